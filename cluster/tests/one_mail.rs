@@ -218,7 +218,7 @@ async fn silence(given_up: Arc<AtomicU32>) -> u16 {
 
 /// An email is held for at most the ten seconds in which it must begin, and no email is sent twice (P12).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_met_a_silent_relay_goes_back_in_time_and_then_to_another_of_its_pool() {
+async fn email_at_silent_relay_is_released_in_time_for_another_relay() {
     let folder = tempfile::tempdir().expect("a folder");
     let (sink, given_up) = (mailbox(), Arc::new(AtomicU32::new(0)));
     let node = node(folder.path(), 1).await;
@@ -280,7 +280,7 @@ async fn node_whose_disk_hangs(folder: &Path, sink: &Sink) -> (Node, Hanging, Ve
 
 /// No recipient is held longer than the time in which it must begin (P12, I13).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whose_part_lies_on_a_disk_that_hangs_goes_back_in_time() {
+async fn recipients_with_part_on_hanging_disk_are_released_in_time() {
     let (folder, sink) = (tempfile::tempdir().expect("a folder"), mailbox());
     let (node, hanging, bytes) = node_whose_disk_hangs(folder.path(), &sink).await;
     node.until("they went back", |context| counts(context, RecipientState::Claimed) == 0).await;
@@ -298,7 +298,7 @@ async fn whose_part_lies_on_a_disk_that_hangs_goes_back_in_time() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_whose_disk_hangs_in_a_part_stops() {
+async fn node_with_disk_hanging_in_a_part_stops() {
     let (folder, sink) = (tempfile::tempdir().expect("a folder"), mailbox());
     let (node, _hanging, _) = node_whose_disk_hangs(folder.path(), &sink).await;
     node.stop().await;
@@ -306,7 +306,7 @@ async fn a_node_whose_disk_hangs_in_a_part_stops() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_relay_that_is_merely_slow_gets_two_a_session_and_nothing_comes_back_unbegun() {
+async fn slow_relay_gets_two_recipients_per_session_and_releases_none_unbegun() {
     let folder = tempfile::tempdir().expect("a folder");
     let sink = mailbox();
     // Each reply comes one second after the end of the email: fifteen seconds for all. What has waited for ten seconds
@@ -355,7 +355,7 @@ impl Clock for Trap {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_panic_at_a_row_stops_the_node_and_its_next_life_sends_what_was_left() {
+async fn panic_at_a_claim_stops_node_and_next_incarnation_sends_the_rest() {
     let folder = tempfile::tempdir().expect("a folder");
     let sink = mailbox();
     let trap = Arc::new(Trap::default());

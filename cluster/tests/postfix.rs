@@ -223,7 +223,7 @@ async fn send(session: &mut Session, subject: &str) -> DialogueResult {
 }
 
 #[tokio::test]
-async fn a_real_postfix_takes_our_tls_and_our_credentials() {
+async fn postfix_accepts_tls_and_credentials() {
     let Some(postfix) = Postfix::start() else { return };
     let anna = postfix.login("anna", "anna:hunter2\n");
 
@@ -267,7 +267,7 @@ async fn a_real_postfix_takes_our_tls_and_our_credentials() {
 }
 
 #[tokio::test]
-async fn bounce_of_postfix_names_the_envelope_id_and_none_comes_where_none_is_wanted() {
+async fn postfix_bounce_names_envelope_id_and_is_suppressed_on_request() {
     let Some(postfix) = Postfix::start() else { return };
     let anna = postfix.login("anna", "anna:hunter2\n");
     let (opened, _) = open(postfix.submission, Tls::StartTls(postfix.trust()), anna).await;

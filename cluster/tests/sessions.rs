@@ -129,7 +129,7 @@ fn mailbox(answers_after: Option<&str>) -> Sink {
 /// The sessions of both relays are always full, and each free session takes the next email. So a relay gets emails
 /// according to its speed. No email waits for the slow relay while the fast one has a free session.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slow_relay_keeps_no_mail_waiting_that_another_one_could_take() {
+async fn slow_relay_delays_no_email_that_another_could_take() {
     let folder = tempfile::tempdir().expect("a folder");
     let (slow, fast) = (mailbox(Some("6s")), mailbox(None));
     let node = Node::start(folder.path()).await;
@@ -147,7 +147,7 @@ async fn a_slow_relay_keeps_no_mail_waiting_that_another_one_could_take() {
 
 /// One pool's relay has no free session. Emails that wait for it do not delay emails of another pool.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pool_without_room_keeps_no_mail_of_another_pool_waiting() {
+async fn pool_without_room_delays_no_other_pool() {
     let folder = tempfile::tempdir().expect("a folder");
     let (slow, fast) = (mailbox(Some("3s")), mailbox(None));
     let node = Node::start(folder.path()).await;
@@ -166,7 +166,7 @@ async fn a_pool_without_room_keeps_no_mail_of_another_pool_waiting() {
 
 /// A relay without a free session, and two tenants with more emails than it can take.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sessions_of_a_slow_relay_go_by_the_shares_of_those_who_wait_for_them() {
+async fn sessions_of_slow_relay_are_shared_by_waiting_tenants() {
     let folder = tempfile::tempdir().expect("a folder");
     let sink = mailbox(Some("400ms"));
     let node = Node::start(folder.path()).await;

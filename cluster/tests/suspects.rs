@@ -223,7 +223,7 @@ fn crash_suspect_is_sent_in_a_claim_of_its_own() {
 }
 
 #[test]
-fn what_was_assumed_of_a_dead_life_is_settled_when_it_returns_with_its_journal() {
+fn assumed_recipients_of_dead_incarnation_are_settled_when_journal_returns() {
     let folder = tempfile::tempdir().expect("a folder");
     let runtime = runtime();
     let sink = runtime.block_on(async { mailbox() });
@@ -266,7 +266,7 @@ fn what_was_assumed_of_a_dead_life_is_settled_when_it_returns_with_its_journal()
 }
 
 #[test]
-fn who_was_alone_at_a_second_death_is_dead_until_somebody_requeues_it() {
+fn recipient_alone_at_second_death_is_dead_until_requeued() {
     let folder = tempfile::tempdir().expect("a folder");
     let runtime = runtime();
     let sink = runtime.block_on(async { mailbox() });

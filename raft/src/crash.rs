@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_names_every_point_in_the_code_and_no_other() {
+    fn crash_point_list_equals_points_in_code() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let mut names = BTreeSet::new();
         for folder in ["raft/src", "cluster/src", "node/src"] {

@@ -176,7 +176,7 @@ mod tests {
     const NODE: NodeId = NodeId(0x5f3a);
 
     #[test]
-    fn a_folder_remembers_its_node_and_its_cluster() {
+    fn data_folder_keeps_node_and_cluster_ids() {
         let folder = tempfile::tempdir().expect("a folder");
         let identity = Identity::open(folder.path(), NODE).expect("a new folder");
         assert_eq!(identity.cluster(), None);
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_serves_one_process_at_a_time() {
+    fn data_folder_serves_one_process_at_a_time() {
         let folder = tempfile::tempdir().expect("a folder");
         let first = Identity::open(folder.path(), NODE).expect("a new folder");
         assert!(matches!(Identity::open(folder.path(), NODE), Err(FatalError::InUse(_))));
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_was_set_aside_starts_no_more_until_another_is_put_there() {
+    fn data_folder_set_aside_refuses_to_start() {
         let folder = tempfile::tempdir().expect("a folder");
         let identity = Identity::open(folder.path(), NODE).expect("a new folder");
         identity.mark_outdated("node 2 remembers its life 7").expect("it is noted");
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_identity_refuses_to_start() {
+    fn damaged_identity_refuses_to_start() {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("identity"), "reveille 1\nnode zz\n").expect("a file");
         assert!(matches!(Identity::open(folder.path(), NODE), Err(FatalError::Folder { action: "understand", .. })));

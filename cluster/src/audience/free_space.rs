@@ -116,7 +116,7 @@ mod tests {
     const GIB: u64 = 1024 * MIB;
 
     #[test]
-    fn a_part_leaves_room_for_the_log() {
+    fn part_is_refused_when_log_needs_the_room() {
         let asked = |bytes, free, total| leaves_room(Path::new("/parts"), bytes, Volume { free, total });
         assert!(asked(GIB, 2 * GIB, 100 * GIB).is_ok());
         assert!(asked(GIB, GIB + KEPT_FREE, 100 * GIB).is_ok());
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shortage_is_known_until_there_is_room() {
+    fn shortage_is_reported_until_there_is_room() {
         let folder = tempfile::tempdir().expect("a folder");
         let room = FreeSpace::of(folder.path().to_owned());
         let other = room.wrote(1, Err(io::ErrorKind::PermissionDenied.into()));

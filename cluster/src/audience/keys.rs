@@ -181,7 +181,7 @@ mod tests {
     proptest! {
         /// The result equals that of a set, whether all marks fit into memory or none do.
         #[test]
-        fn what_repeats_is_what_a_set_has_seen(keys in prop::collection::vec(0_u16..90, 0..400), held in 1_usize..500) {
+        fn repeated_addresses_match_those_of_a_set(keys in prop::collection::vec(0_u16..90, 0..400), held in 1_usize..500) {
             let mut marks = Keys::holding(std::env::temp_dir(), held);
             let mut seen: BTreeMap<u16, u32> = BTreeMap::new();
             let mut expected: Vec<(u32, u32)> = Vec::new();
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_not_there_is_an_error() {
+    fn missing_folder_is_an_error() {
         let mut marks = Keys::holding(PathBuf::from("/nowhere/at/all"), 2);
         assert!(marks.push("a@b.c").is_ok() && marks.push("b@b.c").is_err());
     }

@@ -64,7 +64,7 @@ fn marks_of_a_large_audience_leave_room_to_the_log() {
 }
 
 #[test]
-fn a_key_that_is_not_the_address_is_kept() {
+fn key_other_than_address_is_kept() {
     let (_folder, parts) = parts();
     let ann =
         Recipient { address: "Ann@Example.org".into(), key: "ann@example.org".into(), values: vec!["Ann".into()] };
@@ -73,7 +73,7 @@ fn a_key_that_is_not_the_address_is_kept() {
 }
 
 #[test]
-fn what_is_not_here_is_lacking_until_it_comes() {
+fn absent_part_is_lacking_until_it_is_stored() {
     let (_folder, parts) = parts();
     let (_, bytes) = made(3);
     let part = file::verify(&bytes).expect("a part");
@@ -85,7 +85,7 @@ fn what_is_not_here_is_lacking_until_it_comes() {
 }
 
 #[test]
-fn a_damaged_part_is_written_anew_and_an_unfinished_one_taken_away() {
+fn damaged_part_is_rewritten_and_unfinished_one_removed() {
     let (folder, parts) = parts();
     let (_, bytes) = made(300);
     let part = parts.put(&bytes).expect("it is kept");
@@ -103,7 +103,7 @@ fn a_damaged_part_is_written_anew_and_an_unfinished_one_taken_away() {
 }
 
 #[test]
-fn a_part_under_another_name_is_damaged() {
+fn part_under_wrong_name_is_damaged() {
     let (folder, parts) = parts();
     let (one, other) = (made(3).1, made(4).1);
     let name = parts.put(&one).expect("it is kept");
@@ -112,7 +112,7 @@ fn a_part_under_another_name_is_damaged() {
 }
 
 #[test]
-fn only_what_nobody_needs_and_is_old_goes() {
+fn only_old_unneeded_parts_are_deleted() {
     let (_folder, parts) = parts();
     let (needed, other) = (parts.put(&made(3).1).expect("kept"), parts.put(&made(4).1).expect("kept"));
     let keep = [needed].into();
@@ -123,7 +123,7 @@ fn only_what_nobody_needs_and_is_old_goes() {
 }
 
 #[test]
-fn what_is_put_again_is_as_young_as_what_is_new() {
+fn part_stored_again_counts_as_new() {
     let (folder, parts) = parts();
     let bytes = made(3).1;
     let part = parts.put(&bytes).expect("it is kept");
@@ -177,7 +177,7 @@ fn forged(rows: u32, block: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn what_a_block_claims_is_looked_at_before_it_is_made() {
+fn block_length_is_checked_before_allocation() {
     let refused = |rows, block: Vec<u8>| file::verify(&forged(rows, &block)).expect_err("refused");
     let line = |values: usize| postcard::to_stdvec(&("a@x.org", None::<&str>, vec![""; values])).expect("bytes");
     let block = |rows: usize, lines: &[u8]| [postcard::to_stdvec(&rows).expect("bytes"), lines.to_vec()].concat();
@@ -192,7 +192,7 @@ fn what_a_block_claims_is_looked_at_before_it_is_made() {
 }
 
 #[test]
-fn what_is_damaged_and_nobody_needs_is_not_kept() {
+fn damaged_unneeded_part_is_deleted() {
     let (folder, parts) = parts();
     let (needed, other) = (parts.put(&made(3).1).expect("kept"), parts.put(&made(4).1).expect("kept"));
     for part in [needed, other] {
@@ -243,7 +243,7 @@ fn each_recipient_that_is_sent_is_looked_at() {
 }
 
 #[test]
-fn an_audience_holds_what_its_seal_says_and_nobody_twice() {
+fn audience_matches_its_seal_without_duplicates() {
     let (_folder, parts) = parts();
     let seal = |recipients: &[Recipient], rows: u32, columns: &[&str]| Seal {
         name: "all".to_owned(),
@@ -277,7 +277,7 @@ fn recipients_of_two_parts_are_told_apart_too() {
 }
 
 #[test]
-fn what_an_upload_names_counts_as_new_and_what_cannot_be_read_as_missing() {
+fn uploaded_part_counts_as_new_and_unreadable_one_as_missing() {
     let (folder, parts) = parts();
     let (one, other) = (parts.put(&made(3).1).expect("kept"), parts.put(&made(300).1).expect("kept"));
     let (hour, later) = (Duration::from_secs(3_600), SystemTime::now() + Duration::from_secs(7_200));
@@ -294,7 +294,7 @@ fn what_an_upload_names_counts_as_new_and_what_cannot_be_read_as_missing() {
 }
 
 #[test]
-fn of_more_than_can_be_named_those_of_open_runs_are_and_a_full_list_is_of_nothing_else() {
+fn lacking_list_names_parts_of_open_runs_first() {
     let folder = tempfile::tempdir().expect("a folder");
     let parts = AudienceStore::open(folder.path().join("parts")).expect("a folder");
     let part = |number: u16| {

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_has_short_lines_that_end_with_crlf() {
+    fn body_lines_are_short_and_end_with_crlf() {
         let written = |text: &str| {
             let mut out = Vec::new();
             part(&mut out, "text/plain", text);
@@ -219,7 +219,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_body_reads_back_as_it_was(text in "(?s)([ -~äöü\t\r\n]{0,200}|.{0,100}|[a ]{60,90})") {
+        fn encoded_body_decodes_to_the_same_text(text in "(?s)([ -~äöü\t\r\n]{0,200}|.{0,100}|[a ]{60,90})") {
             let mut out = Vec::new();
             part(&mut out, "text/plain", &text);
             let text = canonical(&text);
@@ -233,7 +233,7 @@ mod tests {
         }
 
         #[test]
-        fn a_line_is_quoted_as_byte_by_byte(line in "[ -~ä\t=]{0,20}|[a =]{60,240}|[a-z]{74,78}[ =é]{0,3}") {
+        fn quoted_line_equals_bytewise_encoding(line in "[ -~ä\t=]{0,20}|[a =]{60,240}|[a-z]{74,78}[ =é]{0,3}") {
             let mut out = Vec::new();
             quote_line(&mut out, &line);
             prop_assert_eq!(String::from_utf8(out).expect("ASCII"), by_the_byte(&line));

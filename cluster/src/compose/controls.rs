@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_holds_tabs_and_line_ends_and_no_other_control_character() {
+    fn text_allows_tabs_and_line_ends_but_no_other_control_character() {
         for text in ["", "a\tb\r\nc\rd\n", "Ä\u{a0}\u{2028}\u{ad}漢"] {
             assert_eq!(control_in(text), None, "{text:?}");
         }

@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_grow_without_bound_is_refused_with_its_line() {
+    fn unbounded_template_is_refused_with_its_line() {
         assert_eq!(
             refusal("a\nb\n{% set x = 1 %}"),
             "text, line 3: there is no tag 'set'; there are: if, elif, else, endif, for, endfor"

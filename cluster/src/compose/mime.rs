@@ -210,7 +210,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_field_reads_back_as_it_was_whatever_its_text(value in "[ -~]{0,300}|[ a-zä漢😀=?_]{0,120}|[a-z]{900,998}", name in "[A-Za-z-]{1,64}") {
+        fn encoded_field_decodes_to_the_same_text(value in "[ -~]{0,300}|[ a-zä漢😀=?_]{0,120}|[a-z]{900,998}", name in "[A-Za-z-]{1,64}") {
             let value = value.trim();
             let field = written(&name, value);
             prop_assert_eq!(read_field(&field), value);

@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rendering_ends_when_its_fuel_or_its_room_does() {
+    fn rendering_ends_when_fuel_or_room_is_used_up() {
         let letters = "{% for a in '01234567890123456789' %}";
         let endless = format!("{}{}", letters.repeat(5), "{% endfor %}".repeat(5));
         assert_eq!(render("text", &endless), Err("takes more than 100000 steps to render".to_owned()));
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn the_deepest_template_that_is_allowed_fits_into_a_small_stack() {
+    fn deepest_allowed_template_fits_into_small_stack() {
         let (brackets, blocks) = (language::BRACKETS_MAX, language::BLOCKS_MAX);
         let nested = format!("{}1{}", "(".repeat(brackets), ")".repeat(brackets));
         for source in [
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_variable_is_named_with_its_line() {
+    fn unknown_variable_is_named_with_its_line() {
         assert_eq!(
             render("text", "Hello\n{{ nmae }}").unwrap_err(),
             "text, line 2: unknown variable 'nmae'; known are: count, name. Correct the name, or add a variable or a column 'nmae'"

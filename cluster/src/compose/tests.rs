@@ -60,7 +60,7 @@ fn refusal(change: impl FnOnce(&mut Content)) -> String {
 }
 
 #[test]
-fn a_mail_with_both_parts_reads_as_expected() {
+fn email_with_text_and_html_reads_as_expected() {
     let expected = "\
 From: Morning Paper <paper@example.com>
 To: ann@example.com
@@ -104,7 +104,7 @@ fn one_part_alone_is_no_multipart() {
 }
 
 #[test]
-fn a_retry_is_the_same_mail_the_fence_aside() {
+fn retried_email_is_the_same_except_for_its_fence() {
     let compiled_here = compiled(&content());
     let compiled_there = compiled(&content());
     let to = recipient("Ann Lee <ann@example.com>", "Ann");
@@ -117,7 +117,7 @@ fn a_retry_is_the_same_mail_the_fence_aside() {
 }
 
 #[test]
-fn a_message_id_names_one_recipient_of_one_run_of_one_cluster() {
+fn message_id_is_unique_by_cluster_run_and_recipient() {
     let run = RunId { index: 1, place: 0 };
     let id = message_id(1, 1, run, 1, "example.com");
     assert_eq!(id, message_id(1, 1, run, 1, "example.com"));
@@ -215,7 +215,7 @@ fn auto_submitted_and_feedback_id_are_settable() {
 }
 
 #[test]
-fn a_line_end_in_a_value_is_a_blank_in_a_header() {
+fn line_end_in_value_becomes_blank_in_header() {
     let compiled = compiled(&content());
     let subject = |name: &str| {
         let mail = compiled.compose(&recipient("ann@example.com", name), &stamp(4)).expect("an email");
@@ -234,7 +234,7 @@ fn a_line_end_in_a_value_is_a_blank_in_a_header() {
 }
 
 #[test]
-fn control_characters_are_refused_where_they_can_still_be_mended() {
+fn control_characters_are_refused_in_uploaded_content() {
     let nul = "holds the control character U+0000, which no mail carries; remove it";
     assert_eq!(refusal(|c| c.text = Some("a\nb\0".to_owned())), format!("text, line 2: {nul}"));
     assert_eq!(refusal(|c| c.html = Some("\0".to_owned())), format!("html, line 1: {nul}"));
@@ -251,7 +251,7 @@ fn control_characters_are_refused_where_they_can_still_be_mended() {
 }
 
 #[test]
-fn what_a_header_uses_is_one_line_and_what_a_text_uses_may_have_many() {
+fn variable_of_header_has_one_line_and_of_text_many() {
     let values = |name: &str, bio: &str| vec![name.to_owned(), bio.to_owned()];
     let columns = ["name".to_owned(), "bio".to_owned()];
     let content = Content { text: Some("{{ bio }}".to_owned()), ..content() };
@@ -265,7 +265,7 @@ fn what_a_header_uses_is_one_line_and_what_a_text_uses_may_have_many() {
 }
 
 #[test]
-fn a_recipient_that_cannot_be_composed_does_not_stand_for_the_others() {
+fn compose_error_of_one_recipient_spares_the_others() {
     let compiled = compiled(&content());
     let error = |to: &Recipient| compiled.compose(to, &stamp(4)).map(|_| ()).unwrap_err().to_string();
     assert!(error(&recipient("ann", "Ann")).starts_with("the recipient's address: 'ann' has no '@'"));
@@ -278,7 +278,7 @@ fn a_recipient_that_cannot_be_composed_does_not_stand_for_the_others() {
 }
 
 #[test]
-fn bulk_mail_carries_its_way_out_once_and_on_lines_that_hold() {
+fn bulk_email_has_one_unsubscribe_link_on_unbroken_lines() {
     let bulk = Content { bulk: true, headers: Vec::new(), ..content() };
     let own = |name: &str| refusal(|content| (content.bulk, content.headers) = (true, vec![(name.into(), "x".into())]));
     assert!(own("List-Unsubscribe").contains("is written by Reveille on bulk mail"), "{}", own("List-Unsubscribe"));
@@ -313,7 +313,7 @@ fn pool_without_reveille_headers_writes_neither_of_them() {
 }
 
 #[test]
-fn a_column_stands_before_a_variable_and_an_empty_header_is_left_out() {
+fn column_precedes_variable_and_empty_header_is_left_out() {
     let mut content = content();
     content.variables.push(("name".to_owned(), "subscriber".to_owned()));
     content.headers = vec![("X-Name".to_owned(), "{% if name != 'Bo' %}{{ name }}{% endif %}".to_owned())];

@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_variable_is_what_a_template_can_name() {
+    fn variable_name_is_one_that_templates_can_use() {
         for name in ["name", "last_order", "Name2", "_x", RECIPIENT] {
             assert!(is_variable(name), "{name:?}");
         }

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leader_off_the_median_of_three_gives_way_to_those_that_are_not() {
+    fn leader_off_the_median_clock_hands_over_to_node_near_it() {
         let three = readings(&[12_001, 10_000, 9_500]);
         assert_eq!(heirs_if_off(&three, NodeId(1)), Some(vec![NodeId(2), NodeId(3)]));
         assert_eq!(heirs_if_off(&three, NodeId(2)), None, "it is the others that are off");
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_is_better_it_goes_on() {
+    fn leader_without_better_clock_elsewhere_goes_on() {
         assert_eq!(heirs_if_off(&readings(&[0, 0, 10_000, 10_000]), NodeId(1)), None, "halfway is no voter");
         let own_did_not_come = readings(&[0, 1, 2]);
         assert_eq!(heirs_if_off(&own_did_not_come, NodeId(9)), None);
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reading_grows_with_what_has_passed_since_it_came() {
+    fn clock_reading_ages_with_elapsed_time() {
         let reading = VoterClock { node: NodeId(1), wall: Time(1_000) };
         assert_eq!(later(reading, Duration::from_millis(250)).wall, Time(1_250));
     }

@@ -48,7 +48,7 @@ mod tests {
     use reveille_ledger::instant_range::InstantRange;
 
     #[test]
-    fn a_fire_is_told_by_outcome_and_reason() {
+    fn fire_is_counted_by_outcome_and_reason() {
         let at = |minute: i64| Nominal::Instant(Time(minute * 60_000));
         let opening =
             Opening { nominal: at(9), due: Time(540_000), cause: OpeningCause::CatchUp, finish_by: Time(900_000) };

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn the_leader_never_regards_a_lease_as_over_before_its_node_does() {
+    fn lease_ends_at_the_node_before_it_ends_at_the_leader() {
         let cases = [(1_000, 1_000, 1_000), (1_000, 2_500, 2_400), (1_000, 1_900, 500), (0, 3_999, 10)];
         for (sent, received, quorum) in cases {
             let (node, mut grants) = (NodeLease::default(), LeaseGrants::new(at(0)));
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leader_without_a_quorum_grants_nothing() {
+    fn leader_without_quorum_grants_no_lease() {
         let mut grants = LeaseGrants::new(at(0));
         assert_eq!(grants.grant(owner(1), 0, at(5_000), None), Err(LeaseRefused::NoQuorum));
         assert_eq!(grants.grant(owner(1), 0, at(5_000), Some(at(1_000))), Err(LeaseRefused::NoQuorum));
@@ -148,14 +148,14 @@ mod tests {
     }
 
     #[test]
-    fn what_a_former_leader_granted_is_waited_out() {
+    fn lease_of_former_leader_is_waited_out() {
         let grants = LeaseGrants::new(at(10_000));
         assert!(!grants.is_over(owner(1), at(15_000)));
         assert!(grants.is_over(owner(1), at(15_001)));
     }
 
     #[test]
-    fn a_new_life_does_not_end_the_lease_of_the_old_one() {
+    fn new_incarnation_does_not_end_lease_of_the_old_one() {
         let mut grants = LeaseGrants::new(at(0));
         grants.grant(owner(1), 0, at(20_000), Some(at(20_000))).expect("granted");
         grants.grant(owner(2), 0, at(21_000), Some(at(21_000))).expect("granted");
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_was_waited_out_cannot_come_back_on_an_old_state() {
+    fn waited_out_node_gets_no_lease_on_old_state() {
         let (node, mut grants) = (NodeLease::default(), LeaseGrants::new(at(0)));
         let length = grants.grant(owner(1), 7, at(10_000), Some(at(10_000))).expect("granted");
         node.prolong(at(10_000), length, 7);
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn while_its_rows_are_being_revoked_a_holder_is_granted_nothing() {
+    fn owner_gets_no_lease_during_revocation() {
         let mut grants = LeaseGrants::new(at(0));
         let first = grants.revoke([owner(1)]);
         let second = grants.revoke([owner(2)]);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_answer_does_not_shorten_a_newer_lease() {
+    fn late_answer_does_not_shorten_newer_lease() {
         let lease = NodeLease::default();
         lease.prolong(at(2_000), at(4_000), 0);
         lease.prolong(at(1_000), at(4_000), 0);

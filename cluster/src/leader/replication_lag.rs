@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_is_as_old_as_the_first_entry_that_it_lacks() {
+    fn state_age_is_that_of_first_lacking_entry() {
         let mut heights = AppliedHistory::default();
         for (now, applied) in [(1_000, 5), (2_000, 5), (3_000, 6), (4_000, 9)] {
             heights.note(at(now), applied);
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quiet_cluster_has_no_old_states_and_a_busy_one_not_too_many_heights() {
+    fn quiet_cluster_has_no_old_states_and_busy_one_few_heights() {
         let mut heights = AppliedHistory::default();
         heights.note(at(0), 7);
         heights.note(at(600_000), 7);

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn value_is_made_once_for_all_who_wait_for_it() {
+    fn value_is_made_once_for_all_waiters() {
         let (cache, times) = (Cache::<u32, u32>::new(100), AtomicU32::new(0));
         let make = || {
             times.fetch_add(1, Ordering::SeqCst);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_made_is_tried_again() {
+    fn failed_value_is_tried_again() {
         let cache = Cache::<u32, u32>::new(100);
         assert_eq!(cache.get(1, || Err("no".to_owned())), Err("no".to_owned()));
         assert_eq!(cache.get(1, made(3, 1)).as_deref(), Ok(&3));

@@ -110,7 +110,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn the_machines_clocks_are_read_and_do_not_go_back() {
+    fn machine_clocks_are_read_and_never_go_back() {
         let clock = SystemClock;
         assert!(clock.wall() > Time(1_700_000_000_000), "after November 2023");
         let (boot, monotonic) = (clock.boot(), clock.monotonic());
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn ledger_time_is_the_base_plus_what_has_passed() {
+    fn ledger_time_is_base_plus_elapsed_time() {
         let mut clock = LedgerClock::new(Time(1_000), Duration::from_secs(77));
         assert_eq!(clock.now(Duration::from_secs(77)), Time(1_000));
         assert_eq!(clock.now(Duration::from_millis(78_500)), Time(2_500));
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wall_clock_that_is_ahead_is_reached_at_a_thousandth_and_never_stepped_to() {
+    fn wall_clock_ahead_is_approached_slowly_without_step() {
         let mut clock = LedgerClock::new(Time(0), Duration::ZERO);
         clock.steer(Time(500), Duration::ZERO);
         assert_eq!(clock.now(Duration::ZERO), Time(0));
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_agreement_it_counts_and_follows_nobody() {
+    fn ledger_time_without_agreement_follows_no_clock() {
         let mut clock = LedgerClock::new(Time(0), Duration::ZERO);
         clock.steer(Time(500), Duration::ZERO);
         clock.steer_nowhere(100 * SECOND);
@@ -159,7 +159,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_never_goes_back_and_keeps_within_a_thousandth(
+        fn ledger_time_never_goes_back_and_keeps_within_a_thousandth(
             steps in prop::collection::vec((0_u64..100_000, prop::option::of(any::<i64>())), 1..60),
         ) {
             let mut clock = LedgerClock::new(Time(0), Duration::ZERO);

@@ -337,7 +337,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ledger_time_is_bounded_by_what_was_applied_and_by_the_clock_before_the_first_epoch() {
+    fn ledger_time_before_first_epoch_is_bounded_by_applied_time_and_clock() {
         let wall = Time(1_800_000_000_000);
         assert_eq!(ledger_time(wall, Time(0)), wall);
         assert_eq!(ledger_time(wall, wall.plus_ms(-9_000)), wall);

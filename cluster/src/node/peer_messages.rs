@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn request_is_read_as_it_was_sent() {
+    fn request_decodes_to_what_was_sent() {
         let barrier = BarrierRequest { index: 4, subject: BarrierSubject::Run(RunId { index: 7, place: 1 }) };
         for request in [lease(), HoldBarrier(barrier).into_request(), ReadClock.into_request()] {
             assert_eq!(decode(&encode(&request).unwrap()), Ok(request));
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn piece_is_read_as_it_was_sent() {
+    fn piece_decodes_to_what_was_sent() {
         let piece = PartPiece { bytes: (0..=255).collect(), total: 300 };
         let sent = reply::<FetchPart>(&Some(piece.clone())).unwrap();
         assert_eq!(serde_json::from_slice::<Option<PartPiece>>(&sent).unwrap(), Some(piece));

@@ -134,14 +134,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reference_reads_as_it_is_written() {
+    fn secret_reference_parses_to_what_it_prints() {
         for text in ["file:/etc/reveille/ses", "file:/a b:c", "env:SES_LOGIN", "env:_x1"] {
             assert_eq!(text.parse::<Secret>().map(|secret| secret.to_string()).as_deref(), Ok(text));
         }
     }
 
     #[test]
-    fn what_may_be_the_secret_itself_is_refused_and_not_repeated() {
+    fn plain_secret_is_refused_and_not_repeated() {
         for text in ["anna:hunter2", "file:relative", "file:", "file:/a\n", "env:", "env:1X", "env:A B", "hunter2", ""]
         {
             let refused = text.parse::<Secret>().expect_err(text).to_string();

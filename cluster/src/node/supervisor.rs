@@ -181,7 +181,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     #[tokio::test(start_paused = true)]
-    async fn an_actor_without_own_state_is_started_again_and_another_stops_the_node() {
+    async fn stateless_actor_is_restarted_and_stateful_one_stops_the_node() {
         let (supervisor, stop, lives) =
             (Supervisor::new(Handle::current()), CancellationToken::new(), Arc::new(AtomicU32::new(0)));
         let counted = Arc::clone(&lives);

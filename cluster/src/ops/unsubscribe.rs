@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_says_who_leaves_whom_and_fits_into_its_line() {
+    fn unsubscribe_token_names_address_and_tenant_and_fits_its_line() {
         let keys = Keys::new();
         let one = made(&[keys.file("one", &"k".repeat(32))]);
         let longest = format!("{}@{}", "é".repeat(32), "a".repeat(255));
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_but_what_was_signed_is_read() {
+    fn only_signed_tokens_are_read() {
         let keys = Keys::new();
         let one = made(&[keys.file("one", &"k".repeat(32))]);
         let good = token(&one, "default", "ann@example.com");
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_was_replaced_is_believed_as_long_as_it_is_named() {
+    fn replaced_key_is_valid_as_long_as_it_is_configured() {
         let keys = Keys::new();
         let (old, new) = (keys.file("old", &"o".repeat(32)), keys.file("new", &"n".repeat(32)));
         let before = made(std::slice::from_ref(&old));
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn the_header_has_the_link_first_and_a_mail_address_where_there_is_one() {
+    fn unsubscribe_header_has_link_first_and_optional_address() {
         let keys = Keys::new();
         let key = [keys.file("one", &"k".repeat(32))];
         let both = Unsubscribe::new("https://a.example/u//", Some("Leave@a.example"), &key).expect("made");
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_and_what_is_no_key_is_told_without_the_key() {
+    fn invalid_unsubscribe_settings_are_reported_without_the_key() {
         let keys = Keys::new();
         let key = keys.file("one", &"k".repeat(32));
         let refused = |url: &str, mailto: Option<&str>, secrets: &[Secret]| {

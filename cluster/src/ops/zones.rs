@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unknown_zone_is_refused_with_names_that_look_like_it() {
+    fn unknown_zone_is_refused_with_similar_names() {
         let zones = Zones::bundled("2026x");
         assert!(zones.get("Europe/Berlin").is_ok());
         let unknown = zones.get("Europe/Berlni").expect_err("no such zone");

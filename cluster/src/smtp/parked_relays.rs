@@ -49,7 +49,7 @@ mod tests {
     use tokio::time::Instant;
 
     #[test]
-    fn a_used_up_day_is_one_alarm_however_often_it_is_probed() {
+    fn exhausted_daily_quota_is_one_alarm_despite_probes() {
         let parked = || CircuitStatus::Parked { until: Instant::now(), cause: "454 quota".to_owned() };
         let probed = || CircuitStatus::HalfOpen { cause: "454 quota".to_owned() };
         let mut relays = ParkedRelays::default();

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_relay_that_becomes_known_or_twice_as_fast_or_slow_is_news() {
+    fn relay_speed_is_reported_when_first_known_or_changed_twofold() {
         let told = measured(Some(100), 1_000);
         assert!(!is_news(&told, &told));
         assert!(!is_news(&told, &measured(Some(199), 501)));
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_relay_that_may_take_nothing_is_news_once() {
+    fn blocked_relay_is_reported_once() {
         assert!(is_news(&measured(Some(1), 1_000), &measured(Some(1), 0)));
         assert!(!is_news(&measured(Some(1), 0), &measured(Some(1), 0)));
     }

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_no_relay_has_refused_is_not_counted_as_refused() {
+    fn released_recipients_are_not_counted_as_refused() {
         let refused = |code, scope| {
             let text = "circuit open: connection refused".to_owned();
             DeliveryOutcome::Refused(Refused { slot: 1, code, enhanced: None, text, scope }).words()

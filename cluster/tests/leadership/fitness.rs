@@ -19,7 +19,7 @@ fn leader(stations: &[NodeRuntime]) -> Option<NodeId> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_leader_whose_disk_hangs_hands_over_though_its_heartbeats_go_on() {
+async fn leader_with_hanging_disk_hands_over_despite_heartbeats() {
     let folder = tempfile::tempdir().expect("a folder");
     let disks: Vec<MemoryDisk> = (0..3).map(|_| MemoryDisk::new()).collect();
     let stations = started(folder.path(), |options| {

@@ -54,7 +54,7 @@ fn has_lease(context: &NodeContext) -> bool {
 }
 
 #[test]
-fn with_every_work_thread_busy_nobody_is_elected_the_timer_fires_and_leases_are_kept() {
+fn busy_work_threads_cause_no_election_and_delay_no_timer_or_lease() {
     let folder = tempfile::tempdir().expect("a folder");
     let (work, hand) = (runtime(), runtime());
     let stations: Vec<NodeRuntime> = work.block_on(async { started(folder.path(), |_| {}).await });

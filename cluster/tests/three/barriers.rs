@@ -59,7 +59,7 @@ fn waiting(context: &NodeContext, node: NodeId, crossed: u32) -> Vec<u32> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_opt_out_is_known_to_every_gate_before_it_is_answered() {
+async fn opt_out_is_known_to_every_gate_before_it_is_answered() {
     let Halfway { cluster, leads, owner, held } = halfway().await;
     let (me, third) = (&cluster.nodes[owner], cluster.nodes[(leads + 2) % 3].context());
     let crossed = number_of(&held.accepted.recipient);
@@ -83,7 +83,7 @@ async fn an_opt_out_is_known_to_every_gate_before_it_is_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_does_not_answer_is_waited_out_and_named() {
+async fn unanswering_node_is_waited_out_and_named() {
     let Halfway { cluster, leads, owner, held } = halfway().await;
     let (me, node, context) = (&cluster.nodes[owner], cluster.nodes[owner].id, cluster.nodes[leads].context());
     let crossed = number_of(&held.accepted.recipient);
@@ -106,7 +106,7 @@ async fn a_node_that_does_not_answer_is_waited_out_and_named() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_barrier_is_confirmed_by_the_life_that_was_asked_and_by_no_later_one() {
+async fn barrier_is_confirmed_only_by_the_asked_incarnation() {
     let Halfway { mut cluster, leads, owner, held } = halfway().await;
     let node = cluster.nodes[owner].id;
     let context = Arc::clone(cluster.nodes[leads].context());
@@ -130,7 +130,7 @@ async fn a_barrier_is_confirmed_by_the_life_that_was_asked_and_by_no_later_one()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hand_off_in_the_air_is_named_whatever_was_decided_of_it_meanwhile() {
+async fn hand_off_in_progress_is_named_despite_later_decisions() {
     let Halfway { cluster, leads, owner, held } = halfway().await;
     let (me, context) = (&cluster.nodes[owner], cluster.nodes[leads].context());
     let crossed = number_of(&held.accepted.recipient);
@@ -174,7 +174,7 @@ fn no_answer(context: &NodeContext, number: u32) -> Command {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_named_is_named_by_a_state_that_is_no_older_than_any_that_confirmed() {
+async fn named_hand_offs_come_from_a_state_as_new_as_all_confirmations() {
     let Halfway { cluster, leads, owner, held } = halfway().await;
     let (node, context) = (cluster.nodes[owner].id, Arc::clone(cluster.nodes[leads].context()));
     let crossed = number_of(&held.accepted.recipient);

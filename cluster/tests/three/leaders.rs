@@ -14,7 +14,7 @@ const STEP: Duration = Duration::from_secs(1);
 const SLACK: Duration = Duration::from_secs(4);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_goes_out_once_although_its_leader_is_killed_in_the_middle() {
+async fn run_is_sent_once_although_leader_is_killed() {
     let mut cluster = Cluster::start().await;
     let leads = cluster.leader().await;
     let other = (leads + 1) % 3;
@@ -42,7 +42,7 @@ async fn a_run_goes_out_once_although_its_leader_is_killed_in_the_middle() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_leader_that_is_cut_off_grants_nothing_and_passes_no_gate_after_its_lease() {
+async fn isolated_leader_grants_nothing_and_passes_no_gate_after_lease() {
     let cluster = Cluster::start().await;
     let former = cluster.leader().await;
     let (me, node) = (&cluster.nodes[former], cluster.nodes[former].id);

@@ -71,7 +71,7 @@ async fn leavers(sites: Vec<Arc<NodeContext>>, numbers: Vec<u32>, seed: u64, ove
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_hand_off_starts_after_the_answer_to_an_opt_out_whoever_leads() {
+async fn no_hand_off_starts_after_opt_out_is_answered() {
     let seed: u64 = rand::rng().random();
     eprintln!("seed {seed}");
     let mut dice = StdRng::seed_from_u64(seed);

@@ -10,7 +10,7 @@ use crate::cluster::*;
 use crate::reconciliation::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_holder_that_reaches_the_relay_but_not_the_leader_stops_with_its_lease_and_resolves_its_doubts_later() {
+async fn owner_without_leader_stops_with_its_lease_and_resolves_doubts_later() {
     let cluster = Cluster::start().await;
     let leads = cluster.leader().await;
     let lost = (leads + 1) % 3;
@@ -48,7 +48,7 @@ async fn a_holder_that_reaches_the_relay_but_not_the_leader_stops_with_its_lease
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_settle_whose_answer_is_lost_is_asked_again_and_counts_once() {
+async fn settle_with_lost_answer_is_repeated_and_counts_once() {
     let mut cluster = Cluster::start().await;
     let leads = cluster.leader().await;
     let owner = (leads + 1) % 3;
@@ -74,7 +74,7 @@ async fn a_settle_whose_answer_is_lost_is_asked_again_and_counts_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_holder_that_asks_for_its_lease_and_applies_nothing_keeps_no_claims() {
+async fn owner_that_applies_nothing_keeps_no_claims() {
     let cluster = Cluster::start().await;
     let leads = cluster.leader().await;
     let behind = (leads + 1) % 3;

@@ -31,7 +31,7 @@ async fn all_arrive_once(cluster: &Cluster, place: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_node_sends_to_a_sealed_audience_from_its_own_parts() {
+async fn every_node_sends_sealed_audience_from_own_parts() {
     let cluster = Cluster::start().await;
     let leads = cluster.leader().await;
     let (_, to) = sealed(&cluster, (leads + 1) % 3, &generated()).await;
@@ -52,7 +52,7 @@ async fn every_node_sends_to_a_sealed_audience_from_its_own_parts() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_lacks_a_part_fetches_it_and_nobody_is_lost_meanwhile() {
+async fn lacking_part_is_fetched_and_no_recipient_is_lost() {
     let cluster = Cluster::start().await;
     let leads = cluster.leader().await;
     let (part, to) = sealed(&cluster, leads, &generated()).await;
@@ -72,7 +72,7 @@ async fn a_node_that_lacks_a_part_fetches_it_and_nobody_is_lost_meanwhile() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_a_majority_nothing_is_sealed_and_with_one_nobody_waits_for_the_last() {
+async fn audience_is_sealed_by_a_majority_without_waiting_for_the_last() {
     let mut cluster = Cluster::start().await;
     let leads = cluster.leader().await;
     cluster.isolate(leads);
@@ -97,7 +97,7 @@ async fn without_a_majority_nothing_is_sealed_and_with_one_nobody_waits_for_the_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_one_node_was_sent_comes_to_a_majority_and_stays_there_whoever_dies() {
+async fn uploaded_audience_reaches_a_majority_and_survives_a_death() {
     let mut cluster = Cluster::start().await;
     let leads = cluster.leader().await;
     let (one, other) = ((leads + 1) % 3, (leads + 2) % 3);
@@ -157,7 +157,7 @@ async fn parts_of_an_upload_that_was_given_up_go_and_those_of_an_open_run_stay()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_whose_part_no_node_has_is_blocked_until_one_has_it() {
+async fn run_without_part_is_blocked_until_a_node_has_it() {
     let cluster = Cluster::start().await;
     let leads = cluster.leader().await;
     let (part, to) = sealed(&cluster, leads, &generated()).await;

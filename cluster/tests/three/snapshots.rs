@@ -6,7 +6,7 @@ use crate::cluster::*;
 use crate::reconciliation::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_holder_that_returns_by_a_snapshot_gives_back_rows_that_it_never_knew() {
+async fn owner_restored_by_snapshot_releases_unknown_claims() {
     let cluster = Cluster::start_with(|options| {
         options.snapshot_every = 60;
     })

@@ -16,7 +16,7 @@ use crate::cluster::*;
 use crate::reconciliation::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_stops_while_it_is_granted_rows_leaves_none_and_a_leader_hands_over() {
+async fn stopping_node_leaves_no_claims_and_leader_hands_over() {
     let mut cluster = Cluster::start().await;
     let leads = cluster.leader().await;
     let (other, last) = ((leads + 1) % 3, (leads + 2) % 3);
@@ -46,7 +46,7 @@ async fn a_node_that_stops_while_it_is_granted_rows_leaves_none_and_a_leader_han
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_with_nothing_to_do_stops_at_once() {
+async fn idle_node_stops_at_once() {
     let mut cluster = Cluster::start().await;
     let other = (cluster.leader().await + 1) % 3;
     let asked = Instant::now();
@@ -56,7 +56,7 @@ async fn a_node_with_nothing_to_do_stops_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stop_hears_an_answer_that_takes_longer_than_a_lease() {
+async fn stop_waits_for_answer_longer_than_a_lease() {
     let mut cluster = Cluster::start().await;
     let leads = cluster.leader().await;
     let other = (leads + 1) % 3;
@@ -96,7 +96,7 @@ fn assumed_if_in_doubt(name: &str, in_ms: i64) -> Command {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_given_to_a_node_that_stops_and_then_assumed_to_be_sent() {
+async fn stopping_node_gets_no_claims_that_are_then_assumed() {
     const RUNS: i64 = 30;
     let mut cluster = Cluster::start().await;
     let leads = cluster.leader().await;

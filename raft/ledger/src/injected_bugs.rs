@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bug_reads_as_it_prints() {
+    fn injected_bug_parses_to_what_it_prints() {
         for bug in Bug::ALL {
             assert_eq!(bug.to_string().parse(), Ok(bug));
         }

@@ -284,7 +284,7 @@ fn all_opens_each_within_start_within() {
 }
 
 #[test]
-fn none_opens_only_what_is_on_time() {
+fn catch_up_none_opens_only_on_time_instants() {
     for ((name, outage), (opened, missed)) in OUTAGES.into_iter().zip([(1, 0), (2, 9), (2, 1_378), (2, 5_758)]) {
         let (runs, explained) = minutely_after(outage, CatchUp::None, 100 * DAY_MS);
         assert_eq!((runs, explained.get(&UnopenedReason::NoCatchUp).copied().unwrap_or(0)), (opened, missed), "{name}");
@@ -292,7 +292,7 @@ fn none_opens_only_what_is_on_time() {
 }
 
 #[test]
-fn a_schedule_that_starts_long_after_its_creation_fires_at_its_start() {
+fn schedule_with_later_start_fires_at_its_start() {
     let created = at("2026-03-02T00:00:00Z");
     let wish = Wish { start: Some(created.plus_ms(30 * DAY_MS)), ..Wish::default() };
     let mut drill = Drill::new(cron(MINUTELY), "UTC", created, &wish);
@@ -302,7 +302,7 @@ fn a_schedule_that_starts_long_after_its_creation_fires_at_its_start() {
 }
 
 #[test]
-fn a_schedule_that_has_ended_while_nobody_led_opens_its_last_instant_and_is_done() {
+fn schedule_ended_during_outage_opens_last_instant() {
     let created = at("2026-03-02T00:00:00Z");
     let wish = Wish { end: Some(created.plus_ms(HOUR_MS)), ..Wish::default() };
     let mut drill = Drill::new(cron(MINUTELY), "UTC", created, &wish);
@@ -330,7 +330,7 @@ fn max_runs_ends_a_schedule_in_the_middle_of_a_backlog() {
 }
 
 #[test]
-fn a_run_gets_until_the_next_instant_and_ten_minutes_at_least() {
+fn run_deadline_is_next_instant_and_at_least_ten_minutes() {
     let created = at("2026-03-02T00:00:00Z");
     let finish_of = |expression: &str, outage_ms: i64| {
         let mut drill = Drill::new(cron(expression), "UTC", created, &Wish::default());
@@ -344,7 +344,7 @@ fn a_run_gets_until_the_next_instant_and_ten_minutes_at_least() {
 }
 
 #[test]
-fn a_gap_is_explained_and_an_overlap_fires_once() {
+fn clock_gap_is_explained_and_overlap_fires_once() {
     let spring = at("2026-03-07T12:00:00Z");
     let mut drill = Drill::new(
         cron("30 2,9 * * *"),
@@ -386,7 +386,7 @@ fn new_rules_that_move_the_planned_instant_later_do_not_block_the_schedule() {
 }
 
 #[test]
-fn new_rules_that_move_an_instant_earlier_open_it_late_and_once() {
+fn zone_rules_that_move_instant_earlier_open_it_late_and_once() {
     let mut drill = Drill::new(cron("0 9 * * *"), "Europe/London", at("2026-01-10T00:00:00Z"), &Wish::default());
     drill.zone = zone("Europe/Athens");
     drill.after_outage(9 * HOUR_MS);
@@ -396,7 +396,7 @@ fn new_rules_that_move_an_instant_earlier_open_it_late_and_once() {
 }
 
 #[test]
-fn an_occurrence_that_has_opened_does_not_open_again_under_new_rules() {
+fn opened_occurrence_does_not_open_again_under_new_rules() {
     let mut drill = Drill::new(cron("0 9 * * *"), "Europe/Athens", at("2026-01-10T00:00:00Z"), &Wish::default());
     drill.after_outage(7 * HOUR_MS);
     assert_eq!(drill.opened().len(), 1);
@@ -418,7 +418,7 @@ fn next_of(drill: &Drill) -> NextInstant {
 
 /// Only an instant that can open replaces missed ones, not one that still waits for its jitter (P16).
 #[test]
-fn a_missed_instant_is_caught_up_though_the_next_one_waits_for_its_place() {
+fn missed_instant_is_caught_up_while_next_one_waits_for_its_place() {
     let mut drill = daily_in_a_window_of_a_day(CatchUp::One);
     let mut missed = 0;
     for _ in 0..20 {
@@ -436,7 +436,7 @@ fn a_missed_instant_is_caught_up_though_the_next_one_waits_for_its_place() {
 
 /// An edit opens the due instant of the former timing, whatever its jitter, and this is on time (P8).
 #[test]
-fn an_edit_before_the_place_opens_the_instant_on_time() {
+fn edit_before_spread_place_opens_instant_on_time() {
     let mut drill = daily_in_a_window_of_a_day(CatchUp::None);
     let next = next_of(&drill);
     let now = next.due.plus_ms(5 * MINUTE_MS);
@@ -450,7 +450,7 @@ fn an_edit_before_the_place_opens_the_instant_on_time() {
 /// No entry exceeds 1 MiB, although a thousand schedules catch up four days together, or one opens all that it missed
 /// (P8).
 #[test]
-fn the_fires_of_a_long_outage_fit_into_an_entry() {
+fn fires_after_long_outage_fit_into_an_entry() {
     let size_of = |catch_up, overlap| {
         let policies = Policies { catch_up, overlap, start_within_ms: 100 * DAY_MS, ..side_by_side() };
         let mut drill = Drill::new(
@@ -561,7 +561,7 @@ proptest! {
     /// With each `overlap`, each instant is opened or explained exactly once in the end. Meanwhile no two runs overlap
     /// where the policy forbids it.
     #[test]
-    fn what_waits_is_opened_or_explained_too(
+    fn waiting_instants_are_opened_or_explained(
         (when, zone, start) in anywhere(),
         overlap in prop::sample::select(vec![Overlap::BufferOne, Overlap::Skip, Overlap::CancelOther]),
         catch_up in prop::sample::select(vec![CatchUp::One, CatchUp::All, CatchUp::None]),
@@ -593,7 +593,7 @@ proptest! {
 
     /// Each instant opens at its time in the window or later, and none is lost because the next one came first.
     #[test]
-    fn a_window_opens_nothing_early_and_loses_nothing(
+    fn spread_window_opens_no_instant_early_and_loses_none(
         (when, zone, start) in anywhere(),
         jitter_ms in prop::sample::select(vec![1_000, 5 * MINUTE_MS, 6 * HOUR_MS, DAY_MS]),
         overlap in prop::sample::select(vec![Overlap::Allow, Overlap::BufferOne, Overlap::Skip]),
@@ -646,7 +646,7 @@ fn nine_by_other_rules(rules: &str, catch_up: CatchUp) -> Drill {
 }
 
 #[test]
-fn other_rules_of_a_zone_move_what_is_to_come_and_it_opens_on_time() {
+fn new_zone_rules_move_future_instant_and_it_opens_on_time() {
     for (rules, due) in [("Etc/GMT-3", "2026-03-02T06:00:00Z"), ("Etc/GMT-1", "2026-03-02T08:00:00Z")] {
         let mut drill = nine_by_other_rules(rules, CatchUp::None);
         assert_eq!(drill.replan(), CommandOutcome::Moved(1), "{rules}");
@@ -662,7 +662,7 @@ fn other_rules_of_a_zone_move_what_is_to_come_and_it_opens_on_time() {
 }
 
 #[test]
-fn the_same_instant_by_other_rules_is_noted_and_nobodys_version_changes() {
+fn unmoved_instant_under_new_rules_keeps_schedule_version() {
     let mut drill = nine_by_other_rules("Etc/GMT-2", CatchUp::One);
     drill.zone.tzdb = "another release".into();
     let plan = |drill: &Drill| drill.ledger.schedules().get(&drill.schedule).expect("it is there").plan.clone();
@@ -672,7 +672,7 @@ fn the_same_instant_by_other_rules_is_noted_and_nobodys_version_changes() {
 }
 
 #[test]
-fn a_plan_that_has_moved_on_or_is_due_is_not_replanned() {
+fn advanced_or_due_plan_is_not_replanned() {
     let mut drill = nine_by_other_rules("Etc/GMT-3", CatchUp::One);
     let known = drill.ledger.schedules().get(&drill.schedule).expect("it is there").clone();
     let right = replan(drill.schedule, &known, &drill.pattern, &drill.zone).expect("it is planned");
@@ -724,7 +724,7 @@ fn assert_each_nine_opens_once(mut drill: Drill, second: &str, rules: &str) {
 }
 
 #[test]
-fn replan_of_instant_that_waits_for_a_run_changes_nothing_and_it_opens_once_by_the_new_rules() {
+fn replan_of_waiting_instant_opens_it_once_by_new_rules() {
     for (rules, due) in [
         ("Etc/GMT-2", "2026-03-02T07:00:00Z"),
         ("Etc/GMT-3", "2026-03-02T06:00:00Z"),
@@ -748,7 +748,7 @@ fn replan_of_instant_that_waits_for_a_run_changes_nothing_and_it_opens_once_by_t
 }
 
 #[test]
-fn replan_of_instant_behind_a_run_waits_for_the_run_where_the_new_rules_put_it() {
+fn replan_of_instant_behind_run_waits_at_its_new_time() {
     for (rules, due) in [("Etc/GMT-3", "2026-03-02T06:00:00Z"), ("Etc/GMT-1", "2026-03-02T08:00:00Z")] {
         let (mut drill, claimed) = nine_behind_a_run();
         drill.zone = zone(rules);

@@ -44,7 +44,7 @@ fn samples() -> BTreeMap<String, Vec<u8>> {
 }
 
 #[test]
-fn the_bytes_are_those_that_were_recorded() {
+fn bytes_equal_those_recorded() {
     let text: String = samples().iter().map(|(name, bytes)| format!("{name} = {}\n", hex(bytes))).collect();
     if std::env::var_os("UPDATE_GOLDENFILES").is_some() {
         std::fs::write(RECORD, &text).expect(RECORD);
@@ -57,7 +57,7 @@ fn the_bytes_are_those_that_were_recorded() {
 }
 
 #[test]
-fn what_was_recorded_reads_back_as_what_it_was() {
+fn recorded_bytes_decode_to_the_same() {
     let recorded = std::fs::read_to_string(RECORD).expect(RECORD);
     let recorded: BTreeMap<&str, &str> = recorded.lines().filter_map(|line| line.split_once(" = ")).collect();
     for (name, command) in samples::commands() {
@@ -77,7 +77,7 @@ fn every_table_has_a_row_among_the_samples() {
 }
 
 #[test]
-fn every_command_has_its_ordinal_and_its_sample() {
+fn every_command_has_ordinal_and_sample() {
     let commands = samples::commands();
     let ordinals: Vec<u8> = commands.iter().map(|(_, command)| ordinal(command)).collect();
     let mut sorted = ordinals.clone();
@@ -95,7 +95,7 @@ fn ordinal(command: &Command) -> u8 {
 }
 
 #[test]
-fn an_unknown_ordinal_is_refused() {
+fn unknown_ordinal_is_refused() {
     for ordinal in [samples::COMMANDS + cfg!(feature = "next-level") as u8, 100, 127] {
         assert!(Entry::from_bytes(&[FORM, 0, 0, ordinal]).is_err(), "{ordinal}");
         assert!(Entry::from_bytes(&[FORM, 0, 0, ordinal, 0, 0, 0, 0, 0]).is_err(), "{ordinal}");
@@ -124,7 +124,7 @@ fn another_form_of_entry_row_or_content_is_refused() {
 }
 
 #[test]
-fn what_is_left_over_or_missing_is_refused() {
+fn surplus_or_missing_bytes_are_refused() {
     for (name, command) in samples::commands() {
         let mut bytes = entry(command).to_bytes();
         for length in 0..bytes.len() {
@@ -144,7 +144,7 @@ fn what_is_left_over_or_missing_is_refused() {
 }
 
 #[test]
-fn a_set_in_another_form_is_refused() {
+fn bitmap_in_other_form_is_refused() {
     let claim = |slice: Bitmap| {
         let owner = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
         let page = RunId { index: 1, place: 0 };

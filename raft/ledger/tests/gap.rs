@@ -193,7 +193,7 @@ fn backfill_beside_open_run_opens_for_recipients_of_edited_audience() {
 }
 
 #[test]
-fn backfill_opens_again_for_recipients_whom_its_batch_leaves_out() {
+fn backfill_opens_for_recipients_that_its_batch_leaves_out() {
     let mut world = World::with_gap(2, 3 * HOUR_MS, NOW);
     let (_, _, sent) = world.backfill([600]);
     let sent = sent.expect("a run");
@@ -206,7 +206,7 @@ fn backfill_opens_again_for_recipients_whom_its_batch_leaves_out() {
 }
 
 #[test]
-fn backfill_looks_once_at_open_runs_and_never_at_finished_runs_that_mailed_nobody() {
+fn backfill_looks_once_at_open_runs_and_never_at_runs_without_emails() {
     let mut world = World::new(1);
     let first = world.open(2_000, limits(LEVEL).backfill as i64);
     let (may, look) = world.look(1_999);
@@ -226,7 +226,7 @@ fn backfill_looks_once_at_open_runs_and_never_at_finished_runs_that_mailed_nobod
 }
 
 #[test]
-fn a_table_of_numbers_is_made_once_for_two_lists_and_goes_with_them() {
+fn recipient_mapping_is_made_once_for_two_audiences_and_dropped_with_them() {
     let mut world = World::new(40);
     let former = world.open(600, 1);
     world.edit(1..41);

@@ -136,7 +136,7 @@ fn limits_are_those_of_the_level() {
 }
 
 #[test]
-fn the_bytes_of_the_level_are_those_that_were_recorded() {
+fn bytes_of_next_level_equal_those_recorded() {
     let mut world = World::raised();
     assert_eq!(world.up(NodeId(2), level::KNOWN), CommandOutcome::Done);
     let command = world.entry(Command::OfNextLevel).to_bytes();

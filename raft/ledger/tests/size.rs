@@ -160,7 +160,7 @@ fn row_bytes(ledger: &Ledger) -> usize {
 }
 
 #[test]
-fn a_recipient_of_a_finished_run_costs_less_than_a_byte() {
+fn recipient_of_finished_run_costs_less_than_a_byte() {
     for (recipients, slice) in [(1_000_000, 256), (1_000_000, 60), (1_000, 256)] {
         let bytes = cost(recipients, slice, None);
         // A page, a chunk and a run have about 2 KB, whatever their size.

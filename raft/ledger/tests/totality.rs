@@ -511,7 +511,7 @@ proptest! {
     }
 
     #[test]
-    fn a_test_clock_goes_to_the_ends_of_time_and_never_back(
+    fn test_clock_reaches_ends_of_time_and_never_goes_back(
         entries in prop::collection::vec(
             (prop_oneof![3 => wild_advance(), 1 => Just(Command::Tick), 1 => wild_create()], prop::option::of(time())),
             1..30,
@@ -635,7 +635,7 @@ fn entry_with_changed_bytes_is_refused_or_keeps_the_invariants() {
 }
 
 #[test]
-fn a_tenant_with_too_many_requests_loses_its_own_oldest_answer_and_nobody_elses() {
+fn tenant_with_too_many_requests_loses_only_its_own_oldest_answer() {
     let (mut ledger, _) = ledger_at_work();
     let mut ask = |tenant: &str, request: String| {
         let create = create(tenant, "weekly", Some(request));

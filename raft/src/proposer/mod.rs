@@ -324,7 +324,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stamped_command_is_the_entry_that_the_ledger_reads() {
+    fn stamped_command_equals_ledger_entry() {
         let backoff = RunPause { run: RunId { index: 1042, place: 3 }, reason: "by hand".to_owned() };
         for command in [Command::Tick, Command::RelayRemove("a".to_owned()), Command::RunPause(backoff)] {
             for (epoch, now) in [(0, 0), (u64::MAX, i64::MIN), (1042, 1_788_000_000_000)] {
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_above_the_bound_of_an_entry_is_refused() {
+    fn command_above_entry_bound_is_refused() {
         let command = Command::RelayRemove("x".repeat(ENTRY_BYTES_MAX));
         assert!(matches!(encode(&command), Err(ProposeError::TooLarge { .. })));
     }

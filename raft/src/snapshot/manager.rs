@@ -286,7 +286,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_hash_of_the_rows_is_that_of_the_state() {
+    fn hash_of_rows_equals_state_hash() {
         let mut ledger = Ledger::new();
         ledger.skip(7);
         let rows: Vec<Row> = ledger.all_rows().collect();

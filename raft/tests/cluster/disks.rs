@@ -40,7 +40,7 @@ impl Lab {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_answered_survives_a_power_cut_of_all_nodes() {
+async fn answered_writes_survive_power_cut_of_all_nodes() {
     let mut lab = Lab::new().await;
     let mut running = tokio::task::JoinSet::new();
     for client in 0..12 {
@@ -72,7 +72,7 @@ async fn what_was_answered_survives_a_power_cut_of_all_nodes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_whose_disk_fails_stops_and_the_others_go_on() {
+async fn node_with_failed_disk_stops_and_others_go_on() {
     let mut lab = Lab::new().await;
     let leads = leader(&lab.nodes).await;
     propose(lab.nodes[leads].replica(), "before").await.expect("it is applied");

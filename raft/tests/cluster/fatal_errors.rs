@@ -33,7 +33,7 @@ fn entries(payloads: Vec<v1::log_entry::Payload>) -> Request {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_entry_that_can_not_be_read_stops_the_node_and_is_never_skipped() {
+async fn unreadable_entry_stops_node_and_is_never_skipped() {
     let network = MemoryNetwork::default();
     let mut node = Node::new(1, MemoryNetwork::address_of(NodeId(1)));
     node.start(network.transport(node.id)).await.expect("a new node starts");
@@ -92,7 +92,7 @@ fn tear_log(node: &Node, bytes: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_lost_the_tail_of_its_log_votes_again_when_it_has_caught_up() {
+async fn node_with_lost_log_tail_votes_after_catching_up() {
     let network = MemoryNetwork::default();
     let mut nodes = Vec::new();
     for number in 1..=3 {
@@ -130,7 +130,7 @@ async fn a_node_that_lost_the_tail_of_its_log_votes_again_when_it_has_caught_up(
 
 /// The node had acknowledged the entries that it lost. The leader relies on that, and must send them again.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_log_that_lost_its_tail_catches_up_with_a_leader_that_went_on() {
+async fn log_with_lost_tail_catches_up_with_leader() {
     let network = MemoryNetwork::default();
     let mut nodes = Vec::new();
     for number in 1..=3 {
@@ -159,7 +159,7 @@ async fn a_log_that_lost_its_tail_catches_up_with_a_leader_that_went_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_damaged_log_does_not_start_and_says_where_it_is() {
+async fn damaged_log_refuses_to_start_and_names_the_place() {
     let network = MemoryNetwork::default();
     let mut node = Node::new(1, MemoryNetwork::address_of(NodeId(1)));
     node.start(network.transport(node.id)).await.expect("a new node starts");
@@ -187,7 +187,7 @@ async fn a_damaged_log_does_not_start_and_says_where_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_only_voter_waits_for_nobody_when_its_log_lost_the_tail() {
+async fn only_voter_with_lost_log_tail_starts_at_once() {
     let network = MemoryNetwork::default();
     let mut node = Node::new(1, MemoryNetwork::address_of(NodeId(1)));
     node.start(network.transport(node.id)).await.expect("a new node starts");

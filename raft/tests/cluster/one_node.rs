@@ -25,7 +25,7 @@ async fn one() -> Node {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_proposed_is_applied_and_is_there_after_a_restart() {
+async fn proposal_is_applied_and_survives_restart() {
     let mut node = one().await;
     let reply = propose(node.replica(), "a").await.expect("it is applied");
     assert_eq!(reply.outcome, CommandOutcome::Done);
@@ -43,7 +43,7 @@ async fn what_is_proposed_is_applied_and_is_there_after_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refusal_is_an_answer_and_not_an_error() {
+async fn refusal_is_an_answer_and_not_an_error() {
     let mut node = one().await;
     let remove = Command::RelayRemove("unknown".to_owned());
     let reply = node.replica().propose(&remove, soon()).await.expect("it is answered");
@@ -52,7 +52,7 @@ async fn a_refusal_is_an_answer_and_not_an_error() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_above_the_bound_is_refused_before_it_travels() {
+async fn command_above_bound_is_refused_before_it_is_sent() {
     let mut node = one().await;
     let large = Command::RelayRemove("x".repeat(ENTRY_BYTES_MAX));
     let refused = node.replica().propose(&large, soon()).await;
@@ -61,7 +61,7 @@ async fn a_command_above_the_bound_is_refused_before_it_travels() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_term_a_leader_is_not_ready_and_nothing_happens() {
+async fn leader_without_term_is_not_ready() {
     let transport = loopback();
     let node = Node::new(1, transport.address().to_string());
     let replica = Replica::start(options(node.folder.path(), node.id, transport), Arc::new(Echo));
@@ -77,7 +77,7 @@ async fn without_a_term_a_leader_is_not_ready_and_nothing_happens() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_entry_for_another_term_of_raft_does_not_enter_the_log() {
+async fn entry_for_other_raft_term_does_not_enter_log() {
     let mut node = one().await;
     propose(node.replica(), "a").await.expect("a term stands");
     let before = node.replica().status().last_index;
@@ -105,7 +105,7 @@ async fn effects_come_in_the_order_of_the_log_and_after_their_state() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leader_of_one_is_always_acknowledged_by_its_quorum() {
+async fn leader_of_one_node_is_always_acknowledged() {
     let mut node = one().await;
     propose(node.replica(), "a").await.expect("it is applied");
     let start = Instant::now();
@@ -117,7 +117,7 @@ async fn a_leader_of_one_is_always_acknowledged_by_its_quorum() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_is_made_once() {
+async fn cluster_is_made_once() {
     let mut node = one().await;
     propose(node.replica(), "a").await.expect("it is applied");
     let member = node.replica().members();

@@ -26,7 +26,7 @@ fn in_ms(milliseconds: u64) -> Instant {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leader_that_is_cut_off_answers_nothing_and_follows_when_it_is_back() {
+async fn isolated_leader_answers_nothing_and_follows_after_return() {
     let network = MemoryNetwork::default();
     let mut nodes = three(&network).await;
     let former = leader(&nodes).await;
@@ -52,7 +52,7 @@ async fn a_leader_that_is_cut_off_answers_nothing_and_follows_when_it_is_back() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_follower_that_was_cut_off_disturbs_nobody_when_it_is_back() {
+async fn isolated_follower_causes_no_election_after_return() {
     let network = MemoryNetwork::default();
     let mut nodes = three(&network).await;
     let leads = leader(&nodes).await;
@@ -70,7 +70,7 @@ async fn a_follower_that_was_cut_off_disturbs_nobody_when_it_is_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_majority_nothing_is_promised() {
+async fn minority_answers_no_write() {
     let network = MemoryNetwork::default();
     let mut nodes = three(&network).await;
     let leads = leader(&nodes).await;
@@ -125,7 +125,7 @@ async fn leaderless_node_reports_it_and_ends_waiting_requests() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_of_another_cluster_is_a_stranger() {
+async fn node_of_other_cluster_is_rejected() {
     let network = MemoryNetwork::default();
     let mut nodes = three(&network).await;
     propose(nodes[0].replica(), "a").await.expect("it is applied");

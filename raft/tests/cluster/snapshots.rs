@@ -25,7 +25,7 @@ fn state(node: &Node) -> (u64, reveille_ledger::ids::Hash) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_was_away_for_too_long_gets_the_state_in_a_snapshot() {
+async fn node_behind_purged_log_gets_snapshot() {
     let mut nodes = three_over_tcp_with(often).await;
     marks(&nodes[0], 0, 5).await;
     let leads = leader(&nodes).await;
@@ -64,7 +64,7 @@ async fn a_node_that_was_away_for_too_long_gets_the_state_in_a_snapshot() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_restart_needs_snapshot_and_log_only() {
+async fn restart_needs_snapshot_and_log_only() {
     let transport = loopback();
     let mut node = Node::new(1, transport.address().to_string());
     node.start_with(transport, often).await.expect("a new node starts");

@@ -32,7 +32,7 @@ async fn any_node_takes_a_command_and_all_apply_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_read_on_a_follower_sees_every_write_that_was_answered() {
+async fn follower_read_sees_every_answered_write() {
     let mut nodes = three_over_tcp().await;
     let leads = leader(&nodes).await;
     for round in 0..5 {
@@ -48,7 +48,7 @@ async fn a_read_on_a_follower_sees_every_write_that_was_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_of_three_go_on_without_their_leader_and_it_catches_up_when_it_returns() {
+async fn two_of_three_go_on_without_leader_and_it_catches_up() {
     let mut nodes = three_over_tcp().await;
     let former = leader(&nodes).await;
     propose(nodes[former].replica(), "before").await.expect("it is applied");
@@ -85,7 +85,7 @@ async fn everything_answered_is_there_after_all_nodes_restart() {
 
 /// A command of a deposed leader is neither forwarded to the next leader nor stamped with its epoch (P13).
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_of_an_epoch_enters_the_log_under_that_epoch_or_not_at_all() {
+async fn command_of_epoch_enters_log_under_that_epoch_only() {
     let mut nodes = three_over_tcp().await;
     let leads = leader(&nodes).await;
     propose(nodes[leads].replica(), "before").await.expect("it is applied");
@@ -126,7 +126,7 @@ async fn until_async<F: Future<Output = bool>>(what: &str, mut look: impl FnMut(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leader_knows_how_far_each_member_is() {
+async fn leader_knows_progress_of_each_member() {
     let mut nodes = three_over_tcp().await;
     let leads = leader(&nodes).await;
     propose(nodes[leads].replica(), "a").await.expect("it is applied");
@@ -161,7 +161,7 @@ async fn request_to_a_peer_is_answered_within_its_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_learner_can_be_added_promoted_and_removed() {
+async fn learner_can_be_added_promoted_and_removed() {
     let mut nodes = three_over_tcp().await;
     propose(nodes[0].replica(), "before").await.expect("it is applied");
     let transport = loopback();
@@ -183,7 +183,7 @@ async fn a_learner_can_be_added_promoted_and_removed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_data_folder_of_another_node_does_not_start() {
+async fn data_folder_of_other_node_does_not_start() {
     let mut nodes = three_over_tcp().await;
     propose(nodes[0].replica(), "a").await.expect("it is applied");
     nodes[2].stop().await;

@@ -47,7 +47,7 @@ fn at(address: impl ToString) -> Destination {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn answers_and_rejections_arrive_as_they_were_given() {
+async fn answers_and_rejections_arrive_unchanged() {
     let server = loopback();
     let stop = CancellationToken::new();
     server.serve(Arc::new(Judge), stop.clone()).await.expect("it listens");
@@ -66,7 +66,7 @@ async fn answers_and_rejections_arrive_as_they_were_given() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_port_where_nobody_listens_is_unreachable_and_nothing_was_sent() {
+async fn closed_port_is_unreachable_and_nothing_was_sent() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let to = at(listener.local_addr().expect("its address"));
     drop(listener);
@@ -75,7 +75,7 @@ async fn a_port_where_nobody_listens_is_unreachable_and_nothing_was_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_peer_that_does_not_answer_is_lost_within_the_limit() {
+async fn unanswered_request_is_lost_within_limit() {
     let server = loopback();
     let stop = CancellationToken::new();
     server.serve(Arc::new(Judge), stop.clone()).await.expect("it listens");
@@ -88,7 +88,7 @@ async fn a_peer_that_does_not_answer_is_lost_within_the_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_that_breaks_after_the_request_is_lost_and_not_unreachable() {
+async fn connection_broken_after_request_is_lost_and_not_unreachable() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let to = at(listener.local_addr().expect("its address"));
     // Accepts the connection, reads some bytes and closes it.
@@ -102,7 +102,7 @@ async fn a_connection_that_breaks_after_the_request_is_lost_and_not_unreachable(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_peer_that_restarts_is_found_again() {
+async fn restarted_peer_is_found_again() {
     let server = loopback();
     let address = server.address();
     let client = loopback();

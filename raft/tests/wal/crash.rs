@@ -123,7 +123,7 @@ fn after_a_cut_the_log_says_so_at_every_opening_until_the_node_has_caught_up() {
 }
 
 #[test]
-fn a_new_segment_whose_head_is_torn_is_begun_again() {
+fn new_segment_with_torn_head_is_begun_again() {
     let disk = MemoryDisk::new();
     let options = reveille_raft::wal::WalOptions { segment_bytes: 2000, ..inline() };
     let (wal, _) = open(&disk, &options);
@@ -146,7 +146,7 @@ fn a_new_segment_whose_head_is_torn_is_begun_again() {
 /// Linux forgets data that a failed sync did not write. The next process reads it from the page cache and believes it,
 /// so it must first make it durable.
 #[test]
-fn what_a_reopened_log_believes_survives_the_next_power_cut() {
+fn reopened_log_survives_next_power_cut() {
     for seed in 0..200 {
         let disk = MemoryDisk::new();
         let (wal, _) = open(&disk, &inline());

@@ -23,7 +23,7 @@ fn place(error: &OpenError) -> (String, u64) {
 }
 
 #[test]
-fn a_flipped_bit_in_the_middle_refuses_to_start_and_names_the_place() {
+fn flipped_bit_in_the_middle_refuses_to_start_and_names_the_place() {
     let (disk, starts) = log_of_several_batches();
     let (name, image) = newest(&disk);
     let (from, to) = (starts[3], starts[4]);
@@ -37,7 +37,7 @@ fn a_flipped_bit_in_the_middle_refuses_to_start_and_names_the_place() {
 }
 
 #[test]
-fn a_flipped_bit_in_the_last_batch_refuses_too_as_a_sector_is_written_whole() {
+fn flipped_bit_in_last_batch_refuses_to_start() {
     let (disk, starts) = log_of_several_batches();
     let (name, image) = newest(&disk);
     for at in starts[6]..image.len() {
@@ -48,7 +48,7 @@ fn a_flipped_bit_in_the_last_batch_refuses_too_as_a_sector_is_written_whole() {
 }
 
 #[test]
-fn a_zeroed_sector_before_the_last_batch_refuses_as_a_later_batch_says_that_it_was_synced() {
+fn zeroed_sector_before_last_batch_refuses_to_start() {
     let (disk, starts) = log_of_several_batches();
     let (name, image) = newest(&disk);
     for at in (0..starts[6]).step_by(SECTOR_BYTES) {
@@ -65,7 +65,7 @@ fn a_zeroed_sector_before_the_last_batch_refuses_as_a_later_batch_says_that_it_w
 }
 
 #[test]
-fn the_error_says_where_what_and_that_no_node_starts_with_it() {
+fn damage_error_names_place_kind_and_consequence() {
     let (disk, starts) = log_of_several_batches();
     let (name, mut image) = newest(&disk);
     image[starts[2]] ^= 1;
@@ -86,7 +86,7 @@ fn log_of_several_segments() -> (MemoryDisk, Vec<String>) {
 }
 
 #[test]
-fn a_segment_missing_at_the_start_or_in_the_middle_refuses_to_start() {
+fn missing_segment_before_the_last_refuses_to_start() {
     let (disk, names) = log_of_several_segments();
     for name in &names[..names.len() - 1] {
         place(&refused(&without_file(&disk, name)));
@@ -94,7 +94,7 @@ fn a_segment_missing_at_the_start_or_in_the_middle_refuses_to_start() {
 }
 
 #[test]
-fn a_segment_cut_short_refuses_as_a_later_one_exists() {
+fn truncated_segment_before_the_last_refuses_to_start() {
     let (disk, names) = log_of_several_segments();
     let image = disk.files()[&names[1]].clone();
     for end in (0..image.len()).step_by(SECTOR_BYTES / 2) {
@@ -105,14 +105,14 @@ fn a_segment_cut_short_refuses_as_a_later_one_exists() {
 }
 
 #[test]
-fn the_log_of_another_node_does_not_open() {
+fn log_of_other_node_does_not_open() {
     let (disk, _) = log_of_several_batches();
     let error = try_open(&disk, &WalOptions { identity: 8, ..inline() }).err();
     assert!(matches!(error, Some(OpenError::Foreign { expected: 8, found: NODE, .. })));
 }
 
 #[test]
-fn the_log_of_a_newer_version_says_so() {
+fn log_of_newer_version_is_reported() {
     let (disk, starts) = log_of_several_batches();
     let (name, mut image) = newest(&disk);
     let header = &mut image[starts[4]..starts[4] + 64];
@@ -124,7 +124,7 @@ fn the_log_of_a_newer_version_says_so() {
 }
 
 #[test]
-fn files_that_are_none_of_the_logs_are_left_alone() {
+fn foreign_files_are_left_alone() {
     let (disk, _) = log_of_several_batches();
     let disk = with_file(&disk, "notes.wal", b"not a segment".to_vec());
     let (wal, _) = open(&disk, &inline());

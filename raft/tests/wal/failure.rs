@@ -9,7 +9,7 @@ use crate::support::*;
 use reveille_raft::wal::{MemoryDisk, SECTOR_BYTES, Wal, WalError, WalFailure, WalOptions};
 
 #[test]
-fn after_a_failed_sync_nothing_is_tried_again() {
+fn failed_sync_is_never_retried() {
     let disk = MemoryDisk::new();
     let (wal, _) = open(&disk, &inline());
     assert_eq!(append(&wal, vec![entry(1, 1, 100)]), WRITTEN);
@@ -31,7 +31,7 @@ fn after_a_failed_sync_nothing_is_tried_again() {
 }
 
 #[test]
-fn a_full_disk_is_told_as_such_and_the_log_opens_again_when_there_is_room() {
+fn full_disk_is_reported_and_log_opens_again_with_room() {
     for room in (0..6000).step_by(SECTOR_BYTES / 2) {
         let disk = MemoryDisk::new();
         let (wal, _) = open(&disk, &inline());
@@ -77,7 +77,7 @@ async fn every_pending_and_every_later_callback_gets_the_error_of_a_failed_write
 }
 
 #[test]
-fn a_hole_or_an_entry_too_large_is_refused_and_harms_nothing() {
+fn hole_or_too_large_entry_is_refused_without_harm() {
     let disk = MemoryDisk::new();
     let (wal, _) = open(&disk, &inline());
     assert_eq!(append(&wal, vec![entry(1, 5, 10)]), WRITTEN);

@@ -168,7 +168,7 @@ async fn append_one(wal: &Wal, gate: &Gate, next: &tokio::sync::Mutex<u64>) -> b
 }
 
 #[tokio::test]
-async fn an_append_waits_for_room_in_the_queue() {
+async fn append_waits_for_room_in_queue() {
     let gate = Gate::new(Arc::new(MemoryDisk::new()));
     let (wal, _) = Wal::open(Arc::new(gate.clone()), &WalOptions::new(NODE)).expect("opens");
     gate.close();
@@ -189,7 +189,7 @@ async fn an_append_waits_for_room_in_the_queue() {
 }
 
 #[tokio::test]
-async fn a_commit_that_nobody_waits_for_is_written_with_the_next_group_or_soon() {
+async fn unawaited_commit_is_written_with_next_group_or_soon() {
     let disk = MemoryDisk::new();
     let (wal, _) = Wal::open(Arc::new(disk.clone()), &WalOptions::new(NODE)).expect("opens");
     wal.append(vec![entry(1, 1, 10)], Box::new(|_| ())).await.expect("admitted");
@@ -206,7 +206,7 @@ async fn a_commit_that_nobody_waits_for_is_written_with_the_next_group_or_soon()
 }
 
 #[tokio::test]
-async fn dropping_the_log_writes_what_was_submitted() {
+async fn dropped_log_writes_submitted_entries() {
     let disk = MemoryDisk::new();
     let (wal, _) = Wal::open(Arc::new(disk.clone()), &WalOptions::new(NODE)).expect("opens");
     for index in 1..=50 {

@@ -146,7 +146,7 @@ fn random_sequences_with_crashes_agree_with_the_model() {
 }
 
 #[test]
-fn segments_go_when_their_entries_are_purged_and_what_else_they_said_stays() {
+fn purged_segments_are_deleted_and_their_other_records_kept() {
     let disk = MemoryDisk::new();
     let options = WalOptions { segment_bytes: 4000, ..inline() };
     let (wal, _) = open(&disk, &options);

@@ -113,7 +113,7 @@ fn recipients() -> impl Strategy<Value = Recipient> {
 
 proptest! {
     #[test]
-    fn a_filled_mail_is_the_one_that_is_rendered_whole(
+    fn filled_email_equals_one_rendered_whole(
         content in contents(),
         recipients in prop::collection::vec(recipients(), 1..5),
     ) {
@@ -145,7 +145,7 @@ fn plain(text: &str) -> Content {
 }
 
 #[test]
-fn what_a_value_does_to_the_lines_is_done() {
+fn value_with_line_ends_changes_the_lines_as_rendering_does() {
     for text in [
         "{{ a }}",
         "x\n{{ a }}",
@@ -179,7 +179,7 @@ fn where_a_whole_mail_fails_a_filled_one_fails() {
 }
 
 #[test]
-fn the_steps_of_the_pieces_count_together() {
+fn fuel_is_shared_by_all_pieces() {
     let nested = format!("{}{}", "{% for x in '012345678901234567890123456' %}".repeat(3), "{% endfor %}".repeat(3));
     let varying = format!("{{% if a == '' %}}{nested}{{% endif %}}");
     let fails = |text: &str| {
@@ -194,7 +194,7 @@ fn the_steps_of_the_pieces_count_together() {
 }
 
 #[test]
-fn what_is_usual_is_not_rendered_whole() {
+fn usual_template_is_filled_and_not_rendered_whole() {
     let content = Content {
         text: Some("Hello {{ a }},\n{% if b %}\nmore\n{% endif %}\nend".to_owned()),
         html: Some("<p>{{ a|default('you', true) }} <a href=\"{{ recipient|urlencode }}\">".to_owned()),

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_no_live_node_has_is_told_after_a_while_and_so_is_its_return() {
+    fn part_missing_on_all_live_nodes_is_reported_and_its_return_too() {
         let (mut ledger, run) = opened();
         let mut watch = BlockedRunsWatch::default();
         let at = Duration::from_secs;
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_nobody_waits_for_blocks_nothing() {
+    fn missing_part_without_pending_recipients_blocks_no_run() {
         let (mut ledger, run) = opened();
         let claim = ClaimRequest { page: run, chunk: 1, slice: Bitmap::range(0, 1), owner: OWNER };
         assert!(matches!(put(&mut ledger, Command::Claim(vec![claim])), CommandOutcome::Claimed(_)));

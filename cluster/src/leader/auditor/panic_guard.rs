@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_second_panic_at_an_item_takes_it_out_and_the_rest_goes_on() {
+    fn second_panic_at_an_item_quarantines_only_that_item() {
         let (mut guard, mut looks) = (PanicGuard::new(), 0);
         for sweep in 1..=3 {
             let bad = guard.look("bad", || {

@@ -97,13 +97,13 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_relay_gets_two_a_session() {
+    fn slow_relay_is_offered_two_recipients_per_session() {
         assert_eq!(of_a_tenant(relay(10, UNBOUNDED, 2_000)), 20);
         assert_eq!(of_a_tenant(relay(10, UNBOUNDED, 500)), 20);
     }
 
     #[test]
-    fn a_fast_relay_gets_what_flows_through_while_claims_and_settles_are_on_their_way() {
+    fn fast_relay_is_offered_its_flow_during_claim_and_settle() {
         assert_eq!(of_a_tenant(relay(10, UNBOUNDED, 5)), 210, "2,000 a second, for 105 ms");
         assert_eq!(of_a_tenant(relay(10, 1_000.0, 5)), 105, "1,000 a second, for as long");
         assert_eq!(of_a_tenant(relay(10, 44.0, 5)), 20, "and two a session at least");
@@ -111,14 +111,14 @@ mod tests {
     }
 
     #[test]
-    fn of_what_nobody_knows_a_session_gets_four() {
+    fn unmeasured_relay_is_offered_four_recipients_per_session() {
         let unknown = |rate_per_second| RelayCapacity { sessions: 10, rate_per_second, dialogue: None };
         assert_eq!(of_a_tenant(unknown(UNBOUNDED)), 40);
         assert_eq!(of_a_tenant(unknown(1.0)), 6, "but no more than begin in time");
     }
 
     #[test]
-    fn nothing_is_claimed_that_could_not_begin_in_time() {
+    fn claims_are_limited_to_recipients_that_can_begin_in_time() {
         assert_eq!(of_a_tenant(relay(10, 0.5, 5)), 3, "one in two seconds: three begin in five");
         assert_eq!(of_a_tenant(relay(10, UNBOUNDED, 20_000)), 13, "ten are in their dialogues");
         assert_eq!(of_a_tenant(relay(10, UNBOUNDED, 600_000)), 10);
@@ -141,13 +141,13 @@ mod tests {
     }
 
     #[test]
-    fn relays_of_a_pool_add_up_each_at_its_own_speed() {
+    fn cap_of_pool_is_the_sum_over_its_relays() {
         let both = [relay(10, UNBOUNDED, 2_000), relay(10, UNBOUNDED, 5)];
         assert_eq!(claim_cap(&both, AROUND).of_a_tenant, 20 + 210);
     }
 
     #[test]
-    fn an_outage_is_not_claimed_across() {
+    fn claims_stop_during_a_relay_outage() {
         let fast = [relay(10, 1_000.0, 5)];
         assert_eq!(claim_cap(&fast, Duration::from_secs(30)), claim_cap(&fast, AROUND_MAX));
     }

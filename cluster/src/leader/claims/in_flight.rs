@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_is_held_until_the_last_entry_with_a_grant_of_it_is_answered() {
+    fn page_is_held_until_all_its_claim_entries_are_answered() {
         let page = |index| RunId { index, place: 0 };
         let grant = |index, chunk| ClaimGrant {
             page: page(index),

@@ -24,18 +24,18 @@ fn unfit_after(fitness: &mut Fitness, seen: Seen, from_ms: u64, until_ms: u64) -
 const HEALTHY: Seen = Seen { committed: 9, applied: 9, sync_running_for: None, could_grant: false, granted: false };
 
 #[test]
-fn a_quiet_leader_is_fit() {
+fn quiet_leader_is_fit() {
     assert_eq!(unfit_after(&mut Fitness::default(), HEALTHY, 0, 3_600_000), None);
 }
 
 #[test]
-fn an_entry_that_is_committed_and_not_applied_for_two_seconds_makes_it_unfit() {
+fn committed_entry_unapplied_for_two_seconds_makes_leader_unfit() {
     let seen = Seen { applied: 8, ..HEALTHY };
     assert_eq!(unfit_after(&mut Fitness::default(), seen, 0, 60_000), Some((2_000, Unfit::Lags)));
 }
 
 #[test]
-fn a_busy_leader_that_is_always_a_little_behind_is_fit() {
+fn busy_leader_slightly_behind_is_fit() {
     let mut fitness = Fitness::default();
     for look in 1..10_000 {
         let seen = Seen { committed: look * 1_000, applied: look * 1_000 - 900, ..HEALTHY };
@@ -44,14 +44,14 @@ fn a_busy_leader_that_is_always_a_little_behind_is_fit() {
 }
 
 #[test]
-fn a_sync_of_five_seconds_makes_it_unfit_and_many_short_ones_do_not() {
+fn sync_of_five_seconds_makes_leader_unfit_and_short_ones_do_not() {
     let running = |seconds| Seen { sync_running_for: Some(Duration::from_secs(seconds)), ..HEALTHY };
     assert_eq!(unfit_after(&mut Fitness::default(), running(4), 0, 60_000), None);
     assert_eq!(unfit_after(&mut Fitness::default(), running(5), 0, 60_000), Some((0, Unfit::DiskHangs)));
 }
 
 #[test]
-fn work_and_credit_and_no_grant_for_ten_seconds_make_it_unfit() {
+fn work_and_credit_without_grant_for_ten_seconds_make_leader_unfit() {
     let (mut fitness, idle) = (Fitness::default(), Seen { could_grant: true, ..HEALTHY });
     assert_eq!(unfit_after(&mut fitness, idle, 0, 9_900), None);
     assert_eq!(fitness.look(&Seen { granted: true, ..idle }, Duration::from_millis(9_950)), None);
@@ -59,7 +59,7 @@ fn work_and_credit_and_no_grant_for_ten_seconds_make_it_unfit() {
 }
 
 #[test]
-fn what_was_seen_before_a_pause_of_its_own_proves_nothing() {
+fn observations_before_own_pause_are_discarded() {
     let (mut fitness, lags) = (Fitness::default(), Seen { applied: 8, ..HEALTHY });
     assert_eq!(unfit_after(&mut fitness, lags, 0, 1_900), None);
     assert_eq!(unfit_after(&mut fitness, lags, 60_000, 120_000), Some((2_000, Unfit::Lags)));
@@ -187,7 +187,7 @@ fn sends(_: NodeId, _: &str) -> bool {
 }
 
 #[test]
-fn it_could_grant_what_is_due_to_a_holder_with_a_lease_and_a_relay() {
+fn due_recipients_with_lease_and_relay_are_grantable() {
     let mut stage = Stage::new();
     stage.relay("default");
     assert!(!stage.could_grant(), "no work");
@@ -197,7 +197,7 @@ fn it_could_grant_what_is_due_to_a_holder_with_a_lease_and_a_relay() {
 }
 
 #[test]
-fn work_without_a_relay_in_its_pool_is_not_its_fault() {
+fn pool_without_relay_is_not_grantable() {
     let mut stage = Stage::new();
     stage.relay("another");
     stage.run();
@@ -205,7 +205,7 @@ fn work_without_a_relay_in_its_pool_is_not_its_fault() {
 }
 
 #[test]
-fn a_paused_run_and_one_past_its_deadline_are_not_its_fault() {
+fn paused_and_expired_runs_are_not_grantable() {
     let mut stage = Stage::new();
     stage.relay("default");
     let run = stage.run();
@@ -216,7 +216,7 @@ fn a_paused_run_and_one_past_its_deadline_are_not_its_fault() {
 }
 
 #[test]
-fn relays_that_every_node_leaves_alone_are_not_its_fault() {
+fn relays_with_open_circuit_everywhere_are_not_grantable() {
     let mut stage = Stage::new();
     stage.relay("default");
     stage.run();
@@ -225,7 +225,7 @@ fn relays_that_every_node_leaves_alone_are_not_its_fault() {
 }
 
 #[test]
-fn where_somebody_holds_a_claim_the_credit_may_be_used_up() {
+fn open_claims_may_use_up_the_credit() {
     let mut stage = Stage::new();
     stage.relay("default");
     let run = stage.run();
@@ -235,7 +235,7 @@ fn where_somebody_holds_a_claim_the_credit_may_be_used_up() {
 }
 
 #[test]
-fn late_mail_that_is_paced_below_its_look_is_not_its_fault() {
+fn late_emails_paced_below_look_interval_are_not_grantable() {
     for (late_rate_milli, could) in [(0, true), (1_000, true), (50, false)] {
         let mut stage = Stage::new();
         stage.relay_with("default", late_rate_milli);
@@ -245,7 +245,7 @@ fn late_mail_that_is_paced_below_its_look_is_not_its_fault() {
 }
 
 #[test]
-fn a_tenant_that_is_paced_below_its_look_is_not_its_fault() {
+fn tenant_paced_below_look_interval_is_not_grantable() {
     for (rate_milli, could) in [(0, true), (1_000, true), (50, false)] {
         let mut stage = Stage::new();
         stage.relay("default");
@@ -263,7 +263,7 @@ fn a_tenant_that_is_paced_below_its_look_is_not_its_fault() {
 }
 
 #[test]
-fn a_part_that_nobody_has_is_not_its_fault() {
+fn part_missing_everywhere_is_not_grantable() {
     let mut stage = Stage::new();
     stage.relay("default");
     let part = Hash::of(b"a part");

@@ -120,7 +120,7 @@ fn seconds(seconds: u64) -> Duration {
 }
 
 #[test]
-fn it_has_a_size_an_age_a_rate_and_an_end() {
+fn backlog_reports_size_age_rate_and_end() {
     let mut watch = BacklogWatch::default();
     let first = look(&mut watch, &opened(1_000, OpeningCause::CatchUp), seconds(0));
     let expected = Backlog {
@@ -147,7 +147,7 @@ fn it_has_a_size_an_age_a_rate_and_an_end() {
 }
 
 #[test]
-fn what_is_on_time_or_paused_is_no_backlog() {
+fn on_time_or_paused_runs_are_no_backlog() {
     let mut watch = BacklogWatch::default();
     assert_eq!(look(&mut watch, &opened(9, OpeningCause::Due), seconds(0)), []);
     assert_eq!(look(&mut watch, &opened(9, OpeningCause::Trigger), seconds(5)), []);
@@ -157,7 +157,7 @@ fn what_is_on_time_or_paused_is_no_backlog() {
 }
 
 #[test]
-fn what_waits_its_turn_is_in_it_from_the_beginning() {
+fn waiting_instants_count_as_backlog_from_the_start() {
     let when = When::Every { period_ms: 3_600_000, anchor_ms: DUE.0 };
     let (mut ledger, oldest) = one_after_the_other(when, 3 * 3_600_000 + 600_000);
     let mut watch = BacklogWatch::default();
@@ -204,7 +204,7 @@ fn where_more_waits_than_is_counted_no_end_is_told() {
 }
 
 #[test]
-fn so_many_schedules_are_looked_at_and_of_the_others_it_is_said_that_they_were_not() {
+fn backlog_looks_at_bounded_schedules_and_says_so() {
     let when = When::Every { period_ms: 3_600_000, anchor_ms: DUE.0 };
     let mut pools = vec!["default"; SCHEDULES_MAX];
     pools.push("other");

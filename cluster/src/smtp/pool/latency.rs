@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mean_begins_with_the_first_and_follows_the_others() {
+    fn mean_starts_at_first_value_and_follows() {
         let mut mean = RecentMean::default();
         assert_eq!(mean.at(ms(0)), None);
         mean.note(ms(800), ms(1_000));
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_measured_over_a_minute_ago_is_forgotten() {
+    fn measurement_older_than_a_minute_is_forgotten() {
         let mut mean = RecentMean::default();
         mean.note(ms(800), ms(1_000));
         assert_eq!(mean.at(ms(61_000)), Some(ms(800)));
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_relay_is_slow_before_its_first_late_answer() {
+    fn running_dialogues_make_relay_slow_before_first_answer() {
         let mut dialogues = DialogueLatency::default();
         dialogues.begin(ms(0));
         dialogues.end(ms(0), ms(4), true);
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_relay_that_never_answered_is_as_slow_as_its_dialogues_are_old() {
+    fn unanswered_relay_is_as_slow_as_its_oldest_dialogue() {
         let mut dialogues = DialogueLatency::default();
         assert_eq!(dialogues.last(ms(0)), None);
         dialogues.begin(ms(500));

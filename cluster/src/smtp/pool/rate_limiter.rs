@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_starts_empty_and_fills_at_its_rate() {
+    fn bucket_starts_empty_and_fills_at_its_rate() {
         let mut pace = RateLimiter::new(10.0, 5.0);
         let wait = pace.take(seconds(100.0)).unwrap_err();
         assert!((0.099..0.101).contains(&wait.as_secs_f64()), "{wait:?}");
@@ -182,12 +182,12 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_may_be_a_fraction() {
+    fn rate_may_be_below_one_per_second() {
         assert_eq!(taken_in(&mut RateLimiter::new(0.05, 1.0), 0.0, 201.0), 10);
     }
 
     #[test]
-    fn what_is_saved_up_never_exceeds_the_burst() {
+    fn saved_tokens_never_exceed_burst() {
         let mut pace = RateLimiter::new(100.0, 3.0);
         assert!(pace.take(seconds(0.0)).is_err());
         let at = seconds(3600.0);
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_throttle_answer_halves_the_rate_at_once() {
+    fn throttle_answer_halves_rate_at_once() {
         let mut pace = RateLimiter::new(100.0, 10.0);
         assert!(pace.take(seconds(0.0)).is_err());
         pace.halve(seconds(1.0));
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_grows_back_slowly_and_stops_at_the_budget() {
+    fn throttled_rate_grows_back_slowly_up_to_budget() {
         let mut pace = RateLimiter::new(100.0, 10.0);
         pace.halve(seconds(0.0));
         assert!(pace.rate_per_second(seconds(1.0)) < 51.0);
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_relay_that_throttles_for_ever_is_still_asked() {
+    fn relay_that_always_throttles_is_still_asked() {
         let mut pace = RateLimiter::new(1000.0, 10.0);
         for second in 0..200 {
             pace.halve(seconds(f64::from(second)));
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_budget_keeps_what_throttling_took_in_proportion() {
+    fn new_budget_keeps_throttling_in_proportion() {
         let mut pace = RateLimiter::new(100.0, 10.0);
         pace.halve(seconds(0.0));
         pace.set_budget(seconds(0.0), 20.0, 2.0);
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_are_no_numbers_send_nothing() {
+    fn nan_and_infinite_rates_send_nothing() {
         assert_eq!(RateLimiter::new(f64::NAN, f64::NAN).take(seconds(1.0)), Err(LONGEST_WAIT));
         assert_eq!(RateLimiter::new(-3.0, 1.0).take(seconds(1.0)), Err(LONGEST_WAIT));
         assert!(RateLimiter::new(f64::INFINITY, f64::INFINITY).take(seconds(1.0)).is_err());

@@ -64,7 +64,7 @@ fn put_relay(ledger: &mut Ledger, relay: Relay) {
 
 /// P12: open dialogues with a relay on a node never exceed its sessions, even if settings change meanwhile.
 #[tokio::test]
-async fn a_relay_with_another_rate_or_bound_keeps_its_dialogues() {
+async fn changed_rate_or_bound_keeps_running_dialogues() {
     let relays = relays_by(Arc::new(Nowhere::default()), RelayRules::default());
     let mut ledger = led();
     let mut put = |rate_milli, max_sessions, voters| {
@@ -129,7 +129,7 @@ async fn relays_of_a_pool_get_their_weights_evenly_spread() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_for_a_busy_relay_while_another_has_room() {
+async fn free_relay_is_taken_while_another_is_busy() {
     let (relays, begun) = (two_relays([100, 1], [1, 5]), Instant::now());
     let mut ways = Vec::new();
     for _ in 0..6 {
@@ -149,7 +149,7 @@ fn give_back(way: RelayPermit, after: Duration) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_comes_free_first_is_taken_whichever_was_asked_first() {
+async fn first_free_relay_is_taken_in_any_order() {
     for round in 0..4 {
         let (relays, begun) = (two_relays([1, 1], [1, 1]), Instant::now());
         let mut ways = Vec::new();
@@ -167,7 +167,7 @@ async fn whoever_comes_free_first_is_taken_whichever_was_asked_first() {
 
 /// P25: a token is spent only for an email that is sent.
 #[tokio::test(start_paused = true)]
-async fn who_waited_for_two_relays_has_taken_nothing_from_the_one_that_came_later() {
+async fn waiting_for_two_relays_takes_a_token_of_one() {
     let paced = Relay { rate_milli: 1_000, weight: 100, ..relay("a", 2) };
     let (relays, begun) = (relays_of([paced, relay("b", 1)]), Instant::now());
     let acquire = || relays.acquire("default", begun + Duration::from_secs(60));
@@ -186,7 +186,7 @@ async fn who_waited_for_two_relays_has_taken_nothing_from_the_one_that_came_late
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_relay_that_is_left_alone_ends_nobodys_wait_for_another_and_is_tried_meanwhile() {
+async fn open_circuit_does_not_end_wait_for_another_relay() {
     let dialer = Arc::new(Nowhere::default());
     let (relays, begun) = (relays_at(Arc::clone(&dialer), [relay("a", 1), relay("b", 1)]), Instant::now());
     let acquire = || relays.acquire("default", begun + Duration::from_secs(60));
@@ -203,7 +203,7 @@ async fn a_relay_that_is_left_alone_ends_nobodys_wait_for_another_and_is_tried_m
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_relay_that_may_be_tried_in_time_is_waited_for_and_not_one_whose_pace_is_beyond_it() {
+async fn wait_includes_next_probe_but_not_pace_beyond_deadline() {
     let (dialer, slow) = (Arc::new(Nowhere::default()), Relay { rate_milli: 10, weight: 1, ..relay("a", 9) });
     let relays = relays_at(dialer, [slow, relay("b", 1)]);
     let begun = Instant::now();
@@ -220,7 +220,7 @@ async fn a_relay_that_may_be_tried_in_time_is_waited_for_and_not_one_whose_pace_
 /// P6: an operator's rule decides what an answer of one relay means, through the whole dialogue. It has no effect on
 /// others.
 #[tokio::test]
-async fn rules_of_one_relay_decide_its_answers_and_no_others() {
+async fn reply_rules_apply_to_their_relay_only() {
     let faults = "rcpt:554=5.7.1 Recipient address rejected: Access denied".parse().expect("a plan");
     let sink = Sink::start(SinkOptions { faults, ..SinkOptions::default() }).expect("a sink");
     let text =
@@ -261,7 +261,7 @@ async fn rules_without_relay_are_named_once_until_relay_was_there() {
 }
 
 #[test]
-fn a_relay_that_is_left_alone_lets_nothing_through_until_it_may_be_tried() {
+fn open_circuit_lets_no_permit_through_until_probe() {
     let (now, second) = (Instant::now(), Duration::from_secs(1));
     let rate_milli_at = |circuit, rate_per_second| {
         let (sessions_open, sessions_idle, waiting_dots, counters) = (0, 0, 0, RelayCounters::default());

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_is_preferred_and_what_is_unknown_is_left() {
+    fn auth_plain_is_preferred_and_unknown_methods_ignored() {
         let choose = |line: &str| Mechanism::choose(&["SIZE 1".to_owned(), line.to_owned()], Login::Password);
         assert_eq!(choose("AUTH LOGIN PLAIN"), Some(Mechanism::Plain));
         assert_eq!(choose("auth=login"), Some(Mechanism::Login));
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lines_are_those_of_the_rfcs() {
+    fn auth_lines_match_the_rfcs() {
         assert_eq!(Mechanism::Plain.lines(&anna()), ["AUTH PLAIN AGFubmEAaHVudGVyMg==\r\n"]);
         assert_eq!(Mechanism::Login.lines(&anna()), ["AUTH LOGIN\r\n", "YW5uYQ==\r\n", "aHVudGVyMg==\r\n"]);
         let token = "AUTH XOAUTH2 dXNlcj1hbm5hAWF1dGg9QmVhcmVyIGh1bnRlcjIBAQ==\r\n";
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_relay_echoes_is_not_repeated() {
+    fn echoed_credentials_are_not_repeated() {
         for mechanism in [Mechanism::Plain, Mechanism::Login, Mechanism::Xoauth2] {
             let lines = mechanism.lines(&anna());
             let secrets = secrets(&anna(), &lines);

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_missing_is_named_and_what_is_there_is_not_shown() {
+    async fn missing_secret_is_named_and_present_one_not_shown() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("login").to_string_lossy().into_owned();
         let told = |found: Result<Credentials, String>| found.err().unwrap_or_default();

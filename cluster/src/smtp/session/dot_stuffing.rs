@@ -90,14 +90,14 @@ mod tests {
     }
 
     #[test]
-    fn a_line_end_that_some_servers_read_differently_is_refused() {
+    fn ambiguous_line_end_is_refused() {
         for text in [&b"a\n.\r\nMAIL"[..], b"a\r.\r\n", b"\n", b"\r", b"a\r\r\n", b"a\r\n\n", b"a\r\nb\r"] {
             assert_eq!(wire(text), None, "{text:?}");
         }
     }
 
     #[test]
-    fn the_place_in_the_text_makes_no_difference() {
+    fn bare_line_end_is_refused_at_any_place() {
         for place in 0..600 {
             let padded = |middle: &[u8]| [&vec![b'a'; place], middle, &vec![b'b'; 300]].concat();
             assert_eq!(wire(&padded(b"\n")), None, "{place}");
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_needs_nothing_is_not_copied() {
+    fn text_without_leading_dots_is_not_copied() {
         assert!(matches!(Stuffed::new(b"a\r\nb.\r\n"), Some(Stuffed(Cow::Borrowed(_)))));
     }
 }

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_carry_only_the_parameters_they_need() {
+    fn commands_carry_only_required_parameters() {
         let plain = mail("a@example.org", "b@example.com", b"hi\r\n");
         let offer = PreparedEmail::new(&plain, ALL).expect("a good mail");
         assert_eq!(offer.mail, "MAIL FROM:<a@example.org>\r\n");
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_in_an_address_can_end_a_line() {
+    fn address_cannot_end_a_command_line() {
         for to in
             ["a@b\r\nRCPT TO:<c@d>", "\"a\r\n\"@b.org", "a>@b.org", "a b@c.org", "", "a", "a@b\n", "\"\u{85}\"@b.org"]
         {
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_could_smuggle_is_refused() {
+    fn text_that_could_smuggle_commands_is_refused() {
         let smuggling = mail("", "a@b.org", b"x\n.\r\nMAIL FROM:<evil@b.org>\r\n");
         assert_eq!(refusal(&smuggling, ALL), (Stage::Data, RefusalScope::Content));
     }

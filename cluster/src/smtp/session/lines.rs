@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bare_code_is_a_reply() {
+    fn bare_code_is_a_reply() {
         assert_eq!(read(b"250\r\n"), reply(250, ""));
         assert_eq!(read(b"250 \r\n"), reply(250, ""));
         assert_eq!(read(b"250\n"), reply(250, ""));
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_in_single_bytes_is_the_same_reply() {
+    fn reply_received_bytewise_is_the_same() {
         let mut lines = ReplyLines::default();
         let all = b"250-a\r\n250 b\r\n";
         for byte in &all[..all.len() - 1] {
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_reply_is_refused() {
+    fn malformed_reply_is_refused() {
         let bad: [&[u8]; 7] =
             [b"\r\n", b"25\r\n", b"2x0 ok\r\n", b"150 no\r\n", b"650 no\r\n", b"250ok\r\n", b"250-a\r\n550 b\r\n"];
         for bytes in bad {
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endless_reply_is_refused_early() {
+    fn endless_reply_is_refused_early() {
         assert_eq!(read(&[b'2'; MAX_REPLY_BYTES + 1]), Err(Cause::ReplyTooLong));
         assert_eq!(read(&b"250-x\r\n".repeat(MAX_REPLY_BYTES / 7 + 1)), Err(Cause::ReplyTooLong));
     }

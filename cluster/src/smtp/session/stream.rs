@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_terminator_has_no_other_way_out() {
+    async fn terminator_is_written_only_through_the_gate() {
         let (ours, mut theirs) = duplex(1024);
         let mut stream = Stream::new(Box::new(ours));
         let ok = Reply { code: 250, text: String::new() };

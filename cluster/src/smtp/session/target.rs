@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_cannot_carry_a_second_command() {
+    fn host_name_cannot_carry_a_second_command() {
         let clear = Access::default();
         assert_eq!(refused("relay.example.org", "node-1.example.org", &clear), None);
         assert_eq!(refused("::1", "[127.0.0.1]", &clear), None);
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_entered_safely_is_no_target() {
+    fn unsafe_host_name_is_no_target() {
         let tls = |ca: Option<&str>, name: Option<&str>| Access {
             tls: Tls::StartTls(Trust { ca: ca.map(str::to_owned), name: name.map(str::to_owned) }),
             credentials: Some("x".to_owned()),

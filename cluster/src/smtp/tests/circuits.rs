@@ -28,7 +28,7 @@ fn circuit() -> Circuit {
 }
 
 #[test]
-fn a_session_that_does_not_open_opens_the_circuit_at_once() {
+fn failed_session_opens_circuit_at_once() {
     let mut circuit = circuit();
     assert_eq!(circuit.admit(seconds(0)), Ok(Normally));
     circuit.note(not_opened(), Normally, seconds(0), 0.0);
@@ -72,7 +72,7 @@ fn jitter_stretches_the_wait_by_up_to_half() {
 }
 
 #[test]
-fn failures_that_were_under_way_do_not_prolong_it() {
+fn failures_already_under_way_do_not_prolong_the_wait() {
     let mut circuit = circuit();
     for _ in 0..20 {
         circuit.note(not_opened(), Normally, seconds(0), 0.0);
@@ -81,7 +81,7 @@ fn failures_that_were_under_way_do_not_prolong_it() {
 }
 
 #[test]
-fn three_losses_after_the_dot_without_a_250_between_open_it() {
+fn three_losses_after_the_dot_without_250_between_open_circuit() {
     let mut circuit = circuit();
     for _ in 0..2 {
         circuit.note(lost_after(), Normally, seconds(0), 0.0);
@@ -97,7 +97,7 @@ fn three_losses_after_the_dot_without_a_250_between_open_it() {
 }
 
 #[test]
-fn one_loss_in_a_thousand_within_a_minute_opens_it() {
+fn one_loss_in_a_thousand_within_a_minute_opens_circuit() {
     let mut circuit = circuit();
     let mut losses = 0;
     while circuit.admit(seconds(0)).is_ok() {
@@ -112,7 +112,7 @@ fn one_loss_in_a_thousand_within_a_minute_opens_it() {
 }
 
 #[test]
-fn after_losses_a_greeting_proves_nothing() {
+fn greeting_after_losses_does_not_close_circuit() {
     let mut circuit = circuit();
     for _ in 0..3 {
         circuit.note(lost_after(), Normally, seconds(0), 0.0);
@@ -126,7 +126,7 @@ fn after_losses_a_greeting_proves_nothing() {
 }
 
 #[test]
-fn mail_that_can_ask_nothing_over_its_session_closes_what_a_missing_session_opened_and_nothing_else() {
+fn refused_probe_email_closes_only_circuit_opened_by_missing_session() {
     let mail_failed = || CircuitEvent::MailFailed("refused".to_owned());
     for (told, closes) in
         [(not_opened(), true), (mail_failed(), false), (CircuitEvent::LostAfter(String::new()), false)]
@@ -151,7 +151,7 @@ fn mail_that_can_ask_nothing_over_its_session_closes_what_a_missing_session_open
 }
 
 #[test]
-fn a_probe_that_was_not_used_is_given_back() {
+fn unused_probe_is_returned() {
     let mut circuit = circuit();
     circuit.note(not_opened(), Normally, seconds(0), 0.0);
     assert_eq!(circuit.admit(seconds(1)), Ok(ToGreet));
@@ -165,7 +165,7 @@ fn a_probe_that_was_not_used_is_given_back() {
 }
 
 #[test]
-fn a_mail_that_probes_and_fails_is_not_the_next_probe() {
+fn email_of_failed_probe_is_not_the_next_probe() {
     let mut circuit = circuit();
     circuit.note(not_opened(), Normally, seconds(0), 0.0);
     greets(&mut circuit, seconds(1));
@@ -179,7 +179,7 @@ fn a_mail_that_probes_and_fails_is_not_the_next_probe() {
 }
 
 #[test]
-fn losses_in_a_row_before_the_dot_open_it() {
+fn consecutive_losses_before_the_dot_open_circuit() {
     let mut circuit = circuit();
     for _ in 0..3 {
         assert_eq!(circuit.admit(seconds(0)), Ok(Normally));
@@ -189,7 +189,7 @@ fn losses_in_a_row_before_the_dot_open_it() {
 }
 
 #[test]
-fn a_used_up_day_parks_until_a_probe_gets_a_mail_through() {
+fn exhausted_quota_parks_relay_until_probe_succeeds() {
     let mut circuit = circuit();
     let full = || CircuitEvent::QuotaUsedUp("454 enough".to_owned());
     let parked = OpenReason::QuotaUsedUp("454 enough".to_owned());

@@ -58,7 +58,7 @@ async fn ehlo_not_understood_falls_back_to_helo() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_definite_at_every_stage_also_after_the_dot() {
+async fn refusal_is_definite_at_every_stage() {
     for moment in QUESTIONS {
         for words in ["451 4.3.0 later\r\n", "554 5.3.0 never\r\n", "421 4.3.2 going down\r\n", "571 no\r\n", "450\r\n"]
         {
@@ -77,7 +77,7 @@ async fn a_refusal_is_definite_at_every_stage_also_after_the_dot() {
 }
 
 #[tokio::test]
-async fn a_loss_is_in_doubt_after_the_dot_and_nowhere_else() {
+async fn loss_is_in_doubt_only_after_the_dot() {
     let acts = [
         (Act::Close, Timeouts::default()),
         (Act::Hang, all_short()),
@@ -107,7 +107,7 @@ async fn a_loss_is_in_doubt_after_the_dot_and_nowhere_else() {
 }
 
 #[tokio::test]
-async fn an_answer_of_the_wrong_kind_is_out_of_step() {
+async fn wrong_kind_of_answer_is_out_of_step() {
     let wrong = [
         (Moment::Banner, "354 go on\r\n"),
         (Moment::Mail, "354 go on\r\n"),
@@ -145,7 +145,7 @@ async fn bare_codes_are_enough_everywhere() {
 }
 
 #[tokio::test]
-async fn an_opening_in_strange_words_is_understood() {
+async fn unusual_greeting_and_ehlo_are_understood() {
     static STRANGE: [(Moment, Act); 2] = [
         (Moment::Banner, Act::Say("220-\u{fc}\r\n220-\r\n220 hi\r\n")),
         (Moment::Ehlo, Act::Say("250-relay\r\n250-pipelining\r\n250-SIZE 1\r\n250-X-UNKNOWN a b\r\n250 8bitmime\r\n")),
@@ -158,7 +158,7 @@ async fn an_opening_in_strange_words_is_understood() {
 }
 
 #[tokio::test]
-async fn a_banner_of_ten_megabytes_is_refused_before_it_is_read() {
+async fn banner_of_ten_megabytes_is_refused_early() {
     let (verdict, exchange, _) = deliver_once(when(Moment::Banner, Act::Flood(10_000_000)), Timeouts::default()).await;
     assert_eq!(verdict, DialogueResult::Broken { stage: Stage::Banner, cause: Cause::ReplyTooLong });
     until("the connection is closed", || exchange.seen.lock().open == 0).await;
@@ -190,7 +190,7 @@ async fn without_pipelining_each_command_waits_for_its_answer() {
 }
 
 #[tokio::test]
-async fn a_refused_recipient_does_not_harm_the_next_mail() {
+async fn refused_recipient_does_not_affect_next_email() {
     for step_by_step in [false, true] {
         let refuse_first: Script = Arc::new(|moment, _| match moment {
             Moment::Data => Some(Act::Say("554 5.5.1 no valid recipients\r\n")),
@@ -233,7 +233,7 @@ async fn our_own_refusals_do_not_touch_the_wire() {
 }
 
 #[tokio::test]
-async fn a_late_answer_is_an_answer() {
+async fn late_answer_counts() {
     let late: Script = Arc::new(|moment, _| {
         if moment == Moment::Dot {
             std::thread::sleep(Duration::from_millis(100));
@@ -246,7 +246,7 @@ async fn a_late_answer_is_an_answer() {
 }
 
 #[tokio::test]
-async fn a_farewell_behind_the_answer_is_polite_and_anything_else_makes_it_doubtful() {
+async fn farewell_after_answer_is_fine_and_other_bytes_are_doubtful() {
     for words in ["250 queued\r\n421 4.3.2 that was enough\r\n", "250 queued\r\n42"] {
         let (verdict, _, _) = deliver_once(when(Moment::Dot, Act::Say(words)), Timeouts::default()).await;
         assert!(matches!(verdict, DialogueResult::Accepted { .. }), "{verdict:?}");
@@ -256,7 +256,7 @@ async fn a_farewell_behind_the_answer_is_polite_and_anything_else_makes_it_doubt
 }
 
 #[tokio::test]
-async fn a_relay_may_close_between_mails() {
+async fn relay_may_close_between_emails() {
     let exchange = Exchange::new(when(Moment::Dot, Act::SayAndClose("250 queued\r\n")));
     let mut session = exchange.session().await.expect("a session");
     let mut gate = Counting::open(&exchange);
@@ -271,7 +271,7 @@ async fn a_relay_may_close_between_mails() {
 }
 
 #[tokio::test]
-async fn a_farewell_between_mails_is_seen_before_the_next() {
+async fn farewell_between_emails_is_seen_before_the_next() {
     let exchange = Exchange::new(when(Moment::Dot, Act::Say("250 queued\r\n421 enough\r\n")));
     let mut session = exchange.session().await.expect("a session");
     session.deliver(&mail(b"a"), &mut Counting::open(&exchange), &Deadlines::default()).await;
@@ -289,7 +289,7 @@ async fn quit_is_said_between_mails() {
 }
 
 #[tokio::test]
-async fn the_callers_time_ends_a_dialogue_before_the_gate() {
+async fn deadline_of_caller_ends_dialogue_before_gate() {
     let exchange = Exchange::new(when(Moment::Mail, Act::Hang));
     let mut session = exchange.session().await.expect("a session");
     let patience = Deadlines { begin_by: Some(Instant::now() + SHORT), ..Deadlines::default() };
@@ -299,7 +299,7 @@ async fn the_callers_time_ends_a_dialogue_before_the_gate() {
 }
 
 #[tokio::test]
-async fn a_dialogue_that_is_told_to_stop_stops_before_the_gate_and_not_after_it() {
+async fn cancelled_dialogue_stops_before_gate_and_not_after_it() {
     struct Stopping(Deadlines);
     impl Gate for Stopping {
         fn pass(&mut self) -> GateAnswer {

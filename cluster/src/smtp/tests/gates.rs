@@ -69,7 +69,7 @@ async fn every_kind_of_text_meets_the_gate_exactly_once() {
 }
 
 #[tokio::test]
-async fn a_text_larger_than_every_buffer_meets_the_gate_once() {
+async fn text_larger_than_buffers_meets_gate_once() {
     let text = b"line of the text\r\n.\r\n".repeat(20_000);
     passes_the_gate_once(&text, 1000, usize::MAX, false).await;
     passes_the_gate_once(&text, 64 * 1024, 4096, true).await;
@@ -94,7 +94,7 @@ proptest! {
 }
 
 #[tokio::test]
-async fn a_shut_gate_leaves_no_byte_of_the_terminator_and_closes() {
+async fn closed_gate_writes_no_terminator_byte_and_closes() {
     let exchange = Exchange::new(willing());
     let mut session = exchange.session().await.expect("a session");
     let mut gate = Counting::shut(&exchange);
@@ -108,7 +108,7 @@ async fn a_shut_gate_leaves_no_byte_of_the_terminator_and_closes() {
 }
 
 #[tokio::test]
-async fn unasked_bytes_before_the_gate_mean_that_it_is_never_met() {
+async fn unsolicited_bytes_before_gate_end_the_session() {
     let unasked = [
         when(Moment::Data, Act::Say("354 go on\r\n250 what was that\r\n")),
         when(Moment::InText, Act::Say("452 4.3.1 disk full\r\n")),
@@ -136,7 +136,7 @@ async fn never_meets_the_gate(exchange: Exchange) {
 }
 
 #[tokio::test]
-async fn a_relay_that_leaves_in_the_text_is_noticed_before_the_gate() {
+async fn relay_leaving_during_text_is_noticed_before_gate() {
     let exchange = Exchange { buffer: 64, ..Exchange::new(when(Moment::InText, Act::SayAndClose(""))) };
     let mut session = exchange.session().await.expect("a session");
     let mut gate = Counting::open(&exchange);
@@ -146,7 +146,7 @@ async fn a_relay_that_leaves_in_the_text_is_noticed_before_the_gate() {
 }
 
 #[tokio::test]
-async fn a_dot_for_nobody_does_not_meet_the_gate() {
+async fn dot_without_recipient_does_not_meet_gate() {
     static ACTS: [(Moment, Act); 2] =
         [(Moment::Rcpt, Act::Say("550 5.1.1 no such user\r\n")), (Moment::Dot, Act::Say("554 5.5.1 no recipient\r\n"))];
     let exchange = Exchange::new(script(&ACTS));
@@ -161,7 +161,7 @@ async fn a_dot_for_nobody_does_not_meet_the_gate() {
 }
 
 #[tokio::test]
-async fn no_dot_is_written_when_it_could_land_somewhere() {
+async fn no_dot_is_written_after_desynchronized_dialogue() {
     let exchange = Exchange::new(when(Moment::Mail, Act::Say("451 4.3.0 later\r\n")));
     let mut session = exchange.session().await.expect("a session");
     let mut gate = Counting::open(&exchange);
@@ -173,7 +173,7 @@ async fn no_dot_is_written_when_it_could_land_somewhere() {
 }
 
 #[tokio::test]
-async fn a_terminator_that_fails_to_go_out_is_in_doubt() {
+async fn failed_terminator_write_is_in_doubt() {
     let exchange = Exchange::new(willing());
     let mut session = exchange.session().await.expect("a session");
     let mut gate = FailingWire(Counting::open(&exchange));
@@ -192,7 +192,7 @@ impl Gate for FailingWire {
 }
 
 #[tokio::test]
-async fn a_gate_that_panics_counts_as_shut() {
+async fn panicking_gate_counts_as_closed() {
     struct Panicking;
     impl Gate for Panicking {
         fn pass(&mut self) -> GateAnswer {
@@ -211,7 +211,7 @@ async fn a_gate_that_panics_counts_as_shut() {
 }
 
 #[tokio::test]
-async fn a_relay_that_takes_no_terminator_is_in_doubt_after_the_dots_time() {
+async fn unaccepted_terminator_is_in_doubt_after_timeout() {
     // The buffer is exactly full when the gate has passed, and the peer does not read.
     let exchange = Exchange { buffer: 256, ..Exchange::new(when(Moment::Data, Act::Say("354 go on\r\n"))) };
     let timeouts = Timeouts { dot: Duration::from_millis(50), ..Timeouts::default() };

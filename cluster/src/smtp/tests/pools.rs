@@ -142,7 +142,7 @@ async fn open_connections_never_exceed_the_limit() {
 }
 
 #[tokio::test]
-async fn a_waiting_dot_keeps_its_session() {
+async fn waiting_dot_keeps_its_session() {
     let exchange = Exchange::new(when(Moment::Dot, Act::Hang));
     let pool = pool(&exchange, PoolLimits { max_sessions: 2, ..quick() });
     let mut deliveries = Vec::new();
@@ -157,7 +157,7 @@ async fn a_waiting_dot_keeps_its_session() {
 }
 
 #[tokio::test]
-async fn a_farewell_keeps_its_session_too() {
+async fn farewell_keeps_its_session() {
     let exchange = Exchange::new(when(Moment::Quit, Act::Hang));
     let timeouts = Timeouts { quit: Duration::from_secs(60), ..Timeouts::default() };
     let pool = pool(&exchange, PoolLimits { max_sessions: 1, mails_per_session: 1, timeouts, ..quick() });
@@ -177,7 +177,7 @@ async fn idle_sessions_quit_after_a_while() {
 }
 
 #[tokio::test]
-async fn a_relay_that_closes_after_each_mail_is_no_fault() {
+async fn relay_closing_after_each_email_is_no_fault() {
     let exchange = Exchange::new(when(Moment::Dot, Act::SayAndClose("250 queued\r\n")));
     let pool = pool(&exchange, quick());
     for number in 0..5 {
@@ -209,7 +209,7 @@ impl Dial for Unreachable {
 }
 
 #[tokio::test]
-async fn a_relay_that_cannot_be_reached_is_left_alone_and_probed_by_one() {
+async fn unreachable_relay_is_probed_by_one_dialogue() {
     let dialer = Arc::new(Unreachable {
         exchange: Exchange::new(willing()),
         refusals_left: AtomicUsize::new(2),
@@ -324,7 +324,7 @@ async fn until_dialed(dialer: &Unreachable, times: usize) {
 
 /// P12: an email that waits for a greeting returns in time. While the relay is silent, no other email waits for it.
 #[tokio::test(start_paused = true)]
-async fn a_silent_relay_holds_a_mail_ten_seconds_and_is_probed_without_one() {
+async fn silent_relay_holds_email_ten_seconds_and_is_probed_without_email() {
     let silent = Arc::new(AtomicBool::new(true));
     let is_silent = silent.clone();
     let exchange = Exchange::new(Arc::new(move |moment, _| {
@@ -397,7 +397,7 @@ async fn three_losses_after_the_dot_open_the_circuit() {
 }
 
 #[tokio::test]
-async fn a_throttle_answer_halves_the_rate() {
+async fn throttle_answer_halves_rate() {
     let exchange =
         Exchange::new(when(Moment::Dot, Act::Say("454 Throttling failure: Maximum sending rate exceeded\r\n")));
     let pool = pool(&exchange, PoolLimits { rate_per_second: 500.0, ..quick() });
@@ -409,7 +409,7 @@ async fn a_throttle_answer_halves_the_rate() {
 }
 
 #[tokio::test]
-async fn a_used_up_day_parks_the_relay() {
+async fn exhausted_quota_parks_relay() {
     let exchange =
         Exchange::new(when(Moment::Mail, Act::Say("454 Throttling failure: Daily message quota exceeded\r\n")));
     let backoff = Backoff { parked: Duration::from_millis(50), ..Backoff::default() };
@@ -434,7 +434,7 @@ async fn a_used_up_day_parks_the_relay() {
 }
 
 #[tokio::test]
-async fn a_pace_that_cannot_be_kept_says_when() {
+async fn unreachable_pace_reports_when_it_is_possible() {
     let exchange = Exchange::new(willing());
     let pool = pool(&exchange, PoolLimits { rate_per_second: 0.001, burst: 1.0, ..quick() });
     let before = Instant::now();
@@ -447,7 +447,7 @@ async fn a_pace_that_cannot_be_kept_says_when() {
 }
 
 #[tokio::test]
-async fn a_forgotten_delivery_is_delivered_all_the_same() {
+async fn dropped_delivery_future_still_delivers() {
     let exchange = Exchange::new(willing());
     let pool = pool(&exchange, quick());
     let permit = pool.acquire(soon()).await.expect("a permit");
@@ -458,7 +458,7 @@ async fn a_forgotten_delivery_is_delivered_all_the_same() {
 }
 
 #[tokio::test]
-async fn an_unused_permit_gives_its_session_back() {
+async fn unused_permit_returns_its_session() {
     let exchange = Exchange::new(willing());
     let pool = pool(&exchange, quick());
     send(&pool, "a").await;
@@ -471,7 +471,7 @@ async fn an_unused_permit_gives_its_session_back() {
 }
 
 #[tokio::test]
-async fn a_closed_pool_says_goodbye_and_gives_no_more_permits() {
+async fn closed_pool_quits_sessions_and_gives_no_permits() {
     let exchange = Exchange::new(willing());
     let pool = pool(&exchange, quick());
     send(&pool, "a").await;
@@ -524,7 +524,7 @@ async fn closing_reply_in_used_session_is_no_throttle() {
 }
 
 #[tokio::test]
-async fn one_more_session_than_the_relay_likes_slows_it_only() {
+async fn one_session_too_many_only_slows_the_relay() {
     let connections = Arc::new(AtomicUsize::new(0));
     let counted = connections.clone();
     let picky: Script = Arc::new(move |moment, _| match moment {

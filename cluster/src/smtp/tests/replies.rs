@@ -21,7 +21,7 @@ const QUICK: RefusalScope = RefusalScope::Throttle { daily_quota: false };
 const QUOTA: RefusalScope = RefusalScope::Throttle { daily_quota: true };
 
 #[test]
-fn each_answer_has_its_scope() {
+fn reply_has_its_scope() {
     use RefusalScope::*;
     use Stage::*;
     let table = [
@@ -227,7 +227,7 @@ fn enhanced_codes_are_read_strictly() {
 }
 
 #[test]
-fn a_loss_is_in_doubt_exactly_when_the_dot_was_handed_over() {
+fn loss_is_in_doubt_exactly_after_the_dot() {
     for stage in Stage::ALL {
         let verdict = DialogueResult::lost(stage, Cause::Closed);
         assert_eq!(matches!(verdict, DialogueResult::InDoubt { .. }), stage == Stage::DotHanded, "{stage:?}");
@@ -235,7 +235,7 @@ fn a_loss_is_in_doubt_exactly_when_the_dot_was_handed_over() {
 }
 
 #[test]
-fn the_words_of_an_answer_come_without_its_enhanced_code() {
+fn reply_text_excludes_enhanced_code() {
     let words = |text: &str| without_enhanced_code(text, enhanced_code(550, text));
     assert_eq!(words("5.1.1 no such user"), "no such user");
     assert_eq!(words("5.1.1 no such user 5.1.1 ask 15.1.1 postmaster"), "no such user ask 15.1.1 postmaster");

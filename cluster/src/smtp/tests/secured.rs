@@ -136,7 +136,7 @@ async fn over_starttls_the_gate_is_met_exactly_once_a_mail() {
 }
 
 #[tokio::test]
-async fn a_shut_gate_lets_nothing_out_over_tls_either() {
+async fn closed_gate_writes_nothing_over_tls() {
     let scene = Scene::implicit(willing());
     let mut session = scene.open().await.0.expect("a session");
     let mut gate = Counting::shut(&scene.exchange);
@@ -169,7 +169,7 @@ async fn starttls_that_is_asked_for_is_never_done_without() {
 }
 
 #[tokio::test]
-async fn what_was_slipped_in_behind_the_220_closes_the_session() {
+async fn bytes_injected_after_starttls_close_the_session() {
     let words = "220 2.0.0 go ahead\r\n250-relay\r\n250 AUTH PLAIN\r\n";
     let scene = Scene::start_tls(when(Moment::StartTls, Act::Say(words))).logging_in();
     let verdict = scene.open().await.0.err().map(|verdict| *verdict);
@@ -181,7 +181,7 @@ async fn what_was_slipped_in_behind_the_220_closes_the_session() {
 }
 
 #[tokio::test]
-async fn what_does_not_speak_tls_is_said_to() {
+async fn non_tls_peer_is_reported_as_such() {
     let mut scene = Scene::implicit(willing());
     scene.exchange.tls = ServerTls::Never;
     let (fix, stage, words) = scene.fix().await;
@@ -190,7 +190,7 @@ async fn what_does_not_speak_tls_is_said_to() {
 }
 
 #[tokio::test]
-async fn each_certificate_that_is_not_to_be_believed_says_why_and_what_next() {
+async fn untrusted_certificate_is_reported_with_cause_and_advice() {
     let mut unknown = Scene::implicit(willing());
     let other = Authority::new();
     unknown.trust().ca = Some(other.file());
@@ -229,7 +229,7 @@ async fn another_name_can_be_believed() {
 }
 
 #[tokio::test]
-async fn plain_is_taken_where_it_is_offered_and_login_where_not() {
+async fn auth_plain_is_used_where_offered_and_login_otherwise() {
     let scene = Scene::start_tls(willing()).logging_in();
     assert_eq!(scene.open().await.1.mechanism, Some(Mechanism::Plain));
     assert_eq!(scene.exchange.commands(), [EHLO, "STARTTLS", EHLO, "AUTH PLAIN AGFubmEAaHVudGVyMg=="]);
@@ -240,7 +240,7 @@ async fn plain_is_taken_where_it_is_offered_and_login_where_not() {
 }
 
 #[tokio::test]
-async fn token_goes_by_xoauth2_and_its_refusal_is_heard() {
+async fn token_is_sent_by_xoauth2_and_its_refusal_is_reported() {
     let offers = (Moment::SecureEhlo, Act::Say("250-relay\r\n250 AUTH LOGIN XOAUTH2\r\n"));
     let by_token = |script| {
         let mut scene = Scene::implicit(script).logging_in();

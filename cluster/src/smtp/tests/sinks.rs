@@ -126,7 +126,7 @@ async fn bare_replies_and_polite_closes_cost_nothing() {
 }
 
 #[tokio::test]
-async fn a_held_answer_is_a_waiting_dot() {
+async fn held_answer_is_a_waiting_dot() {
     let sink = sink("");
     let handle = sink.handle();
     let pool = pool(&handle);

@@ -77,7 +77,7 @@ fn why_nothing(reading: Reading) -> String {
 }
 
 #[test]
-fn a_row_of_a_dead_life_is_settled_from_its_journal() {
+fn claim_of_dead_incarnation_is_settled_from_its_journal() {
     let folder = folder();
     drop(written(&folder));
     let outcome = read(&folder).outcome(PAGE, 2, fence(50), &Bitmap::range(0, 5));
@@ -93,7 +93,7 @@ fn a_row_of_a_dead_life_is_settled_from_its_journal() {
 
 /// P12: who killed the process is among those that were being prepared.
 #[test]
-fn who_was_open_at_a_death_is_named_and_whether_it_was_alone() {
+fn open_recipient_at_death_is_named_and_whether_it_was_alone() {
     let folder = folder();
     let mut journal = written(&folder);
     let outcome = read(&folder).outcome(PAGE, 2, fence(50), &Bitmap::range(0, 5));
@@ -118,7 +118,7 @@ fn who_was_open_at_a_death_is_named_and_whether_it_was_alone() {
 }
 
 #[test]
-fn a_journal_that_proves_nothing_leaves_all_in_doubt() {
+fn unusable_journal_leaves_all_in_doubt() {
     let folder = folder();
     let reading = read(&folder);
     let outcome = reading.outcome(PAGE, 2, fence(50), &Bitmap::range(0, 5));
@@ -129,7 +129,7 @@ fn a_journal_that_proves_nothing_leaves_all_in_doubt() {
 }
 
 #[test]
-fn a_journal_counts_only_for_its_own_life_cluster_and_boot() {
+fn journal_counts_only_for_its_incarnation_cluster_and_boot() {
     let folder = folder();
     drop(written(&folder));
     let ours = folder::path(folder.path(), owner(3).process);
@@ -145,14 +145,14 @@ fn a_journal_counts_only_for_its_own_life_cluster_and_boot() {
 }
 
 #[test]
-fn a_life_has_one_journal() {
+fn incarnation_has_one_journal() {
     let folder = folder();
     drop(journal(&folder));
     assert!(matches!(Journal::create(folder.path(), &owner(3), BOOT), Err(JournalFault::Create { .. })));
 }
 
 #[test]
-fn a_torn_end_is_dropped_and_the_rest_counts() {
+fn torn_journal_end_is_dropped_and_the_rest_counts() {
     let folder = folder();
     drop(written(&folder));
     let path = folder::path(folder.path(), owner(3).process);
@@ -173,7 +173,7 @@ fn a_torn_end_is_dropped_and_the_rest_counts() {
 }
 
 #[test]
-fn one_wrong_bit_anywhere_and_nothing_counts() {
+fn journal_with_one_wrong_bit_counts_for_nothing() {
     let folder = folder();
     drop(written(&folder));
     let path = folder::path(folder.path(), owner(3).process);
@@ -188,7 +188,7 @@ fn one_wrong_bit_anywhere_and_nothing_counts() {
 }
 
 #[test]
-fn a_failed_append_closes_the_gate_for_good() {
+fn failed_append_closes_gate_for_good() {
     let folder = folder();
     let mut journal = journal(&folder);
     let full = OpenOptions::new().write(true).open("/dev/full").unwrap_or_else(|error| panic!("{error}"));
@@ -200,7 +200,7 @@ fn a_failed_append_closes_the_gate_for_good() {
 }
 
 #[test]
-fn a_second_begin_in_a_row_is_stopped_and_breaks_nothing() {
+fn second_begin_is_stopped_and_changes_nothing() {
     let folder = folder();
     let mut journal = written(&folder);
     for slot in [1, 2, 3] {
@@ -217,7 +217,7 @@ fn a_second_begin_in_a_row_is_stopped_and_breaks_nothing() {
 }
 
 #[test]
-fn accepted_is_true_for_ever_and_open_takes_nothing_back() {
+fn accepted_act_is_final() {
     let folder = folder();
     let mut journal = written(&folder);
     let acts = [record(50, 2, refused(2, 450)), record(50, 1, Act::Open), record(50, 3, Act::Open)];
@@ -229,7 +229,7 @@ fn accepted_is_true_for_ever_and_open_takes_nothing_back() {
 }
 
 #[test]
-fn a_long_answer_is_cut_at_the_edge_of_a_character() {
+fn long_answer_is_cut_at_a_character_boundary() {
     let folder = folder();
     let mut journal = journal(&folder);
     let text = format!("x{}", "é".repeat(100_000));
@@ -241,7 +241,7 @@ fn a_long_answer_is_cut_at_the_edge_of_a_character() {
 }
 
 #[test]
-fn a_file_that_grew_is_written_anew_with_the_open_rows_alone() {
+fn grown_journal_is_rewritten_with_open_claims_only() {
     let folder = folder();
     let mut journal = written(&folder);
     let before = whole(&folder);
@@ -270,7 +270,7 @@ fn a_file_that_grew_is_written_anew_with_the_open_rows_alone() {
 }
 
 #[test]
-fn a_file_that_cannot_be_written_anew_goes_on() {
+fn journal_that_cannot_be_rewritten_goes_on() {
     let folder = folder();
     let mut journal = written(&folder);
     let blocked = folder::unfinished(&folder::path(folder.path(), owner(3).process));
@@ -281,7 +281,7 @@ fn a_file_that_cannot_be_written_anew_goes_on() {
 }
 
 #[test]
-fn what_is_left_over_is_listed_and_deleted() {
+fn leftover_journals_are_listed_and_deleted() {
     let folder = folder();
     assert_eq!(leftovers(&folder.path().join("none"), NodeId(0xA1)).ok(), Some(Vec::new()));
     for incarnation in [12, 3] {
@@ -302,17 +302,17 @@ fn what_is_left_over_is_listed_and_deleted() {
 }
 
 #[test]
-fn the_boot_id_is_the_same_for_the_whole_life_of_the_machine() {
+fn boot_id_is_constant_until_reboot() {
     let id = boot_id().unwrap_or_else(|error| panic!("{error}"));
     assert!(id.len() >= 32);
     assert_eq!(boot_id().ok(), Some(id));
 }
 
-/// Names the folder for the process that [`what_was_appended_survives_kill_9`] starts and kills.
+/// Names the folder for the process that [`appended_acts_survive_kill_9`] starts and kills.
 const VICTIM: &str = "REVEILLE_JOURNAL_VICTIM";
 
 #[test]
-fn what_was_appended_survives_kill_9() {
+fn appended_acts_survive_kill_9() {
     if let Some(folder) = std::env::var_os(VICTIM) {
         write_until_killed(Path::new(&folder));
     }
@@ -320,7 +320,7 @@ fn what_was_appended_survives_kill_9() {
         let folder = folder();
         let program = std::env::current_exe().unwrap_or_else(|error| panic!("{error}"));
         let mut victim = Command::new(program)
-            .args(["what_was_appended_survives_kill_9", "--nocapture"])
+            .args(["appended_acts_survive_kill_9", "--nocapture"])
             .env(VICTIM, folder.path())
             .stdout(Stdio::piped())
             .spawn()
@@ -352,7 +352,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn a_reader_knows_what_the_writer_knew(
+    fn reader_knows_what_the_writer_knew(
         acts in prop::collection::vec((0_u64..3, 0_u16..6, 0_u8..5), 1..80),
         rewrites in any::<bool>(),
     ) {

@@ -34,7 +34,7 @@ async fn got(turns: Arc<TenantQueues>, tenants: [(u32, u32); 2]) -> [u32; 2] {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tenant_with_many_rows_gets_no_more_than_one_with_few() {
+async fn tenant_with_many_claims_gets_no_more_turns() {
     let [many, few] = got(Arc::default(), [(20, 1), (1, 1)]).await;
     assert!(many + few > 3_000, "the sessions are never idle: {many} and {few}");
     assert!(many.abs_diff(few) * 20 < many + few, "{many} and {few}");
@@ -43,7 +43,7 @@ async fn a_tenant_with_many_rows_gets_no_more_than_one_with_few() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tenant_gets_by_its_share_however_few_rows_it_has() {
+async fn tenant_gets_turns_by_its_share_with_few_claims() {
     for (claims, shares) in [([1, 20], [4, 1]), ([1, 1], [4, 1]), ([3, 1], [2, 5]), ([1, 1], [16, 1])] {
         let [one, other] = got(Arc::default(), [(claims[0], shares[0]), (claims[1], shares[1])]).await;
         let (ratio, expected) = (f64::from(one) / f64::from(other), f64::from(shares[0]) / f64::from(shares[1]));
@@ -74,7 +74,7 @@ fn before_each_turn_of_who_comes_back(share: u32, turns: usize) -> Vec<usize> {
 }
 
 #[test]
-fn who_comes_back_has_a_few_turns_at_once_and_no_more_whatever_its_share() {
+fn returning_tenant_has_few_saved_turns_for_any_share() {
     let saved = SAVED_TURNS as usize;
     let before = before_each_turn_of_who_comes_back(1, 2 * saved);
     assert_eq!(before[..=saved], vec![0; saved + 1], "they were saved");
@@ -86,7 +86,7 @@ fn who_comes_back_has_a_few_turns_at_once_and_no_more_whatever_its_share() {
 }
 
 #[test]
-fn who_comes_and_goes_has_no_more_turns_than_its_share_and_those_it_saved() {
+fn intermittent_tenant_has_no_more_turns_than_its_share() {
     let (mut queue, steady, comes): (Queue, Arc<str>, Arc<str>) = (Queue::default(), "steady".into(), "comes".into());
     let mut of_comes = 0;
     let turns = 10_000;
@@ -105,7 +105,7 @@ fn who_comes_and_goes_has_no_more_turns_than_its_share_and_those_it_saved() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_waited_too_long_gets_none_and_holds_up_nobody() {
+async fn timed_out_waiter_gets_no_turn_and_delays_no_others() {
     let turns = TenantQueues::default();
     let of = |tenant, pool| turns.join(tenant, pool, 1);
     let (soon, late) = (Duration::from_secs(1), Duration::from_secs(60));
@@ -124,7 +124,7 @@ async fn who_has_waited_too_long_gets_none_and_holds_up_nobody() {
 }
 
 #[test]
-fn what_nobody_waits_for_is_forgotten() {
+fn queue_without_waiters_is_forgotten() {
     let turns = TenantQueues::default();
     let kept = turns.join("kept", "default", 1);
     for number in 0..2 * KNOWN_MAX {

@@ -65,7 +65,7 @@ mod tests {
         ["America/New_York", "Asia/Kolkata", "Europe/Berlin", "Europe/Dublin", "Europe/London", "UTC"];
 
     #[test]
-    fn a_misspelt_zone_finds_its_name() {
+    fn misspelt_zone_finds_its_name() {
         for (wanted, best) in [
             ("Europe/Berlim", "Europe/Berlin"),
             ("europe/berlin", "Europe/Berlin"),
@@ -80,13 +80,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_like_nothing_finds_nothing() {
+    fn dissimilar_zone_finds_no_name() {
         assert!(nearest_names("Middle_earth/Mordor", &NAMES).is_empty());
         assert!(nearest_names("", &NAMES).is_empty());
     }
 
     #[test]
-    fn the_distance_counts_edits() {
+    fn distance_counts_edits() {
         let pairs = [("", "abc", 3), ("kitten", "sitting", 3), ("abc", "abc", 0), ("ab", "ba", 2)];
         for (from, to, edits) in pairs {
             assert_eq!((distance(from, to), distance(to, from)), (edits, edits), "{from} {to}");

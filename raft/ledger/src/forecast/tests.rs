@@ -49,7 +49,7 @@ fn told(ledger: &Ledger, rows: u32, now: Time) -> (ForecastLimit, Option<i64>) {
 }
 
 #[test]
-fn the_least_of_the_rates_decides() {
+fn lowest_rate_decides() {
     let relays = ledger(&[(30, 0), (10, 0)]);
     assert_eq!(told(&relays, 400, TEN), (ForecastLimit::Relays, Some(10_000)), "relays add up");
     assert_eq!(told(&with_tenant(relays.clone(), 50), 400, TEN), (ForecastLimit::Relays, Some(10_000)));
@@ -60,14 +60,14 @@ fn the_least_of_the_rates_decides() {
 }
 
 #[test]
-fn without_a_relay_nothing_is_sent() {
+fn forecast_without_relay_sends_nothing() {
     assert_eq!(told(&with_tenant(ledger(&[]), 20), 400, TEN), (ForecastLimit::NoRelay, None));
     let elsewhere = ForecastRequest { pool: "other", ..task(400) };
     assert_eq!(ledger(&[(10, 0)]).forecast(&elsewhere, TEN).bound, ForecastLimit::NoRelay);
 }
 
 #[test]
-fn later_than_a_minute_the_rates_for_what_is_late_count() {
+fn late_rates_count_after_a_minute() {
     let relays = ledger(&[(30, 10), (10, 0)]);
     assert_eq!(told(&relays, 300, TEN.plus_ms(MINUTE_MS)), (ForecastLimit::Relays, Some(7_500)));
     assert_eq!(
@@ -78,7 +78,7 @@ fn later_than_a_minute_the_rates_for_what_is_late_count() {
 }
 
 #[test]
-fn what_a_cap_leaves_goes_on_the_days_after() {
+fn rest_above_daily_cap_goes_on_following_days() {
     let free = warmed(ledger(&[(0, 0)]), &[100, 200], 30);
     let fourteen_hours = 14 * HOUR_MS;
     assert_eq!(told(&free, 70, TEN), (ForecastLimit::Nothing, None), "today's cap is enough");
@@ -124,7 +124,7 @@ fn extremes_end() {
 }
 
 #[test]
-fn what_goes_on_ends_within_the_caps_as_well() {
+fn running_emails_end_within_daily_caps() {
     let free = ledger(&[(0, 0)]);
     assert_eq!(free.ends_within_caps("bulk", 71, 1_000, TEN), None, "it has none");
     let warm = warmed(free, &[100, 200], 30);

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_goes_by_the_key() {
+    fn mapping_table_is_sorted_by_key() {
         let (former, present) = (list(&["a", "b", "c"]), list(&["c", "new", "a"]));
         assert_eq!(map_recipients(Some(&present), Some(&former)), [Some(2), None, Some(0)]);
         assert_eq!(map_recipients(Some(&former), Some(&present)), [Some(2), None, Some(0)]);

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_password_crosses_a_network_only_encrypted() {
+    fn password_crosses_network_only_encrypted() {
         let clear = Access { credentials: Some("x".to_owned()), ..Access::default() };
         for here in ["localhost", "LocalHost", "127.0.0.1", "127.9.9.9", "::1"] {
             assert!(clear.keeps_its_secret(here), "{here}");

@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_has_three_forms() {
+    fn address_has_three_forms() {
         let given = address("  Jose\u{301}.Müller+News@BÜCHER.Example ");
         assert_eq!(given.as_given(), "Jose\u{301}.Müller+News@BÜCHER.Example");
         assert_eq!(given.wire(), "José.Müller+News@xn--bcher-kva.example");
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_names_what_is_wrong_and_where() {
+    fn address_error_names_fault_and_place() {
         for (text, expected) in [
             ("", "the address is empty"),
             ("ann", "'ann' has no '@': an address is LOCAL@DOMAIN"),
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limits_of_mail_are_kept() {
+    fn address_length_limits_are_kept() {
         let local = |octets: usize| format!("{}@example.com", "x".repeat(octets));
         address(&local(64));
         assert_eq!(refusal(&local(65)), "the local part has 65 octets, more than 64");
@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_cleaned() {
+    fn display_name_is_cleaned() {
         let name = |text: &str| Mailbox::parse(text).ok().and_then(|mailbox| mailbox.name);
         assert_eq!(name("ann@example.com"), None);
         assert_eq!(name("<ann@example.com>"), None);
@@ -471,7 +471,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_key_is_its_own_key_and_the_wire_form_has_the_same(
+        fn address_key_is_idempotent_and_equals_that_of_wire_form(
             local in "[a-zA-Z0-9ÄÖÜäöüßſİıΣσςÅ\u{212B}\u{301}\u{327}\u{307}ǅ.+_-]{1,20}",
             domain in "[a-zA-ZäßéΣ0-9]{1,8}\\.[a-z]{2,3}",
         ) {
@@ -485,7 +485,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_makes_the_parser_panic_and_what_it_takes_is_one_line(text in "(?s).{0,40}(<.{0,20}@.{0,20}>)?") {
+        fn any_text_is_parsed_without_panic_to_one_line(text in "(?s).{0,40}(<.{0,20}@.{0,20}>)?") {
             if let Ok(mailbox) = Mailbox::parse(&text) {
                 prop_assert!(!mailbox.address.wire().chars().any(|c| c.is_control() || c.is_whitespace()));
                 prop_assert!(!mailbox.name.unwrap_or_default().chars().any(char::is_control));

@@ -90,7 +90,7 @@ mod tests {
     const SENT: (RecipientState, RecipientState) = (RecipientState::Claimed, RecipientState::Sent);
 
     #[test]
-    fn a_tenth_may_die_and_one_more_is_too_many_however_many_were_sent_before() {
+    fn more_than_a_tenth_dead_of_window_trips_breaker() {
         let mut breaker = BounceBreaker::begin(LIMITS);
         for _ in 0..1_000 {
             breaker.note(SENT, 9_000, LIMITS);
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_back_is_not_counted_and_never_below_none() {
+    fn revived_recipient_is_subtracted_without_underflow() {
         let mut breaker = BounceBreaker::begin(LIMITS);
         breaker.note(DIES, 1_500, LIMITS);
         breaker.note((RecipientState::Dead, RecipientState::Pending), 1_000, LIMITS);

@@ -285,7 +285,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_spread_evenly_and_has_exactly_its_share(
+        fn canary_is_spread_evenly_with_exact_share(
             count in 1_u32..200_000,
             share in 1_u16..=10_000,
             index in any::<u64>(),
@@ -304,7 +304,7 @@ mod tests {
 
         /// Counts must be equal whichever way is shorter, and whatever the position of the run in the chunks of a page.
         #[test]
-        fn it_is_counted_among_slots_as_one_by_one(
+        fn canary_count_of_slots_equals_count_one_by_one(
             first in 0_u32..70_000,
             count in 1_u32..140_000,
             share in 1_u16..=10_000,

@@ -166,7 +166,7 @@ mod tests {
 
     /// A stored variant keeps its ordinal; new variants are added at the end (P23).
     #[test]
-    fn every_cause_keeps_its_ordinal() {
+    fn cause_ordinals_are_stable() {
         let words = || "words".to_owned();
         let stale = || Box::new(Refusal::StalePlan);
         let reasons = [

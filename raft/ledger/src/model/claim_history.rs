@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_row_that_was_sent_in_portions_is_one_moment_of_a_dozen_bytes() {
+    fn large_claim_sent_in_portions_is_one_event_of_a_dozen_bytes() {
         let granted = Bitmap::range(512, 256);
         let mut history = ClaimHistory::default();
         for (place, slot) in granted.iter().enumerate() {
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_row_is_told_exactly_and_one_entry_is_one_moment() {
+    fn small_claim_keeps_one_event_per_entry() {
         let granted = Bitmap::range(0, 16);
         let mut history = ClaimHistory::default();
         for slot in granted.iter() {
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_row_leaves_out_texts_that_differ_and_never_anybodys_order() {
+    fn large_claim_drops_differing_texts_but_keeps_order() {
         let granted = Bitmap::range(0, 100);
         let mut history = ClaimHistory::default();
         history.note((1, Time(1)), (refused(550, "no such user ann"), RecipientState::Dead), &set([1]), &granted);
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_comes_the_list_stays_bounded_and_tells_of_everybody() {
+    fn any_events_stay_bounded_and_name_all_recipients() {
         let granted = Bitmap::range(0, 8);
         let mut history = ClaimHistory::default();
         for index in 1..500_u64 {
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_given_up_is_so_until_its_holder_or_its_journal_is_heard() {
+    fn given_up_recipient_stays_so_until_owner_or_journal_answers() {
         let granted = Bitmap::range(0, 4);
         let mut history = ClaimHistory::default();
         history.note(
@@ -337,7 +337,7 @@ mod tests {
 
     /// A stored variant keeps its ordinal; new variants are added at the end (P23).
     #[test]
-    fn every_kind_keeps_its_ordinal() {
+    fn event_ordinals_are_stable() {
         let ordinal = |what: &ClaimEventKind| postcard::to_stdvec(what).expect("plain data")[0];
         let kinds = [
             ClaimEventKind::Accepted,

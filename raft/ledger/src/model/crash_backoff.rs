@@ -151,12 +151,12 @@ mod tests {
     }
 
     #[test]
-    fn who_never_died_holds_all_of_it() {
+    fn node_without_deaths_has_full_cap() {
         assert_eq!(CrashHistory::default().allowance(&LIMITS, Time(0)), Allowance::WHOLE);
     }
 
     #[test]
-    fn a_death_leaves_an_eighth_that_doubles_every_ten_seconds() {
+    fn death_leaves_an_eighth_that_doubles_every_ten_seconds() {
         let crashes = died_at(&[100]);
         let seconds = [100, 109, 110, 119, 120, 129, 130, 10_000];
         assert_eq!(seconds.map(|second| eighths_at(&crashes, second)), [1, 1, 2, 2, 4, 4, 8, 8]);
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn three_deaths_in_ten_minutes_leave_nothing_for_ten_minutes_and_then_an_eighth() {
+    fn three_deaths_in_ten_minutes_leave_nothing_and_later_an_eighth() {
         let crashes = died_at(&[0, 300, 600]);
         assert_eq!(crashes.backoff_until(&LIMITS), Some(Time(1_200_000)));
         let seconds = [600, 1_199, 1_200, 1_210, 1_220, 1_230];
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_a_cap_is_never_nothing_unless_one_of_them_is() {
+    fn part_of_cap_is_zero_only_if_cap_or_part_is() {
         let parts = |cap| [0, 1, 2, 4, 8].map(|eighths| Allowance(eighths).of(cap));
         assert_eq!(parts(64), [0, 8, 16, 32, 64]);
         assert_eq!(parts(4), [0, 1, 1, 2, 4]);
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn where_all_would_rest_the_one_that_died_least_recently_keeps_an_eighth() {
+    fn least_recently_dead_node_keeps_an_eighth_when_all_would_rest() {
         let nodes = [node(&[1, 2, 30]), node(&[1, 2, 20]), node(&[1, 2, 40])];
         let named = || nodes.iter().enumerate().map(|(id, node)| (NodeId(id as u64), node));
         let parts: Vec<u8> =
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_is_alone_in_its_cluster_rests() {
+    fn only_node_of_cluster_rests() {
         let node = node(&[1, 2, 3]);
         assert_eq!(allowances([(NodeId(1), &node)], &LIMITS, false, Time(4_000))[&NodeId(1)], Allowance::NONE);
     }

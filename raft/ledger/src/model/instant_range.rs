@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn every_part_of_a_range_has_the_names_that_it_had() {
+    fn parts_of_a_range_keep_their_names() {
         let names = [100, 110, 120, 130, 200, 300].map(at);
         let (first, range) = (at(100), uneven());
         assert_eq!((range.count(), range.last(&first)), (6, at(300)));
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_told_or_lies_between_two_or_outside() {
+    fn name_is_listed_or_between_two_or_outside() {
         let (first, range) = (at(100), uneven());
         let place = |ms| range.place(&first, &at(ms)).map(|place| (place.before, place.is_told));
         let told = [100, 110, 120, 130, 200, 300].map(place);

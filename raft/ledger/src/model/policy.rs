@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_wait_doubles_up_to_its_bound() {
+    fn wait_doubles_up_to_its_bound() {
         let policies = Policies::default();
         let waits: Vec<i64> = (1..=8).map(|attempts| policies.backoff_ms(attempts) / MINUTE_MS).collect();
         assert_eq!(waits, [1, 2, 4, 8, 16, 32, 60, 60]);

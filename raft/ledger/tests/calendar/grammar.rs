@@ -12,7 +12,7 @@ fn refusal(expression: &str) -> PatternError {
 }
 
 #[test]
-fn a_pattern_without_any_date_is_refused() {
+fn pattern_without_any_date_is_refused() {
     for expression in ["0 9 31 2 *", "0 9 30 2 *", "0 9 31 4,6,9,11 *", "0 9 29 2 +2#1"] {
         let error = refusal(expression);
         assert_eq!(error, PatternError::NeverFires { expression: expression.to_string() });
@@ -21,7 +21,7 @@ fn a_pattern_without_any_date_is_refused() {
 }
 
 #[test]
-fn a_pattern_with_a_rare_date_is_accepted() {
+fn pattern_with_rare_date_is_accepted() {
     for expression in ["0 9 29 2 *", "0 9 29 2 +mon", "0 9 31 2 1", "59 23 31 12 *"] {
         cron(expression);
     }
@@ -50,7 +50,7 @@ fn another_number_of_fields_is_refused() {
 }
 
 #[test]
-fn a_syntax_error_names_the_field_and_its_place() {
+fn syntax_error_names_field_and_place() {
     for (expression, field, position) in [
         ("60 9 * * *", Field::Minute, 1),
         ("0 24 * * *", Field::Hour, 3),
@@ -93,7 +93,7 @@ fn a_syntax_error_names_the_field_and_its_place() {
 }
 
 #[test]
-fn a_syntax_error_says_what_the_field_takes() {
+fn syntax_error_lists_allowed_values_of_field() {
     assert_eq!(
         refusal("0 24 * * *").to_string(),
         "hour field `24` (position 3): number out of bounds; it takes 0-23, lists `9,17`, ranges `9-17` and steps `*/2` or `8-18/2`"

@@ -25,7 +25,7 @@ fn names() -> impl Iterator<Item = String> {
 
 /// Recorded values: a build with another hash would show a value that differs from the stored one.
 #[test]
-fn a_name_has_its_place_for_ever() {
+fn hashed_place_of_name_is_stable() {
     let places = [
         ("default", "backups", "H H(0-7) * * *"),
         ("default", "backups", "H/15 * * * *"),
@@ -47,7 +47,7 @@ fn a_name_has_its_place_for_ever() {
 }
 
 #[test]
-fn an_expression_without_h_is_left_alone() {
+fn expression_without_h_is_unchanged() {
     for expression in ["0 9 * * thu", "@daily", "30 2 * mar Thu#2", "0 9 L * *"] {
         let plain = When::Cron { expression: expression.to_string() };
         assert_eq!(When::cron(expression.to_string(), "default", "x"), Ok(plain));
@@ -76,7 +76,7 @@ fn fields_and_items_are_drawn_by_themselves() {
 
 /// The four times an hour stay four, whatever the first one is, and clock changes do not matter.
 #[test]
-fn a_step_begins_anywhere_within_its_first() {
+fn hashed_step_begins_within_its_first_period() {
     for name in names() {
         let minute = fields("H/15 * * * *", &name)[0].clone();
         let start: u32 = minute.strip_suffix("-59/15").and_then(|start| start.parse().ok()).expect("a start");
@@ -91,7 +91,7 @@ fn a_step_begins_anywhere_within_its_first() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_with_what_to_write() {
+fn invalid_hash_expression_is_refused_with_advice() {
     for (expression, field, position, words) in [
         ("H/0 9 * * *", Field::Minute, 1, "a step of 0 has no next value"),
         ("H/75 9 * * *", Field::Minute, 1, "a step of 75 is more than the 60 values; write `H`"),
@@ -128,7 +128,7 @@ fn what_makes_no_sense_is_refused_with_what_to_write() {
 
 /// `H` needs a schedule's name. A crontab line and a preview without `--name` have none.
 #[test]
-fn without_a_name_it_is_refused() {
+fn hash_expression_without_name_is_refused() {
     let error = Pattern::compile(&When::Cron { expression: "0 H * * *".to_string() }).map(|_| ()).unwrap_err();
     assert!(error.to_string().contains("hour field `H` (position 3): `H` is drawn from a schedule's tenant and name"));
 }

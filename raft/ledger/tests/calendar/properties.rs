@@ -98,7 +98,7 @@ proptest! {
     }
 
     #[test]
-    fn to_stop_and_ask_again_changes_nothing((zone, pattern, policies, after) in cases()) {
+    fn interrupted_resolution_gives_the_same_instants((zone, pattern, policies, after) in cases()) {
         let steps = some_steps(&pattern, &zone, &policies, after);
         let mut after = after;
         for firing in firings(&steps) {
@@ -120,7 +120,7 @@ proptest! {
     }
 
     #[test]
-    fn what_was_missed_in_pieces_is_what_was_missed_at_once(
+    fn missed_instants_in_pieces_equal_those_at_once(
         (zone, pattern, policies, after) in cases(),
         limit in 1..9_usize,
     ) {
@@ -148,7 +148,7 @@ proptest! {
     }
 
     #[test]
-    fn a_count_that_stops_early_goes_on_after_its_last_firing(
+    fn interrupted_count_continues_after_its_last_firing(
         (zone, pattern, policies, after) in cases(),
         limit in 1..9_u64,
     ) {
@@ -167,7 +167,7 @@ proptest! {
     }
 
     #[test]
-    fn the_spread_stays_in_its_window_and_before_the_next_instant(
+    fn spread_stays_in_its_window_and_before_next_instant(
         (zone, pattern, policies, after) in cases(),
         window_ms in 0..10_000_000_u64,
         seed in any::<[u8; 8]>(),
@@ -185,7 +185,7 @@ proptest! {
 }
 
 #[test]
-fn the_spread_fills_its_window_evenly_and_differs_by_schedule() {
+fn spread_fills_its_window_evenly_and_differs_by_schedule() {
     let zone = database().get("UTC").unwrap();
     let after = at("2026-01-01T00:00:00Z");
     let firing = next_after(&cron("0 9 * * *"), &zone, &DstPolicies::default(), after).unwrap();
@@ -199,7 +199,7 @@ fn the_spread_fills_its_window_evenly_and_differs_by_schedule() {
 }
 
 #[test]
-fn a_count_of_seconds_over_years_is_arithmetic() {
+fn count_of_seconds_over_years_is_fast() {
     let when = When::Every { period_ms: 1_000, anchor_ms: 0 };
     let every_second = Pattern::compile(&when).unwrap();
     let zone = database().get("UTC").unwrap();
@@ -214,7 +214,7 @@ fn a_count_of_seconds_over_years_is_arithmetic() {
 
 /// At the first and last instants of the calendar there is no panic.
 #[test]
-fn the_first_and_the_last_instant_of_the_calendar_are_survived() {
+fn first_and_last_instant_of_calendar_cause_no_panic() {
     for name in ZONES {
         let zone = database().get(name).unwrap();
         for gap in GAPS {

@@ -31,7 +31,7 @@ fn of_two_times_only_the_one_in_the_gap_moves() {
 }
 
 #[test]
-fn a_time_that_exists_twice_fires_at_the_first() {
+fn repeated_local_time_fires_at_the_first() {
     let fired = fires_on("30 1 * * *", NEW_YORK, "2026-11-01");
     assert_eq!(fired, ["2026-11-01T01:30:00-04:00"]);
 }
@@ -63,7 +63,7 @@ fn midnight_fires_at_one_of_the_same_date_when_midnight_does_not_exist() {
 }
 
 #[test]
-fn a_date_that_does_not_exist_has_no_firing_and_says_so() {
+fn missing_date_has_no_firing_and_is_explained() {
     let (from, to) = (at("2011-12-29T12:00:00Z"), at("2011-12-31T12:00:00Z"));
     for gap in [DstGap::After, DstGap::Shift, DstGap::Skip] {
         let policies = policies(gap, DstOverlap::First);
@@ -81,7 +81,7 @@ fn a_date_that_does_not_exist_has_no_firing_and_says_so() {
 }
 
 #[test]
-fn the_last_day_of_the_month() {
+fn last_day_of_month() {
     let steps = steps_between(
         &cron("0 9 L * *"),
         &zone("UTC"),
@@ -94,7 +94,7 @@ fn the_last_day_of_the_month() {
 }
 
 #[test]
-fn the_last_friday_of_the_month() {
+fn last_friday_of_month() {
     assert_eq!(days_of_2026("0 9 * * 5L", 1..=3), [(1, 30), (2, 27), (3, 27)]);
     assert_eq!(days_of_2026("0 9 * * friL", 1..=3), [(1, 30), (2, 27), (3, 27)]);
 }
@@ -112,7 +112,7 @@ fn one_is_monday() {
 }
 
 #[test]
-fn the_other_words_of_the_grammar() {
+fn other_words_of_grammar() {
     assert_eq!(days_of_2026("0 9 * * 5#2", 1..=2), [(1, 9), (2, 13)]);
     assert_eq!(days_of_2026("0 9 15W * *", 2..=3), [(2, 16), (3, 16)]);
     assert_eq!(days_of_2026("0 9 LW * *", 1..=2), [(1, 30), (2, 27)]);
@@ -143,7 +143,7 @@ fn times_of_one_gap_fall_together_and_each_is_explained() {
 }
 
 #[test]
-fn a_time_in_the_gap_falls_together_with_the_pattern_s_own_time_at_its_end() {
+fn skipped_local_time_coincides_with_pattern_time_at_gap_end() {
     let steps = steps_on(&cron("0 2,3,4 * * *"), &zone(NEW_YORK), &DstPolicies::default(), "2026-03-08");
     let [Step::Absent(absent), Step::Fires(three), Step::Fires(four)] = steps[..] else {
         panic!("{steps:?}");
@@ -168,7 +168,7 @@ fn shift_moves_by_the_width_of_the_gap_and_keeps_the_order() {
 }
 
 #[test]
-fn skip_leaves_out_what_does_not_exist_and_explains_it() {
+fn skip_policy_omits_missing_time_and_explains_it() {
     let skip = policies(DstGap::Skip, DstOverlap::First);
     let steps = steps_on(&cron("30 2,9 * * *"), &zone(NEW_YORK), &skip, "2026-03-08");
     let [Step::Absent(absent), Step::Fires(firing)] = steps[..] else { panic!("{steps:?}") };
@@ -177,7 +177,7 @@ fn skip_leaves_out_what_does_not_exist_and_explains_it() {
 }
 
 #[test]
-fn a_time_that_exists_twice_fires_second_or_both_by_policy() {
+fn repeated_local_time_fires_second_or_both_by_policy() {
     let second = policies(DstGap::After, DstOverlap::Second);
     let fired = fires_with("30 1 * * *", NEW_YORK, "2026-11-01", second);
     assert_eq!(fired, ["2026-11-01T01:30:00-05:00"]);
@@ -194,7 +194,7 @@ fn a_time_that_exists_twice_fires_second_or_both_by_policy() {
 }
 
 #[test]
-fn an_interval_pattern_takes_no_part_in_the_policies() {
+fn interval_pattern_ignores_clock_change_policies() {
     for gap in [DstGap::After, DstGap::Shift, DstGap::Skip] {
         let policies = policies(gap, DstOverlap::First);
         assert!(fires_with("*/30 2 * * *", NEW_YORK, "2026-03-08", policies).is_empty());
@@ -216,7 +216,7 @@ fn an_interval_pattern_takes_no_part_in_the_policies() {
 }
 
 #[test]
-fn a_gap_that_ends_at_midnight_moves_to_the_next_date() {
+fn gap_that_ends_at_midnight_moves_to_next_date() {
     // Nuuk: 23:00 to 24:00 of Saturday, 2024-03-30, do not exist.
     let nuuk = zone("America/Nuuk");
     let pattern = cron("30 23 * * *");
@@ -239,7 +239,7 @@ fn daily_is_the_same_as_its_cron_expression() {
 }
 
 #[test]
-fn a_period_counts_elapsed_time_from_its_anchor_and_no_clock_change_matters() {
+fn period_counts_elapsed_time_despite_clock_changes() {
     let anchor_ms = at("2026-03-08T05:30:00Z").as_millisecond();
     let hourly = Pattern::compile(&When::Every { period_ms: 3_600_000, anchor_ms }).unwrap();
     let next = |after: &str| {
@@ -253,7 +253,7 @@ fn a_period_counts_elapsed_time_from_its_anchor_and_no_clock_change_matters() {
 }
 
 #[test]
-fn a_single_instant_fires_once() {
+fn single_instant_fires_once() {
     let instant = at("2026-05-01T10:00:00.250Z");
     let once = Pattern::compile(&When::At { instant_ms: instant.as_millisecond() }).unwrap();
     let next = |after| next_after(&once, &zone("Asia/Tokyo"), &DstPolicies::default(), after);
@@ -263,7 +263,7 @@ fn a_single_instant_fires_once() {
 }
 
 #[test]
-fn a_leap_day_that_must_be_a_monday_is_found() {
+fn leap_day_on_a_monday_is_found() {
     let next = next_after(
         &cron("0 12 29 2 +mon"),
         &zone("America/Santiago"),
@@ -274,7 +274,7 @@ fn a_leap_day_that_must_be_a_monday_is_found() {
 }
 
 #[test]
-fn what_is_stored_reads_back() {
+fn stored_schedule_decodes_to_the_same() {
     for when in [
         When::At { instant_ms: -1 },
         When::Every { period_ms: 60_000, anchor_ms: 7 },

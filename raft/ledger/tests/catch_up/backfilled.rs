@@ -30,7 +30,7 @@ fn backfill(drill: &mut Drill, openings: Vec<Opening>) {
 }
 
 #[test]
-fn a_backfill_of_any_part_leaves_every_instant_told_once() {
+fn backfill_of_any_part_lists_every_instant_once() {
     let every = When::Every { period_ms: 1_200_000, anchor_ms: 0 };
     let cases = [
         (every, "UTC", "2026-03-02T00:00:00Z"),

@@ -64,7 +64,7 @@ fn one_by_one(minutes: i64, catch_up: CatchUp) -> Drill {
 }
 
 #[test]
-fn what_was_missed_is_late_though_it_waits_for_the_run_before_it() {
+fn missed_instant_behind_a_run_is_late() {
     let mut drill = one_by_one(60, CatchUp::All);
     drill.after_outage(3 * HOUR_MS + 10 * MINUTE_MS);
     for _ in 0..3 {
@@ -83,7 +83,7 @@ fn what_was_missed_is_late_though_it_waits_for_the_run_before_it() {
 }
 
 #[test]
-fn what_waits_its_turn_is_counted_until_it_opens() {
+fn waiting_instants_are_counted_until_they_open() {
     let mut drill = one_by_one(60, CatchUp::All);
     assert_eq!(drill.waits(100), None);
     drill.after_outage(3 * HOUR_MS + 10 * MINUTE_MS);
@@ -97,7 +97,7 @@ fn what_waits_its_turn_is_counted_until_it_opens() {
 }
 
 #[test]
-fn where_more_waits_than_is_counted_it_says_so() {
+fn truncated_count_of_waiting_instants_is_marked() {
     let created = at("2026-03-02T00:00:00Z");
     let policies = Policies { catch_up: CatchUp::All, overlap: Overlap::BufferOne, ..Policies::default() };
     let wish = Wish { policies, ..Wish::default() };
@@ -113,7 +113,7 @@ fn where_more_waits_than_is_counted_it_says_so() {
 }
 
 #[test]
-fn what_fell_due_behind_the_backlog_has_only_waited() {
+fn instant_due_behind_the_backlog_is_not_missed() {
     let mut drill = one_by_one(5, CatchUp::All);
     // 5 and 10 are missed; 15 and 20 are due while their runs are open.
     drill.after_outage(13 * MINUTE_MS);
@@ -131,7 +131,7 @@ fn what_fell_due_behind_the_backlog_has_only_waited() {
 }
 
 #[test]
-fn nobody_was_there_to_see_it_wait_so_it_was_missed() {
+fn instant_due_during_outage_is_missed() {
     for (catch_up, expected, explained) in [
         (CatchUp::All, vec![120, 180], vec![]),
         (CatchUp::One, vec![180], vec![(UnopenedReason::Coalesced, 1)]),
@@ -155,7 +155,7 @@ fn nobody_was_there_to_see_it_wait_so_it_was_missed() {
 }
 
 #[test]
-fn triggered_run_before_the_timer_changes_nothing_of_what_was_missed() {
+fn triggered_run_before_timer_keeps_missed_instants() {
     let mut drill = one_by_one(60, CatchUp::One);
     drill.leap_to(drill.created.plus_ms(3 * HOUR_MS + 10 * MINUTE_MS));
     drill.trigger();
@@ -244,7 +244,7 @@ proptest! {
     /// A run is late if no leader opened it in time: an outage of more than a minute ended between its instant and its
     /// run. All other runs are on time, or name the run that they waited for.
     #[test]
-    fn late_is_what_an_outage_went_over_and_nothing_else(
+    fn only_instants_during_an_outage_are_late(
         minutes in prop::sample::select(vec![2, 7, 60]),
         catch_up in prop::sample::select(vec![CatchUp::One, CatchUp::All, CatchUp::None]),
         turns in prop::collection::vec(turn(), 1..20),

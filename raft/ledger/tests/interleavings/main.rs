@@ -625,7 +625,7 @@ proptest! {
     }
 
     #[test]
-    fn a_replay_is_the_same_as_having_been_there(steps in prop::collection::vec(step(), 1..80), cut in any::<prop::sample::Index>()) {
+    fn replayed_log_gives_the_same_state(steps in prop::collection::vec(step(), 1..80), cut in any::<prop::sample::Index>()) {
         let mut world = World::new();
         for step in steps {
             world.take(step);
@@ -655,7 +655,7 @@ proptest! {
 
 /// The largest page: 1,024 runs of 16 recipients, claimed in slices that span several runs.
 #[test]
-fn a_full_page_keeps_its_accounts() {
+fn full_page_keeps_its_counts() {
     let mut world = World::new();
     for number in 0..1_024_u32 {
         let create = ScheduleCreate { name: format!("s{number}"), ..schedule(0, 16, Time(0)) };

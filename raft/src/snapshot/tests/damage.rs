@@ -6,7 +6,7 @@ use super::small_disk::SmallDisk;
 use super::*;
 
 #[test]
-fn leftovers_of_a_crash_are_removed_at_open_and_nothing_else() {
+fn only_leftovers_of_a_crash_are_removed_at_open() {
     let (folder, snapshots) = opened();
     let state = state(2_000);
     let built = build(&snapshots, 1, &state);
@@ -22,7 +22,7 @@ fn leftovers_of_a_crash_are_removed_at_open_and_nothing_else() {
 }
 
 #[test]
-fn a_crash_before_the_manifest_leaves_the_former_snapshot_and_some_garbage() {
+fn crash_before_manifest_leaves_former_snapshot_and_garbage() {
     let (folder, snapshots) = opened();
     let former = build(&snapshots, 1, &state(2_000)).manifest;
     let cut_short = build(&snapshots, 2, &state(6_000));
@@ -34,7 +34,7 @@ fn a_crash_before_the_manifest_leaves_the_former_snapshot_and_some_garbage() {
 }
 
 #[test]
-fn a_damaged_chunk_is_found_and_the_snapshot_before_it_is_taken() {
+fn damaged_chunk_is_found_and_former_snapshot_taken() {
     let (_folder, snapshots) = opened();
     let mut state = state(4_000);
     let first = build(&snapshots, 1, &state).manifest;
@@ -77,7 +77,7 @@ fn damaged_bytes_are_not_confused_with_a_disk_that_refuses() {
 }
 
 #[test]
-fn a_damaged_chunk_is_written_anew_by_the_next_build_and_by_a_fetch() {
+fn damaged_chunk_is_rewritten_by_next_build_and_by_fetch() {
     let ((_one, one), (_other, other)) = (opened(), opened());
     let state = state(4_000);
     let manifest = build(&one, 1, &state).manifest;
@@ -95,7 +95,7 @@ fn a_damaged_chunk_is_written_anew_by_the_next_build_and_by_a_fetch() {
 }
 
 #[test]
-fn a_manifest_with_any_flipped_bit_or_cut_anywhere_is_refused() {
+fn manifest_with_flipped_bit_or_cut_is_refused() {
     let (_folder, snapshots) = opened();
     let manifest = build(&snapshots, 3, &state(3_000)).manifest;
     let bytes = manifest.to_bytes().unwrap();
@@ -118,7 +118,7 @@ fn a_manifest_with_any_flipped_bit_or_cut_anywhere_is_refused() {
 }
 
 #[test]
-fn a_manifest_that_lies_about_its_chunks_is_found_while_reading() {
+fn manifest_with_wrong_chunk_counts_is_found_while_reading() {
     let (_folder, snapshots) = opened();
     let manifest = build(&snapshots, 1, &state(4_000)).manifest;
     let mut swapped = manifest.clone();
@@ -141,7 +141,7 @@ fn bytes_that_are_no_chunk_are_refused_without_a_panic() {
 }
 
 #[test]
-fn a_full_disk_is_told_as_such_and_leaves_what_was_there() {
+fn full_disk_is_reported_and_former_snapshot_kept() {
     let Some(disk) = SmallDisk::mount(6) else { return };
     let folder = tempfile::tempdir_in(disk.path()).unwrap();
     let snapshots = Snapshots::open(folder.path()).unwrap();

@@ -60,7 +60,7 @@ fn flip(path: &Path, at: usize) {
 }
 
 #[test]
-fn a_snapshot_comes_back_as_it_was_given() {
+fn snapshot_reads_back_unchanged() {
     let (_folder, snapshots) = opened();
     let state = state(5_000);
     let built = build(&snapshots, 42, &state);
@@ -72,7 +72,7 @@ fn a_snapshot_comes_back_as_it_was_given() {
 }
 
 #[test]
-fn an_empty_state_is_a_snapshot_too() {
+fn empty_state_makes_a_snapshot() {
     let (_folder, snapshots) = opened();
     assert_eq!(newest(&snapshots), None);
     build(&snapshots, 1, &State::new());

@@ -14,7 +14,7 @@ fn chunks_keep_to_their_sizes() {
 }
 
 #[test]
-fn a_build_that_fails_leaves_the_chunks_of_other_snapshots() {
+fn failed_build_keeps_chunks_of_other_snapshots() {
     let (_folder, snapshots) = opened();
     let state = state(4_000);
     let manifest = build(&snapshots, 1, &state).manifest;
@@ -25,7 +25,7 @@ fn a_build_that_fails_leaves_the_chunks_of_other_snapshots() {
 }
 
 #[test]
-fn a_change_of_one_percent_side_by_side_writes_few_chunks() {
+fn adjacent_change_of_one_percent_writes_few_chunks() {
     let (_folder, snapshots) = opened();
     let mut state = state(20_000);
     let first = build(&snapshots, 1, &state);
@@ -55,7 +55,7 @@ fn inserted_and_removed_rows_shift_no_bound_but_their_own() {
 }
 
 #[test]
-fn the_same_state_gives_the_same_chunks_in_another_folder() {
+fn equal_states_give_equal_chunks() {
     let ((_one, one), (_other, other)) = (opened(), opened());
     let state = state(3_000);
     build(&other, 5, &self::state(1_000));
@@ -63,7 +63,7 @@ fn the_same_state_gives_the_same_chunks_in_another_folder() {
 }
 
 #[test]
-fn a_follower_fetches_only_what_it_lacks() {
+fn follower_fetches_only_lacking_chunks() {
     let ((_leader, leader), (_follower, follower)) = (opened(), opened());
     let mut state = state(10_000);
     build(&leader, 1, &state);
@@ -87,7 +87,7 @@ fn a_follower_fetches_only_what_it_lacks() {
 }
 
 #[test]
-fn a_chunk_that_a_peer_sent_wrongly_is_refused() {
+fn wrong_chunk_from_peer_is_refused() {
     let (_folder, snapshots) = opened();
     let hash = ChunkHash::of(b"the right bytes");
     assert!(matches!(snapshots.put_chunk(hash, b"other bytes"), Err(SnapshotError::Damaged { .. })));
@@ -95,7 +95,7 @@ fn a_chunk_that_a_peer_sent_wrongly_is_refused() {
 }
 
 #[test]
-fn garbage_is_what_neither_a_kept_snapshot_nor_a_transfer_names() {
+fn chunk_named_by_no_snapshot_or_transfer_is_garbage() {
     let ((_folder, snapshots), (_other, other)) = (opened(), opened());
     let mut state = state(4_000);
     let mut manifests = Vec::new();

@@ -236,7 +236,7 @@ fn schedule(recipients: u32) -> ScheduleCreate {
 }
 
 #[test]
-fn the_cap_is_by_what_the_life_that_holds_it_measured() {
+fn cap_follows_measurements_of_the_owning_incarnation() {
     let world = World::with(1);
     let owners = world.owners();
     let caps = |views: Views| {
@@ -257,7 +257,7 @@ fn the_cap_is_by_what_the_life_that_holds_it_measured() {
 }
 
 #[test]
-fn nothing_is_claimed_for_a_relay_that_a_node_leaves_alone() {
+fn relay_with_open_circuit_gets_no_claims() {
     let world = World::with(1);
     let owners = world.owners();
     let mut views = world.views();
@@ -281,7 +281,7 @@ fn offer(tenant: &str, chunk: u32) -> Offer {
 }
 
 #[test]
-fn all_tenants_of_a_pool_together_claim_what_can_begin_in_time() {
+fn tenants_of_a_pool_share_the_cap() {
     let world = World::with(9);
     let offers = ["a", "b", "c", "d", "e"].map(|tenant| offer(tenant, 0));
     let allowances = allowances_of(&world.ledger, &world.owners(), 3, world.now);
@@ -292,7 +292,7 @@ fn all_tenants_of_a_pool_together_claim_what_can_begin_in_time() {
 }
 
 #[test]
-fn a_node_that_died_holds_an_eighth_of_its_cap_and_twice_as_much_every_ten_seconds() {
+fn cap_after_death_is_an_eighth_and_doubles_every_ten_seconds() {
     let mut world = World::with(1_000);
     world.dispatch();
     assert_eq!(world.held(), [(1, CAP), (2, CAP)].into());
@@ -305,7 +305,7 @@ fn a_node_that_died_holds_an_eighth_of_its_cap_and_twice_as_much_every_ten_secon
 }
 
 #[test]
-fn a_node_that_died_three_times_holds_nothing_and_the_other_one_goes_on() {
+fn node_after_three_deaths_gets_no_claims_and_other_node_goes_on() {
     let mut world = World::with(1_000);
     for _ in 0..3 {
         world.dispatch();
@@ -331,7 +331,7 @@ fn when_all_died_three_times_one_of_them_goes_on_slowly() {
 }
 
 #[test]
-fn suspects_are_claimed_in_rows_of_their_own_without_waiting_for_each_other() {
+fn suspects_are_granted_in_separate_claims_without_waiting() {
     let mut world = World::with(200);
     world.dispatch();
     let open: Bitmap = [3, 5, 7].into_iter().collect();
@@ -352,7 +352,7 @@ fn suspects_are_claimed_in_rows_of_their_own_without_waiting_for_each_other() {
 }
 
 #[test]
-fn who_was_moved_to_another_pool_is_claimed_for_it_and_on_its_credit() {
+fn redirected_recipient_uses_credit_of_its_new_pool() {
     let mut world = World::with(4);
     let dead = |claim: (&Fence, &reveille_ledger::Claim)| {
         let unsendable = claim.1.granted.iter().map(|slot| (slot, Unsendable::NotComposed("no".to_owned()))).collect();
@@ -404,7 +404,7 @@ fn claimed_in_a_second(world: &mut World) -> u32 {
 }
 
 #[test]
-fn what_is_late_is_claimed_at_half_of_the_relays_rate_or_at_its_own() {
+fn late_emails_are_claimed_at_half_of_relay_rate_or_late_rate() {
     for cause in [OpeningCause::CatchUp, OpeningCause::Backfill] {
         for ((rate, late), per_second) in
             [((50_000, 0), 25), ((50_000, 10_000), 10), ((0, 7_000), 7), ((4_000, 9_000), 4)]
@@ -418,7 +418,7 @@ fn what_is_late_is_claimed_at_half_of_the_relays_rate_or_at_its_own() {
 }
 
 #[test]
-fn it_is_gathered_so_that_a_slow_backlog_costs_an_entry_a_second() {
+fn slow_backlog_costs_one_entry_per_second() {
     let mut world = World::opened(2_000, OpeningCause::CatchUp, (0, 5_000));
     let mut entries = Vec::new();
     for _ in 0..62 {
@@ -430,7 +430,7 @@ fn it_is_gathered_so_that_a_slow_backlog_costs_an_entry_a_second() {
 }
 
 #[test]
-fn while_only_late_mail_waits_for_its_rate_the_dispatcher_sleeps_until_that_is_there() {
+fn dispatcher_sleeps_until_late_rate_allows_a_claim() {
     for per_second in [2, 5, 1_000] {
         let mut world = World::opened(9_000, OpeningCause::CatchUp, (0, per_second * 1_000));
         let (mut looks, mut claimed, mut in_vain) = (0, 0, 0);
@@ -458,7 +458,7 @@ fn while_only_late_mail_waits_for_its_rate_the_dispatcher_sleeps_until_that_is_t
 }
 
 #[test]
-fn without_a_rate_or_on_time_nothing_is_held_back() {
+fn unlimited_or_on_time_emails_are_not_held_back() {
     for (cause, rates) in [
         (OpeningCause::CatchUp, (0, 0)),
         (OpeningCause::Due, (50_000, 1_000)),
@@ -472,7 +472,7 @@ fn without_a_rate_or_on_time_nothing_is_held_back() {
 
 /// P16: a backlog of many pages, whose credit is out, stands beside what is on time and not before it.
 #[test]
-fn whatever_is_late_what_is_on_time_is_offered() {
+fn on_time_emails_are_offered_beside_any_backlog() {
     let mut world = World::opened(20, OpeningCause::CatchUp, (50_000, 1));
     world.now = OPENED_AT.plus_ms(1_000);
     for (name, cause, count) in [("missed", OpeningCause::CatchUp, 300), ("today", OpeningCause::Due, 1)] {
@@ -502,7 +502,7 @@ fn whatever_is_late_what_is_on_time_is_offered() {
 }
 
 #[test]
-fn a_new_leader_begins_the_late_rate_anew_and_never_above_it() {
+fn new_leader_restarts_late_rate_and_never_exceeds_it() {
     let mut world = World::opened(2_000, OpeningCause::CatchUp, (50_000, 0));
     assert!((0..4).map(|_| claimed_in_a_second(&mut world)).sum::<u32>() > 0);
     world.rates = ClaimRates::default();
@@ -511,7 +511,7 @@ fn a_new_leader_begins_the_late_rate_anew_and_never_above_it() {
 }
 
 #[test]
-fn a_page_of_many_chunks_offers_what_all_nodes_could_take_and_no_more() {
+fn page_of_many_chunks_offers_at_most_the_credit_of_all_nodes() {
     let mut world = World::sealed(10 * CHUNK);
     let (page, _) = world.ledger.open_pages().next().expect("the page");
     let offered = |world: &World, lacking: &Lacking| {
@@ -539,7 +539,7 @@ fn a_page_of_many_chunks_offers_what_all_nodes_could_take_and_no_more() {
 }
 
 #[test]
-fn what_a_node_lacks_hides_nothing_that_it_has() {
+fn lacking_part_hides_no_other_recipients() {
     let chunks = 300;
     let world = World::sealed(chunks * CHUNK);
     let mut lacking: Lacking = world.owners().into_keys().map(|node| (node, BTreeSet::new())).collect();
@@ -552,7 +552,7 @@ fn what_a_node_lacks_hides_nothing_that_it_has() {
 }
 
 #[test]
-fn who_names_as_many_parts_as_it_can_has_nothing_of_a_sealed_audience() {
+fn node_with_full_lacking_list_gets_no_sealed_audience() {
     let offers_of = |world: &World, named: u32| {
         let mut lacking: Lacking = world.owners().into_keys().map(|node| (node, BTreeSet::new())).collect();
         lacking.insert(NodeId(2), (1_000..1_000 + named).map(part).collect());
@@ -566,7 +566,7 @@ fn who_names_as_many_parts_as_it_can_has_nothing_of_a_sealed_audience() {
 }
 
 #[test]
-fn what_comes_due_while_claims_are_on_their_way_is_claimed_and_nothing_is_asked_for_twice() {
+fn recipients_due_during_pending_claims_are_claimed_once() {
     let mut world = World::with(40);
     let (first, _) = world.made();
     let asked: u32 = first.claims.iter().map(|claim| claim.slice.len()).sum();
@@ -588,7 +588,7 @@ fn what_comes_due_while_claims_are_on_their_way_is_claimed_and_nothing_is_asked_
 }
 
 #[test]
-fn a_holder_that_hears_nothing_for_a_minute_does_not_keep_its_rows() {
+fn claims_of_node_silent_for_a_minute_are_revoked() {
     let mut world = World::with(10);
     let (owner, age) = (owner(1, 1), Duration::from_secs);
     let lost =
@@ -604,7 +604,7 @@ fn a_holder_that_hears_nothing_for_a_minute_does_not_keep_its_rows() {
 }
 
 #[test]
-fn a_canary_whose_last_members_wait_for_their_wave_is_not_searched_for_anybody_else() {
+fn canary_waiting_for_its_wave_costs_no_further_search() {
     let policies = Policies { canary: Some(Canary { share: 100, limit: 0 }), ..Policies::default() };
     let create = ScheduleCreate { policies, ..schedule(300) };
     let mut world = World::of(&[], create, OpeningCause::Due, (0, 0));

@@ -45,7 +45,7 @@ fn pages(grants: &[ClaimGrant]) -> Vec<(u64, u32)> {
 }
 
 #[test]
-fn a_small_tenant_does_not_wait_for_a_large_one() {
+fn small_tenant_does_not_wait_for_large_one() {
     let offers = [offer("large", 1, 1_000_000), offer("small", 2, 3)];
     let grants = FairQueue::new().grants(&offers, &[shared(1, 10_000)], &mut ClaimLimits::default(), 4);
     assert_eq!(pages(&grants), [(1, 256), (2, 3), (1, 256), (1, 256)]);
@@ -75,7 +75,7 @@ fn within_a_tenant_priority_goes_before_on_time_before_age() {
 }
 
 #[test]
-fn late_mail_keeps_to_its_own_credit_and_holds_up_nothing() {
+fn late_emails_use_own_credit_and_delay_no_others() {
     let late = |page, priority| Offer { late: true, priority, ..offer("a", page, 1_000) };
     let offers = [late(1, 9), late(2, 0), offer("a", 3, 40), Offer { late: true, ..offer("b", 4, 1_000) }];
     let mut credits = late_credits("default", 30);
@@ -90,7 +90,7 @@ fn late_mail_keeps_to_its_own_credit_and_holds_up_nothing() {
 }
 
 #[test]
-fn a_tenant_keeps_to_its_own_bound_in_all_its_pools_and_holds_up_nobody() {
+fn tenant_bound_holds_in_all_pools_and_delays_no_others() {
     let fast = Offer { pool: "fast".to_owned(), ..offer("a", 2, 1_000) };
     let offers = [offer("a", 1, 1_000), fast, offer("b", 3, 1_000)];
     let credits = [shared(1, 500), Credit { pool: "fast".to_owned(), ..shared(1, 500) }];
@@ -103,7 +103,7 @@ fn a_tenant_keeps_to_its_own_bound_in_all_its_pools_and_holds_up_nobody() {
 }
 
 #[test]
-fn a_pool_keeps_to_the_days_cap_whosever_turn_it_is() {
+fn daily_cap_of_pool_holds_for_all_tenants() {
     let fast = Offer { pool: "fast".to_owned(), ..offer("a", 3, 1_000) };
     let offers = [offer("a", 1, 1_000), offer("b", 2, 1_000), fast];
     let credits = [shared(1, 900), Credit { pool: "fast".to_owned(), ..shared(1, 200) }];
@@ -125,7 +125,7 @@ fn turns_are_as_long_as_shares_are_and_never_longer_than_a_quantum() {
 }
 
 #[test]
-fn a_pool_without_credit_holds_up_neither_the_tenant_nor_the_others() {
+fn pool_without_credit_delays_no_other_pools() {
     let dead = Offer { pool: "dead".to_owned(), priority: 9, ..offer("a", 1, 500) };
     let offers = [dead, offer("a", 2, 5), offer("b", 3, 5)];
     let grants =
@@ -151,7 +151,7 @@ fn slices_go_where_the_most_room_is() {
 }
 
 #[test]
-fn a_node_that_lacks_a_part_serves_other_offers_and_others_serve_this_one() {
+fn offer_with_lacking_part_goes_to_other_nodes() {
     let part = Offer { barred: [NodeId(2)].into(), ..offer("a", 1, 300) };
     let offers = [part, offer("a", 2, 300)];
     let grants =
@@ -164,7 +164,7 @@ fn a_node_that_lacks_a_part_serves_other_offers_and_others_serve_this_one() {
 }
 
 #[test]
-fn a_turn_that_was_cut_short_goes_on_in_the_next_call() {
+fn interrupted_turn_continues_in_next_call() {
     let mut fair = FairQueue::new();
     let offers = [offer("a", 1, 1_000), offer("b", 2, 1_000)];
     assert_eq!(
@@ -204,7 +204,7 @@ fn names(count: usize) -> Vec<String> {
 }
 
 #[test]
-fn whose_pages_all_have_claims_on_their_way_keeps_its_turn_and_what_is_left_of_it() {
+fn tenant_with_all_pages_pending_keeps_its_turn() {
     let (offers, mut fair) = ([offer("a", 1, 1_000), offer("b", 2, 1_000)], FairQueue::new());
     assert_eq!(pages(&fair.grants(&offers, &[shared(1, 100)], &mut ClaimLimits::default(), 9)), [(1, 100)]);
     let mut waiting =
@@ -215,7 +215,7 @@ fn whose_pages_all_have_claims_on_their_way_keeps_its_turn_and_what_is_left_of_i
 }
 
 #[test]
-fn beside_a_larger_share_whose_claims_are_on_their_way_a_turn_is_as_short_as_beside_its_offers() {
+fn turn_length_is_the_same_beside_pending_claims_as_beside_offers() {
     let mut bounds = shares(&[("a", 16)]);
     let slice =
         |bounds: &mut ClaimLimits| FairQueue::new().grants(&[offer("b", 2, 1_000)], &[shared(1, 9_000)], bounds, 1);
@@ -228,7 +228,7 @@ fn beside_a_larger_share_whose_claims_are_on_their_way_a_turn_is_as_short_as_bes
 
 proptest! {
     #[test]
-    fn no_grant_is_above_a_credit_or_its_offer_and_nothing_is_left_lying(
+    fn grants_stay_within_credit_and_offer_and_use_both_up(
         wanted in prop::collection::vec((0_usize..4, 0_usize..2, 0_u8..3, any::<bool>(), 0_u32..700), 0..30),
         credited in prop::collection::btree_map((prop::option::of(0_usize..4), 0_usize..2, 0_u64..3), 0_u32..900, 0..25),
         calls in prop::collection::vec(0_usize..9, 1..5),

@@ -80,7 +80,7 @@ async fn ended(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pool_of_a_slow_and_a_fast_relay_is_as_fast_as_both() {
+async fn pool_speed_is_the_sum_of_its_relays() {
     let dialogues = [("slow", Duration::from_secs(2)), ("fast", Duration::from_millis(5))];
     let tenant = Tenant { share: 1, claimed: 230, row: 256 };
     for tenants in [&[tenant][..], &[tenant, tenant]] {

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 #[test]
-fn the_shortest_form_is_chosen_by_the_set_alone() {
+fn shortest_form_depends_on_the_set_alone() {
     let some: Bitmap = [3, 9, 70].into_iter().collect();
     assert_eq!(some.to_bytes().len(), 1 + 6);
     assert_eq!(Bitmap::range(0, CHUNK).to_bytes().len(), 1 + 4);
@@ -48,7 +48,7 @@ fn pieces() -> impl Strategy<Value = Bitmap> {
 proptest! {
     /// Runs of any length with any holes between them: all three forms, and the lengths at which the form changes.
     #[test]
-    fn the_bytes_are_those_that_a_look_at_every_slot_gives(
+    fn bytes_equal_those_of_slotwise_encoding(
         pairs in prop::collection::vec((1u32..200, 1u32..200), 0..40),
         step in 1u16..40,
         dense in any::<bool>(),

@@ -52,7 +52,7 @@ proptest! {
 
     /// In whatever order claims close, and however often they change, each is found unchanged and in order.
     #[test]
-    fn what_was_packed_is_found_as_it_was(claims in claims(), in_order in any::<bool>()) {
+    fn packed_claim_is_found_unchanged(claims in claims(), in_order in any::<bool>()) {
         let mut claims = claims;
         if in_order {
             claims.sort_by_key(|(number, _)| *number);
@@ -90,7 +90,7 @@ proptest! {
 }
 
 #[test]
-fn a_sheet_that_is_damaged_is_refused_or_read_and_never_ends_the_node() {
+fn damaged_block_is_refused_or_read_without_panic() {
     let mut block = ClosedClaimBlock::default();
     for number in 0..4 {
         block.put(fence(number), &claim(number, (1, number * 100, 100, 1), 5));
@@ -123,7 +123,7 @@ fn a_sheet_that_is_damaged_is_refused_or_read_and_never_ends_the_node() {
 
 /// Checks the bytes per claim that the module header states.
 #[test]
-fn a_row_that_was_sent_takes_some_thirty_bytes() {
+fn sent_claim_takes_some_thirty_bytes() {
     let mut block = ClosedClaimBlock::default();
     let mut former = 0;
     for number in 0..40 {

@@ -41,7 +41,7 @@ impl World {
 }
 
 #[test]
-fn a_tenant_is_claimed_at_its_rate_whatever_its_relays_and_beside_it_others_are_not() {
+fn tenant_rate_limits_claims_of_that_tenant_only() {
     for per_second in [2, 25, 120] {
         let mut world = World::with(3_000);
         world.bound("default", (per_second * 1_000, 0, 1));
@@ -63,7 +63,7 @@ fn a_tenant_is_claimed_at_its_rate_whatever_its_relays_and_beside_it_others_are_
 
 /// P25: whichever node leads, and however often that changes.
 #[test]
-fn a_tenants_rate_holds_across_a_fail_over() {
+fn tenant_rate_holds_across_fail_over() {
     let mut world = World::with(3_000);
     world.bound("default", (20_000, 0, 1));
     let mut claimed = Vec::new();
@@ -80,7 +80,7 @@ fn a_tenants_rate_holds_across_a_fail_over() {
 }
 
 #[test]
-fn a_tenant_holds_no_more_at_once_than_it_may_over_all_nodes_and_pools() {
+fn tenant_concurrency_holds_over_all_nodes_and_pools() {
     let mut world = World::with(1_000);
     world.bound("default", (0, 7, 1));
     world.open("other", 1_000);
@@ -98,7 +98,7 @@ fn a_tenant_holds_no_more_at_once_than_it_may_over_all_nodes_and_pools() {
 }
 
 #[test]
-fn a_tenant_that_waits_for_its_rate_does_not_keep_the_dispatcher_awake() {
+fn tenant_waiting_for_rate_lets_dispatcher_sleep() {
     let mut world = World::with(1_000);
     world.bound("default", (2_000, 0, 1));
     let mut looks = 0;
@@ -118,7 +118,7 @@ fn a_tenant_that_waits_for_its_rate_does_not_keep_the_dispatcher_awake() {
 /// I12: one tenant has a backlog of 655,360 and a relay that is away, another one sends a hundred emails. Counted is
 /// how often the dispatcher looks until the last of them is claimed, not how long that takes.
 #[test]
-fn a_tenants_backlog_and_its_dead_relay_keep_another_tenants_mail_waiting_no_longer() {
+fn tenant_backlog_and_dead_relay_do_not_delay_other_tenants() {
     let looks_until_claimed = |mut world: World| {
         world.open("other", 100);
         for looks in 1..1_000 {
@@ -173,7 +173,7 @@ fn asked(claims: &[ClaimRequest]) -> u32 {
 }
 
 #[test]
-fn what_is_on_its_way_counts_against_a_tenants_concurrency() {
+fn pending_claims_count_against_tenant_concurrency() {
     let mut world = World::with(40);
     world.bound("default", (0, 50, 1));
     let (made, _) = world.made();

@@ -39,7 +39,7 @@ impl World {
 }
 
 #[test]
-fn each_day_has_its_cap_and_after_the_last_one_there_is_none() {
+fn ramp_day_has_its_cap_and_none_after_the_last() {
     let finish_by_ms = 5 * DAY_MS;
     let mut world = World::with(2_000);
     let run = world.ledger.runs().next().expect("a run").0;
@@ -67,7 +67,7 @@ fn each_day_has_its_cap_and_after_the_last_one_there_is_none() {
 
 /// P25: the ledger cuts what a leader asks for that does not know what an earlier one was granted.
 #[test]
-fn a_leader_that_knows_less_exceeds_no_cap() {
+fn leader_with_old_state_exceeds_no_daily_cap() {
     let mut world = World::with(1_000);
     let mut before = World { ledger: world.ledger.clone(), ..World::with(1) };
     before.now = world.now;
@@ -79,7 +79,7 @@ fn a_leader_that_knows_less_exceeds_no_cap() {
 }
 
 #[test]
-fn what_is_on_its_way_counts_against_the_days_cap() {
+fn pending_claims_count_against_daily_cap() {
     let mut world = World::with(40);
     world.warm_up(&[50]);
     let (made, _) = world.made();
