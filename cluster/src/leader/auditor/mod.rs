@@ -96,7 +96,7 @@ async fn block(context: &NodeContext, leadership: &Leadership, watch: &mut block
 
 async fn sweep(context: &NodeContext, leadership: &Leadership, panic_guard: &mut PanicGuard<RunId>) {
     let now = leadership.now();
-    let lost = context.replica.read(|ledger| rows_of_lost_holders(ledger, leadership));
+    let lost = context.replica.read(|ledger| claims_of_lost_owners(ledger, leadership));
     if !lost.is_empty() {
         catch("owner lost", lost.len());
     }
@@ -183,7 +183,7 @@ fn catch(cause: &'static str, count: usize) {
 }
 
 /// P9: claims are revoked only when the owner's lease is over.
-fn rows_of_lost_holders(ledger: &Ledger, leadership: &Leadership) -> BTreeMap<Fence, ClaimOwner> {
+fn claims_of_lost_owners(ledger: &Ledger, leadership: &Leadership) -> BTreeMap<Fence, ClaimOwner> {
     let held = ledger.claims().iter().filter(|(_, claim)| !claim.claimed.is_empty());
     let lost = held.filter(|(_, claim)| leadership.lease_is_over(claim.owner));
     lost.map(|(fence, claim)| (*fence, claim.owner)).take(ITEMS_MAX).collect()

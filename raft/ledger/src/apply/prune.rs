@@ -90,10 +90,10 @@ impl Ledger {
 
     /// Removes the claims of a page: closed ones, and those with recipients in doubt for ever.
     fn prune_claims(&mut self, context: &mut Context, id: RunId) {
-        let open: Vec<_> = self.claims.iter().filter(|(_, row)| row.page == id).map(|(fence, _)| *fence).collect();
+        let open: Vec<_> = self.claims.iter().filter(|(_, claim)| claim.page == id).map(|(fence, _)| *fence).collect();
         for fence in open {
-            if let Some(row) = self.claims.remove(&fence) {
-                context.emit(Effect::ClaimClosed { fence, owner: row.owner });
+            if let Some(claim) = self.claims.remove(&fence) {
+                context.emit(Effect::ClaimClosed { fence, owner: claim.owner });
             }
         }
         self.prune_closed_claims(id);

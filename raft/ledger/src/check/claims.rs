@@ -12,12 +12,12 @@ use crate::model::{
 /// changed block is read again. It holds a copy of each block.
 #[derive(Debug, Default)]
 pub struct CheckedState {
-    blocks: BTreeMap<ClosedClaimKey, Told>,
+    blocks: BTreeMap<ClosedClaimKey, CheckedBlock>,
 }
 
 /// Results for the claims of one block. They depend on nothing else in the state.
 #[derive(Debug, Default)]
-struct Told {
+struct CheckedBlock {
     block: ClosedClaimBlock,
     fences: Vec<Fence>,
     /// Slots that its claims accepted. The second set has slots that were accepted twice, and so on.
@@ -30,22 +30,22 @@ impl CheckedState {
     pub(super) fn read(&mut self, ledger: &Ledger) {
         self.blocks.retain(|place, _| ledger.closed_claim_blocks().contains(place));
         for (place, block) in ledger.closed_claim_blocks().iter() {
-            if self.blocks.get(place).is_none_or(|told| told.block != *block) {
-                self.blocks.insert(*place, Told::by(*place, block));
+            if self.blocks.get(place).is_none_or(|checked| checked.block != *block) {
+                self.blocks.insert(*place, CheckedBlock::by(*place, block));
             }
         }
     }
 }
 
-impl Told {
-    fn by((page, chunk, _): ClosedClaimKey, block: &ClosedClaimBlock) -> Told {
-        let mut told = Told { block: block.clone(), ..Told::default() };
+impl CheckedBlock {
+    fn by((page, chunk, _): ClosedClaimKey, block: &ClosedClaimBlock) -> CheckedBlock {
+        let mut checked = CheckedBlock { block: block.clone(), ..CheckedBlock::default() };
         for (fence, claim) in block.claims((page, chunk)) {
-            told.fences.push(fence);
-            note_sent(&mut told.sent, &claim.sent);
-            check_claim(fence, &claim, &mut told.wrong);
+            checked.fences.push(fence);
+            note_sent(&mut checked.sent, &claim.sent);
+            check_claim(fence, &claim, &mut checked.wrong);
         }
-        told
+        checked
     }
 }
 
@@ -66,11 +66,11 @@ fn note_sent(counted: &mut Vec<Bitmap>, slots: &Bitmap) {
 pub(super) fn check_accepts(ledger: &Ledger, seen: &CheckedState, found: &mut Vec<InvariantViolation>) {
     let mut accepts: BTreeMap<RunId, u64> = BTreeMap::new();
     let open = ledger.claims().iter().map(|(_, claim)| ((claim.page, claim.chunk), &claim.sent));
-    let told = seen.blocks.iter().flat_map(|((page, chunk, _), told)| {
+    let checked = seen.blocks.iter().flat_map(|((page, chunk, _), checked)| {
         let place = (*page, *chunk);
-        told.sent.iter().map(move |slots| (place, slots))
+        checked.sent.iter().map(move |slots| (place, slots))
     });
-    for ((id, chunk), slots) in open.chain(told) {
+    for ((id, chunk), slots) in open.chain(checked) {
         let Some(page) = ledger.pages().get(&id) else { continue };
         for (number, run) in page.runs.iter().enumerate() {
             let own = slots.and(&Ledger::slots_of_run(run.first, run.count, chunk)).len();
@@ -92,60 +92,60 @@ pub(super) fn check_accepts(ledger: &Ledger, seen: &CheckedState, found: &mut Ve
 pub(super) fn check_open(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     let mut held: BTreeMap<(RunId, u32), (Bitmap, Bitmap)> = BTreeMap::new();
     for (fence, claim) in ledger.claims().iter() {
-        report(found, "P4", !claim.is_closed(), || format!("row {fence} is closed but among the open ones"));
+        report(found, "P4", !claim.is_closed(), || format!("claim {fence} is closed but among the open ones"));
         check_claim(*fence, claim, found);
         let chunk = ledger.chunks().get(&(claim.page, claim.chunk));
         let mut held_now = claim.claimed.clone();
         held_now.add(&claim.in_doubt);
         let of_one_pool = chunk.is_none_or(|chunk| chunk.by_pool(&held_now).len() <= 1);
-        report(found, "P4", of_one_pool, || format!("row {fence} is of several pools"));
+        report(found, "P4", of_one_pool, || format!("claim {fence} is of several pools"));
         let (claimed, in_doubt) = held.entry((claim.page, claim.chunk)).or_default();
         let twice = claimed.and(&claim.claimed).is_empty() && in_doubt.and(&claim.in_doubt).is_empty();
-        report(found, "P4", twice, || format!("row {fence} holds a recipient of another row"));
+        report(found, "P4", twice, || format!("claim {fence} holds a recipient of another claim"));
         claimed.add(&claim.claimed);
         in_doubt.add(&claim.in_doubt);
         let crash_suspects = ledger.chunks().get(&(claim.page, claim.chunk)).map(|chunk| &chunk.crash_suspects);
         let holds_one = crash_suspects
             .is_some_and(|set| !set.and(&claim.claimed).is_empty() || !set.and(&claim.in_doubt).is_empty());
-        report(found, "P12", !holds_one || claim.granted.len() == 1, || format!("row {fence}: a suspect among others"));
+        report(found, "P12", !holds_one || claim.granted.len() == 1, || format!("claim {fence}: a suspect among others"));
     }
     let none = (Bitmap::new(), Bitmap::new());
     for (place, chunk) in ledger.chunks().iter() {
         let (claimed, in_doubt) = held.get(place).unwrap_or(&none);
         let same = chunk.set(RecipientState::Claimed) == claimed && chunk.set(RecipientState::InDoubt) == in_doubt;
-        report(found, "P4", same, || format!("chunk {place:?}: rows and standings disagree"));
+        report(found, "P4", same, || format!("chunk {place:?}: claims and states disagree"));
     }
 }
 
 /// A closed claim is in the block in which it is searched, and is not open (P4).
 pub(super) fn check_closed(ledger: &Ledger, seen: &CheckedState, found: &mut Vec<InvariantViolation>) {
     let mut former = None;
-    for ((page, chunk, first), told) in &seen.blocks {
-        for fence in &told.fences {
+    for ((page, chunk, first), checked) in &seen.blocks {
+        for fence in &checked.fences {
             let is_there = former < Some((*page, *chunk, *fence)) && first <= fence;
-            report(found, "P4", is_there, || format!("row {fence} of chunk {chunk} of {page} is on the wrong sheet"));
-            report(found, "P4", !ledger.claims().contains(fence), || format!("row {fence} is open and closed"));
+            report(found, "P4", is_there, || format!("claim {fence} of chunk {chunk} of {page} is in the wrong block"));
+            report(found, "P4", !ledger.claims().contains(fence), || format!("claim {fence} is open and closed"));
             former = Some((*page, *chunk, *fence));
         }
-        found.extend(told.wrong.iter().cloned());
+        found.extend(checked.wrong.iter().cloned());
     }
 }
 
 fn check_claim(fence: Fence, claim: &Claim, found: &mut Vec<InvariantViolation>) {
     let parts = [&claim.claimed, &claim.in_doubt, &claim.sent, &claim.assumed];
     let granted = parts.iter().all(|part| part.and_not(&claim.granted).is_empty());
-    report(found, "P4", granted, || format!("row {fence} holds more than was granted"));
-    report(found, "P4", claim.claimed.and(&claim.in_doubt).is_empty(), || format!("row {fence}: claimed and in doubt"));
+    report(found, "P4", granted, || format!("claim {fence} holds more than was granted"));
+    report(found, "P4", claim.claimed.and(&claim.in_doubt).is_empty(), || format!("claim {fence}: claimed and in doubt"));
     check_moments(fence, claim, found);
 }
 
 /// The history of a claim covers each recipient that is no longer claimed in it, and agrees with its sets (P4).
 fn check_moments(fence: Fence, claim: &Claim, found: &mut Vec<InvariantViolation>) {
     let bounded = claim.history.iter().len() <= CLAIM_EVENTS_MAX;
-    report(found, "P4", bounded, || format!("row {fence} keeps {} moments", claim.history.iter().len()));
+    report(found, "P4", bounded, || format!("claim {fence} keeps {} moments", claim.history.iter().len()));
     let ordered = claim.history.iter().is_sorted_by_key(|event| (event.index, event.at));
     let after = claim.history.iter().all(|event| event.index > fence.index && event.at >= claim.claimed_at);
-    report(found, "P4", ordered && after, || format!("row {fence}: moments out of order: {:?}", claim.history));
+    report(found, "P4", ordered && after, || format!("claim {fence}: moments out of order: {:?}", claim.history));
     let (mut told, mut sent, mut in_doubt, mut assumed) = <(Bitmap, Bitmap, Bitmap, Bitmap)>::default();
     for event in claim.history.iter() {
         let slots = event.slots(&claim.granted);
@@ -161,10 +161,10 @@ fn check_moments(fence: Fence, claim: &Claim, found: &mut Vec<InvariantViolation
         }
     }
     let all = told == claim.granted.and_not(&claim.claimed);
-    report(found, "P4", all, || format!("row {fence} tells of {told:?}, claimed are {:?}", claim.claimed));
+    report(found, "P4", all, || format!("claim {fence} tells of {told:?}, claimed are {:?}", claim.claimed));
     report(found, "P14", sent == claim.sent, || {
-        format!("row {fence} tells of {sent:?} accepted, {:?} are", claim.sent)
+        format!("claim {fence} tells of {sent:?} accepted, {:?} are", claim.sent)
     });
     let held = claim.in_doubt.and_not(&in_doubt).is_empty() && claim.assumed.and_not(&assumed).is_empty();
-    report(found, "P14", held, || format!("row {fence} has a recipient in doubt or assumed, and no time since when"));
+    report(found, "P14", held, || format!("claim {fence} has a recipient in doubt or assumed, and no time since when"));
 }

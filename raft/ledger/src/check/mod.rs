@@ -346,10 +346,10 @@ fn check_summaries(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
         report(found, "P24", finished, || format!("{id} was pruned while it was open: {:?}", summary.counts));
     }
     let orphan = |page: &RunId| ledger.pages().get(page).is_none();
-    let rows = ledger
+    let claims = ledger
         .claims()
         .iter()
-        .map(|(_, row)| row.page)
+        .map(|(_, claim)| claim.page)
         .chain(ledger.closed_claim_blocks().iter().map(|((page, _, _), _)| *page));
     let mut run_events: BTreeMap<RunId, BTreeSet<u64>> = BTreeMap::new();
     for ((run, index, _), _) in ledger.run_events().iter() {
@@ -363,7 +363,7 @@ fn check_summaries(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
             format!("{count} entries with rulings of {run} are kept")
         });
     }
-    for page in rows.chain(ledger.chunks().iter().map(|((page, _), _)| *page)) {
+    for page in claims.chain(ledger.chunks().iter().map(|((page, _), _)| *page)) {
         report(found, "P24", !orphan(&page), || format!("something of page {page} is left, and not the page"));
     }
 }

@@ -124,14 +124,14 @@ impl TryFrom<Stored> for ClosedClaimBlock {
     fn try_from(stored: Stored) -> Result<ClosedClaimBlock, &'static str> {
         let Stored { layout, owners, since, packed } = stored;
         if layout != LAYOUT {
-            return Err("closed rows in a layout that this build does not know");
+            return Err("closed claims in a layout that this build does not know");
         }
         let block = ClosedClaimBlock { layout, owners, since, packed };
         let page = RunId { index: 0, place: 0 };
         let whole = block.spans(page).last().is_some_and(|last| last.end == block.packed.len());
         match whole && block.claims((page, 0)).count() == block.spans(page).count() {
             true => Ok(block),
-            false => Err("closed rows that are none"),
+            false => Err("bytes that are no closed claims"),
         }
     }
 }
@@ -159,7 +159,7 @@ impl ClosedClaimBlock {
     }
 
     /// Iterates over the claims of one owner. Claims of other owners are not unpacked.
-    fn rows_by(&self, place: (RunId, u32), owner: ClaimOwner) -> impl Iterator<Item = (Fence, Claim)> + '_ {
+    fn claims_by(&self, place: (RunId, u32), owner: ClaimOwner) -> impl Iterator<Item = (Fence, Claim)> + '_ {
         let number = self.owners.iter().position(|known| *known == owner);
         let spans = number
             .into_iter()
@@ -260,7 +260,7 @@ impl Ledger {
         owner: ClaimOwner,
         place: (RunId, u32),
     ) -> impl Iterator<Item = (Fence, Claim)> + '_ {
-        let claims = self.blocks_of(place).flat_map(move |block| block.rows_by(place, owner));
+        let claims = self.blocks_of(place).flat_map(move |block| block.claims_by(place, owner));
         claims.filter(|(_, claim)| !claim.assumed.is_empty())
     }
 

@@ -273,9 +273,9 @@ impl Ledger {
 
     /// Returns the pool that sends a claim's recipients; it is one for all (P4). Recipients that left the claim may
     /// have another pool since.
-    pub fn pool_of_claim<'a>(&'a self, page: &'a Page, row: &Claim) -> &'a str {
-        let held = row.claimed.min().or(row.in_doubt.min());
-        held.map_or(&page.pool, |slot| self.pool_of(row.page, page, row.chunk, slot))
+    pub fn pool_of_claim<'a>(&'a self, page: &'a Page, claim: &Claim) -> &'a str {
+        let held = claim.claimed.min().or(claim.in_doubt.min());
+        held.map_or(&page.pool, |slot| self.pool_of(claim.page, page, claim.chunk, slot))
     }
 
     /// Returns page, chunk and slot of a recipient of a run.

@@ -80,7 +80,7 @@ proptest! {
         for (_, block) in ledger.closed_claim_blocks().iter() {
             let count = block.claims((PAGE, 2)).count();
             prop_assert!(count > 0);
-            prop_assert!(block.packed.len() <= ledger.limits().claim_block_bytes || count == 1, "{count} rows, {} B", block.packed.len());
+            prop_assert!(block.packed.len() <= ledger.limits().claim_block_bytes || count == 1, "{count} claims, {} B", block.packed.len());
         }
         let read = Ledger::from_rows(ledger.all_rows()).expect("it reads back");
         prop_assert_eq!(read.closed_claims().collect::<Vec<_>>(), all);
@@ -101,10 +101,10 @@ fn damaged_block_is_refused_or_read_without_panic() {
     }
     let whole = (LAYOUT, block.owners.clone(), block.since, &block.packed[..block.packed.len() - 1]);
     let cut = postcard::to_stdvec(&whole).expect("plain data");
-    assert!(postcard::from_bytes::<ClosedClaimBlock>(&cut).is_err(), "its last row is not whole");
+    assert!(postcard::from_bytes::<ClosedClaimBlock>(&cut).is_err(), "its last claim is not whole");
     let unowned =
         postcard::to_stdvec(&(LAYOUT, Vec::<ClaimOwner>::new(), block.since, &block.packed)).expect("plain data");
-    assert!(postcard::from_bytes::<ClosedClaimBlock>(&unowned).is_err(), "its rows have no holder");
+    assert!(postcard::from_bytes::<ClosedClaimBlock>(&unowned).is_err(), "its claims have no owner");
     let newer = postcard::to_stdvec(&(LAYOUT + 1, &block.owners, block.since, &block.packed)).expect("plain data");
     assert!(postcard::from_bytes::<ClosedClaimBlock>(&newer).is_err(), "another layout");
     let (place, mut refused) = ((PAGE, 2), 0);
@@ -132,7 +132,7 @@ fn sent_claim_takes_some_thirty_bytes() {
         let stamp = (fence(number).index + 20, claim.claimed_at.plus_ms(150));
         history.note(stamp, (ClaimEventKind::Accepted, RecipientState::Sent), &claim.granted, &claim.granted);
         block.put(fence(number), &Claim { history, ..claim });
-        assert!(block.packed.len() - former <= 32, "row {number}: {} bytes", block.packed.len() - former);
+        assert!(block.packed.len() - former <= 32, "claim {number}: {} bytes", block.packed.len() - former);
         former = block.packed.len();
     }
 }
