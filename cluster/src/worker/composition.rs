@@ -57,8 +57,8 @@ fn prepare(
     claimed: &ClaimedRecipient,
 ) -> Result<(HandOff, Email), DeliveryOutcome> {
     let node = &context.node;
-    let letter = context.letter(claimed.content, claimed.audience).map_err(|cause| not_composed(&cause))?;
-    let recipient = match letter.recipients.as_ref() {
+    let content = context.compiled_content(claimed.content, claimed.audience).map_err(|cause| not_composed(&cause))?;
+    let recipient = match content.recipients.as_ref() {
         Recipients::Inline(audience) => audience.recipients.get(claimed.recipient as usize).map(Ok),
         Recipients::Sealed(seal) => match claim.read.get(&claimed.place.slot) {
             // It was sealed since, or the ledger has come to know its seal.
@@ -83,8 +83,8 @@ fn prepare(
     {
         return Err(outcome);
     }
-    let sender = letter.compiled.sender();
-    let list_unsubscribe = match (letter.compiled.is_bulk(), node.unsubscribe()) {
+    let sender = content.compiled.sender();
+    let list_unsubscribe = match (content.compiled.is_bulk(), node.unsubscribe()) {
         (false, _) => None,
         (true, Some(unsubscribe)) => Some(unsubscribe.header(&hand_off.tenant, &hand_off.key)),
         // Another node may have the configuration.
@@ -98,18 +98,18 @@ fn prepare(
         boundary_seed: claimed.content.0,
         list_unsubscribe,
     };
-    let mut composed = letter.compiled.compose(recipient, &stamp).map_err(|error| {
+    let mut composed = content.compiled.compose(recipient, &stamp).map_err(|error| {
         tracing::warn!(recipient = hand_off.name(), %error, "an email cannot be composed");
         not_composed(&error.to_string())
     })?;
-    injected_bugs::swap_contents((&letter.compiled, &letter.recipients), claimed.recipient, &stamp, &mut composed);
+    injected_bugs::swap_contents((&content.compiled, &content.recipients), claimed.recipient, &stamp, &mut composed);
     let (from, notify) = match node.return_path() {
         Some(path) => {
             let bounced = Bounced { run: claimed.run, recipient: claimed.recipient };
             (path.address((cluster, incarnation), bounced), Notify::Failure)
         }
         // Notifications would go to the mailbox that people answer to.
-        None if letter.compiled.is_bulk() => (sender.wire(), Notify::Never),
+        None if content.compiled.is_bulk() => (sender.wire(), Notify::Never),
         None => (sender.wire(), Notify::Failure),
     };
     let dsn = Some(Dsn { envelope_id: claimed.place.fence.to_string(), notify });

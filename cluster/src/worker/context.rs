@@ -80,8 +80,8 @@ pub(crate) struct WorkerContext {
     compiled: Cache<(Hash, Hash), Compiled>,
 }
 
-/// What a run sends, and its recipients: its content compiled against its audience. Of a sealed one, where they are.
-pub(crate) struct Letter {
+/// The content of a run, compiled for its audience, and the recipients; for a sealed audience the places of its parts.
+pub(crate) struct CompiledContent {
     pub compiled: Arc<Compiled>,
     pub recipients: Arc<Recipients>,
 }
@@ -122,11 +122,11 @@ impl WorkerContext {
         assumed.into_iter().for_each(|fence| self.forget(fence));
     }
 
-    /// The letter of a content and an audience. Decoded and compiled outside the ledger's lock, once for all who ask.
+    /// A content compiled for an audience. Decoded and compiled outside the ledger's lock, once for all callers.
     ///
     /// # Errors
     /// Why it cannot be composed.
-    pub fn letter(&self, content: Hash, audience: Hash) -> Result<Letter, String> {
+    pub fn compiled_content(&self, content: Hash, audience: Hash) -> Result<CompiledContent, String> {
         let recipients = self.node.recipients(audience)?;
         let compiled = self.compiled.get((content, audience), || {
             let blob = self.node.replica.read(|ledger| ledger.blob(&content).map(<[u8]>::to_vec));
@@ -135,6 +135,6 @@ impl WorkerContext {
             let compiled = Compiled::new(&read, recipients.columns()).map_err(|error| error.to_string())?;
             Ok::<_, String>((compiled, COMPILED_BYTES + COMPILED_FACTOR * blob.len()))
         })?;
-        Ok(Letter { compiled, recipients })
+        Ok(CompiledContent { compiled, recipients })
     }
 }

@@ -165,10 +165,10 @@ fn reply_scope(stage: Stage, code: u16, scope: RefusalScope) -> ReplyScope {
     match scope {
         RefusalScope::Mailbox => ReplyScope::Mailbox,
         RefusalScope::Unnamed => ReplyScope::Unnamed,
-        RefusalScope::Greylisted => ReplyScope::Greylist,
-        RefusalScope::Relay if stage >= Stage::Rcpt => ReplyScope::Greylist,
+        RefusalScope::Deferred => ReplyScope::Deferred,
+        RefusalScope::Relay if stage >= Stage::Rcpt => ReplyScope::Deferred,
         RefusalScope::Relay | RefusalScope::Throttle { .. } => ReplyScope::Relay,
-        RefusalScope::Tenant | RefusalScope::Content if code < 500 => ReplyScope::Greylist,
+        RefusalScope::Tenant | RefusalScope::Content if code < 500 => ReplyScope::Deferred,
         RefusalScope::Tenant | RefusalScope::Content => ReplyScope::Policy,
     }
 }
@@ -204,11 +204,11 @@ mod tests {
         let throttle = RefusalScope::Throttle { daily_quota: false };
         let table = [
             (Stage::Mail, 451, RefusalScope::Relay, ReplyScope::Relay),
-            (Stage::Rcpt, 451, RefusalScope::Relay, ReplyScope::Greylist),
-            (Stage::Data, 554, RefusalScope::Relay, ReplyScope::Greylist),
-            (Stage::Answered, 452, RefusalScope::Relay, ReplyScope::Greylist),
-            (Stage::Mail, 450, RefusalScope::Tenant, ReplyScope::Greylist),
-            (Stage::Rcpt, 450, RefusalScope::Content, ReplyScope::Greylist),
+            (Stage::Rcpt, 451, RefusalScope::Relay, ReplyScope::Deferred),
+            (Stage::Data, 554, RefusalScope::Relay, ReplyScope::Deferred),
+            (Stage::Answered, 452, RefusalScope::Relay, ReplyScope::Deferred),
+            (Stage::Mail, 450, RefusalScope::Tenant, ReplyScope::Deferred),
+            (Stage::Rcpt, 450, RefusalScope::Content, ReplyScope::Deferred),
             (Stage::Rcpt, 550, RefusalScope::Tenant, ReplyScope::Policy),
             (Stage::Answered, 554, RefusalScope::Content, ReplyScope::Policy),
             (Stage::Rcpt, 421, throttle, ReplyScope::Relay),

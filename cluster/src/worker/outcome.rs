@@ -64,7 +64,7 @@ impl DeliveryOutcome {
                 ReplyScope::Relay if refused.code == 0 => ("released", "no_relay"),
                 ReplyScope::Unnamed => ("refused", "unnamed"),
                 ReplyScope::Mailbox => ("refused", "mailbox"),
-                ReplyScope::Greylist => ("refused", "greylist"),
+                ReplyScope::Deferred => ("refused", "deferred"),
                 ReplyScope::Relay => ("refused", "relay"),
                 ReplyScope::Policy => ("refused", "policy"),
             },

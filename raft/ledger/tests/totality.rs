@@ -299,7 +299,7 @@ fn wild_send_test() -> impl Strategy<Value = Command> {
 fn wild_outcome(fence: Fence) -> impl Strategy<Value = ClaimOutcome> {
     let scope = prop::sample::select(vec![
         ReplyScope::Mailbox,
-        ReplyScope::Greylist,
+        ReplyScope::Deferred,
         ReplyScope::Relay,
         ReplyScope::Policy,
         ReplyScope::Unnamed,

@@ -39,7 +39,7 @@ pub struct PoolLimits {
     /// Maximum number of connections. Default 10.
     pub max_sessions: usize,
     /// Number of emails after which a session ends with QUIT. Default 1,000.
-    pub mails_per_session: u32,
+    pub emails_per_session: u32,
     /// Idle time after which a session ends with QUIT, at the latest one half later. Default 60 s.
     pub idle_for: Duration,
     /// Emails per second. Default 1,000.
@@ -56,7 +56,7 @@ impl Default for PoolLimits {
     fn default() -> PoolLimits {
         PoolLimits {
             max_sessions: 10,
-            mails_per_session: 1000,
+            emails_per_session: 1000,
             idle_for: Duration::from_secs(60),
             rate_per_second: 1000.0,
             burst: 50.0,

@@ -155,7 +155,7 @@ impl PoolCore {
                 pace: RateLimiter::new(limits.rate_per_second, limits.burst),
                 dialogues: DialogueLatency::default(),
                 counters: RelayCounters::default(),
-                session_limit: SessionLimit::new(limits.mails_per_session),
+                session_limit: SessionLimit::new(limits.emails_per_session),
                 places: places(limits.max_sessions),
                 jitter: StdRng::seed_from_u64(seed),
             }),
@@ -309,7 +309,7 @@ impl PoolCore {
     pub fn keep(&self, held: OpenSession) -> Option<OpenSession> {
         let mut state = self.state.lock();
         let learned = state.session_limit.get();
-        if held.session.emails() >= learned.min(held.session.offers().mails_max.unwrap_or(u32::MAX)) {
+        if held.session.emails() >= learned.min(held.session.offers().emails_max.unwrap_or(u32::MAX)) {
             if held.session.emails() >= learned {
                 state.session_limit.reached(self.now());
             }
@@ -387,7 +387,7 @@ impl PoolCore {
                 | RefusalScope::Unnamed
                 | RefusalScope::Tenant
                 | RefusalScope::Content
-                | RefusalScope::Greylisted => {}
+                | RefusalScope::Deferred => {}
             }
         }
     }

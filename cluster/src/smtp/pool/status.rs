@@ -79,7 +79,7 @@ pub struct RelayCounters {
     /// Refusals because of the content.
     pub refused_content: u64,
     /// Refusals that ask to come back later.
-    pub greylisted: u64,
+    pub deferred: u64,
     /// Throttle answers, including a used-up daily allowance.
     pub throttled: u64,
     /// Dialogues lost before the gate.
@@ -102,7 +102,7 @@ impl RelayCounters {
                 RefusalScope::Relay => &mut self.refused_relay,
                 RefusalScope::Tenant => &mut self.refused_tenant,
                 RefusalScope::Content => &mut self.refused_content,
-                RefusalScope::Greylisted => &mut self.greylisted,
+                RefusalScope::Deferred => &mut self.deferred,
                 RefusalScope::Throttle { .. } => &mut self.throttled,
             },
             DialogueResult::Broken { .. } => &mut self.broken,

@@ -19,7 +19,7 @@ pub enum ReplyClass {
     /// This recipient's mailbox, permanently.
     RecipientPermanent,
     /// This recipient's mailbox, temporarily: busy, full, greylisted.
-    RecipientTransient,
+    RecipientDeferred,
     /// The domain of this recipient, or the route to it.
     RecipientDomain,
     /// The sender's address, or the sender's rights at this relay.
@@ -107,8 +107,8 @@ impl Rule {
     /// Checks that a class of a recipient is used only where it may be. Only answers to RCPT and to the final dot
     /// concern a recipient: a 5yz at another stage must not use up an attempt (P6).
     fn check(&self, at: usize) -> Result<(), BadRules> {
-        use ReplyClass::{RecipientDomain, RecipientPermanent, RecipientTransient, Unnamed};
-        let is_recipient = matches!(self.class, RecipientPermanent | RecipientTransient | RecipientDomain | Unnamed);
+        use ReplyClass::{RecipientDeferred, RecipientDomain, RecipientPermanent, Unnamed};
+        let is_recipient = matches!(self.class, RecipientPermanent | RecipientDeferred | RecipientDomain | Unnamed);
         let is_transient = !self.code.is_empty() && self.code.iter().all(|code| code.0.starts_with('4'));
         let names_one = |stage: &StageGroup| matches!(stage, StageGroup::Rcpt | StageGroup::Dot);
         let fits = !self.stages.is_empty() && self.stages.iter().all(names_one);
@@ -265,7 +265,7 @@ mod tests {
         let rules = parse(include_str!("replies.toml")).expect("the embedded rules");
         for class in [
             ReplyClass::RecipientPermanent,
-            ReplyClass::RecipientTransient,
+            ReplyClass::RecipientDeferred,
             ReplyClass::RecipientDomain,
             ReplyClass::Sender,
             ReplyClass::Content,

@@ -85,7 +85,7 @@ pub enum RefusalScope {
     Content,
     /// The relay asks to come back later (greylisting, a full mailbox, any other 4yz about the recipient). The wait
     /// uses up no attempt.
-    Greylisted,
+    Deferred,
     /// The relay gets emails too fast, or too many.
     Throttle {
         /// True if the day's allowance is used up: the relay is parked until its window slides.
@@ -138,11 +138,15 @@ pub fn scope(
     text: &str,
 ) -> RefusalScope {
     match rules.classify(stage, code, enhanced, text) {
-        ReplyClass::RecipientPermanent | ReplyClass::RecipientTransient | ReplyClass::RecipientDomain => {
-            if code >= 500 { RefusalScope::Mailbox } else { RefusalScope::Greylisted }
+        ReplyClass::RecipientPermanent | ReplyClass::RecipientDeferred | ReplyClass::RecipientDomain => {
+            if code >= 500 {
+                RefusalScope::Mailbox
+            } else {
+                RefusalScope::Deferred
+            }
         }
         ReplyClass::Unnamed if code >= 500 => RefusalScope::Unnamed,
-        ReplyClass::Unnamed => RefusalScope::Greylisted,
+        ReplyClass::Unnamed => RefusalScope::Deferred,
         ReplyClass::Sender => RefusalScope::Tenant,
         ReplyClass::Content => RefusalScope::Content,
         ReplyClass::Quota => RefusalScope::Throttle { daily_quota: true },

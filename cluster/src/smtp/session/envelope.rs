@@ -81,7 +81,7 @@ pub struct Offers {
     /// Maximum size of a message in bytes (RFC 1870); zero: no limit is named. `None`: MAIL may not have a `SIZE`.
     pub size: Option<u64>,
     /// Maximum number of transactions in one session (`LIMITS MAILMAX`, RFC 9422). `None`: no limit is named.
-    pub mails_max: Option<u32>,
+    pub emails_max: Option<u32>,
 }
 
 impl Offers {
@@ -93,7 +93,7 @@ impl Offers {
                 words.next().filter(|first| first.eq_ignore_ascii_case(keyword)).map(|_| words)
             })
         };
-        let mails_max = words("LIMITS").into_iter().flatten().find_map(|word| {
+        let emails_max = words("LIMITS").into_iter().flatten().find_map(|word| {
             let (name, most) = word.split_once('=')?;
             most.parse().ok().filter(|most| name.eq_ignore_ascii_case("MAILMAX") && *most > 0)
         });
@@ -104,7 +104,7 @@ impl Offers {
             utf8: words("SMTPUTF8").is_some() && words("8BITMIME").is_some(),
             dsn: words("DSN").is_some(),
             size,
-            mails_max,
+            emails_max,
         }
     }
 }
@@ -198,7 +198,7 @@ impl DialogueResult {
     /// one of them refused EHLO.
     pub fn smtputf8_is_not_known() -> DialogueResult {
         let text = "4.6.7 a relay of the pool refused EHLO, so whether it has SMTPUTF8 is not known";
-        *not_offered(Stage::Mail, 450, text, RefusalScope::Greylisted)
+        *not_offered(Stage::Mail, 450, text, RefusalScope::Deferred)
     }
 }
 
@@ -219,7 +219,7 @@ fn not_offered(stage: Stage, code: u16, text: &str, scope: RefusalScope) -> Box<
 mod tests {
     use super::*;
 
-    const ALL: Offers = Offers { by_ehlo: true, pipelining: true, utf8: true, dsn: true, size: None, mails_max: None };
+    const ALL: Offers = Offers { by_ehlo: true, pipelining: true, utf8: true, dsn: true, size: None, emails_max: None };
 
     fn mail(from: &str, to: &str, data: &[u8]) -> Email {
         Email { from: from.to_owned(), to: to.to_owned(), data: data.to_vec(), dsn: None }
@@ -293,9 +293,9 @@ mod tests {
         let both = read(&["SMTPUTF8", "8bitmime", "DSN"]);
         assert!(both.utf8 && both.dsn && !read(&["SMTPUTF8"]).utf8 && !read(&["8BITMIME"]).utf8);
         let offers = read(&["PIPELINING", "size 1000", "LIMITS RCPTMAX=9 MAILMAX=20"]);
-        assert_eq!((offers.pipelining, offers.size, offers.mails_max), (true, Some(1000), Some(20)));
+        assert_eq!((offers.pipelining, offers.size, offers.emails_max), (true, Some(1000), Some(20)));
         let offers = read(&["SIZE", "LIMITS MAILMAX=0", "XLIMITS MAILMAX=3"]);
-        assert_eq!((offers.size, offers.mails_max), (Some(0), None), "no limit is named");
+        assert_eq!((offers.size, offers.emails_max), (Some(0), None), "no limit is named");
         assert_eq!(read(&["SIZES 3"]), Offers { by_ehlo: true, ..Offers::default() });
     }
 

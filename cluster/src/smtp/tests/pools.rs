@@ -87,7 +87,7 @@ async fn panic_before_gate_is_not_in_doubt() {
 #[tokio::test]
 async fn one_session_serves_many_mails_and_then_quits() {
     let exchange = Exchange::new(willing());
-    let pool = pool(&exchange, PoolLimits { mails_per_session: 5, ..quick() });
+    let pool = pool(&exchange, PoolLimits { emails_per_session: 5, ..quick() });
     for number in 0..10 {
         assert!(matches!(send(&pool, &number.to_string()).await, DialogueResult::Accepted { .. }));
     }
@@ -132,7 +132,7 @@ async fn closing_reply_teaches_emails_per_session() {
 #[tokio::test]
 async fn open_connections_never_exceed_the_limit() {
     let exchange = Exchange::new(willing());
-    let pool = pool(&exchange, PoolLimits { max_sessions: 3, mails_per_session: 4, ..quick() });
+    let pool = pool(&exchange, PoolLimits { max_sessions: 3, emails_per_session: 4, ..quick() });
     let texts: Vec<String> = (0..100).map(|number| number.to_string()).collect();
     let verdicts = join_all(texts.iter().map(|text| send(&pool, text))).await;
     assert!(verdicts.iter().all(|verdict| matches!(verdict, DialogueResult::Accepted { .. })));
@@ -160,7 +160,7 @@ async fn waiting_dot_keeps_its_session() {
 async fn farewell_keeps_its_session() {
     let exchange = Exchange::new(when(Moment::Quit, Act::Hang));
     let timeouts = Timeouts { quit: Duration::from_secs(60), ..Timeouts::default() };
-    let pool = pool(&exchange, PoolLimits { max_sessions: 1, mails_per_session: 1, timeouts, ..quick() });
+    let pool = pool(&exchange, PoolLimits { max_sessions: 1, emails_per_session: 1, timeouts, ..quick() });
     assert!(matches!(send(&pool, "a").await, DialogueResult::Accepted { .. }), "the verdict does not wait for it");
     let refused = pool.acquire(Instant::now() + Duration::from_millis(20)).await.map(|_| ());
     assert_eq!((refused, pool.status().sessions_open), (Err(Unavailable::Busy), 1));

@@ -55,7 +55,7 @@ impl Ledger {
 
     /// Returns the recipient that an answer defers, with its step after the answer.
     fn deferral_after(&self, place: ChunkKey, answer: &Refused) -> Option<((RunId, u32), Deferral)> {
-        if answer.scope != ReplyScope::Greylist {
+        if answer.scope != ReplyScope::Deferred {
             return None;
         }
         let recipient = self.recipient_at(place, answer.slot)?;
@@ -141,7 +141,7 @@ impl Ledger {
 /// password, a used-up daily limit) never are, whatever their code.
 fn names_no_mailbox(answer: &Refused) -> bool {
     match answer.scope {
-        ReplyScope::Relay | ReplyScope::Greylist => false,
+        ReplyScope::Relay | ReplyScope::Deferred => false,
         // An answer about the sender may have a code of the subjects 1 and 2 (x.1.7, x.1.8).
         ReplyScope::Policy | ReplyScope::Unnamed => answer.code >= 500,
         ReplyScope::Mailbox => is_unnamed(answer.code, answer.enhanced),
@@ -183,7 +183,7 @@ fn judge(run: &Run, attempts: u8, now: Time, (answer, deferral_ms): (&Refused, i
     match answer.scope {
         _ if is_suspicious(run, limits) && names_no_mailbox(answer) => demanded(run, attempts, now, Some(policy_wait)),
         ReplyScope::Relay => demanded(run, attempts, now, Some(now)),
-        ReplyScope::Greylist => demanded(run, attempts, now, Some(now.plus_ms(deferral_ms))),
+        ReplyScope::Deferred => demanded(run, attempts, now, Some(now.plus_ms(deferral_ms))),
         ReplyScope::Policy => demanded(run, attempts, now, Some(policy_wait)),
         ReplyScope::Mailbox | ReplyScope::Unnamed => count_attempt(run, attempts.saturating_add(1), now, answer),
     }

@@ -86,7 +86,7 @@ pub enum ReplyScope {
     /// This mailbox, permanently: the recipient is dead.
     Mailbox,
     /// This recipient, temporarily: it waits its own back-off, and the attempt is not counted.
-    Greylist,
+    Deferred,
     /// The relay: it is slowed or its circuit opens. The recipient is pending again; the attempt is not counted.
     Relay,
     /// The content, the sender or the tenant: the attempt is not counted. Ten in a row pause the run.

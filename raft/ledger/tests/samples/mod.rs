@@ -314,7 +314,7 @@ fn sealed() -> Command {
 
 fn settle() -> ClaimOutcome {
     let scopes =
-        [ReplyScope::Mailbox, ReplyScope::Greylist, ReplyScope::Relay, ReplyScope::Policy, ReplyScope::Unnamed];
+        [ReplyScope::Mailbox, ReplyScope::Deferred, ReplyScope::Relay, ReplyScope::Policy, ReplyScope::Unnamed];
     let refused = |(slot, scope)| Refused {
         slot: slot as u16,
         code: 450 + slot as u16,

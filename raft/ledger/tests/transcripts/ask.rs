@@ -823,7 +823,7 @@ fn refused(text: &str) -> Told<Vec<Refused>> {
     };
     let scope = match scope {
         "mailbox" => ReplyScope::Mailbox,
-        "greylist" => ReplyScope::Greylist,
+        "deferred" => ReplyScope::Deferred,
         "relay" => ReplyScope::Relay,
         "policy" => ReplyScope::Policy,
         "unnamed" => ReplyScope::Unnamed,

@@ -88,7 +88,7 @@ fn concerns(scope: ReplyScope) -> &'static str {
     match scope {
         ReplyScope::Mailbox => "about this mailbox: final",
         ReplyScope::Unnamed => "no cause is named: the attempt counts",
-        ReplyScope::Greylist => "deferred: no attempt is counted",
+        ReplyScope::Deferred => "deferred: no attempt is counted",
         ReplyScope::Relay => "about the relay: no attempt is counted",
         ReplyScope::Policy => "about content or sender: no attempt is counted",
     }

@@ -27,13 +27,13 @@ const LIST: &str = "dead-letters";
 const BATCH: i32 = 1_000;
 
 /// Key, audience of the run, and the dead letter itself.
-type Letter = (DeadLetterKey, Hash, DeadLetter);
+type DeadLetterRow = (DeadLetterKey, Hash, DeadLetter);
 
 /// Dead letters with the same reason, among all that a page has read.
 struct Group {
     count: u64,
-    oldest: Letter,
-    newest: Letter,
+    oldest: DeadLetterRow,
+    newest: DeadLetterRow,
 }
 
 /// The dead letters to requeue or discard, as the request names them.
@@ -170,7 +170,7 @@ impl DeadLetterService for Admin {
             page_token: &request.page_token,
         };
         let listed = self
-            .list(question, deadline, |page: &mut RecipientPage<Letter, DeadLetterKey>, ledger, wanted| {
+            .list(question, deadline, |page: &mut RecipientPage<DeadLetterRow, DeadLetterKey>, ledger, wanted| {
                 page.walk(ledger, wanted, &filter, |page, (key, run, letter)| {
                     page.blobs.take(ledger, run.audience);
                     page.rows.push((key, run.audience, letter.clone()));
