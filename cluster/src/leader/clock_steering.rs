@@ -43,7 +43,7 @@ pub(crate) async fn epoch_start(context: &Arc<NodeContext>) -> (EpochStart, Dura
 
 fn start_with(context: &NodeContext, voters: u32, readings: Vec<VoterClock>) -> EpochStart {
     let machine = machine_clock(context.clock.as_ref());
-    EpochStart { leader: context.me, voters, readings, machine, accept_clock: context.accepts_clock() }
+    EpochStart { leader: context.me, voters, readings, machine, accept_clock: context.accept_clock }
 }
 
 /// How long this machine has run in this life of it. `None` where it does not say which life that is.

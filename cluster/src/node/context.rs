@@ -71,25 +71,25 @@ pub struct NodeContext {
     audiences: Cache<Hash, Recipients>,
     /// True if an operator has checked the clock of the only voter: it is then accepted, however far it was moved
     /// (P18).
-    accept_clock: bool,
+    pub accept_clock: bool,
     /// Leadership of this node. `None` while it does not lead.
     leadership: RwLock<Option<Arc<Leadership>>>,
     /// Relays of this node. `None` before its actors run.
     relays: RwLock<Option<Arc<RelayRegistry>>>,
     /// Recent time from an outcome to its entry in the ledger. The settler records it.
     settling: Mutex<RecentMean>,
-    /// Backlog at the last measurement (P16). The backlog watch records it.
-    backlogs: RwLock<Vec<Backlog>>,
-    /// How recipients of bulk email opt out. `None`: this node is not configured for it.
-    unsubscribe: Option<Unsubscribe>,
-    /// Address for bounces. `None`: this node is not configured for it.
-    return_path: Option<ReturnPath>,
+    /// Late emails by pool at the last measurement (P16). The backlog watch records it.
+    pub backlogs: RwLock<Vec<Backlog>>,
+    /// How recipients of bulk email opt out. `None`: this node is not configured for it, and sends no bulk email.
+    pub unsubscribe: Option<Unsubscribe>,
+    /// Address for bounces. `None`: bounces go to the content's sender.
+    pub return_path: Option<ReturnPath>,
     /// True if the node is stopping: it returns what it has not begun, and ends.
     stopping: AtomicBool,
 }
 
 impl NodeContext {
-    /// Returns the context of a node that does not lead and has no relays yet.
+    /// Returns the context of a node that does not lead and has no relays yet. The caller sets the operator's options.
     pub fn new(
         replica: Replica,
         me: ClaimOwner,
@@ -132,37 +132,6 @@ impl NodeContext {
         self.stopping.load(Ordering::Relaxed)
     }
 
-    /// Sets the way to opt out that this node writes into bulk email.
-    pub fn unsubscribe_by(self, unsubscribe: Option<Unsubscribe>) -> NodeContext {
-        NodeContext { unsubscribe, ..self }
-    }
-
-    /// Sets the envelope sender of this node's emails.
-    pub fn bounce_to(self, return_path: Option<ReturnPath>) -> NodeContext {
-        NodeContext { return_path, ..self }
-    }
-
-    /// Returns the address for bounces. `None`: bounces go to the content's sender.
-    pub(crate) fn return_path(&self) -> Option<&ReturnPath> {
-        self.return_path.as_ref()
-    }
-
-    /// Returns how recipients of bulk email opt out. `None`: this node is not configured for it, and sends no bulk
-    /// email.
-    pub fn unsubscribe(&self) -> Option<&Unsubscribe> {
-        self.unsubscribe.as_ref()
-    }
-
-    /// Sets if the operator has confirmed that the machine's clock is right (P18).
-    pub fn accept_clock(self, accept_clock: bool) -> NodeContext {
-        NodeContext { accept_clock, ..self }
-    }
-
-    /// True if an operator has confirmed that the machine's clock is right.
-    pub(crate) fn accepts_clock(&self) -> bool {
-        self.accept_clock
-    }
-
     /// Returns the cluster's id, which is part of every Message-ID. Zero before there is a cluster, when nothing is
     /// sent.
     pub fn cluster(&self) -> u128 {
@@ -197,15 +166,6 @@ impl NodeContext {
     pub(crate) fn note_settled(&self, verdict_at: Duration) {
         let now = self.clock.monotonic();
         self.settling.lock().note(now.saturating_sub(verdict_at), now);
-    }
-
-    /// Returns the late emails by pool, as this node measured them some seconds ago (P16).
-    pub fn backlogs(&self) -> Vec<Backlog> {
-        self.backlogs.read().clone()
-    }
-
-    pub(crate) fn note_backlogs(&self, backlogs: Vec<Backlog>) {
-        *self.backlogs.write() = backlogs;
     }
 
     /// Returns recent measurements of this node, for the leader (P12).

@@ -45,6 +45,6 @@ pub(crate) async fn run(context: Arc<NodeContext>, stop: CancellationToken) {
             metrics::gauge!("reveille_backlog_recipients", "pool" => pool.clone()).set(*recipients);
             metrics::gauge!("reveille_backlog_age_seconds", "pool" => pool.clone()).set(*age);
         }
-        context.note_backlogs(backlogs);
+        *context.backlogs.write() = backlogs;
     }
 }

@@ -84,7 +84,7 @@ fn prepare(
         return Err(outcome);
     }
     let sender = content.compiled.sender();
-    let list_unsubscribe = match (content.compiled.is_bulk(), node.unsubscribe()) {
+    let list_unsubscribe = match (content.compiled.is_bulk(), &node.unsubscribe) {
         (false, _) => None,
         (true, Some(unsubscribe)) => Some(unsubscribe.header(&hand_off.tenant, &hand_off.key)),
         // Another node may have the configuration.
@@ -103,7 +103,7 @@ fn prepare(
         not_composed(&error.to_string())
     })?;
     injected_bugs::swap_contents((&content.compiled, &content.recipients), claimed.recipient, &stamp, &mut composed);
-    let (from, notify) = match node.return_path() {
+    let (from, notify) = match &node.return_path {
         Some(path) => {
             let bounced = Bounced { run: claimed.run, recipient: claimed.recipient };
             (path.address((cluster, incarnation), bounced), Notify::Failure)

@@ -96,10 +96,11 @@ impl NodeServer {
         let parts = options.data_dir.join("parts");
         let parts = AudienceStore::open(parts.clone()).with_context(|| format!("cannot use {}", parts.display()))?;
         let replica = Replica::start(raft, desk.clone()).await?;
-        let context = NodeContext::new(replica, me, introduction, clock, Zones::bundled(tzdb()), parts)
-            .accept_clock(accept_clock);
+        let mut context = NodeContext::new(replica, me, introduction, clock, Zones::bundled(tzdb()), parts);
+        (context.accept_clock, context.return_path) = (accept_clock, return_path);
         let (by, leaving) = leaving.map_or((None, None), |Leaving { by, listener }| (Some(by), Some(listener)));
-        let context = Arc::new(context.unsubscribe_by(by).bounce_to(return_path));
+        context.unsubscribe = by;
+        let context = Arc::new(context);
         desk.open(&context);
         let stop = CancellationToken::new();
         let node = NodeServer {

@@ -112,7 +112,7 @@ async fn answer(State(desk): State<Desk>, request: Request) -> Response {
         return (StatusCode::METHOD_NOT_ALLOWED, allowed, "405: GET shows the page, POST opts out\n").into_response();
     }
     let token = request.uri().path().rsplit('/').next().unwrap_or_default();
-    let leaver = desk.context.unsubscribe().and_then(|unsubscribe| unsubscribe.read(token));
+    let leaver = desk.context.unsubscribe.as_ref().and_then(|unsubscribe| unsubscribe.read(token));
     let (outcome, page) = match leaver {
         None => (Outcome::Unknown, UnsubscribePage::Unknown),
         Some(leaver) if method == Method::POST => desk.opt_out(leaver, request).await,

@@ -100,7 +100,7 @@ impl Admin {
             answered_by: self.context.introduction.name.clone(),
             members: shown.collect(),
             leaderless: raft.leaderless_for.map(|silence| views::duration(whole_ms(silence))),
-            backlogs: self.context.backlogs().into_iter().map(backlog).collect(),
+            backlogs: self.context.backlogs.read().iter().cloned().map(backlog).collect(),
             blocked,
             blocked_count,
             pools_used_up: self.context.replica.read(pool::used_up),

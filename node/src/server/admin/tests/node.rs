@@ -116,8 +116,9 @@ async fn founder_by(number: u64, incarnation: u64, clock: Arc<dyn Clock>) -> Fou
     std::fs::write(&key, "k".repeat(32)).expect("written");
     let key = Secret::File(key.to_string_lossy().into_owned());
     let unsubscribe = Unsubscribe::new(UNSUBSCRIBE, None, &[key]).expect("an address and a key");
-    let context = NodeContext::new(replica, me, introduction, clock, Zones::bundled("2026x"), parts);
-    let context = Arc::new(context.unsubscribe_by(Some(unsubscribe)));
+    let mut context = NodeContext::new(replica, me, introduction, clock, Zones::bundled("2026x"), parts);
+    context.unsubscribe = Some(unsubscribe);
+    let context = Arc::new(context);
     desk.open(&context);
     let leading = NodeRuntime::lead(&context);
     let listener = TcpListener::bind(loopback).await.expect("a port");

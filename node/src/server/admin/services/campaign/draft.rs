@@ -100,7 +100,7 @@ impl Admin {
         }
         fields.done(Some(()))?;
         // If the cluster has an unsubscribe page, the emails get a one-click link to it.
-        if let Some(content) = body.content.as_mut().filter(|_| self.context.unsubscribe().is_some()) {
+        if let Some(content) = body.content.as_mut().filter(|_| self.context.unsubscribe.is_some()) {
             let has_its_own = content.headers.iter().any(|field| field.name.eq_ignore_ascii_case("list-unsubscribe"));
             content.bulk |= !has_its_own;
         }

@@ -88,7 +88,7 @@ pub fn warnings(ledger: &Ledger, pool: &str) -> Vec<String> {
 
 /// Returns a warning if the content is bulk mail and this node cannot send it.
 pub fn no_page(admin: &Admin, content: &Content) -> Option<String> {
-    (content.bulk && admin.context.unsubscribe().is_none()).then(|| NO_UNSUBSCRIBE.to_owned())
+    (content.bulk && admin.context.unsubscribe.is_none()).then(|| NO_UNSUBSCRIBE.to_owned())
 }
 
 /// Returns the command that adds a relay to a pool.
