@@ -68,49 +68,23 @@ pub struct RelayCounters {
     pub gate_passes: u64,
     /// Emails that the relay accepted with 2yz to the final dot.
     pub accepted: u64,
-    /// Refusals because of the mailbox.
-    pub refused_mailbox: u64,
-    /// Permanent refusals that name no cause.
-    pub refused_unnamed: u64,
-    /// Refusals because of the relay itself.
-    pub refused_relay: u64,
-    /// Refusals because of the sender or its rights.
-    pub refused_tenant: u64,
-    /// Refusals because of the content.
-    pub refused_content: u64,
-    /// Refusals that ask to come back later.
-    pub deferred: u64,
     /// Throttle answers, including a used-up daily allowance.
     pub throttled: u64,
-    /// Dialogues lost before the gate.
-    pub broken: u64,
     /// Emails that the gate did not let pass.
     pub gate_closed: u64,
-    /// Emails that need SMTPUTF8 from a relay that does not offer it.
-    pub no_smtputf8: u64,
     /// Emails in doubt.
     pub in_doubt: u64,
 }
 
 impl RelayCounters {
     pub(crate) fn count(&mut self, verdict: &DialogueResult) {
-        let counter = match verdict {
-            DialogueResult::Accepted { .. } => &mut self.accepted,
-            DialogueResult::Refused { scope, .. } => match scope {
-                RefusalScope::Mailbox => &mut self.refused_mailbox,
-                RefusalScope::Unnamed => &mut self.refused_unnamed,
-                RefusalScope::Relay => &mut self.refused_relay,
-                RefusalScope::Tenant => &mut self.refused_tenant,
-                RefusalScope::Content => &mut self.refused_content,
-                RefusalScope::Deferred => &mut self.deferred,
-                RefusalScope::Throttle { .. } => &mut self.throttled,
-            },
-            DialogueResult::Broken { .. } => &mut self.broken,
-            DialogueResult::GateClosed(_) => &mut self.gate_closed,
-            DialogueResult::NoSmtpUtf8 { .. } => &mut self.no_smtputf8,
-            DialogueResult::InDoubt { .. } => &mut self.in_doubt,
-        };
-        *counter += 1;
+        match verdict {
+            DialogueResult::Accepted { .. } => self.accepted += 1,
+            DialogueResult::Refused { scope: RefusalScope::Throttle { .. }, .. } => self.throttled += 1,
+            DialogueResult::GateClosed(_) => self.gate_closed += 1,
+            DialogueResult::InDoubt { .. } => self.in_doubt += 1,
+            _ => {}
+        }
     }
 }
 
