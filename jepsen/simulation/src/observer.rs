@@ -87,8 +87,9 @@ fn open_claims(ledger: &Ledger, at_ns: u64) -> Vec<OpenClaim> {
 
 /// Nothing is pending or claimed.
 fn is_done(ledger: &Ledger) -> bool {
-    let unfinished =
-        |counts: &reveille_ledger::Counts| counts.get(RecipientState::Pending) + counts.get(RecipientState::Claimed);
+    let unfinished = |counts: &reveille_ledger::RecipientCounts| {
+        counts.get(RecipientState::Pending) + counts.get(RecipientState::Claimed)
+    };
     ledger.runs().all(|(_, _, run)| unfinished(&run.counts) == 0)
 }
 

@@ -266,7 +266,7 @@ impl Clients {
     fn some_recipient(&self, which: u64, standings: &[RecipientState]) -> Option<ChosenRecipient> {
         self.look(|ledger| {
             standings.iter().find_map(|standing| {
-                let has_any = |count: &reveille_ledger::Counts| count.get(*standing) > 0;
+                let has_any = |count: &reveille_ledger::RecipientCounts| count.get(*standing) > 0;
                 let runs: Vec<_> = ledger.runs().rev().filter(|(_, _, run)| has_any(&run.counts)).take(8).collect();
                 let (id, page, run) = *runs.get((which % runs.len().max(1) as u64) as usize)?;
                 let numbers: Vec<u32> =

@@ -20,7 +20,7 @@ pub use model::claim::{Claim, DeadLetter};
 pub use model::ledger::{DEFAULT_POOL, DEFAULT_TENANT, Ledger};
 pub use model::node::{EpochState, Head, Node, SoleClock, TestClock};
 pub use model::page::*;
-pub use model::recipient::{Counts, RecipientState};
+pub use model::recipient::{RecipientCounts, RecipientState};
 pub use model::run::*;
 pub use model::schedule::{Activity, ActivityKind, BlockingRun, InstantOutcome, Plan, Schedule};
 pub use model::stored::*;

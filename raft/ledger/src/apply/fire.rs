@@ -9,8 +9,8 @@ use crate::effect::Effect;
 use crate::injected_bugs::{self, Bug};
 use crate::model::{
     Activity, Bitmap, BlockCause, BlockingRun, BounceBreaker, Bounded, CHUNK, CanaryState, Chunk, CommandOutcome,
-    Counts, Impossible, InstantOutcome, Ledger, Limits, NextInstant, Nominal, OpeningCause, Overlap, Page,
-    RecipientState, Refusal, Run, RunId, RunState, Schedule, ScheduleId, Time,
+    Impossible, InstantOutcome, Ledger, LedgerLimits, NextInstant, Nominal, OpeningCause, Overlap, Page,
+    RecipientCounts, RecipientState, Refusal, Run, RunId, RunState, Schedule, ScheduleId, Time,
 };
 
 /// An occurrence that opens, before it has a page.
@@ -264,7 +264,7 @@ fn open_run(
     schedule: &Schedule,
     opening: &Opening,
     (id, first): (RunId, u32),
-    limits: &Limits,
+    limits: &LedgerLimits,
 ) -> Run {
     Run {
         schedule: number,
@@ -279,7 +279,7 @@ fn open_run(
         finish_by: opening.finish_by,
         policies: schedule.policies.clone(),
         state: RunState::Open,
-        counts: Counts::pending(schedule.recipients),
+        counts: RecipientCounts::pending(schedule.recipients),
         finished_index: None,
         finished_at: None,
         policy_refusals: Vec::new(),

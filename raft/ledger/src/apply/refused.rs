@@ -11,8 +11,8 @@ use super::transition::{ChunkKey, Transition};
 use crate::command::Refused;
 use crate::effect::Effect;
 use crate::model::{
-    Claim, ClaimEventKind, DeadLetter, DeathCause, Deferral, Ledger, Limits, PauseReason, RecipientState, ReplyScope,
-    Run, RunEventKind, RunId, RunState, Time,
+    Claim, ClaimEventKind, DeadLetter, DeathCause, Deferral, Ledger, LedgerLimits, PauseReason, RecipientState,
+    ReplyScope, Run, RunEventKind, RunId, RunState, Time,
 };
 
 impl Ledger {
@@ -154,7 +154,7 @@ fn is_unnamed(code: u16, enhanced: Option<(u8, u16, u16)>) -> bool {
 }
 
 /// True if there were so many of these answers without an accept in between that none of them counts as a death.
-fn is_suspicious(run: &Run, limits: &Limits) -> bool {
+fn is_suspicious(run: &Run, limits: &LedgerLimits) -> bool {
     run.policy_refusals.len() >= limits.policy_refusals
 }
 
@@ -178,7 +178,13 @@ pub(super) fn demanded(run: &Run, attempts: u8, now: Time, wait_until: Option<Ti
 }
 
 /// Next state after an answer (P6).
-fn judge(run: &Run, attempts: u8, now: Time, (answer, deferral_ms): (&Refused, i64), limits: &Limits) -> Transition {
+fn judge(
+    run: &Run,
+    attempts: u8,
+    now: Time,
+    (answer, deferral_ms): (&Refused, i64),
+    limits: &LedgerLimits,
+) -> Transition {
     let policy_wait = now.plus_ms(limits.policy_wait_ms);
     match answer.scope {
         _ if is_suspicious(run, limits) && names_no_mailbox(answer) => demanded(run, attempts, now, Some(policy_wait)),

@@ -107,7 +107,9 @@ pub(super) fn check_open(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
         let crash_suspects = ledger.chunks().get(&(claim.page, claim.chunk)).map(|chunk| &chunk.crash_suspects);
         let holds_one = crash_suspects
             .is_some_and(|set| !set.and(&claim.claimed).is_empty() || !set.and(&claim.in_doubt).is_empty());
-        report(found, "P12", !holds_one || claim.granted.len() == 1, || format!("claim {fence}: a suspect among others"));
+        report(found, "P12", !holds_one || claim.granted.len() == 1, || {
+            format!("claim {fence}: a suspect among others")
+        });
     }
     let none = (Bitmap::new(), Bitmap::new());
     for (place, chunk) in ledger.chunks().iter() {
@@ -135,7 +137,9 @@ fn check_claim(fence: Fence, claim: &Claim, found: &mut Vec<InvariantViolation>)
     let parts = [&claim.claimed, &claim.in_doubt, &claim.sent, &claim.assumed];
     let granted = parts.iter().all(|part| part.and_not(&claim.granted).is_empty());
     report(found, "P4", granted, || format!("claim {fence} holds more than was granted"));
-    report(found, "P4", claim.claimed.and(&claim.in_doubt).is_empty(), || format!("claim {fence}: claimed and in doubt"));
+    report(found, "P4", claim.claimed.and(&claim.in_doubt).is_empty(), || {
+        format!("claim {fence}: claimed and in doubt")
+    });
     check_moments(fence, claim, found);
 }
 

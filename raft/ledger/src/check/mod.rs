@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::index::recipient_mapping;
 use crate::model::{
-    Bitmap, CHUNK, Chunk, Counts, Day, Hash, InstantOutcome, Ledger, Page, RecipientState, Run, RunId, RunState,
+    Bitmap, CHUNK, Chunk, Day, Hash, InstantOutcome, Ledger, Page, RecipientCounts, RecipientState, Run, RunId,
+    RunState,
 };
 use crate::storage::ROW_BYTES_MAX;
 
@@ -77,7 +78,7 @@ fn check_page(ledger: &Ledger, id: RunId, page: &Page, found: &mut Vec<Invariant
         first = run.first + run.count;
     }
     report(found, "P1", first == page.slots, || format!("page {id}: {first} slots in runs, {} in all", page.slots));
-    let mut counts = vec![Counts::default(); page.runs.len()];
+    let mut counts = vec![RecipientCounts::default(); page.runs.len()];
     for number in 0..page.slots.div_ceil(CHUNK) {
         let Some(chunk) = ledger.chunks().get(&(id, number)) else {
             report(found, "P1", false, || format!("page {id}: chunk {number} is missing"));

@@ -13,7 +13,7 @@ pub struct ClaimRequest {
     pub page: RunId,
     /// Number of the chunk in the page.
     pub chunk: u32,
-    /// Requested slots, at most [`Limits::slice`](crate::model::Limits::slice).
+    /// Requested slots, at most [`LedgerLimits::slice`](crate::model::LedgerLimits::slice).
     pub slice: Bitmap,
     /// Owner that will work on the claim.
     pub owner: ClaimOwner,

@@ -8,7 +8,7 @@ use super::overlap;
 use crate::calendar::{self, Pattern, Step};
 use crate::command::{Fire, Opening};
 #[cfg(doc)]
-use crate::model::Limits;
+use crate::model::LedgerLimits;
 use crate::model::{
     CatchUp, FINISH_MS_MIN, Ledger, NextInstant, Nominal, OpeningCause, Schedule, ScheduleId, Time, UnopenedReason,
 };
@@ -189,7 +189,7 @@ enum Wait {
     None,
     /// It waited for a run (`buffer_one`), so it was not missed.
     ForRun,
-    /// It was due in a pause, or in an outage longer than [`Limits::on_time_ms`].
+    /// It was due in a pause, or in an outage longer than [`LedgerLimits::on_time_ms`].
     Missed,
 }
 

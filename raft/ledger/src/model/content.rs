@@ -9,7 +9,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::fingerprint::fingerprint;
-use crate::model::{CHUNK, Hash, Limits};
+use crate::model::{CHUNK, Hash, LedgerLimits};
 use crate::storage::form;
 
 /// Parts of a sealed audience at most: 67 million recipients, in a seal of about 34 KiB.
@@ -175,7 +175,7 @@ impl Seal {
     }
 
     /// Returns why the seal is invalid; `None` if it is valid.
-    pub fn wrong(&self, limits: &Limits) -> Option<WrongSeal> {
+    pub fn wrong(&self, limits: &LedgerLimits) -> Option<WrongSeal> {
         let most = limits.audience_name_bytes;
         let named = |name: &String| !name.is_empty() && name.len() <= most;
         if !named(&self.name) || !self.columns.iter().all(named) {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Limits, Node, NodeId, Time};
+use crate::model::{LedgerLimits, Node, NodeId, Time};
 
 /// Crashes within this span count together. Milliseconds.
 pub const CRASHES_WITHIN_MS: i64 = 10 * 60_000;
@@ -18,8 +18,8 @@ pub const BACKOFF_MS: i64 = 10 * 60_000;
 /// Interval at which the allowance doubles after a crash, from an eighth to the whole. Milliseconds.
 pub const DOUBLES_EVERY_MS: i64 = 10_000;
 
-/// The last crashes of a node with open claims, oldest first; at most [`Limits::crashes_kept`]. Ledger time never goes
-/// back, so they are in order.
+/// The last crashes of a node with open claims, oldest first; at most [`LedgerLimits::crashes_kept`]. Ledger time never
+/// goes back, so they are in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CrashHistory(Vec<Time>);
 
@@ -41,16 +41,16 @@ impl CrashHistory {
         self.0.last().copied()
     }
 
-    /// Returns the end of the back-off; it may be in the past. `None` unless [`Limits::crashes_kept`] crashes are
+    /// Returns the end of the back-off; it may be in the past. `None` unless [`LedgerLimits::crashes_kept`] crashes are
     /// within [`CRASHES_WITHIN_MS`].
-    pub fn backoff_until(&self, limits: &Limits) -> Option<Time> {
+    pub fn backoff_until(&self, limits: &LedgerLimits) -> Option<Time> {
         let first = self.0.len().checked_sub(limits.crashes_kept).and_then(|first| self.0.get(first))?;
         let last = self.last()?;
         (last.since_ms(*first) <= CRASHES_WITHIN_MS).then(|| last.plus_ms(BACKOFF_MS))
     }
 
     /// Returns the node's allowance at ledger time `now`. A back-off ends as a crash does: with an eighth that doubles.
-    pub fn allowance(&self, limits: &Limits, now: Time) -> Allowance {
+    pub fn allowance(&self, limits: &LedgerLimits, now: Time) -> Allowance {
         let Some(last) = self.last() else { return Allowance::WHOLE };
         let from = self.backoff_until(limits).unwrap_or(last);
         if now < from && from > last {
@@ -97,7 +97,7 @@ impl Allowance {
 /// caused by an email, and the back-off ends by itself.
 pub fn allowances<'a>(
     nodes: impl IntoIterator<Item = (NodeId, &'a Node)>,
-    limits: &Limits,
+    limits: &LedgerLimits,
     several: bool,
     now: Time,
 ) -> BTreeMap<NodeId, Allowance> {
@@ -123,7 +123,7 @@ mod tests {
     use crate::model::Incarnation;
     use crate::model::limits;
 
-    const LIMITS: Limits = *limits(1);
+    const LIMITS: LedgerLimits = *limits(1);
 
     fn died_at(seconds: &[i64]) -> CrashHistory {
         let mut crashes = CrashHistory::default();
@@ -182,11 +182,11 @@ mod tests {
 
     #[test]
     fn node_rests_after_as_many_deaths_as_its_level_keeps() {
-        let limits = Limits { crashes_kept: 2, ..LIMITS };
+        let limits = LedgerLimits { crashes_kept: 2, ..LIMITS };
         assert_eq!(died_at(&[1, 2]).backoff_until(&limits), Some(Time(602_000)));
         assert_eq!(died_at(&[1, 2]).allowance(&limits, Time(3_000)), Allowance::NONE);
         assert_eq!(died_at(&[0, 1, 602]).backoff_until(&limits), None, "kept by a level that kept three");
-        let limits = Limits { crashes_kept: 4, ..LIMITS };
+        let limits = LedgerLimits { crashes_kept: 4, ..LIMITS };
         assert_eq!(died_at(&[0, 300, 600]).backoff_until(&limits), None);
     }
 

@@ -1,9 +1,9 @@
 //! Limits and durations that `apply` uses, one set for each level of the ledger (P23).
 //!
 //! Replicas of two releases apply the same entry, so a number must not change with the build. A release that changes
-//! one adds a set for its level below, such as `const LEVEL_2: Limits = Limits { slice: 512, ..LEVEL_1 };`. `apply` and
-//! all proposers use the level of the ledger that they read ([`Ledger::limits`]). A command line has no ledger. It uses
-//! the limits of its release's highest level (`LEVEL`), and the node decides.
+//! one adds a set for its level below, such as `const LEVEL_2: LedgerLimits = LedgerLimits { slice: 512, ..LEVEL_1 };`.
+//! `apply` and all proposers use the level of the ledger that they read ([`Ledger::limits`]). A command line has no
+//! ledger. It uses the limits of its release's highest level (`LEVEL`), and the node decides.
 //!
 //! Numbers outside the table belong to a stored form (a chunk's slots), or no release has changed them yet. Before such
 //! a number changes, it moves into the table. The tests below record both.
@@ -13,7 +13,7 @@ use crate::storage::ROW_BYTES_MAX;
 
 /// Limits of one level. Times are in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct LedgerLimits {
     /// Recipients of one slice, the unit that is claimed, at most.
     pub slice: u32,
     /// Occurrences that one entry opens at most; the timer splits longer lists there.
@@ -80,14 +80,14 @@ pub struct BounceBreakerLimits {
     /// At most one in this many recipients of a window may be dead. Amazon SES may pause a sender with 10 % bounces
     /// ("Amazon SES sending review process FAQs", bounces).
     pub one_of: u32,
-    /// From one of this many recipients on, the run is paused already when half of the decided ones are dead. Fewer dead
-    /// recipients never pause a run: a list of a normal size has some dead addresses.
+    /// From one of this many recipients on, the run is paused already when half of the decided ones are dead. Fewer
+    /// dead recipients never pause a run: a list of a normal size has some dead addresses.
     pub half_from: u32,
     /// Factor by which the window grows when the operator resumes a run that was paused for its dead letters.
     pub further: u32,
 }
 
-pub(crate) const LEVEL_1: Limits = Limits {
+pub(crate) const LEVEL_1: LedgerLimits = LedgerLimits {
     slice: 256,
     openings: 4_096,
     page_runs: 1_024,
@@ -117,7 +117,7 @@ pub(crate) const LEVEL_1: Limits = Limits {
 };
 
 /// The limits of a level.
-pub const fn limits(level: u32) -> &'static Limits {
+pub const fn limits(level: u32) -> &'static LedgerLimits {
     match level {
         #[cfg(feature = "next-level")]
         crate::storage::level::KNOWN => &crate::storage::next_level::LIMITS,
@@ -127,7 +127,7 @@ pub const fn limits(level: u32) -> &'static Limits {
 
 impl Ledger {
     /// Returns the limits that apply to the next entry.
-    pub fn limits(&self) -> &'static Limits {
+    pub fn limits(&self) -> &'static LedgerLimits {
         limits(self.head.level)
     }
 }
@@ -139,7 +139,7 @@ mod tests {
     /// The limits of a level never change. A new number needs a set for a new level.
     #[test]
     fn limits_of_level_1_are_as_recorded() {
-        let recorded = "Limits { slice: 256, openings: 4096, page_runs: 1024, page_bytes: 851968, \
+        let recorded = "LedgerLimits { slice: 256, openings: 4096, page_runs: 1024, page_bytes: 851968, \
             small_audience: 16, backfill: 1000, answers: 100000, answer_ms: 86400000, leap_ms: 60000, clock_step_ms: 3600000, on_time_ms: 60000, \
             pause_end_ms: 1000, \
             crashes_kept: 3, content_bytes: 524288, inline_bytes: 786432, inline_recipients: 10000, \

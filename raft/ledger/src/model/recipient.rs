@@ -47,12 +47,12 @@ impl RecipientState {
 
 /// Number of recipients by state. The sum is the audience (P1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counts([u32; 9]);
+pub struct RecipientCounts([u32; 9]);
 
-impl Counts {
+impl RecipientCounts {
     /// Returns counts with all recipients pending.
-    pub fn pending(audience: u32) -> Counts {
-        let mut counts = Counts::default();
+    pub fn pending(audience: u32) -> RecipientCounts {
+        let mut counts = RecipientCounts::default();
         counts.0[RecipientState::Pending as usize] = audience;
         counts
     }

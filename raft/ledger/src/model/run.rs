@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::{
-    BounceBreaker, CanaryState, Counts, DAY_MS, FINISH_MS_MIN, Hash, Nominal, OpeningCause, PauseReason, Policies,
-    RecipientState, RunId, ScheduleId, Time,
+    BounceBreaker, CanaryState, DAY_MS, FINISH_MS_MIN, Hash, Nominal, OpeningCause, PauseReason, Policies,
+    RecipientCounts, RecipientState, RunId, ScheduleId, Time,
 };
 
 /// State of a run.
@@ -111,7 +111,7 @@ pub struct Run {
     /// Its state.
     pub state: RunState,
     /// Recipients by state.
-    pub counts: Counts,
+    pub counts: RecipientCounts,
     /// Log index of the entry that finished it. `None`: a recipient is pending or claimed.
     pub finished_index: Option<u64>,
     /// Ledger time of that entry.
@@ -232,7 +232,7 @@ pub struct RunSummary {
     pub state: RunState,
     /// Number of recipients by state. Recipients in doubt stay so for ever: the claims that evidence could name are
     /// pruned.
-    pub counts: Counts,
+    pub counts: RecipientCounts,
     /// Log index of the entry that finished it.
     pub finished_index: Option<u64>,
     /// Number of accepts under another fence for recipients that were already sent.

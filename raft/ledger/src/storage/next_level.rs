@@ -4,12 +4,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{CrashHistory, Incarnation, LEVEL_1, Limits, Node};
+use crate::model::{CrashHistory, Incarnation, LEVEL_1, LedgerLimits, Node};
 use crate::storage::form::{FORM, RowForm, Unreadable, decode, decode_as, encode, encode_as};
 use crate::storage::level::KNOWN;
 
 /// A claim may have up to 512 recipients.
-pub(crate) const LIMITS: Limits = Limits { slice: 512, ..LEVEL_1 };
+pub(crate) const LIMITS: LedgerLimits = LedgerLimits { slice: 512, ..LEVEL_1 };
 
 const NODE_FORM: u8 = FORM + 1;
 

@@ -9,7 +9,7 @@ use reveille_ledger::bitmap::CHUNK;
 use reveille_ledger::command::{AudienceDelete, AudienceSeal, Command};
 use reveille_ledger::content::Seal;
 use reveille_ledger::ids::Hash;
-use reveille_ledger::limits::Limits;
+use reveille_ledger::limits::LedgerLimits;
 use reveille_ledger::refusal::Refusal;
 use reveille_ledger::{Ledger, SealedAudience};
 use reveille_proto::admin::v1::audience_service_server::AudienceService;
@@ -42,7 +42,7 @@ pub(crate) struct AudienceRequest {
 
 impl AudienceRequest {
     /// Checks the request. It refuses what the ledger would refuse of any seal, before a part is written.
-    pub fn read(order: AudienceRequest, limits: &Limits) -> Result<AudienceRequest, ApiError> {
+    pub fn read(order: AudienceRequest, limits: &LedgerLimits) -> Result<AudienceRequest, ApiError> {
         let AudienceRequest { tenant, name, columns, rows, request } = order;
         let mut fields = Fields::default();
         let tenant = fields.name_or("tenant", &tenant, reveille_ledger::DEFAULT_TENANT);

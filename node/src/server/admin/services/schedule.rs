@@ -17,7 +17,7 @@ use reveille_ledger::calendar::Pattern;
 use reveille_ledger::command::{Command, SchedulePause, ScheduleResume, Trigger};
 use reveille_ledger::content::{Content, Recipients};
 use reveille_ledger::ids::{ScheduleId, Time};
-use reveille_ledger::limits::Limits;
+use reveille_ledger::limits::LedgerLimits;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{Activity, Ledger, Schedule};
 use reveille_proto::admin::v1::schedule_service_server::ScheduleService;
@@ -95,7 +95,7 @@ impl Admin {
     }
 
     /// Returns the limits by which a command that is proposed now is applied.
-    pub(crate) fn limits(&self) -> &'static Limits {
+    pub(crate) fn limits(&self) -> &'static LedgerLimits {
         self.context.replica.read(|ledger| ledger.limits())
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use reveille_cluster::compose::{Compiled, RECIPIENT, VALUE_BYTES_MAX, control_in};
 use reveille_ledger::address::Address;
 use reveille_ledger::content::{Audience, AudienceChoice, NamedAudience, Recipient};
-use reveille_ledger::limits::Limits;
+use reveille_ledger::limits::LedgerLimits;
 use reveille_proto::admin::v1::{self, ErrorReason};
 
 use super::Fields;
@@ -65,7 +65,7 @@ pub fn audience(
     fields: &mut Fields,
     asked: Option<v1::Audience>,
     known: Option<(NamedAudience, Vec<String>)>,
-    limits: &Limits,
+    limits: &LedgerLimits,
 ) -> Option<CheckedAudience> {
     let asked = asked.unwrap_or_default();
     if !asked.sealed.is_empty() {

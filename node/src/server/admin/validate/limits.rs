@@ -4,7 +4,7 @@ use prost_types::Duration;
 use reveille_cluster::ops::zones::Zones;
 use reveille_ledger::LEVEL;
 use reveille_ledger::ids::Time;
-use reveille_ledger::limits::{Limits, limits};
+use reveille_ledger::limits::{LedgerLimits, limits};
 use reveille_proto::admin::v1::{
     Audience, Content, Every, Field, Policies, Recipient, Relay, ScheduleBody, SetPoolRequest, SetTenantRequest, When,
     when,
@@ -15,7 +15,7 @@ use super::{Fields, relay, schedule, tenant_bounds};
 /// 2026-11-20T12:00:00Z.
 const NOW: Time = Time(1_795_176_000_000);
 const DAY: i64 = 86_400;
-const LIMITS: &Limits = limits(LEVEL);
+const LIMITS: &LedgerLimits = limits(LEVEL);
 
 fn page() -> String {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/limits.md");

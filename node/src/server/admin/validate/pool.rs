@@ -1,6 +1,6 @@
 //! Validates the settings of a pool.
 
-use reveille_ledger::limits::Limits;
+use reveille_ledger::limits::LedgerLimits;
 use reveille_ledger::pool::PoolSet;
 use reveille_proto::admin::v1::SetPoolRequest;
 
@@ -8,7 +8,7 @@ use super::{Fields, NAME_MAX, day};
 use crate::server::admin::ApiError;
 
 /// Checks the settings. The ledger checks whether the first day has passed, because it has the time.
-pub fn pool(asked: SetPoolRequest, limits: &Limits) -> Result<PoolSet, ApiError> {
+pub fn pool(asked: SetPoolRequest, limits: &LedgerLimits) -> Result<PoolSet, ApiError> {
     let SetPoolRequest { name, warm_up: caps, first_day, request_id, reveille_headers, .. } = asked;
     let mut fields = Fields::default();
     let pool = fields.name("name", &name, NAME_MAX);

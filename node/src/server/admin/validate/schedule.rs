@@ -9,7 +9,7 @@ use reveille_ledger::content::{Content, NamedAudience};
 use reveille_ledger::decide::timing::{self, Jitter, Zone};
 use reveille_ledger::ids::Time;
 use reveille_ledger::labels::{Labels, WrongLabel};
-use reveille_ledger::limits::Limits;
+use reveille_ledger::limits::LedgerLimits;
 use reveille_proto::admin::v1::{self, ErrorReason};
 
 use super::audience::{CheckedAudience, audience};
@@ -36,7 +36,7 @@ pub fn schedule(
     now: Time,
     exists: bool,
     (zones, sealed): (&Zones, SealedByName<'_>),
-    limits: &Limits,
+    limits: &LedgerLimits,
 ) -> Result<CheckedSchedule, ApiError> {
     let mut fields = Fields::default();
     let body = body.ok_or_else(|| ApiError::of_field("schedule", "is missing"))?;
@@ -158,7 +158,7 @@ pub fn content(fields: &mut Fields, asked: Option<v1::Content>) -> Option<Conten
 }
 
 /// Checks that the content fits this audience, so that the error comes now and not when the run opens.
-fn compile(fields: &mut Fields, content: &Content, listed: &CheckedAudience, limits: &Limits) {
+fn compile(fields: &mut Fields, content: &Content, listed: &CheckedAudience, limits: &LedgerLimits) {
     let fits = check_size(content, limits.content_bytes);
     let error = match fits.and_then(|()| Compiled::new(content, &listed.columns)) {
         Ok(compiled) => return listed.fit(fields, &compiled),

@@ -1,6 +1,6 @@
 //! Validates the limits of a tenant.
 
-use reveille_ledger::limits::Limits;
+use reveille_ledger::limits::LedgerLimits;
 use reveille_ledger::tenant::TenantSet;
 use reveille_proto::admin::v1::SetTenantRequest;
 
@@ -8,7 +8,7 @@ use super::{Fields, NAME_MAX};
 use crate::server::admin::ApiError;
 
 /// Checks the limits. Limits that the request does not name stay as they are.
-pub fn tenant_bounds(asked: SetTenantRequest, limits: &Limits) -> Result<TenantSet, ApiError> {
+pub fn tenant_bounds(asked: SetTenantRequest, limits: &LedgerLimits) -> Result<TenantSet, ApiError> {
     let SetTenantRequest { name, rate_per_second, concurrency, share, request_id, .. } = asked;
     let mut fields = Fields::default();
     let name = fields.name("name", &name, NAME_MAX);

@@ -4,7 +4,7 @@ use reveille_ledger::canary::{CanaryState, CanaryVerdict};
 use reveille_ledger::causes::PauseReason;
 use reveille_ledger::command::OpeningCause;
 use reveille_ledger::ids::RunId;
-use reveille_ledger::{Counts, MissingPart, Page, RecipientState, Run, RunState, RunSummary};
+use reveille_ledger::{MissingPart, Page, RecipientCounts, RecipientState, Run, RunState, RunSummary};
 use reveille_proto::admin::v1;
 
 use super::timestamp;
@@ -82,7 +82,7 @@ pub fn summary(id: RunId, summary: &RunSummary) -> v1::Run {
     }
 }
 
-fn counts(counts: &Counts) -> v1::RunCounts {
+fn counts(counts: &RecipientCounts) -> v1::RunCounts {
     let count = |standing| counts.get(standing);
     v1::RunCounts {
         pending: count(RecipientState::Pending),

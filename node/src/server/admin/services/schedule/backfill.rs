@@ -11,7 +11,7 @@ use reveille_ledger::command::{Backfill, Command, Opening};
 use reveille_ledger::decide::backfill::{BackfillRange, range};
 use reveille_ledger::decide::timing::Calendar;
 use reveille_ledger::ids::{Hash, Nominal, RunId, Time};
-use reveille_ledger::limits::Limits;
+use reveille_ledger::limits::LedgerLimits;
 use reveille_ledger::refusal::Refusal;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_proto::admin::v1::{BackfillScheduleRequest, BackfillScheduleResponse};
@@ -85,7 +85,7 @@ fn stored(
     Err(refusal::refused(&Refusal::RequestReused(id.to_owned())).request(&request.request_id))
 }
 
-fn read(request: &BackfillScheduleRequest, limits: &Limits) -> Result<Asked, ApiError> {
+fn read(request: &BackfillScheduleRequest, limits: &LedgerLimits) -> Result<Asked, ApiError> {
     let mut fields = Fields::default();
     let id = fields.request_id(&request.request_id);
     let mut instant = |field: &str, given: Option<prost_types::Timestamp>| match given {
