@@ -166,13 +166,11 @@ fn is_stale(run: &Run, now: Time) -> bool {
 pub(super) fn demanded(run: &Run, attempts: u8, now: Time, wait_until: Option<Time>) -> Transition {
     let stale = is_stale(run, now);
     match run.state {
-        RunState::Cancelled { .. } => Transition { to: RecipientState::Cancelled, wait_until: None, letter: None },
+        RunState::Cancelled { .. } => Transition::to(RecipientState::Cancelled),
         _ if stale && attempts > 0 => {
-            let cause = DeathCause::DeadlinePassed;
-            let letter = DeadLetter { code: 0, enhanced: None, cause, attempts, since: now, discarded: false };
-            Transition { to: RecipientState::Dead, wait_until: None, letter: Some(letter) }
+            Transition::dead(DeadLetter::without_answer(DeathCause::DeadlinePassed, attempts, now))
         }
-        _ if stale => Transition { to: RecipientState::Expired, wait_until: None, letter: None },
+        _ if stale => Transition::to(RecipientState::Expired),
         _ => Transition { to: RecipientState::Pending, wait_until, letter: None },
     }
 }
@@ -206,7 +204,7 @@ fn count_attempt(run: &Run, attempts: u8, now: Time, answer: &Refused) -> Transi
         discarded: false,
     };
     if answer.scope == ReplyScope::Mailbox || attempts >= run.policies.max_attempts {
-        return Transition { to: RecipientState::Dead, wait_until: None, letter: Some(letter) };
+        return Transition::dead(letter);
     }
     let until = now.plus_ms(run.policies.backoff_ms(attempts));
     let verdict = demanded(run, attempts, now, Some(until));

@@ -205,9 +205,7 @@ impl Ledger {
             }
             for (slot, attempts) in attempts.into_iter().filter(|(slot, _)| tried.contains(*slot)) {
                 if let Some(key) = self.recipient_at((id, number), slot) {
-                    let (cause, since) = (DeathCause::DeadlinePassed, context.now);
-                    self.dead
-                        .put(key, DeadLetter { code: 0, enhanced: None, cause, attempts, since, discarded: false });
+                    self.dead.put(key, DeadLetter::without_answer(DeathCause::DeadlinePassed, attempts, context.now));
                 }
             }
             moved += u64::from(pending.len());

@@ -170,7 +170,10 @@ impl Ledger {
             let what = ClaimEventKind::Released(Some(why));
             let left = self.definite(context, claim, (slot, what), |run, attempts, now| {
                 match demanded(run, attempts, now, None) {
-                    Transition { to: RecipientState::Pending, .. } if killed_again => killed_its_holder(attempts, now),
+                    // The owner died a second time while it prepared this recipient's email and no other (P12).
+                    Transition { to: RecipientState::Pending, .. } if killed_again => {
+                        Transition::dead(DeadLetter::without_answer(DeathCause::OwnerDied, attempts, now))
+                    }
                     verdict => verdict,
                 }
             });
@@ -188,8 +191,9 @@ impl Ledger {
     fn suppress(&mut self, context: &mut Context, claim: &mut Claim, slots: &Bitmap) -> u64 {
         let mut moved = 0;
         for slot in slots.and(&claim.granted).iter() {
-            let verdict = Transition { to: RecipientState::Suppressed, wait_until: None, letter: None };
-            moved += self.definite(context, claim, (slot, ClaimEventKind::Suppressed), |_, _, _| verdict);
+            moved += self.definite(context, claim, (slot, ClaimEventKind::Suppressed), |_, _, _| {
+                Transition::to(RecipientState::Suppressed)
+            });
         }
         moved
     }
@@ -204,17 +208,8 @@ impl Ledger {
         let mut moved = 0;
         for (slot, cause) in unsendable {
             let what = ClaimEventKind::Unsendable(cause.clone());
-            moved += self.definite(context, claim, (*slot, what), |_, attempts, now| Transition {
-                to: RecipientState::Dead,
-                wait_until: None,
-                letter: Some(DeadLetter {
-                    code: 0,
-                    enhanced: None,
-                    cause: DeathCause::Unsendable(cause.clone()),
-                    attempts,
-                    since: now,
-                    discarded: false,
-                }),
+            moved += self.definite(context, claim, (*slot, what), |_, attempts, now| {
+                Transition::dead(DeadLetter::without_answer(DeathCause::Unsendable(cause.clone()), attempts, now))
             });
         }
         moved
@@ -354,11 +349,4 @@ fn name_relay(context: &Context, claim: &mut Claim, outcome: &ClaimOutcome) {
         (ClaimEventKind::Asked(relay_reply.relay.clone()), RecipientState::Claimed),
         &answered.and(&claim.claimed),
     );
-}
-
-/// Dead, because the owner died a second time while it prepared this recipient's email and no other (P12).
-fn killed_its_holder(attempts: u8, now: Time) -> Transition {
-    let cause = DeathCause::OwnerDied;
-    let letter = DeadLetter { code: 0, enhanced: None, cause, attempts, since: now, discarded: false };
-    Transition { to: RecipientState::Dead, wait_until: None, letter: Some(letter) }
 }

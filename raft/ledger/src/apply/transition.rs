@@ -24,6 +24,17 @@ pub(super) struct Transition {
     pub letter: Option<DeadLetter>,
 }
 
+impl Transition {
+    /// A state without a wait and without a letter.
+    pub(super) fn to(to: RecipientState) -> Transition {
+        Transition { to, wait_until: None, letter: None }
+    }
+
+    pub(super) fn dead(letter: DeadLetter) -> Transition {
+        Transition { letter: Some(letter), ..Transition::to(RecipientState::Dead) }
+    }
+}
+
 /// What a move of recipients changed of a run.
 struct RunChange {
     run: RunId,

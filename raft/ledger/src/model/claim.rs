@@ -74,6 +74,11 @@ pub struct DeadLetter {
 }
 
 impl DeadLetter {
+    /// A recipient that died without an answer of a relay.
+    pub(crate) fn without_answer(cause: DeathCause, attempts: u8, since: Time) -> DeadLetter {
+        DeadLetter { code: 0, enhanced: None, cause, attempts, since, discarded: false }
+    }
+
     /// Text of the answer, or of the cause.
     pub fn text(&self) -> &str {
         self.cause.text()
