@@ -248,12 +248,7 @@ impl Circuit {
                 self.minute.lost += 1;
                 self.losses_after += 1;
             }
-            CircuitEvent::Reached
-            | CircuitEvent::Greeted
-            | CircuitEvent::QuotaUsedUp(_)
-            | CircuitEvent::NotOpened(_)
-            | CircuitEvent::MailFailed(_)
-            | CircuitEvent::Nothing => {}
+            _ => {}
         }
         self.minute.lost >= u64::from(LOSSES) && self.minute.lost * HANDOFFS_PER_LOSS > self.minute.handed
     }

@@ -373,22 +373,13 @@ impl PoolCore {
         let mut state = self.state.lock();
         state.counters.count(verdict);
         state.note(told, &mut ticket, now);
-        if let DialogueResult::Refused { scope, code, text, .. } = verdict {
-            match scope {
-                RefusalScope::Throttle { daily_quota: false } => {
-                    state.pace.halve(now);
-                    state.slowed = Some((now, format!("{code} {text}")));
-                }
-                // A used-up allowance is handled by the circuit: it does not mean that the rate is too high.
-                RefusalScope::Throttle { daily_quota: true } => {}
-                // A refusal of one recipient or of one message does not slow down other emails.
-                RefusalScope::Relay
-                | RefusalScope::Mailbox
-                | RefusalScope::Unnamed
-                | RefusalScope::Tenant
-                | RefusalScope::Content
-                | RefusalScope::Deferred => {}
-            }
+        // The circuit handles a used-up allowance of the day: it does not mean that the rate is too high.
+        let throttle = RefusalScope::Throttle { daily_quota: false };
+        if let DialogueResult::Refused { scope, code, text, .. } = verdict
+            && *scope == throttle
+        {
+            state.pace.halve(now);
+            state.slowed = Some((now, format!("{code} {text}")));
         }
     }
 

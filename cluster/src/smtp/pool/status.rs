@@ -1,12 +1,7 @@
 //! Status of a pool, for `cluster status`, the console and metrics.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -88,27 +83,19 @@ impl RelayCounters {
     }
 }
 
-/// Number of things of one kind that exist now.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Gauge(Arc<AtomicUsize>);
+/// Counts the [`Counted`] that exist now.
+#[derive(Debug, Default)]
+pub(crate) struct Gauge(Arc<()>);
 
-/// One counted thing. It counts until it is dropped.
-#[derive(Debug)]
-pub(crate) struct Counted(Gauge);
+/// One of the things that a [`Gauge`] counts, as long as it exists.
+pub(crate) type Counted = Arc<()>;
 
 impl Gauge {
     pub fn one_more(&self) -> Counted {
-        self.0.fetch_add(1, Ordering::Relaxed);
-        Counted(self.clone())
+        Arc::clone(&self.0)
     }
 
     pub fn now(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::Relaxed);
+        Arc::strong_count(&self.0) - 1
     }
 }
