@@ -36,8 +36,6 @@ pub enum DialogueResult {
         enhanced: Option<(u8, u16, u16)>,
         /// The relay's reply on one line. Refusals by this node itself begin with "not offered:".
         text: String,
-        /// Transient or permanent, by the first digit of the code.
-        permanence: Permanence,
         /// Subject of the refusal.
         scope: RefusalScope,
     },
@@ -61,15 +59,6 @@ pub enum DialogueResult {
         /// Reason why the answer is missing.
         cause: Cause,
     },
-}
-
-/// States if the same offer may succeed later.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Permanence {
-    /// 4yz: it may succeed later.
-    Transient,
-    /// 5yz: it will not succeed.
-    Permanent,
 }
 
 /// Subject of a refusal, and the worker's reaction (P6).
@@ -100,14 +89,7 @@ impl DialogueResult {
     pub fn refused(rules: &ReplyRules, stage: Stage, reply: &Reply) -> DialogueResult {
         let enhanced = enhanced_code(reply.code, &reply.text);
         let scope = scope(rules, stage, reply.code, enhanced, &reply.text);
-        DialogueResult::Refused {
-            stage,
-            code: reply.code,
-            enhanced,
-            text: one_line(&reply.text),
-            permanence: if reply.code < 500 { Permanence::Transient } else { Permanence::Permanent },
-            scope,
-        }
+        DialogueResult::Refused { stage, code: reply.code, enhanced, text: one_line(&reply.text), scope }
     }
 
     /// Returns the result for a 2yz answer to the final dot.

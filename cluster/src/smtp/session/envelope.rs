@@ -16,9 +16,8 @@ use lettre::{
 };
 
 use super::dot_stuffing::Stuffed;
-use super::lines::Reply;
 use super::stream::Stage;
-use crate::smtp::replies::verdict::{DialogueResult, Permanence, RefusalScope, enhanced_code};
+use crate::smtp::replies::verdict::{DialogueResult, RefusalScope, enhanced_code};
 
 /// One email to one recipient.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -203,16 +202,8 @@ impl DialogueResult {
 }
 
 fn not_offered(stage: Stage, code: u16, text: &str, scope: RefusalScope) -> Box<DialogueResult> {
-    let enhanced = enhanced_code(code, text);
-    let reply = Reply { code, text: format!("not offered: {text}") };
-    Box::new(DialogueResult::Refused {
-        stage,
-        code: reply.code,
-        enhanced,
-        text: reply.text,
-        permanence: if code < 500 { Permanence::Transient } else { Permanence::Permanent },
-        scope,
-    })
+    let (enhanced, text) = (enhanced_code(code, text), format!("not offered: {text}"));
+    Box::new(DialogueResult::Refused { stage, code, enhanced, text, scope })
 }
 
 #[cfg(test)]

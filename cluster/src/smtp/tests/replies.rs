@@ -2,7 +2,7 @@
 
 use crate::smtp::replies::classification::{ReplyClass, ReplyRules};
 use crate::smtp::replies::verdict::{
-    self, DialogueResult, MAX_TEXT_CHARS, Permanence, RefusalScope, enhanced_code, without_enhanced_code,
+    self, DialogueResult, MAX_TEXT_CHARS, RefusalScope, enhanced_code, without_enhanced_code,
 };
 use crate::smtp::session::cause::Cause;
 use crate::smtp::session::lines::Reply;
@@ -107,11 +107,10 @@ fn reply_has_its_scope() {
     ];
     for (stage, code, text, expected) in table {
         let verdict = refused(stage, &Reply { code, text: text.to_owned() });
-        let DialogueResult::Refused { scope, permanence, .. } = verdict else {
+        let DialogueResult::Refused { scope, .. } = verdict else {
             panic!("a refusal is a refusal");
         };
         assert_eq!(scope, expected, "{stage:?} {code} {text}");
-        assert_eq!(permanence == Permanence::Permanent, code >= 500, "{code}");
     }
 }
 
