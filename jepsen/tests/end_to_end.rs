@@ -98,7 +98,7 @@ fn ctrl_c_leaves_nothing_behind() {
 }
 
 #[test]
-fn run_is_judged_by_history_and_removes_what_killed_run_left() {
+fn run_is_judged_by_history_and_removes_files_of_killed_run() {
     let Some(jepsen) = jepsen() else { return };
     let folder = tempfile::tempdir().unwrap();
     interrupt_run(jepsen, folder.path(), "-KILL");

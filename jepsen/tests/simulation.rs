@@ -25,7 +25,7 @@ fn seed_does_same_in_two_processes_and_another_one_does_not() {
 }
 
 #[test]
-fn history_that_is_kept_is_judged_again_as_it_was() {
+fn kept_history_is_judged_again_with_same_result() {
     let folder = tempfile::tempdir().expect("a folder");
     let (history, trace) = (folder.path().join("seed.jsonl"), folder.path().join("seed.trace"));
     let path = |path: &std::path::Path| path.to_str().expect("a path").to_owned();

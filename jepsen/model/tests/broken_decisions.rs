@@ -29,7 +29,7 @@ fn gate_that_does_not_ask_for_run_passes_after_answer() {
 }
 
 #[test]
-fn cancel_answered_at_once_is_followed_by_mail() {
+fn cancel_answered_at_once_is_followed_by_email() {
     falls(BrokenRule::AnswerBeforeBarrier, SILENCE_AFTER_ANSWER, CANCEL);
     falls(BrokenRule::AnswerBeforeBarrier, SILENCE_AFTER_ANSWER, PAUSE);
 }
@@ -41,7 +41,7 @@ fn lease_that_demands_no_index_knows_nothing_of_pause() {
 
 /// The owner takes its hand-off off its list when its own state has it in doubt; the leader's state has not yet.
 #[test]
-fn leader_that_is_behind_holder_names_nothing_of_it() {
+fn leader_that_is_behind_owner_names_no_crossing() {
     falls(BrokenRule::NameByAnOlderState, ARRIVALS_ARE_NAMED, Sizes { opt_outs: 1, ..Sizes::CALM });
     falls(BrokenRule::NameByAnOlderState, ARRIVALS_ARE_NAMED, CANCEL);
 }
@@ -57,26 +57,26 @@ fn resend_returns_recipient_to_cancelled_run() {
 }
 
 #[test]
-fn run_that_was_paused_goes_on_when_it_is_opened_again_after_its_deadline() {
+fn paused_run_continues_when_reopened_after_deadline() {
     let sizes = Sizes { claims: 2, refusals: 1, pauses: 1, requeues: 1, ..DEADLINE };
     falls(BrokenRule::ExpiryForgetsPause, NO_LATER_CLAIM, sizes);
 }
 
 #[test]
-fn refusal_that_comes_again_is_taken_for_another_attempt() {
+fn repeated_refusal_is_counted_as_attempt() {
     let sizes = Sizes { refusals: 1, ..Sizes::CALM };
     falls(BrokenRule::CountEachRefusal, ATTEMPTS, sizes);
     falls(BrokenRule::CountEachRefusal, REPEATS, sizes);
 }
 
 #[test]
-fn without_end_somebody_is_refused_for_ever() {
+fn refusals_without_limit_never_end() {
     let policies = Policies { max_attempts: 1, ..Policies::DEFAULT };
     falls(BrokenRule::RetryForEver, RETRIES_END, Sizes { refusals: 1, policies, ..Sizes::CALM });
 }
 
 #[test]
-fn requeue_of_sent_recipient_is_another_mail() {
+fn requeue_of_sent_recipient_sends_another_email() {
     falls(BrokenRule::RequeueWhoIsNotDead, TERMINAL, Sizes { requeues: 1, ..Sizes::CALM });
     falls(BrokenRule::RequeueWhoIsNotDead, ONE_ACCEPT, Sizes { requeues: 1, ..TWO_CLAIMS });
 }
@@ -99,7 +99,7 @@ fn uncounted_resend_is_unchosen_duplicate() {
 }
 
 #[test]
-fn assumed_recipient_counted_as_sent_may_have_no_mail() {
+fn assumed_recipient_counted_as_sent_may_have_no_email() {
     falls(BrokenRule::AssumedIsSent, LEDGER_AND_RELAY, DECISION);
 }
 

@@ -18,20 +18,20 @@ const OPT_OUT: Sizes = Sizes { opt_outs: 1, ..Sizes::CALM };
 const OPT_OUT_AND_ELECTION: Sizes = Sizes { opt_outs: 1, ..ELECTION };
 
 #[test]
-fn row_of_node_is_sent_again_by_its_next_life() {
+fn claim_of_node_is_sent_again_by_its_next_incarnation() {
     let replay = Sizes { kills: 1, replay: Replay::Everything, ..Sizes::CALM };
     falls(BrokenRule::NoIncarnation, ONE_ACCEPT, replay);
     falls(BrokenRule::NoIncarnation, COVERED, replay);
 }
 
 #[test]
-fn claim_of_claimed_recipient_puts_it_into_two_rows() {
+fn claim_of_claimed_recipient_puts_it_into_two_claims() {
     falls(BrokenRule::ClaimWithoutPending, CLOSED_ACCOUNTING, TWO_CLAIMS);
     falls(BrokenRule::ClaimWithoutPending, ONE_ACCEPT, TWO_CLAIMS);
 }
 
 #[test]
-fn row_of_dead_incarnation_has_no_owner() {
+fn claim_of_dead_incarnation_has_no_owner() {
     falls(BrokenRule::ClaimForAnyIncarnation, OWNED, Sizes { kills: 1, ..Sizes::CALM });
 }
 
@@ -55,12 +55,12 @@ fn claim_of_former_epoch_breaks_nothing_else() {
 }
 
 #[test]
-fn deposed_leader_revokes_row_that_lives() {
+fn deposed_leader_revokes_live_claim() {
     falls(BrokenRule::RevokeOfAnyEpoch, IN_CLAIM, ELECTION);
 }
 
 #[test]
-fn lease_that_starts_at_apply_starts_after_it_was_taken_for_over() {
+fn lease_that_starts_at_apply_is_waited_out_too_early() {
     falls(BrokenRule::LeaseFromApply, IN_CLAIM, Sizes::CALM);
     falls(BrokenRule::LeaseFromApply, SILENCE_AFTER_ANSWER, OPT_OUT);
 }
@@ -83,7 +83,7 @@ fn lease_granted_during_revocation_outlives_it() {
 }
 
 #[test]
-fn row_revoked_by_age_is_sent_from() {
+fn claim_revoked_by_age_is_still_sent() {
     falls(BrokenRule::RevokeByAge, IN_CLAIM, Sizes::CALM);
 }
 
@@ -101,19 +101,19 @@ fn resend_of_claimed_recipient_arrives_twice() {
 }
 
 #[test]
-fn settle_without_its_row_frees_what_another_row_holds() {
+fn settle_without_claim_releases_recipient_of_another_claim() {
     falls(BrokenRule::SettleWithoutClaim, REPEATS, TWO_CLAIMS);
     falls(BrokenRule::SettleWithoutClaim, ONE_ACCEPT, Sizes { claims: 3, ..Sizes::CALM });
 }
 
 #[test]
-fn acceptance_that_comes_again_is_taken_for_duplicate() {
+fn repeated_acceptance_is_counted_as_duplicate() {
     falls(BrokenRule::CountEachRepeat, NO_CONTRADICTION, Sizes::CALM);
     falls(BrokenRule::CountEachRepeat, REPEATS, Sizes::CALM);
 }
 
 #[test]
-fn begin_written_after_terminator_is_missing_after_kill() {
+fn begin_written_after_final_dot_is_missing_after_kill() {
     falls(BrokenRule::BeginAfterTerminator, ONE_ACCEPT, Sizes { kills: 1, ..TWO_CLAIMS });
 }
 
@@ -123,7 +123,7 @@ fn journal_that_power_cut_took_proves_nothing() {
 }
 
 #[test]
-fn opt_out_answered_at_once_is_followed_by_mail() {
+fn opt_out_answered_at_once_is_followed_by_email() {
     falls(BrokenRule::AnswerBeforeBarrier, SILENCE_AFTER_ANSWER, OPT_OUT);
 }
 

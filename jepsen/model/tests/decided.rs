@@ -90,7 +90,7 @@ fn assumption_that_is_disproved_too_late_has_expired() {
 }
 
 #[test]
-fn resend_is_counted_and_by_policy_it_is_attempt() {
+fn resend_is_counted_and_policy_resend_is_attempt() {
     let (mut scenario, claim) = LedgerScenario::of_a_doubt();
     scenario.commit(by_policy(&scenario, Decision::Resend));
     assert!(scenario.is_in_state(RecipientState::Pending));
@@ -171,7 +171,7 @@ fn pause_outlives_deadline() {
 }
 
 #[test]
-fn ledger_time_goes_on_by_step_and_in_epoch_alone() {
+fn ledger_time_advances_by_step_and_within_epoch() {
     let mut scenario = LedgerScenario(Ledger::opening(1, POLICIES));
     let epoch = scenario.0.epoch;
     scenario.tick();

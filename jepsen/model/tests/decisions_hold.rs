@@ -82,13 +82,13 @@ fn deadline_and_refusal() {
 }
 
 #[test]
-fn deadline_and_election_whose_clocks_say_anything() {
+fn deadline_and_election_with_arbitrary_clocks() {
     let sizes = with_a_deadline(Sizes { elections: 1, ..Sizes::CALM });
     holds(sizes, &[reach::EXPIRED, reach::UNAWARE, reach::TWO_LEADERS]);
 }
 
 #[test]
-fn deadline_decision_and_life_that_ends() {
+fn deadline_decision_and_process_end() {
     let sizes = with_a_deadline(Sizes { decisions: 1, kills: 1, ..Sizes::CALM });
     holds(Sizes { until: 1, ..sizes }, &[reach::DISPROVED_TOO_LATE, reach::ARRIVED_ASSUMED]);
 }

@@ -50,7 +50,7 @@ impl LedgerScenario {
 const NEGATIVE: [Outcome; 4] = [Outcome::Refused, Outcome::Released, Outcome::Suppressed, Outcome::InDoubt];
 
 #[test]
-fn evidence_of_row_moves_who_is_in_it() {
+fn evidence_of_claim_moves_its_recipients() {
     let mut scenario = LedgerScenario::new();
     let claim = scenario.claim();
     let after = |outcome| scenario.settle(claim, outcome).expect("the recipient is in the row");
@@ -61,7 +61,7 @@ fn evidence_of_row_moves_who_is_in_it() {
 }
 
 #[test]
-fn recipient_in_doubt_stays_in_row_until_its_evidence() {
+fn recipient_in_doubt_stays_in_claim_until_evidence() {
     let mut scenario = LedgerScenario::new();
     let claim = scenario.claim();
     scenario.settled(claim, Outcome::InDoubt);
@@ -94,7 +94,7 @@ fn late_evidence_on_pending_recipient_counts_only_if_acceptance() {
 }
 
 #[test]
-fn late_evidence_on_recipient_in_another_row_counts_only_if_acceptance() {
+fn late_evidence_on_recipient_in_another_claim_counts_only_if_acceptance() {
     let mut scenario = LedgerScenario::new();
     let first = scenario.claim();
     scenario.settled(first, Outcome::Released);
@@ -132,7 +132,7 @@ fn acceptance_after_another_end_is_contradiction_and_is_counted_once() {
 }
 
 #[test]
-fn claim_of_another_epoch_or_life_is_refused() {
+fn claim_of_another_epoch_or_incarnation_is_refused() {
     let mut scenario = LedgerScenario::new();
     let former = scenario.ledger.epoch;
     scenario.commit(Entry::EpochStart { leader: OWNER, agreed: 0 });
@@ -145,7 +145,7 @@ fn claim_of_another_epoch_or_life_is_refused() {
 }
 
 #[test]
-fn announcement_of_earlier_life_comes_too_late() {
+fn announcement_of_earlier_incarnation_is_refused() {
     let mut scenario = LedgerScenario::new();
     let life = |incarnation| Entry::NodeUp { process: ClaimOwner { incarnation, ..OWNER } };
     scenario.commit(life(3));

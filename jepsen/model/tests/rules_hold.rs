@@ -9,7 +9,7 @@ use reveille_model::properties::reach;
 use reveille_model::{Replay, Sizes};
 
 #[test]
-fn two_rows_election_and_refusal() {
+fn two_claims_election_and_refusal() {
     let sizes = Sizes { claims: 2, elections: 1, refusals: 1, ..Sizes::CALM };
     let reached = [
         reach::SENT,
@@ -23,7 +23,7 @@ fn two_rows_election_and_refusal() {
 }
 
 #[test]
-fn two_rows_and_kill() {
+fn two_claims_and_kill() {
     let sizes = Sizes { claims: 2, kills: 1, ..Sizes::CALM };
     holds(sizes, &[reach::SENT, reach::REVOKED, reach::RESOLVED, reach::SECOND_ROW]);
 }
@@ -47,7 +47,7 @@ fn opt_out_and_election() {
 }
 
 #[test]
-fn opt_out_two_rows_and_kill() {
+fn opt_out_two_claims_and_kill() {
     let sizes = Sizes { claims: 2, kills: 1, opt_outs: 1, ..Sizes::CALM };
     holds(sizes, &[reach::SUPPRESSED, reach::CROSSED, reach::UNCONFIRMED, reach::RESOLVED]);
 }
@@ -59,7 +59,7 @@ fn opt_out_and_power_cut() {
 }
 
 #[test]
-fn two_recipients_in_rows_of_every_cut() {
+fn two_recipients_in_claims_of_every_cut() {
     let sizes = Sizes { recipients: 2, claims: 2, ..Sizes::CALM };
     holds(sizes, &[reach::SENT, reach::REVOKED, reach::SECOND_ROW]);
 }

@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_are_read_whatever_their_case() {
+    fn commands_are_case_insensitive() {
         let read = |line: &'static str| SmtpCommand::parse(line.as_bytes());
         assert_eq!(read("ehlo node-1.test"), Ok(SmtpCommand::Ehlo("node-1.test")));
         assert_eq!(

@@ -10,7 +10,7 @@ use crate::clock::SinkInstant;
 use crate::command::{Mail, SmtpCommand};
 use crate::connections::{ConnectionEntry, Connections, DialogueState};
 use crate::faults::{FaultReply, FaultStage};
-use crate::shared::Inner;
+use crate::shared::SinkState;
 use crate::wire::{DialogueEnd, Wire};
 
 /// Commands that were refused for their form or their place before the dialogue is ended with 421.
@@ -18,7 +18,7 @@ const MAX_MISTAKES: u32 = 50;
 
 /// A dialogue and the buffers that its emails reuse.
 pub(crate) struct Dialogue {
-    pub(crate) sink: Arc<Inner>,
+    pub(crate) sink: Arc<SinkState>,
     pub(crate) wire: Wire,
     pub(crate) entry: ConnectionEntry,
     pub(crate) peer: SocketAddr,
@@ -43,7 +43,7 @@ pub(crate) struct Envelope {
 }
 
 /// Serves a connection to its end.
-pub(crate) async fn serve(sink: Arc<Inner>, stream: TcpStream, peer: SocketAddr) {
+pub(crate) async fn serve(sink: Arc<SinkState>, stream: TcpStream, peer: SocketAddr) {
     let wire = match Wire::new(stream, sink.options.idle, sink.stop.clone()) {
         Ok(wire) => wire,
         Err(error) => return tracing::debug!(%peer, %error, "lost a connection before its banner"),
@@ -73,7 +73,7 @@ async fn turn_away(mut wire: Wire) {
 }
 
 impl Dialogue {
-    fn new(sink: Arc<Inner>, wire: Wire, entry: ConnectionEntry, peer: SocketAddr) -> Self {
+    fn new(sink: Arc<SinkState>, wire: Wire, entry: ConnectionEntry, peer: SocketAddr) -> Self {
         Self {
             sink,
             wire,

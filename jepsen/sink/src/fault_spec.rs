@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn error_names_part_and_what_is_wrong_with_it() {
+    fn error_names_part_and_reason() {
         let error = |spec: &str| spec.parse::<FaultPlan>().unwrap_err().to_string();
         for (spec, expected) in [
             ("rcpt:450,mall:450", "fault plan, in `mall:450`: `mall` is no stage"),

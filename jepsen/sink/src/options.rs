@@ -94,9 +94,9 @@ pub enum DotAnswer {
 /// A callback for each final dot and for each message cut off, once for each recipient. What was not accepted looks as
 /// the accept would have.
 #[derive(Clone)]
-pub struct DotWatcher(Arc<Told>);
+pub struct DotWatcher(Arc<DotCallback>);
 
-type Told = dyn Fn(&Accepted, DotAnswer) + Send + Sync;
+type DotCallback = dyn Fn(&Accepted, DotAnswer) + Send + Sync;
 
 impl DotWatcher {
     /// Calls `told` for each.

@@ -1,5 +1,5 @@
-//! The room between the final dot and the `250`: lines are appended to the record and synced in groups, by a
-//! thread of its own, and only then the dialogues that wait for them go on.
+//! Writes accepts to the record between final dot and `250`: a thread appends and syncs them in groups, and then the
+//! dialogues that wait for them continue.
 //!
 //! Three promises:
 //! - [`AcceptRecorder::commit`] answers Ok only when the line is in the file (and on the disk, when `sync`);
@@ -22,10 +22,10 @@ use tokio::sync::oneshot;
 use crate::archive::{Archive, Delivery};
 use crate::record::RecordFile;
 
-/// Takes accepts, from all dialogues of a sink.
+/// Records the accepts of all dialogues of a sink.
 pub(crate) struct AcceptRecorder {
     archive: Arc<Archive>,
-    desk: Option<Arc<Desk>>,
+    queue: Option<Arc<WriteQueue>>,
     writer: Mutex<Option<thread::JoinHandle<()>>>,
 }
 
@@ -33,16 +33,16 @@ pub(crate) struct AcceptRecorder {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RecordLost;
 
-/// Where dialogues leave lines and the writer picks them up.
-struct Desk {
-    pile: Mutex<Pile>,
+/// The queue from the dialogues to the writer thread.
+struct WriteQueue {
+    pending: Mutex<PendingLines>,
     wake: Condvar,
-    /// Set under the lock of the pile; read without it by dialogues that only want to know.
+    /// Set under the lock of `pending`; may be read without it.
     lost: AtomicBool,
 }
 
 #[derive(Default)]
-struct Pile {
+struct PendingLines {
     lines: Vec<u8>,
     waiting: Vec<Waiting>,
     closing: bool,
@@ -57,44 +57,44 @@ impl AcceptRecorder {
     /// Opens or continues the file and starts the writer; without a file, accepts go to memory only.
     pub(crate) fn start(path: Option<&Path>, sync: bool, archive: Arc<Archive>) -> io::Result<Self> {
         let Some(path) = path else {
-            return Ok(Self { archive, desk: None, writer: Mutex::new(None) });
+            return Ok(Self { archive, queue: None, writer: Mutex::new(None) });
         };
         let file = open(path)?;
-        let desk = Arc::new(Desk { pile: Mutex::default(), wake: Condvar::new(), lost: AtomicBool::new(false) });
-        let (its_desk, its_archive) = (Arc::clone(&desk), Arc::clone(&archive));
+        let queue = Arc::new(WriteQueue { pending: Mutex::default(), wake: Condvar::new(), lost: AtomicBool::new(false) });
+        let (its_queue, its_archive) = (Arc::clone(&queue), Arc::clone(&archive));
         let writer = thread::Builder::new()
             .name("sink-record".to_owned())
-            .spawn(move || write_groups(file, sync, &its_desk, &its_archive))?;
-        Ok(Self { archive, desk: Some(desk), writer: Mutex::new(Some(writer)) })
+            .spawn(move || write_groups(file, sync, &its_queue, &its_archive))?;
+        Ok(Self { archive, queue: Some(queue), writer: Mutex::new(Some(writer)) })
     }
 
     /// Whether there is a file, and so anything to write.
     pub(crate) fn writes(&self) -> bool {
-        self.desk.is_some()
+        self.queue.is_some()
     }
 
     /// Whether the record can take no more.
     pub(crate) fn is_lost(&self) -> bool {
-        self.desk.as_ref().is_some_and(|desk| desk.lost.load(Ordering::Acquire))
+        self.queue.as_ref().is_some_and(|queue| queue.lost.load(Ordering::Acquire))
     }
 
     /// Records one email: `lines` are its accepts as JSON, each with its line end; unused where
     /// there is no file.
     pub(crate) async fn commit(&self, delivery: Delivery, lines: &[u8]) -> Result<(), RecordLost> {
-        let Some(desk) = &self.desk else {
+        let Some(queue) = &self.queue else {
             self.archive.add([delivery]);
             return Ok(());
         };
         let (recorded, answer) = oneshot::channel();
         {
-            let mut pile = desk.pile.lock();
-            if pile.closing || desk.lost.load(Ordering::Acquire) {
+            let mut pending = queue.pending.lock();
+            if pending.closing || queue.lost.load(Ordering::Acquire) {
                 return Err(RecordLost);
             }
-            pile.lines.extend_from_slice(lines);
-            pile.waiting.push(Waiting { delivery, recorded });
-            if pile.waiting.len() == 1 {
-                desk.wake.notify_one();
+            pending.lines.extend_from_slice(lines);
+            pending.waiting.push(Waiting { delivery, recorded });
+            if pending.waiting.len() == 1 {
+                queue.wake.notify_one();
             }
         }
         answer.await.map_err(|_| RecordLost)
@@ -111,9 +111,9 @@ impl AcceptRecorder {
     }
 
     fn begin_closing(&self) {
-        if let Some(desk) = &self.desk {
-            desk.pile.lock().closing = true;
-            desk.wake.notify_one();
+        if let Some(queue) = &self.queue {
+            queue.pending.lock().closing = true;
+            queue.wake.notify_one();
         }
     }
 }
@@ -124,13 +124,13 @@ impl Drop for AcceptRecorder {
     }
 }
 
-fn write_groups(mut file: File, sync: bool, desk: &Desk, archive: &Archive) {
-    let mut group = Pile::default();
-    while desk.take(&mut group) {
+fn write_groups(mut file: File, sync: bool, queue: &WriteQueue, archive: &Archive) {
+    let mut group = PendingLines::default();
+    while queue.take(&mut group) {
         let written = file.write_all(&group.lines).and_then(|()| if sync { file.sync_data() } else { Ok(()) });
         if let Err(error) = written {
             tracing::error!(%error, emails = group.waiting.len(), "cannot write the record; the sink accepts no more mail");
-            desk.lose();
+            queue.lose();
             return;
         }
         group.lines.clear();
@@ -144,27 +144,27 @@ fn write_groups(mut file: File, sync: bool, desk: &Desk, archive: &Archive) {
     }
 }
 
-impl Desk {
-    /// Swaps the pile for an empty one, waiting while it is empty; false when it is empty and closing.
-    fn take(&self, group: &mut Pile) -> bool {
-        let mut pile = self.pile.lock();
-        while pile.waiting.is_empty() {
-            if pile.closing {
+impl WriteQueue {
+    /// Takes all pending lines, and waits while there are none; false when there are none and the queue is closing.
+    fn take(&self, group: &mut PendingLines) -> bool {
+        let mut pending = self.pending.lock();
+        while pending.waiting.is_empty() {
+            if pending.closing {
                 return false;
             }
-            self.wake.wait(&mut pile);
+            self.wake.wait(&mut pending);
         }
-        std::mem::swap(&mut pile.lines, &mut group.lines);
-        std::mem::swap(&mut pile.waiting, &mut group.waiting);
+        std::mem::swap(&mut pending.lines, &mut group.lines);
+        std::mem::swap(&mut pending.waiting, &mut group.waiting);
         true
     }
 
-    /// Dropping those who wait tells them that nothing is known.
+    /// Ends the record. Waiting dialogues learn from the dropped channel that their lines may be lost.
     fn lose(&self) {
-        let mut pile = self.pile.lock();
+        let mut pending = self.pending.lock();
         self.lost.store(true, Ordering::Release);
-        pile.waiting.clear();
-        pile.lines.clear();
+        pending.waiting.clear();
+        pending.lines.clear();
     }
 }
 

@@ -13,7 +13,7 @@ use crate::options::SinkOptions;
 use crate::recorder::AcceptRecorder;
 
 /// The state of a sink.
-pub(crate) struct Inner {
+pub(crate) struct SinkState {
     pub(crate) options: SinkOptions,
     pub(crate) address: SocketAddr,
     pub(crate) archive: Arc<Archive>,

@@ -19,7 +19,7 @@ use crate::faults::FaultPlan;
 use crate::hold::{Hold, HoldBoard, HoldRequest};
 use crate::options::SinkOptions;
 use crate::recorder::AcceptRecorder;
-use crate::shared::Inner;
+use crate::shared::SinkState;
 
 /// Connections that the kernel may hold for us while we are busy; a campaign opens them in bursts.
 const BACKLOG: u32 = 1_024;
@@ -39,7 +39,7 @@ pub struct Sink {
 /// Asks and tells a sink; cheap to clone. What was accepted stays readable after the sink has stopped.
 #[derive(Clone)]
 pub struct Handle {
-    inner: Arc<Inner>,
+    inner: Arc<SinkState>,
 }
 
 impl Sink {
@@ -55,7 +55,7 @@ impl Sink {
         let keep =
             Keep { records: options.keep_records, texts: options.keep_bodies, text_bytes: options.keep_body_bytes };
         let archive = Arc::new(Archive::new(keep));
-        let inner = Arc::new(Inner {
+        let inner = Arc::new(SinkState {
             address: listener.local_addr()?,
             recorder: AcceptRecorder::start(options.record.as_deref(), options.sync, Arc::clone(&archive))?,
             archive,
@@ -178,7 +178,7 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-async fn take_connections(listener: TcpListener, inner: Arc<Inner>, tasks: TaskTracker) {
+async fn take_connections(listener: TcpListener, inner: Arc<SinkState>, tasks: TaskTracker) {
     let stop = inner.stop.clone();
     loop {
         let taken = tokio::select! {

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clocks_show_what_they_are_told_on_this_thread_only() {
+    fn clocks_show_set_time_on_this_thread_only() {
         begin(1, Duration::from_secs(86_400));
         let start = Instant::now();
         assert_eq!(SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs(), 86_400);

@@ -78,7 +78,7 @@ fn i1_second_accept_under_another_claim() {
 }
 
 #[test]
-fn i1_under_resend_ledger_has_to_own_up_to_it() {
+fn i1_under_resend_duplicate_without_step_is_rejected() {
     let again = |history: &mut TestHistory| {
         history.header.in_doubt = InDoubt::Resend;
         history.claim("r200.0", "b", fence(210, 216), ("n1", 1), 24.9);
@@ -207,7 +207,7 @@ fn i5_power_cut_excuses_no_more_than_measured_claim_cap() {
 }
 
 #[test]
-fn i5_claims_of_process_that_did_not_live_to_settle_them_may_be_open_too() {
+fn i5_claims_of_short_lived_process_may_be_open_too() {
     let doubts = |history: &mut TestHistory| {
         slow_campaign(history);
         history.header.sessions = 3;
@@ -237,7 +237,7 @@ fn i5_claims_of_process_that_did_not_live_to_settle_them_may_be_open_too() {
 }
 
 #[test]
-fn i5_room_that_one_nodes_fault_leaves_is_no_room_for_anothers_doubt() {
+fn i5_fault_of_one_node_explains_no_doubt_of_another() {
     // n2 was killed with one hand-off past its gate, and that one is no doubt any more: its room is free.
     let doubt = |run: &'static str, who: &'static str| {
         with(|history| {
@@ -280,7 +280,7 @@ fn answer_of(history: &mut TestHistory, who: &str, change: impl Fn(&mut Vec<Cros
 }
 
 #[test]
-fn i6_hand_off_that_began_after_answer_though_it_was_named_or_waited_out() {
+fn i6_hand_off_begun_after_answer_is_rejected() {
     for who in ["b", "c"] {
         rejected(&with(|history| history.alter_mail("r230.0", who, |mail| mail.data_ns = mail.at_ns - 1)), &[6]);
     }
@@ -340,7 +340,7 @@ fn i7_read_that_is_old() {
 }
 
 #[test]
-fn i7_read_of_what_nobody_wrote_or_had_written_by_then() {
+fn i7_read_of_unwritten_value_is_rejected() {
     rejected(&and_read("daily", 30.0, Some("another")), &[7]);
     rejected(&and_read("daily", 30.0, Some("v9")), &[7]);
     rejected(&and_read("daily", 8.0, Some("v2")), &[7]);
@@ -418,7 +418,7 @@ fn i8_claim_run_or_mail_after_pause_or_cancel() {
 }
 
 #[test]
-fn i8_unknown_resume_lifts_nothing_before_it_was_called() {
+fn i8_unknown_resume_excuses_nothing_before_its_call() {
     let lost = |change: fn(&mut TestHistory)| {
         with(|history| {
             history.alter(|event| match event {
@@ -454,7 +454,7 @@ fn i9_sent_without_arrival_and_arrival_without_sent_are_rejected() {
 }
 
 #[test]
-fn i9_who_is_assumed_though_nobody_asked_for_it() {
+fn i9_assumed_recipient_without_request_is_rejected() {
     let assume =
         |event: &Event| matches!(event, Event::Call(call) if matches!(call.operation, Operation::Assume { .. }));
     let mut unasked = with(|history| history.drop_first(assume));
@@ -464,7 +464,7 @@ fn i9_who_is_assumed_though_nobody_asked_for_it() {
 }
 
 #[test]
-fn i9_mail_that_does_not_say_which_item_it_is_of() {
+fn i9_email_without_unique_message_id_is_rejected() {
     let altered = |change: fn(&mut Mail)| with(|history| history.alter_mail("r120.0", "m7", change));
     rejected(&altered(|mail| mail.message_id = None), &[9]);
     // That of m8.
@@ -487,7 +487,7 @@ fn i9_mail_that_does_not_say_which_item_it_is_of() {
 }
 
 #[test]
-fn i9_what_came_and_was_no_message() {
+fn i9_malformed_message_is_rejected() {
     let bare = with(|history| {
         history.alter(|event| match event {
             Event::Mail(mail) if mail.recipient == "b" && mail.answer == Answered::Refused => {
@@ -513,7 +513,7 @@ fn i10_extra_run_one_too_many_and_one_too_many_of_trigger() {
 }
 
 #[test]
-fn i10_backfill_of_what_ran_or_that_nobody_asked_for() {
+fn i10_backfill_of_opened_instant_or_without_request_is_rejected() {
     let again = with(|history| {
         history.run("r280.0", ("default", "daily"), 5.0, 3, 280);
         history.alter_run("r280.0", |run| (run.cause, run.opened_unix_ms) = (RunCause::Backfill, ms(38.8)));
@@ -549,7 +549,7 @@ fn i10_backfill_of_what_ran_or_that_nobody_asked_for() {
 }
 
 #[test]
-fn i10_early_late_passed_over_and_to_nobody() {
+fn i10_early_late_skipped_and_misdirected_are_rejected() {
     let move_due = |seconds: f64| {
         with(|history| {
             let moved = (seconds * 1e3) as i64;
@@ -653,7 +653,7 @@ fn i13_backlog_that_does_not_drain_in_time() {
 }
 
 #[test]
-fn i13_run_that_nothing_pauses() {
+fn i13_run_paused_without_cause_is_rejected() {
     let paused = |relay: FaultStatus| {
         with(|history| {
             history.events.push(Event::Paused { run: "r100.0".to_owned() });
@@ -689,7 +689,7 @@ fn i14_more_accepts_than_gate_passes() {
 }
 
 #[test]
-fn i14_of_life_that_was_killed_what_was_read_before_counts() {
+fn i14_last_reading_of_killed_process_counts() {
     let read = |node: &str, incarnation, at_s: f64, passes| {
         let node = node.to_owned();
         Event::GateReading(GateReading { at_ns: ns(at_s), node, incarnation, passes })
@@ -798,7 +798,7 @@ fn i16_content_of_another_schedule_is_rejected() {
 }
 
 #[test]
-fn i16_body_that_names_nothing_is_rejected_unless_it_was_cut_off() {
+fn i16_body_without_names_is_rejected_unless_cut_off() {
     rejected(&with(|history| history.alter_mail("r100.0", "a", |mail| mail.content = None)), &[16]);
     // Another email of the same relay fault, cut off within its body.
     let cut = with(|history| {
@@ -849,7 +849,7 @@ fn i17_majority_without_leader_for_longer_than_ten_seconds_is_rejected() {
 }
 
 #[test]
-fn i17_outage_without_majority_is_excused_while_it_lasts() {
+fn i17_outage_without_majority_is_excused() {
     let two_faults = |kind, until_s: f64| {
         without_a_leader(14.0, |history| {
             for node in ["n1", "n2"] {
@@ -969,7 +969,7 @@ fn i17_recipients_that_wait_for_longer_than_twenty_seconds_are_rejected() {
 }
 
 #[test]
-fn i17_each_strike_gives_product_its_time_anew_and_no_more() {
+fn i17_each_fault_restarts_bound_once() {
     let struck = |kind, node: &'static str, until_s: Option<f64>, seconds| {
         waiting_until(seconds, |history| history.fault(kind, &[node], 80.0).until_ns = until_s.map(ns))
     };
@@ -1113,7 +1113,7 @@ fn i17_claim_is_timed_by_ledger_where_its_commit_was_not_seen() {
 }
 
 #[test]
-fn i17_disturbance_gives_claim_its_time_anew() {
+fn i17_disturbance_restarts_time_of_claim() {
     let struck = |seconds: f64| {
         held_for(seconds, |history| history.fault(FaultKind::Pause, &["n3"], 110.0).until_ns = Some(ns(114.0)))
     };

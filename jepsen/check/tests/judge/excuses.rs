@@ -27,7 +27,7 @@ fn without_a_mail(state: RecipientState, change: impl Fn(&mut TestHistory)) -> T
 }
 
 #[test]
-fn i4_end_that_nothing_brought_about() {
+fn i4_final_state_without_cause_is_rejected() {
     for state in [RecipientState::Expired, RecipientState::Cancelled, RecipientState::Suppressed, RecipientState::Dead]
     {
         let history = without_a_mail(state, |_| {});
@@ -135,7 +135,7 @@ fn i4_end_by_client_or_relay_is_explained() {
 
 /// The recipient had opted out already; the second opt-out was invoked first and served last.
 #[test]
-fn i4_opt_out_that_was_done_after_its_taking_back_though_it_was_asked_for_before() {
+fn i4_opt_out_applied_after_concurrent_take_back_suppresses() {
     let repeated = |opted_out: u64, taken_back: u64| {
         without_a_mail(RecipientState::Suppressed, |history| {
             let own = || ("default".to_owned(), "m7".to_owned());
@@ -161,7 +161,7 @@ fn i4_run_that_was_answered_to_trigger_and_vanished() {
 }
 
 #[test]
-fn i1_who_was_not_in_doubt_is_not_sent_again_by_decision() {
+fn i1_decision_about_recipient_without_doubt_excuses_nothing() {
     let twice = with(|history| {
         accepted_again(history, "r120.0", "m7", 160, 16.0);
         resend(history, 14.0, ("r120.0", Some("m7")), ok(150));
@@ -186,7 +186,7 @@ fn resend(history: &mut TestHistory, at_s: f64, of: (&str, Option<&str>), answer
 }
 
 #[test]
-fn i1_decision_excuses_only_what_lies_on_both_sides_of_it() {
+fn i1_decision_excuses_only_hand_offs_on_both_sides() {
     let decided = |at_s: f64, index: u64| {
         with(|history| {
             again(history, "r120.0", "m7", 160, 16.0);
@@ -231,7 +231,7 @@ fn i1_dead_letter_that_is_requeued_is_sent_once() {
 }
 
 #[test]
-fn i1_decision_about_all_who_are_in_doubt_is_about_them() {
+fn i1_decision_about_all_in_doubt_covers_each() {
     let all = |in_doubt: bool| {
         with(|history| {
             accepted_again(history, "r120.0", "m7", 160, 16.0);
@@ -302,7 +302,7 @@ fn i6_taking_back_that_was_asked_for_before_opt_out_and_done_after_it() {
 }
 
 #[test]
-fn i9_nobody_is_sent_again_by_ledger_alone() {
+fn i9_resend_without_request_is_rejected() {
     let resent = |policy| {
         with(|history| {
             history.header.in_doubt = policy;
@@ -333,7 +333,7 @@ fn i10_instant_that_is_skipped_or_refused_without_earlier_run() {
 
 /// A triggered run may come before an instant that no leader could open, and then the instant has to give way.
 #[test]
-fn i10_instant_gives_way_to_run_that_opened_while_it_still_could_have() {
+fn i10_instant_skipped_for_run_that_opened_in_time_is_accepted() {
     let skipped = with(|history| {
         history.header.policies.may_skip = true;
         history.due(("default", "ping"), 21.5, "solo");
@@ -346,7 +346,7 @@ fn i10_instant_gives_way_to_run_that_opened_while_it_still_could_have() {
 }
 
 #[test]
-fn i4_range_explains_as_many_instants_as_it_says() {
+fn i4_range_explains_its_count_of_instants() {
     let range = |count: u64| {
         with(|history| {
             history.header.policies.may_skip = true;
@@ -366,7 +366,7 @@ fn late(history: &mut TestHistory, by_ms: i64) {
 }
 
 #[test]
-fn i10_outage_excuses_no_more_than_its_length_and_what_follows_on_it() {
+fn i10_outage_excuses_its_length_and_leader_wait() {
     let out = |to_s: f64, by_ms: i64| {
         with(|history| {
             history.events.push(Event::Outage(Outage { from_ns: ns(34.0), until_ns: ns(to_s) }));
@@ -380,7 +380,7 @@ fn i10_outage_excuses_no_more_than_its_length_and_what_follows_on_it() {
 }
 
 #[test]
-fn i10_pause_excuses_until_it_is_over() {
+fn i10_pause_excuses_until_resume() {
     let target = || Target::Schedule { tenant: "default".to_owned(), schedule: "daily".to_owned() };
     let paused = |resumed_s: f64| {
         with(|history| {

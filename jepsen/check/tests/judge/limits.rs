@@ -57,7 +57,7 @@ fn i18_clock_that_is_ninth_too_fast_is_no_excess() {
 }
 
 #[test]
-fn i18_limit_is_judged_while_it_is_in_force() {
+fn i18_limit_is_judged_while_in_force() {
     let between = |from_s: f64, until_s: Option<f64>| {
         let mut history = under("default", &["campaign"], Bound::RelayRate { per_second_milli: 10_000, sessions: 1 });
         let Some(Event::Limit(limit)) = history.events.last_mut() else { unreachable!() };

@@ -34,7 +34,7 @@ fn i5_message_that_was_cut_off_leaves_its_recipient_in_doubt() {
 }
 
 #[test]
-fn i5_nobody_else_is_in_doubt_by_it() {
+fn i5_message_that_was_cut_off_explains_no_other_recipient() {
     let others = with(|history| {
         cut_off(history, |_| {});
         history.step("r120.0", "m7", 123, Step::Refused);
@@ -103,7 +103,7 @@ fn decided(history: &mut TestHistory, at: Option<u64>, state: RecipientState) {
 }
 
 #[test]
-fn i9_who_goes_round_again_by_decision_may_end_in_any_way() {
+fn i9_recipient_sent_again_by_decision_may_end_in_any_state() {
     for state in [RecipientState::Dead, RecipientState::Expired, RecipientState::Suppressed, RecipientState::Cancelled]
     {
         let judgement = with(|history| decided(history, Some(216), state)).judge();
@@ -120,7 +120,7 @@ fn i9_who_goes_round_again_by_decision_may_end_in_any_way() {
 }
 
 #[test]
-fn i5_dots_and_answers_that_were_under_way_when_their_node_was_killed_are_past_gate_too() {
+fn i5_hand_offs_under_way_at_kill_are_past_gate_too() {
     let late = |at_s: f64| {
         with(|history| {
             for event in &mut history.events {

@@ -11,7 +11,7 @@ fn sink(options: SinkOptions) -> Sink {
 }
 
 #[tokio::test]
-async fn ehlo_offers_what_options_say() {
+async fn ehlo_offers_extensions_of_options() {
     let sink = sink(SinkOptions { max_message_bytes: 5_000, ..SinkOptions::default() });
     let mut client = Client::connect(sink.address()).await;
     assert!(client.reply().await.unwrap().starts_with("220 sink.test ESMTP"));
@@ -73,7 +73,7 @@ async fn stuffed_dots_are_undone_even_when_every_byte_comes_alone() {
 }
 
 #[tokio::test]
-async fn bare_line_feed_is_refused_wherever_it_stands() {
+async fn bare_line_feed_is_refused_anywhere() {
     let sink = sink(SinkOptions::default());
     for smuggled in ["Subject: x\n\r\n.\r\n", "x\r\n\n.\r\n", "x\n.\nMAIL FROM:<evil@x.test>\r\n", "x\r.\r\n.\r\n"] {
         let mut client = Client::greeted(sink.address()).await;
@@ -150,7 +150,7 @@ async fn client_that_only_makes_mistakes_is_sent_away() {
 }
 
 #[tokio::test]
-async fn stopping_ends_open_dialogues_and_what_was_caught_stays_readable() {
+async fn stop_ends_open_dialogues_and_keeps_emails_readable() {
     let sink = sink(SinkOptions::default());
     let mut client = Client::greeted(sink.address()).await;
     client.send_mail("a@x.test").await;

@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn power_cut_amid_write_keeps_strict_part_of_what_was_not_synced() {
+    fn power_cut_amid_write_keeps_strict_part_of_unsynced_bytes() {
         let folder = tempfile::tempdir().unwrap();
         let segment = folder.path().join("1.wal");
         let written = [[1; 512], [2; 512]].concat();
