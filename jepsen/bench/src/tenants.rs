@@ -98,9 +98,9 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let dead = TcpListener::bind(("127.0.0.1", 0)).context("a port for the dead relay")?;
     let cluster = Cluster::start(start, 3, Needs::default()).await?;
     let admin = cluster.admin();
-    admin.add_relay_of(("sink", "default"), sink.address(), (SESSIONS, args.rate)).await?;
+    admin.add_relay_of(("sink", "default"), sink.address(), (SESSIONS, args.rate.into())).await?;
     let address = dead.local_addr().context("its address")?;
-    admin.add_relay_of(("dead", "dead"), address, (SESSIONS, 0)).await?;
+    admin.add_relay_of(("dead", "dead"), address, (SESSIONS, 0.0)).await?;
 
     let idle = rounds(&cluster, &counter, "idle").await?;
     admin.generate_audience("backlog", args.recipients, SEED, &[]).await?;

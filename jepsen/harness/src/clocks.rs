@@ -46,14 +46,6 @@ impl Clocks {
         fs::rename(unseen, file).with_context(|| format!("the clock of {name}"))
     }
 
-    /// Removes what the library leaves in shared memory when its process is killed.
-    pub fn forget(process: u32) {
-        for file in [format!("faketime_shm_{process}"), format!("sem.faketime_sem_{process}")] {
-            // The files do not exist if the process had no such clock.
-            let _ = fs::remove_file(Path::new("/dev/shm").join(file));
-        }
-    }
-
     /// Environment variables of the process of a node.
     pub fn environment(&self, name: &str) -> Vec<(&'static str, OsString)> {
         vec![
@@ -122,6 +114,6 @@ mod tests {
         wait_for(&|offset| offset.abs() < 2.0);
         shell.kill().unwrap();
         shell.wait().unwrap();
-        Clocks::forget(shell.id());
+        reveille_nodes::node_process::remove_clock_files(shell.id());
     }
 }

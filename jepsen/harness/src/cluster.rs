@@ -6,12 +6,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use reveille_nodes::{AdminClient, NodeProcess, http};
 
-use crate::admin::AdminClient;
 use crate::environment::{Environment, Needs};
-use crate::http;
 use crate::measure::cpu_seconds;
-use crate::node_process::NodeProcess;
 use crate::workspace::Workspace;
 
 /// A started process must answer, and a changed cluster must be ready, within this time.
@@ -61,7 +59,10 @@ impl Cluster {
         let ports = environment.ports(&names)?;
         let named = names.into_iter().zip(ports);
         let mut nodes: Vec<NodeProcess> = named
-            .map(|(name, ports)| NodeProcess::new(name, ports, (&binary, &data, &journals), &environment))
+            .map(|(name, ports)| {
+                let launch = environment.launch_options(&name);
+                NodeProcess::new(name, ports, (&binary, &data, &journals), launch)
+            })
             .collect();
         nodes.iter_mut().try_for_each(NodeProcess::start)?;
         let endpoints = nodes.iter().map(|node| node.admin.to_string()).collect();

@@ -1,13 +1,14 @@
 //! The environment of the node processes beyond loopback and folders: a network that can be broken, a disk and a clock for
 //! each node. Each part exists, or its error says why this machine cannot have it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
-use rand::Rng;
+use anyhow::Result;
+
+use reveille_nodes::{LaunchOptions, Ports, free_ports};
 
 use crate::clocks::Clocks;
 use crate::host_network::HostNetwork;
@@ -16,17 +17,9 @@ use crate::workspace::Workspace;
 
 /// Admin, peer and HTTP port of a node with an address of its own.
 const PORTS_OF_HOST: [u16; 3] = [7600, 7601, 7680];
-/// Below the range from which Linux gives ports to outgoing connections (32768 and above): while a node is down, no
-/// connection takes its port.
-const FREE_PORTS: std::ops::Range<u16> = 12_000..32_000;
-/// Ports that are tried.
-const PORT_TRIES: u32 = 1_000;
 const NOT_REQUESTED: &str = "not requested";
 /// The variable that sets how often a node makes a snapshot.
 const SNAPSHOT_EVERY: &str = "REVEILLE__RAFT__SNAPSHOT_EVERY";
-
-/// Addresses of a node: its admin API, its peer listener, HTTP.
-pub type Ports = [SocketAddr; 3];
 
 /// What a command needs; the default is loopback and nothing else.
 #[derive(Clone, Copy, Debug, Default)]
@@ -110,15 +103,22 @@ impl Environment {
         }
     }
 
+    /// How the process of a node is started.
+    pub fn launch_options(&self, name: &str) -> LaunchOptions {
+        // Ctrl-C is for the harness, which kills its nodes.
+        let own_process_group = true;
+        LaunchOptions { prefix: self.command_prefix(name), variables: self.variables(name), own_process_group }
+    }
+
     /// What precedes the command line of a node.
-    pub fn command_prefix(&self, name: &str) -> Vec<String> {
+    fn command_prefix(&self, name: &str) -> Vec<String> {
         let of =
             |network: &HostNetwork| vec!["nsenter".to_owned(), format!("--net=/run/netns/{}", network.namespace(name))];
         self.network.as_ref().map(of).unwrap_or_default()
     }
 
     /// Environment variables of the process of a node.
-    pub fn variables(&self, name: &str) -> Vec<(&'static str, OsString)> {
+    fn variables(&self, name: &str) -> Vec<(&'static str, OsString)> {
         let mut all = self.clocks.as_ref().map(|clocks| clocks.environment(name)).unwrap_or_default();
         all.extend(self.snapshot_every.map(|entries| (SNAPSHOT_EVERY, entries.to_string().into())));
         all
@@ -129,26 +129,6 @@ fn volumes(workspace: &Workspace, data: &Path, names: &[String]) -> Result<BTree
     workspace.will_mount(&names.iter().map(|name| data.join(name)).collect::<Vec<_>>())?;
     let one = |name: &String| Ok((name.clone(), Volume::new(data, name, &data.join(name))?));
     names.iter().map(one).collect()
-}
-
-/// Ports that are free now. All listeners are held until the last one is drawn, so no two nodes share a port.
-///
-/// # Errors
-/// Too few ports are free.
-pub fn free_ports(nodes: usize) -> Result<Vec<Ports>> {
-    let (mut held, mut addresses) = (Vec::new(), BTreeSet::new());
-    for _ in 0..PORT_TRIES {
-        if addresses.len() == 3 * nodes {
-            let addresses: Vec<SocketAddr> = addresses.into_iter().collect();
-            return Ok(addresses.as_chunks::<3>().0.to_vec());
-        }
-        let port = rand::rng().random_range(FREE_PORTS);
-        if let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
-            addresses.insert(listener.local_addr().context("a free port")?);
-            held.push(listener);
-        }
-    }
-    bail!("no free ports between {} and {} on this machine", FREE_PORTS.start, FREE_PORTS.end)
 }
 
 #[cfg(test)]
@@ -163,13 +143,5 @@ mod tests {
         assert!(environment.network.is_err() && environment.volumes.is_err() && environment.clocks.is_err());
         assert!(environment.command_prefix("n1").is_empty() && environment.variables("n1").is_empty());
         assert!(environment.ports(&names).unwrap()[0].iter().all(|address| address.ip().is_loopback()));
-    }
-
-    #[test]
-    fn free_ports_are_distinct() {
-        let ports = free_ports(7).unwrap();
-        let all: BTreeSet<SocketAddr> = ports.into_iter().flatten().collect();
-        assert_eq!(all.len(), 21);
-        assert!(all.iter().all(|address| FREE_PORTS.contains(&address.port())));
     }
 }

@@ -4,26 +4,23 @@
 //! its processes end and its folders, mounts and network namespaces are removed. After a `kill -9` of the harness itself
 //! the next start removes them.
 //!
-//! Reading order: [`cluster`] and [`node_process`] (the processes), [`environment`] (their network, disks and clocks),
-//! [`workspace`] (their folders), [`admin`] and [`http`] (how they are asked), [`load`] (what they are given to do).
+//! Reading order: [`cluster`] (the processes; each is of the crate `reveille-nodes`, as are their admin API and pages),
+//! [`environment`] (their network, disks and clocks), [`workspace`] (their folders), [`load`] (their schedules).
 
-pub mod admin;
 pub mod clocks;
 pub mod cluster;
 pub mod environment;
 pub mod host_network;
-pub mod http;
 pub mod leader_watch;
 pub mod load;
 pub mod measure;
-pub mod node_process;
 pub mod report;
 pub mod tool;
 pub mod volume;
 pub mod workspace;
 
-pub use admin::{AdminClient, CallResult};
 pub use cluster::{Cluster, StartArgs};
 pub use environment::{Environment, Needs};
-pub use node_process::{FORMER_LEVEL, LEVEL_VARIABLE, NEXT_LEVEL};
 pub use report::Report;
+pub use reveille_nodes::node_process::{FORMER_LEVEL, LEVEL_VARIABLE, NEXT_LEVEL};
+pub use reveille_nodes::{AdminClient, CallResult, admin, http, node_process};

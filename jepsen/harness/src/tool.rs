@@ -53,14 +53,6 @@ pub fn text(path: &Path) -> Result<&str> {
     path.to_str().with_context(|| format!("{} is no text", path.display()))
 }
 
-/// Creates a script that a test can start. Another process writes it: a file that is open for writing cannot be executed,
-/// and a child of another test holds a copy of every open file until its exec.
-#[cfg(test)]
-pub fn script(path: &Path, lines: &str) {
-    let line = "printf '#!/bin/sh\n%s\n' \"$2\" > \"$1\" && chmod 700 \"$1\"";
-    run("sh", &["-c", line, "sh", text(path).unwrap(), lines]).unwrap();
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use reveille_nodes::node_process::remove_clock_files;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::clocks::Clocks;
 use crate::host_network;
 use crate::tool;
 
@@ -141,7 +141,7 @@ fn kill_all(token: &str) {
         if is_ours(&String::from_utf8_lossy(&line), &named) {
             // The process may have ended meanwhile.
             let _ = kill_process(id, Signal::KILL);
-            Clocks::forget(id.as_raw_nonzero().get().unsigned_abs());
+            remove_clock_files(id.as_raw_nonzero().get().unsigned_abs());
         }
     }
 }

@@ -60,7 +60,8 @@ impl AcceptRecorder {
             return Ok(Self { archive, queue: None, writer: Mutex::new(None) });
         };
         let file = open(path)?;
-        let queue = Arc::new(WriteQueue { pending: Mutex::default(), wake: Condvar::new(), lost: AtomicBool::new(false) });
+        let queue =
+            Arc::new(WriteQueue { pending: Mutex::default(), wake: Condvar::new(), lost: AtomicBool::new(false) });
         let (its_queue, its_archive) = (Arc::clone(&queue), Arc::clone(&archive));
         let writer = thread::Builder::new()
             .name("sink-record".to_owned())

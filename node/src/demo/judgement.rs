@@ -4,7 +4,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use reveille_proto::admin::v1::Run;
 use reveille_sink::Emails;
 
 use super::client::address_of;
@@ -28,7 +27,7 @@ impl Judgement {
         expected: u32,
         run: &str,
         emails: &Emails,
-        state: &Run,
+        sent: u32,
         doubts: &BTreeSet<String>,
         failovers_ms: Vec<u64>,
     ) -> Judgement {
@@ -38,7 +37,6 @@ impl Judgement {
                 *arrived.entry(mail.recipient.as_str()).or_default() += 1;
             }
         }
-        let counts = state.counts.unwrap_or_default();
         let mut judgement = Judgement {
             expected,
             accepted_once: 0,
@@ -47,7 +45,7 @@ impl Judgement {
             in_doubt: doubts.len() as u32,
             in_doubt_arrived: 0,
             sent_not_arrived: 0,
-            sent: counts.sent,
+            sent,
             failovers_ms,
         };
         for number in 0..expected {
@@ -66,7 +64,7 @@ impl Judgement {
         }
         // I9: each recipient that the ledger calls sent has arrived.
         let arrived_and_known = judgement.accepted_once - judgement.in_doubt_arrived;
-        judgement.sent_not_arrived = counts.sent.saturating_sub(arrived_and_known);
+        judgement.sent_not_arrived = sent.saturating_sub(arrived_and_known);
         judgement
     }
 

@@ -7,9 +7,10 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result};
+use reveille_nodes::AdminClient;
 use reveille_sink::{Hold, HoldPoint, HoldRequest, Sink};
 
-use super::client::DemoClient;
+use super::client;
 use super::processes::Nodes;
 use super::progress::DemoProgress;
 
@@ -81,7 +82,7 @@ impl Kills {
         run: &str,
         sink: &Sink,
         nodes: &mut Nodes,
-        admin: &DemoClient,
+        admin: &AdminClient,
         progress: &mut DemoProgress,
     ) -> Result<()> {
         let Some(planned) = self.planned.iter_mut().find(|planned| !matches!(planned.step, Step::Done)) else {
@@ -108,7 +109,7 @@ impl Kills {
                 };
                 let epoch = epoch_of(held.accepted.fence.as_deref());
                 let victim = victim.clone();
-                nodes.named(&victim).context("the victim")?.kill().await?;
+                nodes.named(&victim).context("the victim")?.kill()?;
                 let (since, killed) = (Instant::now(), SystemTime::now());
                 progress.note(&format!(
                     "kill -9 {victim} ({}), between the dot and the 250 of one of its emails",
@@ -140,15 +141,16 @@ impl Kills {
 }
 
 /// The victim; none when there is none at this moment. A leader that sends nothing hands over first.
-async fn choose(kill: Kill, nodes: &Nodes, admin: &DemoClient, silent: &mut BTreeSet<String>) -> Option<String> {
-    let leader = admin.leader().await.ok()?;
+async fn choose(kill: Kill, nodes: &Nodes, admin: &AdminClient, silent: &mut BTreeSet<String>) -> Option<String> {
+    let leader = client::leader(admin).await.ok()?;
     if nodes.running().iter().all(|name| silent.contains(name)) {
         silent.clear();
     }
     match kill {
         Kill::Leader if silent.contains(&leader) => {
             let heir = nodes.running().into_iter().find(|name| !silent.contains(name))?;
-            admin.transfer_leader(&heir).await;
+            // Without a hand-over it is tried again.
+            let _ = admin.transfer_leader(&heir).await;
             None
         }
         Kill::Leader => Some(leader),
@@ -169,7 +171,7 @@ fn epoch_of(fence: Option<&str>) -> u64 {
 /// that arrived; none while there is none. Emails that were claimed before the kill go on meanwhile.
 async fn first_claim_after(
     sink: &Sink,
-    admin: &DemoClient,
+    admin: &AdminClient,
     run: &str,
     epoch: u64,
     killed: SystemTime,
@@ -185,7 +187,7 @@ async fn first_claim_after(
         }
         (first.recipient.clone(), first.fence.clone()?)
     };
-    let claimed = admin.claimed_at(run, &recipient, &fence).await?;
+    let claimed = client::claimed_at(admin, run, &recipient, &fence).await?;
     Some(claimed.duration_since(killed).unwrap_or_default())
 }
 

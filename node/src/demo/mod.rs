@@ -13,15 +13,14 @@ mod kills;
 mod processes;
 mod progress;
 
-use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use reveille_nodes::AdminClient;
 use reveille_sink::{Sink, SinkOptions};
 
-use client::DemoClient;
 use judgement::Judgement;
 use kills::{Kill, Kills};
 use processes::Nodes;
@@ -37,6 +36,8 @@ const PATIENCE: Duration = Duration::from_secs(240);
 const DOUBT_PATIENCE: Duration = Duration::from_secs(20);
 /// How often the run is read.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// Sessions to the mailbox on each node.
+const SESSIONS: u32 = 4;
 /// The usual port of the mailbox; another one where it is taken.
 const MAILBOX_PORT: u16 = 7625;
 
@@ -85,15 +86,16 @@ pub async fn run(args: Args) -> Result<bool> {
 }
 
 async fn show(args: &Args, folder: &Folder, sink: &Sink, nodes: &mut Nodes) -> Result<bool> {
-    let admin = DemoClient::new(nodes.endpoints())?;
-    admin.init(nodes.peers()).await.context("the cluster could not be made")?;
-    let leader = admin.leader().await?;
+    let binary = std::env::current_exe().context("where this program is")?;
+    let admin = AdminClient::new(binary, nodes.endpoints())?;
+    admin.init(nodes.peers(), false).await.context("the cluster could not be made")?;
+    let leader = client::leader(&admin).await?;
     eprintln!("cluster    {} nodes, {leader} leads", args.nodes);
     let seconds = SENDING_SECONDS.max(SECONDS_A_KILL * args.kill.len() as u32);
     let rate = f64::from(args.recipients) / f64::from(seconds);
-    admin.add_relay(sink.address(), rate.max(1.0)).await?;
-    admin.create_daily("daily-report").await?;
-    let run = admin.start_campaign("campaign", args.recipients).await?;
+    admin.add_relay_of(("mailbox", "default"), sink.address(), (SESSIONS, rate.max(1.0))).await?;
+    client::create_daily(&admin, "daily-report").await?;
+    let run = client::start_campaign(&admin, "campaign", args.recipients).await?;
     eprintln!("campaign   {} recipients, {rate:.0} emails/s over the cluster, run {run}", args.recipients);
     let mut kills = Kills::plan(&args.kill, args.recipients);
     let mut progress = DemoProgress::new(args.recipients);
@@ -101,9 +103,9 @@ async fn show(args: &Args, folder: &Folder, sink: &Sink, nodes: &mut Nodes) -> R
     let until = Instant::now() + patience;
     loop {
         kills.act(&run, sink, nodes, &admin, &mut progress).await?;
-        let state = admin.run(&run).await.ok();
-        progress.show(sink.accepted_count(), state.as_ref());
-        if state.is_some_and(|state| client::is_finished(&state)) && kills.are_done() {
+        let counts = admin.counts(&run).await.ok();
+        progress.show(sink.accepted_count(), counts.as_ref());
+        if counts.is_some_and(|counts| client::is_finished(&counts)) && kills.are_done() {
             break;
         }
         if Instant::now() > until {
@@ -123,12 +125,12 @@ async fn show(args: &Args, folder: &Folder, sink: &Sink, nodes: &mut Nodes) -> R
 }
 
 /// Judges until nothing is in doubt any more, or patience ends.
-async fn judge(args: &Args, sink: &Sink, admin: &DemoClient, run: &str, kills: &Kills) -> Result<Judgement> {
+async fn judge(args: &Args, sink: &Sink, admin: &AdminClient, run: &str, kills: &Kills) -> Result<Judgement> {
     let until = Instant::now() + DOUBT_PATIENCE;
     loop {
-        let state = admin.run(run).await?;
-        let doubts: BTreeSet<String> = admin.doubts(run).await?.into_iter().collect();
-        let judgement = Judgement::new(args.recipients, run, &sink.emails(), &state, &doubts, kills.failovers_ms());
+        let (counts, doubts) = (admin.counts(run).await?, admin.doubts(run).await?);
+        let judgement =
+            Judgement::new(args.recipients, run, &sink.emails(), counts.sent, &doubts, kills.failovers_ms());
         if doubts.is_empty() || Instant::now() > until {
             return Ok(judgement);
         }

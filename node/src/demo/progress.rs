@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use reveille_proto::admin::v1::Run;
+use reveille_proto::admin::v1::RunCounts;
 
 /// A line this often where there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(2);
@@ -27,8 +27,7 @@ impl DemoProgress {
     }
 
     /// Shows what arrived and what the ledger says.
-    pub fn show(&mut self, arrived: u64, run: Option<&Run>) {
-        let counts = run.and_then(|run| run.counts.as_ref());
+    pub fn show(&mut self, arrived: u64, counts: Option<&RunCounts>) {
         let ledger = counts.map_or("no answer from the cluster".to_owned(), |counts| {
             format!(
                 "sent {} claimed {} pending {} in doubt {}",

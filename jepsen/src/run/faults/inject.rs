@@ -163,7 +163,7 @@ impl Nemesis {
         let no_leader = || NotInjected::NotNow("no node leads".to_owned());
         let (leader, epoch) = self.processes.leads_now().ok_or_else(no_leader)?;
         let mut fault = self.fault(planned, "leadership transferred", std::slice::from_ref(&leader));
-        let result = self.operator.admin.transfer_leader().await;
+        let result = self.operator.admin.transfer_leader("").await;
         (fault.status, fault.word) = (status_of(&result), format!("{result:?}"));
         let until = Instant::now() + LEADS_WITHIN;
         let passed = || self.processes.leader().is_some_and(|(_, now)| now > epoch);

@@ -100,7 +100,7 @@ impl WorkloadLimits {
         };
         always(&TENANTS, &[], Bound::MaxAttempts { attempts: MAX_ATTEMPTS });
         if let Some(rate) = self.relay_rate {
-            admin.add_relay_of((CAMPAIGN, CAMPAIGN), sink, (CAMPAIGN_SESSIONS, rate as u32)).await?;
+            admin.add_relay_of((CAMPAIGN, CAMPAIGN), sink, (CAMPAIGN_SESSIONS, rate as f64)).await?;
             let bound = Bound::RelayRate { per_second_milli: rate * 1_000, sessions: CAMPAIGN_SESSIONS };
             always(&[BULK_TENANT], &[CAMPAIGN], bound);
         }
@@ -116,7 +116,7 @@ impl WorkloadLimits {
             always(&[TENANT], &[GAPPED], Bound::MinGap { gap_ms: GAP_MS });
         }
         if let Some(cap) = self.warm_up {
-            admin.add_relay_of((WARMING, WARMING), sink, (WARMING_SESSIONS, 0)).await?;
+            admin.add_relay_of((WARMING, WARMING), sink, (WARMING_SESSIONS, 0.0)).await?;
             let limit = warm_up(recorder.now_ns(), unix_us(SystemTime::now()) / 1_000 / DAY_MS, cap);
             admin.warm_up(WARMING, vec![cap; 2]).await?;
             recorder.event(&Event::Limit(limit.clone()));

@@ -1,19 +1,18 @@
 //! One node process: started, killed, started again. A drop kills the process and waits for its end, so that its folders can
 //! be removed afterwards.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::ErrorKind;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use rand::Rng;
 use rustix::process::{Pid, Signal, kill_process};
-
-use crate::clocks::Clocks;
-use crate::environment::{Environment, Ports};
 
 /// The variable with the crash point of a process; only a binary with crash points reads it.
 const CRASH_POINTS: &str = "FAILPOINTS";
@@ -23,8 +22,27 @@ pub const LEVEL_VARIABLE: &str = "REVEILLE_LEVEL";
 pub const FORMER_LEVEL: u32 = 1;
 /// The level of the next release.
 pub const NEXT_LEVEL: u32 = 2;
+/// Below the range from which Linux gives ports to outgoing connections (32768 and above): while a node is down, no
+/// connection takes its port.
+const FREE_PORTS: std::ops::Range<u16> = 12_000..32_000;
+/// Ports that are tried.
+const PORT_TRIES: u32 = 1_000;
 /// Lines of the log that an error shows.
 const LAST_LINES: usize = 12;
+
+/// Addresses of a node: its admin API, its peer listener, HTTP.
+pub type Ports = [SocketAddr; 3];
+
+/// How a node's process is started.
+#[derive(Clone, Debug, Default)]
+pub struct LaunchOptions {
+    /// What precedes its command line.
+    pub prefix: Vec<String>,
+    /// Additional environment variables.
+    pub variables: Vec<(&'static str, OsString)>,
+    /// Whether it gets no signals of this process's terminal, such as Ctrl-C.
+    pub own_process_group: bool,
+}
 
 /// One node, whether its process runs or not.
 pub struct NodeProcess {
@@ -40,9 +58,7 @@ pub struct NodeProcess {
     folder: PathBuf,
     journals: PathBuf,
     log: PathBuf,
-    /// What precedes its command line.
-    prefix: Vec<String>,
-    variables: Vec<(&'static str, OsString)>,
+    launch: LaunchOptions,
     /// The crash points of the next process, in the syntax of FAILPOINTS.
     crash_points: Option<String>,
     /// The level of the release on this node.
@@ -53,16 +69,15 @@ pub struct NodeProcess {
 }
 
 impl NodeProcess {
-    /// A node in this environment that does not run yet; its files are below these folders.
+    /// A node that does not run yet; its files are below these folders.
     pub fn new(
         name: String,
         [admin, peers, http]: Ports,
         (binary, data, journals): (&Path, &Path, &Path),
-        environment: &Environment,
+        launch: LaunchOptions,
     ) -> NodeProcess {
         let binary = binary.to_owned();
         let (folder, journals, log) = (data.join(&name), journals.join(&name), data.join(format!("{name}.log")));
-        let (prefix, variables) = (environment.command_prefix(&name), environment.variables(&name));
         NodeProcess {
             name,
             admin,
@@ -72,8 +87,7 @@ impl NodeProcess {
             folder,
             journals,
             log,
-            prefix,
-            variables,
+            launch,
             crash_points: None,
             level: FORMER_LEVEL,
             log_from: 0,
@@ -101,11 +115,11 @@ impl NodeProcess {
         std::fs::create_dir_all(&self.folder).with_context(|| format!("cannot make {}", self.folder.display()))?;
         let log = OpenOptions::new().create(true).append(true).open(&self.log)?;
         self.log_from = log.metadata()?.len();
-        let mut line: Vec<OsString> = self.prefix.iter().map(OsString::from).collect();
+        let mut line: Vec<OsString> = self.launch.prefix.iter().map(OsString::from).collect();
         line.push(self.binary.clone().into_os_string());
         let (program, rest) = line.split_first().context("a command without a program")?;
         let mut command = Command::new(program);
-        // The configuration of the harness's own environment must not apply.
+        // The configuration in this process's own environment must not apply.
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("REVEILLE__")) {
             command.env_remove(name);
         }
@@ -114,7 +128,7 @@ impl NodeProcess {
             .env_remove(CRASH_POINTS)
             .env(LEVEL_VARIABLE, self.level.to_string())
             .envs(self.crash_points.as_ref().map(|points| (CRASH_POINTS, points)))
-            .envs(self.variables.iter().map(|(name, value)| (*name, value.as_os_str())))
+            .envs(self.launch.variables.iter().map(|(name, value)| (*name, value.as_os_str())))
             .args(rest)
             .arg("start")
             .args(["--name", &self.name])
@@ -129,9 +143,10 @@ impl NodeProcess {
             .args(["--http", &self.http.to_string()])
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
-            .stderr(log)
-            // Ctrl-C is for the harness, which kills its nodes.
-            .process_group(0);
+            .stderr(log);
+        if self.launch.own_process_group {
+            command.process_group(0);
+        }
         if !self.admin.ip().is_loopback() {
             // Only this machine is connected to that network.
             command.arg("--insecure");
@@ -146,7 +161,7 @@ impl NodeProcess {
         if let Some(mut process) = self.process.take() {
             process.kill().with_context(|| format!("kill -9 {}", self.name))?;
             process.wait().with_context(|| format!("the end of {}", self.name))?;
-            Clocks::forget(process.id());
+            remove_clock_files(process.id());
         }
         Ok(())
     }
@@ -210,6 +225,34 @@ impl NodeProcess {
     }
 }
 
+/// Removes the shared memory of libfaketime, which a killed process leaves.
+pub fn remove_clock_files(process: u32) {
+    for file in [format!("faketime_shm_{process}"), format!("sem.faketime_sem_{process}")] {
+        // The files do not exist if the process had no such clock.
+        let _ = std::fs::remove_file(Path::new("/dev/shm").join(file));
+    }
+}
+
+/// Ports that are free now. All listeners are held until the last one is drawn, so no two nodes share a port.
+///
+/// # Errors
+/// Too few ports are free.
+pub fn free_ports(nodes: usize) -> Result<Vec<Ports>> {
+    let (mut held, mut addresses) = (Vec::new(), BTreeSet::new());
+    for _ in 0..PORT_TRIES {
+        if addresses.len() == 3 * nodes {
+            let addresses: Vec<SocketAddr> = addresses.into_iter().collect();
+            return Ok(addresses.as_chunks::<3>().0.to_vec());
+        }
+        let port = rand::rng().random_range(FREE_PORTS);
+        if let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
+            addresses.insert(listener.local_addr().context("a free port")?);
+            held.push(listener);
+        }
+    }
+    bail!("no free ports between {} and {} on this machine", FREE_PORTS.start, FREE_PORTS.end)
+}
+
 /// The last incarnation in a log: `… listening node=bb42d2eb0a004e39/3 …`.
 fn incarnation(log: &str) -> Option<u64> {
     let line = log.lines().rev().find(|line| line.contains(" listening node="))?;
@@ -229,14 +272,17 @@ impl Drop for NodeProcess {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::environment::{Needs, free_ports};
-    use crate::tool;
-    use crate::workspace::Workspace;
+
+    /// Another process writes the script: a file that is open for writing cannot be executed, and a child of another test
+    /// holds a copy of every open file until its exec.
+    fn write_script(path: &Path, lines: &str) {
+        let line = "printf '#!/bin/sh\n%s\n' \"$2\" > \"$1\" && chmod 700 \"$1\"";
+        assert!(Command::new("sh").args(["-c", line, "sh"]).arg(path).arg(lines).status().unwrap().success());
+    }
 
     fn node(binary: &Path, data: &Path, journals: &Path) -> NodeProcess {
-        let workspace = Workspace::new().unwrap();
-        let environment = Environment::new(Needs::default(), &workspace, data, &[]).unwrap();
-        NodeProcess::new("n1".to_owned(), free_ports(1).unwrap()[0], (binary, data, journals), &environment)
+        let ports = free_ports(1).unwrap()[0];
+        NodeProcess::new("n1".to_owned(), ports, (binary, data, journals), LaunchOptions::default())
     }
 
     #[test]
@@ -250,7 +296,7 @@ mod tests {
     fn last_words_are_of_last_process() {
         let folder = tempfile::tempdir().unwrap();
         let script = folder.path().join("speaks");
-        tool::script(&script, "echo \"${FAILPOINTS:-nowhere} is where it dies\"");
+        write_script(&script, "echo \"${FAILPOINTS:-nowhere} is where it dies\"");
         let mut node = node(&script, folder.path(), folder.path());
         for points in [Some("here"), None] {
             node.set_crash_points(points);
@@ -281,7 +327,7 @@ mod tests {
     fn process_ends_when_its_node_is_dropped() {
         let folder = tempfile::tempdir().unwrap();
         let script = folder.path().join("sleeps");
-        tool::script(&script, "exec sleep 600");
+        write_script(&script, "exec sleep 600");
         let mut node = node(&script, folder.path(), folder.path());
         node.start().unwrap();
         assert_eq!(node.ended(), None);
@@ -289,5 +335,13 @@ mod tests {
         assert!(Path::new(&process).exists());
         drop(node);
         assert!(!Path::new(&process).exists());
+    }
+
+    #[test]
+    fn free_ports_are_distinct() {
+        let ports = free_ports(7).unwrap();
+        let all: BTreeSet<SocketAddr> = ports.into_iter().flatten().collect();
+        assert_eq!(all.len(), 21);
+        assert!(all.iter().all(|address| FREE_PORTS.contains(&address.port())));
     }
 }

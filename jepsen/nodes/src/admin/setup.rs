@@ -37,7 +37,7 @@ impl AdminClient {
 
     /// Adds the sink as the relay of the default pool, without a rate.
     pub async fn add_relay(&self, sink: SocketAddr, sessions: u32) -> Result<()> {
-        self.add_relay_of(("sink", "default"), sink, (sessions, 0)).await
+        self.add_relay_of(("sink", "default"), sink, (sessions, 0.0)).await
     }
 
     /// Adds a relay to a pool, with sessions on each node and a rate over all nodes (0: unlimited).
@@ -45,7 +45,7 @@ impl AdminClient {
         &self,
         (name, pool): (&str, &str),
         address: SocketAddr,
-        (sessions, rate_per_second): (u32, u32),
+        (sessions, rate_per_second): (u32, f64),
     ) -> Result<()> {
         let relay = Relay {
             name: name.to_owned(),
@@ -53,7 +53,7 @@ impl AdminClient {
             host: address.ip().to_string(),
             port: address.port().into(),
             tls: RelayTls::None.into(),
-            rate_per_second: rate_per_second.into(),
+            rate_per_second,
             max_sessions: sessions,
             ..Relay::default()
         };
@@ -93,10 +93,10 @@ impl AdminClient {
         self.read("cluster status", call, GetClusterStatusRequest {}).await
     }
 
-    /// Transfers leadership; returns the new leader.
-    pub async fn transfer_leader(&self) -> CallResult<String> {
+    /// Transfers leadership to a node, or to any (an empty name); returns the new leader.
+    pub async fn transfer_leader(&self, to: &str) -> CallResult<String> {
         let call = rpc!(ClusterServiceClient, transfer_leader);
-        self.change(call, TransferLeaderRequest::default()).await.map(|answer| answer.leader)
+        self.change(call, TransferLeaderRequest { to: to.to_owned() }).await.map(|answer| answer.leader)
     }
 
     /// Raises the ledger to the highest level that all nodes apply.

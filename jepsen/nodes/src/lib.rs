@@ -1,0 +1,9 @@
+//! Node processes on this machine, seen from outside: the processes, their admin API and their HTTP pages. `reveille demo`
+//! and the harness of the fault runs use it.
+
+pub mod admin;
+pub mod http;
+pub mod node_process;
+
+pub use admin::{AdminClient, CallResult};
+pub use node_process::{LaunchOptions, NodeProcess, Ports, free_ports};
