@@ -15,7 +15,7 @@ pub mod session;
 mod tests;
 
 pub use pool::status::{CircuitStatus, RelayCounters, RelayStatus};
-pub use pool::{PendingResult, Permit, Pool, PoolLimits, Unavailable};
+pub use pool::{Permit, Pool, PoolLimits, Unavailable};
 pub use replies::classification::{BadRules, RelayRules, ReplyRules};
 pub use replies::verdict::{DialogueResult, RefusalScope, enhanced_code, without_enhanced_code};
 pub use session::auth::Mechanism;

@@ -81,14 +81,13 @@ async fn deliver(
     mut permit: RelayPermit,
     deadline: Instant,
 ) -> Result<(String, DialogueResult), DeliveryOutcome> {
-    let again = email.needs_smtputf8().then(|| email.clone());
-    let (mut email, mut lacking, mut all_asked) = (email, BTreeSet::new(), true);
+    let (mut lacking, mut all_asked) = (BTreeSet::new(), true);
     loop {
         let (open_by, begin_by) = (Some(deadline), Some(Instant::now() + PREPARE_WITHIN));
         let deadlines = Deadlines { open_by, begin_by, stop: context.drain.child_token() };
         let gate = WorkerGate { context: Arc::clone(context), hand_off: Arc::clone(hand_off) };
-        let verdict = permit.permit.deliver(email, gate, deadlines).await;
-        let (Some(copy), DialogueResult::NoSmtpUtf8 { asked }) = (again.as_ref(), &verdict) else {
+        let verdict = permit.permit.deliver(&email, gate, &deadlines).await;
+        let DialogueResult::NoSmtpUtf8 { asked } = &verdict else {
             return Ok((permit.relay, verdict));
         };
         all_asked &= *asked;
@@ -99,7 +98,7 @@ async fn deliver(
             // The relay that took no EHLO may offer SMTPUTF8.
             Some(Err(None)) if !all_asked => return Ok((permit.relay, DialogueResult::smtputf8_is_not_known())),
             // No relay of the pool offers it. A sender beyond ASCII is not the recipient's fault.
-            Some(Err(None)) if copy.to.is_ascii() => {
+            Some(Err(None)) if email.to.is_ascii() => {
                 return Ok((permit.relay, DialogueResult::sender_needs_smtputf8()));
             }
             Some(Err(None)) => return Ok((permit.relay, verdict)),
@@ -109,7 +108,6 @@ async fn deliver(
             // Pending at once, it would be claimed again by the rate of the relay that cannot take it.
             Some(Err(Some(why))) => return Err(no_relay(hand_off.place, &why.to_string())),
         };
-        email = copy.clone();
     }
 }
 

@@ -29,7 +29,7 @@ use super::session::deadlines::Timeouts;
 use super::session::dialer::Dial;
 use super::session::target::Target;
 use circuit::Backoff;
-pub use permit::{PendingResult, Permit};
+pub use permit::Permit;
 use state::{PoolCore, Ticket, retire_idle_sessions};
 use status::RelayStatus;
 

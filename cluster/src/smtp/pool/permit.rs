@@ -1,20 +1,16 @@
-//! One email in a pool: the permit, the task that runs its dialogue, and the result.
+//! One email's way through a pool: the permit, the dialogue, and the verdict.
 //!
-//! [`super::Pool::acquire`] creates a permit and the claim worker uses it up. The dialogue runs in a separate task, so
-//! that a caller that is dropped cannot interrupt it. The caller holds a [`PendingResult`], which returns exactly one
-//! result.
+//! Made by [`super::Pool::acquire`], used up by the claim worker. The dialogue runs in the caller's task, which awaits its
+//! verdict. If the caller drops the future of [`Permit::deliver`], the connection closes; past the gate the outcome of the
+//! email is then unknown.
 
-use std::{
-    pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use futures::FutureExt;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 
 use super::circuit::CircuitEvent;
@@ -28,119 +24,109 @@ use crate::smtp::session::envelope::Email;
 use crate::smtp::session::gate::{Gate, GateAnswer};
 use crate::smtp::session::stream::Stage;
 
-/// If the email that wanted a session went back, its opening fails after this time. Equals the connect time-out. It is
-/// far above the delay of the greeting by which servers detect bad clients (postscreen: 6 s).
+/// A relay that had this long for opening a session, while the email that wanted it went back, has failed. As long as
+/// the connect time-out; far above what servers delay their greeting by to uncover bad clients (postscreen: 6 s).
 const OPENS_WITHIN: Duration = Duration::from_secs(30);
 
-/// Permission to send one email now. Dropping it unused returns its session.
+/// The right to send one email now. Dropped unused, it gives its session back.
 pub struct Permit {
-    shared: Arc<PoolCore>,
-    held: Option<OpenSession>,
-    rest: Option<(OwnedSemaphorePermit, Ticket)>,
+    held: HeldSession,
+    slot: OwnedSemaphorePermit,
+    ticket: Ticket,
 }
 
-/// Future result of an email. Dropping it cancels nothing.
-pub struct PendingResult {
-    told: oneshot::Receiver<DialogueResult>,
-    /// True if the gate has let the email pass.
-    passed: Arc<AtomicBool>,
+/// An idle session that belongs to a permit. It goes back to the pool unless it is taken.
+struct HeldSession {
+    shared: Arc<PoolCore>,
+    session: Option<OpenSession>,
+}
+
+impl Drop for HeldSession {
+    fn drop(&mut self) {
+        if let Some(session) = self.session.take() {
+            // A session that the pool does not keep closes here, without QUIT.
+            drop(self.shared.keep(session));
+        }
+    }
 }
 
 impl Permit {
     pub(crate) fn new(
         shared: Arc<PoolCore>,
         slot: OwnedSemaphorePermit,
-        held: Option<OpenSession>,
+        session: Option<OpenSession>,
         ticket: Ticket,
     ) -> Permit {
-        Permit { shared, held, rest: Some((slot, ticket)) }
+        Permit { held: HeldSession { shared, session }, slot, ticket }
     }
 
-    /// Sends `mail` to the relay in a separate task, over an idle session or a new one. `gate` is asked at most once.
-    /// `patience` limits the time before the gate.
-    pub fn deliver(mut self, mail: Email, gate: impl Gate + 'static, patience: Deadlines) -> PendingResult {
-        let (tell, told) = oneshot::channel();
-        let passed = Arc::new(AtomicBool::new(false));
-        if let Some((slot, ticket)) = self.rest.take() {
-            let (shared, held) = (self.shared.clone(), self.held.take());
-            let begun = Instant::now();
-            let mut gate = Watched { gate, shared: shared.clone(), waiting: None, passed: Arc::clone(&passed) };
-            self.shared.tasks.spawn(async move {
-                let running = shared.begin();
-                let mut opening = Box::pin(session(&shared, held, &mail));
-                let opened = match patience.to_open().bound(FAR, &mut opening).await {
+    /// Sends `email` to the relay: over an idle session if there is one, else over a new one. Asks `gate` at most once.
+    /// `deadlines` bound what happens before the gate.
+    pub async fn deliver(self, email: &Email, gate: impl Gate, deadlines: &Deadlines) -> DialogueResult {
+        let Permit { mut held, slot, ticket } = self;
+        let shared = Arc::clone(&held.shared);
+        // [`super::Pool::close`] waits for it.
+        let _tracked = shared.tasks.token();
+        let running = shared.begin();
+        let opened = match idle_session(&shared, held.session.take(), email.needs_smtputf8()).await {
+            IdleSession::Usable(session) => Ok(session),
+            IdleSession::None { replaces } => {
+                let begun = Instant::now();
+                let mut opening = Box::pin(open(Arc::clone(&shared), replaces));
+                match deadlines.to_open().bound(FAR, &mut opening).await {
                     Ok(opened) => opened,
                     Err(cause) => {
                         let verdict = DialogueResult::Broken { stage: Stage::Connect, cause };
-                        // Counted before the result is sent, since the email may come back at once.
-                        let _late = shared.one_late();
+                        // Counted before the caller has the verdict: the email may come again at once.
+                        let late = shared.one_late();
                         shared.learn(&verdict, Ticket::of_no_use(&shared), CircuitEvent::Nothing, running);
-                        let _ = tell.send(verdict);
-                        return finish_opening(&shared, opening, begun, ticket).await;
+                        shared.tasks.spawn(finish_opening(Arc::clone(&shared), opening, begun, ticket, (slot, late)));
+                        return verdict;
                     }
-                };
-                let (held, verdict) = match opened {
-                    Ok(mut held) => {
-                        let verdict = held.session.deliver(&mail, &mut gate, &patience).await;
-                        if let Some(emails) = held.session.ended_after() {
-                            shared.learn_session_limit(emails);
-                        }
-                        (held.session.is_open().then_some(held), verdict)
-                    }
-                    Err(verdict) => (None, *verdict),
-                };
-                let told = circuit_event(&verdict, running.lasts(), shared.has_open_session());
-                // Ends the session, so that the next one reads the relay's extensions again.
-                let ends = matches!(verdict, DialogueResult::NoSmtpUtf8 { .. });
-                shared.learn(&verdict, ticket, told, running);
-                let retired = held.and_then(|held| if ends { Some(held) } else { shared.keep(held) });
-                // The slot is free before the caller gets the result, unless QUIT still needs it.
-                let slot = retired.is_some().then_some(slot);
-                let _ = tell.send(verdict);
-                if let Some(held) = retired {
-                    held.quit().await;
                 }
+            }
+        };
+        let (session, verdict) = match opened {
+            Ok(mut open) => {
+                let mut gate = CountedGate { gate, shared: &shared, waiting: None };
+                let verdict = open.session.deliver(email, &mut gate, deadlines).await;
+                if let Some(emails) = open.session.ended_after() {
+                    shared.learn_session_limit(emails);
+                }
+                (open.session.is_open().then_some(open), verdict)
+            }
+            Err(verdict) => (None, *verdict),
+        };
+        let event = circuit_event(&verdict, running.lasts(), shared.has_open_session());
+        shared.learn(&verdict, ticket, event, running);
+        // Where SMTPUTF8 was missing, the next session asks the relay again.
+        let retires = matches!(verdict, DialogueResult::NoSmtpUtf8 { .. });
+        let retired = session.and_then(|session| if retires { Some(session) } else { shared.keep(session) });
+        if let Some(retired) = retired {
+            // A farewell keeps its slot; the caller does not wait for it.
+            shared.tasks.spawn(async move {
+                retired.quit().await;
                 drop(slot);
             });
         }
-        PendingResult { told, passed }
+        verdict
     }
 }
 
-impl Drop for Permit {
-    fn drop(&mut self) {
-        if let Some(held) = self.held.take() {
-            // A session that is not kept closes here, without QUIT.
-            drop(self.shared.keep(held));
-        }
-    }
-}
-
-impl Future for PendingResult {
-    type Output = DialogueResult;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<DialogueResult> {
-        let told = std::task::ready!(Pin::new(&mut self.told).poll(cx));
-        // The task panicked outside the dialogue, or the runtime ends. The email is in doubt only if the gate has
-        // passed (P5).
-        let stage = if self.passed.load(Ordering::SeqCst) { Stage::DotHanded } else { Stage::Body };
-        Poll::Ready(told.unwrap_or_else(|_| DialogueResult::lost(stage, Cause::TaskGone)))
-    }
-}
-
-/// Finishes an opening whose email went back. A session that opens late is kept for the next email, and a failure
-/// counts against the relay. Until it ends, no email is admitted unless another session is open.
+/// The email went back, and the relay keeps its own time: a session that opens late is left to the next email, and what
+/// goes wrong is the relay's. Until it ends, no email follows unless another session is open.
 async fn finish_opening(
-    shared: &PoolCore,
+    shared: Arc<PoolCore>,
     opening: impl Future<Output = Result<OpenSession, Box<DialogueResult>>>,
     begun: Instant,
     mut ticket: Ticket,
+    _kept: (OwnedSemaphorePermit, Counted),
 ) {
     let opened = timeout_at(begun + OPENS_WITHIN, opening);
-    let told = match shared.closing.run_until_cancelled(opened).await {
+    let event = match shared.closing.run_until_cancelled(opened).await {
         None => return,
-        Some(Ok(Ok(held))) => {
-            if let Some(retired) = shared.keep(held) {
+        Some(Ok(Ok(session))) => {
+            if let Some(retired) = shared.keep(session) {
                 retired.quit().await;
             }
             return;
@@ -148,43 +134,54 @@ async fn finish_opening(
         Some(Ok(Err(verdict))) => circuit_event(&verdict, Duration::ZERO, shared.has_open_session()),
         Some(Err(_)) => CircuitEvent::NotOpened(format!("no session within {} s", OPENS_WITHIN.as_secs())),
     };
-    shared.note(told, &mut ticket);
+    shared.note(event, &mut ticket);
 }
 
-/// Returns `held` or the next idle session that is still open, else a new one. If the email needs SMTPUTF8 and a used
-/// session lacks it, a new session replaces it: the relay may support it by now.
-async fn session(
-    shared: &PoolCore,
-    held: Option<OpenSession>,
-    mail: &Email,
-) -> Result<OpenSession, Box<DialogueResult>> {
+/// Is there an idle session for an email?
+enum IdleSession {
+    Usable(OpenSession),
+    /// A new one is needed. It replaces a used session that lacks SMTPUTF8, which the email needs: the relay may offer it
+    /// by now.
+    None {
+        replaces: Option<OpenSession>,
+    },
+}
+
+/// The given session, or the next idle one, that is still open.
+async fn idle_session(shared: &PoolCore, held: Option<OpenSession>, needs_utf8: bool) -> IdleSession {
     let mut candidate = held;
-    while let Some(mut held) = candidate {
-        if held.session.is_still_idle().await {
-            if held.session.offers().utf8 || held.session.emails() == 0 || !mail.needs_smtputf8() {
-                return Ok(held);
+    while let Some(mut open) = candidate {
+        if open.session.is_still_idle().await {
+            if open.session.offers().utf8 || open.session.emails() == 0 || !needs_utf8 {
+                return IdleSession::Usable(open);
             }
-            held.quit().await;
-            break;
+            return IdleSession::None { replaces: Some(open) };
         }
         candidate = shared.take_idle();
     }
-    shared.open().await
+    IdleSession::None { replaces: None }
 }
 
-/// Wraps the caller's gate: remembers that it has passed, and counts emails that wait for an answer.
-struct Watched<G> {
+/// Opens a session. A panic in TLS or AUTH is a verdict like any other failure.
+async fn open(shared: Arc<PoolCore>, replaces: Option<OpenSession>) -> Result<OpenSession, Box<DialogueResult>> {
+    if let Some(replaced) = replaces {
+        replaced.quit().await;
+    }
+    let opened = AssertUnwindSafe(shared.open()).catch_unwind().await;
+    opened.unwrap_or_else(|panic| Err(Box::new(DialogueResult::lost(Stage::Connect, Cause::of_panic(panic.as_ref())))))
+}
+
+/// Wraps the caller's gate: counts passes, and emails that wait for an answer.
+struct CountedGate<'a, G> {
     gate: G,
-    shared: Arc<PoolCore>,
+    shared: &'a PoolCore,
     waiting: Option<Counted>,
-    passed: Arc<AtomicBool>,
 }
 
-impl<G: Gate> Gate for Watched<G> {
+impl<G: Gate> Gate for CountedGate<'_, G> {
     fn pass(&mut self) -> GateAnswer {
         let answer = self.gate.pass();
         if answer == GateAnswer::Pass {
-            self.passed.store(true, Ordering::SeqCst);
             self.shared.gate_passes.fetch_add(1, Ordering::Relaxed);
             self.waiting = Some(self.shared.waiting.one_more());
         }

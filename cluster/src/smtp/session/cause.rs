@@ -48,9 +48,6 @@ pub enum Cause {
     /// Code panicked. The panic was caught at the border of the dialogue.
     #[error("panic: {0}")]
     Panicked(String),
-    /// The task of the dialogue is gone. Only the end of the runtime causes this.
-    #[error("the task of the dialogue ended")]
-    TaskGone,
 }
 
 /// A problem of the setup: a text for operators, and what to change for programs.
@@ -111,9 +108,6 @@ impl Cause {
 
     /// True if this node ended the dialogue itself, or if the cause says nothing about the relay.
     pub fn is_ours(&self) -> bool {
-        matches!(
-            self,
-            Cause::ClosedBetweenEmails | Cause::NotBegunInTime | Cause::Stopped | Cause::Panicked(_) | Cause::TaskGone
-        )
+        matches!(self, Cause::ClosedBetweenEmails | Cause::NotBegunInTime | Cause::Stopped | Cause::Panicked(_))
     }
 }
