@@ -24,13 +24,17 @@ use super::gate::Gate;
 use super::lines::Reply;
 use super::opening::SessionOpening;
 use super::probe_report::ProbeReport;
-use super::stream::{Stage, Stream};
+use super::stream::{Stage, Stream, TERMINATOR};
 use super::target::Target;
+use super::tcp::NEVER_FULL;
 use crate::smtp::replies::classification::ReplyRules;
 use crate::smtp::replies::verdict::{DialogueResult, RefusalScope};
 
 /// Maximum bytes of a text that are written within one time-out (the "data block" of RFC 5321 4.5.3.2.5).
 const BLOCK_BYTES: usize = 64 * 1024;
+
+/// A text of at most so many bytes goes in one write with the final dot, after the gate: an idle socket takes it whole.
+const ONE_WRITE_BYTES: usize = NEVER_FULL - TERMINATOR.len();
 
 /// Limit of the whole dialogue before the gate. Each step has its own time-out too.
 const BEFORE_THE_GATE: Duration = Duration::from_secs(3600);
@@ -125,8 +129,8 @@ impl Session {
         self.is_open()
     }
 
-    /// Offers `mail` and writes its text. Then asks `gate` once, writes the terminator if the gate lets the email pass,
-    /// and waits for the answer.
+    /// Offers `mail`, asks `gate` once, hands over the terminator if it passes, and waits for the answer. A long text is
+    /// written before the gate, a short one together with the terminator.
     pub async fn deliver(&mut self, mail: &Email, gate: &mut dyn Gate, patience: &Deadlines) -> DialogueResult {
         let dialogue = AssertUnwindSafe(self.dialogue(mail, gate, patience)).catch_unwind().await;
         let verdict = match dialogue.unwrap_or_else(|panic| Err(Cause::of_panic(panic.as_ref()))) {
@@ -177,7 +181,7 @@ impl Session {
         }
         crash::point("smtp.before-dot");
         let dot = self.timeouts.dot;
-        if let Some(reason) = within(dot, self.stream.hand_over(gate)).await? {
+        if let Some(reason) = within(dot, self.stream.hand_over(offer.text.whole(ONE_WRITE_BYTES), gate)).await? {
             return Ok(DialogueResult::GateClosed(reason));
         }
         crash::point("smtp.after-dot-before-250");
@@ -200,7 +204,9 @@ impl Session {
             if self.offers.pipelining { self.offer_at_once(offer).await? } else { self.offer_stepwise(offer).await? };
         if let Offered::Wanted = offered {
             crash::point("smtp.before-data");
-            self.write(&offer.text).await?;
+            if offer.text.whole(ONE_WRITE_BYTES).is_none() {
+                self.write(&offer.text).await?;
+            }
         }
         Ok(offered)
     }
@@ -208,7 +214,6 @@ impl Session {
     async fn write(&mut self, text: &Stuffed<'_>) -> Result<(), Cause> {
         for piece in text.pieces(BLOCK_BYTES) {
             within(self.timeouts.block, self.stream.text(piece)).await?;
-            crash::point("smtp.mid-body");
         }
         Ok(())
     }

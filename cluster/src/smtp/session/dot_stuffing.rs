@@ -43,6 +43,11 @@ impl<'a> Stuffed<'a> {
     pub fn pieces(&self, bytes: usize) -> impl Iterator<Item = Piece<'_>> {
         self.0.chunks(bytes.max(1)).map(Piece)
     }
+
+    /// The whole text, if it has at most `bytes`.
+    pub fn whole(&self, bytes: usize) -> Option<Piece<'_>> {
+        (self.0.len() <= bytes).then_some(Piece(&self.0))
+    }
 }
 
 /// Returns how many pairs of neighbours pass `test`. Sums of 255 fit a byte, so the compiler counts 16 at a time. This

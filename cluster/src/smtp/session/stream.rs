@@ -81,7 +81,7 @@ impl Stage {
 }
 
 /// End of a text (RFC 5321 4.1.1.4). The CRLF before it belongs to the text's last line.
-const TERMINATOR: &[u8] = b".\r\n";
+pub(crate) const TERMINATOR: &[u8] = b".\r\n";
 
 /// Size of one read in bytes. Four pipelined replies have about 200 bytes.
 const READ_BYTES: usize = 2048;
@@ -173,19 +173,25 @@ impl Stream {
         .await
     }
 
-    /// **The gate.** Waits until the transport accepts more bytes, then asks `gate` once. If the gate lets the email
-    /// pass, passes the terminator to the transport in the same poll. `Ok(Some)` is the reason why it does not pass:
-    /// then nothing was written, and the connection is closed. It is also closed if replies are out of step before the
-    /// gate.
+    /// **The gate.** Waits until the transport takes more bytes, asks `gate` once and, if it lets the email pass, hands
+    /// `text` (what is not written yet) and the terminator to the transport in the same poll. `Ok(Some)` says why the gate
+    /// is closed: then none of these bytes is written and the connection is closed, as it is when replies are out of step
+    /// before the gate.
     ///
-    /// After the gate has passed, every error leaves the stage at `DotHanded`. This includes a write that failed at its
-    /// first byte, since a transport that encrypts may have accepted the byte before it failed.
-    pub async fn hand_over(&mut self, gate: &mut dyn Gate) -> Result<Option<GateRefusal>, Cause> {
-        if self.stage != Stage::Body {
+    /// After the gate has passed, every error leaves the stage at `DotHanded`. This includes a write that fails at its
+    /// first byte: a transport that encrypts may have taken it before it failed.
+    pub async fn hand_over(
+        &mut self,
+        text: Option<Piece<'_>>,
+        gate: &mut dyn Gate,
+    ) -> Result<Option<GateRefusal>, Cause> {
+        if self.stage != if text.is_some() { Stage::Data } else { Stage::Body } {
             return Err(Cause::OutOfStep("a terminator without a text".to_owned()));
         }
-        let mut rest = TERMINATOR;
-        // Unconstrained: tokio's cooperative budget must not delay the write to a later poll.
+        self.stage = Stage::Body;
+        let whole = text.map(|text| [text.bytes(), TERMINATOR].concat());
+        let mut rest = whole.as_deref().unwrap_or(TERMINATOR);
+        // Unconstrained: tokio's budget for a task must not push the write into a later poll.
         unconstrained(poll_fn(|cx| {
             if self.stage == Stage::Body {
                 if let Some(cause) = self.poll_unasked(cx) {
@@ -321,7 +327,7 @@ mod tests {
         let ok = Reply { code: 250, text: String::new() };
         let text = Stuffed::new(b"x\r\n").expect("a good text");
         let piece = text.pieces(10).next().expect("a piece");
-        assert!(stream.hand_over(&mut Never).await.is_err(), "not before a text");
+        assert!(stream.hand_over(None, &mut Never).await.is_err(), "not before a text");
         assert!(stream.text(piece).await.is_err(), "and no text before 354");
         stream.at(Stage::Data);
         assert!(stream.dot_for_nobody(&ok).await.is_err(), "not with a recipient");
