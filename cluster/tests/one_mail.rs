@@ -334,7 +334,7 @@ async fn slow_relay_gets_two_recipients_per_session_and_releases_none_unbegun() 
     sink.stop().await;
 }
 
-/// A clock that panics once when a claim worker reads it, and for no other reader.
+/// A clock that panics once when a feeder reads it, and for no other reader.
 #[derive(Default)]
 struct Trap(AtomicBool);
 
@@ -344,8 +344,8 @@ impl Clock for Trap {
     }
 
     fn boot(&self) -> Duration {
-        let of_a_lane = || Backtrace::force_capture().to_string().contains("reveille_cluster::worker::claim_worker");
-        assert!(!(self.0.load(Ordering::SeqCst) && of_a_lane() && self.0.swap(false, Ordering::SeqCst)), "the trap");
+        let of_feeder = || Backtrace::force_capture().to_string().contains("reveille_cluster::worker::feeder");
+        assert!(!(self.0.load(Ordering::SeqCst) && of_feeder() && self.0.swap(false, Ordering::SeqCst)), "the trap");
         SystemClock.boot()
     }
 

@@ -10,10 +10,11 @@ use reveille_ledger::ids::{Fence, Hash};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use super::claim::WorkedClaim;
 use super::injected_bugs;
 use super::journal::{Act, Journal, JournalFault, Place};
+use super::pool_queue::PoolQueues;
 use super::settler::Settler;
-use super::tenant_queue::TenantQueues;
 use crate::compose::Compiled;
 use crate::node::cache::Cache;
 use crate::node::context::NodeContext;
@@ -68,8 +69,8 @@ pub(crate) struct WorkerContext {
     /// A permit for each email that is being composed, or all of them for a crash suspect (P12). Fair: a suspect waits
     /// for those before it alone.
     pub composing: Semaphore,
-    /// Whose claims ask for a session next (I12).
-    pub queues: TenantQueues,
+    /// Claimed recipients that wait for a session (I12).
+    pub queues: PoolQueues<Arc<WorkedClaim>>,
     /// Set when the node stops: what has not begun goes back.
     pub drain: CancellationToken,
     /// Reads of parts of audiences that are not over.
@@ -95,7 +96,7 @@ impl WorkerContext {
         drain: CancellationToken,
     ) -> WorkerContext {
         let composing = Semaphore::new(COMPOSING_MAX as usize);
-        let (queues, compiled, assumed) = (TenantQueues::default(), Cache::new(COMPILED_BYTES_MAX), Mutex::default());
+        let (queues, compiled, assumed) = (PoolQueues::default(), Cache::new(COMPILED_BYTES_MAX), Mutex::default());
         let reads = Arc::new(Semaphore::new(READS_MAX));
         WorkerContext { node, relays, journal, settler, composing, queues, drain, reads, assumed, compiled }
     }

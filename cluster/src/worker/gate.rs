@@ -77,8 +77,15 @@ fn may_leave(ledger: &Ledger, me: ClaimOwner, hand_off: &HandOff) -> Result<(), 
     Ok(())
 }
 
-/// The part that needs no recipient: asked before a session and the relay's rate are spent.
-pub(crate) fn may_begin(ledger: &Ledger, me: ClaimOwner, place: Place, run: RunId) -> Result<(), GateRefusal> {
+/// The questions that need no address, of a recipient that is about to get a session. The gate asks them again.
+pub(crate) fn may_begin_here(context: &WorkerContext, place: Place, run: RunId) -> Result<(), GateRefusal> {
+    let node = &context.node;
+    let applied = node.replica.read(|ledger| may_begin(ledger, node.me, place, run).map(|()| ledger.head().applied))?;
+    if node.lease.runs(node.lease_clock(), applied) { Ok(()) } else { Err(GateRefusal::LeaseOver) }
+}
+
+/// The questions that need no address.
+fn may_begin(ledger: &Ledger, me: ClaimOwner, place: Place, run: RunId) -> Result<(), GateRefusal> {
     let claim = ledger.claims().get(&place.fence).ok_or(GateRefusal::NotInClaim)?;
     if claim.owner != me || !claim.claimed.contains(place.slot) {
         return Err(GateRefusal::NotInClaim);

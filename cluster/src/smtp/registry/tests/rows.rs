@@ -1,11 +1,10 @@
-//! Tests of claims, the turns of their tenants, and the relays of a pool together.
+//! Claims, the turns of their tenants, and the relays of a pool together.
 //!
-//! Claims are processed as by claim workers: one recipient after the other waits for a session, while the dialogues of
-//! earlier recipients run. Each tenant has a fixed number of recipients claimed; what ends is claimed again a little
-//! later.
+//! A feeder takes one recipient after the other from the queue, when a relay has a session, and does not wait for its
+//! dialogue. Each tenant has some recipients claimed ahead. A recipient whose dialogue ends is claimed again a while later.
 
 use super::*;
-use crate::worker::tenant_queue::TenantQueues;
+use crate::worker::pool_queue::{PoolQueue, PoolQueues, WaitingClaim};
 
 /// Time between a dialogue's end and the claim that replaces it.
 const AROUND: Duration = Duration::from_millis(50);
@@ -21,7 +20,7 @@ struct Tenant {
 /// State that the claims of one node share.
 struct Node {
     relays: RelayRegistry,
-    turns: TenantQueues,
+    queues: PoolQueues<usize>,
     /// Duration of a dialogue with each relay.
     dialogues: BTreeMap<&'static str, Duration>,
     /// Number of dialogues that have ended, by tenant and relay.
@@ -31,15 +30,20 @@ struct Node {
 }
 
 impl Node {
-    async fn work_row(self: Arc<Node>, (tenant, share): (usize, u32), recipients: u32) {
+    fn queue(self: &Arc<Node>, tenant: usize, share: u32, recipients: u32) {
         let deadline = Instant::now() + Duration::from_secs(3_600);
-        let mut waiting = self.turns.join(&tenant.to_string(), "default", share);
-        for number in 1..=recipients {
-            let turn = waiting.turn(deadline).await.expect("a turn");
+        let recipients = (0..recipients as usize).collect();
+        let name = tenant.to_string().as_str().into();
+        let waiting = WaitingClaim { claim: tenant, tenant: name, share, recipients, deadline };
+        if let Some(queue) = self.queues.push("default", waiting) {
+            tokio::spawn(Arc::clone(self).feed(queue));
+        }
+    }
+
+    async fn feed(self: Arc<Node>, queue: Arc<PoolQueue<usize>>) {
+        while let Some(deadline) = queue.earliest() {
             let way = self.relays.acquire("default", deadline).await.expect("a session");
-            if number < recipients {
-                waiting.requeue(turn);
-            }
+            let (tenant, _, _) = queue.next().expect("a recipient");
             let node = Arc::clone(&self);
             tokio::spawn(async move {
                 tokio::time::sleep(node.dialogues[way.relay.as_str()]).await;
@@ -59,7 +63,7 @@ async fn ended(
 ) -> BTreeMap<(usize, String), u32> {
     let node = Arc::new(Node {
         relays: relays_of(dialogues.keys().map(|name| relay(name, 10))),
-        turns: TenantQueues::default(),
+        queues: PoolQueues::default(),
         dialogues,
         ended: Mutex::default(),
         credit: tenants.iter().map(|tenant| AtomicU32::new(tenant.claimed)).collect(),
@@ -71,7 +75,7 @@ async fn ended(
             while claimed > 0 {
                 let row = claimed.min(tenant.row);
                 claimed -= row;
-                tokio::spawn(Arc::clone(&node).work_row((number, tenant.share), row));
+                node.queue(number, tenant.share, row);
             }
         }
         tokio::time::sleep(AROUND).await;

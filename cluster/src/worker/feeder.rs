@@ -1,0 +1,121 @@
+//! Feeds the sessions of a pool: starts the next waiting recipient when a relay has a session for it and its rate allows an
+//! email.
+//!
+//! Each pool with waiting recipients has one feeder (`pool_queue.rs`). It asks the relays first and chooses the recipient
+//! then, so the choice is as fair as it can be. What cannot begin within ten seconds of its claim returns to pending, and
+//! other nodes can take it (P12).
+
+use std::sync::Arc;
+
+use reveille_ledger::command::ReleaseReason;
+use tokio::time::Instant;
+
+use super::claim::WorkedClaim;
+use super::claim_tasks::ClaimTasks;
+use super::context::WorkerContext;
+use super::delivery::send;
+use super::gate::may_begin_here;
+use super::outcome::{DeliveryOutcome, no_relay};
+use super::pool_queue::PoolQueue;
+use crate::smtp::Unavailable;
+use crate::smtp::registry::RelayPermit;
+
+/// Why waiting recipients return to pending.
+enum Returned {
+    /// No relay can take an email now, in words for operators.
+    NoRelay(String),
+    /// They cannot begin on this node in time.
+    Released(ReleaseReason),
+}
+
+/// Which of the waiting recipients return.
+enum Scope {
+    /// Those whose time is up.
+    Due,
+    All,
+}
+
+/// Feeds until nothing waits.
+pub(crate) async fn feed(
+    context: Arc<WorkerContext>,
+    tasks: ClaimTasks,
+    pool: String,
+    queue: Arc<PoolQueue<Arc<WorkedClaim>>>,
+) {
+    while let Some(deadline) = queue.earliest() {
+        let (scope, cause) = match permit(&context, &pool, deadline).await {
+            Ok(permit) => {
+                begin_next(&context, &tasks, &queue, permit).await;
+                continue;
+            }
+            Err(denied) => denied,
+        };
+        let by = match scope {
+            Scope::Due => Some(deadline),
+            Scope::All => None,
+        };
+        for waiting in queue.take(by) {
+            for number in waiting.recipients {
+                let place = waiting.claim.recipients[number].place;
+                let outcome = match &cause {
+                    Returned::NoRelay(cause) => no_relay(place, cause),
+                    Returned::Released(why) => DeliveryOutcome::Released(*why),
+                };
+                context.settler.settle(place, outcome).await;
+            }
+        }
+    }
+}
+
+/// Starts the next recipient that may begin; settles those before it that may not.
+async fn begin_next(
+    context: &Arc<WorkerContext>,
+    tasks: &ClaimTasks,
+    queue: &PoolQueue<Arc<WorkedClaim>>,
+    permit: RelayPermit,
+) {
+    while let Some((claim, number, deadline)) = queue.next() {
+        let recipient = &claim.recipients[number];
+        match may_begin_here(context, recipient.place, recipient.run) {
+            Ok(()) => return tasks.spawn(send(Arc::clone(context), claim, number, permit, deadline)),
+            Err(refusal) => {
+                if let Some(outcome) = DeliveryOutcome::of_closed_gate(refusal) {
+                    context.settler.settle(recipient.place, outcome).await;
+                }
+            }
+        }
+    }
+}
+
+/// The right to send one email.
+///
+/// # Errors
+/// Which recipients return, and why, if there is no permit before `deadline`.
+async fn permit(context: &WorkerContext, pool: &str, deadline: Instant) -> Result<RelayPermit, (Scope, Returned)> {
+    let stopping = (Scope::All, Returned::Released(ReleaseReason::Stopping));
+    loop {
+        if context.drain.is_cancelled() {
+            return Err(stopping);
+        }
+        let unavailable = match context.drain.run_until_cancelled(context.relays.acquire(pool, deadline)).await {
+            None => return Err(stopping),
+            Some(Ok(permit)) => return Ok(permit),
+            Some(Err(None)) => {
+                let cause = format!("pool '{pool}' has no relay: add one with `relay add`");
+                return Err((Scope::All, Returned::NoRelay(cause)));
+            }
+            Some(Err(Some(unavailable))) => unavailable,
+        };
+        let until = match &unavailable {
+            Unavailable::CircuitOpen { until, .. } | Unavailable::Parked { until, .. } => *until,
+            // The sessions or the rate of this node do not suffice: other nodes may have room.
+            Unavailable::Busy => return Err((Scope::Due, Returned::Released(ReleaseReason::Busy))),
+            Unavailable::Paced { .. } => return Err((Scope::Due, Returned::Released(ReleaseReason::Paced))),
+            Unavailable::Closed => return Err(stopping),
+        };
+        context.drain.run_until_cancelled(tokio::time::sleep_until(until.min(deadline))).await;
+        if until >= deadline && !context.drain.is_cancelled() {
+            return Err((Scope::Due, Returned::NoRelay(unavailable.to_string())));
+        }
+    }
+}

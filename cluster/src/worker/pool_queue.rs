@@ -1,0 +1,209 @@
+//! Claimed recipients that wait for a session of a pool (I12): tenants take turns by their shares, however many claims
+//! each has on this node.
+//!
+//! Without turns a tenant with twenty claims would get twenty of twenty-one sessions. `feeder.rs` takes the next recipient
+//! when a relay of the pool has a session for it. Claims of one tenant take turns too, so a claim of one recipient does
+//! not wait for a claim of hundreds.
+//!
+//! Marks are those of start-time fair queueing (Goyal, Vin and Cheng, 1996): a turn moves its tenant's mark on, the less
+//! far the larger its share. A tenant that was idle gets up to [`SAVED_TURNS`] turns of credit, so its few emails go ahead
+//! of a backlog, as new flows do in FQ-CoDel (RFC 8290, 4.2).
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// Pools, and tenants of a pool. Beyond this number, those without waiting recipients are forgotten.
+const KNOWN_MAX: usize = 256;
+/// How far a turn moves the mark of a tenant with a share of 1. A share's part of it is exact to a thousandth, and at
+/// a hundred thousand turns a second the marks of one process last for ninety years.
+const STEP: u64 = 1 << 16;
+/// Turns that a tenant has at once after it was idle: a slice of a few hundred emails that is spread over the nodes.
+const SAVED_TURNS: u64 = 64;
+
+/// The queues of one process, by pool. `C` is a handle of a claim.
+pub(crate) struct PoolQueues<C>(Mutex<BTreeMap<String, Arc<PoolQueue<C>>>>);
+
+/// The queue of one pool.
+pub(crate) struct PoolQueue<C>(Mutex<Queue<C>>);
+
+/// Recipients of one claim that wait for a session.
+pub(crate) struct WaitingClaim<C> {
+    pub claim: C,
+    pub tenant: Arc<str>,
+    /// The tenant's share; it counts from the tenant's next turn on.
+    pub share: u32,
+    /// Numbers of the recipients in the claim, in the order in which they are sent.
+    pub recipients: VecDeque<usize>,
+    /// What has no session by then is taken out of the queue.
+    pub deadline: Instant,
+}
+
+struct Queue<C> {
+    /// True while a feeder takes recipients out.
+    has_feeder: bool,
+    /// Number of the last claim that was added.
+    added: u64,
+    claims: BTreeMap<u64, WaitingClaim<C>>,
+    deadlines: BTreeSet<(Instant, u64)>,
+    tenants: BTreeMap<Arc<str>, QueuedTenant>,
+    /// Tenants with waiting claims, by their marks.
+    next: BTreeSet<(u64, Arc<str>)>,
+    /// The highest mark that had a turn.
+    last: u64,
+}
+
+/// One tenant in a queue.
+#[derive(Default)]
+struct QueuedTenant {
+    share: u32,
+    /// Where its next turn begins.
+    mark: u64,
+    /// Its waiting claims; the first has the next turn.
+    claims: VecDeque<u64>,
+}
+
+impl<C> Default for PoolQueues<C> {
+    fn default() -> PoolQueues<C> {
+        PoolQueues(Mutex::default())
+    }
+}
+
+impl<C> Default for PoolQueue<C> {
+    fn default() -> PoolQueue<C> {
+        PoolQueue(Mutex::new(Queue {
+            has_feeder: false,
+            added: 0,
+            claims: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
+            tenants: BTreeMap::new(),
+            next: BTreeSet::new(),
+            last: 0,
+        }))
+    }
+}
+
+impl<C: Clone> PoolQueues<C> {
+    /// Adds a claim to the queue of a pool. Returns that queue if it has no feeder: the caller starts one.
+    #[must_use = "a queue without a feeder is never emptied"]
+    pub fn push(&self, pool: &str, claim: WaitingClaim<C>) -> Option<Arc<PoolQueue<C>>> {
+        let mut queues = self.0.lock();
+        if queues.len() >= KNOWN_MAX {
+            queues.retain(|_, queue| Arc::strong_count(queue) > 1);
+        }
+        let queue = match queues.get(pool) {
+            Some(queue) => Arc::clone(queue),
+            None => Arc::clone(queues.entry(pool.to_owned()).or_default()),
+        };
+        // Under both locks: a queue that was just forgotten here would get a second one beside it.
+        let had_feeder = {
+            let mut queue = queue.0.lock();
+            queue.push(claim);
+            std::mem::replace(&mut queue.has_feeder, true)
+        };
+        (!had_feeder).then_some(queue)
+    }
+}
+
+impl<C: Clone> PoolQueue<C> {
+    /// The earliest deadline of what waits. If nothing waits, the feeder has to end: the next claim gets another one.
+    pub fn earliest(&self) -> Option<Instant> {
+        let mut queue = self.0.lock();
+        let earliest = queue.deadlines.first().map(|(deadline, _)| *deadline);
+        queue.has_feeder = earliest.is_some();
+        earliest
+    }
+
+    /// Takes the next recipient out: its claim, its number there, and its deadline.
+    pub fn next(&self) -> Option<(C, usize, Instant)> {
+        self.0.lock().next()
+    }
+
+    /// Takes out the claims whose deadline is not later than `by`; all for `None`. Each has the recipients that still wait.
+    pub fn take(&self, by: Option<Instant>) -> Vec<WaitingClaim<C>> {
+        let mut queue = self.0.lock();
+        let due = queue.deadlines.iter().take_while(|(deadline, _)| by.is_none_or(|by| *deadline <= by));
+        let due: Vec<u64> = due.map(|(_, number)| *number).collect();
+        due.into_iter().filter_map(|number| queue.remove(number)).collect()
+    }
+}
+
+impl<C: Clone> Queue<C> {
+    fn push(&mut self, claim: WaitingClaim<C>) {
+        if claim.recipients.is_empty() {
+            return;
+        }
+        self.added += 1;
+        let (number, name) = (self.added, Arc::clone(&claim.tenant));
+        let tenant = self.tenant(&name, claim.share);
+        tenant.claims.push_back(number);
+        let mark = tenant.mark;
+        self.next.insert((mark, name));
+        self.deadlines.insert((claim.deadline, number));
+        self.claims.insert(number, claim);
+    }
+
+    /// A tenant, with no more saved turns than allowed.
+    fn tenant(&mut self, name: &Arc<str>, share: u32) -> &mut QueuedTenant {
+        let last = self.last;
+        if self.tenants.len() >= KNOWN_MAX && !self.tenants.contains_key(name) {
+            // A tenant with all the turns that can be saved has them after its next claim too, known or not.
+            self.tenants.retain(|_, tenant| !tenant.claims.is_empty() || tenant.mark > tenant.least(last));
+        }
+        let tenant = self.tenants.entry(Arc::clone(name)).or_default();
+        tenant.share = share;
+        if tenant.claims.is_empty() {
+            tenant.mark = tenant.mark.max(tenant.least(last));
+        }
+        tenant
+    }
+
+    fn next(&mut self) -> Option<(C, usize, Instant)> {
+        let (mark, name) = self.next.pop_first()?;
+        let tenant = self.tenants.get_mut(&name)?;
+        let number = tenant.claims.pop_front()?;
+        let waiting = self.claims.get_mut(&number)?;
+        let recipient = waiting.recipients.pop_front()?;
+        let (claim, deadline) = (waiting.claim.clone(), waiting.deadline);
+        if waiting.recipients.is_empty() {
+            self.claims.remove(&number);
+            self.deadlines.remove(&(deadline, number));
+        } else {
+            tenant.claims.push_back(number);
+        }
+        self.last = self.last.max(mark);
+        tenant.mark = mark.saturating_add(tenant.step());
+        if !tenant.claims.is_empty() {
+            self.next.insert((tenant.mark, name));
+        }
+        Some((claim, recipient, deadline))
+    }
+
+    fn remove(&mut self, number: u64) -> Option<WaitingClaim<C>> {
+        let waiting = self.claims.remove(&number)?;
+        self.deadlines.remove(&(waiting.deadline, number));
+        if let Some(tenant) = self.tenants.get_mut(&waiting.tenant) {
+            tenant.claims.retain(|other| *other != number);
+            if tenant.claims.is_empty() {
+                self.next.remove(&(tenant.mark, Arc::clone(&waiting.tenant)));
+            }
+        }
+        Some(waiting)
+    }
+}
+
+impl QueuedTenant {
+    fn step(&self) -> u64 {
+        STEP / u64::from(self.share.max(1))
+    }
+
+    /// The lowest mark with which it returns after it was idle.
+    fn least(&self, last: u64) -> u64 {
+        last.saturating_sub(SAVED_TURNS * self.step())
+    }
+}
+
+#[cfg(test)]
+mod tests;
