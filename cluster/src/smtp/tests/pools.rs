@@ -490,7 +490,13 @@ async fn closing_waits_no_longer_than_asked_for_a_dot_without_an_answer() {
 
 #[tokio::test]
 async fn relay_refusal_of_one_recipient_keeps_rate() {
-    for words in ["452 4.3.1 Insufficient system storage\r\n", "450 4.4.3 no DNS\r\n", "550 5.4.1 no route\r\n"] {
+    for words in [
+        "452 4.3.1 Insufficient system storage\r\n",
+        "450 4.4.3 no DNS\r\n",
+        "550 5.4.1 no route\r\n",
+        "450 4.7.1 <a@x.example>: Recipient address rejected: daily quota exceeded for this recipient\r\n",
+        "450 4.7.1 <a@x.example>: Recipient address rejected: Too many messages\r\n",
+    ] {
         let exchange = Exchange::new(when(Moment::Rcpt, Act::Say(words)));
         let pool = pool(&exchange, quick());
         let before = pool.status().rate_per_second;

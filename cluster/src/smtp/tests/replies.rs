@@ -190,6 +190,47 @@ fn reply_about_the_recipients_domain_never_concerns_the_relay() {
     }
 }
 
+/// One recipient must not lower the rate of all others, or park their relay (P6).
+#[test]
+fn limit_of_one_recipient_never_concerns_the_relay() {
+    let limits = ["daily quota exceeded", "Too many messages", "rate limit exceeded", "slow down", "quota: 10 per day"];
+    for limit in limits {
+        for text in [
+            format!("4.7.1 <a@x.example>: Recipient address rejected: {limit}"),
+            format!("4.4.0 <a@x.example>: Recipient address rejected: {limit}"),
+            format!("{limit} for this recipient"),
+            format!("4.7.1 {limit}: the user is receiving mail at a rate that is too high"),
+            format!("4.0.0 {limit} for the mailbox"),
+        ] {
+            for code in [421, 450, 451, 452] {
+                let found = scope(Stage::Rcpt, code, enhanced_code(code, &text), &text);
+                assert_eq!(found, RefusalScope::Deferred, "{code} {text}");
+            }
+        }
+        let text = format!("5.7.1 <a@x.example>: Recipient address rejected: {limit} for this recipient");
+        let found = scope(Stage::Rcpt, 550, enhanced_code(550, &text), &text);
+        assert!(!matches!(found, RefusalScope::Throttle { .. } | RefusalScope::Relay), "550 {text}: {found:?}");
+    }
+}
+
+/// A relay that shuts down says nothing of the rate (RFC 5321 3.8).
+#[test]
+fn closing_greeting_is_a_throttle_only_by_its_words() {
+    let greeting = |text: &str| scope(Stage::Banner, 421, enhanced_code(421, text), text);
+    for text in ["4.3.2 Service shutting down", "mx.example.com Service not available", "4.3.0 out of memory", "bye"] {
+        assert_eq!(greeting(text), RefusalScope::Relay, "{text}");
+    }
+    for text in [
+        "4.3.2 Connection rate limit exceeded",
+        "4.3.2 connection limit reached",
+        "maximum number of connections exceeded",
+        "concurrent sessions: 5",
+        "4.7.0 Try again later",
+    ] {
+        assert_eq!(greeting(text), QUICK, "{text}");
+    }
+}
+
 #[test]
 fn only_rcpt_and_the_dot_can_use_up_an_attempt() {
     let texts = ["", "5.1.1 x", "4.1.1 x", "4.2.2 x", "5.2.1 x", "x"];
