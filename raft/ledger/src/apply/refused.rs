@@ -1,14 +1,14 @@
 //! Effects of a refusal on its recipient and on its run (P6).
 //!
 //! The worker classifies the answer; here it becomes a death, a counted attempt, a wait, or a pause. Permanent answers
-//! that name no mailbox may be about the content or the sender. After ten of them in a row no recipient dies of such an
-//! answer.
+//! that name no mailbox may be about the content or the sender. After ten of them in a row the run is paused, and no
+//! recipient dies of such an answer. A run of fewer recipients is paused after as many refusals for sender or content.
 
 use std::collections::BTreeMap;
 
 use super::Context;
 use super::transition::{ChunkKey, Transition};
-use crate::command::Refused;
+use crate::command::{OpeningCause, Refused};
 use crate::effect::Effect;
 use crate::model::{
     Claim, ClaimEventKind, DeadLetter, DeathCause, Deferral, Ledger, LedgerLimits, PauseReason, RecipientState,
@@ -72,8 +72,8 @@ impl Ledger {
         }
     }
 
-    /// Counts an answer that names no mailbox. The tenth without an accept in between pauses the run, and the
-    /// recipients of the nine before it become pending again.
+    /// Counts an answer that names no mailbox. The last one of a series without an accept ([`series_that_pauses`])
+    /// pauses the run, and the recipients of those before it become pending again.
     fn note_unnamed(&mut self, context: &mut Context, place: ChunkKey, answer: &Refused) {
         let Some((id, recipient)) = self.recipient_at(place, answer.slot) else { return };
         let mut earlier = Vec::new();
@@ -87,13 +87,13 @@ impl Ledger {
                 return;
             }
             run.policy_refusals.push(recipient);
-            if is_suspicious(run, limits) {
+            if run.policy_refusals.len() >= series_that_pauses(run, answer.scope, limits) {
                 earlier.clone_from(&run.policy_refusals);
                 pauses = matches!(run.state, RunState::Open | RunState::Finished);
             }
         });
         let halted = pauses.then(|| PauseReason::PolicyRefusals {
-            count: limits.policy_refusals as u32,
+            count: earlier.len() as u32,
             code: answer.code,
             enhanced: answer.enhanced,
             text: answer.text.clone(),
@@ -151,6 +151,18 @@ fn names_no_mailbox(answer: &Refused) -> bool {
 /// True for a permanent refusal that is not about this mailbox (x.1.x, x.2.x), so perhaps about content or sender.
 fn is_unnamed(code: u16, enhanced: Option<(u8, u16, u16)>) -> bool {
     code >= 500 && !enhanced.is_some_and(|(_, subject, _)| subject == 1 || subject == 2)
+}
+
+/// Length of the series of such answers that pauses the run, if its last answer has this scope.
+///
+/// A run of fewer than ten recipients could be refused as a whole without an alarm. So it is paused after as many
+/// answers as it has recipients, if the last one is about sender or content. Answers that may be about one recipient
+/// always need ten: a run of one recipient must not be paused because its mailbox is unknown. A test email shows its
+/// answer to the caller, who waits for it.
+fn series_that_pauses(run: &Run, scope: ReplyScope, limits: &LedgerLimits) -> usize {
+    let is_for_all = scope == ReplyScope::Policy && run.cause != OpeningCause::Test;
+    let recipients = if is_for_all { run.count as usize } else { usize::MAX };
+    limits.policy_refusals.min(recipients)
 }
 
 /// True if there were so many of these answers without an accept in between that none of them counts as a death.

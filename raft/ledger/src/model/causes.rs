@@ -58,7 +58,10 @@ impl fmt::Display for PauseReason {
         match self {
             PauseReason::Operator(words) | PauseReason::Quarantined(words) => f.write_str(words),
             PauseReason::PolicyRefusals { count, code, enhanced, text } => {
-                write!(f, "{count} refusals in a row do not name a mailbox, the last one: {code} ")?;
+                match count {
+                    1 => write!(f, "a refusal does not name a mailbox: {code} ")?,
+                    _ => write!(f, "{count} refusals in a row do not name a mailbox, the last one: {code} ")?,
+                }
                 if let Some((class, subject, detail)) = enhanced {
                     write!(f, "{class}.{subject}.{detail} ")?;
                 }

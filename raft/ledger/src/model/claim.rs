@@ -94,7 +94,8 @@ pub enum ReplyScope {
     Deferred,
     /// The relay: it is slowed or its circuit opens. The recipient is pending again; the attempt is not counted.
     Relay,
-    /// The content, the sender or the tenant: the attempt is not counted. Ten in a row pause the run.
+    /// The content, the sender or the tenant: the attempt is not counted. Ten in a row pause the run,
+    /// or as many as it has recipients.
     Policy,
     /// A permanent answer that names no cause, or (code 0) a dialogue that broke after RCPT. The attempt counts. The
     /// recipient waits its back-off, and is dead at `max_attempts`.

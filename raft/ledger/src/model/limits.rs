@@ -62,7 +62,8 @@ pub struct LedgerLimits {
     pub tenant_share: u32,
     /// Log entries whose run events are kept for a run; beyond it the oldest are removed.
     pub run_events: usize,
-    /// Refusals in a row that name no mailbox and pause a run.
+    /// Refusals in a row that name no mailbox and pause a run. For a run of fewer recipients, as many refusals for
+    /// sender or content as it has recipients.
     pub policy_refusals: usize,
     /// How long a recipient waits after such a refusal.
     pub policy_wait_ms: i64,

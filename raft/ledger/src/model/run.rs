@@ -117,7 +117,8 @@ pub struct Run {
     /// Ledger time of that entry.
     pub finished_at: Option<Time>,
     /// Recipients of the current series of permanent refusals that name no mailbox, oldest first. Ten pause the run,
-    /// and from then on no recipient dies of such a refusal (P6).
+    /// and from then on no recipient dies of such a refusal (P6). A run of fewer recipients needs as many refusals for
+    /// sender or content as it has recipients.
     pub policy_refusals: Vec<u32>,
     /// Number of accepts under another fence for recipients that were already sent.
     pub known_duplicates: u32,

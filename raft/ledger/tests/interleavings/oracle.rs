@@ -434,8 +434,13 @@ fn settled(
     let (page, chunk, slot) = seat;
     let row = row_of(ledger, outcome, seat);
     let run = run_of(ledger, seat)?;
+    // A series of permanent refusals that name no mailbox pauses the run: ten, or as many as it has recipients if one of
+    // them is about sender or content. Then others of the series may come back, which is not predicted here.
+    let is_policy = |refused: &Refused| refused.code >= 500 && refused.scope == ReplyScope::Policy;
     let unnamed = |refused: &&Refused| refused.code >= 500 && !matches!(refused.enhanced, Some((_, 1 | 2, _)));
-    if run.policy_refusals.len() + outcome.refused.iter().filter(unnamed).count() >= 10 {
+    let counts = |refused: &&Refused| is_policy(refused) || unnamed(refused);
+    let most = if outcome.refused.iter().any(is_policy) { run.count.min(10) as usize } else { 10 };
+    if run.policy_refusals.len() + outcome.refused.iter().filter(counts).count() >= most {
         return None;
     }
     let Some(row) = row else { return Some(former) };

@@ -150,7 +150,7 @@ fn ruled(index: u64, ruling: &RunEvent, run: &Run, story: &RecipientExplanation)
             ("discarded", "by an operator: off the list of dead letters, and still dead".to_owned())
         }
         RunEventKind::DeathUndone => {
-            ("revived", "ten refusals in a row do not name a mailbox, so none of them is believed".to_owned())
+            ("revived", "so many refusals in a row do not name a mailbox that none of them is believed".to_owned())
         }
         RunEventKind::SuppressedByGap => ("suppressed", too_near(story, run)),
         RunEventKind::CanaryPassed => ("canary passed", canary(run)),
