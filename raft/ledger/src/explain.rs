@@ -1,8 +1,8 @@
 //! The history of one recipient in one run, read from its claims and from the events of the run.
 
 use crate::model::{
-    Claim, ClaimEvent, ClaimOwner, DeadLetter, Fence, Ledger, RecipientState, RunEvent, RunId, Time, run_events,
-    wave_start,
+    Claim, ClaimEvent, ClaimEventKind, ClaimOwner, DeadLetter, Deferral, Fence, Ledger, RecipientState, ReplyScope,
+    RunEvent, RunEventKind, RunId, Time, run_events, wave_start,
 };
 
 /// History of a recipient, in the order of log indices.
@@ -16,12 +16,23 @@ pub struct RecipientExplanation {
     pub run_events: Vec<(u64, RunEvent)>,
     /// When its next attempt may begin; `None` if it does not wait.
     pub waits_until: Option<Time>,
-    /// Basic code of the last answer that deferred it. Only while it waits or after it expired.
-    pub deferred: Option<u16>,
+    /// The last answer of a relay that refused it, since the last requeue. For an expired recipient it is the cause.
+    pub last_refusal: Option<LastRefusal>,
     /// Its dead letter; `None` if it is not dead.
     pub dead: Option<DeadLetter>,
     /// A run within `min_gap` that keeps it from its email or makes it wait (P17).
     pub kept_apart_by: Option<RunId>,
+}
+
+/// Answer by which a relay refused a recipient.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LastRefusal {
+    /// Basic code.
+    pub code: u16,
+    /// Enhanced status code; `None` if the answer had none, or if it is no longer known.
+    pub enhanced: Option<(u8, u16, u16)>,
+    /// Subject of the answer.
+    pub scope: ReplyScope,
 }
 
 /// One claim that contains the recipient.
@@ -52,18 +63,36 @@ impl Ledger {
         let run_events = self.run_events.range(run_events::keys_of(run));
         let run_events = run_events.flat_map(|((_, index, of), run_events)| {
             let concerns = |event: &&RunEvent| event.concerns(*of, (chunk, slot));
-            run_events.iter().filter(concerns).map(move |event| (*index, event))
+            run_events.iter().filter(concerns).map(move |event| (*index, event.clone()))
         });
+        let run_events: Vec<(u64, RunEvent)> = run_events.collect();
+        let requeued = run_events.iter().filter(|(_, event)| matches!(event.what, RunEventKind::Requeued(_)));
+        let requeued = requeued.map(|(index, _)| *index).max().unwrap_or(0);
+        let last_refusal = last_refusal(&claims, requeued, slots.deferrals.get(slot));
         Some(RecipientExplanation {
             state: slots.state(slot)?,
             claims,
-            run_events: run_events.map(|(index, event)| (index, event.clone())).collect(),
+            run_events,
             waits_until: waiting.map(|(bucket, _)| wave_start(*bucket)),
-            deferred: slots.deferrals.get(slot).map(|deferral| deferral.code),
+            last_refusal,
             dead: self.dead.get(&(run, number)).cloned(),
             kept_apart_by: self.kept_apart_by(run, number),
         })
     }
+}
+
+/// Returns the last answer of a relay in these claims, after the entry `since`. If the claims have merged it with others,
+/// they keep no code, and the answer that deferred the recipient is returned.
+fn last_refusal(claims: &[ClaimExplanation], since: u64, deferral: Option<Deferral>) -> Option<LastRefusal> {
+    let events = claims.iter().flat_map(|claim| &claim.history).filter(|event| event.index > since);
+    let refusals = events.filter_map(|event| match event.what {
+        ClaimEventKind::Refused { code, enhanced, scope, .. } if code > 0 => {
+            Some((event.index, LastRefusal { code, enhanced, scope }))
+        }
+        _ => None,
+    });
+    let deferred = |Deferral { code, .. }| LastRefusal { code, enhanced: None, scope: ReplyScope::Deferred };
+    refusals.max_by_key(|(index, _)| *index).map(|(_, answer)| answer).or_else(|| deferral.map(deferred))
 }
 
 fn chapter(fence: Fence, claim: &Claim, slot: u16) -> ClaimExplanation {

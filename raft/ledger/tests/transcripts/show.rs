@@ -4,8 +4,10 @@ use std::fmt::Write as _;
 
 use reveille_ledger::campaign::{Campaign, CampaignStage};
 use reveille_ledger::claim_history::{ClaimEvent, ClaimEventKind};
+use reveille_ledger::command::ReplyScope;
 use reveille_ledger::content::Recipients;
 use reveille_ledger::crash_backoff::allowances;
+use reveille_ledger::explain::LastRefusal;
 use reveille_ledger::ids::{NodeId, RunId};
 use reveille_ledger::pool::{Day, PoolRow};
 use reveille_ledger::{InstantOutcome, RecipientState};
@@ -169,8 +171,16 @@ impl World {
         if let Some(until) = story.waits_until {
             let _ = writeln!(text, "  waits until {}", self.time(until));
         }
-        if let Some(code) = story.deferred {
-            let _ = writeln!(text, "  deferred: {code}");
+        if let Some(LastRefusal { code, enhanced, scope }) = story.last_refusal
+            && matches!(story.state, RecipientState::Pending | RecipientState::Expired)
+        {
+            let enhanced = enhanced.map(|(class, subject, detail)| format!(" {class}.{subject}.{detail}"));
+            let enhanced = enhanced.unwrap_or_default();
+            let _ = match (scope, story.state) {
+                (ReplyScope::Deferred, _) => writeln!(text, "  deferred: {code}"),
+                (_, RecipientState::Expired) => writeln!(text, "  refused last: {code}{enhanced} ({scope:?})"),
+                _ => Ok(()),
+            };
         }
         if let Some(letter) = story.dead {
             let _ = writeln!(text, "  dead: {} {}", letter.code, letter.text());

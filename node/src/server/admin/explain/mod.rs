@@ -7,9 +7,10 @@ mod event;
 mod waits;
 
 use reveille_ledger::canary::CanaryState;
+use reveille_ledger::causes::DeathCause;
 use reveille_ledger::claim_history::ClaimEventKind;
-use reveille_ledger::command::OpeningCause;
-use reveille_ledger::explain::{ClaimExplanation, RecipientExplanation};
+use reveille_ledger::command::{OpeningCause, ReplyScope};
+use reveille_ledger::explain::{ClaimExplanation, LastRefusal, RecipientExplanation};
 use reveille_ledger::ids::RunId;
 use reveille_ledger::run_events::{RunEvent, RunEventKind};
 use reveille_ledger::{Ledger, Page, RecipientState, Run, RunState};
@@ -94,7 +95,7 @@ fn settled(ledger: &Ledger, chapter: &ClaimExplanation, run: &Run) -> Vec<Event>
         events.push(with_answer(at(what, detail), &moment.what));
         match event::led_to(moment) {
             Some(RecipientState::Dead) => events.push(at("dead", event::died_of(moment))),
-            Some(RecipientState::Expired) => events.push(at("expired", not_sent_by(run, None))),
+            Some(RecipientState::Expired) => events.push(at("expired", format!("not sent by {}", run.finish_by))),
             Some(RecipientState::Cancelled) => events.push(at("cancelled", cancelled(run))),
             _ => {}
         }
@@ -128,10 +129,17 @@ fn enhanced_text(enhanced: Option<(u8, u16, u16)>) -> String {
     enhanced.map(|(class, subject, detail)| format!("{class}.{subject}.{detail}")).unwrap_or_default()
 }
 
-/// Adds the code of the last deferral, because it is the reason for the expiry.
-fn not_sent_by(run: &Run, deferred: Option<u16>) -> String {
-    let cause = deferred.map(|code| format!("; its relay deferred it, the last time with {code}")).unwrap_or_default();
-    format!("not sent by {}{cause}", run.finish_by)
+/// Returns the last answer of a relay, because it is the reason why the deadline passed. Empty if no relay answered.
+fn last_answer(story: &RecipientExplanation) -> String {
+    let Some(LastRefusal { code, enhanced, scope }) = story.last_refusal else { return String::new() };
+    let subject = match scope {
+        ReplyScope::Deferred => "it deferred the recipient",
+        ReplyScope::Relay => "about the relay or its rate",
+        ReplyScope::Policy => "about content or sender",
+        ReplyScope::Mailbox => "about the mailbox",
+        ReplyScope::Unnamed => "without a named cause",
+    };
+    format!("; the last answer of a relay was {}, {subject}", event::answer(code, enhanced, ""))
 }
 
 /// Describes an event of the run that changed the recipient outside of a claim.
@@ -140,7 +148,7 @@ fn ruled(index: u64, ruling: &RunEvent, run: &Run, story: &RecipientExplanation)
         RunEventKind::Paused(reason) => ("run paused", reason.to_string()),
         RunEventKind::Resumed => ("run resumed", String::new()),
         RunEventKind::Cancelled => ("cancelled", cancelled(run)),
-        RunEventKind::Expired => ("expired", not_sent_by(run, story.deferred)),
+        RunEventKind::Expired => ("expired", format!("not sent by {}{}", run.finish_by, last_answer(story))),
         RunEventKind::Died => ("dead", String::new()),
         RunEventKind::Requeued(pool) => {
             let pool = pool.as_ref().map(|pool| format!("; by pool '{pool}' from now on")).unwrap_or_default();
@@ -175,6 +183,7 @@ fn too_near(story: &RecipientExplanation, run: &Run) -> String {
 fn complete_with_letter(story: &RecipientExplanation, run: &Run, events: &mut [Event]) {
     let Some(letter) = &story.dead else { return };
     let answer = match letter.code {
+        0 if letter.cause == DeathCause::DeadlinePassed => format!("{}{}", letter.text(), last_answer(story)),
         0 => letter.text().to_owned(),
         code => event::answer(code, letter.enhanced, letter.text()),
     };

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use reveille_proto::admin::v1::{
     AddRelayRequest, ExplainRequest, GetRunRequest, ListRelaysRequest, Overlap, Policies, Relay, RelayCondition, Run,
-    RunCounts, ScheduleBody, TriggerScheduleRequest,
+    RunCounts, RunState, ScheduleBody, TriggerScheduleRequest,
 };
 
-use super::clock::{HOUR, by, walk};
+use super::clock::{HOUR, by, jump, walk};
 use super::node::{Node, PATIENCE, creation, node_with_test_clock, yearly};
 
 /// Opens a run whose recipients have one attempt.
@@ -16,7 +16,11 @@ async fn opened(node: &Node, name: &str, recipients: &[&str]) -> String {
 }
 
 async fn opened_with(node: &Node, name: &str, recipients: &[&str], max_attempts: u32) -> String {
-    let policies = Policies { max_attempts, overlap: Overlap::Allow.into(), ..Policies::default() };
+    opened_by(node, name, recipients, Policies { max_attempts, ..Policies::default() }).await
+}
+
+async fn opened_by(node: &Node, name: &str, recipients: &[&str], policies: Policies) -> String {
+    let policies = Policies { overlap: Overlap::Allow.into(), ..policies };
     let body = ScheduleBody { policies: Some(policies), ..yearly(name, recipients) };
     node.schedules().create_schedule(creation(body)).await.expect("created");
     let request = TriggerScheduleRequest { name: name.to_owned(), request_id: name.to_owned(), ..Default::default() };
@@ -128,6 +132,26 @@ async fn attempt_without_named_cause_counts_and_is_followed_by_another() {
         assert_eq!((counts.sent, counts.dead), (1, 0), "{fault}: {known:?}");
         node.stop().await;
     }
+}
+
+/// Fewer than ten refusals pause the run, since it has no more recipients (P6).
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn small_run_refused_for_its_sender_is_paused_and_expires_with_the_answer() {
+    let node = node_with_test_clock("rcpt:553=5.1.8 Sender address rejected: Domain not found").await;
+    let policies =
+        Policies { finish_by: Some(prost_types::Duration { seconds: HOUR, nanos: 0 }), ..Policies::default() };
+    let run = opened_by(&node, "sender", &["ada@x.example", "bob@x.example"], policies).await;
+    let paused = node.until(&run, |run| run.state() == RunState::Paused).await;
+    assert!(paused.reason.starts_with("2 refusals in a row"), "{paused:?}");
+    assert!(paused.reason.contains("553 5.1.8"), "{paused:?}");
+    jump(&node, by(2 * HOUR)).await;
+    node.until(&run, |run| run.counts.is_some_and(|counts| counts.expired == 2)).await;
+    for recipient in ["#0", "#1"] {
+        let events = story(&node, &run, recipient).await;
+        let (_, detail) = events.iter().find(|(what, _)| what == "expired").expect("it expired");
+        assert!(detail.ends_with("the last answer of a relay was 553 5.1.8, about content or sender"), "{events:?}");
+    }
+    node.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
