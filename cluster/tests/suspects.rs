@@ -318,6 +318,10 @@ impl Life {
     }
 }
 
+/// Largest difference between two latencies of an email that the machine causes. An email takes about five synced
+/// entries; a sync on a busy disk takes up to 200 ms. One suspect that occupies the node delays others by 20 s.
+const NOISE: Duration = Duration::from_secs(1);
+
 /// A suspect is composed alone, and then dials beside all others (P12). In an earlier version it occupied the node
 /// until its gate.
 #[test]
@@ -337,7 +341,7 @@ fn suspects_behind_tarpit_relay_do_not_delay_other_tenant() {
         life.put(relay_of(&slow, "default", 32)).await;
         life.until("a suspect is at the tarpit", |_| (!slow.connections().is_empty()).then_some(())).await;
         let beside = life.latency_of_other_tenant(&healthy, "beside").await;
-        assert!(beside <= 2 * idle + Duration::from_secs(3), "{beside:?} beside suspects, {idle:?} without");
+        assert!(beside <= 2 * idle + NOISE, "{beside:?} beside suspects, {idle:?} without");
         let open = slow.connections().len();
         assert!(open > 1, "{open} suspects at the tarpit: they wait for each other");
     }));
