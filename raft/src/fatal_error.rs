@@ -24,6 +24,16 @@ pub enum FatalError {
         /// Error text of the operating system, or what is wrong with the content.
         detail: String,
     },
+    /// The file `identity` is damaged, so it is unknown to which node and cluster the data folder belongs.
+    #[error(
+        "{path} is damaged: {detail}. It names the node and the cluster of this data folder; no node starts without it"
+    )]
+    BadIdentity {
+        /// The file.
+        path: String,
+        /// The difference from the format.
+        detail: String,
+    },
     /// The data folder belongs to another node or cluster, or its identity is incomplete.
     #[error("{0}")]
     Foreign(String),

@@ -115,7 +115,7 @@ fn lock(path: &Path) -> Result<File, FatalError> {
 }
 
 fn read(path: &Path, text: &str, node: NodeId) -> Result<Option<ClusterId>, FatalError> {
-    let wrong = |what: &str| FatalError::folder("understand", path, what);
+    let wrong = |what: &str| FatalError::BadIdentity { path: path.display().to_string(), detail: what.to_owned() };
     let mut lines = text.lines();
     if lines.next() != Some(FIRST_LINE) {
         return Err(wrong("its first line is not 'reveille 1'"));
@@ -218,6 +218,9 @@ mod tests {
     fn damaged_identity_refuses_to_start() {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("identity"), "reveille 1\nnode zz\n").expect("a file");
-        assert!(matches!(Identity::open(folder.path(), NODE), Err(FatalError::Folder { action: "understand", .. })));
+        let refused = Identity::open(folder.path(), NODE).map(|_| ());
+        let Err(error @ FatalError::BadIdentity { .. }) = &refused else { panic!("{refused:?}") };
+        let text = error.to_string();
+        assert!(text.contains("identity is damaged: its second line is not 'node ID'"), "{text}");
     }
 }

@@ -95,9 +95,9 @@ fn process(ended: anyhow::Result<()>) -> Result<(), Stop> {
     ended.map_err(|error| {
         let (exit, reason, next) = if error.is::<crate::server::config::ConfigError>() {
             (Exit::Usage, "GENERAL", "reveille config check names what is wrong with a configuration")
-        } else if is_outdated(&error) {
-            let next = "put back the data folder that this node ran with last; if it is gone, leave this node stopped, and \
-                        run on with the others: there is no command yet that replaces a node";
+        } else if is_other_folder(&error) {
+            let next = "put back the data folder that this node ran with last, as a whole; if it is gone, leave this node \
+                        stopped, and run on with the others: there is no command yet that replaces a node";
             (Exit::General, "DATA_FOLDER", next)
         } else if is_of_no_use(&error) {
             let next = "keep the folder for inspection, leave this node stopped, and run on with the others: there is no \
@@ -116,9 +116,12 @@ fn is_of_no_use(error: &anyhow::Error) -> bool {
         || matches!(error.downcast_ref(), Some(LifeError::Damaged { .. }))
 }
 
-/// True if the data folder is an older copy of the node's folder (P10).
-fn is_outdated(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(FatalError::Outdated(_)))
+/// True if the data folder is not the one with which the node ran last: an older copy (P10), the folder of another node,
+/// or a folder that lacks a file.
+fn is_other_folder(error: &anyhow::Error) -> bool {
+    use FatalError::{BadIdentity, Foreign, Outdated};
+    matches!(error.downcast_ref(), Some(Outdated(_) | Foreign(_) | BadIdentity { .. }))
+        || matches!(error.downcast_ref(), Some(LifeError::Missing { .. }))
         || matches!(error.downcast_ref(), Some(StartError::NotTaken(Refusal::OldIncarnation { .. })))
 }
 
@@ -186,8 +189,19 @@ mod tests {
         let (asked, known) = (Incarnation(1), Incarnation(12));
         let old = StartError::NotTaken(Refusal::OldIncarnation { asked, known });
         let remembered = FatalError::Outdated("its life 12 is known".into());
-        for error in [anyhow::Error::new(old), anyhow::Error::new(remembered)] {
-            assert!(next(error).contains("put back the data folder"));
+        let other = FatalError::Foreign("identity belongs to node 2".into());
+        let garbled = FatalError::BadIdentity { path: "data/identity".into(), detail: "no first line".into() };
+        let missing =
+            LifeError::Missing { path: "data/node".into(), later: "data/wal".into(), lost: "is another node" };
+        for error in [
+            anyhow::Error::new(old),
+            anyhow::Error::new(remembered),
+            anyhow::Error::new(other),
+            anyhow::Error::new(garbled),
+            anyhow::Error::new(missing),
+        ] {
+            let next = next(error);
+            assert!(next.contains("put back the data folder") && next.contains("leave this node stopped"), "{next}");
         }
         assert!(next(anyhow::Error::new(FatalError::Damaged("wal/1.log".into()))).contains("leave this node stopped"));
         assert!(next(anyhow::Error::new(FatalError::Log("no space".into()))).contains("start it again"));

@@ -20,6 +20,16 @@ pub enum LifeError {
         /// The error of the system. It is not a `source`, because the message contains it already.
         error: std::io::Error,
     },
+    /// A file is missing, and a file that is created after it exists.
+    #[error("{} is missing, and {} is there: a node has used this data folder, and {lost}", path.display(), later.display())]
+    Missing {
+        /// The missing file.
+        path: PathBuf,
+        /// The file that is created after it.
+        later: PathBuf,
+        /// The consequence of a start without the file.
+        lost: &'static str,
+    },
     /// A file does not contain a number.
     #[error("{} holds '{text}', which is not a number: the data folder is damaged, and no node must start with it", path.display())]
     Damaged {
@@ -36,23 +46,32 @@ pub fn begin(folder: &Path) -> Result<ClaimOwner, LifeError> {
     let node = match read(&folder.join("node"), 16)? {
         Some(node) => node,
         None => {
+            let lost = "would start as another node without it";
+            refuse_used(folder, "node", &["identity", "wal", "incarnation"], lost)?;
             let node = (uuid::Uuid::new_v4().as_u128() as u64).max(1);
             write(folder, "node", &format!("{node:x}"))?;
             node
         }
     };
-    let count = folder.join("incarnation");
-    let former = match read(&count, 10)? {
-        // The log is created after the first count. If a log exists without a count, the count was lost and would
-        // restart at 1.
-        None if folder.join("wal").exists() => {
-            return Err(LifeError::Damaged { path: count, text: String::new() });
+    let former = match read(&folder.join("incarnation"), 10)? {
+        Some(former) => former,
+        None => {
+            let lost = "would use numbers of its incarnations twice without it";
+            refuse_used(folder, "incarnation", &["identity", "wal"], lost)?;
+            0
         }
-        former => former.unwrap_or(0),
     };
     let incarnation = former + 1;
     write(folder, "incarnation", &incarnation.to_string())?;
     Ok(ClaimOwner { node: NodeId(node), incarnation: Incarnation(incarnation) })
+}
+
+/// Fails if the folder has a file that is created after the missing file `name`: then `name` was lost.
+fn refuse_used(folder: &Path, name: &str, created_later: &[&str], lost: &'static str) -> Result<(), LifeError> {
+    match created_later.iter().map(|later| folder.join(later)).find(|path| path.exists()) {
+        Some(later) => Err(LifeError::Missing { path: folder.join(name), later, lost }),
+        None => Ok(()),
+    }
 }
 
 fn read(path: &Path, radix: u32) -> Result<Option<u64>, LifeError> {
@@ -110,6 +129,22 @@ mod tests {
         std::fs::remove_file(folder.path().join("incarnation")).expect("removed");
         std::fs::create_dir(folder.path().join("wal")).expect("a log");
         let error = begin(folder.path()).expect_err("it would begin again").to_string();
-        assert!(error.contains("incarnation holds '', which is not a number"), "{error}");
+        assert!(error.contains("incarnation is missing, and "), "{error}");
+        assert!(error.contains("twice"), "{error}");
+    }
+
+    #[test]
+    fn used_folder_without_node_id_is_refused_unchanged() {
+        let folder = tempfile::tempdir().expect("a folder");
+        begin(folder.path()).expect("first");
+        std::fs::remove_file(folder.path().join("node")).expect("removed");
+        for _ in 0..2 {
+            let error = begin(folder.path()).expect_err("it would be another node");
+            assert!(matches!(error, LifeError::Missing { .. }), "{error}");
+            assert!(error.to_string().contains("node is missing, and "), "{error}");
+        }
+        assert!(!folder.path().join("node").exists(), "no other id was drawn");
+        let count = std::fs::read_to_string(folder.path().join("incarnation")).expect("a count");
+        assert_eq!(count.trim(), "1");
     }
 }

@@ -68,4 +68,20 @@ fn unusable_folder_is_distinguished_from_fixable_one() {
     assert!(ended.stderr.contains(&data.join("node").display().to_string()), "{ended:?}");
     assert!(ended.stderr.contains("keep the folder for inspection, leave this node stopped"), "{ended:?}");
     assert!(!ended.stderr.contains("start it again") && !ended.stderr.contains("join as"), "{ended:?}");
+
+    fs::remove_file(data.join("node")).expect("removed");
+    fs::write(data.join("identity"), "reveille 1\nnode 5f3a09c1\n").expect("written");
+    let ended = Ended::from(start(folder.path(), "a", &flags).output().expect("it runs"));
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    let missing = format!("{} is missing", data.join("node").display());
+    assert!(ended.stderr.contains(&missing), "{ended:?}");
+    assert!(ended.stderr.contains("put back the data folder that this node ran with last"), "{ended:?}");
+    assert!(!ended.stderr.contains("fix what it names"), "{ended:?}");
+
+    fs::write(data.join("node"), "5f3a09c1\n").expect("written");
+    fs::write(data.join("incarnation"), "1\n").expect("written");
+    fs::write(data.join("identity"), "what?").expect("written");
+    let ended = Ended::from(start(folder.path(), "a", &flags).output().expect("it runs"));
+    assert!(ended.stderr.contains("identity is damaged"), "{ended:?}");
+    assert!(ended.stderr.contains("put back the data folder that this node ran with last"), "{ended:?}");
 }

@@ -159,7 +159,7 @@ async fn open_locked(
     let has_history = report.records > 0;
     if has_history && identity.cluster().is_none() {
         return Err(FatalError::Foreign(format!(
-            "{} has a log, and its identity names no cluster: put back the file 'identity'",
+            "{} has a log, and its file 'identity' is missing or names no cluster: the folder is not whole",
             options.data_dir.display()
         )));
     }
