@@ -6,6 +6,7 @@
 //! actor forgot stays forgotten. Belongs to a leadership.
 
 pub(crate) mod blocked_runs;
+mod catches;
 pub(crate) mod panic_guard;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,6 +32,7 @@ use super::leadership::Leadership;
 use crate::compose::Compiled;
 use crate::node::context::NodeContext;
 use crate::smtp::Timeouts;
+use catches::AuditorCatch;
 use panic_guard::PanicGuard;
 
 /// Time between two sweeps. With the margin of a lease it bounds how long a claim of a lost owner stays
@@ -67,7 +69,7 @@ pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) 
 async fn quarantine(leadership: &Leadership, panic_guard: &PanicGuard<RunId>, quarantined: &mut BTreeSet<RunId>) {
     let news: Vec<RunId> = panic_guard.out().filter(|run| !quarantined.contains(run)).collect();
     for run in news {
-        catch("a run at which the auditor fails", 1);
+        AuditorCatch::FailingRun.report(1);
         let (item, cause) = (Quarantined::Run(run), "looking at it panicked twice".to_owned());
         let answer = leadership.propose(Command::Quarantine(Quarantine { item, cause })).await;
         if !matches!(answer, None | Some(CommandOutcome::Refused(_))) {
@@ -89,7 +91,7 @@ async fn block(context: &NodeContext, leadership: &Leadership, watch: &mut block
     }
     let found = changed.iter().filter(|block| block.part.is_some()).count();
     if found > 0 {
-        catch("a part that no live node has", found);
+        AuditorCatch::MissingPart.report(found);
     }
     leadership.propose(Command::RunBlock(changed)).await;
 }
@@ -98,20 +100,20 @@ async fn sweep(context: &NodeContext, leadership: &Leadership, panic_guard: &mut
     let now = leadership.now();
     let lost = context.replica.read(|ledger| claims_of_lost_owners(ledger, leadership));
     if !lost.is_empty() {
-        catch("owner lost", lost.len());
+        AuditorCatch::OwnerLost.report(lost.len());
     }
     if !lost.is_empty() || leadership.is_revoking() {
         leadership.revoke(lost).await;
     }
     let late = context.replica.read(|ledger| runs_past_deadline(ledger, now, panic_guard));
     if !late.is_empty() {
-        catch("past its deadline", late.len());
+        AuditorCatch::PastDeadline.report(late.len());
         leadership.propose(Command::Expire(late)).await;
     }
     // All at once: the next look for lost owners waits for one answer and not for as many as there are (I15).
     let decisions = context.replica.read(|ledger| doubts_to_decide(ledger, now, panic_guard));
     join_all(decisions.into_iter().map(|decide| {
-        catch("in doubt, decided by policy", 1);
+        AuditorCatch::DecidedByPolicy.report(1);
         leadership.propose(Command::Decide(decide))
     }))
     .await;
@@ -175,11 +177,6 @@ impl Pruning {
             None => *self = Pruning { next: now.plus_ms(PRUNE_EVERY_MS), place: PruneCursor::default() },
         }
     }
-}
-
-fn catch(cause: &'static str, count: usize) {
-    tracing::warn!(cause, count, "the auditor caught something");
-    metrics::counter!("reveille_auditor_catches_total", "cause" => cause).increment(count as u64);
 }
 
 /// P9: claims are revoked only when the owner's lease is over.
