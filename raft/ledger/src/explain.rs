@@ -81,8 +81,8 @@ impl Ledger {
     }
 }
 
-/// Returns the last answer of a relay in these claims, after the entry `since`. If the claims have merged it with others,
-/// they keep no code, and the answer that deferred the recipient is returned.
+/// Returns the last answer of a relay in these claims, after the entry `since`. A claim that merged different answers
+/// has no code. Then the answer that deferred the recipient is returned.
 fn last_refusal(claims: &[ClaimExplanation], since: u64, deferral: Option<Deferral>) -> Option<LastRefusal> {
     let events = claims.iter().flat_map(|claim| &claim.history).filter(|event| event.index > since);
     let refusals = events.filter_map(|event| match event.what {
