@@ -232,6 +232,7 @@ async fn problems_are_reported_with_their_lines_before_any_request() {
         ("name: a\n".to_owned(), 1, "`kind` is missing"),
         ("kind: relay\nname: a\nhost: h\nport: 0\n".to_owned(), 4, "`port`: \"0\""),
         ("kind: relay\nname: a\nport: 25\n".to_owned(), 1, "`host` is missing"),
+        ("kind: relay\nname: a\nhost: mx.example.com\nport: 587\n".to_owned(), 3, "`tls` is missing"),
         ("- just a text\n".to_owned(), 1, "a document is keys and values"),
         ("a: [1\n".to_owned(), 2, "this is no YAML"),
     ] {

@@ -356,6 +356,27 @@ async fn a_cluster() {
     );
 }
 
+/// A default of none would send emails to another host unencrypted.
+#[tokio::test]
+async fn relay_add_without_tls_is_refused_unless_host_is_loopback() {
+    let relay = v1::Relay { name: "zz".into(), ..Default::default() };
+    let fake = Fake::answering("AddRelay", v1::AddRelayResponse { relay: Some(relay), index: 3 }).await;
+    let refused = fake.reveille("relay add zz --host mx.example.com --port 587 -o json").await;
+    assert_eq!((refused.code, refused.error()["field"].as_str()), (Some(2), Some("--tls")), "{refused:?}");
+    let message = refused.error()["message"].as_str().expect("a message").to_owned();
+    for value in ["starttls encrypts", "implicit encrypts", "none sends"] {
+        assert!(message.contains(value), "{value}: {message}");
+    }
+    assert!(fake.requests::<v1::AddRelayRequest>("AddRelay").is_empty(), "nothing was sent");
+    for host in ["127.0.0.1", "127.8.9.9", "::1", "localhost"] {
+        let added = fake.reveille(&format!("relay add zz --host {host} --port 25")).await;
+        assert_eq!(added.code, Some(0), "{added:?}");
+    }
+    let asked: Vec<v1::AddRelayRequest> = fake.requests("AddRelay");
+    let tls: Vec<v1::RelayTls> = asked.iter().filter_map(|asked| Some(asked.relay.as_ref()?.tls())).collect();
+    assert_eq!(tls, [v1::RelayTls::None; 4]);
+}
+
 #[tokio::test]
 async fn a_relay() {
     let mut relay = v1::Relay {

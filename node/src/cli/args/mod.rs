@@ -44,7 +44,7 @@ pub use labels::SelectorArgs;
 pub use opt_out::{OptOutArgs, OptOutCommand};
 pub use policies::{CampaignPolicyArgs, DstArgs, PolicyArgs};
 pub use pool::{PoolArgs, PoolCommand, SetPoolArgs};
-pub use relay::{AddRelayArgs, RelayArgs, RelayCommand, Tls};
+pub use relay::{AddRelayArgs, RelayArgs, RelayCommand, TLS_VALUES, Tls};
 pub use run::{ExplainArgs, RunArgs, RunCommand};
 pub use schedule::{
     BackfillArgs, ContentArgs, ContentChange, CreateArgs, PreviewArgs, RecipientArgs, ScheduleArgs, ScheduleCommand,

@@ -1,6 +1,7 @@
 //! `reveille relay …`.
 
 use clap::{Args, Subcommand, ValueEnum};
+use reveille_ledger::access::is_loopback;
 
 use super::{Paging, Watch};
 
@@ -73,9 +74,9 @@ pub struct AddRelayArgs {
     /// Port
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     pub port: u16,
-    /// Encryption towards the relay
-    #[arg(long, value_enum, default_value_t = Tls::None)]
-    pub tls: Tls,
+    /// Encryption towards the relay; required unless the host is a loopback address or localhost [default there: none]
+    #[arg(long, value_enum)]
+    pub tls: Option<Tls>,
     /// PEM file whose certificates alone are believed; each node reads its own [default: the system's roots]
     #[arg(long, value_name = "FILE")]
     pub ca: Option<String>,
@@ -106,6 +107,18 @@ pub struct AddRelayArgs {
     /// Check it, and change nothing
     #[arg(long)]
     pub dry_run: bool,
+}
+
+/// The values of `--tls`, for the error when none is given.
+pub const TLS_VALUES: &str = "starttls encrypts by STARTTLS and never falls back (usual on ports 25 and 587), implicit \
+                              encrypts from the first byte (usual on port 465), none sends emails and addresses unencrypted";
+
+impl AddRelayArgs {
+    /// Returns the encryption. Without `--tls` it is none for a relay on loopback, and `None` for any other: a forgotten
+    /// flag must not send emails unencrypted through a network.
+    pub fn encryption(&self) -> Option<Tls> {
+        self.tls.or_else(|| is_loopback(&self.host).then_some(Tls::None))
+    }
 }
 
 /// Encryption towards a relay.

@@ -6,7 +6,7 @@ use reveille_proto::admin::v1::{
 };
 
 use super::{Desk, Page, Seen};
-use crate::cli::args::{AddRelayArgs, RelayArgs, RelayCommand, Tls, Watch};
+use crate::cli::args::{AddRelayArgs, RelayArgs, RelayCommand, TLS_VALUES, Tls, Watch};
 use crate::cli::client::Nature;
 use crate::cli::failure::{Failure, Stop};
 use crate::cli::manifest::export;
@@ -25,14 +25,18 @@ pub async fn run(desk: &Desk<'_>, args: RelayArgs) -> Result<(), Stop> {
     }
 }
 
-/// Returns the relay that the flags describe.
-pub(super) fn relay(args: AddRelayArgs) -> Relay {
-    let tls = match args.tls {
-        Tls::None => RelayTls::None,
-        Tls::Starttls => RelayTls::Starttls,
-        Tls::Implicit => RelayTls::Implicit,
+/// Returns the relay that the flags describe. Fails if they leave out the encryption towards another host.
+pub(super) fn relay(args: AddRelayArgs) -> Result<Relay, Failure> {
+    let tls = match args.encryption() {
+        Some(Tls::None) => RelayTls::None,
+        Some(Tls::Starttls) => RelayTls::Starttls,
+        Some(Tls::Implicit) => RelayTls::Implicit,
+        None => {
+            let message = format!("--tls is missing, and {} is not on this machine: {TLS_VALUES}", args.host);
+            return Err(Failure::usage("--tls", message, "the same command with --tls starttls, implicit or none"));
+        }
     };
-    Relay {
+    Ok(Relay {
         name: args.name,
         pool: args.pool,
         host: args.host,
@@ -46,13 +50,13 @@ pub(super) fn relay(args: AddRelayArgs) -> Relay {
         health: None,
         late_rate_per_second: args.late_rate.unwrap_or_default(),
         weight: args.weight.unwrap_or_default(),
-    }
+    })
 }
 
 async fn add(desk: &Desk<'_>, args: AddRelayArgs) -> Result<(), Stop> {
     let (replace, dry_run) = (args.replace, args.dry_run);
     let question = AddRelayRequest {
-        relay: Some(relay(args)),
+        relay: Some(relay(args)?),
         replace,
         request_id: desk.client.request_id().to_owned(),
         validate_only: dry_run,

@@ -10,7 +10,7 @@ use clap::{Arg, ArgAction, Args, Command, FromArgMatches};
 use reveille_ledger::calendar::nearest_names;
 
 use super::tree::{Fault, Node, Shape};
-use crate::cli::args::{AddRelayArgs, CampaignCreateArgs, CreateArgs, SetPoolArgs, SetTenantArgs};
+use crate::cli::args::{AddRelayArgs, CampaignCreateArgs, CreateArgs, SetPoolArgs, SetTenantArgs, TLS_VALUES};
 use crate::cli::recipients;
 
 /// Kinds of objects that a document can describe.
@@ -98,6 +98,13 @@ impl Document {
         }
         let parsed = parse(command, words, listed, source);
         let wish = parsed.map_err(|error| vec![told(&error, &lines, line)])?;
+        if let Wish::Relay(args) = &wish
+            && args.encryption().is_none()
+        {
+            let line = lines.get("host").copied().unwrap_or(line);
+            let message = format!("`tls` is missing, and {} is not on this machine: {TLS_VALUES}", args.host);
+            return Err(vec![Fault::new(line, message)]);
+        }
         let name = match &wish {
             Wish::Schedule(args) => args.name.clone(),
             Wish::Relay(args) => args.name.clone(),

@@ -181,7 +181,7 @@ fn document(node: Node, source: &Source) -> Result<Asked, Vec<Problem>> {
         vec![(document.place.clone(), format!("{file}{}", failure.message))]
     };
     let wish = match document.wish.clone() {
-        Wish::Relay(args) => Message::Relay(Box::new(relay::relay(*args))),
+        Wish::Relay(args) => Message::Relay(Box::new(relay::relay(*args).map_err(problem)?)),
         Wish::Campaign(args) => {
             let tenant = document.tenant.clone().unwrap_or_default();
             Message::Campaign(Box::new(campaign::asked(tenant, *args).map_err(problem)?))
