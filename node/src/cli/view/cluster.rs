@@ -130,8 +130,10 @@ struct MemberStatusView {
     tzdb: Option<String>,
     /// Why the node accepts no parts of audiences; null if it does.
     no_room: Option<String>,
-    /// The node died several times within ten minutes, and gets no claims before this time. Null otherwise.
+    /// The node died several times within ten minutes, and gets few or no claims before this time. Null otherwise.
     crash_backoff_until: Option<String>,
+    /// With `crash_backoff_until`: the part of its usual claims that it gets until then, in eighths. Null otherwise.
+    crash_backoff_eighths: Option<u32>,
     /// True if the node is giving back its claims and then ends.
     stopping: bool,
 }
@@ -179,6 +181,11 @@ impl From<v1::GetClusterStatusResponse> for StatusView {
     }
 }
 
+/// Says how much a node in crash back-off sends, by the part of its usual claims that it gets.
+pub fn sent_in_backoff(eighths: u32) -> &'static str {
+    if eighths == 0 { "nothing" } else { "an eighth of the usual" }
+}
+
 const CLOCKS_DISAGREE: &str = "the clocks disagree: nothing fires until two voters agree within 2s; set them";
 const SOLE_CLOCK_MOVED: &str = "the clock of the only node was moved by more than an hour: nothing fires; set it right, \
     or, if it is right now, start the node once with --accept-clock";
@@ -221,7 +228,8 @@ impl StatusView {
         }));
         problems.extend(self.members.iter().filter_map(|member| {
             let until = member.crash_backoff_until.as_ref()?;
-            Some(format!("{} died three times within ten minutes and sends nothing until {until}", member.name))
+            let sent = sent_in_backoff(member.crash_backoff_eighths.unwrap_or_default());
+            Some(format!("{} died three times within ten minutes and sends {sent} until {until}", member.name))
         }));
         problems
     }
@@ -287,6 +295,7 @@ impl From<v1::MemberStatus> for MemberStatusView {
             version: status.version,
             tzdb: status.tzdb,
             no_room: some(status.no_room),
+            crash_backoff_eighths: status.crash_backoff_until.as_ref().map(|_| status.crash_backoff_eighths),
             crash_backoff_until: text(status.crash_backoff_until.as_ref()),
             stopping: status.stopping,
         }
@@ -460,6 +469,13 @@ mod tests {
         let leaderless = StatusView::from(leaderless);
         assert_eq!(leaderless.problems(), ["no leader was heard for 12s, though a majority of the voters answers"]);
         assert!(leaderless.text(false).contains("none heard for 12s"));
+        let until = Some(prost_types::Timestamp::default());
+        let rests = v1::MemberStatus { crash_backoff_until: until, ..member("b", follows, 0) };
+        let slow = v1::MemberStatus { crash_backoff_eighths: 1, ..rests.clone() };
+        for (node, sent) in [(rests, "nothing"), (slow, "an eighth of the usual")] {
+            let told = format!("b died three times within ten minutes and sends {sent} until 1970-01-01T00:00:00Z");
+            assert_eq!(problems(vec![member("a", leads, 0), node]), [told]);
+        }
         let apart = problems(vec![member("a", leads, 0), member("b", follows, 5_000)]);
         assert_eq!(apart, ["the clocks of a and b are 5s apart; find out which is wrong, and set it"]);
     }

@@ -1,11 +1,12 @@
 //! The cluster: initialization, status, members and leadership. Status and members need no quorum.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use reveille_cluster::leader::transfer;
 use reveille_cluster::node::peer_messages::{self, Describe, Description};
 use reveille_cluster::ops::backlog::Backlog;
+use reveille_ledger::crash_backoff::{Allowance, allowances};
 use reveille_ledger::ids::{Hash, NodeId, RunId, Time};
 use reveille_ledger::{Ledger, Node, Run};
 use reveille_proto::admin::v1;
@@ -83,9 +84,12 @@ impl Admin {
         let head = self.context.replica.read(|ledger| ledger.head().clone());
         let epoch = head.epoch;
         let (blocked, blocked_count) = self.context.replica.read(blocked);
-        let backoffs = self.context.replica.read(crash_backoffs);
+        let answering: BTreeSet<NodeId> = described.keys().copied().collect();
+        let several = members.values().filter(|member| member.votes).count() > 1;
+        let backoffs = self.context.replica.read(|ledger| crash_backoffs(ledger, &answering, several));
         let shown = members.iter().map(|(node, member)| MemberStatus {
-            crash_backoff_until: backoffs.get(node).copied().map(views::timestamp),
+            crash_backoff_until: backoffs.get(node).map(|(until, _)| views::timestamp(*until)),
+            crash_backoff_eighths: backoffs.get(node).map_or(0, |(_, allowance)| allowance.eighths().into()),
             ..standing(*node, member, described.remove(node), &raft)
         });
         GetClusterStatusResponse {
@@ -142,10 +146,15 @@ fn backlog(backlog: Backlog) -> v1::Backlog {
     }
 }
 
-/// Returns the nodes in crash backoff (P12), and when it ends. They get no claims until then.
-fn crash_backoffs(ledger: &Ledger) -> BTreeMap<NodeId, Time> {
-    let until = |node: &Node| node.crashes.backoff_until(ledger.limits()).filter(|until| *until > ledger.head().now);
-    ledger.nodes().iter().filter_map(|(id, node)| Some((*id, until(node)?))).collect()
+/// Returns the nodes in crash back-off (P12): when it ends, and the part of its cap that the node may hold until then.
+/// The part is the dispatcher's. The dispatcher asks for nodes with a lease, and this for nodes that answer.
+fn crash_backoffs(ledger: &Ledger, answering: &BTreeSet<NodeId>, several: bool) -> BTreeMap<NodeId, (Time, Allowance)> {
+    let (limits, now) = (ledger.limits(), ledger.head().now);
+    let live = ledger.nodes().iter().filter(|(id, _)| answering.contains(*id)).map(|(id, node)| (*id, node));
+    let allowances = allowances(live, limits, several, now);
+    let until = |node: &Node| node.crashes.backoff_until(limits).filter(|until| *until > now);
+    let part = |id: &NodeId| allowances.get(id).copied().unwrap_or(Allowance::NONE);
+    ledger.nodes().iter().filter_map(|(id, node)| Some((*id, (until(node)?, part(id))))).collect()
 }
 
 /// Returns the first runs that wait for audience parts which no live node has, and the number of all such runs (P20).
@@ -198,6 +207,7 @@ fn standing(node: NodeId, member: &Member, described: Option<Described>, raft: &
         stopping: said.stopping,
         checkpoints: said.checkpoints.into_iter().map(checkpoint).collect(),
         crash_backoff_until: None,
+        crash_backoff_eighths: 0,
     }
 }
 
@@ -255,7 +265,7 @@ impl ClusterService for Admin {
 #[cfg(test)]
 mod tests {
     use reveille_cluster::ops::zones::Zones;
-    use reveille_ledger::command::{Command, Entry, EpochStart, RunBlock, Trigger, VoterClock};
+    use reveille_ledger::command::{ClaimRequest, Command, Entry, EpochStart, NodeUp, RunBlock, Trigger, VoterClock};
     use reveille_ledger::ids::{ClaimOwner, Epoch, Incarnation, ScheduleId, Time};
     use reveille_ledger::reply::CommandOutcome;
 
@@ -287,5 +297,58 @@ mod tests {
         let (told, count) = blocked(&ledger);
         assert_eq!((told.len(), count as usize), (BLOCKED_MAX, BLOCKED_MAX + 5));
         assert_eq!(told[0].run, runs[2].to_string());
+    }
+
+    /// Each of these nodes dies once, in this order, a second apart and with a claim.
+    fn after_deaths(of: &[u64]) -> (Ledger, Time) {
+        let (mut ledger, mut now) = (Ledger::new(), Time(1_772_409_600_000));
+        let mut play = |now: Time, command| {
+            let index = ledger.head().applied + 1;
+            ledger.apply(index, &Entry { epoch: Epoch(1), now, command }).reply.outcome
+        };
+        let owner = |node, incarnation| ClaimOwner { node: NodeId(node), incarnation: Incarnation(incarnation) };
+        let up = |owner: ClaimOwner| {
+            let (name, process_nonce) = (format!("n{}", owner.node.0), owner.incarnation.0);
+            Command::NodeUp(NodeUp { owner, name, level: 1, process_nonce })
+        };
+        let readings = vec![VoterClock { node: NodeId(1), wall: now }];
+        play(now, Command::EpochStart(EpochStart::new(owner(1, 1), 1, readings)));
+        let mut incarnations = BTreeMap::from([(1, 1), (2, 1), (3, 1)]);
+        for node in [1, 2, 3] {
+            assert_eq!(play(now, up(owner(node, 1))), CommandOutcome::Done);
+        }
+        let body = create("0 9 * * *", &Zones::bundled("x"), now);
+        let created = play(now, Command::ScheduleCreate(Box::new(body)));
+        let CommandOutcome::Schedule(schedule) = created else { panic!("{created:?}") };
+        for (number, node) in of.iter().enumerate() {
+            now = now.plus_ms(1_000);
+            let triggered = play(now, Command::Trigger(Trigger { schedule, request: format!("id-{number}") }));
+            let CommandOutcome::Run { run: page, .. } = triggered else { panic!("{triggered:?}") };
+            let incarnation = incarnations.get_mut(node).expect("a node");
+            let (former, next) = (owner(*node, *incarnation), owner(*node, *incarnation + 1));
+            let slice = [0].into_iter().collect();
+            play(now, Command::Claim(vec![ClaimRequest { page, chunk: 0, slice, owner: former }]));
+            assert_eq!(play(now, up(next)), CommandOutcome::Done);
+            *incarnation += 1;
+        }
+        (ledger, now)
+    }
+
+    /// The dispatcher lets the node that died least recently send an eighth while all are in back-off.
+    #[test]
+    fn node_that_died_least_recently_is_reported_with_an_eighth_while_all_are_in_back_off() {
+        let nodes = |ids: &[u64]| ids.iter().map(|id| NodeId(*id)).collect::<BTreeSet<_>>();
+        let eighths = |ledger: &Ledger, answering: &[u64], several| {
+            let backoffs = crash_backoffs(ledger, &nodes(answering), several);
+            backoffs.into_iter().map(|(id, (_, part))| (id.0, part.eighths())).collect::<Vec<_>>()
+        };
+        let (ledger, _) = after_deaths(&[2, 2, 2, 3, 3, 3]);
+        assert_eq!(eighths(&ledger, &[1, 2, 3], true), [(2, 0), (3, 0)], "node 1 sends");
+        let (ledger, now) = after_deaths(&[2, 2, 2, 3, 3, 3, 1, 1, 1]);
+        assert_eq!(eighths(&ledger, &[1, 2, 3], true), [(1, 0), (2, 1), (3, 0)]);
+        assert_eq!(eighths(&ledger, &[1, 3], true), [(1, 0), (2, 0), (3, 1)], "node 2 does not answer");
+        assert_eq!(eighths(&ledger, &[1], false), [(1, 0), (2, 0), (3, 0)], "a node alone has no other one");
+        let (until, _) = crash_backoffs(&ledger, &nodes(&[1, 2, 3]), true)[&NodeId(2)];
+        assert_eq!(until, now.plus_ms(600_000 - 6_000), "ten minutes after its last death");
     }
 }
