@@ -34,6 +34,7 @@ struct Patient {
     runs: Vec<v1::Run>,
     doubts: Vec<v1::Doubt>,
     dead_letters: Vec<v1::DeadLetter>,
+    explained: v1::ExplainResponse,
 }
 
 impl Patient {
@@ -50,8 +51,8 @@ impl Patient {
         };
         let relays = vec![v1::Relay { name: "main".into(), pool: "default".into(), ..Default::default() }];
         let schedules = vec![schedule("morning", v1::ScheduleState::Active, 3_600)];
-        let (campaigns, runs, doubts, dead_letters) = Default::default();
-        Patient { status, schedules, relays, campaigns, runs, doubts, dead_letters }
+        let (campaigns, runs, doubts, dead_letters, explained) = Default::default();
+        Patient { status, schedules, relays, campaigns, runs, doubts, dead_letters, explained }
     }
 
     async fn examined(self, more: &str) -> Ended {
@@ -69,6 +70,7 @@ impl Patient {
                 let runs = self.runs.iter().filter(|run| wanted.is_empty() || wanted.contains(&run.state));
                 one(v1::ListRunsResponse { runs: runs.cloned().collect(), ..Default::default() })
             }
+            "Explain" => one(self.explained.clone()),
             "ListDoubts" => one(v1::ListDoubtsResponse { doubts: self.doubts.clone(), ..Default::default() }),
             "ListDeadLetters" => {
                 one(v1::ListDeadLettersResponse { dead_letters: self.dead_letters.clone(), ..Default::default() })
@@ -155,6 +157,17 @@ async fn nodes_that_are_missing_late_or_different_are_named() {
     alone.status.members.drain(2..);
     alone.status.members.remove(0);
     assert!(alone.found().await.1.contains(&"problem crash_backoff".into()), "no other node sends");
+    let mut slow = patient.clone();
+    for member in &mut slow.status.members {
+        member.crash_backoff_until = Some(prost_types::Timestamp::default());
+    }
+    slow.status.members[2].crash_backoff_eighths = 1;
+    let ended = slow.examined("-o json").await;
+    assert_eq!(told(&ended), ["problem crash_backoff"; 3]);
+    let what = |place: usize| ended.json()[place]["what"].as_str().unwrap_or_default().to_owned();
+    assert!(what(0).contains("a died three times within ten minutes and sends nothing until"), "{}", what(0));
+    assert!(what(2).contains("sends an eighth of the usual until"), "{}", what(2));
+    assert!(ended.json()[0]["why"].as_str().is_some_and(|why| why.contains("only c sends, and slowly")), "{ended:?}");
     patient.status.members[1].crash_backoff_until = None;
     patient.status.members[1].lag = Some(5_000);
     patient.status.members[1].applied_index = Some(4);
@@ -287,6 +300,35 @@ async fn work_that_stands_is_named() {
     assert_eq!(what[8], "7 recipients late in pool bulk; it does not shrink");
     assert_eq!(what[9], "2 recipients expired within a day, in r8.0");
     assert_eq!(what[10], "2 refused for good, in r8.0");
+}
+
+/// A sender that the relay refuses makes recipients expire, too: then relays are neither slow nor down.
+#[tokio::test]
+async fn expired_recipients_are_reported_with_last_answer_or_with_unknown_cause() {
+    let late = v1::RunCounts { expired: 1, ..Default::default() };
+    let mut patient = Patient::well();
+    patient.runs.push(v1::Run { audience: 1, ..run("r8.0", v1::RunState::Expired, late, 60) });
+    let unknown = patient.clone().examined("-o json").await;
+    assert_eq!(told(&unknown), ["warning expired"]);
+    let text = |ended: &Ended, key: &str| ended.json()[0][key].as_str().unwrap_or_default().to_owned();
+    assert!(text(&unknown, "why").ends_with("so the cause is not known"), "{unknown:?}");
+    assert!(text(&unknown, "next").contains("reveille explain RUN RECIPIENT"), "{unknown:?}");
+
+    let event = |what: &str, code: u32, detail: &str| {
+        let (what, detail) = (what.to_owned(), detail.to_owned());
+        v1::Event { what, code, detail, ..Default::default() }
+    };
+    let answer = "550 5.7.1 sender blocked; about content or sender: no attempt is counted";
+    patient.explained = v1::ExplainResponse {
+        run: "r8.0".into(),
+        recipient: "ann@example.com".into(),
+        events: vec![event("refused", 550, answer), event("given back", 0, "it was not handed off")],
+        ..Default::default()
+    };
+    patient.explained.set_state(v1::RecipientState::Expired);
+    let known = patient.examined("-o json").await;
+    let why = format!("they got no email before the deadline; ann@example.com was last refused: {answer}");
+    assert_eq!((text(&known, "why"), text(&known, "next")), (why, "reveille explain r8.0 ann@example.com".to_owned()));
 }
 
 #[tokio::test]

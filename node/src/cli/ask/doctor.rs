@@ -2,6 +2,7 @@
 //!
 //! A failed request becomes a finding, so that `doctor` also works on a broken cluster.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::path::PathBuf;
 
@@ -14,8 +15,8 @@ use reveille_proto::admin::v1::relay_service_client::RelayServiceClient;
 use reveille_proto::admin::v1::run_service_client::RunServiceClient;
 use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient;
 use reveille_proto::admin::v1::{
-    GetClusterStatusRequest, ListCampaignsRequest, ListDeadLettersRequest, ListDoubtsRequest, ListRelaysRequest,
-    ListRunsRequest, ListSchedulesRequest, Relay, Run, RunState,
+    ExplainRequest, GetClusterStatusRequest, ListCampaignsRequest, ListDeadLettersRequest, ListDoubtsRequest,
+    ListRelaysRequest, ListRunsRequest, ListSchedulesRequest, Relay, Run, RunState,
 };
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
@@ -23,7 +24,7 @@ use tonic::{Request, Response, Status};
 use super::Desk;
 use crate::cli::args::{DoctorArgs, Format};
 use crate::cli::client::Nature;
-use crate::cli::doctor::work::Work;
+use crate::cli::doctor::work::{LastAnswer, Work};
 use crate::cli::doctor::{cluster, folder, relay, work};
 use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::instant::duration_ms;
@@ -35,6 +36,8 @@ use crate::server::config::{ConfigLayer, Settings};
 const PAGE_SIZE: i32 = 1_000;
 /// Limit of pages read of one list; a message on stderr reports that the rest was not checked.
 const PAGES_MAX: usize = 20;
+/// Number of recipients at each end of a run that are asked for the answer before they expired.
+const EXPLAINED: u32 = 4;
 
 /// Reads, judges and prints the findings. Fails if one of them is a problem.
 pub async fn run(desk: &Desk<'_>, args: DoctorArgs) -> Result<(), Stop> {
@@ -50,10 +53,14 @@ pub async fn run(desk: &Desk<'_>, args: DoctorArgs) -> Result<(), Stop> {
                 let no_leader = findings.iter().any(|finding| matches!(finding.check, "quorum" | "leader"));
                 let stale = desk.stale || no_leader;
                 let mut asker = Asker { desk, stale, tenant: args.tenant, findings: &mut findings };
-                let (relays, work) = (asker.relays().await, asker.work().await);
-                findings.extend(relays.iter().flat_map(|relays| relay::judge(relays, &work.schedules)));
+                let (relays, mut work) = (asker.relays().await, asker.work().await);
                 let ahead = status.test_clock_offset.as_ref().map_or(0, duration_ms);
-                findings.extend(work::judge(&work, Timestamp::now() + SignedDuration::from_millis(ahead)));
+                let now = Timestamp::now() + SignedDuration::from_millis(ahead);
+                if let Some(run) = work::expired_run(&work.runs, now) {
+                    work.last_answer = asker.last_answer(run).await;
+                }
+                findings.extend(relays.iter().flat_map(|relays| relay::judge(relays, &work.schedules)));
+                findings.extend(work::judge(&work, now));
             }
         }
     }
@@ -155,7 +162,24 @@ impl Asker<'_, '_> {
             runs,
             doubts: doubts.unwrap_or_default(),
             dead_letters: dead_letters.unwrap_or_default(),
+            last_answer: None,
         }
+    }
+
+    /// Returns the last answer about an expired recipient, of the first and the last few of the run. A failed request
+    /// ends the search and is no finding: the run is reported without it.
+    async fn last_answer(&self, run: &Run) -> Option<LastAnswer> {
+        let (first, last) = (0..EXPLAINED.min(run.audience), run.audience.saturating_sub(EXPLAINED)..run.audience);
+        for number in first.chain(last).collect::<BTreeSet<u32>>() {
+            let (tenant, recipient) = (self.tenant.clone(), format!("#{number}"));
+            let question = ExplainRequest { tenant, run: run.run.clone(), recipient, stale: self.stale };
+            let call = |channel, question| async move { RunServiceClient::new(channel).explain(question).await };
+            let explained = self.desk.client.ask(Nature::Read, question, call).await.ok()?;
+            if let Some(answer) = LastAnswer::of(&explained) {
+                return Some(answer);
+            }
+        }
+        None
     }
 
     /// Returns `None` if the relays cannot be read: an empty list would be judged as pools without relays.

@@ -6,7 +6,7 @@ use reveille_proto::admin::v1::{Checkpoint, GetClusterStatusResponse, MemberRole
 
 use crate::cli::clocks::{self, Verdict};
 use crate::cli::instant;
-use crate::cli::view::cluster::{BacklogView, BlockedView, more_blocked};
+use crate::cli::view::cluster::{BacklogView, BlockedView, more_blocked, sent_in_backoff};
 use crate::cli::view::doctor::Finding;
 use crate::cli::view::pool::PoolView;
 use crate::format;
@@ -100,17 +100,25 @@ fn room(member: &MemberStatus) -> Option<Finding> {
     Some(Finding::problem("no_room", what, why, next))
 }
 
-/// Reports nodes that get no claims because they died three times within ten minutes.
+/// Reports nodes that get no claims, or an eighth of them, because they died three times within ten minutes.
 fn crash_backoffs(members: &[MemberStatus]) -> Vec<Finding> {
     let sends = |member: &&MemberStatus| !is_lost(member) && member.crash_backoff_until.is_none();
     let others_send = members.iter().any(|member| sends(&member));
+    let slow = members.iter().find(|member| !is_lost(member) && member.crash_backoff_eighths > 0);
     let told = members.iter().filter_map(|member| {
         let until = instant::from_wire(member.crash_backoff_until.as_ref()?)?;
-        let what = format!("{} died three times within ten minutes and sends nothing until {until}", name(member));
+        let sent = sent_in_backoff(member.crash_backoff_eighths);
+        let what = format!("{} died three times within ten minutes and sends {sent} until {until}", name(member));
         let next = format!("look for the cause in the log of {}; it sends again by itself", name(member));
-        Some(match others_send {
-            true => Finding::warning("crash_backoff", what, "the other nodes send what it would have sent", next),
-            false => Finding::problem("crash_backoff", what, "no other node can send: emails wait until then", next),
+        Some(match slow {
+            _ if others_send => {
+                Finding::warning("crash_backoff", what, "the other nodes send what it would have sent", next)
+            }
+            Some(slow) => {
+                let why = format!("all nodes died so: only {} sends, and slowly, so emails are late", name(slow));
+                Finding::problem("crash_backoff", what, why, next)
+            }
+            None => Finding::problem("crash_backoff", what, "no other node can send: emails wait until then", next),
         })
     });
     told.collect()

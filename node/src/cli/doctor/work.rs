@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use reveille_proto::admin::v1::{Campaign, CampaignState, DeadLetter, Doubt, Run, RunState, Schedule, ScheduleState};
+use reveille_proto::admin::v1::{
+    Campaign, CampaignState, DeadLetter, Doubt, ExplainResponse, RecipientState, Run, RunState, Schedule, ScheduleState,
+};
 
 use super::named;
 use crate::cli::instant;
@@ -29,6 +31,54 @@ pub struct Work {
     pub doubts: Vec<Doubt>,
     /// Dead letters, up to the limit of pages read.
     pub dead_letters: Vec<DeadLetter>,
+    /// Last answer about a recipient of [`expired_run`]; `None` if none was found.
+    pub last_answer: Option<LastAnswer>,
+}
+
+/// What a relay last answered about an expired recipient, or why its node last gave it back.
+#[derive(Clone, Debug)]
+pub struct LastAnswer {
+    /// The run.
+    pub run: String,
+    /// Address of the recipient.
+    pub recipient: String,
+    /// Name of the event: `refused`, or `given back`.
+    pub what: String,
+    /// The answer with its codes, and what it is about; or the cause.
+    pub detail: String,
+}
+
+impl LastAnswer {
+    /// Reads it from the history of a recipient. A relay's answer takes precedence over a later return by a node. `None`
+    /// if the recipient has not expired, or its history has neither.
+    pub fn of(explained: &ExplainResponse) -> Option<LastAnswer> {
+        if explained.state() != RecipientState::Expired {
+            return None;
+        }
+        let last = |what: &str| explained.events.iter().rfind(|event| event.what == what);
+        let event = last("refused").or_else(|| last("given back"))?;
+        Some(LastAnswer {
+            run: explained.run.clone(),
+            recipient: explained.recipient.clone(),
+            what: event.what.clone(),
+            detail: event.detail.clone(),
+        })
+    }
+}
+
+/// Returns the latest run of the last day that has expired recipients.
+pub fn expired_run(runs: &[Run], now: Timestamp) -> Option<&Run> {
+    let of = runs.iter().filter(|run| expired(run) > 0 && is_recent(run, now));
+    of.max_by_key(|run| run.opened_at.as_ref().map(|opened| (opened.seconds, opened.nanos)))
+}
+
+fn expired(run: &Run) -> u32 {
+    run.counts.unwrap_or_default().expired
+}
+
+fn is_recent(run: &Run, now: Timestamp) -> bool {
+    let opened = run.opened_at.as_ref().and_then(instant::from_wire);
+    opened.is_some_and(|opened| now.as_millisecond() - opened.as_millisecond() <= LATELY_MS)
 }
 
 /// Judges all lists as of `now`.
@@ -42,7 +92,7 @@ pub fn judge(work: &Work, now: Timestamp) -> Vec<Finding> {
     findings.extend(work.campaigns.iter().filter_map(not_open));
     let runs: BTreeMap<&str, &Run> = work.runs.iter().map(|run| (run.run.as_str(), run)).collect();
     findings.extend(runs.values().filter_map(|run| paused(run)));
-    findings.extend(lately(&runs, now));
+    findings.extend(lately(&runs, now, work.last_answer.as_ref()));
     findings.extend(waiting(&work.doubts, &work.dead_letters));
     findings
 }
@@ -105,20 +155,23 @@ fn paused(run: &Run) -> Option<Finding> {
     Some(Finding::problem("run", what, "they expire when the run's time is over", next))
 }
 
-fn lately(runs: &BTreeMap<&str, &Run>, now: Timestamp) -> Vec<Finding> {
-    let recent = |run: &&&Run| {
-        let opened = run.opened_at.as_ref().and_then(instant::from_wire);
-        opened.is_some_and(|opened| now.as_millisecond() - opened.as_millisecond() <= LATELY_MS)
-    };
-    let recent: Vec<&Run> = runs.values().filter(recent).copied().collect();
+fn lately(runs: &BTreeMap<&str, &Run>, now: Timestamp, last_answer: Option<&LastAnswer>) -> Vec<Finding> {
+    let recent: Vec<&Run> = runs.values().filter(|run| is_recent(run, now)).copied().collect();
     let told = |count: fn(&Run) -> u32| {
         let of: Vec<&str> = recent.iter().filter(|run| count(run) > 0).map(|run| run.run.as_str()).collect();
         let sum: u64 = recent.iter().map(|run| u64::from(count(run))).sum();
         of.first().map(|first| (sum, named(&of), format!("reveille run show {first}")))
     };
-    let expired = told(|run| run.counts.unwrap_or_default().expired).map(|(sum, of, next)| {
+    let expired = told(expired).map(|(sum, of, next)| {
         let what = format!("{} expired within a day, in {of}", format::counted(sum, "recipient"));
-        Finding::warning("expired", what, "they got no mail: relays are slower than the work, or were down", next)
+        let Some(LastAnswer { run, recipient, what: last, detail }) = last_answer else {
+            let why =
+                "they got no email before the deadline; doctor found no answer of a relay, so the cause is not known";
+            let next = format!("{next}; reveille explain RUN RECIPIENT shows what happened to one of them");
+            return Finding::warning("expired", what, why, next);
+        };
+        let why = format!("they got no email before the deadline; {recipient} was last {last}: {detail}");
+        Finding::warning("expired", what, why, format!("reveille explain {run} {recipient}"))
     });
     let twice = told(|run| run.known_duplicates).map(|(sum, of, next)| {
         let what = format!("{} accepted twice within a day, in {of}", format::counted(sum, "email"));

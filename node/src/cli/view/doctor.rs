@@ -1,5 +1,7 @@
 //! Output of `doctor`.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 
 use super::View;
@@ -25,7 +27,7 @@ pub struct Finding {
     /// What is wrong, with names and numbers.
     pub what: String,
     /// Why it matters.
-    pub why: &'static str,
+    pub why: Cow<'static, str>,
     /// The next command or action.
     pub next: String,
 }
@@ -39,13 +41,23 @@ pub struct DoctorView {
 
 impl Finding {
     /// Creates a problem.
-    pub fn problem(check: &'static str, what: String, why: &'static str, next: impl Into<String>) -> Finding {
-        Finding { severity: Severity::Problem, check, what, why, next: next.into() }
+    pub fn problem(
+        check: &'static str,
+        what: String,
+        why: impl Into<Cow<'static, str>>,
+        next: impl Into<String>,
+    ) -> Finding {
+        Finding { severity: Severity::Problem, check, what, why: why.into(), next: next.into() }
     }
 
     /// Creates a warning.
-    pub fn warning(check: &'static str, what: String, why: &'static str, next: impl Into<String>) -> Finding {
-        Finding { severity: Severity::Warning, check, what, why, next: next.into() }
+    pub fn warning(
+        check: &'static str,
+        what: String,
+        why: impl Into<Cow<'static, str>>,
+        next: impl Into<String>,
+    ) -> Finding {
+        Finding { severity: Severity::Warning, check, what, why: why.into(), next: next.into() }
     }
 }
 
