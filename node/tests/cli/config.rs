@@ -62,6 +62,23 @@ async fn a_check_names_the_place_the_nearest_key_and_the_next_step() {
 }
 
 #[tokio::test]
+async fn check_warns_of_a_data_folder_that_cannot_hold_files() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let plain = written(folder.path(), "");
+    for (data_dir, why) in [
+        ("/proc/x".to_owned(), "warning: nothing can be written in data_dir /proc: ".to_owned()),
+        (format!("{}/x", plain.display()), format!("{} is not a folder", plain.display())),
+        (format!("{}/data", folder.path().display()), String::new()),
+    ] {
+        let file = folder.path().join("checked.toml");
+        std::fs::write(&file, format!("name = \"a\"\ndata_dir = {data_dir:?}\n")).expect("written");
+        let ended = reveille(&format!("config check {}", file.display())).await;
+        assert_eq!((ended.code, ended.stderr.contains("data_dir")), (Some(0), !why.is_empty()), "{ended:?}");
+        assert!(ended.stderr.contains(&why), "{ended:?}");
+    }
+}
+
+#[tokio::test]
 async fn rules_that_cannot_be_used_are_refused_by_check_and_by_start() {
     let folder = tempfile::tempdir().expect("a folder");
     let (rules, data) = (folder.path().join("rules.toml"), folder.path().join("data"));

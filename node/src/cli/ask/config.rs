@@ -61,6 +61,10 @@ async fn check(desk: &Desk<'_>, file: &Path) -> Result<(), Stop> {
              the full name, such as {hello_name}.example.com"
         ));
     }
+    // It may be right for the node and not for the user of this command, so it is a warning.
+    if let Some(problem) = unwritable(&config.data_dir) {
+        desk.terminal.say(&format!("warning: {problem}; check it as the user of the node, or name another data_dir"));
+    }
     // The folder may not exist yet. Its nearest existing ancestor tells on which file system it will be created.
     if let Some(folder) = config.journal_dir.ancestors().find(|folder| folder.exists())
         && folder::judge_journal(folder).is_some()
@@ -72,6 +76,15 @@ async fn check(desk: &Desk<'_>, file: &Path) -> Result<(), Stop> {
         ));
     }
     Ok(())
+}
+
+/// Says why the data folder, or the existing folder in which it will be created, cannot hold files. `None` if it can.
+fn unwritable(data_dir: &Path) -> Option<String> {
+    let existing = data_dir.ancestors().find(|folder| folder.exists())?;
+    match existing.is_dir() {
+        true => folder::judge_writing("data_dir", existing).map(|finding| finding.what),
+        false => Some(format!("data_dir {}: {} is not a folder", data_dir.display(), existing.display())),
+    }
 }
 
 fn show(desk: &Desk<'_>, args: ShowConfigArgs) -> Result<(), Stop> {

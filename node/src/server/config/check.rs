@@ -4,7 +4,7 @@
 //! are read when the node starts, and by `reveille config check`.
 
 use std::borrow::Cow;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -313,7 +313,16 @@ fn apart(listeners: &[(&'static str, SocketAddr)]) -> Result<(), ConfigError> {
 fn advertised(advertise: Option<String>, peer_listen: SocketAddr) -> Result<String, ConfigError> {
     let next = "say how peers reach this node, with `advertise = \"HOST:PORT\"` or --advertise HOST:PORT";
     match advertise {
-        Some(address) => host_and_port("advertise", &address).map(|()| address),
+        Some(address) => {
+            host_and_port("advertise", &address)?;
+            let host = address.rsplit_once(':').map_or("", |(host, _)| host);
+            match host.trim_matches(['[', ']']).parse::<IpAddr>() {
+                Ok(ip) if ip.is_unspecified() => {
+                    Err(setting("advertise", format!("no peer can connect to {ip}, which names no machine"), next))
+                }
+                _ => Ok(address),
+            }
+        }
         None if peer_listen.ip().is_unspecified() => {
             let message = format!("it is not set, and no peer can connect to {}", peer_listen.ip());
             Err(setting("advertise", message, next))

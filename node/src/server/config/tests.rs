@@ -116,6 +116,8 @@ fn a_value_that_cannot_be_used_is_refused_with_a_way_out() {
         ("http = \"127.0.0.1:7600\"", "http: 127.0.0.1:7600 is that of `listen` too"),
         ("join = [\"b\"]", "join: 'b' is no address (FILE:3); write HOST:PORT"),
         ("advertise = \":7601\"", "advertise: ':7601' is no address"),
+        ("advertise = \"0.0.0.0:7601\"", "advertise: no peer can connect to 0.0.0.0"),
+        ("advertise = \"[::]:7601\"", "advertise: no peer can connect to ::"),
         ("shutdown_seconds = 86400", "shutdown_seconds: 86400 is out of range (FILE:3); give a number from 10 to 3600"),
         ("[raft]\nheartbeat_ms = 200\nelection_min_ms = 300", "raft.election_min_ms: 300 ms is below 3 heartbeats"),
         ("[raft]\nelection_min_ms = 700\nelection_max_ms = 700", "raft.election_max_ms: 700 ms is not above"),
