@@ -6,9 +6,10 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::ColorChoice;
-use clap::error::{ContextKind, ErrorKind};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Args, ColorChoice, Command};
 
+use super::args::Global;
 use super::failure::{Exit, Failure};
 
 /// How the raw arguments ask for errors to be shown.
@@ -47,6 +48,23 @@ impl Early {
         let exit = if is_error { Exit::Usage } else { Exit::Done };
         exit.into()
     }
+}
+
+/// Removes the flags of every command from the usage line of an error. The parser lists each flag that has a value as if it
+/// were required, and REVEILLE_ENDPOINT gives one to `--endpoint`.
+pub fn without_globals(mut error: clap::Error) -> clap::Error {
+    let mut usage = match error.get(ContextKind::Usage) {
+        Some(ContextValue::StyledStr(usage)) => usage.to_string(),
+        _ => return error,
+    };
+    let mut globals = Global::augment_args(Command::new("globals"));
+    // An argument can be printed only after this.
+    globals.build();
+    for global in globals.get_arguments() {
+        usage = usage.replace(&format!(" {global}"), "");
+    }
+    error.insert(ContextKind::Usage, ContextValue::StyledStr(usage.into()));
+    error
 }
 
 /// Returns the last value of a flag, written `--flag value`, `--flag=value`, `-f value` or `-fvalue`.

@@ -44,7 +44,7 @@ pub fn parse_duration(text: &str) -> Result<SignedDuration, String> {
     let duration = span
         .to_duration(SpanRelativeTo::days_are_24_hours())
         .map_err(|_| "months and years differ in length: give weeks, days, hours, minutes or seconds".to_owned())?;
-    if duration.is_positive() { Ok(duration) } else { Err("a duration is longer than nothing".to_owned()) }
+    if duration.is_positive() { Ok(duration) } else { Err("a duration is above zero, such as 15m".to_owned()) }
 }
 
 #[cfg(test)]

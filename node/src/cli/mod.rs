@@ -52,7 +52,7 @@ pub fn run() -> ExitCode {
     let early = Early::read(std::env::args_os());
     let cli = match parse(&early) {
         Ok(cli) => cli,
-        Err(error) => return early.refuse(&error),
+        Err(error) => return early.refuse(&early::without_globals(error)),
     };
     let terminal = Terminal::new(&cli.global);
     let mut threads = match cli.command {

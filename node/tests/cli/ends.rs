@@ -32,6 +32,29 @@ async fn the_exit_code_says_what_happened() {
 }
 
 #[tokio::test]
+async fn usage_in_an_error_leaves_out_flags_of_every_command() {
+    let mut add = command(&["relay", "add", "zz", "-o", "table"]);
+    let ended = run(add.env("REVEILLE_ENDPOINT", "127.0.0.1:1")).await;
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    let usage = ended.stderr.lines().find(|line| line.starts_with("Usage: reveille relay add ")).expect("a usage");
+    assert!(usage.contains(" --host <HOST>") && usage.contains(" --port <PORT>"), "{usage}");
+    assert!(!usage.contains("--endpoint") && !usage.contains("--output"), "{usage}");
+}
+
+#[tokio::test]
+async fn negative_duration_and_endpoint_with_a_scheme_are_explained() {
+    let create =
+        "schedule create x --every -5m --tz UTC --to a@example.com --sender b@example.com --subject s --inline-text t";
+    for (line, why) in
+        [(create, "a duration is "), ("--endpoint https://127.0.0.1:7600 cluster status", "an endpoint is HOST:PORT")]
+    {
+        let ended = reveille(line).await;
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        assert!(ended.stderr.contains(why), "{}", ended.stderr);
+    }
+}
+
+#[tokio::test]
 async fn an_error_says_what_and_the_next_command() {
     let fake = Fake::refusing(Code::NotFound, "SCHEDULE_NOT_FOUND", "no schedule 'morning' in tenant default").await;
     let ended = fake.reveille("schedule show morning").await;

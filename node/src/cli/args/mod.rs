@@ -253,8 +253,8 @@ fn parse_endpoint(text: &str) -> Result<String, String> {
     let address = address.strip_prefix("http://").unwrap_or(address).trim_end_matches('/');
     let port = address.rsplit_once(':').and_then(|(host, port)| (!host.is_empty()).then_some(port));
     match port.map(str::parse::<u16>) {
-        Some(Ok(1..)) => Ok(address.to_owned()),
-        _ => Err("an address is HOST:PORT, such as 127.0.0.1:7600".to_owned()),
+        Some(Ok(1..)) if !address.contains('/') => Ok(address.to_owned()),
+        _ => Err("an endpoint is HOST:PORT, such as 127.0.0.1:7600, without https:// and without a path".to_owned()),
     }
 }
 
@@ -276,7 +276,7 @@ mod tests {
         for (text, read) in [("a:1", "a:1"), (" http://b:7600/ ", "b:7600"), ("[::1]:7600", "[::1]:7600")] {
             assert_eq!(parse_endpoint(text).as_deref(), Ok(read));
         }
-        for text in ["", "a", ":7600", "a:", "a:x", "a:0", "a:65536"] {
+        for text in ["", "a", ":7600", "a:", "a:x", "a:0", "a:65536", "https://a:7600", "a/b:7600"] {
             assert!(parse_endpoint(text).is_err(), "{text}");
         }
     }

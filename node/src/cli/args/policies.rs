@@ -47,26 +47,26 @@ pub struct PolicyArgs {
     #[arg(long, value_name = "POLICY", default_value = "one", value_parser = PossibleValuesParser::new(["one", "all", "none"]))]
     pub catch_up: String,
     /// An occurrence later than this does not open [default: 12h]
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true)]
     pub start_within: Option<SignedDuration>,
     /// What a run has not sent this long after its instant expires [default: 24h]
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true)]
     pub finish_by: Option<SignedDuration>,
     /// While the former run is not finished: wait for it, not at all, side by side, or cancel what it has not sent
     #[arg(long, value_name = "POLICY", default_value = "buffer_one",
         value_parser = PossibleValuesParser::new(["buffer_one", "skip", "allow", "cancel_other"]))]
     pub overlap: String,
     /// A recipient gets at most one email of it within this time; or none [default: 20h if daily, else none]
-    #[arg(long, value_name = "DURATION", value_parser = parse_gap)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_gap, allow_hyphen_values = true)]
     pub min_gap: Option<SignedDuration>,
     /// Open within this after each instant, at a place that hangs on the schedule's name; never past the next one [default: none]
-    #[arg(long, value_name = "DURATION", value_parser = parse_gap)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_gap, allow_hyphen_values = true)]
     pub jitter: Option<SignedDuration>,
     /// Attempts.
     #[command(flatten)]
     pub attempts: AttemptArgs,
     /// Outcomes of recipients are kept this long after a run finished, and its counts for 400 days [default: 90d]
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true)]
     pub retention: Option<SignedDuration>,
 }
 
@@ -75,16 +75,16 @@ pub struct PolicyArgs {
 #[command(next_help_heading = "Policies")]
 pub struct CampaignPolicyArgs {
     /// Later than this it does not open [default: 1h]
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true)]
     pub start_within: Option<SignedDuration>,
     /// What is not sent this long after its instant expires [default: 4h, or twice the forecast where that is longer]
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true)]
     pub finish_by: Option<SignedDuration>,
     /// Attempts.
     #[command(flatten)]
     pub attempts: AttemptArgs,
     /// Outcomes of recipients are kept this long after it is finished, and its counts for 400 days [default: 90d]
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true)]
     pub retention: Option<SignedDuration>,
 }
 

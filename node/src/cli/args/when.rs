@@ -24,7 +24,7 @@ pub struct WhenArgs {
     #[arg(long, value_name = "DAYS", conflicts_with_all = ["cron", "every", "at"])]
     pub days: Option<Weekdays>,
     /// Again and again after this long, such as 90m or 36h; clock changes do not matter
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true)]
     pub every: Option<SignedDuration>,
     /// With --every: one of its instants; the others are counted from it [default: --start, or 1970-01-01T00:00:00Z]
     #[arg(long, value_name = "INSTANT", value_parser = parse_instant, conflicts_with_all = ["cron", "daily", "at", "days"])]
