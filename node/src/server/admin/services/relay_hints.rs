@@ -59,7 +59,13 @@ fn renewed(tls: &Tls, trust: Trust) -> Tls {
 
 fn of_stage(stage: Stage, relay: &Relay, again: &str) -> String {
     let words = match stage {
-        Stage::Connect => "check host and port, and that this node may reach them",
+        Stage::Connect => {
+            let (host, port) = (quoted(&relay.host), relay.port);
+            let other = replace(&Relay { host: "HOST".to_owned(), ..relay.clone() });
+            return format!(
+                "check that this node reaches {host}, port {port}, then: {again}; with another host: {other}"
+            );
+        }
         Stage::Banner if relay.port == IMPLICIT_PORT && !matches!(relay.access.tls, Tls::Implicit(_)) => {
             let tls = Tls::Implicit(relay.access.tls.trust().cloned().unwrap_or_default());
             return replace(&Relay { access: Access { tls, ..relay.access.clone() }, ..relay.clone() });
@@ -158,6 +164,13 @@ pub mod tests {
         let silent = broken(Stage::Banner, Cause::TimedOut);
         let all = "reveille relay add main --replace --host 127.0.0.1 --port 587 --pool bulk --tls";
         for (verdict, relay, next) in [
+            (
+                broken(Stage::Connect, Cause::Dial("Name or service not known".to_owned())),
+                &relay(),
+                "check that this node reaches 127.0.0.1, port 25, then: reveille relay test main; with another host: \
+                 reveille relay add main --replace --host HOST --port 25 --tls none --sessions 10"
+                    .to_owned(),
+            ),
             (tls(Fix::TlsName), &starttls, format!("{all} starttls --tls-name NAME --rate 1.5 --sessions 10")),
             (tls(Fix::Ca), &implicit, format!("{all} implicit --ca FILE --rate 1.5 --sessions 10")),
             (tls(Fix::StartTls), &implicit, format!("{all} starttls --rate 1.5 --sessions 10")),
