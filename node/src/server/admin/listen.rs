@@ -29,6 +29,7 @@ use tonic::service::Routes;
 use tonic::transport::Server;
 use tonic::{Code, Status};
 
+use super::refusal::CallKind;
 use super::{Admin, deadline, refusal};
 
 /// Maximum size of a request, in bytes. The largest schedule has about 1.3 MB.
@@ -47,6 +48,9 @@ const PONG_WITHIN: Duration = Duration::from_secs(20);
 const UPLOAD: &str = "/reveille.admin.v1.AudienceService/PutPart";
 /// Start of the error text of `prost` for bytes that are not a valid message.
 const NO_MESSAGE: &str = "failed to decode Protobuf message";
+/// First words of the methods that change nothing. `TestRelay` opens a session and sends no email; `ServerReflectionInfo`
+/// and `Check` are gRPC's own.
+const READS: [&str; 8] = ["List", "Get", "Watch", "Explain", "Count", "Check", "TestRelay", "ServerReflectionInfo"];
 /// Time for running requests to finish after the node was asked to stop.
 const STOP_WITHIN: Duration = Duration::from_secs(2);
 
@@ -161,8 +165,20 @@ async fn within(State(longest): State<Duration>, request: Request, next: Next) -
     if request.uri().path() == UPLOAD {
         return next.run(request).await;
     }
+    let kind = kind_of(request.uri().path());
     let answer = tokio::time::timeout(longest, next.run(request)).await;
-    answer.unwrap_or_else(|_| Status::deadline_exceeded("the call took too long").into_http())
+    answer.unwrap_or_else(|_| match kind {
+        CallKind::Write => Status::from(refusal::timed_out()).into_http(),
+        CallKind::Read => Status::deadline_exceeded("the call took too long").into_http(),
+    })
+}
+
+/// Returns whether a call may change something, by its method. A method that is not known to read is a write: its client
+/// must not believe that nothing happened.
+fn kind_of(path: &str) -> CallKind {
+    let method = path.rsplit('/').next().unwrap_or_default();
+    let reads = READS.iter().any(|verb| method.starts_with(verb));
+    if reads { CallKind::Read } else { CallKind::Write }
 }
 
 /// Corrects errors that `tonic` returns before a service sees the message. For a message that is too large it adds a
@@ -186,6 +202,7 @@ mod tests {
     use axum::body::Body;
     use axum::routing::post;
     use tonic::codegen::Service as _;
+    use tonic_types::StatusExt as _;
 
     #[tokio::test]
     async fn a_part_has_its_own_time_and_every_other_call_the_longest() {
@@ -193,13 +210,28 @@ mod tests {
         let longest = Duration::from_millis(50);
         let slow = move || async move { tokio::time::sleep(4 * longest).await };
         let stuck = || std::future::pending::<()>();
-        let mut routes = bounded(Router::new().route(UPLOAD, post(slow)).route("/other/Call", post(stuck)), longest);
-        let mut code = async |path: &str| {
+        let routes = Router::new().route(UPLOAD, post(slow)).route("/other/Call", post(stuck));
+        let mut routes = bounded(routes.route("/other/GetIt", post(stuck)), longest);
+        let mut answered = async |path: &str| {
             let request = Request::post(path).body(Body::empty()).expect("a request");
             let answer = routes.call(request).await.expect("an answer");
-            Status::from_header_map(answer.headers()).map(|status| status.code())
+            let status = Status::from_header_map(answer.headers())?;
+            Some((status.code(), status.get_details_error_info().map(|info| info.reason)))
         };
-        assert_eq!(code(UPLOAD).await, None, "it was not cut short");
-        assert_eq!(code("/other/Call").await, Some(Code::DeadlineExceeded));
+        assert_eq!(answered(UPLOAD).await, None, "it was not cut short");
+        let unknown = Some("OUTCOME_UNKNOWN".to_owned());
+        assert_eq!(answered("/other/Call").await, Some((Code::DeadlineExceeded, unknown)), "it may have happened");
+        assert_eq!(answered("/other/GetIt").await, Some((Code::DeadlineExceeded, None)), "a read changes nothing");
+    }
+
+    /// A write that is reported as a read hides that it may have happened.
+    #[test]
+    fn methods_are_reads_or_writes_by_their_names() {
+        for read in ["RunService/GetRun", "RunService/Explain", "OptOutService/CheckOptOut", "RelayService/TestRelay"] {
+            assert_eq!(kind_of(&format!("/reveille.admin.v1.{read}")), CallKind::Read, "{read}");
+        }
+        for write in ["RunService/PauseRun", "ScheduleService/SendTest", "ClusterService/TransferLeader"] {
+            assert_eq!(kind_of(&format!("/reveille.admin.v1.{write}")), CallKind::Write, "{write}");
+        }
     }
 }

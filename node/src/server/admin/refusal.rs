@@ -95,6 +95,12 @@ pub fn not_seen(index: u64, request_id: &str) -> ApiError {
     ApiError::new(Code::DeadlineExceeded, ErrorReason::OutcomeUnknown, message).index(index).request(request_id)
 }
 
+/// A write was ended at the longest time of a call. Its command may be committed.
+pub fn timed_out() -> ApiError {
+    let message = "the call took too long: it may have happened";
+    ApiError::new(Code::DeadlineExceeded, ErrorReason::OutcomeUnknown, message).next(LOOK_AT_CLUSTER)
+}
+
 /// The entry is in force, but it could not be confirmed that every gate knows it.
 pub fn not_held(index: u64, error: BarrierError) -> ApiError {
     let message = format!(
