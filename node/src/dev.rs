@@ -25,6 +25,8 @@ use crate::server::start::stop_on_signal;
 
 /// The mailbox's usual port.
 const MAILBOX_PORT: u16 = 7625;
+/// Open sessions of the mailbox; further ones get 421. Below the usual limit of 1,024 open files.
+const CONNECTIONS_MAX: usize = 512;
 /// The first leader of a new cluster is there by then.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Sessions to the mailbox.
@@ -178,6 +180,7 @@ fn mailbox(args: &Args) -> Result<Sink> {
         listen: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
         record: Some(args.data_dir.join("mailbox.jsonl")),
         sync: false,
+        max_connections: CONNECTIONS_MAX,
         ..SinkOptions::default()
     };
     let usual = if args.free_ports { 0 } else { MAILBOX_PORT };

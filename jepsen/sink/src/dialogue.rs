@@ -44,7 +44,7 @@ pub(crate) struct Envelope {
 
 /// Serves a connection to its end.
 pub(crate) async fn serve(sink: Arc<SinkState>, stream: TcpStream, peer: SocketAddr) {
-    let wire = match Wire::new(stream, sink.options.idle, sink.stop.clone()) {
+    let wire = match Wire::new(stream, sink.options.greeted_within, sink.stop.clone()) {
         Ok(wire) => wire,
         Err(error) => return tracing::debug!(%peer, %error, "lost a connection before its banner"),
     };
@@ -142,6 +142,7 @@ impl Dialogue {
         }
         self.forget_envelope();
         self.entry.greeted(name);
+        self.wire.idle = self.sink.options.idle;
         self.ehlo = Some(name.to_owned());
         Ok(())
     }

@@ -46,6 +46,8 @@ pub struct SinkOptions {
     /// How long a silent client is kept (RFC 5321 4.5.3.2.7 asks for five minutes), and how long a client may
     /// take to read a reply.
     pub idle: Duration,
+    /// How long a client that has not said EHLO or HELO may be silent.
+    pub greeted_within: Duration,
     /// The host name in the banner and in EHLO.
     pub name: String,
 }
@@ -67,6 +69,7 @@ impl Default for SinkOptions {
             max_recipients: 1_000,
             max_connections: 10_000,
             idle: Duration::from_secs(300),
+            greeted_within: Duration::from_secs(60),
             name: "sink.test".to_owned(),
         }
     }

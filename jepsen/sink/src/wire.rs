@@ -55,7 +55,8 @@ pub(crate) enum Patience {
 pub(crate) struct Wire {
     stream: TcpStream,
     stop: CancellationToken,
-    idle: Duration,
+    /// How long the client may be silent, or may take to read a reply.
+    pub(crate) idle: Duration,
     input: Vec<u8>,
     /// How much of `input` is read already.
     taken: usize,

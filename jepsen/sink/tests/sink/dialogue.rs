@@ -140,6 +140,18 @@ async fn connection_beyond_maximum_is_refused() {
 }
 
 #[tokio::test]
+async fn client_that_is_silent_before_ehlo_is_closed_sooner_than_a_greeted_one() {
+    let sink = sink(SinkOptions { greeted_within: Duration::from_millis(500), ..SinkOptions::default() });
+    let mut silent = Client::connect(sink.address()).await;
+    assert_eq!(silent.code().await, 220);
+    let mut greeted = Client::greeted(sink.address()).await;
+    assert_eq!(silent.rest().await, "");
+    greeted.expect_silence().await;
+    assert_eq!(greeted.ask("NOOP\r\n").await, 250);
+    sink.stop().await;
+}
+
+#[tokio::test]
 async fn client_that_only_makes_mistakes_is_sent_away() {
     let sink = sink(SinkOptions::default());
     let mut client = Client::greeted(sink.address()).await;
