@@ -15,19 +15,31 @@ use tokio::time::Instant;
 
 use super::claim::WorkedClaim;
 use super::claim_tasks::ClaimTasks;
+use super::composition::prepare;
 use super::context::WorkerContext;
-use super::delivery::{PREPARE_WITHIN, outcome_of};
-use super::injected_bugs::NOT_GRANTED;
+use super::delivery::PREPARE_WITHIN;
 use super::journal::Place;
 use super::outcome::DeliveryOutcome;
 use crate::leader::claims::claimable::claimable;
 use crate::node::limits::BEGIN_WITHIN;
+use crate::smtp::{Deadlines, DialogueResult, Gate, GateAnswer};
 
+/// The place in an entry of a claim that no entry has granted.
+const NOT_GRANTED: u32 = u32::MAX;
 /// Recipients that are sent at once before their claim.
 const AHEAD_MAX: u32 = 4;
 
 /// Recipients that a process has sent before their claim, and what came of it; none while nothing has.
 type Sent = BTreeMap<(ClaimOwner, RunId, u32, u16), Option<DeliveryOutcome>>;
+
+/// The gate of an email without a claim: always open.
+struct OpenGate;
+
+impl Gate for OpenGate {
+    fn pass(&mut self) -> GateAnswer {
+        GateAnswer::Pass
+    }
+}
 
 /// Several nodes may share a process.
 static SENT: Mutex<Sent> = Mutex::new(BTreeMap::new());
@@ -97,10 +109,16 @@ pub(crate) fn send_before_claim(context: &Arc<WorkerContext>, tasks: &ClaimTasks
         tasks.spawn(async move {
             let (recipient, deadline) = (&claim.recipients[number], Instant::now() + BEGIN_WITHIN);
             let Ok(permit) = context.relays.acquire(&claim.pool, deadline).await else { return };
-            if let Some(outcome) = outcome_of(&context, &claim, recipient, permit, deadline).await {
-                let Place { page, chunk, slot, .. } = recipient.place;
-                SENT.lock().insert((context.node.me, page, chunk, slot), Some(outcome));
-            }
+            let Ok((_, email)) = prepare(&context, &claim, recipient) else { return };
+            let (open_by, begin_by) = (Some(deadline), Some(Instant::now() + PREPARE_WITHIN));
+            let deadlines = Deadlines { open_by, begin_by, stop: context.drain.child_token() };
+            let outcome = match permit.permit.deliver(&email, OpenGate, &deadlines).await {
+                DialogueResult::Accepted { .. } => DeliveryOutcome::Accepted,
+                DialogueResult::InDoubt { .. } => DeliveryOutcome::InDoubt,
+                _ => DeliveryOutcome::Released(ReleaseReason::Busy),
+            };
+            let Place { page, chunk, slot, .. } = recipient.place;
+            SENT.lock().insert((context.node.me, page, chunk, slot), Some(outcome));
         });
     }
 }

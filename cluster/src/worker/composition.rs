@@ -46,12 +46,21 @@ pub(crate) async fn compose(
     note(Act::Open).map_err(|_| journal_failed())?;
     let prepared = catch_unwind(AssertUnwindSafe(|| prepare(context, claim, recipient)));
     note(Act::Composed).map_err(|_| journal_failed())?;
-    prepared.unwrap_or_else(|_| Err(not_composed("preparing it panicked")))
+    let (hand_off, email) = prepared.unwrap_or_else(|_| Err(not_composed("preparing it panicked")))?;
+    // The gate asks again. Here a closed gate costs no dialogue.
+    if let Err(refusal) = gate::check(context, &hand_off)
+        && let Some(outcome) = DeliveryOutcome::of_closed_gate(refusal)
+    {
+        return Err(outcome);
+    }
+    Ok((hand_off, email))
 }
 
-/// The email, or what becomes of the recipient without a dialogue. Asks the gate's questions a first time: that is cheaper
-/// than a dialogue that ends at its gate, and the gate asks again.
-fn prepare(
+/// Composes the email of one recipient.
+///
+/// # Errors
+/// The outcome of a recipient whose email cannot be composed here.
+pub(crate) fn prepare(
     context: &WorkerContext,
     claim: &WorkedClaim,
     claimed: &ClaimedRecipient,
@@ -78,11 +87,6 @@ fn prepare(
         tenant: claim.tenant.clone(),
         key: recipient.key.clone(),
     };
-    if let Err(refusal) = gate::check(context, &hand_off)
-        && let Some(outcome) = DeliveryOutcome::of_closed_gate(refusal)
-    {
-        return Err(outcome);
-    }
     let sender = content.compiled.sender();
     let list_unsubscribe = match (content.compiled.is_bulk(), &node.unsubscribe) {
         (false, _) => None,

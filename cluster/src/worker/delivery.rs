@@ -21,7 +21,7 @@ use crate::smtp::{self, Deadlines, DialogueResult, Email, RefusalScope, Stage, U
 /// A dialogue that has not reached its gate by then ends without a hand-off.
 pub(crate) const PREPARE_WITHIN: Duration = Duration::from_secs(60);
 
-/// One recipient, from composing to its settled outcome.
+/// Sends the email of one recipient, from composing to the settled outcome.
 pub(crate) async fn send(
     context: Arc<WorkerContext>,
     claim: Arc<WorkedClaim>,
@@ -36,7 +36,7 @@ pub(crate) async fn send(
 }
 
 /// The outcome of one recipient; `None` if nothing may be settled of it.
-pub(crate) async fn outcome_of(
+async fn outcome_of(
     context: &Arc<WorkerContext>,
     claim: &WorkedClaim,
     recipient: &ClaimedRecipient,

@@ -11,7 +11,6 @@ use reveille_ledger::{Ledger, RunState};
 
 use super::context::{JournalWriter, WorkerContext};
 use super::in_flight_handoffs::HandOff;
-use super::injected_bugs;
 use super::journal::{Act, JournalFault, Place};
 use crate::smtp::{Gate, GateAnswer, GateRefusal};
 
@@ -54,9 +53,6 @@ fn begin(journal: &JournalWriter, place: Place) -> Result<(), GateRefusal> {
 
 /// The questions of P5. The lease comes last (P9): nothing may come between it and the write.
 pub(crate) fn check(context: &WorkerContext, hand_off: &HandOff) -> Result<(), GateRefusal> {
-    if injected_bugs::passes_gate(hand_off.place) {
-        return Ok(());
-    }
     let node = &context.node;
     let applied = node.replica.read(|ledger| {
         may_leave(ledger, node.me, hand_off)?;

@@ -1,4 +1,4 @@
-//! Bugs that tests inject into composing, the gate and the journal, to prove that the judge finds them
+//! Bugs that tests inject into composing and the journal, to prove that the judge finds them
 //! (`reveille_ledger::injected_bugs`). A build without the feature `injected-bugs` has none of them.
 
 use reveille_ledger::content::Recipients;
@@ -6,14 +6,6 @@ use reveille_ledger::injected_bugs::{self, Bug};
 
 use super::journal::{Act, Place, Record};
 use crate::compose::{Compiled, Composed, Stamp};
-
-/// The place in an entry of a claim that no entry has granted.
-pub(crate) const NOT_GRANTED: u32 = u32::MAX;
-
-/// [`Bug::ClaimAfterSend`]: whether the gate lets a hand-off of a claim pass that was never granted.
-pub(crate) fn passes_gate(place: Place) -> bool {
-    injected_bugs::is(Bug::ClaimAfterSend) && place.fence.place == NOT_GRANTED
-}
 
 /// [`Bug::SwapContents`]: of two neighbours in an inline audience each gets the content of the other.
 pub(crate) fn swap_contents(
