@@ -105,7 +105,7 @@ mod tests {
         let found = look(port, &Access::default()).await;
         assert!(found.problem.starts_with("failed at the connection: no connection"), "{found:?}");
         assert!(!found.reachable, "{found:?}");
-        assert!(found.next.contains("host and port"), "{found:?}");
+        assert!(found.next.contains("then: reveille relay test main"), "{found:?}");
     }
 
     #[tokio::test]
