@@ -1,7 +1,7 @@
 //! Reads the recipients of a claim from sealed audiences, once for the whole claim (P20).
 //!
-//! Runs off the threads that other tasks wait for, and before `open` is journaled for any recipient: it only hashes bytes
-//! and reads strings. A disk that does not answer in time keeps no recipient claimed (P12), and no stop waits for it.
+//! Runs on blocking threads, before `open` is journaled for any recipient: it only hashes bytes and reads strings. If
+//! the disk does not answer in time, the recipients are released (P12). A stop does not wait for the disk either.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,13 +14,14 @@ use super::claim::ClaimedRecipient;
 use super::context::WorkerContext;
 use crate::audience::AudienceStore;
 
-/// Why a recipient waits whose sealed audience is on a disk that does not answer.
+/// Reason for a recipient whose sealed audience is on a disk that does not answer.
 pub(crate) const NOT_READ: &str = "its audience was not read: the disk of this node did not answer in time";
 
-/// Each recipient that was read, or why it was not, by slot.
+/// Recipients by slot; an error says why a recipient could not be read.
 type BySlot = BTreeMap<u16, Result<Recipient, String>>;
 
-/// Those of these recipients that are in sealed audiences.
+/// Reads those of the claimed recipients that are in sealed audiences. Recipients that are not read by `deadline`, or
+/// before a stop, have the error [`NOT_READ`].
 pub(crate) async fn recipients(
     context: &Arc<WorkerContext>,
     claimed: &[ClaimedRecipient],
@@ -49,8 +50,8 @@ pub(crate) async fn recipients(
     slots.into_iter().map(|slot| (slot, Err(NOT_READ.to_owned()))).collect()
 }
 
-/// Recipients at these places of parts. A read that hangs keeps its permit, so that hanging reads cannot take every thread
-/// of this process.
+/// Reads the recipients at these places of parts. A read that hangs keeps its permit, so hanging reads cannot use up
+/// all threads of the process.
 async fn read_parts(context: &Arc<WorkerContext>, places: Vec<(u16, (Hash, u16))>) -> Result<BySlot, String> {
     let permit = Arc::clone(&context.reads).acquire_owned().await.map_err(|closed| closed.to_string())?;
     let node = Arc::clone(&context.node);
@@ -62,7 +63,7 @@ async fn read_parts(context: &Arc<WorkerContext>, places: Vec<(u16, (Hash, u16))
     read.await.map_err(|error| error.to_string())
 }
 
-/// Recipients of one part, by slot.
+/// Reads recipients of one part, by slot.
 fn read_part(store: &AudienceStore, wanted: &[(u16, (Hash, u16))]) -> Vec<(u16, Result<Recipient, String>)> {
     let Some((_, (part, _))) = wanted.first() else { return Vec::new() };
     let places: Vec<u16> = wanted.iter().map(|(_, (_, place))| *place).collect();

@@ -1,4 +1,4 @@
-//! A claim as its worker sees it: the recipients, and what the ledger says of them.
+//! A claim for its worker: the recipients, and the data of the ledger about them.
 
 use std::collections::BTreeMap;
 
@@ -9,36 +9,36 @@ use reveille_ledger::{Claim, Ledger};
 
 use super::journal::Place;
 
-/// One recipient of a claim, as the ledger names it.
+/// One recipient of a claim, with the keys of its data in the ledger.
 pub(crate) struct ClaimedRecipient {
     pub place: Place,
     pub run: RunId,
     pub recipient: u32,
     pub content: Hash,
     pub audience: Hash,
-    /// It was open when a process died: it is composed alone (P12).
+    /// True if the recipient was open when a process died. It is composed alone (P12).
     pub crash_suspect: bool,
-    /// The caller of a test run waits for the words of the relay that takes it.
+    /// True for a test email, whose caller wants the relay's reply.
     pub test: bool,
 }
 
-/// A claim as its worker sees it.
+/// A claim, with all that its worker needs.
 pub(crate) struct WorkedClaim {
     pub tenant: String,
-    /// The tenant's share when the claim came.
+    /// Share of the tenant when the claim was read.
     pub share: u32,
     pub pool: String,
-    /// Emails of the pool carry `X-Reveille-*`.
+    /// True if emails of the pool carry `X-Reveille-*` headers.
     pub reveille_headers: bool,
     pub date: Time,
     pub cluster_incarnation: u64,
     pub recipients: Vec<ClaimedRecipient>,
-    /// Recipients of sealed audiences, by slot, or why they could not be read: once for the whole claim.
+    /// Recipients of sealed audiences by slot, read once for the whole claim. An error says why one could not be read.
     pub read: BTreeMap<u16, Result<Recipient, String>>,
 }
 
 impl WorkedClaim {
-    /// What the worker needs of a claim; none where its page is gone.
+    /// Returns the claim for its worker; `None` if its page no longer exists.
     pub fn new(ledger: &Ledger, fence: Fence, claim: &Claim) -> Option<WorkedClaim> {
         let page = ledger.pages().get(&claim.page)?;
         let mut slots = claim.claimed.clone();

@@ -1,4 +1,5 @@
-//! Bugs that tests inject into the order of claim and send, to prove that the judge finds them (`reveille_ledger::injected_bugs`).
+//! Bugs that tests inject into the order of claim and send, to prove that the judge finds them
+//! (`reveille_ledger::injected_bugs`).
 //! A build without the feature `injected-bugs` has none of them.
 
 use std::collections::BTreeMap;
@@ -24,12 +25,13 @@ use crate::leader::claims::claimable::claimable;
 use crate::node::limits::BEGIN_WITHIN;
 use crate::smtp::{Deadlines, DialogueResult, Gate, GateAnswer};
 
-/// The place in an entry of a claim that no entry has granted.
+/// Fence place of a claim that no entry has granted.
 const NOT_GRANTED: u32 = u32::MAX;
-/// Recipients that are sent at once before their claim.
+/// Maximum number of recipients that one call sends before their claim.
 const AHEAD_MAX: u32 = 4;
 
-/// Recipients that a process has sent before their claim, and what came of it; none while nothing has.
+/// Recipients that a process has sent before their claim, with their outcome. The outcome is `None` until the dialogue
+/// has ended.
 type Sent = BTreeMap<(ClaimOwner, RunId, u32, u16), Option<DeliveryOutcome>>;
 
 /// The gate of an email without a claim: always open.
@@ -41,11 +43,12 @@ impl Gate for OpenGate {
     }
 }
 
-/// Several nodes may share a process.
+/// Shared by all nodes of this process; the key names the node.
 static SENT: Mutex<Sent> = Mutex::new(BTreeMap::new());
 
-/// Takes a recipient over from its worker: settles what came of it before its claim ([`Bug::ClaimAfterSend`]), or keeps it
-/// claimed for a minute ([`Bug::IdleClaim`]).
+/// Returns true if the bug handles this recipient, so that its worker must not send it. [`Bug::ClaimAfterSend`] settles
+/// the outcome of the email that was sent before the claim. [`Bug::IdleClaim`] keeps the recipient claimed for a
+/// minute.
 pub(crate) async fn takes_over(
     context: &Arc<WorkerContext>,
     tasks: &ClaimTasks,
@@ -69,7 +72,7 @@ pub(crate) async fn takes_over(
     idles
 }
 
-/// [`Bug::ClaimAfterSend`]: where this node leads, sends some of what is pending; the claim comes afterwards.
+/// [`Bug::ClaimAfterSend`]: if this node leads, sends some pending recipients that have no claim yet.
 pub(crate) fn send_before_claim(context: &Arc<WorkerContext>, tasks: &ClaimTasks) {
     if !injected_bugs::is(Bug::ClaimAfterSend) {
         return;

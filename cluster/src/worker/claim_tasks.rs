@@ -1,8 +1,8 @@
 //! The tasks of claim workers, and the signal that one of them panicked.
 //!
-//! The task of a claim owns its recipients (P1). No task works a claim twice, and no leader takes it away while the node
-//! keeps its lease: recipients of a panicked task would stay claimed for the life of the process. So a panic ends all
-//! workers, and the supervisor's table says what that means.
+//! The task of a claim owns the claim's recipients (P1). After a panic no other task works on that claim, and no leader
+//! revokes it while the node keeps its lease. Its recipients would stay claimed until the process ends. So a panic ends
+//! all workers, and the supervisor stops the node.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -11,7 +11,7 @@ use futures::FutureExt;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// The tasks of all claims of one life.
+/// The tasks of all claims of one process.
 #[derive(Clone, Default)]
 pub(crate) struct ClaimTasks {
     tasks: TaskTracker,
@@ -19,7 +19,7 @@ pub(crate) struct ClaimTasks {
 }
 
 impl ClaimTasks {
-    /// Works at a claim.
+    /// Starts a task that works on a claim. A panic in it is logged and sets the `broken` signal.
     pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         let broken = self.broken.clone();
         self.tasks.spawn(async move {
@@ -30,12 +30,12 @@ impl ClaimTasks {
         });
     }
 
-    /// Returns once one of them has panicked.
+    /// Waits until one of the tasks has panicked.
     pub async fn broken(&self) {
         self.broken.cancelled().await;
     }
 
-    /// Returns once all have ended.
+    /// Waits until all tasks have ended.
     pub async fn over(&self) {
         self.tasks.close();
         self.tasks.wait().await;

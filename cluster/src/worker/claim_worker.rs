@@ -1,9 +1,9 @@
 //! The worker of one claim (P4, P5): reads its recipients and queues them for sessions of its pool.
 //!
 //! Order for one recipient: journal `open`, compose, journal `composed`, dialogue up to the gate, journal `begin`,
-//! terminator, answer, journal the answer, settle. There is one `begin` for each (claim, recipient): after it the
+//! terminator, answer, journal the answer, settle. Each recipient of a claim has at most one `begin`. After it the
 //! recipient leaves the claim, whatever the answer, and nothing here retries. `feeder.rs` starts each recipient,
-//! `composition.rs` composes its email, `delivery.rs` sees it through.
+//! `composition.rs` composes its email, and `delivery.rs` sends it.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use super::pool_queue::WaitingClaim;
 use super::{audience_read, claim_after_send};
 use crate::node::limits::BEGIN_WITHIN;
 
-/// Works one claim.
+/// Prepares one claim for sending.
 pub(crate) struct ClaimWorker {
     pub context: Arc<WorkerContext>,
-    /// Runs the emails of the claim, and outlives this worker.
+    /// Tasks that send the emails of the claim; they outlive this worker.
     pub tasks: ClaimTasks,
     pub claim: WorkedClaim,
 }
@@ -59,8 +59,9 @@ impl ClaimWorker {
     }
 }
 
-/// Returns recipients that could not be read, before anything of a relay is spent on them; answers their slots. The
-/// part may come from a peer, and other nodes may have it: these recipients are pending again in a while, uncounted.
+/// Settles the recipients that could not be read, before they use a relay, and returns their slots. They are pending
+/// again after a while, and the attempt is not counted: this node may fetch the part from a peer, or another node may
+/// have it.
 async fn settle_unread(context: &WorkerContext, claim: &WorkedClaim) -> BTreeSet<u16> {
     let mut settled = BTreeSet::new();
     for place in claim.recipients.iter().map(|recipient| recipient.place) {

@@ -1,7 +1,8 @@
 //! Composes the email of one recipient, between the records `open` and `composed` of the journal (P12).
 //!
-//! Only composing runs what a recipient brings along (parsing, compiling, rendering), so only composing can be killed by
-//! it. A crash suspect is composed while nothing else is composed on this node. Composing never waits for a relay.
+//! Only composing processes the data of a recipient (parsing, compiling, rendering), so only there can a recipient
+//! crash the process. A crash suspect is composed while nothing else is composed on this node. Composing never waits
+//! for a relay.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -20,14 +21,14 @@ use crate::compose::{Stamp, message_id};
 use crate::ops::return_path::Bounced;
 use crate::smtp::{Dsn, Email, Notify};
 
-/// Why a node leaves bulk email to others; it comes back every 30 s until its deadline.
+/// Reason why a node does not send bulk email. The recipient is pending again after 30 s, until its deadline.
 const NO_UNSUBSCRIBE: &str =
     "this node cannot write List-Unsubscribe into bulk mail: give it unsubscribe.url and unsubscribe.keys";
 
-/// Composes the email of one recipient, beside others or, if it is a crash suspect, alone.
+/// Composes the email of one recipient. A crash suspect is composed alone, others in parallel.
 ///
 /// # Errors
-/// What becomes of the recipient without a dialogue.
+/// Fails if there will be no dialogue: returns the outcome of the recipient.
 pub(crate) async fn compose(
     context: &WorkerContext,
     claim: &WorkedClaim,
@@ -42,12 +43,13 @@ pub(crate) async fn compose(
     };
     let note = |act| context.journal.note(recipient.place, act);
     let journal_failed = || DeliveryOutcome::Released(ReleaseReason::JournalFailed);
-    // Before anything is parsed or compiled: a recipient that kills the process there must be in the journal.
+    // Written before anything is parsed or compiled, so that a recipient that crashes the process there is in the
+    // journal.
     note(Act::Open).map_err(|_| journal_failed())?;
     let prepared = catch_unwind(AssertUnwindSafe(|| prepare(context, claim, recipient)));
     note(Act::Composed).map_err(|_| journal_failed())?;
     let (hand_off, email) = prepared.unwrap_or_else(|_| Err(not_composed("preparing it panicked")))?;
-    // The gate asks again. Here a closed gate costs no dialogue.
+    // The gate checks the same again. Here a refusal costs no dialogue.
     if let Err(refusal) = gate::check(context, &hand_off)
         && let Some(outcome) = DeliveryOutcome::of_closed_gate(refusal)
     {
@@ -56,10 +58,10 @@ pub(crate) async fn compose(
     Ok((hand_off, email))
 }
 
-/// Composes the email of one recipient.
+/// Composes the email of one recipient, without the journal.
 ///
 /// # Errors
-/// The outcome of a recipient whose email cannot be composed here.
+/// Fails if the email cannot be composed on this node: returns the outcome of the recipient.
 pub(crate) fn prepare(
     context: &WorkerContext,
     claim: &WorkedClaim,
@@ -70,7 +72,7 @@ pub(crate) fn prepare(
     let recipient = match content.recipients.as_ref() {
         Recipients::Inline(audience) => audience.recipients.get(claimed.recipient as usize).map(Ok),
         Recipients::Sealed(seal) => match claim.read.get(&claimed.place.slot) {
-            // It was sealed since, or the ledger has come to know its seal.
+            // The audience was sealed, or its seal became known, after the claim's recipients were read.
             None if seal.place(claimed.recipient).is_some() => return Err(no_relay(claimed.place, NOT_READ)),
             read => read.map(Result::as_ref),
         },
@@ -91,7 +93,7 @@ pub(crate) fn prepare(
     let list_unsubscribe = match (content.compiled.is_bulk(), &node.unsubscribe) {
         (false, _) => None,
         (true, Some(unsubscribe)) => Some(unsubscribe.header(&hand_off.tenant, &hand_off.key)),
-        // Another node may have the configuration.
+        // Another node may have this setting.
         (true, None) => return Err(no_relay(claimed.place, NO_UNSUBSCRIBE)),
     };
     let (cluster, incarnation) = (node.cluster(), claim.cluster_incarnation);
@@ -112,7 +114,7 @@ pub(crate) fn prepare(
             let bounced = Bounced { run: claimed.run, recipient: claimed.recipient };
             (path.address((cluster, incarnation), bounced), Notify::Failure)
         }
-        // Notifications would go to the mailbox that people answer to.
+        // Notifications would go to the mailbox that receives people's replies.
         None if content.compiled.is_bulk() => (sender.wire(), Notify::Never),
         None => (sender.wire(), Notify::Failure),
     };

@@ -1,4 +1,4 @@
-//! What the claim workers of one process share: its relays, journal, settler and compiled contents.
+//! State shared by the claim workers of one process: relays, journal, settler and compiled contents.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,18 +21,19 @@ use crate::node::context::NodeContext;
 use crate::node::supervisor::Failing;
 use crate::smtp::registry::RelayRegistry;
 
-/// Bytes of compiled contents that are kept. A compiled content is taken to weigh a multiple of its own bytes.
+/// Maximum bytes of compiled contents in the cache. A compiled content is assumed to need a multiple of its source's
+/// bytes.
 const COMPILED_BYTES_MAX: usize = 64 * 1024 * 1024;
 const COMPILED_FACTOR: usize = 8;
 const COMPILED_BYTES: usize = 4 * 1024;
-/// Claims whose recipients are read at once: of a disk that hangs, so many threads of the process wait at most.
+/// Maximum number of claims whose recipients are read at once. It bounds the threads that can hang on a disk.
 const READS_MAX: usize = 32;
 
-/// Permits for composing: more than a node has sessions, so that only a crash suspect, which takes all, makes others
-/// wait.
+/// Number of permits for composing. It exceeds the sessions of a node, so only a crash suspect, which takes all
+/// permits, makes others wait.
 pub(crate) const COMPOSING_MAX: u32 = 1 << 16;
 
-/// The journal of one life of a node. Any fault of it stops the node.
+/// The journal of one incarnation. Any error in it stops the node.
 pub(crate) struct JournalWriter {
     journal: Mutex<Journal>,
     failing: Failing,
@@ -43,11 +44,12 @@ impl JournalWriter {
         JournalWriter { journal: Mutex::new(journal), failing }
     }
 
-    /// Writes one line of the journal, before the act that it announces.
+    /// Writes the record of an act; the caller does the act afterwards.
     ///
     /// # Errors
-    /// What was announced may not be done. A journal that is broken stops the node (P11): with its gate shut for good
-    /// it would only take claims away from nodes that can send. So does a second `begin` (P5): a claim is worked twice.
+    /// Fails if the announced act must not be done, and stops the node. With a broken journal (P11) the node's gate
+    /// stays closed, and it would only take claims away from other nodes. A second `begin` (P5) means that a claim is
+    /// worked on twice.
     pub fn note(&self, place: Place, act: Act) -> Result<(), JournalFault> {
         let records = injected_bugs::records(place, act);
         let noted = if records.is_empty() { Ok(()) } else { self.journal.lock().append(&records) };
@@ -60,28 +62,29 @@ impl JournalWriter {
     }
 }
 
-/// Shared by the claim workers of one process.
+/// Context of the claim workers of one process.
 pub(crate) struct WorkerContext {
     pub node: Arc<NodeContext>,
     pub relays: Arc<RelayRegistry>,
     pub journal: JournalWriter,
     pub settler: Settler,
-    /// A permit for each email that is being composed, or all of them for a crash suspect (P12). Fair: a suspect waits
-    /// for those before it alone.
+    /// One permit for each email that is being composed, or all permits for a crash suspect (P12). The semaphore is
+    /// fair: a suspect waits only for emails that came before it.
     pub composing: Semaphore,
     /// Claimed recipients that wait for a session (I12).
     pub queues: PoolQueues<Arc<WorkedClaim>>,
-    /// Set when the node stops: what has not begun goes back.
+    /// Cancelled when the node stops. Recipients that have not begun then return to pending.
     pub drain: CancellationToken,
-    /// Reads of parts of audiences that are not over.
+    /// Permits for reads of audience parts ([`READS_MAX`]).
     pub reads: Arc<Semaphore>,
-    /// Closed claims whose records stay, because a recipient of them is assumed.
+    /// Closed claims whose records the journal keeps, because they have assumed recipients.
     assumed: Mutex<BTreeSet<Fence>>,
-    /// By content and audience, whose columns it is compiled against.
+    /// Compiled contents by content and audience. The columns of the audience are an input of compiling.
     compiled: Cache<(Hash, Hash), Compiled>,
 }
 
-/// The content of a run, compiled for its audience, and the recipients; for a sealed audience the places of its parts.
+/// The content of a run, compiled for its audience, and the recipients. A sealed audience has the places of its parts
+/// instead.
 pub(crate) struct CompiledContent {
     pub compiled: Arc<Compiled>,
     pub recipients: Arc<Recipients>,
@@ -101,9 +104,9 @@ impl WorkerContext {
         WorkerContext { node, relays, journal, settler, composing, queues, drain, reads, assumed, compiled }
     }
 
-    /// The claim is closed in the state that this node has applied. Its records stay where a recipient is assumed:
-    /// the next life would take their absence for the proof that nothing was begun (P14). [`WorkerContext::forget_again`] asks
-    /// for those once more.
+    /// Forgets the journal records of a claim that is closed in the applied state. Keeps them if the claim has assumed
+    /// recipients: at the next start, missing records would prove that nothing was begun (P14).
+    /// [`WorkerContext::forget_again`] retries those claims later.
     pub fn forget(&self, fence: Fence) {
         let chunk = self.journal.journal.lock().chunk(fence);
         let assumes = |chunk| {
@@ -117,16 +120,18 @@ impl WorkerContext {
         }
     }
 
-    /// Checks closed claims with assumed recipients again: a decision may have ended that, or their run is gone.
+    /// Checks closed claims with assumed recipients again. A decision may have changed the recipients, or their run was
+    /// pruned.
     pub fn forget_again(&self) {
         let assumed = std::mem::take(&mut *self.assumed.lock());
         assumed.into_iter().for_each(|fence| self.forget(fence));
     }
 
-    /// A content compiled for an audience. Decoded and compiled outside the ledger's lock, once for all callers.
+    /// Returns a content compiled for an audience. It is decoded and compiled once for all callers, outside the
+    /// ledger's lock.
     ///
     /// # Errors
-    /// Why it cannot be composed.
+    /// Returns the reason why the content cannot be compiled.
     pub fn compiled_content(&self, content: Hash, audience: Hash) -> Result<CompiledContent, String> {
         let recipients = self.node.recipients(audience)?;
         let compiled = self.compiled.get((content, audience), || {

@@ -1,4 +1,4 @@
-//! Sees one email through: its dialogue, what the answer means for the recipient, and the outcome that is settled.
+//! Sends one email: runs its dialogue, classifies the answer, and settles the outcome.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::outcome::{DeliveryOutcome, clip, no_relay, unanswered};
 use crate::smtp::registry::RelayPermit;
 use crate::smtp::{self, Deadlines, DialogueResult, Email, RefusalScope, Stage, Unavailable};
 
-/// A dialogue that has not reached its gate by then ends without a hand-off.
+/// Time within which a dialogue must reach its gate. Otherwise it ends without a hand-off.
 pub(crate) const PREPARE_WITHIN: Duration = Duration::from_secs(60);
 
 /// Sends the email of one recipient, from composing to the settled outcome.
@@ -35,7 +35,7 @@ pub(crate) async fn send(
     }
 }
 
-/// The outcome of one recipient; `None` if nothing may be settled of it.
+/// Returns the outcome of one recipient; `None` if nothing may be settled.
 async fn outcome_of(
     context: &Arc<WorkerContext>,
     claim: &WorkedClaim,
@@ -54,7 +54,7 @@ async fn outcome_of(
     };
     let said = recipient.test.then(|| said(relay, &verdict)).flatten();
     let outcome = judge(context, &hand_off, verdict)?;
-    // A hand-off in doubt stays listed until the state names it: until then only this node can (P15).
+    // A hand-off in doubt stays listed until the state names it, because until then only this node knows of it (P15).
     let hand_offs = &context.node.hand_offs;
     if outcome == DeliveryOutcome::InDoubt {
         hand_offs.in_doubt(&hand_off);
@@ -68,12 +68,13 @@ async fn outcome_of(
     })
 }
 
-/// The dialogue, and the relay that it was with. A relay whose EHLO offers no SMTPUTF8 for an email that needs it passes it
-/// to another relay of the pool: each is asked once, with what its current session offers, and nothing was written. Where
-/// one of them took no EHLO, the recipient waits as after a transient refusal: that relay may take one next time.
+/// Runs the dialogue; returns the relay and the result. If the email needs SMTPUTF8 and the relay's EHLO does not offer
+/// it, nothing was written and another relay of the pool is tried. Each relay is tried once. If one of them took no
+/// EHLO (`asked` is false), the recipient waits as after a transient refusal, since that relay may offer SMTPUTF8 next
+/// time.
 ///
 /// # Errors
-/// What becomes of the recipient when the relays that are left cannot be used in time: it comes back.
+/// Fails if no remaining relay can be used in time: returns an outcome by which the recipient is pending again.
 async fn deliver(
     context: &Arc<WorkerContext>,
     claim: &WorkedClaim,
@@ -95,9 +96,9 @@ async fn deliver(
         let next = context.relays.acquire_except(&lacking, &claim.pool, deadline);
         permit = match context.drain.run_until_cancelled(next).await {
             Some(Ok(next)) => next,
-            // The relay that took no EHLO may offer SMTPUTF8.
+            // A relay that took no EHLO may offer SMTPUTF8 later.
             Some(Err(None)) if !all_asked => return Ok((permit.relay, DialogueResult::smtputf8_is_not_known())),
-            // No relay of the pool offers it. A sender beyond ASCII is not the recipient's fault.
+            // No relay of the pool offers SMTPUTF8. The recipient's address is ASCII, so the sender's is the cause.
             Some(Err(None)) if email.to.is_ascii() => {
                 return Ok((permit.relay, DialogueResult::sender_needs_smtputf8()));
             }
@@ -105,27 +106,28 @@ async fn deliver(
             Some(Err(Some(Unavailable::Closed))) | None => {
                 return Err(DeliveryOutcome::Released(ReleaseReason::Stopping));
             }
-            // Pending at once, it would be claimed again by the rate of the relay that cannot take it.
+            // If the recipient were pending at once, it would be claimed again at the rate of the relay that cannot
+            // take it.
             Some(Err(Some(why))) => return Err(no_relay(hand_off.place, &why.to_string())),
         };
     }
 }
 
-/// In the state that this node has applied. Where it is no longer claimed, the claim was revoked: the state has named this
-/// hand-off, or a decision has closed it.
+/// Returns true if the recipient is claimed in the applied state. Otherwise the claim was revoked: the state has named
+/// this hand-off, or a decision has closed it.
 fn is_claimed(context: &WorkerContext, place: Place) -> bool {
     let claimed = |claim: &reveille_ledger::Claim| claim.claimed.contains(place.slot);
     context.node.replica.read(|ledger| ledger.claims().get(&place.fence).is_some_and(claimed))
 }
 
-/// P6: what a verdict means for the recipient. Answers are journaled before they are settled (P11). `None` if nothing may
-/// be settled.
+/// Returns what a dialogue's result means for the recipient (P6); `None` if nothing may be settled. Answers are
+/// journaled before they are settled (P11).
 fn judge(context: &WorkerContext, hand_off: &HandOff, verdict: DialogueResult) -> Option<DeliveryOutcome> {
     let place = hand_off.place;
     Some(match verdict {
         DialogueResult::Accepted { .. } => {
             crash::point("smtp.after-250-before-record");
-            // A journal that fails here has closed the gate for all that follow; this answer is settled all the same.
+            // If the journal fails here, the gate is closed for all later emails. This answer is settled all the same.
             let _ = context.journal.note(place, Act::Accepted);
             DeliveryOutcome::Accepted
         }
@@ -137,9 +139,9 @@ fn judge(context: &WorkerContext, hand_off: &HandOff, verdict: DialogueResult) -
             DeliveryOutcome::Refused(refused)
         }
         DialogueResult::Broken { stage, cause } => match cause {
-            // Peers close politely between emails: another session, at once.
+            // A relay may close a session between two emails. The recipient gets another session at once.
             smtp::Cause::ClosedBetweenEmails => DeliveryOutcome::Released(ReleaseReason::SessionEnded),
-            // No relay refused it: it is pending at once, and another node takes it.
+            // No relay refused the email, so the recipient is pending at once, and another node takes it.
             smtp::Cause::Stopped => DeliveryOutcome::Released(ReleaseReason::Stopping),
             cause => {
                 let text = format!("lost at {stage:?}: {cause}");
@@ -156,9 +158,9 @@ fn judge(context: &WorkerContext, hand_off: &HandOff, verdict: DialogueResult) -
     })
 }
 
-/// What an answer concerns, as the ledger counts it. From RCPT on, the relay's trouble may be caused by this recipient or
-/// this email, and a 4yz about the sender or the content lasts longer than a retry wave: each recipient waits its own
-/// back-off. An answer about the rate waits for the relay, whose rate is lowered.
+/// Returns what a refusal concerns, in the ledger's terms. From RCPT on, this recipient or this email may be the cause
+/// of the relay's trouble. A 4yz about the sender or the content lasts longer than a retry wave. In both cases each
+/// recipient waits its own back-off. After a refusal because of the rate it waits for the relay, whose rate is reduced.
 fn reply_scope(stage: Stage, code: u16, scope: RefusalScope) -> ReplyScope {
     match scope {
         RefusalScope::Mailbox => ReplyScope::Mailbox,
@@ -171,13 +173,14 @@ fn reply_scope(stage: Stage, code: u16, scope: RefusalScope) -> ReplyScope {
     }
 }
 
-/// The relay knew the recipient when it broke the dialogue, so this recipient or this email may be the cause. What this
-/// node ended itself says nothing of them.
+/// Returns true if a broken dialogue counts as an attempt. From RCPT on the relay knew the recipient, so this recipient
+/// or this email may be the cause. If this node ended the dialogue, it does not count.
 fn uses_up_attempt(stage: Stage, cause: &smtp::Cause) -> bool {
     stage >= Stage::Rcpt && !cause.is_ours()
 }
 
-/// The relay that was asked, and the words with which it took an email: like those of a refusal, without the enhanced code.
+/// Returns the relay of a test email and its reply; `None` if the gate was closed. The text of an accept has no
+/// enhanced code. For any other result code and text are empty, since the outcome has the text of a refusal.
 fn said(relay: String, verdict: &DialogueResult) -> Option<RelayReply> {
     match verdict {
         DialogueResult::Accepted { code, text } => {

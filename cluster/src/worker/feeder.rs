@@ -1,9 +1,9 @@
-//! Feeds the sessions of a pool: starts the next waiting recipient when a relay has a session for it and its rate allows an
-//! email.
+//! Feeds the sessions of a pool: starts the next waiting recipient when a relay has a session for it and its rate
+//! allows an email.
 //!
-//! Each pool with waiting recipients has one feeder (`pool_queue.rs`). It asks the relays first and chooses the recipient
-//! then, so the choice is as fair as it can be. What cannot begin within ten seconds of its claim returns to pending, and
-//! other nodes can take it (P12).
+//! Each pool with waiting recipients has one feeder (`pool_queue.rs`). It first gets a permit from a relay and only
+//! then chooses the recipient, so the choice is as fair as possible. Recipients that cannot begin within ten seconds of
+//! the claim return to pending, and other nodes can take them (P12).
 
 use std::sync::Arc;
 
@@ -20,22 +20,22 @@ use super::pool_queue::PoolQueue;
 use crate::smtp::Unavailable;
 use crate::smtp::registry::RelayPermit;
 
-/// Why waiting recipients return to pending.
+/// Reason why waiting recipients return to pending.
 enum Returned {
-    /// No relay can take an email now, in words for operators.
+    /// No relay can take an email now, for this reason (text for operators).
     NoRelay(String),
-    /// They cannot begin on this node in time.
+    /// The recipients cannot begin on this node in time.
     Released(ReleaseReason),
 }
 
-/// Which of the waiting recipients return.
+/// Selects the waiting recipients that return.
 enum Scope {
-    /// Those whose time is up.
+    /// The recipients whose deadline has passed.
     Due,
     All,
 }
 
-/// Feeds until nothing waits.
+/// Feeds the pool until its queue is empty.
 pub(crate) async fn feed(
     context: Arc<WorkerContext>,
     tasks: ClaimTasks,
@@ -67,7 +67,7 @@ pub(crate) async fn feed(
     }
 }
 
-/// Starts the next recipient that may begin; settles those before it that may not.
+/// Starts the next recipient that may begin. Settles the recipients before it that may not begin.
 async fn begin_next(
     context: &Arc<WorkerContext>,
     tasks: &ClaimTasks,
@@ -87,10 +87,10 @@ async fn begin_next(
     }
 }
 
-/// The right to send one email.
+/// Returns the permit to send one email.
 ///
 /// # Errors
-/// Which recipients return, and why, if there is no permit before `deadline`.
+/// Fails if there is no permit before `deadline`: returns which recipients go back, and the reason.
 async fn permit(context: &WorkerContext, pool: &str, deadline: Instant) -> Result<RelayPermit, (Scope, Returned)> {
     let stopping = (Scope::All, Returned::Released(ReleaseReason::Stopping));
     loop {
@@ -108,7 +108,7 @@ async fn permit(context: &WorkerContext, pool: &str, deadline: Instant) -> Resul
         };
         let until = match &unavailable {
             Unavailable::CircuitOpen { until, .. } | Unavailable::Parked { until, .. } => *until,
-            // The sessions or the rate of this node do not suffice: other nodes may have room.
+            // This node has too few sessions or too low a rate, but other nodes may have room.
             Unavailable::Busy => return Err((Scope::Due, Returned::Released(ReleaseReason::Busy))),
             Unavailable::Paced { .. } => return Err((Scope::Due, Returned::Released(ReleaseReason::Paced))),
             Unavailable::Closed => return Err(stopping),

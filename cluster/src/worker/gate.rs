@@ -1,8 +1,8 @@
-//! The gate (P5): the last check before the final dot, and the only place that says yes.
+//! The gate (P5): the last check before the terminator, and the only place that permits a hand-off.
 //!
-//! It decides by the state that this node has applied: the recipient is still in this claim, its run sends, its deadline
-//! has not passed, it has not opted out, and the node's lease runs. Then `begin` goes into the journal, and only then the
-//! terminator may be written.
+//! It reads the state that this node has applied. The recipient must be in this claim, its run must be open and before
+//! its deadline, and the recipient must not have opted out. The node's lease must be valid. Then `begin` goes into the
+//! journal, and only then may the terminator be written.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub(crate) struct WorkerGate {
 impl Gate for WorkerGate {
     fn pass(&mut self) -> GateAnswer {
         let (context, hand_off) = (&self.context, &self.hand_off);
-        // P15: the hand-off is listed before the state is read.
+        // The hand-off is listed before the state is read (P15).
         context.node.hand_offs.insert(hand_off);
         let passed = check(context, hand_off).and_then(|()| begin(&context.journal, hand_off.place));
         match passed {
@@ -32,7 +32,7 @@ impl Gate for WorkerGate {
                 GateAnswer::Pass
             }
             Err(refusal) => {
-                // The first hand-off of a recipient that was handed off before stays listed.
+                // After a second `begin` the first hand-off of this recipient may be in flight, so it stays listed.
                 if refusal != GateRefusal::BegunBefore {
                     context.node.hand_offs.remove(hand_off);
                 }
@@ -43,7 +43,7 @@ impl Gate for WorkerGate {
     }
 }
 
-/// Journals `begin`: from here on the terminator may be written.
+/// Journals `begin`. After it the terminator may be written.
 fn begin(journal: &JournalWriter, place: Place) -> Result<(), GateRefusal> {
     journal.note(place, Act::Begin).map_err(|fault| match fault {
         JournalFault::BegunTwice(_) => GateRefusal::BegunBefore,
@@ -51,7 +51,8 @@ fn begin(journal: &JournalWriter, place: Place) -> Result<(), GateRefusal> {
     })
 }
 
-/// The questions of P5. The lease comes last (P9): nothing may come between it and the write.
+/// All checks of the gate (P5). The lease is checked last (P9), so that only the append to the journal comes between it
+/// and the write.
 pub(crate) fn check(context: &WorkerContext, hand_off: &HandOff) -> Result<(), GateRefusal> {
     let node = &context.node;
     let applied = node.replica.read(|ledger| {
@@ -64,7 +65,7 @@ pub(crate) fn check(context: &WorkerContext, hand_off: &HandOff) -> Result<(), G
     Ok(())
 }
 
-/// What the applied state says.
+/// Checks that need the applied state only.
 fn may_leave(ledger: &Ledger, me: ClaimOwner, hand_off: &HandOff) -> Result<(), GateRefusal> {
     may_begin(ledger, me, hand_off.place, hand_off.run)?;
     if ledger.opted_out().contains(&(hand_off.tenant.clone(), hand_off.key.clone())) {
@@ -73,14 +74,14 @@ fn may_leave(ledger: &Ledger, me: ClaimOwner, hand_off: &HandOff) -> Result<(), 
     Ok(())
 }
 
-/// The questions that need no address, of a recipient that is about to get a session. The gate asks them again.
+/// Checks a recipient that is about to get a session, as far as no address is needed. The gate checks the same again.
 pub(crate) fn may_begin_here(context: &WorkerContext, place: Place, run: RunId) -> Result<(), GateRefusal> {
     let node = &context.node;
     let applied = node.replica.read(|ledger| may_begin(ledger, node.me, place, run).map(|()| ledger.head().applied))?;
     if node.lease.runs(node.lease_clock(), applied) { Ok(()) } else { Err(GateRefusal::LeaseOver) }
 }
 
-/// The questions that need no address.
+/// Checks of the applied state that need no address: claim, run state and deadline.
 fn may_begin(ledger: &Ledger, me: ClaimOwner, place: Place, run: RunId) -> Result<(), GateRefusal> {
     let claim = ledger.claims().get(&place.fence).ok_or(GateRefusal::NotInClaim)?;
     if claim.owner != me || !claim.claimed.contains(place.slot) {

@@ -1,8 +1,8 @@
-//! The hand-offs of this node between gate and answer: what a barrier must name (P15).
+//! The hand-offs of this node between gate and answer, which a barrier must name (P15).
 //!
-//! Invariant, by order: a worker inserts its hand-off *before* it reads the state; a node has the entry in its readable
-//! state *before* it reads this list. So a hand-off that did not see the entry is in the list, and one that is not in the
-//! list has seen the entry.
+//! Invariant: a worker inserts its hand-off *before* it reads the state. For a barrier the node applies the entry
+//! *before* it reads this list. So a hand-off that did not see the entry is in the list, and a hand-off that is not in
+//! the list has seen the entry.
 
 use std::collections::BTreeMap;
 
@@ -11,23 +11,23 @@ use reveille_ledger::ids::{Fence, RunId};
 
 use super::journal::Place;
 
-/// One hand-off, from just before its gate until its answer.
+/// One hand-off, from just before its gate until its answer is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HandOff {
-    /// Where the recipient is in its claim.
+    /// Claim and slot of the recipient.
     pub place: Place,
-    /// The run.
+    /// Run of the recipient.
     pub run: RunId,
-    /// The recipient's number in it.
+    /// Number of the recipient in the run.
     pub recipient: u32,
-    /// Tenant.
+    /// Tenant of the run.
     pub tenant: String,
-    /// Address key.
+    /// Address key of the recipient, by which opt-outs name it.
     pub key: String,
 }
 
 impl HandOff {
-    /// `r1042.3#17`: the recipient as log lines name it. Never an address.
+    /// Returns the name of the recipient in log lines, such as `r1042.3#17`. Never an address.
     pub(crate) fn name(&self) -> String {
         format!("{}#{}", self.run, self.recipient)
     }
@@ -37,43 +37,45 @@ impl HandOff {
     }
 }
 
-/// The hand-offs of one node, bounded by its open dialogues.
+/// The hand-offs of one node: those that wait for their answer, and those in doubt whose claim still has claimed
+/// recipients.
 #[derive(Debug, Default)]
 pub struct InFlightHandoffs(Mutex<BTreeMap<(Fence, RunId, u32), InFlight>>);
 
 #[derive(Debug)]
 struct InFlight {
     hand_off: HandOff,
-    /// Its dialogue has ended, and its answer is not known.
+    /// True if the dialogue has ended without an answer.
     in_doubt: bool,
 }
 
 impl InFlightHandoffs {
-    /// Lists a hand-off. To be called before the gate reads the state.
+    /// Adds a hand-off. The gate must call this before it reads the state.
     pub fn insert(&self, hand_off: &HandOff) {
         let in_flight = InFlight { hand_off: hand_off.clone(), in_doubt: false };
         self.0.lock().insert(hand_off.id(), in_flight);
     }
 
-    /// The gate stayed closed, or the answer is known.
+    /// Removes a hand-off, because the gate stayed closed or the answer is known.
     pub fn remove(&self, hand_off: &HandOff) {
         self.0.lock().remove(&hand_off.id());
     }
 
-    /// Its dialogue has ended without an answer: it stays listed until the state names it.
+    /// Marks a hand-off whose dialogue ended without an answer. It stays listed until nothing is claimed in its claim,
+    /// because the state may not name it yet.
     pub fn in_doubt(&self, hand_off: &HandOff) {
         if let Some(in_flight) = self.0.lock().get_mut(&hand_off.id()) {
             in_flight.in_doubt = true;
         }
     }
 
-    /// The claim is closed in the state. Drops finished hand-offs: the ledger names them now. Keeps those that wait for
-    /// their answer: only this node knows of them.
+    /// Removes the hand-offs in doubt of a claim in which nothing is claimed any more: the ledger names them now. Keeps
+    /// hand-offs that wait for their answer, since only this node knows of them.
     pub fn claim_closed(&self, fence: Fence) {
         self.0.lock().retain(|(of, _, _), in_flight| *of != fence || !in_flight.in_doubt);
     }
 
-    /// The hand-offs that a barrier is about. To be called after the state includes the entry.
+    /// Returns the hand-offs that concern a barrier. The state must include the barrier's entry before this call.
     pub fn about(&self, concerns: impl Fn(&HandOff) -> bool) -> Vec<HandOff> {
         let in_flight = self.0.lock();
         in_flight.values().map(|one| &one.hand_off).filter(|hand_off| concerns(hand_off)).cloned().collect()

@@ -7,7 +7,7 @@ use reveille_ledger::injected_bugs::{self, Bug};
 use super::journal::{Act, Place, Record};
 use crate::compose::{Compiled, Composed, Stamp};
 
-/// [`Bug::SwapContents`]: of two neighbours in an inline audience each gets the content of the other.
+/// [`Bug::SwapContents`]: swaps the contents of two neighbours in an inline audience.
 pub(crate) fn swap_contents(
     (compiled, recipients): (&Compiled, &Recipients),
     recipient: u32,
@@ -23,7 +23,8 @@ pub(crate) fn swap_contents(
     }
 }
 
-/// The records that announce an act. [`Bug::JournalAfterAct`]: `begin` is written when the answer is there.
+/// Returns the records that announce an act. With [`Bug::JournalAfterAct`], `begin` is written only together with the
+/// answer.
 pub(crate) fn records(place: Place, act: Act) -> Vec<Record> {
     let record = |act| Record { place, act };
     match act {

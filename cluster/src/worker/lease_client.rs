@@ -1,8 +1,8 @@
-//! The keeper of the node lease: asks the leader once a second, for as long as this life may send (P9). With
-//! the question goes what this node has measured of its relays (P12), and sooner when that has changed much.
+//! The lease client: asks the leader for the node lease once a second (P9). The request carries this node's
+//! measurements of its relays (P12); after a large change it is sent sooner.
 //!
-//! A node that stops gives up its lease at once and goes on asking, with that word. What it is granted then opens
-//! no gate: it only keeps its claims its own, in the leader's book, until they are settled.
+//! A node that stops gives up its lease at once. It keeps sending requests, marked as stopping. Leases granted to them
+//! open no gate. They only keep the leader from revoking the node's claims until these are settled.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,25 +15,25 @@ use crate::node::context::NodeContext;
 use crate::node::lease::ASK_EVERY;
 use crate::node::peer_messages::{self, LeaseAnswer, LeaseRequest, NodeMeasurements};
 
-/// How soon it asks again when it got none: a new leader grants once its epoch is applied, and until then
-/// no email is sent.
+/// Pause after a refused or failed request. No email is sent until a new leader's epoch is applied and it grants a
+/// lease.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
-/// How often it looks whether there are news of the relays. The first emails of a while go by what was assumed
-/// of a relay: this is how long they do.
+/// How often the measurements of relays are compared with those last sent. For this long the leader works with its
+/// assumption about a new relay.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// The steps of a stop, as the lease client and the claim workers see them.
+/// The steps of a stop, for the lease client and the claim workers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StopSignals {
-    /// The node stops: nothing begins any more.
+    /// The node stops; nothing new begins.
     pub asked: CancellationToken,
-    /// The leader knows, and whatever it had granted by then is in the log.
+    /// The leader knows of the stop, and all claims that it granted before are in the log.
     pub known: CancellationToken,
-    /// Every outcome is settled: the leader may forget this life.
+    /// Every outcome is settled, so the leader may forget this process.
     pub settled: CancellationToken,
 }
 
-/// Keeps the lease until the node stops, and its claims until they are settled.
+/// Keeps the lease until the node stops, and the claims until they are settled.
 pub(crate) async fn run(context: Arc<NodeContext>, stopping: StopSignals) {
     let mut role = context.replica.role();
     while !stopping.settled.is_cancelled() {
@@ -53,9 +53,9 @@ pub(crate) async fn run(context: Arc<NodeContext>, stopping: StopSignals) {
         tokio::select! {
             () = until_next(&context, granted, &told) => {}
             () = stopping.asked.cancelled(), if !stops => {}
-            // A new leader knows of no lease: ask it at once.
+            // A new leader has granted no lease yet, so the node asks at once.
             changed = role.changed() => if changed.is_err() {
-                // The replica is gone, and the node is about to stop: no leader is left to ask.
+                // The replica has stopped and the node is about to stop, so there is no leader to ask.
                 context.lease.end();
                 stopping.settled.cancelled().await;
             },
@@ -65,7 +65,7 @@ pub(crate) async fn run(context: Arc<NodeContext>, stopping: StopSignals) {
     context.lease.end();
 }
 
-/// Asks once; was it granted?
+/// Sends one request; returns true if the lease was granted.
 async fn ask(context: &Arc<NodeContext>, measured: NodeMeasurements, stopping: bool) -> bool {
     let applied = context.replica.read(|ledger| ledger.head().applied);
     let lacking =
@@ -86,7 +86,7 @@ async fn ask(context: &Arc<NodeContext>, measured: NodeMeasurements, stopping: b
     false
 }
 
-/// Waits until it is to ask again.
+/// Waits until the next request is due.
 async fn until_next(context: &NodeContext, granted: bool, told: &NodeMeasurements) {
     if !granted {
         return tokio::time::sleep(ASK_AGAIN).await;
@@ -100,7 +100,7 @@ async fn until_next(context: &NodeContext, granted: bool, told: &NodeMeasurement
     }
 }
 
-/// Has a relay become known, or twice as fast or as slow as the leader knows?
+/// Returns true if a relay became known, or is now at least twice as fast or as slow as the leader knows.
 fn is_news(told: &NodeMeasurements, now: &NodeMeasurements) -> bool {
     let differs = |one: u128, other: u128| one != other && one.max(other) >= 2 * one.min(other);
     now.relays.iter().any(|(name, flow)| {
@@ -109,7 +109,7 @@ fn is_news(told: &NodeMeasurements, now: &NodeMeasurements) -> bool {
         match (before.dialogue, flow.dialogue) {
             (Some(before), Some(now)) => other_pace || differs(before.as_micros(), now.as_micros()),
             (None, Some(_)) => true,
-            // What is forgotten is no news.
+            // A measurement that this node dropped need not be reported.
             (_, None) => other_pace,
         }
     })

@@ -1,4 +1,4 @@
-//! What a node does with its claims: from a claim to the settled outcome of each recipient.
+//! Workers of a node: they send the recipients of its claims and settle the outcome of each recipient.
 
 pub(crate) mod audience_read;
 pub(crate) mod claim;

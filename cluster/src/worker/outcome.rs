@@ -1,36 +1,36 @@
-//! What became of one recipient of a claim, and how operators see it counted.
+//! The outcome of one recipient of a claim, and its names in the metrics.
 
 use reveille_ledger::command::{Refused, RelayReply, ReleaseReason, ReplyScope, Unsendable};
 
 use super::journal::Place;
 use crate::smtp::GateRefusal;
 
-/// Characters of a relay's answer that go into the ledger.
+/// Maximum characters of a relay's reply that go into the ledger.
 const TEXT_MAX: usize = 200;
 
-/// What became of one recipient.
+/// Outcome of one recipient.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeliveryOutcome {
-    /// The relay took it.
+    /// The relay accepted the email.
     Accepted,
-    /// Of a test email: the relay that was asked, its words where it took the email, and what became of it.
+    /// Outcome of a test email, with the name and reply of the relay.
     Test(RelayReply, Box<DeliveryOutcome>),
-    /// Definitely not handed off.
+    /// The email was not handed off, for this reason.
     Released(ReleaseReason),
-    /// Not handed off, because it opted out.
+    /// The email was not handed off, because the recipient opted out.
     Suppressed,
-    /// Definitely refused.
+    /// The relay refused the email, or no relay accepted or refused it (code 0).
     Refused(Refused),
-    /// Handed off, and the answer is not known.
+    /// The email was handed off, and the answer is not known.
     InDoubt,
-    /// It cannot be composed.
+    /// The email cannot be composed, or no relay of the pool offers SMTPUTF8 for it.
     Unsendable(Unsendable),
 }
 
 impl DeliveryOutcome {
-    /// Whatever kept a gate closed, nothing was handed off. For a recipient that has left the claim this is evidence: it
-    /// resolves a doubt of a claim that was revoked, and else changes nothing (P14). `None` where an earlier hand-off of
-    /// the same claim may be in flight: its own outcome is settled, or that of the next life's recovery.
+    /// Returns the outcome after a refusal of the gate: nothing was handed off. If the recipient has left the claim,
+    /// this resolves the doubt of a revoked claim, and changes nothing otherwise (P14). `None` if an earlier hand-off
+    /// of the same claim may be in flight: its task, or recovery after the next start, settles the outcome.
     pub(crate) fn of_closed_gate(refusal: GateRefusal) -> Option<DeliveryOutcome> {
         Some(DeliveryOutcome::Released(match refusal {
             GateRefusal::BegunBefore => return None,
@@ -45,13 +45,13 @@ impl DeliveryOutcome {
         }))
     }
 
-    /// Counts it.
+    /// Increments the counter of emails by outcome and reason.
     pub(crate) fn count(&self) {
         let (outcome, reason) = self.words();
         metrics::counter!("reveille_emails_total", "outcome" => outcome, "reason" => reason).increment(1);
     }
 
-    /// Outcome and reason, as the history and the metrics name them.
+    /// Returns outcome and reason, as the metrics name them.
     fn words(&self) -> (&'static str, &'static str) {
         match self {
             DeliveryOutcome::Test(_, outcome) => outcome.words(),
@@ -60,7 +60,7 @@ impl DeliveryOutcome {
             DeliveryOutcome::InDoubt => ("in_doubt", ""),
             DeliveryOutcome::Unsendable(_) => ("unsendable", ""),
             DeliveryOutcome::Refused(refused) => match refused.scope {
-                // No relay answered it (P6).
+                // No relay answered (P6).
                 ReplyScope::Relay if refused.code == 0 => ("released", "no_relay"),
                 ReplyScope::Unnamed => ("refused", "unnamed"),
                 ReplyScope::Mailbox => ("refused", "mailbox"),
@@ -73,12 +73,12 @@ impl DeliveryOutcome {
     }
 }
 
-/// No relay can take it now: it is pending again after a while, uncounted (P6).
+/// Outcome if no relay can take the email now: pending again after a while, and the attempt does not count (P6).
 pub(crate) fn no_relay(place: Place, cause: &str) -> DeliveryOutcome {
     without_answer(place, cause, ReplyScope::Relay)
 }
 
-/// The relay broke the dialogue after RCPT: the attempt counts (P6).
+/// Outcome if the dialogue broke from RCPT on: the attempt counts (P6).
 pub(crate) fn unanswered(place: Place, cause: &str) -> DeliveryOutcome {
     without_answer(place, cause, ReplyScope::Unnamed)
 }
@@ -88,12 +88,12 @@ fn without_answer(place: Place, cause: &str, scope: ReplyScope) -> DeliveryOutco
     DeliveryOutcome::Refused(Refused { slot: place.slot, code: 0, enhanced: None, text, scope })
 }
 
-/// Why an email cannot be composed.
+/// Outcome if the email cannot be composed.
 pub(crate) fn not_composed(cause: &str) -> DeliveryOutcome {
     DeliveryOutcome::Unsendable(Unsendable::NotComposed(clip(cause)))
 }
 
-/// At most [`TEXT_MAX`] characters, on one line.
+/// Cuts a text to [`TEXT_MAX`] characters on one line.
 pub(crate) fn clip(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).take(TEXT_MAX).collect()
 }

@@ -1,13 +1,13 @@
-//! Claimed recipients that wait for a session of a pool (I12): tenants take turns by their shares, however many claims
+//! Claimed recipients that wait for a session of a pool (I12). Tenants take turns by their shares, however many claims
 //! each has on this node.
 //!
-//! Without turns a tenant with twenty claims would get twenty of twenty-one sessions. `feeder.rs` takes the next recipient
-//! when a relay of the pool has a session for it. Claims of one tenant take turns too, so a claim of one recipient does
-//! not wait for a claim of hundreds.
+//! Without turns a tenant with twenty claims would get twenty of twenty-one sessions. `feeder.rs` takes the next
+//! recipient when a relay of the pool has a session for it. Claims of one tenant take turns too, so a claim of one
+//! recipient does not wait for a claim of hundreds.
 //!
-//! Marks are those of start-time fair queueing (Goyal, Vin and Cheng, 1996): a turn moves its tenant's mark on, the less
-//! far the larger its share. A tenant that was idle gets up to [`SAVED_TURNS`] turns of credit, so its few emails go ahead
-//! of a backlog, as new flows do in FQ-CoDel (RFC 8290, 4.2).
+//! Turns follow start-time fair queueing (Goyal, Vin and Cheng, 1996): a turn moves the tenant's mark forward, less for
+//! a larger share, and the lowest mark is next. A tenant that was idle gets up to [`SAVED_TURNS`] turns of credit, so
+//! its few emails go before a backlog, as new flows do in FQ-CoDel (RFC 8290, 4.2).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -15,12 +15,13 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Pools, and tenants of a pool. Beyond this number, those without waiting recipients are forgotten.
+/// Maximum number of pools, and of tenants of a pool, that are kept although nothing waits there.
 const KNOWN_MAX: usize = 256;
-/// How far a turn moves the mark of a tenant with a share of 1. A share's part of it is exact to a thousandth, and at
-/// a hundred thousand turns a second the marks of one process last for ninety years.
+/// Distance by which one turn moves the mark of a tenant with a share of 1. Division by a share is exact to a
+/// thousandth. At a hundred thousand turns a second the marks of one process last for ninety years.
 const STEP: u64 = 1 << 16;
-/// Turns that a tenant has at once after it was idle: a slice of a few hundred emails that is spread over the nodes.
+/// Maximum turns that an idle tenant saves. This is enough for a slice of a few hundred emails that is spread over the
+/// nodes.
 const SAVED_TURNS: u64 = 64;
 
 /// The queues of one process, by pool. `C` is a handle of a claim.
@@ -33,11 +34,11 @@ pub(crate) struct PoolQueue<C>(Mutex<Queue<C>>);
 pub(crate) struct WaitingClaim<C> {
     pub claim: C,
     pub tenant: Arc<str>,
-    /// The tenant's share; it counts from the tenant's next turn on.
+    /// Share of the tenant, at least 1. It applies from the tenant's next turn.
     pub share: u32,
     /// Numbers of the recipients in the claim, in the order in which they are sent.
     pub recipients: VecDeque<usize>,
-    /// What has no session by then is taken out of the queue.
+    /// Time at which recipients without a session are taken out of the queue.
     pub deadline: Instant,
 }
 
@@ -49,9 +50,9 @@ struct Queue<C> {
     claims: BTreeMap<u64, WaitingClaim<C>>,
     deadlines: BTreeSet<(Instant, u64)>,
     tenants: BTreeMap<Arc<str>, QueuedTenant>,
-    /// Tenants with waiting claims, by their marks.
+    /// Tenants with waiting claims, in the order of their marks.
     next: BTreeSet<(u64, Arc<str>)>,
-    /// The highest mark that had a turn.
+    /// The highest mark of any turn so far.
     last: u64,
 }
 
@@ -59,7 +60,7 @@ struct Queue<C> {
 #[derive(Default)]
 struct QueuedTenant {
     share: u32,
-    /// Where its next turn begins.
+    /// Mark of its next turn.
     mark: u64,
     /// Its waiting claims; the first has the next turn.
     claims: VecDeque<u64>,
@@ -97,7 +98,8 @@ impl<C: Clone> PoolQueues<C> {
             Some(queue) => Arc::clone(queue),
             None => Arc::clone(queues.entry(pool.to_owned()).or_default()),
         };
-        // Under both locks: a queue that was just forgotten here would get a second one beside it.
+        // Both locks are held here. Otherwise the queue could be forgotten before its feeder starts, and a second one
+        // would be created beside it.
         let had_feeder = {
             let mut queue = queue.0.lock();
             queue.push(claim);
@@ -108,7 +110,8 @@ impl<C: Clone> PoolQueues<C> {
 }
 
 impl<C: Clone> PoolQueue<C> {
-    /// The earliest deadline of what waits. If nothing waits, the feeder has to end: the next claim gets another one.
+    /// Returns the earliest deadline of the waiting claims. Without one the feeder must end, and the next claim starts
+    /// another feeder.
     pub fn earliest(&self) -> Option<Instant> {
         let mut queue = self.0.lock();
         let earliest = queue.deadlines.first().map(|(deadline, _)| *deadline);
@@ -116,12 +119,13 @@ impl<C: Clone> PoolQueue<C> {
         earliest
     }
 
-    /// Takes the next recipient out: its claim, its number there, and its deadline.
+    /// Takes out the next recipient: its claim, its number in the claim, and its deadline.
     pub fn next(&self) -> Option<(C, usize, Instant)> {
         self.0.lock().next()
     }
 
-    /// Takes out the claims whose deadline is not later than `by`; all for `None`. Each has the recipients that still wait.
+    /// Takes out the claims with a deadline up to `by`, or all claims if `by` is `None`. Each has the recipients that
+    /// still wait.
     pub fn take(&self, by: Option<Instant>) -> Vec<WaitingClaim<C>> {
         let mut queue = self.0.lock();
         let due = queue.deadlines.iter().take_while(|(deadline, _)| by.is_none_or(|by| *deadline <= by));
@@ -145,11 +149,11 @@ impl<C: Clone> Queue<C> {
         self.claims.insert(number, claim);
     }
 
-    /// A tenant, with no more saved turns than allowed.
+    /// Returns the entry of a tenant and limits its saved turns.
     fn tenant(&mut self, name: &Arc<str>, share: u32) -> &mut QueuedTenant {
         let last = self.last;
         if self.tenants.len() >= KNOWN_MAX && !self.tenants.contains_key(name) {
-            // A tenant with all the turns that can be saved has them after its next claim too, known or not.
+            // An idle tenant with the maximum of saved turns can be forgotten: as a new tenant it gets the same turns.
             self.tenants.retain(|_, tenant| !tenant.claims.is_empty() || tenant.mark > tenant.least(last));
         }
         let tenant = self.tenants.entry(Arc::clone(name)).or_default();
@@ -199,7 +203,7 @@ impl QueuedTenant {
         STEP / u64::from(self.share.max(1))
     }
 
-    /// The lowest mark with which it returns after it was idle.
+    /// Returns the lowest mark that the tenant may have after it was idle.
     fn least(&self, last: u64) -> u64 {
         last.saturating_sub(SAVED_TURNS * self.step())
     }

@@ -1,10 +1,9 @@
-//! Recovery (P10): what earlier lives of this node left open is settled from their journals.
+//! Recovery (P10): settles the open claims of earlier incarnations of this node from their journals.
 //!
-//! Called once this life's `NodeUp` is applied: from then on the claims of earlier lives are complete, since
-//! no leader can grant another. A journal that proves nothing leaves everything that was claimed in
-//! doubt. What a decision has closed meanwhile is settled too: who was assumed and never begun is disproved, and
-//! an acceptance counts for ever (P14). A journal is deleted when all that is settled and no claim of its life is
-//! open.
+//! Called once this incarnation's `NodeUp` is applied. From then on no leader can grant another claim to an earlier
+//! incarnation. If a journal proves nothing, all its claimed recipients are in doubt. Claims that a decision has closed
+//! meanwhile are settled too: an acceptance counts forever, and an assumed recipient that was never begun is released
+//! (P14). A journal is deleted when all this is settled and no claim of its incarnation is open.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -19,11 +18,11 @@ use super::journal::{self, Journal, JournalOwner, Reading};
 use crate::node::context::NodeContext;
 use crate::node::proposal;
 
-/// How long this node's own state may take to show what was settled.
+/// Maximum time to wait until this node has applied a settle.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Settles every claim of every earlier life about which there is something to say; returns when the ledger has taken
-/// it, or on `cancel`.
+/// Settles every claim of every earlier incarnation that is open, or about which a journal has news. Returns when the
+/// ledger has accepted the outcomes, or on `cancel`.
 pub(crate) async fn settle_former_lives(context: &NodeContext, folder: &Path, boot: &str, cancel: &CancellationToken) {
     let mut lives = context.replica.read(|ledger| former_lives(ledger, context.me));
     match journal::leftovers(folder, context.me.node) {
@@ -55,7 +54,7 @@ pub(crate) async fn settle_former_lives(context: &NodeContext, folder: &Path, bo
     }
 }
 
-/// Deletes the journals of lives that have nothing open.
+/// Deletes the journals of earlier incarnations without open claims.
 fn sweep(context: &NodeContext, folder: &Path) {
     let leftovers = match journal::leftovers(folder, context.me.node) {
         Ok(leftovers) => leftovers,
@@ -73,15 +72,15 @@ fn sweep(context: &NodeContext, folder: &Path) {
     }
 }
 
-/// Earlier lives of this node that have open claims.
+/// Returns the earlier incarnations of this node that have open claims.
 fn former_lives(ledger: &Ledger, me: ClaimOwner) -> BTreeSet<Incarnation> {
     let owners = ledger.claims().iter().map(|(_, claim)| claim.owner);
     let former = owners.filter(|owner| owner.node == me.node && owner.incarnation < me.incarnation);
     former.map(|owner| owner.incarnation).collect()
 }
 
-/// What the journal says of each claim of a life. Claims whose lease was over are in doubt already, or closed by a
-/// decision: a whole journal resolves them, another one adds nothing.
+/// Returns the outcome of each claim of an incarnation, as its journal proves it. Claims that were revoked are in doubt
+/// already, or closed by a decision. An intact journal resolves them; any other journal adds nothing.
 fn outcomes(ledger: &Ledger, life: ClaimOwner, reading: &Reading) -> Vec<ClaimOutcome> {
     let open =
         ledger.claims().iter().filter(|(_, claim)| claim.owner == life).map(|(fence, claim)| (*fence, claim.clone()));
@@ -98,9 +97,9 @@ fn outcomes(ledger: &Ledger, life: ClaimOwner, reading: &Reading) -> Vec<ClaimOu
     claims.into_iter().filter_map(outcome).collect()
 }
 
-/// The closed claims of a life about which its journal can say anything new: those that it names, since an acceptance
-/// counts for ever, and those with assumed recipients, since its silence disproves that. A large run leaves
-/// hundreds of thousands of others, of all nodes: they stay packed.
+/// Returns the closed claims of an incarnation about which its journal has news. These are claims with records, since
+/// an acceptance counts forever, and claims with assumed recipients, since a missing record disproves the assumption.
+/// All other closed claims stay packed: a large run leaves hundreds of thousands of them.
 fn closed_claims(ledger: &Ledger, life: ClaimOwner, reading: &Reading) -> Vec<(Fence, Claim)> {
     let Reading::Whole(journaled) = reading else { return Vec::new() };
     let named = journaled.places().filter_map(|(fence, chunk)| Some((fence, ledger.closed_claim(chunk, fence)?)));

@@ -1,8 +1,8 @@
-//! The settler: gathers what became of recipients and proposes it, many in one entry.
+//! The settler: gathers the outcomes of recipients and proposes many of them in one entry.
 //!
-//! Outcomes come from claim workers and from recovery. Each is proposed until the ledger has taken it: a settle
-//! that comes twice changes nothing more (P4), so an unknown answer is simply asked again. Nothing is lost
-//! while the process lives; if it dies, the journal says the same things (P11).
+//! Outcomes come from the claim workers. Each is proposed until the ledger has accepted it. A settle that is applied
+//! twice changes nothing more (P4), so a proposal with an unknown outcome is repeated. If the process dies first, its
+//! journal has the same outcomes (P11).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,28 +20,29 @@ use super::outcome::DeliveryOutcome;
 use crate::node::context::NodeContext;
 use crate::node::proposal;
 
-/// Outcomes that wait for the settler. Twice the largest claim cap: when it is full the claim workers wait, and
-/// with them the hand-offs, which is what must happen when nothing can be settled.
+/// Maximum number of outcomes that wait for the settler: twice the largest claim cap. If the queue is full, claim
+/// workers wait and hand nothing off, since nothing can be settled.
 const QUEUE_MAX: usize = 8_192;
-/// Outcomes that are settled together. What exceeds an entry all the same is halved (`propose_until_taken`).
+/// Maximum number of outcomes in one proposal. A proposal that is still too large for one entry is halved
+/// (`propose_until_taken`).
 const BATCH_MAX: usize = 4_096;
-/// How long outcomes are gathered while others are under way: it costs little lateness and saves many entries.
+/// How long outcomes are gathered while others are still to come. It costs little delay and saves many entries.
 const GATHER: Duration = Duration::from_millis(20);
 
-/// Where claim workers leave outcomes.
+/// Handle with which claim workers settle outcomes.
 #[derive(Clone)]
 pub struct Settler {
     queue: mpsc::Sender<(Place, DeliveryOutcome)>,
 }
 
 impl Settler {
-    /// The handle, and the actor that is to be run until every handle is gone.
+    /// Returns the handle and its actor. The caller runs the actor until every handle is dropped.
     pub(crate) fn new(context: Arc<NodeContext>) -> (Settler, Actor) {
         let (queue, outcomes) = mpsc::channel(QUEUE_MAX);
         (Settler { queue }, Actor { context, outcomes })
     }
 
-    /// Leaves an outcome; waits while the queue is full.
+    /// Queues an outcome; waits while the queue is full.
     pub async fn settle(&self, place: Place, outcome: DeliveryOutcome) {
         outcome.count();
         if self.queue.send((place, outcome)).await.is_err() {
@@ -58,7 +59,7 @@ pub(crate) struct Actor {
 }
 
 impl Actor {
-    /// Runs until every handle is gone and everything is settled.
+    /// Runs until every handle is dropped and everything is settled.
     pub async fn run(mut self) {
         while let Some(first) = self.outcomes.recv().await {
             let came_at = self.context.clock.monotonic();
@@ -81,7 +82,7 @@ impl Actor {
         }
     }
 
-    /// Is this as much as the node has claimed? Then there is nothing to wait for.
+    /// Returns true if the node has no more claimed recipients than these, so waiting would bring no further outcome.
     fn is_all(&self, outcomes: usize) -> bool {
         let me = self.context.me;
         self.context.replica.read(|ledger| {
@@ -99,7 +100,7 @@ impl Actor {
     }
 }
 
-/// Outcomes of the same claim together.
+/// Groups outcomes by claim.
 pub(crate) fn gather(batch: impl IntoIterator<Item = (Place, DeliveryOutcome)>) -> Vec<ClaimOutcome> {
     let mut by_claim: BTreeMap<Fence, ClaimOutcome> = BTreeMap::new();
     for (place, outcome) in batch {
@@ -125,7 +126,7 @@ pub(crate) fn gather(batch: impl IntoIterator<Item = (Place, DeliveryOutcome)>) 
             }
             DeliveryOutcome::Refused(refused) => settled.refused.push(refused),
             DeliveryOutcome::Unsendable(cause) => settled.unsendable.push((place.slot, cause)),
-            // It is nested once at most.
+            // A test outcome contains no other test outcome.
             DeliveryOutcome::Test(..) => {}
         }
     }

@@ -1,7 +1,8 @@
 //! Finds the claims of this node and starts one worker for each (P4).
 //!
-//! A claim is found by its hint or, where the hint was lost, by reading the state once a second. This life of the process
-//! works each claim at most once. The worker of a claim is `claim_worker.rs`; the relay pools limit how much goes on at once.
+//! A claim is found by its hint. Claims whose hint was lost are found by reading the state once a second. This process
+//! works on each claim at most once. The worker of a claim is `claim_worker.rs`; the relay pools limit the number of
+//! emails that are sent at once.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,14 +25,14 @@ use crate::node::lease::{ASK_EVERY, LEASE};
 
 /// How often the state is read for claims whose hint was lost.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How often closed claims with assumed recipients are checked again.
+/// How often the journal checks again closed claims with assumed recipients.
 const FORGET_EVERY: Duration = Duration::from_secs(60);
-/// How long a stopping node waits for the entry behind which nothing is granted to it.
+/// Maximum time that a stopping node waits for the entry after which no claim is granted to it.
 const FENCE_WITHIN: Duration = Duration::from_secs(2);
 
-/// Works every claim that is granted to this life of the node. From the stop on returns at once whatever is still granted,
-/// and ends when nothing more can come and the last worker is done. Ends before that when a worker panicked: no other task
-/// can go on with its claim.
+/// Works on every claim that is granted to this process. After the stop, new claims are returned at once; it ends when
+/// no more claims can come and the last worker is done. It ends at once if a worker panicked, because no other task can
+/// continue that claim.
 pub(crate) async fn run(context: Arc<WorkerContext>, stop: StopSignals) {
     let mut hints = context.node.replica.effects();
     let mut worked: BTreeSet<Fence> = BTreeSet::new();
@@ -73,18 +74,17 @@ pub(crate) async fn run(context: Arc<WorkerContext>, stop: StopSignals) {
         begin(&context, &mut worked, &tasks, claims);
     }
     if stop.asked.is_cancelled() {
-        // Every claim is in the state now, and the hint of one may have been lost.
+        // Every claim is in the state now, but hints may have been lost.
         let claims = own_claims(&context, &mut worked);
         begin(&context, &mut worked, &tasks, claims);
     }
     tasks.over().await;
 }
 
-/// Waits until every claim that any leader will ever grant to this life is in the state. A leader that knows of the stop
-/// claims nothing more for it, and what it had claimed is in the log before whatever is proposed afterwards. A later leader
-/// knows this life only by questions that say so; a question from before the stop that comes a second late can leave a
-/// claim for the next start. Where no leader answers, the last question may have been granted all the same: that lease is
-/// waited for.
+/// Waits until every claim that any leader grants to this process is in the state. A leader that knows of the stop
+/// grants no more claims, and its earlier claims precede the `Tick` in the log. If no leader answers, the last request
+/// may still have been granted, so that lease is waited out. A later leader learns of the stop only from lease
+/// requests. A request from before the stop that arrives a second late may therefore leave a claim for the next start.
 async fn until_nothing_more_is_granted(context: &WorkerContext, known: &CancellationToken) {
     let _ = tokio::time::timeout(ASK_EVERY + LEASE, known.cancelled()).await;
     let deadline = std::time::Instant::now() + FENCE_WITHIN;
@@ -94,7 +94,7 @@ async fn until_nothing_more_is_granted(context: &WorkerContext, known: &Cancella
     }
 }
 
-/// Starts the workers of claims that this life has not worked yet.
+/// Starts a worker for each claim that this process has not worked on yet.
 fn begin(context: &Arc<WorkerContext>, worked: &mut BTreeSet<Fence>, tasks: &ClaimTasks, claims: Vec<Fence>) {
     for fence in claims {
         if worked.insert(fence)
@@ -110,9 +110,9 @@ fn claim_of(context: &WorkerContext, fence: Fence) -> Option<WorkedClaim> {
     context.node.replica.read(|ledger| WorkedClaim::new(ledger, fence, ledger.claims().get(&fence)?))
 }
 
-/// The claims of this life that have something to do: recipients are claimed; or the claim was revoked although this life
-/// goes on, and then the worker returns what it never began, which resolves the doubt. Forgets closed claims and no others:
-/// a claim that was worked must never be worked again while it is open.
+/// Returns the claims of this process that have work: claimed recipients, or a revocation while this process runs.
+/// After a revocation the worker returns the recipients that it never began, which resolves their doubt. Removes only
+/// closed claims from `worked`, because an open claim must never be worked on twice.
 fn own_claims(context: &WorkerContext, worked: &mut BTreeSet<Fence>) -> Vec<Fence> {
     let (own, closed) = context.node.replica.read(|ledger| {
         let has_work = |claim: &Claim| !claim.claimed.is_empty() || claim.was_revoked();
@@ -130,7 +130,8 @@ fn own_claims(context: &WorkerContext, worked: &mut BTreeSet<Fence>) -> Vec<Fenc
     own
 }
 
-/// P11: the journal keeps the records of a claim until none of its recipients is claimed or in doubt.
+/// Forgets the claim in the journal if it is closed. The journal keeps the records of a claim until none of its
+/// recipients is claimed or in doubt (P11).
 fn forget_if_closed(context: &WorkerContext, fence: Fence) {
     if context.node.replica.read(|ledger| !ledger.claims().contains(&fence)) {
         context.forget(fence);

@@ -1,4 +1,4 @@
-//! Where journals lie, what is left over there, and in which life of the machine.
+//! The folder of journals: their paths, the files that earlier processes left, and the boot id of the machine.
 
 use std::fs::DirBuilder;
 use std::io;
@@ -7,30 +7,30 @@ use std::path::{Path, PathBuf};
 
 use reveille_ledger::ids::{ClaimOwner, Incarnation, NodeId};
 
-/// File systems that are memory: `TMPFS_MAGIC`, `RAMFS_MAGIC` (linux/magic.h).
+/// File systems in memory: `TMPFS_MAGIC`, `RAMFS_MAGIC` (linux/magic.h).
 const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58F6];
 
-/// A journal of a former life.
+/// A journal that an earlier process of the node left, or that of the running process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leftover {
-    /// Which life's.
+    /// The incarnation that wrote it.
     pub incarnation: Incarnation,
-    /// Where.
+    /// Path of the file.
     pub path: PathBuf,
 }
 
-/// The kernel's id of this life of the machine.
+/// Returns the kernel's boot id, which changes at each start of the machine.
 ///
 /// # Errors
-/// Where there is no `/proc`: then no journal can prove anything, and none should be begun.
+/// Fails without `/proc`. Without a boot id no journal can prove anything, so the caller must not create one.
 pub fn boot_id() -> io::Result<String> {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned())
 }
 
-/// The journals of `node` in `folder`, by life. None when there is no such folder.
+/// Returns the journals of `node` in `folder`, by incarnation; none if the folder does not exist.
 ///
 /// # Errors
-/// When the folder cannot be read.
+/// Fails if the folder cannot be read.
 pub fn leftovers(folder: &Path, node: NodeId) -> io::Result<Vec<Leftover>> {
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -47,10 +47,10 @@ pub fn leftovers(folder: &Path, node: NodeId) -> io::Result<Vec<Leftover>> {
     Ok(found)
 }
 
-/// Deletes the journal of a life of which no claim is open any more (P11), and what it left unfinished.
+/// Deletes the journal of an incarnation that has no open claims (P11), and its unfinished rewrite.
 ///
 /// # Errors
-/// When a file is there and cannot be removed.
+/// Fails if an existing file cannot be removed.
 pub fn delete(folder: &Path, process: ClaimOwner) -> io::Result<()> {
     let path = path(folder, process);
     for file in [unfinished(&path), path] {
@@ -62,17 +62,17 @@ pub fn delete(folder: &Path, process: ClaimOwner) -> io::Result<()> {
     Ok(())
 }
 
-/// The file of one life.
+/// Returns the path of the journal of one incarnation.
 pub(super) fn path(folder: &Path, process: ClaimOwner) -> PathBuf {
     folder.join(format!("journal-{}-{}", process.node, process.incarnation.0))
 }
 
-/// The file that is to take the place of `path`.
+/// Returns the path of the rewrite that will replace `path`.
 pub(super) fn unfinished(path: &Path) -> PathBuf {
     path.with_added_extension("unfinished")
 }
 
-/// Makes the folder, for its owner alone, and says so when it does not lie in memory.
+/// Creates the folder, readable by its owner only. Logs an error if the folder is not in memory.
 pub(super) fn prepare(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     if !in_memory(folder)? {
@@ -85,11 +85,11 @@ pub(super) fn prepare(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Does a folder lie in memory (P11)? On a disk a journal proves no more: its header names the life of the
-/// machine, so that what a power cut left of it is not believed. It costs a disk's time for each mail.
+/// Returns true if the folder is in memory (P11). On a disk a journal proves no more: its header carries the boot id,
+/// so a file that survives a power cut is ignored. But each email then costs disk time.
 ///
 /// # Errors
-/// When the folder cannot be listed.
+/// Fails if the file system of the folder cannot be determined.
 pub fn in_memory(folder: &Path) -> io::Result<bool> {
     let file_system = rustix::fs::statfs(folder)?.f_type as u64;
     Ok(IN_MEMORY.contains(&(file_system & 0xFFFF_FFFF)))

@@ -1,7 +1,7 @@
-//! What a journal knows: for each open claim, the last act of each of its recipients.
+//! The content of a journal: for each open claim, the last act of each recipient.
 //!
-//! The writer keeps it to refuse a second `begin` and to rewrite its file; the reader builds the same from a file. Both use
-//! one set of rules: [`JournaledClaims::note`].
+//! The writer keeps it to refuse a second `begin` and to rewrite its file. The reader builds the same from a file. Both
+//! use the rules of [`JournaledClaims::note`].
 
 use std::collections::BTreeMap;
 
@@ -19,13 +19,14 @@ pub struct JournaledClaims(BTreeMap<Fence, JournaledClaim>);
 struct JournaledClaim {
     page: RunId,
     chunk: u32,
-    /// The act that counts, by slot.
+    /// The act that counts for each recipient, by slot.
     acts: BTreeMap<u16, Act>,
     begun: Bitmap,
 }
 
 impl JournaledClaims {
-    /// Adds one record. `accepted` is true for ever (P4); `open` never takes back what is known.
+    /// Adds one record. `accepted` is never replaced (P4), and `open` and `composed` replace neither `begin` nor a
+    /// refusal.
     pub(super) fn note(&mut self, record: &Record) {
         let Place { page, chunk, fence, slot } = record.place;
         let new = || JournaledClaim { page, chunk, acts: BTreeMap::new(), begun: Bitmap::new() };
@@ -37,17 +38,17 @@ impl JournaledClaims {
         claim.acts.insert(slot, after(former, &record.act));
     }
 
-    /// Whether a `begin` was noted for this recipient of this claim.
+    /// Returns true if this recipient of this claim has a `begin`.
     pub(super) fn has_begun(&self, place: &Place) -> bool {
         self.0.get(&place.fence).is_some_and(|claim| claim.begun.contains(place.slot))
     }
 
-    /// Forgets a claim that is closed.
+    /// Removes a closed claim.
     pub(super) fn forget(&mut self, fence: Fence) {
         self.0.remove(&fence);
     }
 
-    /// The shortest list of records that says the same.
+    /// Returns the shortest list of records with the same content.
     pub(super) fn records(&self) -> impl Iterator<Item = Record> + '_ {
         self.0.iter().flat_map(|(fence, claim)| {
             let (page, chunk, fence) = (claim.page, claim.chunk, *fence);
@@ -56,30 +57,30 @@ impl JournaledClaims {
         })
     }
 
-    /// The last act of a recipient. `None`: nothing was written about it.
+    /// Returns the act that counts for a recipient; `None` if it has no record.
     pub fn act(&self, fence: Fence, slot: u16) -> Option<&Act> {
         self.0.get(&fence)?.acts.get(&slot)
     }
 
-    /// The recipients of a claim that a relay accepted.
+    /// Returns the slots of a claim that a relay accepted.
     pub fn accepted(&self, fence: Fence) -> Bitmap {
         let acts = self.0.get(&fence).into_iter().flat_map(|claim| &claim.acts);
         acts.filter(|(_, act)| **act == Act::Accepted).map(|(slot, _)| *slot).collect()
     }
 
-    /// Page and chunk of a claim, if anything is known of it.
+    /// Returns the page and chunk of a claim; `None` if it has no records.
     pub(super) fn chunk(&self, fence: Fence) -> Option<(RunId, u32)> {
         self.0.get(&fence).map(|claim| (claim.page, claim.chunk))
     }
 
-    /// The claims of which anything is known, each with its page and chunk.
+    /// Returns all claims that have records, each with its page and chunk.
     pub fn places(&self) -> impl Iterator<Item = (Fence, (RunId, u32))> + '_ {
         self.0.iter().map(|(fence, claim)| (*fence, (claim.page, claim.chunk)))
     }
 
-    /// The outcome of a claim of a former incarnation whose recipients `slots` are still claimed (P10): accepted, refused by
-    /// its answer, begun is in doubt, and everything else is released. It names the recipients that were open, and whether
-    /// the whole journal has only one of them (P12).
+    /// Returns the outcome of a claim of an earlier incarnation whose recipients `slots` are still claimed (P10).
+    /// `accepted` and a refusal settle as such, `begin` is in doubt, and everything else is released. The outcome names
+    /// the recipients that were open, and whether only one recipient in the whole journal was open (P12).
     pub fn outcome(&self, page: RunId, chunk: u32, fence: Fence, slots: &Bitmap) -> ClaimOutcome {
         let mut outcome = ClaimOutcome { source: OutcomeSource::Journal, ..ClaimOutcome::empty(page, chunk, fence) };
         for slot in slots.iter() {
@@ -95,13 +96,13 @@ impl JournaledClaims {
         outcome
     }
 
-    /// Recipients that are open, in all claims.
+    /// Returns the number of open recipients in all claims.
     fn open_count(&self) -> usize {
         self.0.values().flat_map(|claim| claim.acts.values()).filter(|act| **act == Act::Open).count()
     }
 }
 
-/// The act that counts after another one was written.
+/// Returns the act that counts after `act` was written.
 fn after(former: Option<Act>, act: &Act) -> Act {
     match (former, act) {
         (Some(Act::Accepted), _) => Act::Accepted,

@@ -1,15 +1,15 @@
-//! The journal: what a node is about to do for each recipient, written before it does it (P11).
+//! The journal: a node writes to it what it is about to do for each recipient, before it does it (P11).
 //!
-//! It is the second tier of evidence after the ledger. After `kill -9` it tells recipients past the gate from all
-//! others ([`Reading`]), and names those that were being composed. After a power cut only the ledger counts. It
-//! promises:
-//! - One file an incarnation, meant to lie in memory (`/dev/shm`): a record costs one `write`, never a sync.
-//! - [`Journal::append`] returned: the records survive this process. It failed: the act may not be done, and the node
-//!   stops.
-//! - One `begin` for each recipient of a claim (P5): a second one is refused here.
-//! - Bounded: records of closed claims go when the file is rewritten.
+//! The ledger is the first source of evidence, the journal the second. After `kill -9` it separates recipients that are
+//! past the gate from all others ([`Reading`]), and names those that were being composed. After a power cut only the
+//! ledger counts.
+//! - One file for each incarnation, meant for memory (`/dev/shm`): a record costs one `write`, never a sync.
+//! - When [`Journal::append`] returns `Ok`, the records survive this process. After an error the act must not be done,
+//!   and the node stops.
+//! - One `begin` for each recipient of a claim (P5); a second one is refused here.
+//! - Bounded: a rewrite of the file drops the records of closed claims.
 //!
-//! No other process reads it while its own lives (P10). Reading order: `record.rs`, `journaled_claims.rs`,
+//! No other process reads a journal while its owner runs (P10). Reading order: `record.rs`, `journaled_claims.rs`,
 //! `reading.rs`.
 
 mod folder;
@@ -32,43 +32,44 @@ pub use record::{Act, Place, Record, TEXT_BYTES_MAX};
 
 use record::{FORMAT, Header, write_frame};
 
-/// The file is written anew when it has grown to four times what it must hold, but not below this.
+/// Minimum size at which the file is rewritten. Above it the file is rewritten when it has four times the size that the
+/// last rewrite left.
 const REWRITE_BYTES_MIN: u64 = 4 * 1024 * 1024;
 
-/// Whose journal it is: one life of one node of one cluster.
+/// The process that writes a journal: one incarnation of one node of one cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalOwner {
-    /// The cluster.
+    /// Id of the cluster.
     pub cluster: u128,
-    /// The node and its life.
+    /// The node and its incarnation.
     pub process: ClaimOwner,
 }
 
-/// Why a journal could not do what was asked.
+/// Reason why a journal operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalFault {
-    /// It could not be created: the node must not send.
+    /// The file could not be created. The node must not send.
     #[error("the journal {} cannot be created: {source}", path.display())]
     Create {
-        /// Where.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// An append failed, now or before: the gate stays closed, and the process ends (P11).
+    /// This append or an earlier one failed. The gate stays closed, and the process ends (P11).
     #[error("the journal is broken, nothing more is handed off: {0}")]
     Broken(String),
-    /// A second `begin` for a recipient of a claim: a defect of the caller. Nothing was written, and the
-    /// terminator must not be.
+    /// A second `begin` for a recipient of a claim, which is a bug of the caller. Nothing was written, and the caller
+    /// must not write the terminator.
     #[error("a second hand-off of slot {} under fence {} was stopped", .0.slot, .0.fence)]
     BegunTwice(Place),
 }
 
 /// The journal of this incarnation.
 ///
-/// - `chain` is the check after the last frame that was written whole.
-/// - `claims` is what a reader would make of the file, without the claims that were forgotten.
-/// - Once `broken` is set, nothing is written any more.
+/// - `chain` is the checksum after the last frame that was written completely.
+/// - `claims` is what a reader would read from the file, without the claims that were forgotten.
+/// - Once `broken` is set, nothing more is written.
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
@@ -82,10 +83,11 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Creates the file of an incarnation in `folder`, which is made if need be. `boot` is [`boot_id`].
+    /// Creates the file of an incarnation in `folder`, and the folder if it is missing. `boot` is the [`boot_id`].
     ///
     /// # Errors
-    /// [`JournalFault::Create`], also when the file exists: an incarnation is one life only.
+    /// [`JournalFault::Create`] if the file cannot be created. An existing file is an error too, since each incarnation
+    /// runs only once.
     pub fn create(folder: &Path, owner: &JournalOwner, boot: &str) -> Result<Journal, JournalFault> {
         let path = folder::path(folder, owner.process);
         let header = Header { format: FORMAT, cluster: owner.cluster, process: owner.process, boot: boot.to_owned() };
@@ -102,15 +104,15 @@ impl Journal {
         }
     }
 
-    /// What the journal of `owner` in `folder` proves.
+    /// Reads the journal of `owner` in `folder` and returns what it proves.
     pub fn read(folder: &Path, owner: &JournalOwner, boot: &str) -> Reading {
         reading::read(&folder::path(folder, owner.process), owner, boot)
     }
 
-    /// Writes records, one or a group, with one `write`, before what they announce is done.
+    /// Writes one or more records with one `write`. The caller does the announced acts afterwards.
     ///
     /// # Errors
-    /// [`JournalFault`]: nothing that was announced may be done.
+    /// [`JournalFault`]: the announced acts must not be done.
     pub fn append(&mut self, records: &[Record]) -> Result<(), JournalFault> {
         if let Some(cause) = &self.broken {
             return Err(JournalFault::Broken(cause.clone()));
@@ -137,12 +139,13 @@ impl Journal {
         Ok(())
     }
 
-    /// Page and chunk of a claim that it has records of.
+    /// Returns the page and chunk of a claim; `None` if the journal has no records of it.
     pub fn chunk(&self, fence: Fence) -> Option<(RunId, u32)> {
         self.claims.chunk(fence)
     }
 
-    /// The claim is closed in the state that this node has applied: its records are needed no more.
+    /// Forgets a claim, whose records the next rewrite drops. The caller has seen that it is closed in the applied
+    /// state.
     pub fn forget(&mut self, fence: Fence) {
         self.claims.forget(fence);
     }
@@ -158,8 +161,8 @@ impl Journal {
         }
     }
 
-    /// Replaces the file by one that has the open claims only. The new file takes the old one's name when
-    /// it is whole, so that a reader finds one or the other. If it fails, the old one goes on and grows.
+    /// Replaces the file by one with the open claims only. The new file is complete before it takes the old one's name,
+    /// so a reader finds one of the two. If the rewrite fails, the old file stays in use and grows.
     fn rewrite(&mut self) {
         let next = folder::unfinished(&self.path);
         match self.write_anew(&next) {
@@ -169,7 +172,7 @@ impl Journal {
             }
             Err(error) => {
                 tracing::warn!(path = %self.path.display(), %error, "the journal could not be written anew");
-                // What is left over counts for nothing, and the next attempt replaces it.
+                // A partial file is never read, and the next attempt replaces it.
                 let _ = std::fs::remove_file(&next);
                 self.rewrite_at = self.rewrite_at.saturating_mul(2);
             }
@@ -186,9 +189,10 @@ impl Journal {
     }
 }
 
-/// Creates a file that holds a header; the file, the check after it, and its length.
+/// Creates a file with a header. Returns the file, the checksum after the header, and the length of the header in
+/// bytes.
 fn begin_file(path: &Path, header: &Header) -> io::Result<(File, u32, u64)> {
-    // Names and answers of recipients stand in it: for its owner alone.
+    // Relay replies in the file may contain addresses, so only its owner may read it.
     let mut file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(path)?;
     let mut frame = Vec::new();
     let chain = write_frame(&mut frame, 0, header);
@@ -196,7 +200,8 @@ fn begin_file(path: &Path, header: &Header) -> io::Result<(File, u32, u64)> {
     Ok((file, chain, frame.len() as u64))
 }
 
-/// One `write` of all bytes. A short one is a failure: a second one would not be part of the same act.
+/// Writes all bytes with one `write`. A short write is an error, because a second `write` would not be part of the same
+/// act.
 fn write_once(file: &mut File, bytes: &[u8]) -> io::Result<()> {
     loop {
         match file.write(bytes) {
@@ -205,7 +210,7 @@ fn write_once(file: &mut File, bytes: &[u8]) -> io::Result<()> {
                 let cause = format!("only {written} of {} bytes were written", bytes.len());
                 return Err(io::Error::new(io::ErrorKind::WriteZero, cause));
             }
-            // A signal came before the first byte.
+            // A signal interrupted the call before the first byte was written.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }

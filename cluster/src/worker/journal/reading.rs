@@ -1,15 +1,14 @@
-//! What a journal that an earlier process left behind proves.
+//! Reads what the journal of an earlier process proves.
 //!
-//! Called at start, once `NodeUp` is applied, for each incarnation of this node with open claims (P10). Where the file
-//! is there, names this incarnation and this boot of the machine, and its chain is whole, every record counts, **and so
-//! does the absence of one** (P11). In every other case it proves nothing, and whatever the claims still hold is in
-//! doubt.
+//! Called at start, once `NodeUp` is applied, for each earlier incarnation of this node with open claims or a leftover
+//! file (P10). The file counts if it names this incarnation and this boot of the machine, and its chain is unbroken.
+//! Then every record counts, **and so does the absence of a record** (P11). Otherwise the file proves nothing, and all
+//! recipients that are still claimed are in doubt.
 //!
 //! **Truncated end.** A process that is killed inside `write` leaves at most one unfinished frame. Its append did not
-//! return, so its act was not done: the frame is dropped. A difference anywhere else was never written so, and nothing
-//! counts.
-//! **Power cut.** A memory-backed file is gone; a file on a disk may come back in any state. The header carries the
-//! kernel's boot id, so a file from before a reboot proves nothing.
+//! return, so its act was not done, and the frame is dropped. Any other deviation is damage, and nothing counts.
+//! **Power cut.** A file in memory is gone, and a file on a disk may have any content. The header carries the kernel's
+//! boot id, so a file from before a reboot proves nothing.
 
 use std::io;
 use std::path::Path;
@@ -23,17 +22,18 @@ use super::JournalOwner;
 use super::journaled_claims::JournaledClaims;
 use super::record::{FORMAT, Frame, Header, Record, read_body, read_frame};
 
-/// What a file proves.
+/// What a journal file proves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reading {
-    /// Memory survived: what is written was done or announced, what is not was not.
+    /// The file is intact. A recipient with a record reached that act; a recipient without one reached none.
     Whole(JournaledClaims),
-    /// Nothing, and why.
+    /// The file proves nothing, for this reason.
     Nothing(String),
 }
 
 impl Reading {
-    /// The outcome of an open claim whose recipients `slots` are still claimed (P10, P11).
+    /// Returns the outcome of an open claim whose recipients `slots` are still claimed (P10, P11). Without a journal
+    /// all of them are in doubt.
     pub fn outcome(&self, page: RunId, chunk: u32, fence: Fence, slots: &Bitmap) -> ClaimOutcome {
         match self {
             Reading::Whole(claims) => claims.outcome(page, chunk, fence, slots),
@@ -46,7 +46,7 @@ impl Reading {
     }
 }
 
-/// Reads the journal at `path`, if it is `owner`'s and of this `boot` of the machine.
+/// Reads the journal at `path`. It proves nothing unless `owner` wrote it during this `boot` of the machine.
 pub(super) fn read(path: &Path, owner: &JournalOwner, boot: &str) -> Reading {
     match std::fs::read(path) {
         Ok(bytes) => prove(&bytes, owner, boot).map_or_else(Reading::Nothing, Reading::Whole),
@@ -58,7 +58,7 @@ pub(super) fn read(path: &Path, owner: &JournalOwner, boot: &str) -> Reading {
     }
 }
 
-/// What the bytes of a file prove, or why they prove nothing.
+/// Returns what the bytes of a file prove, or the reason why they prove nothing.
 pub(super) fn prove(bytes: &[u8], owner: &JournalOwner, boot: &str) -> Result<JournaledClaims, String> {
     let Frame::Whole { body, mut chain, mut rest } = read_frame(bytes, 0) else {
         return Err("the journal has no header".to_owned());

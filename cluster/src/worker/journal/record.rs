@@ -1,23 +1,22 @@
-//! What a journal's file holds: frames in a chain, and the records in them.
+//! The format of a journal file: a chain of frames, each with a header or a record.
 //!
-//! A frame is `length, !length, body, check`: two little-endian u16, the body in postcard, a CRC-32C that
-//! continues the former frame's. So a frame counts only if every frame before it stands there unchanged,
-//! and a length that was damaged cannot pass for a frame whose end was never written. The first frame is
-//! the [`Header`].
+//! A frame is `length, !length, body, check`: two little-endian u16, the body in postcard, and a CRC-32C that continues
+//! the checksum of the frame before. So a frame counts only if every frame before it is unchanged. The inverted length
+//! separates a damaged length from a frame whose end was never written. The first frame is the [`Header`].
 
 use reveille_ledger::command::Refused;
 use reveille_ledger::ids::{ClaimOwner, Fence, RunId};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// Version of the format; a file of another one proves nothing.
+/// Version of the format. A file of another version proves nothing.
 pub(super) const FORMAT: u16 = 3;
-/// Bytes of an answer's text that are kept: enough for an operator to recognise it.
+/// Bytes of a reply's text that are kept: enough for an operator to recognise it.
 pub const TEXT_BYTES_MAX: usize = 200;
-/// Bytes of one body: a header or a record with all of its text is well below.
+/// Maximum size of a body in bytes. A header, and a record with the longest text, are well below it.
 const BODY_BYTES_MAX: usize = 1_024;
 
-/// Whose file it is, and in which life of the machine it was written.
+/// The process that wrote the file, and the boot id of the machine at that time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Header {
     pub(super) format: u16,
@@ -29,43 +28,43 @@ pub(super) struct Header {
 /// One recipient of one claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Place {
-    /// The page, by its first run.
+    /// Page, named by its first run.
     pub page: RunId,
-    /// The chunk.
+    /// Number of the chunk in the page.
     pub chunk: u32,
-    /// The claim.
+    /// Fencing token of the claim.
     pub fence: Fence,
-    /// The recipient's slot in its chunk.
+    /// Slot of the recipient in its chunk.
     pub slot: u16,
 }
 
-/// What is about to be done for a recipient, or what was answered.
+/// What the node is about to do for a recipient, or what the relay answered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Act {
-    /// Its mail is about to be composed.
+    /// The node is about to compose the email.
     Open,
-    /// The terminator is about to be written: doubt begins (P5).
+    /// The node is about to write the terminator. From here on the recipient is in doubt (P5).
     Begin,
     /// The relay answered 250 to the terminator.
     Accepted,
-    /// The relay refused it. The journal keeps the first [`TEXT_BYTES_MAX`] bytes of the text.
+    /// The relay refused the email. The journal keeps the first [`TEXT_BYTES_MAX`] bytes of the text.
     Refused(Refused),
-    /// Composing has ended, and nothing was handed off yet: if the process dies now, it was not this recipient that
-    /// killed it (P12).
+    /// Composing has ended, and nothing was handed off yet. If the process dies now, this recipient was not the cause
+    /// (P12).
     Composed,
 }
 
-/// One line of the journal.
+/// One record of the journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// Whose.
+    /// The recipient.
     pub place: Place,
-    /// What.
+    /// The act.
     pub act: Act,
 }
 
 impl Record {
-    /// The record as it is kept: its text cut at a character's edge.
+    /// Returns the record with its text cut to [`TEXT_BYTES_MAX`], at a character boundary.
     pub(super) fn cut(mut self) -> Record {
         if let Act::Refused(refused) = &mut self.act {
             let edge = refused.text.floor_char_boundary(TEXT_BYTES_MAX);
@@ -75,9 +74,9 @@ impl Record {
     }
 }
 
-/// Appends one frame to `out`; the check of the chain after it. `chain` is the check before it.
+/// Appends one frame to `out`. `chain` is the checksum before the frame; returns the checksum after it.
 pub(super) fn write_frame<T: Serialize>(out: &mut Vec<u8>, chain: u32, body: &T) -> u32 {
-    // Plain data in memory, and bounded: postcard has nothing to refuse there.
+    // Postcard cannot fail here: the body is plain data of bounded size.
     let body = postcard::to_stdvec(body).unwrap_or_default();
     let length = u16::try_from(body.len()).unwrap_or(u16::MAX);
     out.extend_from_slice(&length.to_le_bytes());
@@ -88,15 +87,15 @@ pub(super) fn write_frame<T: Serialize>(out: &mut Vec<u8>, chain: u32, body: &T)
     chain
 }
 
-/// What stands next in a file.
+/// What follows in a file.
 pub(super) enum Frame<'a> {
-    /// A whole frame, the check after it, and what follows.
+    /// A complete frame, the checksum after it, and the rest of the file.
     Whole { body: &'a [u8], chain: u32, rest: &'a [u8] },
-    /// Nothing: the file ends between two frames.
+    /// Nothing: the file ends after a complete frame.
     End,
-    /// The file ends inside this frame: its append did not return.
+    /// The file ends inside a frame, so its append did not return.
     Torn,
-    /// Bytes that were never written so.
+    /// A frame with a wrong length or checksum: the file was damaged.
     Damaged,
 }
 
@@ -120,7 +119,7 @@ pub(super) fn read_frame(bytes: &[u8], chain: u32) -> Frame<'_> {
     Frame::Whole { body, chain: expected, rest }
 }
 
-/// Reads a whole body; none when it is not exactly a `T`.
+/// Decodes a body; `None` if it is not exactly one `T`.
 pub(super) fn read_body<T: DeserializeOwned>(body: &[u8]) -> Option<T> {
     match postcard::take_from_bytes(body) {
         Ok((value, [])) => Some(value),

@@ -1,4 +1,4 @@
-//! What the journal promises, read as sentences.
+//! Tests of the journal's promises.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -45,7 +45,7 @@ fn journal(folder: &TempDir) -> Journal {
     Journal::create(folder.path(), &owner(3), BOOT).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Four recipients of claim 50 that came to four different ends, and one that was never written about.
+/// Writes four recipients of claim 50 with four different last acts. A fifth recipient has no record.
 fn written(folder: &TempDir) -> Journal {
     let mut journal = journal(folder);
     let mut append = |records: &[Record]| journal.append(records).unwrap_or_else(|error| panic!("{error}"));
@@ -91,7 +91,7 @@ fn claim_of_dead_incarnation_is_settled_from_its_journal() {
     assert_eq!(other_row.all_released(), Bitmap::range(0, 5), "the absence of a record counts");
 }
 
-/// P12: who killed the process is among those that were being prepared.
+/// The recipient that killed the process is one of those that were being composed (P12).
 #[test]
 fn open_recipient_at_death_is_named_and_whether_it_was_alone() {
     let folder = folder();
@@ -308,7 +308,7 @@ fn boot_id_is_constant_until_reboot() {
     assert_eq!(boot_id().ok(), Some(id));
 }
 
-/// Names the folder for the process that [`appended_acts_survive_kill_9`] starts and kills.
+/// Environment variable with the folder for the process that [`appended_acts_survive_kill_9`] starts and kills.
 const VICTIM: &str = "REVEILLE_JOURNAL_VICTIM";
 
 #[test]
@@ -348,7 +348,7 @@ fn write_until_killed(folder: &Path) -> ! {
 }
 
 proptest! {
-    // Each case writes files; a few dozen rewrites and repeats of each kind come up in these.
+    // Few cases, because each one writes files. They still contain dozens of rewrites and repeated acts of each kind.
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use super::*;
 
-/// The claims of these tests are numbers of their tenants.
+/// In these tests a claim is the number of its tenant.
 type Tenant = usize;
 
 fn waiting(tenant: Tenant, share: u32, recipients: usize, deadline: Instant) -> WaitingClaim<Tenant> {
@@ -10,7 +10,7 @@ fn waiting(tenant: Tenant, share: u32, recipients: usize, deadline: Instant) -> 
     WaitingClaim { claim: tenant, tenant: name, share, recipients: (0..recipients).collect(), deadline }
 }
 
-/// A queue in which these claims wait: tenant, share, recipients.
+/// Returns a queue with these claims: tenant, share, number of recipients.
 fn queue_of(claims: impl IntoIterator<Item = (Tenant, u32, usize)>) -> Queue<Tenant> {
     let mut queue = PoolQueue::default().0.into_inner();
     for (tenant, share, recipients) in claims {
@@ -19,7 +19,7 @@ fn queue_of(claims: impl IntoIterator<Item = (Tenant, u32, usize)>) -> Queue<Ten
     queue
 }
 
-/// Tenants of the next so many turns.
+/// Returns the tenants of the next `count` turns.
 fn turns(queue: &mut Queue<Tenant>, count: usize) -> Vec<Tenant> {
     (0..count).map(|_| queue.next().expect("a recipient waits").0).collect()
 }
@@ -54,8 +54,8 @@ async fn claims_of_one_tenant_take_turns() {
     assert!(queue.deadlines.is_empty() && queue.claims.is_empty() && queue.next.is_empty());
 }
 
-/// A tenant with this share returns after another one had a thousand turns alone. Returns for each of its first turns how
-/// many turns the other tenant had since.
+/// A tenant with this share returns after another tenant had a thousand turns alone. Returns, for each of its first
+/// `count` turns, the number of turns that the other tenant had since.
 fn turns_of_other_before_each(share: u32, count: usize) -> Vec<usize> {
     const STEADY: Tenant = 0;
     const RETURNING: Tenant = 1;
@@ -91,7 +91,7 @@ async fn tenant_that_returns_often_has_no_more_than_its_share_and_its_saved_turn
     let mut queue = queue_of([(STEADY, 1, 10_000)]);
     let mut of_bursty = 0;
     for turn in 0..10_000 {
-        // It asks for bursts, with pauses in which it saves turns.
+        // The tenant sends bursts, with pauses in which it saves turns.
         if turn % 500 < 300 {
             queue.push(waiting(BURSTY, 1, 1, Instant::now()));
         }
