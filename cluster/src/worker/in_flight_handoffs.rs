@@ -37,8 +37,8 @@ impl HandOff {
     }
 }
 
-/// The hand-offs of one node: those that wait for their answer, and those in doubt whose claim still has claimed
-/// recipients.
+/// The hand-offs of one node that wait for their answer, or are in doubt while recipients of their claim are still
+/// claimed.
 #[derive(Debug, Default)]
 pub struct InFlightHandoffs(Mutex<BTreeMap<(Fence, RunId, u32), InFlight>>);
 

@@ -18,8 +18,8 @@ use crate::node::peer_messages::{self, LeaseAnswer, LeaseRequest, NodeMeasuremen
 /// Pause after a refused or failed request. No email is sent until a new leader's epoch is applied and it grants a
 /// lease.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
-/// How often the measurements of relays are compared with those last sent. For this long the leader works with its
-/// assumption about a new relay.
+/// Interval at which the measurements of relays are compared with those last sent. For this long the leader works with
+/// its assumption about a new relay.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// The steps of a stop, for the lease client and the claim workers.

@@ -26,7 +26,7 @@ const QUEUE_MAX: usize = 8_192;
 /// Maximum number of outcomes in one proposal. A proposal that is still too large for one entry is halved
 /// (`propose_until_taken`).
 const BATCH_MAX: usize = 4_096;
-/// How long outcomes are gathered while others are still to come. It costs little delay and saves many entries.
+/// Time for which outcomes are gathered while others are still to come. It costs little delay and saves many entries.
 const GATHER: Duration = Duration::from_millis(20);
 
 /// Handle with which claim workers settle outcomes.

@@ -23,9 +23,9 @@ use super::context::WorkerContext;
 use super::lease_client::StopSignals;
 use crate::node::lease::{ASK_EVERY, LEASE};
 
-/// How often the state is read for claims whose hint was lost.
+/// Interval at which the state is read for claims whose hint was lost.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How often the journal checks again closed claims with assumed recipients.
+/// Interval at which closed claims with assumed recipients are checked again.
 const FORGET_EVERY: Duration = Duration::from_secs(60);
 /// Maximum time that a stopping node waits for the entry after which no claim is granted to it.
 const FENCE_WITHIN: Duration = Duration::from_secs(2);

@@ -22,7 +22,7 @@ use super::JournalOwner;
 use super::journaled_claims::JournaledClaims;
 use super::record::{FORMAT, Frame, Header, Record, read_body, read_frame};
 
-/// What a journal file proves.
+/// Proof that a journal file gives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reading {
     /// The file is intact. A recipient with a record reached that act; a recipient without one reached none.

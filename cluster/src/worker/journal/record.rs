@@ -38,7 +38,7 @@ pub struct Place {
     pub slot: u16,
 }
 
-/// What the node is about to do for a recipient, or what the relay answered.
+/// Act that the node is about to do for a recipient, or the answer of the relay.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Act {
     /// The node is about to compose the email.
@@ -87,7 +87,7 @@ pub(super) fn write_frame<T: Serialize>(out: &mut Vec<u8>, chain: u32, body: &T)
     chain
 }
 
-/// What follows in a file.
+/// Result of reading the next frame.
 pub(super) enum Frame<'a> {
     /// A complete frame, the checksum after it, and the rest of the file.
     Whole { body: &'a [u8], chain: u32, rest: &'a [u8] },
