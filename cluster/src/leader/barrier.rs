@@ -1,9 +1,9 @@
-//! Barriers (P15): after an opt-out, a pause or a cancel is applied, the leader makes sure that no gate on
-//! any node decides without it, and names the hand-offs that were past their gate by then.
+//! Barriers (P15): after an opt-out, a pause or a cancel is applied, the leader makes sure that every gate on every
+//! node takes it into account. The barrier also names the hand-offs that had passed their gate before.
 //!
-//! No barrier waits for a relay. A silent node is waited out by the grants that it had before the entry; later
-//! ones carry the entry as their floor (see `lease`), so every barrier ends. The leader's half is [`hold`], the
-//! owner's is [`answer`], and [`through_leader`] asks from any node.
+//! No barrier waits for a relay. If a node is silent, the barrier waits until the leases granted to it before the entry
+//! are over. Later leases carry the entry as their floor (see `lease`), so every barrier ends. [`hold`] is the leader's
+//! part, [`answer`] the part of each node, and [`through_leader`] starts a barrier from any node.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,18 +22,18 @@ use crate::node::peer_messages::{
 };
 use crate::worker::in_flight_handoffs::HandOff;
 
-/// How long one question waits for its answer.
+/// Maximum time that one request waits for its answer.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Pause before a node, or a leader, is asked again.
+/// Pause before a node, or the leader, is asked again.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 
-/// Why a barrier was not held. The entry itself is applied and holds; only the report is missing.
+/// Reason why a barrier failed. The entry itself is applied and in force; only the report is missing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BarrierError {
-    /// The leader changed meanwhile.
+    /// The leader changed before the barrier ended.
     #[error("the leader changed while the barrier was open: ask again")]
     LeaderChanged,
-    /// A node confirmed by a state that the leader has not reached in time.
+    /// The leader did not reach in time the state that another node had applied when it answered.
     #[error("the leader does not know yet what a node confirmed by: ask again")]
     Behind,
     /// No leader answered in time.
@@ -41,7 +41,10 @@ pub enum BarrierError {
     TimedOut(String),
 }
 
-/// From any node: has the leader hold the barrier, until `deadline`.
+/// Asks the leader to hold a barrier, from any node, until `deadline`.
+///
+/// # Errors
+/// [`BarrierError::TimedOut`] with the last refusal or error.
 pub async fn through_leader(
     context: &Arc<NodeContext>,
     index: u64,
@@ -66,7 +69,11 @@ pub async fn through_leader(
     }
 }
 
-/// As leader: returns when no gate on any node decides by a state without the entry at `index`.
+/// Holds a barrier as leader: returns when every gate on every node decides by a state with the entry at `index`.
+///
+/// # Errors
+/// [`BarrierError::LeaderChanged`] if the leadership ended, [`BarrierError::Behind`] if this node lags behind another
+/// one.
 pub async fn hold(
     context: &Arc<NodeContext>,
     leadership: &Arc<Leadership>,
@@ -92,12 +99,12 @@ pub async fn hold(
         asked.spawn(async move { (owner, ask(&context, &leadership, owner, index, about).await) });
     }
     let answers = asked.join_all().await;
-    // A node ahead of this one may already have moved a hand-off to in-doubt and off its list, while this state still
-    // shows it as claimed: it would go unnamed (the model finds it in thirteen steps). So catch up with the most advanced
-    // node before naming.
+    // A node that is ahead of this one may have put a hand-off in doubt and removed it from its list. In this node's
+    // state it is still claimed, so it would not be named (the model finds this in thirteen steps). So this node
+    // catches up with the most advanced node first.
     let known = answers.iter().filter_map(|(_, answer)| answer.as_ref()).map(|answer| answer.applied).max();
     let caught_up = context.replica.wait_applied(known.unwrap_or(index), Instant::now() + PATIENCE).await;
-    // P13: what follows is only true in the name of the epoch in force.
+    // The report is valid only while this epoch is in force (P13).
     if !leadership.is_in_force() {
         return Err(BarrierError::LeaderChanged);
     }
@@ -123,7 +130,7 @@ pub async fn hold(
     Ok(BarrierReport { crossed: crossed.into_values().collect(), unconfirmed })
 }
 
-/// Asks one node until it answers; none when the grants that it had before the entry were over first.
+/// Asks one node until it answers. `None` if the leases granted to it before the entry ended first.
 async fn ask(
     context: &Arc<NodeContext>,
     leadership: &Leadership,
@@ -137,7 +144,7 @@ async fn ask(
             Some(peer) => peer_messages::ask(&peer, question, 2 * PATIENCE).await.unwrap_or_default(),
             None => BarrierAnswer::default(),
         };
-        // Only this life can speak of its own hand-offs: the next one knows nothing of them.
+        // Only the same incarnation knows its own hand-offs; the next one does not.
         if answer.confirmed && answer.incarnation == owner.incarnation {
             return Some(answer);
         }
@@ -148,8 +155,8 @@ async fn ask(
     }
 }
 
-/// Hand-offs whose outcome no process can tell: recipients in doubt, and recipients claimed for an incarnation that did not
-/// confirm. (Without these the model finds an arrival that was not named within eleven steps.)
+/// Returns hand-offs whose outcome no process can report: recipients in doubt, and recipients claimed by an incarnation
+/// that did not confirm. (Without them the model finds an accepted email that was not named, within eleven steps.)
 fn outcome_unknown(ledger: &Ledger, about: &BarrierSubject, confirmed: &BTreeSet<ClaimOwner>) -> Vec<Unknown> {
     let mut found = Vec::new();
     for (fence, claim) in ledger.claims().iter() {
@@ -173,12 +180,12 @@ fn outcome_unknown(ledger: &Ledger, about: &BarrierSubject, confirmed: &BTreeSet
     found
 }
 
-/// A hand-off whose outcome is not known, and the audience that shows whether it concerns a recipient in question.
+/// A hand-off whose outcome is not known, and the audience that has the address key of its recipient.
 type Unknown = (CrossedHandOff, Hash);
 
-/// The hand-offs that concern the recipients in question; all of them, if a run is in question. Decodes each audience and
-/// reads each part once, outside the lock of the state: after a reboot thousands of one list are in doubt. Where an audience
-/// cannot be read here, each of its recipients may be meant, and is named.
+/// Returns the hand-offs that concern the subject: all of them for a run, those with one of the keys for an opt-out.
+/// Reads each audience and each part once, outside the lock of the state: after a reboot thousands of recipients of one
+/// list may be in doubt. If an audience cannot be read on this node, all its hand-offs are returned.
 async fn concerning(context: &Arc<NodeContext>, about: &BarrierSubject, unknown: Vec<Unknown>) -> Vec<CrossedHandOff> {
     let all: Vec<CrossedHandOff> = unknown.iter().map(|(crossed, _)| crossed.clone()).collect();
     let BarrierSubject::OptedOut { keys, .. } = about else { return all };
@@ -206,7 +213,7 @@ fn concerning_keys(context: &NodeContext, unknown: Vec<Unknown>, keys: &BTreeSet
     found
 }
 
-/// The same of a sealed audience (P20).
+/// Returns the hand-offs of a sealed audience that concern these keys (P20).
 fn concerning_keys_of_seal(
     context: &NodeContext,
     seal: &Seal,
@@ -228,13 +235,14 @@ fn concerning_keys_of_seal(
     by_part.into_iter().flat_map(of_part).collect()
 }
 
-/// On the node that sends: once the readable state includes the entry, reads the list of hand-offs, and then the applied index.
+/// Answers a barrier on a node that sends. Once the readable state includes the entry, it reads the list of hand-offs
+/// and then the applied index.
 ///
-/// Both orders matter. A hand-off leaves the list before its answer is known only because a state that this node could
-/// read has settled it, or holds it in doubt; such a state is no younger than the one that is read after the
-/// list, and the leader waits for that index. Read before the list, the index could miss an entry that was applied
-/// in between and has taken a hand-off off. An index that is too high costs a wait. The state is asked, and not the
-/// watch on the applied index: that follows it, and claim workers read the state.
+/// The order matters. A hand-off leaves the list before its answer is known only if a state that this node could read
+/// has settled it, or has it in doubt. The index is read after the list, so that state is not newer than the index, and
+/// the leader waits for the index. An index read before the list could miss an entry, applied in between, that removed
+/// a hand-off from the list. A higher index than necessary only costs a wait. The index comes from the state itself,
+/// because claim workers read the state too; the watch on the applied index follows later.
 pub async fn answer(context: &NodeContext, question: BarrierRequest) -> BarrierAnswer {
     let deadline = Instant::now() + PATIENCE;
     if context.replica.wait_applied(question.index, deadline).await.is_none() {

@@ -1,12 +1,12 @@
-//! The leader's look at the voters' clocks: ledger time follows what they agree on, slowly (P18).
+//! Clock steering: ledger time follows the time on which the voters' clocks agree, slowly (P18).
 //!
-//! An actor of the leadership. While an epoch's clocks agree it looks once a minute and steers the ledger clock
-//! toward the lower of the two that agree, never by a step; where no two agree it steers nowhere. A leader
-//! whose own clock is off hands over. While an epoch's clocks do *not* agree it asks every five seconds, and
-//! an agreement begins another epoch.
+//! An actor of the leadership. While the epoch's clocks agree it reads them once a minute. It steers the ledger clock
+//! toward the lower of the closest two, never by a jump. If no two agree, it steers toward no clock. A leader whose own
+//! clock is off hands over. While the epoch's clocks do *not* agree it asks every five seconds, and an agreement begins
+//! another epoch.
 //!
-//! Readings are compared at one instant: to each is added what has passed since its answer came. So a reading
-//! is late by at most the time of its answer's way, and never ahead.
+//! Readings are compared at one instant: the time since its answer came is added to each. So a reading is late by at
+//! most the transit time of its answer, and never ahead.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,17 +23,17 @@ use crate::node::context::NodeContext;
 use crate::node::peer_messages::{self, ReadClock};
 use crate::worker::journal::boot_id;
 
-/// How long a voter's clock is waited for.
+/// Maximum time to wait for a voter's clock.
 const PATIENCE: Duration = Duration::from_millis(400);
-/// Time between two looks while the clocks agree.
+/// Time between two checks while the clocks agree.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
-/// Time between two looks while they do not.
+/// Time between two checks while the clocks disagree.
 const ASK_EVERY: Duration = Duration::from_secs(5);
-/// A leader whose clock is this far off the median does not lead. Milliseconds (P18).
+/// A leader whose clock is further than this from the median hands over. Milliseconds (P18).
 const OFF_MS_MAX: u64 = 2_000;
 
-/// What an epoch's first entry says of clocks, and the instant of CLOCK_BOOTTIME at which it is true: two that
-/// agree are enough, so a voter that is down delays nothing.
+/// Returns the content of an epoch's first entry, and the instant of CLOCK_BOOTTIME at which its clock readings are
+/// true. It stops asking when two clocks agree, so a voter that is down delays nothing.
 pub(crate) async fn epoch_start(context: &Arc<NodeContext>) -> (EpochStart, Duration) {
     let voters = context.voters();
     let count = voters.len() as u32;
@@ -46,15 +46,15 @@ fn start_with(context: &NodeContext, voters: u32, readings: Vec<VoterClock>) -> 
     EpochStart { leader: context.me, voters, readings, machine, accept_clock: context.accept_clock }
 }
 
-/// How long this machine has run in this life of it. `None` where it does not say which life that is.
+/// Returns the time since this machine was started, with its boot id; `None` if the boot id is unknown.
 fn machine_clock(clock: &dyn Clock) -> Option<MachineClock> {
     let hash = Hash::of(boot_id().ok()?.as_bytes());
     let boot = u64::from_le_bytes(*hash.0.first_chunk()?);
     Some(MachineClock { boot, boot_ms: u64::try_from(clock.boot().as_millis()).unwrap_or(u64::MAX) })
 }
 
-/// Asks voters for their clocks, all at once, until `enough`; answers what was read, brought to one instant,
-/// and that instant of CLOCK_BOOTTIME.
+/// Asks all voters for their clocks at the same time, until the readings are `enough`. Returns the readings, brought to
+/// one instant, and that instant of CLOCK_BOOTTIME.
 async fn ask(
     context: &Arc<NodeContext>,
     voters: Vec<NodeId>,
@@ -81,12 +81,12 @@ async fn ask(
     }
 }
 
-/// A reading, brought forward to when `passed` more has passed.
+/// Returns a reading, moved forward by `passed`.
 fn later(reading: VoterClock, passed: Duration) -> VoterClock {
     VoterClock { wall: reading.wall.plus_ms(i64::try_from(passed.as_millis()).unwrap_or(i64::MAX)), ..reading }
 }
 
-/// Looks until the leadership ends, or until it should.
+/// Steers until the leadership ends, or until it should end.
 pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) {
     if !leadership.clocks_agree() {
         return ask_until_they_agree(&context, &leadership).await;
@@ -100,7 +100,7 @@ pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) 
     }
 }
 
-/// Returns when another epoch would begin with clocks that agree.
+/// Waits until another epoch would begin with clocks that agree.
 async fn ask_until_they_agree(context: &Arc<NodeContext>, leadership: &Leadership) {
     let mut said = false;
     while !leadership.ended() {
@@ -110,7 +110,7 @@ async fn ask_until_they_agree(context: &Arc<NodeContext>, leadership: &Leadershi
                 tracing::info!("the clocks agree: another epoch begins");
                 return;
             }
-            // A leader that hears no voter has lost its quorum: nothing is known of the clocks.
+            // A leader without answers from voters has lost its quorum, so their clocks are unknown.
             Err(cause) if !said && tells(start.voters, &start.readings) => {
                 tracing::error!("{cause}");
                 said = true;
@@ -122,12 +122,12 @@ async fn ask_until_they_agree(context: &Arc<NodeContext>, leadership: &Leadershi
 }
 
 struct Steering {
-    /// They agreed at the last look.
+    /// True if the clocks agreed at the last check, or there was none yet.
     silent: bool,
 }
 
 impl Steering {
-    /// Reads the clocks and steers by them; true when this node handed over because of its own.
+    /// Reads the clocks and steers by them. Returns true if this node handed over because of its own clock.
     async fn look(&mut self, context: &Arc<NodeContext>, leadership: &Leadership) -> bool {
         let voters = context.voters();
         let count = voters.len() as u32;
@@ -167,14 +167,14 @@ impl Steering {
     }
 }
 
-/// Do these readings tell anything of the voters' clocks? A single one of several voters is compared with nothing: the
-/// others are away, and without them there is no quorum either.
+/// Returns true if the readings can show whether the clocks agree. One reading of several voters cannot: the others are
+/// unreachable, and without them there is no quorum either.
 fn tells(voters: u32, readings: &[VoterClock]) -> bool {
     readings.len() >= 2.min(voters as usize)
 }
 
-/// P18: is `own` clock off the median of three or more? Then who is not; `None` where all is well, or where
-/// no voter is better.
+/// Returns the voters near the median if the clock of `own` is off the median of at least three readings (P18). `None`
+/// if it is not off, or if no voter is near the median.
 fn heirs_if_off(readings: &[VoterClock], own: NodeId) -> Option<Vec<NodeId>> {
     let median = median(readings).filter(|_| readings.len() >= 3)?;
     let (near, far): (Vec<&VoterClock>, Vec<&VoterClock>) =
@@ -183,7 +183,7 @@ fn heirs_if_off(readings: &[VoterClock], own: NodeId) -> Option<Vec<NodeId>> {
     off.then(|| near.iter().map(|reading| reading.node).collect())
 }
 
-/// The middle reading, or what is halfway between the two middle ones. Milliseconds.
+/// Returns the middle reading, or the midpoint of the two middle ones. Milliseconds.
 fn median(readings: &[VoterClock]) -> Option<i64> {
     let mut walls: Vec<i64> = readings.iter().map(|reading| reading.wall.0).collect();
     walls.sort_unstable();

@@ -1,6 +1,7 @@
-//! Starts an epoch whenever Raft makes this node the leader, runs the leader's actors, and ends them with it (P13).
+//! Starts an epoch whenever Raft makes this node the leader, runs the leader's actors, and ends them with the epoch
+//! (P13).
 //!
-//! The first leader of a cluster goes through the same lines as every later one: fail-over is no special case.
+//! The first leader of a cluster runs the same code as every later one: fail-over is no special case.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,12 +18,12 @@ use super::leadership::{Leadership, PATIENCE};
 use super::{auditor, clock_steering, fitness, timer};
 use crate::node::context::{Concerns, NodeContext, concerns};
 
-/// An idle leader commits a `Tick` this often, so that ledger time moves (P18).
+/// Interval of the `Tick` entries that a leader commits, so that ledger time advances while nothing else happens (P18).
 const TICK_EVERY: Duration = Duration::from_secs(10);
-/// Pause after an epoch could not be started.
+/// Pause after an epoch ended or could not be started.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 
-/// Stands for this node's leaderships, one after the other, until the node stops.
+/// Runs this node's leaderships, one after the other, until the node stops.
 pub(crate) async fn run(context: Arc<NodeContext>, stop: CancellationToken) {
     let mut role = context.replica.role();
     loop {
@@ -44,7 +45,7 @@ pub(crate) async fn run(context: Arc<NodeContext>, stop: CancellationToken) {
             }
             None => {
                 tokio::select! {
-                    // The replica is gone, and the node is about to stop: nothing is left to lead.
+                    // The replica has stopped and the node is about to stop, so there is nothing to lead.
                     changed = role.changed() => if changed.is_err() { stop.cancelled().await },
                     () = stop.cancelled() => {}
                 }
@@ -63,7 +64,7 @@ fn raft_term_of(role: Role) -> Option<u64> {
     }
 }
 
-/// One epoch from its start to its end. Returns when another epoch is needed.
+/// Runs one epoch from its start to its end. Returns when another epoch is needed.
 async fn lead(context: &Arc<NodeContext>, raft_term: u64, ended: CancellationToken) {
     let Some(leadership) = begin(context, raft_term, ended.clone()).await else { return };
     let leadership = Arc::new(leadership);
@@ -77,7 +78,8 @@ async fn lead(context: &Arc<NodeContext>, raft_term: u64, ended: CancellationTok
     actors.spawn(tick(Arc::clone(&leadership)));
     actors.spawn(listen(Arc::clone(context), Arc::clone(&leadership)));
     actors.spawn(clock_steering::run(Arc::clone(context), Arc::clone(&leadership)));
-    // An actor that held the state of a leadership is never revived: the leadership ends with its first.
+    // A failed actor is never restarted, because its state belongs to the leadership. The leadership ends with the
+    // first actor that ends.
     if let Some(Err(panic)) = actors.join_next().await {
         tracing::error!(%panic, epoch = leadership.epoch().0, "an actor of the leadership failed: the leadership ends");
     }
@@ -95,7 +97,7 @@ async fn tick(leadership: Arc<Leadership>) {
     }
 }
 
-/// Rings the bell when an entry made work; ends the leadership when another epoch was applied.
+/// Wakes the actors that an entry concerns. Ends the leadership when another epoch was applied.
 async fn listen(context: Arc<NodeContext>, leadership: Arc<Leadership>) {
     let mut hints = context.replica.effects();
     while let Some(Some(hint)) = leadership.ended.run_until_cancelled(hints.next()).await {
@@ -117,7 +119,7 @@ async fn listen(context: Arc<NodeContext>, leadership: Arc<Leadership>) {
     }
 }
 
-/// Commits the `EpochStart` and makes the leadership from what was applied.
+/// Commits the `EpochStart` and builds the leadership from its reply. `None` if the epoch did not start.
 async fn begin(context: &Arc<NodeContext>, raft_term: u64, ended: CancellationToken) -> Option<Leadership> {
     let (start, read_at) = clock_steering::epoch_start(context).await;
     let agreed = agreed_time(start.voters, &start.readings);
@@ -132,9 +134,9 @@ async fn begin(context: &Arc<NodeContext>, raft_term: u64, ended: CancellationTo
     };
     let CommandOutcome::EpochStarted { epoch, base, clocks_agree } = reply.outcome else { return None };
     let applied_at = context.clock.boot();
-    // No entry but this one was applied under the epoch: the offset is the one that went into its base (P19).
+    // This is the only entry of the epoch so far, so the current offset of the test clock is the one in its base (P19).
     let base = base.plus_ms(-context.offset_ms());
-    // A base that the clocks agreed on is the time at which they were read; what the commit took has passed since.
+    // An agreed base is the time at which the clocks were read, so the duration of the commit counts too.
     let base_at = if agreed == Some(base) { read_at } else { applied_at };
     let (replica, lease_clock) = (context.replica.clone(), Arc::clone(&context.lease_clock));
     Some(Leadership::new(replica, lease_clock, (epoch, clocks_agree), (base, base_at), applied_at, ended))

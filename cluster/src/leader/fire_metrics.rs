@@ -1,8 +1,8 @@
-//! Counts what became of instants, by outcome and reason, once their fire is in the ledger.
+//! Counts instants by outcome and reason, once their fire is in the ledger.
 
 use reveille_ledger::command::{Fire, OpeningCause};
 
-/// Instants of one outcome and reason.
+/// Number of instants with one outcome and reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Instants {
     outcome: &'static str,
@@ -10,7 +10,7 @@ pub(crate) struct Instants {
     count: u32,
 }
 
-/// What a fire says of its instants.
+/// Returns the instants of a fire by outcome and reason.
 pub(crate) fn instants(fire: &Fire) -> Vec<Instants> {
     let opened =
         fire.opened.iter().map(|opening| Instants { outcome: "fired", reason: cause(opening.cause), count: 1 });
@@ -22,7 +22,7 @@ pub(crate) fn instants(fire: &Fire) -> Vec<Instants> {
     opened.chain(explained).collect()
 }
 
-/// Counts them; the fire was taken.
+/// Increments the counters, after the ledger has accepted the fire.
 pub(crate) fn count(instants: &[Instants]) {
     for Instants { outcome, reason, count } in instants.iter().copied() {
         metrics::counter!("reveille_instants_total", "outcome" => outcome, "reason" => reason)

@@ -1,11 +1,12 @@
-//! Can this leader still do its work? One that lags, whose disk hangs or that grants nothing hands over (P13).
+//! Checks whether this leader can still do its work. A leader that lags, whose disk hangs or that grants nothing hands
+//! over (P13).
 //!
-//! [`Fitness`] is the rule, without a runtime and without a clock; [`run`] is its shell, an actor of the leadership
-//! that looks four times a second. It must never mistake a quiet cluster for a broken leader: it counts only
-//! work that a dispatcher could not refuse, and what it saw before a pause of its own proves nothing.
+//! [`Fitness`] is the rule, without runtime and clock. [`run`] is an actor of the leadership that checks four times a
+//! second. It must not mistake a quiet cluster for a broken leader. So it counts only work that a dispatcher must
+//! claim, and a long pause between two checks resets all measurements.
 //!
-//! What it is not: a judge of other nodes, or of relays. A leader whose machine is starved, or that cannot
-//! reach a quorum, is deposed by Raft.
+//! It does not judge other nodes or relays. Raft replaces a leader whose machine is starved, or that cannot reach a
+//! quorum.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,48 +26,50 @@ use super::leadership::Leadership;
 use super::transfer::{self, Unfit};
 use crate::node::context::NodeContext;
 
-/// Time between two looks.
+/// Time between two checks.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// How often a leader that should hand over and cannot says so. The pause begins all measuring anew.
+/// Pause after a leader should hand over and cannot, because it votes alone. It logs this each time. After the pause
+/// all measurements start again.
 const SAY_EVERY: Duration = Duration::from_secs(60);
-/// After a longer pause between two looks whatever was being measured begins anew.
+/// Pause between two checks after which all measurements start again.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// How long an entry may be committed and not applied (P13).
+/// Maximum time between the commit and the apply of an entry (P13).
 const LAG_MAX: Duration = Duration::from_secs(2);
-/// How long a write or sync of the log may take (P13).
+/// Maximum time of a write or sync of the log (P13).
 const SYNC_MAX: Duration = Duration::from_secs(5);
-/// What is claimed at this rate is claimed well within [`IDLE_MAX`]. Emails a second.
+/// Rate in emails a second at which work is claimed well within [`IDLE_MAX`]. Work with a lower rate is not expected to
+/// be claimed.
 const PER_SECOND_MIN: f64 = 1.0;
-/// How long there may be work, credit and no grant (P13).
+/// Maximum time without a grant while there is work and credit (P13).
 const IDLE_MAX: Duration = Duration::from_secs(10);
 
-/// What one look sees.
+/// Observations of one check.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     /// Log index up to which a quorum holds the log.
     committed: u64,
-    /// Log index up to which this node's state goes.
+    /// Log index up to which this node has applied the log.
     applied: u64,
-    /// For how long the disk has been at the write or sync that runs.
+    /// Duration of the write or sync that runs now; `None` if none runs.
     sync_running_for: Option<Duration>,
-    /// There is work and credit for it, and no node has a claim.
+    /// True if there is work and credit for it, and no node has a claim.
     could_grant: bool,
-    /// A claim was granted since the last look, or may have been.
+    /// True if a claim was granted since the last check, or may have been.
     granted: bool,
 }
 
-/// What the looks so far come to. Instants are of a clock that stands still while the machine sleeps.
+/// Measurements over several checks. Times are of a clock that stops while the machine sleeps.
 #[derive(Debug, Default)]
 struct Fitness {
     looked_at: Option<Duration>,
-    /// An index that was committed and not applied, and since when.
+    /// A committed index that was not applied, and since when.
     lag: Option<(u64, Duration)>,
-    /// Since when something could have been granted.
+    /// Time since which something could have been granted; `None` if nothing could.
     idle_since: Option<Duration>,
 }
 
 impl Fitness {
-    /// Takes a look at `now`; says why this node should not lead.
+    /// Records one check at `now`; returns the reason why this node should not lead, if any.
     fn look(&mut self, seen: &Seen, now: Duration) -> Option<Unfit> {
         let pause = now.saturating_sub(self.looked_at.replace(now).unwrap_or(now));
         if pause > PAUSE_MAX {
@@ -92,7 +95,7 @@ impl Fitness {
     }
 }
 
-/// Looks until the leadership ends, or until this node has tried to hand over.
+/// Checks until the leadership ends, or until this node has tried to hand over.
 pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) {
     let mut fitness = Fitness::default();
     let mut hints = context.replica.effects();
@@ -103,13 +106,13 @@ pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) 
             if transfer::step_down(&context, unfit, |_| true).await {
                 return;
             }
-            // It goes on, for want of another, and says so now and then.
+            // No other node votes, so this node keeps leading.
             leadership.sleep(SAY_EVERY).await;
         }
     }
 }
 
-/// Sleeps until the next look; whether a claim was granted meanwhile.
+/// Sleeps until the next check; returns true if a claim was granted meanwhile.
 async fn grants_until_next_look(leadership: &Leadership, hints: &mut Hints) -> bool {
     let mut granted = false;
     let nap = leadership.sleep(LOOK_EVERY);
@@ -118,7 +121,7 @@ async fn grants_until_next_look(leadership: &Leadership, hints: &mut Hints) -> b
         tokio::select! {
             () = &mut nap => return granted,
             hint = hints.next() => match hint {
-                // Hints that were lost may have told of one.
+                // A lost hint may have been a grant.
                 Some(Hint::Resync | Hint::Effect { effect: Effect::ClaimGranted { .. }, .. }) => granted = true,
                 Some(Hint::Effect { .. }) => {}
                 None => {
@@ -156,9 +159,9 @@ fn see(context: &NodeContext, leadership: &Leadership, granted: bool) -> Seen {
     }
 }
 
-/// Is there something that a dispatcher would claim, whatever its fairness and its caps are? No node has a claim, so there
-/// is credit; some node may be given one and is not in crash back-off (P12); a recipient is due whose run sends, and such
-/// a node reaches a relay of its pool and has its part of a sealed audience (P20).
+/// Returns true if a dispatcher would claim something, whatever its fairness and caps. There must be credit: no node
+/// has a claim. There must be a due recipient whose run sends. A node that may claim and is not in crash back-off (P12)
+/// must reach a relay of its pool and have its part of a sealed audience (P20).
 fn could_grant(
     ledger: &Ledger,
     several: bool,
@@ -175,7 +178,7 @@ fn could_grant(
     let allowances = allowances(live, ledger.limits(), several, now);
     let free = allowances.into_iter().filter(|(_, allowance)| *allowance != Allowance::NONE);
     let free: Lacking = free.map(|(node, _)| (node, lacking(node))).collect();
-    // Once for each pool and node: a run may have a thousand parts.
+    // Computed once for each pool and node, because a run may have a thousand parts.
     let pools: BTreeSet<&str> = ledger.relays().iter().map(|(_, relay)| relay.pool.as_str()).collect();
     let pairs = pools.iter().flat_map(|pool| free.keys().map(move |node| (*pool, *node)));
     let sending: BTreeSet<(&str, NodeId)> = pairs.filter(|(pool, node)| sends(*node, pool)).collect();
@@ -187,8 +190,8 @@ fn could_grant(
     ledger.open_pages().any(|(id, page)| claimable(ledger, id, page, now).any(|part| could(page, &part)))
 }
 
-/// Do the rates and the day's cap let recipients of a page be claimed more often than this looks? Late email has a rate
-/// (P16), and so may a tenant (P25).
+/// Returns true if the rates and the daily cap let recipients of a page be claimed well within [`IDLE_MAX`]. Late email
+/// has a rate (P16), and a tenant may have one (P25).
 fn is_soon(ledger: &Ledger, page: &Page, pool: &str, now: Time) -> bool {
     let is_often = |rate: Option<f64>| rate.is_none_or(|rate| rate >= PER_SECOND_MIN);
     ledger.serves(pool)

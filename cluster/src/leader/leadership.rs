@@ -1,8 +1,8 @@
-//! What one leadership owns: built from the state when its epoch is applied, dropped when it ends (P13).
+//! The state of one leadership: built when its epoch is applied, dropped when the epoch ends (P13).
 //!
-//! "I lead" as Raft reports it stays true on a leader that was cut off, so nothing here touches the world
-//! by it: the leadership only proposes, and its proposals carry the epoch, which the ledger checks. Fail-over is
-//! the ordinary road: the first leader of a cluster goes through the same lines as the hundredth.
+//! Raft's report "this node leads" stays true on a leader that was cut off, so it permits no action. The leadership
+//! only proposes, and its proposals carry the epoch, which the ledger checks. The first leader of a cluster runs the
+//! same code as every later one, so fail-over is no special case.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,9 +23,9 @@ use crate::node::clock::LedgerClock;
 use crate::node::lease::LeaseClock;
 use crate::node::peer_messages::{LeaseRequest, NodeMeasurements};
 
-/// A proposal of the leadership is unknown after this long; its actors look at the state and go on from there.
+/// Time after which the outcome of a proposal is unknown. Actors then read the state and continue from there.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
-/// Two readings of how long the machine has slept may differ by this much.
+/// Tolerance of the time that the machine has slept. More sleep than this during a leadership ends it.
 const SLEPT_MAX: Duration = Duration::from_millis(50);
 
 /// One leadership of this node.
@@ -38,11 +38,11 @@ pub struct Leadership {
     grants: Mutex<LeaseGrants>,
     applied_history: Mutex<AppliedHistory>,
     reports: Mutex<BTreeMap<NodeId, NodeReport>>,
-    /// Read from the look at the state until the claims that were made of it are in the log, or never will be.
+    /// Held for reading from the read of the state until the proposed claims are in the log, or never will be.
     pub(crate) claiming: Arc<tokio::sync::RwLock<()>>,
     lacking: Mutex<BTreeMap<NodeId, BTreeSet<Hash>>>,
-    /// How long this machine had slept when the leadership began: Raft's own instants stand still meanwhile,
-    /// so a quorum's acknowledgement would look younger than it is.
+    /// Time that this machine had slept when the leadership began. Raft's instants stop during sleep, so the
+    /// acknowledgement of a quorum would look younger than it is.
     slept: Duration,
     pub(crate) ended: CancellationToken,
     /// Wakes the dispatcher: there may be something to claim.
@@ -53,21 +53,22 @@ pub struct Leadership {
     pub(crate) late: Notify,
 }
 
-/// What a node said with its last question for a lease.
+/// The last lease request of a node.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeReport {
     /// The process that reported.
     pub owner: ClaimOwner,
-    /// What it has measured (P12).
+    /// Measurements of the node's relays (P12).
     pub measured: NodeMeasurements,
-    /// Its state is too old for more claims (P12).
+    /// True if the node's state is too old for more claims (P12).
     pub behind: bool,
-    /// It stops, and wants no more claims. Once said it is so for all of that life.
+    /// True if the node stops and wants no more claims. Once true, it stays true for this incarnation.
     pub stopping: bool,
 }
 
 impl Leadership {
-    /// The leadership of an epoch whose `EpochStart` was applied at `applied_at`, with ledger time `base` at `base_at`.
+    /// Creates the leadership of an epoch whose `EpochStart` was applied at `applied_at`. Ledger time was `base` at
+    /// `base_at`.
     pub(crate) fn new(
         replica: Replica,
         lease_clock: Arc<LeaseClock>,
@@ -95,49 +96,52 @@ impl Leadership {
         }
     }
 
-    /// The epoch that its proposals carry.
+    /// The epoch, which all proposals of this leadership carry.
     pub fn epoch(&self) -> Epoch {
         self.epoch
     }
 
-    /// Did two voters' clocks agree when the epoch began? If not, nothing fires (P18).
+    /// True if two voters' clocks agreed when the epoch began, or the only voter's clock was accepted. Otherwise
+    /// nothing fires (P18).
     pub fn clocks_agree(&self) -> bool {
         self.clocks_agree
     }
 
-    /// Ledger time. Looks at the state for the offset of a test clock (P19): not to be asked inside a look.
+    /// Returns ledger time. Reads the state for the offset of a test clock (P19), so it must not be called while the
+    /// state is being read.
     pub fn now(&self) -> Time {
         let offset_ms = self.replica.read(|ledger| ledger.head().offset_ms());
         self.stamp().plus_ms(offset_ms)
     }
 
-    /// What this leader stamps on its entries: ledger time, but for the offset of a test clock, which `apply`
+    /// Returns the timestamp for entries of this leader: ledger time without the offset of a test clock, which `apply`
     /// adds (P19).
     pub(crate) fn stamp(&self) -> Time {
         self.clock.lock().now(self.lease_clock.boot())
     }
 
-    /// P18: ledger time goes toward `wall`, what the voters' clocks agreed on at this reading of CLOCK_BOOTTIME.
+    /// Slews ledger time toward `wall`, the time on which the voters' clocks agreed at this reading of CLOCK_BOOTTIME
+    /// (P18).
     pub(crate) fn steer(&self, wall: Time, boot: Duration) {
         self.clock.lock().steer(wall, boot);
     }
 
-    /// P18: the clocks do not agree: ledger time goes on by this machine's count.
+    /// Lets ledger time follow CLOCK_BOOTTIME only, because the clocks do not agree (P18).
     pub(crate) fn steer_nowhere(&self) {
         self.clock.lock().steer_nowhere(self.lease_clock.boot());
     }
 
-    /// Is it over?
+    /// Returns true if the leadership is over.
     pub fn ended(&self) -> bool {
         self.ended.is_cancelled()
     }
 
-    /// Sleeps, at most until the leadership ends.
+    /// Sleeps for `time`, or until the leadership ends.
     pub(crate) async fn sleep(&self, time: Duration) {
         self.ended.run_until_cancelled(tokio::time::sleep(time)).await;
     }
 
-    /// Sleeps, at most until the leadership ends or `wakeup` is notified. Each `Notify` has one waiter.
+    /// Sleeps for `time`, or until the leadership ends or `wakeup` is notified. Each `Notify` has one waiter.
     pub(crate) async fn wait_for_wakeup(&self, wakeup: &Notify, time: Duration) {
         tokio::select! {
             () = self.sleep(time) => {}
@@ -145,7 +149,8 @@ impl Leadership {
         }
     }
 
-    /// Proposes under this leadership. None when the outcome is unknown or the leadership is over: look at the state.
+    /// Proposes a command in this epoch. `None` if the outcome is unknown or the leadership is over; the caller then
+    /// reads the state.
     pub(crate) async fn propose(&self, command: Command) -> Option<CommandOutcome> {
         let deadline = std::time::Instant::now() + PATIENCE;
         match self.replica.propose_in_epoch(self.epoch, &command, deadline).await {
@@ -157,7 +162,7 @@ impl Leadership {
             }
             Err(error) => {
                 if matches!(error, ProposeError::TooLarge { .. }) {
-                    // Whatever proposes has bounds of its own: it would propose the same again.
+                    // Each caller bounds its proposals, so this is a bug, and the caller would propose the same again.
                     tracing::error!(%error, "a proposal of the leadership cannot be made: this is a defect of Reveille");
                 }
                 tracing::debug!(%error, "a proposal of the leadership has no answer");
@@ -169,8 +174,9 @@ impl Leadership {
         }
     }
 
-    /// P18: ledger time was not moved for too long, and only a new epoch can set it right. A stamp that was
-    /// refused for its epoch, or as too early, never comes here: the replica says that the epoch is over.
+    /// Ends the leadership if the ledger refused a timestamp that is too far ahead of ledger time: only a new epoch can
+    /// make such a step (P18). Timestamps that are refused for their epoch or as too early do not come here: the
+    /// replica reports them as the end of the epoch.
     fn heed(&self, refusal: &Refusal) {
         if matches!(refusal, Refusal::TimeLeaps { .. }) {
             tracing::warn!(%refusal, epoch = self.epoch.0, "the leadership ends");
@@ -178,7 +184,10 @@ impl Leadership {
         }
     }
 
-    /// P9: grants or refuses a node lease; answers its length and its floor.
+    /// Grants or refuses a node lease (P9). Returns its length and its floor.
+    ///
+    /// # Errors
+    /// [`LeaseRefused`] with the reason.
     pub fn grant(&self, question: LeaseRequest) -> Result<(Duration, u64), LeaseRefused> {
         let (owner, applied, now) = (question.owner, question.applied, self.lease_clock.now());
         if self.lease_clock.slept().saturating_sub(self.slept) > SLEPT_MAX {
@@ -186,8 +195,8 @@ impl Leadership {
             self.ended.cancel();
         }
         let quorum = self.lease_clock.last_quorum_ack(&self.replica, now);
-        // Lock order: ledger, then grants. The reverse can deadlock with a waiting writer. Nothing is applied during a
-        // read: a later entry finds the grant in the list, an earlier one is in the floor.
+        // Lock order: ledger, then grants. The reverse order can deadlock with a waiting writer. Nothing is applied
+        // during a read: a later entry finds the grant in the list, and an earlier entry is in the floor.
         let granted = self.replica.read(|ledger| {
             let current = ledger.head().epoch.map(|epoch| epoch.epoch);
             if self.ended() || current != Some(self.epoch) {
@@ -209,7 +218,7 @@ impl Leadership {
         Ok(granted)
     }
 
-    /// What a node says with its question. A question of a former life says nothing of the one that runs.
+    /// Records the report in a lease request. A request of an earlier incarnation is ignored.
     fn note(&self, question: LeaseRequest, behind: bool) {
         let LeaseRequest { owner, measured, stopping, lacking, .. } = question;
         let mut reports = self.reports.lock();
@@ -227,56 +236,58 @@ impl Leadership {
         self.lacking.lock().insert(owner.node, lacking.into_iter().collect());
     }
 
-    /// P20: what a node last said that it lacks.
+    /// Returns the audience parts that a node lacked at its last request (P20).
     pub(crate) fn lacking(&self, node: NodeId) -> BTreeSet<Hash> {
         self.lacking.lock().get(&node).cloned().unwrap_or_default()
     }
 
-    /// Returns when every claim that was made before a node said that it stops is in the log, or never will be.
+    /// Waits until every claim that was proposed before this call is in the log, or never will be.
     pub(crate) async fn until_claims_are_in_the_log(&self) {
         drop(self.claiming.write().await);
     }
 
-    /// What the nodes said last.
+    /// Returns the last report of each node.
     pub(crate) fn reports(&self) -> BTreeMap<NodeId, NodeReport> {
         self.reports.lock().clone()
     }
 
-    /// P13: a leader acts and answers only while the last `EpochStart` in its applied state is its own.
+    /// Returns true if the last `EpochStart` in the applied state is this leadership's own. Otherwise the leader must
+    /// neither act nor answer (P13).
     pub(crate) fn is_in_force(&self) -> bool {
         let current = self.replica.read(|ledger| ledger.head().epoch.map(|epoch| epoch.epoch));
         !self.ended() && current == Some(self.epoch)
     }
 
-    /// P9: may this owner's lease be regarded as over?
+    /// Returns true if this owner's leases are over, margin included (P9).
     pub fn lease_is_over(&self, owner: ClaimOwner) -> bool {
         self.grants.lock().is_over(owner, self.lease_clock.boot())
     }
 
-    /// P15: may every grant to this owner that knows nothing of the entry be regarded as over?
+    /// Returns true if every grant to this owner with a floor below `index` is over, margin included (P15).
     pub(crate) fn lease_is_over_below(&self, owner: ClaimOwner, index: u64) -> bool {
         self.grants.lock().is_over_below(owner, index, self.lease_clock.boot())
     }
 
-    /// P12: may this owner be given claims? It has a lease of this leadership, learns of what it is given, and goes on.
+    /// Returns true if this owner may get claims (P12): it has a lease of this leadership, applies the log, and does
+    /// not stop.
     pub(crate) fn may_claim(&self, owner: ClaimOwner) -> bool {
         let reports = self.reports.lock();
         let wants = |report: &NodeReport| report.owner == owner && !report.behind && !report.stopping;
         reports.get(&owner.node).is_some_and(wants) && self.grants.lock().runs(owner, self.lease_clock.boot())
     }
 
-    /// How many nodes have a lease and are behind.
+    /// Returns the number of nodes with a lease whose state is too old for claims.
     pub(crate) fn nodes_behind(&self) -> usize {
         let (reports, grants, now) = (self.reports.lock(), self.grants.lock(), self.lease_clock.boot());
         reports.values().filter(|report| report.behind && grants.runs(report.owner, now)).count()
     }
 
-    /// P9: revokes claims whose owners' leases are over. From before the proposal until it is known to be
-    /// applied those owners are granted nothing; an unknown answer is asked again, with whatever is left.
+    /// Revokes claims whose owners' leases are over (P9). These owners get no lease from before the proposal until it
+    /// is known to be applied. After an unknown outcome the auditor proposes again, with the claims that are left.
     pub(crate) async fn revoke(&self, mut claims: BTreeMap<Fence, ClaimOwner>) {
         let revocation = {
             let (mut grants, now) = (self.grants.lock(), self.lease_clock.boot());
-            // A node may have come back since the auditor looked.
+            // A node may have got a lease again since the auditor's check.
             claims.retain(|_, owner| grants.is_over(*owner, now));
             grants.revoke(claims.values().copied())
         };
@@ -285,7 +296,7 @@ impl Leadership {
         }
     }
 
-    /// Is a revocation on its way whose end is not known?
+    /// Returns true if a revocation was proposed and its outcome is not known.
     pub(crate) fn is_revoking(&self) -> bool {
         self.grants.lock().is_revoking()
     }

@@ -1,10 +1,10 @@
-//! The leader's side of the node lease (P9): what it has granted, and when it may regard a lease as over.
+//! The leader's part of the node lease (P9): what it has granted, and when it may treat a lease as over.
 //!
-//! **Floors.** A grant carries the index of the last entry that forbids hand-offs which the node may have been granted
-//! before: an opt-out, a pause, a cancel, a revocation of its claims. Under that grant a gate passes only in a state that
-//! includes the entry. An older grant runs on to its own end and is not prolonged. So a node that was waited out cannot
-//! come back on an old state, and every barrier ends with the grants that were given before it. (Without floors the model
-//! finds a violation within eight steps.)
+//! **Floors.** A grant carries a floor: the index of the last entry that took from the node a right to hand off. Such
+//! entries are an opt-out, a pause, a cancel, and a revocation of the node's claims. Under that grant a gate passes
+//! only in a state that includes the entry. An older grant runs to its own end and is not prolonged. So a node that was
+//! waited out cannot return with an old state, and every barrier ends with the grants that were given before it.
+//! (Without floors the model finds a violation within eight steps.)
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,24 +13,24 @@ use reveille_ledger::ids::ClaimOwner;
 
 use crate::node::lease::{LEASE, LeaseGrant, MARGIN, keep};
 
-/// Why the leader grants no lease.
+/// Reason why the leader grants no lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LeaseRefused {
-    /// No quorum has answered the leader lately: it may be deposed and not know it.
+    /// No quorum has answered the leader within the length of a lease. It may be deposed without knowing it.
     #[error("the leader has not heard from a quorum within the length of a lease")]
     NoQuorum,
-    /// Another epoch is in force.
+    /// The leader's epoch is over.
     #[error("the leader's epoch is over")]
     EpochOver,
-    /// A revocation of this owner's claims is on its way into the log.
+    /// A revocation of this owner's claims is proposed and not known to be applied.
     #[error("claims of this node are being revoked")]
     Revoking,
-    /// It has not applied a claim that it holds for so long that it cannot have begun it.
+    /// The node's state is too old for a lease while it owns claims (see `replication_lag`).
     #[error("this node does not apply what is granted to it: it is too far behind the leader")]
     Behind,
 }
 
-/// What the leader of one epoch has granted. Dropped with its leadership.
+/// Leases that the leader of one epoch has granted. Dropped with its leadership.
 #[derive(Debug)]
 pub struct LeaseGrants {
     since: Duration,
@@ -39,19 +39,22 @@ pub struct LeaseGrants {
     proposals: u64,
 }
 
-/// A revocation on its way: what [`LeaseGrants::revoked`] takes when it was applied.
+/// Number of a proposed revocation, for [`LeaseGrants::revoked`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Revocation(u64);
 
 impl LeaseGrants {
-    /// For an epoch whose `EpochStart` was applied at `since`. What former leaders granted is over a lease
-    /// and a margin after that.
+    /// Creates the grants of an epoch whose `EpochStart` was applied at `since`. All leases of former leaders are over
+    /// a lease and a margin after `since`.
     pub fn new(since: Duration) -> LeaseGrants {
         LeaseGrants { since, given: BTreeMap::new(), revoking: BTreeMap::new(), proposals: 0 }
     }
 
-    /// Grants a lease at `now` from `floor` on, never beyond what the quorum's last acknowledgement covers;
-    /// answers its length.
+    /// Grants a lease at `now` with this `floor`. It never ends later than a lease length after the quorum's last
+    /// acknowledgement. Returns its length.
+    ///
+    /// # Errors
+    /// [`LeaseRefused::Revoking`] or [`LeaseRefused::NoQuorum`].
     pub fn grant(
         &mut self,
         owner: ClaimOwner,
@@ -67,14 +70,14 @@ impl LeaseGrants {
         if end <= now {
             return Err(LeaseRefused::NoQuorum);
         }
-        // What is over for longer than the margin holds nothing back: lives that are gone are forgotten.
+        // Grants that ended more than a margin ago have no effect, so past incarnations are forgotten.
         let over_before = now.saturating_sub(MARGIN);
         self.given.retain(|_, grants| grants.iter().any(|grant| grant.end >= over_before));
         keep(self.given.entry(owner).or_default(), LeaseGrant { end, floor }, over_before);
         Ok(end - now)
     }
 
-    /// May the leader regard every grant to this owner with a floor below `index` as over at `now`?
+    /// Returns true if every grant to this owner with a floor below `index` is over at `now`, margin included.
     pub fn is_over_below(&self, owner: ClaimOwner, index: u64, now: Duration) -> bool {
         let inherited = self.since + LEASE;
         let given = self.given.get(&owner).into_iter().flatten().filter(|grant| grant.floor < index);
@@ -82,30 +85,31 @@ impl LeaseGrants {
         now > last + MARGIN
     }
 
-    /// Whether the leader may regard the owner's lease as over at `now`. Only then are its claims revoked.
+    /// Returns true if all leases of the owner are over at `now`, margin included. Only then may its claims be revoked.
     pub fn is_over(&self, owner: ClaimOwner, now: Duration) -> bool {
         self.is_over_below(owner, u64::MAX, now)
     }
 
-    /// Does the owner have a lease of this leader that runs at `now`? Only such a one gets claims.
+    /// Returns true if the owner has a lease of this leader at `now`. Only such an owner gets claims.
     pub fn runs(&self, owner: ClaimOwner, now: Duration) -> bool {
         self.given.get(&owner).is_some_and(|grants| grants.iter().any(|grant| now < grant.end))
     }
 
-    /// A revocation of these owners' claims is about to be proposed: until it is known to be applied they are
-    /// granted nothing. A time-out of the proposal ends nothing.
+    /// Blocks leases of these owners before a revocation of their claims is proposed. The block stays until the
+    /// revocation is known to be applied; a timeout of the proposal does not remove it.
     pub fn revoke(&mut self, owners: impl IntoIterator<Item = ClaimOwner>) -> Revocation {
         self.proposals += 1;
         self.revoking.extend(owners.into_iter().map(|owner| (owner, self.proposals)));
         Revocation(self.proposals)
     }
 
-    /// The revocation was applied, and so was, or never will be, every one that this leader proposed before.
+    /// Removes the block of a revocation that was applied, and of all earlier ones: each of those was applied too, or
+    /// never will be.
     pub fn revoked(&mut self, revocation: Revocation) {
         self.revoking.retain(|_, proposal| *proposal > revocation.0);
     }
 
-    /// Is any revocation on its way?
+    /// Returns true if any owner is blocked by a revocation.
     pub fn is_revoking(&self) -> bool {
         !self.revoking.is_empty()
     }
@@ -180,7 +184,7 @@ mod tests {
         let (node, mut grants) = (NodeLease::default(), LeaseGrants::new(at(0)));
         let length = grants.grant(owner(1), 7, at(10_000), Some(at(10_000))).expect("granted");
         node.prolong(at(10_000), length, 7);
-        // Entry 8 forbids something; the node renews, but has not applied it.
+        // Entry 8 raises the floor. The node renews its lease but has not applied the entry.
         let length = grants.grant(owner(1), 8, at(11_000), Some(at(11_000))).expect("granted");
         node.prolong(at(11_000), length, 8);
         assert!(node.runs(at(13_999), 7), "the older grant runs to its own end");

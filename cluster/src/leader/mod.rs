@@ -1,6 +1,6 @@
-//! What only the leader does: one [`leadership`] for each epoch, and the actors that belong to it.
+//! Work of the leader: one [`leadership`] for each epoch, and the actors that belong to it.
 //!
-//! The actors read the applied state and propose commands; they touch nothing else. Every actor ends with its epoch.
+//! The actors read the applied state and propose commands; they do nothing else. Every actor ends with its epoch.
 
 pub(crate) mod auditor;
 pub mod barrier;

@@ -1,13 +1,13 @@
-//! Nodes that ask for their lease but do not apply what is granted to them (P12).
+//! Refuses work and leases to nodes that request leases but do not apply the log (P12).
 //!
-//! A node whose own port is closed, or whose log's disk hangs, asks its leader every second, and learns of no claim. Each
-//! question says what the node has applied: its state is as old as the first entry that it lacks. A refused lease only
-//! leaves out a grant, so it is safe: claims are revoked when the last grant is over (P9), and the floor of that
-//! revocation keeps the node's gates closed until it has applied it (P14).
-//!
-//! - Older than [`FRESH`]: no claims.
-//! - Older than [`BEGIN_WITHIN`] while it holds a claim that it has not applied: no lease. It cannot have begun it.
-//! - Older than [`SILENT`] while it holds any claim: no lease. It may not hear the leader's answers, and settles nothing.
+//! A node whose peer port is closed, or whose log disk hangs, sends its lease requests but learns of no claim. Each
+//! request reports the applied index; the age of the node's state is the age of the first entry that it lacks. To
+//! refuse a lease is safe: claims are revoked when the last lease is over (P9). The floor of that revocation keeps the
+//! node's gates closed until it has applied it (P14).
+//! - Age above [`FRESH`]: no claims.
+//! - Age above [`BEGIN_WITHIN`], and the node owns a claim that it has not applied and so cannot have begun: no lease.
+//! - Age above [`SILENT`], and the node owns any claim: no lease. It may not receive the leader's answers, and settles
+//!   nothing.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,20 +17,21 @@ use reveille_ledger::ids::ClaimOwner;
 
 use crate::node::limits::BEGIN_WITHIN;
 
-/// A node whose state is older gets no claims. A follower learns of a commit by the next heartbeat, and then it
-/// applies it; a node that is merely busy gets claims again with its next question.
+/// A node whose state is older gets no claims. A healthy follower learns of a commit with the next heartbeat and
+/// applies it. A node that was only busy gets claims again with its next request.
 pub(crate) const FRESH: Duration = Duration::from_secs(2);
-/// A node whose state is older holds no claims: longer than it takes to prepare what it had begun.
+/// A node whose state is older keeps no claims. By then each email that it had begun has passed its gate or was given
+/// up.
 const SILENT: Duration = Duration::from_secs(60);
-/// Between two heights that are remembered.
+/// Minimum time between two remembered indices.
 const NOTE_EVERY: Duration = Duration::from_millis(100);
 
-/// The applied index of the leader's own state over time, as far back as it is needed.
+/// The leader's own applied index over time, for the last [`SILENT`].
 #[derive(Debug, Default)]
 pub(crate) struct AppliedHistory(VecDeque<(Duration, u64)>);
 
 impl AppliedHistory {
-    /// At `now` the leader's state goes up to `applied`.
+    /// Records that the leader has applied the log up to `applied` at `now`.
     pub fn note(&mut self, now: Duration, applied: u64) {
         if self.0.back().is_none_or(|(at, height)| applied > *height && now.saturating_sub(*at) >= NOTE_EVERY) {
             self.0.push_back((now, applied));
@@ -40,15 +41,15 @@ impl AppliedHistory {
         }
     }
 
-    /// How old a state is that goes up to `applied`: for how long the leader has known more than that. Rather too
-    /// young than too old, and never older than this leadership.
+    /// Returns the age of a state with the index `applied`: the time since this leader has known a later entry. The
+    /// result is rather too low than too high, and never more than the age of this leadership.
     pub fn age(&self, applied: u64, now: Duration) -> Duration {
         let more = self.0.iter().find(|(_, height)| *height > applied);
         more.map_or(Duration::ZERO, |(at, _)| now.saturating_sub(*at))
     }
 }
 
-/// Must a owner that has applied so much, and whose state is so old, do without a lease?
+/// Returns true if an owner with this applied index and age of state must not get a lease.
 pub(crate) fn is_lost(ledger: &Ledger, owner: ClaimOwner, applied: u64, age: Duration) -> bool {
     let mut held = ledger.claims().iter().filter(|(_, claim)| claim.owner == owner && !claim.claimed.is_empty());
     age > BEGIN_WITHIN && held.any(|(fence, _)| fence.index > applied || age > SILENT)

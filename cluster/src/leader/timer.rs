@@ -1,9 +1,9 @@
-//! The leader's timer: finds what is due and proposes its fires. It never acts itself (P8).
+//! The leader's timer: finds due schedules and proposes their fires. It never acts itself (P8).
 //!
-//! Belongs to a leadership and is dropped with it. It holds no timer a schedule: the ledger keeps an index of
-//! what is due next, and the timer sleeps until its first entry. Built from the state, so a fail-over is
-//! the ordinary road. When nothing is due it looks for instants that another release of the zone database
-//! computed (I10): first over all schedules at once, then over some at each wake, for ever.
+//! Belongs to a leadership and ends with it. There is no timer for each schedule: the ledger keeps an index of due
+//! times, and the timer sleeps until its first entry. It is built from the state, so a fail-over needs no special code.
+//! When nothing is due it checks for instants that were computed with another release of the zone database (I10): after
+//! the start all schedules at once, later some at each wake.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,15 +24,15 @@ use super::fire_metrics;
 use super::leadership::Leadership;
 use crate::node::context::NodeContext;
 
-/// Schedules whose fires go into one entry, beside as many openings as the ledger's limits allow, explained ranges and their
-/// strides: some 200 bytes and some 30 bytes each keep it well below the bound of an entry. Planning them holds the state's read
-/// lock for a few milliseconds.
+/// Maximum number of schedules in one fire entry, with some 200 bytes each. Openings, explained ranges and their
+/// distances have some 30 bytes each, and the ledger's limits bound their number. So the entry stays well below its
+/// maximum size. Planning it holds the state's read lock for a few milliseconds.
 const FIRES_MAX: usize = 1_024;
-/// The longest sleep: a bound for what a lost hint can cost.
+/// Longest sleep. It limits the delay after a lost hint.
 const NAP_MAX: Duration = Duration::from_secs(1);
-/// The shortest sleep after a fire that did not move its plan.
+/// Sleep after a fire that did not move its plan.
 const NAP_AFTER_REFUSAL: Duration = Duration::from_millis(250);
-/// Injected bug: how long an answer is waited for before the same is asked again, and how long that goes on.
+/// Injected bug: how long each attempt waits for its answer, and for how long the attempts are repeated.
 const INSISTS_AFTER: Duration = Duration::from_secs(5);
 const INSISTS_FOR: Duration = Duration::from_secs(60);
 
@@ -49,19 +49,20 @@ struct Timer {
     context: Arc<NodeContext>,
     leadership: Arc<Leadership>,
     panics: BTreeMap<ScheduleId, u8>,
-    /// The last schedule that was checked for another release of the zone database.
+    /// The last schedule that was checked for another release of the zone database. `None`: the next check begins with
+    /// the first schedule.
     replanned: Option<ScheduleId>,
     has_replanned_all: bool,
 }
 
-/// What one schedule's turn comes to.
+/// Result of planning one schedule: a fire, or the reason why it can have none.
 enum PlannedTurn {
     Fire(Box<Fire>),
     Broken(ScheduleId, String),
 }
 
 impl Timer {
-    /// Proposes what is due; answers how long to sleep.
+    /// Proposes the due fires; returns how long to sleep.
     async fn wake(&mut self) -> Duration {
         if !self.leadership.clocks_agree() {
             return NAP_MAX;
@@ -138,8 +139,9 @@ impl Timer {
         })
     }
 
-    /// I10: the next instants of some schedules by this release of the zone database; one entry at most. Answers
-    /// whether to go on at once. What could not be proposed is found again.
+    /// Computes the next instants of some schedules again with this release of the zone database (I10), in at most one
+    /// entry. Returns true if the caller should continue at once. If the proposal fails, the same schedules are found
+    /// again.
     async fn replan(&mut self, now: Time) -> bool {
         let context = &self.context;
         let (replans, place) = context.replica.read(|ledger| {
@@ -167,13 +169,13 @@ impl Timer {
         let next = self.context.replica.read(|ledger| ledger.due().next().map(|(due, _)| due));
         let wait = next.map_or(NAP_MAX, |due| match u64::try_from(due.since_ms(now)) {
             Ok(ms) if ms > 0 => Duration::from_millis(ms),
-            // It is due, and no fire comes of it yet.
+            // The schedule is due, but has no fire yet.
             _ => NAP_AFTER_REFUSAL,
         });
         wait.min(NAP_MAX)
     }
 
-    /// Answers whether that is known to be in the ledger.
+    /// Takes a schedule out of service. Returns true if the outcome of the proposal is known.
     async fn quarantine(&self, id: ScheduleId, cause: String) -> bool {
         tracing::error!(schedule = id.0, cause, "a schedule is taken out of the way");
         let item = Quarantined::Schedule(id);
@@ -181,8 +183,8 @@ impl Timer {
     }
 }
 
-/// Injected bug: a timer that believes to lead acts by it. It asks whichever node leads by then, until it hears that it was done,
-/// and the end of its leadership stops nothing.
+/// Injected bug: a timer that trusts that it leads. It sends the command to any leader until it gets an answer, and
+/// does not stop when its leadership ends.
 async fn insist(context: Arc<NodeContext>, command: Command) -> Option<CommandOutcome> {
     let over = std::time::Instant::now() + INSISTS_FOR;
     let asked = tokio::spawn(async move {
@@ -198,7 +200,7 @@ async fn insist(context: Arc<NodeContext>, command: Command) -> Option<CommandOu
     asked.await.ok().flatten()
 }
 
-/// The fire of one schedule, or why it can have none.
+/// Returns the fire of one schedule, or the reason why it can have none. `None` if nothing is to be fired now.
 fn plan(context: &NodeContext, ledger: &Ledger, id: ScheduleId, now: Time) -> Option<PlannedTurn> {
     let schedule = ledger.schedules().get(&id)?;
     let zone = match context.zones.get(&schedule.zone) {
@@ -211,7 +213,8 @@ fn plan(context: &NodeContext, ledger: &Ledger, id: ScheduleId, now: Time) -> Op
     }
 }
 
-/// The plan of a schedule by the zone database of today. None where there can be none: its next fire says so.
+/// Returns the plan of a schedule with the current zone database. `None` if it has no plan, and its next fire reports
+/// the reason.
 fn replan_of(context: &NodeContext, ledger: &Ledger, id: ScheduleId) -> Option<Replan> {
     let schedule = ledger.schedules().get(&id)?;
     let zone = context.zones.get(&schedule.zone).ok()?;

@@ -1,5 +1,5 @@
-//! Leadership goes elsewhere: because an operator wants it, because this node stops, or because it cannot do
-//! a leader's work (P13, P18).
+//! Moves leadership to another node: on an operator's request, because this node stops, or because it is not fit to
+//! lead (P13, P18).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,39 +9,39 @@ use reveille_ledger::ids::NodeId;
 use crate::node::context::NodeContext;
 use crate::node::peer_messages::{self, HandOver};
 
-/// How long one heir is waited for before the next is asked.
+/// Maximum time to wait for one voter to take over before the next is tried.
 const EACH: Duration = Duration::from_millis(1_500);
-/// How long a leader that is not fit tries to find an heir before its leadership just ends.
+/// Maximum time in which an unfit leader tries to hand over. After it the leadership ends without a successor.
 const ALL: Duration = Duration::from_secs(5);
-/// How long a node that was not fit to lead does not stand again (P13).
+/// Time for which a node that was unfit to lead is no candidate (P13).
 const REST: Duration = Duration::from_secs(60);
 
-/// Why leadership did not move.
+/// Reason why leadership did not move.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TransferError {
-    /// No node leads.
+    /// This node knows of no leader, or has no connection to it.
     #[error("no leader is known")]
     NoLeader,
-    /// The leader does not do it.
+    /// The leader refused, or did not answer in time; the text says why.
     #[error("{0}")]
     Refused(String),
 }
 
-/// Why a node should not lead.
+/// Reason why a node should not lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unfit {
-    /// What is committed is not applied for too long.
+    /// Committed entries are not applied for too long.
     Lags,
     /// A write or sync of the log takes too long.
     DiskHangs,
     /// There is work and credit, and nothing is granted.
     GrantsNothing,
-    /// Its clock is off.
+    /// The node's clock is off the median of the voters' clocks.
     ClockIsOff,
 }
 
 impl Unfit {
-    /// As metrics call it.
+    /// Returns the label of the metric.
     fn cause(self) -> &'static str {
         match self {
             Unfit::Lags => "lag",
@@ -51,7 +51,7 @@ impl Unfit {
         }
     }
 
-    /// As people read it.
+    /// Returns the text for log lines.
     fn text(self) -> &'static str {
         match self {
             Unfit::Lags => "what is committed is not applied for 2 s",
@@ -62,7 +62,10 @@ impl Unfit {
     }
 }
 
-/// Has the leader hand over to `to`; done at once when it leads already.
+/// Asks the leader to hand over to `to`. Returns at once if `to` already leads.
+///
+/// # Errors
+/// [`TransferError`] if leadership did not move before `deadline`.
 pub async fn to(context: &Arc<NodeContext>, to: NodeId, deadline: Instant) -> Result<(), TransferError> {
     let current = context.leader().ok_or(TransferError::NoLeader)?;
     if current == to {
@@ -73,11 +76,11 @@ pub async fn to(context: &Arc<NodeContext>, to: NodeId, deadline: Instant) -> Re
     answer.map_err(|error| TransferError::Refused(error.to_string()))?.map_err(TransferError::Refused)
 }
 
-/// This leader is not fit: it rests, and hands over to a voter of which `may` is true. Returns true when it has
-/// tried: then the leadership must end, whether another node took over or not. False where no other node votes, and an
-/// unfit leader is better than none.
+/// Hands over from this unfit leader to a voter for which `may` is true, and pauses this node's candidacy. Returns true
+/// after the attempt: then the leadership must end, even if no voter took over. Returns false if no other node votes,
+/// because an unfit leader is better than none.
 ///
-/// Another leader ends the leadership, and with it the caller.
+/// If another node takes over, the leadership ends, and with it the caller.
 pub(crate) async fn step_down(context: &NodeContext, unfit: Unfit, may: impl Fn(NodeId) -> bool) -> bool {
     if context.voters().len() < 2 {
         tracing::warn!(cause = unfit.cause(), "this leader should hand over, but votes alone: {}", unfit.text());
@@ -92,8 +95,8 @@ pub(crate) async fn step_down(context: &NodeContext, unfit: Unfit, may: impl Fn(
     true
 }
 
-/// Hands leadership to another voter, of those that `may` lead the one whose log is the longest. Answers who
-/// leads now.
+/// Hands leadership to another voter for which `may` is true; those with the longest log are tried first. Returns the
+/// new leader; `None` if no voter took over before `deadline`.
 pub(crate) async fn away(context: &NodeContext, may: impl Fn(NodeId) -> bool, deadline: Instant) -> Option<NodeId> {
     for heir in heirs(context).into_iter().filter(|heir| may(*heir)) {
         let until = deadline.min(Instant::now() + EACH);
@@ -108,7 +111,7 @@ pub(crate) async fn away(context: &NodeContext, may: impl Fn(NodeId) -> bool, de
     None
 }
 
-/// The other voters, the most caught-up first.
+/// Returns the other voters, the one with the smallest lag first.
 fn heirs(context: &NodeContext) -> Vec<NodeId> {
     let members = context.replica.status().members;
     let others = members.into_iter().filter(|(node, standing)| *node != context.me.node && standing.member.votes);

@@ -1,8 +1,8 @@
-//! Runs that wait for a part of their audience which no live node has (P20): found, marked in the ledger, and free
-//! again when a node has it.
+//! Finds runs that wait for a part of their audience that no live node has (P20), so that the ledger marks them. It
+//! unmarks them when a node has the part again.
 //!
-//! Belongs to the auditor. A node says with each question for its lease what it lacks; a node that has just started
-//! has not looked yet. So what is seen is believed when it has been so for a while.
+//! Belongs to the auditor. Each lease request of a node lists the parts that it lacks, but a node that has just started
+//! has not checked them yet. So an observation counts only after it has lasted for a while.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,20 +14,22 @@ use reveille_ledger::{Ledger, RecipientState, Run, RunState};
 
 use crate::leader::claims::claimable::Lacking;
 
-/// So long no live node has it, before that is said: a node that restarts is back by then.
+/// Time for which no live node must have the part before the run is marked. A node that restarts is back by then.
 const BLOCKED_AFTER: Duration = Duration::from_secs(10);
-/// So long one has it again: a node that has just started says what it lacks in its second question.
+/// Time for which a node must have the part before the mark is removed. A node that has just started reports its
+/// lacking parts with its second request.
 const FREE_AFTER: Duration = Duration::from_secs(3);
 
-/// What one leadership's auditor has seen, and since when: runs whose mark should be another one.
+/// Runs whose mark should change: the part that should be marked, and since when. One for each leadership.
 #[derive(Debug, Default)]
 pub(crate) struct BlockedRunsWatch(BTreeMap<RunId, (Option<u32>, Duration)>);
 
 impl BlockedRunsWatch {
-    /// Takes a look at `now`, on a clock of its own; `live` are the nodes that may claim, with what each lacks.
+    /// Returns the marks to change at `now`, a time of a monotonic clock. `live` has the nodes that may claim, with the
+    /// parts that each lacks.
     pub fn look(&mut self, ledger: &Ledger, live: &Lacking, now: Duration) -> Vec<RunBlock> {
         let mut lacking = live.values();
-        // Without a live node nothing is known.
+        // Without a live node it is unknown which parts are missing.
         let Some(first) = lacking.next() else {
             self.0.clear();
             return Vec::new();
@@ -56,14 +58,14 @@ impl BlockedRunsWatch {
     }
 }
 
-/// The first part of its audience that is missing everywhere, and that a pending recipient needs.
+/// Returns the first part of the audience that all live nodes lack and that a pending recipient needs.
 fn waits_for(ledger: &Ledger, page: RunId, run: &Run, missing: &BTreeSet<Hash>) -> Option<u32> {
     let sends = matches!(run.state, RunState::Open | RunState::Paused { .. });
     if missing.is_empty() || !sends || run.counts.get(RecipientState::Pending) == 0 {
         return None;
     }
     let parts = ledger.seal(&run.audience)?.parts;
-    // A large run is alone on its page, and each chunk of it is a part; of those that share one each has its only part.
+    // A large run is alone on its page, and each of its chunks is one part. Runs that share a page have one part each.
     let is_waited_for = |part: &u32| {
         let chunk = ledger.chunks().get(&(page, run.first / CHUNK + part));
         chunk.is_some_and(|chunk| !chunk.set(RecipientState::Pending).is_empty())
@@ -97,7 +99,7 @@ mod tests {
         Hash([number as u8 + 1; 32])
     }
 
-    /// A run to a sealed audience of two parts.
+    /// Returns a ledger with a run that sends to a sealed audience of two parts.
     fn opened() -> (Ledger, RunId) {
         let mut ledger = Ledger::new();
         let readings = vec![VoterClock { node: NodeId(1), wall: Time(0) }];

@@ -1,8 +1,9 @@
-//! What the auditor catches, as label of a metric and as one log line for the operator.
+//! The catches of the auditor: their metric labels and log lines.
 //!
-//! The sweeps of the auditor report each catch here. Invariant: each line says what happened, and what to do next.
+//! The sweeps of the auditor report each catch here. Invariant: each line says what happened, and what the operator
+//! does next.
 
-/// Something that the auditor drives on, because no other part of the leader did.
+/// Something that the auditor drives on, because no other actor of the leader did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AuditorCatch {
     /// The audit of a run panicked twice.
@@ -18,7 +19,7 @@ pub(super) enum AuditorCatch {
 }
 
 impl AuditorCatch {
-    /// Counts and logs it. `count` is the number of runs, claims or parts.
+    /// Counts and logs the catch. `count` is the number of runs, claims or parts.
     pub fn report(self, count: usize) {
         let cause = self.label();
         tracing::warn!(cause, count, "{}", self.message());
@@ -36,7 +37,7 @@ impl AuditorCatch {
         }
     }
 
-    /// What happened, and after a semicolon what the operator does next.
+    /// Returns the log line: what happened, and after a semicolon what the operator does next.
     fn message(self) -> &'static str {
         match self {
             AuditorCatch::FailingRun => {

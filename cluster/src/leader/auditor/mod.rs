@@ -1,9 +1,8 @@
-//! The auditor: the cleanup crew that trails behind. It finds everything that is late and not terminal,
-//! drives it on or escalates it, and logs and counts each catch with its cause. It also proposes what is old
-//! enough to be pruned.
+//! The auditor: finds everything that is late and not terminal, and drives it on or escalates it. It logs and counts
+//! each catch with its cause. It also proposes the pruning of old rows.
 //!
-//! Level-triggered: each sweep looks at the state alone and needs no memory of events, so nothing that an
-//! actor forgot stays forgotten. Belongs to a leadership.
+//! Each sweep reads only the state and needs no memory of events, so it also finds what another actor missed. Belongs
+//! to a leadership.
 
 pub(crate) mod blocked_runs;
 mod catches;
@@ -35,19 +34,19 @@ use crate::smtp::Timeouts;
 use catches::AuditorCatch;
 use panic_guard::PanicGuard;
 
-/// Time between two sweeps. With the margin of a lease it bounds how long a claim of a lost owner stays
+/// Time between two sweeps. Together with the margin of a lease it limits how long a claim of a lost owner stays
 /// claimed (I15: lease + margin + 1 s).
 const SWEEP_EVERY: Duration = Duration::from_millis(500);
-/// Items that one entry takes; the next sweep takes the rest.
+/// Maximum number of items in one entry; the next sweep takes the rest.
 const ITEMS_MAX: usize = 1_024;
-/// Decisions that one sweep proposes, all at once: lost owners must not wait for them (I15).
+/// Maximum number of decisions that one sweep proposes, all at once, so that lost owners do not wait for them (I15).
 const DECISIONS_MAX: usize = 32;
-/// Campaigns that one sweep looks at: each costs a look at its templates.
+/// Maximum number of campaigns in one sweep, because their templates may be compiled for each.
 const CAMPAIGNS_MAX: usize = 4;
-/// An active schedule this far behind its instant is a catch: the timer has missed it. Milliseconds.
+/// Delay after which an active schedule counts as overdue, because the timer has missed it. Milliseconds.
 const OVERDUE_MS: i64 = 5_000;
 
-/// Between two walks over what may be old enough to be pruned (P24), by ledger time. Milliseconds.
+/// Time between two scans for rows to prune (P24), by ledger time. Milliseconds.
 const PRUNE_EVERY_MS: i64 = 10 * MINUTE_MS;
 
 /// Sweeps until the leadership ends.
@@ -65,7 +64,7 @@ pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) 
     }
 }
 
-/// P13: a run at which the sweep panicked twice is halted with an alarm and skipped from then on.
+/// Halts each run at which the sweep panicked twice, with an alarm (P13). Later sweeps skip it.
 async fn quarantine(leadership: &Leadership, panic_guard: &PanicGuard<RunId>, quarantined: &mut BTreeSet<RunId>) {
     let news: Vec<RunId> = panic_guard.out().filter(|run| !quarantined.contains(run)).collect();
     for run in news {
@@ -78,7 +77,8 @@ async fn quarantine(leadership: &Leadership, panic_guard: &PanicGuard<RunId>, qu
     }
 }
 
-/// P20: marks the runs that wait for what no live node has.
+/// Marks the runs that wait for an audience part that no live node has (P20), and unmarks them when a node has it
+/// again.
 async fn block(context: &NodeContext, leadership: &Leadership, watch: &mut blocked_runs::BlockedRunsWatch) {
     let now = context.clock.monotonic();
     let mut changed = context.replica.read(|ledger| {
@@ -110,7 +110,7 @@ async fn sweep(context: &NodeContext, leadership: &Leadership, panic_guard: &mut
         AuditorCatch::PastDeadline.report(late.len());
         leadership.propose(Command::Expire(late)).await;
     }
-    // All at once: the next look for lost owners waits for one answer and not for as many as there are (I15).
+    // All at once: the next check for lost owners waits for one answer, not for one after the other (I15).
     let decisions = context.replica.read(|ledger| doubts_to_decide(ledger, now, panic_guard));
     join_all(decisions.into_iter().map(|decide| {
         AuditorCatch::DecidedByPolicy.report(1);
@@ -120,7 +120,7 @@ async fn sweep(context: &NodeContext, leadership: &Leadership, panic_guard: &mut
     for WaitingCampaign { campaign, checked, fitting } in
         context.replica.read(|ledger| campaigns_that_wait(ledger, now))
     {
-        // What the ledger cannot compile is compiled here, outside its lock.
+        // Templates are compiled here, outside the ledger's lock.
         let compiled = fitting.map(|(content, columns)| Compiled::new(&content, &columns));
         let wrong = compiled.and_then(Result::err).map(|error| format!("{}: {}", error.field, error.message));
         if leadership.propose(Command::CampaignArm(CampaignArm { campaign, checked, wrong })).await.is_none() {
@@ -133,14 +133,14 @@ async fn sweep(context: &NodeContext, leadership: &Leadership, panic_guard: &mut
 /// A campaign that waits for its audience.
 struct WaitingCampaign {
     campaign: CampaignName,
-    /// The seal of the audience, where it is sealed now.
+    /// Hash of the audience's seal; `None` if the audience is not sealed yet.
     checked: Option<Hash>,
-    /// What is tried against what, where both are there: its content, and the columns of that audience.
+    /// The content and the columns of the audience, which must fit. `None` if one of them is missing.
     fitting: Option<(Content, Vec<String>)>,
 }
 
-/// P7: those whose audience is sealed now, with their content and its columns; and those whose instant has come
-/// without it.
+/// Returns the campaigns whose audience is sealed now, with their content and its columns, and the campaigns whose due
+/// time has come without a sealed audience (P7).
 fn campaigns_that_wait(ledger: &Ledger, now: Time) -> Vec<WaitingCampaign> {
     let found = |(campaign, known, sealed): (CampaignName, &Campaign, Option<(Hash, Vec<String>)>)| {
         let content = ledger.blob(&known.content).and_then(Content::from_blob);
@@ -150,14 +150,14 @@ fn campaigns_that_wait(ledger: &Ledger, now: Time) -> Vec<WaitingCampaign> {
     ledger.campaigns_to_arm(now).take(CAMPAIGNS_MAX).map(found).collect()
 }
 
-/// A walk over all that is kept: one stretch a sweep, and a rest when it has come around.
+/// The scan for rows to prune: one batch a sweep, and a pause after each complete scan.
 struct Pruning {
     next: Time,
     place: PruneCursor,
 }
 
 impl Pruning {
-    /// P24: one stretch, and one entry at most. What could not be proposed is found again.
+    /// Proposes one batch, at most one entry (P24). If the proposal fails, the same batch is found again.
     async fn go_on(&mut self, context: &NodeContext, leadership: &Leadership) {
         let now = leadership.now();
         if now < self.next {
@@ -179,14 +179,14 @@ impl Pruning {
     }
 }
 
-/// P9: claims are revoked only when the owner's lease is over.
+/// Returns claims with claimed recipients whose owner's lease is over. No other claim may be revoked (P9).
 fn claims_of_lost_owners(ledger: &Ledger, leadership: &Leadership) -> BTreeMap<Fence, ClaimOwner> {
     let held = ledger.claims().iter().filter(|(_, claim)| !claim.claimed.is_empty());
     let lost = held.filter(|(_, claim)| leadership.lease_is_over(claim.owner));
     lost.map(|(fence, claim)| (*fence, claim.owner)).take(ITEMS_MAX).collect()
 }
 
-/// P16: open and paused runs whose deadline has passed.
+/// Returns open and paused runs with pending recipients whose deadline has passed (P16).
 fn runs_past_deadline(ledger: &Ledger, now: Time, panic_guard: &mut PanicGuard<RunId>) -> Vec<RunId> {
     let mut late = Vec::new();
     for (id, page) in ledger.open_pages() {
@@ -205,12 +205,13 @@ fn runs_past_deadline(ledger: &Ledger, now: Time, panic_guard: &mut PanicGuard<R
     late
 }
 
-/// What is in doubt and whose policy is not to hold it.
+/// Returns the decisions that the policies of runs make now about recipients in doubt. The policy `hold` makes none.
 fn doubts_to_decide(ledger: &Ledger, now: Time, panic_guard: &mut PanicGuard<RunId>) -> Vec<Decide> {
     let mut found: Vec<Decide> = Vec::new();
     let mut look = GapLookups::default();
     for (fence, claim) in ledger.claims().iter().filter(|(_, claim)| !claim.in_doubt.is_empty()) {
-        // Of the last run in this claim: which recipients would be suppressed if they were sent again (P17).
+        // The last run seen in this claim, and its recipients that `min_gap` would suppress if they were sent again
+        // (P17).
         let mut near: Option<(RunId, Bitmap)> = None;
         for slot in claim.in_doubt.iter() {
             let Some((run, recipient)) = ledger.recipient_at((claim.page, claim.chunk), slot) else { continue };
@@ -246,15 +247,16 @@ fn doubts_to_decide(ledger: &Ledger, now: Time, panic_guard: &mut PanicGuard<Run
     found
 }
 
-/// May the first hand-off of a recipient in doubt still get its answer? Its owner is lost, and nothing has come from it
-/// since: it may live, cut off, and wait for its relay as long as for any final dot. A later life of it, or the owner
-/// itself, knows better at once.
+/// Returns true if the first hand-off of a recipient in doubt may still get its answer. Its owner lost its lease and
+/// has reported nothing since. The process may be alive but cut off, and wait for its relay as long as for any answer
+/// to the terminator. Once it, or a later process of the node, has reported, the doubt has another reason.
 fn may_be_answered(doubt: Option<(DoubtReason, Time)>, now: Time) -> bool {
     let dot_ms = i64::try_from(Timeouts::default().dot.as_millis()).unwrap_or(i64::MAX);
     doubt.is_some_and(|(doubt, since)| doubt == DoubtReason::OwnerLost && now.since_ms(since) < dot_ms)
 }
 
-/// What the policy of a run decides about a recipient in doubt since a claim at `claimed_at`, if anything yet.
+/// Returns what the policy of a run decides about a recipient in doubt of a claim made at `claimed_at`; `None` if
+/// nothing yet.
 fn decision(run: &Run, claimed_at: Time, now: Time) -> Option<Decision> {
     match run.policies.in_doubt {
         InDoubt::Hold => None,
@@ -265,8 +267,8 @@ fn decision(run: &Run, claimed_at: Time, now: Time) -> Option<Decision> {
     }
 }
 
-/// What only a leader measures. It is 0 when the leadership is over, so that the highest of all nodes is the leader's,
-/// and no alert rests on what a former one saw last.
+/// Gauges that only a leader sets. They return to 0 when the leadership ends, so the maximum over all nodes is the
+/// leader's value, and no alert depends on the last value of a former leader.
 struct Gauges;
 
 impl Gauges {

@@ -1,27 +1,27 @@
-//! What an actor of the leader panics at: the first time it is counted, the second time it is taken out (P13).
+//! Counts panics of an actor at each item, and excludes an item after its second panic (P13).
 //!
-//! Called by the auditor around its check of one run, so that a run that cannot be checked costs that run
-//! and not the leadership. Forgotten with the leadership.
+//! Called by the auditor around its check of one run, so that a run that cannot be checked does not end the leadership.
+//! The counts end with the leadership.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Panics at one item before it is taken out.
+/// Number of panics after which an item is excluded.
 const PANICS_MAX: u8 = 2;
 
-/// Panics by item.
+/// Number of panics of each item.
 #[derive(Debug)]
 pub(crate) struct PanicGuard<K> {
     counts: BTreeMap<K, u8>,
 }
 
 impl<K: Ord + Copy> PanicGuard<K> {
-    /// None yet.
+    /// Creates a guard without panics.
     pub fn new() -> PanicGuard<K> {
         PanicGuard { counts: BTreeMap::new() }
     }
 
-    /// Looks at an item, unless it is out. `None` when the look panicked, or was not taken.
+    /// Runs `look` for an item and returns its result. `None` if it panicked, or if the item is excluded.
     pub fn look<R>(&mut self, item: K, look: impl FnOnce() -> R) -> Option<R> {
         if self.counts.get(&item).is_some_and(|count| *count >= PANICS_MAX) {
             return None;
@@ -33,7 +33,7 @@ impl<K: Ord + Copy> PanicGuard<K> {
         seen
     }
 
-    /// What is out.
+    /// Returns the excluded items.
     pub fn out(&self) -> impl Iterator<Item = K> + '_ {
         self.counts.iter().filter(|(_, count)| **count >= PANICS_MAX).map(|(item, _)| *item)
     }

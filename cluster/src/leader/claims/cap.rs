@@ -1,14 +1,14 @@
-//! How far ahead of its relays a node may claim (P12): far enough that they are never idle, and no further.
+//! Computes how far ahead of its relays a node may claim (P12): enough that they are never idle, and no more.
 //!
-//! The dispatcher asks, with what the node said of its relays in its last lease question. Pure: numbers in, a number
-//! out.
+//! The dispatcher calls it with the measurements in the node's last lease request. Pure: numbers in, a number out.
 //!
-//! By Little's law, what is in flight is throughput times duration. A relay takes its rate, or one email a dialogue in
-//! each session, whichever is less. A claim is in flight while it is committed, sent and settled; a session has at
-//! least two. An unknown relay may be fast: its sessions have four, until the first answers show.
+//! By Little's law, the number in flight is throughput times duration. The throughput of a relay is its rate, or one
+//! email for each session and dialogue duration if that is less. A claim is in flight while it is committed, sent and
+//! settled. Each session has at least two claimed recipients. An unknown relay may be fast, so its sessions have four
+//! until the first answers come.
 //!
-//! - Never more than can begin within [`BEGIN_WITHIN`]: the rest would return, be claimed again, and return again.
-//! - At least one where a relay takes anything; never above [`CLAIM_CAP_MAX`].
+//! - Never more than can begin within [`BEGIN_WITHIN`]: the rest would return and be claimed again in vain.
+//! - At least one if a relay accepts anything; never above [`CLAIM_CAP_MAX`].
 
 use std::time::Duration;
 
@@ -16,50 +16,51 @@ use reveille_ledger::injected_bugs::{self, Bug};
 
 use crate::node::limits::BEGIN_WITHIN;
 
-/// Claimed but unsettled recipients of a (pool, node) at the very most (P12).
+/// Maximum number of claimed and unsettled recipients of a (pool, node) (P12).
 pub const CLAIM_CAP_MAX: u32 = 4_096;
-/// What a dialogue takes where it is not known, and how many a session then has: with answers after three seconds
-/// the last of four begins in time.
+/// Assumed duration of an unknown dialogue, and recipients for each session then. With answers after three seconds the
+/// last of four begins in time.
 const UNKNOWN_DIALOGUE: Duration = Duration::from_secs(1);
 const UNKNOWN_PER_SESSION: f64 = 4.0;
-/// What a session has at least: one in its dialogue, one that waits for it.
+/// Minimum number of recipients for each session: one in its dialogue, one that waits for it.
 const PER_SESSION: f64 = 2.0;
-/// No dialogue is faster: beyond this the sessions are not what bounds the flow.
+/// Lower limit of a dialogue's duration. For faster dialogues the sessions do not limit the throughput.
 const SHORTEST_DIALOGUE: Duration = Duration::from_millis(1);
-/// A claim and a settle that take longer than this together meet an outage, and claims do not reach over one.
+/// Upper limit of the time for a claim and a settle together. A longer time means an outage, for which nothing is
+/// claimed ahead.
 const AROUND_MAX: Duration = Duration::from_secs(1);
-/// What is claimed should begin within this: half of what it may take, since relays become slower at times.
+/// Time within which claimed recipients should begin. It is half of the limit, because relays slow down at times.
 const SHOULD_BEGIN_WITHIN: Duration = Duration::from_secs(BEGIN_WITHIN.as_secs() / 2);
 
-/// One relay as one node sees it.
+/// Capacity of one relay for one node.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct RelayCapacity {
-    /// Dialogues at once.
+    /// Number of dialogues at the same time.
     pub sessions: u32,
-    /// Emails a second that the node may send through it now.
+    /// Emails a second that the node may send through the relay now.
     pub rate_per_second: f64,
-    /// How long a dialogue takes; none: not known.
+    /// Duration of a dialogue; `None` if it is not known.
     pub dialogue: Option<Duration>,
 }
 
 impl RelayCapacity {
-    /// A relay that the node leaves alone, because it fails or takes no more today, lets nothing through until it may
-    /// be tried: what was claimed for it could only be given back.
+    /// Returns true if the relay accepts email now. A relay that fails, or has used its allowance of the day, accepts
+    /// nothing until the node may try it again. Recipients claimed for it could only be given back.
     pub fn lets_through(&self) -> bool {
         self.sessions > 0 && self.rate_per_second > 0.0
     }
 }
 
-/// What a node may have claimed of a pool.
+/// Maximum number of recipients of a pool that a node may have claimed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ClaimCap {
-    /// For one tenant.
+    /// Limit for one tenant.
     pub of_a_tenant: u32,
-    /// For all tenants together: what can begin in time.
+    /// Limit for all tenants together: the recipients that can begin in time.
     pub of_all: u32,
 }
 
-/// The cap by the relays of the pool. `around` is what a commit of claims and a settle take together.
+/// Computes the cap from the relays of a pool. `around` is the time that a commit of claims and a settle take together.
 pub(crate) fn claim_cap(relays: &[RelayCapacity], around: Duration) -> ClaimCap {
     if injected_bugs::is(Bug::NoClaimCap) {
         return ClaimCap { of_a_tenant: CLAIM_CAP_MAX, of_all: CLAIM_CAP_MAX };
@@ -76,7 +77,7 @@ pub(crate) fn claim_cap(relays: &[RelayCapacity], around: Duration) -> ClaimCap 
         in_time += begins;
     }
     let least = u32::from(relays.iter().any(RelayCapacity::lets_through));
-    // A cast of a float stops at the ends of the integer.
+    // The cast of a float saturates at the bounds of the integer.
     let cap = |recipients: f64| (recipients.round() as u32).clamp(least, CLAIM_CAP_MAX);
     ClaimCap { of_a_tenant: cap(wanted), of_all: cap(in_time) }
 }

@@ -1,7 +1,7 @@
-//! What could be claimed now, by the state alone: for the dispatcher, which claims it, and for the leader's look
-//! at itself, which must never expect what a dispatcher would not do (P13).
+//! Finds what could be claimed now, from the state alone. The dispatcher claims it. The fitness check of the leader
+//! uses the same rules, so that it never expects what a dispatcher would not do (P13).
 //!
-//! Crash suspects, whose attempt was open when an owner died, are granted in claims of their own (P12).
+//! Crash suspects, which were open when an owner died, are granted in claims of their own (P12).
 
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,16 +15,16 @@ use super::in_flight::InFlightClaims;
 use super::types::Offer;
 use crate::audience::NAMED_MAX;
 
-/// Chunks of one tenant and pool that one wake offers, oldest page first: more than its credit can take. Paused and
-/// waiting pages do not count. Late pages (P16), and pages whose audience some nodes lack (P20), each have their own
-/// limit, so they cannot crowd out other pages. Of one page and pool no more chunks are offered than all nodes together
-/// could take, so that a page of a thousand chunks costs as much as one of two.
+/// Maximum number of chunks of one tenant and pool that one wake offers, oldest page first; more than its credit can
+/// use. Paused and waiting pages do not count. Late pages (P16), and pages whose audience some nodes lack (P20), each
+/// have their own limit, so they cannot crowd out other pages. A page offers no more chunks of a pool than all nodes
+/// together could claim, so a page of a thousand chunks costs as much as a page of two.
 const OFFERS_MAX: usize = 256;
 
-/// Nodes, and the parts of audiences that each lacks.
+/// Nodes, with the audience parts that each lacks.
 pub(crate) type Lacking = BTreeMap<NodeId, BTreeSet<Hash>>;
 
-/// What of one chunk could be claimed now by one pool.
+/// Recipients of one chunk that one pool could claim now.
 pub(crate) struct ClaimablePart<'a> {
     pub number: u32,
     pub chunk: &'a Chunk,
@@ -32,8 +32,8 @@ pub(crate) struct ClaimablePart<'a> {
     pub slots: Bitmap,
 }
 
-/// The chunks of a page with what of them could be claimed now, where there is anything: by its pool, and by others
-/// to which an operator has moved dead letters.
+/// Returns what could be claimed now in each chunk of a page, by pool. Besides the page's pool these are pools to which
+/// an operator has moved dead letters.
 pub(crate) fn claimable<'a>(
     ledger: &'a Ledger,
     id: RunId,
@@ -59,8 +59,8 @@ pub(crate) fn claimable<'a>(
     })
 }
 
-/// Does a run wait for a canary of which no recipient can be claimed before the next wave? A greylisted mailbox delays a
-/// canary for an hour, and each look at the recipients behind it would go through all chunks of the run.
+/// Returns true if a run waits for a canary of which no recipient can be claimed before the next wave. A greylisted
+/// mailbox delays a canary for an hour, and each check of the recipients behind it would read all chunks of the run.
 pub(crate) fn canary_waits(ledger: &Ledger, id: RunId, run: &Run, now: Time) -> bool {
     let Some(canary) = run.canary.filter(|_| run.waits_for_canary()) else { return false };
     let unclaimed = canary.undecided.saturating_sub(run.counts.get(RecipientState::Claimed));
@@ -79,32 +79,32 @@ pub(crate) fn canary_waits(ledger: &Ledger, id: RunId, run: &Run, now: Time) -> 
     })
 }
 
-/// Is all of a page late? Such runs were missed and are caught up, or backfilled (P16).
+/// Returns true if all runs of a page are late: missed and caught up, or backfilled (P16).
 pub fn is_late(page: &Page) -> bool {
     page.runs.iter().all(|run| run.cause.is_late())
 }
 
-/// Have dead letters of this page been moved to another pool?
+/// Returns true if dead letters of this page were moved to another pool.
 fn goes_elsewhere(ledger: &Ledger, id: RunId) -> bool {
     ledger.chunks().range((id, 0)..=(id, u32::MAX)).any(|(_, chunk)| !chunk.pool_overrides.is_empty())
 }
 
-/// A chunk and the pool by which a part of it goes.
+/// A chunk, and the pool that sends a part of it.
 pub(crate) type Source = (RunId, u32, String);
 
-/// What can be claimed now: an offer for each chunk and pool, and the slots behind it.
+/// Recipients that can be claimed now: an offer for each chunk and pool, and its slots.
 #[derive(Default)]
 pub(crate) struct Claimable {
     pub offers: Vec<Offer>,
     pub slots: BTreeMap<Source, ClaimableSlots>,
 }
 
-/// What is left to claim in a chunk.
+/// Slots that are left to claim in a chunk.
 #[derive(Default)]
 pub(crate) struct ClaimableSlots {
-    /// In slices of any size.
+    /// Slots that may be claimed in slices of any size.
     pub plain: Bitmap,
-    /// One crash suspect at most, in a claim of its own. There are few: no more than were composed at once.
+    /// At most one crash suspect, for a claim of its own. Suspects are rare: at most as many as were composed at once.
     pub suspect: Bitmap,
 }
 
@@ -120,8 +120,8 @@ impl ClaimableSlots {
 }
 
 impl Claimable {
-    /// What these nodes could claim; beside each, the parts of audiences that it lacks (P20). A page with claims in flight
-    /// waits for their answer.
+    /// Returns what these nodes could claim, given the audience parts that each lacks (P20). A page with claims in
+    /// flight is left out until their answer.
     pub fn of(ledger: &Ledger, nodes: &Lacking, in_flight: &InFlightClaims, now: Time) -> Claimable {
         let mut builder = ClaimableBuilder { nodes, claimable: Claimable::default(), offered: BTreeMap::new() };
         for (id, page) in ledger.open_pages().filter(|(id, _)| !in_flight.holds(*id)) {
@@ -130,20 +130,20 @@ impl Claimable {
         builder.claimable
     }
 
-    /// Offers of which something is left.
+    /// Returns the offers with slots that are left.
     pub fn left(&self) -> impl Iterator<Item = &Offer> {
         self.offers.iter().filter(|offer| self.slots.get(&offer.source()).is_some_and(|slots| slots.len() > 0))
     }
 }
 
-/// Offers that have a limit together: tenant, pool, and whether they are late.
+/// Offers that share a limit: tenant, pool, and true if they are late.
 type OfferGroup<'a> = (&'a str, &'a str, bool);
 
-/// Gathers offers page by page, within [`OFFERS_MAX`].
+/// Collects offers page by page, up to [`OFFERS_MAX`] for each group.
 struct ClaimableBuilder<'a> {
     nodes: &'a Lacking,
     claimable: Claimable,
-    /// How many chunks of a group are offered, by the nodes that are barred from them.
+    /// Number of offered chunks of each group, by the nodes that are barred from them.
     offered: BTreeMap<OfferGroup<'a>, BTreeMap<BTreeSet<NodeId>, usize>>,
 }
 
@@ -152,7 +152,7 @@ impl<'a> ClaimableBuilder<'a> {
         self.offered.get(&group).and_then(|offered| offered.get(barred)).is_some_and(|count| *count >= OFFERS_MAX)
     }
 
-    /// Offers the chunks of a page. There may be a hundred thousand pages, so the cheapest questions come first.
+    /// Offers the chunks of a page. There may be a hundred thousand pages, so the cheapest checks come first.
     fn add(&mut self, ledger: &'a Ledger, id: RunId, page: &'a Page, now: Time) {
         let (late, none_barred) = (is_late(page), BTreeSet::new());
         let own_pool_is_full = self.is_full((&page.tenant, &page.pool, late), &none_barred);
@@ -202,15 +202,15 @@ impl<'a> ClaimableBuilder<'a> {
     }
 }
 
-/// P20: the nodes that lack the part of this chunk.
+/// Returns the nodes that lack an audience part of this chunk (P20).
 pub(crate) fn barred(ledger: &Ledger, page: &Page, chunk: u32, nodes: &Lacking) -> BTreeSet<NodeId> {
     if nodes.values().all(BTreeSet::is_empty) {
         return BTreeSet::new();
     }
-    // A large run is alone on its page; of those that share one, each has its only part.
+    // A large run is alone on its page. Runs that share a page have one part each.
     let part = |run: &Run| ledger.seal(&run.audience)?.parts.get((chunk - run.first / CHUNK) as usize).copied();
     let parts: BTreeSet<Hash> = page.runs.iter().filter_map(part).collect();
-    // Who names as many as it can may lack any.
+    // A node that reports the maximum number of parts may lack others too.
     let lacks = |(_, lacking): &(&NodeId, &BTreeSet<Hash>)| {
         !parts.is_empty() && (lacking.len() >= NAMED_MAX || !lacking.is_disjoint(&parts))
     };

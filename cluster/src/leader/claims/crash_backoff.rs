@@ -1,7 +1,7 @@
-//! Logs which nodes get no claims after three deaths in ten minutes (P12), each once, and its end.
+//! Logs once when a node gets no claims after three crashes in ten minutes (P12), and once when that ends.
 //!
-//! The dispatcher says at each wake which nodes those are. When no node may claim anything it is an alarm: then nothing is
-//! sent until the instant that the log line names. `reveille_ledger::crash_backoff` decides; this file only reports.
+//! The dispatcher reports these nodes at each wake. If no node may claim anything, that is an alarm: nothing is sent
+//! until the instant in the log line. `reveille_ledger::crash_backoff` decides; this file only reports.
 
 use std::collections::BTreeMap;
 
@@ -9,24 +9,24 @@ use reveille_ledger::ids::{NodeId, Time};
 
 use crate::node::conditions::{Change, Conditions};
 
-/// A node that is given no claims.
+/// A node that gets no claims.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CrashBackoff {
-    /// Its name, for people.
+    /// Name of the node, for log lines.
     pub name: String,
-    /// Until when; ledger time.
+    /// End of the back-off in ledger time.
     pub until: Time,
 }
 
-/// What was reported.
+/// The back-offs that were reported.
 #[derive(Debug, Default)]
 pub(crate) struct CrashBackoffAlarms {
     nodes: Conditions<NodeId, CrashBackoff>,
-    /// Since all nodes are in back-off: until when.
+    /// Set while all nodes are in back-off: the end of the first back-off.
     all: Conditions<(), Time>,
 }
 
-/// A node that no longer leads knows of no back-off.
+/// The gauge returns to 0 when the leadership ends.
 impl Drop for CrashBackoffAlarms {
     fn drop(&mut self) {
         metrics::gauge!("reveille_nodes_in_crash_backoff").set(0.0);
@@ -34,7 +34,7 @@ impl Drop for CrashBackoffAlarms {
 }
 
 impl CrashBackoffAlarms {
-    /// Takes in which of `live` nodes get no claims, and reports what has changed.
+    /// Updates the nodes in back-off and reports the changes. `live` is the number of nodes with a lease.
     pub fn look(&mut self, resting: BTreeMap<NodeId, CrashBackoff>, live: usize) {
         metrics::gauge!("reveille_nodes_in_crash_backoff").set(resting.len() as f64);
         let all = no_node_claims(&resting, live);
@@ -57,7 +57,7 @@ impl CrashBackoffAlarms {
     }
 }
 
-/// When the first node may claim again, where all live nodes are in back-off.
+/// Returns when the first node may claim again, if all live nodes are in back-off; otherwise an empty map.
 fn no_node_claims(resting: &BTreeMap<NodeId, CrashBackoff>, live: usize) -> BTreeMap<(), Time> {
     let soonest = resting.values().map(|backoff| backoff.until).min().filter(|_| resting.len() == live);
     soonest.map(|until| ((), until)).into_iter().collect()

@@ -1,10 +1,10 @@
-//! The leader's dispatcher: turns what is pending into claims, just far enough ahead (P4, P12).
+//! The leader's dispatcher: proposes claims of pending recipients, just far enough ahead of sending (P4, P12).
 //!
-//! Belongs to a leadership and is dropped with it. On each wakeup it reads from the state which nodes may own claims,
-//! how much each (tenant, pool, node) has open, and what is claimable (`claimable`). `cap` says how far ahead of its
-//! relays each node may be, by what the node measured. `fair_queue` splits the credit. One entry carries all claims of a
-//! wakeup, and the next wakeup does not wait for its answer (`in_flight`). Nodes keep sending while there is no leader:
-//! claims belong to the ledger, not to the leadership.
+//! Belongs to a leadership and ends with it. On each wakeup it reads from the state which nodes may own claims, how
+//! much each (tenant, pool, node) has claimed, and what is claimable (`claimable`). `cap` computes from a node's
+//! measurements how far ahead of its relays it may claim. `fair_queue` distributes the credit. One entry carries all
+//! claims of a wakeup, and the next wakeup does not wait for its answer (`in_flight`). Nodes keep sending while there
+//! is no leader, because claims belong to the ledger and not to the leadership.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -34,32 +34,32 @@ use crate::node::peer_messages::NodeMeasurements;
 use crate::smtp::pool::latency::RecentMean;
 use crate::smtp::registry::share;
 
-/// The longest sleep: deferred recipients become due and leases begin without a wakeup.
+/// Longest sleep. Deferred recipients become due, and leases begin, without a wakeup.
 const NAP_MAX: Duration = Duration::from_millis(200);
-/// The sleep while something waits for a node's credit: a settled part of a claim causes no wakeup.
+/// Sleep while recipients wait for a node's credit: a partly settled claim causes no wakeup.
 const NAP_FOR_CREDIT: Duration = Duration::from_millis(50);
-/// The shortest sleep until a rate that is computed is there.
+/// Shortest sleep while recipients wait for a rate.
 const NAP_MIN: Duration = Duration::from_millis(1);
 /// Pause after a proposal without an answer.
 const NAP_AFTER_UNKNOWN: Duration = Duration::from_millis(100);
-/// Slices in one entry, each a claim; with a suspect beside it, two.
+/// Maximum number of slices in one entry. Each is a claim, or two if it contains a crash suspect.
 const CLAIMS_MAX: usize = 256;
 
-/// What one leadership's dispatcher keeps from wake to wake.
+/// State that a leadership's dispatcher keeps between wakes.
 struct Dispatcher {
     fair_queue: FairQueue,
     backoff_alarms: CrashBackoffAlarms,
     rates: ClaimRates,
     in_flight: InFlightClaims,
-    /// How long claims take from reading the state to their entry's answer.
+    /// Time from reading the state to the answer of the claim entry.
     commits: RecentMean,
 }
 
-/// The claims of one look.
+/// The claims of one wake.
 #[derive(Debug, Default)]
 struct Claims {
     claims: Vec<ClaimRequest>,
-    /// What they were made of.
+    /// The grants from which the claims were made.
     grants: Vec<ClaimGrant>,
 }
 
@@ -68,7 +68,7 @@ struct ClaimsProposal {
     number: u64,
     claims: Vec<ClaimRequest>,
     looked_at: Duration,
-    /// Until it is answered, or never will be.
+    /// Held until the proposal is answered, or given up.
     claiming: OwnedRwLockReadGuard<()>,
 }
 
@@ -99,7 +99,7 @@ pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) 
     }
 }
 
-/// Proposes claims; answers their number and when they were made.
+/// Proposes claims. Returns the number of the proposal, the time at which the state was read, and the answer.
 async fn answer(leadership: &Leadership, proposal: ClaimsProposal) -> (u64, Duration, Option<CommandOutcome>) {
     let ClaimsProposal { number, claims, looked_at, claiming } = proposal;
     let answer = leadership.propose(Command::Claim(claims)).await;
@@ -108,12 +108,12 @@ async fn answer(leadership: &Leadership, proposal: ClaimsProposal) -> (u64, Dura
 }
 
 impl Dispatcher {
-    /// What is to be claimed now, and how long to sleep then.
+    /// Returns the claims to propose now, if any, and how long to sleep then.
     fn look(&mut self, context: &NodeContext, leadership: &Leadership) -> (Option<ClaimsProposal>, Duration) {
         if !self.in_flight.has_room() {
             return (None, NAP_MAX);
         }
-        // A stopping node waits for the claims in flight, and for none after them.
+        // A stopping node waits for the claims in flight. Until it has them, no others are proposed.
         let Ok(claiming) = Arc::clone(&leadership.claiming).try_read_owned() else { return (None, NAP_FOR_CREDIT) };
         let (now, woke_at) = (leadership.now(), context.clock.monotonic());
         let voters = context.voters().len();
@@ -148,24 +148,24 @@ impl Dispatcher {
     }
 }
 
-/// How long until what is left may be claimed, at most: a rate says when its next credit comes; everything else waits for claims
-/// that end.
+/// Returns how long to sleep until more may be claimed. For a rate that is the time of its next credit; everything else
+/// waits for claims that end.
 fn nap(claimable: &Claimable, left: &ClaimLimits, rates: &ClaimRates) -> Duration {
     let naps = claimable.left().map(|offer| rates.holds_back(offer, left).unwrap_or(NAP_FOR_CREDIT));
     naps.min().unwrap_or(NAP_MAX).clamp(NAP_MIN, NAP_MAX)
 }
 
-/// What is known of the relays of each node.
+/// Measurements of the relays on each node.
 struct Views {
-    /// By what the nodes said.
+    /// Last report of each node.
     by_node: BTreeMap<NodeId, NodeReport>,
     voters: usize,
-    /// From when credit is there until claims for it are committed.
+    /// Time from available credit to committed claims.
     commit: Duration,
 }
 
 impl Views {
-    /// P12: the caps of each of these lives, by pool.
+    /// Returns the caps of these processes by pool and node (P12).
     fn caps<'a>(
         &self,
         ledger: &'a Ledger,
@@ -182,12 +182,12 @@ impl Views {
     }
 }
 
-/// What this life of a node said last.
+/// Returns the last measurements of this process; `None` if it has not reported.
 pub(crate) fn measured(reports: &BTreeMap<NodeId, NodeReport>, owner: ClaimOwner) -> Option<&NodeMeasurements> {
     reports.get(&owner.node).filter(|report| report.owner == owner).map(|report| &report.measured)
 }
 
-/// The relays of a pool, as a node that said this sees them.
+/// Returns the relays of a pool with one node's measurements.
 pub(crate) fn flows(ledger: &Ledger, pool: &str, said: Option<&NodeMeasurements>, voters: usize) -> Vec<RelayCapacity> {
     let of_pool = ledger.relays().iter().filter(|(_, relay)| relay.pool == pool);
     let flow = |(name, relay): (&String, &Relay)| {
@@ -195,7 +195,8 @@ pub(crate) fn flows(ledger: &Ledger, pool: &str, said: Option<&NodeMeasurements>
         let share = share(relay, voters);
         RelayCapacity {
             sessions: relay.max_sessions,
-            // Its pace gives way to "too fast"; its share is what it may be at most (P25).
+            // The node's rate falls after a "too fast" reply; the node's share of the relay's rate is its maximum
+            // (P25).
             rate_per_second: said.map_or(share, |said| share.min(said.rate_milli as f64 / 1_000.0)),
             dialogue: said.and_then(|said| said.dialogue),
         }
@@ -209,7 +210,7 @@ pub(crate) fn live_owners(ledger: &Ledger, leadership: &Leadership) -> BTreeMap<
     current.filter(|owner| leadership.may_claim(*owner)).map(|owner| (owner.node, owner)).collect()
 }
 
-/// The part of its cap that each of these processes may own after crashes (P12).
+/// Returns the part of its cap that each of these processes may use after crashes (P12).
 fn allowances_of(
     ledger: &Ledger,
     owners: &BTreeMap<NodeId, ClaimOwner>,
@@ -220,7 +221,7 @@ fn allowances_of(
     allowances(live, ledger.limits(), voters > 1, now)
 }
 
-/// The nodes that may own nothing, and until when.
+/// Returns the nodes that get no claims, and until when.
 fn resting(ledger: &Ledger, allowances: &BTreeMap<NodeId, Allowance>) -> BTreeMap<NodeId, CrashBackoff> {
     let none = allowances.iter().filter(|(_, allowance)| **allowance == Allowance::NONE);
     none.filter_map(|(id, _)| {
@@ -230,8 +231,8 @@ fn resting(ledger: &Ledger, allowances: &BTreeMap<NodeId, Allowance>) -> BTreeMa
     .collect()
 }
 
-/// P12: what each (tenant, pool, node) may still claim: the node's part of its cap, less what it has claimed or has in
-/// flight.
+/// Returns the number of recipients that each (tenant, pool, node) may still claim (P12). It is the node's part of its
+/// cap, less what it has claimed or has in flight.
 fn credits(
     ledger: &Ledger,
     allowances: &BTreeMap<NodeId, Allowance>,

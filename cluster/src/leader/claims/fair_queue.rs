@@ -1,14 +1,14 @@
-//! Whose email goes next, and to which node: deficit round robin over tenants, within budgets.
+//! Decides which tenant's email goes next and to which node: deficit round robin over tenants, within limits.
 //!
-//! The dispatcher offers what could be claimed and says how much may be; the answer is slices to propose as claims
-//! (P4). A value: no runtime, no clock, no ledger. `apply` still checks that what is granted is pending. It promises:
+//! The dispatcher passes offers, credits and limits; the result is slices to propose as claims (P4). Plain data: no
+//! runtime, no clock, no ledger. `apply` still checks that granted recipients are pending. It promises:
 //! - **Never above a credit** (P12, P25), nor above the limits of late pages, tenants and pools.
-//! - **Fair shares**: tenants of a pool that can be served get recipients in proportion to their shares, the largest to
-//!   within one slice ([`ClaimLimits::slice`]). A tenant that could not be served saves nothing.
+//! - **Fair shares**: tenants of a pool that can be served get recipients in proportion to their shares. The largest
+//!   share is exact to within one slice ([`ClaimLimits::slice`]). A tenant that could not be served saves nothing.
 //! - **No starvation**: before a tenant is served, every other tenant of its pool gets at most one slice. Pools take
 //!   turns.
-//! - **Order within a tenant and pool**: priority, then on time before late, then oldest first. Strict: a tenant's own
-//!   high priority may starve its low one.
+//! - **Order within a tenant and pool**: priority, then on time before late, then oldest first. This is strict: a
+//!   tenant's high priority may starve its own low priority.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,11 +18,12 @@ use reveille_ledger::ids::NodeId;
 use super::limits::ClaimLimits;
 use super::types::{ClaimGrant, Credit, Offer};
 
-/// What a tenant has to send is spread over all nodes, so that a few emails have the sessions of all of them; but not
-/// in slices smaller than this, each of which costs the ledger a claim.
+/// Smallest slice into which a tenant's recipients are split to spread them over all nodes. A few emails thus use the
+/// sessions of all nodes, but smaller slices would cost the ledger too many claims.
 const SPREAD_MIN: u32 = 32;
 
-/// Whose turn it is in each pool: what must be kept from call to call for the shares to come out even.
+/// The tenant with the current turn in each pool. It is kept between calls, so that the shares are exact over many
+/// calls.
 #[derive(Clone, Debug, Default)]
 pub struct FairQueue {
     rings: BTreeMap<String, Ring>,
@@ -30,13 +31,13 @@ pub struct FairQueue {
 }
 
 impl FairQueue {
-    /// No tenant has had a turn.
+    /// Creates a queue in which no tenant has had a turn.
     pub fn new() -> FairQueue {
         FairQueue::default()
     }
 
-    /// The next slices, at most `slices`, in the order in which they should be claimed. Sorts the offers
-    /// once; a slice costs one look at the nodes.
+    /// Returns the next slices, at most `slices`, in the order in which they should be claimed. Sorts the offers once;
+    /// each slice then costs one pass over the nodes.
     pub fn grants(
         &mut self,
         offers: &[Offer],
@@ -63,14 +64,15 @@ impl FairQueue {
     }
 }
 
-/// The name after `last`, round and round.
+/// Returns the name after `last`; after the last name follows the first.
 fn next_after<'a, T>(names: &BTreeMap<&'a str, T>, last: &str) -> Option<&'a str> {
     names.keys().find(|name| **name > last).or_else(|| names.keys().next()).copied()
 }
 
-/// Turns within one pool, in the order of the tenants' names.
+/// The turns within one pool, in the order of the tenants' names.
 ///
-/// - `deficit` <= [`ClaimLimits::slice`]: what is left of the turn of `turn`, which a call may end in the middle of.
+/// - `turn` is the tenant with the current turn.
+/// - `deficit` <= [`ClaimLimits::slice`] is the rest of its turn. A call may end in the middle of a turn.
 #[derive(Clone, Debug, Default)]
 struct Ring {
     turn: String,
@@ -78,8 +80,8 @@ struct Ring {
 }
 
 impl Ring {
-    /// A slice for the tenant whose turn it is, or for the next one that can be served. When none can,
-    /// the turn stays where it was, with what is left of it: it goes on when there is credit again.
+    /// Returns a slice for the tenant with the current turn, or for the next tenant that can be served. If none can be
+    /// served, the turn and its rest stay, and continue when there is credit again.
     fn next_slice(&mut self, name: &str, pool: &mut Pool<'_>, bounds: &mut ClaimLimits) -> Option<ClaimGrant> {
         let before = self.clone();
         loop {
@@ -98,7 +100,7 @@ impl Ring {
                 }
                 return Some(grant);
             }
-            // Within a call no credit grows, so it is out for the rest of it.
+            // Credit does not grow within a call, so the tenant is out for the rest of it.
             pool.tenants.remove(self.turn.as_str());
             self.deficit = 0;
         }
@@ -107,7 +109,7 @@ impl Ring {
     }
 }
 
-/// What is offered and what may be claimed in one pool, counted down as it is granted.
+/// Offers and credits of one pool, counted down as slices are granted.
 #[derive(Default)]
 struct Pool<'a> {
     tenants: BTreeMap<&'a str, Queue<'a>>,
@@ -115,15 +117,15 @@ struct Pool<'a> {
 }
 
 impl<'a> Pool<'a> {
-    /// All tenants' queues, each beside the credits that all share.
+    /// Returns the queue of each tenant, with the credits that all tenants share.
     fn queues(&mut self) -> impl Iterator<Item = (&mut Queue<'a>, &BTreeMap<NodeId, u32>)> {
         let shared = &self.shared;
         self.tenants.values_mut().map(move |queue| (queue, shared))
     }
 
-    /// A tenant's turn: by its share among those that are left, or whose claims are on their way. The turn of the
-    /// largest share is a whole slice, so that turns do not cut slices. The others' turns are shorter: a tenant does
-    /// not wait longer because another one's share is large.
+    /// Returns the length of a tenant's turn, by its share among the tenants that are left or have claims in flight.
+    /// The turn of the largest share is a whole slice, so that turns do not cut slices. The other turns are shorter, so
+    /// no tenant waits longer because another share is large.
     fn turn(&self, (tenant, pool): (&str, &str), bounds: &ClaimLimits) -> u32 {
         let waits = |name: &String| bounds.waiting.contains(&(name.clone(), pool.to_owned()));
         let others = bounds.shares.iter();
@@ -136,10 +138,10 @@ impl<'a> Pool<'a> {
 /// One tenant's offers and credits in a pool.
 #[derive(Default)]
 struct Queue<'a> {
-    /// What goes first stands last; beside each, what is left of it.
+    /// The offers in reverse order, each with the number of recipients that are left.
     offers: Vec<(&'a Offer, u32)>,
     own: BTreeMap<NodeId, u32>,
-    /// The largest slice: an equal part for each node, where that is not too small.
+    /// Largest slice: an equal part for each node, but at least [`SPREAD_MIN`].
     slice_max: u32,
 }
 
@@ -169,11 +171,11 @@ fn pools<'a>(offers: &'a [Offer], credits: &'a [Credit], slice: u32) -> BTreeMap
 }
 
 impl Queue<'_> {
-    /// The next slice, of at most `most` recipients. None when no offer or no credit is left.
+    /// Returns the next slice, of at most `most` recipients. `None` if no offer or no credit is left.
     fn slice(&mut self, shared: &mut BTreeMap<NodeId, u32>, late: Option<&mut u32>, most: u32) -> Option<ClaimGrant> {
         self.roomiest(shared, &BTreeSet::new())?;
         if late.as_deref() == Some(&0) {
-            // Within a call none comes back.
+            // The late credit does not grow within a call.
             self.offers.retain(|(offer, _)| !offer.late);
         }
         let served = |at: usize| Some((at, self.roomiest(shared, &self.offers.get(at)?.0.barred)?));
@@ -198,13 +200,13 @@ impl Queue<'_> {
         Some(grant)
     }
 
-    /// The nodes for which there is a credit.
+    /// Returns the nodes with a credit.
     fn nodes(&self, shared: &BTreeMap<NodeId, u32>) -> BTreeSet<NodeId> {
         self.own.keys().chain(shared.keys()).copied().collect()
     }
 
-    /// The node with the most credit left, and how much; among equals the lowest. None when none has any, but
-    /// for those that are barred.
+    /// Returns the node with the most credit left, and that credit; among equals the node with the lowest id. `None` if
+    /// no node that is not barred has credit.
     fn roomiest(&self, shared: &BTreeMap<NodeId, u32>, barred: &BTreeSet<NodeId>) -> Option<(NodeId, u32)> {
         let room = |node: NodeId| match (self.own.get(&node), shared.get(&node)) {
             (Some(own), Some(shared)) => *own.min(shared),

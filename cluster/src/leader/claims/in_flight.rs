@@ -1,8 +1,8 @@
-//! Claims that the dispatcher has proposed and that are not answered yet.
+//! Claims that the dispatcher has proposed and that have no answer yet.
 //!
-//! The dispatcher looks again meanwhile, so that new work does not wait for a commit. The state may know these claims
-//! already or not yet. So their pages are not offered until the answer comes, and unanswered claims count as used
-//! credit. For a moment they are counted twice; that is safe.
+//! The dispatcher wakes again before the answer, so that new work does not wait for a commit. The state may or may not
+//! have these claims already. So their pages are not offered until the answer comes, and the claims count as used
+//! credit. For a short time they may count twice, which is safe.
 
 use std::collections::{BTreeMap, btree_map};
 
@@ -10,25 +10,25 @@ use reveille_ledger::ids::RunId;
 
 use super::types::ClaimGrant;
 
-/// Entries of claims that wait for their answers at most.
+/// Maximum number of claim entries without an answer.
 pub(crate) const ON_THE_WAY_MAX: usize = 4;
 
-/// By the numbers of their entries.
+/// The claims in flight, by the numbers of their entries.
 #[derive(Debug, Default)]
 pub(crate) struct InFlightClaims {
     last: u64,
     entries: BTreeMap<u64, Vec<ClaimGrant>>,
-    /// Grants of each page: it is asked of every open page in each look.
+    /// Number of grants of each page. Each wake reads it for every open page.
     pages: BTreeMap<RunId, usize>,
 }
 
 impl InFlightClaims {
-    /// May another entry go?
+    /// Returns true if another entry may be proposed.
     pub fn has_room(&self) -> bool {
         self.entries.len() < ON_THE_WAY_MAX
     }
 
-    /// An entry goes. Answers its number.
+    /// Adds an entry that is about to be proposed; returns its number.
     pub fn goes(&mut self, grants: Vec<ClaimGrant>) -> u64 {
         self.last += 1;
         for grant in &grants {
@@ -38,7 +38,7 @@ impl InFlightClaims {
         self.last
     }
 
-    /// It is in the log and applied, or the dispatcher stopped waiting for it.
+    /// Removes an entry: it was applied, or the dispatcher stopped waiting for it.
     pub fn is_answered(&mut self, number: u64) {
         let Some(grants) = self.entries.remove(&number) else { return };
         for grant in &grants {
@@ -51,12 +51,12 @@ impl InFlightClaims {
         }
     }
 
-    /// Is something of this page on its way?
+    /// Returns true if a grant of this page is in flight.
     pub fn holds(&self, page: RunId) -> bool {
         self.pages.contains_key(&page)
     }
 
-    /// All that was granted.
+    /// Returns all grants in flight.
     pub fn grants(&self) -> impl Iterator<Item = &ClaimGrant> {
         self.entries.values().flatten()
     }

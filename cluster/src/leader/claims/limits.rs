@@ -1,15 +1,15 @@
-//! What limits claims beside the nodes' credits: the rate of late pages (P16), the rate and the concurrency of a tenant,
-//! the daily cap of a pool that is warmed up (P12, P25), and each tenant's share.
+//! Limits of claims beside the nodes' credits: the rate of late pages (P16), the rate and the concurrency of a tenant,
+//! the daily cap of a pool in warm-up (P12, P25), and each tenant's share.
 //!
-//! The dispatcher makes [`ClaimLimits`] for each of its looks, and the fair queue counts them down as it grants. The leader
-//! alone claims, so these budgets need no splitting over nodes. `apply` enforces concurrency and cap by cutting a claim;
-//! this file keeps to them so that nothing is asked for in vain. Claims in flight count as claimed.
+//! The dispatcher makes [`ClaimLimits`] at each wake, and the fair queue counts them down as it grants. Only the leader
+//! claims, so these limits need not be split over nodes. `apply` enforces concurrency and cap by cutting a claim. This
+//! file respects them too, so that nothing is proposed in vain. Claims in flight count as claimed.
 //!
-//! Late pages need a rate of their own. Pages on time go first wherever both wait, but what was claimed of a backlog of a
-//! million a moment ago is in the relays' sessions already, and would use up the relays before the day's own email is due.
+//! Late pages need a rate of their own. Pages on time go first, but a backlog of a million that was claimed just before
+//! would still fill the relays' sessions.
 //!
-//! A new leader's buckets start empty (P25), so a fail-over adds nothing to any rate. What is claimed and returns unbegun
-//! has used up its part: a rate limits what is claimed.
+//! A new leader's buckets start empty (P25), so a fail-over adds nothing to any rate. Recipients that are claimed and
+//! returned have used their part of a rate.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -21,44 +21,44 @@ use super::in_flight::InFlightClaims;
 use super::types::{Offer, TenantPool};
 use crate::smtp::pool::rate_limiter::RateLimiter;
 
-/// Recipients that may be claimed now, by name; who is not named has no bound.
+/// Recipients that may be claimed now, by name. A name that is missing has no limit.
 pub(crate) type Gathered = BTreeMap<String, u32>;
 
-/// Claims are made of what a second brings, or of a whole slice: entries are what is scarce.
+/// Time for which a rate's credit is gathered before it is claimed, at most up to a whole slice. This saves entries.
 const GATHER_SECONDS: f64 = 1.0;
-/// What is saved up at most: two such gatherings, so that a wake that comes late loses nothing.
+/// Maximum time for which credit is saved: two gatherings, so that a late wake loses nothing.
 const BURST_SECONDS: f64 = 2.0 * GATHER_SECONDS;
 
-/// What may be claimed now; who is not named has no bound.
+/// Recipients that may be claimed now. A name that is missing has no limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ClaimLimits {
-    /// The largest claim that `apply` takes.
+    /// The largest claim that `apply` accepts.
     pub slice: u32,
-    /// Late recipients, by pool.
+    /// Limit of late recipients, by pool.
     pub late: Gathered,
-    /// Recipients of a pool, whosever they are.
+    /// Limit of recipients of a pool, for all tenants together.
     pub pools: Gathered,
-    /// Recipients of a tenant, whatever their pools.
+    /// Limit of recipients of a tenant, for all pools together.
     pub tenants: Gathered,
-    /// The shares of tenants that have another than 1.
+    /// The shares of tenants with a share above 1.
     pub shares: BTreeMap<String, u32>,
-    /// Tenants and pools with claims in flight whose pages have more to claim: these pages are not offered meanwhile, and
-    /// their tenants keep their turns.
+    /// Tenants and pools with claims in flight. Their pages are not offered until the answer, and the tenants keep
+    /// their turns.
     pub waiting: BTreeSet<TenantPool>,
 }
 
 impl ClaimLimits {
-    /// A tenant's share.
+    /// Returns the share of a tenant, at least 1.
     pub fn share(&self, tenant: &str) -> u32 {
         self.shares.get(tenant).copied().unwrap_or(1).max(1)
     }
 
-    /// How many of a pool may be claimed.
+    /// Returns the limit of a pool; `u32::MAX` without one.
     pub fn of_pool(&self, pool: &str) -> u32 {
         self.pools.get(pool).copied().unwrap_or(u32::MAX)
     }
 
-    /// How many of a tenant may be claimed.
+    /// Returns the limit of a tenant; `u32::MAX` without one.
     pub fn of_tenant(&self, tenant: &str) -> u32 {
         self.tenants.get(tenant).copied().unwrap_or(u32::MAX)
     }
@@ -73,7 +73,7 @@ impl Default for ClaimLimits {
     }
 }
 
-/// What one leadership keeps of it.
+/// Token buckets of one leadership.
 #[derive(Debug, Default)]
 pub(crate) struct ClaimRates {
     late: RateLimiters,
@@ -81,7 +81,7 @@ pub(crate) struct ClaimRates {
 }
 
 impl ClaimRates {
-    /// What may be claimed at `now`, beside what is on its way.
+    /// Returns the limits at `now`, less the claims in flight.
     pub fn bounds(
         &mut self,
         ledger: &Ledger,
@@ -119,14 +119,14 @@ impl ClaimRates {
         ClaimLimits { slice, late, pools, tenants, shares, waiting: waiting(in_flight, ledger) }
     }
 
-    /// What is left of what was given was not used.
+    /// Takes from the buckets what was claimed: the difference between `given` and `left`.
     pub fn spend(&mut self, given: &ClaimLimits, left: &ClaimLimits) {
         self.late.spend(&given.late, &left.late);
         self.tenants.spend(&given.tenants, &left.tenants);
     }
 
-    /// How long after the last look an offer that a rate holds back may be claimed; none where no rate does. Where the
-    /// day's cap does, it is checked as seldom as possible.
+    /// Returns how long after the last wake a rate lets an offer be claimed; `None` if no limit holds it back. The
+    /// daily cap gives the longest time, because it is checked as rarely as possible.
     pub fn holds_back(&self, offer: &Offer, left: &ClaimLimits) -> Option<Duration> {
         let late =
             || self.late.until_gathered(&offer.pool, left.slice).filter(|_| left.late.get(&offer.pool) == Some(&0));
@@ -138,34 +138,35 @@ impl ClaimRates {
     }
 }
 
-/// See [`ClaimLimits::waiting`].
+/// Returns the tenants and pools of [`ClaimLimits::waiting`].
 fn waiting(in_flight: &InFlightClaims, ledger: &Ledger) -> BTreeSet<TenantPool> {
     let pages = in_flight.grants().filter_map(|grant| Some((ledger.pages().get(&grant.page)?, &grant.pool)));
     pages.map(|(page, pool)| (page.tenant.clone(), pool.clone())).collect()
 }
 
-/// Late emails a second by a pool, at most; none where there is no bound, and nothing where there is no relay.
+/// Returns the limit of late emails a second of a pool. `None` if there is no limit; 0 without a relay.
 pub fn late_rate(ledger: &Ledger, pool: &str) -> Option<f64> {
     Some(ledger.late_rate_milli(pool)? as f64 / 1_000.0)
 }
 
-/// The same by pool, where there is a bound.
+/// Returns the late rates of all pools that have a limit.
 fn late_rates(ledger: &Ledger) -> BTreeMap<String, f64> {
     let pools = ledger.relays().iter().map(|(_, relay)| relay.pool.clone());
     pools.filter_map(|pool| late_rate(ledger, &pool).map(|rate| (pool, rate))).collect()
 }
 
-/// Recipients that are claimed at once, at the least.
+/// Returns the number of recipients that must be saved before any are claimed.
 fn gathering(rate: f64, slice: u32) -> u32 {
     (rate * GATHER_SECONDS).min(f64::from(slice)).max(1.0) as u32
 }
 
-/// One leadership's buckets.
+/// One leadership's token buckets, by name of pool or tenant.
 #[derive(Debug, Default)]
 pub(crate) struct RateLimiters(BTreeMap<String, RateLimiter>);
 
 impl RateLimiters {
-    /// How many recipients may be claimed at `now` by these rates, in emails a second. `slice`: the largest claim.
+    /// Returns how many recipients may be claimed at `now` by these rates, in emails a second. `slice` is the largest
+    /// claim.
     pub fn gathered(&mut self, rates: BTreeMap<String, f64>, slice: u32, now: Duration) -> Gathered {
         self.0.retain(|name, _| rates.contains_key(name));
         let credit = |(name, rate): (String, f64)| {
@@ -178,12 +179,12 @@ impl RateLimiters {
         rates.into_iter().map(credit).collect()
     }
 
-    /// How long after the last look a name without credit has some again; none where no rate is bounded.
+    /// Returns how long after the last wake a name without credit has some again; `None` if it has no rate.
     pub fn until_gathered(&self, name: &str, slice: u32) -> Option<Duration> {
         self.0.get(name).map(|pace| pace.until_saved(gathering(pace.budget(), slice)))
     }
 
-    /// What is left of what was given was not used.
+    /// Takes from the buckets what was claimed: the difference between `given` and `left`.
     pub fn spend(&mut self, given: &Gathered, left: &Gathered) {
         for (name, pace) in &mut self.0 {
             let of = |credits: &Gathered| credits.get(name).copied().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! From pending recipients to claims: what can be claimed, how much of it, and for which node.
+//! Claims of pending recipients: which recipients can be claimed, how many, and by which node.
 
 pub(crate) mod cap;
 pub mod claimable;

@@ -1,67 +1,67 @@
-//! What the dispatcher and its parts hand to each other.
+//! Data types that the dispatcher and its parts exchange.
 
 use std::collections::BTreeSet;
 
 use reveille_ledger::ids::{NodeId, RunId, Time};
 
-/// Tenant and pool.
+/// Name of a tenant, and name of a pool.
 pub(crate) type TenantPool = (String, String);
 
-/// What could be claimed in one chunk by one pool.
+/// Recipients of one chunk that one pool could claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// Whose.
+    /// Tenant of the page.
     pub tenant: String,
-    /// By which pool it must go.
+    /// Pool that must send the recipients.
     pub pool: String,
-    /// Higher goes first within the tenant.
+    /// Priority within the tenant; a higher one goes first.
     pub priority: u8,
-    /// Its runs were missed and are caught up: they go after what is on time (P16).
+    /// True if its runs were missed and are caught up. They go after runs that are on time (P16).
     pub late: bool,
-    /// When its runs were due: older goes first.
+    /// Due time of its runs; the oldest goes first.
     pub due: Time,
-    /// The page, by its first run.
+    /// Page, named by its first run.
     pub page: RunId,
-    /// The chunk.
+    /// Number of the chunk in the page.
     pub chunk: u32,
-    /// Recipients that could be claimed now.
+    /// Number of recipients that could be claimed now.
     pub claimable: u32,
-    /// Nodes that lack what it needs (P20).
+    /// Nodes that lack its audience part (P20).
     pub barred: BTreeSet<NodeId>,
 }
 
 impl Offer {
-    /// What it offers, as [`ClaimGrant`] names it.
+    /// Returns the chunk and pool of the offer.
     pub fn source(&self) -> (RunId, u32, String) {
         (self.page, self.chunk, self.pool.clone())
     }
 }
 
-/// What may be claimed for a pool on a node now. Where a tenant has a credit of its own and there is one for
-/// all, both bound it; where there is only one, that one; where there is none, nothing is granted.
+/// Number of recipients that may be claimed for a pool on a node. If there is a credit for the tenant and one for all
+/// tenants, both apply. If there is only one of them, that one applies; without any, nothing is granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credit {
-    /// For this tenant; or for all tenants together.
+    /// Tenant of the credit; `None` for all tenants together.
     pub tenant: Option<String>,
-    /// The pool.
+    /// Pool whose relays send the recipients.
     pub pool: String,
-    /// The node.
+    /// Node that may claim them.
     pub node: NodeId,
-    /// How many recipients. Credits of the same tenant, pool and node add up.
+    /// Number of recipients. Credits with the same tenant, pool and node add up.
     pub recipients: u32,
 }
 
-/// A slice for a node.
+/// A slice of one offer for one node; the dispatcher proposes it as claims.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimGrant {
-    /// The page, by its first run.
+    /// Page, named by its first run.
     pub page: RunId,
-    /// The chunk.
+    /// Number of the chunk in the page.
     pub chunk: u32,
-    /// By which pool.
+    /// Pool of the slice.
     pub pool: String,
-    /// Who shall work it.
+    /// Node that gets the claim.
     pub node: NodeId,
-    /// How many of the chunk's claimable recipients: 1 to the largest claim that `apply` takes.
+    /// Number of recipients, from 1 to the largest claim that `apply` accepts.
     pub recipients: u32,
 }

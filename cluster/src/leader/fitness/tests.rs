@@ -1,4 +1,4 @@
-//! What makes a leader unfit, and what must not.
+//! Tests of what makes a leader unfit, and of what must not.
 
 use reveille_ledger::LEVEL;
 use reveille_ledger::access::Access;
@@ -15,7 +15,8 @@ use reveille_ledger::tenant::TenantSet;
 use super::*;
 use crate::samples;
 
-/// Looks at the same thing every quarter of a second; when, in milliseconds, is it found unfit, and why?
+/// Repeats the same check every quarter of a second. Returns when it first finds the leader unfit, in milliseconds, and
+/// why.
 fn unfit_after(fitness: &mut Fitness, seen: Seen, from_ms: u64, until_ms: u64) -> Option<(u64, Unfit)> {
     let mut looks = (from_ms..until_ms).step_by(250);
     looks.find_map(|at| Some((at - from_ms, fitness.look(&seen, Duration::from_millis(at))?)))
@@ -65,7 +66,7 @@ fn observations_before_own_pause_are_discarded() {
     assert_eq!(unfit_after(&mut fitness, lags, 60_000, 120_000), Some((2_000, Unfit::Lags)));
 }
 
-/// A ledger with one recipient that is due, and all that it takes to claim it.
+/// A ledger with one due recipient, and everything that a claim of it needs.
 struct Stage {
     ledger: Ledger,
     epoch: Epoch,
@@ -118,7 +119,7 @@ impl Stage {
         self.trigger(schedule)
     }
 
-    /// A run of a sealed audience of one part.
+    /// Opens a run with a sealed audience of one part.
     fn sealed_run(&mut self, part: Hash) -> RunId {
         let seal = Seal { name: "all".into(), columns: vec![], rows: 1, parts: vec![part] };
         let named = NamedAudience { name: seal.name.clone(), seal: seal.blob().hash, rows: seal.rows };
@@ -135,7 +136,7 @@ impl Stage {
         }
     }
 
-    /// An hour later the schedule's instant opens, as one that was missed.
+    /// Opens the schedule's instant an hour later, as a missed one.
     fn caught_up(&mut self) {
         let (schedule, due) = (self.schedule(), NOW.plus_ms(3_600_000));
         let start = EpochStart::new(OWNER, 1, vec![VoterClock { node: NodeId(1), wall: due }]);

@@ -1,4 +1,4 @@
-//! What the dispatcher makes of a state, read as sentences.
+//! Tests of the claims that the dispatcher makes from a state.
 
 use reveille_ledger::LEVEL;
 use reveille_ledger::bitmap::CHUNK;
@@ -23,7 +23,8 @@ mod warm_up;
 
 const PAGE: RunId = RunId { index: 6, place: 0 };
 const OPENED_AT: Time = Time(1_000);
-/// What both nodes hold at most: the relay answers within 10 ms, and claims and settles take 310 ms.
+/// Maximum number of recipients that both nodes have claimed. The relay answers within 10 ms, and claim and settle take
+/// 310 ms.
 const CAP: u32 = 64;
 
 /// Two nodes, a relay with two sessions, and a page of `recipients`.
@@ -33,7 +34,7 @@ struct World {
     in_flight: InFlightClaims,
     rates: ClaimRates,
     fair: FairQueue,
-    /// A clock that is not set.
+    /// Monotonic time.
     boot: Duration,
 }
 
@@ -46,7 +47,7 @@ impl World {
         World::opened(recipients, OpeningCause::Due, (0, 0))
     }
 
-    /// A page of a sealed audience; its parts are named by their numbers.
+    /// Returns a world with a page of a sealed audience. The hash of each part is made from its number.
     fn sealed(recipients: u32) -> World {
         let parts = (0..recipients.div_ceil(CHUNK)).map(part).collect();
         let seal = Seal { name: "all".into(), columns: vec![], rows: recipients, parts };
@@ -56,7 +57,7 @@ impl World {
         World::of(&[Command::AudienceSeal(seal)], create, OpeningCause::Due, (0, 0))
     }
 
-    /// The page opened for this cause; the relay has this rate, and this one for late mail.
+    /// Opens the page for this cause. `rates` are the relay's rate and its rate for late email.
     fn opened(recipients: u32, cause: OpeningCause, rates: (u64, u64)) -> World {
         World::of(&[], schedule(recipients), cause, rates)
     }
@@ -103,7 +104,7 @@ impl World {
         world
     }
 
-    /// Opens the one run of a schedule; answers its page.
+    /// Opens the run of a schedule; returns its page.
     fn fire(&mut self, schedule: ScheduleId, cause: OpeningCause) -> RunId {
         self.now = OPENED_AT;
         let name = Nominal::Instant(OPENED_AT);
@@ -136,19 +137,19 @@ impl World {
         assert_eq!(self.put(Command::NodeUp(up)), CommandOutcome::Done);
     }
 
-    /// What the dispatcher would propose, and it is proposed.
+    /// Proposes the claims of one wake and returns them.
     fn dispatch(&mut self) -> Vec<ClaimRequest> {
         self.look().0
     }
 
-    /// The same, and how long it sleeps then.
+    /// Proposes the claims of one wake; returns them and the sleep after it.
     fn look(&mut self) -> (Vec<ClaimRequest>, Duration) {
         let (made, nap) = self.made();
         self.put(Command::Claim(made.claims.clone()));
         (made.claims, nap)
     }
 
-    /// What the dispatcher makes of the state, and nothing of it is proposed yet.
+    /// Returns the claims of one wake without proposing them, and the sleep after it.
     fn made(&mut self) -> (Claims, Duration) {
         let owners = self.owners();
         let allowances = allowances_of(&self.ledger, &owners, 3, self.now);
@@ -164,7 +165,7 @@ impl World {
         (made, nap)
     }
 
-    /// All that is claimed is sent.
+    /// Settles all claimed recipients as sent.
     fn settle(&mut self) {
         let accept = |(fence, claim): (&Fence, &reveille_ledger::Claim)| ClaimOutcome {
             accepted: claim.claimed.clone(),
@@ -174,7 +175,7 @@ impl World {
         self.put(Command::Settle(outcomes));
     }
 
-    /// What both nodes have said of the relay.
+    /// Measurements of the relay by both nodes.
     fn views(&self) -> Views {
         let said = |owner| said(owner, 10, 1_000_000);
         let by_node = self.owners().into_iter().map(|(node, owner)| (node, said(owner))).collect();
@@ -186,7 +187,7 @@ impl World {
         nodes.map(|(id, node)| (*id, ClaimOwner { node: *id, incarnation: node.incarnation })).collect()
     }
 
-    /// Recipients that each node holds, claimed.
+    /// Returns the number of claimed recipients of each node.
     fn held(&self) -> BTreeMap<u64, u32> {
         let mut held = BTreeMap::new();
         for (_, claim) in self.ledger.claims().iter() {
@@ -195,12 +196,12 @@ impl World {
         held
     }
 
-    /// A node dies and comes back at once; what it held is released by its journal.
+    /// A node dies and restarts at once; its journal releases its claimed recipients.
     fn die(&mut self, node: u64) {
         self.die_with(node, &Bitmap::new());
     }
 
-    /// As [`World::die`]; of what it held these slots were open.
+    /// Like [`World::die`], but these slots were open when the node died.
     fn die_with(&mut self, node: u64, open: &Bitmap) {
         let incarnation = self.ledger.nodes().get(&NodeId(node)).expect("a node").incarnation.0;
         self.up(node, incarnation + 1);
@@ -222,7 +223,7 @@ fn part(number: u32) -> Hash {
     Hash::of(&number.to_be_bytes())
 }
 
-/// What a node says of the relay.
+/// Report of a node about the relay.
 fn said(owner: ClaimOwner, dialogue_ms: u64, rate_milli: u64) -> NodeReport {
     let flow = RelayFlow { dialogue: Some(Duration::from_millis(dialogue_ms)), rate_milli };
     let settle = Some(Duration::from_millis(10));
@@ -340,7 +341,7 @@ fn suspects_are_granted_in_separate_claims_without_waiting() {
     let looks: Vec<Vec<ClaimRequest>> = (0..3)
         .map(|_| {
             let claims = world.dispatch();
-            // The caps of nodes that died grow: each look has credit.
+            // The caps of nodes that died grow again, so each wake has credit.
             world.now = world.now.plus_ms(10_000);
             claims
         })
@@ -381,7 +382,7 @@ fn redirected_recipient_uses_credit_of_its_new_pool() {
     let mut pools: Vec<_> = pools.collect();
     pools.sort();
     assert_eq!(pools, [(Some(0), "bulk"), (Some(1), "default")]);
-    // What is open of it counts against its own pool's credit.
+    // Its claimed recipients use the credit of its own pool.
     let (owners, views) = (world.owners(), world.views());
     let allowances = allowances_of(&world.ledger, &owners, 3, world.now);
     let caps = views.caps(&world.ledger, &owners);
@@ -392,7 +393,8 @@ fn redirected_recipient_uses_credit_of_its_new_pool() {
     assert_eq!((bulk, own), (whole("bulk") - 2, whole("default") - 2));
 }
 
-/// Claims of a second, each settled at once; the dispatcher wakes as it does while something waits.
+/// Returns the number of recipients that are claimed in a second. Each claim is settled at once, and the dispatcher
+/// wakes as often as it does while recipients wait.
 fn claimed_in_a_second(world: &mut World) -> u32 {
     let mut claimed = 0;
     for _ in 0..20 {
@@ -445,7 +447,7 @@ fn dispatcher_sleeps_until_late_rate_allows_a_claim() {
         }
         let bound = 10 * per_second;
         match per_second {
-            // The nodes' caps are below that: what waits for them is checked often.
+            // The nodes' caps are the lower limit here, and recipients that wait for them are checked often.
             1_000 => assert!(looks > 100, "{looks} looks"),
             _ => assert!(looks <= 52 && in_vain <= 42, "{per_second} a second: {looks} looks, {in_vain} in vain"),
         }
@@ -470,7 +472,7 @@ fn unlimited_or_on_time_emails_are_not_held_back() {
     }
 }
 
-/// P16: a backlog of many pages, whose credit is out, stands beside what is on time and not before it.
+/// A backlog of many pages without credit does not crowd out email that is on time (P16).
 #[test]
 fn on_time_emails_are_offered_beside_any_backlog() {
     let mut world = World::opened(20, OpeningCause::CatchUp, (50_000, 1));
@@ -526,14 +528,14 @@ fn page_of_many_chunks_offers_at_most_the_credit_of_all_nodes() {
         |first| ClaimRequest { page, chunk: 0, slice: Bitmap::range(first, limits(LEVEL).slice), owner: owner(1, 1) };
     world.put(Command::Claim(slices.map(claim).collect()));
     assert_eq!(offered(&world, &lacking), [(0, none.clone()), (1, none.clone())], "and a slice is less");
-    // P20: what a node lacks is not for it, and what few have is not all that is offered.
+    // A part that one node lacks is not offered to it, and parts that few nodes have do not fill the offers (P20).
     lacking.insert(NodeId(2), [part(1)].into());
     assert_eq!(
         offered(&world, &lacking),
         [(0, none.clone()), (1, [NodeId(2)].into()), (2, none.clone())],
         "the chunk behind it is for both"
     );
-    // A part that no node has takes no place in the offers, and does not keep the dispatcher awake.
+    // A part that no node has is not offered, and does not keep the dispatcher awake.
     lacking.values_mut().for_each(|parts| *parts = [part(0), part(1)].into());
     assert_eq!(offered(&world, &lacking), [(2, none)]);
 }
@@ -581,7 +583,7 @@ fn recipients_due_during_pending_claims_are_claimed_once() {
     assert_eq!(pages, [page].into(), "not the page that waits for its answer");
     let asked: u32 = meanwhile.claims.iter().map(|claim| claim.slice.len()).sum();
     assert_eq!(asked, 2 * CAP - 40, "what is on its way uses credit");
-    // It never was in the log: all of it is offered again.
+    // The proposal never reached the log, so all its recipients are offered again.
     world.in_flight.is_answered(number);
     let (again, _) = world.made();
     assert!(again.claims.iter().any(|claim| claim.page == PAGE));

@@ -1,4 +1,4 @@
-//! Whose mail goes next, read as sentences; and over any backlog and credits.
+//! Tests of the order in which tenants are served, for chosen and for random backlogs and credits.
 
 use proptest::prelude::*;
 use reveille_ledger::LEVEL;
@@ -276,7 +276,7 @@ proptest! {
         let names = names(tenants);
         let mut got = vec![0; tenants];
         for (slices, here, there, chunks) in calls {
-            // Each tenant always has enough to claim, in pieces of any size; the credit of all runs out at any point.
+            // Each tenant always has enough to claim, in pieces of any size. The shared credit runs out at any point.
             let offers: Vec<Offer> = names.iter().enumerate().flat_map(|(number, name)| {
                 let piece = move |(place, (claimable, priority)): (usize, &(u32, u8))| Offer {
                     priority: *priority, chunk: place as u32, ..offer(name, number as u64, *claimable)
@@ -333,7 +333,7 @@ proptest! {
         offers.push(offer(&names[patient], patient as u64, 1));
         let mut waited = 0;
         loop {
-            // One slice a call: the sharpest cut.
+            // One slice for each call cuts turns most often.
             let grants = fair.grants(&offers, &[shared(1, room)], &mut ClaimLimits::default(), 1);
             prop_assert_eq!(grants.len(), 1);
             if grants[0].page.index == patient as u64 {

@@ -1,11 +1,11 @@
-//! Tenants beside each other: rate, concurrency, share.
+//! Tests of several tenants: rate, concurrency, share.
 
 use reveille_ledger::tenant::TenantSet;
 
 use super::*;
 
 impl World {
-    /// Bounds of a tenant: emails a second in thousandths, at once, share; zero binds nothing.
+    /// Sets a tenant's limits: thousandths of an email a second, recipients at once, share. Zero means no limit.
     fn bound(&mut self, name: &str, (rate_milli, concurrency, share): (u64, u32, u32)) {
         let set = TenantSet {
             request: None,
@@ -17,7 +17,7 @@ impl World {
         assert_eq!(self.put(Command::TenantSet(set)), CommandOutcome::Done);
     }
 
-    /// A page of another tenant.
+    /// Opens a page of another tenant.
     fn open(&mut self, tenant: &str, recipients: u32) {
         let create = ScheduleCreate { tenant: tenant.into(), ..schedule(recipients) };
         let CommandOutcome::Schedule(id) = self.put(Command::ScheduleCreate(Box::new(create))) else {
@@ -28,7 +28,7 @@ impl World {
         assert!(matches!(opened, CommandOutcome::Run { .. }), "{opened:?}");
     }
 
-    /// Recipients that each tenant has claimed.
+    /// Returns the number of claimed recipients of each tenant.
     fn held_by_tenant(&self) -> BTreeMap<String, u32> {
         let mut held = BTreeMap::new();
         for (_, claim) in self.ledger.claims().iter() {
@@ -55,13 +55,13 @@ fn tenant_rate_limits_claims_of_that_tenant_only() {
             others += held.get("other").copied().unwrap_or(0);
             world.settle();
         }
-        // Ten seconds; a bucket that starts empty gives nothing in the first.
+        // Ten seconds. A bucket that starts empty gives nothing in the first second.
         assert!((9 * per_second..=10 * per_second).contains(&own), "{own} at {per_second} a second");
         assert!(others > 8_000, "as much as the nodes' caps let through: {others}");
     }
 }
 
-/// P25: whichever node leads, and however often that changes.
+/// The rate holds whichever node leads, and however often the leader changes (P25).
 #[test]
 fn tenant_rate_holds_across_fail_over() {
     let mut world = World::with(3_000);
@@ -69,7 +69,7 @@ fn tenant_rate_holds_across_fail_over() {
     let mut claimed = Vec::new();
     for _ in 0..4 {
         claimed.extend((0..3).map(|_| claimed_in_a_second(&mut world)));
-        // What the former leader had claimed is open and counted as spent; the new one's bucket is empty.
+        // The former leader's claims count as spent, and the new leader's bucket starts empty.
         world.rates = ClaimRates::default();
     }
     let all: u32 = claimed.iter().sum();
@@ -109,14 +109,14 @@ fn tenant_waiting_for_rate_lets_dispatcher_sleep() {
         looks += 1;
     }
     assert!(looks <= 60, "{looks} looks in ten seconds");
-    // One that waits for its own claims is looked after as ever: they end at any time.
+    // A tenant that waits for its own claims is checked as often as before, because claims may end at any time.
     world.bound("default", (0, 2, 1));
     world.look();
     assert_eq!(world.look().1, NAP_FOR_CREDIT);
 }
 
-/// I12: one tenant has a backlog of 655,360 and a relay that is away, another one sends a hundred emails. Counted is
-/// how often the dispatcher looks until the last of them is claimed, not how long that takes.
+/// One tenant has a backlog of 655,360 recipients and a relay that is down; another one sends a hundred emails (I12).
+/// The test counts the wakes until the last of the hundred is claimed; it measures no time.
 #[test]
 fn tenant_backlog_and_dead_relay_do_not_delay_other_tenants() {
     let looks_until_claimed = |mut world: World| {
@@ -129,7 +129,7 @@ fn tenant_backlog_and_dead_relay_do_not_delay_other_tenants() {
             if waits == 0 {
                 return looks;
             }
-            // Half of what is under way ends.
+            // Half of the claims end.
             let ends = |(number, (fence, claim)): (usize, (&Fence, &reveille_ledger::Claim))| {
                 let accepted = ClaimOutcome {
                     accepted: claim.claimed.clone(),
@@ -160,7 +160,7 @@ fn tenant_backlog_and_dead_relay_do_not_delay_other_tenants() {
     assert_eq!(looks_until_claimed(busy), idle, "a tenant's credit is its own");
 }
 
-/// Puts on their way what was made for this tenant's pages, as long as there is no answer.
+/// Puts the grants for this tenant's pages in flight, without an answer.
 fn goes_for(world: &mut World, tenant: &str, made: Claims) {
     let is_own = |grant: &ClaimGrant| world.ledger.pages().get(&grant.page).is_some_and(|page| page.tenant == tenant);
     let grants: Vec<ClaimGrant> = made.grants.into_iter().filter(is_own).collect();

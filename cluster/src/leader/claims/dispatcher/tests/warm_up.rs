@@ -1,4 +1,4 @@
-//! A pool that is warmed up: what goes by it in a day.
+//! Tests of a pool with warm-up: the number of emails that it sends in a day.
 
 use reveille_ledger::pool::PoolSet;
 
@@ -13,7 +13,7 @@ impl World {
         assert_eq!(self.put(Command::PoolSet(set)), CommandOutcome::Done);
     }
 
-    /// Ledger time goes on in the steps that it may take.
+    /// Advances ledger time in steps of at most a minute, the maximum that the ledger allows.
     fn wait(&mut self, mut left_ms: i64) {
         while left_ms > 0 {
             let step = left_ms.min(60_000);
@@ -23,7 +23,7 @@ impl World {
         }
     }
 
-    /// All that can be claimed now, each settled at once.
+    /// Claims and settles all that can be claimed now; returns the number of recipients.
     fn sent(&mut self) -> u32 {
         let mut sent = 0;
         loop {
@@ -55,7 +55,7 @@ fn ramp_day_has_its_cap_and_none_after_the_last() {
     assert_eq!(world.sent(), 50);
     let (claims, nap) = world.look();
     assert_eq!((claims, nap), (vec![], NAP_MAX), "until midnight nothing is asked for, and the dispatcher sleeps");
-    // Another leader finds the same in the state.
+    // Another leader reads the same cap from the state.
     world.rates = ClaimRates::default();
     world.fair = FairQueue::new();
     assert_eq!(world.sent(), 0);
@@ -65,7 +65,7 @@ fn ramp_day_has_its_cap_and_none_after_the_last() {
     assert_eq!(world.sent(), 2_000 - 350);
 }
 
-/// P25: the ledger cuts what a leader asks for that does not know what an earlier one was granted.
+/// The ledger cuts claims that exceed the cap, even if the leader does not know of earlier grants (P25).
 #[test]
 fn leader_with_old_state_exceeds_no_daily_cap() {
     let mut world = World::with(1_000);
