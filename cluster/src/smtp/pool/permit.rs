@@ -1,8 +1,8 @@
-//! One email's way through a pool: the permit, the dialogue, and the verdict.
+//! The permit to send one email through a pool: it runs the dialogue and returns its result.
 //!
-//! Made by [`super::Pool::acquire`], used up by the claim worker. The dialogue runs in the caller's task, which awaits its
-//! verdict. If the caller drops the future of [`Permit::deliver`], the connection closes; past the gate the outcome of the
-//! email is then unknown.
+//! Created by [`super::Pool::acquire`] and used up by the claim worker. The dialogue runs in the caller's task. If the
+//! caller drops the future of [`Permit::deliver`], the connection closes; past the gate the outcome of the email is
+//! then unknown.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -24,18 +24,18 @@ use crate::smtp::session::envelope::Email;
 use crate::smtp::session::gate::{Gate, GateAnswer};
 use crate::smtp::session::stream::Stage;
 
-/// A relay that had this long for opening a session, while the email that wanted it went back, has failed. As long as
-/// the connect time-out; far above what servers delay their greeting by to uncover bad clients (postscreen: 6 s).
+/// Time after which an opening has failed although its email was given back before. It equals the connect timeout. It
+/// is far above the delay of the banner by which servers uncover bad clients (postscreen: 6 s).
 const OPENS_WITHIN: Duration = Duration::from_secs(30);
 
-/// The right to send one email now. Dropped unused, it gives its session back.
+/// Permit to send one email now. A permit that is dropped unused returns its session to the pool.
 pub struct Permit {
     held: HeldSession,
     slot: OwnedSemaphorePermit,
     ticket: Ticket,
 }
 
-/// An idle session that belongs to a permit. It goes back to the pool unless it is taken.
+/// An idle session that belongs to a permit. Unless it is taken, it returns to the pool when dropped.
 struct HeldSession {
     shared: Arc<PoolCore>,
     session: Option<OpenSession>,
@@ -60,12 +60,12 @@ impl Permit {
         Permit { held: HeldSession { shared, session }, slot, ticket }
     }
 
-    /// Sends `email` to the relay: over an idle session if there is one, else over a new one. Asks `gate` at most once.
-    /// `deadlines` bound what happens before the gate.
+    /// Sends `email` to the relay, over an idle session if there is one, otherwise over a new one. Calls `gate` at most
+    /// once. `deadlines` limit the time before the gate.
     pub async fn deliver(self, email: &Email, gate: impl Gate, deadlines: &Deadlines) -> DialogueResult {
         let Permit { mut held, slot, ticket } = self;
         let shared = Arc::clone(&held.shared);
-        // [`super::Pool::close`] waits for it.
+        // [`super::Pool::close`] waits for this dialogue.
         let _tracked = shared.tasks.token();
         let running = shared.begin();
         let opened = match idle_session(&shared, held.session.take(), email.needs_smtputf8()).await {
@@ -77,7 +77,7 @@ impl Permit {
                     Ok(opened) => opened,
                     Err(cause) => {
                         let verdict = DialogueResult::Broken { stage: Stage::Connect, cause };
-                        // Counted before the caller has the verdict: the email may come again at once.
+                        // Counted before the caller gets the result, because the email may come again at once.
                         let late = shared.one_late();
                         shared.learn(&verdict, Ticket::of_no_use(&shared), CircuitEvent::Nothing, running);
                         shared.tasks.spawn(finish_opening(Arc::clone(&shared), opening, begun, ticket, (slot, late)));
@@ -99,11 +99,11 @@ impl Permit {
         };
         let event = circuit_event(&verdict, running.lasts(), shared.has_open_session());
         shared.learn(&verdict, ticket, event, running);
-        // Where SMTPUTF8 was missing, the next session asks the relay again.
+        // If SMTPUTF8 was missing, this session is closed, so that the next email asks the relay again.
         let retires = matches!(verdict, DialogueResult::NoSmtpUtf8 { .. });
         let retired = session.and_then(|session| if retires { Some(session) } else { shared.keep(session) });
         if let Some(retired) = retired {
-            // A farewell keeps its slot; the caller does not wait for it.
+            // QUIT keeps the slot, and the caller does not wait for it.
             shared.tasks.spawn(async move {
                 retired.quit().await;
                 drop(slot);
@@ -113,8 +113,8 @@ impl Permit {
     }
 }
 
-/// The email went back, and the relay keeps its own time: a session that opens late is left to the next email, and what
-/// goes wrong is the relay's. Until it ends, no email follows unless another session is open.
+/// Waits for a session whose email was given back. A session that opens late serves the next email, and an error counts
+/// against the relay. Until it ends, no email follows unless another session is open.
 async fn finish_opening(
     shared: Arc<PoolCore>,
     opening: impl Future<Output = Result<OpenSession, Box<DialogueResult>>>,
@@ -137,17 +137,17 @@ async fn finish_opening(
     shared.note(event, &mut ticket);
 }
 
-/// Is there an idle session for an email?
+/// Result of the search for an idle session.
 enum IdleSession {
     Usable(OpenSession),
-    /// A new one is needed. It replaces a used session that lacks SMTPUTF8, which the email needs: the relay may offer it
-    /// by now.
+    /// A new session is needed. `replaces` is a used session without SMTPUTF8, which the email needs; in a new session
+    /// the relay may offer it.
     None {
         replaces: Option<OpenSession>,
     },
 }
 
-/// The given session, or the next idle one, that is still open.
+/// Returns the given session or the next idle one, if it is still open.
 async fn idle_session(shared: &PoolCore, held: Option<OpenSession>, needs_utf8: bool) -> IdleSession {
     let mut candidate = held;
     while let Some(mut open) = candidate {
@@ -162,7 +162,7 @@ async fn idle_session(shared: &PoolCore, held: Option<OpenSession>, needs_utf8: 
     IdleSession::None { replaces: None }
 }
 
-/// Opens a session. A panic in TLS or AUTH is a verdict like any other failure.
+/// Opens a session, after QUIT in the replaced one. A panic in TLS or AUTH is a failure like any other.
 async fn open(shared: Arc<PoolCore>, replaces: Option<OpenSession>) -> Result<OpenSession, Box<DialogueResult>> {
     if let Some(replaced) = replaces {
         replaced.quit().await;
@@ -171,7 +171,7 @@ async fn open(shared: Arc<PoolCore>, replaces: Option<OpenSession>) -> Result<Op
     opened.unwrap_or_else(|panic| Err(Box::new(DialogueResult::lost(Stage::Connect, Cause::of_panic(panic.as_ref())))))
 }
 
-/// Wraps the caller's gate: counts passes, and emails that wait for an answer.
+/// Wraps the caller's gate. Counts passes and emails that wait for an answer.
 struct CountedGate<'a, G> {
     gate: G,
     shared: &'a PoolCore,
