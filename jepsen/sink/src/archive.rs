@@ -1,5 +1,5 @@
-//! The accepts that a sink holds in memory, for its callers and its page. Filled by `recorder.rs`, in the
-//! order of the record and only with what is in the record. Bounded: the oldest accepts and texts are dropped.
+//! The accepts that a sink keeps in memory, for its callers and its page. `recorder.rs` adds them in the order of the
+//! record, and only after they are in the record. Bounded: the oldest accepts and texts are dropped.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use tokio::sync::watch;
 
 use crate::accepted::Accepted;
 
-/// What one final dot brought: an accept for each recipient, and the text they share when it is kept.
+/// One accepted message: an accept for each recipient, and their common text if it is kept.
 #[derive(Debug, Clone)]
 pub(crate) struct Delivery {
     pub(crate) accepts: Vec<Arc<Accepted>>,
     pub(crate) text: Option<Arc<[u8]>>,
 }
 
-/// Accepts by number, counted from 1 in each life of the sink.
+/// Accepts by number, counted from 1 since the sink started.
 pub(crate) struct Archive {
     keep: Keep,
     kept: Mutex<Kept>,
@@ -47,13 +47,13 @@ struct Text {
     bytes: Arc<[u8]>,
 }
 
-/// Fewer accepts than were waited for.
+/// Error of a wait that ended with fewer accepts than expected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{accepted} of {wanted} emails were accepted in time")]
 pub struct StillWaiting {
-    /// How many there were when the time was over.
+    /// Number of accepts when the time was over.
     pub accepted: u64,
-    /// How many were waited for.
+    /// Number of accepts that were expected.
     pub wanted: u64,
 }
 
@@ -62,12 +62,12 @@ impl Archive {
         Self { keep, kept: Mutex::default(), count: watch::Sender::new(0) }
     }
 
-    /// Whether a text is worth copying.
+    /// True if the archive keeps texts, so that a text must be copied.
     pub(crate) fn keeps_texts(&self) -> bool {
         self.keep.texts > 0 && self.keep.text_bytes > 0
     }
 
-    /// Takes what has just been recorded.
+    /// Adds deliveries that have just been recorded.
     pub(crate) fn add(&self, deliveries: impl IntoIterator<Item = Delivery>) {
         let mut kept = self.kept.lock();
         for delivery in deliveries {
@@ -86,7 +86,7 @@ impl Archive {
         Emails { first: kept.count + 1 - accepts.len() as u64, accepts }
     }
 
-    /// The whole text of an accept, when it is still kept.
+    /// Returns the whole text of an accept; `None` if it is not kept.
     pub(crate) fn text(&self, number: u64) -> Option<Arc<[u8]>> {
         let kept = self.kept.lock();
         let place = kept.texts.partition_point(|text| text.last < number);
@@ -137,7 +137,7 @@ impl Emails {
         self.accepts.iter().enumerate().map(|(place, accept)| (self.first + place as u64, accept))
     }
 
-    /// The accept of that number, when it is among them.
+    /// Returns the accept with that number; `None` if it is not among them.
     pub fn get(&self, number: u64) -> Option<&Arc<Accepted>> {
         self.accepts.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }

@@ -1,14 +1,14 @@
-//! Finds the end of a message in a stream of DATA and undoes dot-stuffing. Pure: `receive.rs` feeds it what
-//! the socket brought.
+//! Finds the end of a message in the data after DATA and removes dot-stuffing. Pure: `receive.rs` passes it the
+//! received bytes.
 //!
-//! Strict by default: a line ends with CR LF, a message with `CR LF . CR LF`, and a CR or LF of its own is a
-//! [`Violation`], so that no two readers can disagree on where an email ends (SMTP smuggling). The lenient form
-//! takes a bare LF for a line end, as some relays do, and writes CR LF in its place.
+//! Strict by default: a line ends with CR LF, a message with `CR LF . CR LF`. A lone CR or LF is a [`Violation`], so
+//! that no two readers can disagree on the end of an email (SMTP smuggling). The lenient form accepts a lone LF as a
+//! line end, as some relays do, and replaces it by CR LF.
 
 /// RFC 5321 4.5.3.1.6: a text line has at most 1,000 octets, CR LF included, its stuffed dot not counted.
 const MAX_TEXT_LINE: usize = 1_001;
 
-/// Why a stream can be read no further: after it the end of the message is unknown.
+/// Reason why the rest of a stream cannot be read: the end of the message is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Violation {
     BareLineFeed,
@@ -17,7 +17,7 @@ pub(crate) enum Violation {
 }
 
 impl Violation {
-    /// The reply text; the code is 521 (RFC 7504: this server will not go on), the dialogue ends with it.
+    /// Returns the reply text. The code is 521 (RFC 7504: the server accepts no mail), and the dialogue ends with it.
     pub(crate) const fn text(self) -> &'static str {
         match self {
             Self::BareLineFeed => "5.5.2 bare <LF> received",
@@ -27,14 +27,14 @@ impl Violation {
     }
 }
 
-/// What a piece of the stream brought.
+/// Result of reading a piece of the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// All whole lines were taken; the message goes on.
+    /// All complete lines were read; the message continues.
     More,
-    /// The terminator was taken.
+    /// The terminator was read.
     Done,
-    /// The stream is broken.
+    /// The stream violates the format.
     Broken(Violation),
 }
 
@@ -47,17 +47,17 @@ pub(crate) struct BodyReader {
 }
 
 impl BodyReader {
-    /// Up to `max_bytes` are kept; what is beyond is read and counted, not stored.
+    /// Creates a reader that keeps up to `max_bytes`. Further bytes are read and counted, but not stored.
     pub(crate) const fn new(lenient: bool, max_bytes: usize) -> Self {
         Self { lenient, max_bytes, bytes: 0 }
     }
 
-    /// Bytes of the message so far, kept or not.
+    /// Returns the number of message bytes so far, kept or not.
     pub(crate) const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Takes whole lines from `input`, appends them to `message`, and says how many bytes it took.
+    /// Reads complete lines from `input` and appends them to `message`. Returns how many bytes it read.
     pub(crate) fn feed(&mut self, input: &[u8], message: &mut Vec<u8>) -> (usize, Progress) {
         let mut taken = 0;
         while let Some(rest) = input.get(taken..) {
@@ -85,7 +85,7 @@ impl BodyReader {
     }
 }
 
-/// A line without its end, when that end (the LF is cut off already) and its inside are as they should be.
+/// Returns a line without its line end; the LF was removed before. Fails if the end or the content violates the format.
 pub(crate) fn text_of(line: &[u8], lenient: bool) -> Result<&[u8], Violation> {
     if line.len() >= MAX_TEXT_LINE {
         return Err(Violation::LineTooLong);

@@ -1,6 +1,5 @@
-//! The two clocks that a record line carries: the wall clock, for people, and CLOCK_BOOTTIME, which never
-//! steps and is the same for every process of one machine, so that a judge can order a sink's accepts
-//! against its own notes.
+//! The two clocks of a record line: the wall clock for people, and CLOCK_BOOTTIME. The latter never steps and is the
+//! same for all processes of one machine, so a judge can order a sink's accepts with its own notes.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

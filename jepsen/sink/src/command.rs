@@ -1,7 +1,7 @@
-//! One line of a client, understood or refused (RFC 5321 4.1, 1870, 6152, 6531). Pure; `dialogue.rs`
-//! decides whether the command fits the moment.
+//! Parses one command line of a client (RFC 5321 4.1, 1870, 6152, 6531). Pure; `dialogue.rs` decides whether the
+//! command is allowed in the current state.
 
-/// What a client asks.
+/// A command of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum SmtpCommand<'a> {
     Ehlo(&'a str),
@@ -18,18 +18,18 @@ pub(crate) enum SmtpCommand<'a> {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Mail<'a> {
     pub(crate) sender: &'a str,
-    /// The size the client announced, in bytes; 0 when it announced none.
+    /// Size that the client announced, in bytes; 0 if it announced none.
     pub(crate) size: usize,
     pub(crate) smtputf8: bool,
 }
 
-/// The answer to a line that is no command: code and text.
+/// Reply to a line that is no valid command: code and text.
 pub(crate) type Misread = (u16, &'static str);
 
 const SYNTAX: Misread = (501, "5.5.4 syntax error in parameters");
 
 impl<'a> SmtpCommand<'a> {
-    /// Reads a line without its end.
+    /// Parses a line without its line end.
     pub(crate) fn parse(line: &'a [u8]) -> Result<Self, Misread> {
         let line = std::str::from_utf8(line).map_err(|_| (500, "5.5.2 not UTF-8"))?;
         if line.chars().any(char::is_control) {

@@ -1,5 +1,5 @@
-//! The open dialogues of a sink and how far each has come, for callers who want to strike at the right
-//! moment: a demo that kills a node between the dot and the `250`, a test that waits for a stalled dialogue.
+//! The open dialogues of a sink and their states, for callers that inject a fault at a certain moment. Examples: a demo
+//! that kills a node between the final dot and the `250`, and a test that waits for a stalled dialogue.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,16 +11,16 @@ use parking_lot::Mutex;
 use crate::accepted::Accepted;
 use crate::clock::SinkInstant;
 
-/// How far a dialogue has come.
+/// State of a dialogue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DialogueState {
-    /// Between emails, the time before the first one included.
+    /// Between two emails, or before the first one.
     Idle,
     /// MAIL was accepted.
     Envelope,
-    /// The message is coming.
+    /// The client sends the message.
     Receiving,
-    /// The final dot was read and the answer is not written: what a sender cannot know about.
+    /// The final dot was read and the answer is not written. The client cannot know whether the email is accepted.
     AfterDot,
 }
 
@@ -29,18 +29,18 @@ pub enum DialogueState {
 pub struct OpenDialogue {
     /// The sink's number of the connection.
     pub connection: u64,
-    /// The other end.
+    /// Address of the client.
     pub peer: SocketAddr,
-    /// The name given in EHLO or HELO; empty before.
+    /// Name that the client gave in EHLO; empty before.
     pub ehlo: String,
-    /// When the connection was taken: CLOCK_BOOTTIME, microseconds.
+    /// Time when the connection was accepted: CLOCK_BOOTTIME, microseconds.
     pub since_monotonic_us: u64,
-    /// Emails accepted on it before the current one.
+    /// Number of emails accepted on this connection before the current one.
     pub emails: u32,
-    /// How far it has come.
+    /// State of the dialogue.
     pub state: DialogueState,
-    /// In [`DialogueState::AfterDot`]: the email that waits for its answer, one accept for each recipient
-    /// (recorded or just about to be).
+    /// In [`DialogueState::AfterDot`]: the email that waits for its answer, with one accept for each recipient. They
+    /// are recorded, or about to be.
     pub unanswered: Vec<Arc<Accepted>>,
 }
 
@@ -48,12 +48,12 @@ pub struct OpenDialogue {
 #[derive(Default)]
 pub(crate) struct Connections {
     open: Mutex<BTreeMap<u64, Arc<Mutex<OpenDialogue>>>>,
-    /// Connections ever taken.
+    /// Number of connections since the sink started.
     taken: AtomicU64,
 }
 
 impl Connections {
-    /// Enters a new connection, unless `max` are open already.
+    /// Adds a new connection; `None` if `max` are open already.
     pub(crate) fn enter(connections: &Arc<Self>, peer: SocketAddr, max: usize) -> Option<ConnectionEntry> {
         let mut open = connections.open.lock();
         if open.len() >= max {
@@ -78,7 +78,7 @@ impl Connections {
     }
 }
 
-/// A dialogue's own entry; dropping it takes the dialogue off the list.
+/// The entry of one dialogue; dropping it removes the dialogue from the list.
 pub(crate) struct ConnectionEntry {
     connections: Arc<Connections>,
     pub(crate) connection: u64,
@@ -100,7 +100,7 @@ impl ConnectionEntry {
         dialogue.unanswered.extend_from_slice(accepts);
     }
 
-    /// The answer is decided; `emails` were accepted on this connection.
+    /// Records that the answer is decided. `emails` is the number of emails accepted on this connection.
     pub(crate) fn answered(&self, emails: u32) {
         let mut dialogue = self.dialogue.lock();
         dialogue.state = DialogueState::Idle;

@@ -1,5 +1,5 @@
-//! One client's dialogue: greeting, envelope and the order of commands (RFC 5321 4.1.4). From DATA to the
-//! answer of the dot it is `receive.rs`, faults are `strike.rs`; both continue the type defined here.
+//! The dialogue with one client: banner, envelope and the order of commands (RFC 5321 4.1.4). `receive.rs` handles DATA
+//! up to the answer, and `strike.rs` the faults; both extend the type defined here.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::faults::{FaultReply, FaultStage};
 use crate::shared::SinkState;
 use crate::wire::{DialogueEnd, Wire};
 
-/// Commands that were refused for their form or their place before the dialogue is ended with 421.
+/// Number of commands with a wrong form or order after which the dialogue ends with 421.
 const MAX_MISTAKES: u32 = 50;
 
 /// A dialogue and the buffers that its emails reuse.
@@ -22,19 +22,19 @@ pub(crate) struct Dialogue {
     pub(crate) wire: Wire,
     pub(crate) entry: ConnectionEntry,
     pub(crate) peer: SocketAddr,
-    /// The name given in EHLO; `None` before it.
+    /// Name that the client gave in EHLO; `None` before.
     pub(crate) ehlo: Option<String>,
     pub(crate) envelope: Option<Envelope>,
-    /// Emails accepted so far.
+    /// Number of emails accepted so far.
     pub(crate) emails: u32,
-    /// The message being received.
+    /// The message that is being received.
     pub(crate) message: Vec<u8>,
-    /// Its lines for the record.
+    /// The record lines of that message.
     pub(crate) lines: Vec<u8>,
     mistakes: u32,
 }
 
-/// Who an email is from and for.
+/// Sender and recipients of an email.
 #[derive(Debug, Default)]
 pub(crate) struct Envelope {
     pub(crate) sender: String,
@@ -42,7 +42,7 @@ pub(crate) struct Envelope {
     smtputf8: bool,
 }
 
-/// Serves a connection to its end.
+/// Serves a connection until it ends.
 pub(crate) async fn serve(sink: Arc<SinkState>, stream: TcpStream, peer: SocketAddr) {
     let wire = match Wire::new(stream, sink.options.greeted_within, sink.stop.clone()) {
         Ok(wire) => wire,
@@ -88,7 +88,7 @@ impl Dialogue {
         }
     }
 
-    /// Runs until something ends it; what ends it is the answer, never Ok.
+    /// Runs the dialogue until it ends. Always returns the reason as an error.
     async fn talk(&mut self) -> Result<std::convert::Infallible, DialogueEnd> {
         self.greet().await?;
         let mut line = Vec::with_capacity(256);
@@ -214,7 +214,7 @@ impl Dialogue {
         }
     }
 
-    /// Says the reply of a stage, or what a fault puts in its place; whether the command took effect.
+    /// Sends the reply of a stage, or the reply of a fault. Returns true if the command took effect.
     async fn reply(&mut self, stage: FaultStage, code: u16, text: &str) -> Result<bool, DialogueEnd> {
         match self.strike(stage).await? {
             FaultReply::Refuse(code, text) => return self.refuse(code, &text).map(|()| false),
@@ -224,13 +224,13 @@ impl Dialogue {
         Ok(true)
     }
 
-    /// Refuses a command that was in order; 421 is also the end (RFC 5321 3.8).
+    /// Refuses a valid command. With 421 the dialogue ends too (RFC 5321 3.8).
     pub(crate) fn refuse(&mut self, code: u16, text: &str) -> Result<(), DialogueEnd> {
         self.wire.say(code, text);
         if code == 421 { Err(DialogueEnd::Closed("421")) } else { Ok(()) }
     }
 
-    /// Refuses a command that was not in order.
+    /// Refuses an invalid command, and ends the dialogue with 421 after [`MAX_MISTAKES`] of them.
     pub(crate) fn mistake(&mut self, code: u16, text: &str) -> Result<(), DialogueEnd> {
         self.mistakes += 1;
         if self.mistakes >= MAX_MISTAKES {
@@ -239,7 +239,7 @@ impl Dialogue {
         self.refuse(code, text)
     }
 
-    /// Says the last reply of this dialogue; the answer is its end.
+    /// Sends the last reply of this dialogue; returns the reason of its end.
     pub(crate) fn last_words(&mut self, code: u16, text: &str) -> DialogueEnd {
         self.wire.say(code, text);
         DialogueEnd::Closed("said so")

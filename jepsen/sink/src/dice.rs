@@ -1,4 +1,4 @@
-//! Decides at each occasion whether a fault strikes. One for a sink; asked by every dialogue at every stage.
+//! Decides at each occasion whether a fault is injected. A sink has one; every dialogue asks it at every stage.
 
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
@@ -6,16 +6,16 @@ use rand::{Rng, SeedableRng};
 
 use crate::faults::{Amount, FaultKind, FaultPlan, FaultRule, FaultStage};
 
-/// How often a rule has struck since its plan was set: the observed effect that a judge writes down.
+/// How often a rule was applied since its plan was set; a judge records this as the observed effect.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FaultTally {
     /// The rule.
     pub rule: FaultRule,
-    /// Occasions at which it was carried out.
+    /// Number of occasions at which the fault was injected.
     pub struck: u64,
 }
 
-/// The plan in force, with the dice of each rule.
+/// The current plan, with a random generator for each rule.
 pub(crate) struct Dice {
     armed: Mutex<Vec<Armed>>,
 }
@@ -31,19 +31,19 @@ impl Dice {
         Self { armed: Mutex::new(arm(plan)) }
     }
 
-    /// Puts a plan in force, its dice at their start; answers how the former one did.
+    /// Replaces the plan and starts its random generators anew. Returns the tally of the former plan.
     pub(crate) fn set(&self, plan: FaultPlan) -> Vec<FaultTally> {
         let former = std::mem::replace(&mut *self.armed.lock(), arm(plan));
         former.into_iter().map(|armed| FaultTally { rule: armed.rule, struck: armed.struck }).collect()
     }
 
-    /// How the plan in force has done so far.
+    /// Returns the tally of the current plan.
     pub(crate) fn tally(&self) -> Vec<FaultTally> {
         let armed = self.armed.lock();
         armed.iter().map(|armed| FaultTally { rule: armed.rule.clone(), struck: armed.struck }).collect()
     }
 
-    /// What strikes at this occasion; `emails` were accepted on this connection so far.
+    /// Returns the fault to inject at this occasion, if any. `emails` were accepted on this connection so far.
     pub(crate) fn roll(&self, stage: FaultStage, emails: u32) -> Option<FaultKind> {
         let mut rules = self.armed.lock();
         let armed = rules.iter_mut().find_map(|armed| armed.strikes(stage, emails).then_some(armed))?;
@@ -65,7 +65,8 @@ impl Armed {
     }
 }
 
-/// The place goes into the high half, so that neighbouring seeds and neighbouring rules share no dice.
+/// Returns the random generator of a rule. The rule's place goes into the high half of the seed, so that neighbouring
+/// seeds and neighbouring rules have different generators.
 fn dice_of(seed: u64, place: usize) -> StdRng {
     let place = u64::try_from(place).unwrap_or(u64::MAX);
     StdRng::seed_from_u64(seed ^ place.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15))

@@ -1,4 +1,4 @@
-//! Reads fault plans from text; the grammar is at [`FaultPlan`]. An error names the part that is wrong.
+//! Parses fault plans; the grammar is documented at [`FaultPlan`]. An error names the part that is wrong.
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,7 +21,7 @@ const STAGES: [(FaultStage, &str); 11] = [
     (FaultStage::Between, "between"),
 ];
 
-/// A fault plan that cannot be read: the item between two commas, and what is wrong with it.
+/// Error of a fault plan: the wrong item between two commas, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("fault plan, in `{part}`: {reason}")]
 pub struct FaultSpecError {
@@ -116,7 +116,7 @@ impl FromStr for FaultKind {
     }
 }
 
-/// The text of a refusal, when one reply line can carry it and a plan can spell it.
+/// Returns the text of a refusal. The outer `None` means that a reply line or a plan cannot contain it.
 fn reply_text(value: Option<&str>) -> Option<Option<String>> {
     let Some(text) = value else { return Some(None) };
     let fine = (1..=FaultKind::MAX_TEXT_BYTES).contains(&text.len())

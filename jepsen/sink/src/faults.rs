@@ -1,5 +1,5 @@
-//! What a sink can be told to do wrong, and where in a dialogue. Plain data: `fault_spec.rs` reads and writes
-//! it as text, `dice.rs` decides when a rule strikes, `strike.rs` and `receive.rs` carry it out.
+//! The faults that a sink can inject, and the stages of a dialogue for them. Plain data: `fault_spec.rs` parses and
+//! prints it, `dice.rs` decides when a rule is applied, `strike.rs` and `receive.rs` inject the fault.
 
 use std::time::Duration;
 
@@ -24,27 +24,28 @@ use std::time::Duration;
 /// Which kind fits which stage: see [`FaultStage`].
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct FaultPlan {
-    /// Where the dice start. Each rule has dice of its own, so that one more rule does not move the others.
+    /// Seed of the random generators. Each rule has its own generator, so an additional rule does not change the
+    /// others.
     pub seed: u64,
-    /// In order of precedence: at one occasion the first rule that strikes is carried out, the others wait.
+    /// Rules in order of precedence. At one occasion only the first rule that applies injects its fault.
     pub rules: Vec<FaultRule>,
 }
 
-/// One thing that goes wrong.
+/// One fault, its stage and its frequency.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FaultRule {
-    /// Where.
+    /// Stage of the dialogue.
     pub stage: FaultStage,
-    /// What.
+    /// Kind of the fault.
     pub kind: FaultKind,
-    /// How often.
+    /// Frequency of the fault.
     pub amount: Amount,
 }
 
-/// Where in a dialogue a rule strikes. `close`, `reset` and `stall` fit every stage.
+/// Stage of a dialogue at which a rule applies. `close`, `reset` and `stall` fit every stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FaultStage {
-    /// The connection was taken; nothing is said yet.
+    /// The connection was accepted; nothing is sent yet.
     Connect,
     /// Instead of the banner: also a refusal (which ends the dialogue), `bare`, `huge`.
     Banner,
@@ -56,21 +57,21 @@ pub enum FaultStage {
     Rcpt,
     /// Instead of the `354`: also a refusal, `bare`.
     Data,
-    /// Some of the message has come, the end is not read yet: also a refusal, which ends the dialogue.
+    /// Part of the message was received, its end was not. Fits also a refusal, which ends the dialogue.
     Body,
-    /// The final dot is read, nothing is recorded: also a refusal.
+    /// The final dot is read, nothing is recorded. Fits also a refusal.
     BeforeCommit,
-    /// The accept is recorded, nothing is answered. No refusal here: a relay that keeps an email and says that
-    /// it did not is one that no sender can live with (RFC 5321 4.2.5). `stall=5s` is a late `250`.
+    /// The accept is recorded, nothing is answered. No refusal fits here: no sender can handle a relay that keeps an
+    /// email and denies it (RFC 5321 4.2.5). `stall=5s` is a late `250`.
     AfterCommit,
-    /// The accept is recorded and half of the answer is written; also `bare`, a whole answer without text.
+    /// The accept is recorded and half of the answer is written. Fits also `bare`, a whole answer without text.
     Answer,
-    /// After the answer, before the next mail: also a refusal (an unexpected reply), `close-after`.
+    /// After the answer, before the next email. Fits also a refusal (an unexpected reply) and `close-after`.
     Between,
 }
 
 impl FaultStage {
-    /// Whether a fault of this kind can be carried out here.
+    /// True if a fault of this kind can be injected at this stage.
     pub const fn fits(self, kind: &FaultKind) -> bool {
         match kind {
             FaultKind::Close | FaultKind::Reset | FaultKind::Stall(_) => true,
@@ -84,38 +85,38 @@ impl FaultStage {
     }
 }
 
-/// What goes wrong.
+/// Kind of a fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FaultKind {
-    /// A reply of this code (400 to 599) instead of the right one; 421 ends the dialogue, at every stage.
+    /// A reply with this code (400 to 599) instead of the right one; 421 ends the dialogue at every stage.
     Refuse {
         /// The reply code.
         code: u16,
-        /// The reply text, enhanced code included; a plain one when absent.
+        /// Reply text with its enhanced code; `None` for a default text.
         text: Option<String>,
     },
-    /// The connection ends in good order (FIN) without another word.
+    /// The connection closes normally (FIN), without another reply.
     Close,
     /// The connection ends with a reset (RST).
     Reset,
-    /// Nothing happens for that long, then all goes on; `None`: until the client leaves or the sink stops.
+    /// Nothing happens for this long, then the dialogue continues. `None`: until the client leaves or the sink stops.
     Stall(Option<Duration>),
-    /// A banner of about this many bytes, in lines of good form.
+    /// A banner of about this many bytes, in well-formed lines.
     Huge {
-        /// At least 1, at most [`FaultKind::MAX_HUGE_BYTES`].
+        /// Bytes of the banner: at least 1, at most [`FaultKind::MAX_HUGE_BYTES`].
         bytes: u32,
     },
-    /// The right code without any text: `250 CR LF`, which RFC 5321 4.2.1 tells clients to accept.
+    /// The right code without text: `250 CR LF`, which clients must accept (RFC 5321 4.2.1).
     Bare,
-    /// A connection that has had at least this many emails accepted ends in good order, as some providers do.
+    /// The connection closes normally after this many accepted emails, as with some providers.
     CloseAfter {
-        /// Accepted emails of this connection; at least 1.
+        /// Number of accepted emails on this connection; at least 1.
         emails: u32,
     },
 }
 
 impl FaultKind {
-    /// The size of a huge banner that names none: 10 MB.
+    /// Size of a huge banner if the plan gives none: 10 MB.
     pub const HUGE_BYTES: u32 = 10_000_000;
     /// The largest banner a plan may ask for: 1 GB.
     pub const MAX_HUGE_BYTES: u32 = 1_000_000_000;
@@ -123,24 +124,24 @@ impl FaultKind {
     pub const MAX_TEXT_BYTES: usize = 500;
 }
 
-/// How often a rule strikes, of the occasions that its stage offers.
+/// Frequency of a rule among the occasions of its stage.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Amount {
-    /// At each occasion with this probability, 0 to 1.
+    /// At each occasion with this probability, from 0 to 1.
     Rate(f64),
-    /// At the next so many occasions, then never again.
+    /// At this many next occasions, then never again.
     Next(u32),
 }
 
-/// What a stage says instead of its reply.
+/// Reply of a stage after its faults.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum FaultReply {
-    /// Its own reply.
+    /// The stage's own reply.
     Nothing,
-    /// This code and text.
+    /// A refusal with this code and text.
     Refuse(u16, String),
-    /// Its own code, without text.
+    /// The stage's own code without text.
     Bare,
-    /// So many bytes before its reply.
+    /// This many bytes before the stage's own reply.
     Huge(u32),
 }

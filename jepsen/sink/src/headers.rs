@@ -1,17 +1,17 @@
-//! Where a message's header section ends and what its fields say (RFC 5322 2.2, unfolded). Read once for each
-//! accepted mail, for the record, and again for the page. Never fails: what is no field is passed over.
+//! Finds the end of a message's header section and parses its fields (RFC 5322 2.2, unfolded). Called once for each
+//! accepted email, for the record, and again for the page. Never fails: lines that are no field are skipped.
 
-/// A field as it stands in the message.
+/// A field as in the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeaderField<'a> {
-    /// Its name.
+    /// Name of the field.
     pub name: &'a str,
-    /// What follows the colon, folding included.
+    /// Bytes after the colon, folding included.
     raw: &'a [u8],
 }
 
 impl HeaderField<'_> {
-    /// The value on one line, without white space around it; bytes that are not UTF-8 are replaced.
+    /// Returns the value on one line, trimmed. Bytes that are not UTF-8 are replaced.
     pub fn value(&self) -> String {
         let mut text = String::from_utf8_lossy(self.raw).into_owned();
         text.retain(|c| c != '\r' && c != '\n');
@@ -32,7 +32,7 @@ pub fn split(message: &[u8]) -> (&[u8], &[u8]) {
     (message, &[])
 }
 
-/// The fields of a header section, in order.
+/// Returns the fields of a header section, in order.
 pub fn fields(head: &[u8]) -> impl Iterator<Item = HeaderField<'_>> {
     let mut rest = head;
     std::iter::from_fn(move || {
@@ -48,12 +48,12 @@ pub fn fields(head: &[u8]) -> impl Iterator<Item = HeaderField<'_>> {
     })
 }
 
-/// The value of the first field of that name, whatever its case.
+/// Returns the value of the first field with this name, ignoring case; `None` if there is none.
 pub fn first(head: &[u8], name: &str) -> Option<String> {
     fields(head).find(|field| field.name.eq_ignore_ascii_case(name)).map(|field| field.value())
 }
 
-/// Bytes up to and including the line that no folded line follows.
+/// Returns the length of the first field: up to and including the last of its folded lines.
 fn field_end(section: &[u8]) -> usize {
     let mut at = 0;
     while let Some(line) = section.get(at..) {

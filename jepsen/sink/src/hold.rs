@@ -1,5 +1,5 @@
-//! Holds an email between its dot and its answer, on request: the caller learns which email is held, does what
-//! it came for (kill the sender, the leader, the network), and lets go. Dialogues ask the board after each dot.
+//! Holds an email between its final dot and its answer, on request. The caller learns which email is held, injects its
+//! fault (kills the sender, the leader or the network), and releases it. Dialogues check for requests after each dot.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::accepted::Accepted;
 
-/// One request may hold at most so many emails.
+/// Maximum number of emails that one request may hold.
 const MAX_HELD_BY_ONE_REQUEST: usize = 1_024;
 
-/// Which emails to hold, where and for how long.
+/// Selects the emails to hold, the point and the time.
 #[derive(Debug, Clone)]
 pub struct HoldRequest {
-    /// Only emails from a client that called itself exactly so in EHLO.
+    /// Holds only emails from a client that gave exactly this name in EHLO; `None` for all clients.
     pub ehlo: Option<String>,
-    /// Where in the dialogue.
+    /// Point in the dialogue.
     pub point: HoldPoint,
-    /// How many emails, 1 to 1,024; other values are moved to the nearest of these.
+    /// Number of emails, 1 to 1,024; other values are clamped.
     pub count: usize,
-    /// A held mail lets go by itself after this long.
+    /// Time after which a held email is released by itself.
     pub limit: Duration,
 }
 
@@ -32,46 +32,46 @@ impl Default for HoldRequest {
     }
 }
 
-/// Where an email is held.
+/// Point at which an email is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HoldPoint {
-    /// The dot was read, nothing is recorded. Whatever happens to the client meanwhile, the email is recorded
-    /// once it is let go: this point moves the accept, it does not prevent it.
+    /// The final dot was read, nothing is recorded. The email is recorded when it is released, even if the client has
+    /// left: this point delays the accept and does not prevent it.
     BeforeCommit,
     /// The accept is recorded, the `250` is not written.
     AfterCommit,
 }
 
-/// A request in force. Dropping it withdraws it; emails that are held stay held.
+/// An active request. Dropping it withdraws it; held emails stay held.
 #[derive(Debug)]
 pub struct Hold {
     held: mpsc::Receiver<Held>,
 }
 
 impl Hold {
-    /// The next email that is held; `None` when there was none within `limit`, or when all were handed out.
+    /// Waits for the next held email. `None` if there was none within `limit`, or all were returned.
     pub async fn next(&mut self, limit: Duration) -> Option<Held> {
         tokio::time::timeout(limit, self.held.recv()).await.ok().flatten()
     }
 }
 
-/// An email whose answer is held back until this is released, dropped, or its limit is over.
+/// An email whose answer is held until this is released or dropped, or its limit is over.
 #[derive(Debug)]
 pub struct Held {
-    /// What was (or will be) recorded, for the first recipient of the email.
+    /// The accept of the email's first recipient; it is recorded, or will be.
     pub accepted: Arc<Accepted>,
     release: oneshot::Sender<()>,
 }
 
 impl Held {
-    /// Lets the dialogue go on. False when no dialogue waits any more: the client left, the limit was over, or the
-    /// sink stopped.
+    /// Lets the dialogue continue. Returns false if no dialogue waits any more: the client left, the limit was over, or
+    /// the sink stopped.
     pub fn release(self) -> bool {
         self.release.send(()).is_ok()
     }
 }
 
-/// The requests in force, oldest first.
+/// The active requests, oldest first.
 #[derive(Default)]
 pub(crate) struct HoldBoard {
     requests: Mutex<VecDeque<Posted>>,
@@ -83,7 +83,7 @@ struct Posted {
     tell: mpsc::Sender<Held>,
 }
 
-/// A dialogue's side of a held mail.
+/// The dialogue's part of a held email.
 pub(crate) struct Caught {
     pub(crate) released: oneshot::Receiver<()>,
     pub(crate) limit: Duration,
@@ -97,7 +97,7 @@ impl HoldBoard {
         Hold { held }
     }
 
-    /// Whether one of these emails is to be held at this point; if so, its requester knows already.
+    /// Returns a handle if the email of these accepts must be held at this point. Its requester has been notified then.
     pub(crate) fn catch(&self, point: HoldPoint, accepts: &[Arc<Accepted>]) -> Option<Caught> {
         let mut requests = self.requests.lock();
         requests.retain(|posted| posted.left > 0 && !posted.tell.is_closed());
@@ -113,7 +113,7 @@ impl Posted {
         let wanted = self.request.ehlo.as_ref();
         let accepted = Arc::clone(accepts.iter().find(|accept| wanted.is_none_or(|ehlo| accept.ehlo == *ehlo))?);
         let (release, released) = oneshot::channel();
-        // The channel has room for every email of the request, so only a withdrawn request refuses.
+        // The channel has room for every email of the request, so sending fails only if the request was withdrawn.
         self.tell.try_send(Held { accepted, release }).ok()?;
         self.left -= 1;
         Some(Caught { released, limit: self.request.limit })

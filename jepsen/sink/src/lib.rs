@@ -1,23 +1,19 @@
-//! An SMTP server that writes down what it accepts before it says so, and misbehaves on request.
+//! An SMTP server that records each email before it answers, and injects faults on request.
 //!
-//! It is the mailbox of `reveille dev` and `reveille demo`, and the sharpest nemesis of the judge. It
-//! depends on nothing of the product and shares no logic with it, because its record is the truth that the
-//! product's ledger is compared with (I1, I4, I9, I14 of `docs/protocol.md`).
+//! It is the mailbox of `reveille dev` and `reveille demo`, and the relay of the judge. It depends on nothing of the
+//! product and shares no code with it, because the product's ledger is compared with its record (I1, I4, I9, I14 of
+//! `docs/protocol.md`). It promises:
+//! - Each accept is a line in the record before the `250`, one for each recipient. With [`SinkOptions::sync`] the line
+//!   is on the disk by then.
+//! - It never removes duplicates: an email that came twice is in the record twice.
+//! - A message ends at `CRLF . CRLF` only. A lone LF or CR is refused and ends the dialogue. The lenient mode
+//!   ([`SinkOptions::lenient_line_ends`]) exists to find emails that a lenient relay would split.
+//! - Memory is bounded by the numbers in [`SinkOptions`].
+//! - A [`FaultPlan`] with the same seed injects the same faults for the same sequence of occasions.
 //!
-//! What it promises:
-//! - each accept, one for each recipient of an email, is a line in the record before the `250` is written;
-//!   with [`SinkOptions::sync`] the line has reached the disk by then;
-//! - it never deduplicates: what came twice stands twice in the record;
-//! - a message ends at `CRLF . CRLF` and nowhere else; a bare LF or CR is refused and ends the dialogue
-//!   (the lenient twin, [`SinkOptions::lenient_line_ends`], exists to catch what a lenient relay would split);
-//! - memory is bounded by the numbers in [`SinkOptions`];
-//! - a [`FaultPlan`] with the same seed draws the same faults for the same sequence of occasions.
-//!
-//! What it is not: a relay. It forwards nothing, knows no TLS and no AUTH, and does not authenticate clients.
-//!
-//! Reading order: [`SinkOptions`] and [`Sink`], then `dialogue.rs` (the commands), `receive.rs` (from DATA to
-//! the answer, where everything that matters happens), `recorder.rs` (why a line is on disk before the `250`),
-//! `faults.rs` with `dice.rs` (what can go wrong on purpose). The web pages of the mailbox are in `node/src/mailbox`.
+//! It is no relay: it forwards nothing, has no TLS and no AUTH, and does not authenticate clients. Reading order:
+//! [`SinkOptions`], [`Sink`], `dialogue.rs`, `receive.rs` (from DATA to the answer), `recorder.rs`, `faults.rs`,
+//! `dice.rs`. The web pages of the mailbox are in `node/src/mailbox`.
 
 mod accepted;
 mod archive;

@@ -1,4 +1,4 @@
-//! The options of a sink. Every bound on its memory and its patience is a number in here.
+//! The options of a sink, with every limit of its memory and its waits.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -9,46 +9,46 @@ use std::time::Duration;
 use crate::accepted::Accepted;
 use crate::faults::FaultPlan;
 
-/// How a [`Sink`](crate::Sink) listens, records, keeps, limits and misbehaves. The default is a well-behaved
-/// mailbox in memory on a free loopback port.
+/// Options of a [`Sink`](crate::Sink): how it listens, records, keeps, limits and injects faults. The default is a
+/// correct mailbox in memory on a free loopback port.
 #[derive(Debug, Clone)]
 pub struct SinkOptions {
-    /// Where to listen; port 0 lets the system choose.
+    /// Address to listen on; port 0 lets the system choose.
     pub listen: SocketAddr,
-    /// The append-only file of accepts; without one they are kept in memory only. A file that exists is
-    /// continued, and a torn last line (which was never acknowledged) is cut off first.
+    /// Append-only file of accepts; `None` keeps them in memory only. An existing file is continued, after an
+    /// incomplete last line (whose email was never acknowledged) is cut off.
     pub record: Option<PathBuf>,
-    /// Whether each line reaches the disk (`fdatasync`, in groups) before its `250`. Without it a line has
-    /// been handed to the kernel by then: it survives the sink's death, not the machine's.
+    /// True to sync each line to the disk (`fdatasync`, in groups) before its `250`. Otherwise the line has been passed
+    /// to the kernel by then: it survives the end of the sink, but not of the machine.
     pub sync: bool,
-    /// What goes wrong on purpose, from the first connection on.
+    /// Faults to inject from the first connection on.
     pub faults: FaultPlan,
-    /// How many accepts memory holds for `emails()`, `find()` and the page (some 400 bytes each);
-    /// older ones stay in the record, and in the count.
+    /// Number of accepts in memory for `emails()`, `find()` and the page, some 400 bytes each. Older ones stay in the
+    /// record and in the count.
     pub keep_records: usize,
-    /// Called for each final dot once its answer is known, and for each message that a fault cut off before its
-    /// dot was read: for a caller that must know those that were not accepted, too. The dialogue waits for it.
+    /// Called for each final dot once its answer is known, and for each message that a fault cut off before its dot was
+    /// read. It also reports emails that were not accepted. The dialogue waits for the call.
     pub dots: Option<DotWatcher>,
-    /// How many of the latest emails keep their whole text for the page.
+    /// Number of the latest emails whose whole text is kept for the page.
     pub keep_bodies: usize,
-    /// How many bytes those texts may take together; the oldest go first.
+    /// Maximum bytes of those texts together; the oldest are dropped first.
     pub keep_body_bytes: usize,
-    /// How many bytes of each body an accept keeps, for a caller that compares contents with envelopes.
+    /// Number of bytes of each body that an accept keeps, for a caller that compares contents with envelopes.
     pub excerpt_bytes: usize,
-    /// The lenient twin: LF alone ends a line, as some relays have it, so that smuggled emails show up.
+    /// True to accept a lone LF as a line end, as some relays do, so that smuggled emails are found.
     pub lenient_line_ends: bool,
     /// The largest message in bytes (offered as SIZE); larger ones are read to their end and refused with 552.
     pub max_message_bytes: usize,
-    /// Recipients of one email; further ones are refused with 452.
+    /// Maximum recipients of one email; further ones are refused with 452.
     pub max_recipients: usize,
-    /// Open dialogues; further ones are turned away with 421.
+    /// Maximum open dialogues; further ones are refused with 421.
     pub max_connections: usize,
-    /// How long a silent client is kept (RFC 5321 4.5.3.2.7 asks for five minutes), and how long a client may
-    /// take to read a reply.
+    /// Time after which a silent client is disconnected (RFC 5321 4.5.3.2.7 asks for five minutes), and within which a
+    /// client must read a reply.
     pub idle: Duration,
-    /// How long a client that has not said EHLO or HELO may be silent.
+    /// Time after which a client is disconnected that has sent neither EHLO nor HELO and is silent.
     pub greeted_within: Duration,
-    /// The host name in the banner and in EHLO.
+    /// Host name in the banner and in the answer to EHLO.
     pub name: String,
 }
 
@@ -75,34 +75,33 @@ impl Default for SinkOptions {
     }
 }
 
-/// How a final dot was answered.
+/// Answer to a final dot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DotAnswer {
-    /// It is accepted, and the `250` was handed to the connection, or the client had left before.
+    /// The email is accepted. The `250` was passed to the connection, or the client had left before.
     Accepted,
-    /// It is accepted, and by a fault of the sink's no whole answer was given.
+    /// The email is accepted, but an injected fault prevented a complete answer.
     AcceptedUntold,
-    /// It was refused.
+    /// The email was refused.
     Refused,
-    /// Neither accepted nor answered.
+    /// The email was neither accepted nor answered.
     Nothing,
-    /// There was none: by a fault of the sink's the dialogue ended within the message. Whether its client had written
-    /// the dot by then only the client knows. The callback gets what had come of the email.
+    /// There was no dot: an injected fault ended the dialogue within the message. Only the client knows whether it had
+    /// written the dot by then. The callback gets the part of the email that was received.
     Cut,
-    /// It was refused as no message: a bare LF or CR, or a line too long. The callback gets what was read
-    /// before.
+    /// The message was refused because of a lone LF or CR, or a line too long. The callback gets the part before it.
     Malformed,
 }
 
-/// A callback for each final dot and for each message cut off, once for each recipient. What was not accepted looks as
-/// the accept would have.
+/// A callback for each final dot and for each message cut off, once for each recipient. An email that was not accepted
+/// is passed in the form that its accept would have had.
 #[derive(Clone)]
 pub struct DotWatcher(Arc<DotCallback>);
 
 type DotCallback = dyn Fn(&Accepted, DotAnswer) + Send + Sync;
 
 impl DotWatcher {
-    /// Calls `told` for each.
+    /// Creates a watcher that calls `told`.
     pub fn new(told: impl Fn(&Accepted, DotAnswer) + Send + Sync + 'static) -> DotWatcher {
         DotWatcher(Arc::new(told))
     }

@@ -1,7 +1,7 @@
-//! From DATA to the answer: where an email becomes an accept. Continues `dialogue.rs`.
+//! From DATA to the answer: an email becomes an accept. Extends `dialogue.rs`.
 //!
-//! The order is the promise: message read -> (held) -> line in the record, on disk when asked -> (held) ->
-//! answer. Each arrow is a place where a fault can strike.
+//! The order is the promise: message read -> (held) -> line in the record, on disk if `sync` is set -> (held) ->
+//! answer. A fault can be injected at each arrow.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,17 +18,17 @@ use crate::hold::HoldPoint;
 use crate::options::DotAnswer;
 use crate::wire::{DialogueEnd, Patience};
 
-/// `X-Reveille-*` headers that one accept keeps.
+/// Maximum number of `X-Reveille-*` headers that one accept keeps.
 const MAX_KEPT_HEADERS: usize = 32;
-/// Bytes of a header value that an accept keeps.
+/// Maximum bytes of a header value that an accept keeps.
 const MAX_KEPT_VALUE: usize = 1_000;
-/// A message this many times larger than allowed is not read to its end.
+/// Factor by which a message may exceed the maximum size and is still read to its end.
 const OVERSIZE_FACTOR: usize = 4;
-/// What a dialogue's message buffer keeps of its size after a large mail.
+/// Maximum bytes that a dialogue's message buffer keeps after a large email.
 const KEEP_BUFFER_BYTES: usize = 64 << 10;
 
 impl Dialogue {
-    /// Reads a message up to its final dot, and answers it.
+    /// Reads a message up to its final dot and answers it.
     pub(crate) async fn receive(&mut self, envelope: Envelope, started: SinkInstant) -> Result<(), DialogueEnd> {
         let (lenient, limit) = (self.sink.options.lenient_line_ends, self.sink.options.max_message_bytes);
         self.begin_message();
@@ -66,8 +66,8 @@ impl Dialogue {
         self.entry.state(DialogueState::Receiving);
     }
 
-    /// A fault of the body waits for its first bytes; a refusal there ends the dialogue, because the rest of
-    /// the message is on its way.
+    /// Injects a fault within the body, after its first bytes came. A refusal ends the dialogue, because the client is
+    /// still sending the message.
     async fn strike_body(&mut self) -> Result<(), DialogueEnd> {
         let Some(kind) = self.sink.dice.roll(FaultStage::Body, self.emails) else { return Ok(()) };
         if self.wire.unread().is_empty() {
@@ -79,11 +79,11 @@ impl Dialogue {
         }
     }
 
-    /// A fault ends the dialogue within the message. Its client may have written the dot, so the callback
-    /// is called; where the client was gone before, it is not.
+    /// Ends the dialogue within the message after a fault. The client may have written the dot, so the watcher is
+    /// called; if the client had left before, it is not.
     fn cut_off(&mut self, end: DialogueEnd, envelope: Envelope, started: SinkInstant) -> DialogueEnd {
         if let (Some(_), DialogueEnd::Closed(_) | DialogueEnd::Reset) = (&self.sink.options.dots, &end) {
-            // A line that had not come whole is not reported.
+            // An incomplete last line is not reported.
             let came = self.wire.unread();
             let whole = came.windows(2).rposition(|pair| pair == b"\r\n").map_or(0, |end| end + 2);
             self.message = came.get(..whole).unwrap_or_default().to_vec();
@@ -92,21 +92,21 @@ impl Dialogue {
         end
     }
 
-    /// Tells the watcher, if there is one.
+    /// Calls the watcher, if there is one, for each accept.
     fn tell(&self, accepts: &[Arc<Accepted>], answer: DotAnswer) {
         if let Some(watcher) = &self.sink.options.dots {
             accepts.iter().for_each(|accept| watcher.tell(accept, answer));
         }
     }
 
-    /// The whole message is read: records and answers it.
+    /// Records and answers a message that was read completely.
     async fn finish(&mut self, envelope: Envelope, started: SinkInstant) -> Result<(), DialogueEnd> {
         let accepts = self.accepts(envelope, started);
         self.entry.after_dot(&accepts);
         let mut answer = DotAnswer::Nothing;
         let answered = self.commit_and_answer(&accepts, &mut answer).await;
         self.entry.answered(self.emails);
-        // A client that left before it read the answer was not left without one.
+        // If the client left first, the missing answer is not due to a fault.
         if matches!((&answered, answer), (Err(DialogueEnd::Gone | DialogueEnd::Broken(_)), DotAnswer::AcceptedUntold)) {
             answer = DotAnswer::Accepted;
         }
@@ -115,7 +115,7 @@ impl Dialogue {
         self.between_mails().await
     }
 
-    /// `answer` says how far it came, also where the dialogue ended on the way.
+    /// Records the email and answers it. `answer` has the result even if the dialogue ends before.
     async fn commit_and_answer(
         &mut self,
         accepts: &[Arc<Accepted>],
@@ -143,7 +143,7 @@ impl Dialogue {
         Ok(())
     }
 
-    /// The `250`, whole, bare, or only half of it.
+    /// Sends the `250`: complete, without text, or only half of it.
     async fn answer_dot(&mut self) -> Result<(), DialogueEnd> {
         const ANSWER: &str = "2.0.0 accepted and recorded";
         match self.sink.dice.roll(FaultStage::Answer, self.emails) {
@@ -217,10 +217,10 @@ impl Dialogue {
     }
 }
 
-/// Headers that say which email this is. Readers differ in which one of two they take.
+/// Headers that identify an email. If one occurs twice, readers differ in which they use.
 const IDENTITY: [&str; 3] = ["Message-ID", "X-Reveille-Run", "X-Reveille-Fence"];
 
-/// Takes over the headers that say which claim an email belongs to.
+/// Copies the headers that name the run and claim of an email.
 fn read_marks(head: &[u8], accept: &mut Accepted) {
     let count = |name: &str| headers::fields(head).filter(|field| field.name.eq_ignore_ascii_case(name)).count();
     accept.repeated = IDENTITY.into_iter().filter(|name| count(name) > 1).map(str::to_owned).collect();

@@ -1,8 +1,8 @@
-//! Reads a record file: one JSON line for each accept, in the order in which they were accepted. Used to compare
-//! what arrived with what a ledger says, and by a sink that continues a file.
+//! Reads a record file: one JSON line for each accept, in the order of acceptance. It is used to compare received
+//! emails with a ledger, and by a sink that continues a file.
 //!
-//! A line that a crash tore is the last one, and no client was ever answered `250` for it: it is left out, and said
-//! so. Damage anywhere else is an error, because then an accept may be missing and no verdict is possible.
+//! A crash can only leave an incomplete last line, and no client got a `250` for it. That line is left out and
+//! reported. Damage anywhere else is an error, because an accept may be missing and no verdict is possible.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -10,21 +10,21 @@ use std::path::Path;
 
 use crate::accepted::Accepted;
 
-/// Everything that a record file holds.
+/// The content of a record file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordFile {
     /// The accepts, in the order of the file, duplicates included.
     pub accepts: Vec<Accepted>,
-    /// The torn last line, when there is one.
+    /// The incomplete last line; `None` if the last line is complete.
     pub torn: Option<TornTail>,
 }
 
-/// A last line that was not written to its end. Its mail was not answered with `250`.
+/// A last line that was not written completely. Its email was not answered with `250`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TornTail {
-    /// Where it begins, in bytes from the start of the file.
+    /// Offset of its beginning, in bytes from the start of the file.
     pub offset: u64,
-    /// How many bytes of it there are.
+    /// Length of the line in bytes.
     pub bytes: u64,
 }
 
@@ -39,7 +39,7 @@ impl RecordFile {
         Ok(Self { accepts, torn })
     }
 
-    /// Reads a file accept by accept; returns the torn last line.
+    /// Reads a file and calls `each` for each accept. Returns the incomplete last line, if any.
     pub(crate) fn visit(path: &Path, mut each: impl FnMut(Accepted)) -> io::Result<Option<TornTail>> {
         let mut file = BufReader::with_capacity(1 << 16, File::open(path)?);
         let (mut line, mut bytes, mut offset) = (0, Vec::new(), 0_u64);

@@ -1,13 +1,12 @@
 //! Writes accepts to the record between final dot and `250`: a thread appends and syncs them in groups, and then the
-//! dialogues that wait for them continue.
+//! waiting dialogues continue.
 //!
-//! Three promises:
-//! - [`AcceptRecorder::commit`] answers Ok only when the line is in the file (and on the disk, when `sync`);
-//! - memory sees an accept after the file has it, in the same order;
-//! - an error while writing ends the record for good. Whether those lines survived is unknown, so their
-//!   clients get no answer at all, and later emails are refused before DATA.
+//! - [`AcceptRecorder::commit`] returns `Ok` only if the line is in the file, and on the disk if `sync` is set.
+//! - Memory gets an accept after the file, in the same order.
+//! - A write error ends the record for good. It is unknown whether those lines survived, so their clients get no
+//!   answer, and later emails are refused before DATA.
 //!
-//! The queue is bounded by the number of dialogues: each waits for its one mail.
+//! The number of dialogues limits the queue, because each waits for its one email.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -29,7 +28,7 @@ pub(crate) struct AcceptRecorder {
     writer: Mutex<Option<thread::JoinHandle<()>>>,
 }
 
-/// The record has failed, or is closed; whether the line survives is unknown.
+/// The record has failed or is closed. It is unknown whether the line survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RecordLost;
 
@@ -54,7 +53,7 @@ struct Waiting {
 }
 
 impl AcceptRecorder {
-    /// Opens or continues the file and starts the writer; without a file, accepts go to memory only.
+    /// Opens or continues the file and starts the writer thread. Without a file, accepts go to memory only.
     pub(crate) fn start(path: Option<&Path>, sync: bool, archive: Arc<Archive>) -> io::Result<Self> {
         let Some(path) = path else {
             return Ok(Self { archive, queue: None, writer: Mutex::new(None) });
@@ -69,18 +68,17 @@ impl AcceptRecorder {
         Ok(Self { archive, queue: Some(queue), writer: Mutex::new(Some(writer)) })
     }
 
-    /// Whether there is a file, and so anything to write.
+    /// True if there is a file to write to.
     pub(crate) fn writes(&self) -> bool {
         self.queue.is_some()
     }
 
-    /// Whether the record can take no more.
+    /// True if the record has failed or is closed.
     pub(crate) fn is_lost(&self) -> bool {
         self.queue.as_ref().is_some_and(|queue| queue.lost.load(Ordering::Acquire))
     }
 
-    /// Records one email: `lines` are its accepts as JSON, each with its line end; unused where
-    /// there is no file.
+    /// Records one email. `lines` are its accepts as JSON, each with its line end; they are unused without a file.
     pub(crate) async fn commit(&self, delivery: Delivery, lines: &[u8]) -> Result<(), RecordLost> {
         let Some(queue) = &self.queue else {
             self.archive.add([delivery]);
@@ -101,7 +99,7 @@ impl AcceptRecorder {
         answer.await.map_err(|_| RecordLost)
     }
 
-    /// Writes what waits, then ends the writer; the calling thread blocks until it has ended.
+    /// Writes the pending lines and ends the writer; blocks the calling thread until it has ended.
     pub(crate) fn close(&self) {
         self.begin_closing();
         if let Some(writer) = self.writer.lock().take()
@@ -139,14 +137,15 @@ fn write_groups(mut file: File, sync: bool, queue: &WriteQueue, archive: &Archiv
             group.waiting.drain(..).map(|waiting| (waiting.delivery, waiting.recorded)).unzip();
         archive.add(deliveries);
         for recorded in recorded {
-            // A dialogue whose task was dropped no longer waits; its mail is recorded all the same.
+            // A dialogue whose task was dropped no longer waits; its email is recorded all the same.
             let _gone = recorded.send(());
         }
     }
 }
 
 impl WriteQueue {
-    /// Takes all pending lines, and waits while there are none; false when there are none and the queue is closing.
+    /// Takes all pending lines, and waits while there are none. Returns false if there are none and the queue is
+    /// closing.
     fn take(&self, group: &mut PendingLines) -> bool {
         let mut pending = self.pending.lock();
         while pending.waiting.is_empty() {
@@ -160,7 +159,7 @@ impl WriteQueue {
         true
     }
 
-    /// Ends the record. Waiting dialogues learn from the dropped channel that their lines may be lost.
+    /// Ends the record. Waiting dialogues see from the dropped channel that their lines may be lost.
     fn lose(&self) {
         let mut pending = self.pending.lock();
         self.lost.store(true, Ordering::Release);
@@ -169,8 +168,8 @@ impl WriteQueue {
     }
 }
 
-/// Opens the file for appending behind its last whole line; a torn one was never acknowledged and is cut. A
-/// new file is entered in its folder for good. What is no regular file (a pipe, a device) is taken as it is.
+/// Opens the file for appending after its last complete line; an incomplete line was never acknowledged and is cut off.
+/// Syncs the folder entry of a new file. A file that is not regular (a pipe, a device) is used as it is.
 fn open(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().create(true).append(true).open(path)?;
     let metadata = file.metadata()?;

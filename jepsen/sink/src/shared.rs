@@ -1,4 +1,4 @@
-//! What all dialogues of a sink share.
+//! State that all dialogues of a sink share.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The sink itself: starts listening, hands connections to dialogues, and answers its owner's questions.
+//! The sink: listens, starts a dialogue for each connection, and answers its owner's questions.
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,11 +21,11 @@ use crate::options::SinkOptions;
 use crate::recorder::AcceptRecorder;
 use crate::shared::SinkState;
 
-/// Connections that the kernel may hold for us while we are busy; a campaign opens them in bursts.
+/// Maximum connections that the kernel queues while the sink is busy; a campaign opens them in bursts.
 const BACKLOG: u32 = 1_024;
-/// The pause after a failed accept (out of descriptors, usually).
+/// Pause after a failed accept, usually for lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// How long `stop` waits for dialogues, which only finish the write they are in.
+/// Maximum time that `stop` waits for dialogues; they only finish their current write.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 
 /// A running sink. Dropping it stops listening and ends all dialogues without waiting for them;
@@ -36,18 +36,18 @@ pub struct Sink {
     tasks: TaskTracker,
 }
 
-/// Asks and tells a sink; cheap to clone. What was accepted stays readable after the sink has stopped.
+/// A handle to read and control a sink; cheap to clone. Accepts stay readable after the sink has stopped.
 #[derive(Clone)]
 pub struct Handle {
     inner: Arc<SinkState>,
 }
 
 impl Sink {
-    /// Listens, opens the record, and serves on the tokio runtime of the caller.
+    /// Listens, opens the record, and serves on the caller's tokio runtime.
     ///
     /// # Errors
-    /// The address cannot be listened on; the record cannot be opened, or is damaged before its last line
-    /// (`InvalidData`); there is no tokio runtime.
+    /// Fails if the address cannot be listened on, if the record cannot be opened or is damaged before its last line
+    /// (`InvalidData`), or without a tokio runtime.
     pub fn start(options: SinkOptions) -> io::Result<Self> {
         let runtime = tokio::runtime::Handle::try_current().map_err(io::Error::other)?;
         let _inside = runtime.enter();
@@ -70,13 +70,13 @@ impl Sink {
         Ok(Self { handle: Handle { inner }, tasks })
     }
 
-    /// A handle for others.
+    /// Returns another handle to this sink.
     pub fn handle(&self) -> Handle {
         self.handle.clone()
     }
 
-    /// Stops listening, ends all dialogues (an email whose dot was read is recorded or left unanswered, as it
-    /// happens), writes what waits, and closes the record. Takes at most 10 s and the time of one write.
+    /// Stops listening, ends all dialogues, writes the pending lines, and closes the record. An email whose dot was
+    /// read is either recorded or stays unanswered. Takes at most 10 s and the time of one write.
     pub async fn stop(self) {
         self.handle.inner.stop.cancel();
         self.tasks.close();
@@ -111,61 +111,61 @@ impl std::fmt::Debug for Handle {
 }
 
 impl Handle {
-    /// Where the sink listens, with the port that the system chose.
+    /// Returns the address on which the sink listens, with the port that the system chose.
     pub fn address(&self) -> SocketAddr {
         self.inner.address
     }
 
-    /// Accepts since the sink started: one for each recipient of each email, duplicates included.
+    /// Returns the number of accepts since the sink started: one for each recipient of each email, duplicates included.
     pub fn accepted_count(&self) -> u64 {
         self.inner.archive.count()
     }
 
-    /// The accepts in memory ([`SinkOptions::keep_records`] of them), as they are now.
+    /// Returns the accepts that are in memory now, up to [`SinkOptions::keep_records`].
     pub fn emails(&self) -> Emails {
         self.inner.archive.emails()
     }
 
-    /// The accepts in memory that fit, oldest first.
+    /// Returns the accepts in memory for which `wanted` is true, oldest first.
     pub fn find(&self, mut wanted: impl FnMut(&Accepted) -> bool) -> Vec<Arc<Accepted>> {
         let emails = self.emails();
         emails.iter().map(|(_, accept)| accept).filter(|accept| wanted(accept)).cloned().collect()
     }
 
-    /// The whole text of an accept by its number (counted from 1, as [`Emails::iter`] gives it), while it is
-    /// kept ([`SinkOptions::keep_bodies`]): headers and body, CR LF line ends, dot-stuffing undone.
+    /// Returns the whole text of an accept by its number, counted from 1 as in [`Emails::iter`]: headers and body with
+    /// CR LF line ends, without dot-stuffing. `None` if it is not kept ([`SinkOptions::keep_bodies`]).
     pub fn text(&self, number: u64) -> Option<Arc<[u8]>> {
         self.inner.archive.text(number)
     }
 
-    /// Waits until at least so many accepts were counted.
+    /// Waits until at least this many accepts were counted.
     ///
     /// # Errors
-    /// [`StillWaiting`], with the count, when `limit` is over first.
+    /// [`StillWaiting`], with the count, if `limit` passes first.
     pub async fn wait_for(&self, accepts: u64, limit: Duration) -> Result<(), StillWaiting> {
         self.inner.archive.wait_for(accepts, limit).await
     }
 
-    /// The open dialogues; those in [`DialogueState::AfterDot`](crate::DialogueState::AfterDot) name the email
-    /// whose sender cannot know whether it was accepted.
+    /// Returns the open dialogues. In the state [`DialogueState::AfterDot`](crate::DialogueState::AfterDot) they name
+    /// the email whose sender cannot know whether it was accepted.
     pub fn connections(&self) -> Vec<OpenDialogue> {
         self.inner.connections.open()
     }
 
-    /// Holds the answer of the next emails that fit the request; [`Hold::next`] tells which. In force when this
-    /// returns.
+    /// Holds the answers of the next emails that fit the request; [`Hold::next`] returns them. The request is active
+    /// when this returns.
     #[must_use = "dropping the hold withdraws it"]
     pub fn hold_next_answer(&self, request: HoldRequest) -> Hold {
         self.inner.holds.post(request)
     }
 
-    /// Puts another fault plan in force for all dialogues, its dice at their start; answers how the former
-    /// one did.
+    /// Replaces the fault plan of all dialogues and starts its random generators anew. Returns the tally of the former
+    /// plan.
     pub fn set_faults(&self, plan: FaultPlan) -> Vec<FaultTally> {
         self.inner.dice.set(plan)
     }
 
-    /// How often each rule of the plan in force has struck, in the order of the plan.
+    /// Returns how often each rule of the current plan was applied, in the order of the plan.
     pub fn fault_tally(&self) -> Vec<FaultTally> {
         self.inner.dice.tally()
     }

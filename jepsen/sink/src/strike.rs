@@ -1,5 +1,5 @@
-//! Carries faults out inside a dialogue. What a stage must do itself (another reply) comes back as [`FaultReply`];
-//! what ends or delays the dialogue happens here.
+//! Injects faults into a dialogue. A fault that changes a reply is returned as [`FaultReply`]; a fault that ends or
+//! delays the dialogue is carried out here.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::faults::{FaultKind, FaultReply, FaultStage};
 use crate::wire::{DialogueEnd, Patience};
 
 impl Dialogue {
-    /// Rolls the dice for a stage and carries out what strikes.
+    /// Decides whether a fault is injected at this stage, and injects it.
     pub(crate) async fn strike(&mut self, stage: FaultStage) -> Result<FaultReply, DialogueEnd> {
         match self.sink.dice.roll(stage, self.emails) {
             None => Ok(FaultReply::Nothing),
@@ -33,7 +33,8 @@ impl Dialogue {
         }
     }
 
-    /// Between the dot and the commit a relay does not notice that its client has left: it commits all the same.
+    /// Delays the dialogue. Between the dot and the commit a relay does not notice that its client has left, and
+    /// commits all the same.
     async fn stall(&mut self, stage: FaultStage, length: Option<Duration>) -> Result<(), DialogueEnd> {
         let patience = match (stage, length) {
             (FaultStage::BeforeCommit, Some(_)) => Patience::InAnyCase,
@@ -42,7 +43,7 @@ impl Dialogue {
         self.wire.wait_for(std::future::pending::<()>(), length, patience).await
     }
 
-    /// Says about so many bytes of a banner in lines of legal length.
+    /// Sends a banner of about this many bytes in lines of legal length.
     pub(crate) async fn huge_banner(&mut self, bytes: u32) -> Result<(), DialogueEnd> {
         let line = format!("220-{}\r\n", "x".repeat(494));
         let lines = u64::from(bytes).div_ceil(500);
@@ -56,8 +57,8 @@ impl Dialogue {
     }
 }
 
-/// A text for a refusal that names none; at RCPT and after the dot it concerns the mailbox (x.2.x), elsewhere
-/// the system (x.3.x), as RFC 3463 numbers them.
+/// Returns the default text of a refusal. At RCPT and after the dot it concerns the mailbox (x.2.x), elsewhere the
+/// system (x.3.x), as in RFC 3463.
 fn plain_text(stage: FaultStage, code: u16) -> String {
     let subject = match stage {
         FaultStage::Rcpt | FaultStage::BeforeCommit => 2,

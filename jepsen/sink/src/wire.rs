@@ -1,7 +1,7 @@
-//! One connection's bytes: what has come and is not read, what is said and not sent. `dialogue.rs` and
-//! `receive.rs` speak through it.
+//! The bytes of one connection: received and not yet read, written and not yet sent. `dialogue.rs` and `receive.rs` use
+//! it.
 //!
-//! Replies gather until the input is exhausted, so a group of pipelined commands is answered with one write.
+//! Replies are collected until the input is exhausted, so a group of pipelined commands is answered with one write.
 //! Every wait ends: by the client, by the idle limit, or by the stop of the sink.
 
 use std::io;
@@ -14,18 +14,18 @@ use tokio_util::sync::CancellationToken;
 
 use crate::body::{Violation, text_of};
 
-/// What one read may bring; two or three emails of usual size.
+/// Maximum bytes of one read: two or three emails of usual size.
 const READ_BYTES: usize = 16 << 10;
-/// A command line (RFC 5321 4.5.3.1.4 says 512 octets; extensions add to it).
+/// Maximum bytes of a command line (RFC 5321 4.5.3.1.4 says 512 octets; extensions add to it).
 const MAX_COMMAND_LINE: usize = 1_000;
-/// What may pile up unread while the sink stalls, before it stops looking for the client's FIN.
+/// Maximum unread bytes during a stall. Beyond this the sink no longer reads, and does not notice the client's FIN.
 const MAX_UNREAD: usize = 256 << 10;
-/// How long a closed connection is still read, so that our last words are not lost to a reset.
+/// Time for which a closed connection is still read, so that the last replies are not lost to a reset.
 const LINGER: Duration = Duration::from_secs(2);
-/// How often a waiting dialogue looks whether its client is still there.
+/// Interval at which a waiting dialogue checks whether its client has left.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// Why a dialogue ends. Only [`DialogueEnd::Broken`] is worth more than a debug line.
+/// Reason why a dialogue ends.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DialogueEnd {
     #[error("the client left")]
@@ -42,23 +42,23 @@ pub(crate) enum DialogueEnd {
     Broken(#[from] io::Error),
 }
 
-/// Whether a wait goes on after the client has left.
+/// Selects whether a wait ends when the client leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Patience {
-    /// The wait is for the client's sake, and ends with it.
+    /// The wait ends when the client leaves.
     WhileTheClientStays,
-    /// What follows the wait happens in any case.
+    /// The wait continues without the client, because the next step happens in any case.
     InAnyCase,
 }
 
-/// A connection.
+/// One connection with its buffers.
 pub(crate) struct Wire {
     stream: TcpStream,
     stop: CancellationToken,
     /// How long the client may be silent, or may take to read a reply.
     pub(crate) idle: Duration,
     input: Vec<u8>,
-    /// How much of `input` is read already.
+    /// Number of bytes of `input` that were read.
     taken: usize,
     output: Vec<u8>,
 }
@@ -70,39 +70,39 @@ impl Wire {
         Ok(Self { stream, stop, idle, input, taken: 0, output })
     }
 
-    /// What has come and is not read.
+    /// Returns the bytes that were received and not yet read.
     pub(crate) fn unread(&self) -> &[u8] {
         self.input.get(self.taken..).unwrap_or_default()
     }
 
-    /// Counts so many bytes as read.
+    /// Marks this many bytes as read.
     pub(crate) fn consume(&mut self, bytes: usize) {
         self.taken = (self.taken + bytes).min(self.input.len());
     }
 
-    /// Adds a reply line to what will be sent.
+    /// Adds a reply line to the output.
     pub(crate) fn say(&mut self, code: u16, text: &str) {
         self.put(format_args!("{code} {text}\r\n"));
     }
 
-    /// Adds anything to what will be sent.
+    /// Adds formatted text to the output.
     pub(crate) fn put(&mut self, words: std::fmt::Arguments<'_>) {
         use std::io::Write;
         // Writing into a Vec cannot fail.
         let _ok = self.output.write_fmt(words);
     }
 
-    /// The last bytes said and not yet sent, taken back: for faults that send only a part.
+    /// Removes the last bytes from the output and returns them, for faults that send only a part.
     pub(crate) fn take_back(&mut self, bytes: usize) -> Vec<u8> {
         self.output.split_off(self.output.len().saturating_sub(bytes))
     }
 
-    /// Adds bytes that were taken back.
+    /// Adds bytes to the output.
     pub(crate) fn put_bytes(&mut self, bytes: &[u8]) {
         self.output.extend_from_slice(bytes);
     }
 
-    /// Sends what was said.
+    /// Sends the output.
     pub(crate) async fn flush(&mut self) -> Result<(), DialogueEnd> {
         if self.output.is_empty() {
             return Ok(());
@@ -116,7 +116,7 @@ impl Wire {
         Ok(())
     }
 
-    /// Sends what was said, then waits until at least one more byte has come.
+    /// Sends the output, then waits until at least one more byte was received.
     pub(crate) async fn fill(&mut self) -> Result<(), DialogueEnd> {
         self.flush().await?;
         self.make_room();
@@ -128,7 +128,7 @@ impl Wire {
         if bytes == 0 { Err(DialogueEnd::Gone) } else { Ok(()) }
     }
 
-    /// Reads a command line into `line`, without its end. The lines of the lenient twin may end with LF alone.
+    /// Reads a command line into `line`, without its line end. In lenient mode a lone LF ends a line too.
     pub(crate) async fn line(
         &mut self,
         lenient: bool,
@@ -150,8 +150,8 @@ impl Wire {
         }
     }
 
-    /// Sends what was said, then waits for `event` or for `limit` to pass (for ever without one). With
-    /// [`Patience::WhileTheClientStays`] it also ends when the client leaves.
+    /// Sends the output, then waits for `event` or until `limit` has passed (`None`: no limit). With
+    /// [`Patience::WhileTheClientStays`] the wait also ends when the client leaves.
     pub(crate) async fn wait_for<T>(
         &mut self,
         event: impl Future<Output = T>,
@@ -177,8 +177,8 @@ impl Wire {
         }
     }
 
-    /// Says goodbye in good order: sends what was said, then FIN, then reads on for a moment, because a close
-    /// with unread input makes the kernel reset the connection and throw our last words away.
+    /// Closes the connection normally: sends the output and FIN, then reads for a moment. A close with unread input
+    /// would make the kernel reset the connection and drop the last replies.
     pub(crate) async fn close(mut self) {
         let stop = self.stop.clone();
         let goodbye = async {
@@ -193,17 +193,17 @@ impl Wire {
         };
         tokio::select! {
             () = stop.cancelled() => {}
-            // Whether the client still listens is its own affair.
+            // It does not matter whether the client still reads.
             _done = timeout(LINGER, goodbye) => {}
         }
     }
 
-    /// Ends the connection with a reset, throwing away what was not sent.
+    /// Ends the connection with a reset and drops the unsent output.
     pub(crate) fn reset(self) -> io::Result<()> {
         self.stream.set_zero_linger()
     }
 
-    /// Takes in what has come without waiting; false when the client has closed or reset.
+    /// Reads available bytes without waiting. Returns false if the client has closed or reset the connection.
     fn client_is_there(&mut self) -> bool {
         self.make_room();
         while self.input.len() < MAX_UNREAD {
