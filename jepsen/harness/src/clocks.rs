@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// Where libraries are installed.
+/// Folders in which libraries are installed.
 const LIBRARIES: [&str; 3] = ["/usr/lib", "/usr/lib64", "/usr/local/lib"];
 const FAKETIME: &str = "faketime/libfaketimeMT.so.1";
 /// A correct clock, in libfaketime's notation. The rate is part of it: without one a clock that drifted keeps drifting.
@@ -20,7 +20,7 @@ pub struct Clocks {
 }
 
 impl Clocks {
-    /// Correct clocks for these nodes. The inner error says why this machine has none.
+    /// Creates correct clocks for these nodes. The inner error says why this machine cannot have them.
     ///
     /// # Errors
     /// A file cannot be written.
@@ -46,7 +46,7 @@ impl Clocks {
         fs::rename(unseen, file).with_context(|| format!("the clock of {name}"))
     }
 
-    /// Environment variables of the process of a node.
+    /// Returns environment variables for the process of a node.
     pub fn environment(&self, name: &str) -> Vec<(&'static str, OsString)> {
         vec![
             ("LD_PRELOAD", self.library.clone().into_os_string()),
@@ -60,7 +60,7 @@ impl Clocks {
     }
 }
 
-/// Some systems have a folder for each architecture.
+/// Searches a folder and its subfolders, because some systems have a folder for each architecture.
 fn faketime_in(folder: &Path) -> Option<PathBuf> {
     let own = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let found = std::iter::once(folder.to_owned()).chain(own).map(|folder| folder.join(FAKETIME));

@@ -21,36 +21,36 @@ const NOT_REQUESTED: &str = "not requested";
 /// The variable that sets how often a node makes a snapshot.
 const SNAPSHOT_EVERY: &str = "REVEILLE__RAFT__SNAPSHOT_EVERY";
 
-/// What a command needs; the default is loopback and nothing else.
+/// Parts of the environment that a command needs; the default is loopback only.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Needs {
-    /// Links between nodes that can be broken.
+    /// True for a network whose links between nodes can be broken.
     pub network: bool,
-    /// A disk for each node.
+    /// True for a disk for each node.
     pub volumes: bool,
-    /// A clock for each node.
+    /// True for a clock for each node.
     pub clocks: bool,
-    /// Log entries between two snapshots (default: 20,000). The log keeps those of two; a node that was away for longer
-    /// returns by a snapshot.
+    /// Log entries between two snapshots; `None` for the default of 20,000. The log keeps the entries of two snapshots;
+    /// a node that was away for longer gets a snapshot.
     pub snapshot_every: Option<u64>,
-    /// The cluster runs on one clock that the harness moves (P19).
+    /// True if the cluster runs on one test clock, which the harness moves (P19).
     pub test_clock: bool,
 }
 
-/// What exists of it. Fields are dropped in this order.
+/// The parts of the environment that exist. Fields are dropped in this order.
 pub struct Environment {
-    /// Disks by node, or why there are none.
+    /// Disks by node; an error says why there are none.
     pub volumes: Result<BTreeMap<String, Volume>, String>,
-    /// The network, or why there is none.
+    /// The network; an error says why there is none.
     pub network: Result<HostNetwork, String>,
-    /// Clocks, or why there are none.
+    /// Clocks; an error says why there are none.
     pub clocks: Result<Clocks, String>,
     snapshot_every: Option<u64>,
     test_clock: bool,
 }
 
 impl Environment {
-    /// Creates what is needed and possible. `data` holds the nodes' folders.
+    /// Creates the parts that are needed and possible on this machine. `data` is the folder of the nodes' folders.
     ///
     /// # Errors
     /// A file cannot be written.
@@ -70,7 +70,7 @@ impl Environment {
         Ok(Environment { volumes, network, clocks, snapshot_every: needs.snapshot_every, test_clock: needs.test_clock })
     }
 
-    /// Addresses for these nodes.
+    /// Returns addresses for these nodes.
     ///
     /// # Errors
     /// No ports are free.
@@ -83,13 +83,13 @@ impl Environment {
         names.iter().map(of).collect()
     }
 
-    /// The address at which nodes reach this process.
+    /// Returns the address at which nodes reach this process.
     pub fn harness_address(&self) -> Ipv4Addr {
         self.network.as_ref().map_or(Ipv4Addr::LOCALHOST, HostNetwork::harness_address)
     }
 
-    /// The address by which nodes reach a relay of this process. On the test clock they accept only relays on loopback, so
-    /// each host forwards that port of its loopback to this process.
+    /// Returns the address at which nodes reach a relay of this process. On the test clock they accept only relays on
+    /// loopback, so each host forwards that port of its loopback to this process.
     ///
     /// # Errors
     /// The forwarding rule is refused.
@@ -110,14 +110,14 @@ impl Environment {
         LaunchOptions { prefix: self.command_prefix(name), variables: self.variables(name), own_process_group }
     }
 
-    /// What precedes the command line of a node.
+    /// Returns the words before the command line of a node.
     fn command_prefix(&self, name: &str) -> Vec<String> {
         let of =
             |network: &HostNetwork| vec!["nsenter".to_owned(), format!("--net=/run/netns/{}", network.namespace(name))];
         self.network.as_ref().map(of).unwrap_or_default()
     }
 
-    /// Environment variables of the process of a node.
+    /// Returns environment variables for the process of a node.
     fn variables(&self, name: &str) -> Vec<(&'static str, OsString)> {
         let mut all = self.clocks.as_ref().map(|clocks| clocks.environment(name)).unwrap_or_default();
         all.extend(self.snapshot_every.map(|entries| (SNAPSHOT_EVERY, entries.to_string().into())));

@@ -12,9 +12,9 @@ use rand::Rng;
 
 use crate::tool;
 
-/// The last number of the address of this process.
+/// Last number of the address of this process.
 const HARNESS: u8 = 254;
-/// Networks that are tried.
+/// Number of networks that are tried.
 const NETWORK_TRIES: u32 = 50;
 
 /// The network namespaces of the nodes and of their switch. They are removed when this is dropped.
@@ -26,7 +26,7 @@ pub struct HostNetwork {
 }
 
 impl HostNetwork {
-    /// Why this machine cannot have one; `None` if it can.
+    /// Returns why this machine cannot have such a network; `None` if it can.
     pub fn missing() -> Option<String> {
         if !tool::is_root() {
             return Some("network namespaces need root".to_owned());
@@ -61,12 +61,12 @@ impl HostNetwork {
         ip(&["-n", &namespace, "link", "set", "lo", "up"])
     }
 
-    /// The namespace of a node.
+    /// Returns the namespace of a node.
     pub fn namespace(&self, name: &str) -> String {
         format!("{}-{name}", cable(&self.token))
     }
 
-    /// The address of a node.
+    /// Returns the address of a node.
     pub fn address(&self, name: &str) -> Result<Ipv4Addr> {
         let place = self.names.iter().position(|known| known == name).with_context(|| format!("no host {name}"))?;
         Ok(self.at(place as u8 + 1))
@@ -109,7 +109,7 @@ impl HostNetwork {
         Ok(())
     }
 
-    /// How many packets of each sender the counting rules of a node matched since they were set.
+    /// Returns the number of packets of each sender that the counting rules of a node matched since they were set.
     pub fn matched_packets(&self, name: &str) -> Result<BTreeMap<Ipv4Addr, u64>> {
         self.nft(name, &["list", "table", "inet", "reveille"], "").map(|rules| packets_by_sender(&rules))
     }
@@ -134,7 +134,7 @@ impl HostNetwork {
         }
     }
 
-    /// How often packets were delayed since the rate of a node was limited.
+    /// Returns how often packets were delayed since the rate of a node was limited.
     pub fn delayed_packets(&self, name: &str) -> Result<u64> {
         let line = ["-s", "-n", &self.namespace(name), "qdisc", "show", "dev", "cable"];
         Ok(overlimits(&tool::feed("tc", &line, "")?))
@@ -163,7 +163,7 @@ pub fn remove(token: &str) {
     }
 }
 
-/// The harness's end of its veth pair; at most 15 letters.
+/// Returns the name of the harness's end of its veth pair; at most 15 letters.
 fn cable(token: &str) -> String {
     format!("rvj-{token}")
 }
@@ -172,7 +172,7 @@ fn ip(arguments: &[&str]) -> Result<()> {
     tool::run("ip", arguments)
 }
 
-/// A network that no route of this machine covers.
+/// Returns a network that no route of this machine covers.
 fn free_network() -> Result<[u8; 3]> {
     let routes = std::fs::read_to_string("/proc/net/route").context("the routes of this machine")?;
     for _ in 0..NETWORK_TRIES {
@@ -184,7 +184,7 @@ fn free_network() -> Result<[u8; 3]> {
     bail!("no network 10.x.y.0/24 is free on this machine")
 }
 
-/// The kernel writes destinations and masks with the first number last.
+/// Returns true if a route covers this network. The kernel writes destinations and masks with the first number last.
 fn is_routed(routes: &str, [first, second, third]: [u8; 3]) -> bool {
     let wanted = u32::from_le_bytes([first, second, third, 0]);
     routes.lines().skip(1).any(|line| {
@@ -208,7 +208,7 @@ fn packets_by_sender(rules: &str) -> BTreeMap<Ipv4Addr, u64> {
     matched
 }
 
-/// What `tc -s` prints as `(dropped 0, overlimits 17 requeues 0)`.
+/// Sums the overlimits that `tc -s` prints as `(dropped 0, overlimits 17 requeues 0)`.
 fn overlimits(qdisc: &str) -> u64 {
     let counters = qdisc.split("overlimits ").skip(1);
     counters.filter_map(|rest| rest.split(' ').next()?.parse::<u64>().ok()).sum()

@@ -15,7 +15,7 @@ use crate::measure::monotonic_us;
 /// Far shorter than an election.
 const POLL_EVERY: Duration = Duration::from_millis(100);
 
-/// If no node has said for longer than this that it leads, there may be no leader.
+/// Time without any reported leader after which there may be no leader. Microseconds.
 pub const SILENCE_US: i64 = 400_000;
 
 /// The leaderships seen so far. Polling ends when this is dropped.
@@ -31,16 +31,16 @@ pub struct SeenLeadership {
     pub epoch: u64,
     /// The leader.
     pub node: String,
-    /// When it was first seen.
+    /// Time when it was first seen.
     pub first_us: i64,
-    /// When it was last seen.
+    /// Time when it was last seen.
     pub last_us: i64,
 }
 
 #[derive(Default)]
 struct Seen {
     leaderships: BTreeMap<u64, SeenLeadership>,
-    /// When any leader was last seen.
+    /// Time when any leader was last seen.
     last_us: Option<i64>,
     /// Intervals without a leader.
     gaps: Vec<(i64, i64)>,
@@ -78,7 +78,7 @@ impl LeaderWatch {
         self.seen().leaderships.values().cloned().collect()
     }
 
-    /// Intervals without a leader, from its last sight to the next; microseconds.
+    /// Returns the intervals without a leader, from the last sight of one to the first sight of the next; microseconds.
     pub fn gaps(&self) -> Vec<(i64, i64)> {
         let (seen, now_us) = (self.seen(), monotonic_us());
         let open = seen.last_us.filter(|last_us| now_us - last_us > SILENCE_US).map(|last_us| (last_us, now_us));

@@ -1,4 +1,4 @@
-//! What the cluster is given to do: schedules that fire once, created by many clients at the same time.
+//! The load on the cluster: schedules that fire once, created by many clients at the same time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,10 +11,10 @@ use tokio::task::JoinSet;
 use crate::admin::AdminClient;
 
 const REPORT_EVERY: Duration = Duration::from_secs(5);
-/// The due time of a schedule that must not fire: in a year.
+/// Delay until the due time of a schedule that must not fire: a year.
 pub const A_YEAR: Duration = Duration::from_secs(365 * 86_400);
 
-/// A schedule that sends one email to each of these addresses at one instant.
+/// Returns a schedule that sends one email to each of these addresses at one instant.
 pub fn once(name: String, at: SystemTime, recipients: Vec<String>) -> ScheduleBody {
     let content = Content {
         sender: "Jepsen <jepsen@example.org>".to_owned(),
@@ -33,23 +33,23 @@ pub fn once(name: String, at: SystemTime, recipients: Vec<String>) -> ScheduleBo
     }
 }
 
-/// The address of a recipient of a schedule; no other schedule has it.
+/// Returns the address of a recipient of a schedule; no other schedule has it.
 pub fn address(schedule: &str, recipient: u32) -> String {
     format!("{schedule}-{recipient}@example.net")
 }
 
-/// A schedule with so many recipients of its own.
+/// Returns a schedule with this many recipients of its own.
 pub fn once_to(name: String, at: SystemTime, recipients: u32) -> ScheduleBody {
     let addresses = (0..recipients).map(|number| address(&name, number)).collect();
     once(name, at, addresses)
 }
 
-/// The same email to a sealed audience.
+/// Returns the same schedule for a sealed audience.
 pub fn to_sealed(body: ScheduleBody, audience: &str) -> ScheduleBody {
     ScheduleBody { audience: Some(Audience { sealed: audience.to_owned(), ..Audience::default() }), ..body }
 }
 
-/// The address of a recipient of the audience that is generated from this seed (`audience generate --seed`).
+/// Returns the address of a recipient of the audience that is generated from this seed (`audience generate --seed`).
 pub fn generated_address(seed: u64, recipient: u32) -> String {
     format!("r{recipient:08}.s{seed}@audience.invalid")
 }
@@ -59,24 +59,24 @@ pub fn generated_address(seed: u64, recipient: u32) -> String {
 pub struct CreateMeasurements {
     /// The duration of each create, retries included, sorted; microseconds.
     pub latencies_us: Vec<i64>,
-    /// From the first call to the last answer.
+    /// Time from the first call to the last answer.
     pub took: Duration,
 }
 
 impl CreateMeasurements {
-    /// How many schedules were created.
+    /// Returns the number of created schedules.
     pub fn count(&self) -> u64 {
         self.latencies_us.len() as u64
     }
 
-    /// Creates a second.
+    /// Returns the creates for each second.
     pub fn rate(&self) -> f64 {
         self.latencies_us.len() as f64 / self.took.as_secs_f64().max(1e-6)
     }
 }
 
-/// Creates `count` schedules, `body(0)`, `body(1)` …, by so many clients. Each client has its own connections, and
-/// sends its next call when the last one is answered.
+/// Creates `count` schedules, `body(0)`, `body(1)` …, with this many clients. Each client has its own connections, and
+/// sends its next call after the answer to the last one.
 pub async fn create(
     admin: &AdminClient,
     clients: u32,

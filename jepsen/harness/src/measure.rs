@@ -5,34 +5,34 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result};
 use rustix::time::{ClockId, clock_gettime};
 
-/// The percentile of sorted values by nearest rank; `None` without values.
+/// Returns the percentile of sorted values by nearest rank; `None` without values.
 pub fn percentile<T: Copy>(sorted: &[T], per_cent: f64) -> Option<T> {
     let rank = (per_cent / 100.0 * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.max(1) - 1).or(sorted.last()).copied()
 }
 
-/// Microseconds as milliseconds, to a tenth.
+/// Converts microseconds to milliseconds, rounded to a tenth.
 pub fn in_ms(us: i64) -> f64 {
     (us as f64 / 100.0).round() / 10.0
 }
 
-/// To two digits after the point.
+/// Rounds to two digits after the point.
 pub fn rounded(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }
 
-/// The wall clock, in microseconds since 1970 UTC.
+/// Converts a wall clock time to microseconds since 1970 UTC.
 pub fn unix_us(at: SystemTime) -> i64 {
     at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as i64)
 }
 
-/// CLOCK_BOOTTIME in microseconds; the sink records its accepts by the same clock.
+/// Returns CLOCK_BOOTTIME in microseconds. The sink records its accepts by the same clock.
 pub fn monotonic_us() -> i64 {
     let now = clock_gettime(ClockId::Boottime);
     now.tv_sec * 1_000_000 + now.tv_nsec / 1_000
 }
 
-/// Processor time of a process, user and system, all threads; seconds in steps of 10 ms.
+/// Returns the processor time of a process, user and system, all threads, in seconds with steps of 10 ms.
 pub fn cpu_seconds(process: u32) -> Result<f64> {
     let path = format!("/proc/{process}/stat");
     let stat = std::fs::read_to_string(&path).with_context(|| path.clone())?;
@@ -40,7 +40,7 @@ pub fn cpu_seconds(process: u32) -> Result<f64> {
     Ok(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
-/// Resident memory of a process, in megabytes of 1,000,000 bytes.
+/// Returns the resident memory of a process in megabytes of 1,000,000 bytes.
 pub fn resident_mb(process: u32) -> Result<f64> {
     let path = format!("/proc/{process}/status");
     let status = std::fs::read_to_string(&path).with_context(|| path.clone())?;
@@ -48,8 +48,8 @@ pub fn resident_mb(process: u32) -> Result<f64> {
     Ok(rounded(kib as f64 * 1_024.0 / 1e6))
 }
 
-/// `utime` and `stime` (proc(5), fields 14 and 15). The second field is a name in brackets that may contain anything,
-/// so counting begins after the last bracket, with field 3.
+/// Returns the sum of `utime` and `stime` (proc(5), fields 14 and 15). The second field is a name in brackets that may
+/// contain anything, so counting begins after the last bracket, with field 3.
 fn cpu_ticks(stat: &str) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_whitespace().skip(11);
@@ -58,7 +58,7 @@ fn cpu_ticks(stat: &str) -> Option<u64> {
     Some(user + system)
 }
 
-/// `VmRSS` (proc(5)), which the kernel gives in units of 1,024 bytes.
+/// Returns `VmRSS` (proc(5)), which the kernel gives in units of 1,024 bytes.
 fn resident_kib(status: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     line.trim().strip_suffix("kB")?.trim().parse().ok()

@@ -7,7 +7,7 @@ use serde::Serialize;
 pub struct Report {
     /// One JSON object.
     pub line: String,
-    /// Whether what was measured or judged is also right.
+    /// True if the measured or judged result is also correct.
     pub valid: bool,
 }
 

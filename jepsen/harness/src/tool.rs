@@ -9,14 +9,14 @@ use anyhow::{Context, Result, bail};
 /// Folders of programs for administrators, which `PATH` may lack.
 const SYSTEM_FOLDERS: [&str; 3] = ["/usr/sbin", "/sbin", "/usr/bin"];
 
-/// The path of a program; `None` on a machine without it.
+/// Returns the path of a program; `None` if this machine does not have it.
 pub fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(SYSTEM_FOLDERS.map(PathBuf::from));
     folders.map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
-/// Whether this process runs as root.
+/// Returns true if this process runs as root.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
@@ -26,7 +26,7 @@ pub fn run(program: &str, arguments: &[&str]) -> Result<()> {
     feed(program, arguments, "").map(|_| ())
 }
 
-/// The same with input; returns the output.
+/// Runs a program to its end with this input; returns its output. An error contains its output on stderr.
 pub fn feed(program: &str, arguments: &[&str], input: &str) -> Result<String> {
     let path = find(program).with_context(|| format!("there is no `{program}` on this machine"))?;
     let mut process = Command::new(path)
@@ -48,7 +48,7 @@ pub fn feed(program: &str, arguments: &[&str], input: &str) -> Result<String> {
     Ok(String::from_utf8_lossy(&ended.stdout).into_owned())
 }
 
-/// A path as an argument.
+/// Returns a path as a command line argument; fails if it is not UTF-8.
 pub fn text(path: &Path) -> Result<&str> {
     path.to_str().with_context(|| format!("{} is no text", path.display()))
 }

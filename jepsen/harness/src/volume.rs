@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 
 use crate::tool;
 
-/// Enough for a run of an hour; the file is sparse.
+/// Size of the disk, enough for a run of an hour. The file is sparse.
 const VOLUME_BYTES: u64 = 1 << 30;
 /// The file that fills the disk.
 const FILLER: &str = "filler";
@@ -23,7 +23,7 @@ pub struct Volume {
 }
 
 impl Volume {
-    /// Why this machine cannot have one; `None` if it can.
+    /// Returns why this machine cannot have such a disk; `None` if it can.
     pub fn missing() -> Option<String> {
         if !tool::is_root() {
             return Some("disks need root".to_owned());
@@ -45,7 +45,7 @@ impl Volume {
         Ok(Volume { image, place: place.to_owned() })
     }
 
-    /// Loses power: data that was not synced is gone. No process may have a file of it open.
+    /// Simulates a power cut: data that was not synced is lost. No process may have a file of the disk open.
     pub fn cut_power(&mut self) -> Result<()> {
         let after = self.image.with_extension("after");
         tool::run("cp", &["--sparse=always", tool::text(&self.image)?, tool::text(&after)?])?;
@@ -54,7 +54,7 @@ impl Volume {
         mount(&self.image, &self.place)
     }
 
-    /// Fills it completely.
+    /// Fills the disk completely.
     pub fn fill(&self) -> Result<()> {
         let filler = self.place.join(FILLER);
         let mut block = VOLUME_BYTES;
@@ -92,7 +92,7 @@ fn mount(image: &Path, place: &Path) -> Result<()> {
     tool::run("mount", &["-t", "ext4", "-o", "loop,noatime", tool::text(image)?, tool::text(place)?])
 }
 
-/// Frees the loop device too. Unmounts lazily if a process that just ended still holds a file.
+/// Unmounts the disk and frees its loop device. Unmounts lazily if a process that just ended still holds a file.
 fn unmount(place: &Path) -> Result<()> {
     let place = tool::text(place)?;
     tool::run("umount", &[place]).or_else(|_| tool::run("umount", &["--lazy", place]))

@@ -1,8 +1,8 @@
-//! What a command creates outside its own process: two folders, and network namespaces, mounts and processes. All their
-//! names contain one token, so that they can be found and removed.
+//! Resources that a command creates outside its own process: two folders, network namespaces, mounts and processes. All
+//! their names contain one token, so that they can be found and removed.
 //!
-//! A command removes its own. What a command leaves that was killed with -9, the next one removes when it starts. A
-//! file lock shows whether the owner lives; another process may have its process id by then.
+//! A command removes its own resources. If it was killed with -9, the next command removes them at its start. A file
+//! lock shows whether the owner is alive; a process id would not, because another process may have it by then.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -26,7 +26,8 @@ const OWNER: &str = "owner";
 const MOUNTS: &str = "mounts";
 /// A file beside the journals names the other folder, since the next command may have another temporary folder.
 const DATA: &str = "data";
-/// A folder that is being created or removed has no owner's file for a moment only.
+/// Time after which a folder without an owner's file is abandoned. While a folder is created or removed it has none for
+/// a moment.
 const OWNERLESS_FOR: Duration = Duration::from_secs(60);
 
 /// Two folders with one token.
@@ -43,7 +44,7 @@ struct Owned {
 }
 
 impl Workspace {
-    /// Removes what dead owners left, and creates the folders.
+    /// Removes the resources of dead owners, and creates the folders.
     pub fn new() -> Result<Workspace> {
         let places = [std::env::temp_dir(), PathBuf::from(MEMORY)];
         sweep(&places);
@@ -56,12 +57,12 @@ impl Workspace {
         Ok(Workspace { token, data, journals })
     }
 
-    /// Eight random digits that the names of everything else contain.
+    /// Returns the token: eight random digits that all names contain.
     pub fn token(&self) -> &str {
         &self.token
     }
 
-    /// A folder on a disk.
+    /// Returns the folder on a disk.
     pub fn data(&self) -> &Path {
         self.data.folder.path()
     }
@@ -72,7 +73,7 @@ impl Workspace {
         fs::write(self.data().join(MOUNTS), lines).context("the list of mounts")
     }
 
-    /// A folder in memory, where the machine has one.
+    /// Returns the folder in memory; `None` if the machine has no file system in memory.
     pub fn journals(&self) -> Option<&Path> {
         self.journals.as_ref().map(|owned| owned.folder.path())
     }
@@ -92,7 +93,7 @@ impl Owned {
     }
 }
 
-/// Removes what belongs to dead owners; reports what it cannot remove.
+/// Removes the resources of dead owners; reports those that it cannot remove.
 fn sweep(places: &[PathBuf]) {
     let left: BTreeSet<String> = places.iter().flat_map(|place| abandoned(place)).collect();
     for token in left {
@@ -111,7 +112,7 @@ fn sweep(places: &[PathBuf]) {
     }
 }
 
-/// Tokens of the folders whose lock is free, or that have had no lock for long.
+/// Returns the tokens of folders whose lock is free, or that have been without an owner's file for too long.
 fn abandoned(place: &Path) -> Vec<String> {
     let entries = fs::read_dir(place).into_iter().flatten().flatten();
     let tokens = entries.filter_map(|entry| {
@@ -146,7 +147,8 @@ fn kill_all(token: &str) {
     }
 }
 
-/// A node has its journals in such a folder, and a tracer writes there. No other process is killed.
+/// Returns true if a command line is that of a node with journals in such a folder, or of its tracer. No other process
+/// is killed.
 fn is_ours(line: &str, folder: &str) -> bool {
     let arguments: Vec<&str> = line.split('\0').collect();
     let after = |flag| arguments.windows(2).any(|pair| pair[0] == flag && pair[1].contains(folder));
@@ -154,7 +156,7 @@ fn is_ours(line: &str, folder: &str) -> bool {
     after("--journal-dir") || traces && after("-o")
 }
 
-/// Unmounts what the owner of this folder mounted; see [`Workspace::will_mount`].
+/// Unmounts the mounts that the owner of this folder recorded; see [`Workspace::will_mount`].
 fn unmount_all(folder: &Path) {
     let named = fs::read_to_string(folder.join(MOUNTS)).unwrap_or_default();
     let mounted = fs::read_to_string("/proc/self/mounts").unwrap_or_default();

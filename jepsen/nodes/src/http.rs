@@ -8,26 +8,26 @@ use tokio::net::TcpStream;
 
 /// The timeout of a page.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
-/// Far above any page of a node.
+/// Maximum bytes of a page, far above any page of a node.
 const PAGE_BYTES_MAX: u64 = 16 << 20;
 
-/// Whether the process answers at all.
+/// Returns true if the process answers.
 pub async fn is_alive(http: SocketAddr) -> bool {
     get(http, "/livez").await.is_some()
 }
 
-/// Whether it follows or leads.
+/// Returns true if the node follows or leads.
 pub async fn is_ready(http: SocketAddr) -> bool {
     get(http, "/readyz").await.is_some_and(|page| page.status == 200)
 }
 
-/// The epoch that this node leads, as it says.
+/// Returns the epoch that this node reports to lead; `None` if it leads none or does not answer.
 pub async fn epoch_led(http: SocketAddr) -> Option<u64> {
     let page = get(http, "/leaderz").await.filter(|page| page.status == 200)?;
     page.body.trim().rsplit(' ').next()?.parse().ok()
 }
 
-/// A counter of the node, summed over its labels; zero if it is missing. `None` without an answer.
+/// Returns a counter of the node, summed over its labels; zero if it is missing. `None` without an answer.
 pub async fn counter(http: SocketAddr, name: &str) -> Option<u64> {
     let page = get(http, "/metrics").await.filter(|page| page.status == 200)?;
     Some(sum(&page.body, name))
@@ -56,7 +56,7 @@ fn page(answer: &str) -> Option<Page> {
     Some(Page { status, body: body.to_owned() })
 }
 
-/// Prometheus' text: `name{label="…"} 17`.
+/// Sums a counter in Prometheus' text format: `name{label="…"} 17`.
 fn sum(metrics: &str, name: &str) -> u64 {
     let values = metrics.lines().filter_map(|line| {
         let rest = line.strip_prefix(name)?;

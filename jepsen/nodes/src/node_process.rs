@@ -22,10 +22,10 @@ pub const LEVEL_VARIABLE: &str = "REVEILLE_LEVEL";
 pub const FORMER_LEVEL: u32 = 1;
 /// The level of the next release.
 pub const NEXT_LEVEL: u32 = 2;
-/// Below the range from which Linux gives ports to outgoing connections (32768 and above): while a node is down, no
-/// connection takes its port.
+/// Ports that are tried. They are below the range from which Linux gives ports to outgoing connections (32768 and
+/// above), so no connection takes the port of a node that is down.
 const FREE_PORTS: std::ops::Range<u16> = 12_000..32_000;
-/// Ports that are tried.
+/// Number of ports that are tried.
 const PORT_TRIES: u32 = 1_000;
 /// Lines of the log that an error shows.
 const LAST_LINES: usize = 12;
@@ -36,15 +36,15 @@ pub type Ports = [SocketAddr; 3];
 /// How a node's process is started.
 #[derive(Clone, Debug, Default)]
 pub struct LaunchOptions {
-    /// What precedes its command line.
+    /// Words before its command line.
     pub prefix: Vec<String>,
     /// Additional environment variables.
     pub variables: Vec<(&'static str, OsString)>,
-    /// Whether it gets no signals of this process's terminal, such as Ctrl-C.
+    /// True if the process gets no signals of this process's terminal, such as Ctrl-C.
     pub own_process_group: bool,
 }
 
-/// One node, whether its process runs or not.
+/// One node. Its process may be running or not.
 pub struct NodeProcess {
     /// `n1`, `n2` …; also its name in EHLO.
     pub name: String,
@@ -69,7 +69,7 @@ pub struct NodeProcess {
 }
 
 impl NodeProcess {
-    /// A node that does not run yet; its files are below these folders.
+    /// Creates a node that does not run yet; its files are below these folders.
     pub fn new(
         name: String,
         [admin, peers, http]: Ports,
@@ -95,7 +95,7 @@ impl NodeProcess {
         }
     }
 
-    /// From its next start on the process dies at the first of these crash points that it reaches.
+    /// Sets the crash points for the next start. The process dies at the first of them that it reaches.
     pub fn set_crash_points(&mut self, points: Option<&str>) {
         self.crash_points = points.map(str::to_owned);
     }
@@ -105,7 +105,7 @@ impl NodeProcess {
         self.level
     }
 
-    /// From its next start on the process is a release of this level.
+    /// Sets the level of the release for the next start.
     pub fn set_level(&mut self, level: u32) {
         self.level = level;
     }
@@ -175,7 +175,7 @@ impl NodeProcess {
         }
     }
 
-    /// The incarnation of the process, as its log shows it; `None` until it is logged.
+    /// Returns the incarnation of the process from its log; `None` until it is logged.
     pub fn incarnation(&self) -> Option<u64> {
         incarnation(&self.log())
     }
@@ -202,22 +202,22 @@ impl NodeProcess {
         }
     }
 
-    /// The process id; `None` while it is down.
+    /// Returns the process id; `None` while the node is down.
     pub fn process_id(&self) -> Option<u32> {
         self.process.as_ref().map(Child::id)
     }
 
-    /// The exit status of a process that ended by itself.
+    /// Returns the exit status of a process that ended by itself; `None` otherwise.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.process.as_mut().and_then(|process| process.try_wait().ok().flatten())
     }
 
-    /// Whether the log of the current or last process contains these words.
+    /// Returns true if the log of the current or last process contains this text.
     pub fn has_logged(&self, words: &str) -> bool {
         self.log().contains(words)
     }
 
-    /// The end of the log of the current or last process, for an error.
+    /// Returns the end of the log of the current or last process, for an error message.
     pub fn last_words(&self) -> String {
         let log = self.log();
         let lines: Vec<&str> = log.lines().collect();
@@ -233,7 +233,7 @@ pub fn remove_clock_files(process: u32) {
     }
 }
 
-/// Ports that are free now. All listeners are held until the last one is drawn, so no two nodes share a port.
+/// Returns ports that are free now. All listeners are held until the last one is drawn, so no two nodes share a port.
 ///
 /// # Errors
 /// Too few ports are free.
@@ -253,7 +253,7 @@ pub fn free_ports(nodes: usize) -> Result<Vec<Ports>> {
     bail!("no free ports between {} and {} on this machine", FREE_PORTS.start, FREE_PORTS.end)
 }
 
-/// The last incarnation in a log: `… listening node=bb42d2eb0a004e39/3 …`.
+/// Returns the last incarnation in a log: `… listening node=bb42d2eb0a004e39/3 …`.
 fn incarnation(log: &str) -> Option<u64> {
     let line = log.lines().rev().find(|line| line.contains(" listening node="))?;
     let (_, rest) = line.split_once(" listening node=")?;

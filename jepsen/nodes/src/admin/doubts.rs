@@ -12,7 +12,7 @@ use reveille_proto::admin::v1::{
 
 use super::{ANSWER_WITHIN, AdminClient, CallResult, PAGE_SIZE, rpc};
 
-/// Entries that an operator reads before a decision.
+/// Number of entries that an operator reads before a decision.
 const FEW: i32 = 200;
 
 /// A recipient of a run.
@@ -27,9 +27,9 @@ pub struct RecipientOfRun {
 /// The answer to a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecisionAnswer {
-    /// How many recipients it changed.
+    /// Number of recipients that it changed.
     pub changed: u64,
-    /// The log index, if it changed any.
+    /// Index of its log entry; `None` if it changed no recipient.
     pub index: Option<u64>,
 }
 

@@ -39,10 +39,10 @@ macro_rules! rpc {
 }
 pub(crate) use rpc;
 
-/// An administrator with its own connections to every node.
+/// An administrator with connections of its own to every node.
 #[derive(Clone)]
 pub struct AdminClient {
-    /// The product: for what its command line alone can do.
+    /// Path of the product's binary, for actions that only its command line offers.
     binary: PathBuf,
     endpoints: Vec<String>,
     channels: Vec<Channel>,
@@ -70,7 +70,7 @@ impl<T> CallResult<T> {
         }
     }
 
-    /// Whether it was done.
+    /// Returns true if it was done.
     pub fn is_done(&self) -> bool {
         matches!(self, CallResult::Done(_))
     }
@@ -81,7 +81,7 @@ struct Unanswered {
     /// The last status of a node, if any answered.
     last: Option<Status>,
     tries_before: u64,
-    /// Whether the status is the cluster's answer and asking again is of no use.
+    /// True if the status is the cluster's answer, so that asking again is useless.
     is_final: bool,
 }
 
@@ -244,7 +244,7 @@ fn result_of<Answer>(answer: Result<Answer, Status>) -> CallResult<Answer> {
     }
 }
 
-/// Whether asking again may succeed: no leader, no connection, no time.
+/// Returns true if asking again may succeed: no leader, no connection, no time.
 fn is_transient(code: Code) -> bool {
     matches!(
         code,

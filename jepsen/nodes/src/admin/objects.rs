@@ -173,7 +173,7 @@ impl AdminClient {
         answer.map(|answer| answer.barrier.unwrap_or_default())
     }
 
-    /// Whether a recipient has opted out, by one node, asked once.
+    /// Returns true if a recipient has opted out, according to one node that is asked once.
     pub async fn is_opted_out_by(&self, node: usize, recipient: &str) -> Option<bool> {
         let (tenant, recipient) = (self.tenant(), recipient.to_owned());
         let request = CheckOptOutRequest { tenant, recipient, ..CheckOptOutRequest::default() };

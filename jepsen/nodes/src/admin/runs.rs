@@ -30,7 +30,7 @@ impl AdminClient {
         self.list("run list", call, request, |answer| (answer.runs, answer.next_page_token)).await
     }
 
-    /// How many recipients of a run are in each state.
+    /// Returns the number of recipients of a run in each state.
     pub async fn counts(&self, run: &str) -> Result<RunCounts> {
         let request = GetRunRequest { tenant: self.tenant(), run: run.to_owned(), ..GetRunRequest::default() };
         let answer = self.read("run show", rpc!(RunServiceClient, get_run), request).await?;

@@ -21,9 +21,9 @@ use tonic::{Code, Status};
 
 use super::{ASK_AGAIN_AFTER, AdminClient, CallResult, is_transient, refused, rpc, timestamp};
 
-/// A node reports its progress in moving the clock four times a second, and is given up after this silence.
+/// Silence after which a node that moves the clock is given up. It reports its progress four times a second.
 const CLOCK_SILENCE_MAX: Duration = Duration::from_secs(120);
-/// How often moving the clock may fail.
+/// Number of failures after which moving the clock is given up.
 const CLOCK_TRIES_MAX: usize = 200;
 
 impl AdminClient {
