@@ -1,5 +1,5 @@
-//! Records which node leads, as the nodes' own pages say. Each node is polled by a task of its own, so that a paused node
-//! does not delay the others.
+//! Records which node leads, according to the nodes' own pages. Each node is polled by a task of its own, so that a
+//! paused node does not delay the others.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use crate::cluster::Cluster;
 use crate::http;
 use crate::measure::monotonic_us;
 
-/// Far shorter than an election.
+/// Interval of polls, far shorter than an election.
 const POLL_EVERY: Duration = Duration::from_millis(100);
 
 /// Time without any reported leader after which there may be no leader. Microseconds.

@@ -27,7 +27,7 @@ pub const NEXT_LEVEL: u32 = 2;
 const FREE_PORTS: std::ops::Range<u16> = 12_000..32_000;
 /// Number of ports that are tried.
 const PORT_TRIES: u32 = 1_000;
-/// Lines of the log that an error shows.
+/// Number of log lines that an error shows.
 const LAST_LINES: usize = 12;
 
 /// Addresses of a node: its admin API, its peer listener, HTTP.
@@ -63,7 +63,7 @@ pub struct NodeProcess {
     crash_points: Option<String>,
     /// The level of the release on this node.
     level: u32,
-    /// Offset at which the log of the current or last process begins; bytes.
+    /// Offset in bytes at which the log of the current or last process begins.
     log_from: u64,
     process: Option<Child>,
 }

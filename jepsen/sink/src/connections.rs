@@ -27,7 +27,7 @@ pub enum DialogueState {
 /// An open dialogue, as it was at one moment.
 #[derive(Debug, Clone)]
 pub struct OpenDialogue {
-    /// The sink's number of the connection.
+    /// Number of the connection, counted from 1 since the sink started.
     pub connection: u64,
     /// Address of the client.
     pub peer: SocketAddr,

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-/// Rules, and the seed that their dice start from. The default breaks nothing.
+/// Rules, and the seed of their random generators. The default injects no fault.
 ///
 /// # As text
 ///
@@ -13,15 +13,15 @@ use std::time::Duration;
 /// seed=7,rcpt:450@0.05,after-commit:close#3,banner:huge=10000000@0.01,mail:454=4.7.0 too fast@0.2
 /// ```
 ///
-/// - `seed=N` (0 when absent);
-/// - `STAGE:KIND` strikes at every occasion, `…@RATE` at that share of them (0 to 1), `…#COUNT` at the next
+/// - `seed=N` (0 if absent);
+/// - `STAGE:KIND` applies at every occasion, `…@RATE` at that share of them (0 to 1), `…#COUNT` at the next
 ///   COUNT of them;
 /// - stages, in the order of a dialogue: `connect banner ehlo mail rcpt data body before-commit after-commit
 ///   answer between`;
 /// - kinds: `CODE` or `CODE=TEXT` (400 to 599; the text has no `,`, `@` or `#`), `close`, `reset`, `stall`,
 ///   `stall=DURATION` (`250ms`, `5s`, `10m`), `huge` or `huge=BYTES`, `bare`, `close-after=EMAILS`.
 ///
-/// Which kind fits which stage: see [`FaultStage`].
+/// [`FaultStage`] says which kinds fit which stage.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct FaultPlan {
     /// Seed of the random generators. Each rule has its own generator, so an additional rule does not change the
@@ -47,15 +47,15 @@ pub struct FaultRule {
 pub enum FaultStage {
     /// The connection was accepted; nothing is sent yet.
     Connect,
-    /// Instead of the banner: also a refusal (which ends the dialogue), `bare`, `huge`.
+    /// Instead of the banner. Fits also a refusal (which ends the dialogue), `bare` and `huge`.
     Banner,
-    /// Instead of the answer to EHLO or HELO: also a refusal, `bare`.
+    /// Instead of the answer to EHLO or HELO. Fits also a refusal and `bare`.
     Ehlo,
-    /// Instead of the answer to MAIL: also a refusal, `bare`.
+    /// Instead of the answer to MAIL. Fits also a refusal and `bare`.
     Mail,
-    /// Instead of the answer to RCPT: also a refusal, `bare`.
+    /// Instead of the answer to RCPT. Fits also a refusal and `bare`.
     Rcpt,
-    /// Instead of the `354`: also a refusal, `bare`.
+    /// Instead of the `354`. Fits also a refusal and `bare`.
     Data,
     /// Part of the message was received, its end was not. Fits also a refusal, which ends the dialogue.
     Body,

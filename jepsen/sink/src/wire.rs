@@ -55,7 +55,7 @@ pub(crate) enum Patience {
 pub(crate) struct Wire {
     stream: TcpStream,
     stop: CancellationToken,
-    /// How long the client may be silent, or may take to read a reply.
+    /// Maximum time for which the client may be silent, or may take to read a reply.
     pub(crate) idle: Duration,
     input: Vec<u8>,
     /// Number of bytes of `input` that were read.

@@ -34,7 +34,7 @@ pub struct DecisionAnswer {
 }
 
 impl AdminClient {
-    /// Addresses in doubt in a run.
+    /// Returns the addresses in doubt in a run.
     pub async fn doubts(&self, run: &str) -> Result<BTreeSet<String>> {
         let request = |page_token| ListDoubtsRequest {
             tenant: self.tenant(),
@@ -48,7 +48,7 @@ impl AdminClient {
         Ok(doubts.await?.into_iter().map(|doubt| doubt.recipient).collect())
     }
 
-    /// Some recipients in doubt, by one node; none without an answer.
+    /// Returns some recipients in doubt from one node; none without an answer.
     pub async fn doubts_by(&self, node: usize) -> Vec<RecipientOfRun> {
         let request = ListDoubtsRequest { tenant: self.tenant(), page_size: FEW, ..ListDoubtsRequest::default() };
         let answer = self.ask_one(node, ANSWER_WITHIN, rpc!(DoubtServiceClient, list_doubts), request).await;
@@ -56,7 +56,7 @@ impl AdminClient {
         doubts.into_iter().map(|doubt| RecipientOfRun { run: doubt.run, recipient: doubt.recipient }).collect()
     }
 
-    /// Some dead letters, by one node; none without an answer.
+    /// Returns some dead letters from one node; none without an answer.
     pub async fn dead_letters_by(&self, node: usize) -> Vec<RecipientOfRun> {
         let request =
             ListDeadLettersRequest { tenant: self.tenant(), page_size: FEW, ..ListDeadLettersRequest::default() };
@@ -65,7 +65,7 @@ impl AdminClient {
         letters.into_iter().map(|letter| RecipientOfRun { run: letter.run, recipient: letter.recipient }).collect()
     }
 
-    /// Decides the doubts of these recipients of a run; without recipients, of all.
+    /// Decides the doubts of these recipients of a run, or of all its recipients if the list is empty.
     pub async fn resolve_by(
         &self,
         node: usize,

@@ -21,14 +21,14 @@ use tonic::{Code, Response, Status};
 pub use doubts::{DecisionAnswer, RecipientOfRun};
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(1);
-/// The timeout of one node.
+/// Timeout for the answer of one node.
 const ANSWER_WITHIN: Duration = Duration::from_secs(8);
-/// How long `change` and `read` ask one node after the other.
+/// Time for which `change` and `read` ask one node after the other.
 const CHANGE_WITHIN: Duration = Duration::from_secs(16);
 const READ_WITHIN: Duration = Duration::from_secs(30);
 /// The pause after all nodes were asked in vain.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(50);
-/// Entries of one page.
+/// Maximum entries of one page.
 const PAGE_SIZE: i32 = 1_000;
 
 /// A call of the admin API: a client's method as a function of channel and request.
@@ -52,16 +52,16 @@ pub struct AdminClient {
 /// The result of a call that changes something.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CallResult<T> {
-    /// It was done, with this answer.
+    /// The change was done, with this answer.
     Done(T),
-    /// It was refused for this reason, and changed nothing.
+    /// The change was refused for this reason, and changed nothing.
     Refused(String),
-    /// It may have been done.
+    /// The change may have been done.
     Unknown,
 }
 
 impl<T> CallResult<T> {
-    /// The same result with another answer.
+    /// Returns the same result with another answer.
     pub fn map<U>(self, with: impl FnOnce(T) -> U) -> CallResult<U> {
         match self {
             CallResult::Done(answer) => CallResult::Done(with(answer)),
@@ -86,7 +86,7 @@ struct Unanswered {
 }
 
 impl AdminClient {
-    /// Connects at its first call.
+    /// Creates an administrator, which connects at its first call.
     pub fn new(binary: PathBuf, endpoints: Vec<String>) -> Result<AdminClient> {
         let channel = |address: &String| -> Result<Channel> {
             let endpoint = Endpoint::from_shared(format!("http://{address}"))?;
@@ -101,7 +101,7 @@ impl AdminClient {
         &self.endpoints
     }
 
-    /// Another administrator, which asks the node of this number (modulo the nodes) first.
+    /// Returns another administrator, which asks the node of this number (modulo the nodes) first.
     pub fn another(&self, number: usize) -> Result<AdminClient> {
         let mut endpoints = self.endpoints.clone();
         let count = endpoints.len().max(1);
@@ -109,7 +109,7 @@ impl AdminClient {
         Ok(AdminClient { tenant: self.tenant.clone(), ..AdminClient::new(self.binary.clone(), endpoints)? })
     }
 
-    /// The same administrator for this tenant.
+    /// Returns the same administrator for this tenant.
     pub fn of_tenant(&self, tenant: &str) -> AdminClient {
         AdminClient { tenant: tenant.to_owned(), ..self.clone() }
     }
@@ -134,8 +134,8 @@ impl AdminClient {
         })
     }
 
-    /// All items of a list, page by page. `request` makes the request of a page token, `items` takes the items and the next
-    /// token from an answer.
+    /// Returns all items of a list, page by page. `request` makes the request of a page token, `items` takes the items
+    /// and the next token from an answer.
     async fn list<Request: Clone, Answer, Item, Call>(
         &self,
         what: &str,
@@ -235,7 +235,8 @@ impl AdminClient {
     }
 }
 
-/// A node that fails internally may have executed the change before.
+/// Converts an answer to a result. An internal error is `Unknown`, because the node may have executed the change
+/// before.
 fn result_of<Answer>(answer: Result<Answer, Status>) -> CallResult<Answer> {
     match answer {
         Ok(answer) => CallResult::Done(answer),
@@ -256,7 +257,7 @@ fn refused(what: &str, status: &Status) -> anyhow::Error {
     anyhow::anyhow!("{what}: {:?}: {}", status.code(), status.message())
 }
 
-/// As the API's timestamp, from milliseconds since 1970.
+/// Converts milliseconds since 1970 to the API's timestamp.
 pub fn timestamp(unix_ms: i64) -> prost_types::Timestamp {
     let nanos = (unix_ms.rem_euclid(1_000) * 1_000_000) as i32;
     prost_types::Timestamp { seconds: unix_ms.div_euclid(1_000), nanos }

@@ -17,7 +17,7 @@ use tonic::Code;
 
 use super::{AdminClient, CallResult, PAGE_SIZE, rpc, timestamp};
 
-/// The timeout of a read of one node.
+/// Timeout for a read from one node.
 const READ_ONE_WITHIN: Duration = Duration::from_secs(2);
 
 impl AdminClient {
@@ -45,7 +45,7 @@ impl AdminClient {
         answer.map(|answer| answer.run.unwrap_or_default().run)
     }
 
-    /// Changes the timing of a schedule, if its etag is still this one.
+    /// Changes the timing of a schedule if its etag is unchanged.
     pub async fn retime(&self, request_id: &str, etag: &str, body: &ScheduleBody) -> CallResult<()> {
         let request = UpdateScheduleRequest {
             schedule: Some(body.clone()),
@@ -80,7 +80,7 @@ impl AdminClient {
         answer.map(|answer| answer.schedule.map_or(0, |schedule| schedule.index))
     }
 
-    /// Opens the instants that never opened, from one instant to the other, both included; milliseconds since 1970.
+    /// Opens the instants that were never opened, between two instants, both included; milliseconds since 1970.
     pub async fn backfill(
         &self,
         request_id: &str,
@@ -98,7 +98,8 @@ impl AdminClient {
         self.change(rpc!(ScheduleServiceClient, backfill_schedule), request).await
     }
 
-    /// A schedule by one node, asked once. The outer `None`: no answer; the inner: there is no such schedule.
+    /// Returns a schedule from one node, which is asked once. The outer `None` means no answer, the inner one that
+    /// there is no such schedule.
     pub async fn schedule_by(&self, node: usize, name: &str) -> Option<Option<Schedule>> {
         let (tenant, name) = (self.tenant(), name.to_owned());
         let request = GetScheduleRequest { tenant, name, ..GetScheduleRequest::default() };
@@ -109,7 +110,7 @@ impl AdminClient {
         }
     }
 
-    /// A schedule by the first node that answers; each is asked twice at most.
+    /// Returns a schedule from the first node that answers; each is asked at most twice.
     pub async fn schedule(&self, name: &str) -> Option<Option<Schedule>> {
         for node in 0..2 * self.endpoints().len() {
             if let Some(found) = self.schedule_by(node, name).await {
@@ -132,7 +133,7 @@ impl AdminClient {
         self.list("schedule list", call, request, |answer| (answer.schedules, answer.next_page_token)).await
     }
 
-    /// The history of a schedule, one page.
+    /// Returns one page of the history of a schedule.
     pub async fn history(&self, schedule: &str) -> Result<Vec<HistoryEntry>> {
         let request = ListScheduleHistoryRequest {
             tenant: self.tenant(),
@@ -151,14 +152,14 @@ impl AdminClient {
         self.change(rpc!(CampaignServiceClient, create_campaign), request).await.map(|_| ())
     }
 
-    /// Launches a campaign; again is the same launch.
+    /// Launches a campaign. A second call is the same launch.
     pub async fn launch_campaign(&self, name: &str) -> CallResult<()> {
         let (tenant, name) = (self.tenant(), name.to_owned());
         let request = LaunchCampaignRequest { tenant, name, ..LaunchCampaignRequest::default() };
         self.change(rpc!(CampaignServiceClient, launch_campaign), request).await.map(|_| ())
     }
 
-    /// The campaigns, one page.
+    /// Returns one page of campaigns.
     pub async fn campaigns(&self) -> Result<Vec<Campaign>> {
         let request =
             ListCampaignsRequest { tenant: self.tenant(), page_size: PAGE_SIZE, ..ListCampaignsRequest::default() };

@@ -10,7 +10,7 @@ use reveille_proto::admin::v1::{
 use super::{AdminClient, CallResult, PAGE_SIZE, rpc};
 
 impl AdminClient {
-    /// The only run of a schedule, once it has opened.
+    /// Returns the only run of a schedule; `None` until it has opened.
     pub async fn run_of(&self, schedule: &str) -> Result<Option<Run>> {
         let (tenant, schedule) = (self.tenant(), schedule.to_owned());
         let request = ListRunsRequest { tenant, schedule, ..ListRunsRequest::default() };
@@ -57,7 +57,7 @@ impl AdminClient {
         self.change(rpc!(RunServiceClient, resume_run), request).await.map(|answer| answer.index)
     }
 
-    /// Cancels what a run has not sent.
+    /// Cancels the recipients that a run has not sent to.
     pub async fn cancel_run(&self, run: &str) -> CallResult<Barrier> {
         let request = CancelRunRequest { tenant: self.tenant(), run: run.to_owned(), validate_only: false };
         let answer = self.change(rpc!(RunServiceClient, cancel_run), request).await;

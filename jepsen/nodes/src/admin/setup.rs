@@ -87,7 +87,7 @@ impl AdminClient {
         Ok(())
     }
 
-    /// The state of the cluster, by the first node that answers.
+    /// Returns the state of the cluster from the first node that answers.
     pub async fn status(&self) -> Result<GetClusterStatusResponse> {
         let call = rpc!(ClusterServiceClient, get_cluster_status);
         self.read("cluster status", call, GetClusterStatusRequest {}).await
@@ -105,7 +105,7 @@ impl AdminClient {
         self.change(call, FinishUpgradeRequest::default()).await.map(|answer| answer.level)
     }
 
-    /// The ledger's level.
+    /// Returns the ledger's level.
     pub async fn ledger_level(&self) -> Result<u32> {
         let call = rpc!(ClusterServiceClient, get_upgrade);
         Ok(self.read("cluster upgrade status", call, GetUpgradeRequest {}).await?.level)
@@ -126,7 +126,7 @@ impl AdminClient {
         Ok(())
     }
 
-    /// Moves the test clock to an instant, by another node where one fails.
+    /// Moves the test clock to an instant; if one node fails, by another node.
     pub async fn advance_clock(&self, to_unix_ms: i64) -> Result<()> {
         for node in 0..CLOCK_TRIES_MAX {
             let call = rpc!(ClockServiceClient, get_clock);
