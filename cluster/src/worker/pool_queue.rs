@@ -6,7 +6,7 @@
 //! recipient does not wait for a claim of hundreds.
 //!
 //! Turns follow start-time fair queueing (Goyal, Vin and Cheng, 1996): a turn moves the tenant's mark forward, less for
-//! a larger share, and the lowest mark is next. A tenant that was idle gets up to [`SAVED_TURNS`] turns of credit, so
+//! a larger share, and the lowest mark is next. A tenant that was idle gets up to [`SAVED_TURNS`] turns of credit. So
 //! its few emails go before a backlog, as new flows do in FQ-CoDel (RFC 8290, 4.2).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

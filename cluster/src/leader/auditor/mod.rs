@@ -139,8 +139,8 @@ struct WaitingCampaign {
     fitting: Option<(Content, Vec<String>)>,
 }
 
-/// Returns the campaigns whose audience is sealed now, with their content and its columns, and the campaigns whose due
-/// time has come without a sealed audience (P7).
+/// Returns the waiting campaigns that can be decided (P7). Their audience is sealed now, or their due time has come
+/// without a sealed audience.
 fn campaigns_that_wait(ledger: &Ledger, now: Time) -> Vec<WaitingCampaign> {
     let found = |(campaign, known, sealed): (CampaignName, &Campaign, Option<(Hash, Vec<String>)>)| {
         let content = ledger.blob(&known.content).and_then(Content::from_blob);
@@ -267,8 +267,8 @@ fn decision(run: &Run, claimed_at: Time, now: Time) -> Option<Decision> {
     }
 }
 
-/// Gauges that only a leader sets. They return to 0 when the leadership ends, so the maximum over all nodes is the
-/// leader's value, and no alert depends on the last value of a former leader.
+/// Gauges that only a leader sets. They return to 0 when the leadership ends. So the maximum over all nodes is the
+/// leader's value, and no alert depends on a former leader.
 struct Gauges;
 
 impl Gauges {

@@ -18,7 +18,7 @@ use crate::audience::NAMED_MAX;
 /// Maximum number of chunks of one tenant and pool that one wake offers, oldest page first; more than its credit can
 /// use. Paused and waiting pages do not count. Late pages (P16), and pages whose audience some nodes lack (P20), each
 /// have their own limit, so they cannot crowd out other pages. A page offers no more chunks of a pool than all nodes
-/// together could claim, so a page of a thousand chunks costs as much as a page of two.
+/// together could claim. So a page of a thousand chunks costs as much as a page of two.
 const OFFERS_MAX: usize = 256;
 
 /// Nodes, with the audience parts that each lacks.
