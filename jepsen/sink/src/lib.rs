@@ -1,19 +1,17 @@
 //! An SMTP server that records each email before it answers, and injects faults on request.
 //!
-//! It is the mailbox of `reveille dev` and `reveille demo`, and the relay of the judge. It depends on nothing of the
-//! product and shares no code with it, because the product's ledger is compared with its record (I1, I4, I9, I14 of
-//! `docs/protocol.md`). It promises:
-//! - Each accept is a line in the record before the `250`, one for each recipient. With [`SinkOptions::sync`] the line
-//!   is on the disk by then.
+//! It is the mailbox of `reveille dev` and `reveille demo`, and the relay of the judge. It shares no code with the
+//! product, whose ledger is compared with its record (I1, I4, I9, I14 of `docs/protocol.md`). It promises:
+//! - Each accept, one for each recipient, is in the record before the `250`, and on the disk with
+//!   [`SinkOptions::sync`].
 //! - It never removes duplicates: an email that came twice is in the record twice.
-//! - A message ends at `CRLF . CRLF` only. A lone LF or CR is refused and ends the dialogue. The lenient mode
-//!   ([`SinkOptions::lenient_line_ends`]) exists to find emails that a lenient relay would split.
-//! - Memory is bounded by the numbers in [`SinkOptions`].
-//! - A [`FaultPlan`] with the same seed injects the same faults for the same sequence of occasions.
+//! - A message ends at `CRLF . CRLF` only. A lone LF or CR ends the dialogue; only
+//!   [`SinkOptions::lenient_line_ends`] accepts a lone LF.
+//! - Memory is bounded by the numbers in [`SinkOptions`]. A [`FaultPlan`] with the same seed injects the same faults.
 //!
-//! It is no relay: it forwards nothing, has no TLS and no AUTH, and does not authenticate clients. Reading order:
-//! [`SinkOptions`], [`Sink`], `dialogue.rs`, `receive.rs` (from DATA to the answer), `recorder.rs`, `faults.rs`,
-//! `dice.rs`. The web pages of the mailbox are in `node/src/mailbox`.
+//! It is no relay: it forwards nothing and has neither TLS nor AUTH. Reading order: [`SinkOptions`], [`Sink`],
+//! `dialogue.rs`, `receive.rs`, `recorder.rs`, `faults.rs`, `dice.rs`. The web pages of the mailbox are in
+//! `node/src/mailbox`.
 
 mod accepted;
 mod archive;

@@ -1,7 +1,7 @@
 //! The journal: a node writes to it what it is about to do for each recipient, before it does it (P11).
 //!
-//! The ledger is the first source of evidence, the journal the second. After `kill -9` it separates recipients that are
-//! past the gate from all others ([`Reading`]), and names those that were being composed. After a power cut only the
+//! The ledger is the first source of evidence, the journal the second. After `kill -9` it separates recipients past the
+//! gate from all others ([`Reading`]), and names those that were being composed. After a power cut only the
 //! ledger counts.
 //! - One file for each incarnation, meant for memory (`/dev/shm`): a record costs one `write`, never a sync.
 //! - When [`Journal::append`] returns `Ok`, the records survive this process. After an error the act must not be done,
@@ -9,8 +9,7 @@
 //! - One `begin` for each recipient of a claim (P5); a second one is refused here.
 //! - Bounded: a rewrite of the file drops the records of closed claims.
 //!
-//! No other process reads a journal while its owner runs (P10). Reading order: `record.rs`, `journaled_claims.rs`,
-//! `reading.rs`.
+//! No other process reads a journal while its owner runs (P10). Read `record.rs`, `journaled_claims.rs`, `reading.rs`.
 
 mod folder;
 mod journaled_claims;
