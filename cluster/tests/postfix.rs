@@ -212,7 +212,7 @@ async fn open(port: u16, tls: Tls, secret: Option<Secret>) -> (Result<Session, D
     let target = target.with_credentials(Arc::new(secret.map(binding).into_iter().collect()));
     let mut findings = ProbeReport::default();
     let (dialer, timeouts, patience) = (TcpDialer::default(), Timeouts::default(), Deadlines::default());
-    let opened = Session::open_noting(&target, &dialer, timeouts, &patience, &mut findings).await;
+    let opened = Session::open_with_report(&target, &dialer, timeouts, &patience, &mut findings).await;
     (opened.map_err(|verdict| *verdict), findings)
 }
 

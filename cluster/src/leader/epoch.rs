@@ -107,12 +107,12 @@ async fn listen(context: Arc<NodeContext>, leadership: Arc<Leadership>) {
             return;
         }
         match concerns(&hint) {
-            Concerns::Timer => leadership.due.notify_one(),
-            Concerns::Dispatcher => leadership.work.notify_one(),
+            Concerns::Timer => leadership.wake_timer.notify_one(),
+            Concerns::Dispatcher => leadership.wake_dispatcher.notify_one(),
             Concerns::All => {
-                leadership.due.notify_one();
-                leadership.work.notify_one();
-                leadership.late.notify_one();
+                leadership.wake_timer.notify_one();
+                leadership.wake_dispatcher.notify_one();
+                leadership.wake_auditor.notify_one();
             }
             Concerns::None => {}
         }

@@ -46,11 +46,11 @@ pub struct Leadership {
     slept: Duration,
     pub(crate) ended: CancellationToken,
     /// Wakes the dispatcher: there may be something to claim.
-    pub(crate) work: Notify,
+    pub(crate) wake_dispatcher: Notify,
     /// Wakes the timer: the next due instant may have changed.
-    pub(crate) due: Notify,
+    pub(crate) wake_timer: Notify,
     /// Wakes the auditor: the time has jumped forward.
-    pub(crate) late: Notify,
+    pub(crate) wake_auditor: Notify,
 }
 
 /// The last lease request of a node.
@@ -90,9 +90,9 @@ impl Leadership {
             claiming: Arc::default(),
             lacking: Mutex::default(),
             ended,
-            work: Notify::new(),
-            due: Notify::new(),
-            late: Notify::new(),
+            wake_dispatcher: Notify::new(),
+            wake_timer: Notify::new(),
+            wake_auditor: Notify::new(),
         }
     }
 
@@ -214,7 +214,7 @@ impl Leadership {
             let floor = ledger.floor(owner.node);
             Ok((self.grants.lock().grant(owner, floor, now, quorum)?, floor))
         })?;
-        self.work.notify_one();
+        self.wake_dispatcher.notify_one();
         Ok(granted)
     }
 

@@ -5,7 +5,7 @@
 //! refuse a lease is safe: claims are revoked when the last lease is over (P9). The floor of that revocation keeps the
 //! node's gates closed until it has applied it (P14).
 //! - Age above [`FRESH`]: no claims.
-//! - Age above [`BEGIN_WITHIN`], and the node owns a claim that it has not applied and so cannot have begun: no lease.
+//! - Age above [`SESSION_WITHIN`], and the node owns a claim that it has not applied and so cannot have begun: no lease.
 //! - Age above [`SILENT`], and the node owns any claim: no lease. It may not receive the leader's answers, and settles
 //!   nothing.
 
@@ -15,7 +15,7 @@ use std::time::Duration;
 use reveille_ledger::Ledger;
 use reveille_ledger::ids::ClaimOwner;
 
-use crate::node::limits::BEGIN_WITHIN;
+use crate::node::limits::SESSION_WITHIN;
 
 /// A node whose state is older gets no claims. A healthy follower learns of a commit with the next heartbeat and
 /// applies it. A node that was only busy gets claims again with its next request.
@@ -52,7 +52,7 @@ impl AppliedHistory {
 /// Returns true if an owner with this applied index and age of state must not get a lease.
 pub(crate) fn is_lost(ledger: &Ledger, owner: ClaimOwner, applied: u64, age: Duration) -> bool {
     let mut held = ledger.claims().iter().filter(|(_, claim)| claim.owner == owner && !claim.claimed.is_empty());
-    age > BEGIN_WITHIN && held.any(|(fence, _)| fence.index > applied || age > SILENT)
+    age > SESSION_WITHIN && held.any(|(fence, _)| fence.index > applied || age > SILENT)
 }
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) 
     let mut timer = Timer { context, leadership, panics: BTreeMap::new(), replanned: None, has_replanned_all: false };
     while !timer.leadership.ended() {
         let nap = timer.wake().await;
-        timer.leadership.wait_for_wakeup(&timer.leadership.due, nap).await;
+        timer.leadership.wait_for_wakeup(&timer.leadership.wake_timer, nap).await;
     }
 }
 

@@ -3,4 +3,4 @@
 use std::time::Duration;
 
 /// Time after which a claim returns what has not begun (P12). An email has begun when it has a session.
-pub const BEGIN_WITHIN: Duration = Duration::from_secs(10);
+pub const SESSION_WITHIN: Duration = Duration::from_secs(10);

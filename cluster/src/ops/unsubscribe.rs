@@ -52,7 +52,7 @@ pub enum UnsubscribeError {
 
 /// The recipient and the tenant of an opt-out, from a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Leaver {
+pub struct OptOutSubject {
     /// Name of the tenant.
     pub tenant: String,
     /// The recipient's address key.
@@ -89,7 +89,7 @@ impl Unsubscribe {
     }
 
     /// Decodes a token. `None` if no known key has signed it.
-    pub fn read(&self, token: &str) -> Option<Leaver> {
+    pub fn read(&self, token: &str) -> Option<OptOutSubject> {
         if token.len() > TOKEN_BYTES_MAX {
             return None;
         }
@@ -100,7 +100,7 @@ impl Unsubscribe {
             return None;
         };
         let (tenant, key) = std::str::from_utf8(said).ok()?.split_once('\0')?;
-        Some(Leaver { tenant: tenant.to_owned(), key: key.to_owned() })
+        Some(OptOutSubject { tenant: tenant.to_owned(), key: key.to_owned() })
     }
 }
 
@@ -180,7 +180,7 @@ mod tests {
         for (tenant, key) in [("default", "ann@example.com"), ("acme", "zoë@xn--bcher-kva.example"), ("t", &longest)] {
             let token = token(&one, tenant, key);
             assert!(token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte)), "{token}");
-            assert_eq!(one.read(&token), Some(Leaver { tenant: tenant.into(), key: key.into() }));
+            assert_eq!(one.read(&token), Some(OptOutSubject { tenant: tenant.into(), key: key.into() }));
         }
         assert_eq!(token(&one, &"t".repeat(64), &longest).len(), 558, "within {TOKEN_BYTES_MAX}");
         let again = made(&[keys.file("again", &format!("{}\n", "k".repeat(32)))]);

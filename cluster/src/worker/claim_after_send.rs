@@ -22,7 +22,7 @@ use super::delivery::PREPARE_WITHIN;
 use super::journal::Place;
 use super::outcome::DeliveryOutcome;
 use crate::leader::claims::claimable::claimable;
-use crate::node::limits::BEGIN_WITHIN;
+use crate::node::limits::SESSION_WITHIN;
 use crate::smtp::{Deadlines, DialogueResult, Gate, GateAnswer};
 
 /// Fence place of a claim that no entry has granted.
@@ -110,11 +110,11 @@ pub(crate) fn send_before_claim(context: &Arc<WorkerContext>, tasks: &ClaimTasks
     for number in 0..claim.recipients.len() {
         let (context, claim) = (Arc::clone(context), Arc::clone(&claim));
         tasks.spawn(async move {
-            let (recipient, deadline) = (&claim.recipients[number], Instant::now() + BEGIN_WITHIN);
+            let (recipient, deadline) = (&claim.recipients[number], Instant::now() + SESSION_WITHIN);
             let Ok(permit) = context.relays.acquire(&claim.pool, deadline).await else { return };
             let Ok((_, email)) = prepare(&context, &claim, recipient) else { return };
-            let (open_by, begin_by) = (Some(deadline), Some(Instant::now() + PREPARE_WITHIN));
-            let deadlines = Deadlines { open_by, begin_by, stop: context.drain.child_token() };
+            let (open_by, gate_by) = (Some(deadline), Some(Instant::now() + PREPARE_WITHIN));
+            let deadlines = Deadlines { open_by, gate_by, stop: context.drain.child_token() };
             let outcome = match permit.permit.deliver(&email, OpenGate, &deadlines).await {
                 DialogueResult::Accepted { .. } => DeliveryOutcome::Accepted,
                 DialogueResult::InDoubt { .. } => DeliveryOutcome::InDoubt,

@@ -19,7 +19,7 @@ use super::feeder::feed;
 use super::outcome::{DeliveryOutcome, no_relay};
 use super::pool_queue::WaitingClaim;
 use super::{audience_read, claim_after_send};
-use crate::node::limits::BEGIN_WITHIN;
+use crate::node::limits::SESSION_WITHIN;
 
 /// Prepares one claim for sending.
 pub(crate) struct ClaimWorker {
@@ -37,7 +37,7 @@ impl ClaimWorker {
         if context.node.leadership().is_none() {
             crash::point("claim.after-apply-on-follower");
         }
-        let deadline = Instant::now() + BEGIN_WITHIN;
+        let deadline = Instant::now() + SESSION_WITHIN;
         claim.read = audience_read::recipients(&context, &claim.recipients, deadline).await;
         let unread = settle_unread(&context, &claim).await;
         let claim = Arc::new(claim);

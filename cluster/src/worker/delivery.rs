@@ -84,8 +84,8 @@ async fn deliver(
 ) -> Result<(String, DialogueResult), DeliveryOutcome> {
     let (mut lacking, mut all_asked) = (BTreeSet::new(), true);
     loop {
-        let (open_by, begin_by) = (Some(deadline), Some(Instant::now() + PREPARE_WITHIN));
-        let deadlines = Deadlines { open_by, begin_by, stop: context.drain.child_token() };
+        let (open_by, gate_by) = (Some(deadline), Some(Instant::now() + PREPARE_WITHIN));
+        let deadlines = Deadlines { open_by, gate_by, stop: context.drain.child_token() };
         let gate = WorkerGate { context: Arc::clone(context), hand_off: Arc::clone(hand_off) };
         let verdict = permit.permit.deliver(&email, gate, &deadlines).await;
         let DialogueResult::NoSmtpUtf8 { asked } = &verdict else {
@@ -168,15 +168,15 @@ fn reply_scope(stage: Stage, code: u16, scope: RefusalScope) -> ReplyScope {
         RefusalScope::Deferred => ReplyScope::Deferred,
         RefusalScope::Relay if stage >= Stage::Rcpt => ReplyScope::Deferred,
         RefusalScope::Relay | RefusalScope::Throttle { .. } => ReplyScope::Relay,
-        RefusalScope::Tenant | RefusalScope::Content if code < 500 => ReplyScope::Deferred,
-        RefusalScope::Tenant | RefusalScope::Content => ReplyScope::Policy,
+        RefusalScope::Sender | RefusalScope::Content if code < 500 => ReplyScope::Deferred,
+        RefusalScope::Sender | RefusalScope::Content => ReplyScope::Policy,
     }
 }
 
 /// Returns true if a broken dialogue counts as an attempt. From RCPT on the relay knew the recipient, so this recipient
 /// or this email may be the cause. If this node ended the dialogue, it does not count.
 fn uses_up_attempt(stage: Stage, cause: &smtp::Cause) -> bool {
-    stage >= Stage::Rcpt && !cause.is_ours()
+    stage >= Stage::Rcpt && !cause.ended_by_this_node()
 }
 
 /// Returns the relay of a test email and its reply; `None` if the gate was closed. The text of an accept has no
@@ -208,9 +208,9 @@ mod tests {
             (Stage::Rcpt, 451, RefusalScope::Relay, ReplyScope::Deferred),
             (Stage::Data, 554, RefusalScope::Relay, ReplyScope::Deferred),
             (Stage::Answered, 452, RefusalScope::Relay, ReplyScope::Deferred),
-            (Stage::Mail, 450, RefusalScope::Tenant, ReplyScope::Deferred),
+            (Stage::Mail, 450, RefusalScope::Sender, ReplyScope::Deferred),
             (Stage::Rcpt, 450, RefusalScope::Content, ReplyScope::Deferred),
-            (Stage::Rcpt, 550, RefusalScope::Tenant, ReplyScope::Policy),
+            (Stage::Rcpt, 550, RefusalScope::Sender, ReplyScope::Policy),
             (Stage::Answered, 554, RefusalScope::Content, ReplyScope::Policy),
             (Stage::Rcpt, 421, throttle, ReplyScope::Relay),
             (Stage::Rcpt, 550, RefusalScope::Unnamed, ReplyScope::Unnamed),

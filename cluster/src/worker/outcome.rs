@@ -41,7 +41,6 @@ impl DeliveryOutcome {
             GateRefusal::LeaseOver => ReleaseReason::LeaseOver,
             GateRefusal::PastDeadline => ReleaseReason::PastDeadline,
             GateRefusal::JournalFailed => ReleaseReason::JournalFailed,
-            GateRefusal::Stopping => ReleaseReason::Stopping,
         }))
     }
 
@@ -111,7 +110,7 @@ fn released(why: ReleaseReason) -> &'static str {
         ReleaseReason::JournalFailed => "journal_failed",
         ReleaseReason::Stopping => "stopping",
         ReleaseReason::OwnerDied => "owner_died",
-        ReleaseReason::OwnerDiedPreparing => "owner_died_composing",
+        ReleaseReason::OwnerDiedComposing => "owner_died_composing",
     }
 }
 

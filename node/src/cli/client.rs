@@ -3,7 +3,7 @@
 //! Any node accepts any request. A node that answers UNAVAILABLE with a reason has done nothing, so the client tries
 //! the next address. It repeats this for [`PATIENCE`], because a fail-over takes about a second. Nodes that have had no
 //! leader for longer than an election takes are no reason to wait. After a lost answer the request may have been
-//! carried out; its [`Nature`] decides if it is repeated.
+//! carried out; its [`RetrySafety`] decides if it is repeated.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -33,7 +33,7 @@ const NO_GRPC: &str = "grpc-status header missing";
 
 /// Retry safety: whether a request may be repeated after its answer was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Nature {
+pub enum RetrySafety {
     /// The request changes nothing.
     Read,
     /// A repetition has no further effect.
@@ -51,7 +51,7 @@ pub struct Client {
     request_id: String,
     channels: Mutex<BTreeMap<String, Channel>>,
     /// Retry safety of the request in progress. `None` when no answer is outstanding.
-    asking: Mutex<Option<Nature>>,
+    asking: Mutex<Option<RetrySafety>>,
     /// Index of the address that answered last, which is tried first.
     answered: Mutex<Option<usize>>,
 }
@@ -116,7 +116,7 @@ impl Client {
     }
 
     /// Sends a unary or streaming request, and returns the first successful answer.
-    pub async fn ask<Q, A, F, Fut>(&self, nature: Nature, question: Q, call: F) -> Result<A, Failure>
+    pub async fn ask<Q, A, F, Fut>(&self, nature: RetrySafety, question: Q, call: F) -> Result<A, Failure>
     where
         Q: Clone,
         F: Fn(Channel, Request<Q>) -> Fut,
@@ -128,7 +128,7 @@ impl Client {
         answer
     }
 
-    async fn ask_until<Q, A, F, Fut>(&self, nature: Nature, question: Q, call: F) -> Result<A, Failure>
+    async fn ask_until<Q, A, F, Fut>(&self, nature: RetrySafety, question: Q, call: F) -> Result<A, Failure>
     where
         Q: Clone,
         F: Fn(Channel, Request<Q>) -> Fut,
@@ -148,7 +148,7 @@ impl Client {
                         return Ok(answer);
                     }
                     Err(Missed::Final(failure)) => return Err(failure),
-                    Err(Missed::Lost(failure)) if nature == Nature::Once => return Err(failure),
+                    Err(Missed::Lost(failure)) if nature == RetrySafety::Once => return Err(failure),
                     Err(Missed::Lost(failure)) => (worth_waiting, lost) = (true, Some(failure)),
                     Err(Missed::NotNow(failure)) => (worth_waiting, refused) = (true, Some(failure)),
                     Err(Missed::Leaderless(failure)) => refused = Some(failure),
@@ -170,13 +170,13 @@ impl Client {
         let failure =
             |message: &str| Failure { reason: "INTERRUPTED".into(), message: message.to_owned(), ..Failure::default() };
         let failure = match *self.asking.lock() {
-            None | Some(Nature::Read) => failure("interrupted"),
+            None | Some(RetrySafety::Read) => failure("interrupted"),
             Some(nature) => self.may_have_happened(nature, failure("interrupted: it may have happened")),
         };
         Failure { exit: Exit::Interrupted, ..failure }
     }
 
-    async fn ask_at<Q, A, F, Fut>(&self, address: &str, nature: Nature, question: Q, call: &F) -> Result<A, Missed>
+    async fn ask_at<Q, A, F, Fut>(&self, address: &str, nature: RetrySafety, question: Q, call: &F) -> Result<A, Missed>
     where
         F: Fn(Channel, Request<Q>) -> Fut,
         Fut: Future<Output = Result<Response<A>, Status>>,
@@ -196,7 +196,7 @@ impl Client {
     }
 
     /// Classifies a status: the node sent it, or `tonic` made it because the connection broke.
-    fn missed(&self, address: &str, nature: Nature, status: &Status) -> Missed {
+    fn missed(&self, address: &str, nature: RetrySafety, status: &Status) -> Missed {
         use tonic::Code::{Cancelled, DeadlineExceeded, Internal, Unavailable, Unimplemented, Unknown};
         let answered = status.get_details_error_info().is_some();
         match status.code() {
@@ -221,39 +221,41 @@ impl Client {
         self.deadline().is_some_and(|deadline| Instant::now() >= deadline)
     }
 
-    fn timed_out(&self, nature: Nature, status: &Status) -> Failure {
+    fn timed_out(&self, nature: RetrySafety, status: &Status) -> Failure {
         let said = Failure::of_status(status);
         let message = match nature {
-            Nature::Read => "no answer in time".to_owned(),
-            Nature::Repeatable | Nature::Once => "no answer in time: it may have happened".to_owned(),
+            RetrySafety::Read => "no answer in time".to_owned(),
+            RetrySafety::Repeatable | RetrySafety::Once => "no answer in time: it may have happened".to_owned(),
         };
         let named = status.get_details_error_info().is_some();
         let reason = if named { said.reason } else { "TIMED_OUT".into() };
         self.may_have_happened(nature, Failure { reason, message, ..Failure::default() })
     }
 
-    fn lost(&self, address: &str, nature: Nature, status: &Status) -> Failure {
+    fn lost(&self, address: &str, nature: RetrySafety, status: &Status) -> Failure {
         let reason = "ANSWER_LOST".into();
         let message = format!("the connection to {address} broke before the answer: {}", cause(status));
         match nature {
-            Nature::Read => {
+            RetrySafety::Read => {
                 let next = Some("the same again; if it stays so, is that a node's admin port?".to_owned());
                 Failure { exit: Exit::NoQuorum, reason, message, next, ..Failure::default() }
             }
-            Nature::Repeatable | Nature::Once => {
+            RetrySafety::Repeatable | RetrySafety::Once => {
                 let message = format!("{message}; it may have happened");
                 self.may_have_happened(nature, Failure { reason, message, ..Failure::default() })
             }
         }
     }
 
-    fn may_have_happened(&self, nature: Nature, failure: Failure) -> Failure {
+    fn may_have_happened(&self, nature: RetrySafety, failure: Failure) -> Failure {
         let next = match nature {
-            Nature::Read => "a longer --timeout, or reveille cluster status".to_owned(),
-            Nature::Repeatable => format!("the same command with --request-id {}: it happens once", self.request_id),
-            Nature::Once => "look before you repeat it: it may happen twice".to_owned(),
+            RetrySafety::Read => "a longer --timeout, or reveille cluster status".to_owned(),
+            RetrySafety::Repeatable => {
+                format!("the same command with --request-id {}: it happens once", self.request_id)
+            }
+            RetrySafety::Once => "look before you repeat it: it may happen twice".to_owned(),
         };
-        let request_id = (nature == Nature::Repeatable).then(|| self.request_id.as_str().into());
+        let request_id = (nature == RetrySafety::Repeatable).then(|| self.request_id.as_str().into());
         Failure { exit: Exit::TimedOut, next: Some(next), request_id, ..failure }
     }
 

@@ -139,7 +139,7 @@ async fn demo(args: crate::demo::Args) -> Result<(), Stop> {
 
 /// Runs a command until it ends, or until Ctrl-C.
 async fn until_interrupted(global: &Global, question: Question, terminal: &Terminal) -> Result<(), Stop> {
-    let desk = ask::Desk::new(global, terminal);
+    let desk = ask::CommandContext::new(global, terminal);
     let by_flags = flags::give_its_values(&question);
     let result = tokio::select! {
         result = Box::pin(ask(&desk, question)) => result,
@@ -148,7 +148,7 @@ async fn until_interrupted(global: &Global, question: Question, terminal: &Termi
     if by_flags { result.map_err(flags::named) } else { result }
 }
 
-async fn ask(desk: &ask::Desk<'_>, question: Question) -> Result<(), Stop> {
+async fn ask(desk: &ask::CommandContext<'_>, question: Question) -> Result<(), Stop> {
     match question {
         Question::Cluster(args) => ask::cluster::run(desk, args).await,
         Question::Clock(args) => ask::clock::run(desk, args).await,

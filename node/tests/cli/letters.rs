@@ -52,7 +52,7 @@ async fn hospital() -> Fake {
         }
         "ResolveDoubts" => {
             let asked = v1::ResolveDoubtsRequest::decode(bytes).expect("a request");
-            let group = v1::DoubtGroup { cause: "holder lost".into(), count: 7, node: "n2".into() };
+            let group = v1::DoubtGroup { cause: "owner lost".into(), count: 7, node: "n2".into() };
             let (index, groups) = if asked.validate_only { (0, vec![group]) } else { (9, vec![]) };
             let inside_gap = if asked.resolution() == v1::Resolution::Resend { 2 } else { 0 };
             let fence = if asked.validate_only { "1.2.3.4".to_owned() } else { String::new() };
@@ -143,11 +143,11 @@ async fn a_whole_run_in_doubt_is_counted_with_what_is_known_of_it() {
     let fake = hospital().await;
     let dry = fake.reveille("in-doubt resolve r1.0 --all --resend --dry-run").await;
     assert_eq!((dry.code, dry.stdout.as_str()), (Some(7), "7 recipients would be resolved\n"));
-    assert!(dry.stderr.starts_with("7 emails in doubt, all of run r1.0 (7 on n2: holder lost)\n"), "{dry:?}");
+    assert!(dry.stderr.starts_with("7 emails in doubt, all of run r1.0 (7 on n2: owner lost)\n"), "{dry:?}");
     let near = "2 emails left in doubt: they got an email of another run less than the min gap away";
     assert!(dry.stderr.contains(near), "{dry:?}");
     let json = fake.reveille("in-doubt resolve r1.0 --all --resend --dry-run -o json").await.json();
-    assert_eq!(json["groups"], json!([{"cause": "holder lost", "node": "n2", "count": 7}]));
+    assert_eq!(json["groups"], json!([{"cause": "owner lost", "node": "n2", "count": 7}]));
     let unasked = fake.reveille("in-doubt resolve r1.0 --all --sent").await;
     assert!(unasked.code == Some(2) && unasked.stderr.contains("may never have arrived: 7 emails"), "{unasked:?}");
     let asked: Vec<v1::ResolveDoubtsRequest> = fake.requests("ResolveDoubts");

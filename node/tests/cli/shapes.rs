@@ -242,7 +242,7 @@ async fn doubts_and_dead_letters() {
         number: 3,
         fence: "1.2.7.0".into(),
         node: "a".into(),
-        cause: "holder lost".into(),
+        cause: "owner lost".into(),
         since: at("2026-03-08T13:05:00Z"),
         evidence: "none yet".into(),
         next: "start a again".into(),

@@ -329,7 +329,7 @@ fn wild_outcome(fence: Fence) -> impl Strategy<Value = ClaimOutcome> {
             accepted,
             released: vec![
                 (ReleaseReason::OwnerDied, released.and_not(&open.0)),
-                (ReleaseReason::OwnerDiedPreparing, released.and(&open.0)),
+                (ReleaseReason::OwnerDiedComposing, released.and(&open.0)),
             ],
             suppressed,
             refused,

@@ -60,7 +60,7 @@ pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) 
         block(&context, &leadership, &mut blocked).await;
         pruning.go_on(&context, &leadership).await;
         quarantine(&leadership, &panic_guard, &mut quarantined).await;
-        leadership.wait_for_wakeup(&leadership.late, SWEEP_EVERY).await;
+        leadership.wait_for_wakeup(&leadership.wake_auditor, SWEEP_EVERY).await;
     }
 }
 

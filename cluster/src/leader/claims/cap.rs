@@ -7,14 +7,14 @@
 //! settled. Each session has at least two claimed recipients. An unknown relay may be fast, so its sessions have four
 //! until the first answers come.
 //!
-//! - Never more than can begin within [`BEGIN_WITHIN`]: the rest would return and be claimed again in vain.
+//! - Never more than can begin within [`SESSION_WITHIN`]: the rest would return and be claimed again in vain.
 //! - At least one if a relay accepts anything; never above [`CLAIM_CAP_MAX`].
 
 use std::time::Duration;
 
 use reveille_ledger::injected_bugs::{self, Bug};
 
-use crate::node::limits::BEGIN_WITHIN;
+use crate::node::limits::SESSION_WITHIN;
 
 /// Maximum number of claimed and unsettled recipients of a (pool, node) (P12).
 pub const CLAIM_CAP_MAX: u32 = 4_096;
@@ -30,7 +30,7 @@ const SHORTEST_DIALOGUE: Duration = Duration::from_millis(1);
 /// claimed ahead.
 const AROUND_MAX: Duration = Duration::from_secs(1);
 /// Time within which claimed recipients should begin. It is half of the limit, because relays slow down at times.
-const SHOULD_BEGIN_WITHIN: Duration = Duration::from_secs(BEGIN_WITHIN.as_secs() / 2);
+const SHOULD_BEGIN_WITHIN: Duration = Duration::from_secs(SESSION_WITHIN.as_secs() / 2);
 
 /// Capacity of one relay for one node.
 #[derive(Clone, Copy, Debug, PartialEq)]

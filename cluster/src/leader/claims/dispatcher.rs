@@ -86,11 +86,11 @@ pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) 
         let (proposal, nap) = dispatcher.look(&context, &leadership);
         answers.extend(proposal.map(|proposal| answer(&leadership, proposal)));
         tokio::select! {
-            () = leadership.wait_for_wakeup(&leadership.work, nap) => {}
+            () = leadership.wait_for_wakeup(&leadership.wake_dispatcher, nap) => {}
             Some((number, looked_at, answer)) = answers.next() => {
                 let answered_at = context.clock.monotonic();
                 dispatcher.commits.note(answered_at.saturating_sub(looked_at), answered_at);
-                dispatcher.in_flight.is_answered(number);
+                dispatcher.in_flight.remove(number);
                 if answer.is_none() {
                     leadership.sleep(NAP_AFTER_UNKNOWN).await;
                 }
@@ -143,7 +143,7 @@ impl Dispatcher {
         }
         crash::point("claim.before-propose");
         let nap = if grants.len() == CLAIMS_MAX { Duration::ZERO } else { nap };
-        let number = self.in_flight.goes(grants);
+        let number = self.in_flight.insert(grants);
         (Some(ClaimsProposal { number, claims, looked_at: woke_at, claiming }), nap)
     }
 }

@@ -29,7 +29,7 @@ impl InFlightClaims {
     }
 
     /// Adds an entry that is about to be proposed; returns its number.
-    pub fn goes(&mut self, grants: Vec<ClaimGrant>) -> u64 {
+    pub fn insert(&mut self, grants: Vec<ClaimGrant>) -> u64 {
         self.last += 1;
         for grant in &grants {
             *self.pages.entry(grant.page).or_default() += 1;
@@ -39,7 +39,7 @@ impl InFlightClaims {
     }
 
     /// Removes an entry: it was applied, or the dispatcher stopped waiting for it.
-    pub fn is_answered(&mut self, number: u64) {
+    pub fn remove(&mut self, number: u64) {
         let Some(grants) = self.entries.remove(&number) else { return };
         for grant in &grants {
             if let btree_map::Entry::Occupied(mut left) = self.pages.entry(grant.page) {
@@ -79,14 +79,14 @@ mod tests {
             recipients: 1,
         };
         let mut in_flight = InFlightClaims::default();
-        let first = in_flight.goes(vec![grant(1, 0), grant(1, 1), grant(2, 0)]);
-        let second = in_flight.goes(vec![grant(1, 2)]);
+        let first = in_flight.insert(vec![grant(1, 0), grant(1, 1), grant(2, 0)]);
+        let second = in_flight.insert(vec![grant(1, 2)]);
         let held = |in_flight: &InFlightClaims| [1, 2, 3].map(|index| in_flight.holds(page(index)));
         assert_eq!(held(&in_flight), [true, true, false]);
-        in_flight.is_answered(first);
-        in_flight.is_answered(first);
+        in_flight.remove(first);
+        in_flight.remove(first);
         assert_eq!(held(&in_flight), [true, false, false]);
-        in_flight.is_answered(second);
+        in_flight.remove(second);
         assert_eq!(held(&in_flight), [false; 3]);
     }
 }

@@ -50,7 +50,7 @@ pub enum CircuitEvent {
     Reached,
     /// A session is open, but MAIL proves nothing: it was not sent, or it was refused because of the email or its
     /// sender.
-    Greeted,
+    SessionOpened,
     /// No session could be opened.
     NotOpened(String),
     /// MAIL failed.
@@ -80,10 +80,10 @@ pub enum Admitted {
     /// As one of many emails: the circuit is closed.
     Normally,
     /// As the only probe: its result decides. The caller must pass it to `note`, or return the probe with
-    /// [`Circuit::unprobe`].
+    /// [`Circuit::release_probe`].
     AsProbe,
     /// Without an email: the caller opens a session first. Its result must be noted or returned like that of a probe.
-    ToGreet,
+    ToOpenSession,
 }
 
 /// State of the circuit.
@@ -166,13 +166,13 @@ impl Circuit {
             CircuitState::HalfOpen { reason } => Err((now + self.backoff.first, reason.clone())),
             CircuitState::Open { reason, .. } => {
                 self.state = CircuitState::HalfOpen { reason: reason.clone() };
-                Ok(if self.greeted { Admitted::AsProbe } else { Admitted::ToGreet })
+                Ok(if self.greeted { Admitted::AsProbe } else { Admitted::ToOpenSession })
             }
         }
     }
 
     /// Returns an unused probe: the next caller may probe at once.
-    pub fn unprobe(&mut self, now: Duration) {
+    pub fn release_probe(&mut self, now: Duration) {
         if let CircuitState::HalfOpen { reason } = &self.state {
             self.state = CircuitState::Open { until: now, reason: reason.clone() };
         }
@@ -183,7 +183,7 @@ impl Circuit {
     fn probed_in_vain(&mut self, now: Duration) {
         let waits =
             !self.greeted || matches!(&self.state, CircuitState::HalfOpen { reason: OpenReason::QuotaUsedUp(_) });
-        self.unprobe(if waits { now + self.backoff.first } else { now });
+        self.release_probe(if waits { now + self.backoff.first } else { now });
     }
 
     /// Learns from an email, or from an opening, that ended at `now`. `jitter` from 0 to 1 lengthens the back-off by up
@@ -193,17 +193,17 @@ impl Circuit {
         let probe = admitted != Admitted::Normally;
         let decides = probe || self.state == CircuitState::Closed;
         match told {
-            CircuitEvent::Greeted if admitted == Admitted::ToGreet => {
+            CircuitEvent::SessionOpened if admitted == Admitted::ToOpenSession => {
                 self.greeted = true;
-                self.unprobe(now);
+                self.release_probe(now);
             }
             CircuitEvent::Accepted | CircuitEvent::Answered if probe => self.close(),
             CircuitEvent::Reached if probe && self.needs <= Proof::Mail => self.close(),
-            CircuitEvent::Greeted if probe && self.needs == Proof::Session => self.close(),
+            CircuitEvent::SessionOpened if probe && self.needs == Proof::Session => self.close(),
             CircuitEvent::Accepted
             | CircuitEvent::Answered
             | CircuitEvent::Reached
-            | CircuitEvent::Greeted
+            | CircuitEvent::SessionOpened
             | CircuitEvent::Nothing => {
                 if probe {
                     self.probed_in_vain(now);

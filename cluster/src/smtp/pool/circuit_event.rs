@@ -17,7 +17,7 @@ pub(crate) fn circuit_event(verdict: &DialogueResult, tried_for: Duration, other
     match verdict {
         DialogueResult::Accepted { .. } => CircuitEvent::Accepted,
         DialogueResult::GateClosed(_) => CircuitEvent::Reached,
-        DialogueResult::NoSmtpUtf8 { .. } => CircuitEvent::Greeted,
+        DialogueResult::NoSmtpUtf8 { .. } => CircuitEvent::SessionOpened,
         DialogueResult::InDoubt { cause } => CircuitEvent::LostAfter(cause.to_string()),
         DialogueResult::Refused { stage, scope, text, code, .. } => match (stage, scope) {
             (_, RefusalScope::Throttle { daily_quota: true }) => CircuitEvent::QuotaUsedUp(format!("{code} {text}")),
@@ -25,13 +25,13 @@ pub(crate) fn circuit_event(verdict: &DialogueResult, tried_for: Duration, other
             (stage, RefusalScope::Throttle { .. }) if *stage < Stage::Mail && others_open => CircuitEvent::Nothing,
             (stage, _) if *stage < Stage::Mail => CircuitEvent::NotOpened(format!("{stage:?}: {code} {text}")),
             (Stage::Mail, RefusalScope::Relay) => CircuitEvent::MailFailed(format!("{stage:?}: {code} {text}")),
-            (Stage::Mail, _) => CircuitEvent::Greeted,
+            (Stage::Mail, _) => CircuitEvent::SessionOpened,
             _ => CircuitEvent::Reached,
         },
         DialogueResult::Broken { cause: Cause::NotBegunInTime, stage } if tried_for >= SLOW => {
             loss(*stage, &format!("no answer within {} s", tried_for.as_secs()))
         }
-        DialogueResult::Broken { cause, .. } if cause.is_ours() => CircuitEvent::Nothing,
+        DialogueResult::Broken { cause, .. } if cause.ended_by_this_node() => CircuitEvent::Nothing,
         DialogueResult::Broken { cause, stage } => loss(*stage, &cause.to_string()),
     }
 }

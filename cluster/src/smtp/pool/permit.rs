@@ -78,8 +78,8 @@ impl Permit {
                     Err(cause) => {
                         let verdict = DialogueResult::Broken { stage: Stage::Connect, cause };
                         // Counted before the caller gets the result, because the email may come again at once.
-                        let late = shared.one_late();
-                        shared.learn(&verdict, Ticket::of_no_use(&shared), CircuitEvent::Nothing, running);
+                        let late = shared.count_late_open();
+                        shared.learn(&verdict, Ticket::detached(&shared), CircuitEvent::Nothing, running);
                         shared.tasks.spawn(finish_opening(Arc::clone(&shared), opening, begun, ticket, (slot, late)));
                         return verdict;
                     }

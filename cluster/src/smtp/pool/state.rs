@@ -280,10 +280,10 @@ impl PoolCore {
         let now = self.now();
         let admit = || self.state.lock().circuit.admit(now);
         let admitted = match admit() {
-            Ok(Admitted::ToGreet) => {
+            Ok(Admitted::ToOpenSession) => {
                 // Spawned without the lock: a runtime that ends drops the task at once, and dropping the ticket takes
                 // the lock.
-                self.tasks.spawn(greet(Ticket { shared: self.clone(), admitted: Admitted::ToGreet }));
+                self.tasks.spawn(greet(Ticket { shared: self.clone(), admitted: Admitted::ToOpenSession }));
                 admit()
             }
             // The relay is not known to fail. But the next email, or the same one again, would wait as long (P12).
@@ -332,7 +332,7 @@ impl PoolCore {
     }
 
     /// Counts a session that did not open in time for its email, as long as the result exists.
-    pub fn one_late(&self) -> Counted {
+    pub fn count_late_open(&self) -> Counted {
         self.late.one_more()
     }
 
@@ -395,7 +395,7 @@ fn used_its_session(verdict: &DialogueResult) -> bool {
     match verdict {
         DialogueResult::Accepted { .. } | DialogueResult::InDoubt { .. } => true,
         DialogueResult::Refused { stage, .. } => *stage >= Stage::Mail,
-        DialogueResult::Broken { stage, cause } => *stage >= Stage::Mail && !cause.is_ours(),
+        DialogueResult::Broken { stage, cause } => *stage >= Stage::Mail && !cause.ended_by_this_node(),
         DialogueResult::GateClosed(_) | DialogueResult::NoSmtpUtf8 { .. } => false,
     }
 }
@@ -413,7 +413,7 @@ impl Ticket {
     }
 
     /// Returns the ticket of an email that went back before its session was open. The opening keeps the admission.
-    pub fn of_no_use(shared: &Arc<PoolCore>) -> Ticket {
+    pub fn detached(shared: &Arc<PoolCore>) -> Ticket {
         Ticket { shared: shared.clone(), admitted: Admitted::Normally }
     }
 
@@ -430,7 +430,7 @@ impl Drop for Ticket {
     fn drop(&mut self) {
         if self.admitted != Admitted::Normally {
             let now = self.shared.now();
-            self.shared.state.lock().circuit.unprobe(now);
+            self.shared.state.lock().circuit.release_probe(now);
         }
     }
 }
@@ -447,7 +447,7 @@ async fn greet(mut ticket: Ticket) {
     }
     let (told, retired) = match shared.closing.run_until_cancelled(shared.open()).await {
         None => (CircuitEvent::Nothing, None),
-        Some(Ok(held)) => (CircuitEvent::Greeted, shared.keep(held)),
+        Some(Ok(held)) => (CircuitEvent::SessionOpened, shared.keep(held)),
         Some(Err(verdict)) => (circuit_event(&verdict, Duration::ZERO, shared.has_open_session()), None),
     };
     shared.note(told, &mut ticket);

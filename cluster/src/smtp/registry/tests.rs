@@ -233,7 +233,7 @@ async fn reply_rules_apply_to_their_relay_only() {
         put_relay(&mut ledger, Relay { pool: name.to_owned(), port, ..relay(name, 1) });
     }
     relays.follow(&ledger, 1);
-    for (name, expected) in [("a", RefusalScope::Mailbox), ("b", RefusalScope::Tenant)] {
+    for (name, expected) in [("a", RefusalScope::Mailbox), ("b", RefusalScope::Sender)] {
         let way = relays.acquire(name, Instant::now() + Duration::from_secs(60)).await.expect("a session");
         let mail = Email {
             from: "a@example.org".into(),

@@ -68,9 +68,9 @@ pub enum RefusalScope {
     Mailbox,
     /// The relay: its circuit may open, and the email waits or goes through another relay of the pool.
     Relay,
-    /// The sender or its rights at the relay: the tenant is paused and an alarm is raised.
-    Tenant,
-    /// This message: the run is paused and an alarm is raised.
+    /// The sender or its rights at the relay. A series of such answers pauses the run with an alarm.
+    Sender,
+    /// This message. A series of such answers pauses the run with an alarm.
     Content,
     /// The relay asks to come back later (greylisting, a full mailbox, any other 4yz about the recipient). The wait
     /// uses up no attempt.
@@ -129,7 +129,7 @@ pub fn scope(
         }
         ReplyClass::Unnamed if code >= 500 => RefusalScope::Unnamed,
         ReplyClass::Unnamed => RefusalScope::Deferred,
-        ReplyClass::Sender => RefusalScope::Tenant,
+        ReplyClass::Sender => RefusalScope::Sender,
         ReplyClass::Content => RefusalScope::Content,
         ReplyClass::Quota => RefusalScope::Throttle { daily_quota: true },
         ReplyClass::Throttle => RefusalScope::Throttle { daily_quota: false },

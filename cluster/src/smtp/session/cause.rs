@@ -107,7 +107,7 @@ impl Cause {
     }
 
     /// True if this node ended the dialogue itself, or if the cause says nothing about the relay.
-    pub fn is_ours(&self) -> bool {
+    pub fn ended_by_this_node(&self) -> bool {
         matches!(self, Cause::ClosedBetweenEmails | Cause::NotBegunInTime | Cause::Stopped | Cause::Panicked(_))
     }
 }

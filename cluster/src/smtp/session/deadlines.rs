@@ -67,7 +67,7 @@ pub struct Deadlines {
     /// and the email may use other relays.
     pub open_by: Option<Instant>,
     /// Time by which the gate must be asked; otherwise the email goes back.
-    pub begin_by: Option<Instant>,
+    pub gate_by: Option<Instant>,
     /// Cancelled to end the dialogue while it is before the gate.
     pub stop: CancellationToken,
 }
@@ -75,8 +75,8 @@ pub struct Deadlines {
 impl Deadlines {
     /// Returns the deadlines for opening a session.
     pub(crate) fn to_open(&self) -> Deadlines {
-        let begin_by = [self.open_by, self.begin_by].into_iter().flatten().min();
-        Deadlines { begin_by, ..self.clone() }
+        let gate_by = [self.open_by, self.gate_by].into_iter().flatten().min();
+        Deadlines { gate_by, ..self.clone() }
     }
 
     /// Runs `step` for at most `limit`.
@@ -86,8 +86,8 @@ impl Deadlines {
     pub(crate) async fn bound<T>(&self, limit: Duration, step: impl Future<Output = T>) -> Result<T, Cause> {
         let now = Instant::now();
         let end = now.checked_add(limit).unwrap_or(now + FAR);
-        let (end, cause) = match (self.begin_by, end) {
-            (Some(begin_by), end) if begin_by < end => (begin_by, Cause::NotBegunInTime),
+        let (end, cause) = match (self.gate_by, end) {
+            (Some(gate_by), end) if gate_by < end => (gate_by, Cause::NotBegunInTime),
             (_, end) => (end, Cause::TimedOut),
         };
         tokio::select! {

@@ -71,14 +71,14 @@ impl Session {
         timeouts: Timeouts,
         patience: &Deadlines,
     ) -> Result<Session, Box<DialogueResult>> {
-        Session::open_noting(target, dialer, timeouts, patience, &mut ProbeReport::default()).await
+        Session::open_with_report(target, dialer, timeouts, patience, &mut ProbeReport::default()).await
     }
 
     /// As [`Session::open`], but also writes its findings to `findings`, even when it fails.
     ///
     /// # Errors
     /// The same errors as [`Session::open`].
-    pub async fn open_noting(
+    pub async fn open_with_report(
         target: &Target,
         dialer: &dyn Dial,
         timeouts: Timeouts,

@@ -27,7 +27,7 @@ pub enum GateAnswer {
     Closed(GateRefusal),
 }
 
-/// Reason why a gate did not let an email pass: the checks of P5, in the order in which the gate makes them.
+/// Reason why a gate did not let an email pass: the checks of P5. The gate checks the lease last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum GateRefusal {
     /// The recipient is no longer in the claim.
@@ -42,7 +42,7 @@ pub enum GateRefusal {
     /// The node lease has run out (P9).
     #[error("the node's lease is over")]
     LeaseOver,
-    /// The run's deadline has passed, or the claim was not begun in time (P12).
+    /// The run's deadline has passed.
     #[error("past the deadline")]
     PastDeadline,
     /// The recipient opted out.
@@ -55,7 +55,4 @@ pub enum GateRefusal {
     /// running, so nothing is known of the recipient (P5).
     #[error("handed off before")]
     BegunBefore,
-    /// The node is stopping.
-    #[error("stopping")]
-    Stopping,
 }

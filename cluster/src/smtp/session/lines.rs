@@ -68,7 +68,7 @@ impl ReplyLines {
     }
 
     /// True if these bytes are a 421 or may become one.
-    pub fn surplus_is_farewell(&self) -> bool {
+    pub fn surplus_is_421(&self) -> bool {
         let seen = self.unread.get(..3).unwrap_or(&self.unread);
         b"421".starts_with(seen)
     }

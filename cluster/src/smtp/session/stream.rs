@@ -217,7 +217,7 @@ impl Stream {
         let reply = self.reply().await?;
         if let Some(cause @ Cause::OutOfStep(_)) = self.unasked().await {
             self.close();
-            if !self.replies.surplus_is_farewell() {
+            if !self.replies.surplus_is_421() {
                 return Err(cause);
             }
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::smtp::pool::circuit::Admitted::{AsProbe, Normally, ToGreet};
+use crate::smtp::pool::circuit::Admitted::{AsProbe, Normally, ToOpenSession};
 use crate::smtp::pool::circuit::{Backoff, Circuit, CircuitEvent, CircuitState, OpenReason};
 
 fn seconds(s: u64) -> Duration {
@@ -19,8 +19,8 @@ fn lost_after() -> CircuitEvent {
 
 /// Opens a session as a probe without an email.
 fn greets(circuit: &mut Circuit, now: Duration) {
-    assert_eq!(circuit.admit(now), Ok(ToGreet));
-    circuit.note(CircuitEvent::Greeted, ToGreet, now, 0.0);
+    assert_eq!(circuit.admit(now), Ok(ToOpenSession));
+    circuit.note(CircuitEvent::SessionOpened, ToOpenSession, now, 0.0);
 }
 
 fn circuit() -> Circuit {
@@ -39,9 +39,9 @@ fn failed_session_opens_circuit_at_once() {
 fn after_the_back_off_a_session_is_opened_and_then_one_mail_decides() {
     let mut circuit = circuit();
     circuit.note(not_opened(), Normally, seconds(0), 0.0);
-    assert_eq!(circuit.admit(seconds(1)), Ok(ToGreet));
+    assert_eq!(circuit.admit(seconds(1)), Ok(ToOpenSession));
     assert!(circuit.admit(seconds(1)).is_err(), "no mail waits for it, and there is one at a time");
-    circuit.note(CircuitEvent::Greeted, ToGreet, seconds(2), 0.0);
+    circuit.note(CircuitEvent::SessionOpened, ToOpenSession, seconds(2), 0.0);
     assert_eq!(circuit.admit(seconds(2)), Ok(AsProbe), "a greeting alone proves nothing");
     assert!(circuit.admit(seconds(2)).is_err(), "one at a time");
     circuit.note(CircuitEvent::Accepted, AsProbe, seconds(2), 0.0);
@@ -54,8 +54,8 @@ fn failed_probes_double_the_wait_up_to_its_bound() {
     circuit.note(not_opened(), Normally, seconds(0), 0.0);
     let mut now = seconds(1);
     for expected in [2, 4, 8, 8] {
-        assert_eq!(circuit.admit(now), Ok(ToGreet));
-        circuit.note(not_opened(), ToGreet, now, 0.0);
+        assert_eq!(circuit.admit(now), Ok(ToOpenSession));
+        circuit.note(not_opened(), ToOpenSession, now, 0.0);
         assert!(circuit.admit(now + seconds(expected) - Duration::from_millis(1)).is_err());
         now += seconds(expected);
     }
@@ -77,7 +77,7 @@ fn failures_already_under_way_do_not_prolong_the_wait() {
     for _ in 0..20 {
         circuit.note(not_opened(), Normally, seconds(0), 0.0);
     }
-    assert_eq!(circuit.admit(seconds(1)), Ok(ToGreet));
+    assert_eq!(circuit.admit(seconds(1)), Ok(ToOpenSession));
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn refused_probe_email_closes_only_circuit_opened_by_missing_session() {
         }
         greets(&mut circuit, seconds(1));
         assert_eq!(circuit.admit(seconds(1)), Ok(AsProbe));
-        circuit.note(CircuitEvent::Greeted, AsProbe, seconds(1), 0.0);
+        circuit.note(CircuitEvent::SessionOpened, AsProbe, seconds(1), 0.0);
         let next = if closes { Normally } else { AsProbe };
         assert_eq!(circuit.admit(seconds(1)), Ok(next), "after {told:?}");
     }
@@ -146,7 +146,7 @@ fn refused_probe_email_closes_only_circuit_opened_by_missing_session() {
     circuit.note(CircuitEvent::NotOpened(String::new()), AsProbe, seconds(1), 0.0);
     greets(&mut circuit, seconds(3));
     assert_eq!(circuit.admit(seconds(3)), Ok(AsProbe));
-    circuit.note(CircuitEvent::Greeted, AsProbe, seconds(3), 0.0);
+    circuit.note(CircuitEvent::SessionOpened, AsProbe, seconds(3), 0.0);
     assert_eq!(circuit.admit(seconds(3)), Ok(AsProbe), "MAIL has not been answered since");
 }
 
@@ -154,11 +154,11 @@ fn refused_probe_email_closes_only_circuit_opened_by_missing_session() {
 fn unused_probe_is_returned() {
     let mut circuit = circuit();
     circuit.note(not_opened(), Normally, seconds(0), 0.0);
-    assert_eq!(circuit.admit(seconds(1)), Ok(ToGreet));
-    circuit.unprobe(seconds(1));
+    assert_eq!(circuit.admit(seconds(1)), Ok(ToOpenSession));
+    circuit.release_probe(seconds(1));
     greets(&mut circuit, seconds(1));
     assert_eq!(circuit.admit(seconds(1)), Ok(AsProbe));
-    circuit.unprobe(seconds(1));
+    circuit.release_probe(seconds(1));
     assert_eq!(circuit.admit(seconds(1)), Ok(AsProbe));
     circuit.note(CircuitEvent::Nothing, AsProbe, seconds(1), 0.0);
     assert_eq!(circuit.admit(seconds(1)), Ok(AsProbe));
@@ -172,10 +172,10 @@ fn email_of_failed_probe_is_not_the_next_probe() {
     assert_eq!(circuit.admit(seconds(1)), Ok(AsProbe));
     circuit.note(not_opened(), AsProbe, seconds(2), 0.0);
     assert!(circuit.admit(seconds(3)).is_err(), "twice as long");
-    assert_eq!(circuit.admit(seconds(4)), Ok(ToGreet));
-    circuit.note(CircuitEvent::Nothing, ToGreet, seconds(4), 0.0);
+    assert_eq!(circuit.admit(seconds(4)), Ok(ToOpenSession));
+    circuit.note(CircuitEvent::Nothing, ToOpenSession, seconds(4), 0.0);
     assert!(circuit.admit(seconds(4)).is_err(), "one that told nothing is not followed at once");
-    assert_eq!(circuit.admit(seconds(5)), Ok(ToGreet));
+    assert_eq!(circuit.admit(seconds(5)), Ok(ToOpenSession));
 }
 
 #[test]

@@ -292,7 +292,7 @@ async fn quit_is_said_between_mails() {
 async fn deadline_of_caller_ends_dialogue_before_gate() {
     let exchange = Exchange::new(when(Moment::Mail, Act::Hang));
     let mut session = exchange.session().await.expect("a session");
-    let patience = Deadlines { begin_by: Some(Instant::now() + SHORT), ..Deadlines::default() };
+    let patience = Deadlines { gate_by: Some(Instant::now() + SHORT), ..Deadlines::default() };
     let verdict = session.deliver(&mail(b"a"), &mut Counting::open(&exchange), &patience).await;
     assert_eq!(verdict, DialogueResult::Broken { stage: Stage::Mail, cause: Cause::NotBegunInTime });
     assert!(!session.is_open());

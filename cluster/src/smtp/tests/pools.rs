@@ -342,8 +342,8 @@ async fn silent_relay_holds_email_ten_seconds_and_is_probed_without_email() {
     let begun = Instant::now();
     let seconds = Duration::from_secs;
     let patience = || {
-        let (open_by, begin_by) = (Some(Instant::now() + seconds(10)), Some(Instant::now() + seconds(60)));
-        Deadlines { open_by, begin_by, ..Deadlines::default() }
+        let (open_by, gate_by) = (Some(Instant::now() + seconds(10)), Some(Instant::now() + seconds(60)));
+        Deadlines { open_by, gate_by, ..Deadlines::default() }
     };
     let permit = pool.acquire(soon()).await.expect("a permit");
     let verdict = permit.deliver(&mail(b"a"), Open, &patience()).await;

@@ -82,7 +82,7 @@ impl Scene {
         let target = target.with_credentials(Arc::new([("anna".to_owned(), anna)].into_iter().collect()));
         let mut findings = ProbeReport::default();
         let (timeouts, patience) = (Timeouts::default(), Deadlines::default());
-        let opened = Session::open_noting(&target, &self.exchange, timeouts, &patience, &mut findings).await;
+        let opened = Session::open_with_report(&target, &self.exchange, timeouts, &patience, &mut findings).await;
         (opened, findings)
     }
 

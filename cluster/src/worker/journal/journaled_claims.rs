@@ -87,7 +87,7 @@ impl JournaledClaims {
             match self.act(fence, slot) {
                 Some(Act::Accepted) => drop(outcome.accepted.insert(slot)),
                 Some(Act::Begin) => drop(outcome.in_doubt.insert(slot)),
-                Some(Act::Open) => outcome.release(ReleaseReason::OwnerDiedPreparing, slot),
+                Some(Act::Open) => outcome.release(ReleaseReason::OwnerDiedComposing, slot),
                 Some(Act::Composed) | None => outcome.release(ReleaseReason::OwnerDied, slot),
                 Some(Act::Refused(refused)) => outcome.refused.push(refused.clone()),
             }

@@ -6,7 +6,7 @@ mod plan;
 mod read;
 mod step;
 
-use super::Desk;
+use super::CommandContext;
 use crate::cli::args::{ApplyFiles, Format, ManifestFiles};
 use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::manifest::write;
@@ -22,7 +22,7 @@ use step::Plan;
 const FAILURES_SHOWN: usize = 10;
 
 /// Applies the documents. With `--dry-run` it only reports what would change.
-pub async fn run(desk: &Desk<'_>, tenant: &str, what: &ApplyFiles) -> Result<(), Stop> {
+pub async fn run(desk: &CommandContext<'_>, tenant: &str, what: &ApplyFiles) -> Result<(), Stop> {
     let asked = read::all(tenant, &what.manifest).await?;
     // A first pass checks all documents. A single document needs none: its plan fails before anything is changed.
     let mut done = match asked.len() > 1 || what.dry_run {
@@ -47,7 +47,7 @@ pub async fn run(desk: &Desk<'_>, tenant: &str, what: &ApplyFiles) -> Result<(),
 }
 
 /// Prints what `apply` would change.
-pub async fn diff(desk: &Desk<'_>, tenant: &str, what: &ManifestFiles) -> Result<(), Stop> {
+pub async fn diff(desk: &CommandContext<'_>, tenant: &str, what: &ManifestFiles) -> Result<(), Stop> {
     let asked = read::all(tenant, what).await?;
     let done = take(desk, &asked, false).await;
     let differs = |view: &AppliedView| matches!(view.outcome, Outcome::WouldCreate | Outcome::WouldUpdate);
@@ -76,7 +76,7 @@ struct Done {
 
 /// Plans the documents in order, and makes each change if `make` is set. Stops at a failure that all other documents
 /// would meet too.
-async fn take(desk: &Desk<'_>, asked: &[Asked], make: bool) -> Vec<Done> {
+async fn take(desk: &CommandContext<'_>, asked: &[Asked], make: bool) -> Vec<Done> {
     let mut all: Vec<Done> = Vec::with_capacity(asked.len());
     let mut stopped = false;
     for asked in asked {
@@ -100,7 +100,7 @@ async fn take(desk: &Desk<'_>, asked: &[Asked], make: bool) -> Vec<Done> {
     all
 }
 
-async fn attempt(desk: &Desk<'_>, asked: &Asked, make: bool) -> Result<Plan, Failure> {
+async fn attempt(desk: &CommandContext<'_>, asked: &Asked, make: bool) -> Result<Plan, Failure> {
     let plan = plan::plan(desk, asked).await?;
     if make {
         plan::make(desk, asked, &plan).await?;
@@ -122,14 +122,14 @@ fn view(asked: &Asked) -> AppliedView {
 }
 
 /// Prints all documents. `-o name` prints only the names of those for which `named` is true.
-fn list(desk: &Desk<'_>, views: &[AppliedView], named: impl Fn(&AppliedView) -> bool) -> Result<(), Stop> {
+fn list(desk: &CommandContext<'_>, views: &[AppliedView], named: impl Fn(&AppliedView) -> bool) -> Result<(), Stop> {
     if desk.terminal.format() != Format::Name {
         return desk.terminal.list(views);
     }
     desk.terminal.list(&views.iter().filter(|view| named(view)).cloned().collect::<Vec<_>>())
 }
 
-fn talk(desk: &Desk<'_>, views: &[AppliedView]) {
+fn talk(desk: &CommandContext<'_>, views: &[AppliedView]) {
     const OUTCOMES: [Outcome; 7] = [
         Outcome::Created,
         Outcome::Updated,

@@ -8,15 +8,15 @@ use reveille_proto::admin::v1::audience_service_client::AudienceServiceClient as
 use reveille_proto::admin::v1::{DeleteAudienceRequest, GetAudienceRequest, ListAudiencesRequest};
 use tempfile::NamedTempFile;
 
-use super::{Desk, Page, upload};
+use super::{CommandContext, Page, upload};
 use crate::cli::args::{AudienceArgs, AudienceCommand, GenerateArgs, ImportAudienceArgs};
-use crate::cli::client::Nature;
+use crate::cli::client::RetrySafety;
 use crate::cli::failure::{Failure, Stop};
 use crate::cli::view::audience::AudienceView;
 use crate::cli::view::relay::RemovedView;
 
 /// Runs the subcommand.
-pub async fn run(desk: &Desk<'_>, args: AudienceArgs) -> Result<(), Stop> {
+pub async fn run(desk: &CommandContext<'_>, args: AudienceArgs) -> Result<(), Stop> {
     let tenant = args.tenant;
     match args.command {
         AudienceCommand::Import(args) => Box::pin(upload::run(desk, tenant, args)).await,
@@ -30,7 +30,7 @@ pub async fn run(desk: &Desk<'_>, args: AudienceArgs) -> Result<(), Stop> {
 }
 
 /// Writes the recipients to a temporary file and imports it.
-async fn generate(desk: &Desk<'_>, tenant: String, args: GenerateArgs) -> Result<(), Stop> {
+async fn generate(desk: &CommandContext<'_>, tenant: String, args: GenerateArgs) -> Result<(), Stop> {
     let GenerateArgs { name, recipients, seed, columns } = args;
     let generated = GeneratedAudience { seed, recipients, columns };
     let list = tokio::task::spawn_blocking(move || write(&generated)).await.map_err(std::io::Error::other).flatten();
@@ -57,32 +57,32 @@ fn write(generated: &GeneratedAudience) -> std::io::Result<NamedTempFile> {
 }
 
 async fn page(
-    desk: &Desk<'_>,
+    desk: &CommandContext<'_>,
     tenant: String,
     page_size: i32,
     page_token: String,
 ) -> Result<Page<AudienceView>, Failure> {
     let question = ListAudiencesRequest { tenant, page_size, page_token, stale: desk.stale };
     let call = |channel, question| async move { Service::new(channel).list_audiences(question).await };
-    let answer = desk.client.ask(Nature::Read, question, call).await?;
+    let answer = desk.client.ask(RetrySafety::Read, question, call).await?;
     let rows = answer.audiences.into_iter().map(AudienceView::from).collect();
     Ok(Page { rows, next: answer.next_page_token, freshness: answer.freshness })
 }
 
-async fn show(desk: &Desk<'_>, tenant: String, name: String) -> Result<(), Stop> {
+async fn show(desk: &CommandContext<'_>, tenant: String, name: String) -> Result<(), Stop> {
     let question = GetAudienceRequest { tenant, name, stale: desk.stale };
     let call = |channel, question| async move { Service::new(channel).get_audience(question).await };
-    let answer = desk.client.ask(Nature::Read, question, call).await?;
+    let answer = desk.client.ask(RetrySafety::Read, question, call).await?;
     desk.note(answer.freshness.as_ref());
     desk.terminal.show(&AudienceView::from(answer.audience.unwrap_or_default()))
 }
 
-async fn delete(desk: &Desk<'_>, question: DeleteAudienceRequest) -> Result<(), Stop> {
+async fn delete(desk: &CommandContext<'_>, question: DeleteAudienceRequest) -> Result<(), Stop> {
     let (name, dry_run) = (question.name.clone(), question.validate_only);
     if !dry_run {
         desk.terminal.confirm(&format!("Delete audience {name}?"))?;
     }
     let call = |channel, question| async move { Service::new(channel).delete_audience(question).await };
-    let answer = desk.client.ask(Nature::Repeatable, question, call).await?;
+    let answer = desk.client.ask(RetrySafety::Repeatable, question, call).await?;
     desk.removed(RemovedView { name, index: answer.index, dry_run })
 }

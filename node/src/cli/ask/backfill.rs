@@ -3,9 +3,9 @@
 use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient as Service;
 use reveille_proto::admin::v1::{BackfillScheduleRequest, BackfillScheduleResponse};
 
-use super::Desk;
+use super::CommandContext;
 use crate::cli::args::BackfillArgs;
-use crate::cli::client::Nature;
+use crate::cli::client::RetrySafety;
 use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::instant::{text, to_wire};
 use crate::cli::view::backfill::BackfillView;
@@ -15,7 +15,7 @@ use crate::format;
 const MAX: u32 = 1_000;
 
 /// Opens the occurrences, or only counts them with `--dry-run`.
-pub async fn run(desk: &Desk<'_>, tenant: String, args: BackfillArgs) -> Result<(), Stop> {
+pub async fn run(desk: &CommandContext<'_>, tenant: String, args: BackfillArgs) -> Result<(), Stop> {
     let request = BackfillScheduleRequest {
         tenant,
         name: args.name.clone(),
@@ -27,7 +27,7 @@ pub async fn run(desk: &Desk<'_>, tenant: String, args: BackfillArgs) -> Result<
     };
     let call = |channel, question| async move { Service::new(channel).backfill_schedule(question).await };
     let look = BackfillScheduleRequest { validate_only: true, ..request.clone() };
-    let looked = desk.client.ask(Nature::Read, look, call).await?;
+    let looked = desk.client.ask(RetrySafety::Read, look, call).await?;
     if args.dry_run {
         return told(desk, &args, looked);
     }
@@ -49,7 +49,7 @@ fn missing(args: &BackfillArgs, looked: &BackfillScheduleResponse) -> String {
 }
 
 /// Prints what was opened, or would be. Occurrences that remain are an error, unless `--max` limited the number.
-fn told(desk: &Desk<'_>, args: &BackfillArgs, answer: BackfillScheduleResponse) -> Result<(), Stop> {
+fn told(desk: &CommandContext<'_>, args: &BackfillArgs, answer: BackfillScheduleResponse) -> Result<(), Stop> {
     let rest = text(answer.rest.as_ref());
     desk.terminal.show(&BackfillView::new(args.name.clone(), answer))?;
     let Some(rest) = rest else { return Ok(()) };

@@ -12,9 +12,9 @@ use tokio::time::{Instant, sleep};
 
 use super::create::{content, labels};
 use super::schedule_reads::{NO_BODY, older};
-use super::{Desk, Page, Seen};
+use super::{CommandContext, Page, Seen};
 use crate::cli::args::{CampaignArgs, CampaignCommand, CampaignCreateArgs};
-use crate::cli::client::Nature;
+use crate::cli::client::RetrySafety;
 use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::instant::to_wire;
 use crate::cli::manifest::export;
@@ -26,7 +26,7 @@ use crate::cli::view::relay::RemovedView;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Runs the subcommand.
-pub async fn run(desk: &Desk<'_>, args: CampaignArgs) -> Result<(), Stop> {
+pub async fn run(desk: &CommandContext<'_>, args: CampaignArgs) -> Result<(), Stop> {
     let tenant = args.tenant;
     match args.command {
         CampaignCommand::Create(args) => create(desk, tenant, *args).await,
@@ -61,7 +61,7 @@ pub async fn run(desk: &Desk<'_>, args: CampaignArgs) -> Result<(), Stop> {
     }
 }
 
-async fn create(desk: &Desk<'_>, tenant: String, args: CampaignCreateArgs) -> Result<(), Stop> {
+async fn create(desk: &CommandContext<'_>, tenant: String, args: CampaignCreateArgs) -> Result<(), Stop> {
     let dry_run = args.dry_run;
     let asked = asked(tenant, args)?;
     let request_id = desk.client.request_id().to_owned();
@@ -93,37 +93,37 @@ pub(super) fn asked(tenant: String, args: CampaignCreateArgs) -> Result<CreateCa
     Ok(CreateCampaignRequest { schedule: Some(schedule), canary, ..CreateCampaignRequest::default() })
 }
 
-async fn launch(desk: &Desk<'_>, question: LaunchCampaignRequest) -> Result<(), Stop> {
+async fn launch(desk: &CommandContext<'_>, question: LaunchCampaignRequest) -> Result<(), Stop> {
     let dry_run = question.validate_only;
     let call = |channel, question| async move { Service::new(channel).launch_campaign(question).await };
-    let answer = desk.client.ask(Nature::Repeatable, question, call).await?;
+    let answer = desk.client.ask(RetrySafety::Repeatable, question, call).await?;
     answer.warnings.iter().for_each(|warning| desk.terminal.say(&format!("warning: {warning}")));
     desk.terminal.show(&CampaignView::from(answer.campaign.unwrap_or_default()))?;
     desk.checked(dry_run);
     Ok(())
 }
 
-async fn pause(desk: &Desk<'_>, question: PauseCampaignRequest) -> Result<(), Stop> {
+async fn pause(desk: &CommandContext<'_>, question: PauseCampaignRequest) -> Result<(), Stop> {
     let call = |channel, question| async move { Service::new(channel).pause_campaign(question).await };
-    let answer = desk.client.ask(Nature::Repeatable, question, call).await?;
+    let answer = desk.client.ask(RetrySafety::Repeatable, question, call).await?;
     let view = CampaignView::from(answer.campaign.unwrap_or_default());
     desk.terminal.show(&view.with_barrier(answer.barrier.map(|barrier| BarrierView::from(Some(barrier)))))
 }
 
 /// Sent once and never repeated: a repetition could also end a pause that was set in the meantime.
-async fn resume(desk: &Desk<'_>, question: ResumeCampaignRequest) -> Result<(), Stop> {
+async fn resume(desk: &CommandContext<'_>, question: ResumeCampaignRequest) -> Result<(), Stop> {
     let call = |channel, question| async move { Service::new(channel).resume_campaign(question).await };
-    let answer = desk.client.ask(Nature::Once, question, call).await?;
+    let answer = desk.client.ask(RetrySafety::Once, question, call).await?;
     desk.terminal.show(&CampaignView::from(answer.campaign.unwrap_or_default()))
 }
 
-async fn cancel(desk: &Desk<'_>, question: CancelCampaignRequest) -> Result<(), Stop> {
+async fn cancel(desk: &CommandContext<'_>, question: CancelCampaignRequest) -> Result<(), Stop> {
     let dry_run = question.validate_only;
     if !dry_run {
         desk.terminal.confirm(&format!("Cancel campaign {} for good?", question.name))?;
     }
     let call = |channel, question| async move { Service::new(channel).cancel_campaign(question).await };
-    let answer = desk.client.ask(Nature::Repeatable, question, call).await?;
+    let answer = desk.client.ask(RetrySafety::Repeatable, question, call).await?;
     let view = CampaignView::from(answer.campaign.unwrap_or_default());
     desk.terminal.show(&view.with_barrier(answer.barrier.map(|barrier| BarrierView::from(Some(barrier)))))?;
     desk.checked(dry_run);
@@ -131,7 +131,7 @@ async fn cancel(desk: &Desk<'_>, question: CancelCampaignRequest) -> Result<(), 
 }
 
 /// Reads the campaign once a second until its run exists, then watches the run.
-async fn watch(desk: &Desk<'_>, tenant: String, name: String) -> Result<(), Stop> {
+async fn watch(desk: &CommandContext<'_>, tenant: String, name: String) -> Result<(), Stop> {
     let (began, mut said) = (Instant::now(), None);
     loop {
         let answer = get(desk, &tenant, &name, false).await?;
@@ -163,7 +163,7 @@ async fn watch(desk: &Desk<'_>, tenant: String, name: String) -> Result<(), Stop
     }
 }
 
-async fn manifest(desk: &Desk<'_>, tenant: String, name: String) -> Result<(), Stop> {
+async fn manifest(desk: &CommandContext<'_>, tenant: String, name: String) -> Result<(), Stop> {
     let answer = get(desk, &tenant, &name, true).await?;
     desk.note(answer.freshness.as_ref());
     let body = answer.body.ok_or_else(|| older(NO_BODY))?;
@@ -171,33 +171,38 @@ async fn manifest(desk: &Desk<'_>, tenant: String, name: String) -> Result<(), S
     desk.terminal.manifest(&body.name, &export::campaign(&body, canary.as_ref()))
 }
 
-async fn get(desk: &Desk<'_>, tenant: &str, name: &str, with_body: bool) -> Result<GetCampaignResponse, Failure> {
+async fn get(
+    desk: &CommandContext<'_>,
+    tenant: &str,
+    name: &str,
+    with_body: bool,
+) -> Result<GetCampaignResponse, Failure> {
     let (tenant, name) = (tenant.to_owned(), name.to_owned());
     let question = GetCampaignRequest { tenant, name, stale: desk.stale, with_body };
     let call = |channel, question| async move { Service::new(channel).get_campaign(question).await };
-    desk.client.ask(Nature::Read, question, call).await
+    desk.client.ask(RetrySafety::Read, question, call).await
 }
 
 async fn page(
-    desk: &Desk<'_>,
+    desk: &CommandContext<'_>,
     tenant: String,
     page_size: i32,
     page_token: String,
 ) -> Result<Page<CampaignView>, Failure> {
     let question = ListCampaignsRequest { tenant, page_size, page_token, stale: desk.stale };
     let call = |channel, question| async move { Service::new(channel).list_campaigns(question).await };
-    let answer = desk.client.ask(Nature::Read, question, call).await?;
+    let answer = desk.client.ask(RetrySafety::Read, question, call).await?;
     let rows = answer.campaigns.into_iter().map(CampaignView::from).collect();
     Ok(Page { rows, next: answer.next_page_token, freshness: answer.freshness })
 }
 
-async fn delete(desk: &Desk<'_>, question: DeleteCampaignRequest) -> Result<(), Stop> {
+async fn delete(desk: &CommandContext<'_>, question: DeleteCampaignRequest) -> Result<(), Stop> {
     let (name, dry_run) = (question.name.clone(), question.validate_only);
     if !dry_run {
         desk.terminal.confirm(&forgets(&name))?;
     }
     let call = |channel, question| async move { Service::new(channel).delete_campaign(question).await };
-    let answer = desk.client.ask(Nature::Repeatable, question, call).await?;
+    let answer = desk.client.ask(RetrySafety::Repeatable, question, call).await?;
     desk.removed(RemovedView { name, index: answer.index, dry_run })
 }
 

@@ -7,9 +7,9 @@ use reveille_proto::admin::v1::clock_service_client::ClockServiceClient as Servi
 use reveille_proto::admin::v1::{AdvanceClockRequest, GetClockRequest};
 use tokio::time::{Instant, timeout};
 
-use super::{Desk, Seen};
+use super::{CommandContext, Seen};
 use crate::cli::args::{AdvanceArgs, ClockArgs, ClockCommand, Format};
-use crate::cli::client::{Nature, is_passing};
+use crate::cli::client::{RetrySafety, is_passing};
 use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::instant::{duration_to_wire, to_wire};
 use crate::cli::view::clock::{AdvancedView, ClockView};
@@ -20,21 +20,21 @@ const GO_ON: &str = "reveille clock show, then reveille clock advance --to INSTA
 const SAY_EVERY: Duration = Duration::from_secs(1);
 
 /// Runs the subcommand.
-pub async fn run(desk: &Desk<'_>, args: ClockArgs) -> Result<(), Stop> {
+pub async fn run(desk: &CommandContext<'_>, args: ClockArgs) -> Result<(), Stop> {
     match args.command {
         ClockCommand::Show(watch) => desk.one(watch, async || get(desk).await).await,
         ClockCommand::Advance(args) => advance(desk, args).await,
     }
 }
 
-async fn get(desk: &Desk<'_>) -> Result<Seen<ClockView>, Failure> {
+async fn get(desk: &CommandContext<'_>) -> Result<Seen<ClockView>, Failure> {
     let call = |channel, question| async move { Service::new(channel).get_clock(question).await };
-    let answer = desk.client.ask(Nature::Read, GetClockRequest { stale: desk.stale }, call).await?;
+    let answer = desk.client.ask(RetrySafety::Read, GetClockRequest { stale: desk.stale }, call).await?;
     let freshness = answer.freshness;
     Ok(Seen::of(ClockView::from(answer), freshness))
 }
 
-async fn advance(desk: &Desk<'_>, args: AdvanceArgs) -> Result<(), Stop> {
+async fn advance(desk: &CommandContext<'_>, args: AdvanceArgs) -> Result<(), Stop> {
     let Some(within) = desk.global.timeout else { return walk(desk, args).await };
     let Ok(result) = timeout(within, walk(desk, args)).await else {
         return Err(Failure {
@@ -51,14 +51,14 @@ async fn advance(desk: &Desk<'_>, args: AdvanceArgs) -> Result<(), Stop> {
 
 /// Asks one node to advance the clock, also across fail-overs. A lost connection ends the call. The user then reads the
 /// clock with `show`, and continues with `--to`.
-async fn walk(desk: &Desk<'_>, args: AdvanceArgs) -> Result<(), Stop> {
+async fn walk(desk: &CommandContext<'_>, args: AdvanceArgs) -> Result<(), Stop> {
     let call = |channel, question| async move { Service::new(channel).advance_clock(question).await };
     let by = args.by.map(|by| Target::By(duration_to_wire(by)));
     let target = args.to.map(|to| Target::To(to_wire(to))).or(by);
     let question = AdvanceClockRequest { target, jump: args.jump };
     let begun = Instant::now();
     let client = desk.patient_client();
-    let mut stream = client.ask(Nature::Once, question, call).await?;
+    let mut stream = client.ask(RetrySafety::Once, question, call).await?;
     let mut said = begun;
     loop {
         match stream.message().await {

@@ -6,9 +6,9 @@ use reveille_proto::admin::v1::{
     TransferLeaderRequest,
 };
 
-use super::{Desk, Page, Seen};
+use super::{CommandContext, Page, Seen};
 use crate::cli::args::{ClusterArgs, ClusterCommand, Paging, UpgradeCommand};
-use crate::cli::client::Nature;
+use crate::cli::client::RetrySafety;
 use crate::cli::failure::{Failure, Stop};
 use crate::cli::view::cluster::{LeaderView, MadeView, MemberView, StatusView};
 use crate::cli::view::upgrade::{FinishedView, UpgradeView};
@@ -18,7 +18,7 @@ const ALONE: &str = "a cluster of this node alone: the others of a larger one ar
                      a node that lost its folder does not come back into its cluster like this, but makes a rival of it";
 
 /// Runs the subcommand.
-pub async fn run(desk: &Desk<'_>, args: ClusterArgs) -> Result<(), Stop> {
+pub async fn run(desk: &CommandContext<'_>, args: ClusterArgs) -> Result<(), Stop> {
     match args.command {
         ClusterCommand::Init { peers, test_clock, dry_run } => init(desk, peers, test_clock, dry_run).await,
         ClusterCommand::Status(watch) => desk.one(watch, async || status(desk).await).await,
@@ -32,14 +32,19 @@ pub async fn run(desk: &Desk<'_>, args: ClusterArgs) -> Result<(), Stop> {
     }
 }
 
-async fn init(desk: &Desk<'_>, peers: Vec<String>, test_clock: bool, validate_only: bool) -> Result<(), Stop> {
+async fn init(
+    desk: &CommandContext<'_>,
+    peers: Vec<String>,
+    test_clock: bool,
+    validate_only: bool,
+) -> Result<(), Stop> {
     let request_id = desk.client.request_id().to_owned();
     let question = InitClusterRequest { peers, request_id, validate_only, test_clock };
     let call = |channel, question| async move { Service::new(channel).init_cluster(question).await };
     // A cluster of one node is seldom intended. If the node belonged to another cluster before, the new one is its
     // rival.
     let look = InitClusterRequest { validate_only: true, ..question.clone() };
-    let looked = desk.client.ask(Nature::Read, look, call).await?;
+    let looked = desk.client.ask(RetrySafety::Read, look, call).await?;
     let alone = !looked.existed && looked.members.len() == 1;
     if alone && !validate_only {
         desk.terminal.confirm_if_asked(ALONE)?;
@@ -61,9 +66,9 @@ async fn init(desk: &Desk<'_>, peers: Vec<String>, test_clock: bool, validate_on
     Ok(())
 }
 
-async fn status(desk: &Desk<'_>) -> Result<Seen<StatusView>, Failure> {
+async fn status(desk: &CommandContext<'_>) -> Result<Seen<StatusView>, Failure> {
     let call = |channel, question| async move { Service::new(channel).get_cluster_status(question).await };
-    let status = desk.client.ask(Nature::Read, GetClusterStatusRequest {}, call).await?;
+    let status = desk.client.ask(RetrySafety::Read, GetClusterStatusRequest {}, call).await?;
     let unmade = status.cluster.is_empty();
     let unmade = unmade.then(|| {
         format!("{} belongs to no cluster yet; next: reveille cluster init --peer HOST:PORT,…", status.answered_by)
@@ -73,29 +78,29 @@ async fn status(desk: &Desk<'_>) -> Result<Seen<StatusView>, Failure> {
     Ok(Seen { view, freshness: None, remarks })
 }
 
-async fn members(desk: &Desk<'_>) -> Result<Page<MemberView>, Failure> {
+async fn members(desk: &CommandContext<'_>) -> Result<Page<MemberView>, Failure> {
     let call = |channel, question| async move { Service::new(channel).list_members(question).await };
-    let answer = desk.client.ask(Nature::Read, ListMembersRequest {}, call).await?;
+    let answer = desk.client.ask(RetrySafety::Read, ListMembersRequest {}, call).await?;
     let rows = answer.members.into_iter().map(MemberView::from).collect();
     Ok(Page { rows, next: String::new(), freshness: answer.freshness })
 }
 
-async fn transfer_leader(desk: &Desk<'_>, to: Option<String>) -> Result<(), Stop> {
+async fn transfer_leader(desk: &CommandContext<'_>, to: Option<String>) -> Result<(), Stop> {
     let call = |channel, question| async move { Service::new(channel).transfer_leader(question).await };
     let question = TransferLeaderRequest { to: to.unwrap_or_default() };
-    let answer = desk.client.ask(Nature::Once, question, call).await?;
+    let answer = desk.client.ask(RetrySafety::Once, question, call).await?;
     desk.terminal.show(&LeaderView { leader: answer.leader })
 }
 
-async fn upgrade(desk: &Desk<'_>) -> Result<Seen<UpgradeView>, Failure> {
+async fn upgrade(desk: &CommandContext<'_>) -> Result<Seen<UpgradeView>, Failure> {
     let call = |channel, question| async move { Service::new(channel).get_upgrade(question).await };
-    let view = UpgradeView::from(desk.client.ask(Nature::Read, GetUpgradeRequest {}, call).await?);
+    let view = UpgradeView::from(desk.client.ask(RetrySafety::Read, GetUpgradeRequest {}, call).await?);
     let remarks = view.remarks();
     Ok(Seen { view, freshness: None, remarks })
 }
 
 /// Raises the ledger to the level that the user confirmed, even if nodes announce a higher one meanwhile.
-async fn finish_upgrade(desk: &Desk<'_>) -> Result<(), Stop> {
+async fn finish_upgrade(desk: &CommandContext<'_>) -> Result<(), Stop> {
     let seen = upgrade(desk).await?.view;
     let level = seen.can_rise_to().unwrap_or_default();
     if level > 0 {

@@ -8,20 +8,20 @@ use std::path::Path;
 use clap::{Command, CommandFactory};
 use clap_mangen::Man;
 
-use super::Desk;
+use super::CommandContext;
 use crate::cli::args::{Cli, CompletionArgs, ManArgs};
 use crate::cli::failure::{Failure, Stop};
 use crate::cli::view::completion::{PagesView, ScriptView};
 
 /// Prints the completion script for a shell.
-pub fn run(desk: &Desk<'_>, args: &CompletionArgs) -> Result<(), Stop> {
+pub fn run(desk: &CommandContext<'_>, args: &CompletionArgs) -> Result<(), Stop> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "reveille", &mut script);
     desk.terminal.show(&ScriptView { of: args.shell.to_string(), script: text(script) })
 }
 
 /// Prints the first man page, or writes all pages to a folder.
-pub fn man(desk: &Desk<'_>, args: &ManArgs) -> Result<(), Stop> {
+pub fn man(desk: &CommandContext<'_>, args: &ManArgs) -> Result<(), Stop> {
     let Some(dir) = &args.dir else {
         let mut page = Vec::new();
         Man::new(Cli::command()).render(&mut page).map_err(|error| {

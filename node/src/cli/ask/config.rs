@@ -4,7 +4,7 @@ use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::Path;
 
-use super::Desk;
+use super::CommandContext;
 use crate::cli::args::{ConfigArgs, ConfigCommand, ShowConfigArgs};
 use crate::cli::doctor::folder;
 use crate::cli::failure::{Exit, Failure, Stop};
@@ -12,7 +12,7 @@ use crate::cli::view::config::{CheckedView, EffectiveView, SampleView, WrittenVi
 use crate::server::config::{ConfigError, ConfigLayer, Settings, keys, sample};
 
 /// Runs the subcommand.
-pub async fn run(desk: &Desk<'_>, args: ConfigArgs) -> Result<(), Stop> {
+pub async fn run(desk: &CommandContext<'_>, args: ConfigArgs) -> Result<(), Stop> {
     match args.command {
         ConfigCommand::Init { file } if file.as_os_str() == "-" => desk.terminal.show(&SampleView { text: sample() }),
         ConfigCommand::Init { file } => init(desk, &file),
@@ -21,7 +21,7 @@ pub async fn run(desk: &Desk<'_>, args: ConfigArgs) -> Result<(), Stop> {
     }
 }
 
-fn init(desk: &Desk<'_>, file: &Path) -> Result<(), Stop> {
+fn init(desk: &CommandContext<'_>, file: &Path) -> Result<(), Stop> {
     let mut options = OpenOptions::new();
     options.write(true);
     let opened = match options.create_new(true).open(file) {
@@ -39,7 +39,7 @@ fn init(desk: &Desk<'_>, file: &Path) -> Result<(), Stop> {
     Ok(())
 }
 
-async fn check(desk: &Desk<'_>, file: &Path) -> Result<(), Stop> {
+async fn check(desk: &CommandContext<'_>, file: &Path) -> Result<(), Stop> {
     let said = ConfigLayer::read(Some(file), std::env::vars(), Settings::default()).map_err(failure)?;
     let config = said.check().map_err(failure)?;
     for (name, binding) in config.credentials.iter() {
@@ -87,7 +87,7 @@ fn unwritable(data_dir: &Path) -> Option<String> {
     }
 }
 
-fn show(desk: &Desk<'_>, args: ShowConfigArgs) -> Result<(), Stop> {
+fn show(desk: &CommandContext<'_>, args: ShowConfigArgs) -> Result<(), Stop> {
     let said = ConfigLayer::read(args.config.as_deref(), std::env::vars(), args.settings);
     let effective = said.and_then(|said| said.effective()).map_err(failure)?;
     desk.terminal.show(&EffectiveView::new(effective, args.origin))

@@ -10,7 +10,7 @@ use reveille_proto::admin::v1::{
     Audience, Content, CreateScheduleRequest, CreateScheduleResponse, Field, Recipient, ScheduleBody,
 };
 
-use super::Desk;
+use super::CommandContext;
 use crate::cli::args::{ContentArgs, CreateArgs, RecipientArgs};
 use crate::cli::failure::{BAD_ROWS_SHOWN, BadRows, Failure, Stop};
 use crate::cli::instant::to_wire;
@@ -19,7 +19,7 @@ use crate::cli::view::schedule::{BadRowView, CreationView, DuplicateView, Schedu
 use crate::format;
 
 /// Creates the schedule.
-pub async fn run(desk: &Desk<'_>, tenant: String, args: CreateArgs) -> Result<(), Stop> {
+pub async fn run(desk: &CommandContext<'_>, tenant: String, args: CreateArgs) -> Result<(), Stop> {
     let recipients = recipients(&args.recipients)?;
     let (given, dry_run) = (args.recipients.clone(), args.dry_run);
     let schedule = Some(body(tenant, args, &recipients)?);
@@ -184,7 +184,7 @@ fn creation(recipients: &Recipients, answer: &CreateScheduleResponse) -> Creatio
     CreationView { created: answer.created, duplicates: duplicates.collect(), bad_rows: bad_rows.collect() }
 }
 
-fn talk(desk: &Desk<'_>, recipients: &Recipients, answer: &CreateScheduleResponse, dry_run: bool) {
+fn talk(desk: &CommandContext<'_>, recipients: &Recipients, answer: &CreateScheduleResponse, dry_run: bool) {
     if let Some(unusable) = recipients::unusable(&recipients.audience.columns) {
         desk.terminal.say(&format!("warning: {unusable}"));
     }

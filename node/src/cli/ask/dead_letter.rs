@@ -9,11 +9,11 @@ use reveille_proto::admin::v1::{
 use std::cell::Cell;
 
 use super::export::export;
-use super::{Desk, Page};
+use super::{CommandContext, Page};
 use crate::cli::args::{
     DeadLetterArgs, DeadLetterCommand, DiscardArgs, ExportArgs, Format, LetterFilter, Letters, RequeueArgs,
 };
-use crate::cli::client::{Client, Nature};
+use crate::cli::client::{Client, RetrySafety};
 use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::instant::to_wire;
 use crate::cli::view::dead_letter::{DeadLetterView, Groups};
@@ -21,7 +21,7 @@ use crate::cli::view::moved::MovedView;
 use crate::format;
 
 /// Runs the subcommand.
-pub async fn run(desk: &Desk<'_>, args: DeadLetterArgs) -> Result<(), Stop> {
+pub async fn run(desk: &CommandContext<'_>, args: DeadLetterArgs) -> Result<(), Stop> {
     let tenant = args.tenant;
     match args.command {
         DeadLetterCommand::List { run, filter, group_by: Some(_), .. } => {
@@ -65,20 +65,25 @@ fn to_filter(filter: &LetterFilter) -> DeadLetterFilter {
     }
 }
 
-fn question(desk: &Desk<'_>, tenant: String, run: Option<String>, filter: &LetterFilter) -> ListDeadLettersRequest {
+fn question(
+    desk: &CommandContext<'_>,
+    tenant: String,
+    run: Option<String>,
+    filter: &LetterFilter,
+) -> ListDeadLettersRequest {
     let (run, filter) = (run.unwrap_or_default(), Some(to_filter(filter)));
     ListDeadLettersRequest { tenant, run, filter, stale: desk.stale, ..ListDeadLettersRequest::default() }
 }
 
 async fn page(client: &Client, question: ListDeadLettersRequest) -> Result<Page<DeadLetterView>, Failure> {
     let call = |channel, question| async move { Service::new(channel).list_dead_letters(question).await };
-    let answer = client.ask(Nature::Read, question, call).await?;
+    let answer = client.ask(RetrySafety::Read, question, call).await?;
     let rows = answer.dead_letters.into_iter().map(DeadLetterView::from).collect();
     Ok(Page { rows, next: answer.next_page_token, freshness: answer.freshness })
 }
 
 /// A reason is compared as text, so a mistyped reason matches no dead letter. This warns the user.
-fn warn_of_unknown_reason(desk: &Desk<'_>, filter: &LetterFilter) {
+fn warn_of_unknown_reason(desk: &CommandContext<'_>, filter: &LetterFilter) {
     if let Some(reason) = &filter.reason
         && desk.terminal.format() == Format::Table
     {
@@ -88,7 +93,7 @@ fn warn_of_unknown_reason(desk: &Desk<'_>, filter: &LetterFilter) {
 }
 
 /// Counts the dead letters by group, as the sum over all pages.
-async fn count(desk: &Desk<'_>, tenant: String, run: String, filter: &LetterFilter) -> Result<(), Stop> {
+async fn count(desk: &CommandContext<'_>, tenant: String, run: String, filter: &LetterFilter) -> Result<(), Stop> {
     let client = desk.patient_client();
     let (filter, stale) = (Some(to_filter(filter)), desk.stale);
     let mut question = CountDeadLettersRequest { tenant, run, filter, stale, ..Default::default() };
@@ -96,7 +101,7 @@ async fn count(desk: &Desk<'_>, tenant: String, run: String, filter: &LetterFilt
     let mut is_first = true;
     loop {
         let call = |channel, question| async move { Service::new(channel).count_dead_letters(question).await };
-        let answer = client.ask(Nature::Read, question.clone(), call).await?;
+        let answer = client.ask(RetrySafety::Read, question.clone(), call).await?;
         if std::mem::take(&mut is_first) {
             desk.note(answer.freshness.as_ref());
         }
@@ -184,7 +189,7 @@ fn selection(letters: &Letters) -> Result<String, Failure> {
     Ok(parts.join(", "))
 }
 
-async fn requeue(desk: &Desk<'_>, tenant: String, args: RequeueArgs) -> Result<(), Stop> {
+async fn requeue(desk: &CommandContext<'_>, tenant: String, args: RequeueArgs) -> Result<(), Stop> {
     let RequeueArgs { letters, pool } = args;
     let words = selection(&letters)?;
     let client = desk.patient_client();
@@ -201,7 +206,7 @@ async fn requeue(desk: &Desk<'_>, tenant: String, args: RequeueArgs) -> Result<(
     };
     let asked = |validate_only: bool, page_token: String| {
         let question = RequeueDeadLettersRequest { validate_only, page_token, ..question.clone() };
-        let nature = if validate_only { Nature::Read } else { Nature::Once };
+        let nature = if validate_only { RetrySafety::Read } else { RetrySafety::Once };
         let call = |channel, question| async move { Service::new(channel).requeue_dead_letters(question).await };
         let client = &client;
         async move {
@@ -216,7 +221,7 @@ async fn requeue(desk: &Desk<'_>, tenant: String, args: RequeueArgs) -> Result<(
     carry_out(desk, &letters, act, asked).await
 }
 
-async fn discard(desk: &Desk<'_>, tenant: String, args: DiscardArgs) -> Result<(), Stop> {
+async fn discard(desk: &CommandContext<'_>, tenant: String, args: DiscardArgs) -> Result<(), Stop> {
     let letters = args.letters;
     let words = selection(&letters)?;
     let client = desk.patient_client();
@@ -232,7 +237,7 @@ async fn discard(desk: &Desk<'_>, tenant: String, args: DiscardArgs) -> Result<(
     };
     let asked = |validate_only: bool, page_token: String| {
         let question = DiscardDeadLettersRequest { validate_only, page_token, ..question.clone() };
-        let nature = if validate_only { Nature::Read } else { Nature::Once };
+        let nature = if validate_only { RetrySafety::Read } else { RetrySafety::Once };
         let call = |channel, question| async move { Service::new(channel).discard_dead_letters(question).await };
         let client = &client;
         async move {
@@ -256,7 +261,7 @@ struct Act {
 
 /// Counts the dead letters, asks for confirmation if required, acts, and prints the result.
 async fn carry_out<Fut>(
-    desk: &Desk<'_>,
+    desk: &CommandContext<'_>,
     letters: &Letters,
     act: Act,
     asked: impl Fn(bool, String) -> Fut,
@@ -294,7 +299,7 @@ where
 }
 
 /// Prints how many moved. [`left_out`] reports named recipients that the min gap kept back.
-fn show(desk: &Desk<'_>, named: &[String], view: &MovedView) -> Result<(), Stop> {
+fn show(desk: &CommandContext<'_>, named: &[String], view: &MovedView) -> Result<(), Stop> {
     match view.inside_gap {
         0 => desk.moved(named, view),
         _ => desk.terminal.show(view),

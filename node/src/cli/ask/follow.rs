@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::screen::{Scene, Screen};
-use super::{Desk, WITHIN};
+use super::{CommandContext, WITHIN};
 use crate::cli::failure::{Exit, Failure, Stop};
 
 /// Interval between two reads.
@@ -33,7 +33,10 @@ pub enum End {
 }
 
 /// Shows a source's scenes until it ends, or until `--timeout` ends.
-pub async fn follow(desk: &Desk<'_>, mut next: impl AsyncFnMut() -> Result<Next, Failure>) -> Result<End, Stop> {
+pub async fn follow(
+    desk: &CommandContext<'_>,
+    mut next: impl AsyncFnMut() -> Result<Next, Failure>,
+) -> Result<End, Stop> {
     let end = desk.global.timeout.map(|within| Instant::now() + within);
     let mut screen = Screen::new(desk.terminal);
     let mut asked_at = None;
@@ -93,7 +96,10 @@ fn passes(failure: &Failure) -> bool {
 }
 
 /// Reads and shows a scene every second, until the user or `--timeout` ends it.
-pub async fn look_again(desk: &Desk<'_>, mut look: impl AsyncFnMut() -> Result<Scene, Failure>) -> Result<(), Stop> {
+pub async fn look_again(
+    desk: &CommandContext<'_>,
+    mut look: impl AsyncFnMut() -> Result<Scene, Failure>,
+) -> Result<(), Stop> {
     let mut looked_at: Option<Instant> = None;
     let next = async || {
         if let Some(at) = looked_at {

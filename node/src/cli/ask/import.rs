@@ -19,7 +19,7 @@ use reveille_proto::admin::v1::{self, CreateScheduleRequest, ScheduleBody};
 use tokio::time::timeout;
 
 use super::imported::{judged, marked};
-use super::{Desk, preview, relay};
+use super::{CommandContext, preview, relay};
 use crate::cli::args::{CrontabArgs, Format, ImportArgs, ImportCommand};
 use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::import::crontab::{self, Form};
@@ -49,13 +49,13 @@ struct Entry {
 }
 
 /// Runs the subcommand.
-pub async fn run(desk: &Desk<'_>, args: ImportArgs) -> Result<(), Stop> {
+pub async fn run(desk: &CommandContext<'_>, args: ImportArgs) -> Result<(), Stop> {
     match args.command {
         ImportCommand::Crontab(crontab) => import(desk, &args.tenant, &crontab).await,
     }
 }
 
-async fn import(desk: &Desk<'_>, tenant: &str, args: &CrontabArgs) -> Result<(), Stop> {
+async fn import(desk: &CommandContext<'_>, tenant: &str, args: &CrontabArgs) -> Result<(), Stop> {
     let crontab = crontab::read(&bytes(&args.file).await?, form(args));
     for note in &crontab.notes {
         desk.terminal.say(&format!("note: {note}"));
@@ -77,7 +77,7 @@ async fn import(desk: &Desk<'_>, tenant: &str, args: &CrontabArgs) -> Result<(),
 }
 
 /// Warns if the pool has no relay. Ignores a cluster that does not answer in time: a dry run needs none.
-async fn look_at_pool(desk: &Desk<'_>, pool: &str) {
+async fn look_at_pool(desk: &CommandContext<'_>, pool: &str) {
     let listed = timeout(POOL_LOOK, desk.pages(u32::MAX, &|size, token| relay::page(desk, size, token))).await;
     if let Ok(Ok(relays)) = listed
         && !relays.rows.iter().any(|relay| relay.pool() == pool)
@@ -274,7 +274,7 @@ fn body(planned: Planned, tenant: &str, args: &CrontabArgs) -> ScheduleBody {
 
 /// Creates the schedules, after confirmation. Returns a failure that all other lines would meet too; these are then not
 /// requested.
-async fn create(desk: &Desk<'_>, entries: &mut [Entry]) -> Result<Option<Failure>, Stop> {
+async fn create(desk: &CommandContext<'_>, entries: &mut [Entry]) -> Result<Option<Failure>, Stop> {
     let count = entries.iter().filter(|entry| entry.body.is_some()).count();
     if count == 0 {
         return Ok(None);
@@ -302,7 +302,7 @@ async fn create(desk: &Desk<'_>, entries: &mut [Entry]) -> Result<Option<Failure
 }
 
 /// Creates one schedule. If its name is taken, compares it with the schedule of that name.
-async fn ask(desk: &Desk<'_>, body: ScheduleBody) -> Result<(Outcome, Option<String>), Failure> {
+async fn ask(desk: &CommandContext<'_>, body: ScheduleBody) -> Result<(Outcome, Option<String>), Failure> {
     let mut named = desk.client.request_id().as_bytes().to_vec();
     named.extend(body.encode_to_vec());
     let request_id = format!("import-{}", Hash::of(&named));
@@ -315,7 +315,7 @@ async fn ask(desk: &Desk<'_>, body: ScheduleBody) -> Result<(Outcome, Option<Str
     }
 }
 
-fn print(desk: &Desk<'_>, views: &[ImportView]) -> Result<(), Stop> {
+fn print(desk: &CommandContext<'_>, views: &[ImportView]) -> Result<(), Stop> {
     if desk.terminal.format() != Format::Name {
         return desk.terminal.list(views);
     }
@@ -324,7 +324,7 @@ fn print(desk: &Desk<'_>, views: &[ImportView]) -> Result<(), Stop> {
 }
 
 /// Prints the lines below the table: counts, the zone's origin, and the next step.
-fn talk(desk: &Desk<'_>, views: &[ImportView]) {
+fn talk(desk: &CommandContext<'_>, views: &[ImportView]) {
     const OUTCOMES: [Outcome; 8] = [
         Outcome::Planned,
         Outcome::Created,

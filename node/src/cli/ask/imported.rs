@@ -5,7 +5,7 @@ use prost::Message as _;
 use reveille_ledger::ids::Hash;
 use reveille_proto::admin::v1::{self, GetScheduleRequest, ScheduleBody};
 
-use super::{Desk, apply, schedule_reads};
+use super::{CommandContext, apply, schedule_reads};
 use crate::cli::failure::Failure;
 use crate::cli::import::plan::{LABEL, PLACEHOLDER};
 use crate::cli::view::import::Outcome;
@@ -24,7 +24,7 @@ pub fn marked(body: ScheduleBody) -> ScheduleBody {
 }
 
 /// Compares a body with the schedule that has its name. Returns the outcome for the line, and the reason.
-pub async fn judged(desk: &Desk<'_>, body: &ScheduleBody) -> Result<(Outcome, Option<String>), Failure> {
+pub async fn judged(desk: &CommandContext<'_>, body: &ScheduleBody) -> Result<(Outcome, Option<String>), Failure> {
     let (answer, changes) = apply::compared(desk, body).await?;
     let label = format!("labels.{LABEL}");
     let fields: Vec<&str> = changes.iter().map(|change| change.field.as_str()).collect();
@@ -51,7 +51,7 @@ pub async fn judged(desk: &Desk<'_>, body: &ScheduleBody) -> Result<(Outcome, Op
 }
 
 /// Warns if an imported schedule still has its placeholder text. Returns true if it has.
-pub async fn warn_of_placeholder(desk: &Desk<'_>, tenant: &str, of: &v1::Schedule) -> Result<bool, Failure> {
+pub async fn warn_of_placeholder(desk: &CommandContext<'_>, tenant: &str, of: &v1::Schedule) -> Result<bool, Failure> {
     if !of.labels.contains_key(LABEL) {
         return Ok(false);
     }

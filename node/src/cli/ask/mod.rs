@@ -45,7 +45,7 @@ use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
 use super::args::{Global, Paging, Picked, Watch};
-use super::client::{Client, Nature};
+use super::client::{Client, RetrySafety};
 use super::failure::{Exit, Failure, Stop};
 use super::format;
 use super::instant::duration_ms;
@@ -63,7 +63,7 @@ const CHECKED: &str = "checked; nothing was changed";
 const PAGE_SIZE: u32 = 500;
 
 /// The context of a command: client, output and global flags.
-pub struct Desk<'a> {
+pub struct CommandContext<'a> {
     /// Client for the cluster's admin API.
     pub client: Client,
     /// Output to the user's terminal.
@@ -111,12 +111,12 @@ impl<R> Page<R> {
     }
 }
 
-impl<'a> Desk<'a> {
+impl<'a> CommandContext<'a> {
     /// Creates the context from the global flags.
-    pub fn new(global: &'a Global, terminal: &'a Terminal) -> Desk<'a> {
+    pub fn new(global: &'a Global, terminal: &'a Terminal) -> CommandContext<'a> {
         let request_id = global.request_id.clone().unwrap_or_else(|| Uuid::now_v7().to_string());
         let client = Client::new(global.endpoint.clone(), Some(global.timeout.unwrap_or(WITHIN)), request_id);
-        Desk { client, terminal, stale: global.stale, watching: Cell::new(false), global }
+        CommandContext { client, terminal, stale: global.stale, watching: Cell::new(false), global }
     }
 
     /// Returns a client without a default timeout, for a command that runs until it is done or interrupted. `--timeout`
@@ -133,7 +133,7 @@ impl<'a> Desk<'a> {
         Fut: Future<Output = Result<Response<A>, Status>>,
     {
         self.terminal.detail(&format!("request id {}", self.client.request_id()));
-        self.client.ask(Nature::Repeatable, question, call).await
+        self.client.ask(RetrySafety::Repeatable, question, call).await
     }
 
     /// Shows the result of a read: once, or with `--watch` whenever it changes.

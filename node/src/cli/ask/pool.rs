@@ -3,16 +3,16 @@
 use reveille_proto::admin::v1::pool_service_client::PoolServiceClient as Service;
 use reveille_proto::admin::v1::{Freshness, GetPoolRequest, ListPoolsRequest, Pool, RemovePoolRequest, SetPoolRequest};
 
-use super::{Desk, Page, Seen};
+use super::{CommandContext, Page, Seen};
 use crate::cli::args::{PoolArgs, PoolCommand, SetPoolArgs, Watch};
-use crate::cli::client::Nature;
+use crate::cli::client::RetrySafety;
 use crate::cli::failure::{Failure, Stop};
 use crate::cli::manifest::export;
 use crate::cli::view::pool::PoolView;
 use crate::cli::view::relay::RemovedView;
 
 /// Runs the subcommand.
-pub async fn run(desk: &Desk<'_>, args: PoolArgs) -> Result<(), Stop> {
+pub async fn run(desk: &CommandContext<'_>, args: PoolArgs) -> Result<(), Stop> {
     match args.command {
         PoolCommand::Set(args) => set(desk, args).await,
         PoolCommand::List(paging) => desk.list(paging, |size, token| page(desk, size, token)).await,
@@ -29,7 +29,7 @@ pub async fn run(desk: &Desk<'_>, args: PoolArgs) -> Result<(), Stop> {
     }
 }
 
-async fn set(desk: &Desk<'_>, args: SetPoolArgs) -> Result<(), Stop> {
+async fn set(desk: &CommandContext<'_>, args: SetPoolArgs) -> Result<(), Stop> {
     let question = SetPoolRequest {
         name: args.name,
         warm_up: args.warm_up,
@@ -44,15 +44,15 @@ async fn set(desk: &Desk<'_>, args: SetPoolArgs) -> Result<(), Stop> {
     desk.terminal.show(&PoolView::from(answer.pool.unwrap_or_default()))
 }
 
-async fn page(desk: &Desk<'_>, page_size: i32, page_token: String) -> Result<Page<PoolView>, Failure> {
+async fn page(desk: &CommandContext<'_>, page_size: i32, page_token: String) -> Result<Page<PoolView>, Failure> {
     let question = ListPoolsRequest { page_size, page_token, stale: desk.stale };
     let call = |channel, question| async move { Service::new(channel).list_pools(question).await };
-    let answer = desk.client.ask(Nature::Read, question, call).await?;
+    let answer = desk.client.ask(RetrySafety::Read, question, call).await?;
     let rows = answer.pools.into_iter().map(PoolView::from).collect();
     Ok(Page { rows, next: answer.next_page_token, freshness: answer.freshness })
 }
 
-async fn show(desk: &Desk<'_>, name: String, watch: Watch) -> Result<(), Stop> {
+async fn show(desk: &CommandContext<'_>, name: String, watch: Watch) -> Result<(), Stop> {
     let look = async || {
         let (pool, freshness) = get(desk, name.clone()).await?;
         Ok(Seen::of(PoolView::from(pool), freshness))
@@ -61,17 +61,17 @@ async fn show(desk: &Desk<'_>, name: String, watch: Watch) -> Result<(), Stop> {
 }
 
 /// Reads the pool.
-pub(super) async fn get(desk: &Desk<'_>, name: String) -> Result<(Pool, Option<Freshness>), Failure> {
+pub(super) async fn get(desk: &CommandContext<'_>, name: String) -> Result<(Pool, Option<Freshness>), Failure> {
     let question = GetPoolRequest { name, stale: desk.stale };
     let call = |channel, question| async move { Service::new(channel).get_pool(question).await };
-    let answer = desk.client.ask(Nature::Read, question, call).await?;
+    let answer = desk.client.ask(RetrySafety::Read, question, call).await?;
     Ok((answer.pool.unwrap_or_default(), answer.freshness))
 }
 
-async fn remove(desk: &Desk<'_>, name: String) -> Result<(), Stop> {
+async fn remove(desk: &CommandContext<'_>, name: String) -> Result<(), Stop> {
     desk.terminal.confirm(&format!("Take away what is set of pool {name}?"))?;
     let question = RemovePoolRequest { name: name.clone() };
     let call = |channel, question| async move { Service::new(channel).remove_pool(question).await };
-    let answer = desk.client.ask(Nature::Repeatable, question, call).await?;
+    let answer = desk.client.ask(RetrySafety::Repeatable, question, call).await?;
     desk.removed(RemovedView { name, index: answer.index, dry_run: false })
 }

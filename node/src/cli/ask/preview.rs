@@ -6,7 +6,7 @@ use reveille_ledger::calendar::{AbsenceReason, DstPolicies, Pattern, Step, When,
 use reveille_ledger::decide::timing::{Calendar, Jitter};
 use reveille_ledger::ids::Time;
 
-use super::Desk;
+use super::CommandContext;
 use crate::cli::args::PreviewArgs;
 use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::view::instant::InstantView;
@@ -17,7 +17,7 @@ const ABSENCES_SHOWN: usize = 10;
 const HELP: &str = "reveille schedule preview --help";
 
 /// Prints the instants. Local times without an instant are explained on stderr.
-pub fn run(desk: &Desk<'_>, tenant: &str, args: &PreviewArgs) -> Result<(), Stop> {
+pub fn run(desk: &CommandContext<'_>, tenant: &str, args: &PreviewArgs) -> Result<(), Stop> {
     let from = args.from.unwrap_or_else(|| Zoned::now().timestamp());
     let when = when(tenant, args, from)?;
     let (instants, absences) = resolve((tenant, args), &when, from)?;

@@ -5,15 +5,15 @@ use reveille_proto::admin::v1::{
     AddRelayRequest, GetRelayRequest, ListRelaysRequest, Relay, RelayTls, RemoveRelayRequest, TestRelayRequest,
 };
 
-use super::{Desk, Page, Seen};
+use super::{CommandContext, Page, Seen};
 use crate::cli::args::{AddRelayArgs, RelayArgs, RelayCommand, TLS_VALUES, Tls, Watch};
-use crate::cli::client::Nature;
+use crate::cli::client::RetrySafety;
 use crate::cli::failure::{Failure, Stop};
 use crate::cli::manifest::export;
 use crate::cli::view::relay::{RelayTestView, RelayView, RemovedView};
 
 /// Runs the subcommand.
-pub async fn run(desk: &Desk<'_>, args: RelayArgs) -> Result<(), Stop> {
+pub async fn run(desk: &CommandContext<'_>, args: RelayArgs) -> Result<(), Stop> {
     match args.command {
         RelayCommand::Add(args) => add(desk, args).await,
         RelayCommand::List(paging) => desk.list(paging, |size, token| page(desk, size, token)).await,
@@ -53,7 +53,7 @@ pub(super) fn relay(args: AddRelayArgs) -> Result<Relay, Failure> {
     })
 }
 
-async fn add(desk: &Desk<'_>, args: AddRelayArgs) -> Result<(), Stop> {
+async fn add(desk: &CommandContext<'_>, args: AddRelayArgs) -> Result<(), Stop> {
     let (replace, dry_run) = (args.replace, args.dry_run);
     let question = AddRelayRequest {
         relay: Some(relay(args)?),
@@ -71,22 +71,26 @@ async fn add(desk: &Desk<'_>, args: AddRelayArgs) -> Result<(), Stop> {
     Ok(())
 }
 
-pub(super) async fn page(desk: &Desk<'_>, page_size: i32, page_token: String) -> Result<Page<RelayView>, Failure> {
+pub(super) async fn page(
+    desk: &CommandContext<'_>,
+    page_size: i32,
+    page_token: String,
+) -> Result<Page<RelayView>, Failure> {
     let question = ListRelaysRequest { page_size, page_token, stale: desk.stale };
     let call = |channel, question| async move { Service::new(channel).list_relays(question).await };
-    let answer = desk.client.ask(Nature::Read, question, call).await?;
+    let answer = desk.client.ask(RetrySafety::Read, question, call).await?;
     let rows = answer.relays.into_iter().map(RelayView::from).collect();
     Ok(Page { rows, next: answer.next_page_token, freshness: answer.freshness })
 }
 
-async fn get(desk: &Desk<'_>, name: &str) -> Result<Seen<Relay>, Failure> {
+async fn get(desk: &CommandContext<'_>, name: &str) -> Result<Seen<Relay>, Failure> {
     let question = GetRelayRequest { name: name.to_owned(), stale: desk.stale };
     let call = |channel, question| async move { Service::new(channel).get_relay(question).await };
-    let answer = desk.client.ask(Nature::Read, question, call).await?;
+    let answer = desk.client.ask(RetrySafety::Read, question, call).await?;
     Ok(Seen::of(answer.relay.unwrap_or_default(), answer.freshness))
 }
 
-async fn show(desk: &Desk<'_>, name: String, watch: Watch) -> Result<(), Stop> {
+async fn show(desk: &CommandContext<'_>, name: String, watch: Watch) -> Result<(), Stop> {
     let look = async || {
         let seen = get(desk, &name).await?;
         Ok(Seen::of(RelayView::from(seen.view), seen.freshness))
@@ -94,16 +98,16 @@ async fn show(desk: &Desk<'_>, name: String, watch: Watch) -> Result<(), Stop> {
     desk.one(watch, look).await
 }
 
-async fn manifest(desk: &Desk<'_>, name: String) -> Result<(), Stop> {
+async fn manifest(desk: &CommandContext<'_>, name: String) -> Result<(), Stop> {
     let seen = get(desk, &name).await?;
     desk.note(seen.freshness.as_ref());
     desk.terminal.manifest(&name, &export::relay(&seen.view))
 }
 
-async fn test(desk: &Desk<'_>, name: String, auth: bool) -> Result<(), Stop> {
+async fn test(desk: &CommandContext<'_>, name: String, auth: bool) -> Result<(), Stop> {
     let question = TestRelayRequest { name: name.clone(), stale: desk.stale, authenticate: auth };
     let call = |channel, question| async move { Service::new(channel).test_relay(question).await };
-    let view = RelayTestView::new(name, desk.client.ask(Nature::Read, question, call).await?);
+    let view = RelayTestView::new(name, desk.client.ask(RetrySafety::Read, question, call).await?);
     desk.terminal.show(&view)?;
     let Some(problem) = &view.problem else {
         if let Some(rest) = view.left_alone() {
@@ -124,7 +128,7 @@ async fn test(desk: &Desk<'_>, name: String, auth: bool) -> Result<(), Stop> {
     .into())
 }
 
-async fn would_remove(desk: &Desk<'_>, name: String) -> Result<(), Stop> {
+async fn would_remove(desk: &CommandContext<'_>, name: String) -> Result<(), Stop> {
     let seen = get(desk, &name).await?;
     desk.note(seen.freshness.as_ref());
     let pool = seen.view.pool.clone();
@@ -140,11 +144,11 @@ async fn would_remove(desk: &Desk<'_>, name: String) -> Result<(), Stop> {
     Ok(())
 }
 
-async fn remove(desk: &Desk<'_>, name: String) -> Result<(), Stop> {
+async fn remove(desk: &CommandContext<'_>, name: String) -> Result<(), Stop> {
     desk.terminal.confirm(&format!("Remove relay {name}? Mail of its pool waits for another relay."))?;
     let question = RemoveRelayRequest { name: name.clone() };
     let call = |channel, question| async move { Service::new(channel).remove_relay(question).await };
-    let answer = desk.client.ask(Nature::Repeatable, question, call).await?;
+    let answer = desk.client.ask(RetrySafety::Repeatable, question, call).await?;
     desk.removed(RemovedView { name, index: answer.index, dry_run: false })?;
     answer.warnings.iter().for_each(|warning| desk.terminal.say(&format!("warning: {warning}")));
     Ok(())

@@ -8,9 +8,9 @@ use reveille_proto::admin::v1::{
     PauseRunRequest, ResumeRunRequest, RunState,
 };
 
-use super::{Desk, Page, Seen, schedule_reads, watch};
+use super::{CommandContext, Page, Seen, schedule_reads, watch};
 use crate::cli::args::{ExplainArgs, Format, RunArgs, RunCommand};
-use crate::cli::client::Nature;
+use crate::cli::client::RetrySafety;
 use crate::cli::doctor;
 use crate::cli::failure::{Failure, Stop};
 use crate::cli::instant::to_wire;
@@ -23,7 +23,7 @@ use crate::cli::word::name as name_of;
 const RELAYS_LOOKED_AT: i32 = 100;
 
 /// Runs the subcommand.
-pub async fn run(desk: &Desk<'_>, args: RunArgs) -> Result<(), Stop> {
+pub async fn run(desk: &CommandContext<'_>, args: RunArgs) -> Result<(), Stop> {
     let tenant = args.tenant;
     match args.command {
         RunCommand::List { paging, schedule, labels, state, since } => {
@@ -58,12 +58,12 @@ pub async fn run(desk: &Desk<'_>, args: RunArgs) -> Result<(), Stop> {
 }
 
 /// Implements `reveille explain`.
-pub async fn explain(desk: &Desk<'_>, args: ExplainArgs) -> Result<(), Stop> {
+pub async fn explain(desk: &CommandContext<'_>, args: ExplainArgs) -> Result<(), Stop> {
     let ExplainArgs { tenant, run, recipient, watch } = args;
     let question = ExplainRequest { tenant, run, recipient, stale: desk.stale };
     let look = async || {
         let call = |channel, question| async move { Service::new(channel).explain(question).await };
-        let mut answer = desk.client.ask(Nature::Read, question.clone(), call).await?;
+        let mut answer = desk.client.ask(RetrySafety::Read, question.clone(), call).await?;
         let freshness = answer.freshness.take();
         Ok(Seen::of(StoryView::from(answer), freshness))
     };
@@ -74,18 +74,18 @@ fn state_of(word: &str) -> i32 {
     RunState::from_str_name(&name_of("RUN_STATE_", word)).unwrap_or_default().into()
 }
 
-async fn page(desk: &Desk<'_>, question: ListRunsRequest) -> Result<Page<RunView>, Failure> {
+async fn page(desk: &CommandContext<'_>, question: ListRunsRequest) -> Result<Page<RunView>, Failure> {
     let selector = question.selector.clone();
     let call = |channel, question| async move { Service::new(channel).list_runs(question).await };
-    let answer = desk.client.ask(Nature::Read, question, call).await?;
+    let answer = desk.client.ask(RetrySafety::Read, question, call).await?;
     schedule_reads::heeded(&selector, &answer.selector)?;
     let rows = answer.runs.into_iter().map(RunView::from).collect();
     Ok(Page { rows, next: answer.next_page_token, freshness: answer.freshness })
 }
 
-async fn show(desk: &Desk<'_>, question: GetRunRequest) -> Result<Seen<RunView>, Failure> {
+async fn show(desk: &CommandContext<'_>, question: GetRunRequest) -> Result<Seen<RunView>, Failure> {
     let call = |channel, question| async move { Service::new(channel).get_run(question).await };
-    let answer = desk.client.ask(Nature::Read, question, call).await?;
+    let answer = desk.client.ask(RetrySafety::Read, question, call).await?;
     let run = answer.run.unwrap_or_default();
     let waits =
         run.state() == RunState::Open && run.counts.is_some_and(|counts| counts.pending > 0 || counts.claimed > 0);
@@ -100,42 +100,42 @@ async fn show(desk: &Desk<'_>, question: GetRunRequest) -> Result<Seen<RunView>,
 
 /// Returns why a run waits, if no relay of its pool accepts email from the answering node. The run is already shown, so
 /// failed reads are ignored.
-async fn hint(desk: &Desk<'_>, tenant: String, name: String) -> Option<String> {
+async fn hint(desk: &CommandContext<'_>, tenant: String, name: String) -> Option<String> {
     let question = GetScheduleRequest { tenant, name, stale: desk.stale, with_body: false };
     let call = |channel, question| async move { ScheduleServiceClient::new(channel).get_schedule(question).await };
-    let schedule = desk.client.ask(Nature::Read, question, call).await.ok()?.schedule?;
+    let schedule = desk.client.ask(RetrySafety::Read, question, call).await.ok()?.schedule?;
     let question = ListRelaysRequest { page_size: RELAYS_LOOKED_AT, stale: desk.stale, ..ListRelaysRequest::default() };
     let call = |channel, question| async move { RelayServiceClient::new(channel).list_relays(question).await };
-    let answer = desk.client.ask(Nature::Read, question, call).await.ok()?;
+    let answer = desk.client.ask(RetrySafety::Read, question, call).await.ok()?;
     match answer.next_page_token.is_empty() {
         true => doctor::relay::why_pool_waits(&answer.relays, &schedule.pool),
         false => None,
     }
 }
 
-async fn pause(desk: &Desk<'_>, tenant: String, run: String, reason: String) -> Result<(), Stop> {
+async fn pause(desk: &CommandContext<'_>, tenant: String, run: String, reason: String) -> Result<(), Stop> {
     let question = PauseRunRequest { tenant, run, reason };
     let call = |channel, question| async move { Service::new(channel).pause_run(question).await };
-    let answer = desk.client.ask(Nature::Repeatable, question, call).await?;
+    let answer = desk.client.ask(RetrySafety::Repeatable, question, call).await?;
     let barrier = BarrierView::from(answer.barrier);
     desk.terminal.say(&format!("paused: {}", barrier.sentence()));
     desk.terminal.show(&RunView::from(answer.run.unwrap_or_default()).with_barrier(barrier))
 }
 
 /// Sent once and never repeated: a repetition could also end a pause that was set in the meantime.
-async fn resume(desk: &Desk<'_>, question: ResumeRunRequest) -> Result<(), Stop> {
+async fn resume(desk: &CommandContext<'_>, question: ResumeRunRequest) -> Result<(), Stop> {
     let call = |channel, question| async move { Service::new(channel).resume_run(question).await };
-    let answer = desk.client.ask(Nature::Once, question, call).await?;
+    let answer = desk.client.ask(RetrySafety::Once, question, call).await?;
     desk.terminal.show(&RunView::from(answer.run.unwrap_or_default()))
 }
 
-async fn cancel(desk: &Desk<'_>, question: CancelRunRequest) -> Result<(), Stop> {
+async fn cancel(desk: &CommandContext<'_>, question: CancelRunRequest) -> Result<(), Stop> {
     let dry_run = question.validate_only;
     if !dry_run {
         desk.terminal.confirm(&format!("Cancel what run {} has not sent? It is never sent then.", question.run))?;
     }
     let call = |channel, question| async move { Service::new(channel).cancel_run(question).await };
-    let answer = desk.client.ask(Nature::Repeatable, question, call).await?;
+    let answer = desk.client.ask(RetrySafety::Repeatable, question, call).await?;
     let view = RunView::from(answer.run.unwrap_or_default());
     if dry_run {
         desk.terminal.show(&view)?;

@@ -8,9 +8,9 @@ use reveille_proto::admin::v1::{
 
 use super::imported::warn_of_placeholder;
 use super::schedule_reads::{NO_BODY, get, older, page};
-use super::{CHECKED, Desk, Page, Seen, apply, backfill, create, preview, several, update};
+use super::{CHECKED, CommandContext, Page, Seen, apply, backfill, create, preview, several, update};
 use crate::cli::args::{ScheduleArgs, ScheduleCommand, Watch};
-use crate::cli::client::Nature;
+use crate::cli::client::RetrySafety;
 use crate::cli::failure::{Failure, Stop};
 use crate::cli::import::plan::LABEL;
 use crate::cli::manifest::export;
@@ -22,7 +22,7 @@ use crate::cli::word::name as name_of;
 use crate::format;
 
 /// Runs the subcommand.
-pub async fn run(desk: &Desk<'_>, args: ScheduleArgs) -> Result<(), Stop> {
+pub async fn run(desk: &CommandContext<'_>, args: ScheduleArgs) -> Result<(), Stop> {
     let tenant = args.tenant;
     match args.command {
         ScheduleCommand::Create(args) => Box::pin(create::run(desk, tenant, *args)).await,
@@ -71,7 +71,7 @@ fn state_of(word: &str) -> i32 {
     ScheduleState::from_str_name(&name_of("SCHEDULE_STATE_", word)).unwrap_or_default().into()
 }
 
-async fn show(desk: &Desk<'_>, tenant: String, name: String, watch: Watch) -> Result<(), Stop> {
+async fn show(desk: &CommandContext<'_>, tenant: String, name: String, watch: Watch) -> Result<(), Stop> {
     let question = GetScheduleRequest { tenant, name, stale: desk.stale, with_body: false };
     let look = async || {
         let answer = get(desk, question.clone()).await?;
@@ -80,7 +80,7 @@ async fn show(desk: &Desk<'_>, tenant: String, name: String, watch: Watch) -> Re
     desk.one(watch, look).await
 }
 
-async fn manifest(desk: &Desk<'_>, tenant: String, name: String) -> Result<(), Stop> {
+async fn manifest(desk: &CommandContext<'_>, tenant: String, name: String) -> Result<(), Stop> {
     let question = GetScheduleRequest { tenant, name, stale: desk.stale, with_body: true };
     let answer = get(desk, question).await?;
     desk.note(answer.freshness.as_ref());
@@ -88,20 +88,26 @@ async fn manifest(desk: &Desk<'_>, tenant: String, name: String) -> Result<(), S
     desk.terminal.manifest(&body.name, &export::schedule(&body))
 }
 
-async fn pause(desk: &Desk<'_>, tenant: String, name: String, reason: String, dry_run: bool) -> Result<(), Stop> {
+async fn pause(
+    desk: &CommandContext<'_>,
+    tenant: String,
+    name: String,
+    reason: String,
+    dry_run: bool,
+) -> Result<(), Stop> {
     let question = PauseScheduleRequest { tenant, name, reason, validate_only: dry_run };
     let call = |channel, question| async move { Service::new(channel).pause_schedule(question).await };
-    let answer = desk.client.ask(Nature::Repeatable, question, call).await?;
+    let answer = desk.client.ask(RetrySafety::Repeatable, question, call).await?;
     desk.terminal.show(&ScheduleView::from(answer.schedule.unwrap_or_default()))?;
     desk.checked(dry_run);
     Ok(())
 }
 
 /// Resumes a schedule. The user first confirms what was missed; the etag makes sure that it has not changed since.
-async fn resume(desk: &Desk<'_>, tenant: String, name: String, dry_run: bool) -> Result<(), Stop> {
+async fn resume(desk: &CommandContext<'_>, tenant: String, name: String, dry_run: bool) -> Result<(), Stop> {
     let call = |channel, question| async move { Service::new(channel).resume_schedule(question).await };
     let look = ResumeScheduleRequest { tenant, name, etag: String::new(), validate_only: true };
-    let plan = desk.client.ask(Nature::Read, look.clone(), call).await?;
+    let plan = desk.client.ask(RetrySafety::Read, look.clone(), call).await?;
     let schedule = plan.schedule.clone().unwrap_or_default();
     let is_unwritten = warn_of_placeholder(desk, &look.tenant, &schedule).await?;
     let view = ResumeView::from(plan);
@@ -116,7 +122,7 @@ async fn resume(desk: &Desk<'_>, tenant: String, name: String, dry_run: bool) ->
     }
     let etag = schedule.etag;
     let question = ResumeScheduleRequest { etag, validate_only: false, ..look };
-    let resumed = desk.client.ask(Nature::Repeatable, question, call).await?;
+    let resumed = desk.client.ask(RetrySafety::Repeatable, question, call).await?;
     desk.terminal.show(&ResumeView::from(resumed))
 }
 
@@ -139,7 +145,7 @@ fn missed(view: &ResumeView, schedule: &v1::Schedule) -> String {
     words
 }
 
-async fn trigger(desk: &Desk<'_>, tenant: String, name: String, dry_run: bool) -> Result<(), Stop> {
+async fn trigger(desk: &CommandContext<'_>, tenant: String, name: String, dry_run: bool) -> Result<(), Stop> {
     let request_id = desk.client.request_id().to_owned();
     let question = TriggerScheduleRequest { tenant, name, request_id, validate_only: dry_run };
     let call = |channel, question| async move { Service::new(channel).trigger_schedule(question).await };
@@ -154,13 +160,13 @@ async fn trigger(desk: &Desk<'_>, tenant: String, name: String, dry_run: bool) -
     Ok(())
 }
 
-async fn delete(desk: &Desk<'_>, tenant: String, name: String, dry_run: bool) -> Result<(), Stop> {
+async fn delete(desk: &CommandContext<'_>, tenant: String, name: String, dry_run: bool) -> Result<(), Stop> {
     if !dry_run {
         desk.terminal.confirm(&format!("Delete schedule {name}? It never fires again; open runs go on."))?;
     }
     let question = DeleteScheduleRequest { tenant, name: name.clone(), validate_only: dry_run };
     let call = |channel, question| async move { Service::new(channel).delete_schedule(question).await };
-    let nature = if dry_run { Nature::Read } else { Nature::Once };
+    let nature = if dry_run { RetrySafety::Read } else { RetrySafety::Once };
     let answer = desk.client.ask(nature, question, call).await?;
     desk.terminal.show(&DeletedView { name, index: answer.index, open_runs: answer.open_runs, dry_run })?;
     desk.checked(dry_run);
@@ -168,7 +174,7 @@ async fn delete(desk: &Desk<'_>, tenant: String, name: String, dry_run: bool) ->
 }
 
 async fn history(
-    desk: &Desk<'_>,
+    desk: &CommandContext<'_>,
     tenant: &str,
     name: &str,
     page_size: i32,
@@ -177,7 +183,7 @@ async fn history(
     let (tenant, name) = (tenant.to_owned(), name.to_owned());
     let question = ListScheduleHistoryRequest { tenant, name, page_size, page_token, stale: desk.stale };
     let call = |channel, question| async move { Service::new(channel).list_schedule_history(question).await };
-    let answer = desk.client.ask(Nature::Read, question, call).await?;
+    let answer = desk.client.ask(RetrySafety::Read, question, call).await?;
     let rows = answer.entries.into_iter().map(HistoryView::from).collect();
     Ok(Page { rows, next: answer.next_page_token, freshness: answer.freshness })
 }

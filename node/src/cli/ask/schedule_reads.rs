@@ -3,26 +3,32 @@
 use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient as Service;
 use reveille_proto::admin::v1::{GetScheduleRequest, GetScheduleResponse, ListSchedulesRequest};
 
-use super::{Desk, Page};
-use crate::cli::client::Nature;
+use super::{CommandContext, Page};
+use crate::cli::client::RetrySafety;
 use crate::cli::failure::Failure;
 use crate::cli::view::schedule::ScheduleView;
 
 /// End of the message about an older node, which does not send bodies.
 pub(super) const NO_BODY: &str = "it told no body";
 
-pub(super) async fn page(desk: &Desk<'_>, question: ListSchedulesRequest) -> Result<Page<ScheduleView>, Failure> {
+pub(super) async fn page(
+    desk: &CommandContext<'_>,
+    question: ListSchedulesRequest,
+) -> Result<Page<ScheduleView>, Failure> {
     let selector = question.selector.clone();
     let call = |channel, question| async move { Service::new(channel).list_schedules(question).await };
-    let answer = desk.client.ask(Nature::Read, question, call).await?;
+    let answer = desk.client.ask(RetrySafety::Read, question, call).await?;
     heeded(&selector, &answer.selector)?;
     let rows = answer.schedules.into_iter().map(ScheduleView::from).collect();
     Ok(Page { rows, next: answer.next_page_token, freshness: answer.freshness })
 }
 
-pub(super) async fn get(desk: &Desk<'_>, question: GetScheduleRequest) -> Result<GetScheduleResponse, Failure> {
+pub(super) async fn get(
+    desk: &CommandContext<'_>,
+    question: GetScheduleRequest,
+) -> Result<GetScheduleResponse, Failure> {
     let call = |channel, question| async move { Service::new(channel).get_schedule(question).await };
-    desk.client.ask(Nature::Read, question, call).await
+    desk.client.ask(RetrySafety::Read, question, call).await
 }
 
 /// Fails if the node ignored the selector. An older node returns all rows, and does not echo the selector.

@@ -10,9 +10,9 @@ use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient;
 use reveille_proto::admin::v1::{Audience, ExplainRequest, ExplainResponse, Recipient, ScheduleBody, SendTestRequest};
 use tokio::time::{Instant, sleep};
 
-use super::{Desk, create, update};
+use super::{CommandContext, create, update};
 use crate::cli::args::{Format, RecipientArgs, SendTestArgs};
-use crate::cli::client::Nature;
+use crate::cli::client::RetrySafety;
 use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::instant::duration_to_wire;
 use crate::cli::view::send_test::{Outcome, SendTestView};
@@ -28,7 +28,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 const FIRST: &str = "#0";
 
 /// Sends the email, waits for its outcome and prints it.
-pub async fn run(desk: &Desk<'_>, args: SendTestArgs) -> Result<(), Stop> {
+pub async fn run(desk: &CommandContext<'_>, args: SendTestArgs) -> Result<(), Stop> {
     let within = desk.global.timeout.unwrap_or(WITHIN);
     let end = Instant::now() + within + GRACE;
     desk.client.give(within + GRACE);
@@ -75,11 +75,11 @@ pub async fn run(desk: &Desk<'_>, args: SendTestArgs) -> Result<(), Stop> {
     ended(&view)
 }
 
-async fn story(desk: &Desk<'_>, tenant: &str, run: &str) -> Result<ExplainResponse, Failure> {
+async fn story(desk: &CommandContext<'_>, tenant: &str, run: &str) -> Result<ExplainResponse, Failure> {
     let (tenant, run, recipient) = (tenant.to_owned(), run.to_owned(), FIRST.to_owned());
     let question = ExplainRequest { tenant, run, recipient, stale: false };
     let call = |channel, question| async move { RunServiceClient::new(channel).explain(question).await };
-    desk.client.ask(Nature::Read, question, call).await
+    desk.client.ask(RetrySafety::Read, question, call).await
 }
 
 /// Returns an audience of the one address, with the variables of the chosen row.

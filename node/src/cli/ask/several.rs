@@ -8,9 +8,9 @@ use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient as
 use reveille_proto::admin::v1::{ListSchedulesRequest, PauseScheduleRequest, ResumeScheduleRequest};
 
 use super::imported::warn_of_placeholder;
-use super::{CHECKED, Desk, schedule_reads};
+use super::{CHECKED, CommandContext, schedule_reads};
 use crate::cli::args::Format;
-use crate::cli::client::Nature;
+use crate::cli::client::RetrySafety;
 use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::view::schedule::ScheduleView;
 use crate::cli::view::several::{Outcome, PausedView, SeveralView};
@@ -51,7 +51,13 @@ impl Act {
 }
 
 /// Selects the schedules, shows them, asks for confirmation and changes them.
-pub async fn run(desk: &Desk<'_>, tenant: String, selector: String, act: Act, dry_run: bool) -> Result<(), Stop> {
+pub async fn run(
+    desk: &CommandContext<'_>,
+    tenant: String,
+    selector: String,
+    act: Act,
+    dry_run: bool,
+) -> Result<(), Stop> {
     let chosen = choose(desk, &tenant, &selector, &act).await?;
     let all = chosen.len() as u64;
     let (meant, left): (Vec<_>, Vec<_>) = chosen.into_iter().partition(|one| one.state() == act.acts_on());
@@ -106,7 +112,7 @@ pub async fn run(desk: &Desk<'_>, tenant: String, selector: String, act: Act, dr
 }
 
 /// Prints the outcome of each schedule.
-fn list(desk: &Desk<'_>, act: &Act, rows: &[SeveralView]) -> Result<(), Stop> {
+fn list(desk: &CommandContext<'_>, act: &Act, rows: &[SeveralView]) -> Result<(), Stop> {
     match act {
         Act::Pause(_) => desk.terminal.list(&rows.iter().cloned().map(PausedView).collect::<Vec<_>>()),
         Act::Resume => desk.terminal.list(rows),
@@ -118,7 +124,12 @@ fn capital(verb: &str) -> String {
 }
 
 /// Returns the schedules with these labels. Fails if there are none, or more than `SEVERAL_MAX`.
-async fn choose(desk: &Desk<'_>, tenant: &str, selector: &str, act: &Act) -> Result<Vec<ScheduleView>, Failure> {
+async fn choose(
+    desk: &CommandContext<'_>,
+    tenant: &str,
+    selector: &str,
+    act: &Act,
+) -> Result<Vec<ScheduleView>, Failure> {
     let question = ListSchedulesRequest {
         tenant: tenant.to_owned(),
         selector: selector.to_owned(),
@@ -149,7 +160,7 @@ async fn choose(desk: &Desk<'_>, tenant: &str, selector: &str, act: &Act) -> Res
 }
 
 /// Returns what the change would do to one schedule.
-async fn look(desk: &Desk<'_>, tenant: &str, act: &Act, name: &str) -> Result<SeveralView, Failure> {
+async fn look(desk: &CommandContext<'_>, tenant: &str, act: &Act, name: &str) -> Result<SeveralView, Failure> {
     match act {
         Act::Pause(_) => Ok(SeveralView::new(name, Outcome::WouldPause)),
         Act::Resume => {
@@ -160,7 +171,7 @@ async fn look(desk: &Desk<'_>, tenant: &str, act: &Act, name: &str) -> Result<Se
                 validate_only: true,
             };
             let call = |channel, question| async move { Service::new(channel).resume_schedule(question).await };
-            let plan = desk.client.ask(Nature::Read, question, call).await?;
+            let plan = desk.client.ask(RetrySafety::Read, question, call).await?;
             let schedule = plan.schedule.unwrap_or_default();
             warn_of_placeholder(desk, tenant, &schedule).await?;
             let etag = schedule.etag;
@@ -170,20 +181,20 @@ async fn look(desk: &Desk<'_>, tenant: &str, act: &Act, name: &str) -> Result<Se
     }
 }
 
-async fn change(desk: &Desk<'_>, tenant: &str, act: &Act, row: &SeveralView) -> Result<(), Failure> {
+async fn change(desk: &CommandContext<'_>, tenant: &str, act: &Act, row: &SeveralView) -> Result<(), Failure> {
     let (tenant, name) = (tenant.to_owned(), row.name.clone());
     match act {
         Act::Pause(reason) => {
             let question = PauseScheduleRequest { tenant, name, reason: reason.clone(), validate_only: false };
             let call = |channel, question| async move { Service::new(channel).pause_schedule(question).await };
-            desk.client.ask(Nature::Repeatable, question, call).await.map(|_| ())
+            desk.client.ask(RetrySafety::Repeatable, question, call).await.map(|_| ())
         }
         Act::Resume => {
             // The etag is of the state that was shown: if more was missed since then, the request fails with a
             // conflict.
             let question = ResumeScheduleRequest { tenant, name, etag: row.etag.clone(), validate_only: false };
             let call = |channel, question| async move { Service::new(channel).resume_schedule(question).await };
-            desk.client.ask(Nature::Repeatable, question, call).await.map(|_| ())
+            desk.client.ask(RetrySafety::Repeatable, question, call).await.map(|_| ())
         }
     }
 }

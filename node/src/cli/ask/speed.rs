@@ -21,7 +21,7 @@ pub struct Speed(VecDeque<(Duration, u64)>);
 
 /// Speed and remaining time at one observation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Goes {
+pub struct Throughput {
     /// Amount done per second. `None` until the window is long enough.
     per_second: Option<f64>,
     /// Time that the rest takes at this speed. `None` if nothing moves, or nothing is left.
@@ -31,31 +31,31 @@ pub struct Goes {
 
 impl Speed {
     /// Records the amount done and the total, `elapsed` after the first observation. Returns the speed.
-    pub fn look(&mut self, (done, all): (u64, u64), elapsed: Duration) -> Goes {
+    pub fn look(&mut self, (done, all): (u64, u64), elapsed: Duration) -> Throughput {
         self.0.push_back((elapsed, done));
         let is_old = |at: &Duration| elapsed.saturating_sub(*at) > SPAN;
         while self.0.len() > LOOKS_MAX || self.0.get(1).is_some_and(|(at, _)| is_old(at)) {
             self.0.pop_front();
         }
-        let Some((since, before)) = self.0.front() else { return Goes::default() };
+        let Some((since, before)) = self.0.front() else { return Throughput::default() };
         let span = elapsed.saturating_sub(*since);
         if span < SPAN_MIN {
-            return Goes::default();
+            return Throughput::default();
         }
         let per_second = done.saturating_sub(*before) as f64 / span.as_secs_f64();
         let left = all.saturating_sub(done);
         let eta = Duration::try_from_secs_f64(left as f64 / per_second).ok().filter(|_| left > 0);
-        Goes { per_second: Some(per_second), eta, is_over: left == 0 }
+        Throughput { per_second: Some(per_second), eta, is_over: left == 0 }
     }
 
     /// Forgets all observations, because speed before a pause says nothing about the time after it.
-    pub fn pause(&mut self) -> Goes {
+    pub fn pause(&mut self) -> Throughput {
         self.0.clear();
-        Goes::default()
+        Throughput::default()
     }
 }
 
-impl Goes {
+impl Throughput {
     /// Returns text such as `3,912/s, over in 3h 12m`. It is empty while the speed is unknown, and when all is done.
     pub fn words(&self) -> String {
         let Some(per_second) = self.per_second.filter(|_| !self.is_over) else { return String::new() };
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn speed_is_shown_after_a_while() {
         let mut speed = Speed::default();
-        assert_eq!(speed.look((10, 100), seconds(0)), Goes::default());
+        assert_eq!(speed.look((10, 100), seconds(0)), Throughput::default());
         assert_eq!(speed.look((11, 100), Duration::from_millis(400)).words(), "", "too short a time");
         let goes = speed.look((30, 100), seconds(10));
         assert_eq!(goes.words(), "2/s, over in 35s");
@@ -101,8 +101,8 @@ mod tests {
         let mut speed = Speed::default();
         speed.look((0, 1_000), seconds(0));
         assert_eq!(speed.look((100, 1_000), seconds(10)).words(), "10/s, over in 1m 30s");
-        assert_eq!(speed.pause(), Goes::default());
-        assert_eq!(speed.look((100, 1_000), seconds(20)), Goes::default(), "what was before it counts no more");
+        assert_eq!(speed.pause(), Throughput::default());
+        assert_eq!(speed.look((100, 1_000), seconds(20)), Throughput::default(), "what was before it counts no more");
         assert_eq!(speed.look((120, 1_000), seconds(21)).words(), "20/s, over in 44s");
     }
 

@@ -14,9 +14,9 @@ use reveille_proto::admin::v1::opt_out_service_client::OptOutServiceClient as Se
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::{Desk, WITHIN};
+use super::{CommandContext, WITHIN};
 use crate::cli::args::Format;
-use crate::cli::client::{Client, Nature};
+use crate::cli::client::{Client, RetrySafety};
 use crate::cli::failure::{BadRow, Exit, Failure, Stop};
 use crate::cli::suppressions::Suppressions;
 use crate::cli::view::opt_out::ImportedView;
@@ -40,7 +40,7 @@ struct Piece {
 }
 
 /// Reads the file and sends its addresses. `--timeout` ends it at any point.
-pub(super) async fn run(desk: &Desk<'_>, tenant: String, file: &Path, dry_run: bool) -> Result<(), Stop> {
+pub(super) async fn run(desk: &CommandContext<'_>, tenant: String, file: &Path, dry_run: bool) -> Result<(), Stop> {
     let (pieces, mut waiting) = mpsc::channel(1);
     let path = file.to_owned();
     // The thread is not joined after a timeout, because a read of stdin may never return.
@@ -127,7 +127,7 @@ impl Import {
     async fn send(&mut self, recipients: Vec<String>) -> Result<(), Failure> {
         let count = recipients.len() as u64;
         let question = ImportOptOutsRequest { recipients, ..self.question.clone() };
-        let nature = if self.question.validate_only { Nature::Read } else { Nature::Repeatable };
+        let nature = if self.question.validate_only { RetrySafety::Read } else { RetrySafety::Repeatable };
         let call = |channel, question| async move { Service::new(channel).import_opt_outs(question).await };
         self.client.give(WITHIN);
         let answer = self.client.ask(nature, question, call).await?;
@@ -151,7 +151,7 @@ impl Import {
 }
 
 /// Returns a progress bar over the file's bytes. It is hidden unless stdout is a terminal.
-fn bar(desk: &Desk<'_>, length: u64) -> ProgressBar {
+fn bar(desk: &CommandContext<'_>, length: u64) -> ProgressBar {
     if length == 0 || desk.terminal.format() != Format::Table || !desk.terminal.is_live() {
         return ProgressBar::hidden();
     }
@@ -159,7 +159,7 @@ fn bar(desk: &Desk<'_>, length: u64) -> ProgressBar {
     ProgressBar::new(length).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
-fn end(desk: &Desk<'_>, view: ImportedView) -> Result<(), Stop> {
+fn end(desk: &CommandContext<'_>, view: ImportedView) -> Result<(), Stop> {
     desk.checked(view.dry_run);
     desk.terminal.show(&view)?;
     if view.bad_rows == 0 {

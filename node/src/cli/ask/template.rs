@@ -11,7 +11,7 @@ use reveille_ledger::content::{Content, Recipient};
 use reveille_ledger::ids::{Epoch, Fence, RunId};
 use reveille_ledger::limits::limits;
 
-use super::{Desk, create, send_test};
+use super::{CommandContext, create, send_test};
 use crate::cli::args::{ContentChange, RecipientArgs, RenderArgs, TemplateArgs, TemplateCommand};
 use crate::cli::failure::{Failure, Stop};
 use crate::cli::view::template::{HeaderView, MailView};
@@ -25,14 +25,14 @@ const RUN: RunId = RunId { index: 0, place: 0 };
 const FENCE: Fence = Fence { group: 1, epoch: Epoch(0), index: 0, place: 0 };
 
 /// Runs the subcommand.
-pub async fn run(desk: &Desk<'_>, args: TemplateArgs) -> Result<(), Stop> {
+pub async fn run(desk: &CommandContext<'_>, args: TemplateArgs) -> Result<(), Stop> {
     match args.command {
         TemplateCommand::Render(args) => render(desk, *args),
         TemplateCommand::SendTest(args) => Box::pin(send_test::run(desk, *args)).await,
     }
 }
 
-fn render(desk: &Desk<'_>, args: RenderArgs) -> Result<(), Stop> {
+fn render(desk: &CommandContext<'_>, args: RenderArgs) -> Result<(), Stop> {
     let (columns, recipient) = recipient(&args.recipients, args.row)?;
     let places = Places::of(&args);
     let content = content(args.content)?;

@@ -4,10 +4,10 @@ use prost_types::FieldMask;
 use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient as Service;
 use reveille_proto::admin::v1::{Content, Field, ScheduleBody, UpdateScheduleRequest};
 
-use super::Desk;
+use super::CommandContext;
 use super::create::{at_line, part, recipients};
 use crate::cli::args::{ContentChange, Format, UpdateArgs};
-use crate::cli::client::Nature;
+use crate::cli::client::RetrySafety;
 use crate::cli::failure::{Failure, Stop};
 use crate::cli::instant::to_wire;
 use crate::cli::recipients::Recipients;
@@ -15,7 +15,7 @@ use crate::cli::view::update::UpdateView;
 use crate::format;
 
 /// Updates the schedule. With `--dry-run` it only shows what would change.
-pub async fn run(desk: &Desk<'_>, tenant: String, args: UpdateArgs) -> Result<(), Stop> {
+pub async fn run(desk: &CommandContext<'_>, tenant: String, args: UpdateArgs) -> Result<(), Stop> {
     let dry_run = args.dry_run;
     let recipient_args = args.recipients.clone();
     let (request, listed) = request(desk, tenant, args)?;
@@ -25,7 +25,7 @@ pub async fn run(desk: &Desk<'_>, tenant: String, args: UpdateArgs) -> Result<()
     };
     let call = |channel, question| async move { Service::new(channel).update_schedule(question).await };
     let look = UpdateScheduleRequest { validate_only: true, ..request.clone() };
-    let seen = desk.client.ask(Nature::Read, look, call).await.map_err(named)?;
+    let seen = desk.client.ask(RetrySafety::Read, look, call).await.map_err(named)?;
     let etag = seen.former.as_ref().map(|former| former.etag.clone()).unwrap_or_default();
     let duplicates = seen.duplicates.len() as u64;
     let plan = UpdateView::from(seen);
@@ -49,7 +49,7 @@ pub async fn run(desk: &Desk<'_>, tenant: String, args: UpdateArgs) -> Result<()
 
 /// Returns the request, and the new recipients if the flags name any.
 fn request(
-    desk: &Desk<'_>,
+    desk: &CommandContext<'_>,
     tenant: String,
     args: UpdateArgs,
 ) -> Result<(UpdateScheduleRequest, Option<Recipients>), Failure> {

@@ -22,9 +22,9 @@ use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 
 use self::progress::Progress;
-use super::Desk;
+use super::CommandContext;
 use crate::cli::args::{Format, ImportAudienceArgs};
-use crate::cli::client::{Client, Nature, is_passing};
+use crate::cli::client::{Client, RetrySafety, is_passing};
 use crate::cli::failure::{BadRows, Exit, Failure, Stop};
 use crate::cli::recipients;
 use crate::cli::recipients::parts::{List, Part, Report, Survey};
@@ -45,7 +45,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// One import.
 struct Import<'a> {
-    desk: &'a Desk<'a>,
+    desk: &'a CommandContext<'a>,
     /// Tries each address once per call: [`Import::enduring`] retries and reports.
     client: Client,
     tenant: String,
@@ -54,7 +54,7 @@ struct Import<'a> {
 }
 
 /// Imports the audience.
-pub async fn run(desk: &Desk<'_>, tenant: String, args: ImportAudienceArgs) -> Result<(), Stop> {
+pub async fn run(desk: &CommandContext<'_>, tenant: String, args: ImportAudienceArgs) -> Result<(), Stop> {
     let (addresses, request_id) = (desk.global.endpoint.clone(), desk.client.request_id().to_owned());
     // The client has no timeout. It is applied below, so that its failure can name what the import waited for.
     let client = Client::new(addresses, None, request_id).of_one_round();
@@ -178,7 +178,7 @@ impl Import<'_> {
             if missing.is_empty() {
                 return Ok(&self.progress.there);
             }
-            self.client.ask(Nature::Repeatable, Arc::clone(&part), put).await?;
+            self.client.ask(RetrySafety::Repeatable, Arc::clone(&part), put).await?;
             Ok(&self.progress.sent)
         });
         brought.await?.fetch_add(1, Ordering::Relaxed);
@@ -214,7 +214,7 @@ impl Import<'_> {
         let (tenant, name, columns) = (self.tenant.clone(), self.args.name.clone(), survey.columns.clone());
         let question = PrepareAudienceRequest { tenant, name, recipients: survey.recipients, columns, parts };
         let call = |channel, question| async move { Service::new(channel).prepare_audience(question).await };
-        Ok(client.ask(Nature::Read, question, call).await?.missing)
+        Ok(client.ask(RetrySafety::Read, question, call).await?.missing)
     }
 
     async fn seal(&self, survey: &Survey, parts: Vec<Vec<u8>>) -> Result<SealedAudience, Failure> {
@@ -231,7 +231,7 @@ impl Import<'_> {
 
     async fn sealed(&self, question: SealAudienceRequest) -> Result<SealedAudience, Failure> {
         let call = |channel, question| async move { Service::new(channel).seal_audience(question).await };
-        let mut stream = self.client.ask(Nature::Repeatable, question, call).await?;
+        let mut stream = self.client.ask(RetrySafety::Repeatable, question, call).await?;
         loop {
             match stream.message().await {
                 Ok(Some(word)) => {

@@ -9,9 +9,9 @@ use tonic::Streaming;
 
 use super::follow::{End, Next, follow};
 use super::screen::Scene;
-use super::speed::{Goes, Speed};
-use super::{Desk, WITHIN};
-use crate::cli::client::{Nature, is_passing};
+use super::speed::{Speed, Throughput};
+use super::{CommandContext, WITHIN};
+use crate::cli::client::{RetrySafety, is_passing};
 use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::view::View;
 use crate::cli::view::run::RunView;
@@ -23,7 +23,7 @@ const BAR_WIDTH: u64 = 40;
 const AGAIN_AFTER: Duration = Duration::from_millis(500);
 
 /// Watches the run until it is finished, or until `--timeout` ends.
-pub async fn run(desk: &Desk<'_>, tenant: String, run: String) -> Result<(), Stop> {
+pub async fn run(desk: &CommandContext<'_>, tenant: String, run: String) -> Result<(), Stop> {
     let question = WatchRunRequest { tenant, run, stale: desk.stale };
     let mut stream: Option<Streaming<WatchRunResponse>> = None;
     let began = Instant::now();
@@ -42,7 +42,7 @@ pub async fn run(desk: &Desk<'_>, tenant: String, run: String) -> Result<(), Sto
             // The client's deadline is that of the last request, and may have passed while its stream was open.
             desk.client.give(WITHIN);
             let call = |channel, question| async move { Service::new(channel).watch_run(question).await };
-            stream = Some(desk.client.ask(Nature::Read, question.clone(), call).await?);
+            stream = Some(desk.client.ask(RetrySafety::Read, question.clone(), call).await?);
             continue;
         };
         let why = match open.message().await {
@@ -76,7 +76,7 @@ pub async fn run(desk: &Desk<'_>, tenant: String, run: String) -> Result<(), Sto
 }
 
 /// On a live terminal, returns a progress bar, and at the end the whole run; elsewhere a sentence.
-fn scene(desk: &Desk<'_>, view: &RunView, (goes, elapsed): (Goes, Duration), finished: bool) -> Scene {
+fn scene(desk: &CommandContext<'_>, view: &RunView, (goes, elapsed): (Throughput, Duration), finished: bool) -> Scene {
     // The reason for a pause is shown in place of the speed.
     let words = match (view.is_paused(), view.reason()) {
         (true, Some(reason)) => format!("paused: {reason}"),

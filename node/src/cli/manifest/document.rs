@@ -39,12 +39,12 @@ pub struct Document {
     /// Line number of each key.
     pub lines: BTreeMap<String, usize>,
     /// The object that the document describes.
-    pub wish: Wish,
+    pub wish: DesiredObject,
 }
 
 /// The object that a document describes, as arguments of the command that creates it.
 #[derive(Clone, Debug)]
-pub enum Wish {
+pub enum DesiredObject {
     /// Arguments of `schedule create`.
     Schedule(Box<CreateArgs>),
     /// Arguments of `relay add`.
@@ -98,7 +98,7 @@ impl Document {
         }
         let parsed = parse(command, words, listed, source);
         let wish = parsed.map_err(|error| vec![told(&error, &lines, line)])?;
-        if let Wish::Relay(args) = &wish
+        if let DesiredObject::Relay(args) = &wish
             && args.encryption().is_none()
         {
             let line = lines.get("host").copied().unwrap_or(line);
@@ -106,11 +106,11 @@ impl Document {
             return Err(vec![Fault::new(line, message)]);
         }
         let name = match &wish {
-            Wish::Schedule(args) => args.name.clone(),
-            Wish::Relay(args) => args.name.clone(),
-            Wish::Campaign(args) => args.name.clone(),
-            Wish::Tenant(args) => args.name.clone(),
-            Wish::Pool(args) => args.name.clone(),
+            DesiredObject::Schedule(args) => args.name.clone(),
+            DesiredObject::Relay(args) => args.name.clone(),
+            DesiredObject::Campaign(args) => args.name.clone(),
+            DesiredObject::Tenant(args) => args.name.clone(),
+            DesiredObject::Pool(args) => args.name.clone(),
         };
         let place = format!("{}:{line}", source.file);
         Ok(Document { place, file: source.file.clone(), kind, tenant, name, lines, wish })
@@ -272,20 +272,20 @@ fn parse(
     words: Vec<String>,
     listed: Option<recipients::Recipients>,
     source: &Source,
-) -> Result<Wish, clap::Error> {
+) -> Result<DesiredObject, clap::Error> {
     let kind = command.get_name().to_owned();
     let command = command.no_binary_name(true).disable_help_flag(true).disable_version_flag(true);
     let matches = command.try_get_matches_from(words)?;
     let beside = |path: &mut Option<PathBuf>| *path = path.take().map(|path| source.folder.join(path));
     match kind.as_str() {
-        "relay" => return Ok(Wish::Relay(Box::new(AddRelayArgs::from_arg_matches(&matches)?))),
-        "tenant" => return Ok(Wish::Tenant(SetTenantArgs::from_arg_matches(&matches)?)),
-        "pool" => return Ok(Wish::Pool(SetPoolArgs::from_arg_matches(&matches)?)),
+        "relay" => return Ok(DesiredObject::Relay(Box::new(AddRelayArgs::from_arg_matches(&matches)?))),
+        "tenant" => return Ok(DesiredObject::Tenant(SetTenantArgs::from_arg_matches(&matches)?)),
+        "pool" => return Ok(DesiredObject::Pool(SetPoolArgs::from_arg_matches(&matches)?)),
         "campaign" => {
             let mut args = CampaignCreateArgs::from_arg_matches(&matches)?;
             beside(&mut args.content.text);
             beside(&mut args.content.html);
-            return Ok(Wish::Campaign(Box::new(args)));
+            return Ok(DesiredObject::Campaign(Box::new(args)));
         }
         _ => {}
     }
@@ -297,7 +297,7 @@ fn parse(
         args.recipients.recipients = Some(PathBuf::from(&source.file));
     }
     args.recipients.listed = listed;
-    Ok(Wish::Schedule(Box::new(args)))
+    Ok(DesiredObject::Schedule(Box::new(args)))
 }
 
 /// Converts an error of the flags' parser to one about keys.

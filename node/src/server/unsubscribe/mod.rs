@@ -25,7 +25,7 @@ use axum::extract::{Request, State};
 use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use reveille_cluster::node::context::NodeContext;
-use reveille_cluster::ops::unsubscribe::Leaver;
+use reveille_cluster::ops::unsubscribe::OptOutSubject;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -123,13 +123,13 @@ async fn answer(State(desk): State<Desk>, request: Request) -> Response {
 }
 
 impl Desk {
-    async fn opt_out(&self, leaver: Leaver, request: Request) -> (Outcome, UnsubscribePage) {
+    async fn opt_out(&self, leaver: OptOutSubject, request: Request) -> (Outcome, UnsubscribePage) {
         match tokio::time::timeout(SAID_WITHIN, form::read(request)).await {
             Ok(Form::OneClick) => {}
             Ok(Form::Other) | Err(_) => return (Outcome::Malformed, UnsubscribePage::Malformed),
         }
         let deadline = Instant::now() + OPT_OUT_WITHIN;
-        let Leaver { tenant, key } = leaver;
+        let OptOutSubject { tenant, key } = leaver;
         let act = self.opt_out_now(&tenant, &key, deadline);
         let outcome = self.turns.take((tenant.clone(), key.clone()), deadline.into(), act).await;
         match outcome.unwrap_or(Outcome::Full) {

@@ -77,7 +77,7 @@ impl Ledger {
     ///
     /// # Errors
     /// Fails with the run that sent last, and the instant at which the first recipient may get another email.
-    pub fn may_anybody(&self, id: ScheduleId, due: Time) -> Result<(), Refusal> {
+    pub fn check_gap_leaves_recipient(&self, id: ScheduleId, due: Time) -> Result<(), Refusal> {
         let Some((query, all)) = self.query(id, due) else { return Ok(()) };
         let neighbours = self.neighbours(&mut GapLookups::default(), &query, &all);
         match neighbours.mailed.filter(|_| neighbours.counts == all) {

@@ -183,7 +183,7 @@ impl Ledger {
         }
         let finish_by = context.now.plus_ms(schedule.policies.finish_by_ms);
         self.may_trigger(id, context.now)?;
-        self.may_anybody(id, context.now)?;
+        self.check_gap_leaves_recipient(id, context.now)?;
         let opening = Opening { nominal, due: context.now, cause: OpeningCause::Trigger, finish_by };
         let cancelled = self.would_cancel(id, context.now);
         let runs = self.open_runs(context, vec![Opened { schedule: id, opening, waited_for: None }]);

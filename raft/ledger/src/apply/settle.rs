@@ -165,7 +165,7 @@ impl Ledger {
         let mut moved = 0;
         let released = outcome.released.iter().flat_map(|(why, slots)| slots.iter().map(move |slot| (*why, slot)));
         for (why, slot) in released {
-            let was_open = why == ReleaseReason::OwnerDiedPreparing;
+            let was_open = why == ReleaseReason::OwnerDiedComposing;
             let killed_again = was_open && outcome.alone && self.is_crash_suspect(place, slot);
             let what = ClaimEventKind::Released(Some(why));
             let left = self.definite(context, claim, (slot, what), |run, attempts, now| {

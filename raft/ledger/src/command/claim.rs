@@ -33,7 +33,7 @@ pub struct ClaimOutcome {
     /// A relay answered 250 to the final dot.
     pub accepted: Bitmap,
     /// Definitely not handed off, with the reason. The recipients become pending, or what the state of the run demands.
-    /// `OwnerDiedPreparing` comes only from recovery, with a journal that proves it (P12).
+    /// `OwnerDiedComposing` comes only from recovery, with a journal that proves it (P12).
     pub released: Vec<(ReleaseReason, Bitmap)>,
     /// Definitely not handed off, because the recipient opted out.
     pub suppressed: Bitmap,
@@ -85,7 +85,7 @@ impl ClaimOutcome {
 
     /// Returns the recipients whose emails were being prepared when the owner died (P12).
     pub fn was_open(&self) -> Bitmap {
-        let open = self.released.iter().filter(|(why, _)| *why == ReleaseReason::OwnerDiedPreparing);
+        let open = self.released.iter().filter(|(why, _)| *why == ReleaseReason::OwnerDiedComposing);
         open.fold(Bitmap::new(), |mut all, (_, slots)| {
             all.add(slots);
             all

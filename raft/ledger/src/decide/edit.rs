@@ -45,7 +45,7 @@ pub enum NotYet {
 ///
 /// # Errors
 /// Fails if the due or missed instants do not fit into the entry.
-pub fn retime(
+pub fn plan_timing_change(
     schedule: &Schedule,
     due: Option<Fire>,
     former: Option<Calendar<'_>>,

@@ -146,10 +146,10 @@ pub enum ReleaseReason {
     JournalFailed,
     /// Its node was stopping.
     Stopping,
-    /// The owner died before it began to prepare the email. Its journal proves this (P10).
+    /// The owner died before the gate, and not while it composed the email. Its journal proves this (P10).
     OwnerDied,
-    /// The owner died while it prepared the email. Its journal proves this (P12).
-    OwnerDiedPreparing,
+    /// The owner died while it composed the email. Its journal proves this (P12).
+    OwnerDiedComposing,
 }
 
 /// Source of the reported outcomes of a claim (P10).

@@ -375,7 +375,7 @@ mod tests {
             ReleaseReason::JournalFailed,
             ReleaseReason::Stopping,
             ReleaseReason::OwnerDied,
-            ReleaseReason::OwnerDiedPreparing,
+            ReleaseReason::OwnerDiedComposing,
         ];
         assert_eq!(postcard::to_stdvec(&whys).expect("plain data"), (0..12).collect::<Vec<u8>>());
     }

@@ -518,7 +518,7 @@ impl World {
                 outcome.source = OutcomeSource::Journal;
                 let why = [ReleaseReason::OwnerDied, ReleaseReason::LeaseOver, ReleaseReason::RunPaused]
                     [usize::from(kind / 6) % 3];
-                outcome.released = vec![(why, set.and_not(&open)), (ReleaseReason::OwnerDiedPreparing, open)];
+                outcome.released = vec![(why, set.and_not(&open)), (ReleaseReason::OwnerDiedComposing, open)];
             }
             3 => {
                 outcome.in_doubt = set;

@@ -330,7 +330,7 @@ fn settle() -> ClaimOutcome {
         source: OutcomeSource::Journal,
         released: vec![
             (ReleaseReason::OwnerDied, [3, 70].into_iter().collect()),
-            (ReleaseReason::OwnerDiedPreparing, [9].into_iter().collect()),
+            (ReleaseReason::OwnerDiedComposing, [9].into_iter().collect()),
         ],
         suppressed: [500].into_iter().collect(),
         refused: scopes.into_iter().enumerate().map(refused).collect(),
@@ -599,7 +599,7 @@ pub fn ledger() -> Ledger {
     settle.refused = vec![refused(2, 550), unnamed(3, 0), unnamed(4, 554)];
     put(12_000, Command::Settle(vec![settle]));
     let mut settle = ClaimOutcome::empty(page, 0, fourth);
-    settle.release(ReleaseReason::OwnerDiedPreparing, 5);
+    settle.release(ReleaseReason::OwnerDiedComposing, 5);
     put(12_000, Command::Settle(vec![settle]));
     put(13_000, Command::Revoke(vec![second]));
     put(13_000, Command::OptOut(OptOut { tenant: "default".into(), keys: vec!["u1@example.org".into()] }));

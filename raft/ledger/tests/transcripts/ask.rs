@@ -11,7 +11,7 @@ use reveille_ledger::command::*;
 use reveille_ledger::content::{AudienceChoice, NamedAudience, Seal};
 use reveille_ledger::decide::backfill::range;
 use reveille_ledger::decide::catch_up;
-use reveille_ledger::decide::edit::{RequestedTiming, retime};
+use reveille_ledger::decide::edit::{RequestedTiming, plan_timing_change};
 use reveille_ledger::decide::prune::{PruneCursor, next_batch};
 use reveille_ledger::decide::timing::{self, Calendar, Jitter, Zone};
 use reveille_ledger::ids::*;
@@ -510,7 +510,7 @@ impl World {
         let has_opened =
             |name: &Nominal| self.ledger.history().get(&(id, name.clone())).is_some_and(|row| row.run().is_some());
         let waits = self.ledger.waits_at(id, through);
-        Ok(retime(schedule, due, Some(former), (wanted, calendar), (through, waits), has_opened)?)
+        Ok(plan_timing_change(schedule, due, Some(former), (wanted, calendar), (through, waits), has_opened)?)
     }
 
     fn policies(&self, words: &mut Words) -> Told<Policies> {
@@ -700,7 +700,7 @@ impl World {
             let source = source(words.key("witness"), !was_open.is_empty())?;
             let open = released.and(&was_open);
             let released =
-                [(why(words.key("why"), source)?, released.and_not(&open)), (ReleaseReason::OwnerDiedPreparing, open)];
+                [(why(words.key("why"), source)?, released.and_not(&open)), (ReleaseReason::OwnerDiedComposing, open)];
             outcomes.push(ClaimOutcome {
                 source,
                 accepted: words.slots("accepted")?,

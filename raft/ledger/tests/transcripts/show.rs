@@ -75,7 +75,7 @@ impl World {
             for (name, set) in sets.into_iter().filter(|(_, set)| !set.is_empty()) {
                 let _ = write!(text, ", {name} {set:?}");
             }
-            let lost = if row.was_revoked() { ", holder lost" } else { "" };
+            let lost = if row.was_revoked() { ", owner lost" } else { "" };
             let last = row.history.iter().last().map_or(fence.index, |event| event.index);
             format!("{text}{lost}, last changed by {last}\n")
         };

@@ -210,7 +210,7 @@ impl World {
             source: OutcomeSource::Journal,
             released: vec![
                 (ReleaseReason::OwnerDied, claim.claimed.and_not(open)),
-                (ReleaseReason::OwnerDiedPreparing, claim.claimed.and(open)),
+                (ReleaseReason::OwnerDiedComposing, claim.claimed.and(open)),
             ],
             ..ClaimOutcome::empty(claim.page, claim.chunk, *fence)
         };
@@ -573,7 +573,7 @@ fn recipients_due_during_pending_claims_are_claimed_once() {
     let (first, _) = world.made();
     let asked: u32 = first.claims.iter().map(|claim| claim.slice.len()).sum();
     assert_eq!(asked, 40);
-    let number = world.in_flight.goes(first.grants);
+    let number = world.in_flight.insert(first.grants);
     let create = ScheduleCreate { name: "second".into(), ..schedule(200) };
     let created = world.put(Command::ScheduleCreate(Box::new(create)));
     let CommandOutcome::Schedule(second) = created else { panic!("{created:?}") };
@@ -584,7 +584,7 @@ fn recipients_due_during_pending_claims_are_claimed_once() {
     let asked: u32 = meanwhile.claims.iter().map(|claim| claim.slice.len()).sum();
     assert_eq!(asked, 2 * CAP - 40, "what is on its way uses credit");
     // The proposal never reached the log, so all its recipients are offered again.
-    world.in_flight.is_answered(number);
+    world.in_flight.remove(number);
     let (again, _) = world.made();
     assert!(again.claims.iter().any(|claim| claim.page == PAGE));
 }

@@ -13,8 +13,8 @@ use reveille_proto::admin::v1::{
 use super::beside;
 use super::read::{Asked, Message};
 use super::step::{Plan, Step};
-use crate::cli::ask::{Desk, schedule_reads};
-use crate::cli::client::Nature;
+use crate::cli::ask::{CommandContext, schedule_reads};
+use crate::cli::client::RetrySafety;
 use crate::cli::failure::{Exit, Failure};
 use crate::cli::manifest::difference::{Change, between};
 use crate::cli::manifest::export;
@@ -25,7 +25,7 @@ const WHOLE: [&str; 11] =
     ["when", "zone", "start", "end", "max_runs", "policies", "pool", "priority", "content", "audience", "labels"];
 
 /// Returns what applying the document would change.
-pub async fn plan(desk: &Desk<'_>, asked: &Asked) -> Result<Plan, Failure> {
+pub async fn plan(desk: &CommandContext<'_>, asked: &Asked) -> Result<Plan, Failure> {
     match &asked.wish {
         Message::Schedule { body, .. } => plan_schedule(desk, body).await,
         Message::Relay(relay) => plan_relay(desk, relay).await,
@@ -36,7 +36,7 @@ pub async fn plan(desk: &Desk<'_>, asked: &Asked) -> Result<Plan, Failure> {
 }
 
 /// Makes the planned change.
-pub async fn make(desk: &Desk<'_>, asked: &Asked, plan: &Plan) -> Result<(), Failure> {
+pub async fn make(desk: &CommandContext<'_>, asked: &Asked, plan: &Plan) -> Result<(), Failure> {
     match (&asked.wish, &plan.step) {
         (_, Step::Nothing) => Ok(()),
         (Message::Schedule { body, .. }, Step::Create) => {
@@ -79,7 +79,7 @@ pub async fn make(desk: &Desk<'_>, asked: &Asked, plan: &Plan) -> Result<(), Fai
 
 /// Derives the request id from the command's id and the request body. The same `--request-id` then never makes a change
 /// twice.
-fn request_id(desk: &Desk<'_>, verb: &str, body: &[u8]) -> String {
+fn request_id(desk: &CommandContext<'_>, verb: &str, body: &[u8]) -> String {
     let named = [desk.client.request_id().as_bytes(), b"\0", body].concat();
     format!("apply-{verb}-{}", Hash::of(&named))
 }
@@ -94,10 +94,13 @@ fn change(body: &ScheduleBody) -> UpdateScheduleRequest {
 }
 
 /// Compares a body with the schedule of its name, paused or not. Returns the cluster's answer and the changes.
-pub async fn compared(desk: &Desk<'_>, body: &ScheduleBody) -> Result<(UpdateScheduleResponse, Vec<Change>), Failure> {
+pub async fn compared(
+    desk: &CommandContext<'_>,
+    body: &ScheduleBody,
+) -> Result<(UpdateScheduleResponse, Vec<Change>), Failure> {
     let look = UpdateScheduleRequest { validate_only: true, with_bodies: true, ..change(body) };
     let call = |channel, question| async move { ScheduleServiceClient::new(channel).update_schedule(question).await };
-    let answer = desk.client.ask(Nature::Read, look, call).await?;
+    let answer = desk.client.ask(RetrySafety::Read, look, call).await?;
     let (Some(former), Some(wanted)) = (&answer.former_body, &answer.body) else {
         return Err(schedule_reads::older(schedule_reads::NO_BODY));
     };
@@ -105,7 +108,7 @@ pub async fn compared(desk: &Desk<'_>, body: &ScheduleBody) -> Result<(UpdateSch
     Ok((answer, changes))
 }
 
-async fn plan_schedule(desk: &Desk<'_>, body: &ScheduleBody) -> Result<Plan, Failure> {
+async fn plan_schedule(desk: &CommandContext<'_>, body: &ScheduleBody) -> Result<Plan, Failure> {
     let (answer, changes) = match compared(desk, body).await {
         Ok(compared) => compared,
         Err(failure) if failure.exit == Exit::NotFound => return plan_creation(desk, body).await,
@@ -133,10 +136,10 @@ async fn plan_schedule(desk: &Desk<'_>, body: &ScheduleBody) -> Result<Plan, Fai
     Ok(Plan { step, changes, notes })
 }
 
-async fn plan_creation(desk: &Desk<'_>, body: &ScheduleBody) -> Result<Plan, Failure> {
+async fn plan_creation(desk: &CommandContext<'_>, body: &ScheduleBody) -> Result<Plan, Failure> {
     let look = CreateScheduleRequest { schedule: Some(body.clone()), request_id: String::new(), validate_only: true };
     let call = |channel, question| async move { ScheduleServiceClient::new(channel).create_schedule(question).await };
-    let answer = desk.client.ask(Nature::Read, look, call).await?;
+    let answer = desk.client.ask(RetrySafety::Read, look, call).await?;
     Ok(Plan { step: Step::Create, changes: Vec::new(), notes: duplicates(&answer.duplicates) })
 }
 
@@ -145,13 +148,13 @@ fn duplicates(duplicates: &[Duplicate]) -> Vec<String> {
     if duplicates.is_empty() { Vec::new() } else { vec![words()] }
 }
 
-async fn plan_relay(desk: &Desk<'_>, relay: &Relay) -> Result<Plan, Failure> {
+async fn plan_relay(desk: &CommandContext<'_>, relay: &Relay) -> Result<Plan, Failure> {
     let look =
         AddRelayRequest { relay: Some(relay.clone()), replace: true, request_id: String::new(), validate_only: true };
     let wanted = put(desk, look).await?;
     let question = GetRelayRequest { name: relay.name.clone(), stale: false };
     let call = |channel, question| async move { RelayServiceClient::new(channel).get_relay(question).await };
-    let former = match desk.client.ask(Nature::Read, question, call).await {
+    let former = match desk.client.ask(RetrySafety::Read, question, call).await {
         Ok(answer) => answer.relay.unwrap_or_default(),
         Err(failure) if failure.exit == Exit::NotFound => {
             return Ok(Plan { step: Step::Create, changes: Vec::new(), notes: Vec::new() });
@@ -164,8 +167,8 @@ async fn plan_relay(desk: &Desk<'_>, relay: &Relay) -> Result<Plan, Failure> {
 }
 
 /// Adds or replaces the relay. Returns it as the cluster stores it.
-async fn put(desk: &Desk<'_>, question: AddRelayRequest) -> Result<Relay, Failure> {
-    let nature = if question.validate_only { Nature::Read } else { Nature::Repeatable };
+async fn put(desk: &CommandContext<'_>, question: AddRelayRequest) -> Result<Relay, Failure> {
+    let nature = if question.validate_only { RetrySafety::Read } else { RetrySafety::Repeatable };
     let call = |channel, question| async move { RelayServiceClient::new(channel).add_relay(question).await };
     Ok(desk.client.ask(nature, question, call).await?.relay.unwrap_or_default())
 }

@@ -10,7 +10,7 @@ use crate::cli::args::{ManifestFiles, SetPoolArgs, SetTenantArgs};
 use crate::cli::ask::{campaign, create, relay};
 use crate::cli::failure::Failure;
 use crate::cli::input;
-use crate::cli::manifest::document::{Document, Source, Wish};
+use crate::cli::manifest::document::{DesiredObject, Document, Source};
 use crate::cli::manifest::export;
 use crate::cli::manifest::tree::{self, Fault, Node};
 use crate::cli::recipients::Recipients;
@@ -74,7 +74,7 @@ impl Asked {
 
     /// Returns the cluster's refusal with the place in the document or the recipients file that it concerns.
     pub fn placed(&self, failure: Failure) -> Failure {
-        if let (Message::Schedule { recipients, .. }, Wish::Schedule(args)) = (&self.wish, &self.document.wish)
+        if let (Message::Schedule { recipients, .. }, DesiredObject::Schedule(args)) = (&self.wish, &self.document.wish)
             && failure.field.as_deref().is_some_and(|field| field.contains("recipients["))
         {
             return create::at_line(failure, &args.recipients, recipients);
@@ -181,14 +181,14 @@ fn document(node: Node, source: &Source) -> Result<Asked, Vec<Problem>> {
         vec![(document.place.clone(), format!("{file}{}", failure.message))]
     };
     let wish = match document.wish.clone() {
-        Wish::Relay(args) => Message::Relay(Box::new(relay::relay(*args).map_err(problem)?)),
-        Wish::Campaign(args) => {
+        DesiredObject::Relay(args) => Message::Relay(Box::new(relay::relay(*args).map_err(problem)?)),
+        DesiredObject::Campaign(args) => {
             let tenant = document.tenant.clone().unwrap_or_default();
             Message::Campaign(Box::new(campaign::asked(tenant, *args).map_err(problem)?))
         }
-        Wish::Tenant(args) => Message::Tenant(Box::new(tenant(args))),
-        Wish::Pool(args) => Message::Pool(Box::new(pool(args))),
-        Wish::Schedule(args) => {
+        DesiredObject::Tenant(args) => Message::Tenant(Box::new(tenant(args))),
+        DesiredObject::Pool(args) => Message::Pool(Box::new(pool(args))),
+        DesiredObject::Schedule(args) => {
             let recipients = create::recipients(&args.recipients).map_err(problem)?;
             let tenant = document.tenant.clone().unwrap_or_default();
             let body = create::body(tenant, *args, &recipients).map_err(problem)?;

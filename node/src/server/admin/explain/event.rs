@@ -62,7 +62,7 @@ pub fn died_of(moment: &ClaimEvent) -> String {
     match &moment.what {
         ClaimEventKind::Refused { code, enhanced, text, .. } if *code > 0 => answer(*code, *enhanced, text),
         ClaimEventKind::Refused { scope: ReplyScope::Unnamed, text, .. } => without_answer(text).to_owned(),
-        ClaimEventKind::Released(Some(ReleaseReason::OwnerDiedPreparing)) => {
+        ClaimEventKind::Released(Some(ReleaseReason::OwnerDiedComposing)) => {
             "its node died composing it, or its deadline passed".to_owned()
         }
         ClaimEventKind::Unsendable(cause) => cause.text().to_owned(),
@@ -108,14 +108,14 @@ fn released(why: Option<ReleaseReason>) -> &'static str {
         Some(ReleaseReason::JournalFailed) => "the journal of this node could not be written, so its gates were shut",
         Some(ReleaseReason::Stopping) => "this node was stopping",
         Some(ReleaseReason::OwnerDied) => "this node died before the hand-off began, as its journal proves",
-        Some(ReleaseReason::OwnerDiedPreparing) => "this node died while it prepared the email, as its journal proves",
+        Some(ReleaseReason::OwnerDiedComposing) => "this node died while it prepared the email, as its journal proves",
     }
 }
 
 fn in_doubt(doubt: DoubtReason) -> &'static str {
     match doubt {
         DoubtReason::NoAnswer => "no answer came after the final dot",
-        DoubtReason::OwnerLost => "holder lost: the lease of this node was over while it held the row",
+        DoubtReason::OwnerLost => "owner lost: the lease of this node was over while it held the claim",
         DoubtReason::Begun => "this node came back: its journal says that the hand-off began, and holds no answer",
         DoubtReason::NoJournal => "this node came back, and no journal proves what became of it",
     }

@@ -31,7 +31,7 @@ pub async fn probe(relay: &Relay, target: &Target, dialer: &dyn Dial) -> ProbeRe
     let (connect, tls, banner, ehlo, auth) = (STEP, STEP, STEP, STEP, STEP);
     let timeouts = Timeouts { connect, tls, banner, ehlo, auth, quit: FAREWELL, ..Timeouts::default() };
     let mut findings = ProbeReport::default();
-    let opened = Session::open_noting(target, dialer, timeouts, &Deadlines::default(), &mut findings).await;
+    let opened = Session::open_with_report(target, dialer, timeouts, &Deadlines::default(), &mut findings).await;
     match opened {
         Ok(session) => {
             session.quit().await;

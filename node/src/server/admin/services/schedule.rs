@@ -38,7 +38,7 @@ use crate::server::admin::paging::{LOOK_MAX, Paging};
 use crate::server::admin::validate::{Fields, tenant};
 use crate::server::admin::{Admin, ApiError, deadline, refusal, views};
 use dry_run::{Rehearsal, rehearse};
-use notes::Beside;
+use notes::ScheduleNotes;
 
 /// Maximum number of instants in a response about one schedule.
 pub const INSTANTS_SHOWN: usize = 10;
@@ -48,7 +48,7 @@ const OPEN_RUNS_SHOWN: usize = 1_000;
 /// A copy of a schedule, with the current ledger time.
 pub struct Found {
     pub id: ScheduleId,
-    pub beside: Beside,
+    pub beside: ScheduleNotes,
     pub schedule: Schedule,
     pub now: Time,
     pub freshness: Option<Freshness>,
@@ -66,7 +66,7 @@ impl Admin {
         let look = self.read(stale, deadline, |ledger| {
             let found = ledger.schedule_named(&tenant, name);
             let (id, schedule) = found.ok_or_else(|| absent_schedule(ledger, &tenant, name))?;
-            Ok::<_, ApiError>((id, schedule.clone(), Beside::of(ledger, id), ledger.head().now))
+            Ok::<_, ApiError>((id, schedule.clone(), ScheduleNotes::of(ledger, id), ledger.head().now))
         });
         let (found, freshness) = look.await?;
         let (id, schedule, beside, now) = found?;
@@ -75,8 +75,9 @@ impl Admin {
 
     /// Returns the message of the schedule in its current state on this node, with its next instants.
     pub(crate) async fn show_schedule(&self, id: ScheduleId, name: &str) -> Result<v1::Schedule, ApiError> {
-        let look =
-            |ledger: &Ledger| Some((ledger.schedules().get(&id)?.clone(), Beside::of(ledger, id), ledger.head().now));
+        let look = |ledger: &Ledger| {
+            Some((ledger.schedules().get(&id)?.clone(), ScheduleNotes::of(ledger, id), ledger.head().now))
+        };
         let (schedule, beside, now) = self.context.replica.read(look).ok_or_else(|| refusal::no_schedule(name))?;
         let now = self.now(now);
         let shown = self.calendar(move |zones| views::schedule(id, &schedule, zones, now, INSTANTS_SHOWN)).await?;
@@ -111,7 +112,7 @@ impl Admin {
 }
 
 /// A schedule in a list.
-type Listed = (ScheduleId, Schedule, Beside);
+type Listed = (ScheduleId, Schedule, ScheduleNotes);
 
 /// Selects the schedules of a list.
 struct Filter {
@@ -136,7 +137,7 @@ fn list(ledger: &Ledger, filter: &Filter, paging: &Paging<ScheduleId>) -> (Vec<L
             && filter.selector.means(Some(&schedule.labels))
             && (filter.with_campaigns || ledger.not_of_a_campaign(*id).is_ok());
         if wanted {
-            listed.push((*id, schedule.clone(), Beside::of(ledger, *id)));
+            listed.push((*id, schedule.clone(), ScheduleNotes::of(ledger, *id)));
         }
     }
     (listed, None)

@@ -60,7 +60,7 @@ impl DoubtRow {
 pub fn cause(doubt: DoubtReason) -> &'static str {
     match doubt {
         DoubtReason::NoAnswer => "no answer after the final dot",
-        DoubtReason::OwnerLost => "holder lost",
+        DoubtReason::OwnerLost => "owner lost",
         DoubtReason::Begun => "handed off, no answer in the journal",
         DoubtReason::NoJournal => "holder came back without its journal",
     }

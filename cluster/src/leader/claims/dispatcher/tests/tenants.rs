@@ -165,7 +165,7 @@ fn goes_for(world: &mut World, tenant: &str, made: Claims) {
     let is_own = |grant: &ClaimGrant| world.ledger.pages().get(&grant.page).is_some_and(|page| page.tenant == tenant);
     let grants: Vec<ClaimGrant> = made.grants.into_iter().filter(is_own).collect();
     assert!(!grants.is_empty(), "{tenant} was to have some");
-    world.in_flight.goes(grants);
+    world.in_flight.insert(grants);
 }
 
 fn asked(claims: &[ClaimRequest]) -> u32 {

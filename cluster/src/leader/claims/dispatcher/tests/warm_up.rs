@@ -83,7 +83,7 @@ fn pending_claims_count_against_daily_cap() {
     let mut world = World::with(40);
     world.warm_up(&[50]);
     let (made, _) = world.made();
-    world.in_flight.goes(made.grants);
+    world.in_flight.insert(made.grants);
     let create = ScheduleCreate { name: "second".into(), ..schedule(100) };
     let CommandOutcome::Schedule(second) = world.put(Command::ScheduleCreate(Box::new(create))) else {
         panic!("a schedule")

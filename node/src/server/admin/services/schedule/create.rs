@@ -15,7 +15,7 @@ use reveille_proto::admin::v1::{self, CreateScheduleRequest, CreateScheduleRespo
 use tonic::Status;
 
 use super::INSTANTS_SHOWN;
-use super::notes::Beside;
+use super::notes::ScheduleNotes;
 use crate::server::admin::validate;
 use crate::server::admin::validate::{CheckedSchedule, Fields};
 use crate::server::admin::{Admin, ApiError, refusal, views};
@@ -151,5 +151,5 @@ async fn would_be(admin: &Admin, create: ScheduleCreate, now: Time) -> Result<v1
     };
     let id = ScheduleId(0);
     let shown = admin.calendar(move |zones| views::schedule(id, &schedule, zones, now, INSTANTS_SHOWN)).await?;
-    Ok(v1::Schedule { etag: String::new(), ..Beside::default().told(shown) })
+    Ok(v1::Schedule { etag: String::new(), ..ScheduleNotes::default().told(shown) })
 }

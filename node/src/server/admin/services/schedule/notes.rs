@@ -10,7 +10,7 @@ use crate::server::admin::validate::milliseconds;
 
 /// Facts about the runs of a schedule. The default, for a new schedule, has none.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Beside {
+pub struct ScheduleNotes {
     /// The run that the next instant waits for.
     waits_for: Option<RunId>,
     /// The last run that sent an email or may have, and when it was due.
@@ -20,12 +20,12 @@ pub struct Beside {
     of_campaign: bool,
 }
 
-impl Beside {
+impl ScheduleNotes {
     /// Reads the facts from the ledger.
-    pub fn of(ledger: &Ledger, id: ScheduleId) -> Beside {
+    pub fn of(ledger: &Ledger, id: ScheduleId) -> ScheduleNotes {
         let forgotten = ledger.last_forgotten(id).map(|(_, due)| due);
         let of_campaign = ledger.not_of_a_campaign(id).is_err();
-        Beside { waits_for: ledger.waits_for(id), mailed: ledger.last_mailed(id), forgotten, of_campaign }
+        ScheduleNotes { waits_for: ledger.waits_for(id), mailed: ledger.last_mailed(id), forgotten, of_campaign }
     }
 
     /// Adds the notes to the message of the schedule.
@@ -89,7 +89,7 @@ mod tests {
             next: vec![next(25), next(30)],
             ..v1::Schedule::default()
         };
-        let beside = Beside { forgotten: Some(Time(10 * hour)), ..Beside::default() };
+        let beside = ScheduleNotes { forgotten: Some(Time(10 * hour)), ..ScheduleNotes::default() };
         let remarks: Vec<String> = beside.told(shown).next.into_iter().map(|next| next.remark).collect();
         let whole = "the recipients of runs up to 1970-01-01T10:00:00Z are no longer recorded: \
                      the min gap holds from 1970-01-02T06:00:00Z";

@@ -12,7 +12,7 @@ use reveille_ledger::calendar::Pattern;
 use reveille_ledger::command::{Command, ExplainedRange, Fire, ScheduleCreate, ScheduleEdit, TimingChange};
 use reveille_ledger::content::{AudienceChoice, Content, Recipients};
 use reveille_ledger::decide::catch_up::plan_leave;
-use reveille_ledger::decide::edit::{RequestedTiming, retime};
+use reveille_ledger::decide::edit::{RequestedTiming, plan_timing_change};
 use reveille_ledger::decide::timing::{Calendar, Zone};
 use reveille_ledger::ids::{Hash, Nominal, ScheduleId, Time};
 use reveille_ledger::refusal::Refusal;
@@ -21,7 +21,7 @@ use reveille_ledger::{Activity, Schedule, StoredAnswer};
 use reveille_proto::admin::v1::{self, ErrorReason, UpdateScheduleRequest, UpdateScheduleResponse};
 
 use super::INSTANTS_SHOWN;
-use super::notes::Beside;
+use super::notes::ScheduleNotes;
 use crate::server::admin::field_mask::Mask;
 use crate::server::admin::lookup::absent_schedule;
 use crate::server::admin::validate;
@@ -51,7 +51,7 @@ struct Present {
     content: Content,
     audience: AudienceChoice,
     answer: Option<StoredAnswer>,
-    beside: Beside,
+    beside: ScheduleNotes,
     /// Ledger time: that of the last applied entry, and `now` by this node's clock.
     applied: Time,
     now: Time,
@@ -185,7 +185,7 @@ async fn present(
         let bytes = |hash| ledger.blob(hash).map(<[u8]>::to_vec).unwrap_or_default();
         let blobs = (bytes(&schedule.content), bytes(&schedule.audience));
         let answer = request_id.and_then(|request| ledger.answer_to(&tenant, request)).cloned();
-        Ok::<_, ApiError>((id, schedule.clone(), blobs, (answer, Beside::of(ledger, id)), ledger.head().now))
+        Ok::<_, ApiError>((id, schedule.clone(), blobs, (answer, ScheduleNotes::of(ledger, id)), ledger.head().now))
     });
     let (found, _) = look.await?;
     let (id, schedule, (content, audience), (answer, beside), applied) = found?;
@@ -301,7 +301,7 @@ fn retimed(
         policies: create.policies.clone(),
     };
     let wanted = (wanted, Calendar { pattern: &pattern, zone: &zone });
-    let retiming = retime(schedule, due, former, wanted, (through, waits), has_opened);
+    let retiming = plan_timing_change(schedule, due, former, wanted, (through, waits), has_opened);
     let retiming = retiming.map_err(|wait| refusal::not_possible(wait.to_string()))?;
     match (&retiming.next, create.max_runs) {
         (Some(_), _) => Ok(retiming),
