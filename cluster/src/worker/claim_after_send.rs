@@ -18,12 +18,12 @@ use super::claim::WorkedClaim;
 use super::claim_tasks::ClaimTasks;
 use super::composition::prepare;
 use super::context::WorkerContext;
-use super::delivery::PREPARE_WITHIN;
+use super::delivery::{PREPARE_WITHIN, deadlines};
 use super::journal::Place;
 use super::outcome::DeliveryOutcome;
 use crate::leader::claims::claimable::claimable;
 use crate::node::limits::SESSION_WITHIN;
-use crate::smtp::{Deadlines, DialogueResult, Gate, GateAnswer};
+use crate::smtp::{DialogueResult, Gate, GateAnswer};
 
 /// Fence place of a claim that no entry has granted.
 const NOT_GRANTED: u32 = u32::MAX;
@@ -113,9 +113,7 @@ pub(crate) fn send_before_claim(context: &Arc<WorkerContext>, tasks: &ClaimTasks
             let (recipient, deadline) = (&claim.recipients[number], Instant::now() + SESSION_WITHIN);
             let Ok(permit) = context.relays.acquire(&claim.pool, deadline).await else { return };
             let Ok((_, email)) = prepare(&context, &claim, recipient) else { return };
-            let (open_by, gate_by) = (Some(deadline), Some(Instant::now() + PREPARE_WITHIN));
-            let deadlines = Deadlines { open_by, gate_by, stop: context.drain.child_token() };
-            let outcome = match permit.permit.deliver(&email, OpenGate, &deadlines).await {
+            let outcome = match permit.permit.deliver(&email, OpenGate, &deadlines(&context, deadline)).await {
                 DialogueResult::Accepted { .. } => DeliveryOutcome::Accepted,
                 DialogueResult::InDoubt { .. } => DeliveryOutcome::InDoubt,
                 _ => DeliveryOutcome::Released(ReleaseReason::Busy),

@@ -5,7 +5,7 @@
 //! recipient leaves the claim, whatever the answer, and nothing here retries. `feeder.rs` starts each recipient,
 //! `composition.rs` composes its email, and `delivery.rs` sends it.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use reveille_ledger::command::ReleaseReason;
@@ -16,6 +16,7 @@ use super::claim::WorkedClaim;
 use super::claim_tasks::ClaimTasks;
 use super::context::WorkerContext;
 use super::feeder::feed;
+use super::journal::Place;
 use super::outcome::{DeliveryOutcome, no_relay};
 use super::pool_queue::WaitingClaim;
 use super::{audience_read, claim_after_send};
@@ -39,15 +40,16 @@ impl ClaimWorker {
         }
         let deadline = Instant::now() + SESSION_WITHIN;
         claim.read = audience_read::recipients(&context, &claim.recipients, deadline).await;
-        let unread = settle_unread(&context, &claim).await;
         let claim = Arc::new(claim);
         let mut recipients = VecDeque::new();
         for (number, recipient) in claim.recipients.iter().enumerate() {
-            let is_last_of_several = number > 0 && number + 1 == claim.recipients.len();
             let place = recipient.place;
-            if !unread.contains(&place.slot)
-                && !claim_after_send::takes_over(&context, &tasks, place, is_last_of_several).await
-            {
+            if let Some(Err(cause)) = claim.read.get(&place.slot) {
+                context.settler.settle(place, unread(&context, place, cause)).await;
+                continue;
+            }
+            let is_last_of_several = number > 0 && number + 1 == claim.recipients.len();
+            if !claim_after_send::takes_over(&context, &tasks, place, is_last_of_several).await {
                 recipients.push_back(number);
             }
         }
@@ -59,20 +61,11 @@ impl ClaimWorker {
     }
 }
 
-/// Settles the recipients that could not be read, before they use a relay, and returns their slots. They are pending
-/// again after a while, and the attempt is not counted: this node may fetch the part from a peer, or another node may
-/// have it.
-async fn settle_unread(context: &WorkerContext, claim: &WorkedClaim) -> BTreeSet<u16> {
-    let mut settled = BTreeSet::new();
-    for place in claim.recipients.iter().map(|recipient| recipient.place) {
-        let Some(Err(cause)) = claim.read.get(&place.slot) else { continue };
-        let outcome = if context.drain.is_cancelled() {
-            DeliveryOutcome::Released(ReleaseReason::Stopping)
-        } else {
-            no_relay(place, cause)
-        };
-        context.settler.settle(place, outcome).await;
-        settled.insert(place.slot);
+/// Returns the outcome of a recipient that could not be read, before it uses a relay. It is pending again after a while,
+/// and the attempt is not counted: this node may fetch the part from a peer, or another node may have it.
+fn unread(context: &WorkerContext, place: Place, cause: &str) -> DeliveryOutcome {
+    if context.drain.is_cancelled() {
+        return DeliveryOutcome::Released(ReleaseReason::Stopping);
     }
-    settled
+    no_relay(place, cause)
 }

@@ -68,6 +68,12 @@ async fn outcome_of(
     })
 }
 
+/// Returns the deadlines of a dialogue that begins now and whose session is to be open by `open_by`.
+pub(crate) fn deadlines(context: &WorkerContext, open_by: Instant) -> Deadlines {
+    let gate_by = Some(Instant::now() + PREPARE_WITHIN);
+    Deadlines { open_by: Some(open_by), gate_by, stop: context.drain.child_token() }
+}
+
 /// Runs the dialogue; returns the relay and the result. If the email needs SMTPUTF8 and the relay's EHLO does not offer
 /// it, nothing was written and another relay of the pool is tried. Each relay is tried once. If one of them took no
 /// EHLO (`asked` is false), the recipient waits as after a transient refusal, since that relay may offer SMTPUTF8 next
@@ -84,10 +90,8 @@ async fn deliver(
 ) -> Result<(String, DialogueResult), DeliveryOutcome> {
     let (mut lacking, mut all_asked) = (BTreeSet::new(), true);
     loop {
-        let (open_by, gate_by) = (Some(deadline), Some(Instant::now() + PREPARE_WITHIN));
-        let deadlines = Deadlines { open_by, gate_by, stop: context.drain.child_token() };
         let gate = WorkerGate { context: Arc::clone(context), hand_off: Arc::clone(hand_off) };
-        let verdict = permit.permit.deliver(&email, gate, &deadlines).await;
+        let verdict = permit.permit.deliver(&email, gate, &deadlines(context, deadline)).await;
         let DialogueResult::NoSmtpUtf8 { asked } = &verdict else {
             return Ok((permit.relay, verdict));
         };

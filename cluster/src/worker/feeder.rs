@@ -28,13 +28,6 @@ enum Returned {
     Released(ReleaseReason),
 }
 
-/// Selects the waiting recipients that return.
-enum Scope {
-    /// The recipients whose deadline has passed.
-    Due,
-    All,
-}
-
 /// Feeds the pool until its queue is empty.
 pub(crate) async fn feed(
     context: Arc<WorkerContext>,
@@ -43,16 +36,12 @@ pub(crate) async fn feed(
     queue: Arc<PoolQueue<Arc<WorkedClaim>>>,
 ) {
     while let Some(deadline) = queue.earliest() {
-        let (scope, cause) = match permit(&context, &pool, deadline).await {
+        let (by, cause) = match permit(&context, &pool, deadline).await {
             Ok(permit) => {
                 begin_next(&context, &tasks, &queue, permit).await;
                 continue;
             }
             Err(denied) => denied,
-        };
-        let by = match scope {
-            Scope::Due => Some(deadline),
-            Scope::All => None,
         };
         for waiting in queue.take(by) {
             for number in waiting.recipients {
@@ -90,9 +79,14 @@ async fn begin_next(
 /// Returns the permit to send one email.
 ///
 /// # Errors
-/// Fails if there is no permit before `deadline`: returns which recipients go back, and the reason.
-async fn permit(context: &WorkerContext, pool: &str, deadline: Instant) -> Result<RelayPermit, (Scope, Returned)> {
-    let stopping = (Scope::All, Returned::Released(ReleaseReason::Stopping));
+/// Fails if there is no permit before `deadline`: the waiting recipients whose deadline is not later than the returned
+/// time go back (all for `None`), for the returned reason.
+async fn permit(
+    context: &WorkerContext,
+    pool: &str,
+    deadline: Instant,
+) -> Result<RelayPermit, (Option<Instant>, Returned)> {
+    let stopping = (None, Returned::Released(ReleaseReason::Stopping));
     loop {
         if context.drain.is_cancelled() {
             return Err(stopping);
@@ -102,20 +96,20 @@ async fn permit(context: &WorkerContext, pool: &str, deadline: Instant) -> Resul
             Some(Ok(permit)) => return Ok(permit),
             Some(Err(None)) => {
                 let cause = format!("pool '{pool}' has no relay: add one with `relay add`");
-                return Err((Scope::All, Returned::NoRelay(cause)));
+                return Err((None, Returned::NoRelay(cause)));
             }
             Some(Err(Some(unavailable))) => unavailable,
         };
         let until = match &unavailable {
             Unavailable::CircuitOpen { until, .. } | Unavailable::Parked { until, .. } => *until,
             // This node has too few sessions or too low a rate, but other nodes may have room.
-            Unavailable::Busy => return Err((Scope::Due, Returned::Released(ReleaseReason::Busy))),
-            Unavailable::Paced { .. } => return Err((Scope::Due, Returned::Released(ReleaseReason::Paced))),
+            Unavailable::Busy => return Err((Some(deadline), Returned::Released(ReleaseReason::Busy))),
+            Unavailable::Paced { .. } => return Err((Some(deadline), Returned::Released(ReleaseReason::Paced))),
             Unavailable::Closed => return Err(stopping),
         };
         context.drain.run_until_cancelled(tokio::time::sleep_until(until.min(deadline))).await;
         if until >= deadline && !context.drain.is_cancelled() {
-            return Err((Scope::Due, Returned::NoRelay(unavailable.to_string())));
+            return Err((Some(deadline), Returned::NoRelay(unavailable.to_string())));
         }
     }
 }

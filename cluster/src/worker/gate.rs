@@ -51,18 +51,25 @@ fn begin(journal: &JournalWriter, place: Place) -> Result<(), GateRefusal> {
     })
 }
 
-/// All checks of the gate (P5). The lease is checked last (P9), so that only the append to the journal comes between it
-/// and the write.
+/// All checks of the gate (P5).
 pub(crate) fn check(context: &WorkerContext, hand_off: &HandOff) -> Result<(), GateRefusal> {
+    state_then_lease(context, |ledger| may_leave(ledger, context.node.me, hand_off))
+}
+
+/// Checks a recipient that is about to get a session, as far as no address is needed. The gate checks the same again.
+pub(crate) fn may_begin_here(context: &WorkerContext, place: Place, run: RunId) -> Result<(), GateRefusal> {
+    state_then_lease(context, |ledger| may_begin(ledger, context.node.me, place, run))
+}
+
+/// Checks the applied state by `allowed`, then the lease. The lease is checked last (P9), so that at the gate only the
+/// append to the journal comes between it and the write.
+fn state_then_lease(
+    context: &WorkerContext,
+    allowed: impl FnOnce(&Ledger) -> Result<(), GateRefusal>,
+) -> Result<(), GateRefusal> {
     let node = &context.node;
-    let applied = node.replica.read(|ledger| {
-        may_leave(ledger, node.me, hand_off)?;
-        Ok(ledger.head().applied)
-    })?;
-    if !node.lease.runs(node.lease_clock(), applied) {
-        return Err(GateRefusal::LeaseOver);
-    }
-    Ok(())
+    let applied = node.replica.read(|ledger| allowed(ledger).map(|()| ledger.head().applied))?;
+    if node.lease.runs(node.lease_clock(), applied) { Ok(()) } else { Err(GateRefusal::LeaseOver) }
 }
 
 /// Checks that need the applied state only.
@@ -72,13 +79,6 @@ fn may_leave(ledger: &Ledger, me: ClaimOwner, hand_off: &HandOff) -> Result<(), 
         return Err(GateRefusal::OptedOut);
     }
     Ok(())
-}
-
-/// Checks a recipient that is about to get a session, as far as no address is needed. The gate checks the same again.
-pub(crate) fn may_begin_here(context: &WorkerContext, place: Place, run: RunId) -> Result<(), GateRefusal> {
-    let node = &context.node;
-    let applied = node.replica.read(|ledger| may_begin(ledger, node.me, place, run).map(|()| ledger.head().applied))?;
-    if node.lease.runs(node.lease_clock(), applied) { Ok(()) } else { Err(GateRefusal::LeaseOver) }
 }
 
 /// Checks of the applied state that need no address: claim, run state and deadline.
