@@ -2,7 +2,8 @@
 //! been claimed, and must be explained by a fault on the process that last owned its claim. Each fault explains a
 //! limited number of recipients (`attribution.rs`), and a fault of one node explains no recipient of another node.
 //!
-//! How many recipients a fault explains, for each affected node:
+//! No fault explains more recipients than the affected processes had claimed and not settled with a known outcome when
+//! it began. Below that, it explains, for each affected node:
 //!
 //! - the end of a process whose journal remains (kill, crash point, restart, damage, failing disk), and a pause: the
 //!   hand-offs past the gate by the sink's record; those whose final dots the sink read later, before the node
@@ -22,8 +23,9 @@ use std::collections::BTreeMap;
 
 use super::attribution::{self, CandidateFaults};
 use super::claim_cap::{claim_cap, unsettled_processes};
-use crate::history::{Answered, Fault, FaultKind, Fence, InDoubt, Part, RecipientState};
+use crate::history::{Answered, Fault, FaultKind, Fence, InDoubt, Lifetime, Part, RecipientState, Step};
 use crate::index::{Grant, History, Item, of_item};
+use crate::names::Name;
 use crate::time::MS;
 use crate::verdict::Findings;
 
@@ -65,15 +67,12 @@ pub fn doubt(history: &History) -> Doubt {
     let arrived = doubted(history).filter(|item| history.arrived(*item)).count() as u64;
     let by_relay =
         doubted(history).filter(|item| left_unanswered_by_relay(history, *item)).count() as u64 + without_run(history);
-    let cap = claim_cap(history);
-    let by_faults: u64 = history.faults.iter().map(|fault| allowed_by(history, fault, cap)).sum();
-    Doubt { in_doubt, arrived, allowed: by_relay + by_faults }
+    Doubt { in_doubt, arrived, allowed: by_relay + capacities(history).iter().sum::<u64>() }
 }
 
 /// The last claims of recipients in doubt that neither a fault nor a missing answer of the relay explains.
 fn unexplained(history: &History) -> Vec<&Grant> {
-    let cap = claim_cap(history);
-    let mut capacities: Vec<u64> = history.faults.iter().map(|fault| allowed_by(history, fault, cap)).collect();
+    let mut capacities = capacities(history);
     let unnamed = capacities.len();
     capacities.push(without_run(history));
     let mut classes: BTreeMap<CandidateFaults, Vec<&Grant>> = BTreeMap::new();
@@ -94,14 +93,24 @@ fn unexplained(history: &History) -> Vec<&Grant> {
 /// or, if a journal was lost, a later process of that node, which would have read the journal. A partition or bad link
 /// may affect any node; a partition that never ends also hides the journals of the nodes that it cuts off.
 fn may_have_struck(history: &History, fault: &Fault, grant: &Grant) -> bool {
-    let owner = history.names.text(grant.node);
+    let until_ns = affects_claims_until(history, fault, (grant.node, grant.incarnation));
+    until_ns.is_some_and(|until_ns| claimed_ns(grant) <= until_ns)
+}
+
+/// Ledger time, which separates incarnations, may be wrong by the clock error, and an ended process may get claims
+/// until its lease expires.
+fn slack_ns(history: &History) -> u64 {
+    let header = &history.header;
+    (header.lease_ms + header.margin_ms + header.clock_error_ms).saturating_mul(MS)
+}
+
+/// When the last claims of this process were committed that the fault can have affected; `None` if it affected none.
+fn affects_claims_until(history: &History, fault: &Fault, process: Process) -> Option<u64> {
+    let (owner, incarnation) = (history.names.text(process.0), process.1);
     if (!is_network(fault) || never_ends(fault)) && !fault.nodes.iter().any(|node| node == owner) {
-        return false;
+        return None;
     }
-    // Ledger time, which separates incarnations, may be wrong by the clock error, and an ended process may get claims
-    // until its lease expires.
-    let slack_ns =
-        (history.header.lease_ms + history.header.margin_ms + history.header.clock_error_ms).saturating_mul(MS);
+    let slack_ns = slack_ns(history);
     let next_start_ns = history.next_start(owner, fault.from_ns);
     let over_ns = match fault.kind {
         FaultKind::Kill | FaultKind::Upgrade | FaultKind::PowerCut | FaultKind::CrashPoint => next_start_ns,
@@ -110,19 +119,84 @@ fn may_have_struck(history: &History, fault: &Fault, grant: &Grant) -> bool {
         _ => fault.until_ns.or(next_start_ns),
     };
     let over_ns = over_ns.unwrap_or(u64::MAX).saturating_add(slack_ns);
-    let own = |node: &str, incarnation| node == owner && incarnation == grant.incarnation;
-    let lifetime = history
-        .lifetimes
-        .iter()
-        .find(|lifetime| lifetime.incarnation.is_some() && own(&lifetime.node, lifetime.incarnation));
+    let is_own =
+        |lifetime: &Lifetime| lifetime.node == owner && incarnation.is_some() && lifetime.incarnation == incarnation;
+    let lifetime = history.lifetimes.iter().find(|lifetime| is_own(lifetime));
     let had_begun = lifetime.is_none_or(|lifetime| lifetime.started_ns <= over_ns);
-    let was_over = lifetime
-        .and_then(|lifetime| lifetime.ended_ns)
-        .is_some_and(|ended| ended.saturating_add(slack_ns) < fault.from_ns && !hides_journals(history, fault));
+    let ended_ns = lifetime.and_then(|lifetime| lifetime.ended_ns);
+    let was_over =
+        ended_ns.is_some_and(|ended| ended.saturating_add(slack_ns) < fault.from_ns && !hides_journals(history, fault));
     // A claim of a process that ended here may be committed later, when there is a leader again.
-    let ended_it =
-        lifetime.and_then(|lifetime| lifetime.ended_ns).is_some_and(|ended| ended.abs_diff(fault.from_ns) <= slack_ns);
-    had_begun && !was_over && (ended_it || grant.committed_ns.is_none_or(|committed| committed <= over_ns))
+    let ended_it = ended_ns.is_some_and(|ended| ended.abs_diff(fault.from_ns) <= slack_ns);
+    (had_begun && !was_over).then_some(if ended_it { u64::MAX } else { over_ns })
+}
+
+/// The earliest time at which it may have been claimed; 0 if that is unknown.
+fn claimed_ns(grant: &Grant) -> u64 {
+    grant.committed_ns.or(grant.proposed_ns).unwrap_or(0)
+}
+
+/// A node and its incarnation.
+type Process = (Name, Option<u64>);
+
+/// Times of the claimed recipients of one process, each sorted: when they were claimed, and when they were settled
+/// with a known outcome.
+#[derive(Default)]
+struct ClaimTimes {
+    claimed_ns: Vec<u64>,
+    settled_ns: Vec<u64>,
+}
+
+fn claim_times(history: &History) -> BTreeMap<Process, ClaimTimes> {
+    let mut processes: BTreeMap<Process, ClaimTimes> = BTreeMap::new();
+    let committed_by = CommitTimes::new(history);
+    for grant in &history.grants {
+        let times = processes.entry((grant.node, grant.incarnation)).or_default();
+        times.claimed_ns.push(claimed_ns(grant));
+        let next = of_item(&history.outcomes, grant.item).iter().find(|outcome| outcome.index > grant.fence.index);
+        let known = next.filter(|next| matches!(next.step, Step::Sent | Step::Refused | Step::Released));
+        times.settled_ns.extend(known.map(|next| committed_by.ns(next.index)));
+    }
+    for times in processes.values_mut() {
+        times.claimed_ns.sort_unstable();
+        times.settled_ns.sort_unstable();
+    }
+    processes
+}
+
+/// When entries were committed at the latest, by the sink's clock: a claim was committed before its first hand-off, and
+/// so were all entries before that claim.
+struct CommitTimes(BTreeMap<u64, u64>);
+
+impl CommitTimes {
+    fn new(history: &History) -> CommitTimes {
+        let mut times: BTreeMap<u64, u64> = BTreeMap::new();
+        for (fence, at_ns) in history.handoffs.iter().filter_map(|handoff| Some((handoff.fence?, handoff.data_ns))) {
+            let known = times.entry(fence.index).or_insert(at_ns);
+            *known = at_ns.min(*known);
+        }
+        let mut earliest_ns = u64::MAX;
+        for at_ns in times.values_mut().rev() {
+            earliest_ns = earliest_ns.min(*at_ns);
+            *at_ns = earliest_ns;
+        }
+        CommitTimes(times)
+    }
+
+    fn ns(&self, index: u64) -> u64 {
+        self.0.range(index..).next().map_or(u64::MAX, |(_, at_ns)| *at_ns)
+    }
+}
+
+/// Number of claimed recipients that the fault can have affected: those without a known outcome when it began.
+fn unsettled_at(history: &History, fault: &Fault, processes: &BTreeMap<Process, ClaimTimes>) -> u64 {
+    let of_process = |(process, times): (&Process, &ClaimTimes)| {
+        let until_ns = affects_claims_until(history, fault, *process)?;
+        let claimed = times.claimed_ns.partition_point(|at_ns| *at_ns <= until_ns);
+        let settled = times.settled_ns.partition_point(|at_ns| *at_ns < fault.from_ns);
+        Some(claimed.saturating_sub(settled) as u64)
+    };
+    processes.iter().filter_map(of_process).sum()
 }
 
 /// How a fault can leave a hand-off in doubt.
@@ -211,7 +285,14 @@ fn without_run(history: &History) -> u64 {
     history.handoffs.iter().filter(|handoff| handoff.answer == Answered::Cut && handoff.item.run == none).count() as u64
 }
 
-/// How many recipients a fault explains; `cap` is the measured claim cap of a node.
+/// How many recipients each fault explains.
+fn capacities(history: &History) -> Vec<u64> {
+    let (cap, processes) = (claim_cap(history), claim_times(history));
+    let capacity = |fault| allowed_by(history, fault, cap).min(unsettled_at(history, fault, &processes));
+    history.faults.iter().map(capacity).collect()
+}
+
+/// How many recipients a fault of this kind explains at most; `cap` is the measured claim cap of a node.
 fn allowed_by(history: &History, fault: &Fault, cap: u64) -> u64 {
     if !fault.may_have_struck() {
         return 0;
@@ -236,5 +317,61 @@ fn allowed_by(history: &History, fault: &Fault, cap: u64) -> u64 {
         Effect::Network => sessions * (length_ns / (60_000 * MS) + 1),
         // The journals of a lost node are hidden, above.
         Effect::Journals | Effect::None => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::{Claim, Event, Header, Mail, Outcome};
+
+    /// Ten recipients are claimed in one entry each, one every second, handed off half a second later, and settled in
+    /// the entry after their claim.
+    fn history() -> History {
+        let mut history = History::new(Header::default());
+        for number in 0..10_u64 {
+            let fence = Fence { group: 1, epoch: 1, index: 10 * (number + 1), place: 0 };
+            let (run, recipient) = ("r1.0".to_owned(), format!("m{number}"));
+            let (node, claimed_ns) = ("n1".to_owned(), number * 1_000 * MS);
+            history.note(Event::Claim(Claim {
+                fence,
+                node: node.clone(),
+                incarnation: Some(1),
+                run: run.clone(),
+                recipients: vec![recipient.clone()],
+                committed_ns: None,
+                proposed_ns: Some(claimed_ns),
+            }));
+            history.note(Event::Mail(Mail {
+                data_ns: claimed_ns + 500 * MS,
+                at_ns: claimed_ns + 500 * MS,
+                run: Some(run.clone()),
+                recipient: recipient.clone(),
+                fence: Some(fence),
+                node,
+                connection: 1,
+                answer: Answered::Accepted,
+                message_id: None,
+                body: None,
+                content: None,
+                repeated_headers: Vec::new(),
+            }));
+            let (index, fence, detail) = (fence.index + 1, Some(fence), String::new());
+            let step = Step::Sent;
+            history.note(Event::Outcome(Outcome { index, fence, run, recipient, step, proposed_ns: None, detail }));
+        }
+        history.close()
+    }
+
+    #[test]
+    fn fault_explains_no_recipient_that_was_settled_before_or_claimed_after() {
+        let history = history();
+        let processes = claim_times(&history);
+        let mut fault = Fault::installed(FaultKind::Pause, String::new(), vec!["n1".to_owned()], 4_700 * MS);
+        fault.until_ns = Some(6_200 * MS);
+        // m0 to m3 were settled when m4 was handed off at 4.5 s. m7 was claimed at 7 s.
+        assert_eq!(unsettled_at(&history, &fault, &processes), 3);
+        fault.nodes = vec!["n2".to_owned()];
+        assert_eq!(unsettled_at(&history, &fault, &processes), 0);
     }
 }
