@@ -30,6 +30,7 @@ use crate::peer::{Application, Destination, Peer, PeerError, PeerIdentity};
 use crate::proposer::router::{ReadError, RetryPolicy, Router};
 use crate::proposer::{EntryStamp, ProposeError};
 use crate::state_machine::applied_state::AppliedState;
+use crate::state_machine::checkpoints::Checkpoints;
 use crate::state_machine::hint::Hints;
 use crate::wal::WalHealth;
 
@@ -169,9 +170,18 @@ impl Replica {
         self.inner.applied_state.checkpoints.all()
     }
 
-    /// Hashes the state if it is small and nothing was applied since index `seen`. Returns the applied index.
+    /// Hashes the state on another thread if nothing was applied since index `seen`. Returns the applied index.
     pub fn take_checkpoint_when_quiet(&self, seen: u64) -> u64 {
-        self.read(|ledger| self.inner.applied_state.checkpoints.take_when_quiet(ledger, seen))
+        let checkpoints = &self.inner.applied_state.checkpoints;
+        let (index, state) = self.read(|ledger| {
+            let index = ledger.head().applied;
+            let is_new = index == seen && !checkpoints.all().contains_key(&index);
+            (index, is_new.then(|| ledger.freeze()))
+        });
+        if let Some(state) = state {
+            Checkpoints::hash_later(checkpoints, self.inner.execution, index, state);
+        }
+        index
     }
 
     /// Returns a reader of the effects from this call on. Earlier effects are visible in the state only.

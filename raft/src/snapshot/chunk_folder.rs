@@ -4,8 +4,10 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use reveille_ledger::ids::Hash;
+
+use super::SnapshotError;
 use super::files::{self, doing};
-use super::{ChunkHash, SnapshotError};
 
 /// Chunk files, found by their hash.
 pub(super) struct ChunkFolder {
@@ -19,17 +21,17 @@ impl ChunkFolder {
         Ok(ChunkFolder { folder: folder.to_path_buf() })
     }
 
-    fn path_of(&self, hash: ChunkHash) -> PathBuf {
+    fn path_of(&self, hash: Hash) -> PathBuf {
         self.folder.join(hash.to_string())
     }
 
     /// Returns the bytes of a chunk. Fails with `Missing`, or with `Damaged` if the bytes do not match the name.
-    pub(super) fn read(&self, hash: ChunkHash) -> Result<Vec<u8>, SnapshotError> {
+    pub(super) fn read(&self, hash: Hash) -> Result<Vec<u8>, SnapshotError> {
         let bytes = match fs::read(self.path_of(hash)) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Err(SnapshotError::Missing { hash }),
             other => other.map_err(doing("read a snapshot chunk"))?,
         };
-        if ChunkHash::of(&bytes) != hash {
+        if Hash::of(&bytes) != hash {
             return Err(SnapshotError::damaged(format!("chunk {hash} does not match its name")));
         }
         Ok(bytes)
@@ -37,7 +39,7 @@ impl ChunkFolder {
 
     /// Stores `bytes`, whose hash is `hash`. Returns false if the file existed with these bytes. The existing file is
     /// compared, so that a new snapshot uses no damaged chunk. Durable after `sync`.
-    pub(super) fn put(&self, hash: ChunkHash, bytes: &[u8]) -> Result<bool, SnapshotError> {
+    pub(super) fn put(&self, hash: Hash, bytes: &[u8]) -> Result<bool, SnapshotError> {
         let path = self.path_of(hash);
         match fs::read(&path) {
             Ok(present) if present == bytes => return Ok(false),
@@ -49,7 +51,7 @@ impl ChunkFolder {
         Ok(true)
     }
 
-    pub(super) fn remove(&self, hash: ChunkHash) -> Result<(), SnapshotError> {
+    pub(super) fn remove(&self, hash: Hash) -> Result<(), SnapshotError> {
         files::remove(&self.path_of(hash))
     }
 
@@ -59,7 +61,11 @@ impl ChunkFolder {
     }
 
     /// Returns the hashes of all chunks in the folder.
-    pub(super) fn hashes(&self) -> Result<Vec<ChunkHash>, SnapshotError> {
-        Ok(files::names(&self.folder)?.iter().filter_map(|name| ChunkHash::from_hex(name)).collect())
+    pub(super) fn hashes(&self) -> Result<Vec<Hash>, SnapshotError> {
+        Ok(files::names(&self.folder)?.iter().filter_map(|name| parse(name)).collect())
     }
+}
+
+fn parse(name: &str) -> Option<Hash> {
+    blake3::Hash::from_hex(name).ok().map(|hash| Hash(*hash.as_bytes()))
 }

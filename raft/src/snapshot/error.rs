@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::ChunkHash;
+use reveille_ledger::ids::Hash;
 
 /// Reason why a snapshot was not built, read or installed.
 #[derive(Debug, thiserror::Error)]
@@ -17,7 +17,7 @@ pub enum SnapshotError {
     #[error("snapshot chunk {hash} is missing")]
     Missing {
         /// The first missing chunk.
-        hash: ChunkHash,
+        hash: Hash,
     },
     /// Another version of this program wrote the snapshot.
     #[error("snapshot of format {found}; this program reads format {ours}")]
@@ -26,12 +26,6 @@ pub enum SnapshotError {
         found: u8,
         /// The format that this program reads and writes.
         ours: u8,
-    },
-    /// The rows were not in ascending order of distinct keys. This is a bug of the caller.
-    #[error("row {number} is not above the row before it")]
-    Unsorted {
-        /// Number of the first such row, from 1.
-        number: u64,
     },
     /// The disk is full. The failed call removed what it wrote.
     #[error("the disk of the snapshots is full (while trying to {doing})")]

@@ -12,14 +12,15 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use reveille_ledger::Ledger;
+use reveille_ledger::ids::Hash;
+use reveille_ledger::storage::{FrozenState, Row};
 use tokio_util::sync::CancellationToken;
 
-use super::{ChunkHash, Manifest, SnapshotError, Snapshots};
+use super::{Manifest, SnapshotError, Snapshots};
 use crate::Raft;
 use crate::crash;
 use crate::execution::Execution;
 use crate::fatal_error::FatalError;
-use crate::snapshot::Row;
 use crate::state_machine::applied_state::AppliedState;
 use crate::state_machine::position::AppliedPosition;
 use crate::state_machine::position::{assemble, check_level, decode_position, encode_position};
@@ -83,12 +84,13 @@ fn read_state(
     highest_level: u32,
 ) -> Result<(Ledger, AppliedPosition), SnapshotManagerError> {
     let rows = folder.read(manifest).collect::<Result<Vec<Row>, _>>()?;
-    if hash(&rows) != manifest.state_hash {
-        return Err(SnapshotManagerError::NoState("their hash is not that of the state it was made of".to_owned()));
-    }
     let position = decode_position(&manifest.meta).map_err(SnapshotManagerError::NoState)?;
     check_level(&position, highest_level)?;
-    assemble(position, rows).map_err(SnapshotManagerError::NoState)
+    let state = assemble(position, rows).map_err(SnapshotManagerError::NoState)?;
+    if state.0.state_hash() != manifest.state_hash {
+        return Err(SnapshotManagerError::NoState("their hash is not that of the state it was made of".to_owned()));
+    }
+    Ok(state)
 }
 
 /// Builds, installs and serves snapshots. Blocking calls go through [`SnapshotManager::blocking`].
@@ -160,16 +162,15 @@ impl SnapshotManager {
         self.execution.blocking(move || work(&snapshots)).await.unwrap_or(Err(SnapshotManagerError::Died))
     }
 
-    /// Makes a snapshot of the applied state, verifies it, and collects garbage. Nothing is applied while the state is
-    /// scanned; disk writes do not delay the apply thread.
+    /// Makes a snapshot of the applied state, and collects garbage. The apply thread waits only while the state is
+    /// frozen.
     pub fn build(&self) -> Result<Manifest, SnapshotManagerError> {
         crash::point("snapshot.build-start");
-        let (position, rows) = self.scan()?;
+        let (position, state) = self.freeze()?;
         let index = position.last.map_or(0, |id| id.index);
         self.applied_state.wait_for_log()?;
-        let built = self.folder.build(index, encode_position(&position)?, hash(&rows), rows)?;
+        let built = self.folder.build(index, encode_position(&position)?, &state)?;
         crash::point("snapshot.build-end");
-        self.folder.verify(&built.manifest)?;
         {
             let mut kept = self.kept.lock();
             kept.retain(|former| former.index < index);
@@ -187,11 +188,11 @@ impl SnapshotManager {
         Ok(built.manifest)
     }
 
-    fn scan(&self) -> Result<(AppliedPosition, Vec<Row>), SnapshotManagerError> {
+    fn freeze(&self) -> Result<(AppliedPosition, FrozenState), SnapshotManagerError> {
         let ledger = self.applied_state.ledger.read();
         self.applied_state.check_whole()?;
         let position = self.applied_state.position.lock().clone();
-        Ok((position, self.applied_state.full_scan(ledger, |ledger| ledger.all_rows().collect())))
+        Ok((position, ledger.freeze()))
     }
 
     /// Makes a snapshot whose chunks are all on this disk the newest one of this node. Returns its state.
@@ -207,15 +208,15 @@ impl SnapshotManager {
     }
 
     /// Returns the chunks of a snapshot that this node does not have.
-    pub fn missing(&self, manifest: &Manifest) -> Result<Vec<ChunkHash>, SnapshotManagerError> {
+    pub fn missing(&self, manifest: &Manifest) -> Result<Vec<Hash>, SnapshotManagerError> {
         Ok(self.folder.missing(manifest)?)
     }
 
-    pub fn read_chunk(&self, hash: ChunkHash) -> Result<Vec<u8>, SnapshotManagerError> {
+    pub fn read_chunk(&self, hash: Hash) -> Result<Vec<u8>, SnapshotManagerError> {
         Ok(self.folder.read_chunk(hash)?)
     }
 
-    pub fn put_chunk(&self, hash: ChunkHash, bytes: &[u8]) -> Result<(), SnapshotManagerError> {
+    pub fn put_chunk(&self, hash: Hash, bytes: &[u8]) -> Result<(), SnapshotManagerError> {
         self.folder.put_chunk(hash, bytes)?;
         crash::point("snapshot.take-chunk");
         Ok(())
@@ -229,17 +230,6 @@ impl SnapshotManager {
             tracing::warn!(%error, "old snapshots were not removed");
         }
     }
-}
-
-/// Returns the hash of all rows in ascending order. Equals [`Ledger::state_hash`], without another scan of the state.
-fn hash(rows: &[Row]) -> [u8; 32] {
-    let mut hasher = blake3::Hasher::new();
-    for (key, value) in rows {
-        for piece in [key, value] {
-            hasher.update(&(piece.len() as u64).to_be_bytes()).update(piece);
-        }
-    }
-    *hasher.finalize().as_bytes()
 }
 
 /// Makes a snapshot when `every` entries were applied since the last one, or when the log has grown too large. Then
@@ -278,18 +268,5 @@ pub(crate) async fn run(
                 tokio::time::sleep(RETRY_AFTER).await;
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn hash_of_rows_equals_state_hash() {
-        let mut ledger = Ledger::new();
-        ledger.skip(7);
-        let rows: Vec<Row> = ledger.all_rows().collect();
-        assert_eq!(hash(&rows), ledger.state_hash().0);
     }
 }

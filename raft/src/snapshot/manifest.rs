@@ -1,25 +1,16 @@
-//! The manifest: the table of contents of a snapshot. About 40 bytes for each 256 KiB of state, so it fits one peer
+//! The manifest: the table of contents of a snapshot. About 40 bytes for each page of state, so it fits one peer
 //! message.
 
+use reveille_ledger::ids::Hash;
+use reveille_ledger::storage::{ChunkEntry, hash_of_chunks};
 use serde::{Deserialize, Serialize};
 
-use super::{ChunkHash, SnapshotError};
+use super::SnapshotError;
 
 /// First bytes of each manifest. The next byte is the format.
 const MAGIC: &[u8; 4] = b"RVSM";
 /// The format that this program reads and writes.
 const FORMAT: u8 = 1;
-
-/// One chunk of a snapshot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ChunkEntry {
-    /// Name of the chunk.
-    pub hash: ChunkHash,
-    /// Size of the chunk in bytes.
-    pub bytes: u64,
-    /// Number of rows in the chunk.
-    pub rows: u32,
-}
 
 /// A snapshot: its log index and metadata, and the chunks that hold its rows in ascending order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,8 +19,8 @@ pub struct Manifest {
     pub index: u64,
     /// Metadata of the caller: log id and membership. Not read here.
     pub meta: Vec<u8>,
-    /// The caller's hash of the state: equal on every node at the same index (I11).
-    pub state_hash: [u8; 32],
+    /// Hash of the state, that is, of the chunks' names: equal on every node at the same index (I11).
+    pub state_hash: Hash,
     /// Number of rows in all chunks.
     pub rows: u64,
     /// The chunks, in the order of their rows.
@@ -37,7 +28,7 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    pub(super) fn new(index: u64, meta: Vec<u8>, state_hash: [u8; 32], chunks: Vec<ChunkEntry>) -> Manifest {
+    pub(super) fn new(index: u64, meta: Vec<u8>, state_hash: Hash, chunks: Vec<ChunkEntry>) -> Manifest {
         Manifest { index, meta, state_hash, rows: count(&chunks), chunks }
     }
 
@@ -70,7 +61,9 @@ impl Manifest {
             return Err(SnapshotError::OtherFormat { found, ours: FORMAT });
         }
         let (manifest, rest): (Manifest, _) = postcard::take_from_bytes(body).map_err(|_| damaged("cannot be read"))?;
-        if !rest.is_empty() || manifest.rows != count(&manifest.chunks) {
+        let is_consistent =
+            manifest.rows == count(&manifest.chunks) && manifest.state_hash == hash_of_chunks(&manifest.chunks);
+        if !rest.is_empty() || !is_consistent {
             return Err(damaged("contradicts itself"));
         }
         Ok(manifest)

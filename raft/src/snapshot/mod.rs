@@ -1,7 +1,8 @@
 //! Snapshots on disk: whole states of the ledger. A node starts from one and replays the log after it.
 //!
-//! A snapshot is a manifest and many chunks. A chunk is an immutable file named by the hash of its bytes. Snapshots
-//! share chunks, so a new one writes only what changed, and a follower fetches only what it lacks.
+//! A snapshot is a manifest and many chunks. A chunk is an immutable file named by the hash of its bytes. The ledger
+//! makes one chunk of each of its pages, or several. Snapshots share chunks, so a new one writes only what changed, and
+//! a follower fetches only what it lacks.
 //!
 //! `snapshots/chunks/<64 hex digits>` has rows; `snapshots/<log index, 20 digits>.manifest` has the list of chunks.
 //!
@@ -9,7 +10,6 @@
 //! are synced first, the manifest last). Damage is found before a row is used. A crash leaves the former snapshots
 //! intact. Every method blocks on the disk. `manager` decides when to build, `transfer` sends to followers.
 
-mod chunk;
 mod chunk_folder;
 mod error;
 mod files;
@@ -26,18 +26,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
+use reveille_ledger::ids::Hash;
+use reveille_ledger::storage::{ChunkEntry, FrozenState, hash_of_chunks};
 
-pub use chunk::{CHUNK_MAX_BYTES, ChunkHash};
 pub use error::SnapshotError;
-pub use manifest::{ChunkEntry, Manifest};
+pub use manifest::Manifest;
 pub use rows::SnapshotRows;
 
-use chunk::ChunkPacker;
 use chunk_folder::ChunkFolder;
 use files::doing;
-
-/// A row of the ledger: key bytes and value bytes. Keys are unique and are ordered as bytes.
-pub type Row = (Vec<u8>, Vec<u8>);
 
 /// Result of [`Snapshots::build`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,19 +75,13 @@ impl Snapshots {
         Ok(Snapshots { folder: folder.to_path_buf(), chunks, changing: Mutex::new(()) })
     }
 
-    /// Writes the snapshot of the state after log index `index`, and replaces a snapshot of the same index. `rows` must
-    /// ascend by key. `meta` and `state_hash` are stored unread. Holds one chunk in memory.
-    pub fn build(
-        &self,
-        index: u64,
-        meta: Vec<u8>,
-        state_hash: [u8; 32],
-        rows: impl IntoIterator<Item = Row>,
-    ) -> Result<Built, SnapshotError> {
+    /// Writes the snapshot of the state after log index `index`, and replaces a snapshot of the same index. `meta` is
+    /// stored unread. Every byte is checked on disk. Holds one page in memory.
+    pub fn build(&self, index: u64, meta: Vec<u8>, state: &FrozenState) -> Result<Built, SnapshotError> {
         let _changing = self.changing.lock();
         let mut new = Vec::new();
-        let manifest = self.write_chunks(rows, &mut new).and_then(|chunks| {
-            let manifest = Manifest::new(index, meta, state_hash, chunks);
+        let manifest = self.write_chunks(state, &mut new).and_then(|chunks| {
+            let manifest = Manifest::new(index, meta, hash_of_chunks(&chunks), chunks);
             self.write_manifest(&manifest)?;
             Ok(manifest)
         });
@@ -118,28 +109,39 @@ impl Snapshots {
         }
     }
 
-    fn write_chunks(
-        &self,
-        rows: impl IntoIterator<Item = Row>,
-        new: &mut Vec<ChunkEntry>,
-    ) -> Result<Vec<ChunkEntry>, SnapshotError> {
-        let mut packer = ChunkPacker::default();
+    fn write_chunks(&self, state: &FrozenState, new: &mut Vec<ChunkEntry>) -> Result<Vec<ChunkEntry>, SnapshotError> {
         let mut entries = Vec::new();
-        let mut write = |packed: Option<chunk::PackedChunk>| {
-            let Some(packed) = packed else { return Ok(()) };
-            let entry = packed.entry();
-            if self.chunks.put(entry.hash, &packed.bytes)? {
-                new.push(entry);
+        for page in state.pages() {
+            // A page that has not changed is on disk, unless its file was damaged.
+            if let Some(known) = page.known_chunks()
+                && self.first_unusable(known)?.is_none()
+            {
+                entries.extend_from_slice(known);
+                continue;
             }
-            entries.push(entry);
-            Ok(())
-        };
-        for (key, value) in rows {
-            write(packer.cut_before(&key, &value)?)?;
-            write(packer.push(&key, &value))?;
+            for (entry, bytes) in page.pack() {
+                if self.chunks.put(entry.hash, &bytes)? {
+                    new.push(entry);
+                }
+                entries.push(entry);
+            }
         }
-        write(packer.finish())?;
-        Ok(entries)
+        match self.first_unusable(new)? {
+            Some(error) => Err(error),
+            None => Ok(entries),
+        }
+    }
+
+    /// Reads these chunks. Returns why the first unusable one is missing or damaged.
+    fn first_unusable(&self, chunks: &[ChunkEntry]) -> Result<Option<SnapshotError>, SnapshotError> {
+        for entry in chunks {
+            match self.chunks.read(entry.hash) {
+                Ok(_) => {}
+                Err(error @ (SnapshotError::Missing { .. } | SnapshotError::Damaged { .. })) => return Ok(Some(error)),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
     }
 
     fn write_manifest(&self, manifest: &Manifest) -> Result<(), SnapshotError> {
@@ -197,7 +199,7 @@ impl Snapshots {
 
     /// Returns the chunks of `manifest` that this node must fetch, each once. Damaged chunks are removed and count as
     /// missing.
-    pub fn missing(&self, manifest: &Manifest) -> Result<Vec<ChunkHash>, SnapshotError> {
+    pub fn missing(&self, manifest: &Manifest) -> Result<Vec<Hash>, SnapshotError> {
         let mut missing = Vec::new();
         for hash in named_by([manifest]) {
             match self.chunks.read(hash) {
@@ -215,14 +217,14 @@ impl Snapshots {
     }
 
     /// Returns the checked bytes of a chunk, for a peer.
-    pub fn read_chunk(&self, hash: ChunkHash) -> Result<Vec<u8>, SnapshotError> {
+    pub fn read_chunk(&self, hash: Hash) -> Result<Vec<u8>, SnapshotError> {
         self.chunks.read(hash)
     }
 
     /// Stores a chunk that a peer sent, if its bytes match `hash`. Garbage collection may remove it before `install`,
     /// unless its snapshot is in transfer.
-    pub fn put_chunk(&self, hash: ChunkHash, bytes: &[u8]) -> Result<(), SnapshotError> {
-        if ChunkHash::of(bytes) != hash {
+    pub fn put_chunk(&self, hash: Hash, bytes: &[u8]) -> Result<(), SnapshotError> {
+        if Hash::of(bytes) != hash {
             return Err(SnapshotError::damaged(format!("the bytes sent as chunk {hash} are others")));
         }
         self.chunks.put(hash, bytes).map(drop)
@@ -258,6 +260,6 @@ impl Snapshots {
 }
 
 /// Returns the hashes of the chunks of these snapshots.
-fn named_by<'a>(manifests: impl IntoIterator<Item = &'a Manifest>) -> BTreeSet<ChunkHash> {
+fn named_by<'a>(manifests: impl IntoIterator<Item = &'a Manifest>) -> BTreeSet<Hash> {
     manifests.into_iter().flat_map(|manifest| &manifest.chunks).map(|entry| entry.hash).collect()
 }

@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 
+use reveille_ledger::storage::{ChunkEntry, Row, unpack_chunk};
+
 use super::chunk_folder::ChunkFolder;
-use super::{ChunkEntry, Manifest, SnapshotError, chunk};
-use crate::snapshot::Row;
+use super::{Manifest, SnapshotError};
 
 /// Iterator over the rows of a snapshot; see [`super::Snapshots::read`].
 pub struct SnapshotRows<'a> {
@@ -22,7 +23,7 @@ impl SnapshotRows<'_> {
 
     /// Reads a chunk. Fails if it does not match its entry or if its keys do not continue the ascending order.
     fn enter(&mut self, entry: ChunkEntry) -> Result<(), SnapshotError> {
-        let rows = chunk::unpack(&self.folder.read(entry.hash)?)?;
+        let rows = unpack_chunk(&self.folder.read(entry.hash)?).map_err(|error| SnapshotError::damaged(error.0))?;
         if rows.len() as u64 != u64::from(entry.rows) {
             return Err(SnapshotError::damaged(format!("chunk {} has another number of rows", entry.hash)));
         }
@@ -37,7 +38,7 @@ impl SnapshotRows<'_> {
 }
 
 impl Iterator for SnapshotRows<'_> {
-    type Item = Result<(Vec<u8>, Vec<u8>), SnapshotError>;
+    type Item = Result<Row, SnapshotError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {

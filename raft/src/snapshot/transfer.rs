@@ -10,14 +10,15 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use prost::bytes::Bytes;
+use reveille_ledger::ids::Hash;
 use reveille_proto::peer::v1;
 
 use crate::Raft;
 use crate::crash;
 use crate::peer::client::PeerClient;
 use crate::peer::{Destination, PeerError, Rejection};
+use crate::snapshot::Manifest;
 use crate::snapshot::manager::{PinnedSnapshot, SnapshotManager, SnapshotManagerError, as_snapshot};
-use crate::snapshot::{ChunkHash, Manifest};
 use crate::types::Vote;
 use crate::wire;
 
@@ -47,7 +48,7 @@ pub(crate) async fn send(
     let answer = client.ask(to, offer, OFFER_LIMIT).await?;
     tracing::info!(%to, index = pinned.manifest.index, chunks = answer.missing.len(), "sending a snapshot");
     for hash in &answer.missing {
-        let name = ChunkHash(wire::to_hash(hash)?.0);
+        let name = wire::to_hash(hash)?;
         let content = snapshots.blocking(move |snapshots| snapshots.read_chunk(name)).await.map_err(local_error)?;
         let chunk = v1::SendChunkRequest { header: None, hash: hash.clone(), content: content.into() };
         client.ask(to, chunk, CHUNK_LIMIT).await?;
@@ -67,7 +68,7 @@ pub(crate) struct SnapshotReceiver {
 struct Offered {
     pinned: Arc<PinnedSnapshot>,
     /// Chunks that this node requested. No other chunk is accepted.
-    asked: BTreeSet<ChunkHash>,
+    asked: BTreeSet<Hash>,
 }
 
 fn unavailable(error: impl std::fmt::Display) -> Rejection {
@@ -95,7 +96,7 @@ impl SnapshotReceiver {
     }
 
     pub async fn chunk(&self, request: v1::SendChunkRequest) -> Result<v1::SendChunkResponse, Rejection> {
-        let hash = ChunkHash(wire::to_hash(&request.hash)?.0);
+        let hash = wire::to_hash(&request.hash)?;
         let asked = self.offered.lock().as_ref().is_some_and(|offered| offered.asked.contains(&hash));
         if !asked {
             return Err(unavailable("no chunk of this name was asked for: offer the snapshot again"));

@@ -19,6 +19,7 @@ use reveille_ledger::Ledger;
 use reveille_ledger::command::Entry as LedgerEntry;
 use reveille_ledger::effect::Effect;
 use reveille_ledger::reply::CommandReply;
+use reveille_ledger::storage::FrozenState;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
@@ -26,6 +27,7 @@ use crate::crash;
 use crate::execution::Execution;
 use crate::fatal_error::FatalError;
 use crate::state_machine::applied_state::AppliedState;
+use crate::state_machine::checkpoints::Checkpoints;
 use crate::state_machine::hint::Hint;
 use crate::state_machine::position::AppliedPosition;
 use crate::types::{EntryPayload, LogId, Membership, ReplyBytes, StoredMembership, TypeConfig};
@@ -64,7 +66,7 @@ impl ApplyThread {
     ) -> Result<(ApplyThread, oneshot::Receiver<()>), FatalError> {
         let (jobs, work) = mpsc::channel(JOBS_MAX);
         let (ended, end) = oneshot::channel();
-        let run = ApplyWorker { applied_state: Arc::clone(&applied_state), work }.run(ended);
+        let run = ApplyWorker { applied_state: Arc::clone(&applied_state), execution, work }.run(ended);
         match execution {
             Execution::Threads => {
                 let runtime = Handle::current();
@@ -123,6 +125,7 @@ impl ApplyThread {
 
 struct ApplyWorker {
     applied_state: Arc<AppliedState>,
+    execution: Execution,
     work: mpsc::Receiver<(Job, oneshot::Sender<()>)>,
 }
 
@@ -137,6 +140,8 @@ enum DecodedEntry {
 struct AppliedBatch {
     replies: Vec<Option<CommandReply>>,
     effects: Vec<(u64, Effect)>,
+    /// The state at an index at which replicas are compared.
+    checkpoint: Option<(u64, FrozenState)>,
     /// Set if the batch ended before its last entry.
     fatal_error: Option<FatalError>,
 }
@@ -188,7 +193,7 @@ impl ApplyWorker {
         let work = AssertUnwindSafe(|| {
             apply_all(&applied_state, (&mut ledger, &mut position), &mut index, &entries, commands)
         });
-        let Ok(AppliedBatch { replies, effects, fatal_error }) = catch_unwind(work) else {
+        let Ok(AppliedBatch { replies, effects, checkpoint, fatal_error }) = catch_unwind(work) else {
             // An entry is half applied. No read, gate or snapshot may see that state, so an empty ledger replaces it
             // before the lock is released.
             *ledger = Ledger::new();
@@ -200,6 +205,9 @@ impl ApplyWorker {
         *applied_state.position.lock() = position;
         drop(ledger);
 
+        if let Some((index, state)) = checkpoint {
+            Checkpoints::hash_later(&applied_state.checkpoints, self.execution, index, state);
+        }
         applied_state.applied.send_replace(applied);
         if applied_state.is_live() {
             effects.into_iter().for_each(|(index, effect)| applied_state.hint(Hint::Effect { index, effect }));
@@ -236,7 +244,8 @@ fn apply_all(
     entries: &[CommittedEntry],
     commands: Vec<DecodedEntry>,
 ) -> AppliedBatch {
-    let mut batch = AppliedBatch { replies: Vec::with_capacity(entries.len()), effects: Vec::new(), fatal_error: None };
+    let replies = Vec::with_capacity(entries.len());
+    let mut batch = AppliedBatch { replies, effects: Vec::new(), checkpoint: None, fatal_error: None };
     for (committed, command) in entries.iter().zip(commands) {
         let index = committed.id.index;
         *applying = index;
@@ -267,7 +276,9 @@ fn apply_all(
         });
         position.last = Some(committed.id);
         position.level = ledger.head().level;
-        applied_state.checkpoints.take_when_due(ledger);
+        if Checkpoints::is_due(ledger) {
+            batch.checkpoint = Some((index, ledger.freeze()));
+        }
         crash::point("machine.mid-apply-batch");
     }
     batch

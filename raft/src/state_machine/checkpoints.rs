@@ -1,64 +1,69 @@
 //! Hashes of the applied state at indexes that all nodes have in common, so that replicas can be compared (I11).
 //!
-//! The apply thread hashes at each multiple of [`EVERY`], even on a busy node. [`Checkpoints::take_when_quiet`] hashes
-//! when nothing was applied for a while: a quiet cluster is quiet at the same index on all nodes. A large state is not
-//! hashed.
+//! The apply thread freezes the state at such an index, even on a busy node, and another thread hashes it. A quiet
+//! cluster is quiet at the same index on all nodes, so the state is hashed there too. Only changed pages cost time; the
+//! larger the state, the rarer are the indexes.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use reveille_ledger::Ledger;
 use reveille_ledger::ids::Hash;
+use reveille_ledger::storage::FrozenState;
 
-/// Number of entries between two hashes.
+use crate::execution::Execution;
+
+/// Number of entries between two hashes of a small state.
 const EVERY: u64 = 4_096;
+/// Rows of a state that is hashed that often. With more rows the distance grows in proportion, in powers of two.
+const SMALL_ROWS: u64 = 10_000;
 /// Number of hashes that are kept. A lagging node must have some in common with the others.
 const KEPT: usize = 8;
-/// Limits of a state that is hashed: rows, and bytes of lists and contents. Hashing takes about ten milliseconds.
-const ROWS_MAX: usize = 10_000;
-const BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// The newest hashes, by index.
 #[derive(Default)]
-pub(crate) struct Checkpoints(Mutex<BTreeMap<u64, Hash>>);
+pub(crate) struct Checkpoints {
+    kept: Mutex<BTreeMap<u64, Hash>>,
+    /// True while a state is hashed.
+    busy: AtomicBool,
+}
 
 impl Checkpoints {
     /// Returns the kept hashes, by index.
     pub fn all(&self) -> BTreeMap<u64, Hash> {
-        self.0.lock().clone()
+        self.kept.lock().clone()
     }
 
-    /// Hashes the state if the applied index is a multiple of [`EVERY`]. Called after each entry.
-    pub fn take_when_due(&self, ledger: &Ledger) {
-        if ledger.head().applied.is_multiple_of(EVERY) {
-            self.take(ledger);
-        }
+    /// True if the state is to be hashed at its index. Depends on the state only, so that replicas agree.
+    pub fn is_due(ledger: &Ledger) -> bool {
+        let rows = ledger.row_count() as u64;
+        ledger.head().applied.is_multiple_of(EVERY * (rows / SMALL_ROWS + 1).next_power_of_two())
     }
 
-    /// Hashes the state if nothing was applied since index `seen`. Returns the applied index.
-    pub fn take_when_quiet(&self, ledger: &Ledger, seen: u64) -> u64 {
-        let applied = ledger.head().applied;
-        if applied == seen && !self.0.lock().contains_key(&applied) {
-            self.take(ledger);
-        }
-        applied
-    }
-
-    fn take(&self, ledger: &Ledger) {
-        if !is_soon_hashed(ledger) {
+    /// Hashes a state on another thread, unless one is hashed already. Must be called on a runtime.
+    pub fn hash_later(checkpoints: &Arc<Checkpoints>, execution: Execution, index: u64, state: FrozenState) {
+        if checkpoints.busy.swap(true, Ordering::AcqRel) {
             return;
         }
-        let hash = ledger.state_hash();
-        let mut kept = self.0.lock();
-        kept.insert(ledger.head().applied, hash);
+        let checkpoints = Arc::clone(checkpoints);
+        tokio::spawn(async move {
+            let hash = execution.blocking(move || state.hash()).await;
+            if let Ok(hash) = hash {
+                checkpoints.keep(index, hash);
+            }
+            checkpoints.busy.store(false, Ordering::Release);
+        });
+    }
+
+    fn keep(&self, index: u64, hash: Hash) {
+        let mut kept = self.kept.lock();
+        kept.insert(index, hash);
         while kept.len() > KEPT {
             kept.pop_first();
         }
     }
-}
-
-fn is_soon_hashed(ledger: &Ledger) -> bool {
-    ledger.row_count() <= ROWS_MAX && ledger.blob_bytes() <= BYTES_MAX
 }
 
 #[cfg(test)]
@@ -68,36 +73,37 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn hashes_are_of_common_indexes_and_the_newest_are_kept() {
-        let (checkpoints, mut ledger) = (Checkpoints::default(), Ledger::new());
-        let last = EVERY * (KEPT as u64 + 2);
+    #[tokio::test]
+    async fn newest_hashes_are_kept() {
+        let (checkpoints, mut ledger) = (Arc::new(Checkpoints::default()), Ledger::new());
+        let last = KEPT as u64 + 2;
         for index in 1..=last {
             ledger.skip(index);
-            checkpoints.take_when_due(&ledger);
+            Checkpoints::hash_later(&checkpoints, Execution::Threads, index, ledger.freeze());
+            while !checkpoints.all().contains_key(&index) || checkpoints.busy.load(Ordering::Acquire) {
+                tokio::task::yield_now().await;
+            }
         }
-        let indexes: Vec<u64> = checkpoints.all().into_keys().collect();
-        assert_eq!(indexes, (3..=KEPT as u64 + 2).map(|number| number * EVERY).collect::<Vec<u64>>());
-
-        ledger.skip(last + 1);
-        assert_eq!(checkpoints.take_when_quiet(&ledger, last), last + 1);
-        assert!(!checkpoints.all().contains_key(&(last + 1)), "something was applied since");
-        assert_eq!(checkpoints.take_when_quiet(&ledger, last + 1), last + 1);
-        assert_eq!(checkpoints.all().get(&(last + 1)), Some(&ledger.state_hash()));
+        assert_eq!(checkpoints.all().into_keys().collect::<Vec<u64>>(), (3..=last).collect::<Vec<u64>>());
+        assert_eq!(checkpoints.all().get(&last), Some(&ledger.state_hash()));
     }
 
     #[test]
-    fn state_with_many_rows_is_not_hashed() {
+    fn indexes_are_rarer_for_large_state() {
         let mut ledger = Ledger::new();
-        assert!(is_soon_hashed(&ledger));
-        let me = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
+        ledger.skip(EVERY);
+        assert!(Checkpoints::is_due(&ledger));
+        ledger.skip(EVERY + 1);
+        assert!(!Checkpoints::is_due(&ledger));
+        let (me, opt_outs) = (ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) }, SMALL_ROWS as u32);
         let start = EpochStart::new(me, 1, vec![VoterClock { node: me.node, wall: Time(0) }]);
-        ledger.apply(1, &Entry { epoch: Epoch(0), now: Time(0), command: Command::EpochStart(start) });
-        for index in 2..ROWS_MAX as u64 + 2 {
-            let key = format!("r{index}@example.com");
-            let command = Command::OptOut(OptOut { tenant: "default".to_owned(), keys: vec![key] });
-            ledger.apply(index, &Entry { epoch: Epoch(1), now: Time(0), command });
-        }
-        assert!(!is_soon_hashed(&ledger), "{} rows", ledger.row_count());
+        let mut apply =
+            |index, epoch, command| ledger.apply(index, &Entry { epoch: Epoch(epoch), now: Time(0), command });
+        apply(EVERY + 2, 0, Command::EpochStart(start));
+        let keys = (0..opt_outs).map(|number| format!("r{number}@example.com")).collect();
+        apply(3 * EVERY, EVERY + 2, Command::OptOut(OptOut { tenant: "default".to_owned(), keys }));
+        assert!(!Checkpoints::is_due(&ledger), "{} rows", ledger.row_count());
+        ledger.skip(4 * EVERY);
+        assert!(Checkpoints::is_due(&ledger));
     }
 }

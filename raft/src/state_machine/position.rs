@@ -2,10 +2,10 @@
 
 use prost::Message;
 use reveille_ledger::Ledger;
+use reveille_ledger::storage::Row;
 use reveille_proto::peer::v1;
 
 use crate::fatal_error::FatalError;
-use crate::snapshot::Row;
 use crate::types::{LogId, StoredMembership};
 use crate::wire;
 

@@ -140,6 +140,7 @@ impl Ledger {
 
     pub(super) fn raise_level(&mut self, raise: &RaiseLevel) -> CommandOutcome {
         self.head.level = raise.level;
+        self.forget_chunks();
         CommandOutcome::Done
     }
 

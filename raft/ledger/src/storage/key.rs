@@ -9,6 +9,22 @@ pub trait TableKey: Sized {
     fn put(&self, out: &mut Vec<u8>);
     /// Removes a key from the front of `bytes`; `None` if there is no valid key.
     fn take(bytes: &mut &[u8]) -> Option<Self>;
+
+    /// The key of a row: the tag of its table, then the key.
+    fn to_bytes(&self, tag: u8) -> Vec<u8> {
+        let mut bytes = vec![tag];
+        self.put(&mut bytes);
+        bytes
+    }
+}
+
+/// The key of the only row of its kind.
+impl TableKey for () {
+    fn put(&self, _out: &mut Vec<u8>) {}
+
+    fn take(_bytes: &mut &[u8]) -> Option<()> {
+        Some(())
+    }
 }
 
 fn split<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
@@ -150,18 +166,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn bytes<K: TableKey>(key: &K) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        key.put(&mut bytes);
-        bytes
-    }
-
     proptest! {
         #[test]
         fn keys_keep_their_order_and_read_back(a in (any::<String>(), any::<i64>()), b in (any::<String>(), any::<i64>())) {
-            prop_assert_eq!(a.cmp(&b), bytes(&a).cmp(&bytes(&b)));
-            let whole = bytes(&a);
-            let mut rest = whole.as_slice();
+            let whole = a.to_bytes(7);
+            prop_assert_eq!(a.cmp(&b), whole.cmp(&b.to_bytes(7)));
+            let mut rest = &whole[1..];
             prop_assert_eq!(<(String, i64)>::take(&mut rest), Some(a));
             prop_assert!(rest.is_empty());
         }

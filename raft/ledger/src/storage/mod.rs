@@ -1,6 +1,7 @@
 //! Storage of the state: tables, keys as bytes, rows as bytes, and the versions of their forms.
 
 pub mod form;
+mod frozen;
 mod key;
 pub mod level;
 #[cfg(feature = "next-level")]
@@ -8,6 +9,7 @@ pub(crate) mod next_level;
 mod rows;
 mod table;
 
+pub use frozen::{CHUNK_BYTES_MAX, ChunkEntry, FrozenPage, FrozenState, Row, hash_of_chunks, unpack_chunk};
 pub use key::TableKey;
 pub use rows::ROW_BYTES_MAX;
-pub use table::Table;
+pub use table::{Rows, Table};

@@ -12,7 +12,7 @@ use crate::model::{
     TakenBack, Tenant,
 };
 use crate::storage::form::{RowForm, Unreadable};
-use crate::storage::{Table, TableKey};
+use crate::storage::{FrozenState, Row, Table, TableKey};
 
 /// Size of a row at most, in bytes. A chunk of a snapshot has complete rows and fits into one message between nodes. So
 /// a larger row would leave a follower without a snapshot.
@@ -20,21 +20,11 @@ pub const ROW_BYTES_MAX: usize = 1024 * 1024;
 
 const HEAD: u8 = 0;
 
-fn key_bytes<K: TableKey>(tag: u8, key: &K) -> Vec<u8> {
-    let mut bytes = vec![tag];
-    key.put(&mut bytes);
-    bytes
+fn rows<K: TableKey + Ord, V: RowForm>(tag: u8, level: u32, table: &Table<K, V>) -> impl Iterator<Item = Row> + '_ {
+    table.iter().map(move |(key, value)| (key.to_bytes(tag), value.to_row(level)))
 }
 
-fn rows<K: TableKey + Ord, V: RowForm>(
-    tag: u8,
-    level: u32,
-    table: &Table<K, V>,
-) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> + '_ {
-    table.iter().map(move |(key, value)| (key_bytes(tag, key), value.to_row(level)))
-}
-
-fn restore<K: TableKey + Ord, V: RowForm>(
+fn restore<K: TableKey + Ord + Clone, V: RowForm + Clone>(
     table: &mut Table<K, V>,
     mut key: &[u8],
     value: &[u8],
@@ -53,10 +43,26 @@ macro_rules! tables {
     ($($tag:literal => $table:ident),* $(,)?) => {
         impl Ledger {
             /// Iterates over all rows, in the order of their keys and in the forms of the ledger's level.
-            pub fn all_rows(&self) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> + '_ {
+            pub fn all_rows(&self) -> impl Iterator<Item = Row> + '_ {
                 let level = self.head.level;
                 std::iter::once((vec![HEAD], self.head.to_row(level)))
                     $(.chain(rows($tag, level, &self.$table)))*
+            }
+
+            /// Freezes the state. Costs one pointer a page.
+            pub fn freeze(&self) -> FrozenState {
+                let level = self.head.level;
+                let mut state = FrozenState::of_pages(Vec::new());
+                let mut head = Table::default();
+                head.put((), self.head.clone());
+                state.add(HEAD, level, head.frozen_pages());
+                $(state.add($tag, level, self.$table.frozen_pages());)*
+                state
+            }
+
+            /// Forgets how pages were encoded: another level may have other forms.
+            pub(crate) fn forget_chunks(&mut self) {
+                $(self.$table.forget_chunks();)*
             }
 
             /// Number of rows.
@@ -99,18 +105,20 @@ tables! {
 
 /// Types whose rows have had only one form.
 macro_rules! of_one_form {
-    ($($value:ty),* $(,)?) => { $(impl RowForm for $value {})* };
+    ($($value:ty $(: $page_rows:literal)?),* $(,)?) => {
+        $(impl RowForm for $value { $(const PAGE_ROWS: u32 = $page_rows;)? })*
+    };
 }
 of_one_form! {
-    Head, Relay, Schedule, InstantOutcome, StoredBlob, Page, Chunk, Claim, ClosedClaimBlock, DeadLetter, OptedOut, StoredAnswer, RunSummary,
-    Vec<RunEvent>, SealedAudience, Campaign, Tenant, TakenBack, PoolRow,
+    Head, Relay, Schedule, InstantOutcome, StoredBlob: 128, Page: 8, Chunk: 8, Claim: 32, ClosedClaimBlock: 8, DeadLetter, OptedOut,
+    StoredAnswer, RunSummary, Vec<RunEvent>: 8, SealedAudience, Campaign, Tenant, TakenBack, PoolRow,
 }
 #[cfg(not(feature = "next-level"))]
 impl RowForm for crate::model::Node {}
 
 impl Ledger {
     /// Builds the state from all of its rows, in any order.
-    pub fn from_rows(rows: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>) -> Result<Ledger, Unreadable> {
+    pub fn from_rows(rows: impl IntoIterator<Item = Row>) -> Result<Ledger, Unreadable> {
         let mut ledger = Ledger::new();
         for (key, value) in rows {
             ledger.restore_row(&key, &value)?;
@@ -119,14 +127,10 @@ impl Ledger {
         Ok(ledger)
     }
 
-    /// Hash of all rows: equal on every replica at an equal index (I11). Reads the whole state.
+    /// Hash of the state: equal on every replica at an equal index (I11). Encodes the pages that have changed since
+    /// they were last encoded.
     pub fn state_hash(&self) -> Hash {
-        let mut hasher = blake3::Hasher::new();
-        for (key, value) in self.all_rows() {
-            hasher.update(&(key.len() as u64).to_be_bytes()).update(&key);
-            hasher.update(&(value.len() as u64).to_be_bytes()).update(&value);
-        }
-        Hash(*hasher.finalize().as_bytes())
+        self.freeze().hash()
     }
 
     /// Size of the largest row, in bytes. Reads the whole state.

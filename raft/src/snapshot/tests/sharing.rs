@@ -1,16 +1,18 @@
 //! Tests of shared chunks: what a new snapshot writes, a follower fetches, and garbage collection removes.
 
+use reveille_ledger::storage::unpack_chunk;
+
 use super::*;
 
 #[test]
-fn chunks_keep_to_their_sizes() {
-    let (_folder, snapshots) = opened();
-    let built = build(&snapshots, 1, &state(20_000));
-    let chunks = &built.manifest.chunks;
-    assert!(chunks.iter().all(|entry| entry.bytes <= CHUNK_MAX_BYTES as u64));
-    assert!(chunks.iter().rev().skip(1).all(|entry| entry.bytes >= 64 << 10), "only the last may be smaller");
-    let mean = built.new_bytes / chunks.len() as u64;
-    assert!((128 << 10..512 << 10).contains(&mean), "chunks are of {mean} bytes on average");
+fn page_is_split_into_chunks_of_limited_size() {
+    let rows: Vec<Row> = state(10_000).into_iter().collect();
+    let page = FrozenPage::of_rows(rows.clone());
+    let packed = page.pack();
+    assert!(packed.len() >= 4 && packed.iter().all(|(_, bytes)| bytes.len() <= CHUNK_BYTES_MAX), "{}", packed.len());
+    assert!(packed.iter().map(|(entry, _)| entry).eq(page.chunks()));
+    let read: Vec<Row> = packed.iter().flat_map(|(_, bytes)| unpack_chunk(bytes).unwrap()).collect();
+    assert_eq!(read, rows);
 }
 
 #[test]
@@ -19,8 +21,11 @@ fn failed_build_keeps_chunks_of_other_snapshots() {
     let state = state(4_000);
     let manifest = build(&snapshots, 1, &state).manifest;
     flip(&chunk_path(&snapshots, manifest.chunks[0]), 50);
-    let broken = state.clone().into_iter().chain([(b"a".to_vec(), b"not above".to_vec())]);
-    assert!(snapshots.build(2, vec![], HASH, broken).is_err());
+    let mut more = state.clone();
+    more.insert(b"schedule/99999999".to_vec(), vec![1]);
+    let last = frozen(&more).pages().last().unwrap().chunks()[0];
+    fs::create_dir(chunk_path(&snapshots, last)).unwrap();
+    assert!(snapshots.build(2, vec![], &frozen(&more)).is_err());
     assert_eq!(read(&snapshots, &manifest).unwrap(), state, "the damaged chunk is even whole again");
 }
 
@@ -38,7 +43,7 @@ fn adjacent_change_of_one_percent_writes_few_chunks() {
 }
 
 #[test]
-fn inserted_and_removed_rows_shift_no_bound_but_their_own() {
+fn inserted_and_removed_rows_change_only_their_pages() {
     let (_folder, snapshots) = opened();
     let mut state = state(20_000);
     let first = build(&snapshots, 1, &state);
@@ -89,7 +94,7 @@ fn follower_fetches_only_lacking_chunks() {
 #[test]
 fn wrong_chunk_from_peer_is_refused() {
     let (_folder, snapshots) = opened();
-    let hash = ChunkHash::of(b"the right bytes");
+    let hash = Hash::of(b"the right bytes");
     assert!(matches!(snapshots.put_chunk(hash, b"other bytes"), Err(SnapshotError::Damaged { .. })));
     assert!(matches!(snapshots.read_chunk(hash), Err(SnapshotError::Missing { .. })));
 }
@@ -103,7 +108,7 @@ fn chunk_named_by_no_snapshot_or_transfer_is_garbage() {
         state.insert(key(index * 900), filler(index, index, 500));
         manifests.push(build(&snapshots, index, &state).manifest);
     }
-    let fetched = build(&other, 9, &self::state(500)).manifest;
+    let fetched = build(&other, 9, &State::from([(key(7), filler(7, 9, 500))])).manifest;
     for hash in snapshots.missing(&fetched).unwrap() {
         snapshots.put_chunk(hash, &other.read_chunk(hash).unwrap()).unwrap();
     }
