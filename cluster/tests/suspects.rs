@@ -13,7 +13,7 @@ use reveille_cluster::node::clock::SystemClock;
 use reveille_cluster::node::context::NodeContext;
 use reveille_cluster::node::lifecycle::{NodeRuntime, RuntimeOptions};
 use reveille_cluster::smtp::{CredentialStore, RelayRules, TcpDialer};
-use reveille_cluster::worker::journal::{Act, Journal, JournalOwner, Place, Reading, Record, boot_id};
+use reveille_cluster::worker::journal::{ClaimedSlot, Journal, JournalOwner, JournalStep, Reading, Record, boot_id};
 use reveille_ledger::access::Access;
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::check::check;
@@ -107,7 +107,10 @@ impl Life {
         let fence = *answers[0].as_ref().expect("a row");
         let granted = self.context.replica.read(|ledger| ledger.claims().get(&fence).map(|row| row.granted.clone()));
         assert_eq!(granted, Some(slice));
-        let record = |slot: &u16| Record { place: Place { page, chunk: 0, fence, slot: *slot }, act: Act::Open };
+        let record = |slot: &u16| Record {
+            claimed_slot: ClaimedSlot { page, chunk: 0, fence, slot: *slot },
+            step: JournalStep::Open,
+        };
         let records: Vec<Record> = open.iter().map(record).collect();
         let mut journal = Journal::create(&self.journal_dir, &self.owner, &self.boot).expect("a journal");
         journal.append(&records).expect("it is written");
@@ -235,9 +238,15 @@ fn assumed_recipients_of_dead_incarnation_are_settled_when_journal_returns() {
         let outcome = life.put(Command::Claim(vec![claim])).await;
         let CommandOutcome::Claimed(answers) = outcome else { panic!("{outcome:?}") };
         let fence = *answers[0].as_ref().expect("a row");
-        let place = |slot| Place { page, chunk: 0, fence, slot };
-        let acts = [(0, Act::Open), (0, Act::Begin), (1, Act::Open), (1, Act::Begin), (1, Act::Accepted)];
-        let records: Vec<Record> = acts.map(|(slot, act)| Record { place: place(slot), act }).into();
+        let claimed_slot = |slot| ClaimedSlot { page, chunk: 0, fence, slot };
+        let steps = [
+            (0, JournalStep::Open),
+            (0, JournalStep::Begin),
+            (1, JournalStep::Open),
+            (1, JournalStep::Begin),
+            (1, JournalStep::Accepted),
+        ];
+        let records: Vec<Record> = steps.map(|(slot, step)| Record { claimed_slot: claimed_slot(slot), step }).into();
         let mut journal = Journal::create(&life.journal_dir, &life.owner, &life.boot).expect("a journal");
         journal.append(&records).expect("it is written");
     });
@@ -362,11 +371,11 @@ fn recipients_in_dialogue_are_not_open_in_journal() {
         let Reading::Whole(claims) = Journal::read(&life.journal_dir, &life.owner, &life.boot) else {
             panic!("a whole journal")
         };
-        let acts = life.context.replica.read(|ledger| {
+        let steps = life.context.replica.read(|ledger| {
             let slots = ledger.claims().iter().flat_map(|(fence, row)| row.claimed.iter().map(|slot| (*fence, slot)));
-            slots.filter_map(|(fence, slot)| claims.act(fence, slot).cloned()).collect::<Vec<_>>()
+            slots.filter_map(|(fence, slot)| claims.step(fence, slot).cloned()).collect::<Vec<_>>()
         });
-        assert_eq!(acts, vec![Act::Composed; 4], "what kill -9 would find");
+        assert_eq!(steps, vec![JournalStep::Composed; 4], "what kill -9 would find");
     }));
     runtime.block_on(slow.stop());
 }

@@ -256,7 +256,7 @@ pub async fn answer(context: &NodeContext, question: BarrierRequest) -> BarrierA
     let crossed = crossed.map(|hand_off| CrossedHandOff {
         run: hand_off.run,
         recipient: hand_off.recipient,
-        fence: hand_off.place.fence,
+        fence: hand_off.claimed_slot.fence,
     });
     let crossed = crossed.collect();
     let applied = context.replica.read(|ledger| ledger.head().applied);

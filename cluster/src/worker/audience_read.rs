@@ -31,7 +31,8 @@ pub(crate) async fn recipients(
         let sealed: BTreeSet<Hash> = claimed.iter().map(|recipient| recipient.audience).collect();
         let sealed: BTreeMap<Hash, Seal> =
             sealed.into_iter().filter_map(|audience| Some((audience, ledger.seal(&audience)?))).collect();
-        let place = |one: &ClaimedRecipient| Some((one.place.slot, sealed.get(&one.audience)?.place(one.recipient)?));
+        let place =
+            |one: &ClaimedRecipient| Some((one.claimed_slot.slot, sealed.get(&one.audience)?.place(one.recipient)?));
         claimed.iter().filter_map(place).collect()
     });
     if places.is_empty() {

@@ -7,11 +7,11 @@ use reveille_ledger::content::Recipient;
 use reveille_ledger::ids::{Fence, Hash, RunId, Time};
 use reveille_ledger::{Claim, Ledger};
 
-use super::journal::Place;
+use super::journal::ClaimedSlot;
 
 /// One recipient of a claim, with the keys of its data in the ledger.
 pub(crate) struct ClaimedRecipient {
-    pub place: Place,
+    pub claimed_slot: ClaimedSlot,
     pub run: RunId,
     pub recipient: u32,
     pub content: Hash,
@@ -49,11 +49,11 @@ impl WorkedClaim {
         let recipients = slots.iter().filter_map(|slot| {
             let (run, recipient) = ledger.recipient_at((claim.page, claim.chunk), slot)?;
             let state = ledger.run(run)?;
-            let place = Place { page: claim.page, chunk: claim.chunk, fence, slot };
+            let claimed_slot = ClaimedSlot { page: claim.page, chunk: claim.chunk, fence, slot };
             let crash_suspect = suspects.is_some_and(|suspects| suspects.contains(slot));
             let test = state.cause == OpeningCause::Test;
             let (content, audience) = (state.content, state.audience);
-            Some(ClaimedRecipient { place, run, recipient, content, audience, crash_suspect, test })
+            Some(ClaimedRecipient { claimed_slot, run, recipient, content, audience, crash_suspect, test })
         });
         let pool = ledger.pool_of_claim(page, claim);
         Some(WorkedClaim {

@@ -19,7 +19,7 @@ use super::claim_tasks::ClaimTasks;
 use super::composition::prepare;
 use super::context::WorkerContext;
 use super::delivery::{PREPARE_WITHIN, deadlines};
-use super::journal::Place;
+use super::journal::ClaimedSlot;
 use super::outcome::DeliveryOutcome;
 use crate::leader::claims::claimable::claimable;
 use crate::node::limits::SESSION_WITHIN;
@@ -52,13 +52,13 @@ static SENT: Mutex<Sent> = Mutex::new(BTreeMap::new());
 pub(crate) async fn takes_over(
     context: &Arc<WorkerContext>,
     tasks: &ClaimTasks,
-    place: Place,
+    claimed_slot: ClaimedSlot,
     is_last_of_several: bool,
 ) -> bool {
-    let key = (context.node.me, place.page, place.chunk, place.slot);
+    let key = (context.node.me, claimed_slot.page, claimed_slot.chunk, claimed_slot.slot);
     let sent = if injected_bugs::is(Bug::ClaimAfterSend) { SENT.lock().get(&key).cloned().flatten() } else { None };
     if let Some(outcome) = sent {
-        context.settler.settle(place, outcome).await;
+        context.settler.settle(claimed_slot, outcome).await;
         return true;
     }
     let idles = injected_bugs::is(Bug::IdleClaim) && is_last_of_several;
@@ -66,7 +66,7 @@ pub(crate) async fn takes_over(
         let context = Arc::clone(context);
         tasks.spawn(async move {
             tokio::time::sleep(PREPARE_WITHIN).await;
-            context.settler.settle(place, DeliveryOutcome::Released(ReleaseReason::Busy)).await;
+            context.settler.settle(claimed_slot, DeliveryOutcome::Released(ReleaseReason::Busy)).await;
         });
     }
     idles
@@ -118,7 +118,7 @@ pub(crate) fn send_before_claim(context: &Arc<WorkerContext>, tasks: &ClaimTasks
                 DialogueResult::InDoubt { .. } => DeliveryOutcome::InDoubt,
                 _ => DeliveryOutcome::Released(ReleaseReason::Busy),
             };
-            let Place { page, chunk, slot, .. } = recipient.place;
+            let ClaimedSlot { page, chunk, slot, .. } = recipient.claimed_slot;
             SENT.lock().insert((context.node.me, page, chunk, slot), Some(outcome));
         });
     }

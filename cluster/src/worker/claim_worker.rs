@@ -16,7 +16,7 @@ use super::claim::WorkedClaim;
 use super::claim_tasks::ClaimTasks;
 use super::context::WorkerContext;
 use super::feeder::feed;
-use super::journal::Place;
+use super::journal::ClaimedSlot;
 use super::outcome::{DeliveryOutcome, no_relay};
 use super::pool_queue::WaitingClaim;
 use super::{audience_read, claim_after_send};
@@ -43,13 +43,13 @@ impl ClaimWorker {
         let claim = Arc::new(claim);
         let mut recipients = VecDeque::new();
         for (number, recipient) in claim.recipients.iter().enumerate() {
-            let place = recipient.place;
-            if let Some(Err(cause)) = claim.read.get(&place.slot) {
-                context.settler.settle(place, unread(&context, place, cause)).await;
+            let claimed_slot = recipient.claimed_slot;
+            if let Some(Err(cause)) = claim.read.get(&claimed_slot.slot) {
+                context.settler.settle(claimed_slot, unread(&context, claimed_slot, cause)).await;
                 continue;
             }
             let is_last_of_several = number > 0 && number + 1 == claim.recipients.len();
-            if !claim_after_send::takes_over(&context, &tasks, place, is_last_of_several).await {
+            if !claim_after_send::takes_over(&context, &tasks, claimed_slot, is_last_of_several).await {
                 recipients.push_back(number);
             }
         }
@@ -63,9 +63,9 @@ impl ClaimWorker {
 
 /// Returns the outcome of a recipient that could not be read, before it uses a relay. It is pending again after a while,
 /// and the attempt is not counted: this node may fetch the part from a peer, or another node may have it.
-fn unread(context: &WorkerContext, place: Place, cause: &str) -> DeliveryOutcome {
+fn unread(context: &WorkerContext, claimed_slot: ClaimedSlot, cause: &str) -> DeliveryOutcome {
     if context.drain.is_cancelled() {
         return DeliveryOutcome::Released(ReleaseReason::Stopping);
     }
-    no_relay(place, cause)
+    no_relay(claimed_slot, cause)
 }

@@ -14,7 +14,7 @@ use super::audience_read::NOT_READ;
 use super::claim::{ClaimedRecipient, WorkedClaim};
 use super::context::{COMPOSING_MAX, WorkerContext};
 use super::in_flight_handoffs::HandOff;
-use super::journal::Act;
+use super::journal::JournalStep;
 use super::outcome::{DeliveryOutcome, no_relay, not_composed};
 use super::{gate, injected_bugs};
 use crate::compose::{Stamp, message_id};
@@ -41,13 +41,13 @@ pub(crate) async fn compose(
         Some(_) => return Err(DeliveryOutcome::Released(ReleaseReason::Busy)),
         None => return Err(DeliveryOutcome::Released(ReleaseReason::Stopping)),
     };
-    let note = |act| context.journal.note(recipient.place, act);
+    let append = |step| context.journal.append(recipient.claimed_slot, step);
     let journal_failed = || DeliveryOutcome::Released(ReleaseReason::JournalFailed);
     // Written before anything is parsed or compiled, so that a recipient that crashes the process there is in the
     // journal.
-    note(Act::Open).map_err(|_| journal_failed())?;
+    append(JournalStep::Open).map_err(|_| journal_failed())?;
     let prepared = catch_unwind(AssertUnwindSafe(|| prepare(context, claim, recipient)));
-    note(Act::Composed).map_err(|_| journal_failed())?;
+    append(JournalStep::Composed).map_err(|_| journal_failed())?;
     let (hand_off, email) = prepared.unwrap_or_else(|_| Err(not_composed("preparing it panicked")))?;
     // The gate checks the same again. Here a refusal costs no dialogue.
     if let Err(refusal) = gate::check(context, &hand_off)
@@ -71,19 +71,19 @@ pub(crate) fn prepare(
     let content = context.compiled_content(claimed.content, claimed.audience).map_err(|cause| not_composed(&cause))?;
     let recipient = match content.recipients.as_ref() {
         Recipients::Inline(audience) => audience.recipients.get(claimed.recipient as usize).map(Ok),
-        Recipients::Sealed(seal) => match claim.read.get(&claimed.place.slot) {
+        Recipients::Sealed(seal) => match claim.read.get(&claimed.claimed_slot.slot) {
             // The audience was sealed, or its seal became known, after the claim's recipients were read.
-            None if seal.place(claimed.recipient).is_some() => return Err(no_relay(claimed.place, NOT_READ)),
+            None if seal.place(claimed.recipient).is_some() => return Err(no_relay(claimed.claimed_slot, NOT_READ)),
             read => read.map(Result::as_ref),
         },
     };
     let recipient = match recipient {
         Some(Ok(recipient)) => recipient,
-        Some(Err(cause)) => return Err(no_relay(claimed.place, cause)),
+        Some(Err(cause)) => return Err(no_relay(claimed.claimed_slot, cause)),
         None => return Err(not_composed("the recipient is not in the audience")),
     };
     let hand_off = HandOff {
-        place: claimed.place,
+        claimed_slot: claimed.claimed_slot,
         run: claimed.run,
         recipient: claimed.recipient,
         tenant: claim.tenant.clone(),
@@ -94,12 +94,12 @@ pub(crate) fn prepare(
         (false, _) => None,
         (true, Some(unsubscribe)) => Some(unsubscribe.header(&hand_off.tenant, &hand_off.key)),
         // Another node may have this setting.
-        (true, None) => return Err(no_relay(claimed.place, NO_UNSUBSCRIBE)),
+        (true, None) => return Err(no_relay(claimed.claimed_slot, NO_UNSUBSCRIBE)),
     };
     let (cluster, incarnation) = (node.cluster(), claim.cluster_incarnation);
     let stamp = Stamp {
         message_id: message_id(cluster, incarnation, claimed.run, claimed.recipient, sender.domain()),
-        reveille: claim.reveille_headers.then_some((claimed.run, claimed.place.fence)),
+        reveille: claim.reveille_headers.then_some((claimed.run, claimed.claimed_slot.fence)),
         date: claim.date,
         boundary_seed: claimed.content.0,
         list_unsubscribe,
@@ -118,6 +118,6 @@ pub(crate) fn prepare(
         None if content.compiled.is_bulk() => (sender.wire(), Notify::Never),
         None => (sender.wire(), Notify::Failure),
     };
-    let dsn = Some(Dsn { envelope_id: claimed.place.fence.to_string(), notify });
+    let dsn = Some(Dsn { envelope_id: claimed.claimed_slot.fence.to_string(), notify });
     Ok((hand_off, Email { from, to: composed.to, data: composed.data, dsn }))
 }

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::claim::WorkedClaim;
 use super::injected_bugs;
-use super::journal::{Act, Journal, JournalFault, Place};
+use super::journal::{ClaimedSlot, Journal, JournalFault, JournalStep};
 use super::pool_queue::PoolQueues;
 use super::settler::Settler;
 use crate::compose::Compiled;
@@ -44,21 +44,21 @@ impl JournalWriter {
         JournalWriter { journal: Mutex::new(journal), failing }
     }
 
-    /// Writes the record of an act; the caller does the act afterwards.
+    /// Writes the record of a step; the caller takes the step afterwards.
     ///
     /// # Errors
-    /// Fails if the announced act must not be done, and stops the node. With a broken journal (P11) the node's gate
+    /// Fails if the announced step must not be taken, and stops the node. With a broken journal (P11) the node's gate
     /// stays closed, and it would only take claims away from other nodes. A second `begin` (P5) means that a claim is
     /// worked on twice.
-    pub fn note(&self, place: Place, act: Act) -> Result<(), JournalFault> {
-        let records = injected_bugs::records(place, act);
-        let noted = if records.is_empty() { Ok(()) } else { self.journal.lock().append(&records) };
-        match &noted {
+    pub fn append(&self, claimed_slot: ClaimedSlot, step: JournalStep) -> Result<(), JournalFault> {
+        let records = injected_bugs::records(claimed_slot, step);
+        let appended = if records.is_empty() { Ok(()) } else { self.journal.lock().append(&records) };
+        match &appended {
             Err(fault @ JournalFault::Broken(_)) => self.failing.say(&format!("{fault}; make room for --journal-dir")),
             Err(fault) => self.failing.say(&fault.to_string()),
             Ok(()) => {}
         }
-        noted
+        appended
     }
 }
 

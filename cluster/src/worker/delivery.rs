@@ -13,7 +13,7 @@ use super::composition::compose;
 use super::context::WorkerContext;
 use super::gate::WorkerGate;
 use super::in_flight_handoffs::HandOff;
-use super::journal::{Act, Place};
+use super::journal::{ClaimedSlot, JournalStep};
 use super::outcome::{DeliveryOutcome, clip, no_relay, unanswered};
 use crate::smtp::registry::RelayPermit;
 use crate::smtp::{self, Deadlines, DialogueResult, Email, RefusalScope, Stage, Unavailable};
@@ -31,7 +31,7 @@ pub(crate) async fn send(
 ) {
     let recipient = &claim.recipients[number];
     if let Some(outcome) = outcome_of(&context, &claim, recipient, permit, deadline).await {
-        context.settler.settle(recipient.place, outcome).await;
+        context.settler.settle(recipient.claimed_slot, outcome).await;
     }
 }
 
@@ -59,7 +59,7 @@ async fn outcome_of(
     if outcome == DeliveryOutcome::InDoubt {
         hand_offs.in_doubt(&hand_off);
     }
-    if outcome != DeliveryOutcome::InDoubt || !is_claimed(context, hand_off.place) {
+    if outcome != DeliveryOutcome::InDoubt || !is_claimed(context, hand_off.claimed_slot) {
         hand_offs.remove(&hand_off);
     }
     Some(match said {
@@ -112,34 +112,34 @@ async fn deliver(
             }
             // If the recipient were pending at once, it would be claimed again at the rate of the relay that cannot
             // take it.
-            Some(Err(Some(why))) => return Err(no_relay(hand_off.place, &why.to_string())),
+            Some(Err(Some(why))) => return Err(no_relay(hand_off.claimed_slot, &why.to_string())),
         };
     }
 }
 
 /// Returns true if the recipient is claimed in the applied state. Otherwise the claim was revoked: the state has named
 /// this hand-off, or a decision has closed it.
-fn is_claimed(context: &WorkerContext, place: Place) -> bool {
-    let claimed = |claim: &reveille_ledger::Claim| claim.claimed.contains(place.slot);
-    context.node.replica.read(|ledger| ledger.claims().get(&place.fence).is_some_and(claimed))
+fn is_claimed(context: &WorkerContext, claimed_slot: ClaimedSlot) -> bool {
+    let claimed = |claim: &reveille_ledger::Claim| claim.claimed.contains(claimed_slot.slot);
+    context.node.replica.read(|ledger| ledger.claims().get(&claimed_slot.fence).is_some_and(claimed))
 }
 
 /// Returns what a dialogue's result means for the recipient (P6); `None` if nothing may be settled. Answers are
 /// journaled before they are settled (P11).
 fn judge(context: &WorkerContext, hand_off: &HandOff, verdict: DialogueResult) -> Option<DeliveryOutcome> {
-    let place = hand_off.place;
+    let claimed_slot = hand_off.claimed_slot;
     Some(match verdict {
         DialogueResult::Accepted { .. } => {
             crash::point("smtp.after-250-before-record");
             // If the journal fails here, the gate is closed for all later emails. This answer is settled all the same.
-            let _ = context.journal.note(place, Act::Accepted);
+            let _ = context.journal.append(claimed_slot, JournalStep::Accepted);
             DeliveryOutcome::Accepted
         }
         DialogueResult::Refused { stage, code, enhanced, text, scope, .. } => {
             let scope = reply_scope(stage, code, scope);
             let text = clip(&smtp::without_enhanced_code(&text, enhanced));
-            let refused = Refused { slot: place.slot, code, enhanced, text, scope };
-            let _ = context.journal.note(place, Act::Refused(refused.clone()));
+            let refused = Refused { slot: claimed_slot.slot, code, enhanced, text, scope };
+            let _ = context.journal.append(claimed_slot, JournalStep::Refused(refused.clone()));
             DeliveryOutcome::Refused(refused)
         }
         DialogueResult::Broken { stage, cause } => match cause {
@@ -149,13 +149,17 @@ fn judge(context: &WorkerContext, hand_off: &HandOff, verdict: DialogueResult) -
             smtp::Cause::Stopped => DeliveryOutcome::Released(ReleaseReason::Stopping),
             cause => {
                 let text = format!("lost at {stage:?}: {cause}");
-                if uses_up_attempt(stage, &cause) { unanswered(place, &text) } else { no_relay(place, &text) }
+                if uses_up_attempt(stage, &cause) {
+                    unanswered(claimed_slot, &text)
+                } else {
+                    no_relay(claimed_slot, &text)
+                }
             }
         },
         DialogueResult::NoSmtpUtf8 { .. } => DeliveryOutcome::Unsendable(Unsendable::NoSmtpUtf8),
         DialogueResult::GateClosed(refusal) => return DeliveryOutcome::of_closed_gate(refusal),
         DialogueResult::InDoubt { cause } => {
-            tracing::warn!(recipient = hand_off.name(), fence = %place.fence, %cause, "in doubt");
+            tracing::warn!(recipient = hand_off.name(), fence = %claimed_slot.fence, %cause, "in doubt");
             metrics::counter!("reveille_in_doubt_total").increment(1);
             DeliveryOutcome::InDoubt
         }

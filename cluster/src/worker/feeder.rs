@@ -45,12 +45,12 @@ pub(crate) async fn feed(
         };
         for waiting in queue.take(by) {
             for number in waiting.recipients {
-                let place = waiting.claim.recipients[number].place;
+                let claimed_slot = waiting.claim.recipients[number].claimed_slot;
                 let outcome = match &cause {
-                    Returned::NoRelay(cause) => no_relay(place, cause),
+                    Returned::NoRelay(cause) => no_relay(claimed_slot, cause),
                     Returned::Released(why) => DeliveryOutcome::Released(*why),
                 };
-                context.settler.settle(place, outcome).await;
+                context.settler.settle(claimed_slot, outcome).await;
             }
         }
     }
@@ -65,11 +65,11 @@ async fn begin_next(
 ) {
     while let Some((claim, number, deadline)) = queue.next() {
         let recipient = &claim.recipients[number];
-        match may_begin_here(context, recipient.place, recipient.run) {
+        match may_begin_here(context, recipient.claimed_slot, recipient.run) {
             Ok(()) => return tasks.spawn(send(Arc::clone(context), claim, number, permit, deadline)),
             Err(refusal) => {
                 if let Some(outcome) = DeliveryOutcome::of_closed_gate(refusal) {
-                    context.settler.settle(recipient.place, outcome).await;
+                    context.settler.settle(recipient.claimed_slot, outcome).await;
                 }
             }
         }

@@ -9,13 +9,13 @@ use std::collections::BTreeMap;
 use parking_lot::Mutex;
 use reveille_ledger::ids::{Fence, RunId};
 
-use super::journal::Place;
+use super::journal::ClaimedSlot;
 
 /// One hand-off, from just before its gate until its answer is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HandOff {
     /// Claim and slot of the recipient.
-    pub place: Place,
+    pub claimed_slot: ClaimedSlot,
     /// Run of the recipient.
     pub run: RunId,
     /// Number of the recipient in the run.
@@ -33,7 +33,7 @@ impl HandOff {
     }
 
     fn id(&self) -> (Fence, RunId, u32) {
-        (self.place.fence, self.run, self.recipient)
+        (self.claimed_slot.fence, self.run, self.recipient)
     }
 }
 
@@ -93,7 +93,7 @@ mod tests {
         let fence = Fence { group: 1, epoch: Epoch(2), index: 7, place: 0 };
         let run = RunId { index: 5, place: 0 };
         let hand_off = |recipient: u32| HandOff {
-            place: Place { page: run, chunk: 0, fence, slot: recipient as u16 },
+            claimed_slot: ClaimedSlot { page: run, chunk: 0, fence, slot: recipient as u16 },
             run,
             recipient,
             tenant: "default".to_owned(),

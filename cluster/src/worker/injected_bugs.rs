@@ -4,7 +4,7 @@
 use reveille_ledger::content::Recipients;
 use reveille_ledger::injected_bugs::{self, Bug};
 
-use super::journal::{Act, Place, Record};
+use super::journal::{ClaimedSlot, JournalStep, Record};
 use crate::compose::{Compiled, Composed, Stamp};
 
 /// [`Bug::SwapContents`]: swaps the contents of two neighbours in an inline audience.
@@ -23,15 +23,15 @@ pub(crate) fn swap_contents(
     }
 }
 
-/// Returns the records that announce an act. With [`Bug::JournalAfterAct`], `begin` is written only together with the
+/// Returns the records that announce a step. With [`Bug::JournalAfterAct`], `begin` is written only together with the
 /// answer.
-pub(crate) fn records(place: Place, act: Act) -> Vec<Record> {
-    let record = |act| Record { place, act };
-    match act {
-        Act::Begin if injected_bugs::is(Bug::JournalAfterAct) => Vec::new(),
-        Act::Accepted | Act::Refused(_) if injected_bugs::is(Bug::JournalAfterAct) => {
-            vec![record(Act::Begin), record(act)]
+pub(crate) fn records(claimed_slot: ClaimedSlot, step: JournalStep) -> Vec<Record> {
+    let record = |step| Record { claimed_slot, step };
+    match step {
+        JournalStep::Begin if injected_bugs::is(Bug::JournalAfterAct) => Vec::new(),
+        JournalStep::Accepted | JournalStep::Refused(_) if injected_bugs::is(Bug::JournalAfterAct) => {
+            vec![record(JournalStep::Begin), record(step)]
         }
-        act => vec![record(act)],
+        step => vec![record(step)],
     }
 }

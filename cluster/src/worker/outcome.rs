@@ -2,7 +2,7 @@
 
 use reveille_ledger::command::{Refused, RelayReply, ReleaseReason, ReplyScope, Unsendable};
 
-use super::journal::Place;
+use super::journal::ClaimedSlot;
 use crate::smtp::GateRefusal;
 
 /// Maximum characters of a relay's reply that go into the ledger.
@@ -73,18 +73,18 @@ impl DeliveryOutcome {
 }
 
 /// Outcome if no relay can take the email now: pending again after a while, and the attempt does not count (P6).
-pub(crate) fn no_relay(place: Place, cause: &str) -> DeliveryOutcome {
-    without_answer(place, cause, ReplyScope::Relay)
+pub(crate) fn no_relay(claimed_slot: ClaimedSlot, cause: &str) -> DeliveryOutcome {
+    without_answer(claimed_slot, cause, ReplyScope::Relay)
 }
 
 /// Outcome if the dialogue broke from RCPT on: the attempt counts (P6).
-pub(crate) fn unanswered(place: Place, cause: &str) -> DeliveryOutcome {
-    without_answer(place, cause, ReplyScope::Unnamed)
+pub(crate) fn unanswered(claimed_slot: ClaimedSlot, cause: &str) -> DeliveryOutcome {
+    without_answer(claimed_slot, cause, ReplyScope::Unnamed)
 }
 
-fn without_answer(place: Place, cause: &str, scope: ReplyScope) -> DeliveryOutcome {
+fn without_answer(claimed_slot: ClaimedSlot, cause: &str, scope: ReplyScope) -> DeliveryOutcome {
     let text = clip(cause);
-    DeliveryOutcome::Refused(Refused { slot: place.slot, code: 0, enhanced: None, text, scope })
+    DeliveryOutcome::Refused(Refused { slot: claimed_slot.slot, code: 0, enhanced: None, text, scope })
 }
 
 /// Outcome if the email cannot be composed.

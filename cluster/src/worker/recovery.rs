@@ -102,7 +102,7 @@ fn outcomes(ledger: &Ledger, life: ClaimOwner, reading: &Reading) -> Vec<ClaimOu
 /// All other closed claims stay packed: a large run leaves hundreds of thousands of them.
 fn closed_claims(ledger: &Ledger, life: ClaimOwner, reading: &Reading) -> Vec<(Fence, Claim)> {
     let Reading::Whole(journaled) = reading else { return Vec::new() };
-    let named = journaled.places().filter_map(|(fence, chunk)| Some((fence, ledger.closed_claim(chunk, fence)?)));
+    let named = journaled.claims().filter_map(|(fence, chunk)| Some((fence, ledger.closed_claim(chunk, fence)?)));
     let named = named.filter(|(_, claim)| claim.owner == life);
     let assumes = ledger.chunks().iter().filter(|(_, chunk)| !chunk.set(RecipientState::Assumed).is_empty());
     named.chain(assumes.flat_map(|(chunk, _)| ledger.assumed_claims_by(life, *chunk))).collect()

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::journal::Place;
+use super::journal::ClaimedSlot;
 use super::outcome::DeliveryOutcome;
 use crate::node::context::NodeContext;
 use crate::node::proposal;
@@ -32,7 +32,7 @@ const GATHER: Duration = Duration::from_millis(20);
 /// Handle with which claim workers settle outcomes.
 #[derive(Clone)]
 pub struct Settler {
-    queue: mpsc::Sender<(Place, DeliveryOutcome)>,
+    queue: mpsc::Sender<(ClaimedSlot, DeliveryOutcome)>,
 }
 
 impl Settler {
@@ -43,10 +43,10 @@ impl Settler {
     }
 
     /// Queues an outcome; waits while the queue is full.
-    pub async fn settle(&self, place: Place, outcome: DeliveryOutcome) {
+    pub async fn settle(&self, claimed_slot: ClaimedSlot, outcome: DeliveryOutcome) {
         outcome.count();
-        if self.queue.send((place, outcome)).await.is_err() {
-            tracing::error!(fence = %place.fence, "the settler is gone: this outcome stays in the journal");
+        if self.queue.send((claimed_slot, outcome)).await.is_err() {
+            tracing::error!(fence = %claimed_slot.fence, "the settler is gone: this outcome stays in the journal");
         }
         crash::point("settle.half-a-batch");
     }
@@ -55,7 +55,7 @@ impl Settler {
 /// The actor behind [`Settler`].
 pub(crate) struct Actor {
     context: Arc<NodeContext>,
-    outcomes: mpsc::Receiver<(Place, DeliveryOutcome)>,
+    outcomes: mpsc::Receiver<(ClaimedSlot, DeliveryOutcome)>,
 }
 
 impl Actor {
@@ -101,11 +101,12 @@ impl Actor {
 }
 
 /// Groups outcomes by claim.
-pub(crate) fn gather(batch: impl IntoIterator<Item = (Place, DeliveryOutcome)>) -> Vec<ClaimOutcome> {
+pub(crate) fn gather(batch: impl IntoIterator<Item = (ClaimedSlot, DeliveryOutcome)>) -> Vec<ClaimOutcome> {
     let mut by_claim: BTreeMap<Fence, ClaimOutcome> = BTreeMap::new();
-    for (place, outcome) in batch {
-        let settled =
-            by_claim.entry(place.fence).or_insert_with(|| ClaimOutcome::empty(place.page, place.chunk, place.fence));
+    for (claimed_slot, outcome) in batch {
+        let settled = by_claim
+            .entry(claimed_slot.fence)
+            .or_insert_with(|| ClaimOutcome::empty(claimed_slot.page, claimed_slot.chunk, claimed_slot.fence));
         let outcome = match outcome {
             DeliveryOutcome::Test(said, outcome) => {
                 settled.relay_reply = Some(said);
@@ -115,17 +116,17 @@ pub(crate) fn gather(batch: impl IntoIterator<Item = (Place, DeliveryOutcome)>) 
         };
         match outcome {
             DeliveryOutcome::Accepted => {
-                settled.accepted.insert(place.slot);
+                settled.accepted.insert(claimed_slot.slot);
             }
-            DeliveryOutcome::Released(why) => settled.release(why, place.slot),
+            DeliveryOutcome::Released(why) => settled.release(why, claimed_slot.slot),
             DeliveryOutcome::Suppressed => {
-                settled.suppressed.insert(place.slot);
+                settled.suppressed.insert(claimed_slot.slot);
             }
             DeliveryOutcome::InDoubt => {
-                settled.in_doubt.insert(place.slot);
+                settled.in_doubt.insert(claimed_slot.slot);
             }
             DeliveryOutcome::Refused(refused) => settled.refused.push(refused),
-            DeliveryOutcome::Unsendable(cause) => settled.unsendable.push((place.slot, cause)),
+            DeliveryOutcome::Unsendable(cause) => settled.unsendable.push((claimed_slot.slot, cause)),
             // A test outcome contains no other test outcome.
             DeliveryOutcome::Test(..) => {}
         }

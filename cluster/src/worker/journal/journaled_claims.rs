@@ -1,7 +1,7 @@
-//! The content of a journal: for each open claim, the last act of each recipient.
+//! The content of a journal: for each open claim, the last step of each recipient.
 //!
 //! The writer keeps it to refuse a second `begin` and to rewrite its file. The reader builds the same from a file. Both
-//! use the rules of [`JournaledClaims::note`].
+//! use the rules of [`JournaledClaims::append`].
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::command::{ClaimOutcome, OutcomeSource, ReleaseReason};
 use reveille_ledger::ids::{Fence, RunId};
 
-use super::record::{Act, Place, Record};
+use super::record::{ClaimedSlot, JournalStep, Record};
 
 /// The claims of a journal, by fence.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,28 +19,28 @@ pub struct JournaledClaims(BTreeMap<Fence, JournaledClaim>);
 struct JournaledClaim {
     page: RunId,
     chunk: u32,
-    /// The act that counts for each recipient, by slot.
-    acts: BTreeMap<u16, Act>,
+    /// The step that counts for each recipient, by slot.
+    steps: BTreeMap<u16, JournalStep>,
     begun: Bitmap,
 }
 
 impl JournaledClaims {
     /// Adds one record. `accepted` is never replaced (P4), and `open` and `composed` replace neither `begin` nor a
     /// refusal.
-    pub(super) fn note(&mut self, record: &Record) {
-        let Place { page, chunk, fence, slot } = record.place;
-        let new = || JournaledClaim { page, chunk, acts: BTreeMap::new(), begun: Bitmap::new() };
+    pub(super) fn append(&mut self, record: &Record) {
+        let ClaimedSlot { page, chunk, fence, slot } = record.claimed_slot;
+        let new = || JournaledClaim { page, chunk, steps: BTreeMap::new(), begun: Bitmap::new() };
         let claim = self.0.entry(fence).or_insert_with(new);
-        if record.act == Act::Begin {
+        if record.step == JournalStep::Begin {
             claim.begun.insert(slot);
         }
-        let former = claim.acts.remove(&slot);
-        claim.acts.insert(slot, after(former, &record.act));
+        let former = claim.steps.remove(&slot);
+        claim.steps.insert(slot, after(former, &record.step));
     }
 
     /// Returns true if this recipient of this claim has a `begin`.
-    pub(super) fn has_begun(&self, place: &Place) -> bool {
-        self.0.get(&place.fence).is_some_and(|claim| claim.begun.contains(place.slot))
+    pub(super) fn has_begun(&self, claimed_slot: &ClaimedSlot) -> bool {
+        self.0.get(&claimed_slot.fence).is_some_and(|claim| claim.begun.contains(claimed_slot.slot))
     }
 
     /// Removes a closed claim.
@@ -52,20 +52,20 @@ impl JournaledClaims {
     pub(super) fn records(&self) -> impl Iterator<Item = Record> + '_ {
         self.0.iter().flat_map(|(fence, claim)| {
             let (page, chunk, fence) = (claim.page, claim.chunk, *fence);
-            let place = move |slot: u16| Place { page, chunk, fence, slot };
-            claim.acts.iter().map(move |(slot, act)| Record { place: place(*slot), act: act.clone() })
+            let claimed_slot = move |slot: u16| ClaimedSlot { page, chunk, fence, slot };
+            claim.steps.iter().map(move |(slot, step)| Record { claimed_slot: claimed_slot(*slot), step: step.clone() })
         })
     }
 
-    /// Returns the act that counts for a recipient; `None` if it has no record.
-    pub fn act(&self, fence: Fence, slot: u16) -> Option<&Act> {
-        self.0.get(&fence)?.acts.get(&slot)
+    /// Returns the step that counts for a recipient; `None` if it has no record.
+    pub fn step(&self, fence: Fence, slot: u16) -> Option<&JournalStep> {
+        self.0.get(&fence)?.steps.get(&slot)
     }
 
     /// Returns the slots of a claim that a relay accepted.
     pub fn accepted(&self, fence: Fence) -> Bitmap {
-        let acts = self.0.get(&fence).into_iter().flat_map(|claim| &claim.acts);
-        acts.filter(|(_, act)| **act == Act::Accepted).map(|(slot, _)| *slot).collect()
+        let steps = self.0.get(&fence).into_iter().flat_map(|claim| &claim.steps);
+        steps.filter(|(_, step)| **step == JournalStep::Accepted).map(|(slot, _)| *slot).collect()
     }
 
     /// Returns the page and chunk of a claim; `None` if it has no records.
@@ -74,7 +74,7 @@ impl JournaledClaims {
     }
 
     /// Returns all claims that have records, each with its page and chunk.
-    pub fn places(&self) -> impl Iterator<Item = (Fence, (RunId, u32))> + '_ {
+    pub fn claims(&self) -> impl Iterator<Item = (Fence, (RunId, u32))> + '_ {
         self.0.iter().map(|(fence, claim)| (*fence, (claim.page, claim.chunk)))
     }
 
@@ -84,12 +84,12 @@ impl JournaledClaims {
     pub fn outcome(&self, page: RunId, chunk: u32, fence: Fence, slots: &Bitmap) -> ClaimOutcome {
         let mut outcome = ClaimOutcome { source: OutcomeSource::Journal, ..ClaimOutcome::empty(page, chunk, fence) };
         for slot in slots.iter() {
-            match self.act(fence, slot) {
-                Some(Act::Accepted) => drop(outcome.accepted.insert(slot)),
-                Some(Act::Begin) => drop(outcome.in_doubt.insert(slot)),
-                Some(Act::Open) => outcome.release(ReleaseReason::OwnerDiedComposing, slot),
-                Some(Act::Composed) | None => outcome.release(ReleaseReason::OwnerDied, slot),
-                Some(Act::Refused(refused)) => outcome.refused.push(refused.clone()),
+            match self.step(fence, slot) {
+                Some(JournalStep::Accepted) => drop(outcome.accepted.insert(slot)),
+                Some(JournalStep::Begin) => drop(outcome.in_doubt.insert(slot)),
+                Some(JournalStep::Open) => outcome.release(ReleaseReason::OwnerDiedComposing, slot),
+                Some(JournalStep::Composed) | None => outcome.release(ReleaseReason::OwnerDied, slot),
+                Some(JournalStep::Refused(refused)) => outcome.refused.push(refused.clone()),
             }
         }
         outcome.alone = !outcome.was_open().is_empty() && self.open_count() == 1;
@@ -98,15 +98,17 @@ impl JournaledClaims {
 
     /// Returns the number of open recipients in all claims.
     fn open_count(&self) -> usize {
-        self.0.values().flat_map(|claim| claim.acts.values()).filter(|act| **act == Act::Open).count()
+        self.0.values().flat_map(|claim| claim.steps.values()).filter(|step| **step == JournalStep::Open).count()
     }
 }
 
-/// Returns the act that counts after `act` was written.
-fn after(former: Option<Act>, act: &Act) -> Act {
-    match (former, act) {
-        (Some(Act::Accepted), _) => Act::Accepted,
-        (Some(known @ (Act::Begin | Act::Refused(_))), Act::Open | Act::Composed) => known,
-        (_, act) => act.clone(),
+/// Returns the step that counts after `step` was written.
+fn after(former: Option<JournalStep>, step: &JournalStep) -> JournalStep {
+    match (former, step) {
+        (Some(JournalStep::Accepted), _) => JournalStep::Accepted,
+        (Some(known @ (JournalStep::Begin | JournalStep::Refused(_))), JournalStep::Open | JournalStep::Composed) => {
+            known
+        }
+        (_, step) => step.clone(),
     }
 }

@@ -4,7 +4,7 @@
 //! gate from all others ([`Reading`]), and names those that were being composed. After a power cut only the
 //! ledger counts.
 //! - One file for each incarnation, meant for memory (`/dev/shm`): a record costs one `write`, never a sync.
-//! - When [`Journal::append`] returns `Ok`, the records survive this process. After an error the act must not be done,
+//! - When [`Journal::append`] returns `Ok`, the records survive this process. After an error the step must not be taken,
 //!   and the node stops.
 //! - One `begin` for each recipient of a claim (P5); a second one is refused here.
 //! - Bounded: a rewrite of the file drops the records of closed claims.
@@ -27,7 +27,7 @@ use reveille_raft::crash;
 pub use folder::{Leftover, boot_id, delete, in_memory, leftovers};
 pub use journaled_claims::JournaledClaims;
 pub use reading::Reading;
-pub use record::{Act, Place, Record, TEXT_BYTES_MAX};
+pub use record::{ClaimedSlot, JournalStep, Record, TEXT_BYTES_MAX};
 
 use record::{FORMAT, Header, write_frame};
 
@@ -61,7 +61,7 @@ pub enum JournalFault {
     /// A second `begin` for a recipient of a claim, which is a bug of the caller. Nothing was written, and the caller
     /// must not write the terminator.
     #[error("a second hand-off of slot {} under fence {} was stopped", .0.slot, .0.fence)]
-    BegunTwice(Place),
+    BegunTwice(ClaimedSlot),
 }
 
 /// The journal of this incarnation.
@@ -108,10 +108,10 @@ impl Journal {
         reading::read(&folder::path(folder, owner.process), owner, boot)
     }
 
-    /// Writes one or more records with one `write`. The caller does the announced acts afterwards.
+    /// Writes one or more records with one `write`. The caller takes the announced steps afterwards.
     ///
     /// # Errors
-    /// [`JournalFault`]: the announced acts must not be done.
+    /// [`JournalFault`]: the announced steps must not be taken.
     pub fn append(&mut self, records: &[Record]) -> Result<(), JournalFault> {
         if let Some(cause) = &self.broken {
             return Err(JournalFault::Broken(cause.clone()));
@@ -130,7 +130,7 @@ impl Journal {
         self.chain = chain;
         self.bytes += frames.len() as u64;
         for record in &records {
-            self.claims.note(record);
+            self.claims.append(record);
         }
         if self.bytes >= self.rewrite_at {
             self.rewrite();
@@ -150,12 +150,13 @@ impl Journal {
     }
 
     fn refuse_second_begin(&self, records: &[Record]) -> Result<(), JournalFault> {
-        let begins = records.iter().filter(|record| record.act == Act::Begin).map(|record| record.place);
-        let mut begins: Vec<Place> = begins.collect();
+        let begins =
+            records.iter().filter(|record| record.step == JournalStep::Begin).map(|record| record.claimed_slot);
+        let mut begins: Vec<ClaimedSlot> = begins.collect();
         begins.sort_unstable();
         let again = begins.windows(2).find(|pair| pair.first() == pair.last()).and_then(|pair| pair.first());
-        match again.or_else(|| begins.iter().find(|place| self.claims.has_begun(place))) {
-            Some(place) => Err(JournalFault::BegunTwice(*place)),
+        match again.or_else(|| begins.iter().find(|claimed_slot| self.claims.has_begun(claimed_slot))) {
+            Some(claimed_slot) => Err(JournalFault::BegunTwice(*claimed_slot)),
             None => Ok(()),
         }
     }
@@ -200,7 +201,7 @@ fn begin_file(path: &Path, header: &Header) -> io::Result<(File, u32, u64)> {
 }
 
 /// Writes all bytes with one `write`. A short write is an error, because a second `write` would not be part of the same
-/// act.
+/// append.
 fn write_once(file: &mut File, bytes: &[u8]) -> io::Result<()> {
     loop {
         match file.write(bytes) {

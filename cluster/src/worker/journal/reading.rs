@@ -6,7 +6,7 @@
 //! recipients that are still claimed are in doubt.
 //!
 //! **Truncated end.** A process that is killed inside `write` leaves at most one unfinished frame. Its append did not
-//! return, so its act was not done, and the frame is dropped. Any other deviation is damage, and nothing counts.
+//! return, so its step was not taken, and the frame is dropped. Any other deviation is damage, and nothing counts.
 //! **Power cut.** A file in memory is gone, and a file on a disk may have any content. The header carries the kernel's
 //! boot id, so a file from before a reboot proves nothing.
 
@@ -25,7 +25,7 @@ use super::record::{FORMAT, Frame, Header, Record, read_body, read_frame};
 /// Proof that a journal file gives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reading {
-    /// The file is intact. A recipient with a record reached that act; a recipient without one reached none.
+    /// The file is intact. A recipient with a record reached that step; a recipient without one reached none.
     Whole(JournaledClaims),
     /// The file proves nothing, for this reason.
     Nothing(String),
@@ -69,7 +69,7 @@ pub(super) fn prove(bytes: &[u8], owner: &JournalOwner, boot: &str) -> Result<Jo
         match read_frame(rest, chain) {
             Frame::Whole { body, chain: next, rest: after } => {
                 let record: Record = read_body(body).ok_or("the journal holds a record of another build")?;
-                claims.note(&record);
+                claims.append(&record);
                 (chain, rest) = (next, after);
             }
             Frame::End | Frame::Torn => return Ok(claims),

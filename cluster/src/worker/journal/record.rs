@@ -25,9 +25,9 @@ pub(super) struct Header {
     pub(super) boot: String,
 }
 
-/// One recipient of one claim.
+/// One recipient of one claim: its slot, under the fencing token of the claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Place {
+pub struct ClaimedSlot {
     /// Page, named by its first run.
     pub page: RunId,
     /// Number of the chunk in the page.
@@ -38,9 +38,9 @@ pub struct Place {
     pub slot: u16,
 }
 
-/// Act that the node is about to do for a recipient, or the answer of the relay.
+/// Step that the node is about to take for a recipient, or the answer of the relay.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Act {
+pub enum JournalStep {
     /// The node is about to compose the email.
     Open,
     /// The node is about to write the terminator. From here on the recipient is in doubt (P5).
@@ -57,16 +57,16 @@ pub enum Act {
 /// One record of the journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// The recipient.
-    pub place: Place,
-    /// The act.
-    pub act: Act,
+    /// The recipient that the step concerns.
+    pub claimed_slot: ClaimedSlot,
+    /// What the node is about to do, or what the relay answered.
+    pub step: JournalStep,
 }
 
 impl Record {
     /// Returns the record with its text cut to [`TEXT_BYTES_MAX`], at a character boundary.
     pub(super) fn cut(mut self) -> Record {
-        if let Act::Refused(refused) = &mut self.act {
+        if let JournalStep::Refused(refused) = &mut self.step {
             let edge = refused.text.floor_char_boundary(TEXT_BYTES_MAX);
             refused.text.truncate(edge);
         }

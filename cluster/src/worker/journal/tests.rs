@@ -23,12 +23,12 @@ fn fence(index: u64) -> Fence {
     Fence { group: 1, epoch: Epoch(9), index, place: 0 }
 }
 
-fn record(index: u64, slot: u16, act: Act) -> Record {
-    Record { place: Place { page: PAGE, chunk: 2, fence: fence(index), slot }, act }
+fn record(index: u64, slot: u16, step: JournalStep) -> Record {
+    Record { claimed_slot: ClaimedSlot { page: PAGE, chunk: 2, fence: fence(index), slot }, step }
 }
 
-fn refused(slot: u16, code: u16) -> Act {
-    Act::Refused(Refused {
+fn refused(slot: u16, code: u16) -> JournalStep {
+    JournalStep::Refused(Refused {
         slot,
         code,
         enhanced: Some((5, 1, 1)),
@@ -45,16 +45,16 @@ fn journal(folder: &TempDir) -> Journal {
     Journal::create(folder.path(), &owner(3), BOOT).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Writes four recipients of claim 50 with four different last acts. A fifth recipient has no record.
+/// Writes four recipients of claim 50 with four different last steps. A fifth recipient has no record.
 fn written(folder: &TempDir) -> Journal {
     let mut journal = journal(folder);
     let mut append = |records: &[Record]| journal.append(records).unwrap_or_else(|error| panic!("{error}"));
-    append(&[record(50, 0, Act::Open), record(50, 1, Act::Open)]);
-    append(&[record(50, 2, Act::Open), record(50, 3, Act::Open)]);
-    append(&[record(50, 1, Act::Begin)]);
-    append(&[record(50, 2, Act::Begin)]);
-    append(&[record(50, 2, Act::Accepted)]);
-    append(&[record(50, 3, Act::Begin), record(50, 3, refused(3, 550))]);
+    append(&[record(50, 0, JournalStep::Open), record(50, 1, JournalStep::Open)]);
+    append(&[record(50, 2, JournalStep::Open), record(50, 3, JournalStep::Open)]);
+    append(&[record(50, 1, JournalStep::Begin)]);
+    append(&[record(50, 2, JournalStep::Begin)]);
+    append(&[record(50, 2, JournalStep::Accepted)]);
+    append(&[record(50, 3, JournalStep::Begin), record(50, 3, refused(3, 550))]);
     journal
 }
 
@@ -86,9 +86,9 @@ fn claim_of_dead_incarnation_is_settled_from_its_journal() {
     assert_eq!(outcome.all_released(), [0, 4].into_iter().collect());
     let codes: Vec<(u16, u16)> = outcome.refused.iter().map(|refused| (refused.slot, refused.code)).collect();
     assert_eq!(codes, [(3, 550)]);
-    assert_eq!(whole(&folder).act(fence(50), 0), Some(&Act::Open));
-    let other_row = read(&folder).outcome(PAGE, 2, fence(51), &Bitmap::range(0, 5));
-    assert_eq!(other_row.all_released(), Bitmap::range(0, 5), "the absence of a record counts");
+    assert_eq!(whole(&folder).step(fence(50), 0), Some(&JournalStep::Open));
+    let other_claim = read(&folder).outcome(PAGE, 2, fence(51), &Bitmap::range(0, 5));
+    assert_eq!(other_claim.all_released(), Bitmap::range(0, 5), "the absence of a record counts");
 }
 
 /// The recipient that killed the process is one of those that were being composed (P12).
@@ -103,17 +103,17 @@ fn open_recipient_at_death_is_named_and_whether_it_was_alone() {
         "the others were begun, or never open"
     );
     let mut append = |record: Record| journal.append(&[record]).unwrap_or_else(|error| panic!("{error}"));
-    append(record(51, 7, Act::Open));
+    append(record(51, 7, JournalStep::Open));
     let outcome = read(&folder).outcome(PAGE, 2, fence(50), &Bitmap::range(0, 5));
     assert_eq!((outcome.was_open(), outcome.alone), (Bitmap::range(0, 1), false), "one of another claim was open too");
-    append(record(51, 7, Act::Composed));
-    append(record(50, 1, Act::Composed));
+    append(record(51, 7, JournalStep::Composed));
+    append(record(50, 1, JournalStep::Composed));
     let outcome = read(&folder).outcome(PAGE, 2, fence(50), &Bitmap::range(0, 5));
     assert!(outcome.alone, "it was composed before the death");
     assert_eq!(outcome.in_doubt, Bitmap::range(1, 1), "`composed` never takes back a `begin`");
     let other = read(&folder).outcome(PAGE, 2, fence(51), &Bitmap::range(7, 1));
     assert_eq!((other.all_released(), other.was_open(), other.alone), (Bitmap::range(7, 1), Bitmap::new(), false));
-    append(record(51, 7, Act::Open));
+    append(record(51, 7, JournalStep::Open));
     assert!(!read(&folder).outcome(PAGE, 2, fence(50), &Bitmap::range(0, 5)).alone, "and is open again");
 }
 
@@ -133,8 +133,8 @@ fn journal_counts_only_for_its_incarnation_cluster_and_boot() {
     let folder = folder();
     drop(written(&folder));
     let ours = folder::path(folder.path(), owner(3).process);
-    let other_life = folder::path(folder.path(), owner(4).process);
-    std::fs::copy(&ours, other_life).unwrap_or_else(|error| panic!("{error}"));
+    let other_incarnation = folder::path(folder.path(), owner(4).process);
+    std::fs::copy(&ours, other_incarnation).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(why_nothing(Journal::read(folder.path(), &owner(4), BOOT)), "the journal belongs to a1/3 of cluster 4d");
     let other_cluster = JournalOwner { cluster: 78, ..owner(3) };
     assert!(why_nothing(Journal::read(folder.path(), &other_cluster, BOOT)).contains("belongs to"));
@@ -178,11 +178,11 @@ fn journal_with_one_wrong_bit_counts_for_nothing() {
     drop(written(&folder));
     let path = folder::path(folder.path(), owner(3).process);
     let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{error}"));
-    for place in 0..bytes.len() {
+    for index in 0..bytes.len() {
         for bit in 0..8 {
             let mut damaged = bytes.clone();
-            damaged[place] ^= 1 << bit;
-            assert!(reading::prove(&damaged, &owner(3), BOOT).is_err(), "bit {bit} of byte {place}");
+            damaged[index] ^= 1 << bit;
+            assert!(reading::prove(&damaged, &owner(3), BOOT).is_err(), "bit {bit} of byte {index}");
         }
     }
 }
@@ -193,9 +193,9 @@ fn failed_append_closes_gate_for_good() {
     let mut journal = journal(&folder);
     let full = OpenOptions::new().write(true).open("/dev/full").unwrap_or_else(|error| panic!("{error}"));
     let whole_file = std::mem::replace(&mut journal.file, full);
-    assert!(matches!(journal.append(&[record(50, 0, Act::Begin)]), Err(JournalFault::Broken(_))));
+    assert!(matches!(journal.append(&[record(50, 0, JournalStep::Begin)]), Err(JournalFault::Broken(_))));
     journal.file = whole_file;
-    assert!(matches!(journal.append(&[record(50, 1, Act::Open)]), Err(JournalFault::Broken(_))));
+    assert!(matches!(journal.append(&[record(50, 1, JournalStep::Open)]), Err(JournalFault::Broken(_))));
     assert_eq!(whole(&folder), JournaledClaims::default(), "what was not written is not proved");
 }
 
@@ -204,28 +204,28 @@ fn second_begin_is_stopped_and_changes_nothing() {
     let folder = folder();
     let mut journal = written(&folder);
     for slot in [1, 2, 3] {
-        let again = journal.append(&[record(50, 4, Act::Open), record(50, slot, Act::Begin)]);
-        assert!(matches!(again, Err(JournalFault::BegunTwice(place)) if place.slot == slot));
+        let again = journal.append(&[record(50, 4, JournalStep::Open), record(50, slot, JournalStep::Begin)]);
+        assert!(matches!(again, Err(JournalFault::BegunTwice(claimed_slot)) if claimed_slot.slot == slot));
     }
-    let twice = journal.append(&[record(50, 4, Act::Begin), record(50, 4, Act::Begin)]);
+    let twice = journal.append(&[record(50, 4, JournalStep::Begin), record(50, 4, JournalStep::Begin)]);
     assert!(matches!(twice, Err(JournalFault::BegunTwice(_))));
-    assert_eq!(whole(&folder).act(fence(50), 4), None, "nothing of the group was written");
+    assert_eq!(whole(&folder).step(fence(50), 4), None, "nothing of the group was written");
     assert!(
-        journal.append(&[record(50, 4, Act::Begin), record(51, 1, Act::Begin)]).is_ok(),
+        journal.append(&[record(50, 4, JournalStep::Begin), record(51, 1, JournalStep::Begin)]).is_ok(),
         "another claim is another matter"
     );
 }
 
 #[test]
-fn accepted_act_is_final() {
+fn accepted_step_is_final() {
     let folder = folder();
     let mut journal = written(&folder);
-    let acts = [record(50, 2, refused(2, 450)), record(50, 1, Act::Open), record(50, 3, Act::Open)];
-    assert!(journal.append(&acts).is_ok());
+    let steps = [record(50, 2, refused(2, 450)), record(50, 1, JournalStep::Open), record(50, 3, JournalStep::Open)];
+    assert!(journal.append(&steps).is_ok());
     let claims = whole(&folder);
-    assert_eq!(claims.act(fence(50), 2), Some(&Act::Accepted));
-    assert_eq!(claims.act(fence(50), 1), Some(&Act::Begin));
-    assert!(matches!(claims.act(fence(50), 3), Some(Act::Refused(answer)) if answer.code == 550));
+    assert_eq!(claims.step(fence(50), 2), Some(&JournalStep::Accepted));
+    assert_eq!(claims.step(fence(50), 1), Some(&JournalStep::Begin));
+    assert!(matches!(claims.step(fence(50), 3), Some(JournalStep::Refused(answer)) if answer.code == 550));
 }
 
 #[test]
@@ -234,9 +234,9 @@ fn long_answer_is_cut_at_a_character_boundary() {
     let mut journal = journal(&folder);
     let text = format!("x{}", "é".repeat(100_000));
     let long = Refused { slot: 0, code: 550, enhanced: None, scope: ReplyScope::Policy, text };
-    assert!(journal.append(&[record(50, 0, Act::Refused(long))]).is_ok());
+    assert!(journal.append(&[record(50, 0, JournalStep::Refused(long))]).is_ok());
     let claims = whole(&folder);
-    let Some(Act::Refused(kept)) = claims.act(fence(50), 0) else { panic!("{claims:?}") };
+    let Some(JournalStep::Refused(kept)) = claims.step(fence(50), 0) else { panic!("{claims:?}") };
     assert_eq!(kept.text, format!("x{}", "é".repeat(99)));
 }
 
@@ -250,20 +250,20 @@ fn grown_journal_is_rewritten_with_open_claims_only() {
     let (mut index, mut largest) = (1_000, 0);
     while size() >= largest {
         largest = size();
-        let records: Vec<Record> = (0..256).map(|slot| record(index, slot, Act::Begin)).collect();
+        let records: Vec<Record> = (0..256).map(|slot| record(index, slot, JournalStep::Begin)).collect();
         assert!(journal.append(&records).is_ok());
         journal.forget(fence(index));
         index += 1;
     }
     assert!(largest < REWRITE_BYTES_MIN && largest > REWRITE_BYTES_MIN / 2, "it grew to {largest}");
     assert!(size() < 100_000, "and shrank to {}", size());
-    assert!(journal.append(&[record(50, 1, Act::Accepted)]).is_ok(), "the chain goes on in the new file");
+    assert!(journal.append(&[record(50, 1, JournalStep::Accepted)]).is_ok(), "the chain goes on in the new file");
     let mut expected = before;
-    expected.note(&record(50, 1, Act::Accepted));
+    expected.append(&record(50, 1, JournalStep::Accepted));
     let all = Bitmap::range(0, 6);
     assert_eq!(whole(&folder).outcome(PAGE, 2, fence(50), &all), expected.outcome(PAGE, 2, fence(50), &all));
     assert!(
-        matches!(journal.append(&[record(50, 3, Act::Begin)]), Err(JournalFault::BegunTwice(_))),
+        matches!(journal.append(&[record(50, 3, JournalStep::Begin)]), Err(JournalFault::BegunTwice(_))),
         "nor is it forgotten"
     );
     assert_eq!(std::fs::read_dir(folder.path()).map(Iterator::count).ok(), Some(1));
@@ -276,8 +276,8 @@ fn journal_that_cannot_be_rewritten_goes_on() {
     let blocked = folder::unfinished(&folder::path(folder.path(), owner(3).process));
     std::fs::create_dir(&blocked).unwrap_or_else(|error| panic!("{error}"));
     journal.rewrite_at = 0;
-    assert!(journal.append(&[record(50, 1, Act::Accepted)]).is_ok());
-    assert_eq!(whole(&folder).act(fence(50), 1), Some(&Act::Accepted));
+    assert!(journal.append(&[record(50, 1, JournalStep::Accepted)]).is_ok());
+    assert_eq!(whole(&folder).step(fence(50), 1), Some(&JournalStep::Accepted));
 }
 
 #[test]
@@ -308,11 +308,11 @@ fn boot_id_is_constant_until_reboot() {
     assert_eq!(boot_id().ok(), Some(id));
 }
 
-/// Environment variable with the folder for the process that [`appended_acts_survive_kill_9`] starts and kills.
+/// Environment variable with the folder for the process that [`appended_steps_survive_kill_9`] starts and kills.
 const VICTIM: &str = "REVEILLE_JOURNAL_VICTIM";
 
 #[test]
-fn appended_acts_survive_kill_9() {
+fn appended_steps_survive_kill_9() {
     if let Some(folder) = std::env::var_os(VICTIM) {
         write_until_killed(Path::new(&folder));
     }
@@ -320,7 +320,7 @@ fn appended_acts_survive_kill_9() {
         let folder = folder();
         let program = std::env::current_exe().unwrap_or_else(|error| panic!("{error}"));
         let mut victim = Command::new(program)
-            .args(["appended_acts_survive_kill_9", "--nocapture"])
+            .args(["appended_steps_survive_kill_9", "--nocapture"])
             .env(VICTIM, folder.path())
             .stdout(Stdio::piped())
             .spawn()
@@ -332,7 +332,7 @@ fn appended_acts_survive_kill_9() {
         victim.kill().and_then(|()| victim.wait()).unwrap_or_else(|error| panic!("{error}"));
         let last = said.last().or(first.last().copied()).unwrap_or_default();
         let claims = whole(&folder);
-        let begun = (0..u16::MAX).take_while(|slot| claims.act(fence(50), *slot) == Some(&Act::Begin)).count();
+        let begun = (0..u16::MAX).take_while(|slot| claims.step(fence(50), *slot) == Some(&JournalStep::Begin)).count();
         assert!(begun > usize::from(last), "{last} was appended, {begun} are there");
         assert_eq!(begun, claims.records().count(), "and nothing behind a gap");
     }
@@ -341,19 +341,19 @@ fn appended_acts_survive_kill_9() {
 fn write_until_killed(folder: &Path) -> ! {
     let mut journal = Journal::create(folder, &owner(3), BOOT).unwrap_or_else(|error| panic!("{error}"));
     for slot in 0..u16::MAX {
-        journal.append(&[record(50, slot, Act::Begin)]).unwrap_or_else(|error| panic!("{error}"));
+        journal.append(&[record(50, slot, JournalStep::Begin)]).unwrap_or_else(|error| panic!("{error}"));
         println!("{slot}");
     }
     std::process::exit(1);
 }
 
 proptest! {
-    // Few cases, because each one writes files. They still contain dozens of rewrites and repeated acts of each kind.
+    // Few cases, because each one writes files. They still contain dozens of rewrites and repeated steps of each kind.
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
     fn reader_knows_what_the_writer_knew(
-        acts in prop::collection::vec((0_u64..3, 0_u16..6, 0_u8..5), 1..80),
+        steps in prop::collection::vec((0_u64..3, 0_u16..6, 0_u8..5), 1..80),
         rewrites in any::<bool>(),
     ) {
         let folder = folder();
@@ -362,19 +362,27 @@ proptest! {
             journal.rewrite_at = 300;
         }
         let mut model = BTreeMap::new();
-        for (claim, slot, act) in acts {
-            let acts = [Act::Open, Act::Begin, Act::Accepted, refused(slot, 550), Act::Composed];
-            let act = acts.into_iter().nth(act.into()).unwrap_or(Act::Open);
-            let written = journal.append(&[record(claim, slot, act.clone())]);
-            let place = (claim, slot);
-            prop_assert_eq!(written.is_err(), act == Act::Begin && model.get(&place).is_some_and(|(begun, _)| *begun));
+        for (claim, slot, step) in steps {
+            let step = match step {
+                1 => JournalStep::Begin,
+                2 => JournalStep::Accepted,
+                3 => refused(slot, 550),
+                4 => JournalStep::Composed,
+                _ => JournalStep::Open,
+            };
+            let written = journal.append(&[record(claim, slot, step.clone())]);
+            let recipient = (claim, slot);
+            let is_second_begin =
+                step == JournalStep::Begin && model.get(&recipient).is_some_and(|(begun, _)| *begun);
+            prop_assert_eq!(written.is_err(), is_second_begin);
             if written.is_ok() {
-                let (begun, state) = model.entry(place).or_insert((false, Act::Open));
-                *begun |= act == Act::Begin;
-                match act {
-                    Act::Open | Act::Composed if !matches!(state, Act::Open | Act::Composed) => {}
-                    _ if *state == Act::Accepted => {}
-                    act => *state = act,
+                let (begun, state) = model.entry(recipient).or_insert((false, JournalStep::Open));
+                *begun |= step == JournalStep::Begin;
+                match step {
+                    JournalStep::Open | JournalStep::Composed
+                        if !matches!(state, JournalStep::Open | JournalStep::Composed) => {}
+                    _ if *state == JournalStep::Accepted => {}
+                    step => *state = step,
                 }
             }
             if rewrites {
@@ -385,7 +393,7 @@ proptest! {
         let claims = whole(&folder);
         prop_assert_eq!(claims.records().count(), model.len());
         for ((claim, slot), (_, state)) in &model {
-            prop_assert_eq!(claims.act(fence(*claim), *slot), Some(state));
+            prop_assert_eq!(claims.step(fence(*claim), *slot), Some(state));
         }
     }
 }
