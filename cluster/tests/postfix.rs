@@ -213,13 +213,15 @@ async fn open(port: u16, tls: Tls, secret: Option<Secret>) -> (Result<Session, D
     let mut findings = ProbeReport::default();
     let (dialer, timeouts, patience) = (TcpDialer::default(), Timeouts::default(), Deadlines::default());
     let opened = Session::open_with_report(&target, &dialer, timeouts, &patience, &mut findings).await;
-    (opened.map_err(|verdict| *verdict), findings)
+    (opened.map_err(|result| *result), findings)
 }
 
 async fn send(session: &mut Session, subject: &str) -> DialogueResult {
     let data = format!("From: news@example.org\r\nTo: anna@example.net\r\nSubject: {subject}\r\n\r\n.\r\nHello.\r\n");
     let (from, to) = ("news@example.org".to_owned(), "anna@example.net".to_owned());
-    session.deliver(&Email { from, to, data: data.into_bytes(), dsn: None }, &mut Open, &Deadlines::default()).await
+    session
+        .run_transaction(&Email { from, to, data: data.into_bytes(), dsn: None }, &mut Open, &Deadlines::default())
+        .await
 }
 
 #[tokio::test]
@@ -228,20 +230,20 @@ async fn postfix_accepts_tls_and_credentials() {
     let anna = postfix.login("anna", "anna:hunter2\n");
 
     let (opened, findings) = open(postfix.submission, Tls::StartTls(postfix.trust()), anna.clone()).await;
-    let mut session = opened.unwrap_or_else(|verdict| panic!("{verdict:?}\n{}", postfix.log()));
+    let mut session = opened.unwrap_or_else(|result| panic!("{result:?}\n{}", postfix.log()));
     assert_eq!(findings.mechanism, Some(Mechanism::Plain));
     assert_eq!(findings.encryption.expect("encrypted").version, "TLS 1.3");
     for subject in ["one", "two"] {
-        let verdict = send(&mut session, subject).await;
-        assert!(matches!(verdict, DialogueResult::Accepted { .. }), "{verdict:?}\n{}", postfix.log());
+        let result = send(&mut session, subject).await;
+        assert!(matches!(result, DialogueResult::Accepted { .. }), "{result:?}\n{}", postfix.log());
     }
     session.quit().await;
 
     let (opened, findings) = open(postfix.submissions, Tls::Implicit(postfix.trust()), anna).await;
-    let mut session = opened.unwrap_or_else(|verdict| panic!("{verdict:?}\n{}", postfix.log()));
+    let mut session = opened.unwrap_or_else(|result| panic!("{result:?}\n{}", postfix.log()));
     assert_eq!(findings.mechanism, Some(Mechanism::Login), "{:?}", findings.extensions);
-    let verdict = send(&mut session, "three").await;
-    assert!(matches!(verdict, DialogueResult::Accepted { .. }), "{verdict:?}\n{}", postfix.log());
+    let result = send(&mut session, "three").await;
+    assert!(matches!(result, DialogueResult::Accepted { .. }), "{result:?}\n{}", postfix.log());
     session.quit().await;
 
     let stranger = postfix.login("stranger", "anna:hunter3\n");
@@ -252,8 +254,8 @@ async fn postfix_accepts_tls_and_credentials() {
     assert!(!text.contains("hunter3"), "{text}");
 
     let (opened, _) = open(postfix.submission, Tls::StartTls(postfix.trust()), None).await;
-    let verdict = send(&mut opened.expect("TLS without AUTH"), "four").await;
-    assert!(matches!(verdict, DialogueResult::Refused { stage: Stage::Rcpt, code: 554, .. }), "{verdict:?}");
+    let result = send(&mut opened.expect("TLS without AUTH"), "four").await;
+    assert!(matches!(result, DialogueResult::Refused { stage: Stage::Rcpt, code: 554, .. }), "{result:?}");
 
     let trust = Trust { name: Some("other.test".to_owned()), ..postfix.trust() };
     let (opened, _) = open(postfix.submission, Tls::StartTls(trust), None).await;
@@ -271,7 +273,7 @@ async fn postfix_bounce_names_envelope_id_and_is_suppressed_on_request() {
     let Some(postfix) = Postfix::start() else { return };
     let anna = postfix.login("anna", "anna:hunter2\n");
     let (opened, _) = open(postfix.submission, Tls::StartTls(postfix.trust()), anna).await;
-    let mut session = opened.unwrap_or_else(|verdict| panic!("{verdict:?}\n{}", postfix.log()));
+    let mut session = opened.unwrap_or_else(|result| panic!("{result:?}\n{}", postfix.log()));
     assert!(session.offers().dsn);
     for (notify, fence) in [(Notify::Never, "1.9.1050.4"), (Notify::Failure, "1.9.1051.0")] {
         let mail = Email {
@@ -281,8 +283,8 @@ async fn postfix_bounce_names_envelope_id_and_is_suppressed_on_request() {
             data: b"From: news@example.org\r\nTo: ann@example.org\r\n\r\nHello.\r\n".to_vec(),
             dsn: Some(Dsn { envelope_id: fence.to_owned(), notify }),
         };
-        let verdict = session.deliver(&mail, &mut Open, &Deadlines::default()).await;
-        assert!(matches!(verdict, DialogueResult::Accepted { .. }), "{verdict:?}\n{}", postfix.log());
+        let result = session.run_transaction(&mail, &mut Open, &Deadlines::default()).await;
+        assert!(matches!(result, DialogueResult::Accepted { .. }), "{result:?}\n{}", postfix.log());
     }
     session.quit().await;
     // Two emails and one bounce are removed from the queue.

@@ -5,7 +5,7 @@
 //! second. It must not mistake a quiet cluster for a broken leader. So it counts only work that a dispatcher must
 //! claim, and a long pause between two checks resets all measurements.
 //!
-//! It does not judge other nodes or relays. Raft replaces a leader whose machine is starved, or that cannot reach a
+//! It does not measure other nodes or relays. Raft replaces a leader whose machine is starved, or that cannot reach a
 //! quorum.
 
 use std::collections::BTreeSet;

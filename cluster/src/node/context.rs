@@ -162,10 +162,10 @@ impl NodeContext {
         *self.relays.write() = Some(relays);
     }
 
-    /// Records that an outcome is in the ledger. `verdict_at` is the monotonic time of its result.
-    pub(crate) fn note_settled(&self, verdict_at: Duration) {
+    /// Records that an outcome is in the ledger. `result_at` is the monotonic time of its result.
+    pub(crate) fn note_settled(&self, result_at: Duration) {
         let now = self.clock.monotonic();
-        self.settling.lock().note(now.saturating_sub(verdict_at), now);
+        self.settling.lock().note(now.saturating_sub(result_at), now);
     }
 
     /// Returns recent measurements of this node, for the leader (P12).

@@ -17,7 +17,7 @@ mod tests;
 pub use pool::status::{CircuitStatus, RelayCounters, RelayStatus};
 pub use pool::{Permit, Pool, PoolLimits, Unavailable};
 pub use replies::classification::{BadRules, RelayRules, ReplyRules};
-pub use replies::verdict::{DialogueResult, RefusalScope, enhanced_code, without_enhanced_code};
+pub use replies::dialogue_result::{DialogueResult, RefusalScope, enhanced_code, without_enhanced_code};
 pub use session::auth::Mechanism;
 pub use session::cause::{Cause, Fix, SetupProblem};
 pub use session::credentials::{Binding, CredentialStore, Login};

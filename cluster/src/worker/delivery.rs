@@ -48,12 +48,12 @@ async fn outcome_of(
         Err(outcome) => return Some(outcome),
     };
     let hand_off = Arc::new(hand_off);
-    let (relay, verdict) = match deliver(context, claim, (&hand_off, email), permit, deadline).await {
-        Ok(verdict) => verdict,
+    let (relay, result) = match send_through_relays(context, claim, (&hand_off, email), permit, deadline).await {
+        Ok(result) => result,
         Err(outcome) => return Some(outcome),
     };
-    let said = recipient.test.then(|| said(relay, &verdict)).flatten();
-    let outcome = judge(context, &hand_off, verdict)?;
+    let reply = recipient.test.then(|| relay_reply(relay, &result)).flatten();
+    let outcome = classify_and_journal(context, &hand_off, result)?;
     // A hand-off in doubt stays listed until the state names it, because until then only this node knows of it (P15).
     let hand_offs = &context.node.hand_offs;
     if outcome == DeliveryOutcome::InDoubt {
@@ -62,8 +62,8 @@ async fn outcome_of(
     if outcome != DeliveryOutcome::InDoubt || !is_claimed(context, hand_off.claimed_slot) {
         hand_offs.remove(&hand_off);
     }
-    Some(match said {
-        Some(said) => DeliveryOutcome::Test(said, Box::new(outcome)),
+    Some(match reply {
+        Some(reply) => DeliveryOutcome::Test(reply, Box::new(outcome)),
         None => outcome,
     })
 }
@@ -81,7 +81,7 @@ pub(crate) fn deadlines(context: &WorkerContext, open_by: Instant) -> Deadlines 
 ///
 /// # Errors
 /// Fails if no remaining relay can be used in time: returns an outcome by which the recipient is pending again.
-async fn deliver(
+async fn send_through_relays(
     context: &Arc<WorkerContext>,
     claim: &WorkedClaim,
     (hand_off, email): (&Arc<HandOff>, Email),
@@ -91,9 +91,9 @@ async fn deliver(
     let (mut lacking, mut all_asked) = (BTreeSet::new(), true);
     loop {
         let gate = WorkerGate { context: Arc::clone(context), hand_off: Arc::clone(hand_off) };
-        let verdict = permit.permit.deliver(&email, gate, &deadlines(context, deadline)).await;
-        let DialogueResult::NoSmtpUtf8 { asked } = &verdict else {
-            return Ok((permit.relay, verdict));
+        let result = permit.permit.send(&email, gate, &deadlines(context, deadline)).await;
+        let DialogueResult::NoSmtpUtf8 { asked } = &result else {
+            return Ok((permit.relay, result));
         };
         all_asked &= *asked;
         lacking.insert(permit.relay.clone());
@@ -106,7 +106,7 @@ async fn deliver(
             Some(Err(None)) if email.to.is_ascii() => {
                 return Ok((permit.relay, DialogueResult::sender_needs_smtputf8()));
             }
-            Some(Err(None)) => return Ok((permit.relay, verdict)),
+            Some(Err(None)) => return Ok((permit.relay, result)),
             Some(Err(Some(Unavailable::Closed))) | None => {
                 return Err(DeliveryOutcome::Released(ReleaseReason::Stopping));
             }
@@ -126,9 +126,13 @@ fn is_claimed(context: &WorkerContext, claimed_slot: ClaimedSlot) -> bool {
 
 /// Returns what a dialogue's result means for the recipient (P6); `None` if nothing may be settled. Answers are
 /// journaled before they are settled (P11).
-fn judge(context: &WorkerContext, hand_off: &HandOff, verdict: DialogueResult) -> Option<DeliveryOutcome> {
+fn classify_and_journal(
+    context: &WorkerContext,
+    hand_off: &HandOff,
+    result: DialogueResult,
+) -> Option<DeliveryOutcome> {
     let claimed_slot = hand_off.claimed_slot;
-    Some(match verdict {
+    Some(match result {
         DialogueResult::Accepted { .. } => {
             crash::point("smtp.after-250-before-record");
             // If the journal fails here, the gate is closed for all later emails. This answer is settled all the same.
@@ -189,8 +193,8 @@ fn uses_up_attempt(stage: Stage, cause: &smtp::Cause) -> bool {
 
 /// Returns the relay of a test email and its reply; `None` if the gate was closed. The text of an accept has no
 /// enhanced code. For any other result code and text are empty, since the outcome has the text of a refusal.
-fn said(relay: String, verdict: &DialogueResult) -> Option<RelayReply> {
-    match verdict {
+fn relay_reply(relay: String, result: &DialogueResult) -> Option<RelayReply> {
+    match result {
         DialogueResult::Accepted { code, text } => {
             let enhanced = smtp::enhanced_code(*code, text);
             let text = clip(&smtp::without_enhanced_code(text, enhanced));

@@ -108,8 +108,8 @@ pub(crate) fn gather(batch: impl IntoIterator<Item = (ClaimedSlot, DeliveryOutco
             .entry(claimed_slot.fence)
             .or_insert_with(|| ClaimOutcome::empty(claimed_slot.page, claimed_slot.chunk, claimed_slot.fence));
         let outcome = match outcome {
-            DeliveryOutcome::Test(said, outcome) => {
-                settled.relay_reply = Some(said);
+            DeliveryOutcome::Test(reply, outcome) => {
+                settled.relay_reply = Some(reply);
                 *outcome
             }
             outcome => outcome,

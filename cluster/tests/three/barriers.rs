@@ -78,7 +78,7 @@ async fn opt_out_is_known_to_every_gate_before_it_is_answered() {
     until("nothing is left to send", || is_over(context).then_some(())).await;
     assert_eq!(count(context, RecipientState::Suppressed) as usize, waiting.len());
     assert_eq!(count(context, RecipientState::Sent) as usize, 200 - waiting.len());
-    judge(&cluster, 200).await;
+    assert_consistent(&cluster, 200).await;
     cluster.end().await;
 }
 
@@ -101,7 +101,7 @@ async fn unanswering_node_is_waited_out_and_named() {
     until("nothing is left in doubt", || (count(context, RecipientState::Sent) == 199).then_some(())).await;
     assert_eq!(count(context, RecipientState::Suppressed), 1);
     assert_eq!(opt_out(context, number).await, BarrierReport::default(), "asked again, every node answers");
-    judge(&cluster, 200).await;
+    assert_consistent(&cluster, 200).await;
     cluster.end().await;
 }
 
@@ -125,7 +125,7 @@ async fn barrier_is_confirmed_only_by_the_asked_incarnation() {
     let context = cluster.nodes[leads].context();
     until("nothing is left to send", || is_over(context).then_some(())).await;
     assert_eq!(in_doubt_of(context, node).into_keys().collect::<Vec<_>>(), [crossed]);
-    judge(&cluster, 200).await;
+    assert_consistent(&cluster, 200).await;
     cluster.end().await;
 }
 

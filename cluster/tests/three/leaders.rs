@@ -37,7 +37,7 @@ async fn run_is_sent_once_although_leader_is_killed() {
     assert!(doubtful.contains_key(&number_of(&held.accepted.recipient)), "no node can know the answer: {doubtful:?}");
     assert!(in_doubt <= SESSIONS && in_doubt as usize == doubtful.len(), "{in_doubt}, {doubtful:?}");
     assert_eq!(count(context, RecipientState::Sent) + in_doubt, 200);
-    judge(&cluster, 200).await;
+    assert_consistent(&cluster, 200).await;
     cluster.end().await;
 }
 
@@ -89,6 +89,6 @@ async fn isolated_leader_grants_nothing_and_passes_no_gate_after_lease() {
     until("it follows", || (!me.leads()).then_some(())).await;
     // Its evidence resolves every doubt, and what it gave back is sent (I13).
     until("everything is sent", || is_all_sent(context, 200).then_some(())).await;
-    judge(&cluster, 200).await;
+    assert_consistent(&cluster, 200).await;
     cluster.end().await;
 }

@@ -141,6 +141,6 @@ async fn no_hand_off_starts_after_opt_out_is_answered() {
     assert!(early >= 20, "of {} opt-outs {early} came before their mail", answered.len());
     assert_eq!(count(&sites[0], RecipientState::Suppressed), early, "only opted-out recipients got no email");
     drop(sites);
-    judge(&cluster, RECIPIENTS).await;
+    assert_consistent(&cluster, RECIPIENTS).await;
     cluster.end().await;
 }

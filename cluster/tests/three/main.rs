@@ -2,7 +2,7 @@
 //!
 //! They communicate over the transport seam, so links can be cut in one direction or both (`network`). Each node has
 //! its own runtime and can be killed at any moment; its folders stay (`cluster`). A node's dialogues can be stopped
-//! before the gate (`valve`). The verdict compares the mailbox's record with the ledgers of all nodes
+//! before the gate (`valve`). The final check compares the mailbox's record with the ledgers of all nodes
 //! (`reconciliation`).
 
 mod barriers;

@@ -43,7 +43,7 @@ async fn owner_without_leader_stops_with_its_lease_and_resolves_doubts_later() {
     assert!(count(context, RecipientState::InDoubt) as usize >= doubtful.len());
     cluster.network.heal();
     until("everything is sent", || is_all_sent(context, 200).then_some(())).await;
-    judge(&cluster, 200).await;
+    assert_consistent(&cluster, 200).await;
     cluster.end().await;
 }
 
@@ -68,7 +68,7 @@ async fn settle_with_lost_answer_is_repeated_and_counts_once() {
     let asked = || cluster.network.asked(asked_of, "Propose") - before;
     until("it is asked again", || (asked() > 2).then_some(())).await;
     cluster.network.heal();
-    judge(&cluster, 200).await;
+    assert_consistent(&cluster, 200).await;
     assert!(cluster.stop_node(owner).await, "no outcome waits with it any more");
     cluster.end().await;
 }
@@ -97,6 +97,6 @@ async fn owner_that_applies_nothing_keeps_no_claims() {
 
     cluster.network.heal();
     until("what it had never begun comes back and is sent", || is_all_sent(context, 300).then_some(())).await;
-    judge(&cluster, 300).await;
+    assert_consistent(&cluster, 300).await;
     cluster.end().await;
 }

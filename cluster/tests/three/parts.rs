@@ -27,7 +27,7 @@ fn file(cluster: &Cluster, place: usize, part: Hash) -> PathBuf {
 async fn all_arrive_once(cluster: &Cluster, place: usize) {
     let context = cluster.nodes[place].context();
     until("all are sent", || is_all_sent(context, RECIPIENTS).then_some(())).await;
-    judge(cluster, RECIPIENTS).await;
+    assert_consistent(cluster, RECIPIENTS).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -44,7 +44,7 @@ async fn every_node_sends_sealed_audience_from_own_parts() {
     let context = cluster.nodes[leads].context();
     until("all are sent", || is_all_sent(context, RECIPIENTS - 1).then_some(())).await;
     assert_eq!(count(context, RecipientState::Suppressed), 1);
-    judge(&cluster, RECIPIENTS).await;
+    assert_consistent(&cluster, RECIPIENTS).await;
     for place in 0..3 {
         assert!(accepts_of(&cluster, place) > 0, "node {place} sends, too");
     }

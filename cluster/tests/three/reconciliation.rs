@@ -1,4 +1,4 @@
-//! The commands of a test, reads of the ledger, and the verdict: the mailbox's record against all ledgers.
+//! The commands of a test, reads of the ledger, and the final check: the mailbox's record against all ledgers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -146,7 +146,7 @@ pub fn run(context: &NodeContext) -> RunId {
 /// - A sent recipient was accepted. An accepted recipient that is not sent is in doubt (I9). Others are suppressed
 ///   (P1).
 /// - The ledgers are equal (I11) and sound, and report no duplicate and no contradiction (P14).
-pub async fn judge(cluster: &Cluster, recipients: u32) {
+pub async fn assert_consistent(cluster: &Cluster, recipients: u32) {
     let hash = |context: &NodeContext| context.replica.read(|ledger| (ledger.head().applied, ledger.state_hash()));
     let sites: Vec<_> = cluster.nodes.iter().filter(|node| node.runs()).map(|node| node.context()).collect();
     until("all have applied the same entries", || {
@@ -161,10 +161,10 @@ pub async fn judge(cluster: &Cluster, recipients: u32) {
         assert!(violations.is_empty(), "{violations:?}");
     }
     let run = run(sites[0]);
-    sites[0].replica.read(|ledger| judge_by(ledger, cluster, run, recipients));
+    sites[0].replica.read(|ledger| assert_run_consistent(ledger, cluster, run, recipients));
 }
 
-fn judge_by(ledger: &Ledger, cluster: &Cluster, run: RunId, recipients: u32) {
+fn assert_run_consistent(ledger: &Ledger, cluster: &Cluster, run: RunId, recipients: u32) {
     let open = ledger.claims().iter().map(|(fence, row)| (*fence, row.clone()));
     let rows = open.chain(ledger.closed_claims()).map(|(fence, row)| (fence.to_string(), row));
     let rows: BTreeMap<String, Claim> = rows.collect();

@@ -39,6 +39,6 @@ async fn owner_restored_by_snapshot_releases_unknown_claims() {
     cluster.network.heal();
     until("everything is sent", || is_all_sent(me.context(), 200).then_some(())).await;
     assert!(me.context().replica.status().snapshot_index > seen, "by a snapshot");
-    judge(&cluster, 200).await;
+    assert_consistent(&cluster, 200).await;
     cluster.end().await;
 }

@@ -41,7 +41,7 @@ async fn stopping_node_leaves_no_claims_and_leader_hands_over() {
     until("everything is sent", || is_over(context).then_some(())).await;
     assert_eq!(count(context, RecipientState::Sent), 400);
     assert_eq!(revoked_rows(context), 0, "a stop leaves no doubt, at no time");
-    judge(&cluster, 400).await;
+    assert_consistent(&cluster, 400).await;
     cluster.end().await;
 }
 
@@ -76,7 +76,7 @@ async fn stop_waits_for_answer_longer_than_a_lease() {
     assert_eq!(revoked_rows(leader), 0, "P9: its row stays claimed while the node asks");
     cluster.restart(other).await;
     assert_eq!(deaths_of(cluster.nodes[leads].context(), node), 0, "P12: a stop is no death");
-    judge(&cluster, 200).await;
+    assert_consistent(&cluster, 200).await;
     cluster.end().await;
 }
 

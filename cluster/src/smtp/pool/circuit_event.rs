@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::circuit::CircuitEvent;
-use crate::smtp::replies::verdict::{DialogueResult, RefusalScope};
+use crate::smtp::replies::dialogue_result::{DialogueResult, RefusalScope};
 use crate::smtp::session::cause::Cause;
 use crate::smtp::session::stream::Stage;
 
@@ -13,8 +13,8 @@ const SLOW: Duration = Duration::from_secs(3);
 
 /// Returns what a result says about the relay. A relay that is too busy for one more session, while others are open,
 /// works: it is slowed down, but its circuit stays closed.
-pub(crate) fn circuit_event(verdict: &DialogueResult, tried_for: Duration, others_open: bool) -> CircuitEvent {
-    match verdict {
+pub(crate) fn circuit_event(result: &DialogueResult, tried_for: Duration, others_open: bool) -> CircuitEvent {
+    match result {
         DialogueResult::Accepted { .. } => CircuitEvent::Accepted,
         DialogueResult::GateClosed(_) => CircuitEvent::Reached,
         DialogueResult::NoSmtpUtf8 { .. } => CircuitEvent::SessionOpened,

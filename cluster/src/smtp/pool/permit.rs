@@ -1,7 +1,7 @@
 //! The permit to send one email through a pool: it runs the dialogue and returns its result.
 //!
 //! Created by [`super::Pool::acquire`] and used up by the claim worker. The dialogue runs in the caller's task. If the
-//! caller drops the future of [`Permit::deliver`], the connection closes; past the gate the outcome of the email is
+//! caller drops the future of [`Permit::send`], the connection closes; past the gate the outcome of the email is
 //! then unknown.
 
 use std::panic::AssertUnwindSafe;
@@ -17,7 +17,7 @@ use super::circuit::CircuitEvent;
 use super::circuit_event::circuit_event;
 use super::state::{OpenSession, PoolCore, Ticket};
 use super::status::Counted;
-use crate::smtp::replies::verdict::DialogueResult;
+use crate::smtp::replies::dialogue_result::DialogueResult;
 use crate::smtp::session::cause::Cause;
 use crate::smtp::session::deadlines::{Deadlines, FAR};
 use crate::smtp::session::envelope::Email;
@@ -62,7 +62,7 @@ impl Permit {
 
     /// Sends `email` to the relay, over an idle session if there is one, otherwise over a new one. Calls `gate` at most
     /// once. `deadlines` limit the time before the gate.
-    pub async fn deliver(self, email: &Email, gate: impl Gate, deadlines: &Deadlines) -> DialogueResult {
+    pub async fn send(self, email: &Email, gate: impl Gate, deadlines: &Deadlines) -> DialogueResult {
         let Permit { mut held, slot, ticket } = self;
         let shared = Arc::clone(&held.shared);
         // [`super::Pool::close`] waits for this dialogue.
@@ -76,31 +76,31 @@ impl Permit {
                 match deadlines.to_open().bound(FAR, &mut opening).await {
                     Ok(opened) => opened,
                     Err(cause) => {
-                        let verdict = DialogueResult::Broken { stage: Stage::Connect, cause };
+                        let result = DialogueResult::Broken { stage: Stage::Connect, cause };
                         // Counted before the caller gets the result, because the email may come again at once.
                         let late = shared.count_late_open();
-                        shared.learn(&verdict, Ticket::detached(&shared), CircuitEvent::Nothing, running);
+                        shared.learn(&result, Ticket::detached(&shared), CircuitEvent::Nothing, running);
                         shared.tasks.spawn(finish_opening(Arc::clone(&shared), opening, begun, ticket, (slot, late)));
-                        return verdict;
+                        return result;
                     }
                 }
             }
         };
-        let (session, verdict) = match opened {
+        let (session, result) = match opened {
             Ok(mut open) => {
                 let mut gate = CountedGate { gate, shared: &shared, waiting: None };
-                let verdict = open.session.deliver(email, &mut gate, deadlines).await;
+                let result = open.session.run_transaction(email, &mut gate, deadlines).await;
                 if let Some(emails) = open.session.ended_after() {
                     shared.learn_session_limit(emails);
                 }
-                (open.session.is_open().then_some(open), verdict)
+                (open.session.is_open().then_some(open), result)
             }
-            Err(verdict) => (None, *verdict),
+            Err(result) => (None, *result),
         };
-        let event = circuit_event(&verdict, running.lasts(), shared.has_open_session());
-        shared.learn(&verdict, ticket, event, running);
+        let event = circuit_event(&result, running.lasts(), shared.has_open_session());
+        shared.learn(&result, ticket, event, running);
         // If SMTPUTF8 was missing, this session is closed, so that the next email asks the relay again.
-        let retires = matches!(verdict, DialogueResult::NoSmtpUtf8 { .. });
+        let retires = matches!(result, DialogueResult::NoSmtpUtf8 { .. });
         let retired = session.and_then(|session| if retires { Some(session) } else { shared.keep(session) });
         if let Some(retired) = retired {
             // QUIT keeps the slot, and the caller does not wait for it.
@@ -109,7 +109,7 @@ impl Permit {
                 drop(slot);
             });
         }
-        verdict
+        result
     }
 }
 
@@ -131,7 +131,7 @@ async fn finish_opening(
             }
             return;
         }
-        Some(Ok(Err(verdict))) => circuit_event(&verdict, Duration::ZERO, shared.has_open_session()),
+        Some(Ok(Err(result))) => circuit_event(&result, Duration::ZERO, shared.has_open_session()),
         Some(Err(_)) => CircuitEvent::NotOpened(format!("no session within {} s", OPENS_WITHIN.as_secs())),
     };
     shared.note(event, &mut ticket);
@@ -168,7 +168,9 @@ async fn open(shared: Arc<PoolCore>, replaces: Option<OpenSession>) -> Result<Op
         replaced.quit().await;
     }
     let opened = AssertUnwindSafe(shared.open()).catch_unwind().await;
-    opened.unwrap_or_else(|panic| Err(Box::new(DialogueResult::lost(Stage::Connect, Cause::of_panic(panic.as_ref())))))
+    opened.unwrap_or_else(|panic| {
+        Err(Box::new(DialogueResult::without_answer(Stage::Connect, Cause::of_panic(panic.as_ref()))))
+    })
 }
 
 /// Wraps the caller's gate. Counts passes and emails that wait for an answer.

@@ -25,7 +25,7 @@ use super::rate_limiter::RateLimiter;
 use super::session_limit::SessionLimit;
 use super::status::{CircuitStatus, Counted, Gauge, RelayCounters, RelayStatus};
 use super::{PoolLimits, Unavailable};
-use crate::smtp::replies::verdict::{DialogueResult, RefusalScope};
+use crate::smtp::replies::dialogue_result::{DialogueResult, RefusalScope};
 use crate::smtp::session::deadlines::Deadlines;
 use crate::smtp::session::dialer::Dial;
 use crate::smtp::session::dialogue::Session;
@@ -366,16 +366,16 @@ impl PoolCore {
     }
 
     /// Learns from the result of a dialogue: updates the counters, the circuit, the rate and the latency.
-    pub fn learn(&self, verdict: &DialogueResult, mut ticket: Ticket, told: CircuitEvent, mut running: Running) {
-        running.used_its_session = used_its_session(verdict);
+    pub fn learn(&self, result: &DialogueResult, mut ticket: Ticket, told: CircuitEvent, mut running: Running) {
+        running.used_its_session = used_its_session(result);
         drop(running);
         let now = self.now();
         let mut state = self.state.lock();
-        state.counters.count(verdict);
+        state.counters.count(result);
         state.note(told, &mut ticket, now);
         // The circuit handles a used-up allowance of the day: it does not mean that the rate is too high.
         let throttle = RefusalScope::Throttle { daily_quota: false };
-        if let DialogueResult::Refused { scope, code, text, .. } = verdict
+        if let DialogueResult::Refused { scope, code, text, .. } = result
             && *scope == throttle
         {
             state.pace.halve(now);
@@ -391,8 +391,8 @@ impl PoolCore {
 }
 
 /// True unless no session was opened or this node ended the dialogue itself.
-fn used_its_session(verdict: &DialogueResult) -> bool {
-    match verdict {
+fn used_its_session(result: &DialogueResult) -> bool {
+    match result {
         DialogueResult::Accepted { .. } | DialogueResult::InDoubt { .. } => true,
         DialogueResult::Refused { stage, .. } => *stage >= Stage::Mail,
         DialogueResult::Broken { stage, cause } => *stage >= Stage::Mail && !cause.ended_by_this_node(),
@@ -448,7 +448,7 @@ async fn greet(mut ticket: Ticket) {
     let (told, retired) = match shared.closing.run_until_cancelled(shared.open()).await {
         None => (CircuitEvent::Nothing, None),
         Some(Ok(held)) => (CircuitEvent::SessionOpened, shared.keep(held)),
-        Some(Err(verdict)) => (circuit_event(&verdict, Duration::ZERO, shared.has_open_session()), None),
+        Some(Err(result)) => (circuit_event(&result, Duration::ZERO, shared.has_open_session()), None),
     };
     shared.note(told, &mut ticket);
     if let Some(held) = retired {

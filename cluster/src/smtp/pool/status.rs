@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::smtp::replies::verdict::{DialogueResult, RefusalScope};
+use crate::smtp::replies::dialogue_result::{DialogueResult, RefusalScope};
 
 /// Status of one relay on one node at one moment.
 #[derive(Debug, Clone, PartialEq)]
@@ -72,8 +72,8 @@ pub struct RelayCounters {
 }
 
 impl RelayCounters {
-    pub(crate) fn count(&mut self, verdict: &DialogueResult) {
-        match verdict {
+    pub(crate) fn count(&mut self, result: &DialogueResult) {
+        match result {
             DialogueResult::Accepted { .. } => self.accepted += 1,
             DialogueResult::Refused { scope: RefusalScope::Throttle { .. }, .. } => self.throttled += 1,
             DialogueResult::GateClosed(_) => self.gate_closed += 1,

@@ -192,8 +192,8 @@ async fn open_circuit_does_not_end_wait_for_another_relay() {
     let acquire = || relays.acquire("default", begun + Duration::from_secs(60));
     let (fails, held) = (acquire().await.expect("room"), acquire().await.expect("room"));
     let mail = Email { from: "a@example.org".into(), to: "b@example.net".into(), data: Vec::new(), dsn: None };
-    let verdict = fails.permit.deliver(&mail, Open, &Deadlines::default()).await;
-    assert!(matches!(verdict, DialogueResult::Broken { .. }), "{verdict:?}");
+    let result = fails.permit.send(&mail, Open, &Deadlines::default()).await;
+    assert!(matches!(result, DialogueResult::Broken { .. }), "{result:?}");
     let (name, dialled) = (held.relay.clone(), dialer.0.load(Ordering::Relaxed));
     give_back(held, Duration::from_secs(9));
     let way = acquire().await.expect("what came free");
@@ -211,8 +211,8 @@ async fn wait_includes_next_probe_but_not_pace_beyond_deadline() {
     let fails = acquire().await.expect("room");
     assert_eq!(fails.relay, "b", "a's pace begins empty");
     let mail = Email { from: "a@example.org".into(), to: "b@example.net".into(), data: Vec::new(), dsn: None };
-    let verdict = fails.permit.deliver(&mail, Open, &Deadlines::default()).await;
-    assert!(matches!(verdict, DialogueResult::Broken { .. }), "{verdict:?}");
+    let result = fails.permit.send(&mail, Open, &Deadlines::default()).await;
+    assert!(matches!(result, DialogueResult::Broken { .. }), "{result:?}");
     let Err(Some(why)) = acquire().await else { panic!("neither can be used now") };
     assert!(until(&why).is_some_and(|until| until < begun + Duration::from_secs(10)), "{why}");
 }
@@ -241,8 +241,8 @@ async fn reply_rules_apply_to_their_relay_only() {
             data: b"Subject: x\r\n\r\nx\r\n".into(),
             dsn: None,
         };
-        let verdict = way.permit.deliver(&mail, Open, &Deadlines::default()).await;
-        let DialogueResult::Refused { code: 554, scope, .. } = verdict else { panic!("{verdict:?}") };
+        let result = way.permit.send(&mail, Open, &Deadlines::default()).await;
+        let DialogueResult::Refused { code: 554, scope, .. } = result else { panic!("{result:?}") };
         assert_eq!(scope, expected, "{name}");
     }
     sink.stop().await;

@@ -1,8 +1,9 @@
 //! The class of a negative SMTP reply, by ordered rules: the operator's rules for this relay, then those of
 //! `replies.toml`.
 //!
-//! `verdict.rs` calls [`ReplyRules::classify`] and maps the class to a [`crate::smtp::RefusalScope`]. Invariant: the
-//! class is a pure function of the rules, stage, code, enhanced code and text, and the first rule that matches decides.
+//! `dialogue_result.rs` calls [`ReplyRules::classify`] and maps the class to a [`crate::smtp::RefusalScope`].
+//! Invariant: the class is a pure function of the rules, stage, code, enhanced code and text, and the first rule that
+//! matches decides.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};

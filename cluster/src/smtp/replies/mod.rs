@@ -1,4 +1,4 @@
 //! Classification of a relay's answers, by ordered rules in `replies.toml`.
 
 pub(crate) mod classification;
-pub mod verdict;
+pub mod dialogue_result;

@@ -5,8 +5,8 @@
 //! the result is returned. It never retries, never sends QUIT inside an email, and never has more than one recipient in
 //! a transaction.
 //!
-//! To cancel an email, cancel [`Deadlines::stop`]. Dropping `deliver` closes the socket without a result. If the email
-//! was past the gate, its outcome is then unknown.
+//! To cancel an email, cancel [`Deadlines::stop`]. Dropping the future of [`Session::run_transaction`] closes the
+//! socket without a result. If the email was past the gate, its outcome is then unknown.
 
 use std::{panic::AssertUnwindSafe, time::Duration};
 
@@ -28,7 +28,7 @@ use super::stream::{Stage, Stream, TERMINATOR};
 use super::target::Target;
 use super::tcp::NEVER_FULL;
 use crate::smtp::replies::classification::ReplyRules;
-use crate::smtp::replies::verdict::{DialogueResult, RefusalScope};
+use crate::smtp::replies::dialogue_result::{DialogueResult, RefusalScope};
 
 /// Maximum bytes of a text that are written within one time-out (the "data block" of RFC 5321 4.5.3.2.5).
 const BLOCK_BYTES: usize = 64 * 1024;
@@ -92,7 +92,8 @@ impl Session {
             Ok(Err(panic)) => Err(Cause::of_panic(panic.as_ref())),
             Err(cause) => Err(cause),
         };
-        let Connected { transport, local } = connected.map_err(|cause| DialogueResult::lost(Stage::Connect, cause))?;
+        let Connected { transport, local } =
+            connected.map_err(|cause| DialogueResult::without_answer(Stage::Connect, cause))?;
         let opening = SessionOpening { target, local, timeouts: &timeouts, patience, findings };
         let (stream, offers) = opening.open(transport).await?;
         crash::point("smtp.after-connect");
@@ -131,14 +132,14 @@ impl Session {
 
     /// Offers `mail`, asks `gate` once, hands over the terminator if it passes, and waits for the answer. A long text is
     /// written before the gate, a short one together with the terminator.
-    pub async fn deliver(&mut self, mail: &Email, gate: &mut dyn Gate, patience: &Deadlines) -> DialogueResult {
+    pub async fn run_transaction(&mut self, mail: &Email, gate: &mut dyn Gate, patience: &Deadlines) -> DialogueResult {
         let dialogue = AssertUnwindSafe(self.dialogue(mail, gate, patience)).catch_unwind().await;
-        let verdict = match dialogue.unwrap_or_else(|panic| Err(Cause::of_panic(panic.as_ref()))) {
-            Ok(verdict) => return verdict,
-            Err(cause) => self.lost(cause),
+        let result = match dialogue.unwrap_or_else(|panic| Err(Cause::of_panic(panic.as_ref()))) {
+            Ok(result) => return result,
+            Err(cause) => self.result_after(cause),
         };
         self.stream.close();
-        verdict
+        result
     }
 
     /// Sends QUIT and waits shortly for the answer. Only for a session between two emails: its owner can hold no other.
@@ -153,14 +154,14 @@ impl Session {
         }
     }
 
-    /// Returns the result of a lost dialogue. If an idle session turns out to be closed at its next MAIL, the relay
-    /// closed it while it was idle.
-    fn lost(&self, cause: Cause) -> DialogueResult {
+    /// Returns the result of a dialogue that `cause` has ended. If an idle session turns out to be closed at its next
+    /// MAIL, the relay closed it while it was idle.
+    fn result_after(&self, cause: Cause) -> DialogueResult {
         let gone = matches!(cause, Cause::Closed | Cause::Io(_));
         if self.stream.stage() == Stage::Mail && gone && self.emails > 1 {
-            return DialogueResult::lost(Stage::Mail, Cause::ClosedBetweenEmails);
+            return DialogueResult::without_answer(Stage::Mail, Cause::ClosedBetweenEmails);
         }
-        DialogueResult::lost(self.stream.stage(), cause)
+        DialogueResult::without_answer(self.stream.stage(), cause)
     }
 
     async fn dialogue(
@@ -176,7 +177,7 @@ impl Session {
         self.emails = self.emails.saturating_add(1);
         self.stream.at(Stage::Mail);
         match patience.bound(BEFORE_THE_GATE, self.before_the_gate(&offer)).await?? {
-            Offered::Refused(verdict) => return Ok(*verdict),
+            Offered::Refused(result) => return Ok(*result),
             Offered::Wanted => {}
         }
         crash::point("smtp.before-dot");
@@ -241,7 +242,7 @@ impl Session {
             }
             Err(cause) => return Err(cause),
         };
-        self.judge(&mail, &rcpt, data.as_ref()).await
+        self.classify_replies(&mail, &rcpt, data.as_ref()).await
     }
 
     /// Reads the answers to RCPT and DATA. `None` for DATA if the session was closed after the first answer.
@@ -260,7 +261,7 @@ impl Session {
     }
 
     /// Returns the first refusal in order. If DATA was accepted without a recipient, the text is ended by a lone dot.
-    async fn judge(&mut self, mail: &Reply, rcpt: &Reply, data: Option<&Reply>) -> Result<Offered, Cause> {
+    async fn classify_replies(&mut self, mail: &Reply, rcpt: &Reply, data: Option<&Reply>) -> Result<Offered, Cause> {
         let wanted = data.is_some_and(|data| data.class() == 3);
         let refused = [(Stage::Mail, mail), (Stage::Rcpt, rcpt)].into_iter().find(|(_, reply)| reply.class() != 2);
         let Some((stage, reply)) = refused else {
@@ -336,17 +337,17 @@ impl Session {
     /// when idle, or at a restart (RFC 5321 3.8). It says nothing about this message, unless it says "too fast" or "too
     /// much".
     fn refuse(&mut self, stage: Stage, reply: &Reply) -> Result<Offered, Cause> {
-        let verdict = DialogueResult::refused(&self.rules, stage, reply);
+        let result = DialogueResult::refused(&self.rules, stage, reply);
         if reply.code == 421 {
             self.stream.at(stage);
             self.stream.close();
-            let about_relay = matches!(verdict, DialogueResult::Refused { scope: RefusalScope::Relay, .. });
+            let about_relay = matches!(result, DialogueResult::Refused { scope: RefusalScope::Relay, .. });
             if self.emails > 1 && about_relay {
                 self.ended_after = Some(self.emails - 1);
                 return Err(Cause::ClosedBetweenEmails);
             }
         }
-        Ok(Offered::Refused(Box::new(verdict)))
+        Ok(Offered::Refused(Box::new(result)))
     }
 
     /// Sends a lone dot. The relay's answer changes nothing. Without an answer the session is closed.

@@ -17,7 +17,7 @@ use lettre::{
 
 use super::dot_stuffing::Stuffed;
 use super::stream::Stage;
-use crate::smtp::replies::verdict::{DialogueResult, RefusalScope, enhanced_code};
+use crate::smtp::replies::dialogue_result::{DialogueResult, RefusalScope, enhanced_code};
 
 /// One email to one recipient.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -217,7 +217,7 @@ mod tests {
     }
 
     fn refusal(mail: &Email, offers: Offers) -> (Stage, RefusalScope) {
-        match PreparedEmail::new(mail, offers).map_err(|verdict| *verdict) {
+        match PreparedEmail::new(mail, offers).map_err(|result| *result) {
             Err(DialogueResult::Refused { stage, scope, .. }) => (stage, scope),
             other => panic!("{other:?}"),
         }
@@ -244,7 +244,7 @@ mod tests {
         let to = mail("a@example.org", "bj\u{f8}rn@example.com", b"");
         let data = mail("a@example.org", "a@example.org", "\u{ef}".as_bytes());
         for mail in [from, to, data] {
-            let lacks = PreparedEmail::new(&mail, Offers { utf8: false, ..ALL }).map_err(|verdict| *verdict);
+            let lacks = PreparedEmail::new(&mail, Offers { utf8: false, ..ALL }).map_err(|result| *result);
             assert_eq!(lacks.err(), Some(DialogueResult::NoSmtpUtf8 { asked: true }), "{mail:?}");
         }
         let plain = mail("a@example.org", "b@example.com", b"hi\r\n");

@@ -21,7 +21,7 @@ use super::lines::Reply;
 use super::probe_report::ProbeReport;
 use super::stream::{ByteStream, Stage, Stream};
 use super::target::Target;
-use crate::smtp::replies::verdict::DialogueResult;
+use crate::smtp::replies::dialogue_result::DialogueResult;
 
 /// Inputs and findings of one opening.
 pub(crate) struct SessionOpening<'a> {
@@ -83,26 +83,26 @@ impl SessionOpening<'_> {
     async fn start_tls(&mut self, mut stream: Stream) -> Step<Stream> {
         if !self.offers("STARTTLS") {
             let why = "the relay offers no STARTTLS here; implicit is usual on port 465, starttls on 25 and 587";
-            return Err(lost(Stage::Tls, Cause::Tls(Fix::ImplicitTls.because(why))));
+            return Err(without_answer(Stage::Tls, Cause::Tls(Fix::ImplicitTls.because(why))));
         }
         let reply = self.ask(&mut stream, Stage::Tls, "STARTTLS\r\n", self.timeouts.tls).await?;
         self.expect(Stage::Tls, reply, 2)?;
         if let Some(cause) = stream.unasked().await {
-            return Err(lost(Stage::Tls, cause));
+            return Err(without_answer(Stage::Tls, cause));
         }
-        let plain = stream.into_transport().map_err(|cause| lost(Stage::Tls, cause))?;
+        let plain = stream.into_transport().map_err(|cause| without_answer(Stage::Tls, cause))?;
         Ok(Stream::new(self.encrypt(plain).await?))
     }
 
     async fn encrypt(&mut self, plain: Box<dyn ByteStream>) -> Step<Box<dyn ByteStream>> {
         let encrypted = self.patience.bound(self.timeouts.tls, self.target.encrypt(plain)).await;
-        let (transport, found) = encrypted.and_then(|done| done).map_err(|cause| lost(Stage::Tls, cause))?;
+        let (transport, found) = encrypted.and_then(|done| done).map_err(|cause| without_answer(Stage::Tls, cause))?;
         self.findings.encryption = Some(found);
         Ok(transport)
     }
 
     async fn authenticate(&mut self, stream: &mut Stream) -> Step<()> {
-        let failed = |cause| lost(Stage::Auth, cause);
+        let failed = |cause| without_answer(Stage::Auth, cause);
         let credentials = self.patience.bound(self.timeouts.auth, self.target.credentials()).await;
         let credentials = credentials.and_then(|done| done).map_err(failed)?;
         let mechanism = Mechanism::choose(&self.findings.extensions, credentials.login).ok_or_else(|| {
@@ -136,7 +136,7 @@ impl SessionOpening<'_> {
     }
 
     async fn ask(&self, stream: &mut Stream, stage: Stage, command: &str, limit: Duration) -> Step<Reply> {
-        self.hear(stream, stage, command, limit).await.map_err(|cause| lost(stage, cause))
+        self.hear(stream, stage, command, limit).await.map_err(|cause| without_answer(stage, cause))
     }
 
     /// Writes a command, unless it is empty, and reads the answer.
@@ -156,11 +156,11 @@ impl SessionOpening<'_> {
         match reply.class() {
             found if found == class => Ok(reply),
             4 | 5 => Err(Box::new(DialogueResult::refused(self.target.reply_rules(), stage, &reply))),
-            _ => Err(lost(stage, Cause::OutOfStep(reply.summary()))),
+            _ => Err(without_answer(stage, Cause::OutOfStep(reply.summary()))),
         }
     }
 }
 
-fn lost(stage: Stage, cause: Cause) -> Box<DialogueResult> {
-    Box::new(DialogueResult::lost(stage, cause))
+fn without_answer(stage: Stage, cause: Cause) -> Box<DialogueResult> {
+    Box::new(DialogueResult::without_answer(stage, cause))
 }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use super::server::{Act, Counting, Exchange, Moment, Script, mail, script, stepwise, until, when, willing};
-use crate::smtp::replies::verdict::{DialogueResult, RefusalScope};
+use crate::smtp::replies::dialogue_result::{DialogueResult, RefusalScope};
 use crate::smtp::session::cause::Cause;
 use crate::smtp::session::deadlines::{Deadlines, Timeouts};
 use crate::smtp::session::envelope::{Email, Offers};
@@ -17,12 +17,12 @@ const SHORT: Duration = Duration::from_millis(40);
 async fn deliver_once(script: Script, timeouts: Timeouts) -> (DialogueResult, Exchange, usize) {
     let exchange = Exchange::new(script);
     let mut gate = Counting::open(&exchange);
-    let verdict = match exchange.session_within(timeouts).await {
-        Ok(mut session) => session.deliver(&mail(b"hello\r\n"), &mut gate, &Deadlines::default()).await,
-        Err(verdict) => *verdict,
+    let result = match exchange.session_within(timeouts).await {
+        Ok(mut session) => session.run_transaction(&mail(b"hello\r\n"), &mut gate, &Deadlines::default()).await,
+        Err(result) => *result,
     };
     let met = gate.times_met();
-    (verdict, exchange, met)
+    (result, exchange, met)
 }
 
 fn all_short() -> Timeouts {
@@ -50,8 +50,8 @@ async fn ehlo_not_understood_falls_back_to_helo() {
         assert_eq!(session.offers(), Offers::default(), "nothing is offered");
         assert_eq!(exchange.commands(), ["EHLO node-1.example.org", "HELO node-1.example.org"]);
         let beyond = Email { to: "bj\u{f8}rn@example.com".to_owned(), ..mail(b"x") };
-        let verdict = session.deliver(&beyond, &mut Counting::open(&exchange), &Deadlines::default()).await;
-        assert_eq!(verdict, DialogueResult::NoSmtpUtf8 { asked: false }, "it may have SMTPUTF8");
+        let result = session.run_transaction(&beyond, &mut Counting::open(&exchange), &Deadlines::default()).await;
+        assert_eq!(result, DialogueResult::NoSmtpUtf8 { asked: false }, "it may have SMTPUTF8");
     }
     let exchange = Exchange::new(when(Moment::Ehlo, Act::Say("554 5.3.2 no service\r\n")));
     assert!(exchange.session().await.is_err(), "a refusal of the service is none of the command");
@@ -64,9 +64,9 @@ async fn refusal_is_definite_at_every_stage() {
         {
             for act in [Act::Say(words), Act::SayAndClose(words)] {
                 for script in [when(moment, act.clone()), stepwise(when(moment, act.clone()))] {
-                    let (verdict, _, met) = deliver_once(script, Timeouts::default()).await;
-                    let DialogueResult::Refused { stage, code, .. } = &verdict else {
-                        panic!("{moment:?} {words}: {verdict:?}")
+                    let (result, _, met) = deliver_once(script, Timeouts::default()).await;
+                    let DialogueResult::Refused { stage, code, .. } = &result else {
+                        panic!("{moment:?} {words}: {result:?}")
                     };
                     assert_eq!((*stage, code.to_string().as_str()), (stage_of(moment), &words[..3]));
                     assert_eq!(met, usize::from(moment == Moment::Dot));
@@ -90,13 +90,13 @@ async fn loss_is_in_doubt_only_after_the_dot() {
     for moment in QUESTIONS {
         for (act, timeouts) in &acts {
             for script in [when(moment, act.clone()), stepwise(when(moment, act.clone()))] {
-                let (verdict, _, met) = deliver_once(script, *timeouts).await;
-                match &verdict {
+                let (result, _, met) = deliver_once(script, *timeouts).await;
+                match &result {
                     DialogueResult::InDoubt { .. } => {
-                        assert_eq!(moment, Moment::Dot, "{act:?}: {verdict:?}")
+                        assert_eq!(moment, Moment::Dot, "{act:?}: {result:?}")
                     }
                     DialogueResult::Broken { stage, .. } => {
-                        assert_eq!(*stage, stage_of(moment), "{act:?}: {verdict:?}")
+                        assert_eq!(*stage, stage_of(moment), "{act:?}: {result:?}")
                     }
                     other => panic!("{moment:?} {act:?}: {other:?}"),
                 }
@@ -117,8 +117,8 @@ async fn wrong_kind_of_answer_is_out_of_step() {
     ];
     for (moment, words) in wrong {
         for script in [when(moment, Act::Say(words)), stepwise(when(moment, Act::Say(words)))] {
-            let (verdict, _, _) = deliver_once(script, Timeouts::default()).await;
-            let cause = match &verdict {
+            let (result, _, _) = deliver_once(script, Timeouts::default()).await;
+            let cause = match &result {
                 DialogueResult::Broken { stage, cause } if *stage == stage_of(moment) => cause,
                 DialogueResult::Broken { stage: Stage::Ehlo, cause } if moment == Moment::Banner => cause,
                 DialogueResult::InDoubt { cause } if moment == Moment::Dot => cause,
@@ -139,8 +139,8 @@ async fn bare_codes_are_enough_everywhere() {
         (Moment::Data, Act::Say("354\r\n")),
         (Moment::Dot, Act::Say("250\r\n")),
     ];
-    let (verdict, exchange, met) = deliver_once(script(&BARE), Timeouts::default()).await;
-    assert_eq!(verdict, DialogueResult::Accepted { code: 250, text: String::new() });
+    let (result, exchange, met) = deliver_once(script(&BARE), Timeouts::default()).await;
+    assert_eq!(result, DialogueResult::Accepted { code: 250, text: String::new() });
     assert_eq!((exchange.seen.lock().accepted.len(), met), (1, 1));
 }
 
@@ -159,8 +159,8 @@ async fn unusual_greeting_and_ehlo_are_understood() {
 
 #[tokio::test]
 async fn banner_of_ten_megabytes_is_refused_early() {
-    let (verdict, exchange, _) = deliver_once(when(Moment::Banner, Act::Flood(10_000_000)), Timeouts::default()).await;
-    assert_eq!(verdict, DialogueResult::Broken { stage: Stage::Banner, cause: Cause::ReplyTooLong });
+    let (result, exchange, _) = deliver_once(when(Moment::Banner, Act::Flood(10_000_000)), Timeouts::default()).await;
+    assert_eq!(result, DialogueResult::Broken { stage: Stage::Banner, cause: Cause::ReplyTooLong });
     until("the connection is closed", || exchange.seen.lock().open == 0).await;
 }
 
@@ -169,19 +169,20 @@ async fn pipelined_email_with_short_text_takes_two_writes() {
     let exchange = Exchange::new(willing());
     let mut session = exchange.session().await.expect("a session");
     let before = exchange.tape.lock().writes;
-    let verdict = session.deliver(&mail(b"hello\r\n"), &mut Counting::open(&exchange), &Deadlines::default()).await;
-    assert!(matches!(verdict, DialogueResult::Accepted { .. }));
+    let result =
+        session.run_transaction(&mail(b"hello\r\n"), &mut Counting::open(&exchange), &Deadlines::default()).await;
+    assert!(matches!(result, DialogueResult::Accepted { .. }));
     assert_eq!(exchange.tape.lock().writes - before, 2, "the offer; the text with its terminator");
-    session.deliver(&mail(b"hello\r\n"), &mut Counting::open(&exchange), &Deadlines::default()).await;
+    session.run_transaction(&mail(b"hello\r\n"), &mut Counting::open(&exchange), &Deadlines::default()).await;
     assert_eq!(exchange.tape.lock().writes - before, 4);
     assert!(!exchange.commands().contains(&"RSET".to_owned()), "there was nothing to reset");
 }
 
 #[tokio::test]
 async fn without_pipelining_each_command_waits_for_its_answer() {
-    let (verdict, exchange, _) =
+    let (result, exchange, _) =
         deliver_once(stepwise(when(Moment::Rcpt, Act::Say("550 5.1.1 no\r\n"))), Timeouts::default()).await;
-    assert!(matches!(verdict, DialogueResult::Refused { stage: Stage::Rcpt, scope: RefusalScope::Mailbox, .. }));
+    assert!(matches!(result, DialogueResult::Refused { stage: Stage::Rcpt, scope: RefusalScope::Mailbox, .. }));
     assert_eq!(
         exchange.commands(),
         ["EHLO node-1.example.org", "MAIL FROM:<news@example.org>", "RCPT TO:<anna@example.com>"],
@@ -201,10 +202,10 @@ async fn refused_recipient_does_not_affect_next_email() {
         let mut session = exchange.session().await.expect("a session");
         let mut gate = Counting::open(&exchange);
         for _ in 0..2 {
-            let verdict = session.deliver(&mail(b"hello\r\n"), &mut gate, &Deadlines::default()).await;
+            let result = session.run_transaction(&mail(b"hello\r\n"), &mut gate, &Deadlines::default()).await;
             assert!(
-                matches!(verdict, DialogueResult::Refused { code: 550, scope: RefusalScope::Mailbox, .. }),
-                "{verdict:?}"
+                matches!(result, DialogueResult::Refused { code: 550, scope: RefusalScope::Mailbox, .. }),
+                "{result:?}"
             );
         }
         assert_eq!(exchange.commands().iter().filter(|line| *line == "RSET").count(), 1, "before the second");
@@ -221,12 +222,12 @@ async fn our_own_refusals_do_not_touch_the_wire() {
     let mut gate = Counting::open(&exchange);
     let utf8 = Email { to: "bj\u{f8}rn@example.com".to_owned(), ..mail(b"x") };
     assert_eq!(
-        session.deliver(&utf8, &mut gate, &Deadlines::default()).await,
+        session.run_transaction(&utf8, &mut gate, &Deadlines::default()).await,
         DialogueResult::NoSmtpUtf8 { asked: true }
     );
     for bad in [Email { to: "no address".to_owned(), ..mail(b"x") }, mail(b"lone\nline feed")] {
-        let verdict = session.deliver(&bad, &mut gate, &Deadlines::default()).await;
-        assert!(matches!(verdict, DialogueResult::Refused { .. }), "{verdict:?}");
+        let result = session.run_transaction(&bad, &mut gate, &Deadlines::default()).await;
+        assert!(matches!(result, DialogueResult::Refused { .. }), "{result:?}");
     }
     assert_eq!(exchange.tape.lock().bytes.len(), written);
     assert!(session.is_open());
@@ -241,18 +242,18 @@ async fn late_answer_counts() {
         None
     });
     let timeouts = Timeouts { mail: Duration::from_secs(60), ..Timeouts::default() };
-    let (verdict, _, _) = deliver_once(late, timeouts).await;
-    assert!(matches!(verdict, DialogueResult::Accepted { .. }));
+    let (result, _, _) = deliver_once(late, timeouts).await;
+    assert!(matches!(result, DialogueResult::Accepted { .. }));
 }
 
 #[tokio::test]
 async fn farewell_after_answer_is_fine_and_other_bytes_are_doubtful() {
     for words in ["250 queued\r\n421 4.3.2 that was enough\r\n", "250 queued\r\n42"] {
-        let (verdict, _, _) = deliver_once(when(Moment::Dot, Act::Say(words)), Timeouts::default()).await;
-        assert!(matches!(verdict, DialogueResult::Accepted { .. }), "{verdict:?}");
+        let (result, _, _) = deliver_once(when(Moment::Dot, Act::Say(words)), Timeouts::default()).await;
+        assert!(matches!(result, DialogueResult::Accepted { .. }), "{result:?}");
     }
-    let (verdict, _, _) = deliver_once(when(Moment::Dot, Act::Say("250 a\r\n550 b\r\n")), Timeouts::default()).await;
-    assert!(matches!(verdict, DialogueResult::InDoubt { cause: Cause::OutOfStep(_) }), "{verdict:?}");
+    let (result, _, _) = deliver_once(when(Moment::Dot, Act::Say("250 a\r\n550 b\r\n")), Timeouts::default()).await;
+    assert!(matches!(result, DialogueResult::InDoubt { cause: Cause::OutOfStep(_) }), "{result:?}");
 }
 
 #[tokio::test]
@@ -261,12 +262,12 @@ async fn relay_may_close_between_emails() {
     let mut session = exchange.session().await.expect("a session");
     let mut gate = Counting::open(&exchange);
     assert!(matches!(
-        session.deliver(&mail(b"a"), &mut gate, &Deadlines::default()).await,
+        session.run_transaction(&mail(b"a"), &mut gate, &Deadlines::default()).await,
         DialogueResult::Accepted { .. }
     ));
     until("the server has left", || exchange.seen.lock().open == 0).await;
-    let verdict = session.deliver(&mail(b"b"), &mut gate, &Deadlines::default()).await;
-    assert_eq!(verdict, DialogueResult::Broken { stage: Stage::Mail, cause: Cause::ClosedBetweenEmails });
+    let result = session.run_transaction(&mail(b"b"), &mut gate, &Deadlines::default()).await;
+    assert_eq!(result, DialogueResult::Broken { stage: Stage::Mail, cause: Cause::ClosedBetweenEmails });
     assert_eq!(gate.times_met(), 1);
 }
 
@@ -274,7 +275,7 @@ async fn relay_may_close_between_emails() {
 async fn farewell_between_emails_is_seen_before_the_next() {
     let exchange = Exchange::new(when(Moment::Dot, Act::Say("250 queued\r\n421 enough\r\n")));
     let mut session = exchange.session().await.expect("a session");
-    session.deliver(&mail(b"a"), &mut Counting::open(&exchange), &Deadlines::default()).await;
+    session.run_transaction(&mail(b"a"), &mut Counting::open(&exchange), &Deadlines::default()).await;
     assert!(!session.is_still_idle().await);
 }
 
@@ -282,7 +283,7 @@ async fn farewell_between_emails_is_seen_before_the_next() {
 async fn quit_is_said_between_mails() {
     let exchange = Exchange::new(willing());
     let mut session = exchange.session().await.expect("a session");
-    session.deliver(&mail(b"a"), &mut Counting::open(&exchange), &Deadlines::default()).await;
+    session.run_transaction(&mail(b"a"), &mut Counting::open(&exchange), &Deadlines::default()).await;
     session.quit().await;
     until("the server has left", || exchange.seen.lock().open == 0).await;
     assert_eq!(exchange.commands().last().map(String::as_str), Some("QUIT"));
@@ -293,8 +294,8 @@ async fn deadline_of_caller_ends_dialogue_before_gate() {
     let exchange = Exchange::new(when(Moment::Mail, Act::Hang));
     let mut session = exchange.session().await.expect("a session");
     let patience = Deadlines { gate_by: Some(Instant::now() + SHORT), ..Deadlines::default() };
-    let verdict = session.deliver(&mail(b"a"), &mut Counting::open(&exchange), &patience).await;
-    assert_eq!(verdict, DialogueResult::Broken { stage: Stage::Mail, cause: Cause::NotBegunInTime });
+    let result = session.run_transaction(&mail(b"a"), &mut Counting::open(&exchange), &patience).await;
+    assert_eq!(result, DialogueResult::Broken { stage: Stage::Mail, cause: Cause::NotBegunInTime });
     assert!(!session.is_open());
 }
 
@@ -310,8 +311,8 @@ async fn cancelled_dialogue_stops_before_gate_and_not_after_it() {
     let exchange = Exchange::new(willing());
     let mut session = exchange.session().await.expect("a session");
     let patience = Deadlines::default();
-    let verdict = session.deliver(&mail(b"a"), &mut Stopping(patience.clone()), &patience).await;
-    assert!(matches!(verdict, DialogueResult::Accepted { .. }), "past the gate it waits: {verdict:?}");
-    let verdict = session.deliver(&mail(b"a"), &mut Counting::open(&exchange), &patience).await;
-    assert_eq!(verdict, DialogueResult::Broken { stage: Stage::Mail, cause: Cause::Stopped });
+    let result = session.run_transaction(&mail(b"a"), &mut Stopping(patience.clone()), &patience).await;
+    assert!(matches!(result, DialogueResult::Accepted { .. }), "past the gate it waits: {result:?}");
+    let result = session.run_transaction(&mail(b"a"), &mut Counting::open(&exchange), &patience).await;
+    assert_eq!(result, DialogueResult::Broken { stage: Stage::Mail, cause: Cause::Stopped });
 }

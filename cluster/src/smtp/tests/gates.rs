@@ -6,7 +6,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::server::{Act, Counting, Exchange, Moment, mail, script, stepwise, until, when, willing};
-use crate::smtp::replies::verdict::DialogueResult;
+use crate::smtp::replies::dialogue_result::DialogueResult;
 use crate::smtp::session::cause::Cause;
 use crate::smtp::session::deadlines::{Deadlines, Timeouts};
 use crate::smtp::session::gate::{Gate, GateAnswer, GateRefusal};
@@ -28,8 +28,8 @@ async fn passes_the_gate_once(text: &[u8], buffer: usize, gulp: usize, step_by_s
     let mut session = exchange.session().await.expect("a session");
     for round in 1..=2 {
         let mut gate = Counting::open(&exchange);
-        let verdict = session.deliver(&mail(text), &mut gate, &Deadlines::default()).await;
-        assert!(matches!(verdict, DialogueResult::Accepted { code: 250, .. }), "{verdict:?}");
+        let result = session.run_transaction(&mail(text), &mut gate, &Deadlines::default()).await;
+        assert!(matches!(result, DialogueResult::Accepted { code: 250, .. }), "{result:?}");
         assert_eq!(gate.times_met(), 1, "once an email");
         let tape = exchange.tape.lock().bytes.clone();
         let (before, after) = tape.split_at(gate.met.lock()[0]);
@@ -98,8 +98,8 @@ async fn closed_gate_writes_no_terminator_byte_and_closes() {
     let exchange = Exchange::new(willing());
     let mut session = exchange.session().await.expect("a session");
     let mut gate = Counting::shut(&exchange);
-    let verdict = session.deliver(&mail(b"hello\r\n"), &mut gate, &Deadlines::default()).await;
-    assert_eq!(verdict, DialogueResult::GateClosed(GateRefusal::RunPaused));
+    let result = session.run_transaction(&mail(b"hello\r\n"), &mut gate, &Deadlines::default()).await;
+    assert_eq!(result, DialogueResult::GateClosed(GateRefusal::RunPaused));
     assert_eq!(gate.times_met(), 1);
     assert_eq!(exchange.tape.lock().bytes.len(), gate.met.lock()[0], "nothing was written after the answer");
     assert!(!session.is_open());
@@ -125,11 +125,9 @@ async fn unsolicited_bytes_before_gate_end_the_session() {
 async fn never_meets_the_gate(exchange: Exchange) {
     let mut session = exchange.session().await.expect("a session");
     let mut gate = Counting::open(&exchange);
-    let verdict = session.deliver(&mail(&b"0123456789\r\n".repeat(1_000)), &mut gate, &Deadlines::default()).await;
-    assert!(
-        matches!(verdict, DialogueResult::Broken { stage: Stage::Body, cause: Cause::OutOfStep(_) }),
-        "{verdict:?}"
-    );
+    let result =
+        session.run_transaction(&mail(&b"0123456789\r\n".repeat(1_000)), &mut gate, &Deadlines::default()).await;
+    assert!(matches!(result, DialogueResult::Broken { stage: Stage::Body, cause: Cause::OutOfStep(_) }), "{result:?}");
     assert_eq!(gate.times_met(), 0);
     assert!(!session.is_open());
     assert!(exchange.seen.lock().texts.is_empty());
@@ -140,8 +138,9 @@ async fn relay_leaving_during_text_is_noticed_before_gate() {
     let exchange = Exchange { buffer: 64, ..Exchange::new(when(Moment::InText, Act::SayAndClose(""))) };
     let mut session = exchange.session().await.expect("a session");
     let mut gate = Counting::open(&exchange);
-    let verdict = session.deliver(&mail(&b"0123456789\r\n".repeat(1_000)), &mut gate, &Deadlines::default()).await;
-    assert!(matches!(verdict, DialogueResult::Broken { stage: Stage::Body, .. }), "{verdict:?}");
+    let result =
+        session.run_transaction(&mail(&b"0123456789\r\n".repeat(1_000)), &mut gate, &Deadlines::default()).await;
+    assert!(matches!(result, DialogueResult::Broken { stage: Stage::Body, .. }), "{result:?}");
     assert_eq!(gate.times_met(), 0);
 }
 
@@ -152,12 +151,12 @@ async fn dot_without_recipient_does_not_meet_gate() {
     let exchange = Exchange::new(script(&ACTS));
     let mut session = exchange.session().await.expect("a session");
     let mut gate = Counting::open(&exchange);
-    let verdict = session.deliver(&mail(b"hello\r\n"), &mut gate, &Deadlines::default()).await;
-    assert!(matches!(verdict, DialogueResult::Refused { stage: Stage::Rcpt, code: 550, .. }), "{verdict:?}");
+    let result = session.run_transaction(&mail(b"hello\r\n"), &mut gate, &Deadlines::default()).await;
+    assert!(matches!(result, DialogueResult::Refused { stage: Stage::Rcpt, code: 550, .. }), "{result:?}");
     assert_eq!(gate.times_met(), 0);
     assert_eq!(exchange.seen.lock().texts, [b""], "the text that was asked for ended empty");
     assert!(session.is_open(), "and the session goes on");
-    assert_eq!(session.deliver(&mail(b"x"), &mut gate, &Deadlines::default()).await, verdict);
+    assert_eq!(session.run_transaction(&mail(b"x"), &mut gate, &Deadlines::default()).await, result);
 }
 
 #[tokio::test]
@@ -165,8 +164,8 @@ async fn no_dot_is_written_after_desynchronized_dialogue() {
     let exchange = Exchange::new(when(Moment::Mail, Act::Say("451 4.3.0 later\r\n")));
     let mut session = exchange.session().await.expect("a session");
     let mut gate = Counting::open(&exchange);
-    let verdict = session.deliver(&mail(b"hello\r\n"), &mut gate, &Deadlines::default()).await;
-    assert!(matches!(verdict, DialogueResult::Refused { stage: Stage::Mail, code: 451, .. }), "{verdict:?}");
+    let result = session.run_transaction(&mail(b"hello\r\n"), &mut gate, &Deadlines::default()).await;
+    assert!(matches!(result, DialogueResult::Refused { stage: Stage::Mail, code: 451, .. }), "{result:?}");
     assert!(!session.is_open(), "RCPT and DATA were taken without a MAIL");
     assert!(!exchange.tape.lock().bytes.ends_with(b".\r\n"));
     assert_eq!(gate.times_met(), 0);
@@ -177,8 +176,8 @@ async fn failed_terminator_write_is_in_doubt() {
     let exchange = Exchange::new(willing());
     let mut session = exchange.session().await.expect("a session");
     let mut gate = FailingWire(Counting::open(&exchange));
-    let verdict = session.deliver(&mail(b"hello\r\n"), &mut gate, &Deadlines::default()).await;
-    assert!(matches!(verdict, DialogueResult::InDoubt { cause: Cause::Io(_) }), "{verdict:?}");
+    let result = session.run_transaction(&mail(b"hello\r\n"), &mut gate, &Deadlines::default()).await;
+    assert!(matches!(result, DialogueResult::InDoubt { cause: Cause::Io(_) }), "{result:?}");
 }
 
 /// Lets the email pass, and then lets every write fail.
@@ -201,10 +200,10 @@ async fn panicking_gate_counts_as_closed() {
     }
     let exchange = Exchange::new(willing());
     let mut session = exchange.session().await.expect("a session");
-    let verdict = session.deliver(&mail(b"hello\r\n"), &mut Panicking, &Deadlines::default()).await;
+    let result = session.run_transaction(&mail(b"hello\r\n"), &mut Panicking, &Deadlines::default()).await;
     assert!(
-        matches!(&verdict, DialogueResult::Broken { stage: Stage::Body, cause: Cause::Panicked(text) } if text.contains("upside")),
-        "{verdict:?}"
+        matches!(&result, DialogueResult::Broken { stage: Stage::Body, cause: Cause::Panicked(text) } if text.contains("upside")),
+        "{result:?}"
     );
     assert!(!session.is_open());
     assert!(exchange.tape.lock().bytes.ends_with(b"DATA\r\n"), "nothing was written after DATA");
@@ -219,7 +218,8 @@ async fn unaccepted_terminator_is_in_doubt_after_timeout() {
     let mut session = hang.session_within(timeouts).await.expect("a session");
     let mut gate = Counting::open(&hang);
     // The server reads up to 4,096 bytes at once and then hangs. The remaining bytes exactly fill the buffer.
-    let verdict = session.deliver(&mail(&b"0123456789abcd\r\n".repeat(768)), &mut gate, &Deadlines::default()).await;
-    assert!(matches!(verdict, DialogueResult::InDoubt { cause: Cause::TimedOut }), "{verdict:?}");
+    let result =
+        session.run_transaction(&mail(&b"0123456789abcd\r\n".repeat(768)), &mut gate, &Deadlines::default()).await;
+    assert!(matches!(result, DialogueResult::InDoubt { cause: Cause::TimedOut }), "{result:?}");
     assert_eq!(gate.times_met(), 1);
 }

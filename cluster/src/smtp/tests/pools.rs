@@ -26,7 +26,7 @@ use crate::smtp::pool::circuit::Backoff;
 use crate::smtp::pool::permit::Permit;
 use crate::smtp::pool::status::CircuitStatus;
 use crate::smtp::pool::{Pool, PoolLimits, Unavailable};
-use crate::smtp::replies::verdict::{DialogueResult, RefusalScope};
+use crate::smtp::replies::dialogue_result::{DialogueResult, RefusalScope};
 use crate::smtp::session::cause::Cause;
 use crate::smtp::session::deadlines::{Deadlines, Timeouts};
 use crate::smtp::session::dialer::{Connected, Dial};
@@ -57,11 +57,11 @@ fn quick() -> PoolLimits {
 
 async fn send(pool: &Pool, text: &str) -> DialogueResult {
     let permit = pool.acquire(soon()).await.expect("a permit");
-    permit.deliver(&mail(text.as_bytes()), Open, &Deadlines::default()).await
+    permit.send(&mail(text.as_bytes()), Open, &Deadlines::default()).await
 }
 
 fn deliver_in_background(permit: Permit, email: Email) -> JoinHandle<DialogueResult> {
-    tokio::spawn(async move { permit.deliver(&email, Open, &Deadlines::default()).await })
+    tokio::spawn(async move { permit.send(&email, Open, &Deadlines::default()).await })
 }
 
 /// A dialer whose connection panics when it is read.
@@ -85,8 +85,8 @@ impl AsyncRead for PanicsAtRead {
 #[tokio::test]
 async fn panic_before_gate_is_not_in_doubt() {
     let pool = Pool::new(target(), Arc::new(Panics), quick(), 7);
-    let verdict = send(&pool, "x").await;
-    assert!(matches!(verdict, DialogueResult::Broken { cause: Cause::Panicked(_), .. }), "{verdict:?}");
+    let result = send(&pool, "x").await;
+    assert!(matches!(result, DialogueResult::Broken { cause: Cause::Panicked(_), .. }), "{result:?}");
 }
 
 #[tokio::test]
@@ -139,8 +139,8 @@ async fn open_connections_never_exceed_the_limit() {
     let exchange = Exchange::new(willing());
     let pool = pool(&exchange, PoolLimits { max_sessions: 3, emails_per_session: 4, ..quick() });
     let texts: Vec<String> = (0..100).map(|number| number.to_string()).collect();
-    let verdicts = join_all(texts.iter().map(|text| send(&pool, text))).await;
-    assert!(verdicts.iter().all(|verdict| matches!(verdict, DialogueResult::Accepted { .. })));
+    let results = join_all(texts.iter().map(|text| send(&pool, text))).await;
+    assert!(results.iter().all(|result| matches!(result, DialogueResult::Accepted { .. })));
     let seen = exchange.seen.lock();
     assert!((1..=3).contains(&seen.most_open), "{}", seen.most_open);
     assert_eq!(seen.accepted.len(), 100);
@@ -166,7 +166,7 @@ async fn farewell_keeps_its_session() {
     let exchange = Exchange::new(when(Moment::Quit, Act::Hang));
     let timeouts = Timeouts { quit: Duration::from_secs(60), ..Timeouts::default() };
     let pool = pool(&exchange, PoolLimits { max_sessions: 1, emails_per_session: 1, timeouts, ..quick() });
-    assert!(matches!(send(&pool, "a").await, DialogueResult::Accepted { .. }), "the verdict does not wait for it");
+    assert!(matches!(send(&pool, "a").await, DialogueResult::Accepted { .. }), "the result does not wait for it");
     let refused = pool.acquire(Instant::now() + Duration::from_millis(20)).await.map(|_| ());
     assert_eq!((refused, pool.status().sessions_open), (Err(Unavailable::Busy), 1));
 }
@@ -236,8 +236,8 @@ async fn unreachable_relay_is_probed_by_one_dialogue() {
         assert!(Instant::now() < limit, "it never recovers");
         match pool.acquire(soon()).await {
             Ok(permit) => {
-                let verdict = permit.deliver(&mail(b"c"), Open, &Deadlines::default()).await;
-                assert!(matches!(verdict, DialogueResult::Accepted { .. }), "{verdict:?}");
+                let result = permit.send(&mail(b"c"), Open, &Deadlines::default()).await;
+                assert!(matches!(result, DialogueResult::Accepted { .. }), "{result:?}");
                 break;
             }
             Err(Unavailable::CircuitOpen { until, .. }) => tokio::time::sleep_until(until).await,
@@ -273,7 +273,7 @@ async fn probe_that_relay_cannot_take_for_want_of_smtputf8_closes_circuit() {
     let pool = Pool::new(target(), refuses_one_session(exchange), quick(), 7);
     let permit = probe_after_lost_session(&pool).await;
     let beyond = Email { to: "bj\u{f8}rn@example.com".to_owned(), ..mail(b"b") };
-    assert_eq!(permit.deliver(&beyond, Open, &Deadlines::default()).await, DialogueResult::NoSmtpUtf8 { asked: true });
+    assert_eq!(permit.send(&beyond, Open, &Deadlines::default()).await, DialogueResult::NoSmtpUtf8 { asked: true });
     assert_eq!(pool.status().circuit, CircuitStatus::Closed);
 }
 
@@ -282,10 +282,10 @@ async fn probe_whose_message_is_refused_at_mail_closes_circuit() {
     let exchange = Exchange::new(when(Moment::Mail, Act::Say("552 5.3.4 message too big for system\r\n")));
     let pool = Pool::new(target(), refuses_one_session(exchange), quick(), 7);
     let permit = probe_after_lost_session(&pool).await;
-    let verdict = permit.deliver(&mail(b"b"), Open, &Deadlines::default()).await;
+    let result = permit.send(&mail(b"b"), Open, &Deadlines::default()).await;
     assert!(
-        matches!(&verdict, DialogueResult::Refused { stage: Stage::Mail, scope, .. } if *scope != RefusalScope::Relay),
-        "{verdict:?}"
+        matches!(&result, DialogueResult::Refused { stage: Stage::Mail, scope, .. } if *scope != RefusalScope::Relay),
+        "{result:?}"
     );
     assert_eq!(pool.status().circuit, CircuitStatus::Closed);
 }
@@ -304,15 +304,12 @@ async fn used_session_is_no_evidence_against_smtputf8() {
     assert!(matches!(send(&pool, "a").await, DialogueResult::Accepted { .. }));
     let beyond = || Email { to: "bj\u{f8}rn@example.com".to_owned(), ..mail(b"b") };
     let permit = pool.acquire(soon()).await.expect("a permit");
-    assert_eq!(
-        permit.deliver(&beyond(), Open, &Deadlines::default()).await,
-        DialogueResult::NoSmtpUtf8 { asked: true }
-    );
+    assert_eq!(permit.send(&beyond(), Open, &Deadlines::default()).await, DialogueResult::NoSmtpUtf8 { asked: true });
     assert!(matches!(send(&pool, "c").await, DialogueResult::Accepted { .. }));
     upgraded.store(true, Ordering::SeqCst);
     let permit = pool.acquire(soon()).await.expect("a permit");
-    let verdict = permit.deliver(&beyond(), Open, &Deadlines::default()).await;
-    assert!(matches!(verdict, DialogueResult::Accepted { .. }), "{verdict:?}");
+    let result = permit.send(&beyond(), Open, &Deadlines::default()).await;
+    assert!(matches!(result, DialogueResult::Accepted { .. }), "{result:?}");
 }
 
 #[tokio::test]
@@ -322,7 +319,7 @@ async fn session_ends_after_email_that_it_cannot_carry() {
     assert!(matches!(send(&pool, "a").await, DialogueResult::Accepted { .. }));
     let permit = pool.acquire(soon()).await.expect("a permit");
     let beyond = Email { to: "bj\u{f8}rn@example.com".to_owned(), ..mail(b"b") };
-    assert_eq!(permit.deliver(&beyond, Open, &Deadlines::default()).await, DialogueResult::NoSmtpUtf8 { asked: false });
+    assert_eq!(permit.send(&beyond, Open, &Deadlines::default()).await, DialogueResult::NoSmtpUtf8 { asked: false });
     until("it has quit", || pool.status().sessions_open == 0).await;
 }
 
@@ -346,8 +343,8 @@ async fn silent_relay_holds_email_ten_seconds_and_is_probed_without_email() {
         Deadlines { open_by, gate_by, ..Deadlines::default() }
     };
     let permit = pool.acquire(soon()).await.expect("a permit");
-    let verdict = permit.deliver(&mail(b"a"), Open, &patience()).await;
-    assert_eq!(verdict, DialogueResult::Broken { stage: Stage::Connect, cause: Cause::NotBegunInTime });
+    let result = permit.send(&mail(b"a"), Open, &patience()).await;
+    assert_eq!(result, DialogueResult::Broken { stage: Stage::Connect, cause: Cause::NotBegunInTime });
     assert!(begun.elapsed() < seconds(11), "{:?}", begun.elapsed());
     let CircuitStatus::HalfOpen { cause } = pool.status().circuit else { panic!("it has not had its time yet") };
     assert_eq!(cause, "a session has been opening for as long as an email can wait");
@@ -372,7 +369,7 @@ async fn silent_relay_holds_email_ten_seconds_and_is_probed_without_email() {
         assert!(begun.elapsed() < seconds(600), "it never comes back");
     };
     assert_eq!(pool.status().sessions_open, 1, "the email that probes has a session that greets");
-    assert!(matches!(permit.deliver(&mail(b"b"), Open, &patience()).await, DialogueResult::Accepted { .. }));
+    assert!(matches!(permit.send(&mail(b"b"), Open, &patience()).await, DialogueResult::Accepted { .. }));
     assert_eq!(pool.status().circuit, CircuitStatus::Closed);
 }
 
@@ -383,13 +380,13 @@ async fn greeting_after_six_seconds_does_not_open_circuit() {
     let pool = pool(&exchange, quick());
     let patience = || Deadlines { open_by: Some(Instant::now() + Duration::from_secs(4)), ..Deadlines::default() };
     let permit = pool.acquire(soon()).await.expect("a permit");
-    let verdict = permit.deliver(&mail(b"a"), Open, &patience()).await;
-    assert_eq!(verdict, DialogueResult::Broken { stage: Stage::Connect, cause: Cause::NotBegunInTime });
+    let result = permit.send(&mail(b"a"), Open, &patience()).await;
+    assert_eq!(result, DialogueResult::Broken { stage: Stage::Connect, cause: Cause::NotBegunInTime });
     tokio::time::sleep(Duration::from_secs(3)).await;
     let status = pool.status();
     assert_eq!((status.circuit, status.sessions_idle), (CircuitStatus::Closed, 1), "it opened for the next email");
     let permit = pool.acquire(soon()).await.expect("a permit");
-    assert!(matches!(permit.deliver(&mail(b"b"), Open, &patience()).await, DialogueResult::Accepted { .. }));
+    assert!(matches!(permit.send(&mail(b"b"), Open, &patience()).await, DialogueResult::Accepted { .. }));
     assert_eq!(exchange.seen.lock().connections, 1);
 }
 
@@ -571,21 +568,21 @@ fn chaos(seed: u64) -> Script {
 }
 
 #[tokio::test]
-async fn whatever_a_relay_does_each_mail_has_one_verdict_and_the_books_agree() {
+async fn each_email_has_one_result_and_counters_agree_whatever_relay_does() {
     for seed in 0..5 {
         let exchange = Exchange::new(chaos(seed));
         let backoff =
             Backoff { first: Duration::from_millis(1), longest: Duration::from_millis(2), ..Backoff::default() };
         let timeouts = Timeouts { quit: Duration::from_secs(1), ..Timeouts::default() };
         let pool = pool(&exchange, PoolLimits { max_sessions: 4, backoff, timeouts, ..quick() });
-        let verdicts = join_all((0..300).map(|number| persistent(pool.clone(), number))).await;
+        let results = join_all((0..300).map(|number| persistent(pool.clone(), number))).await;
         assert!(pool.close(Duration::from_secs(60)).await);
         let texts_with = |wanted: fn(&DialogueResult) -> bool| -> HashSet<Vec<u8>> {
-            let chosen = verdicts.iter().enumerate().filter(|(_, verdict)| wanted(verdict));
+            let chosen = results.iter().enumerate().filter(|(_, result)| wanted(result));
             chosen.map(|(number, _)| format!("{number}\r\n").into_bytes()).collect()
         };
-        let accepted = texts_with(|verdict| matches!(verdict, DialogueResult::Accepted { .. }));
-        let in_doubt = texts_with(|verdict| matches!(verdict, DialogueResult::InDoubt { .. }));
+        let accepted = texts_with(|result| matches!(result, DialogueResult::Accepted { .. }));
+        let in_doubt = texts_with(|result| matches!(result, DialogueResult::InDoubt { .. }));
         let seen = exchange.seen.lock();
         let arrived: HashSet<Vec<u8>> = seen.accepted.iter().cloned().collect();
         assert_eq!(seen.accepted.len(), arrived.len(), "seed {seed}: nothing arrives twice (I1)");
@@ -605,7 +602,7 @@ async fn persistent(pool: Pool, number: usize) -> DialogueResult {
         match pool.acquire(soon()).await {
             Ok(permit) => {
                 let text = format!("{number}\r\n").into_bytes();
-                return permit.deliver(&mail(&text), Open, &Deadlines::default()).await;
+                return permit.send(&mail(&text), Open, &Deadlines::default()).await;
             }
             Err(Unavailable::CircuitOpen { until, .. }) => {
                 tokio::time::sleep_until(until.min(Instant::now() + Duration::from_millis(3))).await;

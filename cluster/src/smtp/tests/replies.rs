@@ -1,7 +1,7 @@
 //! Tests of the class and the scope of replies (P6). `replies.tsv` has replies that relays document, with their class.
 
 use crate::smtp::replies::classification::{ReplyClass, ReplyRules};
-use crate::smtp::replies::verdict::{
+use crate::smtp::replies::dialogue_result::{
     self, DialogueResult, MAX_TEXT_CHARS, RefusalScope, enhanced_code, without_enhanced_code,
 };
 use crate::smtp::session::cause::Cause;
@@ -14,7 +14,7 @@ fn refused(stage: Stage, reply: &Reply) -> DialogueResult {
 }
 
 fn scope(stage: Stage, code: u16, enhanced: Option<(u8, u16, u16)>, text: &str) -> RefusalScope {
-    verdict::scope(&ReplyRules::default(), stage, code, enhanced, text)
+    dialogue_result::scope(&ReplyRules::default(), stage, code, enhanced, text)
 }
 
 const QUICK: RefusalScope = RefusalScope::Throttle { daily_quota: false };
@@ -106,8 +106,8 @@ fn reply_has_its_scope() {
         (Answered, 550, "4.1.1 classes that disagree count as none", Unnamed),
     ];
     for (stage, code, text, expected) in table {
-        let verdict = refused(stage, &Reply { code, text: text.to_owned() });
-        let DialogueResult::Refused { scope, .. } = verdict else {
+        let result = refused(stage, &Reply { code, text: text.to_owned() });
+        let DialogueResult::Refused { scope, .. } = result else {
             panic!("a refusal is a refusal");
         };
         assert_eq!(scope, expected, "{stage:?} {code} {text}");
@@ -269,8 +269,8 @@ fn enhanced_codes_are_read_strictly() {
 #[test]
 fn loss_is_in_doubt_exactly_after_the_dot() {
     for stage in Stage::ALL {
-        let verdict = DialogueResult::lost(stage, Cause::Closed);
-        assert_eq!(matches!(verdict, DialogueResult::InDoubt { .. }), stage == Stage::DotHanded, "{stage:?}");
+        let result = DialogueResult::without_answer(stage, Cause::Closed);
+        assert_eq!(matches!(result, DialogueResult::InDoubt { .. }), stage == Stage::DotHanded, "{stage:?}");
     }
 }
 

@@ -8,7 +8,7 @@ use reveille_ledger::access::{Access, Tls, Trust};
 use super::certificates::Authority;
 use super::server::{Act, Counting, Exchange, Moment, Script, ServerTls, mail, script, when, willing};
 use crate::node::secret::Secret;
-use crate::smtp::replies::verdict::DialogueResult;
+use crate::smtp::replies::dialogue_result::DialogueResult;
 use crate::smtp::session::auth::Mechanism;
 use crate::smtp::session::cause::{Cause, Fix};
 use crate::smtp::session::credentials::{Binding, Login};
@@ -88,7 +88,7 @@ impl Scene {
 
     /// Returns the fix, the stage and the message of an opening that must fail for TLS or a login.
     async fn fix(&self) -> (Fix, Stage, String) {
-        match self.open().await.0.err().map(|verdict| *verdict) {
+        match self.open().await.0.err().map(|result| *result) {
             Some(DialogueResult::Broken { stage, cause: Cause::Tls(problem) | Cause::Credentials(problem) }) => {
                 (problem.fix, stage, problem.message)
             }
@@ -98,7 +98,7 @@ impl Scene {
 
     /// Returns the stage and the message of an opening that must fail.
     async fn fails(&self) -> (Stage, String) {
-        match self.open().await.0.err().map(|verdict| *verdict) {
+        match self.open().await.0.err().map(|result| *result) {
             Some(DialogueResult::Broken { stage, cause }) => (stage, cause.to_string()),
             Some(DialogueResult::Refused { stage, code, text, .. }) => (stage, format!("{code} {text}")),
             other => panic!("it has to fail: {other:?}"),
@@ -114,8 +114,8 @@ async fn delivers_once(scene: Scene) {
     assert!(encryption.expires_at_s > 7_000_000_000, "{encryption:?}");
     for round in 1..=2 {
         let mut gate = Counting::open(&scene.exchange);
-        let verdict = session.deliver(&mail(b"hello\r\n.\r\n"), &mut gate, &Deadlines::default()).await;
-        assert!(matches!(verdict, DialogueResult::Accepted { .. }), "{verdict:?}");
+        let result = session.run_transaction(&mail(b"hello\r\n.\r\n"), &mut gate, &Deadlines::default()).await;
+        assert!(matches!(result, DialogueResult::Accepted { .. }), "{result:?}");
         assert_eq!(gate.times_met(), 1, "once an email");
         let tape = scene.exchange.tape.lock().bytes.clone();
         let (_, after) = tape.split_at(gate.met.lock()[0]);
@@ -141,8 +141,8 @@ async fn closed_gate_writes_nothing_over_tls() {
     let scene = Scene::implicit(willing());
     let mut session = scene.open().await.0.expect("a session");
     let mut gate = Counting::shut(&scene.exchange);
-    let verdict = session.deliver(&mail(b"hello\r\n"), &mut gate, &Deadlines::default()).await;
-    assert!(matches!(verdict, DialogueResult::GateClosed(_)), "{verdict:?}");
+    let result = session.run_transaction(&mail(b"hello\r\n"), &mut gate, &Deadlines::default()).await;
+    assert!(matches!(result, DialogueResult::GateClosed(_)), "{result:?}");
     assert_eq!(scene.exchange.tape.lock().bytes.len(), gate.met.lock()[0], "not a byte behind the gate");
 }
 
@@ -173,10 +173,10 @@ async fn starttls_that_is_asked_for_is_never_done_without() {
 async fn bytes_injected_after_starttls_close_the_session() {
     let words = "220 2.0.0 go ahead\r\n250-relay\r\n250 AUTH PLAIN\r\n";
     let scene = Scene::start_tls(when(Moment::StartTls, Act::Say(words))).logging_in();
-    let verdict = scene.open().await.0.err().map(|verdict| *verdict);
+    let result = scene.open().await.0.err().map(|result| *result);
     assert!(
-        matches!(&verdict, Some(DialogueResult::Broken { stage: Stage::Tls, cause: Cause::OutOfStep(_) })),
-        "CVE-2011-0411: {verdict:?}"
+        matches!(&result, Some(DialogueResult::Broken { stage: Stage::Tls, cause: Cause::OutOfStep(_) })),
+        "CVE-2011-0411: {result:?}"
     );
     assert_eq!(scene.exchange.commands(), [EHLO, "STARTTLS"], "nothing was said after it");
 }
@@ -303,9 +303,9 @@ async fn where_auth_is_offered_after_starttls_only_that_is_said() {
 async fn credentials_bound_to_another_relay_are_never_sent() {
     let scene = Scene::implicit(willing()).logging_in();
     let (opened, _) = scene.open_by(false).await;
-    let Err(verdict) = opened else { panic!("it logged in") };
-    let DialogueResult::Broken { stage: Stage::Auth, cause: Cause::Credentials(problem) } = *verdict else {
-        panic!("{verdict:?}")
+    let Err(result) = opened else { panic!("it logged in") };
+    let DialogueResult::Broken { stage: Stage::Auth, cause: Cause::Credentials(problem) } = *result else {
+        panic!("{result:?}")
     };
     assert!(problem.message.contains("are for another.example.org port 25 alone"), "{}", problem.message);
     assert!(!scene.exchange.commands().iter().any(|line| line.starts_with("AUTH")));

@@ -11,7 +11,7 @@ use super::server::until;
 use crate::smtp::pool::circuit::Backoff;
 use crate::smtp::pool::status::{CircuitStatus, RelayCounters};
 use crate::smtp::pool::{Pool, PoolLimits, Unavailable};
-use crate::smtp::replies::verdict::DialogueResult;
+use crate::smtp::replies::dialogue_result::DialogueResult;
 use crate::smtp::session::deadlines::{Deadlines, Timeouts};
 use crate::smtp::session::dialer::TcpDialer;
 use crate::smtp::session::envelope::Email;
@@ -59,7 +59,7 @@ fn mail(number: usize) -> Email {
 async fn send(pool: Pool, number: usize) -> DialogueResult {
     loop {
         match pool.acquire(Instant::now() + Duration::from_secs(60)).await {
-            Ok(permit) => return permit.deliver(&mail(number), Open, &Deadlines::default()).await,
+            Ok(permit) => return permit.send(&mail(number), Open, &Deadlines::default()).await,
             Err(Unavailable::CircuitOpen { until, .. }) => tokio::time::sleep_until(until).await,
             Err(other) => panic!("{other}"),
         }
@@ -74,16 +74,16 @@ async fn counters_match_record(faults: &str, emails: usize) -> RelayCounters {
     let sink = sink(faults);
     let handle = sink.handle();
     let pool = pool(&handle);
-    let verdicts = join_all((0..emails).map(|number| send(pool.clone(), number))).await;
+    let results = join_all((0..emails).map(|number| send(pool.clone(), number))).await;
     assert!(pool.close(Duration::from_secs(60)).await, "{faults}");
     let status = pool.status();
     sink.stop().await;
     let with = |wanted: fn(&DialogueResult) -> bool| -> HashSet<String> {
-        let chosen = verdicts.iter().enumerate().filter(|(_, verdict)| wanted(verdict));
+        let chosen = results.iter().enumerate().filter(|(_, result)| wanted(result));
         chosen.map(|(number, _)| mail(number).to).collect()
     };
-    let accepted = with(|verdict| matches!(verdict, DialogueResult::Accepted { .. }));
-    let in_doubt = with(|verdict| matches!(verdict, DialogueResult::InDoubt { .. }));
+    let accepted = with(|result| matches!(result, DialogueResult::Accepted { .. }));
+    let in_doubt = with(|result| matches!(result, DialogueResult::InDoubt { .. }));
     let recorded = recorded(&handle);
     let arrived: HashSet<String> = recorded.iter().cloned().collect();
     assert_eq!(arrived.len(), recorded.len(), "{faults}: nothing arrives twice (I1)");
@@ -132,7 +132,7 @@ async fn held_answer_is_a_waiting_dot() {
     let pool = pool(&handle);
     let mut hold = handle.hold_next_answer(HoldRequest { point: HoldPoint::AfterCommit, ..HoldRequest::default() });
     let permit = pool.acquire(Instant::now() + Duration::from_secs(60)).await.expect("a permit");
-    let delivery = tokio::spawn(async move { permit.deliver(&mail(1), Open, &Deadlines::default()).await });
+    let delivery = tokio::spawn(async move { permit.send(&mail(1), Open, &Deadlines::default()).await });
     let held = hold.next(Duration::from_secs(30)).await.expect("a held mail");
     until("it waits", || pool.status().waiting_dots == 1).await;
     assert!(held.release());

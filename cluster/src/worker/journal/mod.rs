@@ -4,8 +4,8 @@
 //! gate from all others ([`Reading`]), and names those that were being composed. After a power cut only the
 //! ledger counts.
 //! - One file for each incarnation, meant for memory (`/dev/shm`): a record costs one `write`, never a sync.
-//! - When [`Journal::append`] returns `Ok`, the records survive this process. After an error the step must not be taken,
-//!   and the node stops.
+//! - When [`Journal::append`] returns `Ok`, the records survive this process. After an error the node must not
+//!   take the step, and stops.
 //! - One `begin` for each recipient of a claim (P5); a second one is refused here.
 //! - Bounded: a rewrite of the file drops the records of closed claims.
 //!

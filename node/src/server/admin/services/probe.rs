@@ -37,18 +37,18 @@ pub async fn probe(relay: &Relay, target: &Target, dialer: &dyn Dial) -> ProbeRe
             session.quit().await;
             ProbeResult { reachable: true, problem: String::new(), next: String::new(), findings }
         }
-        Err(verdict) => ProbeResult {
-            reachable: has_answered(&verdict, &relay.access.tls),
-            problem: in_words(&verdict),
-            next: relay_hints::of(&verdict, relay),
+        Err(result) => ProbeResult {
+            reachable: has_answered(&result, &relay.access.tls),
+            problem: in_words(&result),
+            next: relay_hints::of(&result, relay),
             findings,
         },
     }
 }
 
 /// Returns true if a server answered with an SMTP greeting or a TLS handshake.
-fn has_answered(verdict: &DialogueResult, tls: &Tls) -> bool {
-    match verdict {
+fn has_answered(result: &DialogueResult, tls: &Tls) -> bool {
+    match result {
         DialogueResult::Refused { stage, .. } => *stage != Stage::Banner,
         DialogueResult::Broken { stage: Stage::Connect | Stage::Banner, .. } => false,
         // With implicit TLS there is no greeting before the handshake, so a timeout does not prove that a server is
@@ -61,8 +61,8 @@ fn has_answered(verdict: &DialogueResult, tls: &Tls) -> bool {
 }
 
 /// Returns the step that failed and why.
-fn in_words(verdict: &DialogueResult) -> String {
-    match verdict {
+fn in_words(result: &DialogueResult) -> String {
+    match result {
         DialogueResult::Refused { stage, code, text, .. } => format!("refused at {}: {code} {text}", place(*stage)),
         DialogueResult::Broken { stage, cause } => format!("failed at {}: {cause}", place(*stage)),
         DialogueResult::InDoubt { cause } => format!("failed: {cause}"),

@@ -15,9 +15,9 @@ use reveille_ledger::command::Relay;
 const IMPLICIT_PORT: u16 = 465;
 
 /// Returns the next step after a session that did not open.
-pub fn of(verdict: &DialogueResult, relay: &Relay) -> String {
+pub fn of(result: &DialogueResult, relay: &Relay) -> String {
     let again = format!("reveille relay test {}", relay.name);
-    match verdict {
+    match result {
         DialogueResult::Broken { cause: Cause::Tls(problem) | Cause::Credentials(problem), .. } => {
             fix_of(problem.fix, relay, &again)
         }
@@ -163,7 +163,7 @@ pub mod tests {
         let (starttls, implicit) = (secured(Tls::StartTls, 587), secured(Tls::Implicit, 587));
         let silent = broken(Stage::Banner, Cause::TimedOut);
         let all = "reveille relay add main --replace --host 127.0.0.1 --port 587 --pool bulk --tls";
-        for (verdict, relay, next) in [
+        for (result, relay, next) in [
             (
                 broken(Stage::Connect, Cause::Dial("Name or service not known".to_owned())),
                 &relay(),
@@ -200,7 +200,7 @@ pub mod tests {
                 "reveille relay add main --replace --host 127.0.0.1 --port 465 --tls implicit --sessions 10".to_owned(),
             ),
         ] {
-            assert_eq!(of(&verdict, relay), next, "{verdict:?}");
+            assert_eq!(of(&result, relay), next, "{result:?}");
         }
     }
 

@@ -39,11 +39,11 @@ pub enum DialogueResult {
         /// Subject of the refusal.
         scope: RefusalScope,
     },
-    /// The dialogue was lost before the gate: the email was definitely not sent.
+    /// The dialogue ended without an answer before the gate: the email was definitely not sent.
     Broken {
-        /// Stage at which it was lost.
+        /// Stage at which it ended.
         stage: Stage,
-        /// Cause of the loss.
+        /// Reason why it ended.
         cause: Cause,
     },
     /// The email needs SMTPUTF8, and the relay's EHLO did not offer it with 8BITMIME. Nothing was written, and another
@@ -98,7 +98,7 @@ impl DialogueResult {
     }
 
     /// Returns the result of a dialogue that ended at `stage` without an answer.
-    pub fn lost(stage: Stage, cause: Cause) -> DialogueResult {
+    pub fn without_answer(stage: Stage, cause: Cause) -> DialogueResult {
         if stage == Stage::DotHanded {
             DialogueResult::InDoubt { cause }
         } else {
