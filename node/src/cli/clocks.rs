@@ -9,7 +9,7 @@ pub const AGREE_WITHIN_MS: i64 = 2_000;
 
 /// Result of the comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict<'a> {
+pub enum ClockComparison<'a> {
     /// All clocks agree.
     Agree,
     /// A majority agrees, and these nodes differ from the median by this many milliseconds. Positive means ahead.
@@ -19,22 +19,22 @@ pub enum Verdict<'a> {
     Apart(&'a str, &'a str, i64),
 }
 
-/// Judges the named nodes' offsets in milliseconds, all relative to the same clock.
-pub fn judge<'a>(offsets: impl Iterator<Item = (&'a str, i64)>) -> Verdict<'a> {
+/// Compares the named nodes' offsets in milliseconds, all relative to the same clock.
+pub fn compare<'a>(offsets: impl Iterator<Item = (&'a str, i64)>) -> ClockComparison<'a> {
     let mut read: Vec<(i64, &str)> = offsets.map(|(name, offset)| (offset, name)).collect();
     read.sort_unstable();
-    let (Some(first), Some(last)) = (read.first(), read.last()) else { return Verdict::Agree };
+    let (Some(first), Some(last)) = (read.first(), read.last()) else { return ClockComparison::Agree };
     let apart_ms = last.0.saturating_sub(first.0);
     if apart_ms <= AGREE_WITHIN_MS {
-        return Verdict::Agree;
+        return ClockComparison::Agree;
     }
     let median = read.get((read.len() - 1) / 2).map_or(0, |(offset, _)| *offset);
     let against = read.iter().map(|(offset, name)| (*name, offset.saturating_sub(median)));
     let off: Vec<_> = against.filter(|(_, offset)| offset.unsigned_abs() > AGREE_WITHIN_MS.unsigned_abs()).collect();
     if off.is_empty() || 2 * off.len() >= read.len() {
-        return Verdict::Apart(first.1, last.1, apart_ms);
+        return ClockComparison::Apart(first.1, last.1, apart_ms);
     }
-    Verdict::Off(off)
+    ClockComparison::Off(off)
 }
 
 #[cfg(test)]
@@ -43,22 +43,31 @@ mod tests {
 
     #[test]
     fn the_odd_one_is_blamed_also_where_it_is_the_one_that_answered() {
-        assert_eq!(judge([("a", 0), ("b", 2_000), ("c", 500)].into_iter()), Verdict::Agree);
-        assert_eq!(judge([("a", 0), ("b", 60_000), ("c", 60_100)].into_iter()), Verdict::Off(vec![("a", -60_000)]));
+        assert_eq!(compare([("a", 0), ("b", 2_000), ("c", 500)].into_iter()), ClockComparison::Agree);
+        assert_eq!(
+            compare([("a", 0), ("b", 60_000), ("c", 60_100)].into_iter()),
+            ClockComparison::Off(vec![("a", -60_000)])
+        );
         let four = [("a", 0), ("b", 9_000), ("c", 9_000), ("d", 9_000)];
-        assert_eq!(judge(four.into_iter()), Verdict::Off(vec![("a", -9_000)]));
+        assert_eq!(compare(four.into_iter()), ClockComparison::Off(vec![("a", -9_000)]));
         let five = [("a", 0), ("b", 9_000), ("c", 10), ("d", -9_000), ("e", 20)];
-        assert_eq!(judge(five.into_iter()), Verdict::Off(vec![("d", -9_010), ("b", 8_990)]));
+        assert_eq!(compare(five.into_iter()), ClockComparison::Off(vec![("d", -9_010), ("b", 8_990)]));
     }
 
     #[test]
     fn without_a_majority_no_clock_is_blamed() {
-        assert_eq!(judge([("a", 0), ("b", -9_000)].into_iter()), Verdict::Apart("b", "a", 9_000));
-        assert_eq!(judge([("a", 0), ("b", 9_000), ("c", -9_000)].into_iter()), Verdict::Apart("c", "b", 18_000));
-        assert_eq!(judge([("a", 0), ("b", 1_500), ("c", -1_500)].into_iter()), Verdict::Apart("c", "b", 3_000));
+        assert_eq!(compare([("a", 0), ("b", -9_000)].into_iter()), ClockComparison::Apart("b", "a", 9_000));
+        assert_eq!(
+            compare([("a", 0), ("b", 9_000), ("c", -9_000)].into_iter()),
+            ClockComparison::Apart("c", "b", 18_000)
+        );
+        assert_eq!(
+            compare([("a", 0), ("b", 1_500), ("c", -1_500)].into_iter()),
+            ClockComparison::Apart("c", "b", 3_000)
+        );
         let halves = [("a", 0), ("b", 0), ("c", 9_000), ("d", 9_000)];
-        assert_eq!(judge(halves.into_iter()), Verdict::Apart("a", "d", 9_000));
-        assert_eq!(judge([("a", i64::MIN), ("b", i64::MAX)].into_iter()), Verdict::Apart("a", "b", i64::MAX));
-        assert_eq!(judge([].into_iter()), Verdict::Agree);
+        assert_eq!(compare(halves.into_iter()), ClockComparison::Apart("a", "d", 9_000));
+        assert_eq!(compare([("a", i64::MIN), ("b", i64::MAX)].into_iter()), ClockComparison::Apart("a", "b", i64::MAX));
+        assert_eq!(compare([].into_iter()), ClockComparison::Agree);
     }
 }

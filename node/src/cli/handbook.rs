@@ -268,12 +268,12 @@ fn the_handbook_has_a_line_for_each_check_of_doctor() {
     let texts = texts_of_doctor();
     let unknown: Vec<&&str> = told.iter().filter(|check| !texts.contains(**check)).collect();
     assert!(unknown.is_empty(), "in the handbook, and nowhere in the code: {unknown:?}");
-    let judge = ["Finding::problem(", "Finding::warning(", "finding("];
+    let constructors = ["Finding::problem(", "Finding::warning(", "finding("];
     let folder = root().join("node/src/cli/doctor");
     for file in std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()) {
         let text = std::fs::read_to_string(&file).expect("a source");
         let code = text.split("#[cfg(test)]").next().unwrap_or_default();
-        for words in judge.iter().flat_map(|call| code.split(call).skip(1)) {
+        for words in constructors.iter().flat_map(|call| code.split(call).skip(1)) {
             let Some(check) = words.strip_prefix('"').and_then(|rest| rest.split('"').next()) else { continue };
             assert!(told.contains(check), "{}: the handbook has no line for `{check}`", file.display());
         }

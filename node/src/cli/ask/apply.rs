@@ -35,15 +35,15 @@ pub async fn run(desk: &CommandContext<'_>, tenant: &str, what: &ApplyFiles) -> 
     }
     let views: Vec<AppliedView> = done.iter().map(|one| one.view.clone()).collect();
     list(desk, &views, |view| view.outcome.is_well())?;
-    let verdict = verdict(&done, is_made);
+    let result = command_result(&done, is_made);
     // With `-o json`, stderr holds only the error object.
-    if verdict.is_ok() || desk.terminal.format() != Format::Json {
+    if result.is_ok() || desk.terminal.format() != Format::Json {
         talk(desk, &views);
         if !is_made {
             desk.terminal.say("checked; nothing was changed");
         }
     }
-    verdict
+    result
 }
 
 /// Prints what `apply` would change.
@@ -58,7 +58,7 @@ pub async fn diff(desk: &CommandContext<'_>, tenant: &str, what: &ManifestFiles)
         }
         _ => list(desk, &done.iter().map(|one| one.view.clone()).collect::<Vec<_>>(), differs)?,
     }
-    verdict(&done, false)?;
+    command_result(&done, false)?;
     if done.iter().any(|one| differs(&one.view)) {
         return Err(Stop::No);
     }
@@ -147,7 +147,7 @@ fn talk(desk: &CommandContext<'_>, views: &[AppliedView]) {
 
 /// Returns the error of the command, if a document failed. A single document returns its own failure. With several
 /// documents, the exit code is "partly done" if at least one was applied.
-fn verdict(done: &[Done], is_made: bool) -> Result<(), Stop> {
+fn command_result(done: &[Done], is_made: bool) -> Result<(), Stop> {
     let failed: Vec<(&Done, &Failure)> =
         done.iter().filter_map(|one| one.failure.as_ref().map(|failure| (one, failure))).collect();
     let Some((_, first)) = failed.first() else { return Ok(()) };

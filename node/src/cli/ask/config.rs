@@ -67,7 +67,7 @@ async fn check(desk: &CommandContext<'_>, file: &Path) -> Result<(), Stop> {
     }
     // The folder may not exist yet. Its nearest existing ancestor tells on which file system it will be created.
     if let Some(folder) = config.journal_dir.ancestors().find(|folder| folder.exists())
-        && folder::judge_journal(folder).is_some()
+        && folder::check_journal(folder).is_some()
     {
         let folder = config.journal_dir.display();
         let why = "each email may wait for that disk before it goes out";
@@ -82,7 +82,7 @@ async fn check(desk: &CommandContext<'_>, file: &Path) -> Result<(), Stop> {
 fn unwritable(data_dir: &Path) -> Option<String> {
     let existing = data_dir.ancestors().find(|folder| folder.exists())?;
     match existing.is_dir() {
-        true => folder::judge_writing("data_dir", existing).map(|finding| finding.what),
+        true => folder::check_writable("data_dir", existing).map(|finding| finding.what),
         false => Some(format!("data_dir {}: {} is not a folder", data_dir.display(), existing.display())),
     }
 }

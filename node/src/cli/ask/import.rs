@@ -18,7 +18,7 @@ use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient as
 use reveille_proto::admin::v1::{self, CreateScheduleRequest, ScheduleBody};
 use tokio::time::timeout;
 
-use super::imported::{judged, marked};
+use super::imported::{marked, outcome_of_taken_name};
 use super::{CommandContext, preview, relay};
 use crate::cli::args::{CrontabArgs, Format, ImportArgs, ImportCommand};
 use crate::cli::failure::{Exit, Failure, Stop};
@@ -72,7 +72,7 @@ async fn import(desk: &CommandContext<'_>, tenant: &str, args: &CrontabArgs) -> 
     talk(desk, &views);
     match stopped {
         Some(failure) => Err(failure.into()),
-        None => verdict(&views, &args.file, args.dry_run),
+        None => fail_if_left_out(&views, &args.file, args.dry_run),
     }
 }
 
@@ -310,7 +310,7 @@ async fn ask(desk: &CommandContext<'_>, body: ScheduleBody) -> Result<(Outcome, 
     let call = |channel, question| async move { Service::new(channel).create_schedule(question).await };
     match desk.change(question, call).await {
         Ok(answer) => Ok((if answer.created { Outcome::Created } else { Outcome::Unchanged }, None)),
-        Err(failure) if &*failure.reason == "NAME_TAKEN" => judged(desk, &body).await,
+        Err(failure) if &*failure.reason == "NAME_TAKEN" => outcome_of_taken_name(desk, &body).await,
         Err(failure) => Err(failure),
     }
 }
@@ -355,7 +355,7 @@ fn talk(desk: &CommandContext<'_>, views: &[ImportView]) {
 }
 
 /// Fails with "partly done" if some lines have no schedule now, and with a usage error if none has one.
-fn verdict(views: &[ImportView], path: &Path, dry_run: bool) -> Result<(), Stop> {
+fn fail_if_left_out(views: &[ImportView], path: &Path, dry_run: bool) -> Result<(), Stop> {
     let missing: Vec<&ImportView> = views.iter().filter(|view| !view.outcome.is_well()).collect();
     let Some(first) = missing.first() else { return Ok(()) };
     let nothing_came = missing.len() == views.len();

@@ -24,7 +24,10 @@ pub fn marked(body: ScheduleBody) -> ScheduleBody {
 }
 
 /// Compares a body with the schedule that has its name. Returns the outcome for the line, and the reason.
-pub async fn judged(desk: &CommandContext<'_>, body: &ScheduleBody) -> Result<(Outcome, Option<String>), Failure> {
+pub async fn outcome_of_taken_name(
+    desk: &CommandContext<'_>,
+    body: &ScheduleBody,
+) -> Result<(Outcome, Option<String>), Failure> {
     let (answer, changes) = apply::compared(desk, body).await?;
     let label = format!("labels.{LABEL}");
     let fields: Vec<&str> = changes.iter().map(|change| change.field.as_str()).collect();

@@ -67,7 +67,7 @@ pub async fn run(desk: &CommandContext<'_>, tenant: String, args: ImportAudience
 impl Import<'_> {
     async fn go(&self) -> Result<(), Stop> {
         let (source, survey) = self.survey().await?;
-        self.judge(&survey)?;
+        self.check_survey(&survey)?;
         // For the first request, a client retries only as long as any command does, if no node answers.
         self.prepare(&self.desk.patient_client(), &survey, Vec::new()).await?;
         let survey = Arc::new(survey);
@@ -121,7 +121,7 @@ impl Import<'_> {
     }
 
     /// Fails if the list cannot be imported. Reports the rows that are left out.
-    fn judge(&self, survey: &Survey) -> Result<(), Failure> {
+    fn check_survey(&self, survey: &Survey) -> Result<(), Failure> {
         let place = self.args.file.display().to_string();
         if survey.refused > 0 && !self.args.skip_bad_rows {
             return Err(self.bad_rows(survey));

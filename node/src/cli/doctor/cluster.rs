@@ -1,10 +1,10 @@
-//! Judges the nodes: leader, missing and lagging nodes, clocks, and equality of the replicas.
+//! Checks the nodes: leader, missing and lagging nodes, clocks, and equality of the replicas.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use reveille_proto::admin::v1::{Checkpoint, GetClusterStatusResponse, MemberRole, MemberStatus};
 
-use crate::cli::clocks::{self, Verdict};
+use crate::cli::clocks::{self, ClockComparison};
 use crate::cli::instant;
 use crate::cli::view::cluster::{BacklogView, BlockedView, more_blocked, sent_in_backoff};
 use crate::cli::view::doctor::Finding;
@@ -16,8 +16,8 @@ const LAG_MAX: u64 = 1_000;
 
 const STATUS: &str = "reveille cluster status";
 
-/// Judges all that a status reports. `own_tzdb` is the time zone release in this binary.
-pub fn judge(status: &GetClusterStatusResponse, own_tzdb: &str) -> Vec<Finding> {
+/// Checks all that a status reports. `own_tzdb` is the time zone release in this binary.
+pub fn findings(status: &GetClusterStatusResponse, own_tzdb: &str) -> Vec<Finding> {
     if status.cluster.is_empty() {
         let what = format!("{} belongs to no cluster yet", status.answered_by);
         let why = "nothing can be kept or sent before there is one";
@@ -159,14 +159,14 @@ fn agreement(status: &GetClusterStatusResponse) -> Vec<Finding> {
     }
     let why = "an instant would come early or late if that node led alone (P18)";
     let offsets = status.members.iter().filter_map(|member| Some((name(member), member.clock_offset_ms?)));
-    match clocks::judge(offsets) {
-        Verdict::Agree => {}
-        Verdict::Off(off) => findings.extend(off.into_iter().map(|(name, offset)| {
+    match clocks::compare(offsets) {
+        ClockComparison::Agree => {}
+        ClockComparison::Off(off) => findings.extend(off.into_iter().map(|(name, offset)| {
             let way = if offset < 0 { "behind" } else { "ahead of" };
             let what = format!("the clock of {name} is {} {way} the others", format::duration(offset));
             Finding::problem("clock", what, why, SET)
         })),
-        Verdict::Apart(behind, ahead, apart) => {
+        ClockComparison::Apart(behind, ahead, apart) => {
             let what = format!("the clocks of {behind} and {ahead} are {} apart", format::duration(apart));
             let why = "one of them is wrong: an instant would come early or late if that node led alone (P18)";
             findings.push(Finding::problem("clock", what, why, FIND_OUT));

@@ -1,4 +1,4 @@
-//! Judges a node's folders on this machine: free space, permissions, and whether the journal is in memory.
+//! Checks a node's folders on this machine: free space, permissions, and whether the journal is in memory.
 
 use std::path::Path;
 
@@ -11,8 +11,8 @@ const WARNING_BELOW: u64 = 10;
 /// Free space, in percent of the volume, below which a snapshot may no longer fit.
 const PROBLEM_BELOW: u64 = 3;
 
-/// Judges the free space on a folder's volume. `key` is the folder's configuration key.
-pub fn judge(key: &str, folder: &Path) -> Option<Finding> {
+/// Checks the free space on a folder's volume. `key` is the folder's configuration key.
+pub fn check_free_space(key: &str, folder: &Path) -> Option<Finding> {
     match rustix::fs::statvfs(folder) {
         Ok(volume) => room(key, folder, volume.f_bavail, volume.f_blocks),
         Err(error) => {
@@ -24,7 +24,7 @@ pub fn judge(key: &str, folder: &Path) -> Option<Finding> {
 }
 
 /// Tries to write a file: the volume may be mounted read-only, or the folder may belong to another user.
-pub fn judge_writing(key: &str, folder: &Path) -> Option<Finding> {
+pub fn check_writable(key: &str, folder: &Path) -> Option<Finding> {
     if !folder.is_dir() {
         // The finding about the folder's volume already names this error.
         return None;
@@ -38,7 +38,7 @@ pub fn judge_writing(key: &str, folder: &Path) -> Option<Finding> {
 }
 
 /// Warns of a journal on a disk: each email may wait for it, and it proves no more (P11).
-pub fn judge_journal(folder: &Path) -> Option<Finding> {
+pub fn check_journal(folder: &Path) -> Option<Finding> {
     // The finding about the folder's volume already names an error.
     if in_memory(folder).unwrap_or(true) {
         return None;
@@ -70,21 +70,21 @@ mod tests {
         // The source folder is usually on a disk, but it may be on a tmpfs.
         let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
         let on_disk = !in_memory(folder).expect("a folder");
-        let found = judge_journal(folder).map(|found| (found.severity, found.check));
+        let found = check_journal(folder).map(|found| (found.severity, found.check));
         assert_eq!(found, on_disk.then_some((Severity::Warning, "journal")));
-        assert_eq!(judge_journal(Path::new("/dev/shm")), None);
+        assert_eq!(check_journal(Path::new("/dev/shm")), None);
     }
 
     #[test]
     fn folder_that_cannot_be_written_is_problem() {
         // Not even root can create a file there.
-        let found = judge_writing("data_dir", Path::new("/proc")).expect("found");
+        let found = check_writable("data_dir", Path::new("/proc")).expect("found");
         assert_eq!((found.severity, found.check), (Severity::Problem, "disk"));
         assert!(found.what.contains("nothing can be written in data_dir /proc"), "{}", found.what);
         let folder = tempfile::tempdir().expect("a folder");
-        assert_eq!(judge_writing("data_dir", folder.path()), None);
+        assert_eq!(check_writable("data_dir", folder.path()), None);
         assert_eq!(std::fs::read_dir(folder.path()).expect("read").count(), 0, "nothing is left");
-        assert_eq!(judge_writing("data_dir", &folder.path().join("none")), None);
+        assert_eq!(check_writable("data_dir", &folder.path().join("none")), None);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Judges the relays: pools without a relay, open circuits, and relays that throttle.
+//! Checks the relays: pools without a relay, open circuits, and relays that throttle.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use super::named;
 use crate::cli::instant;
 use crate::cli::view::doctor::Finding;
 
-/// Judges the relays and the pools that the schedules use.
-pub fn judge(relays: &[Relay], schedules: &[Schedule]) -> Vec<Finding> {
+/// Checks the relays and the pools that the schedules use.
+pub fn findings(relays: &[Relay], schedules: &[Schedule]) -> Vec<Finding> {
     let mut pools: BTreeMap<&str, Vec<&Relay>> = BTreeMap::new();
     for relay in relays {
         pools.entry(pool(&relay.pool)).or_default().push(relay);

@@ -1,4 +1,4 @@
-//! Judges the work: schedules that cannot fire, paused runs, and emails that need a decision.
+//! Checks the work: schedules that cannot fire, paused runs, and emails that need a decision.
 
 use std::collections::BTreeMap;
 
@@ -81,8 +81,8 @@ fn is_recent(run: &Run, now: Timestamp) -> bool {
     opened.is_some_and(|opened| now.as_millisecond() - opened.as_millisecond() <= LATELY_MS)
 }
 
-/// Judges all lists as of `now`.
-pub fn judge(work: &Work, now: Timestamp) -> Vec<Finding> {
+/// Checks all lists as of `now`.
+pub fn findings(work: &Work, now: Timestamp) -> Vec<Finding> {
     let is_reported = |schedule: &&Schedule| {
         let of = work.campaigns.iter().find(|campaign| campaign.name == schedule.name);
         of.is_some_and(|campaign| campaign.state() == CampaignState::Blocked)

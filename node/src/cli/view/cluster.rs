@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::pool::PoolView;
 use super::sheet::{Cell, Tone, card, table};
 use super::{Row, View, some};
-use crate::cli::clocks::{self, Verdict};
+use crate::cli::clocks::{self, ClockComparison};
 use crate::cli::instant::{duration_ms, text};
 use crate::cli::word::word;
 use crate::format;
@@ -212,12 +212,12 @@ impl StatusView {
             problems.push(if alone { SOLE_CLOCK_MOVED } else { CLOCKS_DISAGREE }.to_owned());
         }
         match self.clocks() {
-            Verdict::Agree => {}
-            Verdict::Off(off) => problems.extend(off.into_iter().map(|(name, offset)| {
+            ClockComparison::Agree => {}
+            ClockComparison::Off(off) => problems.extend(off.into_iter().map(|(name, offset)| {
                 let way = if offset < 0 { "behind" } else { "ahead of" };
                 format!("the clock of {name} is {} {way} the others; set it", format::duration(offset))
             })),
-            Verdict::Apart(behind, ahead, apart) => problems.push(format!(
+            ClockComparison::Apart(behind, ahead, apart) => problems.push(format!(
                 "the clocks of {behind} and {ahead} are {} apart; find out which is wrong, and set it",
                 format::duration(apart)
             )),
@@ -234,8 +234,8 @@ impl StatusView {
         problems
     }
 
-    fn clocks(&self) -> Verdict<'_> {
-        clocks::judge(self.members.iter().filter_map(|member| Some((member.name.as_str(), member.clock_offset_ms?))))
+    fn clocks(&self) -> ClockComparison<'_> {
+        clocks::compare(self.members.iter().filter_map(|member| Some((member.name.as_str(), member.clock_offset_ms?))))
     }
 }
 
@@ -366,9 +366,9 @@ impl View for StatusView {
         }
         let columns = ["NAME", "ROLE", "ADDRESS", "LIFE", "APPLIED", "LAG", "CLOCK", "STATE", "VERSION", "TZDB"];
         let off = match self.clocks() {
-            Verdict::Agree => Vec::new(),
-            Verdict::Off(off) => off.into_iter().map(|(name, _)| name).collect(),
-            Verdict::Apart(behind, ahead, _) => vec![behind, ahead],
+            ClockComparison::Agree => Vec::new(),
+            ClockComparison::Off(off) => off.into_iter().map(|(name, _)| name).collect(),
+            ClockComparison::Apart(behind, ahead, _) => vec![behind, ahead],
         };
         let cells = self.members.iter().map(|member| member.cells(off.contains(&member.name.as_str())));
         let members = table(&columns, cells.collect(), paint);

@@ -109,8 +109,8 @@ impl View for OptOutCheckView {
     }
 
     fn text(&self, paint: bool) -> String {
-        let verdict = if self.opted_out { Cell::toned("yes", Tone::Notable) } else { "no".into() };
-        let mut pairs = vec![("recipient", self.recipient.as_str().into()), ("opted out", verdict)];
+        let opted_out = if self.opted_out { Cell::toned("yes", Tone::Notable) } else { "no".into() };
+        let mut pairs = vec![("recipient", self.recipient.as_str().into()), ("opted out", opted_out)];
         pairs.extend(self.at.as_deref().map(|at| ("since", at.into())));
         pairs.extend(self.index.map(|index| ("log index", index.to_string().into())));
         pairs.extend(self.taken_back.as_ref().map(|back| ("taken back", back.sentence().into())));

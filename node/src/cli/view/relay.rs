@@ -244,10 +244,10 @@ impl View for RelayTestView {
     }
 
     fn text(&self, paint: bool) -> String {
-        let verdict = if self.reachable { Cell::toned("yes", Tone::Good) } else { Cell::toned("no", Tone::Bad) };
+        let reachable = if self.reachable { Cell::toned("yes", Tone::Good) } else { Cell::toned("no", Tone::Bad) };
         let mut pairs = vec![
             ("relay", self.name.as_str().into()),
-            ("reachable", verdict),
+            ("reachable", reachable),
             ("from node", self.node.as_str().into()),
             ("took", format::duration(self.elapsed_ms).into()),
             ("banner", Cell::or_dash(self.banner.as_deref())),
