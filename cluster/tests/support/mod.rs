@@ -33,11 +33,11 @@ pub async fn context(options: ReplicaOptions, address: &str, clock: Arc<dyn Cloc
         version: "test".into(),
         tzdb: "test".into(),
     };
-    let desk = Arc::new(PeerHandler::new(clock.clone(), introduction.clone()));
+    let peer_handler = Arc::new(PeerHandler::new(clock.clone(), introduction.clone()));
     let parts = AudienceStore::open(options.data_dir.join("parts")).expect("a folder");
-    let replica = Replica::start(options, desk.clone()).await.expect("a replica");
+    let replica = Replica::start(options, peer_handler.clone()).await.expect("a replica");
     let context = Arc::new(NodeContext::new(replica, me, introduction, clock, Zones::bundled("test"), parts));
-    desk.open(&context);
+    peer_handler.open(&context);
     context
 }
 

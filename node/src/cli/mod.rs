@@ -139,39 +139,39 @@ async fn demo(args: crate::demo::Args) -> Result<(), Stop> {
 
 /// Runs a command until it ends, or until Ctrl-C.
 async fn until_interrupted(global: &Global, question: Question, terminal: &Terminal) -> Result<(), Stop> {
-    let desk = ask::CommandContext::new(global, terminal);
+    let context = ask::CommandContext::new(global, terminal);
     let by_flags = flags::give_its_values(&question);
     let result = tokio::select! {
-        result = Box::pin(ask(&desk, question)) => result,
-        Ok(()) = tokio::signal::ctrl_c() => Err(desk.interrupted()),
+        result = Box::pin(ask(&context, question)) => result,
+        Ok(()) = tokio::signal::ctrl_c() => Err(context.interrupted()),
     };
     if by_flags { result.map_err(flags::named) } else { result }
 }
 
-async fn ask(desk: &ask::CommandContext<'_>, question: Question) -> Result<(), Stop> {
+async fn ask(context: &ask::CommandContext<'_>, question: Question) -> Result<(), Stop> {
     match question {
-        Question::Cluster(args) => ask::cluster::run(desk, args).await,
-        Question::Clock(args) => ask::clock::run(desk, args).await,
-        Question::Relay(args) => ask::relay::run(desk, args).await,
-        Question::Schedule(args) => ask::schedule::run(desk, args).await,
-        Question::Apply(args) => Box::pin(ask::apply::run(desk, &args.tenant, &args.what)).await,
-        Question::Diff(args) => Box::pin(ask::apply::diff(desk, &args.tenant, &args.what)).await,
-        Question::Template(args) => ask::template::run(desk, args).await,
-        Question::Import(args) => ask::import::run(desk, args).await,
-        Question::Run(args) => ask::run::run(desk, args).await,
-        Question::Explain(args) => ask::run::explain(desk, args).await,
-        Question::InDoubt(args) => ask::doubt::run(desk, args).await,
-        Question::DeadLetter(args) => ask::dead_letter::run(desk, args).await,
-        Question::Audience(args) => ask::audience::run(desk, args).await,
-        Question::Campaign(args) => ask::campaign::run(desk, args).await,
-        Question::Optout(args) => ask::opt_out::run(desk, args).await,
-        Question::Tenant(args) => ask::tenant::run(desk, args).await,
-        Question::Pool(args) => ask::pool::run(desk, args).await,
-        Question::Doctor(args) => ask::doctor::run(desk, args).await,
-        Question::Config(args) => ask::config::run(desk, args).await,
-        Question::Completion(args) => ask::completion::run(desk, &args),
-        Question::Man(args) => ask::completion::man(desk, &args),
-        Question::Version => ask::version::run(desk),
+        Question::Cluster(args) => ask::cluster::run(context, args).await,
+        Question::Clock(args) => ask::clock::run(context, args).await,
+        Question::Relay(args) => ask::relay::run(context, args).await,
+        Question::Schedule(args) => ask::schedule::run(context, args).await,
+        Question::Apply(args) => Box::pin(ask::apply::run(context, &args.tenant, &args.what)).await,
+        Question::Diff(args) => Box::pin(ask::apply::diff(context, &args.tenant, &args.what)).await,
+        Question::Template(args) => ask::template::run(context, args).await,
+        Question::Import(args) => ask::import::run(context, args).await,
+        Question::Run(args) => ask::run::run(context, args).await,
+        Question::Explain(args) => ask::run::explain(context, args).await,
+        Question::InDoubt(args) => ask::doubt::run(context, args).await,
+        Question::DeadLetter(args) => ask::dead_letter::run(context, args).await,
+        Question::Audience(args) => ask::audience::run(context, args).await,
+        Question::Campaign(args) => ask::campaign::run(context, args).await,
+        Question::Optout(args) => ask::opt_out::run(context, args).await,
+        Question::Tenant(args) => ask::tenant::run(context, args).await,
+        Question::Pool(args) => ask::pool::run(context, args).await,
+        Question::Doctor(args) => ask::doctor::run(context, args).await,
+        Question::Config(args) => ask::config::run(context, args).await,
+        Question::Completion(args) => ask::completion::run(context, &args),
+        Question::Man(args) => ask::completion::man(context, &args),
+        Question::Version => ask::version::run(context),
     }
 }
 

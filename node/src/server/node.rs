@@ -86,7 +86,7 @@ impl NodeServer {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             tzdb: tzdb().to_owned(),
         };
-        let desk = Arc::new(PeerHandler::new(clock.clone(), introduction.clone()));
+        let peer_handler = Arc::new(PeerHandler::new(clock.clone(), introduction.clone()));
         let mut raft = reveille_raft::ReplicaOptions::new(options.data_dir.clone(), me, Arc::new(transport));
         raft.process_nonce = uuid::Uuid::new_v4().as_u128() as u64;
         raft.heartbeat_ms = options.raft.heartbeat_ms;
@@ -95,13 +95,13 @@ impl NodeServer {
         raft.snapshot_every = options.raft.snapshot_every;
         let parts = options.data_dir.join("parts");
         let parts = AudienceStore::open(parts.clone()).with_context(|| format!("cannot use {}", parts.display()))?;
-        let replica = Replica::start(raft, desk.clone()).await?;
+        let replica = Replica::start(raft, peer_handler.clone()).await?;
         let mut context = NodeContext::new(replica, me, introduction, clock, Zones::bundled(tzdb()), parts);
         (context.accept_clock, context.return_path) = (accept_clock, return_path);
         let (by, leaving) = leaving.map_or((None, None), |Leaving { by, listener }| (Some(by), Some(listener)));
         context.unsubscribe = by;
         let context = Arc::new(context);
-        desk.open(&context);
+        peer_handler.open(&context);
         let stop = CancellationToken::new();
         let node = NodeServer {
             admin_address: admin.local_addr()?,

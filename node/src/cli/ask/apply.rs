@@ -22,47 +22,47 @@ use step::Plan;
 const FAILURES_SHOWN: usize = 10;
 
 /// Applies the documents. With `--dry-run` it only reports what would change.
-pub async fn run(desk: &CommandContext<'_>, tenant: &str, what: &ApplyFiles) -> Result<(), Stop> {
+pub async fn run(context: &CommandContext<'_>, tenant: &str, what: &ApplyFiles) -> Result<(), Stop> {
     let asked = read::all(tenant, &what.manifest).await?;
     // A first pass checks all documents. A single document needs none: its plan fails before anything is changed.
     let mut done = match asked.len() > 1 || what.dry_run {
-        true => take(desk, &asked, false).await,
+        true => take(context, &asked, false).await,
         false => Vec::new(),
     };
     let is_made = !what.dry_run && done.iter().all(|one| one.failure.is_none());
     if is_made {
-        done = take(desk, &asked, true).await;
+        done = take(context, &asked, true).await;
     }
     let views: Vec<AppliedView> = done.iter().map(|one| one.view.clone()).collect();
-    list(desk, &views, |view| view.outcome.is_well())?;
+    list(context, &views, |view| view.outcome.is_well())?;
     let result = command_result(&done, is_made);
     // With `-o json`, stderr holds only the error object.
-    if result.is_ok() || desk.terminal.format() != Format::Json {
-        talk(desk, &views);
+    if result.is_ok() || context.terminal.format() != Format::Json {
+        talk(context, &views);
         if !is_made {
-            desk.terminal.say("checked; nothing was changed");
+            context.terminal.say("checked; nothing was changed");
         }
     }
     result
 }
 
 /// Prints what `apply` would change.
-pub async fn diff(desk: &CommandContext<'_>, tenant: &str, what: &ManifestFiles) -> Result<(), Stop> {
+pub async fn diff(context: &CommandContext<'_>, tenant: &str, what: &ManifestFiles) -> Result<(), Stop> {
     let asked = read::all(tenant, what).await?;
-    let done = take(desk, &asked, false).await;
+    let done = take(context, &asked, false).await;
     let differs = |view: &AppliedView| matches!(view.outcome, Outcome::WouldCreate | Outcome::WouldUpdate);
-    match desk.terminal.format() {
+    match context.terminal.format() {
         Format::Table => {
             let lines = done.iter().flat_map(|one| one.view.difference(&one.whole)).collect::<Vec<_>>();
-            desk.terminal.lines(&lines)?;
+            context.terminal.lines(&lines)?;
         }
-        _ => list(desk, &done.iter().map(|one| one.view.clone()).collect::<Vec<_>>(), differs)?,
+        _ => list(context, &done.iter().map(|one| one.view.clone()).collect::<Vec<_>>(), differs)?,
     }
     command_result(&done, false)?;
     if done.iter().any(|one| differs(&one.view)) {
         return Err(Stop::No);
     }
-    desk.terminal.say("no difference");
+    context.terminal.say("no difference");
     Ok(())
 }
 
@@ -76,13 +76,13 @@ struct Done {
 
 /// Plans the documents in order, and makes each change if `make` is set. Stops at a failure that all other documents
 /// would meet too.
-async fn take(desk: &CommandContext<'_>, asked: &[Asked], make: bool) -> Vec<Done> {
+async fn take(context: &CommandContext<'_>, asked: &[Asked], make: bool) -> Vec<Done> {
     let mut all: Vec<Done> = Vec::with_capacity(asked.len());
     let mut stopped = false;
     for asked in asked {
         let mut done = Done { view: view(asked), whole: write::yaml(&asked.tree()), failure: None };
         if !stopped {
-            match attempt(desk, asked, make).await {
+            match attempt(context, asked, make).await {
                 Ok(plan) => {
                     done.view.outcome = plan.outcome(make);
                     (done.view.changes, done.view.notes) = (plan.changes, plan.notes);
@@ -100,10 +100,10 @@ async fn take(desk: &CommandContext<'_>, asked: &[Asked], make: bool) -> Vec<Don
     all
 }
 
-async fn attempt(desk: &CommandContext<'_>, asked: &Asked, make: bool) -> Result<Plan, Failure> {
-    let plan = plan::plan(desk, asked).await?;
+async fn attempt(context: &CommandContext<'_>, asked: &Asked, make: bool) -> Result<Plan, Failure> {
+    let plan = plan::plan(context, asked).await?;
     if make {
-        plan::make(desk, asked, &plan).await?;
+        plan::make(context, asked, &plan).await?;
     }
     Ok(plan)
 }
@@ -122,14 +122,14 @@ fn view(asked: &Asked) -> AppliedView {
 }
 
 /// Prints all documents. `-o name` prints only the names of those for which `named` is true.
-fn list(desk: &CommandContext<'_>, views: &[AppliedView], named: impl Fn(&AppliedView) -> bool) -> Result<(), Stop> {
-    if desk.terminal.format() != Format::Name {
-        return desk.terminal.list(views);
+fn list(context: &CommandContext<'_>, views: &[AppliedView], named: impl Fn(&AppliedView) -> bool) -> Result<(), Stop> {
+    if context.terminal.format() != Format::Name {
+        return context.terminal.list(views);
     }
-    desk.terminal.list(&views.iter().filter(|view| named(view)).cloned().collect::<Vec<_>>())
+    context.terminal.list(&views.iter().filter(|view| named(view)).cloned().collect::<Vec<_>>())
 }
 
-fn talk(desk: &CommandContext<'_>, views: &[AppliedView]) {
+fn talk(context: &CommandContext<'_>, views: &[AppliedView]) {
     const OUTCOMES: [Outcome; 7] = [
         Outcome::Created,
         Outcome::Updated,
@@ -142,7 +142,7 @@ fn talk(desk: &CommandContext<'_>, views: &[AppliedView]) {
     let count = |outcome: &Outcome| views.iter().filter(|view| view.outcome == *outcome).count();
     let counts = OUTCOMES.iter().map(|outcome| (count(outcome), outcome.word())).filter(|(count, _)| *count > 0);
     let counts: Vec<String> = counts.map(|(count, word)| format!("{count} {word}")).collect();
-    desk.terminal.say(&format!("{}: {}", format::counted(views.len() as u64, "document"), counts.join(", ")));
+    context.terminal.say(&format!("{}: {}", format::counted(views.len() as u64, "document"), counts.join(", ")));
 }
 
 /// Returns the error of the command, if a document failed. A single document returns its own failure. With several

@@ -16,21 +16,23 @@ use crate::cli::view::audience::AudienceView;
 use crate::cli::view::relay::RemovedView;
 
 /// Runs the subcommand.
-pub async fn run(desk: &CommandContext<'_>, args: AudienceArgs) -> Result<(), Stop> {
+pub async fn run(context: &CommandContext<'_>, args: AudienceArgs) -> Result<(), Stop> {
     let tenant = args.tenant;
     match args.command {
-        AudienceCommand::Import(args) => Box::pin(upload::run(desk, tenant, args)).await,
-        AudienceCommand::Generate(args) => generate(desk, tenant, args).await,
-        AudienceCommand::List(paging) => desk.list(paging, |size, token| page(desk, tenant.clone(), size, token)).await,
-        AudienceCommand::Show { name } => show(desk, tenant, name).await,
+        AudienceCommand::Import(args) => Box::pin(upload::run(context, tenant, args)).await,
+        AudienceCommand::Generate(args) => generate(context, tenant, args).await,
+        AudienceCommand::List(paging) => {
+            context.list(paging, |size, token| page(context, tenant.clone(), size, token)).await
+        }
+        AudienceCommand::Show { name } => show(context, tenant, name).await,
         AudienceCommand::Delete { name, dry_run } => {
-            delete(desk, DeleteAudienceRequest { tenant, name, validate_only: dry_run }).await
+            delete(context, DeleteAudienceRequest { tenant, name, validate_only: dry_run }).await
         }
     }
 }
 
 /// Writes the recipients to a temporary file and imports it.
-async fn generate(desk: &CommandContext<'_>, tenant: String, args: GenerateArgs) -> Result<(), Stop> {
+async fn generate(context: &CommandContext<'_>, tenant: String, args: GenerateArgs) -> Result<(), Stop> {
     let GenerateArgs { name, recipients, seed, columns } = args;
     let generated = GeneratedAudience { seed, recipients, columns };
     let list = tokio::task::spawn_blocking(move || write(&generated)).await.map_err(std::io::Error::other).flatten();
@@ -40,7 +42,7 @@ async fn generate(desk: &CommandContext<'_>, tenant: String, args: GenerateArgs)
         Failure::general(message, "the same again with another folder in TMPDIR")
     })?;
     let file = list.path().to_owned();
-    Box::pin(upload::run(desk, tenant, ImportAudienceArgs { name, file, skip_bad_rows: false, report: None })).await
+    Box::pin(upload::run(context, tenant, ImportAudienceArgs { name, file, skip_bad_rows: false, report: None })).await
 }
 
 fn write(generated: &GeneratedAudience) -> std::io::Result<NamedTempFile> {
@@ -57,32 +59,32 @@ fn write(generated: &GeneratedAudience) -> std::io::Result<NamedTempFile> {
 }
 
 async fn page(
-    desk: &CommandContext<'_>,
+    context: &CommandContext<'_>,
     tenant: String,
     page_size: i32,
     page_token: String,
 ) -> Result<Page<AudienceView>, Failure> {
-    let question = ListAudiencesRequest { tenant, page_size, page_token, stale: desk.stale };
+    let question = ListAudiencesRequest { tenant, page_size, page_token, stale: context.stale };
     let call = |channel, question| async move { Service::new(channel).list_audiences(question).await };
-    let answer = desk.client.ask(RetrySafety::Read, question, call).await?;
+    let answer = context.client.ask(RetrySafety::Read, question, call).await?;
     let rows = answer.audiences.into_iter().map(AudienceView::from).collect();
     Ok(Page { rows, next: answer.next_page_token, freshness: answer.freshness })
 }
 
-async fn show(desk: &CommandContext<'_>, tenant: String, name: String) -> Result<(), Stop> {
-    let question = GetAudienceRequest { tenant, name, stale: desk.stale };
+async fn show(context: &CommandContext<'_>, tenant: String, name: String) -> Result<(), Stop> {
+    let question = GetAudienceRequest { tenant, name, stale: context.stale };
     let call = |channel, question| async move { Service::new(channel).get_audience(question).await };
-    let answer = desk.client.ask(RetrySafety::Read, question, call).await?;
-    desk.note(answer.freshness.as_ref());
-    desk.terminal.show(&AudienceView::from(answer.audience.unwrap_or_default()))
+    let answer = context.client.ask(RetrySafety::Read, question, call).await?;
+    context.note(answer.freshness.as_ref());
+    context.terminal.show(&AudienceView::from(answer.audience.unwrap_or_default()))
 }
 
-async fn delete(desk: &CommandContext<'_>, question: DeleteAudienceRequest) -> Result<(), Stop> {
+async fn delete(context: &CommandContext<'_>, question: DeleteAudienceRequest) -> Result<(), Stop> {
     let (name, dry_run) = (question.name.clone(), question.validate_only);
     if !dry_run {
-        desk.terminal.confirm(&format!("Delete audience {name}?"))?;
+        context.terminal.confirm(&format!("Delete audience {name}?"))?;
     }
     let call = |channel, question| async move { Service::new(channel).delete_audience(question).await };
-    let answer = desk.client.ask(RetrySafety::Repeatable, question, call).await?;
-    desk.removed(RemovedView { name, index: answer.index, dry_run })
+    let answer = context.client.ask(RetrySafety::Repeatable, question, call).await?;
+    context.removed(RemovedView { name, index: answer.index, dry_run })
 }

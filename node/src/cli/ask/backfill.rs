@@ -15,27 +15,27 @@ use crate::format;
 const MAX: u32 = 1_000;
 
 /// Opens the occurrences, or only counts them with `--dry-run`.
-pub async fn run(desk: &CommandContext<'_>, tenant: String, args: BackfillArgs) -> Result<(), Stop> {
+pub async fn run(context: &CommandContext<'_>, tenant: String, args: BackfillArgs) -> Result<(), Stop> {
     let request = BackfillScheduleRequest {
         tenant,
         name: args.name.clone(),
         from: Some(to_wire(args.from)),
         to: Some(to_wire(args.to)),
         max: args.max.unwrap_or(MAX),
-        request_id: desk.client.request_id().to_owned(),
+        request_id: context.client.request_id().to_owned(),
         validate_only: false,
     };
     let call = |channel, question| async move { Service::new(channel).backfill_schedule(question).await };
     let look = BackfillScheduleRequest { validate_only: true, ..request.clone() };
-    let looked = desk.client.ask(RetrySafety::Read, look, call).await?;
+    let looked = context.client.ask(RetrySafety::Read, look, call).await?;
     if args.dry_run {
-        return told(desk, &args, looked);
+        return told(context, &args, looked);
     }
     if looked.opened > 0 && looked.first_run.is_empty() {
-        desk.terminal.confirm(&format!("{}. Open them now?", missing(&args, &looked)))?;
+        context.terminal.confirm(&format!("{}. Open them now?", missing(&args, &looked)))?;
     }
-    let answer = desk.change(request, call).await?;
-    told(desk, &args, answer)
+    let answer = context.change(request, call).await?;
+    told(context, &args, answer)
 }
 
 /// Returns what a backfill would open, in words.
@@ -49,14 +49,14 @@ fn missing(args: &BackfillArgs, looked: &BackfillScheduleResponse) -> String {
 }
 
 /// Prints what was opened, or would be. Occurrences that remain are an error, unless `--max` limited the number.
-fn told(desk: &CommandContext<'_>, args: &BackfillArgs, answer: BackfillScheduleResponse) -> Result<(), Stop> {
+fn told(context: &CommandContext<'_>, args: &BackfillArgs, answer: BackfillScheduleResponse) -> Result<(), Stop> {
     let rest = text(answer.rest.as_ref());
-    desk.terminal.show(&BackfillView::new(args.name.clone(), answer))?;
+    context.terminal.show(&BackfillView::new(args.name.clone(), answer))?;
     let Some(rest) = rest else { return Ok(()) };
     let next = format!("reveille schedule backfill {} --from {rest} --to {}", args.name, args.to);
     if args.max.is_some() {
         // The user chose the number with `--max`, so a remainder is no error.
-        desk.terminal.say(&format!("next: {next}"));
+        context.terminal.say(&format!("next: {next}"));
         return Ok(());
     }
     Err(Failure {

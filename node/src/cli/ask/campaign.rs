@@ -26,51 +26,53 @@ use crate::cli::view::relay::RemovedView;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Runs the subcommand.
-pub async fn run(desk: &CommandContext<'_>, args: CampaignArgs) -> Result<(), Stop> {
+pub async fn run(context: &CommandContext<'_>, args: CampaignArgs) -> Result<(), Stop> {
     let tenant = args.tenant;
     match args.command {
-        CampaignCommand::Create(args) => create(desk, tenant, *args).await,
+        CampaignCommand::Create(args) => create(context, tenant, *args).await,
         CampaignCommand::Launch { name, at, again, dry_run } => {
             let at = at.map(to_wire);
-            launch(desk, LaunchCampaignRequest { tenant, name, at, again, validate_only: dry_run }).await
+            launch(context, LaunchCampaignRequest { tenant, name, at, again, validate_only: dry_run }).await
         }
         CampaignCommand::Validate { name, at, again } => {
             let at = at.map(to_wire);
-            launch(desk, LaunchCampaignRequest { tenant, name, at, again, validate_only: true }).await
+            launch(context, LaunchCampaignRequest { tenant, name, at, again, validate_only: true }).await
         }
-        CampaignCommand::Pause { name, reason } => pause(desk, PauseCampaignRequest { tenant, name, reason }).await,
+        CampaignCommand::Pause { name, reason } => pause(context, PauseCampaignRequest { tenant, name, reason }).await,
         CampaignCommand::Resume { name, without_canary } => {
-            resume(desk, ResumeCampaignRequest { tenant, name, without_canary }).await
+            resume(context, ResumeCampaignRequest { tenant, name, without_canary }).await
         }
         CampaignCommand::Cancel { name, dry_run } => {
-            cancel(desk, CancelCampaignRequest { tenant, name, validate_only: dry_run }).await
+            cancel(context, CancelCampaignRequest { tenant, name, validate_only: dry_run }).await
         }
-        CampaignCommand::Status { name, manifest: true, .. } => manifest(desk, tenant, name).await,
+        CampaignCommand::Status { name, manifest: true, .. } => manifest(context, tenant, name).await,
         CampaignCommand::Status { name, watch, .. } => {
             let look = async || {
-                let answer = get(desk, &tenant, &name, false).await?;
+                let answer = get(context, &tenant, &name, false).await?;
                 Ok(Seen::of(CampaignView::from(answer.campaign.unwrap_or_default()), answer.freshness))
             };
-            desk.one(watch, look).await
+            context.one(watch, look).await
         }
-        CampaignCommand::Watch { name } => watch(desk, tenant, name).await,
-        CampaignCommand::List(paging) => desk.list(paging, |size, token| page(desk, tenant.clone(), size, token)).await,
+        CampaignCommand::Watch { name } => watch(context, tenant, name).await,
+        CampaignCommand::List(paging) => {
+            context.list(paging, |size, token| page(context, tenant.clone(), size, token)).await
+        }
         CampaignCommand::Delete { name, dry_run } => {
-            delete(desk, DeleteCampaignRequest { tenant, name, validate_only: dry_run }).await
+            delete(context, DeleteCampaignRequest { tenant, name, validate_only: dry_run }).await
         }
     }
 }
 
-async fn create(desk: &CommandContext<'_>, tenant: String, args: CampaignCreateArgs) -> Result<(), Stop> {
+async fn create(context: &CommandContext<'_>, tenant: String, args: CampaignCreateArgs) -> Result<(), Stop> {
     let dry_run = args.dry_run;
     let asked = asked(tenant, args)?;
-    let request_id = desk.client.request_id().to_owned();
+    let request_id = context.client.request_id().to_owned();
     let question = CreateCampaignRequest { request_id, validate_only: dry_run, ..asked };
     let call = |channel, question| async move { Service::new(channel).create_campaign(question).await };
-    let answer = desk.change(question, call).await?;
-    answer.warnings.iter().for_each(|warning| desk.terminal.say(&format!("warning: {warning}")));
-    desk.terminal.show(&CampaignView::from(answer.campaign.unwrap_or_default()))?;
-    desk.checked(dry_run);
+    let answer = context.change(question, call).await?;
+    answer.warnings.iter().for_each(|warning| context.terminal.say(&format!("warning: {warning}")));
+    context.terminal.show(&CampaignView::from(answer.campaign.unwrap_or_default()))?;
+    context.checked(dry_run);
     Ok(())
 }
 
@@ -93,62 +95,62 @@ pub(super) fn asked(tenant: String, args: CampaignCreateArgs) -> Result<CreateCa
     Ok(CreateCampaignRequest { schedule: Some(schedule), canary, ..CreateCampaignRequest::default() })
 }
 
-async fn launch(desk: &CommandContext<'_>, question: LaunchCampaignRequest) -> Result<(), Stop> {
+async fn launch(context: &CommandContext<'_>, question: LaunchCampaignRequest) -> Result<(), Stop> {
     let dry_run = question.validate_only;
     let call = |channel, question| async move { Service::new(channel).launch_campaign(question).await };
-    let answer = desk.client.ask(RetrySafety::Repeatable, question, call).await?;
-    answer.warnings.iter().for_each(|warning| desk.terminal.say(&format!("warning: {warning}")));
-    desk.terminal.show(&CampaignView::from(answer.campaign.unwrap_or_default()))?;
-    desk.checked(dry_run);
+    let answer = context.client.ask(RetrySafety::Repeatable, question, call).await?;
+    answer.warnings.iter().for_each(|warning| context.terminal.say(&format!("warning: {warning}")));
+    context.terminal.show(&CampaignView::from(answer.campaign.unwrap_or_default()))?;
+    context.checked(dry_run);
     Ok(())
 }
 
-async fn pause(desk: &CommandContext<'_>, question: PauseCampaignRequest) -> Result<(), Stop> {
+async fn pause(context: &CommandContext<'_>, question: PauseCampaignRequest) -> Result<(), Stop> {
     let call = |channel, question| async move { Service::new(channel).pause_campaign(question).await };
-    let answer = desk.client.ask(RetrySafety::Repeatable, question, call).await?;
+    let answer = context.client.ask(RetrySafety::Repeatable, question, call).await?;
     let view = CampaignView::from(answer.campaign.unwrap_or_default());
-    desk.terminal.show(&view.with_barrier(answer.barrier.map(|barrier| BarrierView::from(Some(barrier)))))
+    context.terminal.show(&view.with_barrier(answer.barrier.map(|barrier| BarrierView::from(Some(barrier)))))
 }
 
 /// Sent once and never repeated: a repetition could also end a pause that was set in the meantime.
-async fn resume(desk: &CommandContext<'_>, question: ResumeCampaignRequest) -> Result<(), Stop> {
+async fn resume(context: &CommandContext<'_>, question: ResumeCampaignRequest) -> Result<(), Stop> {
     let call = |channel, question| async move { Service::new(channel).resume_campaign(question).await };
-    let answer = desk.client.ask(RetrySafety::Once, question, call).await?;
-    desk.terminal.show(&CampaignView::from(answer.campaign.unwrap_or_default()))
+    let answer = context.client.ask(RetrySafety::Once, question, call).await?;
+    context.terminal.show(&CampaignView::from(answer.campaign.unwrap_or_default()))
 }
 
-async fn cancel(desk: &CommandContext<'_>, question: CancelCampaignRequest) -> Result<(), Stop> {
+async fn cancel(context: &CommandContext<'_>, question: CancelCampaignRequest) -> Result<(), Stop> {
     let dry_run = question.validate_only;
     if !dry_run {
-        desk.terminal.confirm(&format!("Cancel campaign {} for good?", question.name))?;
+        context.terminal.confirm(&format!("Cancel campaign {} for good?", question.name))?;
     }
     let call = |channel, question| async move { Service::new(channel).cancel_campaign(question).await };
-    let answer = desk.client.ask(RetrySafety::Repeatable, question, call).await?;
+    let answer = context.client.ask(RetrySafety::Repeatable, question, call).await?;
     let view = CampaignView::from(answer.campaign.unwrap_or_default());
-    desk.terminal.show(&view.with_barrier(answer.barrier.map(|barrier| BarrierView::from(Some(barrier)))))?;
-    desk.checked(dry_run);
+    context.terminal.show(&view.with_barrier(answer.barrier.map(|barrier| BarrierView::from(Some(barrier)))))?;
+    context.checked(dry_run);
     Ok(())
 }
 
 /// Reads the campaign once a second until its run exists, then watches the run.
-async fn watch(desk: &CommandContext<'_>, tenant: String, name: String) -> Result<(), Stop> {
+async fn watch(context: &CommandContext<'_>, tenant: String, name: String) -> Result<(), Stop> {
     let (began, mut said) = (Instant::now(), None);
     loop {
-        let answer = get(desk, &tenant, &name, false).await?;
+        let answer = get(context, &tenant, &name, false).await?;
         let view = CampaignView::from(answer.campaign.unwrap_or_default());
         if let Some(run) = view.run_name() {
-            return super::watch::run(desk, tenant, run).await;
+            return super::watch::run(context, tenant, run).await;
         }
         if !view.may_open() {
-            desk.terminal.show(&view)?;
+            context.terminal.show(&view)?;
             return Ok(());
         }
         let sentence = view.sentence();
         if said.as_ref() != Some(&sentence) {
-            desk.terminal.say(&sentence);
+            context.terminal.say(&sentence);
             said = Some(sentence);
         }
-        if desk.global.timeout.is_some_and(|within| began.elapsed() > within) {
+        if context.global.timeout.is_some_and(|within| began.elapsed() > within) {
             return Err(Failure {
                 exit: Exit::TimedOut,
                 reason: "TIMED_OUT".into(),
@@ -159,51 +161,51 @@ async fn watch(desk: &CommandContext<'_>, tenant: String, name: String) -> Resul
             .into());
         }
         sleep(LOOK_EVERY).await;
-        desk.client.give(super::WITHIN);
+        context.client.give(super::WITHIN);
     }
 }
 
-async fn manifest(desk: &CommandContext<'_>, tenant: String, name: String) -> Result<(), Stop> {
-    let answer = get(desk, &tenant, &name, true).await?;
-    desk.note(answer.freshness.as_ref());
+async fn manifest(context: &CommandContext<'_>, tenant: String, name: String) -> Result<(), Stop> {
+    let answer = get(context, &tenant, &name, true).await?;
+    context.note(answer.freshness.as_ref());
     let body = answer.body.ok_or_else(|| older(NO_BODY))?;
     let canary = answer.campaign.and_then(|campaign| campaign.canary);
-    desk.terminal.manifest(&body.name, &export::campaign(&body, canary.as_ref()))
+    context.terminal.manifest(&body.name, &export::campaign(&body, canary.as_ref()))
 }
 
 async fn get(
-    desk: &CommandContext<'_>,
+    context: &CommandContext<'_>,
     tenant: &str,
     name: &str,
     with_body: bool,
 ) -> Result<GetCampaignResponse, Failure> {
     let (tenant, name) = (tenant.to_owned(), name.to_owned());
-    let question = GetCampaignRequest { tenant, name, stale: desk.stale, with_body };
+    let question = GetCampaignRequest { tenant, name, stale: context.stale, with_body };
     let call = |channel, question| async move { Service::new(channel).get_campaign(question).await };
-    desk.client.ask(RetrySafety::Read, question, call).await
+    context.client.ask(RetrySafety::Read, question, call).await
 }
 
 async fn page(
-    desk: &CommandContext<'_>,
+    context: &CommandContext<'_>,
     tenant: String,
     page_size: i32,
     page_token: String,
 ) -> Result<Page<CampaignView>, Failure> {
-    let question = ListCampaignsRequest { tenant, page_size, page_token, stale: desk.stale };
+    let question = ListCampaignsRequest { tenant, page_size, page_token, stale: context.stale };
     let call = |channel, question| async move { Service::new(channel).list_campaigns(question).await };
-    let answer = desk.client.ask(RetrySafety::Read, question, call).await?;
+    let answer = context.client.ask(RetrySafety::Read, question, call).await?;
     let rows = answer.campaigns.into_iter().map(CampaignView::from).collect();
     Ok(Page { rows, next: answer.next_page_token, freshness: answer.freshness })
 }
 
-async fn delete(desk: &CommandContext<'_>, question: DeleteCampaignRequest) -> Result<(), Stop> {
+async fn delete(context: &CommandContext<'_>, question: DeleteCampaignRequest) -> Result<(), Stop> {
     let (name, dry_run) = (question.name.clone(), question.validate_only);
     if !dry_run {
-        desk.terminal.confirm(&forgets(&name))?;
+        context.terminal.confirm(&forgets(&name))?;
     }
     let call = |channel, question| async move { Service::new(channel).delete_campaign(question).await };
-    let answer = desk.client.ask(RetrySafety::Repeatable, question, call).await?;
-    desk.removed(RemovedView { name, index: answer.index, dry_run })
+    let answer = context.client.ask(RetrySafety::Repeatable, question, call).await?;
+    context.removed(RemovedView { name, index: answer.index, dry_run })
 }
 
 /// Returns the question before a campaign is forgotten. Its run stays known and refuses an equal campaign for 30 days

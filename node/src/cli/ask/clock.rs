@@ -20,23 +20,23 @@ const GO_ON: &str = "reveille clock show, then reveille clock advance --to INSTA
 const SAY_EVERY: Duration = Duration::from_secs(1);
 
 /// Runs the subcommand.
-pub async fn run(desk: &CommandContext<'_>, args: ClockArgs) -> Result<(), Stop> {
+pub async fn run(context: &CommandContext<'_>, args: ClockArgs) -> Result<(), Stop> {
     match args.command {
-        ClockCommand::Show(watch) => desk.one(watch, async || get(desk).await).await,
-        ClockCommand::Advance(args) => advance(desk, args).await,
+        ClockCommand::Show(watch) => context.one(watch, async || get(context).await).await,
+        ClockCommand::Advance(args) => advance(context, args).await,
     }
 }
 
-async fn get(desk: &CommandContext<'_>) -> Result<Seen<ClockView>, Failure> {
+async fn get(context: &CommandContext<'_>) -> Result<Seen<ClockView>, Failure> {
     let call = |channel, question| async move { Service::new(channel).get_clock(question).await };
-    let answer = desk.client.ask(RetrySafety::Read, GetClockRequest { stale: desk.stale }, call).await?;
+    let answer = context.client.ask(RetrySafety::Read, GetClockRequest { stale: context.stale }, call).await?;
     let freshness = answer.freshness;
     Ok(Seen::of(ClockView::from(answer), freshness))
 }
 
-async fn advance(desk: &CommandContext<'_>, args: AdvanceArgs) -> Result<(), Stop> {
-    let Some(within) = desk.global.timeout else { return walk(desk, args).await };
-    let Ok(result) = timeout(within, walk(desk, args)).await else {
+async fn advance(context: &CommandContext<'_>, args: AdvanceArgs) -> Result<(), Stop> {
+    let Some(within) = context.global.timeout else { return walk(context, args).await };
+    let Ok(result) = timeout(within, walk(context, args)).await else {
         return Err(Failure {
             exit: Exit::TimedOut,
             reason: "TIMED_OUT".into(),
@@ -51,25 +51,25 @@ async fn advance(desk: &CommandContext<'_>, args: AdvanceArgs) -> Result<(), Sto
 
 /// Asks one node to advance the clock, also across fail-overs. A lost connection ends the call. The user then reads the
 /// clock with `show`, and continues with `--to`.
-async fn walk(desk: &CommandContext<'_>, args: AdvanceArgs) -> Result<(), Stop> {
+async fn walk(context: &CommandContext<'_>, args: AdvanceArgs) -> Result<(), Stop> {
     let call = |channel, question| async move { Service::new(channel).advance_clock(question).await };
     let by = args.by.map(|by| Target::By(duration_to_wire(by)));
     let target = args.to.map(|to| Target::To(to_wire(to))).or(by);
     let question = AdvanceClockRequest { target, jump: args.jump };
     let begun = Instant::now();
-    let client = desk.patient_client();
+    let client = context.patient_client();
     let mut stream = client.ask(RetrySafety::Once, question, call).await?;
     let mut said = begun;
     loop {
         match stream.message().await {
             Ok(Some(word)) if word.done => {
                 let seconds = begun.elapsed().as_millis() as f64 / 1_000.0;
-                return desk.terminal.show(&AdvancedView::from(&word).after(seconds));
+                return context.terminal.show(&AdvancedView::from(&word).after(seconds));
             }
             // With `-o json`, stderr holds only the error object.
-            Ok(Some(word)) if said.elapsed() >= SAY_EVERY && desk.terminal.format() == Format::Table => {
+            Ok(Some(word)) if said.elapsed() >= SAY_EVERY && context.terminal.format() == Format::Table => {
                 said = Instant::now();
-                desk.terminal.say(&AdvancedView::from(&word).standing());
+                context.terminal.say(&AdvancedView::from(&word).standing());
             }
             Ok(Some(_)) => {}
             Ok(None) => return Err(cut_short("the node ended before its last word").into()),

@@ -18,47 +18,49 @@ const ALONE: &str = "a cluster of this node alone: the others of a larger one ar
                      a node that lost its folder does not come back into its cluster like this, but makes a rival of it";
 
 /// Runs the subcommand.
-pub async fn run(desk: &CommandContext<'_>, args: ClusterArgs) -> Result<(), Stop> {
+pub async fn run(context: &CommandContext<'_>, args: ClusterArgs) -> Result<(), Stop> {
     match args.command {
-        ClusterCommand::Init { peers, test_clock, dry_run } => init(desk, peers, test_clock, dry_run).await,
-        ClusterCommand::Status(watch) => desk.one(watch, async || status(desk).await).await,
+        ClusterCommand::Init { peers, test_clock, dry_run } => init(context, peers, test_clock, dry_run).await,
+        ClusterCommand::Status(watch) => context.one(watch, async || status(context).await).await,
         ClusterCommand::Members(watch) => {
             let paging = Paging { limit: u32::MAX, watch };
-            desk.list(paging, |_, _| members(desk)).await
+            context.list(paging, |_, _| members(context)).await
         }
-        ClusterCommand::TransferLeader { to } => transfer_leader(desk, to).await,
-        ClusterCommand::Upgrade(UpgradeCommand::Status(watch)) => desk.one(watch, async || upgrade(desk).await).await,
-        ClusterCommand::Upgrade(UpgradeCommand::Finish) => finish_upgrade(desk).await,
+        ClusterCommand::TransferLeader { to } => transfer_leader(context, to).await,
+        ClusterCommand::Upgrade(UpgradeCommand::Status(watch)) => {
+            context.one(watch, async || upgrade(context).await).await
+        }
+        ClusterCommand::Upgrade(UpgradeCommand::Finish) => finish_upgrade(context).await,
     }
 }
 
 async fn init(
-    desk: &CommandContext<'_>,
+    context: &CommandContext<'_>,
     peers: Vec<String>,
     test_clock: bool,
     validate_only: bool,
 ) -> Result<(), Stop> {
-    let request_id = desk.client.request_id().to_owned();
+    let request_id = context.client.request_id().to_owned();
     let question = InitClusterRequest { peers, request_id, validate_only, test_clock };
     let call = |channel, question| async move { Service::new(channel).init_cluster(question).await };
     // A cluster of one node is seldom intended. If the node belonged to another cluster before, the new one is its
     // rival.
     let look = InitClusterRequest { validate_only: true, ..question.clone() };
-    let looked = desk.client.ask(RetrySafety::Read, look, call).await?;
+    let looked = context.client.ask(RetrySafety::Read, look, call).await?;
     let alone = !looked.existed && looked.members.len() == 1;
     if alone && !validate_only {
-        desk.terminal.confirm_if_asked(ALONE)?;
+        context.terminal.confirm_if_asked(ALONE)?;
     }
-    let answer = if validate_only { looked } else { desk.change(question, call).await? };
+    let answer = if validate_only { looked } else { context.change(question, call).await? };
     let existed = answer.existed;
-    desk.terminal.show(&MadeView::from(answer))?;
+    context.terminal.show(&MadeView::from(answer))?;
     if alone {
-        desk.terminal.say(&format!("warning: {ALONE}"));
+        context.terminal.say(&format!("warning: {ALONE}"));
     }
     if test_clock && !existed {
-        desk.terminal.say("its clock is a test's, for good: no mail of it ever leaves this machine");
+        context.terminal.say("its clock is a test's, for good: no mail of it ever leaves this machine");
     }
-    desk.terminal.say(match (existed, validate_only) {
+    context.terminal.say(match (existed, validate_only) {
         (true, _) => "it exists already, with these founders; nothing was changed; next: reveille cluster status",
         (false, true) => "all founders answer; nothing was changed",
         (false, false) => "made; next: reveille cluster status",
@@ -66,9 +68,9 @@ async fn init(
     Ok(())
 }
 
-async fn status(desk: &CommandContext<'_>) -> Result<Seen<StatusView>, Failure> {
+async fn status(context: &CommandContext<'_>) -> Result<Seen<StatusView>, Failure> {
     let call = |channel, question| async move { Service::new(channel).get_cluster_status(question).await };
-    let status = desk.client.ask(RetrySafety::Read, GetClusterStatusRequest {}, call).await?;
+    let status = context.client.ask(RetrySafety::Read, GetClusterStatusRequest {}, call).await?;
     let unmade = status.cluster.is_empty();
     let unmade = unmade.then(|| {
         format!("{} belongs to no cluster yet; next: reveille cluster init --peer HOST:PORT,…", status.answered_by)
@@ -78,43 +80,43 @@ async fn status(desk: &CommandContext<'_>) -> Result<Seen<StatusView>, Failure> 
     Ok(Seen { view, freshness: None, remarks })
 }
 
-async fn members(desk: &CommandContext<'_>) -> Result<Page<MemberView>, Failure> {
+async fn members(context: &CommandContext<'_>) -> Result<Page<MemberView>, Failure> {
     let call = |channel, question| async move { Service::new(channel).list_members(question).await };
-    let answer = desk.client.ask(RetrySafety::Read, ListMembersRequest {}, call).await?;
+    let answer = context.client.ask(RetrySafety::Read, ListMembersRequest {}, call).await?;
     let rows = answer.members.into_iter().map(MemberView::from).collect();
     Ok(Page { rows, next: String::new(), freshness: answer.freshness })
 }
 
-async fn transfer_leader(desk: &CommandContext<'_>, to: Option<String>) -> Result<(), Stop> {
+async fn transfer_leader(context: &CommandContext<'_>, to: Option<String>) -> Result<(), Stop> {
     let call = |channel, question| async move { Service::new(channel).transfer_leader(question).await };
     let question = TransferLeaderRequest { to: to.unwrap_or_default() };
-    let answer = desk.client.ask(RetrySafety::Once, question, call).await?;
-    desk.terminal.show(&LeaderView { leader: answer.leader })
+    let answer = context.client.ask(RetrySafety::Once, question, call).await?;
+    context.terminal.show(&LeaderView { leader: answer.leader })
 }
 
-async fn upgrade(desk: &CommandContext<'_>) -> Result<Seen<UpgradeView>, Failure> {
+async fn upgrade(context: &CommandContext<'_>) -> Result<Seen<UpgradeView>, Failure> {
     let call = |channel, question| async move { Service::new(channel).get_upgrade(question).await };
-    let view = UpgradeView::from(desk.client.ask(RetrySafety::Read, GetUpgradeRequest {}, call).await?);
+    let view = UpgradeView::from(context.client.ask(RetrySafety::Read, GetUpgradeRequest {}, call).await?);
     let remarks = view.remarks();
     Ok(Seen { view, freshness: None, remarks })
 }
 
 /// Raises the ledger to the level that the user confirmed, even if nodes announce a higher one meanwhile.
-async fn finish_upgrade(desk: &CommandContext<'_>) -> Result<(), Stop> {
-    let seen = upgrade(desk).await?.view;
+async fn finish_upgrade(context: &CommandContext<'_>) -> Result<(), Stop> {
+    let seen = upgrade(context).await?.view;
     let level = seen.can_rise_to().unwrap_or_default();
     if level > 0 {
-        desk.terminal.confirm(&format!(
+        context.terminal.confirm(&format!(
             "Raise the ledger's level from {} to {level}? Afterwards no node can go back to the former release.",
             seen.level
         ))?;
     }
     let call = |channel, question| async move { Service::new(channel).finish_upgrade(question).await };
-    let request_id = desk.client.request_id().to_owned();
-    let answer = desk.change(FinishUpgradeRequest { level, request_id }, call).await?;
-    desk.terminal.show(&FinishedView { level: answer.level, raised: answer.raised })?;
+    let request_id = context.client.request_id().to_owned();
+    let answer = context.change(FinishUpgradeRequest { level, request_id }, call).await?;
+    context.terminal.show(&FinishedView { level: answer.level, raised: answer.raised })?;
     if !answer.raised {
-        desk.terminal.say("the ledger is at this level already; nothing was changed");
+        context.terminal.say("the ledger is at this level already; nothing was changed");
     }
     Ok(())
 }

@@ -14,25 +14,25 @@ use crate::cli::failure::{Failure, Stop};
 use crate::cli::view::completion::{PagesView, ScriptView};
 
 /// Prints the completion script for a shell.
-pub fn run(desk: &CommandContext<'_>, args: &CompletionArgs) -> Result<(), Stop> {
+pub fn run(context: &CommandContext<'_>, args: &CompletionArgs) -> Result<(), Stop> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "reveille", &mut script);
-    desk.terminal.show(&ScriptView { of: args.shell.to_string(), script: text(script) })
+    context.terminal.show(&ScriptView { of: args.shell.to_string(), script: text(script) })
 }
 
 /// Prints the first man page, or writes all pages to a folder.
-pub fn man(desk: &CommandContext<'_>, args: &ManArgs) -> Result<(), Stop> {
+pub fn man(context: &CommandContext<'_>, args: &ManArgs) -> Result<(), Stop> {
     let Some(dir) = &args.dir else {
         let mut page = Vec::new();
         Man::new(Cli::command()).render(&mut page).map_err(|error| {
             Failure::general(format!("the page cannot be written: {error}"), "look at where stdout goes")
         })?;
-        return desk.terminal.show(&ScriptView { of: "reveille.1".to_owned(), script: text(page) });
+        return context.terminal.show(&ScriptView { of: "reveille.1".to_owned(), script: text(page) });
     };
     let pages = write(dir).map_err(|error| {
         Failure::file(dir.display().to_string(), format!("the pages cannot be written there: {error}"))
     })?;
-    desk.terminal.show(&PagesView { dir: dir.display().to_string(), pages })
+    context.terminal.show(&PagesView { dir: dir.display().to_string(), pages })
 }
 
 fn text(page: Vec<u8>) -> String {

@@ -12,21 +12,23 @@ use crate::cli::view::config::{CheckedView, EffectiveView, SampleView, WrittenVi
 use crate::server::config::{ConfigError, ConfigLayer, Settings, keys, sample};
 
 /// Runs the subcommand.
-pub async fn run(desk: &CommandContext<'_>, args: ConfigArgs) -> Result<(), Stop> {
+pub async fn run(context: &CommandContext<'_>, args: ConfigArgs) -> Result<(), Stop> {
     match args.command {
-        ConfigCommand::Init { file } if file.as_os_str() == "-" => desk.terminal.show(&SampleView { text: sample() }),
-        ConfigCommand::Init { file } => init(desk, &file),
-        ConfigCommand::Check { file } => check(desk, &file).await,
-        ConfigCommand::Show(args) => show(desk, *args),
+        ConfigCommand::Init { file } if file.as_os_str() == "-" => {
+            context.terminal.show(&SampleView { text: sample() })
+        }
+        ConfigCommand::Init { file } => init(context, &file),
+        ConfigCommand::Check { file } => check(context, &file).await,
+        ConfigCommand::Show(args) => show(context, *args),
     }
 }
 
-fn init(desk: &CommandContext<'_>, file: &Path) -> Result<(), Stop> {
+fn init(context: &CommandContext<'_>, file: &Path) -> Result<(), Stop> {
     let mut options = OpenOptions::new();
     options.write(true);
     let opened = match options.create_new(true).open(file) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            desk.terminal.confirm(&format!("{} exists. Write the sample over it?", file.display()))?;
+            context.terminal.confirm(&format!("{} exists. Write the sample over it?", file.display()))?;
             options.create_new(false).create(true).truncate(true).open(file)
         }
         opened => opened,
@@ -34,12 +36,12 @@ fn init(desk: &CommandContext<'_>, file: &Path) -> Result<(), Stop> {
     opened
         .and_then(|mut opened| opened.write_all(sample().as_bytes()))
         .map_err(|error| Failure::file(file.display().to_string(), format!("it cannot be written: {error}")))?;
-    desk.terminal.show(&WrittenView { file: file.display().to_string(), keys: keys().len() })?;
-    desk.terminal.say(&format!("next: reveille config check {}", file.display()));
+    context.terminal.show(&WrittenView { file: file.display().to_string(), keys: keys().len() })?;
+    context.terminal.say(&format!("next: reveille config check {}", file.display()));
     Ok(())
 }
 
-async fn check(desk: &CommandContext<'_>, file: &Path) -> Result<(), Stop> {
+async fn check(context: &CommandContext<'_>, file: &Path) -> Result<(), Stop> {
     let said = ConfigLayer::read(Some(file), std::env::vars(), Settings::default()).map_err(failure)?;
     let config = said.check().map_err(failure)?;
     for (name, binding) in config.credentials.iter() {
@@ -53,17 +55,19 @@ async fn check(desk: &CommandContext<'_>, file: &Path) -> Result<(), Stop> {
     }
     config.reply_rules().map_err(|error| failure(said.placed(error)))?;
     config.return_path.open().map_err(|error| failure(said.placed(error)))?;
-    desk.terminal.show(&CheckedView { file: file.display().to_string(), valid: true, node: config.name })?;
+    context.terminal.show(&CheckedView { file: file.display().to_string(), valid: true, node: config.name })?;
     let hello_name = &config.hello_name;
     if !(hello_name.is_empty() || hello_name.contains('.') || hello_name.starts_with('[')) {
-        desk.terminal.say(&format!(
+        context.terminal.say(&format!(
             "warning: hello_name {hello_name} has no dot: relays on other machines may refuse it with every email; write \
              the full name, such as {hello_name}.example.com"
         ));
     }
     // It may be right for the node and not for the user of this command, so it is a warning.
     if let Some(problem) = unwritable(&config.data_dir) {
-        desk.terminal.say(&format!("warning: {problem}; check it as the user of the node, or name another data_dir"));
+        context
+            .terminal
+            .say(&format!("warning: {problem}; check it as the user of the node, or name another data_dir"));
     }
     // The folder may not exist yet. Its nearest existing ancestor tells on which file system it will be created.
     if let Some(folder) = config.journal_dir.ancestors().find(|folder| folder.exists())
@@ -71,7 +75,7 @@ async fn check(desk: &CommandContext<'_>, file: &Path) -> Result<(), Stop> {
     {
         let folder = config.journal_dir.display();
         let why = "each email may wait for that disk before it goes out";
-        desk.terminal.say(&format!(
+        context.terminal.say(&format!(
             "warning: journal_dir {folder} is on a disk, not in memory: {why}; name one on a tmpfs, such as /dev/shm"
         ));
     }
@@ -87,10 +91,10 @@ fn unwritable(data_dir: &Path) -> Option<String> {
     }
 }
 
-fn show(desk: &CommandContext<'_>, args: ShowConfigArgs) -> Result<(), Stop> {
+fn show(context: &CommandContext<'_>, args: ShowConfigArgs) -> Result<(), Stop> {
     let said = ConfigLayer::read(args.config.as_deref(), std::env::vars(), args.settings);
     let effective = said.and_then(|said| said.effective()).map_err(failure)?;
-    desk.terminal.show(&EffectiveView::new(effective, args.origin))
+    context.terminal.show(&EffectiveView::new(effective, args.origin))
 }
 
 /// Converts a configuration error into a command failure: exit code 2, the place and the next step.

@@ -19,17 +19,17 @@ use crate::cli::view::schedule::{BadRowView, CreationView, DuplicateView, Schedu
 use crate::format;
 
 /// Creates the schedule.
-pub async fn run(desk: &CommandContext<'_>, tenant: String, args: CreateArgs) -> Result<(), Stop> {
+pub async fn run(context: &CommandContext<'_>, tenant: String, args: CreateArgs) -> Result<(), Stop> {
     let recipients = recipients(&args.recipients)?;
     let (given, dry_run) = (args.recipients.clone(), args.dry_run);
     let schedule = Some(body(tenant, args, &recipients)?);
-    let request_id = desk.client.request_id().to_owned();
+    let request_id = context.client.request_id().to_owned();
     let question = CreateScheduleRequest { schedule, request_id, validate_only: dry_run };
     let call = |channel, question| async move { Service::new(channel).create_schedule(question).await };
-    let answer = desk.change(question, call).await.map_err(|failure| at_line(failure, &given, &recipients))?;
-    talk(desk, &recipients, &answer, dry_run);
+    let answer = context.change(question, call).await.map_err(|failure| at_line(failure, &given, &recipients))?;
+    talk(context, &recipients, &answer, dry_run);
     let creation = creation(&recipients, &answer);
-    desk.terminal.show(&ScheduleView::from(answer.schedule.unwrap_or_default()).with_creation(creation))
+    context.terminal.show(&ScheduleView::from(answer.schedule.unwrap_or_default()).with_creation(creation))
 }
 
 /// Builds the body that the flags describe; reads the content's files.
@@ -184,21 +184,21 @@ fn creation(recipients: &Recipients, answer: &CreateScheduleResponse) -> Creatio
     CreationView { created: answer.created, duplicates: duplicates.collect(), bad_rows: bad_rows.collect() }
 }
 
-fn talk(desk: &CommandContext<'_>, recipients: &Recipients, answer: &CreateScheduleResponse, dry_run: bool) {
+fn talk(context: &CommandContext<'_>, recipients: &Recipients, answer: &CreateScheduleResponse, dry_run: bool) {
     if let Some(unusable) = recipients::unusable(&recipients.audience.columns) {
-        desk.terminal.say(&format!("warning: {unusable}"));
+        context.terminal.say(&format!("warning: {unusable}"));
     }
     for bad in &recipients.bad {
-        desk.terminal.say(&format!("left out: {bad}"));
+        context.terminal.say(&format!("left out: {bad}"));
     }
     if !answer.duplicates.is_empty() {
         let duplicates = format::counted(answer.duplicates.len() as u64, "duplicate");
-        desk.terminal.say(&format!("{duplicates} left out: each address gets one email a run"));
+        context.terminal.say(&format!("{duplicates} left out: each address gets one email a run"));
     }
     for warning in &answer.warnings {
-        desk.terminal.say(&format!("warning: {warning}"));
+        context.terminal.say(&format!("warning: {warning}"));
     }
-    desk.terminal.say(match (dry_run, answer.created) {
+    context.terminal.say(match (dry_run, answer.created) {
         (true, _) => "checked; nothing was changed",
         (false, true) => "created",
         (false, false) => "exists already with the same body; nothing was changed",

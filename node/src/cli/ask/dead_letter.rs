@@ -21,35 +21,35 @@ use crate::cli::view::moved::MovedView;
 use crate::format;
 
 /// Runs the subcommand.
-pub async fn run(desk: &CommandContext<'_>, args: DeadLetterArgs) -> Result<(), Stop> {
+pub async fn run(context: &CommandContext<'_>, args: DeadLetterArgs) -> Result<(), Stop> {
     let tenant = args.tenant;
     match args.command {
         DeadLetterCommand::List { run, filter, group_by: Some(_), .. } => {
-            count(desk, tenant, run.unwrap_or_default(), &filter).await
+            count(context, tenant, run.unwrap_or_default(), &filter).await
         }
         DeadLetterCommand::List { paging, run, filter, group_by: None } => {
-            let question = question(desk, tenant, run, &filter);
+            let question = question(context, tenant, run, &filter);
             let found = Cell::new(false);
             let pages = async |page_size, page_token| {
                 let page =
-                    page(&desk.client, ListDeadLettersRequest { page_size, page_token, ..question.clone() }).await?;
+                    page(&context.client, ListDeadLettersRequest { page_size, page_token, ..question.clone() }).await?;
                 found.set(found.get() || !page.rows.is_empty());
                 Ok(page)
             };
-            desk.list(paging, pages).await?;
+            context.list(paging, pages).await?;
             if !found.get() {
-                warn_of_unknown_reason(desk, &filter);
+                warn_of_unknown_reason(context, &filter);
             }
             Ok(())
         }
-        DeadLetterCommand::Requeue(args) => requeue(desk, tenant, args).await,
-        DeadLetterCommand::Discard(args) => discard(desk, tenant, args).await,
+        DeadLetterCommand::Requeue(args) => requeue(context, tenant, args).await,
+        DeadLetterCommand::Discard(args) => discard(context, tenant, args).await,
         DeadLetterCommand::Export(args) => {
             let format = args.format();
             let ExportArgs { file, run, filter, .. } = args;
-            let question = question(desk, tenant, run, &filter);
-            let client = desk.patient_client();
-            export(desk, (file, format), |page_size, page_token| {
+            let question = question(context, tenant, run, &filter);
+            let client = context.patient_client();
+            export(context, (file, format), |page_size, page_token| {
                 page(&client, ListDeadLettersRequest { page_size, page_token, ..question.clone() })
             })
             .await
@@ -66,13 +66,13 @@ fn to_filter(filter: &LetterFilter) -> DeadLetterFilter {
 }
 
 fn question(
-    desk: &CommandContext<'_>,
+    context: &CommandContext<'_>,
     tenant: String,
     run: Option<String>,
     filter: &LetterFilter,
 ) -> ListDeadLettersRequest {
     let (run, filter) = (run.unwrap_or_default(), Some(to_filter(filter)));
-    ListDeadLettersRequest { tenant, run, filter, stale: desk.stale, ..ListDeadLettersRequest::default() }
+    ListDeadLettersRequest { tenant, run, filter, stale: context.stale, ..ListDeadLettersRequest::default() }
 }
 
 async fn page(client: &Client, question: ListDeadLettersRequest) -> Result<Page<DeadLetterView>, Failure> {
@@ -83,19 +83,19 @@ async fn page(client: &Client, question: ListDeadLettersRequest) -> Result<Page<
 }
 
 /// A reason is compared as text, so a mistyped reason matches no dead letter. This warns the user.
-fn warn_of_unknown_reason(desk: &CommandContext<'_>, filter: &LetterFilter) {
+fn warn_of_unknown_reason(context: &CommandContext<'_>, filter: &LetterFilter) {
     if let Some(reason) = &filter.reason
-        && desk.terminal.format() == Format::Table
+        && context.terminal.format() == Format::Table
     {
         let next = "reveille dead-letter list --group-by reason shows which there are";
-        desk.terminal.say(&format!("none of these dead letters has the reason '{reason}'; {next}"));
+        context.terminal.say(&format!("none of these dead letters has the reason '{reason}'; {next}"));
     }
 }
 
 /// Counts the dead letters by group, as the sum over all pages.
-async fn count(desk: &CommandContext<'_>, tenant: String, run: String, filter: &LetterFilter) -> Result<(), Stop> {
-    let client = desk.patient_client();
-    let (filter, stale) = (Some(to_filter(filter)), desk.stale);
+async fn count(context: &CommandContext<'_>, tenant: String, run: String, filter: &LetterFilter) -> Result<(), Stop> {
+    let client = context.patient_client();
+    let (filter, stale) = (Some(to_filter(filter)), context.stale);
     let mut question = CountDeadLettersRequest { tenant, run, filter, stale, ..Default::default() };
     let mut groups = Groups::default();
     let mut is_first = true;
@@ -103,11 +103,11 @@ async fn count(desk: &CommandContext<'_>, tenant: String, run: String, filter: &
         let call = |channel, question| async move { Service::new(channel).count_dead_letters(question).await };
         let answer = client.ask(RetrySafety::Read, question.clone(), call).await?;
         if std::mem::take(&mut is_first) {
-            desk.note(answer.freshness.as_ref());
+            context.note(answer.freshness.as_ref());
         }
         groups.add(answer.groups);
         if answer.next_page_token.is_empty() || answer.next_page_token == question.page_token {
-            return desk.terminal.list(&groups.rows());
+            return context.terminal.list(&groups.rows());
         }
         question.page_token = answer.next_page_token;
     }
@@ -189,10 +189,10 @@ fn selection(letters: &Letters) -> Result<String, Failure> {
     Ok(parts.join(", "))
 }
 
-async fn requeue(desk: &CommandContext<'_>, tenant: String, args: RequeueArgs) -> Result<(), Stop> {
+async fn requeue(context: &CommandContext<'_>, tenant: String, args: RequeueArgs) -> Result<(), Stop> {
     let RequeueArgs { letters, pool } = args;
     let words = selection(&letters)?;
-    let client = desk.patient_client();
+    let client = context.patient_client();
     let is_named = !letters.recipients.is_empty();
     let question = RequeueDeadLettersRequest {
         tenant,
@@ -218,13 +218,13 @@ async fn requeue(desk: &CommandContext<'_>, tenant: String, args: RequeueArgs) -
     };
     let by = pool.map(|pool| format!(" by pool {pool}")).unwrap_or_default();
     let act = Act { verb: "requeued", question: format!("Send again{by}"), words, asks: !is_named };
-    carry_out(desk, &letters, act, asked).await
+    carry_out(context, &letters, act, asked).await
 }
 
-async fn discard(desk: &CommandContext<'_>, tenant: String, args: DiscardArgs) -> Result<(), Stop> {
+async fn discard(context: &CommandContext<'_>, tenant: String, args: DiscardArgs) -> Result<(), Stop> {
     let letters = args.letters;
     let words = selection(&letters)?;
-    let client = desk.patient_client();
+    let client = context.patient_client();
     let is_named = !letters.recipients.is_empty();
     let question = DiscardDeadLettersRequest {
         tenant,
@@ -247,7 +247,7 @@ async fn discard(desk: &CommandContext<'_>, tenant: String, args: DiscardArgs) -
         }
     };
     let act = Act { verb: "discarded", question: "Take off the list for good".to_owned(), words, asks: true };
-    carry_out(desk, &letters, act, asked).await
+    carry_out(context, &letters, act, asked).await
 }
 
 /// The action of a subcommand, and its texts.
@@ -261,7 +261,7 @@ struct Act {
 
 /// Counts the dead letters, asks for confirmation if required, acts, and prints the result.
 async fn carry_out<Fut>(
-    desk: &CommandContext<'_>,
+    context: &CommandContext<'_>,
     letters: &Letters,
     act: Act,
     asked: impl Fn(bool, String) -> Fut,
@@ -277,32 +277,32 @@ where
         let counted = counted.trim_end();
         if letters.dry_run || looked.moved == 0 && letters.recipients.is_empty() {
             // With `-o json`, stderr holds only the error object.
-            if desk.terminal.format() == Format::Table {
-                desk.terminal.say(counted);
+            if context.terminal.format() == Format::Table {
+                context.terminal.say(counted);
             }
             if looked.moved == 0 {
-                warn_of_unknown_reason(desk, &letters.filter);
+                warn_of_unknown_reason(context, &letters.filter);
             }
             let (moved, inside_gap, dry_run) = (looked.moved, looked.inside_gap, letters.dry_run);
             let view = MovedView { run, verb, moved, inside_gap, index: None, dry_run, groups: None };
-            show(desk, &letters.recipients, &view)?;
+            show(context, &letters.recipients, &view)?;
             return left_out(looked.cancelled, inside_gap);
         }
-        desk.terminal.confirm(&format!("{question}: {counted}?"))?;
+        context.terminal.confirm(&format!("{question}: {counted}?"))?;
     }
     let done = total(verb, |token| asked(false, token)).await?;
     let index = (done.index > 0).then_some(done.index);
     let (moved, inside_gap) = (done.moved, done.inside_gap);
     let view = MovedView { run, verb, moved, inside_gap, index, dry_run: false, groups: None };
-    show(desk, &letters.recipients, &view)?;
+    show(context, &letters.recipients, &view)?;
     left_out(done.cancelled, inside_gap)
 }
 
 /// Prints how many moved. [`left_out`] reports named recipients that the min gap kept back.
-fn show(desk: &CommandContext<'_>, named: &[String], view: &MovedView) -> Result<(), Stop> {
+fn show(context: &CommandContext<'_>, named: &[String], view: &MovedView) -> Result<(), Stop> {
     match view.inside_gap {
-        0 => desk.moved(named, view),
-        _ => desk.terminal.show(view),
+        0 => context.moved(named, view),
+        _ => context.terminal.show(view),
     }
 }
 

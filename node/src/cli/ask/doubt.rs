@@ -12,39 +12,40 @@ use crate::cli::view::moved::MovedView;
 use crate::format;
 
 /// Runs the subcommand.
-pub async fn run(desk: &CommandContext<'_>, args: DoubtArgs) -> Result<(), Stop> {
+pub async fn run(context: &CommandContext<'_>, args: DoubtArgs) -> Result<(), Stop> {
     let tenant = args.tenant;
     match args.command {
         DoubtCommand::List { paging, run } => {
             let run = run.unwrap_or_default();
-            let question = ListDoubtsRequest { tenant, run, stale: desk.stale, ..ListDoubtsRequest::default() };
-            desk.list(paging, |page_size, page_token| {
-                page(desk, ListDoubtsRequest { page_size, page_token, ..question.clone() })
-            })
-            .await
+            let question = ListDoubtsRequest { tenant, run, stale: context.stale, ..ListDoubtsRequest::default() };
+            context
+                .list(paging, |page_size, page_token| {
+                    page(context, ListDoubtsRequest { page_size, page_token, ..question.clone() })
+                })
+                .await
         }
         DoubtCommand::Show { run, recipient, watch } => {
-            let question = GetDoubtRequest { tenant, run, recipient, stale: desk.stale };
-            desk.one(watch, async || get(desk, question.clone()).await).await
+            let question = GetDoubtRequest { tenant, run, recipient, stale: context.stale };
+            context.one(watch, async || get(context, question.clone()).await).await
         }
-        DoubtCommand::Resolve(args) => resolve(desk, tenant, args).await,
+        DoubtCommand::Resolve(args) => resolve(context, tenant, args).await,
     }
 }
 
-async fn page(desk: &CommandContext<'_>, question: ListDoubtsRequest) -> Result<Page<DoubtView>, Failure> {
+async fn page(context: &CommandContext<'_>, question: ListDoubtsRequest) -> Result<Page<DoubtView>, Failure> {
     let call = |channel, question| async move { Service::new(channel).list_doubts(question).await };
-    let answer = desk.client.ask(RetrySafety::Read, question, call).await?;
+    let answer = context.client.ask(RetrySafety::Read, question, call).await?;
     let rows = answer.doubts.into_iter().map(DoubtView::from).collect();
     Ok(Page { rows, next: answer.next_page_token, freshness: answer.freshness })
 }
 
-async fn get(desk: &CommandContext<'_>, question: GetDoubtRequest) -> Result<Seen<DoubtView>, Failure> {
+async fn get(context: &CommandContext<'_>, question: GetDoubtRequest) -> Result<Seen<DoubtView>, Failure> {
     let call = |channel, question| async move { Service::new(channel).get_doubt(question).await };
-    let answer = desk.client.ask(RetrySafety::Read, question, call).await?;
+    let answer = context.client.ask(RetrySafety::Read, question, call).await?;
     Ok(Seen::of(DoubtView::from(answer.doubt.unwrap_or_default()), answer.freshness))
 }
 
-async fn resolve(desk: &CommandContext<'_>, tenant: String, args: ResolveArgs) -> Result<(), Stop> {
+async fn resolve(context: &CommandContext<'_>, tenant: String, args: ResolveArgs) -> Result<(), Stop> {
     let ResolveArgs { picked, resend, dry_run, fence, .. } = args;
     let words = selection(&picked)?;
     let resolution = if resend { Resolution::Resend } else { Resolution::Sent };
@@ -59,40 +60,40 @@ async fn resolve(desk: &CommandContext<'_>, tenant: String, args: ResolveArgs) -
         request_id: String::new(),
     };
     let call = |channel, question| async move { Service::new(channel).resolve_doubts(question).await };
-    let looked = desk.client.ask(RetrySafety::Read, question.clone(), call).await?;
+    let looked = context.client.ask(RetrySafety::Read, question.clone(), call).await?;
     let counted = format!("{} in doubt, {words}{}", format::counted(looked.resolved, "email"), known(&looked.groups));
     let (run, verb) = (Some(picked.run.clone()), "resolved");
     if dry_run || looked.resolved == 0 {
         // With `-o json`, stderr holds only the error object.
-        if desk.terminal.format() == Format::Table {
-            desk.terminal.say(&counted);
+        if context.terminal.format() == Format::Table {
+            context.terminal.say(&counted);
         }
         let groups = dry_run.then(|| looked.groups.into_iter().map(GroupView::from).collect());
         let (moved, inside_gap) = (looked.resolved, looked.inside_gap);
         let view = MovedView { run, verb, moved, inside_gap, index: None, dry_run, groups };
-        return if inside_gap > 0 { show(desk, &view) } else { desk.moved(&picked.recipients, &view) };
+        return if inside_gap > 0 { show(context, &view) } else { context.moved(&picked.recipients, &view) };
     }
     let what = match resend {
         true => "Send again what may have arrived: it may come twice",
         false => "Take as sent what may never have arrived",
     };
-    desk.terminal.confirm(&format!("{what}: {counted}?"))?;
+    context.terminal.confirm(&format!("{what}: {counted}?"))?;
     let question = ResolveDoubtsRequest {
         validate_only: false,
         // The fence excludes recipients that came into doubt after the user confirmed.
         fence: looked.fence,
-        request_id: desk.client.request_id().to_owned(),
+        request_id: context.client.request_id().to_owned(),
         ..question
     };
-    let answer = desk.client.ask(RetrySafety::Repeatable, question, call).await?;
+    let answer = context.client.ask(RetrySafety::Repeatable, question, call).await?;
     let (moved, inside_gap) = (answer.resolved, answer.inside_gap);
     let view = MovedView { run, verb, moved, inside_gap, index: Some(answer.index), dry_run, groups: None };
-    if inside_gap > 0 { show(desk, &view) } else { desk.moved(&picked.recipients, &view) }
+    if inside_gap > 0 { show(context, &view) } else { context.moved(&picked.recipients, &view) }
 }
 
 /// Prints the answer. Fails with "partly done" if another email within the min gap kept recipients in doubt.
-fn show(desk: &CommandContext<'_>, view: &MovedView) -> Result<(), Stop> {
-    desk.terminal.show(view)?;
+fn show(context: &CommandContext<'_>, view: &MovedView) -> Result<(), Stop> {
+    context.terminal.show(view)?;
     if view.inside_gap == 0 {
         return Ok(());
     }

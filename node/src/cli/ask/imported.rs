@@ -25,10 +25,10 @@ pub fn marked(body: ScheduleBody) -> ScheduleBody {
 
 /// Compares a body with the schedule that has its name. Returns the outcome for the line, and the reason.
 pub async fn outcome_of_taken_name(
-    desk: &CommandContext<'_>,
+    context: &CommandContext<'_>,
     body: &ScheduleBody,
 ) -> Result<(Outcome, Option<String>), Failure> {
-    let (answer, changes) = apply::compared(desk, body).await?;
+    let (answer, changes) = apply::compared(context, body).await?;
     let label = format!("labels.{LABEL}");
     let fields: Vec<&str> = changes.iter().map(|change| change.field.as_str()).collect();
     let fields: Vec<&str> = fields.into_iter().filter(|field| ![label.as_str(), "labels"].contains(field)).collect();
@@ -54,17 +54,22 @@ pub async fn outcome_of_taken_name(
 }
 
 /// Warns if an imported schedule still has its placeholder text. Returns true if it has.
-pub async fn warn_of_placeholder(desk: &CommandContext<'_>, tenant: &str, of: &v1::Schedule) -> Result<bool, Failure> {
+pub async fn warn_of_placeholder(
+    context: &CommandContext<'_>,
+    tenant: &str,
+    of: &v1::Schedule,
+) -> Result<bool, Failure> {
     if !of.labels.contains_key(LABEL) {
         return Ok(false);
     }
     let (tenant, name) = (tenant.to_owned(), of.name.clone());
-    let question = GetScheduleRequest { tenant, name, stale: desk.stale, with_body: true };
-    let content = schedule_reads::get(desk, question).await?.body.and_then(|body| body.content).unwrap_or_default();
+    let question = GetScheduleRequest { tenant, name, stale: context.stale, with_body: true };
+    let content = schedule_reads::get(context, question).await?.body.and_then(|body| body.content).unwrap_or_default();
     let is_unwritten = content.text.is_some_and(|text| text.starts_with(PLACEHOLDER));
     if is_unwritten {
         let next = format!("reveille schedule update {} --text FILE", of.name);
-        desk.terminal
+        context
+            .terminal
             .say(&format!("warning: schedule {} was imported and still has its placeholder text: {next}", of.name));
     }
     Ok(is_unwritten)

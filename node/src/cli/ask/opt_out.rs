@@ -11,63 +11,64 @@ use crate::cli::failure::{Failure, Stop};
 use crate::cli::view::opt_out::{OptOutCheckView, OptOutView, OptedOutView, TakenBackView};
 
 /// Runs the subcommand.
-pub async fn run(desk: &CommandContext<'_>, args: OptOutArgs) -> Result<(), Stop> {
+pub async fn run(context: &CommandContext<'_>, args: OptOutArgs) -> Result<(), Stop> {
     let OptOutArgs { tenant, command } = args;
     match command {
-        OptOutCommand::Add { recipient } => add(desk, tenant, recipient).await,
+        OptOutCommand::Add { recipient } => add(context, tenant, recipient).await,
         OptOutCommand::Remove { recipient, reason, dry_run } => {
-            take_back(desk, TakeBackOptOutRequest { tenant, recipient, reason, validate_only: dry_run }).await
+            take_back(context, TakeBackOptOutRequest { tenant, recipient, reason, validate_only: dry_run }).await
         }
-        OptOutCommand::Check { recipient } => check(desk, tenant, recipient).await,
+        OptOutCommand::Check { recipient } => check(context, tenant, recipient).await,
         OptOutCommand::List { paging } => {
-            let question = ListOptOutsRequest { tenant, stale: desk.stale, ..ListOptOutsRequest::default() };
-            desk.list(paging, |page_size, page_token| {
-                page(&desk.client, ListOptOutsRequest { page_size, page_token, ..question.clone() })
-            })
-            .await
+            let question = ListOptOutsRequest { tenant, stale: context.stale, ..ListOptOutsRequest::default() };
+            context
+                .list(paging, |page_size, page_token| {
+                    page(&context.client, ListOptOutsRequest { page_size, page_token, ..question.clone() })
+                })
+                .await
         }
         OptOutCommand::Export { file, format } => {
-            let client = desk.patient_client();
-            let question = ListOptOutsRequest { tenant, stale: desk.stale, ..ListOptOutsRequest::default() };
-            export(desk, (file, format), |page_size, page_token| {
+            let client = context.patient_client();
+            let question = ListOptOutsRequest { tenant, stale: context.stale, ..ListOptOutsRequest::default() };
+            export(context, (file, format), |page_size, page_token| {
                 page(&client, ListOptOutsRequest { page_size, page_token, ..question.clone() })
             })
             .await
         }
-        OptOutCommand::Import { file, dry_run } => suppress::run(desk, tenant, &file, dry_run).await,
+        OptOutCommand::Import { file, dry_run } => suppress::run(context, tenant, &file, dry_run).await,
     }
 }
 
-async fn add(desk: &CommandContext<'_>, tenant: String, recipient: String) -> Result<(), Stop> {
-    let question = AddOptOutRequest { tenant, recipient, request_id: desk.client.request_id().to_owned() };
+async fn add(context: &CommandContext<'_>, tenant: String, recipient: String) -> Result<(), Stop> {
+    let question = AddOptOutRequest { tenant, recipient, request_id: context.client.request_id().to_owned() };
     let call = |channel, question| async move { Service::new(channel).add_opt_out(question).await };
-    let answer = desk.change(question, call).await?;
-    desk.terminal.show(&OptedOutView::from(answer))
+    let answer = context.change(question, call).await?;
+    context.terminal.show(&OptedOutView::from(answer))
 }
 
-async fn take_back(desk: &CommandContext<'_>, question: TakeBackOptOutRequest) -> Result<(), Stop> {
+async fn take_back(context: &CommandContext<'_>, question: TakeBackOptOutRequest) -> Result<(), Stop> {
     let dry_run = question.validate_only;
     let call = |channel, question| async move { Service::new(channel).take_back_opt_out(question).await };
     let look = TakeBackOptOutRequest { validate_only: true, ..question.clone() };
-    let looked = desk.client.ask(RetrySafety::Read, look, call).await?;
+    let looked = context.client.ask(RetrySafety::Read, look, call).await?;
     let is_done = looked.taken_back.is_some();
     if dry_run || is_done {
-        desk.terminal.show(&TakenBackView::from(looked))?;
-        desk.checked(dry_run);
+        context.terminal.show(&TakenBackView::from(looked))?;
+        context.checked(dry_run);
         return Ok(());
     }
     let (recipient, tenant) = (&looked.recipient, &question.tenant);
-    desk.terminal.confirm(&format!("Send mail of tenant {tenant} to {recipient} again? It has opted out."))?;
-    let answer = desk.client.ask(RetrySafety::Once, question, call).await?;
-    desk.terminal.show(&TakenBackView::from(answer))
+    context.terminal.confirm(&format!("Send mail of tenant {tenant} to {recipient} again? It has opted out."))?;
+    let answer = context.client.ask(RetrySafety::Once, question, call).await?;
+    context.terminal.show(&TakenBackView::from(answer))
 }
 
-async fn check(desk: &CommandContext<'_>, tenant: String, recipient: String) -> Result<(), Stop> {
-    let question = CheckOptOutRequest { tenant, recipient, stale: desk.stale };
+async fn check(context: &CommandContext<'_>, tenant: String, recipient: String) -> Result<(), Stop> {
+    let question = CheckOptOutRequest { tenant, recipient, stale: context.stale };
     let call = |channel, question| async move { Service::new(channel).check_opt_out(question).await };
-    let answer = desk.client.ask(RetrySafety::Read, question, call).await?;
-    desk.note(answer.freshness.as_ref());
-    desk.terminal.show(&OptOutCheckView::from(answer))
+    let answer = context.client.ask(RetrySafety::Read, question, call).await?;
+    context.note(answer.freshness.as_ref());
+    context.terminal.show(&OptOutCheckView::from(answer))
 }
 
 async fn page(client: &Client, question: ListOptOutsRequest) -> Result<Page<OptOutView>, Failure> {

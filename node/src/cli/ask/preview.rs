@@ -17,20 +17,20 @@ const ABSENCES_SHOWN: usize = 10;
 const HELP: &str = "reveille schedule preview --help";
 
 /// Prints the instants. Local times without an instant are explained on stderr.
-pub fn run(desk: &CommandContext<'_>, tenant: &str, args: &PreviewArgs) -> Result<(), Stop> {
+pub fn run(context: &CommandContext<'_>, tenant: &str, args: &PreviewArgs) -> Result<(), Stop> {
     let from = args.from.unwrap_or_else(|| Zoned::now().timestamp());
     let when = when(tenant, args, from)?;
     let (instants, absences) = resolve((tenant, args), &when, from)?;
     if let When::Hashed { written, expression } = &when {
-        desk.terminal.say(&format!("{written} is {expression} for {}", args.name.as_deref().unwrap_or_default()));
+        context.terminal.say(&format!("{written} is {expression} for {}", args.name.as_deref().unwrap_or_default()));
     }
     for absence in absences.iter().take(ABSENCES_SHOWN) {
-        desk.terminal.say(absence);
+        context.terminal.say(absence);
     }
     if absences.len() > ABSENCES_SHOWN {
-        desk.terminal.say(&format!("and {} more without an instant", absences.len() - ABSENCES_SHOWN));
+        context.terminal.say(&format!("and {} more without an instant", absences.len() - ABSENCES_SHOWN));
     }
-    desk.terminal.list(&instants)
+    context.terminal.list(&instants)
 }
 
 /// Returns the pattern that the flags describe. `H` is resolved by the schedule's tenant and name.

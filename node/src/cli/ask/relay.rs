@@ -13,15 +13,15 @@ use crate::cli::manifest::export;
 use crate::cli::view::relay::{RelayTestView, RelayView, RemovedView};
 
 /// Runs the subcommand.
-pub async fn run(desk: &CommandContext<'_>, args: RelayArgs) -> Result<(), Stop> {
+pub async fn run(context: &CommandContext<'_>, args: RelayArgs) -> Result<(), Stop> {
     match args.command {
-        RelayCommand::Add(args) => add(desk, args).await,
-        RelayCommand::List(paging) => desk.list(paging, |size, token| page(desk, size, token)).await,
-        RelayCommand::Show { name, manifest: true, .. } => manifest(desk, name).await,
-        RelayCommand::Show { name, watch, .. } => show(desk, name, watch).await,
-        RelayCommand::Test { name, auth } => test(desk, name, auth).await,
-        RelayCommand::Remove { name, dry_run: false } => remove(desk, name).await,
-        RelayCommand::Remove { name, dry_run: true } => would_remove(desk, name).await,
+        RelayCommand::Add(args) => add(context, args).await,
+        RelayCommand::List(paging) => context.list(paging, |size, token| page(context, size, token)).await,
+        RelayCommand::Show { name, manifest: true, .. } => manifest(context, name).await,
+        RelayCommand::Show { name, watch, .. } => show(context, name, watch).await,
+        RelayCommand::Test { name, auth } => test(context, name, auth).await,
+        RelayCommand::Remove { name, dry_run: false } => remove(context, name).await,
+        RelayCommand::Remove { name, dry_run: true } => would_remove(context, name).await,
     }
 }
 
@@ -53,68 +53,68 @@ pub(super) fn relay(args: AddRelayArgs) -> Result<Relay, Failure> {
     })
 }
 
-async fn add(desk: &CommandContext<'_>, args: AddRelayArgs) -> Result<(), Stop> {
+async fn add(context: &CommandContext<'_>, args: AddRelayArgs) -> Result<(), Stop> {
     let (replace, dry_run) = (args.replace, args.dry_run);
     let question = AddRelayRequest {
         relay: Some(relay(args)?),
         replace,
-        request_id: desk.client.request_id().to_owned(),
+        request_id: context.client.request_id().to_owned(),
         validate_only: dry_run,
     };
     let call = |channel, question| async move { Service::new(channel).add_relay(question).await };
-    let answer = desk.change(question, call).await?;
+    let answer = context.change(question, call).await?;
     let view = RelayView::from(answer.relay.unwrap_or_default());
-    desk.terminal.show(&view)?;
+    context.terminal.show(&view)?;
     if dry_run {
-        desk.terminal.say(super::CHECKED);
+        context.terminal.say(super::CHECKED);
     }
     Ok(())
 }
 
 pub(super) async fn page(
-    desk: &CommandContext<'_>,
+    context: &CommandContext<'_>,
     page_size: i32,
     page_token: String,
 ) -> Result<Page<RelayView>, Failure> {
-    let question = ListRelaysRequest { page_size, page_token, stale: desk.stale };
+    let question = ListRelaysRequest { page_size, page_token, stale: context.stale };
     let call = |channel, question| async move { Service::new(channel).list_relays(question).await };
-    let answer = desk.client.ask(RetrySafety::Read, question, call).await?;
+    let answer = context.client.ask(RetrySafety::Read, question, call).await?;
     let rows = answer.relays.into_iter().map(RelayView::from).collect();
     Ok(Page { rows, next: answer.next_page_token, freshness: answer.freshness })
 }
 
-async fn get(desk: &CommandContext<'_>, name: &str) -> Result<Seen<Relay>, Failure> {
-    let question = GetRelayRequest { name: name.to_owned(), stale: desk.stale };
+async fn get(context: &CommandContext<'_>, name: &str) -> Result<Seen<Relay>, Failure> {
+    let question = GetRelayRequest { name: name.to_owned(), stale: context.stale };
     let call = |channel, question| async move { Service::new(channel).get_relay(question).await };
-    let answer = desk.client.ask(RetrySafety::Read, question, call).await?;
+    let answer = context.client.ask(RetrySafety::Read, question, call).await?;
     Ok(Seen::of(answer.relay.unwrap_or_default(), answer.freshness))
 }
 
-async fn show(desk: &CommandContext<'_>, name: String, watch: Watch) -> Result<(), Stop> {
+async fn show(context: &CommandContext<'_>, name: String, watch: Watch) -> Result<(), Stop> {
     let look = async || {
-        let seen = get(desk, &name).await?;
+        let seen = get(context, &name).await?;
         Ok(Seen::of(RelayView::from(seen.view), seen.freshness))
     };
-    desk.one(watch, look).await
+    context.one(watch, look).await
 }
 
-async fn manifest(desk: &CommandContext<'_>, name: String) -> Result<(), Stop> {
-    let seen = get(desk, &name).await?;
-    desk.note(seen.freshness.as_ref());
-    desk.terminal.manifest(&name, &export::relay(&seen.view))
+async fn manifest(context: &CommandContext<'_>, name: String) -> Result<(), Stop> {
+    let seen = get(context, &name).await?;
+    context.note(seen.freshness.as_ref());
+    context.terminal.manifest(&name, &export::relay(&seen.view))
 }
 
-async fn test(desk: &CommandContext<'_>, name: String, auth: bool) -> Result<(), Stop> {
-    let question = TestRelayRequest { name: name.clone(), stale: desk.stale, authenticate: auth };
+async fn test(context: &CommandContext<'_>, name: String, auth: bool) -> Result<(), Stop> {
+    let question = TestRelayRequest { name: name.clone(), stale: context.stale, authenticate: auth };
     let call = |channel, question| async move { Service::new(channel).test_relay(question).await };
-    let view = RelayTestView::new(name, desk.client.ask(RetrySafety::Read, question, call).await?);
-    desk.terminal.show(&view)?;
+    let view = RelayTestView::new(name, context.client.ask(RetrySafety::Read, question, call).await?);
+    context.terminal.show(&view)?;
     let Some(problem) = &view.problem else {
         if let Some(rest) = view.left_alone() {
-            desk.terminal.say(&rest);
+            context.terminal.say(&rest);
         }
         if !auth && view.offers_auth() {
-            desk.terminal.say(&format!("no login was tried; with one: reveille relay test {} --auth", view.name));
+            context.terminal.say(&format!("no login was tried; with one: reveille relay test {} --auth", view.name));
         }
         return Ok(());
     };
@@ -128,28 +128,28 @@ async fn test(desk: &CommandContext<'_>, name: String, auth: bool) -> Result<(),
     .into())
 }
 
-async fn would_remove(desk: &CommandContext<'_>, name: String) -> Result<(), Stop> {
-    let seen = get(desk, &name).await?;
-    desk.note(seen.freshness.as_ref());
+async fn would_remove(context: &CommandContext<'_>, name: String) -> Result<(), Stop> {
+    let seen = get(context, &name).await?;
+    context.note(seen.freshness.as_ref());
     let pool = seen.view.pool.clone();
-    let all = desk.pages(u32::MAX, &|size, token| page(desk, size, token)).await?;
+    let all = context.pages(u32::MAX, &|size, token| page(context, size, token)).await?;
     let left: Vec<&str> = all.rows.iter().filter(|one| one.pool() == pool).map(RelayView::own_name).collect();
     let left: Vec<&str> = left.into_iter().filter(|one| *one != name).collect();
-    desk.terminal.show(&RelayView::from(seen.view))?;
-    desk.terminal.say(&match left.as_slice() {
+    context.terminal.show(&RelayView::from(seen.view))?;
+    context.terminal.say(&match left.as_slice() {
         [] => format!("pool {pool} would have no relay: its mail would wait until it expires"),
         left => format!("pool {pool} would have {} left", left.join(", ")),
     });
-    desk.checked(true);
+    context.checked(true);
     Ok(())
 }
 
-async fn remove(desk: &CommandContext<'_>, name: String) -> Result<(), Stop> {
-    desk.terminal.confirm(&format!("Remove relay {name}? Mail of its pool waits for another relay."))?;
+async fn remove(context: &CommandContext<'_>, name: String) -> Result<(), Stop> {
+    context.terminal.confirm(&format!("Remove relay {name}? Mail of its pool waits for another relay."))?;
     let question = RemoveRelayRequest { name: name.clone() };
     let call = |channel, question| async move { Service::new(channel).remove_relay(question).await };
-    let answer = desk.client.ask(RetrySafety::Repeatable, question, call).await?;
-    desk.removed(RemovedView { name, index: answer.index, dry_run: false })?;
-    answer.warnings.iter().for_each(|warning| desk.terminal.say(&format!("warning: {warning}")));
+    let answer = context.client.ask(RetrySafety::Repeatable, question, call).await?;
+    context.removed(RemovedView { name, index: answer.index, dry_run: false })?;
+    answer.warnings.iter().for_each(|warning| context.terminal.say(&format!("warning: {warning}")));
     Ok(())
 }

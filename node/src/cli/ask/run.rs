@@ -23,7 +23,7 @@ use crate::cli::word::name as name_of;
 const RELAYS_LOOKED_AT: i32 = 100;
 
 /// Runs the subcommand.
-pub async fn run(desk: &CommandContext<'_>, args: RunArgs) -> Result<(), Stop> {
+pub async fn run(context: &CommandContext<'_>, args: RunArgs) -> Result<(), Stop> {
     let tenant = args.tenant;
     match args.command {
         RunCommand::List { paging, schedule, labels, state, since } => {
@@ -32,67 +32,68 @@ pub async fn run(desk: &CommandContext<'_>, args: RunArgs) -> Result<(), Stop> {
                 tenant,
                 schedule: schedule.unwrap_or_default(),
                 states,
-                stale: desk.stale,
+                stale: context.stale,
                 selector: labels.selector.unwrap_or_default(),
                 since: since.map(to_wire),
                 ..ListRunsRequest::default()
             };
-            desk.list(paging, |page_size, page_token| {
-                page(desk, ListRunsRequest { page_size, page_token, ..question.clone() })
-            })
-            .await
+            context
+                .list(paging, |page_size, page_token| {
+                    page(context, ListRunsRequest { page_size, page_token, ..question.clone() })
+                })
+                .await
         }
         RunCommand::Show { run, watch } => {
-            let question = GetRunRequest { tenant, run, stale: desk.stale };
-            desk.one(watch, async || show(desk, question.clone()).await).await
+            let question = GetRunRequest { tenant, run, stale: context.stale };
+            context.one(watch, async || show(context, question.clone()).await).await
         }
-        RunCommand::Watch { run } => watch::run(desk, tenant, run).await,
-        RunCommand::Pause { run, reason } => pause(desk, tenant, run, reason).await,
+        RunCommand::Watch { run } => watch::run(context, tenant, run).await,
+        RunCommand::Pause { run, reason } => pause(context, tenant, run, reason).await,
         RunCommand::Resume { run, without_canary } => {
-            resume(desk, ResumeRunRequest { tenant, run, without_canary }).await
+            resume(context, ResumeRunRequest { tenant, run, without_canary }).await
         }
         RunCommand::Cancel { run, dry_run } => {
-            cancel(desk, CancelRunRequest { tenant, run, validate_only: dry_run }).await
+            cancel(context, CancelRunRequest { tenant, run, validate_only: dry_run }).await
         }
     }
 }
 
 /// Implements `reveille explain`.
-pub async fn explain(desk: &CommandContext<'_>, args: ExplainArgs) -> Result<(), Stop> {
+pub async fn explain(context: &CommandContext<'_>, args: ExplainArgs) -> Result<(), Stop> {
     let ExplainArgs { tenant, run, recipient, watch } = args;
-    let question = ExplainRequest { tenant, run, recipient, stale: desk.stale };
+    let question = ExplainRequest { tenant, run, recipient, stale: context.stale };
     let look = async || {
         let call = |channel, question| async move { Service::new(channel).explain(question).await };
-        let mut answer = desk.client.ask(RetrySafety::Read, question.clone(), call).await?;
+        let mut answer = context.client.ask(RetrySafety::Read, question.clone(), call).await?;
         let freshness = answer.freshness.take();
         Ok(Seen::of(StoryView::from(answer), freshness))
     };
-    desk.one(watch, look).await
+    context.one(watch, look).await
 }
 
 fn state_of(word: &str) -> i32 {
     RunState::from_str_name(&name_of("RUN_STATE_", word)).unwrap_or_default().into()
 }
 
-async fn page(desk: &CommandContext<'_>, question: ListRunsRequest) -> Result<Page<RunView>, Failure> {
+async fn page(context: &CommandContext<'_>, question: ListRunsRequest) -> Result<Page<RunView>, Failure> {
     let selector = question.selector.clone();
     let call = |channel, question| async move { Service::new(channel).list_runs(question).await };
-    let answer = desk.client.ask(RetrySafety::Read, question, call).await?;
+    let answer = context.client.ask(RetrySafety::Read, question, call).await?;
     schedule_reads::heeded(&selector, &answer.selector)?;
     let rows = answer.runs.into_iter().map(RunView::from).collect();
     Ok(Page { rows, next: answer.next_page_token, freshness: answer.freshness })
 }
 
-async fn show(desk: &CommandContext<'_>, question: GetRunRequest) -> Result<Seen<RunView>, Failure> {
+async fn show(context: &CommandContext<'_>, question: GetRunRequest) -> Result<Seen<RunView>, Failure> {
     let call = |channel, question| async move { Service::new(channel).get_run(question).await };
-    let answer = desk.client.ask(RetrySafety::Read, question, call).await?;
+    let answer = context.client.ask(RetrySafety::Read, question, call).await?;
     let run = answer.run.unwrap_or_default();
     let waits =
         run.state() == RunState::Open && run.counts.is_some_and(|counts| counts.pending > 0 || counts.claimed > 0);
     let (tenant, schedule) = (run.tenant.clone(), run.schedule.clone());
     // With `-o json`, stderr holds only the error object.
-    let hint = match waits && desk.terminal.format() == Format::Table {
-        true => hint(desk, tenant, schedule).await,
+    let hint = match waits && context.terminal.format() == Format::Table {
+        true => hint(context, tenant, schedule).await,
         false => None,
     };
     Ok(Seen { view: RunView::from(run), freshness: answer.freshness, remarks: hint.into_iter().collect() })
@@ -100,50 +101,51 @@ async fn show(desk: &CommandContext<'_>, question: GetRunRequest) -> Result<Seen
 
 /// Returns why a run waits, if no relay of its pool accepts email from the answering node. The run is already shown, so
 /// failed reads are ignored.
-async fn hint(desk: &CommandContext<'_>, tenant: String, name: String) -> Option<String> {
-    let question = GetScheduleRequest { tenant, name, stale: desk.stale, with_body: false };
+async fn hint(context: &CommandContext<'_>, tenant: String, name: String) -> Option<String> {
+    let question = GetScheduleRequest { tenant, name, stale: context.stale, with_body: false };
     let call = |channel, question| async move { ScheduleServiceClient::new(channel).get_schedule(question).await };
-    let schedule = desk.client.ask(RetrySafety::Read, question, call).await.ok()?.schedule?;
-    let question = ListRelaysRequest { page_size: RELAYS_LOOKED_AT, stale: desk.stale, ..ListRelaysRequest::default() };
+    let schedule = context.client.ask(RetrySafety::Read, question, call).await.ok()?.schedule?;
+    let question =
+        ListRelaysRequest { page_size: RELAYS_LOOKED_AT, stale: context.stale, ..ListRelaysRequest::default() };
     let call = |channel, question| async move { RelayServiceClient::new(channel).list_relays(question).await };
-    let answer = desk.client.ask(RetrySafety::Read, question, call).await.ok()?;
+    let answer = context.client.ask(RetrySafety::Read, question, call).await.ok()?;
     match answer.next_page_token.is_empty() {
         true => doctor::relay::why_pool_waits(&answer.relays, &schedule.pool),
         false => None,
     }
 }
 
-async fn pause(desk: &CommandContext<'_>, tenant: String, run: String, reason: String) -> Result<(), Stop> {
+async fn pause(context: &CommandContext<'_>, tenant: String, run: String, reason: String) -> Result<(), Stop> {
     let question = PauseRunRequest { tenant, run, reason };
     let call = |channel, question| async move { Service::new(channel).pause_run(question).await };
-    let answer = desk.client.ask(RetrySafety::Repeatable, question, call).await?;
+    let answer = context.client.ask(RetrySafety::Repeatable, question, call).await?;
     let barrier = BarrierView::from(answer.barrier);
-    desk.terminal.say(&format!("paused: {}", barrier.sentence()));
-    desk.terminal.show(&RunView::from(answer.run.unwrap_or_default()).with_barrier(barrier))
+    context.terminal.say(&format!("paused: {}", barrier.sentence()));
+    context.terminal.show(&RunView::from(answer.run.unwrap_or_default()).with_barrier(barrier))
 }
 
 /// Sent once and never repeated: a repetition could also end a pause that was set in the meantime.
-async fn resume(desk: &CommandContext<'_>, question: ResumeRunRequest) -> Result<(), Stop> {
+async fn resume(context: &CommandContext<'_>, question: ResumeRunRequest) -> Result<(), Stop> {
     let call = |channel, question| async move { Service::new(channel).resume_run(question).await };
-    let answer = desk.client.ask(RetrySafety::Once, question, call).await?;
-    desk.terminal.show(&RunView::from(answer.run.unwrap_or_default()))
+    let answer = context.client.ask(RetrySafety::Once, question, call).await?;
+    context.terminal.show(&RunView::from(answer.run.unwrap_or_default()))
 }
 
-async fn cancel(desk: &CommandContext<'_>, question: CancelRunRequest) -> Result<(), Stop> {
+async fn cancel(context: &CommandContext<'_>, question: CancelRunRequest) -> Result<(), Stop> {
     let dry_run = question.validate_only;
     if !dry_run {
-        desk.terminal.confirm(&format!("Cancel what run {} has not sent? It is never sent then.", question.run))?;
+        context.terminal.confirm(&format!("Cancel what run {} has not sent? It is never sent then.", question.run))?;
     }
     let call = |channel, question| async move { Service::new(channel).cancel_run(question).await };
-    let answer = desk.client.ask(RetrySafety::Repeatable, question, call).await?;
+    let answer = context.client.ask(RetrySafety::Repeatable, question, call).await?;
     let view = RunView::from(answer.run.unwrap_or_default());
     if dry_run {
-        desk.terminal.show(&view)?;
-        desk.terminal.say(&view.would_cancel());
-        desk.checked(dry_run);
+        context.terminal.show(&view)?;
+        context.terminal.say(&view.would_cancel());
+        context.checked(dry_run);
         return Ok(());
     }
     let barrier = BarrierView::from(answer.barrier);
-    desk.terminal.say(&format!("cancelled: {}", barrier.sentence()));
-    desk.terminal.show(&view.with_barrier(barrier))
+    context.terminal.say(&format!("cancelled: {}", barrier.sentence()));
+    context.terminal.show(&view.with_barrier(barrier))
 }

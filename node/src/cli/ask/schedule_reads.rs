@@ -12,23 +12,23 @@ use crate::cli::view::schedule::ScheduleView;
 pub(super) const NO_BODY: &str = "it told no body";
 
 pub(super) async fn page(
-    desk: &CommandContext<'_>,
+    context: &CommandContext<'_>,
     question: ListSchedulesRequest,
 ) -> Result<Page<ScheduleView>, Failure> {
     let selector = question.selector.clone();
     let call = |channel, question| async move { Service::new(channel).list_schedules(question).await };
-    let answer = desk.client.ask(RetrySafety::Read, question, call).await?;
+    let answer = context.client.ask(RetrySafety::Read, question, call).await?;
     heeded(&selector, &answer.selector)?;
     let rows = answer.schedules.into_iter().map(ScheduleView::from).collect();
     Ok(Page { rows, next: answer.next_page_token, freshness: answer.freshness })
 }
 
 pub(super) async fn get(
-    desk: &CommandContext<'_>,
+    context: &CommandContext<'_>,
     question: GetScheduleRequest,
 ) -> Result<GetScheduleResponse, Failure> {
     let call = |channel, question| async move { Service::new(channel).get_schedule(question).await };
-    desk.client.ask(RetrySafety::Read, question, call).await
+    context.client.ask(RetrySafety::Read, question, call).await
 }
 
 /// Fails if the node ignored the selector. An older node returns all rows, and does not echo the selector.

@@ -28,10 +28,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 const FIRST: &str = "#0";
 
 /// Sends the email, waits for its outcome and prints it.
-pub async fn run(desk: &CommandContext<'_>, args: SendTestArgs) -> Result<(), Stop> {
-    let within = desk.global.timeout.unwrap_or(WITHIN);
+pub async fn run(context: &CommandContext<'_>, args: SendTestArgs) -> Result<(), Stop> {
+    let within = context.global.timeout.unwrap_or(WITHIN);
     let end = Instant::now() + within + GRACE;
-    desk.client.give(within + GRACE);
+    context.client.give(within + GRACE);
     let (dry_run, tenant, to) = (args.dry_run, args.tenant.clone(), args.to.clone());
     let schedule = Some(ScheduleBody {
         tenant: args.tenant.clone(),
@@ -43,43 +43,43 @@ pub async fn run(desk: &CommandContext<'_>, args: SendTestArgs) -> Result<(), St
     let question = SendTestRequest {
         schedule,
         finish_within: Some(duration_to_wire(within.try_into().unwrap_or_default())),
-        request_id: desk.client.request_id().to_owned(),
+        request_id: context.client.request_id().to_owned(),
         validate_only: dry_run,
     };
     let call = |channel, question| async move { ScheduleServiceClient::new(channel).send_test(question).await };
-    let answer = desk.change(question, call).await?;
+    let answer = context.change(question, call).await?;
     for warning in &answer.warnings {
-        desk.terminal.say(&format!("warning: {warning}"));
+        context.terminal.say(&format!("warning: {warning}"));
     }
     if dry_run {
         let view = SendTestView::checked(to, answer.opted_out);
-        desk.terminal.show(&view)?;
+        context.terminal.show(&view)?;
         // With `-o json`, stderr holds only the error object.
-        desk.checked(!answer.opted_out);
+        context.checked(!answer.opted_out);
         return ended(&view);
     }
     let run = answer.run.unwrap_or_default().run;
-    if desk.terminal.format() == Format::Table {
-        desk.terminal.say(&format!("on its way as {run}"));
+    if context.terminal.format() == Format::Table {
+        context.terminal.say(&format!("on its way as {run}"));
     }
     let mut waited = None;
     let view = loop {
-        let view = SendTestView::from(story(desk, &tenant, &run).await?);
+        let view = SendTestView::from(story(context, &tenant, &run).await?);
         if view.outcome != Outcome::Waiting || Instant::now() + LOOK_EVERY >= end {
             break view.after(waited);
         }
         waited = view.detail.or(waited);
         sleep(LOOK_EVERY).await;
     };
-    desk.terminal.show(&view)?;
+    context.terminal.show(&view)?;
     ended(&view)
 }
 
-async fn story(desk: &CommandContext<'_>, tenant: &str, run: &str) -> Result<ExplainResponse, Failure> {
+async fn story(context: &CommandContext<'_>, tenant: &str, run: &str) -> Result<ExplainResponse, Failure> {
     let (tenant, run, recipient) = (tenant.to_owned(), run.to_owned(), FIRST.to_owned());
     let question = ExplainRequest { tenant, run, recipient, stale: false };
     let call = |channel, question| async move { RunServiceClient::new(channel).explain(question).await };
-    desk.client.ask(RetrySafety::Read, question, call).await
+    context.client.ask(RetrySafety::Read, question, call).await
 }
 
 /// Returns an audience of the one address, with the variables of the chosen row.

@@ -52,42 +52,42 @@ impl Act {
 
 /// Selects the schedules, shows them, asks for confirmation and changes them.
 pub async fn run(
-    desk: &CommandContext<'_>,
+    context: &CommandContext<'_>,
     tenant: String,
     selector: String,
     act: Act,
     dry_run: bool,
 ) -> Result<(), Stop> {
-    let chosen = choose(desk, &tenant, &selector, &act).await?;
+    let chosen = choose(context, &tenant, &selector, &act).await?;
     let all = chosen.len() as u64;
     let (meant, left): (Vec<_>, Vec<_>) = chosen.into_iter().partition(|one| one.state() == act.acts_on());
     let mut rows = Vec::with_capacity(meant.len());
     for schedule in meant {
-        rows.push(look(desk, &tenant, &act, schedule.own_name()).await?);
+        rows.push(look(context, &tenant, &act, schedule.own_name()).await?);
     }
     if !left.is_empty() {
         let few = format::counted(left.len() as u64, "schedule");
-        desk.terminal.say(&format!("{few} of {all} left as they are: not {}", act.acts_on()));
+        context.terminal.say(&format!("{few} of {all} left as they are: not {}", act.acts_on()));
     }
     if dry_run {
-        list(desk, &act, &rows)?;
-        desk.terminal.say(CHECKED);
+        list(context, &act, &rows)?;
+        context.terminal.say(CHECKED);
         return Ok(());
     }
     if rows.is_empty() {
         // A message has already said that all are left unchanged. Programs get an empty list.
-        return if desk.terminal.format() == Format::Table { Ok(()) } else { list(desk, &act, &rows) };
+        return if context.terminal.format() == Format::Table { Ok(()) } else { list(context, &act, &rows) };
     }
     let names: Vec<String> = rows.iter().map(SeveralView::in_words).collect();
     let count = format::counted(rows.len() as u64, "schedule");
-    desk.terminal.confirm(&format!("{} {count}: {}?", capital(act.verb()), names.join(", ")))?;
+    context.terminal.confirm(&format!("{} {count}: {}?", capital(act.verb()), names.join(", ")))?;
     let mut stopped = None;
     for row in &mut rows {
         if stopped.is_some() {
             row.outcome = Outcome::NotAsked;
             continue;
         }
-        match change(desk, &tenant, &act, row).await {
+        match change(context, &tenant, &act, row).await {
             Ok(()) => row.outcome = act.done(),
             Err(failure) => {
                 (row.outcome, row.reason) = (Outcome::Failed, Some(failure.message.clone()));
@@ -95,7 +95,7 @@ pub async fn run(
             }
         }
     }
-    list(desk, &act, &rows)?;
+    list(context, &act, &rows)?;
     let undone = rows.iter().filter(|row| row.outcome != act.done()).count();
     match (undone, stopped) {
         (0, _) => Ok(()),
@@ -112,10 +112,10 @@ pub async fn run(
 }
 
 /// Prints the outcome of each schedule.
-fn list(desk: &CommandContext<'_>, act: &Act, rows: &[SeveralView]) -> Result<(), Stop> {
+fn list(context: &CommandContext<'_>, act: &Act, rows: &[SeveralView]) -> Result<(), Stop> {
     match act {
-        Act::Pause(_) => desk.terminal.list(&rows.iter().cloned().map(PausedView).collect::<Vec<_>>()),
-        Act::Resume => desk.terminal.list(rows),
+        Act::Pause(_) => context.terminal.list(&rows.iter().cloned().map(PausedView).collect::<Vec<_>>()),
+        Act::Resume => context.terminal.list(rows),
     }
 }
 
@@ -125,7 +125,7 @@ fn capital(verb: &str) -> String {
 
 /// Returns the schedules with these labels. Fails if there are none, or more than `SEVERAL_MAX`.
 async fn choose(
-    desk: &CommandContext<'_>,
+    context: &CommandContext<'_>,
     tenant: &str,
     selector: &str,
     act: &Act,
@@ -136,9 +136,9 @@ async fn choose(
         ..ListSchedulesRequest::default()
     };
     let page = |page_size, page_token| {
-        schedule_reads::page(desk, ListSchedulesRequest { page_size, page_token, ..question.clone() })
+        schedule_reads::page(context, ListSchedulesRequest { page_size, page_token, ..question.clone() })
     };
-    let chosen = desk.pages(SEVERAL_MAX, &page).await?;
+    let chosen = context.pages(SEVERAL_MAX, &page).await?;
     if chosen.more {
         let message = format!("more than {SEVERAL_MAX} schedules have these labels");
         return Err(Failure::usage("--selector", message, "choose fewer of them at a time"));
@@ -160,7 +160,7 @@ async fn choose(
 }
 
 /// Returns what the change would do to one schedule.
-async fn look(desk: &CommandContext<'_>, tenant: &str, act: &Act, name: &str) -> Result<SeveralView, Failure> {
+async fn look(context: &CommandContext<'_>, tenant: &str, act: &Act, name: &str) -> Result<SeveralView, Failure> {
     match act {
         Act::Pause(_) => Ok(SeveralView::new(name, Outcome::WouldPause)),
         Act::Resume => {
@@ -171,9 +171,9 @@ async fn look(desk: &CommandContext<'_>, tenant: &str, act: &Act, name: &str) ->
                 validate_only: true,
             };
             let call = |channel, question| async move { Service::new(channel).resume_schedule(question).await };
-            let plan = desk.client.ask(RetrySafety::Read, question, call).await?;
+            let plan = context.client.ask(RetrySafety::Read, question, call).await?;
             let schedule = plan.schedule.unwrap_or_default();
-            warn_of_placeholder(desk, tenant, &schedule).await?;
+            warn_of_placeholder(context, tenant, &schedule).await?;
             let etag = schedule.etag;
             let view = SeveralView::new(name, Outcome::WouldResume);
             Ok(view.with_plan(etag, plan.opens_count, plan.explained_count))
@@ -181,20 +181,20 @@ async fn look(desk: &CommandContext<'_>, tenant: &str, act: &Act, name: &str) ->
     }
 }
 
-async fn change(desk: &CommandContext<'_>, tenant: &str, act: &Act, row: &SeveralView) -> Result<(), Failure> {
+async fn change(context: &CommandContext<'_>, tenant: &str, act: &Act, row: &SeveralView) -> Result<(), Failure> {
     let (tenant, name) = (tenant.to_owned(), row.name.clone());
     match act {
         Act::Pause(reason) => {
             let question = PauseScheduleRequest { tenant, name, reason: reason.clone(), validate_only: false };
             let call = |channel, question| async move { Service::new(channel).pause_schedule(question).await };
-            desk.client.ask(RetrySafety::Repeatable, question, call).await.map(|_| ())
+            context.client.ask(RetrySafety::Repeatable, question, call).await.map(|_| ())
         }
         Act::Resume => {
             // The etag is of the state that was shown: if more was missed since then, the request fails with a
             // conflict.
             let question = ResumeScheduleRequest { tenant, name, etag: row.etag.clone(), validate_only: false };
             let call = |channel, question| async move { Service::new(channel).resume_schedule(question).await };
-            desk.client.ask(RetrySafety::Repeatable, question, call).await.map(|_| ())
+            context.client.ask(RetrySafety::Repeatable, question, call).await.map(|_| ())
         }
     }
 }

@@ -40,14 +40,14 @@ struct Piece {
 }
 
 /// Reads the file and sends its addresses. `--timeout` ends it at any point.
-pub(super) async fn run(desk: &CommandContext<'_>, tenant: String, file: &Path, dry_run: bool) -> Result<(), Stop> {
+pub(super) async fn run(context: &CommandContext<'_>, tenant: String, file: &Path, dry_run: bool) -> Result<(), Stop> {
     let (pieces, mut waiting) = mpsc::channel(1);
     let path = file.to_owned();
     // The thread is not joined after a timeout, because a read of stdin may never return.
     let reader = std::thread::spawn(move || read(&path, |piece| pieces.blocking_send(piece).is_ok()));
-    let bar = bar(desk, std::fs::metadata(file).map_or(0, |metadata| metadata.len()));
+    let bar = bar(context, std::fs::metadata(file).map_or(0, |metadata| metadata.len()));
     let mut import = Import {
-        client: desk.patient_client(),
+        client: context.patient_client(),
         question: ImportOptOutsRequest { tenant, recipients: Vec::new(), validate_only: dry_run },
         view: ImportedView { file: file.display().to_string(), dry_run, ..ImportedView::default() },
     };
@@ -58,13 +58,13 @@ pub(super) async fn run(desk: &CommandContext<'_>, tenant: String, file: &Path, 
         let panicked = |_| Err(Failure::general("reading failed".to_owned(), AGAIN));
         reader.join().unwrap_or_else(panicked)
     };
-    let done = match desk.global.timeout {
+    let done = match context.global.timeout {
         Some(within) => timeout(within, all).await.unwrap_or_else(|_| Err(late())),
         None => all.await,
     };
     bar.finish_and_clear();
     done.map_err(|failure| import.after(failure))?;
-    end(desk, import.view)
+    end(context, import.view)
 }
 
 /// Reads the whole file piece by piece. Stops early if the receiver is gone.
@@ -151,17 +151,17 @@ impl Import {
 }
 
 /// Returns a progress bar over the file's bytes. It is hidden unless stdout is a terminal.
-fn bar(desk: &CommandContext<'_>, length: u64) -> ProgressBar {
-    if length == 0 || desk.terminal.format() != Format::Table || !desk.terminal.is_live() {
+fn bar(context: &CommandContext<'_>, length: u64) -> ProgressBar {
+    if length == 0 || context.terminal.format() != Format::Table || !context.terminal.is_live() {
         return ProgressBar::hidden();
     }
     let style = ProgressStyle::with_template("  {bar:40.green} {bytes}/{total_bytes}  {eta} left");
     ProgressBar::new(length).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
-fn end(desk: &CommandContext<'_>, view: ImportedView) -> Result<(), Stop> {
-    desk.checked(view.dry_run);
-    desk.terminal.show(&view)?;
+fn end(context: &CommandContext<'_>, view: ImportedView) -> Result<(), Stop> {
+    context.checked(view.dry_run);
+    context.terminal.show(&view)?;
     if view.bad_rows == 0 {
         return Ok(());
     }

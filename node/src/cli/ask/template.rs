@@ -25,14 +25,14 @@ const RUN: RunId = RunId { index: 0, place: 0 };
 const FENCE: Fence = Fence { group: 1, epoch: Epoch(0), index: 0, place: 0 };
 
 /// Runs the subcommand.
-pub async fn run(desk: &CommandContext<'_>, args: TemplateArgs) -> Result<(), Stop> {
+pub async fn run(context: &CommandContext<'_>, args: TemplateArgs) -> Result<(), Stop> {
     match args.command {
-        TemplateCommand::Render(args) => render(desk, *args),
-        TemplateCommand::SendTest(args) => Box::pin(send_test::run(desk, *args)).await,
+        TemplateCommand::Render(args) => render(context, *args),
+        TemplateCommand::SendTest(args) => Box::pin(send_test::run(context, *args)).await,
     }
 }
 
-fn render(desk: &CommandContext<'_>, args: RenderArgs) -> Result<(), Stop> {
+fn render(context: &CommandContext<'_>, args: RenderArgs) -> Result<(), Stop> {
     let (columns, recipient) = recipient(&args.recipients, args.row)?;
     let places = Places::of(&args);
     let content = content(args.content)?;
@@ -54,9 +54,9 @@ fn render(desk: &CommandContext<'_>, args: RenderArgs) -> Result<(), Stop> {
     let mail = compiled.compose(&recipient, &stamp).map_err(refused)?;
     let raw = String::from_utf8_lossy(&mail.data).into_owned();
     if args.raw {
-        return desk.terminal.raw(&raw);
+        return context.terminal.raw(&raw);
     }
-    desk.terminal.show(&MailView {
+    context.terminal.show(&MailView {
         sender: content.sender,
         recipient: recipient.address,
         reply_to: content.reply_to,

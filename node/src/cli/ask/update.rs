@@ -15,41 +15,41 @@ use crate::cli::view::update::UpdateView;
 use crate::format;
 
 /// Updates the schedule. With `--dry-run` it only shows what would change.
-pub async fn run(desk: &CommandContext<'_>, tenant: String, args: UpdateArgs) -> Result<(), Stop> {
+pub async fn run(context: &CommandContext<'_>, tenant: String, args: UpdateArgs) -> Result<(), Stop> {
     let dry_run = args.dry_run;
     let recipient_args = args.recipients.clone();
-    let (request, listed) = request(desk, tenant, args)?;
+    let (request, listed) = request(context, tenant, args)?;
     let named = |failure| match &listed {
         Some(listed) => at_line(failure, &recipient_args, listed),
         None => failure,
     };
     let call = |channel, question| async move { Service::new(channel).update_schedule(question).await };
     let look = UpdateScheduleRequest { validate_only: true, ..request.clone() };
-    let seen = desk.client.ask(RetrySafety::Read, look, call).await.map_err(named)?;
+    let seen = context.client.ask(RetrySafety::Read, look, call).await.map_err(named)?;
     let etag = seen.former.as_ref().map(|former| former.etag.clone()).unwrap_or_default();
     let duplicates = seen.duplicates.len() as u64;
     let plan = UpdateView::from(seen);
     if duplicates > 0 {
         let duplicates = format::counted(duplicates, "duplicate");
-        desk.terminal.say(&format!("{duplicates} left out: each address gets one email a run"));
+        context.terminal.say(&format!("{duplicates} left out: each address gets one email a run"));
     }
     if dry_run {
-        desk.terminal.say(super::CHECKED);
-        return desk.terminal.show(&plan);
+        context.terminal.say(super::CHECKED);
+        return context.terminal.show(&plan);
     }
     // A table has the same lines, so that they are not printed twice.
-    if desk.terminal.format() != Format::Table {
-        plan.lines().iter().for_each(|line| desk.terminal.say(line));
+    if context.terminal.format() != Format::Table {
+        plan.lines().iter().for_each(|line| context.terminal.say(line));
     }
-    let answer = desk.change(UpdateScheduleRequest { etag, ..request }, call).await.map_err(named)?;
+    let answer = context.change(UpdateScheduleRequest { etag, ..request }, call).await.map_err(named)?;
     // Prints the plan that the update was based on: a stored answer, after a repeated request, no longer has the former
     // values.
-    desk.terminal.show(&plan.made(answer.schedule.unwrap_or_default()))
+    context.terminal.show(&plan.made(answer.schedule.unwrap_or_default()))
 }
 
 /// Returns the request, and the new recipients if the flags name any.
 fn request(
-    desk: &CommandContext<'_>,
+    context: &CommandContext<'_>,
     tenant: String,
     args: UpdateArgs,
 ) -> Result<(UpdateScheduleRequest, Option<Recipients>), Failure> {
@@ -82,7 +82,7 @@ fn request(
         schedule: Some(body),
         update_mask: Some(FieldMask { paths }),
         etag: args.etag.unwrap_or_default(),
-        request_id: desk.client.request_id().to_owned(),
+        request_id: context.client.request_id().to_owned(),
         validate_only: false,
         with_bodies: false,
     };

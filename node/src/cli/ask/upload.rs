@@ -45,7 +45,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// One import.
 struct Import<'a> {
-    desk: &'a CommandContext<'a>,
+    context: &'a CommandContext<'a>,
     /// Tries each address once per call: [`Import::enduring`] retries and reports.
     client: Client,
     tenant: String,
@@ -54,12 +54,12 @@ struct Import<'a> {
 }
 
 /// Imports the audience.
-pub async fn run(desk: &CommandContext<'_>, tenant: String, args: ImportAudienceArgs) -> Result<(), Stop> {
-    let (addresses, request_id) = (desk.global.endpoint.clone(), desk.client.request_id().to_owned());
+pub async fn run(context: &CommandContext<'_>, tenant: String, args: ImportAudienceArgs) -> Result<(), Stop> {
+    let (addresses, request_id) = (context.global.endpoint.clone(), context.client.request_id().to_owned());
     // The client has no timeout. It is applied below, so that its failure can name what the import waited for.
     let client = Client::new(addresses, None, request_id).of_one_round();
-    let import = Import { desk, client, tenant, args, progress: Arc::default() };
-    let Some(within) = desk.global.timeout else { return import.go().await };
+    let import = Import { context, client, tenant, args, progress: Arc::default() };
+    let Some(within) = context.global.timeout else { return import.go().await };
     let progress = &import.progress;
     timeout(within, import.go()).await.unwrap_or_else(|_| Err(progress.cut_short(progress.late()).into()))
 }
@@ -69,12 +69,12 @@ impl Import<'_> {
         let (source, survey) = self.survey().await?;
         self.check_survey(&survey)?;
         // For the first request, a client retries only as long as any command does, if no node answers.
-        self.prepare(&self.desk.patient_client(), &survey, Vec::new()).await?;
+        self.prepare(&self.context.patient_client(), &survey, Vec::new()).await?;
         let survey = Arc::new(survey);
         let hashes = self.upload(source, &survey).await?;
         let audience = self.seal(&survey, hashes).await?;
         let (rows, refused, duplicates) = (survey.rows, survey.refused, survey.duplicates());
-        self.desk.terminal.show(&ImportView::new(audience, rows, refused, duplicates, self.progress.parts()))
+        self.context.terminal.show(&ImportView::new(audience, rows, refused, duplicates, self.progress.parts()))
     }
 
     /// Reads the list a second time and sends its parts. Returns the hashes of all parts.
@@ -130,17 +130,17 @@ impl Import<'_> {
             return Err(Failure::file(place, "no row holds a recipient".to_owned()));
         }
         if let Some(unusable) = recipients::unusable(&survey.columns) {
-            self.desk.terminal.say(&format!("warning: {place}: {unusable}"));
+            self.context.terminal.say(&format!("warning: {place}: {unusable}"));
         }
         for bad in &survey.shown {
-            self.desk.terminal.say(&format!("left out: {bad}"));
+            self.context.terminal.say(&format!("left out: {bad}"));
         }
         if let Some(more) = survey.refused.checked_sub(survey.shown.len() as u64).filter(|more| *more > 0) {
-            self.desk.terminal.say(&format!("left out: {} more", format::counted(more, "row")));
+            self.context.terminal.say(&format!("left out: {} more", format::counted(more, "row")));
         }
         if survey.duplicates() > 0 {
             let duplicates = format::counted(survey.duplicates().into(), "duplicate");
-            self.desk.terminal.say(&format!("{duplicates} left out: the first row of an address stays"));
+            self.context.terminal.say(&format!("{duplicates} left out: the first row of an address stays"));
         }
         Ok(())
     }
@@ -203,7 +203,7 @@ impl Import<'_> {
             if Instant::now() >= *until.get_or_insert_with(|| Instant::now() + ENDURE) {
                 return Err(self.progress.cut_short(failure));
             }
-            self.desk.terminal.detail(&format!("{what} waits: {}", failure.message));
+            self.context.terminal.detail(&format!("{what} waits: {}", failure.message));
             self.progress.waits(&what, &failure);
             sleep(PAUSE).await;
         }
@@ -265,8 +265,8 @@ impl Import<'_> {
 
     /// With `-o json`, stderr holds only the error object.
     fn say(&self, words: &str) {
-        if self.desk.terminal.format() == Format::Table {
-            self.desk.terminal.say(words);
+        if self.context.terminal.format() == Format::Table {
+            self.context.terminal.say(words);
         }
     }
 }

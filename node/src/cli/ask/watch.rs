@@ -23,8 +23,8 @@ const BAR_WIDTH: u64 = 40;
 const AGAIN_AFTER: Duration = Duration::from_millis(500);
 
 /// Watches the run until it is finished, or until `--timeout` ends.
-pub async fn run(desk: &CommandContext<'_>, tenant: String, run: String) -> Result<(), Stop> {
-    let question = WatchRunRequest { tenant, run, stale: desk.stale };
+pub async fn run(context: &CommandContext<'_>, tenant: String, run: String) -> Result<(), Stop> {
+    let question = WatchRunRequest { tenant, run, stale: context.stale };
     let mut stream: Option<Streaming<WatchRunResponse>> = None;
     let began = Instant::now();
     let mut speed = Speed::default();
@@ -33,16 +33,16 @@ pub async fn run(desk: &CommandContext<'_>, tenant: String, run: String) -> Resu
         let view = RunView::from(answer.run.unwrap_or_default());
         let goes = if view.is_paused() { speed.pause() } else { speed.look(view.progress(), began.elapsed()) };
         let finished = view.is_finished();
-        let scene = scene(desk, &view, (goes, began.elapsed()), finished);
+        let scene = scene(context, &view, (goes, began.elapsed()), finished);
         last = Some(view);
         if finished { Next::Last(scene) } else { Next::Scene(scene) }
     };
     let next = async || loop {
         let Some(open) = &mut stream else {
             // The client's deadline is that of the last request, and may have passed while its stream was open.
-            desk.client.give(WITHIN);
+            context.client.give(WITHIN);
             let call = |channel, question| async move { Service::new(channel).watch_run(question).await };
-            stream = Some(desk.client.ask(RetrySafety::Read, question.clone(), call).await?);
+            stream = Some(context.client.ask(RetrySafety::Read, question.clone(), call).await?);
             continue;
         };
         let why = match open.message().await {
@@ -52,15 +52,15 @@ pub async fn run(desk: &CommandContext<'_>, tenant: String, run: String) -> Resu
             Err(status) => return Err(Failure::of_status(&status)),
         };
         // Another node, or the same one a moment later, may continue. If none does, the next request fails.
-        desk.terminal.detail(&format!("the stream broke ({why}); asking again"));
+        context.terminal.detail(&format!("the stream broke ({why}); asking again"));
         stream = None;
         sleep(AGAIN_AFTER).await;
     };
-    let end = Box::pin(follow(desk, next)).await?;
+    let end = Box::pin(follow(context, next)).await?;
     match end {
         End::Over => {
             if let Some(left) = last.and_then(|view| view.left_in_doubt()) {
-                desk.terminal.say(&left);
+                context.terminal.say(&left);
             }
             Ok(())
         }
@@ -76,17 +76,22 @@ pub async fn run(desk: &CommandContext<'_>, tenant: String, run: String) -> Resu
 }
 
 /// On a live terminal, returns a progress bar, and at the end the whole run; elsewhere a sentence.
-fn scene(desk: &CommandContext<'_>, view: &RunView, (goes, elapsed): (Throughput, Duration), finished: bool) -> Scene {
+fn scene(
+    context: &CommandContext<'_>,
+    view: &RunView,
+    (goes, elapsed): (Throughput, Duration),
+    finished: bool,
+) -> Scene {
     // The reason for a pause is shown in place of the speed.
     let words = match (view.is_paused(), view.reason()) {
         (true, Some(reason)) => format!("paused: {reason}"),
         (true, None) => "paused".to_owned(),
         (false, _) => goes.words(),
     };
-    let text = match (desk.terminal.is_live(), finished) {
+    let text = match (context.terminal.is_live(), finished) {
         (false, _) if words.is_empty() => view.sentence(),
         (false, _) => format!("{}; {words}", view.sentence()),
-        (true, true) => view.text(desk.terminal.paints()),
+        (true, true) => view.text(context.terminal.paints()),
         (true, false) => format!("{}\n{}", bar(view.progress(), &words, elapsed), view.sentence()),
     };
     Scene::worded(view, text).beside(goes.fields())

@@ -47,7 +47,7 @@ const RETRY_AFTER_SECONDS: &str = "10";
 
 /// State that the request handlers share.
 #[derive(Clone)]
-struct Desk {
+struct UnsubscribeHandler {
     admin: Arc<Admin>,
     context: Arc<NodeContext>,
     at_work: Arc<Semaphore>,
@@ -61,9 +61,13 @@ pub async fn serve(admin: Arc<Admin>, context: Arc<NodeContext>, listener: TcpLi
 
 /// Only the last segment of the path is read, as the token. A proxy may use any prefix.
 fn router(admin: Arc<Admin>, context: Arc<NodeContext>, at_work: usize) -> Router {
-    let desk =
-        Desk { admin, context, at_work: Arc::new(Semaphore::new(at_work)), turns: Arc::new(SingleFlight::new()) };
-    Router::new().fallback(answer).with_state(desk)
+    let handler = UnsubscribeHandler {
+        admin,
+        context,
+        at_work: Arc::new(Semaphore::new(at_work)),
+        turns: Arc::new(SingleFlight::new()),
+    };
+    Router::new().fallback(answer).with_state(handler)
 }
 
 /// Outcome of a request; also the label of its metric.
@@ -105,24 +109,24 @@ impl Outcome {
     }
 }
 
-async fn answer(State(desk): State<Desk>, request: Request) -> Response {
+async fn answer(State(handler): State<UnsubscribeHandler>, request: Request) -> Response {
     let method = request.method().clone();
     if !matches!(method, Method::GET | Method::HEAD | Method::POST) {
         let allowed = [(header::ALLOW, "GET, HEAD, POST")];
         return (StatusCode::METHOD_NOT_ALLOWED, allowed, "405: GET shows the page, POST opts out\n").into_response();
     }
     let token = request.uri().path().rsplit('/').next().unwrap_or_default();
-    let leaver = desk.context.unsubscribe.as_ref().and_then(|unsubscribe| unsubscribe.read(token));
+    let leaver = handler.context.unsubscribe.as_ref().and_then(|unsubscribe| unsubscribe.read(token));
     let (outcome, page) = match leaver {
         None => (Outcome::Unknown, UnsubscribePage::Unknown),
-        Some(leaver) if method == Method::POST => desk.opt_out(leaver, request).await,
+        Some(leaver) if method == Method::POST => handler.opt_out(leaver, request).await,
         Some(leaver) => (Outcome::Shown, UnsubscribePage::Confirm(leaver.key)),
     };
     metrics::counter!("reveille_unsubscribe_requests_total", "outcome" => outcome.word()).increment(1);
     respond(outcome, &page)
 }
 
-impl Desk {
+impl UnsubscribeHandler {
     async fn opt_out(&self, leaver: OptOutSubject, request: Request) -> (Outcome, UnsubscribePage) {
         match tokio::time::timeout(SAID_WITHIN, form::read(request)).await {
             Ok(Form::OneClick) => {}

@@ -12,7 +12,7 @@ use crate::server::http::CONNECTION_WITHIN;
 const FORM: &str = "Content-Type: application/x-www-form-urlencoded\r\n";
 const ONE_CLICK: &str = "List-Unsubscribe=One-Click";
 
-struct Desk {
+struct TestServer {
     node: Node,
     address: SocketAddr,
     /// Path of the signed link for Ann.
@@ -20,22 +20,22 @@ struct Desk {
     stop: CancellationToken,
 }
 
-impl Desk {
+impl TestServer {
     /// Starts the page on the real listener, with its limits.
-    async fn open() -> Desk {
-        let (desk, listener, admin) = Desk::bound().await;
-        tokio::spawn(serve(admin, desk.node.shared_context(), listener, desk.stop.clone()));
-        desk
+    async fn open() -> TestServer {
+        let (server, listener, admin) = TestServer::bound().await;
+        tokio::spawn(serve(admin, server.node.shared_context(), listener, server.stop.clone()));
+        server
     }
 
-    async fn bound() -> (Desk, TcpListener, Arc<Admin>) {
+    async fn bound() -> (TestServer, TcpListener, Arc<Admin>) {
         let node = node("").await;
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let admin = Arc::new(Admin::new(node.shared_context(), Vec::new()));
         let link = node.context().unsubscribe.as_ref().expect("configured").link("default", "ann@example.com");
         let path = link.strip_prefix("https://news.example.org").expect(UNSUBSCRIBE).to_owned();
-        (Desk { node, address, path, stop: CancellationToken::new() }, listener, admin)
+        (TestServer { node, address, path, stop: CancellationToken::new() }, listener, admin)
     }
 
     async fn said(&self, request: &str) -> String {
@@ -68,9 +68,9 @@ impl Desk {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_a_post_of_the_pair_to_a_signed_link_opts_out() {
-    let desk = Desk::open().await;
-    let path = desk.path.clone();
-    let shown = desk.asked("GET", &path, "", "").await;
+    let server = TestServer::open().await;
+    let path = server.path.clone();
+    let shown = server.asked("GET", &path, "", "").await;
     assert!(shown.starts_with("HTTP/1.1 200 ") && shown.contains("<form method=\"post\">"), "{shown}");
     assert!(shown.contains("<strong>ann@example.com</strong>"), "{shown}");
     for header in
@@ -78,7 +78,7 @@ async fn only_a_post_of_the_pair_to_a_signed_link_opts_out() {
     {
         assert!(shown.contains(header), "{header}: {shown}");
     }
-    let head = desk.asked("HEAD", &path, "", "").await;
+    let head = server.asked("HEAD", &path, "", "").await;
     assert!(head.starts_with("HTTP/1.1 200 ") && !head.contains("<form"), "{head}");
 
     let forged = format!("{}A{}", &path[..8], &path[9..]);
@@ -96,52 +96,52 @@ async fn only_a_post_of_the_pair_to_a_signed_link_opts_out() {
         ("PUT", &path, FORM, ONE_CLICK, "405"),
         ("DELETE", &path, "", "", "405"),
     ] {
-        let answer = desk.asked(method, path, head, body).await;
+        let answer = server.asked(method, path, head, body).await;
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{method} {path} {body:.40}: {answer}");
     }
-    let answer = desk.said(&format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "A".repeat(100_000))).await;
+    let answer = server.said(&format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "A".repeat(100_000))).await;
     assert!(answer.starts_with("HTTP/1.1 4"), "{answer:.100}");
-    assert_eq!(desk.opted_out(), [""; 0], "nothing of that has changed anything");
+    assert_eq!(server.opted_out(), [""; 0], "nothing of that has changed anything");
 
-    let done = desk.asked("POST", &path, FORM, ONE_CLICK).await;
+    let done = server.asked("POST", &path, FORM, ONE_CLICK).await;
     assert!(done.starts_with("HTTP/1.1 200 ") && done.contains("You are unsubscribed"), "{done}");
-    assert_eq!(desk.opted_out(), ["default/ann@example.com"]);
+    assert_eq!(server.opted_out(), ["default/ann@example.com"]);
     // A path with a prefix, as behind a proxy; multipart, as most mail programs send it; and a repeated opt-out.
     let elsewhere = format!("/some/where{path}");
     let multipart = "Content-Type: multipart/form-data; boundary=b\r\n";
     let body = "--b\r\nContent-Disposition: form-data; name=\"List-Unsubscribe\"\r\n\r\nOne-Click\r\n--b--\r\n";
-    let again = desk.asked("POST", &elsewhere, multipart, body).await;
+    let again = server.asked("POST", &elsewhere, multipart, body).await;
     assert!(again.starts_with("HTTP/1.1 200 "), "{again}");
-    assert_eq!(desk.opted_out(), ["default/ann@example.com"]);
-    desk.close().await;
+    assert_eq!(server.opted_out(), ["default/ann@example.com"]);
+    server.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn full_page_answers_with_retry_after() {
-    let (desk, listener, admin) = Desk::bound().await;
-    let full = router(admin, desk.node.shared_context(), 0);
+    let (server, listener, admin) = TestServer::bound().await;
+    let full = router(admin, server.node.shared_context(), 0);
     tokio::spawn(async move { axum::serve(listener, full).await });
-    let full = desk.asked("POST", &desk.path, &format!("{FORM}Connection: close\r\n"), ONE_CLICK).await;
+    let full = server.asked("POST", &server.path, &format!("{FORM}Connection: close\r\n"), ONE_CLICK).await;
     assert!(full.starts_with("HTTP/1.1 503 ") && full.contains("\r\nretry-after: 10\r\n"), "{full}");
-    assert_eq!(desk.opted_out(), [""; 0]);
-    let shown = desk.asked("GET", &desk.path, "Connection: close\r\n", "").await;
+    assert_eq!(server.opted_out(), [""; 0]);
+    let shown = server.asked("GET", &server.path, "Connection: close\r\n", "").await;
     assert!(shown.starts_with("HTTP/1.1 200 "), "a page needs no place: {shown}");
-    desk.close().await;
+    server.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_says_nothing_more_is_not_waited_for() {
-    let desk = Desk::open().await;
-    let path = &desk.path;
+    let server = TestServer::open().await;
+    let path = &server.path;
     let half =
         ["POST / HT".to_owned(), format!("POST {path} HTTP/1.1\r\nHost: a\r\n{FORM}Content-Length: 26\r\n\r\nList-")];
-    let said = half.each_ref().map(|request| desk.said(request));
+    let said = half.each_ref().map(|request| server.said(request));
     let begun = Instant::now();
     let answers = futures_of(said).await;
     assert!(begun.elapsed() < CONNECTION_WITHIN + PATIENCE, "both were ended");
     assert!(!answers.iter().any(|answer| answer.starts_with("HTTP/1.1 200 ")), "{answers:?}");
-    assert_eq!(desk.opted_out(), [""; 0]);
-    desk.close().await;
+    assert_eq!(server.opted_out(), [""; 0]);
+    server.close().await;
 }
 
 /// Awaits both futures concurrently.

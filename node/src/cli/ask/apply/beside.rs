@@ -22,19 +22,19 @@ fn planned(step: Step, changes: Vec<Change>) -> Plan {
 
 /// Plans a campaign document. A draft cannot change: an equal document changes nothing, and the cluster refuses a
 /// different one and names the next step.
-pub async fn plan_campaign(desk: &CommandContext<'_>, asked: &CreateCampaignRequest) -> Result<Plan, Failure> {
+pub async fn plan_campaign(context: &CommandContext<'_>, asked: &CreateCampaignRequest) -> Result<Plan, Failure> {
     let (tenant, name) =
         asked.schedule.as_ref().map(|body| (body.tenant.clone(), body.name.clone())).unwrap_or_default();
     let question = GetCampaignRequest { tenant, name, ..GetCampaignRequest::default() };
     let call = |channel, question: Request<GetCampaignRequest>| async move {
         CampaignServiceClient::new(channel).get_campaign(question).await
     };
-    let known = match desk.client.ask(RetrySafety::Read, question, call).await {
+    let known = match context.client.ask(RetrySafety::Read, question, call).await {
         Ok(answer) => answer.campaign,
         Err(failure) if failure.exit == Exit::NotFound => None,
         Err(failure) => return Err(failure),
     };
-    let (_, warnings) = draft(desk, CreateCampaignRequest { validate_only: true, ..asked.clone() }).await?;
+    let (_, warnings) = draft(context, CreateCampaignRequest { validate_only: true, ..asked.clone() }).await?;
     let Some(known) = known else {
         return Ok(Plan { step: Step::Create, changes: Vec::new(), notes: warnings });
     };
@@ -47,19 +47,19 @@ pub async fn plan_campaign(desk: &CommandContext<'_>, asked: &CreateCampaignRequ
 
 /// Drafts the campaign. Returns it with the warnings for its owner.
 pub async fn draft(
-    desk: &CommandContext<'_>,
+    context: &CommandContext<'_>,
     asked: CreateCampaignRequest,
 ) -> Result<(Campaign, Vec<String>), Failure> {
     let nature = if asked.validate_only { RetrySafety::Read } else { RetrySafety::Repeatable };
     let call = |channel, question| async move { CampaignServiceClient::new(channel).create_campaign(question).await };
-    let answer = desk.client.ask(nature, asked, call).await?;
+    let answer = context.client.ask(nature, asked, call).await?;
     Ok((answer.campaign.unwrap_or_default(), answer.warnings))
 }
 
 /// Plans a tenant document. A tenant without recorded limits is a creation, because no former values exist to compare.
-pub async fn plan_tenant(desk: &CommandContext<'_>, wanted: &Tenant) -> Result<Plan, Failure> {
-    set_tenant(desk, wanted, String::new(), true).await?;
-    let former = match tenant::get(desk, wanted.name.clone()).await {
+pub async fn plan_tenant(context: &CommandContext<'_>, wanted: &Tenant) -> Result<Plan, Failure> {
+    set_tenant(context, wanted, String::new(), true).await?;
+    let former = match tenant::get(context, wanted.name.clone()).await {
         Ok((former, _)) if former.index > 0 => former,
         Ok(_) => return Ok(planned(Step::Create, Vec::new())),
         Err(failure) if failure.exit == Exit::NotFound => return Ok(planned(Step::Create, Vec::new())),
@@ -72,7 +72,7 @@ pub async fn plan_tenant(desk: &CommandContext<'_>, wanted: &Tenant) -> Result<P
 
 /// Sets all limits of the tenant. With `validate_only` nothing is changed.
 pub async fn set_tenant(
-    desk: &CommandContext<'_>,
+    context: &CommandContext<'_>,
     wanted: &Tenant,
     request_id: String,
     validate_only: bool,
@@ -86,13 +86,13 @@ pub async fn set_tenant(
         validate_only,
     };
     let call = |channel, question| async move { TenantServiceClient::new(channel).set_tenant(question).await };
-    desk.client.ask(RetrySafety::Repeatable, question, call).await.map(|_| ())
+    context.client.ask(RetrySafety::Repeatable, question, call).await.map(|_| ())
 }
 
 /// Plans a pool document. A pool without recorded settings is a creation, because no former values exist to compare.
-pub async fn plan_pool(desk: &CommandContext<'_>, wanted: &Pool) -> Result<Plan, Failure> {
-    set_pool(desk, wanted, String::new(), true).await?;
-    let former = match pool::get(desk, wanted.name.clone()).await {
+pub async fn plan_pool(context: &CommandContext<'_>, wanted: &Pool) -> Result<Plan, Failure> {
+    set_pool(context, wanted, String::new(), true).await?;
+    let former = match pool::get(context, wanted.name.clone()).await {
         Ok((former, _)) if former.index > 0 => former,
         Ok(_) => return Ok(planned(Step::Create, Vec::new())),
         Err(failure) if failure.exit == Exit::NotFound => return Ok(planned(Step::Create, Vec::new())),
@@ -112,7 +112,7 @@ pub async fn plan_pool(desk: &CommandContext<'_>, wanted: &Pool) -> Result<Plan,
 
 /// Sets the pool's settings. With `validate_only` nothing is changed.
 pub async fn set_pool(
-    desk: &CommandContext<'_>,
+    context: &CommandContext<'_>,
     wanted: &Pool,
     request_id: String,
     validate_only: bool,
@@ -121,5 +121,5 @@ pub async fn set_pool(
     let reveille_headers = Some(reveille_headers);
     let question = SetPoolRequest { name, warm_up, first_day, request_id, validate_only, reveille_headers };
     let call = |channel, question| async move { PoolServiceClient::new(channel).set_pool(question).await };
-    desk.client.ask(RetrySafety::Repeatable, question, call).await.map(|_| ())
+    context.client.ask(RetrySafety::Repeatable, question, call).await.map(|_| ())
 }

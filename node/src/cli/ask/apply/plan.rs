@@ -25,62 +25,62 @@ const WHOLE: [&str; 11] =
     ["when", "zone", "start", "end", "max_runs", "policies", "pool", "priority", "content", "audience", "labels"];
 
 /// Returns what applying the document would change.
-pub async fn plan(desk: &CommandContext<'_>, asked: &Asked) -> Result<Plan, Failure> {
+pub async fn plan(context: &CommandContext<'_>, asked: &Asked) -> Result<Plan, Failure> {
     match &asked.wish {
-        Message::Schedule { body, .. } => plan_schedule(desk, body).await,
-        Message::Relay(relay) => plan_relay(desk, relay).await,
-        Message::Campaign(asked) => beside::plan_campaign(desk, asked).await,
-        Message::Tenant(tenant) => beside::plan_tenant(desk, tenant).await,
-        Message::Pool(pool) => beside::plan_pool(desk, pool).await,
+        Message::Schedule { body, .. } => plan_schedule(context, body).await,
+        Message::Relay(relay) => plan_relay(context, relay).await,
+        Message::Campaign(asked) => beside::plan_campaign(context, asked).await,
+        Message::Tenant(tenant) => beside::plan_tenant(context, tenant).await,
+        Message::Pool(pool) => beside::plan_pool(context, pool).await,
     }
 }
 
 /// Makes the planned change.
-pub async fn make(desk: &CommandContext<'_>, asked: &Asked, plan: &Plan) -> Result<(), Failure> {
+pub async fn make(context: &CommandContext<'_>, asked: &Asked, plan: &Plan) -> Result<(), Failure> {
     match (&asked.wish, &plan.step) {
         (_, Step::Nothing) => Ok(()),
         (Message::Schedule { body, .. }, Step::Create) => {
             let create = CreateScheduleRequest {
                 schedule: Some((**body).clone()),
-                request_id: request_id(desk, "create", &body.encode_to_vec()),
+                request_id: request_id(context, "create", &body.encode_to_vec()),
                 validate_only: false,
             };
             let call =
                 |channel, question| async move { ScheduleServiceClient::new(channel).create_schedule(question).await };
-            desk.change(create, call).await.map(|_| ())
+            context.change(create, call).await.map(|_| ())
         }
         (Message::Schedule { body, .. }, Step::Update(etag)) => {
-            let request_id = request_id(desk, "update", &body.encode_to_vec());
+            let request_id = request_id(context, "update", &body.encode_to_vec());
             let change = UpdateScheduleRequest { etag: etag.clone(), request_id, ..change(body) };
             let call =
                 |channel, question| async move { ScheduleServiceClient::new(channel).update_schedule(question).await };
-            desk.change(change, call).await.map(|_| ())
+            context.change(change, call).await.map(|_| ())
         }
         (Message::Campaign(asked), _) => {
-            let request_id = request_id(desk, "campaign", &asked.encode_to_vec());
-            beside::draft(desk, CreateCampaignRequest { request_id, ..(**asked).clone() }).await.map(|_| ())
+            let request_id = request_id(context, "campaign", &asked.encode_to_vec());
+            beside::draft(context, CreateCampaignRequest { request_id, ..(**asked).clone() }).await.map(|_| ())
         }
         (Message::Tenant(tenant), _) => {
-            let request_id = request_id(desk, "tenant", &tenant.encode_to_vec());
-            beside::set_tenant(desk, tenant, request_id, false).await
+            let request_id = request_id(context, "tenant", &tenant.encode_to_vec());
+            beside::set_tenant(context, tenant, request_id, false).await
         }
         (Message::Pool(pool), _) => {
-            let request_id = request_id(desk, "pool", &pool.encode_to_vec());
-            beside::set_pool(desk, pool, request_id, false).await
+            let request_id = request_id(context, "pool", &pool.encode_to_vec());
+            beside::set_pool(context, pool, request_id, false).await
         }
         (Message::Relay(relay), _) => {
-            let request_id = request_id(desk, "relay", &relay.encode_to_vec());
+            let request_id = request_id(context, "relay", &relay.encode_to_vec());
             let relay = Some((**relay).clone());
             let question = AddRelayRequest { relay, replace: true, request_id, validate_only: false };
-            put(desk, question).await.map(|_| ())
+            put(context, question).await.map(|_| ())
         }
     }
 }
 
 /// Derives the request id from the command's id and the request body. The same `--request-id` then never makes a change
 /// twice.
-fn request_id(desk: &CommandContext<'_>, verb: &str, body: &[u8]) -> String {
-    let named = [desk.client.request_id().as_bytes(), b"\0", body].concat();
+fn request_id(context: &CommandContext<'_>, verb: &str, body: &[u8]) -> String {
+    let named = [context.client.request_id().as_bytes(), b"\0", body].concat();
     format!("apply-{verb}-{}", Hash::of(&named))
 }
 
@@ -95,12 +95,12 @@ fn change(body: &ScheduleBody) -> UpdateScheduleRequest {
 
 /// Compares a body with the schedule of its name, paused or not. Returns the cluster's answer and the changes.
 pub async fn compared(
-    desk: &CommandContext<'_>,
+    context: &CommandContext<'_>,
     body: &ScheduleBody,
 ) -> Result<(UpdateScheduleResponse, Vec<Change>), Failure> {
     let look = UpdateScheduleRequest { validate_only: true, with_bodies: true, ..change(body) };
     let call = |channel, question| async move { ScheduleServiceClient::new(channel).update_schedule(question).await };
-    let answer = desk.client.ask(RetrySafety::Read, look, call).await?;
+    let answer = context.client.ask(RetrySafety::Read, look, call).await?;
     let (Some(former), Some(wanted)) = (&answer.former_body, &answer.body) else {
         return Err(schedule_reads::older(schedule_reads::NO_BODY));
     };
@@ -108,10 +108,10 @@ pub async fn compared(
     Ok((answer, changes))
 }
 
-async fn plan_schedule(desk: &CommandContext<'_>, body: &ScheduleBody) -> Result<Plan, Failure> {
-    let (answer, changes) = match compared(desk, body).await {
+async fn plan_schedule(context: &CommandContext<'_>, body: &ScheduleBody) -> Result<Plan, Failure> {
+    let (answer, changes) = match compared(context, body).await {
         Ok(compared) => compared,
-        Err(failure) if failure.exit == Exit::NotFound => return plan_creation(desk, body).await,
+        Err(failure) if failure.exit == Exit::NotFound => return plan_creation(context, body).await,
         Err(failure) => return Err(failure),
     };
     let was = answer.former.unwrap_or_default();
@@ -136,10 +136,10 @@ async fn plan_schedule(desk: &CommandContext<'_>, body: &ScheduleBody) -> Result
     Ok(Plan { step, changes, notes })
 }
 
-async fn plan_creation(desk: &CommandContext<'_>, body: &ScheduleBody) -> Result<Plan, Failure> {
+async fn plan_creation(context: &CommandContext<'_>, body: &ScheduleBody) -> Result<Plan, Failure> {
     let look = CreateScheduleRequest { schedule: Some(body.clone()), request_id: String::new(), validate_only: true };
     let call = |channel, question| async move { ScheduleServiceClient::new(channel).create_schedule(question).await };
-    let answer = desk.client.ask(RetrySafety::Read, look, call).await?;
+    let answer = context.client.ask(RetrySafety::Read, look, call).await?;
     Ok(Plan { step: Step::Create, changes: Vec::new(), notes: duplicates(&answer.duplicates) })
 }
 
@@ -148,13 +148,13 @@ fn duplicates(duplicates: &[Duplicate]) -> Vec<String> {
     if duplicates.is_empty() { Vec::new() } else { vec![words()] }
 }
 
-async fn plan_relay(desk: &CommandContext<'_>, relay: &Relay) -> Result<Plan, Failure> {
+async fn plan_relay(context: &CommandContext<'_>, relay: &Relay) -> Result<Plan, Failure> {
     let look =
         AddRelayRequest { relay: Some(relay.clone()), replace: true, request_id: String::new(), validate_only: true };
-    let wanted = put(desk, look).await?;
+    let wanted = put(context, look).await?;
     let question = GetRelayRequest { name: relay.name.clone(), stale: false };
     let call = |channel, question| async move { RelayServiceClient::new(channel).get_relay(question).await };
-    let former = match desk.client.ask(RetrySafety::Read, question, call).await {
+    let former = match context.client.ask(RetrySafety::Read, question, call).await {
         Ok(answer) => answer.relay.unwrap_or_default(),
         Err(failure) if failure.exit == Exit::NotFound => {
             return Ok(Plan { step: Step::Create, changes: Vec::new(), notes: Vec::new() });
@@ -167,8 +167,8 @@ async fn plan_relay(desk: &CommandContext<'_>, relay: &Relay) -> Result<Plan, Fa
 }
 
 /// Adds or replaces the relay. Returns it as the cluster stores it.
-async fn put(desk: &CommandContext<'_>, question: AddRelayRequest) -> Result<Relay, Failure> {
+async fn put(context: &CommandContext<'_>, question: AddRelayRequest) -> Result<Relay, Failure> {
     let nature = if question.validate_only { RetrySafety::Read } else { RetrySafety::Repeatable };
     let call = |channel, question| async move { RelayServiceClient::new(channel).add_relay(question).await };
-    Ok(desk.client.ask(nature, question, call).await?.relay.unwrap_or_default())
+    Ok(context.client.ask(nature, question, call).await?.relay.unwrap_or_default())
 }

@@ -105,13 +105,13 @@ async fn founder_by(number: u64, incarnation: u64, clock: Arc<dyn Clock>) -> Fou
         version: "0.1.0".to_owned(),
         tzdb: "2026x".to_owned(),
     };
-    let desk = Arc::new(PeerHandler::new(clock.clone(), introduction.clone()));
+    let peer_handler = Arc::new(PeerHandler::new(clock.clone(), introduction.clone()));
     let me = ClaimOwner { node: NodeId(number), incarnation: Incarnation(incarnation) };
     let mut options = ReplicaOptions::new(folder.path().join("data"), me, Arc::new(transport));
     options.heartbeat_ms = 100;
     options.election_ms = 600..1_200;
     let parts = AudienceStore::open(folder.path().join("parts")).expect("a folder");
-    let replica = Replica::start(options, desk.clone()).await.expect("a replica");
+    let replica = Replica::start(options, peer_handler.clone()).await.expect("a replica");
     let key = folder.path().join("unsubscribe.key");
     std::fs::write(&key, "k".repeat(32)).expect("written");
     let key = Secret::File(key.to_string_lossy().into_owned());
@@ -119,7 +119,7 @@ async fn founder_by(number: u64, incarnation: u64, clock: Arc<dyn Clock>) -> Fou
     let mut context = NodeContext::new(replica, me, introduction, clock, Zones::bundled("2026x"), parts);
     context.unsubscribe = Some(unsubscribe);
     let context = Arc::new(context);
-    desk.open(&context);
+    peer_handler.open(&context);
     let leading = NodeRuntime::lead(&context);
     let listener = TcpListener::bind(loopback).await.expect("a port");
     let address = listener.local_addr().expect("an address");
