@@ -45,7 +45,7 @@ struct Life {
 }
 
 impl Life {
-    async fn begin(folder: &Path, incarnation: u64) -> Life {
+    async fn start(folder: &Path, incarnation: u64) -> Life {
         let transport = GrpcTransport::bind(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)).expect("a port");
         let address = transport.address().to_string();
         let me = support::owner(NODE, incarnation);
@@ -138,7 +138,7 @@ fn die(folder: &Path, incarnation: u64, deeds: impl AsyncFnOnce(&Life)) {
 fn die_before_recovery(folder: &Path, incarnation: u64, deeds: impl AsyncFnOnce(&Life)) {
     let runtime = runtime();
     runtime.block_on(async {
-        let life = Life::begin(folder, incarnation).await;
+        let life = Life::start(folder, incarnation).await;
         let _leading = NodeRuntime::lead(&life.context);
         deeds(&life).await;
         assert!(life.context.replica.shutdown(Instant::now() + PATIENCE).await, "the replica stops");
@@ -148,7 +148,7 @@ fn die_before_recovery(folder: &Path, incarnation: u64, deeds: impl AsyncFnOnce(
 
 /// Runs an incarnation with all actors until `deeds` are done, then stops it.
 async fn live(folder: &Path, incarnation: u64, deeds: impl AsyncFnOnce(&Life)) {
-    let life = Life::begin(folder, incarnation).await;
+    let life = Life::start(folder, incarnation).await;
     let leading = NodeRuntime::lead(&life.context);
     let options = RuntimeOptions {
         name: "n1".into(),

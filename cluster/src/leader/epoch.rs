@@ -40,7 +40,7 @@ pub(crate) async fn run(context: Arc<NodeContext>, stop: CancellationToken) {
                 }
                 over.cancel();
                 crash::point("lifecycle.leadership-lost");
-                context.end_leadership();
+                context.clear_leadership();
                 tokio::time::sleep(RETRY_AFTER).await;
             }
             None => {
@@ -66,10 +66,10 @@ fn raft_term_of(role: Role) -> Option<u64> {
 
 /// Runs one epoch from its start to its end. Returns when another epoch is needed.
 async fn lead(context: &Arc<NodeContext>, raft_term: u64, ended: CancellationToken) {
-    let Some(leadership) = begin(context, raft_term, ended.clone()).await else { return };
+    let Some(leadership) = start_epoch(context, raft_term, ended.clone()).await else { return };
     let leadership = Arc::new(leadership);
     tracing::info!(epoch = leadership.epoch().0, clocks_agree = leadership.clocks_agree(), "this node leads");
-    context.begin_leadership(Arc::clone(&leadership));
+    context.set_leadership(Arc::clone(&leadership));
     let mut actors = JoinSet::new();
     actors.spawn(timer::run(Arc::clone(context), Arc::clone(&leadership)));
     actors.spawn(dispatcher::run(Arc::clone(context), Arc::clone(&leadership)));
@@ -84,7 +84,7 @@ async fn lead(context: &Arc<NodeContext>, raft_term: u64, ended: CancellationTok
         tracing::error!(%panic, epoch = leadership.epoch().0, "an actor of the leadership failed: the leadership ends");
     }
     ended.cancel();
-    context.end_leadership();
+    context.clear_leadership();
     while actors.join_next().await.is_some() {}
 }
 
@@ -120,7 +120,7 @@ async fn listen(context: Arc<NodeContext>, leadership: Arc<Leadership>) {
 }
 
 /// Commits the `EpochStart` and builds the leadership from its reply. `None` if the epoch did not start.
-async fn begin(context: &Arc<NodeContext>, raft_term: u64, ended: CancellationToken) -> Option<Leadership> {
+async fn start_epoch(context: &Arc<NodeContext>, raft_term: u64, ended: CancellationToken) -> Option<Leadership> {
     let (start, read_at) = clock_steering::epoch_start(context).await;
     let agreed = agreed_time(start.voters, &start.readings);
     let command = Command::EpochStart(start);

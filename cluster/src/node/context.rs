@@ -123,7 +123,7 @@ impl NodeContext {
     }
 
     /// Marks this node as stopping. `/readyz` and all members that ask for its description then see it.
-    pub fn begin_stop(&self) {
+    pub fn mark_stopping(&self) {
         self.stopping.store(true, Ordering::Relaxed);
     }
 
@@ -143,12 +143,12 @@ impl NodeContext {
         self.leadership.read().clone()
     }
 
-    pub(crate) fn begin_leadership(&self, leadership: Arc<Leadership>) {
+    pub(crate) fn set_leadership(&self, leadership: Arc<Leadership>) {
         *self.leadership.write() = Some(Arc::clone(&leadership));
         self.replica.set_stamp(Arc::new(LeadershipStamp(leadership)));
     }
 
-    pub(crate) fn end_leadership(&self) {
+    pub(crate) fn clear_leadership(&self) {
         self.replica.clear_stamp();
         *self.leadership.write() = None;
     }

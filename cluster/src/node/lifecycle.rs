@@ -208,7 +208,7 @@ impl NodeRuntime {
     pub async fn stop(self, patience: Duration) -> bool {
         let deadline = Instant::now() + patience;
         let left = || deadline.saturating_duration_since(Instant::now());
-        self.context.begin_stop();
+        self.context.mark_stopping();
         self.stopping.asked.cancel();
         let answered = self.relays.close(left().saturating_sub(HAND_OVER_WITHIN)).await;
         let settled = tokio::time::timeout(left().saturating_sub(HAND_OVER_WITHIN), self.supervisor.ended()).await;

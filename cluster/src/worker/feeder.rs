@@ -14,7 +14,7 @@ use super::claim::WorkedClaim;
 use super::claim_tasks::ClaimTasks;
 use super::context::WorkerContext;
 use super::delivery::send;
-use super::gate::may_begin_here;
+use super::gate::check_before_session;
 use super::outcome::{DeliveryOutcome, no_relay};
 use super::pool_queue::PoolQueue;
 use crate::smtp::Unavailable;
@@ -38,7 +38,7 @@ pub(crate) async fn feed(
     while let Some(deadline) = queue.earliest() {
         let (by, cause) = match permit(&context, &pool, deadline).await {
             Ok(permit) => {
-                begin_next(&context, &tasks, &queue, permit).await;
+                start_next(&context, &tasks, &queue, permit).await;
                 continue;
             }
             Err(denied) => denied,
@@ -57,7 +57,7 @@ pub(crate) async fn feed(
 }
 
 /// Starts the next recipient that may begin. Settles the recipients before it that may not begin.
-async fn begin_next(
+async fn start_next(
     context: &Arc<WorkerContext>,
     tasks: &ClaimTasks,
     queue: &PoolQueue<Arc<WorkedClaim>>,
@@ -65,7 +65,7 @@ async fn begin_next(
 ) {
     while let Some((claim, number, deadline)) = queue.next() {
         let recipient = &claim.recipients[number];
-        match may_begin_here(context, recipient.claimed_slot, recipient.run) {
+        match check_before_session(context, recipient.claimed_slot, recipient.run) {
             Ok(()) => return tasks.spawn(send(Arc::clone(context), claim, number, permit, deadline)),
             Err(refusal) => {
                 if let Some(outcome) = DeliveryOutcome::of_closed_gate(refusal) {

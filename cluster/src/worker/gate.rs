@@ -25,7 +25,7 @@ impl Gate for WorkerGate {
         let (context, hand_off) = (&self.context, &self.hand_off);
         // The hand-off is listed before the state is read (P15).
         context.node.hand_offs.insert(hand_off);
-        let passed = check(context, hand_off).and_then(|()| begin(&context.journal, hand_off.claimed_slot));
+        let passed = check(context, hand_off).and_then(|()| journal_begin(&context.journal, hand_off.claimed_slot));
         match passed {
             Ok(()) => {
                 metrics::counter!("reveille_gate_passes_total").increment(1);
@@ -44,7 +44,7 @@ impl Gate for WorkerGate {
 }
 
 /// Journals `begin`. After it the terminator may be written.
-fn begin(journal: &JournalWriter, claimed_slot: ClaimedSlot) -> Result<(), GateRefusal> {
+fn journal_begin(journal: &JournalWriter, claimed_slot: ClaimedSlot) -> Result<(), GateRefusal> {
     journal.append(claimed_slot, JournalStep::Begin).map_err(|fault| match fault {
         JournalFault::BegunTwice(_) => GateRefusal::BegunBefore,
         JournalFault::Broken(_) | JournalFault::Create { .. } => GateRefusal::JournalFailed,
@@ -53,16 +53,16 @@ fn begin(journal: &JournalWriter, claimed_slot: ClaimedSlot) -> Result<(), GateR
 
 /// All checks of the gate (P5).
 pub(crate) fn check(context: &WorkerContext, hand_off: &HandOff) -> Result<(), GateRefusal> {
-    state_then_lease(context, |ledger| may_leave(ledger, context.node.me, hand_off))
+    state_then_lease(context, |ledger| may_hand_off(ledger, context.node.me, hand_off))
 }
 
 /// Checks a recipient that is about to get a session, as far as no address is needed. The gate checks the same again.
-pub(crate) fn may_begin_here(
+pub(crate) fn check_before_session(
     context: &WorkerContext,
     claimed_slot: ClaimedSlot,
     run: RunId,
 ) -> Result<(), GateRefusal> {
-    state_then_lease(context, |ledger| may_begin(ledger, context.node.me, claimed_slot, run))
+    state_then_lease(context, |ledger| may_send(ledger, context.node.me, claimed_slot, run))
 }
 
 /// Checks the applied state by `allowed`, then the lease. The lease is checked last (P9), so that at the gate only the
@@ -77,8 +77,8 @@ fn state_then_lease(
 }
 
 /// Checks that need the applied state only.
-fn may_leave(ledger: &Ledger, me: ClaimOwner, hand_off: &HandOff) -> Result<(), GateRefusal> {
-    may_begin(ledger, me, hand_off.claimed_slot, hand_off.run)?;
+fn may_hand_off(ledger: &Ledger, me: ClaimOwner, hand_off: &HandOff) -> Result<(), GateRefusal> {
+    may_send(ledger, me, hand_off.claimed_slot, hand_off.run)?;
     if ledger.opted_out().contains(&(hand_off.tenant.clone(), hand_off.key.clone())) {
         return Err(GateRefusal::OptedOut);
     }
@@ -86,7 +86,7 @@ fn may_leave(ledger: &Ledger, me: ClaimOwner, hand_off: &HandOff) -> Result<(), 
 }
 
 /// Checks of the applied state that need no address: claim, run state and deadline.
-fn may_begin(ledger: &Ledger, me: ClaimOwner, claimed_slot: ClaimedSlot, run: RunId) -> Result<(), GateRefusal> {
+fn may_send(ledger: &Ledger, me: ClaimOwner, claimed_slot: ClaimedSlot, run: RunId) -> Result<(), GateRefusal> {
     let claim = ledger.claims().get(&claimed_slot.fence).ok_or(GateRefusal::NotInClaim)?;
     if claim.owner != me || !claim.claimed.contains(claimed_slot.slot) {
         return Err(GateRefusal::NotInClaim);
@@ -123,9 +123,9 @@ mod tests {
         let journal = JournalWriter::new(journal, supervisor.failing());
         let fence = Fence { group: 1, epoch: Epoch(1), index: 7, place: 0 };
         let claimed_slot = ClaimedSlot { page: RunId { index: 5, place: 0 }, chunk: 0, fence, slot: 3 };
-        assert_eq!(begin(&journal, claimed_slot), Ok(()));
+        assert_eq!(journal_begin(&journal, claimed_slot), Ok(()));
         assert_eq!(*supervisor.failed().borrow(), None);
-        assert_eq!(begin(&journal, claimed_slot), Err(GateRefusal::BegunBefore));
+        assert_eq!(journal_begin(&journal, claimed_slot), Err(GateRefusal::BegunBefore));
         assert!(supervisor.failed().borrow().is_some(), "the node stops");
         assert_eq!(
             DeliveryOutcome::of_closed_gate(GateRefusal::BegunBefore),

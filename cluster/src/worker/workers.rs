@@ -71,12 +71,12 @@ pub(crate) async fn run(context: Arc<WorkerContext>, stop: StopSignals) {
                 None => break,
             },
         };
-        begin(&context, &mut worked, &tasks, claims);
+        start_workers(&context, &mut worked, &tasks, claims);
     }
     if stop.asked.is_cancelled() {
         // Every claim is in the state now, but hints may have been lost.
         let claims = own_claims(&context, &mut worked);
-        begin(&context, &mut worked, &tasks, claims);
+        start_workers(&context, &mut worked, &tasks, claims);
     }
     tasks.over().await;
 }
@@ -95,7 +95,7 @@ async fn until_nothing_more_is_granted(context: &WorkerContext, known: &Cancella
 }
 
 /// Starts a worker for each claim that this process has not worked on yet.
-fn begin(context: &Arc<WorkerContext>, worked: &mut BTreeSet<Fence>, tasks: &ClaimTasks, claims: Vec<Fence>) {
+fn start_workers(context: &Arc<WorkerContext>, worked: &mut BTreeSet<Fence>, tasks: &ClaimTasks, claims: Vec<Fence>) {
     for fence in claims {
         if worked.insert(fence)
             && let Some(claim) = claim_of(context, fence)

@@ -73,7 +73,7 @@ impl NodeServer {
             format!("cannot listen for peers on {}; choose another --peer-listen", options.peer_listen)
         })?;
         let peer_address = transport.address();
-        let me = node_identity::begin(&options.data_dir)?;
+        let me = node_identity::start_incarnation(&options.data_dir)?;
         let clock = Arc::new(SystemClock);
         // With port 0 the system chooses the port, so the address is known only now.
         let advertise = match options.peer_listen.port() {

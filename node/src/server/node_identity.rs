@@ -41,7 +41,7 @@ pub enum LifeError {
 }
 
 /// Starts the next incarnation. Creates the folder and the node id if they do not exist.
-pub fn begin(folder: &Path) -> Result<ClaimOwner, LifeError> {
+pub fn start_incarnation(folder: &Path) -> Result<ClaimOwner, LifeError> {
     std::fs::create_dir_all(folder).map_err(|error| LifeError::Folder { path: folder.to_owned(), error })?;
     let node = match read(&folder.join("node"), 16)? {
         Some(node) => node,
@@ -110,8 +110,8 @@ mod tests {
     #[test]
     fn a_folder_keeps_its_node_and_counts_its_lives() {
         let folder = tempfile::tempdir().expect("a folder");
-        let first = begin(folder.path()).expect("first");
-        let second = begin(folder.path()).expect("second");
+        let first = start_incarnation(folder.path()).expect("first");
+        let second = start_incarnation(folder.path()).expect("second");
         assert_eq!(first.node, second.node);
         assert_eq!((first.incarnation, second.incarnation), (Incarnation(1), Incarnation(2)));
     }
@@ -119,16 +119,16 @@ mod tests {
     #[test]
     fn a_damaged_count_is_refused_with_the_next_step() {
         let folder = tempfile::tempdir().expect("a folder");
-        begin(folder.path()).expect("first");
+        start_incarnation(folder.path()).expect("first");
         std::fs::write(folder.path().join("incarnation"), "x").expect("written");
-        let error = begin(folder.path()).expect_err("damaged").to_string();
+        let error = start_incarnation(folder.path()).expect_err("damaged").to_string();
         assert!(error.contains("is damaged"), "{error}");
         std::fs::write(folder.path().join("incarnation"), b"\xff").expect("written");
-        let error = begin(folder.path()).expect_err("damaged").to_string();
+        let error = start_incarnation(folder.path()).expect_err("damaged").to_string();
         assert!(error.contains("holds 'bytes that are no text'"), "{error}");
         std::fs::remove_file(folder.path().join("incarnation")).expect("removed");
         std::fs::create_dir(folder.path().join("wal")).expect("a log");
-        let error = begin(folder.path()).expect_err("it would begin again").to_string();
+        let error = start_incarnation(folder.path()).expect_err("it would begin again").to_string();
         assert!(error.contains("incarnation is missing, and "), "{error}");
         assert!(error.contains("twice"), "{error}");
     }
@@ -136,10 +136,10 @@ mod tests {
     #[test]
     fn used_folder_without_node_id_is_refused_unchanged() {
         let folder = tempfile::tempdir().expect("a folder");
-        begin(folder.path()).expect("first");
+        start_incarnation(folder.path()).expect("first");
         std::fs::remove_file(folder.path().join("node")).expect("removed");
         for _ in 0..2 {
-            let error = begin(folder.path()).expect_err("it would be another node");
+            let error = start_incarnation(folder.path()).expect_err("it would be another node");
             assert!(matches!(error, LifeError::Missing { .. }), "{error}");
             assert!(error.to_string().contains("node is missing, and "), "{error}");
         }

@@ -46,13 +46,13 @@ pub struct DialogueLatency {
 
 impl DialogueLatency {
     /// Records the start of a dialogue.
-    pub fn begin(&mut self, now: Duration) {
+    pub fn started(&mut self, now: Duration) {
         self.running += 1;
         self.began += now;
     }
 
     /// Records the end of a dialogue that began at `began`. It is measured only if the relay was `reached`.
-    pub fn end(&mut self, began: Duration, now: Duration, reached: bool) {
+    pub fn ended(&mut self, began: Duration, now: Duration, reached: bool) {
         self.running = self.running.saturating_sub(1);
         self.began = self.began.saturating_sub(began);
         if reached {
@@ -107,14 +107,14 @@ mod tests {
     #[test]
     fn running_dialogues_make_relay_slow_before_first_answer() {
         let mut dialogues = DialogueLatency::default();
-        dialogues.begin(ms(0));
-        dialogues.end(ms(0), ms(4), true);
+        dialogues.started(ms(0));
+        dialogues.ended(ms(0), ms(4), true);
         assert_eq!(dialogues.last(ms(10)), Some(ms(4)));
-        dialogues.begin(ms(1_000));
-        dialogues.begin(ms(3_000));
+        dialogues.started(ms(1_000));
+        dialogues.started(ms(3_000));
         assert_eq!(dialogues.last(ms(3_002)), Some(ms(1_002)), "the mean of their ages");
-        dialogues.end(ms(1_000), ms(3_000), true);
-        dialogues.end(ms(3_000), ms(3_000), false);
+        dialogues.ended(ms(1_000), ms(3_000), true);
+        dialogues.ended(ms(3_000), ms(3_000), false);
         assert!(dialogues.last(ms(3_000)) < Some(ms(260)), "one of eight was slow; who was not reached says nothing");
     }
 
@@ -122,7 +122,7 @@ mod tests {
     fn unanswered_relay_is_as_slow_as_its_oldest_dialogue() {
         let mut dialogues = DialogueLatency::default();
         assert_eq!(dialogues.last(ms(0)), None);
-        dialogues.begin(ms(500));
+        dialogues.started(ms(500));
         assert_eq!(dialogues.last(ms(1_400)), None, "it has just begun");
         assert_eq!(dialogues.last(ms(40_500)), Some(ms(40_000)));
     }

@@ -67,7 +67,7 @@ impl Permit {
         let shared = Arc::clone(&held.shared);
         // [`super::Pool::close`] waits for this dialogue.
         let _tracked = shared.tasks.token();
-        let running = shared.begin();
+        let running = shared.start_dialogue();
         let opened = match idle_session(&shared, held.session.take(), email.needs_smtputf8()).await {
             IdleSession::Usable(session) => Ok(session),
             IdleSession::None { replaces } => {

@@ -111,7 +111,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         let now = self.shared.now();
-        self.shared.state.lock().dialogues.end(self.began, now, self.used_its_session);
+        self.shared.state.lock().dialogues.ended(self.began, now, self.used_its_session);
     }
 }
 
@@ -347,9 +347,9 @@ impl PoolCore {
     }
 
     /// Records the start of a dialogue.
-    pub fn begin(self: &Arc<PoolCore>) -> Running {
+    pub fn start_dialogue(self: &Arc<PoolCore>) -> Running {
         let now = self.now();
-        self.state.lock().dialogues.begin(now);
+        self.state.lock().dialogues.started(now);
         Running { shared: self.clone(), began: now, used_its_session: false }
     }
 

@@ -92,7 +92,7 @@ impl Journal {
         let header = Header { format: FORMAT, cluster: owner.cluster, process: owner.process, boot: boot.to_owned() };
         let create = || {
             folder::prepare(folder)?;
-            begin_file(&path, &header)
+            create_file(&path, &header)
         };
         match create() {
             Ok((file, chain, bytes)) => {
@@ -180,7 +180,7 @@ impl Journal {
     }
 
     fn write_anew(&self, next: &Path) -> io::Result<(File, u32, u64)> {
-        let (mut file, chain, header_bytes) = begin_file(next, &self.header)?;
+        let (mut file, chain, header_bytes) = create_file(next, &self.header)?;
         let mut frames = Vec::new();
         let chain = self.claims.records().fold(chain, |chain, record| write_frame(&mut frames, chain, &record));
         file.write_all(&frames)?;
@@ -191,7 +191,7 @@ impl Journal {
 
 /// Creates a file with a header. Returns the file, the checksum after the header, and the length of the header in
 /// bytes.
-fn begin_file(path: &Path, header: &Header) -> io::Result<(File, u32, u64)> {
+fn create_file(path: &Path, header: &Header) -> io::Result<(File, u32, u64)> {
     // Relay replies in the file may contain addresses, so only its owner may read it.
     let mut file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(path)?;
     let mut frame = Vec::new();

@@ -135,7 +135,7 @@ async fn any_node_answers_for_all_and_hands_leadership_over() {
     assert_eq!(leads, !status.leader.is_empty(), "the status does not contradict itself: {status:?}");
 
     assert!(!status.members.iter().any(|member| member.stopping));
-    one.context.begin_stop();
+    one.context.mark_stopping();
     assert_eq!(crate::server::health::readiness(&one.context), (false, "stopping".to_owned()));
     let status = cluster.get_cluster_status(GetClusterStatusRequest {}).await.expect("a status").into_inner();
     assert!(status.members.iter().any(|member| member.stopping), "{status:?}");
