@@ -64,10 +64,10 @@ impl Life {
         self.context.replica.propose(&command, Instant::now() + PATIENCE).await.expect("an answer").outcome
     }
 
-    async fn until<T>(&self, what: &str, look: impl Fn(&NodeContext) -> Option<T>) -> T {
+    async fn until<T>(&self, what: &str, probe: impl Fn(&NodeContext) -> Option<T>) -> T {
         let end = Instant::now() + PATIENCE;
         loop {
-            if let Some(found) = look(&self.context) {
+            if let Some(found) = probe(&self.context) {
                 return found;
             }
             assert!(Instant::now() < end, "not within a minute: {what}");

@@ -57,13 +57,13 @@ impl FreeSpace {
             return Err(error);
         }
         let free = volume(&self.folder).map_or(0, |volume| volume.free);
-        let told = format!("{error}; {} MiB are free in {}", free / MIB, self.folder.display());
-        self.note(Shortage { bytes, why: told.clone(), by_quota });
-        Err(io::Error::new(error.kind(), told))
+        let why = format!("{error}; {} MiB are free in {}", free / MIB, self.folder.display());
+        self.note(Shortage { bytes, why: why.clone(), by_quota });
+        Err(io::Error::new(error.kind(), why))
     }
 
     /// Checks again after a shortage: an operator may have freed space.
-    pub fn look_again(&self) {
+    pub fn check_again(&self) {
         let Some(short) = self.short.lock().clone() else { return };
         let has_room = || volume(&self.folder).and_then(|volume| leaves_room(&self.folder, short.bytes, volume));
         if !short.by_quota && has_room().is_ok() {
@@ -136,7 +136,7 @@ mod tests {
         assert!(room.ask(u64::MAX / 2).is_err());
         let known = room.shortage().expect("it is known");
         assert!(known.contains(&format!("MiB are free in {}", folder.path().display())), "{known}");
-        room.look_again();
+        room.check_again();
         assert!(room.shortage().is_some(), "there is none for so large a part");
         room.wrote(1, Ok(())).expect("it was written");
         assert!(room.shortage().is_none());
@@ -144,11 +144,11 @@ mod tests {
         let full = room.wrote(1, Err(io::ErrorKind::StorageFull.into())).expect_err("the system found no room");
         assert!(full.kind() == io::ErrorKind::StorageFull && full.to_string().contains("MiB are free in"), "{full}");
         assert_eq!(room.shortage(), Some(full.to_string()));
-        room.look_again();
+        room.check_again();
         assert!(room.shortage().is_none(), "there is room by now");
 
         assert!(room.wrote(1, Err(io::ErrorKind::QuotaExceeded.into())).is_err());
-        room.look_again();
+        room.check_again();
         assert!(room.shortage().is_some(), "the volume does not tell of quotas");
     }
 }

@@ -193,8 +193,8 @@ mod tests {
                 }
             }
             let repeats = marks.repeats().expect("it reads back");
-            let told: Vec<u32> = (0..keys.len() as u32 + 70).filter(|place| repeats.contains(*place)).collect();
-            prop_assert_eq!(told, expected.iter().map(|(_, place)| *place).collect::<Vec<_>>());
+            let found: Vec<u32> = (0..keys.len() as u32 + 70).filter(|place| repeats.contains(*place)).collect();
+            prop_assert_eq!(found, expected.iter().map(|(_, place)| *place).collect::<Vec<_>>());
             prop_assert_eq!(repeats.count() as usize, expected.len());
             prop_assert_eq!(repeats.first(), expected.first().copied());
         }

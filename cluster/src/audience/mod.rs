@@ -55,7 +55,7 @@ const TAKEN_MAX: usize = 4;
 /// A request renews the modification time of a part only if it is older than this.
 const YOUNG_FOR: Duration = Duration::from_secs(3_600);
 /// Minimum time between two log lines that a node does not fetch parts: an import tries each part again and again.
-const TOLD_EVERY: Duration = Duration::from_secs(60);
+const WARN_EVERY: Duration = Duration::from_secs(60);
 /// Extension of a file that is not complete yet.
 const UNFINISHED: &str = "unfinished";
 
@@ -96,7 +96,7 @@ pub struct AudienceStore {
     /// Slots for parts that this node fetches.
     pub(crate) taken: Semaphore,
     /// Time when it was last logged that another node does not fetch parts, by node.
-    told: Mutex<BTreeMap<NodeId, Instant>>,
+    warned: Mutex<BTreeMap<NodeId, Instant>>,
 }
 
 impl AudienceStore {
@@ -116,7 +116,7 @@ impl AudienceStore {
         File::open(&folder)?.sync_all()?;
         let (heads, lacking, changing) = (Cache::new(HEAD_BYTES_MAX), Mutex::default(), Mutex::default());
         let (room, copies, taken) = (FreeSpace::of(folder.clone()), Mutex::default(), Semaphore::new(TAKEN_MAX));
-        Ok(AudienceStore { folder, heads, lacking, changing, room, copies, taken, told: Mutex::default() })
+        Ok(AudienceStore { folder, heads, lacking, changing, room, copies, taken, warned: Mutex::default() })
     }
 
     /// Returns the recipients at these places of a part, in order. `places` must be in order.
@@ -284,11 +284,11 @@ impl AudienceStore {
     }
 
     /// True if it was not logged recently that `node` does not fetch parts.
-    fn is_to_be_told(&self, node: NodeId) -> bool {
-        let mut told = self.told.lock();
-        let is_old = told.get(&node).is_none_or(|told| told.elapsed() >= TOLD_EVERY);
+    fn may_warn_of(&self, node: NodeId) -> bool {
+        let mut warned = self.warned.lock();
+        let is_old = warned.get(&node).is_none_or(|warned| warned.elapsed() >= WARN_EVERY);
         if is_old {
-            told.insert(node, Instant::now());
+            warned.insert(node, Instant::now());
         }
         is_old
     }

@@ -154,7 +154,7 @@ async fn take(context: Arc<NodeContext>, node: NodeId, turn: CopySlot, question:
     let peer = context.replica.peer(node).ok_or_else(|| "it is no member".to_owned())?;
     let taken = peer_messages::ask(&peer, question, TAKE_WITHIN).await.map_err(|error| error.to_string()).flatten();
     if let Err(why) = &taken
-        && context.parts.is_to_be_told(node)
+        && context.parts.may_warn_of(node)
     {
         tracing::warn!(%node, part = ?question.part, why, "a member does not take parts of audiences over");
     }

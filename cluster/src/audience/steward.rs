@@ -15,9 +15,9 @@ use crate::node::context::NodeContext;
 use crate::node::peer_messages::{self, FetchPart, PartPiece};
 
 /// Interval of the checks.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// Number of checks between two that also remove parts.
-const LOOKS_A_CLEARING: u32 = 10;
+const CHECKS_PER_REMOVAL: u32 = 10;
 /// Minimum age of a part before it is removed if it is not needed. A younger one may be needed for a seal: of 1,024
 /// parts none takes longer than 20 seconds.
 const UNNEEDED_FOR: Duration = Duration::from_secs(8 * 3_600);
@@ -32,12 +32,12 @@ const PART_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
 /// Checks and fetches parts until `stop`.
 pub async fn run(context: Arc<NodeContext>, stop: CancellationToken) {
-    let mut looks: u32 = 0;
-    while stop.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
+    let mut checks_left: u32 = 0;
+    while stop.run_until_cancelled(tokio::time::sleep(CHECK_EVERY)).await.is_some() {
         // A node that was cut off may not know the latest seals, so it removes nothing.
-        let clears = looks == 0 && context.replica.linearizable(Instant::now() + KNOWN_WITHIN).await.is_ok();
-        looks = if clears { LOOKS_A_CLEARING } else { looks.saturating_sub(1) };
-        let Some(lacking) = look(&context, clears).await else { continue };
+        let removes = checks_left == 0 && context.replica.linearizable(Instant::now() + KNOWN_WITHIN).await.is_ok();
+        checks_left = if removes { CHECKS_PER_REMOVAL } else { checks_left.saturating_sub(1) };
+        let Some(lacking) = check_parts(&context, removes).await else { continue };
         if lacking.is_empty() {
             continue;
         }
@@ -62,28 +62,28 @@ pub(crate) fn open_parts(context: &NodeContext) -> BTreeSet<Hash> {
     })
 }
 
-/// Returns the missing parts. `None` if the check failed. With `clears` it also removes parts that are not needed.
-async fn look(context: &Arc<NodeContext>, clears: bool) -> Option<Vec<Hash>> {
+/// Returns the missing parts. `None` if the check failed. With `removes` it also removes parts that are not needed.
+async fn check_parts(context: &Arc<NodeContext>, removes: bool) -> Option<Vec<Hash>> {
     let needed: BTreeSet<Hash> = context.replica.read(|ledger| ledger.seals().flat_map(|seal| seal.parts).collect());
     let own = Arc::clone(context);
-    let looked = context.replica.blocking(move || {
+    let checked = context.replica.blocking(move || {
         let parts = &own.parts;
         needed.iter().filter(|part| !parts.has(**part)).for_each(|part| parts.lack(*part));
         if let Err(error) = parts.keep_lacking(&needed) {
             tracing::warn!(%error, "a damaged part that is not needed cannot be removed");
         }
-        if clears {
+        if removes {
             match parts.remove_unneeded(&needed, UNNEEDED_FOR, SystemTime::now()) {
                 Ok(0) => {}
                 Ok(removed) => tracing::info!(removed, "removed parts of audiences that are not needed"),
                 Err(error) => tracing::warn!(%error, "parts that are not needed cannot be removed"),
             }
         }
-        parts.room.look_again();
+        parts.room.check_again();
         metrics::gauge!("reveille_parts_no_room").set(if parts.shortage().is_some() { 1.0 } else { 0.0 });
         parts.lacking()
     });
-    let lacking = looked.await.ok()?;
+    let lacking = checked.await.ok()?;
     metrics::gauge!("reveille_parts_lacking").set(lacking.len() as f64);
     Some(lacking)
 }

@@ -26,7 +26,7 @@ use crate::worker::journal::boot_id;
 /// Maximum time to wait for a voter's clock.
 const PATIENCE: Duration = Duration::from_millis(400);
 /// Time between two checks while the clocks agree.
-const LOOK_EVERY: Duration = Duration::from_secs(60);
+const STEER_EVERY: Duration = Duration::from_secs(60);
 /// Time between two checks while the clocks disagree.
 const ASK_EVERY: Duration = Duration::from_secs(5);
 /// A leader whose clock is further than this from the median hands over. Milliseconds (P18).
@@ -93,16 +93,16 @@ pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) 
     }
     let mut steering = Steering { silent: true };
     while !leadership.ended() {
-        if steering.look(&context, &leadership).await {
+        if steering.check_clocks(&context, &leadership).await {
             return;
         }
-        leadership.sleep(LOOK_EVERY).await;
+        leadership.sleep(STEER_EVERY).await;
     }
 }
 
 /// Waits until another epoch would begin with clocks that agree.
 async fn ask_until_they_agree(context: &Arc<NodeContext>, leadership: &Leadership) {
-    let mut said = false;
+    let mut has_reported = false;
     while !leadership.ended() {
         let (start, _) = epoch_start(context).await;
         match context.replica.read(|ledger| ledger.agreed_by(&start)) {
@@ -111,9 +111,9 @@ async fn ask_until_they_agree(context: &Arc<NodeContext>, leadership: &Leadershi
                 return;
             }
             // A leader without answers from voters has lost its quorum, so their clocks are unknown.
-            Err(cause) if !said && tells(start.voters, &start.readings) => {
+            Err(cause) if !has_reported && tells(start.voters, &start.readings) => {
                 tracing::error!("{cause}");
-                said = true;
+                has_reported = true;
             }
             Err(_) => {}
         }
@@ -128,7 +128,7 @@ struct Steering {
 
 impl Steering {
     /// Reads the clocks and steers by them. Returns true if this node handed over because of its own clock.
-    async fn look(&mut self, context: &Arc<NodeContext>, leadership: &Leadership) -> bool {
+    async fn check_clocks(&mut self, context: &Arc<NodeContext>, leadership: &Leadership) -> bool {
         let voters = context.voters();
         let count = voters.len() as u32;
         let (readings, at) = ask(context, voters, |_| false).await;

@@ -66,7 +66,7 @@ mod tests {
             next: None,
             tzdb: "test".to_owned(),
         };
-        let told = |outcome, reason, count| Instants { outcome, reason, count };
-        assert_eq!(instants(&fire), [told("fired", "catch_up", 1), told("coalesced", "catch_up", 8)]);
+        let expected = |outcome, reason, count| Instants { outcome, reason, count };
+        assert_eq!(instants(&fire), [expected("fired", "catch_up", 1), expected("coalesced", "catch_up", 8)]);
     }
 }

@@ -27,7 +27,7 @@ use super::transfer::{self, Unfit};
 use crate::node::context::NodeContext;
 
 /// Time between two checks.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+const CHECK_EVERY: Duration = Duration::from_millis(250);
 /// Pause after a leader should hand over and cannot, because it votes alone. It logs this each time. After the pause
 /// all measurements start again.
 const SAY_EVERY: Duration = Duration::from_secs(60);
@@ -61,7 +61,7 @@ struct Seen {
 /// Measurements over several checks. Times are of a clock that stops while the machine sleeps.
 #[derive(Debug, Default)]
 struct Fitness {
-    looked_at: Option<Duration>,
+    assessed_at: Option<Duration>,
     /// A committed index that was not applied, and since when.
     lag: Option<(u64, Duration)>,
     /// Time since which something could have been granted; `None` if nothing could.
@@ -70,10 +70,10 @@ struct Fitness {
 
 impl Fitness {
     /// Records one check at `now`; returns the reason why this node should not lead, if any.
-    fn look(&mut self, seen: &Seen, now: Duration) -> Option<Unfit> {
-        let pause = now.saturating_sub(self.looked_at.replace(now).unwrap_or(now));
+    fn assess(&mut self, seen: &Seen, now: Duration) -> Option<Unfit> {
+        let pause = now.saturating_sub(self.assessed_at.replace(now).unwrap_or(now));
         if pause > PAUSE_MAX {
-            *self = Fitness { looked_at: Some(now), ..Fitness::default() };
+            *self = Fitness { assessed_at: Some(now), ..Fitness::default() };
         }
         self.lag = self.lag.filter(|(index, _)| seen.applied < *index);
         if self.lag.is_none() && seen.applied < seen.committed {
@@ -100,9 +100,9 @@ pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) 
     let mut fitness = Fitness::default();
     let mut hints = context.replica.effects();
     while !leadership.ended() {
-        let granted = grants_until_next_look(&leadership, &mut hints).await;
+        let granted = grants_until_next_check(&leadership, &mut hints).await;
         let seen = see(&context, &leadership, granted);
-        if let Some(unfit) = fitness.look(&seen, context.clock.monotonic()) {
+        if let Some(unfit) = fitness.assess(&seen, context.clock.monotonic()) {
             if transfer::step_down(&context, unfit, |_| true).await {
                 return;
             }
@@ -113,9 +113,9 @@ pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) 
 }
 
 /// Sleeps until the next check; returns true if a claim was granted meanwhile.
-async fn grants_until_next_look(leadership: &Leadership, hints: &mut Hints) -> bool {
+async fn grants_until_next_check(leadership: &Leadership, hints: &mut Hints) -> bool {
     let mut granted = false;
-    let nap = leadership.sleep(LOOK_EVERY);
+    let nap = leadership.sleep(CHECK_EVERY);
     tokio::pin!(nap);
     loop {
         tokio::select! {
@@ -143,10 +143,11 @@ fn see(context: &NodeContext, leadership: &Leadership, granted: bool) -> Seen {
         sync_running_for: context.replica.sync_running_for(),
         could_grant: !granted
             && context.replica.read(|ledger| {
-                let said =
+                let measurements =
                     |node| measured(&reports, ClaimOwner { node, incarnation: ledger.nodes().get(&node)?.incarnation });
-                let sends =
-                    |node, pool: &str| flows(ledger, pool, said(node), voters).iter().any(RelayCapacity::lets_through);
+                let sends = |node, pool: &str| {
+                    flows(ledger, pool, measurements(node), voters).iter().any(RelayCapacity::lets_through)
+                };
                 could_grant(
                     ledger,
                     several,

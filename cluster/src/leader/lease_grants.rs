@@ -221,11 +221,11 @@ mod tests {
     fn jump_of_wall_clock_ends_lease_and_voids_answers_under_way() {
         let (lease, jumps) = (NodeLease::default(), ClockJumps::default());
         let wall = |boot_ms: i64, ahead_ms: i64| Time(1_700_000_000_000 + boot_ms + ahead_ms);
-        assert!(!jumps.look(wall(1_000, 0), at(1_000)), "the first look");
+        assert!(!jumps.record(wall(1_000, 0), at(1_000)), "the first look");
         lease.prolong(at(1_000), at(4_000), 0);
-        assert!(!jumps.look(wall(2_000, 1_000), at(2_000)), "a second is not beyond a second");
+        assert!(!jumps.record(wall(2_000, 1_000), at(2_000)), "a second is not beyond a second");
         assert!(lease.runs(at(2_000), 0));
-        assert!(jumps.look(wall(2_500, 61_000), at(2_500)), "the machine stood still for a minute");
+        assert!(jumps.record(wall(2_500, 61_000), at(2_500)), "the machine stood still for a minute");
         lease.end_before(at(2_500));
         assert_eq!(jumps.last(), at(2_500));
         assert!(!lease.runs(at(2_500), 0));
@@ -233,7 +233,7 @@ mod tests {
         assert!(!lease.runs(at(2_600), 0), "P9: asked before the machine stood still");
         lease.prolong(at(2_500), at(4_000), 0);
         assert!(lease.runs(at(2_600), 0));
-        assert!(jumps.look(wall(3_000, -5_000), at(3_000)), "back counts as well");
-        assert!(!jumps.look(wall(4_000, -5_000), at(4_000)));
+        assert!(jumps.record(wall(3_000, -5_000), at(3_000)), "back counts as well");
+        assert!(!jumps.record(wall(4_000, -5_000), at(4_000)));
     }
 }

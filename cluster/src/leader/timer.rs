@@ -85,7 +85,7 @@ impl Timer {
             return if is_taken { Duration::ZERO } else { NAP_AFTER_REFUSAL };
         }
         let asked = fires.len();
-        let told: Vec<_> = fires.iter().map(fire_metrics::instants).collect();
+        let instants: Vec<_> = fires.iter().map(fire_metrics::instants).collect();
         crash::point("timer.after-fire-before-propose");
         let answer = if injected_bugs::is(Bug::TimerTrustsLeader) {
             insist(Arc::clone(&self.context), Command::Fire(fires)).await
@@ -98,7 +98,7 @@ impl Timer {
                 for refusal in &refused {
                     tracing::warn!(%refusal, "a fire was refused");
                 }
-                let taken = answers.iter().zip(&told).filter(|(answer, _)| answer.is_ok());
+                let taken = answers.iter().zip(&instants).filter(|(answer, _)| answer.is_ok());
                 taken.for_each(|(_, instants)| fire_metrics::count(instants));
                 let opened: usize = answers.iter().flatten().map(Vec::len).sum();
                 metrics::counter!("reveille_runs_opened_total").increment(opened as u64);

@@ -51,13 +51,13 @@ impl<K: Ord + Copy, V> Cache<K, V> {
     /// # Errors
     /// Returns the error of `make`. The next caller tries to make the value again.
     pub fn get<E>(&self, key: K, make: impl FnOnce() -> Result<(V, usize), E>) -> Result<Arc<V>, E> {
-        let making = match self.look(key) {
+        let making = match self.lookup(key) {
             Ok(ready) => return Ok(ready),
             Err(making) => making,
         };
         let _making = making.lock();
         // Another caller may have made it while this one waited.
-        if let Ok(ready) = self.look(key) {
+        if let Ok(ready) = self.lookup(key) {
             return Ok(ready);
         }
         match make() {
@@ -78,7 +78,7 @@ impl<K: Ord + Copy, V> Cache<K, V> {
     }
 
     /// Returns the value if it is ready, otherwise the lock under which it is made.
-    fn look(&self, key: K) -> Result<Arc<V>, Arc<Mutex<()>>> {
+    fn lookup(&self, key: K) -> Result<Arc<V>, Arc<Mutex<()>>> {
         let mut kept = self.kept.lock();
         kept.uses += 1;
         let used = kept.uses;

@@ -49,10 +49,10 @@ const JUMP_MS_MAX: u64 = 1_000;
 /// Detects jumps of the wall clock against CLOCK_BOOTTIME: a hypervisor had stopped this machine, or its clock was
 /// stepped. The two cannot be distinguished. A lease that ends too early costs one request.
 #[derive(Debug, Default)]
-pub struct ClockJumps(Mutex<Looks>);
+pub struct ClockJumps(Mutex<ClockReadings>);
 
 #[derive(Debug, Default)]
-struct Looks {
+struct ClockReadings {
     /// Wall clock minus CLOCK_BOOTTIME at the last reading, in milliseconds. `None` before the first one.
     difference_ms: Option<i64>,
     last_jump: Duration,
@@ -60,14 +60,14 @@ struct Looks {
 
 impl ClockJumps {
     /// Records one reading of both clocks. Returns true if the wall clock has jumped since the last one.
-    pub fn look(&self, wall: Time, boot: Duration) -> bool {
+    pub fn record(&self, wall: Time, boot: Duration) -> bool {
         let boot_ms = i64::try_from(boot.as_millis()).unwrap_or(i64::MAX);
         let difference_ms = wall.0.saturating_sub(boot_ms);
-        let mut looks = self.0.lock();
-        let before = looks.difference_ms.replace(difference_ms);
+        let mut readings = self.0.lock();
+        let before = readings.difference_ms.replace(difference_ms);
         let jumped = before.is_some_and(|before| before.abs_diff(difference_ms) > JUMP_MS_MAX);
         if jumped {
-            looks.last_jump = boot;
+            readings.last_jump = boot;
         }
         jumped
     }
@@ -135,7 +135,7 @@ impl LeaseClock {
     /// Returns CLOCK_BOOTTIME. Also reads the wall clock, and ends the lease if that has jumped (P9).
     pub fn now(&self) -> Duration {
         let (wall, boot) = (self.clock.wall(), self.clock.boot());
-        if self.jumps.look(wall, boot) {
+        if self.jumps.record(wall, boot) {
             tracing::warn!("the wall clock jumped by more than a second: the lease ends, and is asked for again");
             self.lease.end_before(boot);
         }

@@ -129,9 +129,9 @@ pub(crate) struct BacklogWatch(BTreeMap<String, VecDeque<(Duration, u64)>>);
 
 impl BacklogWatch {
     /// Records the late emails at `now` and returns the backlogs. `bound` returns the late rate of a pool.
-    pub(crate) fn look(&mut self, late: Pools, bound: impl Fn(&str) -> Option<f64>, now: Duration) -> Vec<Backlog> {
+    pub(crate) fn update(&mut self, late: Pools, bound: impl Fn(&str) -> Option<f64>, now: Duration) -> Vec<Backlog> {
         self.0.retain(|pool, _| late.contains_key(pool));
-        let told = late.into_iter().map(|(pool, late)| {
+        let backlogs = late.into_iter().map(|(pool, late)| {
             let Late { recipients, oldest, waiting, is_all } = late;
             let seen = self.0.entry(pool.clone()).or_default();
             if !is_all {
@@ -162,7 +162,7 @@ impl BacklogWatch {
                 is_lower_bound,
             }
         });
-        told.collect()
+        backlogs.collect()
     }
 }
 

@@ -10,20 +10,20 @@ use super::backlog::{BacklogWatch, Seen, add_waiting};
 use crate::node::context::NodeContext;
 
 /// Interval of the measurements.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
+const MEASURE_EVERY: Duration = Duration::from_secs(5);
 
 /// Measures the backlog until `stop`.
 pub(crate) async fn run(context: Arc<NodeContext>, stop: CancellationToken) {
     let mut watch = BacklogWatch::default();
     let mut gauges = BTreeMap::new();
-    let mut every = tokio::time::interval(LOOK_EVERY);
+    let mut every = tokio::time::interval(MEASURE_EVERY);
     while stop.run_until_cancelled(every.tick()).await.is_some() {
-        let (now, looks) = (context.clock.boot(), Arc::clone(&context));
+        let (now, own) = (context.clock.boot(), Arc::clone(&context));
         // Not on the threads that send emails: the calendars are computed one after the other, outside the state's
         // lock.
         let seen = tokio::task::spawn_blocking(move || {
-            let mut seen = looks.replica.read(Seen::of);
-            add_waiting(&mut seen.late, &seen.missed, &looks.zones, seen.now);
+            let mut seen = own.replica.read(Seen::of);
+            add_waiting(&mut seen.late, &seen.missed, &own.zones, seen.now);
             seen
         });
         let seen = match seen.await {
@@ -33,7 +33,7 @@ pub(crate) async fn run(context: Arc<NodeContext>, stop: CancellationToken) {
                 continue;
             }
         };
-        let backlogs = watch.look(seen.late, |pool| seen.bounds.get(pool).copied(), now);
+        let backlogs = watch.update(seen.late, |pool| seen.bounds.get(pool).copied(), now);
         for (pool, _) in std::mem::take(&mut gauges) {
             gauges.insert(pool, (0.0, 0.0));
         }

@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Pause before a proposal without an answer is repeated.
 const RETRY_AFTER: Duration = Duration::from_millis(50);
 /// Interval of progress reports.
-const TELL_EVERY: Duration = Duration::from_millis(250);
+const REPORT_EVERY: Duration = Duration::from_millis(250);
 
 /// Work at the current instant that must be done before the clock moves on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,7 +70,7 @@ pub enum AdvanceError {
     NotRead(ReadError),
 }
 
-/// Moves the clock to `to`, which must be later than now. `tell` receives the progress from time to time.
+/// Moves the clock to `to`, which must be later than now. `report` receives the progress from time to time.
 ///
 /// # Errors
 /// Fails if the ledger refuses, or if no leader is known at the start. A leader that is lost later is no error: the
@@ -79,14 +79,14 @@ pub async fn advance(
     context: &NodeContext,
     to: Time,
     jump: bool,
-    mut tell: impl FnMut(AdvanceProgress),
+    mut report: impl FnMut(AdvanceProgress),
 ) -> Result<AdvanceProgress, AdvanceError> {
     context.replica.linearizable(Instant::now() + PATIENCE).await.map_err(AdvanceError::NotRead)?;
     let (from, opened_before) = context.replica.read(|ledger| (ledger.head().now, opened(ledger)));
     if to <= from {
         return Err(AdvanceError::Refused(Impossible::ClockGoesForward { now: from }.into()));
     }
-    let look = |steps: u64| {
+    let progress = |steps: u64| {
         let alone = alone(context);
         context.replica.read(|ledger| AdvanceProgress {
             from,
@@ -96,10 +96,10 @@ pub async fn advance(
             work: work(ledger, alone),
         })
     };
-    let (mut steps, mut told) = (0, Instant::now());
+    let (mut steps, mut reported_at) = (0, Instant::now());
     // Finish what is already due before the clock moves. A jump skips this, since an outage would not wait for it.
     if !jump {
-        until_done(context, &mut told, || tell(look(0))).await?;
+        until_done(context, &mut reported_at, || report(progress(0))).await?;
     }
     while context.replica.read(|ledger| ledger.head().now < to) {
         let alone = alone(context);
@@ -107,24 +107,28 @@ pub async fn advance(
         let next = next.filter(|next| !jump && *next < to);
         advance_once(context, next.unwrap_or(to), jump).await?;
         steps += 1;
-        until_done(context, &mut told, || tell(look(steps))).await?;
+        until_done(context, &mut reported_at, || report(progress(steps))).await?;
     }
-    Ok(look(steps))
+    Ok(progress(steps))
 }
 
 /// Waits until no work is left at the current instant.
-async fn until_done(context: &NodeContext, told: &mut Instant, mut tell: impl FnMut()) -> Result<(), AdvanceError> {
+async fn until_done(
+    context: &NodeContext,
+    reported_at: &mut Instant,
+    mut report: impl FnMut(),
+) -> Result<(), AdvanceError> {
     let (mut applied, alone) = (context.replica.applied(), alone(context));
     loop {
         applied.mark_unchanged();
         if context.replica.read(|ledger| work(ledger, alone)) == RemainingWork::default() {
             return Ok(());
         }
-        if told.elapsed() >= TELL_EVERY {
-            *told = Instant::now();
-            tell();
+        if reported_at.elapsed() >= REPORT_EVERY {
+            *reported_at = Instant::now();
+            report();
         }
-        if let Ok(Err(_)) = tokio::time::timeout(TELL_EVERY, applied.changed()).await {
+        if let Ok(Err(_)) = tokio::time::timeout(REPORT_EVERY, applied.changed()).await {
             return Err(AdvanceError::NotProposed(ProposeError::Stopped));
         }
     }

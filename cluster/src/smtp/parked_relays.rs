@@ -15,7 +15,7 @@ pub(crate) struct ParkedRelays(Conditions<String, ()>);
 
 impl ParkedRelays {
     /// Compares the circuits with the known relays and reports each change. A relay that became parked raises an alarm.
-    pub fn look(&mut self, circuits: &BTreeMap<String, CircuitStatus>) {
+    pub fn report_changes(&mut self, circuits: &BTreeMap<String, CircuitStatus>) {
         for change in self.changes(circuits) {
             match change {
                 Change::Began(relay, ()) => {
@@ -53,13 +53,13 @@ mod tests {
         let parked = || CircuitStatus::Parked { until: Instant::now(), cause: "454 quota".to_owned() };
         let probed = || CircuitStatus::HalfOpen { cause: "454 quota".to_owned() };
         let mut relays = ParkedRelays::default();
-        let mut look = |circuit| relays.changes(&BTreeMap::from([("ses".to_owned(), circuit)]));
+        let mut changes = |circuit| relays.changes(&BTreeMap::from([("ses".to_owned(), circuit)]));
         let (began, ended) = ([Change::Began("ses".to_owned(), ())], [Change::Ended("ses".to_owned(), ())]);
-        assert_eq!(look(CircuitStatus::Closed), []);
-        assert_eq!(look(parked()), began);
-        assert_eq!([look(parked()), look(probed()), look(parked())].concat(), [], "it is known");
-        assert_eq!(look(CircuitStatus::Closed), ended);
-        assert_eq!(look(parked()), began, "the next day is another");
+        assert_eq!(changes(CircuitStatus::Closed), []);
+        assert_eq!(changes(parked()), began);
+        assert_eq!([changes(parked()), changes(probed()), changes(parked())].concat(), [], "it is known");
+        assert_eq!(changes(CircuitStatus::Closed), ended);
+        assert_eq!(changes(parked()), began, "the next day is another");
         assert_eq!(relays.changes(&BTreeMap::new()), ended, "it was removed");
     }
 }

@@ -220,7 +220,7 @@ impl RelayRegistry {
     pub fn measure(&self) {
         let status = self.status();
         let circuits = status.iter().map(|(name, status)| (name.clone(), status.circuit.clone())).collect();
-        self.parked.lock().look(&circuits);
+        self.parked.lock().report_changes(&circuits);
         for (name, status) in status {
             let parked = matches!(status.circuit, CircuitStatus::Parked { .. });
             let open = matches!(status.circuit, CircuitStatus::Open { .. } | CircuitStatus::HalfOpen { .. });

@@ -110,8 +110,9 @@ impl WorkerContext {
     pub fn forget(&self, fence: Fence) {
         let chunk = self.journal.journal.lock().chunk(fence);
         let assumes = |chunk| {
-            let look = |ledger: &Ledger| ledger.closed_claim(chunk, fence).map(|claim| !claim.assumed.is_empty());
-            self.node.replica.read(look).unwrap_or(false)
+            let has_assumed =
+                |ledger: &Ledger| ledger.closed_claim(chunk, fence).map(|claim| !claim.assumed.is_empty());
+            self.node.replica.read(has_assumed).unwrap_or(false)
         };
         if chunk.is_some_and(assumes) {
             self.assumed.lock().insert(fence);

@@ -20,7 +20,7 @@ use crate::node::peer_messages::{self, LeaseAnswer, LeaseRequest, NodeMeasuremen
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 /// Interval at which the measurements of relays are compared with those last sent. For this long the leader works with
 /// its assumption about a new relay.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const COMPARE_EVERY: Duration = Duration::from_millis(100);
 
 /// The steps of a stop, for the lease client and the claim workers.
 #[derive(Clone, Debug, Default)]
@@ -37,13 +37,13 @@ pub(crate) struct StopSignals {
 pub(crate) async fn run(context: Arc<NodeContext>, stopping: StopSignals) {
     let mut role = context.replica.role();
     while !stopping.settled.is_cancelled() {
-        let (told, stops) = (context.measured(), stopping.asked.is_cancelled());
+        let (sent, stops) = (context.measured(), stopping.asked.is_cancelled());
         if stops {
             context.lease.end();
             crash::point("lifecycle.drain");
         }
         let granted = tokio::select! {
-            granted = ask(&context, told.clone(), stops) => granted,
+            granted = ask(&context, sent.clone(), stops) => granted,
             () = stopping.asked.cancelled(), if !stops => continue,
             () = stopping.settled.cancelled() => break,
         };
@@ -51,7 +51,7 @@ pub(crate) async fn run(context: Arc<NodeContext>, stopping: StopSignals) {
             stopping.known.cancel();
         }
         tokio::select! {
-            () = until_next(&context, granted, &told) => {}
+            () = until_next(&context, granted, &sent) => {}
             () = stopping.asked.cancelled(), if !stops => {}
             // A new leader has granted no lease yet, so the node asks at once.
             changed = role.changed() => if changed.is_err() {
@@ -87,24 +87,24 @@ async fn ask(context: &Arc<NodeContext>, measured: NodeMeasurements, stopping: b
 }
 
 /// Waits until the next request is due.
-async fn until_next(context: &NodeContext, granted: bool, told: &NodeMeasurements) {
+async fn until_next(context: &NodeContext, granted: bool, sent: &NodeMeasurements) {
     if !granted {
         return tokio::time::sleep(ASK_AGAIN).await;
     }
     let ask_at = tokio::time::Instant::now() + ASK_EVERY;
     while tokio::time::Instant::now() < ask_at {
-        tokio::time::sleep(LOOK_EVERY).await;
-        if is_news(told, &context.measured()) {
+        tokio::time::sleep(COMPARE_EVERY).await;
+        if must_report(sent, &context.measured()) {
             return;
         }
     }
 }
 
 /// Returns true if a relay became known, or is now at least twice as fast or as slow as the leader knows.
-fn is_news(told: &NodeMeasurements, now: &NodeMeasurements) -> bool {
+fn must_report(sent: &NodeMeasurements, now: &NodeMeasurements) -> bool {
     let differs = |one: u128, other: u128| one != other && one.max(other) >= 2 * one.min(other);
     now.relays.iter().any(|(name, flow)| {
-        let Some(before) = told.relays.get(name) else { return true };
+        let Some(before) = sent.relays.get(name) else { return true };
         let other_pace = differs(before.rate_milli.into(), flow.rate_milli.into());
         match (before.dialogue, flow.dialogue) {
             (Some(before), Some(now)) => other_pace || differs(before.as_micros(), now.as_micros()),
@@ -127,20 +127,20 @@ mod tests {
 
     #[test]
     fn relay_speed_is_reported_when_first_known_or_changed_twofold() {
-        let told = measured(Some(100), 1_000);
-        assert!(!is_news(&told, &told));
-        assert!(!is_news(&told, &measured(Some(199), 501)));
-        assert!(is_news(&told, &measured(Some(200), 1_000)));
-        assert!(is_news(&told, &measured(Some(50), 1_000)));
-        assert!(is_news(&told, &measured(Some(100), 500)), "it is throttled");
-        assert!(!is_news(&told, &measured(None, 1_000)), "it was not used for a while");
-        assert!(is_news(&measured(None, 1_000), &told));
-        assert!(is_news(&NodeMeasurements::default(), &told), "it is new");
+        let sent = measured(Some(100), 1_000);
+        assert!(!must_report(&sent, &sent));
+        assert!(!must_report(&sent, &measured(Some(199), 501)));
+        assert!(must_report(&sent, &measured(Some(200), 1_000)));
+        assert!(must_report(&sent, &measured(Some(50), 1_000)));
+        assert!(must_report(&sent, &measured(Some(100), 500)), "it is throttled");
+        assert!(!must_report(&sent, &measured(None, 1_000)), "it was not used for a while");
+        assert!(must_report(&measured(None, 1_000), &sent));
+        assert!(must_report(&NodeMeasurements::default(), &sent), "it is new");
     }
 
     #[test]
     fn blocked_relay_is_reported_once() {
-        assert!(is_news(&measured(Some(1), 1_000), &measured(Some(1), 0)));
-        assert!(!is_news(&measured(Some(1), 0), &measured(Some(1), 0)));
+        assert!(must_report(&measured(Some(1), 1_000), &measured(Some(1), 0)));
+        assert!(!must_report(&measured(Some(1), 0), &measured(Some(1), 0)));
     }
 }

@@ -24,7 +24,7 @@ use super::lease_client::StopSignals;
 use crate::node::lease::{ASK_EVERY, LEASE};
 
 /// Interval at which the state is read for claims whose hint was lost.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const POLL_EVERY: Duration = Duration::from_secs(1);
 /// Interval at which closed claims with assumed recipients are checked again.
 const FORGET_EVERY: Duration = Duration::from_secs(60);
 /// Maximum time that a stopping node waits for the entry after which no claim is granted to it.
@@ -37,7 +37,7 @@ pub(crate) async fn run(context: Arc<WorkerContext>, stop: StopSignals) {
     let mut hints = context.node.replica.effects();
     let mut worked: BTreeSet<Fence> = BTreeSet::new();
     let tasks = ClaimTasks::default();
-    let mut look = tokio::time::interval(LOOK_EVERY);
+    let mut poll = tokio::time::interval(POLL_EVERY);
     let mut forget = tokio::time::interval(FORGET_EVERY);
     let over = async {
         stop.asked.cancelled().await;
@@ -53,7 +53,7 @@ pub(crate) async fn run(context: Arc<WorkerContext>, stop: StopSignals) {
                 context.forget_again();
                 continue;
             }
-            _ = look.tick() => {
+            _ = poll.tick() => {
                 claim_after_send::send_before_claim(&context, &tasks);
                 own_claims(&context, &mut worked)
             }

@@ -26,11 +26,11 @@ pub fn soon() -> Instant {
     Instant::now() + PATIENCE
 }
 
-/// Waits until `look` returns a value.
-pub async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+/// Waits until `probe` returns a value.
+pub async fn until<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
     let end = soon();
     loop {
-        if let Some(found) = look() {
+        if let Some(found) = probe() {
             return found;
         }
         assert!(Instant::now() < end, "not within {PATIENCE:?}: {what}");

@@ -27,7 +27,7 @@ pub(crate) struct BlockedRunsWatch(BTreeMap<RunId, (Option<u32>, Duration)>);
 impl BlockedRunsWatch {
     /// Returns the marks to change at `now`, a time of a monotonic clock. `live` has the nodes that may claim, with the
     /// parts that each lacks.
-    pub fn look(&mut self, ledger: &Ledger, live: &Lacking, now: Duration) -> Vec<RunBlock> {
+    pub fn marks_to_change(&mut self, ledger: &Ledger, live: &Lacking, now: Duration) -> Vec<RunBlock> {
         let mut lacking = live.values();
         // Without a live node it is unknown which parts are missing.
         let Some(first) = lacking.next() else {
@@ -128,18 +128,19 @@ mod tests {
         let (mut ledger, run) = opened();
         let mut watch = BlockedRunsWatch::default();
         let at = Duration::from_secs;
-        let mut told = |ledger: &Ledger, seconds, lacking: &[&[u32]]| watch.look(ledger, &nodes(lacking), at(seconds));
-        assert_eq!(told(&ledger, 0, &[&[0], &[1]]), [], "each part is somewhere");
-        assert_eq!(told(&ledger, 1, &[&[0, 1], &[1]]), [], "not yet");
-        assert_eq!(told(&ledger, 8, &[&[0, 1], &[1], &[]]), [], "a third node has it");
-        assert_eq!(told(&ledger, 9, &[&[1], &[1]]), []);
-        assert_eq!(told(&ledger, 18, &[&[1], &[1]]), [], "counted anew");
-        assert_eq!(told(&ledger, 19, &[&[1], &[0, 1]]), [RunBlock { run, part: Some(1) }]);
-        assert_eq!(told(&ledger, 20, &[]), [], "no node can be asked");
+        let mut marks =
+            |ledger: &Ledger, seconds, lacking: &[&[u32]]| watch.marks_to_change(ledger, &nodes(lacking), at(seconds));
+        assert_eq!(marks(&ledger, 0, &[&[0], &[1]]), [], "each part is somewhere");
+        assert_eq!(marks(&ledger, 1, &[&[0, 1], &[1]]), [], "not yet");
+        assert_eq!(marks(&ledger, 8, &[&[0, 1], &[1], &[]]), [], "a third node has it");
+        assert_eq!(marks(&ledger, 9, &[&[1], &[1]]), []);
+        assert_eq!(marks(&ledger, 18, &[&[1], &[1]]), [], "counted anew");
+        assert_eq!(marks(&ledger, 19, &[&[1], &[0, 1]]), [RunBlock { run, part: Some(1) }]);
+        assert_eq!(marks(&ledger, 20, &[]), [], "no node can be asked");
         put(&mut ledger, Command::RunBlock(vec![RunBlock { run, part: Some(1) }]));
-        assert_eq!(told(&ledger, 21, &[&[1], &[1]]), [], "said already");
-        assert_eq!(told(&ledger, 22, &[&[1], &[]]), []);
-        assert_eq!(told(&ledger, 25, &[&[1], &[]]), [RunBlock { run, part: None }]);
+        assert_eq!(marks(&ledger, 21, &[&[1], &[1]]), [], "said already");
+        assert_eq!(marks(&ledger, 22, &[&[1], &[]]), []);
+        assert_eq!(marks(&ledger, 25, &[&[1], &[]]), [RunBlock { run, part: None }]);
     }
 
     #[test]
@@ -149,7 +150,7 @@ mod tests {
         assert!(matches!(put(&mut ledger, Command::Claim(vec![claim])), CommandOutcome::Claimed(_)));
         let mut watch = BlockedRunsWatch::default();
         for seconds in [0, 60] {
-            assert_eq!(watch.look(&ledger, &nodes(&[&[1]]), Duration::from_secs(seconds)), []);
+            assert_eq!(watch.marks_to_change(&ledger, &nodes(&[&[1]]), Duration::from_secs(seconds)), []);
         }
     }
 }

@@ -69,7 +69,7 @@ async fn quarantine(leadership: &Leadership, panic_guard: &PanicGuard<RunId>, qu
     let news: Vec<RunId> = panic_guard.out().filter(|run| !quarantined.contains(run)).collect();
     for run in news {
         AuditorCatch::FailingRun.report(1);
-        let (item, cause) = (Quarantined::Run(run), "looking at it panicked twice".to_owned());
+        let (item, cause) = (Quarantined::Run(run), "checking it panicked twice".to_owned());
         let answer = leadership.propose(Command::Quarantine(Quarantine { item, cause })).await;
         if !matches!(answer, None | Some(CommandOutcome::Refused(_))) {
             quarantined.insert(run);
@@ -83,7 +83,7 @@ async fn block(context: &NodeContext, leadership: &Leadership, watch: &mut block
     let now = context.clock.monotonic();
     let mut changed = context.replica.read(|ledger| {
         let live = dispatcher::live_owners(ledger, leadership).into_keys().map(|node| (node, leadership.lacking(node)));
-        watch.look(ledger, &live.collect(), now)
+        watch.marks_to_change(ledger, &live.collect(), now)
     });
     changed.truncate(ITEMS_MAX);
     if changed.is_empty() {
@@ -196,7 +196,7 @@ fn runs_past_deadline(ledger: &Ledger, now: Time, panic_guard: &mut PanicGuard<R
                 let open = matches!(run.state, RunState::Open | RunState::Paused { .. });
                 open && run.finish_by <= now && run.counts.get(RecipientState::Pending) > 0
             };
-            if panic_guard.look(name, is_late) == Some(true) {
+            if panic_guard.run(name, is_late) == Some(true) {
                 late.push(name);
             }
         }
@@ -208,7 +208,7 @@ fn runs_past_deadline(ledger: &Ledger, now: Time, panic_guard: &mut PanicGuard<R
 /// Returns the decisions that the policies of runs make now about recipients in doubt. The policy `hold` makes none.
 fn doubts_to_decide(ledger: &Ledger, now: Time, panic_guard: &mut PanicGuard<RunId>) -> Vec<Decide> {
     let mut found: Vec<Decide> = Vec::new();
-    let mut look = GapLookups::default();
+    let mut lookups = GapLookups::default();
     for (fence, claim) in ledger.claims().iter().filter(|(_, claim)| !claim.in_doubt.is_empty()) {
         // The last run seen in this claim, and its recipients that `min_gap` would suppress if they were sent again
         // (P17).
@@ -216,7 +216,7 @@ fn doubts_to_decide(ledger: &Ledger, now: Time, panic_guard: &mut PanicGuard<Run
         for slot in claim.in_doubt.iter() {
             let Some((run, recipient)) = ledger.recipient_at((claim.page, claim.chunk), slot) else { continue };
             let Some(state) = ledger.run(run) else { continue };
-            let decision = panic_guard.look(run, || decision(state, claim.claimed_at, now)).flatten();
+            let decision = panic_guard.run(run, || decision(state, claim.claimed_at, now)).flatten();
             let Some(decision) = decision else { continue };
             if decision == Decision::Resend
                 && (may_be_answered(claim.doubt(slot), now)
@@ -226,7 +226,7 @@ fn doubts_to_decide(ledger: &Ledger, now: Time, panic_guard: &mut PanicGuard<Run
             }
             if decision == Decision::Resend {
                 let known = near.take().filter(|(of, _)| *of == run);
-                let known = known.unwrap_or_else(|| (run, ledger.doubts_inside_gap(&mut look, run, *fence)));
+                let known = known.unwrap_or_else(|| (run, ledger.doubts_inside_gap(&mut lookups, run, *fence)));
                 if near.insert(known).1.contains(slot) {
                     continue;
                 }
@@ -294,7 +294,7 @@ fn watch(ledger: &Ledger, leadership: &Leadership, now: Time) {
     if overdue > 0 && leadership.clocks_agree() {
         tracing::warn!(overdue, "schedules are behind their instants");
     }
-    let (mut standings, mut blocked) = ([0_u64; 9], 0);
+    let (mut counts, mut blocked) = ([0_u64; 9], 0);
     for (id, page) in ledger.open_pages() {
         for run in &page.runs {
             blocked += usize::from(run.blocked.is_some());
@@ -302,13 +302,13 @@ fn watch(ledger: &Ledger, leadership: &Leadership, now: Time) {
                 tracing::error!(page = %id, run = run.name, "P1: the accounts of a run do not close");
                 metrics::counter!("reveille_violations_total").increment(1);
             }
-            for standing in RecipientState::ALL {
-                standings[standing as usize] += u64::from(run.counts.get(standing));
+            for state in RecipientState::ALL {
+                counts[state as usize] += u64::from(run.counts.get(state));
             }
         }
     }
     let in_doubt: u64 = ledger.claims().iter().map(|(_, claim)| u64::from(claim.in_doubt.len())).sum();
-    let (pending, claimed) = (standings[RecipientState::Pending as usize], standings[RecipientState::Claimed as usize]);
+    let (pending, claimed) = (counts[RecipientState::Pending as usize], counts[RecipientState::Claimed as usize]);
     Gauges::set(overdue, leadership.nodes_behind(), blocked, pending, claimed, in_doubt);
 }
 

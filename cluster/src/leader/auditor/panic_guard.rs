@@ -21,12 +21,12 @@ impl<K: Ord + Copy> PanicGuard<K> {
         PanicGuard { counts: BTreeMap::new() }
     }
 
-    /// Runs `look` for an item and returns its result. `None` if it panicked, or if the item is excluded.
-    pub fn look<R>(&mut self, item: K, look: impl FnOnce() -> R) -> Option<R> {
+    /// Runs `check` for an item and returns its result. `None` if it panicked, or if the item is excluded.
+    pub fn run<R>(&mut self, item: K, check: impl FnOnce() -> R) -> Option<R> {
         if self.counts.get(&item).is_some_and(|count| *count >= PANICS_MAX) {
             return None;
         }
-        let seen = catch_unwind(AssertUnwindSafe(look)).ok();
+        let seen = catch_unwind(AssertUnwindSafe(check)).ok();
         if seen.is_none() {
             *self.counts.entry(item).or_default() += 1;
         }
@@ -45,17 +45,17 @@ mod tests {
 
     #[test]
     fn second_panic_at_an_item_quarantines_only_that_item() {
-        let (mut guard, mut looks) = (PanicGuard::new(), 0);
+        let (mut guard, mut checks) = (PanicGuard::new(), 0);
         for sweep in 1..=3 {
-            let bad = guard.look("bad", || {
-                looks += 1;
-                assert!(looks > 9, "this look panics");
+            let bad = guard.run("bad", || {
+                checks += 1;
+                assert!(checks > 9, "this check panics");
             });
             assert_eq!(bad, None);
-            assert_eq!(guard.look("good", || 7), Some(7));
+            assert_eq!(guard.run("good", || 7), Some(7));
             assert_eq!(guard.out().count(), usize::from(sweep >= 2));
         }
-        assert_eq!(looks, 2, "what is out is skipped");
+        assert_eq!(checks, 2, "what is out is skipped");
         assert_eq!(guard.out().collect::<Vec<_>>(), ["bad"]);
     }
 }

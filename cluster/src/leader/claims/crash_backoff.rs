@@ -35,7 +35,7 @@ impl Drop for CrashBackoffAlarms {
 
 impl CrashBackoffAlarms {
     /// Updates the nodes in back-off and reports the changes. `live` is the number of nodes with a lease.
-    pub fn look(&mut self, resting: BTreeMap<NodeId, CrashBackoff>, live: usize) {
+    pub fn update(&mut self, resting: BTreeMap<NodeId, CrashBackoff>, live: usize) {
         metrics::gauge!("reveille_nodes_in_crash_backoff").set(resting.len() as f64);
         let all = no_node_claims(&resting, live);
         for change in self.nodes.update(resting) {

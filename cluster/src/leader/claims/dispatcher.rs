@@ -67,7 +67,7 @@ struct Claims {
 struct ClaimsProposal {
     number: u64,
     claims: Vec<ClaimRequest>,
-    looked_at: Duration,
+    read_at: Duration,
     /// Held until the proposal is answered, or given up.
     claiming: OwnedRwLockReadGuard<()>,
 }
@@ -83,13 +83,13 @@ pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) 
     };
     let mut answers = FuturesUnordered::new();
     while !leadership.ended() {
-        let (proposal, nap) = dispatcher.look(&context, &leadership);
+        let (proposal, nap) = dispatcher.plan_claims(&context, &leadership);
         answers.extend(proposal.map(|proposal| answer(&leadership, proposal)));
         tokio::select! {
             () = leadership.wait_for_wakeup(&leadership.wake_dispatcher, nap) => {}
-            Some((number, looked_at, answer)) = answers.next() => {
+            Some((number, read_at, answer)) = answers.next() => {
                 let answered_at = context.clock.monotonic();
-                dispatcher.commits.note(answered_at.saturating_sub(looked_at), answered_at);
+                dispatcher.commits.note(answered_at.saturating_sub(read_at), answered_at);
                 dispatcher.in_flight.remove(number);
                 if answer.is_none() {
                     leadership.sleep(NAP_AFTER_UNKNOWN).await;
@@ -101,15 +101,15 @@ pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) 
 
 /// Proposes claims. Returns the number of the proposal, the time at which the state was read, and the answer.
 async fn answer(leadership: &Leadership, proposal: ClaimsProposal) -> (u64, Duration, Option<CommandOutcome>) {
-    let ClaimsProposal { number, claims, looked_at, claiming } = proposal;
+    let ClaimsProposal { number, claims, read_at, claiming } = proposal;
     let answer = leadership.propose(Command::Claim(claims)).await;
     drop(claiming);
-    (number, looked_at, answer)
+    (number, read_at, answer)
 }
 
 impl Dispatcher {
     /// Returns the claims to propose now, if any, and how long to sleep then.
-    fn look(&mut self, context: &NodeContext, leadership: &Leadership) -> (Option<ClaimsProposal>, Duration) {
+    fn plan_claims(&mut self, context: &NodeContext, leadership: &Leadership) -> (Option<ClaimsProposal>, Duration) {
         if !self.in_flight.has_room() {
             return (None, NAP_MAX);
         }
@@ -136,7 +136,7 @@ impl Dispatcher {
             self.rates.spend(&given, &bounds);
             (claims, nap(&claimable, &bounds, &self.rates), resting, owners.len())
         });
-        self.backoff_alarms.look(resting, live);
+        self.backoff_alarms.update(resting, live);
         let Claims { claims, grants } = claims;
         if claims.is_empty() {
             return (None, nap);
@@ -144,7 +144,7 @@ impl Dispatcher {
         crash::point("claim.before-propose");
         let nap = if grants.len() == CLAIMS_MAX { Duration::ZERO } else { nap };
         let number = self.in_flight.insert(grants);
-        (Some(ClaimsProposal { number, claims, looked_at: woke_at, claiming }), nap)
+        (Some(ClaimsProposal { number, claims, read_at: woke_at, claiming }), nap)
     }
 }
 
@@ -173,9 +173,9 @@ impl Views {
     ) -> BTreeMap<(&'a str, NodeId), ClaimCap> {
         let pools: BTreeSet<&str> = ledger.relays().iter().map(|(_, relay)| relay.pool.as_str()).collect();
         let of = |pool: &str, owner: &ClaimOwner| {
-            let said = measured(&self.by_node, *owner);
-            let settle = said.and_then(|said| said.settle).unwrap_or_default();
-            claim_cap(&flows(ledger, pool, said, self.voters), self.commit + settle)
+            let measurements = measured(&self.by_node, *owner);
+            let settle = measurements.and_then(|measurements| measurements.settle).unwrap_or_default();
+            claim_cap(&flows(ledger, pool, measurements, self.voters), self.commit + settle)
         };
         let each = pools.iter().flat_map(|pool| owners.values().map(move |owner| (*pool, owner)));
         each.map(|(pool, owner)| ((pool, owner.node), of(pool, owner))).collect()
@@ -188,17 +188,22 @@ pub(crate) fn measured(reports: &BTreeMap<NodeId, NodeReport>, owner: ClaimOwner
 }
 
 /// Returns the relays of a pool with one node's measurements.
-pub(crate) fn flows(ledger: &Ledger, pool: &str, said: Option<&NodeMeasurements>, voters: usize) -> Vec<RelayCapacity> {
+pub(crate) fn flows(
+    ledger: &Ledger,
+    pool: &str,
+    measurements: Option<&NodeMeasurements>,
+    voters: usize,
+) -> Vec<RelayCapacity> {
     let of_pool = ledger.relays().iter().filter(|(_, relay)| relay.pool == pool);
     let flow = |(name, relay): (&String, &Relay)| {
-        let said = said.and_then(|said| said.relays.get(name));
+        let measured = measurements.and_then(|measurements| measurements.relays.get(name));
         let share = share(relay, voters);
         RelayCapacity {
             sessions: relay.max_sessions,
             // The node's rate falls after a "too fast" reply; the node's share of the relay's rate is its maximum
             // (P25).
-            rate_per_second: said.map_or(share, |said| share.min(said.rate_milli as f64 / 1_000.0)),
-            dialogue: said.and_then(|said| said.dialogue),
+            rate_per_second: measured.map_or(share, |flow| share.min(flow.rate_milli as f64 / 1_000.0)),
+            dialogue: measured.and_then(|flow| flow.dialogue),
         }
     };
     of_pool.map(flow).collect()

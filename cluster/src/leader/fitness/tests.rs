@@ -18,8 +18,8 @@ use crate::samples;
 /// Repeats the same check every quarter of a second. Returns when it first finds the leader unfit, in milliseconds, and
 /// why.
 fn unfit_after(fitness: &mut Fitness, seen: Seen, from_ms: u64, until_ms: u64) -> Option<(u64, Unfit)> {
-    let mut looks = (from_ms..until_ms).step_by(250);
-    looks.find_map(|at| Some((at - from_ms, fitness.look(&seen, Duration::from_millis(at))?)))
+    let mut times = (from_ms..until_ms).step_by(250);
+    times.find_map(|at| Some((at - from_ms, fitness.assess(&seen, Duration::from_millis(at))?)))
 }
 
 const HEALTHY: Seen = Seen { committed: 9, applied: 9, sync_running_for: None, could_grant: false, granted: false };
@@ -38,9 +38,9 @@ fn committed_entry_unapplied_for_two_seconds_makes_leader_unfit() {
 #[test]
 fn busy_leader_slightly_behind_is_fit() {
     let mut fitness = Fitness::default();
-    for look in 1..10_000 {
-        let seen = Seen { committed: look * 1_000, applied: look * 1_000 - 900, ..HEALTHY };
-        assert_eq!(fitness.look(&seen, LOOK_EVERY * look as u32), None);
+    for check in 1..10_000 {
+        let seen = Seen { committed: check * 1_000, applied: check * 1_000 - 900, ..HEALTHY };
+        assert_eq!(fitness.assess(&seen, CHECK_EVERY * check as u32), None);
     }
 }
 
@@ -55,7 +55,7 @@ fn sync_of_five_seconds_makes_leader_unfit_and_short_ones_do_not() {
 fn work_and_credit_without_grant_for_ten_seconds_make_leader_unfit() {
     let (mut fitness, idle) = (Fitness::default(), Seen { could_grant: true, ..HEALTHY });
     assert_eq!(unfit_after(&mut fitness, idle, 0, 9_900), None);
-    assert_eq!(fitness.look(&Seen { granted: true, ..idle }, Duration::from_millis(9_950)), None);
+    assert_eq!(fitness.assess(&Seen { granted: true, ..idle }, Duration::from_millis(9_950)), None);
     assert_eq!(unfit_after(&mut fitness, idle, 10_000, 60_000), Some((10_000, Unfit::GrantsNothing)));
 }
 
@@ -236,7 +236,7 @@ fn open_claims_may_use_up_the_credit() {
 }
 
 #[test]
-fn late_emails_paced_below_look_interval_are_not_grantable() {
+fn late_emails_paced_below_check_interval_are_not_grantable() {
     for (late_rate_milli, could) in [(0, true), (1_000, true), (50, false)] {
         let mut stage = Stage::new();
         stage.relay_with("default", late_rate_milli);
@@ -246,7 +246,7 @@ fn late_emails_paced_below_look_interval_are_not_grantable() {
 }
 
 #[test]
-fn tenant_paced_below_look_interval_is_not_grantable() {
+fn tenant_paced_below_check_interval_is_not_grantable() {
     for (rate_milli, could) in [(0, true), (1_000, true), (50, false)] {
         let mut stage = Stage::new();
         stage.relay("default");

@@ -71,10 +71,10 @@ fn opened(recipients: u32, cause: OpeningCause) -> Ledger {
     ledger
 }
 
-fn look(watch: &mut BacklogWatch, ledger: &Ledger, at: Duration) -> Vec<Backlog> {
+fn update(watch: &mut BacklogWatch, ledger: &Ledger, at: Duration) -> Vec<Backlog> {
     let mut seen = Seen::of(ledger);
     add_waiting(&mut seen.late, &seen.missed, &Zones::bundled("test"), seen.now);
-    watch.look(seen.late, |pool| seen.bounds.get(pool).copied(), at)
+    watch.update(seen.late, |pool| seen.bounds.get(pool).copied(), at)
 }
 
 /// Returns a ledger with a schedule of ten recipients whose runs do not overlap, opened for the first time after an
@@ -122,7 +122,7 @@ fn seconds(seconds: u64) -> Duration {
 #[test]
 fn backlog_reports_size_age_rate_and_end() {
     let mut watch = BacklogWatch::default();
-    let first = look(&mut watch, &opened(1_000, OpeningCause::CatchUp), seconds(0));
+    let first = update(&mut watch, &opened(1_000, OpeningCause::CatchUp), seconds(0));
     let expected = Backlog {
         pool: "default".to_owned(),
         recipients: 1_000,
@@ -135,25 +135,25 @@ fn backlog_reports_size_age_rate_and_end() {
         is_lower_bound: false,
     };
     assert_eq!(first.as_slice(), std::slice::from_ref(&expected), "it was not measured for long enough");
-    let later = look(&mut watch, &opened(900, OpeningCause::Backfill), seconds(10));
+    let later = update(&mut watch, &opened(900, OpeningCause::Backfill), seconds(10));
     let expected = Backlog { measured: true, ..expected };
     let shrinks =
         Backlog { recipients: 900, shrinks_per_second: Some(10.0), eta: Some(seconds(90)), ..expected.clone() };
     assert_eq!(later, [shrinks]);
-    let grown = look(&mut watch, &opened(5_000, OpeningCause::CatchUp), seconds(15));
+    let grown = update(&mut watch, &opened(5_000, OpeningCause::CatchUp), seconds(15));
     assert_eq!(grown, [Backlog { recipients: 5_000, ..expected.clone() }], "what grows has no end");
-    let stands = look(&mut watch, &opened(5_000, OpeningCause::CatchUp), seconds(200));
+    let stands = update(&mut watch, &opened(5_000, OpeningCause::CatchUp), seconds(200));
     assert_eq!(stands, [Backlog { recipients: 5_000, ..expected }], "only the last minute counts");
 }
 
 #[test]
 fn on_time_or_paused_runs_are_no_backlog() {
     let mut watch = BacklogWatch::default();
-    assert_eq!(look(&mut watch, &opened(9, OpeningCause::Due), seconds(0)), []);
-    assert_eq!(look(&mut watch, &opened(9, OpeningCause::Trigger), seconds(5)), []);
+    assert_eq!(update(&mut watch, &opened(9, OpeningCause::Due), seconds(0)), []);
+    assert_eq!(update(&mut watch, &opened(9, OpeningCause::Trigger), seconds(5)), []);
     let mut paused = opened(9, OpeningCause::CatchUp);
     put(&mut paused, Command::RunPause(RunPause { run: RUN, reason: "look".into() }));
-    assert_eq!(look(&mut watch, &paused, seconds(10)), []);
+    assert_eq!(update(&mut watch, &paused, seconds(10)), []);
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn waiting_instants_count_as_backlog_from_the_start() {
     let when = When::Every { period_ms: 3_600_000, anchor_ms: DUE.0 };
     let (mut ledger, oldest) = one_after_the_other(when, 3 * 3_600_000 + 600_000);
     let mut watch = BacklogWatch::default();
-    let first = look(&mut watch, &ledger, seconds(0));
+    let first = update(&mut watch, &ledger, seconds(0));
     let expected = Backlog {
         pool: "default".to_owned(),
         recipients: 40,
@@ -177,12 +177,12 @@ fn waiting_instants_count_as_backlog_from_the_start() {
     let run = ledger.runs().next_back().map(|(id, ..)| id).expect("a run");
     let now = ledger.head().now;
     put_at(&mut ledger, now, Command::RunCancel(run));
-    let second = look(&mut watch, &ledger, seconds(10));
+    let second = update(&mut watch, &ledger, seconds(10));
     assert_eq!((second[0].recipients, second[0].eta), (30, Some(seconds(30))), "the end of all, not of one run");
     let schedule = *ledger.schedules().iter().next_back().expect("it").0;
     let pause = SchedulePause { schedule, reason: "rest".into() };
     put_at(&mut ledger, now, Command::SchedulePause(pause));
-    assert_eq!(look(&mut watch, &ledger, seconds(15)), [], "what is paused is not caught up");
+    assert_eq!(update(&mut watch, &ledger, seconds(15)), [], "what is paused is not caught up");
 }
 
 #[test]
@@ -198,9 +198,9 @@ fn where_more_waits_than_is_counted_no_end_is_told() {
     assert_eq!((late.waiting, late.is_all), (WAITING_MAX, false), "and not one more is counted");
     let uncounted = Late { recipients: 0, oldest, waiting: 0, is_all: false };
     assert_eq!(found["last"], uncounted, "of a pool that was not come to it is not said that nothing waits");
-    watch.look(found.clone(), |_| None, seconds(0));
-    let told = watch.look(found, |_| None, seconds(10));
-    assert_eq!((told[0].is_lower_bound, told[0].measured, told[0].eta), (true, false, None));
+    watch.update(found.clone(), |_| None, seconds(0));
+    let backlogs = watch.update(found, |_| None, seconds(10));
+    assert_eq!((backlogs[0].is_lower_bound, backlogs[0].measured, backlogs[0].eta), (true, false, None));
 }
 
 #[test]

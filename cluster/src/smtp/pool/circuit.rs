@@ -188,11 +188,11 @@ impl Circuit {
 
     /// Learns from an email, or from an opening, that ended at `now`. `jitter` from 0 to 1 lengthens the back-off by up
     /// to one half, so that the nodes do not probe at the same time.
-    pub fn note(&mut self, told: CircuitEvent, admitted: Admitted, now: Duration, jitter: f64) {
-        let minute_is_bad = self.count(&told, now);
+    pub fn note(&mut self, event: CircuitEvent, admitted: Admitted, now: Duration, jitter: f64) {
+        let minute_is_bad = self.count(&event, now);
         let probe = admitted != Admitted::Normally;
         let decides = probe || self.state == CircuitState::Closed;
-        match told {
+        match event {
             CircuitEvent::SessionOpened if admitted == Admitted::ToOpenSession => {
                 self.greeted = true;
                 self.release_probe(now);
@@ -228,11 +228,11 @@ impl Circuit {
     }
 
     /// Updates the counts. Returns true if this minute's losses are too many.
-    fn count(&mut self, told: &CircuitEvent, now: Duration) -> bool {
+    fn count(&mut self, event: &CircuitEvent, now: Duration) -> bool {
         if now.saturating_sub(self.minute.since) >= MINUTE {
             self.minute = Minute { since: now, ..Minute::default() };
         }
-        match told {
+        match event {
             CircuitEvent::Accepted => {
                 self.minute.handed += 1;
                 self.losses_after = 0;

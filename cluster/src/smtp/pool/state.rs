@@ -75,9 +75,9 @@ struct PoolState {
 
 impl PoolState {
     /// Reports an event to the circuit. The ticket is used up.
-    fn note(&mut self, told: CircuitEvent, ticket: &mut Ticket, now: Duration) {
+    fn note(&mut self, event: CircuitEvent, ticket: &mut Ticket, now: Duration) {
         let jitter = self.jitter.random();
-        self.circuit.note(told, ticket.admitted, now, jitter);
+        self.circuit.note(event, ticket.admitted, now, jitter);
         ticket.admitted = Admitted::Normally;
     }
 
@@ -360,19 +360,19 @@ impl PoolCore {
     }
 
     /// Reports the end of an opening without an email to the circuit.
-    pub fn note(&self, told: CircuitEvent, ticket: &mut Ticket) {
+    pub fn note(&self, event: CircuitEvent, ticket: &mut Ticket) {
         let now = self.now();
-        self.state.lock().note(told, ticket, now);
+        self.state.lock().note(event, ticket, now);
     }
 
     /// Learns from the result of a dialogue: updates the counters, the circuit, the rate and the latency.
-    pub fn learn(&self, result: &DialogueResult, mut ticket: Ticket, told: CircuitEvent, mut running: Running) {
+    pub fn learn(&self, result: &DialogueResult, mut ticket: Ticket, event: CircuitEvent, mut running: Running) {
         running.used_its_session = used_its_session(result);
         drop(running);
         let now = self.now();
         let mut state = self.state.lock();
         state.counters.count(result);
-        state.note(told, &mut ticket, now);
+        state.note(event, &mut ticket, now);
         // The circuit handles a used-up allowance of the day: it does not mean that the rate is too high.
         let throttle = RefusalScope::Throttle { daily_quota: false };
         if let DialogueResult::Refused { scope, code, text, .. } = result
@@ -445,12 +445,12 @@ async fn greet(mut ticket: Ticket) {
     if let Some(idle) = shared.take_idle() {
         idle.quit().await;
     }
-    let (told, retired) = match shared.closing.run_until_cancelled(shared.open()).await {
+    let (event, retired) = match shared.closing.run_until_cancelled(shared.open()).await {
         None => (CircuitEvent::Nothing, None),
         Some(Ok(held)) => (CircuitEvent::SessionOpened, shared.keep(held)),
         Some(Err(result)) => (circuit_event(&result, Duration::ZERO, shared.has_open_session()), None),
     };
-    shared.note(told, &mut ticket);
+    shared.note(event, &mut ticket);
     if let Some(held) = retired {
         held.quit().await;
     }

@@ -43,7 +43,7 @@ pub enum Cause {
     #[error("not begun in time")]
     NotBegunInTime,
     /// The caller stopped the dialogue while it was before the gate.
-    #[error("told to stop")]
+    #[error("stopped by this node")]
     Stopped,
     /// Code panicked. The panic was caught at the border of the dialogue.
     #[error("panic: {0}")]

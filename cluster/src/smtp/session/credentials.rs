@@ -192,19 +192,19 @@ mod tests {
     async fn missing_secret_is_named_and_present_one_not_shown() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("login").to_string_lossy().into_owned();
-        let told = |found: Result<Credentials, String>| found.err().unwrap_or_default();
+        let message_of = |found: Result<Credentials, String>| found.err().unwrap_or_default();
         let secret = Secret::File(path.clone());
-        let missing = told(Credentials::read(&secret).await);
+        let missing = message_of(Credentials::read(&secret).await);
         assert!(missing.contains(&path) && missing.contains("No such file"), "{missing}");
         std::fs::write(&path, "hunter2").expect("written");
-        let bad = told(Credentials::read(&secret).await);
+        let bad = message_of(Credentials::read(&secret).await);
         assert!(bad.contains("user:password") && !bad.contains("hunter2"), "{bad}");
         std::fs::write(&path, b"\xffhunter2").expect("written");
-        let bad = told(Credentials::read(&secret).await);
+        let bad = message_of(Credentials::read(&secret).await);
         assert!(bad.contains("no text") && !bad.contains("hunter2"), "{bad}");
         std::fs::write(&path, "anna:hunter2\n").expect("written");
         assert!(Credentials::read(&secret).await.is_ok(), "read anew each time");
-        let unset = told(Credentials::read(&Secret::Env("REVEILLE_SURELY_UNSET".into())).await);
+        let unset = message_of(Credentials::read(&Secret::Env("REVEILLE_SURELY_UNSET".into())).await);
         assert!(unset.contains("env:REVEILLE_SURELY_UNSET"), "{unset}");
     }
 }

@@ -128,18 +128,18 @@ fn greeting_after_losses_does_not_close_circuit() {
 #[test]
 fn refused_probe_email_closes_only_circuit_opened_by_missing_session() {
     let mail_failed = || CircuitEvent::MailFailed("refused".to_owned());
-    for (told, closes) in
+    for (event, closes) in
         [(not_opened(), true), (mail_failed(), false), (CircuitEvent::LostAfter(String::new()), false)]
     {
         let mut circuit = circuit();
         for _ in 0..3 {
-            circuit.note(told.clone(), Normally, seconds(0), 0.0);
+            circuit.note(event.clone(), Normally, seconds(0), 0.0);
         }
         greets(&mut circuit, seconds(1));
         assert_eq!(circuit.admit(seconds(1)), Ok(AsProbe));
         circuit.note(CircuitEvent::SessionOpened, AsProbe, seconds(1), 0.0);
         let next = if closes { Normally } else { AsProbe };
-        assert_eq!(circuit.admit(seconds(1)), Ok(next), "after {told:?}");
+        assert_eq!(circuit.admit(seconds(1)), Ok(next), "after {event:?}");
     }
     let mut circuit = circuit();
     circuit.note(mail_failed(), Normally, seconds(0), 0.0);
@@ -174,7 +174,7 @@ fn email_of_failed_probe_is_not_the_next_probe() {
     assert!(circuit.admit(seconds(3)).is_err(), "twice as long");
     assert_eq!(circuit.admit(seconds(4)), Ok(ToOpenSession));
     circuit.note(CircuitEvent::Nothing, ToOpenSession, seconds(4), 0.0);
-    assert!(circuit.admit(seconds(4)).is_err(), "one that told nothing is not followed at once");
+    assert!(circuit.admit(seconds(4)).is_err(), "one that proved nothing is not followed at once");
     assert_eq!(circuit.admit(seconds(5)), Ok(ToOpenSession));
 }
 

@@ -139,11 +139,11 @@ impl World {
 
     /// Proposes the claims of one wake and returns them.
     fn dispatch(&mut self) -> Vec<ClaimRequest> {
-        self.look().0
+        self.plan_claims().0
     }
 
     /// Proposes the claims of one wake; returns them and the sleep after it.
-    fn look(&mut self) -> (Vec<ClaimRequest>, Duration) {
+    fn plan_claims(&mut self) -> (Vec<ClaimRequest>, Duration) {
         let (made, nap) = self.made();
         self.put(Command::Claim(made.claims.clone()));
         (made.claims, nap)
@@ -177,8 +177,8 @@ impl World {
 
     /// Measurements of the relay by both nodes.
     fn views(&self) -> Views {
-        let said = |owner| said(owner, 10, 1_000_000);
-        let by_node = self.owners().into_iter().map(|(node, owner)| (node, said(owner))).collect();
+        let report = |owner| report(owner, 10, 1_000_000);
+        let by_node = self.owners().into_iter().map(|(node, owner)| (node, report(owner))).collect();
         Views { by_node, voters: 3, commit: Duration::from_millis(300) }
     }
 
@@ -224,7 +224,7 @@ fn part(number: u32) -> Hash {
 }
 
 /// Report of a node about the relay.
-fn said(owner: ClaimOwner, dialogue_ms: u64, rate_milli: u64) -> NodeReport {
+fn report(owner: ClaimOwner, dialogue_ms: u64, rate_milli: u64) -> NodeReport {
     let flow = RelayFlow { dialogue: Some(Duration::from_millis(dialogue_ms)), rate_milli };
     let settle = Some(Duration::from_millis(10));
     let measured = NodeMeasurements { relays: [("mailbox".to_owned(), flow)].into(), settle };
@@ -246,14 +246,14 @@ fn cap_follows_measurements_of_the_owning_incarnation() {
     };
     assert_eq!(caps(world.views()), [CAP, CAP]);
     let mut views = world.views();
-    views.by_node.insert(NodeId(1), said(owner(1, 9), 10, 1_000_000));
+    views.by_node.insert(NodeId(1), report(owner(1, 9), 10, 1_000_000));
     views.by_node.remove(&NodeId(2));
     assert_eq!(caps(views), [8, 8], "of another process, or without a report, it is not known: four a session");
     let mut views = world.views();
-    views.by_node.insert(NodeId(1), said(owner(1, 1), 2_000, 1_000_000));
+    views.by_node.insert(NodeId(1), report(owner(1, 1), 2_000, 1_000_000));
     assert_eq!(caps(views), [4, CAP], "each node by its own");
     let mut views = world.views();
-    views.by_node.insert(NodeId(2), said(owner(2, 1), 10, 500));
+    views.by_node.insert(NodeId(2), report(owner(2, 1), 10, 500));
     assert_eq!(caps(views), [CAP, 3], "by the pace that a throttle left: three begin in time");
 }
 
@@ -262,7 +262,7 @@ fn relay_with_open_circuit_gets_no_claims() {
     let world = World::with(1);
     let owners = world.owners();
     let mut views = world.views();
-    views.by_node.insert(NodeId(1), said(owner(1, 1), 10, 0));
+    views.by_node.insert(NodeId(1), report(owner(1, 1), 10, 0));
     let caps = views.caps(&world.ledger, &owners);
     assert_eq!([1, 2].map(|node| caps[&("default", NodeId(node))].of_a_tenant), [0, CAP]);
 }
@@ -338,7 +338,7 @@ fn suspects_are_granted_in_separate_claims_without_waiting() {
     let open: Bitmap = [3, 5, 7].into_iter().collect();
     world.die_with(1, &open);
     world.die_with(2, &open);
-    let looks: Vec<Vec<ClaimRequest>> = (0..3)
+    let wakes: Vec<Vec<ClaimRequest>> = (0..3)
         .map(|_| {
             let claims = world.dispatch();
             // The caps of nodes that died grow again, so each wake has credit.
@@ -346,10 +346,10 @@ fn suspects_are_granted_in_separate_claims_without_waiting() {
             claims
         })
         .collect();
-    let with_suspects = looks.iter().flatten().filter(|claim| !claim.slice.and(&open).is_empty());
+    let with_suspects = wakes.iter().flatten().filter(|claim| !claim.slice.and(&open).is_empty());
     let slices: Vec<&Bitmap> = with_suspects.map(|claim| &claim.slice).collect();
     assert_eq!(slices, [&Bitmap::range(3, 1), &Bitmap::range(5, 1), &Bitmap::range(7, 1)]);
-    assert!(looks[0].len() > 1, "others are claimed beside it");
+    assert!(wakes[0].len() > 1, "others are claimed beside it");
 }
 
 #[test]
@@ -435,11 +435,11 @@ fn slow_backlog_costs_one_entry_per_second() {
 fn dispatcher_sleeps_until_late_rate_allows_a_claim() {
     for per_second in [2, 5, 1_000] {
         let mut world = World::opened(9_000, OpeningCause::CatchUp, (0, per_second * 1_000));
-        let (mut looks, mut claimed, mut in_vain) = (0, 0, 0);
+        let (mut wakes, mut claimed, mut in_vain) = (0, 0, 0);
         while world.boot < Duration::from_secs(10) {
-            let (claims, nap) = world.look();
+            let (claims, nap) = world.plan_claims();
             assert!(nap <= NAP_MAX, "other work is checked as ever: {nap:?}");
-            looks += 1;
+            wakes += 1;
             in_vain += u32::from(claims.is_empty());
             claimed += claims.iter().map(|claim| u64::from(claim.slice.len())).sum::<u64>();
             world.settle();
@@ -448,15 +448,15 @@ fn dispatcher_sleeps_until_late_rate_allows_a_claim() {
         let bound = 10 * per_second;
         match per_second {
             // The nodes' caps are the lower limit here, and recipients that wait for them are checked often.
-            1_000 => assert!(looks > 100, "{looks} looks"),
-            _ => assert!(looks <= 52 && in_vain <= 42, "{per_second} a second: {looks} looks, {in_vain} in vain"),
+            1_000 => assert!(wakes > 100, "{wakes} wakes"),
+            _ => assert!(wakes <= 52 && in_vain <= 42, "{per_second} a second: {wakes} wakes, {in_vain} in vain"),
         }
         assert!(claimed <= bound && (per_second == 1_000 || claimed >= bound * 8 / 10), "{claimed} of {bound}");
     }
     let mut world = World::opened(2_000, OpeningCause::Due, (50_000, 1_000));
-    assert_eq!(world.look().1, NAP_FOR_CREDIT, "what is on time waits for claims that end");
+    assert_eq!(world.plan_claims().1, NAP_FOR_CREDIT, "what is on time waits for claims that end");
     let mut world = World::opened(1, OpeningCause::Due, (50_000, 1_000));
-    assert_eq!(world.look().1, NAP_MAX, "nothing waits");
+    assert_eq!(world.plan_claims().1, NAP_MAX, "nothing waits");
 }
 
 #[test]

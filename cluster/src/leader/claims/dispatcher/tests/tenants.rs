@@ -101,33 +101,33 @@ fn tenant_concurrency_holds_over_all_nodes_and_pools() {
 fn tenant_waiting_for_rate_lets_dispatcher_sleep() {
     let mut world = World::with(1_000);
     world.bound("default", (2_000, 0, 1));
-    let mut looks = 0;
+    let mut wakes = 0;
     while world.boot < Duration::from_secs(10) {
-        let (_, nap) = world.look();
+        let (_, nap) = world.plan_claims();
         world.settle();
         world.boot += nap;
-        looks += 1;
+        wakes += 1;
     }
-    assert!(looks <= 60, "{looks} looks in ten seconds");
+    assert!(wakes <= 60, "{wakes} wakes in ten seconds");
     // A tenant that waits for its own claims is checked as often as before, because claims may end at any time.
     world.bound("default", (0, 2, 1));
-    world.look();
-    assert_eq!(world.look().1, NAP_FOR_CREDIT);
+    world.plan_claims();
+    assert_eq!(world.plan_claims().1, NAP_FOR_CREDIT);
 }
 
 /// One tenant has a backlog of 655,360 recipients and a relay that is down; another one sends a hundred emails (I12).
 /// The test counts the wakes until the last of the hundred is claimed; it measures no time.
 #[test]
 fn tenant_backlog_and_dead_relay_do_not_delay_other_tenants() {
-    let looks_until_claimed = |mut world: World| {
+    let wakes_until_claimed = |mut world: World| {
         world.open("other", 100);
-        for looks in 1..1_000 {
+        for wakes in 1..1_000 {
             world.boot += NAP_FOR_CREDIT;
             world.dispatch();
             let others = world.ledger.runs().filter(|(_, page, _)| page.tenant == "other");
             let waits = others.map(|(_, _, run)| run.counts.get(reveille_ledger::RecipientState::Pending)).sum::<u32>();
             if waits == 0 {
-                return looks;
+                return wakes;
             }
             // Half of the claims end.
             let ends = |(number, (fence, claim)): (usize, (&Fence, &reveille_ledger::Claim))| {
@@ -142,7 +142,7 @@ fn tenant_backlog_and_dead_relay_do_not_delay_other_tenants() {
         }
         panic!("it was never claimed");
     };
-    let idle = looks_until_claimed(World::with(1));
+    let idle = wakes_until_claimed(World::with(1));
     let mut busy = World::sealed(10 * CHUNK);
     let relay = busy.ledger.relays().iter().map(|(_, relay)| relay.clone()).next().expect("a relay");
     busy.put(Command::RelayPut(Relay { name: "dead".into(), pool: "dead".into(), ..relay }.into()));
@@ -157,7 +157,7 @@ fn tenant_backlog_and_dead_relay_do_not_delay_other_tenants() {
         busy.dispatch();
     }
     assert!(busy.held_by_tenant()["default"] >= 2 * CAP, "it has all that it may have");
-    assert_eq!(looks_until_claimed(busy), idle, "a tenant's credit is its own");
+    assert_eq!(wakes_until_claimed(busy), idle, "a tenant's credit is its own");
 }
 
 /// Puts the grants for this tenant's pages in flight, without an answer.

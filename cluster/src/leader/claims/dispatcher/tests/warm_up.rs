@@ -53,7 +53,7 @@ fn ramp_day_has_its_cap_and_none_after_the_last() {
     assert!(matches!(world.put(Command::Trigger(trigger)), CommandOutcome::Run { .. }));
     world.warm_up(&[50, 300]);
     assert_eq!(world.sent(), 50);
-    let (claims, nap) = world.look();
+    let (claims, nap) = world.plan_claims();
     assert_eq!((claims, nap), (vec![], NAP_MAX), "until midnight nothing is asked for, and the dispatcher sleeps");
     // Another leader reads the same cap from the state.
     world.rates = ClaimRates::default();
