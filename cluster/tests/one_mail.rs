@@ -29,7 +29,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{PATIENCE, schedule, schedule_to};
+use crate::support::{STEP_TIMEOUT, schedule, schedule_to};
 
 struct Node {
     context: Arc<NodeContext>,
@@ -66,11 +66,11 @@ async fn node_with(folder: &Path, incarnation: u64, clock: Arc<dyn Clock>) -> No
 
 impl Node {
     async fn put(&self, command: Command) -> CommandOutcome {
-        self.context.replica.propose(&command, Instant::now() + PATIENCE).await.expect("an answer").outcome
+        self.context.replica.propose(&command, Instant::now() + STEP_TIMEOUT).await.expect("an answer").outcome
     }
 
     async fn until(&self, what: &str, mut holds: impl FnMut(&NodeContext) -> bool) {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + STEP_TIMEOUT;
         while !holds(&self.context) {
             assert!(Instant::now() < end, "not within a minute: {what}");
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -78,8 +78,8 @@ impl Node {
     }
 
     async fn stop(self) {
-        assert!(self.station.stop(PATIENCE).await, "nothing is left open");
-        assert!(self.context.replica.shutdown(Instant::now() + PATIENCE).await, "the replica stops");
+        assert!(self.station.stop(STEP_TIMEOUT).await, "nothing is left open");
+        assert!(self.context.replica.shutdown(Instant::now() + STEP_TIMEOUT).await, "the replica stops");
     }
 }
 
@@ -365,13 +365,13 @@ async fn panic_at_a_claim_stops_node_and_next_incarnation_sends_the_rest() {
     assert_eq!(*failed.borrow_and_update(), None);
     trap.0.store(true, Ordering::SeqCst);
     first.put(schedule(3)).await;
-    let why = tokio::time::timeout(PATIENCE, failed.wait_for(Option::is_some)).await;
+    let why = tokio::time::timeout(STEP_TIMEOUT, failed.wait_for(Option::is_some)).await;
     assert!(
         why.expect("P1: the node stops")
             .is_ok_and(|why| why.as_deref().is_some_and(|why| why.contains("ClaimWorkers")))
     );
-    assert!(!first.station.stop(PATIENCE).await, "the row is left open");
-    assert!(first.context.replica.shutdown(Instant::now() + PATIENCE).await, "the replica stops");
+    assert!(!first.station.stop(STEP_TIMEOUT).await, "the row is left open");
+    assert!(first.context.replica.shutdown(Instant::now() + STEP_TIMEOUT).await, "the replica stops");
 
     let second = node(folder.path(), 2).await;
     second.until("all are sent", |context| counts(context, RecipientState::Sent) == 3).await;

@@ -211,8 +211,8 @@ async fn open(port: u16, tls: Tls, secret: Option<Secret>) -> (Result<Session, D
     let target = Target::new("127.0.0.1", port, "node-1.test", &access).expect("a target");
     let target = target.with_credentials(Arc::new(secret.map(binding).into_iter().collect()));
     let mut findings = ProbeReport::default();
-    let (dialer, timeouts, patience) = (TcpDialer::default(), Timeouts::default(), Deadlines::default());
-    let opened = Session::open_with_report(&target, &dialer, timeouts, &patience, &mut findings).await;
+    let (dialer, timeouts, deadlines) = (TcpDialer::default(), Timeouts::default(), Deadlines::default());
+    let opened = Session::open_with_report(&target, &dialer, timeouts, &deadlines, &mut findings).await;
     (opened.map_err(|result| *result), findings)
 }
 

@@ -25,7 +25,7 @@ use reveille_raft::{ClusterId, GrpcTransport, Member};
 use reveille_sink::{Sink, SinkOptions};
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{PATIENCE, schedule};
+use crate::support::{STEP_TIMEOUT, schedule};
 
 struct Node {
     context: Arc<NodeContext>,
@@ -57,7 +57,7 @@ impl Node {
     }
 
     async fn put(&self, command: Command) -> CommandOutcome {
-        self.context.replica.propose(&command, Instant::now() + PATIENCE).await.expect("an answer").outcome
+        self.context.replica.propose(&command, Instant::now() + STEP_TIMEOUT).await.expect("an answer").outcome
     }
 
     async fn put_relay(&self, (pool, name): (&str, &str), sink: &Sink, max_sessions: u32) {
@@ -88,7 +88,7 @@ impl Node {
     }
 
     async fn until_sent(&self, tenant: &str, count: u32) {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + STEP_TIMEOUT;
         while self.sent(tenant) < count {
             assert!(Instant::now() < end, "not within a minute: {} of {count} of {tenant}", self.sent(tenant));
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -97,8 +97,8 @@ impl Node {
 
     async fn stop(self) {
         assert_eq!(self.context.replica.read(check), []);
-        assert!(self.station.stop(PATIENCE).await, "nothing is left open");
-        assert!(self.context.replica.shutdown(Instant::now() + PATIENCE).await, "the replica stops");
+        assert!(self.station.stop(STEP_TIMEOUT).await, "nothing is left open");
+        assert!(self.context.replica.shutdown(Instant::now() + STEP_TIMEOUT).await, "the replica stops");
     }
 }
 
@@ -194,18 +194,18 @@ async fn stop_before_gate_leaves_recipients_pending_at_once() {
     let node = Node::start(folder.path()).await;
     node.put_relay(("default", "slow"), &slow, 4).await;
     node.open(("default", 1), "default", 4).await;
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + STEP_TIMEOUT;
     while slow.connections().len() < 4 {
         assert!(Instant::now() < end, "not within a minute");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    assert!(node.station.stop(PATIENCE).await, "nothing is left open");
+    assert!(node.station.stop(STEP_TIMEOUT).await, "nothing is left open");
     let claimable = node.context.replica.read(|ledger| {
         let chunks = ledger.chunks().iter().map(|(_, chunk)| chunk.claimable(ledger.head().now).len());
         chunks.sum::<u32>()
     });
     assert_eq!(claimable, 4, "all of them, now");
-    assert!(node.context.replica.shutdown(Instant::now() + PATIENCE).await, "the replica stops");
+    assert!(node.context.replica.shutdown(Instant::now() + STEP_TIMEOUT).await, "the replica stops");
     slow.stop().await;
 }
 

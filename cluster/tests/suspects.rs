@@ -28,7 +28,7 @@ use reveille_sink::{Sink, SinkOptions};
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{PATIENCE, schedule};
+use crate::support::{STEP_TIMEOUT, schedule};
 
 const NODE: NodeId = NodeId(1);
 
@@ -61,11 +61,11 @@ impl Life {
     }
 
     async fn put(&self, command: Command) -> CommandOutcome {
-        self.context.replica.propose(&command, Instant::now() + PATIENCE).await.expect("an answer").outcome
+        self.context.replica.propose(&command, Instant::now() + STEP_TIMEOUT).await.expect("an answer").outcome
     }
 
     async fn until<T>(&self, what: &str, probe: impl Fn(&NodeContext) -> Option<T>) -> T {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + STEP_TIMEOUT;
         loop {
             if let Some(found) = probe(&self.context) {
                 return found;
@@ -141,7 +141,7 @@ fn die_before_recovery(folder: &Path, incarnation: u64, deeds: impl AsyncFnOnce(
         let life = Life::start(folder, incarnation).await;
         let _leading = NodeRuntime::lead(&life.context);
         deeds(&life).await;
-        assert!(life.context.replica.shutdown(Instant::now() + PATIENCE).await, "the replica stops");
+        assert!(life.context.replica.shutdown(Instant::now() + STEP_TIMEOUT).await, "the replica stops");
     });
     runtime.shutdown_background();
 }
@@ -163,8 +163,8 @@ async fn live(folder: &Path, incarnation: u64, deeds: impl AsyncFnOnce(&Life)) {
     deeds(&life).await;
     let violations = life.context.replica.read(check);
     assert!(violations.is_empty(), "{violations:?}");
-    assert!(station.stop(PATIENCE).await, "nothing is left open");
-    assert!(life.context.replica.shutdown(Instant::now() + PATIENCE).await, "the replica stops");
+    assert!(station.stop(STEP_TIMEOUT).await, "nothing is left open");
+    assert!(life.context.replica.shutdown(Instant::now() + STEP_TIMEOUT).await, "the replica stops");
 }
 
 fn mailbox() -> Sink {

@@ -27,8 +27,8 @@ use crate::server::start::stop_on_signal;
 const MAILBOX_PORT: u16 = 7625;
 /// Open sessions of the mailbox; further ones get 421. Below the usual limit of 1,024 open files.
 const CONNECTIONS_MAX: usize = 512;
-/// The first leader of a new cluster is there by then.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Maximum time until a new cluster has its first leader.
+const FIRST_LEADER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Sessions to the mailbox.
 const SESSIONS: u32 = 8;
 
@@ -83,7 +83,7 @@ pub async fn run(args: Args) -> Result<()> {
     let has_test_clock = keep_time(&context, &args).await?;
     context
         .replica
-        .propose(&Command::RelayPut(relay.into()), Instant::now() + PATIENCE)
+        .propose(&Command::RelayPut(relay.into()), Instant::now() + FIRST_LEADER_TIMEOUT)
         .await
         .context("no leader yet")?;
     eprintln!("admin     {}", node.admin_address);
@@ -166,7 +166,7 @@ async fn make_cluster(node: &NodeServer) -> Result<()> {
 /// P19: a test clock is chosen before anything else; answers whether there is one.
 async fn keep_time(context: &NodeContext, args: &Args) -> Result<bool> {
     if args.test_clock {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + FIRST_LEADER_TIMEOUT;
         let chosen = context.replica.propose(&Command::TestClock, deadline).await.context("no leader yet")?;
         if let CommandOutcome::Refused(refusal) = chosen.outcome {
             anyhow::bail!("{refusal}; give another folder with --data-dir than {}", args.data_dir.display());

@@ -22,8 +22,8 @@ use crate::node::peer_messages::{
 };
 use crate::worker::in_flight_handoffs::HandOff;
 
-/// Maximum time that one request waits for its answer.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Maximum time of one step: the answer to a request, or applying the entry.
+const STEP_TIMEOUT: Duration = Duration::from_secs(1);
 /// Pause before a node, or the leader, is asked again.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 
@@ -53,13 +53,13 @@ pub async fn through_leader(
 ) -> Result<BarrierReport, BarrierError> {
     let mut last = "no leader is known".to_owned();
     loop {
-        let patience = deadline.saturating_duration_since(Instant::now());
-        if patience.is_zero() {
+        let remaining = deadline.saturating_duration_since(Instant::now());
+        if remaining.is_zero() {
             return Err(BarrierError::TimedOut(last));
         }
         if let Some(peer) = context.leader().and_then(|leader| context.replica.peer(leader)) {
             let question = HoldBarrier(BarrierRequest { index, subject: about.clone() });
-            match peer_messages::ask(&peer, question, patience).await {
+            match peer_messages::ask(&peer, question, remaining).await {
                 Ok(Ok(report)) => return Ok(report),
                 Ok(Err(refusal)) => last = refusal,
                 Err(error) => last = error.to_string(),
@@ -80,7 +80,7 @@ pub async fn hold(
     index: u64,
     about: BarrierSubject,
 ) -> Result<BarrierReport, BarrierError> {
-    if context.replica.wait_applied(index, Instant::now() + PATIENCE).await.is_none() || !leadership.is_in_force() {
+    if context.replica.wait_applied(index, Instant::now() + STEP_TIMEOUT).await.is_none() || !leadership.is_in_force() {
         return Err(BarrierError::LeaderChanged);
     }
     if injected_bugs::is(Bug::AnswerBeforeBarrier) {
@@ -103,7 +103,7 @@ pub async fn hold(
     // state it is still claimed, so it would not be named (the model finds this in thirteen steps). So this node
     // catches up with the most advanced node first.
     let known = answers.iter().filter_map(|(_, answer)| answer.as_ref()).map(|answer| answer.applied).max();
-    let caught_up = context.replica.wait_applied(known.unwrap_or(index), Instant::now() + PATIENCE).await;
+    let caught_up = context.replica.wait_applied(known.unwrap_or(index), Instant::now() + STEP_TIMEOUT).await;
     // The report is valid only while this epoch is in force (P13).
     if !leadership.is_in_force() {
         return Err(BarrierError::LeaderChanged);
@@ -141,7 +141,7 @@ async fn ask(
     loop {
         let question = BarrierRequest { index, subject: about.clone() };
         let answer = match context.replica.peer(owner.node) {
-            Some(peer) => peer_messages::ask(&peer, question, 2 * PATIENCE).await.unwrap_or_default(),
+            Some(peer) => peer_messages::ask(&peer, question, 2 * STEP_TIMEOUT).await.unwrap_or_default(),
             None => BarrierAnswer::default(),
         };
         // Only the same incarnation knows its own hand-offs; the next one does not.
@@ -244,7 +244,7 @@ fn concerning_keys_of_seal(
 /// a hand-off from the list. A higher index than necessary only costs a wait. The index comes from the state itself,
 /// because claim workers read the state too; the watch on the applied index follows later.
 pub async fn answer(context: &NodeContext, question: BarrierRequest) -> BarrierAnswer {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + STEP_TIMEOUT;
     if context.replica.wait_applied(question.index, deadline).await.is_none() {
         return BarrierAnswer { incarnation: context.me.incarnation, ..BarrierAnswer::default() };
     }

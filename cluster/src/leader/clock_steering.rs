@@ -24,7 +24,7 @@ use crate::node::peer_messages::{self, ReadClock};
 use crate::worker::journal::boot_id;
 
 /// Maximum time to wait for a voter's clock.
-const PATIENCE: Duration = Duration::from_millis(400);
+const CLOCK_READ_TIMEOUT: Duration = Duration::from_millis(400);
 /// Time between two checks while the clocks agree.
 const STEER_EVERY: Duration = Duration::from_secs(60);
 /// Time between two checks while the clocks disagree.
@@ -64,7 +64,7 @@ async fn ask(
     for node in voters {
         let context = Arc::clone(context);
         asked.spawn(async move {
-            let clock = peer_messages::ask(&context.replica.peer(node)?, ReadClock, PATIENCE).await.ok()?;
+            let clock = peer_messages::ask(&context.replica.peer(node)?, ReadClock, CLOCK_READ_TIMEOUT).await.ok()?;
             Some((VoterClock { node, wall: clock.wall }, context.clock.boot()))
         });
     }

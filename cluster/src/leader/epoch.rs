@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::claims::dispatcher;
-use super::leadership::{Leadership, PATIENCE};
+use super::leadership::{Leadership, PROPOSAL_TIMEOUT};
 use super::{auditor, clock_steering, fitness, timer};
 use crate::node::context::{Concerns, NodeContext, concerns};
 
@@ -124,14 +124,15 @@ async fn start_epoch(context: &Arc<NodeContext>, raft_term: u64, ended: Cancella
     let (start, read_at) = clock_steering::epoch_start(context).await;
     let agreed = agreed_time(start.voters, &start.readings);
     let command = Command::EpochStart(start);
-    let reply = match context.replica.propose_as_leader(raft_term, command, std::time::Instant::now() + PATIENCE).await
-    {
-        Ok(reply) => reply,
-        Err(error) => {
-            tracing::debug!(%error, "no epoch yet");
-            return None;
-        }
-    };
+    let reply =
+        match context.replica.propose_as_leader(raft_term, command, std::time::Instant::now() + PROPOSAL_TIMEOUT).await
+        {
+            Ok(reply) => reply,
+            Err(error) => {
+                tracing::debug!(%error, "no epoch yet");
+                return None;
+            }
+        };
     let CommandOutcome::EpochStarted { epoch, base, clocks_agree } = reply.outcome else { return None };
     let applied_at = context.clock.boot();
     // This is the only entry of the epoch so far, so the current offset of the test clock is the one in its base (P19).

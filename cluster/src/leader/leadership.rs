@@ -24,7 +24,7 @@ use crate::node::lease::LeaseClock;
 use crate::node::peer_messages::{LeaseRequest, NodeMeasurements};
 
 /// Time after which the outcome of a proposal is unknown. Actors then read the state and continue from there.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const PROPOSAL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Tolerance of the time that the machine has slept. More sleep than this during a leadership ends it.
 const SLEPT_MAX: Duration = Duration::from_millis(50);
 
@@ -152,7 +152,7 @@ impl Leadership {
     /// Proposes a command in this epoch. `None` if the outcome is unknown or the leadership is over; the caller then
     /// reads the state.
     pub(crate) async fn propose(&self, command: Command) -> Option<CommandOutcome> {
-        let deadline = std::time::Instant::now() + PATIENCE;
+        let deadline = std::time::Instant::now() + PROPOSAL_TIMEOUT;
         match self.replica.propose_in_epoch(self.epoch, &command, deadline).await {
             Ok(reply) => {
                 if let CommandOutcome::Refused(refusal) = &reply.outcome {

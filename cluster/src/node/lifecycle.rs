@@ -34,7 +34,7 @@ use crate::worker::settler::Settler;
 use crate::worker::{lease_client, recovery, workers};
 
 /// Maximum time of one wait for the entry of this incarnation, before the next check for a stop.
-const PATIENCE: Duration = Duration::from_secs(3);
+const APPLY_WAIT: Duration = Duration::from_secs(3);
 /// Maximum time that relay pools may differ from the ledger.
 const FOLLOW_EVERY: Duration = Duration::from_secs(1);
 /// Time that a stop reserves for the hand-over of the leadership.
@@ -200,13 +200,13 @@ impl NodeRuntime {
         self.supervisor.failed()
     }
 
-    /// Stops within `patience`. What has not begun is returned, and emails past the gate get their answer if it comes
+    /// Stops within `limit`. What has not begun is returned, and emails past the gate get their answer if it comes
     /// in time. Returns true if nothing of this incarnation is left open.
     ///
     /// The leadership is handed over last, so that outcomes still get into the log. The journal stays: the next start
     /// settles what a running claim may have left open.
-    pub async fn stop(self, patience: Duration) -> bool {
-        let deadline = Instant::now() + patience;
+    pub async fn stop(self, limit: Duration) -> bool {
+        let deadline = Instant::now() + limit;
         let left = || deadline.saturating_duration_since(Instant::now());
         self.context.mark_stopping();
         self.stopping.asked.cancel();
@@ -262,7 +262,7 @@ async fn enlist(context: &NodeContext, options: &RuntimeOptions, cancel: &Cancel
 
 async fn wait_until_applied(context: &NodeContext, index: u64, cancel: &CancellationToken) -> Result<(), StartError> {
     loop {
-        let applied = context.replica.wait_applied(index, Instant::now() + PATIENCE);
+        let applied = context.replica.wait_applied(index, Instant::now() + APPLY_WAIT);
         match cancel.run_until_cancelled(applied).await {
             None => return Err(StartError::Stopped),
             Some(Some(_)) => return Ok(()),

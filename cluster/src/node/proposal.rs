@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::context::NodeContext;
 
 /// Maximum time that one proposal waits for its answer.
-const PATIENCE: Duration = Duration::from_secs(3);
+const PROPOSAL_TIMEOUT: Duration = Duration::from_secs(3);
 /// Pause between two proposals.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 /// Number of failed proposals after which an error is logged, each time: about a minute without a quorum.
@@ -38,7 +38,7 @@ trait Propose: Sync {
 
 impl Propose for NodeContext {
     fn propose(&self, command: &Command) -> impl Future<Output = Result<CommandReply, ProposeError>> + Send {
-        self.replica.propose(command, Instant::now() + PATIENCE)
+        self.replica.propose(command, Instant::now() + PROPOSAL_TIMEOUT)
     }
 }
 

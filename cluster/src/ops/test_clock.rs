@@ -22,7 +22,7 @@ use crate::leader::claims::claimable::claimable;
 use crate::node::context::NodeContext;
 
 /// Maximum time for the answer to one proposal before it is repeated.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PROPOSAL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause before a proposal without an answer is repeated.
 const RETRY_AFTER: Duration = Duration::from_millis(50);
 /// Interval of progress reports.
@@ -81,7 +81,7 @@ pub async fn advance(
     jump: bool,
     mut report: impl FnMut(AdvanceProgress),
 ) -> Result<AdvanceProgress, AdvanceError> {
-    context.replica.linearizable(Instant::now() + PATIENCE).await.map_err(AdvanceError::NotRead)?;
+    context.replica.linearizable(Instant::now() + PROPOSAL_TIMEOUT).await.map_err(AdvanceError::NotRead)?;
     let (from, opened_before) = context.replica.read(|ledger| (ledger.head().now, opened(ledger)));
     if to <= from {
         return Err(AdvanceError::Refused(Impossible::ClockGoesForward { now: from }.into()));
@@ -138,10 +138,10 @@ async fn until_done(
 async fn advance_once(context: &NodeContext, to: Time, jump: bool) -> Result<(), AdvanceError> {
     let command = Command::Advance(Advance { to, jump });
     loop {
-        let refusal = match context.replica.propose(&command, Instant::now() + PATIENCE).await {
+        let refusal = match context.replica.propose(&command, Instant::now() + PROPOSAL_TIMEOUT).await {
             Ok(reply) => {
                 // If the entry is not applied here in time, the caller reads an older state and proposes again.
-                let _ = context.replica.wait_applied(reply.index, Instant::now() + PATIENCE).await;
+                let _ = context.replica.wait_applied(reply.index, Instant::now() + PROPOSAL_TIMEOUT).await;
                 match reply.outcome {
                     CommandOutcome::Refused(refusal) => refusal,
                     _ => return Ok(()),

@@ -229,11 +229,11 @@ impl RelayRegistry {
     }
 
     /// Accepts no more emails and waits for the running ones. Returns true if all of them have their result.
-    pub async fn close(&self, patience: Duration) -> bool {
+    pub async fn close(&self, limit: Duration) -> bool {
         let pools: Vec<Pool> = self.pools.read().values().map(|entry| entry.pool.clone()).collect();
         let mut closing = tokio::task::JoinSet::new();
         for pool in pools {
-            closing.spawn(async move { pool.close(patience).await });
+            closing.spawn(async move { pool.close(limit).await });
         }
         closing.join_all().await.into_iter().all(|closed| closed)
     }

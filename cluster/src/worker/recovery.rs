@@ -19,7 +19,7 @@ use crate::node::context::NodeContext;
 use crate::node::proposal;
 
 /// Maximum time to wait until this node has applied a settle.
-const PATIENCE: Duration = Duration::from_secs(3);
+const APPLY_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Settles every claim of every earlier incarnation that is open, or about which a journal has news. Returns when the
 /// ledger has accepted the outcomes, or on `cancel`.
@@ -46,7 +46,7 @@ pub(crate) async fn settle_former_lives(context: &NodeContext, folder: &Path, bo
             ),
         }
         if let Ok(Some(index)) = proposal::settle(context, outcomes, cancel).await {
-            let _ = context.replica.wait_applied(index, Instant::now() + PATIENCE).await;
+            let _ = context.replica.wait_applied(index, Instant::now() + APPLY_TIMEOUT).await;
         }
     }
     if !cancel.is_cancelled() {

@@ -12,7 +12,7 @@ use reveille_ledger::reply::CommandOutcome;
 use reveille_raft::Role;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::support::{PATIENCE, schedule};
+use crate::support::{STEP_TIMEOUT, schedule};
 use crate::three::{epoch, started, stopped, until};
 
 /// Threads of the runtime that is starved.
@@ -65,7 +65,7 @@ fn busy_work_threads_cause_no_election_and_delay_no_timer_or_lease() {
 
     let busy = Busy::all_threads_of(&work);
     let since = Instant::now();
-    let created = hand.block_on(sites[0].replica.propose(&schedule(1), Instant::now() + PATIENCE));
+    let created = hand.block_on(sites[0].replica.propose(&schedule(1), Instant::now() + STEP_TIMEOUT));
     assert!(matches!(created.expect("an answer").outcome, CommandOutcome::Schedule(_)));
     until("the schedule fired", || sites[0].replica.read(|ledger| ledger.runs().next().is_some()));
     // Longer than a lease: a node that has a lease now has renewed it meanwhile.

@@ -14,7 +14,7 @@ use reveille_ledger::ids::{Epoch, NodeId};
 use reveille_raft::{ClusterId, GrpcTransport, Member};
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{self, PATIENCE};
+use crate::support::{self, STEP_TIMEOUT};
 
 /// Starts three nodes of a new cluster. `change` may change each replica's options.
 pub async fn started(folder: &Path, change: impl Fn(&mut reveille_raft::ReplicaOptions)) -> Vec<NodeRuntime> {
@@ -27,7 +27,7 @@ pub async fn stopped(stations: Vec<NodeRuntime>) {
     let sites: Vec<Arc<NodeContext>> = stations.iter().map(|station| Arc::clone(&station.context)).collect();
     futures::future::join_all(stations.into_iter().map(|station| station.stop(Duration::from_secs(10)))).await;
     for context in &sites {
-        assert!(context.replica.shutdown(Instant::now() + PATIENCE).await, "a replica stops");
+        assert!(context.replica.shutdown(Instant::now() + STEP_TIMEOUT).await, "a replica stops");
     }
 }
 
@@ -72,7 +72,7 @@ async fn station((context, leading): (Arc<NodeContext>, Candidacy), folder: &Pat
 
 /// Waits on the calling thread, so that no runtime has to be scheduled.
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + STEP_TIMEOUT;
     while !holds() {
         assert!(Instant::now() < end, "not within a minute: {what}");
         std::thread::sleep(Duration::from_millis(10));

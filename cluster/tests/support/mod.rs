@@ -17,7 +17,7 @@ use reveille_ledger::policy::Policies;
 use reveille_raft::{Replica, ReplicaOptions};
 
 /// Time limit of a step, far longer than needed, so that a loaded machine fails no test.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Returns the owner: a node with its incarnation.
 pub fn owner(node: NodeId, incarnation: u64) -> ClaimOwner {

@@ -47,7 +47,7 @@ async fn halfway() -> Halfway {
     cluster.nodes[owner].valve.shut_after(1);
     let mut hold = cluster.hold_a_mail_of(owner);
     open_with(&cluster, leads, 200, Policies::default()).await;
-    let held = hold.next(PATIENCE).await.expect("the owner sends");
+    let held = hold.next(STEP_TIMEOUT).await.expect("the owner sends");
     let valve = &cluster.nodes[owner].valve;
     until("a dialogue is short of its gate", || (valve.stopped() > 0).then_some(())).await;
     Halfway { cluster, leads, owner, held }

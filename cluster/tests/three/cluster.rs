@@ -19,11 +19,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::network::Network;
 use crate::support;
-pub use crate::support::PATIENCE;
+pub use crate::support::STEP_TIMEOUT;
 use crate::valve::Valve;
 
 pub fn soon() -> Instant {
-    Instant::now() + PATIENCE
+    Instant::now() + STEP_TIMEOUT
 }
 
 /// Waits until `probe` returns a value.
@@ -33,7 +33,7 @@ pub async fn until<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
         if let Some(found) = probe() {
             return found;
         }
-        assert!(Instant::now() < end, "not within {PATIENCE:?}: {what}");
+        assert!(Instant::now() < end, "not within {STEP_TIMEOUT:?}: {what}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
@@ -54,7 +54,7 @@ impl Home {
     /// Returns when nothing runs there any more.
     async fn end(mut self) {
         let runtime = self.0.take().expect("it ends once");
-        tokio::task::spawn_blocking(move || runtime.shutdown_timeout(PATIENCE)).await.expect("it ends");
+        tokio::task::spawn_blocking(move || runtime.shutdown_timeout(STEP_TIMEOUT)).await.expect("it ends");
     }
 }
 
@@ -209,12 +209,12 @@ impl Cluster {
         let end = soon();
         loop {
             for (place, node) in self.nodes.iter().enumerate().filter(|(place, _)| Some(*place) != not) {
-                let patience = Instant::now() + Duration::from_secs(2);
-                if node.leads() && node.context().replica.linearizable(patience).await.is_ok() {
+                let deadline = Instant::now() + Duration::from_secs(2);
+                if node.leads() && node.context().replica.linearizable(deadline).await.is_ok() {
                     return place;
                 }
             }
-            assert!(Instant::now() < end, "a node leads within {PATIENCE:?}");
+            assert!(Instant::now() < end, "a node leads within {STEP_TIMEOUT:?}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
@@ -234,7 +234,7 @@ impl Cluster {
         self.sink.hold_next_answer(HoldRequest {
             ehlo: Some(self.nodes[place].name.clone()),
             point: HoldPoint::AfterCommit,
-            limit: 2 * PATIENCE,
+            limit: 2 * STEP_TIMEOUT,
             ..HoldRequest::default()
         })
     }
@@ -261,7 +261,7 @@ impl Cluster {
     pub async fn stop_node(&mut self, place: usize) -> bool {
         let Life { home, context, station } = self.nodes[place].life.take().expect("this node runs");
         let station = station.expect("this node works");
-        let clean = home.run(station.stop(PATIENCE)).await;
+        let clean = home.run(station.stop(STEP_TIMEOUT)).await;
         assert!(context.replica.shutdown(soon()).await, "the replica stops");
         drop(context);
         home.end().await;

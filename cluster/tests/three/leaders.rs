@@ -22,7 +22,7 @@ async fn run_is_sent_once_although_leader_is_killed() {
     until("the run is under way", || (cluster.sink.accepted_count() >= 40).then_some(())).await;
 
     let mut hold = cluster.hold_a_mail_of(leads);
-    let held = hold.next(PATIENCE).await.expect("the leader sends");
+    let held = hold.next(STEP_TIMEOUT).await.expect("the leader sends");
     cluster.kill(leads).await;
     let before = cluster.sink.accepted_count();
     assert!(before < 200, "killed in the middle, after {before}");
@@ -50,7 +50,7 @@ async fn isolated_leader_grants_nothing_and_passes_no_gate_after_lease() {
     me.valve.shut_after(1);
     let mut hold = cluster.hold_a_mail_of(former);
     open(&cluster, former, 200, 0).await;
-    let held = hold.next(PATIENCE).await.expect("the leader sends");
+    let held = hold.next(STEP_TIMEOUT).await.expect("the leader sends");
     until("a dialogue is short of its gate", || (me.valve.stopped() > 0).then_some(())).await;
     let passed = me.relay().counters.gate_passes;
 

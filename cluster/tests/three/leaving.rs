@@ -46,7 +46,7 @@ async fn leave(sites: &[Arc<NodeContext>], dice: &mut StdRng, number: u32) -> An
     let about = BarrierSubject::OptedOut { tenant: "default".into(), keys: [key.clone()].into() };
     let end = soon();
     loop {
-        assert!(Instant::now() < end, "no node answers the opt-out of {number} within {PATIENCE:?}");
+        assert!(Instant::now() < end, "no node answers the opt-out of {number} within {STEP_TIMEOUT:?}");
         let context = &sites[dice.random_range(0..sites.len())];
         let command = Command::OptOut(OptOut { tenant: "default".into(), keys: vec![key.clone()] });
         let within = || Instant::now() + Duration::from_secs(10);

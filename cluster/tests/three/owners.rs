@@ -18,7 +18,7 @@ async fn owner_without_leader_stops_with_its_lease_and_resolves_doubts_later() {
     me.valve.shut_after(1);
     let mut hold = cluster.hold_a_mail_of(lost);
     open(&cluster, leads, 200, 0).await;
-    let held = hold.next(PATIENCE).await.expect("the owner sends");
+    let held = hold.next(STEP_TIMEOUT).await.expect("the owner sends");
     until("a dialogue is short of its gate", || (me.valve.stopped() > 0).then_some(())).await;
     let passed = me.relay().counters.gate_passes;
 
@@ -54,7 +54,7 @@ async fn settle_with_lost_answer_is_repeated_and_counts_once() {
     let owner = (leads + 1) % 3;
     let mut hold = cluster.hold_a_mail_of(owner);
     open(&cluster, leads, 200, 0).await;
-    let held = hold.next(PATIENCE).await.expect("the owner sends");
+    let held = hold.next(STEP_TIMEOUT).await.expect("the owner sends");
     let number = number_of(&held.accepted.recipient);
     let context = Arc::clone(cluster.nodes[leads].context());
     let standing = || context.replica.read(|ledger| ledger.state(run(&context), number));

@@ -63,7 +63,7 @@ async fn stop_waits_for_answer_longer_than_a_lease() {
     let node = cluster.nodes[other].id;
     let mut hold = cluster.hold_a_mail_of(other);
     open(&cluster, leads, 200, 0).await;
-    let held = hold.next(PATIENCE).await.expect("it sends");
+    let held = hold.next(STEP_TIMEOUT).await.expect("it sends");
     let answer = async move {
         tokio::time::sleep(LEASE + MARGIN + Duration::from_secs(2)).await;
         held.release()

@@ -1,7 +1,7 @@
 //! Sends requests to the cluster: tries its addresses in turn, and decides what a lost answer means.
 //!
 //! Any node accepts any request. A node that answers UNAVAILABLE with a reason has done nothing, so the client tries
-//! the next address. It repeats this for [`PATIENCE`], because a fail-over takes about a second. Nodes that have had no
+//! the next address. It repeats this for [`RETRY_FOR`], because a fail-over takes about a second. Nodes that have had no
 //! leader for longer than an election takes are no reason to wait. After a lost answer the request may have been
 //! carried out; its [`RetrySafety`] decides if it is repeated.
 
@@ -20,7 +20,7 @@ use crate::server::admin::LEADERLESS;
 use crate::server::config::Config;
 
 /// Time limit for retries while nodes answer that they cannot accept the request.
-const PATIENCE: Duration = Duration::from_secs(5);
+const RETRY_FOR: Duration = Duration::from_secs(5);
 /// First pause between two rounds over all addresses. It doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// Time limit of a connection attempt; a node on a reachable network accepts within it.
@@ -47,7 +47,7 @@ pub enum RetrySafety {
 pub struct Client {
     addresses: Vec<String>,
     deadline: Mutex<Option<Instant>>,
-    patience: Duration,
+    retry_for: Duration,
     request_id: String,
     channels: Mutex<BTreeMap<String, Channel>>,
     /// Retry safety of the request in progress. `None` when no answer is outstanding.
@@ -76,7 +76,7 @@ impl Client {
         Client {
             addresses,
             deadline: Mutex::new(within.map(|within| Instant::now() + within)),
-            patience: PATIENCE,
+            retry_for: RETRY_FOR,
             request_id,
             channels: Mutex::default(),
             asking: Mutex::default(),
@@ -86,7 +86,7 @@ impl Client {
 
     /// Makes the client try each address once per request; the caller then repeats the request.
     pub fn of_one_round(self) -> Client {
-        Client { patience: Duration::ZERO, ..self }
+        Client { retry_for: Duration::ZERO, ..self }
     }
 
     /// Returns the id under which this command may be repeated.
@@ -134,7 +134,7 @@ impl Client {
         F: Fn(Channel, Request<Q>) -> Fut,
         Fut: Future<Output = Result<Response<A>, Status>>,
     {
-        let patience = Instant::now() + self.patience;
+        let retry_until = Instant::now() + self.retry_for;
         let mut pause = FIRST_PAUSE;
         // If an answer was lost, the request may have been done, whatever other nodes answer later.
         let mut lost = None;
@@ -155,7 +155,7 @@ impl Client {
                     Err(Missed::Unreachable(failure)) => refused = refused.or(Some(failure)),
                 }
             }
-            if !worth_waiting || Instant::now() + pause > patience.min(self.deadline().unwrap_or(patience)) {
+            if !worth_waiting || Instant::now() + pause > retry_until.min(self.deadline().unwrap_or(retry_until)) {
                 let no_address =
                     || Failure::general("no address to ask at".to_owned(), "name a node: --endpoint HOST:PORT");
                 return Err(lost.or(refused).unwrap_or_else(no_address));

@@ -30,10 +30,10 @@ use progress::DemoProgress;
 const SENDING_SECONDS: u32 = 18;
 /// And over this long for each kill: its victim comes back before the next one.
 const SECONDS_A_KILL: u32 = 9;
-/// The whole campaign must be over so long after it should be, kills included.
-const PATIENCE: Duration = Duration::from_secs(240);
-/// What was in doubt resolves itself when its node is back with its journal; it is given this long.
-const DOUBT_PATIENCE: Duration = Duration::from_secs(20);
+/// Maximum time by which the campaign may end later than planned, kills included.
+const CAMPAIGN_TIMEOUT: Duration = Duration::from_secs(240);
+/// Maximum time for doubts to resolve after their node has returned with its journal.
+const DOUBT_TIMEOUT: Duration = Duration::from_secs(20);
 /// How often the run is read.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Sessions to the mailbox on each node.
@@ -99,8 +99,8 @@ async fn show(args: &Args, folder: &Folder, sink: &Sink, nodes: &mut Nodes) -> R
     eprintln!("campaign   {} recipients, {rate:.0} emails/s over the cluster, run {run}", args.recipients);
     let mut kills = Kills::plan(&args.kill, args.recipients);
     let mut progress = DemoProgress::new(args.recipients);
-    let patience = PATIENCE + Duration::from_secs(seconds.into());
-    let until = Instant::now() + patience;
+    let limit = CAMPAIGN_TIMEOUT + Duration::from_secs(seconds.into());
+    let until = Instant::now() + limit;
     loop {
         kills.act(&run, sink, nodes, &admin, &mut progress).await?;
         let counts = admin.counts(&run).await.ok();
@@ -109,7 +109,7 @@ async fn show(args: &Args, folder: &Folder, sink: &Sink, nodes: &mut Nodes) -> R
             break;
         }
         if Instant::now() > until {
-            bail!("the campaign did not end within {} s; logs are in {}", patience.as_secs(), folder.path.display());
+            bail!("the campaign did not end within {} s; logs are in {}", limit.as_secs(), folder.path.display());
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }
@@ -124,9 +124,9 @@ async fn show(args: &Args, folder: &Folder, sink: &Sink, nodes: &mut Nodes) -> R
     Ok(judgement.is_valid())
 }
 
-/// Judges until nothing is in doubt any more, or patience ends.
+/// Judges until nothing is in doubt any more, or [`DOUBT_TIMEOUT`] is over.
 async fn judge(args: &Args, sink: &Sink, admin: &AdminClient, run: &str, kills: &Kills) -> Result<Judgement> {
-    let until = Instant::now() + DOUBT_PATIENCE;
+    let until = Instant::now() + DOUBT_TIMEOUT;
     loop {
         let (counts, doubts) = (admin.counts(run).await?, admin.doubts(run).await?);
         let judgement =

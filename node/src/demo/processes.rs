@@ -8,9 +8,9 @@ use reveille_nodes::{LaunchOptions, NodeProcess, free_ports, http};
 use rustix::process::Signal;
 
 /// A node must answer its health page within this.
-const START_PATIENCE: Duration = Duration::from_secs(30);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// A node that did not stop on SIGTERM is killed after this.
-const STOP_PATIENCE: Duration = Duration::from_secs(10);
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// The interval of polls.
 const POLL_EVERY: Duration = Duration::from_millis(50);
 
@@ -27,7 +27,7 @@ impl Nodes {
         });
         let mut nodes: Vec<NodeProcess> = named.collect();
         nodes.iter_mut().try_for_each(NodeProcess::start)?;
-        let until = Instant::now() + START_PATIENCE;
+        let until = Instant::now() + START_TIMEOUT;
         for node in &mut nodes {
             while !http::is_alive(node.http).await {
                 if let Some(status) = node.ended() {
@@ -68,7 +68,7 @@ impl Nodes {
             // A node that is down needs no signal.
             let _ = node.signal(Signal::TERM);
         }
-        let until = Instant::now() + STOP_PATIENCE;
+        let until = Instant::now() + STOP_TIMEOUT;
         for node in &mut self.0 {
             while node.process_id().is_some() && node.ended().is_none() && Instant::now() < until {
                 tokio::time::sleep(POLL_EVERY).await;

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use super::pages;
 
 /// Timeout far above what a loaded machine needs.
-const PATIENCE: Duration = Duration::from_secs(60);
+const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 const HOSTILE: &str = "<script>alert(1)</script>\"'&";
 
 struct TestServer {
@@ -38,7 +38,7 @@ impl TestServer {
         let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = Vec::new();
-        timeout(PATIENCE, stream.read_to_end(&mut answer)).await.unwrap().unwrap();
+        timeout(STEP_TIMEOUT, stream.read_to_end(&mut answer)).await.unwrap().unwrap();
         let answer = String::from_utf8(answer).unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
         (head.to_ascii_lowercase(), body.to_owned())
@@ -62,7 +62,7 @@ async fn deliver(sink: &Sink, recipient: &str, message: &str) {
         stream.get_mut().write_all(command.as_bytes()).await.unwrap();
         for code in codes {
             let mut reply = String::new();
-            timeout(PATIENCE, stream.read_line(&mut reply)).await.unwrap().unwrap();
+            timeout(STEP_TIMEOUT, stream.read_line(&mut reply)).await.unwrap().unwrap();
             assert!(reply.starts_with(code), "{reply}");
         }
     }

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use tonic::Code;
 
 use crate::fake::{Fake, one, refusal, refusal_of, unknown};
-use crate::terminal::{Ended, PATIENCE, command, run};
+use crate::terminal::{Ended, STEP_TIMEOUT, command, run};
 
 const NEWS: &str = "\
 kind: schedule
@@ -332,7 +332,7 @@ async fn a_schedule_is_shown_as_the_document_that_would_make_it() {
         let mut stdin = child.stdin.take().expect("a pipe");
         stdin.write_all(document.as_bytes()).await.expect("written");
         drop(stdin);
-        let output = timeout(PATIENCE, child.wait_with_output()).await.expect("it ends");
+        let output = timeout(STEP_TIMEOUT, child.wait_with_output()).await.expect("it ends");
         let ended = Ended::from(output.expect("it ran"));
         assert_eq!(outcomes(&ended), ["schedule/morning unchanged"], "{document}\n{ended:?}");
         let note = "it is active and stays so: reveille schedule pause morning";

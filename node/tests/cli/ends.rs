@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use tonic::Code;
 
 use crate::fake::{Fake, one};
-use crate::terminal::{Ended, PATIENCE, command, interrupt, reveille, run};
+use crate::terminal::{Ended, STEP_TIMEOUT, command, interrupt, reveille, run};
 
 #[tokio::test]
 async fn the_exit_code_says_what_happened() {
@@ -147,10 +147,10 @@ async fn interrupted(arguments: &[&str]) -> Ended {
     all.extend_from_slice(arguments);
     let child = command(&all).spawn().expect("it starts");
     // After its first bytes the command waits for the response, and for Ctrl-C.
-    let (mut stream, _) = timeout(PATIENCE, listener.accept()).await.expect("in time").expect("it connects");
-    timeout(PATIENCE, stream.read(&mut [0; 1])).await.expect("in time").expect("it asks");
+    let (mut stream, _) = timeout(STEP_TIMEOUT, listener.accept()).await.expect("in time").expect("it connects");
+    timeout(STEP_TIMEOUT, stream.read(&mut [0; 1])).await.expect("in time").expect("it asks");
     interrupt(&child);
-    timeout(PATIENCE, child.wait_with_output()).await.expect("it ends").expect("output").into()
+    timeout(STEP_TIMEOUT, child.wait_with_output()).await.expect("it ends").expect("output").into()
 }
 
 #[tokio::test]
@@ -177,7 +177,7 @@ async fn an_import_of_opt_outs_ends_while_stdin_is_silent() {
         let mut stdin = child.stdin.take().expect("a pipe");
         stdin.write_all(given.as_bytes()).await.expect("written");
         if within.is_none() {
-            timeout(PATIENCE, async {
+            timeout(STEP_TIMEOUT, async {
                 while fake.methods().len() < asked {
                     tokio::time::sleep(std::time::Duration::from_millis(10)).await;
                 }
@@ -186,7 +186,7 @@ async fn an_import_of_opt_outs_ends_while_stdin_is_silent() {
             .expect("the first thousand are sent");
             interrupt(&child);
         }
-        let ended = timeout(PATIENCE, child.wait_with_output()).await.expect("it ends").expect("output");
+        let ended = timeout(STEP_TIMEOUT, child.wait_with_output()).await.expect("it ends").expect("output");
         let ended = Ended::from(ended);
         drop(stdin);
         assert_eq!((ended.code, fake.methods().len()), (Some(code), asked), "{ended:?}");
@@ -207,7 +207,7 @@ async fn a_closed_pipe_is_no_error() {
     let mut command = command(&["schedule", "preview", "--cron", "* * * * *", "--tz", "UTC", "--count", "20000"]);
     let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
     drop(child.stdout.take());
-    let output = timeout(PATIENCE, child.wait_with_output()).await.expect("it ends").expect("output");
+    let output = timeout(STEP_TIMEOUT, child.wait_with_output()).await.expect("it ends").expect("output");
     assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(0), ""));
 }
 

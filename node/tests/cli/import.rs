@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use tonic::Code;
 
 use crate::fake::{Fake, one, refusal, unknown};
-use crate::terminal::{Ended, PATIENCE, command, keys, run};
+use crate::terminal::{Ended, STEP_TIMEOUT, command, keys, run};
 
 const TAB: &str = "\
 MAILTO=ops@example.com
@@ -291,7 +291,7 @@ async fn the_system_form_comes_through_stdin_too() {
     let mut stdin = child.stdin.take().expect("a pipe");
     stdin.write_all(b"17 * * * * root cd / && run-parts /etc/cron.hourly").await.expect("written");
     drop(stdin);
-    let output = timeout(PATIENCE, child.wait_with_output()).await.expect("it ends");
+    let output = timeout(STEP_TIMEOUT, child.wait_with_output()).await.expect("it ends");
     let ended = Ended::from(output.expect("it ran"));
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let json = ended.json();

@@ -10,7 +10,7 @@ use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
 /// Timeout far beyond what any command takes, so that no test fails on a loaded machine.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const STEP_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The result of a command.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ pub fn command(arguments: &[&str]) -> Command {
 
 /// Runs a command to its end.
 pub async fn run(command: &mut Command) -> Ended {
-    timeout(PATIENCE, command.output()).await.expect("it ends").expect("it starts").into()
+    timeout(STEP_TIMEOUT, command.output()).await.expect("it ends").expect("it starts").into()
 }
 
 impl From<Output> for Ended {
@@ -74,9 +74,9 @@ pub async fn until(command: &mut Command, is_enough: impl Fn(&str, &str) -> bool
             }
         }
     };
-    let in_time = timeout(PATIENCE, followed).await.is_ok();
+    let in_time = timeout(STEP_TIMEOUT, followed).await.is_ok();
     assert!(in_time, "it said {:?} and {:?}", String::from_utf8_lossy(&out), String::from_utf8_lossy(&err));
-    let status = timeout(PATIENCE, child.wait()).await.expect("it ends").expect("a status");
+    let status = timeout(STEP_TIMEOUT, child.wait()).await.expect("it ends").expect("a status");
     Output { status, stdout: out, stderr: err }.into()
 }
 

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 /// Timeout far beyond what any step takes, so that no test fails on a loaded machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+const STEP_TIMEOUT: Duration = Duration::from_secs(120);
 const BINARY: &str = env!("CARGO_BIN_EXE_reveille");
 
 /// A terminal session.
@@ -107,7 +107,7 @@ impl Session {
         let script = format!("if [ -e {file} ]; then . {file}; fi\n{command}\ncode=$?; export -p > {file}; exit $code");
         let log = self.beside.path().join("printed");
         let mut child = self.command("sh", &log).arg("-c").arg(script).process_group(0).spawn().expect("a shell");
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + STEP_TIMEOUT;
         let status: ExitStatus = loop {
             if let Some(status) = child.try_wait().expect("its state") {
                 break status;
@@ -116,7 +116,7 @@ impl Session {
                 let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a process");
                 kill_process_group(group, Signal::KILL).expect("killed");
                 let _ = child.wait();
-                panic!("not within {PATIENCE:?}: {command}\n{}", read(&log));
+                panic!("not within {STEP_TIMEOUT:?}: {command}\n{}", read(&log));
             }
             std::thread::sleep(Duration::from_millis(10));
         };
@@ -124,13 +124,13 @@ impl Session {
     }
 
     fn leader(&self) -> Ended {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + STEP_TIMEOUT;
         loop {
             let asked = self.shell("reveille schedule list");
             if asked.code == Some(0) {
                 return Ended::silent();
             }
-            assert!(Instant::now() < end, "no leader within {PATIENCE:?}: {asked:?}");
+            assert!(Instant::now() < end, "no leader within {STEP_TIMEOUT:?}: {asked:?}");
         }
     }
 
@@ -176,7 +176,7 @@ impl Session {
         let command = format!("exec {command} --journal-dir {}", journal.display());
         let child = self.command("sh", &log).arg("-c").arg(&command).spawn().expect("a shell");
         self.nodes.push(Node { name: name.to_owned(), child });
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + STEP_TIMEOUT;
         loop {
             let said = read(&log);
             if said.contains(word) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use reveille_sink::{Sink, SinkOptions};
 
-use crate::process::{Ended, PATIENCE, Process, until};
+use crate::process::{Ended, Process, STEP_TIMEOUT, until};
 use crate::small_disk::SmallDisk;
 
 /// Makes the file system larger while it is mounted.
@@ -108,7 +108,7 @@ async fn a_full_journal_stops_the_node_and_each_mail_comes_once_when_there_is_ro
 
     grow(&disk, 64);
     let _node = Process::listening(folder.path(), "a");
-    sink.handle().wait_for(RECIPIENTS, PATIENCE).await.expect("all of them come");
+    sink.handle().wait_for(RECIPIENTS, STEP_TIMEOUT).await.expect("all of them come");
     let mut came: Vec<String> = sink.handle().find(|_| true).iter().map(|mail| mail.recipient.clone()).collect();
     came.sort_unstable();
     came.dedup();

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tempfile::NamedTempFile;
 
 /// Timeout far beyond what any step takes, so that no test fails on a loaded machine.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const STEP_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A running node. It is killed when it is dropped.
 pub struct Process {
@@ -165,9 +165,9 @@ impl From<Output> for Ended {
 
 /// Waits until the condition is true.
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + STEP_TIMEOUT;
     while !is_so() {
-        assert!(Instant::now() < end, "not within {PATIENCE:?}: {what}");
+        assert!(Instant::now() < end, "not within {STEP_TIMEOUT:?}: {what}");
         std::thread::sleep(Duration::from_millis(50));
     }
 }

@@ -3,7 +3,7 @@
 use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Command};
 
-use crate::process::{PATIENCE, start};
+use crate::process::{STEP_TIMEOUT, start};
 
 /// The manager's socket, and all lines that it received.
 struct Manager {
@@ -40,7 +40,7 @@ fn a_service_manager_hears_of_readiness_of_life_and_of_the_stop() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("notify");
     let socket = UnixDatagram::bind(&path).expect("a socket");
-    socket.set_read_timeout(Some(PATIENCE)).expect("a limit");
+    socket.set_read_timeout(Some(STEP_TIMEOUT)).expect("a limit");
     let mut manager = Manager { socket, heard: Vec::new() };
     let flags = ["--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0", "--http", "127.0.0.1:0"];
     let mut command = start(folder.path(), "a", &flags);

@@ -150,11 +150,11 @@ impl Pool {
         self.0.status()
     }
 
-    /// Gives no more permits, ends idle sessions with QUIT, and waits at most `patience` for running emails. Returns
+    /// Gives no more permits, ends idle sessions with QUIT, and waits at most `limit` for running emails. Returns
     /// true if all of them have their result. Emails before the gate end by their own [`crate::smtp::Deadlines`].
-    /// Emails after the gate are never interrupted; after `patience` the caller just stops waiting for them.
-    pub async fn close(&self, patience: Duration) -> bool {
+    /// Emails after the gate are never interrupted; after `limit` the caller just stops waiting for them.
+    pub async fn close(&self, limit: Duration) -> bool {
         self.0.close();
-        timeout(patience, self.0.tasks.wait()).await.is_ok()
+        timeout(limit, self.0.tasks.wait()).await.is_ok()
     }
 }

@@ -325,8 +325,8 @@ impl PoolCore {
 
     /// Opens a session. The caller's deadlines do not apply, only the relay's time-outs.
     pub async fn open(&self) -> Result<OpenSession, Box<DialogueResult>> {
-        let patience = Deadlines::default();
-        let session = Session::open(&self.target, self.dialer.as_ref(), self.limits.timeouts, &patience).await?;
+        let deadlines = Deadlines::default();
+        let session = Session::open(&self.target, self.dialer.as_ref(), self.limits.timeouts, &deadlines).await?;
         self.state.lock().counters.sessions += 1;
         Ok(OpenSession { session, _open: self.open.one_more() })
     }

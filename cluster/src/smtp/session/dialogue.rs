@@ -69,9 +69,9 @@ impl Session {
         target: &Target,
         dialer: &dyn Dial,
         timeouts: Timeouts,
-        patience: &Deadlines,
+        deadlines: &Deadlines,
     ) -> Result<Session, Box<DialogueResult>> {
-        Session::open_with_report(target, dialer, timeouts, patience, &mut ProbeReport::default()).await
+        Session::open_with_report(target, dialer, timeouts, deadlines, &mut ProbeReport::default()).await
     }
 
     /// As [`Session::open`], but also writes its findings to `findings`, even when it fails.
@@ -82,11 +82,11 @@ impl Session {
         target: &Target,
         dialer: &dyn Dial,
         timeouts: Timeouts,
-        patience: &Deadlines,
+        deadlines: &Deadlines,
         findings: &mut ProbeReport,
     ) -> Result<Session, Box<DialogueResult>> {
         let dialed = AssertUnwindSafe(dialer.dial(target.host(), target.port())).catch_unwind();
-        let connected = match patience.bound(timeouts.connect, dialed).await {
+        let connected = match deadlines.bound(timeouts.connect, dialed).await {
             Ok(Ok(Ok(connected))) => Ok(connected),
             Ok(Ok(Err(error))) => Err(Cause::Dial(error.to_string())),
             Ok(Err(panic)) => Err(Cause::of_panic(panic.as_ref())),
@@ -94,7 +94,7 @@ impl Session {
         };
         let Connected { transport, local } =
             connected.map_err(|cause| DialogueResult::without_answer(Stage::Connect, cause))?;
-        let opening = SessionOpening { target, local, timeouts: &timeouts, patience, findings };
+        let opening = SessionOpening { target, local, timeouts: &timeouts, deadlines, findings };
         let (stream, offers) = opening.open(transport).await?;
         crash::point("smtp.after-connect");
         let rules = target.reply_rules().clone();
@@ -132,8 +132,13 @@ impl Session {
 
     /// Offers `mail`, asks `gate` once, hands over the terminator if it passes, and waits for the answer. A long text is
     /// written before the gate, a short one together with the terminator.
-    pub async fn run_transaction(&mut self, mail: &Email, gate: &mut dyn Gate, patience: &Deadlines) -> DialogueResult {
-        let dialogue = AssertUnwindSafe(self.dialogue(mail, gate, patience)).catch_unwind().await;
+    pub async fn run_transaction(
+        &mut self,
+        mail: &Email,
+        gate: &mut dyn Gate,
+        deadlines: &Deadlines,
+    ) -> DialogueResult {
+        let dialogue = AssertUnwindSafe(self.dialogue(mail, gate, deadlines)).catch_unwind().await;
         let result = match dialogue.unwrap_or_else(|panic| Err(Cause::of_panic(panic.as_ref()))) {
             Ok(result) => return result,
             Err(cause) => self.result_after(cause),
@@ -168,7 +173,7 @@ impl Session {
         &mut self,
         mail: &Email,
         gate: &mut dyn Gate,
-        patience: &Deadlines,
+        deadlines: &Deadlines,
     ) -> Result<DialogueResult, Cause> {
         let offer = match PreparedEmail::new(mail, self.offers) {
             Ok(offer) => offer,
@@ -176,7 +181,7 @@ impl Session {
         };
         self.emails = self.emails.saturating_add(1);
         self.stream.at(Stage::Mail);
-        match patience.bound(BEFORE_THE_GATE, self.before_the_gate(&offer)).await?? {
+        match deadlines.bound(BEFORE_THE_GATE, self.before_the_gate(&offer)).await?? {
             Offered::Refused(result) => return Ok(*result),
             Offered::Wanted => {}
         }

@@ -29,7 +29,7 @@ pub(crate) struct SessionOpening<'a> {
     /// This node's address on the connection, if it has one.
     pub local: Option<IpAddr>,
     pub timeouts: &'a Timeouts,
-    pub patience: &'a Deadlines,
+    pub deadlines: &'a Deadlines,
     pub findings: &'a mut ProbeReport,
 }
 
@@ -95,7 +95,7 @@ impl SessionOpening<'_> {
     }
 
     async fn encrypt(&mut self, plain: Box<dyn ByteStream>) -> Step<Box<dyn ByteStream>> {
-        let encrypted = self.patience.bound(self.timeouts.tls, self.target.encrypt(plain)).await;
+        let encrypted = self.deadlines.bound(self.timeouts.tls, self.target.encrypt(plain)).await;
         let (transport, found) = encrypted.and_then(|done| done).map_err(|cause| without_answer(Stage::Tls, cause))?;
         self.findings.encryption = Some(found);
         Ok(transport)
@@ -103,7 +103,7 @@ impl SessionOpening<'_> {
 
     async fn authenticate(&mut self, stream: &mut Stream) -> Step<()> {
         let failed = |cause| without_answer(Stage::Auth, cause);
-        let credentials = self.patience.bound(self.timeouts.auth, self.target.credentials()).await;
+        let credentials = self.deadlines.bound(self.timeouts.auth, self.target.credentials()).await;
         let credentials = credentials.and_then(|done| done).map_err(failed)?;
         let mechanism = Mechanism::choose(&self.findings.extensions, credentials.login).ok_or_else(|| {
             let may_after = matches!(self.target.tls(), Tls::None) && self.offers("STARTTLS");
@@ -148,7 +148,7 @@ impl SessionOpening<'_> {
             }
             stream.reply().await
         };
-        self.patience.bound(limit, asked).await?
+        self.deadlines.bound(limit, asked).await?
     }
 
     /// Returns the reply if it has `class`. A 4yz or 5yz is a refusal; any other class does not fit the command.

@@ -293,8 +293,8 @@ async fn quit_is_said_between_mails() {
 async fn deadline_of_caller_ends_dialogue_before_gate() {
     let exchange = Exchange::new(when(Moment::Mail, Act::Hang));
     let mut session = exchange.session().await.expect("a session");
-    let patience = Deadlines { gate_by: Some(Instant::now() + SHORT), ..Deadlines::default() };
-    let result = session.run_transaction(&mail(b"a"), &mut Counting::open(&exchange), &patience).await;
+    let deadlines = Deadlines { gate_by: Some(Instant::now() + SHORT), ..Deadlines::default() };
+    let result = session.run_transaction(&mail(b"a"), &mut Counting::open(&exchange), &deadlines).await;
     assert_eq!(result, DialogueResult::Broken { stage: Stage::Mail, cause: Cause::NotBegunInTime });
     assert!(!session.is_open());
 }
@@ -310,9 +310,9 @@ async fn cancelled_dialogue_stops_before_gate_and_not_after_it() {
     }
     let exchange = Exchange::new(willing());
     let mut session = exchange.session().await.expect("a session");
-    let patience = Deadlines::default();
-    let result = session.run_transaction(&mail(b"a"), &mut Stopping(patience.clone()), &patience).await;
+    let deadlines = Deadlines::default();
+    let result = session.run_transaction(&mail(b"a"), &mut Stopping(deadlines.clone()), &deadlines).await;
     assert!(matches!(result, DialogueResult::Accepted { .. }), "past the gate it waits: {result:?}");
-    let result = session.run_transaction(&mail(b"a"), &mut Counting::open(&exchange), &patience).await;
+    let result = session.run_transaction(&mail(b"a"), &mut Counting::open(&exchange), &deadlines).await;
     assert_eq!(result, DialogueResult::Broken { stage: Stage::Mail, cause: Cause::Stopped });
 }

@@ -338,12 +338,12 @@ async fn silent_relay_holds_email_ten_seconds_and_is_probed_without_email() {
     let pool = pool(&exchange, quick());
     let begun = Instant::now();
     let seconds = Duration::from_secs;
-    let patience = || {
+    let deadlines = || {
         let (open_by, gate_by) = (Some(Instant::now() + seconds(10)), Some(Instant::now() + seconds(60)));
         Deadlines { open_by, gate_by, ..Deadlines::default() }
     };
     let permit = pool.acquire(soon()).await.expect("a permit");
-    let result = permit.send(&mail(b"a"), Open, &patience()).await;
+    let result = permit.send(&mail(b"a"), Open, &deadlines()).await;
     assert_eq!(result, DialogueResult::Broken { stage: Stage::Connect, cause: Cause::NotBegunInTime });
     assert!(begun.elapsed() < seconds(11), "{:?}", begun.elapsed());
     let CircuitStatus::HalfOpen { cause } = pool.status().circuit else { panic!("it has not had its time yet") };
@@ -369,7 +369,7 @@ async fn silent_relay_holds_email_ten_seconds_and_is_probed_without_email() {
         assert!(begun.elapsed() < seconds(600), "it never comes back");
     };
     assert_eq!(pool.status().sessions_open, 1, "the email that probes has a session that greets");
-    assert!(matches!(permit.send(&mail(b"b"), Open, &patience()).await, DialogueResult::Accepted { .. }));
+    assert!(matches!(permit.send(&mail(b"b"), Open, &deadlines()).await, DialogueResult::Accepted { .. }));
     assert_eq!(pool.status().circuit, CircuitStatus::Closed);
 }
 
@@ -378,15 +378,15 @@ async fn silent_relay_holds_email_ten_seconds_and_is_probed_without_email() {
 async fn greeting_after_six_seconds_does_not_open_circuit() {
     let exchange = Exchange::new(when(Moment::Banner, Act::SayAfter(Duration::from_secs(6), "220 relay ESMTP\r\n")));
     let pool = pool(&exchange, quick());
-    let patience = || Deadlines { open_by: Some(Instant::now() + Duration::from_secs(4)), ..Deadlines::default() };
+    let deadlines = || Deadlines { open_by: Some(Instant::now() + Duration::from_secs(4)), ..Deadlines::default() };
     let permit = pool.acquire(soon()).await.expect("a permit");
-    let result = permit.send(&mail(b"a"), Open, &patience()).await;
+    let result = permit.send(&mail(b"a"), Open, &deadlines()).await;
     assert_eq!(result, DialogueResult::Broken { stage: Stage::Connect, cause: Cause::NotBegunInTime });
     tokio::time::sleep(Duration::from_secs(3)).await;
     let status = pool.status();
     assert_eq!((status.circuit, status.sessions_idle), (CircuitStatus::Closed, 1), "it opened for the next email");
     let permit = pool.acquire(soon()).await.expect("a permit");
-    assert!(matches!(permit.send(&mail(b"b"), Open, &patience()).await, DialogueResult::Accepted { .. }));
+    assert!(matches!(permit.send(&mail(b"b"), Open, &deadlines()).await, DialogueResult::Accepted { .. }));
     assert_eq!(exchange.seen.lock().connections, 1);
 }
 

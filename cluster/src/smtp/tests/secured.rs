@@ -81,8 +81,8 @@ impl Scene {
         let target = Target::new(self.host, 25, "node-1.example.org", &self.access).expect("a good target");
         let target = target.with_credentials(Arc::new([("anna".to_owned(), anna)].into_iter().collect()));
         let mut findings = ProbeReport::default();
-        let (timeouts, patience) = (Timeouts::default(), Deadlines::default());
-        let opened = Session::open_with_report(&target, &self.exchange, timeouts, &patience, &mut findings).await;
+        let (timeouts, deadlines) = (Timeouts::default(), Deadlines::default());
+        let opened = Session::open_with_report(&target, &self.exchange, timeouts, &deadlines, &mut findings).await;
         (opened, findings)
     }
 

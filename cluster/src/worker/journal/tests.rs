@@ -316,7 +316,7 @@ fn appended_steps_survive_kill_9() {
     if let Some(folder) = std::env::var_os(VICTIM) {
         write_until_killed(Path::new(&folder));
     }
-    for patience in [1, 40, 700] {
+    for lines in [1, 40, 700] {
         let folder = folder();
         let program = std::env::current_exe().unwrap_or_else(|error| panic!("{error}"));
         let mut victim = Command::new(program)
@@ -327,8 +327,8 @@ fn appended_steps_survive_kill_9() {
             .unwrap_or_else(|error| panic!("{error}"));
         let output = victim.stdout.take().unwrap_or_else(|| panic!("it was piped"));
         let mut said = BufReader::new(output).lines().map_while(Result::ok).filter_map(|line| line.parse::<u16>().ok());
-        let first: Vec<u16> = said.by_ref().take(patience).collect();
-        assert_eq!(first.len(), patience, "it has written");
+        let first: Vec<u16> = said.by_ref().take(lines).collect();
+        assert_eq!(first.len(), lines, "it has written");
         victim.kill().and_then(|()| victim.wait()).unwrap_or_else(|error| panic!("{error}"));
         let last = said.last().or(first.last().copied()).unwrap_or_default();
         let claims = whole(&folder);

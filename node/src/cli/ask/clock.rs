@@ -57,7 +57,7 @@ async fn walk(context: &CommandContext<'_>, args: AdvanceArgs) -> Result<(), Sto
     let target = args.to.map(|to| Target::To(to_wire(to))).or(by);
     let question = AdvanceClockRequest { target, jump: args.jump };
     let begun = Instant::now();
-    let client = context.patient_client();
+    let client = context.retrying_client();
     let mut stream = client.ask(RetrySafety::Once, question, call).await?;
     let mut said = begun;
     loop {

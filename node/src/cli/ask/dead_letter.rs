@@ -48,7 +48,7 @@ pub async fn run(context: &CommandContext<'_>, args: DeadLetterArgs) -> Result<(
             let format = args.format();
             let ExportArgs { file, run, filter, .. } = args;
             let question = question(context, tenant, run, &filter);
-            let client = context.patient_client();
+            let client = context.retrying_client();
             export(context, (file, format), |page_size, page_token| {
                 page(&client, ListDeadLettersRequest { page_size, page_token, ..question.clone() })
             })
@@ -94,7 +94,7 @@ fn warn_of_unknown_reason(context: &CommandContext<'_>, filter: &LetterFilter) {
 
 /// Counts the dead letters by group, as the sum over all pages.
 async fn count(context: &CommandContext<'_>, tenant: String, run: String, filter: &LetterFilter) -> Result<(), Stop> {
-    let client = context.patient_client();
+    let client = context.retrying_client();
     let (filter, stale) = (Some(to_filter(filter)), context.stale);
     let mut question = CountDeadLettersRequest { tenant, run, filter, stale, ..Default::default() };
     let mut groups = Groups::default();
@@ -192,7 +192,7 @@ fn selection(letters: &Letters) -> Result<String, Failure> {
 async fn requeue(context: &CommandContext<'_>, tenant: String, args: RequeueArgs) -> Result<(), Stop> {
     let RequeueArgs { letters, pool } = args;
     let words = selection(&letters)?;
-    let client = context.patient_client();
+    let client = context.retrying_client();
     let is_named = !letters.recipients.is_empty();
     let question = RequeueDeadLettersRequest {
         tenant,
@@ -224,7 +224,7 @@ async fn requeue(context: &CommandContext<'_>, tenant: String, args: RequeueArgs
 async fn discard(context: &CommandContext<'_>, tenant: String, args: DiscardArgs) -> Result<(), Stop> {
     let letters = args.letters;
     let words = selection(&letters)?;
-    let client = context.patient_client();
+    let client = context.retrying_client();
     let is_named = !letters.recipients.is_empty();
     let question = DiscardDeadLettersRequest {
         tenant,

@@ -121,7 +121,7 @@ impl<'a> CommandContext<'a> {
 
     /// Returns a client without a default timeout, for a command that runs until it is done or interrupted. `--timeout`
     /// still applies.
-    fn patient_client(&self) -> Client {
+    fn retrying_client(&self) -> Client {
         Client::new(self.global.endpoint.clone(), self.global.timeout, self.client.request_id().to_owned())
     }
 

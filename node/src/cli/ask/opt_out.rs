@@ -28,7 +28,7 @@ pub async fn run(context: &CommandContext<'_>, args: OptOutArgs) -> Result<(), S
                 .await
         }
         OptOutCommand::Export { file, format } => {
-            let client = context.patient_client();
+            let client = context.retrying_client();
             let question = ListOptOutsRequest { tenant, stale: context.stale, ..ListOptOutsRequest::default() };
             export(context, (file, format), |page_size, page_token| {
                 page(&client, ListOptOutsRequest { page_size, page_token, ..question.clone() })

@@ -47,7 +47,7 @@ pub(super) async fn run(context: &CommandContext<'_>, tenant: String, file: &Pat
     let reader = std::thread::spawn(move || read(&path, |piece| pieces.blocking_send(piece).is_ok()));
     let bar = bar(context, std::fs::metadata(file).map_or(0, |metadata| metadata.len()));
     let mut import = Import {
-        client: context.patient_client(),
+        client: context.retrying_client(),
         question: ImportOptOutsRequest { tenant, recipients: Vec::new(), validate_only: dry_run },
         view: ImportedView { file: file.display().to_string(), dry_run, ..ImportedView::default() },
     };

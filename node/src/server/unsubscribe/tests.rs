@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::*;
-use crate::server::admin::tests::node::{Node, PATIENCE, UNSUBSCRIBE, node};
+use crate::server::admin::tests::node::{Node, STEP_TIMEOUT, UNSUBSCRIBE, node};
 use crate::server::http::CONNECTION_WITHIN;
 
 const FORM: &str = "Content-Type: application/x-www-form-urlencoded\r\n";
@@ -43,7 +43,7 @@ impl TestServer {
         // The server may refuse a body and close the connection before it has read all of it.
         let _ = stream.write_all(request.as_bytes()).await;
         let mut answer = String::new();
-        let read = tokio::time::timeout(PATIENCE, stream.read_to_string(&mut answer)).await.expect("an answer");
+        let read = tokio::time::timeout(STEP_TIMEOUT, stream.read_to_string(&mut answer)).await.expect("an answer");
         assert!(read.is_ok() || !answer.is_empty(), "{read:?}");
         answer
     }
@@ -138,7 +138,7 @@ async fn who_says_nothing_more_is_not_waited_for() {
     let said = half.each_ref().map(|request| server.said(request));
     let begun = Instant::now();
     let answers = futures_of(said).await;
-    assert!(begun.elapsed() < CONNECTION_WITHIN + PATIENCE, "both were ended");
+    assert!(begun.elapsed() < CONNECTION_WITHIN + STEP_TIMEOUT, "both were ended");
     assert!(!answers.iter().any(|answer| answer.starts_with("HTTP/1.1 200 ")), "{answers:?}");
     assert_eq!(server.opted_out(), [""; 0]);
     server.close().await;

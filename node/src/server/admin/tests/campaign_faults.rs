@@ -16,7 +16,7 @@ use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
 use super::campaigns::{at, body, launched, seal, status};
-use super::node::{PATIENCE, creation, node, yearly};
+use super::node::{STEP_TIMEOUT, creation, node, yearly};
 
 /// Returns the code of an error and its next command.
 fn next(status: &Status) -> (Code, String) {
@@ -130,7 +130,7 @@ async fn one_that_is_blocked_says_so_and_goes_on_when_it_is_resumed() {
     let id = node.context().replica.read(|ledger| ledger.schedule_named("default", "spring").map(|(id, _)| id));
     let (item, cause) = (Quarantined::Schedule(id.expect("armed")), "its fire was refused twice".to_owned());
     let block = Command::Quarantine(Quarantine { item, cause });
-    let reply = node.context().replica.propose(&block, Instant::now() + PATIENCE).await.expect("an answer");
+    let reply = node.context().replica.propose(&block, Instant::now() + STEP_TIMEOUT).await.expect("an answer");
     assert_eq!(reply.outcome, CommandOutcome::Done);
 
     let blocked = status(&node, "spring").await;

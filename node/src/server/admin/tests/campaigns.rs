@@ -12,7 +12,7 @@ use reveille_proto::admin::v1::{
 use tonic::{Code, Status};
 
 use super::audiences::imported;
-use super::node::{Node, PATIENCE, creation, node, reason, yearly};
+use super::node::{Node, STEP_TIMEOUT, creation, node, reason, yearly};
 
 pub const RECIPIENTS: u32 = 300;
 
@@ -60,13 +60,13 @@ pub async fn status(node: &Node, name: &str) -> Campaign {
 
 /// Waits until the campaign is in this state.
 pub async fn becomes(node: &Node, name: &str, state: CampaignState) -> Campaign {
-    let end = std::time::Instant::now() + PATIENCE;
+    let end = std::time::Instant::now() + STEP_TIMEOUT;
     loop {
         let known = status(node, name).await;
         if known.state() == state {
             return known;
         }
-        assert!(std::time::Instant::now() < end, "not {state:?} in {PATIENCE:?}: {known:?}");
+        assert!(std::time::Instant::now() < end, "not {state:?} in {STEP_TIMEOUT:?}: {known:?}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }

@@ -14,7 +14,7 @@ use reveille_proto::admin::v1::{
 };
 use tonic::{Code, Status};
 
-use super::node::{Node, PATIENCE, creation, node, node_that_rests, node_with_test_clock, reason, yearly};
+use super::node::{Node, STEP_TIMEOUT, creation, node, node_that_rests, node_with_test_clock, reason, yearly};
 
 pub const MINUTE: i64 = 60;
 pub const HOUR: i64 = 60 * MINUTE;
@@ -326,9 +326,9 @@ async fn a_walk_goes_to_the_end_of_a_rest_and_does_not_sit_it_out() {
     let people = ["ada@example.net", "bob@example.net", "cyd@example.net", "dan@example.net"];
     let (node, run) = node_that_rests(&people).await;
     let before = now(&node).await;
-    // The backoff is ten minutes of ledger time; in real time that would exceed the test's patience.
+    // The backoff is ten minutes of ledger time; in real time that would exceed the test's time limit.
     let walked =
-        tokio::time::timeout(PATIENCE, walk(&node, by(HOUR))).await.expect("the backoff passes in ledger time");
+        tokio::time::timeout(STEP_TIMEOUT, walk(&node, by(HOUR))).await.expect("the backoff passes in ledger time");
     assert!((HOUR..HOUR + 2 * MINUTE).contains(&(now(&node).await - before)), "{walked:?}");
     let request = GetRunRequest { run, ..GetRunRequest::default() };
     let run = node.runs().get_run(request).await.expect("a run").into_inner().run.expect("a run");

@@ -19,7 +19,7 @@ use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
 use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
 use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 
-use super::node::{PATIENCE, creation, founder, reason, yearly};
+use super::node::{STEP_TIMEOUT, creation, founder, reason, yearly};
 use crate::server::admin::{Admin, serve};
 
 /// Timeout of a call that cannot get an answer.
@@ -89,7 +89,7 @@ async fn any_node_answers_for_all_and_hands_leadership_over() {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        tokio::time::timeout(PATIENCE, leads).await.expect("a leader");
+        tokio::time::timeout(STEP_TIMEOUT, leads).await.expect("a leader");
     }
     // Reads and writes work on both nodes, whichever one leads.
     for node in [&one, &two] {
@@ -114,7 +114,7 @@ async fn any_node_answers_for_all_and_hands_leadership_over() {
     assert_ne!(moved.leader, status.leader);
 
     // One of two nodes refuses fresh reads and writes, but it still returns the status.
-    assert!(two.context.replica.shutdown(Instant::now() + PATIENCE).await);
+    assert!(two.context.replica.shutdown(Instant::now() + STEP_TIMEOUT).await);
     let mut schedules = ScheduleServiceClient::new(one.channel.clone());
     let mut fresh = Request::new(ListSchedulesRequest::default());
     fresh.set_timeout(SHORT);

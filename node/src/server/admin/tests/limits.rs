@@ -8,7 +8,7 @@ use reveille_proto::admin::v1::{
 };
 
 use super::clock::{HOUR, by, jump, walk};
-use super::node::{Node, PATIENCE, creation, node_with_test_clock, yearly};
+use super::node::{Node, STEP_TIMEOUT, creation, node_with_test_clock, yearly};
 
 /// Opens a run whose recipients have one attempt.
 async fn opened(node: &Node, name: &str, recipients: &[&str]) -> String {
@@ -79,7 +79,7 @@ async fn a_relay_that_is_asked_too_fast_slows_us_and_everybody_is_sent() {
 async fn relay_with_used_up_quota_is_parked_and_explain_says_so() {
     let node = node_with_test_clock("mail:454=Throttling failure: Daily message quota exceeded.").await;
     let run = opened(&node, "full", &["ada@x.example", "bob@x.example"]).await;
-    let parked = tokio::time::timeout(PATIENCE, async {
+    let parked = tokio::time::timeout(STEP_TIMEOUT, async {
         loop {
             let health = relay(&node).await.health.expect("its health");
             if health.condition() == RelayCondition::Parked {
@@ -116,7 +116,7 @@ async fn attempt_without_named_cause_counts_and_is_followed_by_another() {
     {
         let node = node_with_test_clock(fault).await;
         let run = opened_with(&node, "unnamed", &["ada@x.example"], 2).await;
-        let refused = tokio::time::timeout(PATIENCE, async {
+        let refused = tokio::time::timeout(STEP_TIMEOUT, async {
             loop {
                 let story = story(&node, &run, "#0").await;
                 if let Some((_, detail)) = story.into_iter().find(|(what, _)| what == "refused") {
@@ -160,7 +160,7 @@ async fn run_is_paused_when_half_of_decided_recipients_are_dead() {
     let recipients: Vec<String> = (0..60).map(|number| format!("r{number}@x.example")).collect();
     let recipients: Vec<&str> = recipients.iter().map(String::as_str).collect();
     let run = opened(&node, "suspended", &recipients).await;
-    let paused = tokio::time::timeout(PATIENCE, async {
+    let paused = tokio::time::timeout(STEP_TIMEOUT, async {
         while shown(&node, &run).await.0.state != i32::from(reveille_proto::admin::v1::RunState::Paused) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -175,7 +175,7 @@ async fn run_is_paused_when_half_of_decided_recipients_are_dead() {
 async fn who_is_greylisted_comes_again_later_and_has_used_up_nothing() {
     let node = node_with_test_clock("rcpt:450=4.7.1 Come back later#4").await;
     let run = opened(&node, "grey", &["ada@x.example", "bob@x.example"]).await;
-    let waits = tokio::time::timeout(PATIENCE, async {
+    let waits = tokio::time::timeout(STEP_TIMEOUT, async {
         for recipient in ["#0", "#1"] {
             let waits = |(_, detail): (String, String)| detail.starts_with("for the next attempt, not before");
             while !story(&node, &run, recipient).await.pop().is_some_and(waits) {

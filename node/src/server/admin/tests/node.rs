@@ -49,7 +49,7 @@ use tonic_types::StatusExt;
 use crate::server::admin::{Admin, serve};
 
 /// Timeout far beyond what any step takes, so that no test fails on a loaded machine.
-pub const PATIENCE: Duration = Duration::from_secs(90);
+pub const STEP_TIMEOUT: Duration = Duration::from_secs(90);
 /// URL of the unsubscribe page.
 pub const UNSUBSCRIBE: &str = "https://news.example.org/u";
 /// Maximum number of emails whose text the mailbox keeps: those of three schedules in a year.
@@ -126,7 +126,7 @@ async fn founder_by(number: u64, incarnation: u64, clock: Arc<dyn Clock>) -> Fou
     let stop = CancellationToken::new();
     let admin = Admin::new(Arc::clone(&context), Vec::new()).dial_by(Arc::new(TcpDialer::default()));
     tokio::spawn(serve(admin, listener, stop.clone()));
-    let channel = Channel::from_shared(format!("http://{address}")).expect("an address").timeout(PATIENCE);
+    let channel = Channel::from_shared(format!("http://{address}")).expect("an address").timeout(STEP_TIMEOUT);
     let channel = channel.connect().await.expect("a connection");
     Founder { context, channel, leading, stop, folder }
 }
@@ -198,7 +198,8 @@ pub async fn node_that_rests(recipients: &[&str]) -> (Node, String) {
         for command in
             [Command::NodeUp(up), Command::Claim(vec![ClaimRequest { page, chunk: 0, slice, owner: holder }])]
         {
-            let reply = founder.context.replica.propose(&command, Instant::now() + PATIENCE).await.expect("an answer");
+            let reply =
+                founder.context.replica.propose(&command, Instant::now() + STEP_TIMEOUT).await.expect("an answer");
             assert!(matches!(reply.outcome, CommandOutcome::Done | CommandOutcome::Claimed(_)), "{reply:?}");
         }
     }
@@ -253,28 +254,28 @@ impl Node {
 
     /// Waits until the condition holds for the run, and returns the run.
     pub async fn until(&self, run: &str, is_so: impl Fn(&Run) -> bool) -> Run {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + STEP_TIMEOUT;
         loop {
             let request = GetRunRequest { run: run.to_owned(), ..GetRunRequest::default() };
             let known = self.runs().get_run(request).await.expect("a run").into_inner().run.expect("a run");
             if is_so(&known) {
                 return known;
             }
-            assert!(Instant::now() < end, "not within {PATIENCE:?}: {known:?}");
+            assert!(Instant::now() < end, "not within {STEP_TIMEOUT:?}: {known:?}");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
 
     /// Waits until the schedule has a run, and returns the first one.
     pub async fn first_run(&self, schedule: &str) -> Run {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + STEP_TIMEOUT;
         loop {
             let request = ListRunsRequest { schedule: schedule.to_owned(), ..ListRunsRequest::default() };
             let runs = self.runs().list_runs(request).await.expect("a list").into_inner().runs;
             if let Some(run) = runs.into_iter().next() {
                 return run;
             }
-            assert!(Instant::now() < end, "no run within {PATIENCE:?}");
+            assert!(Instant::now() < end, "no run within {STEP_TIMEOUT:?}");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
@@ -299,7 +300,7 @@ impl Node {
             let context = Arc::clone(&station.context);
             station.stop(Duration::from_secs(10)).await;
             self.stop.cancel();
-            assert!(context.replica.shutdown(Instant::now() + PATIENCE).await, "the replica ends");
+            assert!(context.replica.shutdown(Instant::now() + STEP_TIMEOUT).await, "the replica ends");
         }
         self.sink.stop().await;
     }

@@ -14,7 +14,7 @@ use reveille_proto::admin::v1::{
 use tonic::Code;
 use tonic_types::StatusExt;
 
-use super::node::{PATIENCE, creation, node, reason, yearly};
+use super::node::{STEP_TIMEOUT, creation, node, reason, yearly};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_schedule_is_created_once_however_often_it_is_asked_for() {
@@ -373,11 +373,11 @@ async fn plan_by_another_zone_database_is_corrected_by_leader() {
     let from = right.next.clone().expect("it is planned");
     let next = Some(NextInstant { due: from.due.plus_ms(3_600_000), ..from.clone() });
     let older = Replan { schedule, plan_version: right.version, from, next, tzdb: "2025a".to_owned() };
-    let reply = node.context().replica.propose(&Command::Replan(vec![older]), Instant::now() + PATIENCE).await;
+    let reply = node.context().replica.propose(&Command::Replan(vec![older]), Instant::now() + STEP_TIMEOUT).await;
     assert_eq!(reply.expect("an answer").outcome, CommandOutcome::Moved(1));
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + STEP_TIMEOUT;
     while plan().1.next != right.next {
-        assert!(Instant::now() < end, "not within {PATIENCE:?}: {:?}", plan());
+        assert!(Instant::now() < end, "not within {STEP_TIMEOUT:?}: {:?}", plan());
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     assert_eq!(plan().1.tzdb, "2026x", "by the leader's own");

@@ -10,7 +10,7 @@ use reveille_proto::admin::v1::{
 
 use super::campaigns::{RECIPIENTS, body, launched, seal, status};
 use super::clock::{HOUR, MINUTE, at, coming_day, jump, walk};
-use super::node::{Node, PATIENCE, node_with_test_clock};
+use super::node::{Node, STEP_TIMEOUT, node_with_test_clock};
 
 const NINE: i64 = 9 * HOUR;
 
@@ -119,9 +119,9 @@ async fn a_deadline_in_the_middle_expires_the_rest_and_counts_it() {
     relay_with(&node, Relay { rate_per_second: 4.0, ..node.relay() }).await;
     let day = launched_for_nine(&node, Policies { finish_by: lasting(HOUR), ..Policies::default() }).await;
     let under_way = async {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + STEP_TIMEOUT;
         while node.sink.accepted_count() < 5 {
-            assert!(Instant::now() < end, "nothing is sent within {PATIENCE:?}");
+            assert!(Instant::now() < end, "nothing is sent within {STEP_TIMEOUT:?}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };

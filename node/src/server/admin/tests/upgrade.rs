@@ -8,7 +8,7 @@ use reveille_ledger::ids::{ClaimOwner, Incarnation, NodeId};
 use reveille_proto::admin::v1::{FinishUpgradeRequest, FinishUpgradeResponse, GetUpgradeRequest};
 use tonic::Code;
 
-use super::node::{PATIENCE, node, reason};
+use super::node::{STEP_TIMEOUT, node, reason};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn finish_names_the_node_that_is_in_the_way() {
@@ -24,7 +24,7 @@ async fn finish_names_the_node_that_is_in_the_way() {
     // A node with the next release starts.
     let holder = ClaimOwner { node: NodeId(9), incarnation: Incarnation(1) };
     let up = NodeUp { owner: holder, name: "node-9".to_owned(), level: LEVEL + 1, process_nonce: 9 };
-    node.context().replica.propose(&Command::NodeUp(up), Instant::now() + PATIENCE).await.expect("an answer");
+    node.context().replica.propose(&Command::NodeUp(up), Instant::now() + STEP_TIMEOUT).await.expect("an answer");
     let seen = cluster.get_upgrade(GetUpgradeRequest {}).await.expect("a status").into_inner();
     assert_eq!((seen.level, seen.target_level, seen.highest_level), (LEVEL, LEVEL, LEVEL + 1), "{seen:?}");
     let obstacle = "node node-1 applies ledger level 1 and not 2; install the new release on it and restart it";
