@@ -108,8 +108,8 @@ fn relay_at(name: &str, port: u16) -> Command {
     )
 }
 
-fn counts(context: &NodeContext, standing: RecipientState) -> u32 {
-    context.replica.read(|ledger| ledger.runs().map(|(_, _, run)| run.counts.get(standing)).sum())
+fn counts(context: &NodeContext, state: RecipientState) -> u32 {
+    context.replica.read(|ledger| ledger.runs().map(|(_, _, run)| run.counts.get(state)).sum())
 }
 
 fn assert_sound(context: &NodeContext) {

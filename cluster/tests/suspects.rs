@@ -116,13 +116,13 @@ impl Life {
         journal.append(&records).expect("it is written");
     }
 
-    fn count(&self, standing: RecipientState) -> u32 {
-        self.context.replica.read(|ledger| ledger.runs().map(|(_, _, run)| run.counts.get(standing)).sum())
+    fn count(&self, state: RecipientState) -> u32 {
+        self.context.replica.read(|ledger| ledger.runs().map(|(_, _, run)| run.counts.get(state)).sum())
     }
 
-    async fn until_counted(&self, standing: RecipientState, count: u32) {
-        let what = format!("{count} {standing:?}");
-        self.until(&what, |_| (self.count(standing) == count).then_some(())).await;
+    async fn until_counted(&self, state: RecipientState, count: u32) {
+        let what = format!("{count} {state:?}");
+        self.until(&what, |_| (self.count(state) == count).then_some(())).await;
     }
 }
 

@@ -52,10 +52,10 @@ pub struct Repeats {
 impl Keys {
     /// Returns an empty list. If it becomes very long, a file in `folder` holds 20 bytes for each key.
     pub fn new(folder: PathBuf) -> Keys {
-        Keys::holding(folder, HELD_MAX)
+        Keys::with_memory(folder, HELD_MAX)
     }
 
-    fn holding(folder: PathBuf, held_max: usize) -> Keys {
+    fn with_memory(folder: PathBuf, held_max: usize) -> Keys {
         let (heaps, repeats) = (vec![Vec::new(); HEAPS], Repeats::default());
         Keys { heaps, held: 0, held_max, rows: 0, folder, spilled: None, repeats }
     }
@@ -182,7 +182,7 @@ mod tests {
         /// The result equals that of a set, whether all marks fit into memory or none do.
         #[test]
         fn repeated_addresses_match_those_of_a_set(keys in prop::collection::vec(0_u16..90, 0..400), held in 1_usize..500) {
-            let mut marks = Keys::holding(std::env::temp_dir(), held);
+            let mut marks = Keys::with_memory(std::env::temp_dir(), held);
             let mut seen: BTreeMap<u16, u32> = BTreeMap::new();
             let mut expected: Vec<(u32, u32)> = Vec::new();
             for (place, key) in (0..).zip(&keys) {
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn ten_thousand_equal_keys_are_one() {
-        let mut marks = Keys::holding(std::env::temp_dir(), 1_000);
+        let mut marks = Keys::with_memory(std::env::temp_dir(), 1_000);
         (0..10_000).for_each(|_| marks.push("ann@example.com").expect("a file"));
         assert!(marks.spilled.as_ref().is_some_and(|spilled| spilled.length <= 10 * MARK as u64), "a mark each time");
         let repeats = marks.repeats().expect("it reads back");
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn missing_folder_is_an_error() {
-        let mut marks = Keys::holding(PathBuf::from("/nowhere/at/all"), 2);
+        let mut marks = Keys::with_memory(PathBuf::from("/nowhere/at/all"), 2);
         assert!(marks.push("a@b.c").is_ok() && marks.push("b@b.c").is_err());
     }
 }

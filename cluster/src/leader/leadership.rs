@@ -273,13 +273,13 @@ impl Leadership {
     pub(crate) fn may_claim(&self, owner: ClaimOwner) -> bool {
         let reports = self.reports.lock();
         let wants = |report: &NodeReport| report.owner == owner && !report.behind && !report.stopping;
-        reports.get(&owner.node).is_some_and(wants) && self.grants.lock().runs(owner, self.lease_clock.boot())
+        reports.get(&owner.node).is_some_and(wants) && self.grants.lock().has_lease(owner, self.lease_clock.boot())
     }
 
     /// Returns the number of nodes with a lease whose state is too old for claims.
     pub(crate) fn nodes_behind(&self) -> usize {
         let (reports, grants, now) = (self.reports.lock(), self.grants.lock(), self.lease_clock.boot());
-        reports.values().filter(|report| report.behind && grants.runs(report.owner, now)).count()
+        reports.values().filter(|report| report.behind && grants.has_lease(report.owner, now)).count()
     }
 
     /// Revokes claims whose owners' leases are over (P9). These owners get no lease from before the proposal until it

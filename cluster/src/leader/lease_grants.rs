@@ -91,7 +91,7 @@ impl LeaseGrants {
     }
 
     /// Returns true if the owner has a lease of this leader at `now`. Only such an owner gets claims.
-    pub fn runs(&self, owner: ClaimOwner, now: Duration) -> bool {
+    pub fn has_lease(&self, owner: ClaimOwner, now: Duration) -> bool {
         self.given.get(&owner).is_some_and(|grants| grants.iter().any(|grant| now < grant.end))
     }
 
@@ -138,7 +138,7 @@ mod tests {
             let Ok(length) = grants.grant(owner(1), 0, at(received), Some(at(quorum))) else { continue };
             node.prolong(at(sent), length, 0);
             for now in (0..20_000).map(at) {
-                assert!(!(node.runs(now, 0) && grants.is_over(owner(1), now)), "P9 at {now:?}");
+                assert!(!(node.is_valid(now, 0) && grants.is_over(owner(1), now)), "P9 at {now:?}");
             }
         }
     }
@@ -187,9 +187,9 @@ mod tests {
         // Entry 8 raises the floor. The node renews its lease but has not applied the entry.
         let length = grants.grant(owner(1), 8, at(11_000), Some(at(11_000))).expect("granted");
         node.prolong(at(11_000), length, 8);
-        assert!(node.runs(at(13_999), 7), "the older grant runs to its own end");
-        assert!(!node.runs(at(14_000), 7), "P9: and is not prolonged");
-        assert!(node.runs(at(14_999), 8), "with the entry applied, the newer one counts");
+        assert!(node.is_valid(at(13_999), 7), "the older grant runs to its own end");
+        assert!(!node.is_valid(at(14_000), 7), "P9: and is not prolonged");
+        assert!(node.is_valid(at(14_999), 8), "with the entry applied, the newer one counts");
         assert!(!grants.is_over_below(owner(1), 8, at(15_000)));
         assert!(grants.is_over_below(owner(1), 8, at(15_001)), "P15: so the barrier at 8 ends");
         assert!(!grants.is_over(owner(1), at(16_000)));
@@ -213,8 +213,8 @@ mod tests {
         let lease = NodeLease::default();
         lease.prolong(at(2_000), at(4_000), 0);
         lease.prolong(at(1_000), at(4_000), 0);
-        assert!(lease.runs(at(5_999), 0));
-        assert!(!lease.runs(at(6_000), 0));
+        assert!(lease.is_valid(at(5_999), 0));
+        assert!(!lease.is_valid(at(6_000), 0));
     }
 
     #[test]
@@ -224,15 +224,15 @@ mod tests {
         assert!(!jumps.record(wall(1_000, 0), at(1_000)), "the first look");
         lease.prolong(at(1_000), at(4_000), 0);
         assert!(!jumps.record(wall(2_000, 1_000), at(2_000)), "a second is not beyond a second");
-        assert!(lease.runs(at(2_000), 0));
+        assert!(lease.is_valid(at(2_000), 0));
         assert!(jumps.record(wall(2_500, 61_000), at(2_500)), "the machine stood still for a minute");
         lease.end_before(at(2_500));
         assert_eq!(jumps.last(), at(2_500));
-        assert!(!lease.runs(at(2_500), 0));
+        assert!(!lease.is_valid(at(2_500), 0));
         lease.prolong(at(2_400), at(4_000), 0);
-        assert!(!lease.runs(at(2_600), 0), "P9: asked before the machine stood still");
+        assert!(!lease.is_valid(at(2_600), 0), "P9: asked before the machine stood still");
         lease.prolong(at(2_500), at(4_000), 0);
-        assert!(lease.runs(at(2_600), 0));
+        assert!(lease.is_valid(at(2_600), 0));
         assert!(jumps.record(wall(3_000, -5_000), at(3_000)), "back counts as well");
         assert!(!jumps.record(wall(4_000, -5_000), at(4_000)));
     }

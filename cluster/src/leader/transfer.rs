@@ -114,8 +114,8 @@ pub(crate) async fn away(context: &NodeContext, may: impl Fn(NodeId) -> bool, de
 /// Returns the other voters, the one with the smallest lag first.
 fn heirs(context: &NodeContext) -> Vec<NodeId> {
     let members = context.replica.status().members;
-    let others = members.into_iter().filter(|(node, standing)| *node != context.me.node && standing.member.votes);
-    let mut heirs: Vec<_> = others.map(|(node, standing)| (standing.lag.unwrap_or(u64::MAX), node)).collect();
+    let others = members.into_iter().filter(|(node, status)| *node != context.me.node && status.member.votes);
+    let mut heirs: Vec<_> = others.map(|(node, status)| (status.lag.unwrap_or(u64::MAX), node)).collect();
     heirs.sort_unstable();
     heirs.into_iter().map(|(_, node)| node).collect()
 }

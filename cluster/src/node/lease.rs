@@ -114,7 +114,7 @@ impl NodeLease {
     }
 
     /// True if a gate that decides by the state at index `applied` may pass at `now`.
-    pub fn runs(&self, now: Duration, applied: u64) -> bool {
+    pub fn is_valid(&self, now: Duration, applied: u64) -> bool {
         self.state.lock().grants.iter().any(|grant| now < grant.end && grant.floor <= applied)
     }
 }

@@ -121,7 +121,7 @@ impl NodeRuntime {
     ) -> Result<NodeRuntime, StartError> {
         enlist(&context, &options, cancel).await?;
         let boot = boot_id().map_err(|error| StartError::Journal(error.to_string()))?;
-        recovery::settle_former_lives(&context, &options.journal_dir, &boot, cancel).await;
+        recovery::settle_earlier_incarnations(&context, &options.journal_dir, &boot, cancel).await;
         let owner = JournalOwner { cluster: context.cluster(), process: context.me };
         let journal = Journal::create(&options.journal_dir, &owner, &boot)
             .map_err(|error| StartError::Journal(error.to_string()))?;
@@ -241,8 +241,8 @@ pub struct Candidacy {
 
 /// Registers this incarnation in the ledger. It may hold no claim before (P10).
 async fn enlist(context: &NodeContext, options: &RuntimeOptions, cancel: &CancellationToken) -> Result<(), StartError> {
-    let (level, life) = (context.replica.highest_level(), context.replica.process_nonce());
-    let up = NodeUp { owner: context.me, name: options.name.clone(), level, process_nonce: life };
+    let (level, process_nonce) = (context.replica.highest_level(), context.replica.process_nonce());
+    let up = NodeUp { owner: context.me, name: options.name.clone(), level, process_nonce };
     let is_final = |refusal: &Refusal| matches!(refusal, Refusal::OldIncarnation { .. } | Refusal::NotPossible(_));
     let reply = propose_until_taken(context, &Command::NodeUp(up), is_final, cancel).await;
     let reply = reply.map_err(|_| StartError::Stopped)?;

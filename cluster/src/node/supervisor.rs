@@ -53,7 +53,7 @@ enum ActorRuntime {
 
 impl ActorKind {
     /// The table's first column: the actor's runtime.
-    fn place(self) -> ActorRuntime {
+    fn runtime(self) -> ActorRuntime {
         match self {
             ActorKind::Leadership | ActorKind::LeaseClient => ActorRuntime::Raft,
             ActorKind::ClaimWorkers
@@ -131,11 +131,11 @@ impl Supervisor {
         F: Future<Output = ActorEnd> + Send + 'static,
     {
         let failing = self.failing.clone();
-        let runtime = match kind.place() {
+        let runtime = match kind.runtime() {
             ActorRuntime::Raft => &self.raft,
             ActorRuntime::Work => &self.work,
         };
-        let life = async move {
+        let supervised = async move {
             loop {
                 let ended = std::panic::AssertUnwindSafe(actor()).catch_unwind().await;
                 if stop.is_cancelled() || matches!(ended, Ok(ActorEnd::AsAsked)) {
@@ -155,7 +155,7 @@ impl Supervisor {
                 }
             }
         };
-        self.tasks.spawn_on(life, runtime);
+        self.tasks.spawn_on(supervised, runtime);
     }
 
     /// Waits for all actors to end.
@@ -182,20 +182,20 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn stateless_actor_is_restarted_and_stateful_one_stops_the_node() {
-        let (supervisor, stop, lives) =
+        let (supervisor, stop, starts) =
             (Supervisor::new(Handle::current()), CancellationToken::new(), Arc::new(AtomicU32::new(0)));
-        let counted = Arc::clone(&lives);
+        let counted = Arc::clone(&starts);
         supervisor.run(ActorKind::LeaseClient, stop.clone(), move || {
-            let life = counted.fetch_add(1, Ordering::SeqCst);
+            let start = counted.fetch_add(1, Ordering::SeqCst);
             async move {
-                assert_ne!(life, 0, "the first life panics");
-                if life < 3 { ActorEnd::Unasked } else { ActorEnd::AsAsked }
+                assert_ne!(start, 0, "the first start panics");
+                if start < 3 { ActorEnd::Unasked } else { ActorEnd::AsAsked }
             }
         });
         supervisor.run(ActorKind::Settler, stop, || async { ActorEnd::Unasked });
         let mut failed = supervisor.failed();
         supervisor.ended().await;
-        assert_eq!(lives.load(Ordering::SeqCst), 4);
+        assert_eq!(starts.load(Ordering::SeqCst), 4);
         assert_eq!(failed.borrow_and_update().as_deref(), Some("the Settler actor ended"));
     }
 }

@@ -88,7 +88,7 @@ fn late(ledger: &Ledger) -> Pools {
     let mut found = Pools::new();
     for (_, page) in ledger.open_pages().filter(|(_, page)| is_late(page)) {
         let runs = page.runs.iter().filter(|run| matches!(run.state, RunState::Open));
-        let left = |standing| runs.clone().map(|run| u64::from(run.counts.get(standing))).sum::<u64>();
+        let left = |state| runs.clone().map(|run| u64::from(run.counts.get(state))).sum::<u64>();
         let recipients = left(RecipientState::Pending) + left(RecipientState::Claimed);
         if recipients > 0 {
             add(&mut found, &page.pool, Late { recipients, oldest: page.due, waiting: 0, is_all: true });

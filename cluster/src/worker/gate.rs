@@ -73,7 +73,7 @@ fn state_then_lease(
 ) -> Result<(), GateRefusal> {
     let node = &context.node;
     let applied = node.replica.read(|ledger| allowed(ledger).map(|()| ledger.head().applied))?;
-    if node.lease.runs(node.lease_clock(), applied) { Ok(()) } else { Err(GateRefusal::LeaseOver) }
+    if node.lease.is_valid(node.lease_clock(), applied) { Ok(()) } else { Err(GateRefusal::LeaseOver) }
 }
 
 /// Checks that need the applied state only.

@@ -23,26 +23,35 @@ const APPLY_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Settles every claim of every earlier incarnation that is open, or about which a journal has news. Returns when the
 /// ledger has accepted the outcomes, or on `cancel`.
-pub(crate) async fn settle_former_lives(context: &NodeContext, folder: &Path, boot: &str, cancel: &CancellationToken) {
-    let mut lives = context.replica.read(|ledger| former_lives(ledger, context.me));
+pub(crate) async fn settle_earlier_incarnations(
+    context: &NodeContext,
+    folder: &Path,
+    boot: &str,
+    cancel: &CancellationToken,
+) {
+    let mut incarnations = context.replica.read(|ledger| earlier_incarnations(ledger, context.me));
     match journal::leftovers(folder, context.me.node) {
-        Ok(leftovers) => lives.extend(leftovers.into_iter().map(|leftover| leftover.incarnation)),
+        Ok(leftovers) => incarnations.extend(leftovers.into_iter().map(|leftover| leftover.incarnation)),
         Err(error) => tracing::warn!(%error, "old journals cannot be listed"),
     }
-    for incarnation in lives.into_iter().filter(|incarnation| *incarnation < context.me.incarnation) {
-        let life = ClaimOwner { node: context.me.node, incarnation };
-        let owner = JournalOwner { cluster: context.cluster(), process: life };
+    for incarnation in incarnations.into_iter().filter(|incarnation| *incarnation < context.me.incarnation) {
+        let process = ClaimOwner { node: context.me.node, incarnation };
+        let owner = JournalOwner { cluster: context.cluster(), process };
         let reading = Journal::read(folder, &owner, boot);
-        let outcomes = context.replica.read(|ledger| outcomes(ledger, life, &reading));
+        let outcomes = context.replica.read(|ledger| outcomes(ledger, process, &reading));
         match &reading {
             Reading::Whole(_) => {
-                tracing::info!(life = life.incarnation.0, claims = outcomes.len(), "an earlier life left its journal");
+                tracing::info!(
+                    incarnation = process.incarnation.0,
+                    claims = outcomes.len(),
+                    "an earlier incarnation left its journal"
+                );
             }
             Reading::Nothing(why) => tracing::warn!(
-                life = life.incarnation.0,
+                incarnation = process.incarnation.0,
                 claims = outcomes.len(),
                 why,
-                "the journal of an earlier life proves nothing: what it had claimed is in doubt"
+                "the journal of an earlier incarnation proves nothing: what it had claimed is in doubt"
             ),
         }
         if let Ok(Some(index)) = proposal::settle(context, outcomes, cancel).await {
@@ -60,12 +69,12 @@ fn sweep(context: &NodeContext, folder: &Path) {
         Ok(leftovers) => leftovers,
         Err(error) => return tracing::warn!(%error, "old journals cannot be listed"),
     };
-    let open = context.replica.read(|ledger| former_lives(ledger, context.me));
+    let open = context.replica.read(|ledger| earlier_incarnations(ledger, context.me));
     for leftover in leftovers {
-        let life = ClaimOwner { node: context.me.node, incarnation: leftover.incarnation };
-        if life.incarnation < context.me.incarnation
-            && !open.contains(&life.incarnation)
-            && let Err(error) = journal::delete(folder, life)
+        let process = ClaimOwner { node: context.me.node, incarnation: leftover.incarnation };
+        if process.incarnation < context.me.incarnation
+            && !open.contains(&process.incarnation)
+            && let Err(error) = journal::delete(folder, process)
         {
             tracing::warn!(%error, "an old journal stays behind");
         }
@@ -73,7 +82,7 @@ fn sweep(context: &NodeContext, folder: &Path) {
 }
 
 /// Returns the earlier incarnations of this node that have open claims.
-fn former_lives(ledger: &Ledger, me: ClaimOwner) -> BTreeSet<Incarnation> {
+fn earlier_incarnations(ledger: &Ledger, me: ClaimOwner) -> BTreeSet<Incarnation> {
     let owners = ledger.claims().iter().map(|(_, claim)| claim.owner);
     let former = owners.filter(|owner| owner.node == me.node && owner.incarnation < me.incarnation);
     former.map(|owner| owner.incarnation).collect()
@@ -81,10 +90,13 @@ fn former_lives(ledger: &Ledger, me: ClaimOwner) -> BTreeSet<Incarnation> {
 
 /// Returns the outcome of each claim of an incarnation, as its journal proves it. Claims that were revoked are in doubt
 /// already, or closed by a decision. An intact journal resolves them; any other journal adds nothing.
-fn outcomes(ledger: &Ledger, life: ClaimOwner, reading: &Reading) -> Vec<ClaimOutcome> {
-    let open =
-        ledger.claims().iter().filter(|(_, claim)| claim.owner == life).map(|(fence, claim)| (*fence, claim.clone()));
-    let claims: BTreeMap<Fence, Claim> = open.chain(closed_claims(ledger, life, reading)).collect();
+fn outcomes(ledger: &Ledger, process: ClaimOwner, reading: &Reading) -> Vec<ClaimOutcome> {
+    let open = ledger
+        .claims()
+        .iter()
+        .filter(|(_, claim)| claim.owner == process)
+        .map(|(fence, claim)| (*fence, claim.clone()));
+    let claims: BTreeMap<Fence, Claim> = open.chain(closed_claims(ledger, process, reading)).collect();
     let outcome = |(fence, claim): (Fence, Claim)| {
         let mut slots = claim.claimed.clone();
         slots.add(&claim.in_doubt);
@@ -100,10 +112,10 @@ fn outcomes(ledger: &Ledger, life: ClaimOwner, reading: &Reading) -> Vec<ClaimOu
 /// Returns the closed claims of an incarnation about which its journal has news. These are claims with records, since
 /// an acceptance counts forever, and claims with assumed recipients, since a missing record disproves the assumption.
 /// All other closed claims stay packed: a large run leaves hundreds of thousands of them.
-fn closed_claims(ledger: &Ledger, life: ClaimOwner, reading: &Reading) -> Vec<(Fence, Claim)> {
+fn closed_claims(ledger: &Ledger, process: ClaimOwner, reading: &Reading) -> Vec<(Fence, Claim)> {
     let Reading::Whole(journaled) = reading else { return Vec::new() };
     let named = journaled.claims().filter_map(|(fence, chunk)| Some((fence, ledger.closed_claim(chunk, fence)?)));
-    let named = named.filter(|(_, claim)| claim.owner == life);
+    let named = named.filter(|(_, claim)| claim.owner == process);
     let assumes = ledger.chunks().iter().filter(|(_, chunk)| !chunk.set(RecipientState::Assumed).is_empty());
-    named.chain(assumes.flat_map(|(chunk, _)| ledger.assumed_claims_by(life, *chunk))).collect()
+    named.chain(assumes.flat_map(|(chunk, _)| ledger.assumed_claims_by(process, *chunk))).collect()
 }

@@ -50,7 +50,7 @@ impl Drop for Busy {
 
 fn has_lease(context: &NodeContext) -> bool {
     let applied = context.replica.read(|ledger| ledger.head().applied);
-    context.lease.runs(context.clock.boot(), applied)
+    context.lease.is_valid(context.clock.boot(), applied)
 }
 
 #[test]

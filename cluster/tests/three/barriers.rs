@@ -136,15 +136,15 @@ async fn hand_off_in_progress_is_named_despite_later_decisions() {
     let crossed = number_of(&held.accepted.recipient);
     me.valve.open();
     cluster.isolate(owner);
-    let standing = |context: &NodeContext| context.replica.read(|ledger| ledger.state(run(context), crossed));
-    until("its row is revoked", || (standing(context) == Some(RecipientState::InDoubt)).then_some(())).await;
+    let state = |context: &NodeContext| context.replica.read(|ledger| ledger.state(run(context), crossed));
+    until("its row is revoked", || (state(context) == Some(RecipientState::InDoubt)).then_some(())).await;
     let (run, recipients) = (run(context), vec![crossed]);
     let (decision, by) = (Decision::Assume, Decider::Operator);
     let assume = Decide { run, recipients, decision, by, up_to: None, request: None };
     context.replica.propose(&Command::Decide(assume), soon()).await.expect("an answer");
-    until("the doubt is decided", || (standing(context) == Some(RecipientState::Assumed)).then_some(())).await;
+    until("the doubt is decided", || (state(context) == Some(RecipientState::Assumed)).then_some(())).await;
     cluster.network.heal();
-    until("its owner knows", || (standing(me.context()) == Some(RecipientState::Assumed)).then_some(())).await;
+    until("its owner knows", || (state(me.context()) == Some(RecipientState::Assumed)).then_some(())).await;
     // As long as its workers take to read the state.
     tokio::time::sleep(Duration::from_secs(2)).await;
     let report = opt_out(context, crossed).await;

@@ -118,7 +118,7 @@ impl Node {
     pub fn may_send(&self) -> bool {
         let context = self.context();
         let applied = context.replica.read(|ledger| ledger.head().applied);
-        context.lease.runs(context.clock.boot(), applied)
+        context.lease.is_valid(context.clock.boot(), applied)
     }
 
     /// Returns the state of the node's relay pool for the mailbox.
@@ -184,15 +184,15 @@ impl Cluster {
         let sink = Sink::start(SinkOptions { sync: false, ..SinkOptions::default() }).expect("a mailbox");
         let nodes = (1..=3).map(Node::new).collect();
         let mut cluster = Cluster { network: Network::default(), sink, nodes, change };
-        let mut standing = Vec::new();
+        let mut started = Vec::new();
         for node in &mut cluster.nodes {
-            standing.push(node.start_replica(&cluster.network, change).await);
+            started.push(node.start_replica(&cluster.network, change).await);
         }
         let member =
             |node: &Node| Member { name: node.name.clone(), address: Network::address_of(node.id), votes: true };
         let members = cluster.nodes.iter().map(|node| (node.id, member(node))).collect();
         cluster.nodes[0].context().replica.initialize(ClusterId(7), &members).await.expect("a cluster");
-        for (node, leading) in cluster.nodes.iter_mut().zip(standing) {
+        for (node, leading) in cluster.nodes.iter_mut().zip(started) {
             node.start_station(leading).await;
         }
         until("every node may send", || cluster.nodes.iter().all(Node::may_send).then_some(())).await;

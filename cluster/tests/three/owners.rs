@@ -57,14 +57,14 @@ async fn settle_with_lost_answer_is_repeated_and_counts_once() {
     let held = hold.next(STEP_TIMEOUT).await.expect("the owner sends");
     let number = number_of(&held.accepted.recipient);
     let context = Arc::clone(cluster.nodes[leads].context());
-    let standing = || context.replica.read(|ledger| ledger.state(run(&context), number));
+    let state = || context.replica.read(|ledger| ledger.state(run(&context), number));
     until("it is the last one", || (count(&context, RecipientState::Sent) == 199).then_some(())).await;
 
     let (asker, asked_of) = (cluster.nodes[owner].id, cluster.nodes[leads].id);
     cluster.network.lose_answers(asker, "Propose");
     let before = cluster.network.asked(asked_of, "Propose");
     assert!(held.release(), "its answer is still waited for");
-    until("the ledger knows", || (standing() == Some(RecipientState::Sent)).then_some(())).await;
+    until("the ledger knows", || (state() == Some(RecipientState::Sent)).then_some(())).await;
     let asked = || cluster.network.asked(asked_of, "Propose") - before;
     until("it is asked again", || (asked() > 2).then_some(())).await;
     cluster.network.heal();

@@ -85,8 +85,8 @@ pub fn deaths_of(context: &NodeContext, node: NodeId) -> usize {
     context.replica.read(|ledger| ledger.nodes().get(&node).map_or(0, |node| node.crashes.times().len()))
 }
 
-pub fn count(context: &NodeContext, standing: RecipientState) -> u32 {
-    context.replica.read(|ledger| ledger.runs().map(|(_, _, run)| run.counts.get(standing)).sum())
+pub fn count(context: &NodeContext, state: RecipientState) -> u32 {
+    context.replica.read(|ledger| ledger.runs().map(|(_, _, run)| run.counts.get(state)).sum())
 }
 
 /// True if nothing is left to send; recipients in doubt may remain.
@@ -183,7 +183,7 @@ fn assert_run_consistent(ledger: &Ledger, cluster: &Cluster, run: RunId, recipie
             }
             Some(RecipientState::InDoubt) => {}
             Some(RecipientState::Suppressed) => assert!(!accepted.contains(&number), "P15: {number} arrived"),
-            other => panic!("{number} stands {other:?}"),
+            other => panic!("{number} is {other:?}"),
         }
     }
     let of_run = ledger.run(run).expect("the run");

@@ -1,8 +1,8 @@
 //! Sends requests to the cluster: tries its addresses in turn, and decides what a lost answer means.
 //!
 //! Any node accepts any request. A node that answers UNAVAILABLE with a reason has done nothing, so the client tries
-//! the next address. It repeats this for [`RETRY_FOR`], because a fail-over takes about a second. Nodes that have had no
-//! leader for longer than an election takes are no reason to wait. After a lost answer the request may have been
+//! the next address. It repeats this for [`RETRY_FOR`], because a fail-over takes about a second. Nodes that have had
+//! no leader for longer than an election takes are no reason to wait. After a lost answer the request may have been
 //! carried out; its [`RetrySafety`] decides if it is repeated.
 
 use std::collections::BTreeMap;

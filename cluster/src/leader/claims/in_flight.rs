@@ -11,7 +11,7 @@ use reveille_ledger::ids::RunId;
 use super::types::ClaimGrant;
 
 /// Maximum number of claim entries without an answer.
-pub(crate) const ON_THE_WAY_MAX: usize = 4;
+pub(crate) const ENTRIES_IN_FLIGHT_MAX: usize = 4;
 
 /// The claims in flight, by the numbers of their entries.
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ pub(crate) struct InFlightClaims {
 impl InFlightClaims {
     /// Returns true if another entry may be proposed.
     pub fn has_room(&self) -> bool {
-        self.entries.len() < ON_THE_WAY_MAX
+        self.entries.len() < ENTRIES_IN_FLIGHT_MAX
     }
 
     /// Adds an entry that is about to be proposed; returns its number.

@@ -291,13 +291,13 @@ fn leftover_journals_are_listed_and_deleted() {
     drop(Journal::create(folder.path(), &other, BOOT));
     let unfinished = folder::unfinished(&folder::path(folder.path(), owner(3).process));
     std::fs::write(&unfinished, b"half").unwrap_or_else(|error| panic!("{error}"));
-    let lives = || -> Vec<u64> {
+    let incarnations = || -> Vec<u64> {
         let found = leftovers(folder.path(), NodeId(0xA1)).unwrap_or_default();
         found.iter().map(|leftover| leftover.incarnation.0).collect()
     };
-    assert_eq!(lives(), [3, 12]);
+    assert_eq!(incarnations(), [3, 12]);
     assert!(delete(folder.path(), owner(3).process).is_ok() && !unfinished.exists());
-    assert_eq!(lives(), [12]);
+    assert_eq!(incarnations(), [12]);
     assert!(delete(folder.path(), owner(3).process).is_ok(), "deleting what is gone is no error");
 }
 
@@ -326,11 +326,12 @@ fn appended_steps_survive_kill_9() {
             .spawn()
             .unwrap_or_else(|error| panic!("{error}"));
         let output = victim.stdout.take().unwrap_or_else(|| panic!("it was piped"));
-        let mut said = BufReader::new(output).lines().map_while(Result::ok).filter_map(|line| line.parse::<u16>().ok());
-        let first: Vec<u16> = said.by_ref().take(lines).collect();
+        let mut printed =
+            BufReader::new(output).lines().map_while(Result::ok).filter_map(|line| line.parse::<u16>().ok());
+        let first: Vec<u16> = printed.by_ref().take(lines).collect();
         assert_eq!(first.len(), lines, "it has written");
         victim.kill().and_then(|()| victim.wait()).unwrap_or_else(|error| panic!("{error}"));
-        let last = said.last().or(first.last().copied()).unwrap_or_default();
+        let last = printed.last().or(first.last().copied()).unwrap_or_default();
         let claims = whole(&folder);
         let begun = (0..u16::MAX).take_while(|slot| claims.step(fence(50), *slot) == Some(&JournalStep::Begin)).count();
         assert!(begun > usize::from(last), "{last} was appended, {begun} are there");

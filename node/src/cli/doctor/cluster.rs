@@ -24,7 +24,7 @@ pub fn findings(status: &GetClusterStatusResponse, own_tzdb: &str) -> Vec<Findin
         return vec![Finding::problem("cluster", what, why, "reveille cluster init --peer HOST:PORT,…")];
     }
     let mut findings = leadership(status);
-    findings.extend(status.members.iter().filter_map(standing));
+    findings.extend(status.members.iter().filter_map(finding_about_member));
     findings.extend(status.members.iter().filter_map(room));
     findings.extend(crash_backoffs(&status.members));
     findings.extend(states(&status.members));
@@ -69,7 +69,7 @@ fn leadership(status: &GetClusterStatusResponse) -> Vec<Finding> {
     findings
 }
 
-fn standing(member: &MemberStatus) -> Option<Finding> {
+fn finding_about_member(member: &MemberStatus) -> Option<Finding> {
     if is_lost(member) {
         let address = member.member.as_ref().map(|member| member.address.as_str()).unwrap_or_default();
         let what = format!("{} ({address}) does not answer", name(member));

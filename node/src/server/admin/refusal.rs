@@ -189,11 +189,11 @@ pub fn not_in_doubt(address: &str, run: RunId) -> ApiError {
     ApiError::new(Code::NotFound, ErrorReason::RecipientNotFound, message).next(next)
 }
 
-/// None of the named recipients is in doubt. `standings`: their states as text.
-pub fn none_in_doubt(named: &[String], run: RunId, standings: &str) -> ApiError {
+/// None of the named recipients is in doubt. `states`: their states as text.
+pub fn none_in_doubt(named: &[String], run: RunId, states: &str) -> ApiError {
     let message = match named {
-        [one] => format!("{one} is not in doubt in run {run}: it is {standings}"),
-        more => format!("none of these {} is in doubt in run {run}: {standings}", more.len()),
+        [one] => format!("{one} is not in doubt in run {run}: it is {states}"),
+        more => format!("none of these {} is in doubt in run {run}: {states}", more.len()),
     };
     let one = named.first().map_or("RECIPIENT", String::as_str);
     not_possible(message).next(format!("reveille explain {run} '{one}'"))
@@ -211,11 +211,11 @@ pub fn later_doubt(run: RunId, later: Fence) -> ApiError {
     not_possible(message).next(format!("look again: reveille in-doubt list --run {run}"))
 }
 
-/// None of the named recipients is a dead letter. `standings`: their states as text.
-pub fn none_dead(named: &[String], run: RunId, standings: &str) -> ApiError {
+/// None of the named recipients is a dead letter. `states`: their states as text.
+pub fn none_dead(named: &[String], run: RunId, states: &str) -> ApiError {
     let message = match named {
-        [one] => format!("{one} is no dead letter of run {run}: it is {standings}"),
-        more => format!("none of these {} is a dead letter of run {run}: {standings}", more.len()),
+        [one] => format!("{one} is no dead letter of run {run}: it is {states}"),
+        more => format!("none of these {} is a dead letter of run {run}: {states}", more.len()),
     };
     let one = named.first().map_or("RECIPIENT", String::as_str);
     not_possible(message).next(format!("reveille explain {run} '{one}'"))

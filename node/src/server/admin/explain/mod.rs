@@ -34,13 +34,13 @@ pub fn tell(
         events.push(claimed(ledger, chapter));
         events.extend(settled(ledger, chapter, run));
     }
-    let own = story.run_events.iter().filter(|(_, ruling)| ruling.slots.is_some());
-    events.extend(own.map(|(index, ruling)| ruled(*index, ruling, run, &story)));
+    let own = story.run_events.iter().filter(|(_, run_event)| run_event.slots.is_some());
+    events.extend(own.map(|(index, run_event)| describe_run_event(*index, run_event, run, &story)));
     let last = events.iter().map(|event| event.index).max().unwrap_or(id.index);
     // Events of the run after the recipient reached a final state do not concern it.
-    let of_all = story.run_events.iter().filter(|(_, ruling)| ruling.slots.is_none());
+    let of_all = story.run_events.iter().filter(|(_, run_event)| run_event.slots.is_none());
     let of_all = of_all.filter(|(index, _)| *index < last || !story.state.is_terminal());
-    events.extend(of_all.map(|(index, ruling)| ruled(*index, ruling, run, &story)));
+    events.extend(of_all.map(|(index, run_event)| describe_run_event(*index, run_event, run, &story)));
     complete_with_letter(&story, run, &mut events);
     events.extend(key.and_then(|key| opted_out(ledger, &page.tenant, key)));
     events.extend(key.and_then(|key| taken_back(ledger, &page.tenant, key)));
@@ -143,8 +143,8 @@ fn last_answer(story: &RecipientExplanation) -> String {
 }
 
 /// Describes an event of the run that changed the recipient outside of a claim.
-fn ruled(index: u64, ruling: &RunEvent, run: &Run, story: &RecipientExplanation) -> Event {
-    let (what, detail) = match &ruling.what {
+fn describe_run_event(index: u64, run_event: &RunEvent, run: &Run, story: &RecipientExplanation) -> Event {
+    let (what, detail) = match &run_event.what {
         RunEventKind::Paused(reason) => ("run paused", reason.to_string()),
         RunEventKind::Resumed => ("run resumed", String::new()),
         RunEventKind::Cancelled => ("cancelled", cancelled(run)),
@@ -163,7 +163,7 @@ fn ruled(index: u64, ruling: &RunEvent, run: &Run, story: &RecipientExplanation)
         RunEventKind::SuppressedByGap => ("suppressed", too_near(story, run)),
         RunEventKind::CanaryPassed => ("canary passed", canary(run)),
     };
-    Event { instant: Some(timestamp(ruling.at)), ..event(index, what, detail) }
+    Event { instant: Some(timestamp(run_event.at)), ..event(index, what, detail) }
 }
 
 /// Describes the counts that the canary's verdict is based on (P6).

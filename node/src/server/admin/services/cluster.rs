@@ -90,7 +90,7 @@ impl Admin {
         let shown = members.iter().map(|(node, member)| MemberStatus {
             crash_backoff_until: backoffs.get(node).map(|(until, _)| views::timestamp(*until)),
             crash_backoff_eighths: backoffs.get(node).map_or(0, |(_, allowance)| allowance.eighths().into()),
-            ..standing(*node, member, described.remove(node), &raft)
+            ..status_of(*node, member, described.remove(node), &raft)
         });
         GetClusterStatusResponse {
             cluster: self.context.replica.cluster().map(|cluster| cluster.to_string()).unwrap_or_default(),
@@ -176,7 +176,7 @@ fn blocked(ledger: &Ledger) -> (Vec<v1::BlockedRun>, u32) {
 }
 
 /// Builds the status of one member.
-fn standing(node: NodeId, member: &Member, described: Option<Described>, raft: &RaftStatus) -> MemberStatus {
+fn status_of(node: NodeId, member: &Member, described: Option<Described>, raft: &RaftStatus) -> MemberStatus {
     let member_view = Some(views::member(node, member));
     let Some(Described { said, clock_offset_ms }) = described else {
         let role = MemberRole::Unreachable.into();

@@ -17,7 +17,7 @@ use reveille_proto::admin::v1::{
 use tonic::{Request, Response, Status};
 
 use super::dead_letter_pages::{DeadLetterKey, Filter, reason};
-use super::doubt::standings;
+use super::doubt::states_in_words;
 use crate::server::admin::recipient_list::{RecipientPage, RecipientQuery};
 use crate::server::admin::{Admin, ApiError, deadline, refusal, views};
 
@@ -80,7 +80,7 @@ impl Admin {
                     if count > 0 || recipients.is_empty() {
                         return Ok(count);
                     }
-                    Err(refusal::none_dead(&recipients, run, &standings(ledger, run, &numbers)))
+                    Err(refusal::none_dead(&recipients, run, &states_in_words(ledger, run, &numbers)))
                 })
                 .await?;
             let count = count?;

@@ -138,7 +138,7 @@ fn rehearse(
         if let Some(later) = later {
             return Err(refusal::later_doubt(picked.run, later));
         }
-        return Err(refusal::none_in_doubt(named, picked.run, &standings(ledger, picked.run, &picked.numbers)));
+        return Err(refusal::none_in_doubt(named, picked.run, &states_in_words(ledger, picked.run, &picked.numbers)));
     }
     let group = |((cause, node), count): ((&str, String), u64)| DoubtGroup { cause: cause.to_owned(), count, node };
     let mut groups: Vec<DoubtGroup> = counts.into_iter().map(group).collect();
@@ -147,16 +147,16 @@ fn rehearse(
 }
 
 /// Returns the states of the recipients as text: `sent`, or `2 sent, 1 dead`.
-pub(crate) fn standings(ledger: &Ledger, run: RunId, numbers: &[u32]) -> String {
+pub(crate) fn states_in_words(ledger: &Ledger, run: RunId, numbers: &[u32]) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for number in numbers {
-        let standing = ledger.state(run, *number).map(views::standing_word);
-        *counts.entry(standing.unwrap_or("gone")).or_default() += 1;
+        let state = ledger.state(run, *number).map(views::state_word);
+        *counts.entry(state.unwrap_or("gone")).or_default() += 1;
     }
-    let told = counts
+    let words = counts
         .iter()
         .map(|(word, count)| if numbers.len() == 1 { (*word).to_owned() } else { format!("{count} {word}") });
-    told.collect::<Vec<_>>().join(", ")
+    words.collect::<Vec<_>>().join(", ")
 }
 
 /// Returns true if a request with this id was answered before.

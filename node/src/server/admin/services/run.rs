@@ -156,10 +156,10 @@ impl RunService for Admin {
         };
         let key = Address::parse(&recipient).ok().map(|address| address.key());
         let subject = (run, number, key.as_deref());
-        let told = self.read(request.stale, deadline, |ledger| explain::tell(ledger, subject, &around));
-        let (told, freshness) = told.await?;
-        let (standing, events) = told.ok_or_else(|| refusal::no_recipient(&request.recipient, run))?;
-        let state = views::recipient_state(standing).into();
+        let explanation = self.read(request.stale, deadline, |ledger| explain::tell(ledger, subject, &around));
+        let (explanation, freshness) = explanation.await?;
+        let (state, events) = explanation.ok_or_else(|| refusal::no_recipient(&request.recipient, run))?;
+        let state = views::recipient_state(state).into();
         Ok(Response::new(ExplainResponse { run: run.to_string(), recipient, number, state, events, freshness }))
     }
 }

@@ -19,7 +19,7 @@ pub use campaign::{campaign, campaign_body, finish_by_ms};
 pub use doubt::{DoubtRow, cause, dead_letter, doubt};
 pub use history::{history, inside_gap, waited_for, waiting};
 pub use relay::{health, relay};
-pub use run::{blocked, made_way, recipient_state, run, run_state, standing_word, summary};
+pub use run::{blocked, made_way, recipient_state, run, run_state, state_word, summary};
 pub use schedule::{body, etag, schedule, schedule_state, told};
 
 /// Converts an instant.

@@ -83,7 +83,7 @@ pub fn summary(id: RunId, summary: &RunSummary) -> v1::Run {
 }
 
 fn counts(counts: &RecipientCounts) -> v1::RunCounts {
-    let count = |standing| counts.get(standing);
+    let count = |state| counts.get(state);
     v1::RunCounts {
         pending: count(RecipientState::Pending),
         claimed: count(RecipientState::Claimed),
@@ -139,8 +139,8 @@ pub fn run_state(state: &RunState) -> (v1::RunState, String) {
 }
 
 /// Converts the state of a recipient.
-pub fn recipient_state(standing: RecipientState) -> v1::RecipientState {
-    match standing {
+pub fn recipient_state(state: RecipientState) -> v1::RecipientState {
+    match state {
         RecipientState::Pending => v1::RecipientState::Pending,
         RecipientState::Claimed => v1::RecipientState::Claimed,
         RecipientState::Sent => v1::RecipientState::Sent,
@@ -154,8 +154,8 @@ pub fn recipient_state(standing: RecipientState) -> v1::RecipientState {
 }
 
 /// Returns the state of a recipient as text.
-pub fn standing_word(standing: RecipientState) -> &'static str {
-    match standing {
+pub fn state_word(state: RecipientState) -> &'static str {
+    match state {
         RecipientState::Pending => "pending",
         RecipientState::Claimed => "claimed",
         RecipientState::Sent => "sent",
