@@ -26,8 +26,8 @@ impl GeneratedAudience {
     /// A recipient by number.
     pub fn recipient(&self, number: u32) -> Recipient {
         let address = format!("r{number:08}.s{}@audience.invalid", self.seed);
-        let value = |(place, column): (u64, &String)| {
-            let value = mixed(self.seed ^ mixed(u64::from(number) << 8 | place));
+        let value = |(column_number, column): (u64, &String)| {
+            let value = mixed(self.seed ^ mixed(u64::from(number) << 8 | column_number));
             format!("{column} {:06x}", value & 0xff_ffff)
         };
         let values = (0..).zip(&self.columns).map(value).collect();

@@ -44,7 +44,7 @@ struct Spilled {
 /// Positions in a list whose key is also at an earlier position.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Repeats {
-    places: Vec<u64>,
+    positions: Vec<u64>,
     count: u32,
     first: Option<(u32, u32)>,
 }
@@ -89,9 +89,9 @@ impl Keys {
         for (heap, pieces) in self.heaps.iter_mut().zip(&mut spilled.pieces) {
             self.repeats.take_from(heap);
             let mut bytes = Vec::with_capacity(heap.len() * MARK);
-            for (hash, place) in heap.drain(..) {
+            for (hash, position) in heap.drain(..) {
                 bytes.extend_from_slice(&hash);
-                bytes.extend_from_slice(&place.to_le_bytes());
+                bytes.extend_from_slice(&position.to_le_bytes());
             }
             spilled.file.write_all(&bytes)?;
             pieces.push((spilled.length, bytes.len()));
@@ -123,8 +123,8 @@ impl Spilled {
             let mut bytes = vec![0; *length];
             self.file.read_exact_at(&mut bytes, *start)?;
             into.extend(bytes.chunks_exact(MARK).filter_map(|mark| {
-                let (hash, place) = (mark.first_chunk::<16>()?, mark.last_chunk::<4>()?);
-                Some((*hash, u32::from_le_bytes(*place)))
+                let (hash, position) = (mark.first_chunk::<16>()?, mark.last_chunk::<4>()?);
+                Some((*hash, u32::from_le_bytes(*position)))
             }));
         }
         Ok(())
@@ -135,30 +135,30 @@ impl Repeats {
     /// Records the marks that repeat an earlier one, and removes them from `marks`.
     fn take_from(&mut self, marks: &mut Vec<Mark>) {
         marks.sort_unstable();
-        marks.dedup_by(|(hash, place), (known, first)| {
+        marks.dedup_by(|(hash, position), (known, first)| {
             let again = hash == known;
             if again {
-                self.note(*first, *place);
+                self.note(*first, *position);
             }
             again
         });
     }
 
-    fn note(&mut self, first: u32, place: u32) {
-        let word = (place / 64) as usize;
-        if word >= self.places.len() {
-            self.places.resize(word + 1, 0);
+    fn note(&mut self, first: u32, position: u32) {
+        let word = (position / 64) as usize;
+        if word >= self.positions.len() {
+            self.positions.resize(word + 1, 0);
         }
-        self.places[word] |= 1 << (place % 64);
+        self.positions[word] |= 1 << (position % 64);
         self.count += 1;
-        if self.first.is_none_or(|(_, known)| place < known) {
-            self.first = Some((first, place));
+        if self.first.is_none_or(|(_, known)| position < known) {
+            self.first = Some((first, position));
         }
     }
 
     /// True if the key at this position repeats an earlier one.
-    pub fn contains(&self, place: u32) -> bool {
-        self.places.get((place / 64) as usize).is_some_and(|word| word & 1 << (place % 64) != 0)
+    pub fn contains(&self, position: u32) -> bool {
+        self.positions.get((position / 64) as usize).is_some_and(|word| word & 1 << (position % 64) != 0)
     }
 
     /// Returns the number of repeated positions.
@@ -185,16 +185,16 @@ mod tests {
             let mut marks = Keys::with_memory(std::env::temp_dir(), held);
             let mut seen: BTreeMap<u16, u32> = BTreeMap::new();
             let mut expected: Vec<(u32, u32)> = Vec::new();
-            for (place, key) in (0..).zip(&keys) {
+            for (position, key) in (0..).zip(&keys) {
                 marks.push(&format!("r{key}@example.com")).expect("a file");
                 match seen.get(key) {
-                    Some(first) => expected.push((*first, place)),
-                    None => drop(seen.insert(*key, place)),
+                    Some(first) => expected.push((*first, position)),
+                    None => drop(seen.insert(*key, position)),
                 }
             }
             let repeats = marks.repeats().expect("it reads back");
-            let found: Vec<u32> = (0..keys.len() as u32 + 70).filter(|place| repeats.contains(*place)).collect();
-            prop_assert_eq!(found, expected.iter().map(|(_, place)| *place).collect::<Vec<_>>());
+            let found: Vec<u32> = (0..keys.len() as u32 + 70).filter(|position| repeats.contains(*position)).collect();
+            prop_assert_eq!(found, expected.iter().map(|(_, position)| *position).collect::<Vec<_>>());
             prop_assert_eq!(repeats.count() as usize, expected.len());
             prop_assert_eq!(repeats.first(), expected.first().copied());
         }

@@ -119,12 +119,12 @@ impl AudienceStore {
         Ok(AudienceStore { folder, heads, lacking, changing, room, copies, taken, warned: Mutex::default() })
     }
 
-    /// Returns the recipients at these places of a part, in order. `places` must be in order.
+    /// Returns the recipients at these positions of a part, in order. `positions` must be in order.
     ///
     /// # Errors
     /// Fails if the part is not here, or if a block that it reads is not what was sealed.
-    pub fn read(&self, part: Hash, places: &[u16]) -> Result<Vec<(u16, Recipient)>, PartFault> {
-        let read = self.read_places(part, places);
+    pub fn read(&self, part: Hash, positions: &[u16]) -> Result<Vec<(u16, Recipient)>, PartFault> {
+        let read = self.read_positions(part, positions);
         if let Err(fault) = &read {
             tracing::warn!(%fault, "an audience");
             self.heads.remove(part);
@@ -133,54 +133,54 @@ impl AudienceStore {
         read
     }
 
-    fn read_places(&self, part: Hash, places: &[u16]) -> Result<Vec<(u16, Recipient)>, PartFault> {
+    fn read_positions(&self, part: Hash, positions: &[u16]) -> Result<Vec<(u16, Recipient)>, PartFault> {
         let file = self.open_part(part)?;
         let head = self.head(part, &file)?;
-        let mut found = Vec::with_capacity(places.len());
-        for of_block in places.chunk_by(|one, other| one / BLOCK == other / BLOCK) {
-            let Some(number) = of_block.first().map(|place| place / BLOCK) else { continue };
+        let mut found = Vec::with_capacity(positions.len());
+        for of_block in positions.chunk_by(|one, other| one / BLOCK == other / BLOCK) {
+            let Some(number) = of_block.first().map(|position| position / BLOCK) else { continue };
             let damaged = |what: String| PartFault::Damaged { part, what };
             let (offset, length) = head.extent(number).ok_or_else(|| damaged(format!("it has no block {number}")))?;
             let mut bytes = vec![0; length];
             file.read_exact_at(&mut bytes, offset).map_err(|error| cut_or_unreadable(part, &error))?;
             let recipients = head.block(number, &bytes).map_err(damaged)?;
-            for place in of_block {
-                let recipient = recipients.get(usize::from(place % BLOCK));
-                let recipient = recipient.ok_or_else(|| damaged(format!("no recipient is at place {place}")))?;
-                found.push((*place, recipient.clone()));
+            for position in of_block {
+                let recipient = recipients.get(usize::from(position % BLOCK));
+                let recipient = recipient.ok_or_else(|| damaged(format!("no recipient is at position {position}")))?;
+                found.push((*position, recipient.clone()));
             }
         }
         Ok(found)
     }
 
-    /// Returns the places in a part of the recipients with these address keys. Reads the whole part.
+    /// Returns the positions in a part of the recipients with these address keys. Reads the whole part.
     ///
     /// # Errors
     /// The same errors as [`AudienceStore::read`].
     pub fn find(&self, part: Hash, keys: &BTreeSet<String>) -> Result<Vec<(u16, String)>, PartFault> {
         let mut found = Vec::new();
-        let mut place = 0_u32;
+        let mut position = 0_u32;
         self.each(part, |recipient| {
-            if let Ok(place) = u16::try_from(place)
+            if let Ok(position) = u16::try_from(position)
                 && keys.contains(&recipient.key)
             {
-                found.push((place, recipient.key));
+                found.push((position, recipient.key));
             }
-            place += 1;
+            position += 1;
         })?;
         Ok(found)
     }
 
-    /// Returns which of these places of a part, given in order, have a recipient with one of these address keys. Reads
-    /// one block at a time, and ends with the first one that cannot be read.
+    /// Returns which of these positions of a part, given in order, have a recipient with one of these address keys.
+    /// Reads one block at a time, and ends with the first one that cannot be read.
     ///
     /// # Errors
     /// The same errors as [`AudienceStore::read`].
-    pub fn of_these(&self, part: Hash, places: &[u16], keys: &BTreeSet<String>) -> Result<BTreeSet<u16>, PartFault> {
+    pub fn of_these(&self, part: Hash, positions: &[u16], keys: &BTreeSet<String>) -> Result<BTreeSet<u16>, PartFault> {
         let mut found = BTreeSet::new();
-        for of_block in places.chunk_by(|one, other| one / BLOCK == other / BLOCK) {
+        for of_block in positions.chunk_by(|one, other| one / BLOCK == other / BLOCK) {
             let read = self.read(part, of_block)?.into_iter();
-            found.extend(read.filter(|(_, one)| keys.contains(&one.key)).map(|(place, _)| place));
+            found.extend(read.filter(|(_, one)| keys.contains(&one.key)).map(|(position, _)| position));
         }
         Ok(found)
     }
@@ -193,8 +193,8 @@ impl AudienceStore {
         let rows = self.head(part, &self.open_part(part)?)?.rows();
         for first in (0..rows).step_by(usize::from(BLOCK)) {
             let last = rows.min(first + u32::from(BLOCK));
-            let places: Vec<u16> = (first..last).filter_map(|place| u16::try_from(place).ok()).collect();
-            self.read(part, &places)?.into_iter().for_each(|(_, recipient)| show(recipient));
+            let positions: Vec<u16> = (first..last).filter_map(|position| u16::try_from(position).ok()).collect();
+            self.read(part, &positions)?.into_iter().for_each(|(_, recipient)| show(recipient));
         }
         Ok(())
     }

@@ -36,10 +36,10 @@ fn recipients_are_read_by_their_places() {
     let (_folder, parts) = parts();
     let (generated, bytes) = made(600);
     let part = parts.put(&bytes).expect("it is kept");
-    let places = [0, 1, 255, 256, 511, 512, 599];
-    let read = parts.read(part, &places).expect("they are read");
+    let positions = [0, 1, 255, 256, 511, 512, 599];
+    let read = parts.read(part, &positions).expect("they are read");
     let expected: Vec<(u16, Recipient)> =
-        places.iter().map(|place| (*place, generated.recipient((*place).into()))).collect();
+        positions.iter().map(|position| (*position, generated.recipient((*position).into()))).collect();
     assert_eq!(read, expected);
     assert!(matches!(parts.read(part, &[600]), Err(PartFault::Damaged { .. })), "no recipient is there");
     let key = generated.recipient(300).key;
@@ -151,9 +151,9 @@ proptest! {
         fs::write(folder.path().join("parts").join(part.to_string()), &bytes).expect("it is damaged");
         let fresh = AudienceStore::open(folder.path().join("parts")).expect("it opens");
         let mut faults = 0;
-        for place in 0..rows as u16 {
-            match fresh.read(part, &[place]) {
-                Ok(read) => prop_assert_eq!(read, vec![(place, generated.recipient(place.into()))]),
+        for position in 0..rows as u16 {
+            match fresh.read(part, &[position]) {
+                Ok(read) => prop_assert_eq!(read, vec![(position, generated.recipient(position.into()))]),
                 Err(_) => faults += 1,
             }
         }

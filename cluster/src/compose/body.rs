@@ -186,8 +186,8 @@ mod tests {
 
     fn by_the_byte(line: &str) -> String {
         let (mut text, mut width) = (String::new(), 0);
-        for (place, byte) in line.bytes().enumerate() {
-            let last = place + 1 == line.len();
+        for (index, byte) in line.bytes().enumerate() {
+            let last = index + 1 == line.len();
             let literal = is_printable(byte) && !(last && is_blank(byte));
             let written = if literal { char::from(byte).to_string() } else { format!("={byte:02X}") };
             if width + written.len() > if last { 76 } else { 75 } {

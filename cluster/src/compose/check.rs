@@ -96,7 +96,7 @@ pub(super) fn characters(content: &Content) -> Result<(), ContentError> {
 }
 
 pub(super) fn names(content: &Content, columns: &[String]) -> Result<(), ContentError> {
-    for (place, (name, value)) in content.variables.iter().enumerate() {
+    for (index, (name, value)) in content.variables.iter().enumerate() {
         let field = format!("variables.{name}");
         if !is_name(name) {
             return refuse(field, "is not a name; use letters, digits and '_', not beginning with a digit");
@@ -104,7 +104,7 @@ pub(super) fn names(content: &Content, columns: &[String]) -> Result<(), Content
         if name == RECIPIENT {
             return refuse(field, "is the recipient's address already; choose another name");
         }
-        if content.variables.iter().take(place).any(|(former, _)| former == name) {
+        if content.variables.iter().take(index).any(|(former, _)| former == name) {
             return refuse(field, "is given twice; remove one of them");
         }
         if value.len() > VALUE_BYTES_MAX {

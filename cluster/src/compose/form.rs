@@ -56,7 +56,7 @@ impl Code {
     pub(super) fn new(templates: &Templates, field: &str, variables: &Variables) -> Option<(Code, String)> {
         let source = templates.source(field)?;
         let words = language::check(field, &source).ok()?;
-        let mark = |place: usize| format!("{MARK}{place}{MARK}");
+        let mark = |index: usize| format!("{MARK}{index}{MARK}");
         let cut = words.cut(|word| variables.varying(word).is_some(), mark)?;
         let (mut holes, mut rest) = (Vec::new(), Vec::new());
         for code in cut.code {
@@ -101,10 +101,10 @@ impl Hole {
         let code = code.strip_prefix("{{")?.strip_suffix("}}")?;
         let code = code.strip_prefix(['-', '+']).unwrap_or(code);
         let code = code.strip_suffix(['-', '+']).unwrap_or(code);
-        let place = |name: &str| variables.varying(name.trim_ascii());
+        let index = |name: &str| variables.varying(name.trim_ascii());
         match code.split_once('|') {
-            None => place(code).map(Hole::Own),
-            Some((name, filter)) if filter.trim_ascii() == URLENCODE => place(name).map(Hole::Link),
+            None => index(code).map(Hole::Own),
+            Some((name, filter)) if filter.trim_ascii() == URLENCODE => index(name).map(Hole::Link),
             Some(_) => None,
         }
     }
@@ -121,14 +121,14 @@ impl<'a> Filling<'a> {
     /// Writes the content of a hole. Returns false if a value is missing or too long.
     fn write(&self, out: &mut String, hole: usize) -> bool {
         match self.code.holes.get(hole) {
-            Some(Hole::Own(place)) => match self.values.own(*place) {
+            Some(Hole::Own(index)) => match self.values.own(*index) {
                 None => return false,
                 // Writing to a string never fails.
                 Some(value) if self.code.field == HTML => drop(write!(out, "{}", HtmlEscape(value))),
                 Some(value) => out.push_str(value),
             },
-            Some(Hole::Link(place)) => {
-                return self.values.own(*place).is_some_and(|value| write_urlencoded(out, value));
+            Some(Hole::Link(index)) => {
+                return self.values.own(*index).is_some_and(|value| write_urlencoded(out, value));
             }
             Some(Hole::Said(number)) => match self.said.get(*number) {
                 None => return false,

@@ -69,8 +69,8 @@ pub(super) struct Piece {
 impl Words<'_> {
     /// Returns the number of the line where a word is used first, from 1.
     pub(super) fn line_of(&self, word: &str) -> Option<u32> {
-        let (place, _) = self.words.iter().find(|(_, found)| *found == word)?;
-        Some(line_at(self.source, *place))
+        let (offset, _) = self.words.iter().find(|(_, found)| *found == word)?;
+        Some(line_at(self.source, *offset))
     }
 }
 
@@ -79,8 +79,8 @@ pub(super) fn check<'a>(field: &str, source: &'a str) -> Result<Words<'a>, Conte
     let (words, pieces) = (Vec::new(), Vec::new());
     let mut scan =
         Scan { field, source, rest: source, brackets: 0, blocks: 0, elifs: 0, escapes: false, words, pieces };
-    while let Some(place) = scan.rest.find('{') {
-        scan.skip(place + 1);
+    while let Some(offset) = scan.rest.find('{') {
+        scan.skip(offset + 1);
         if scan.take('#') {
             scan.comment()?;
         } else if scan.take('{') {
@@ -92,8 +92,8 @@ pub(super) fn check<'a>(field: &str, source: &'a str) -> Result<Words<'a>, Conte
     Ok(Words { source, words: scan.words, pieces: scan.pieces })
 }
 
-fn line_at(source: &str, place: usize) -> u32 {
-    let before = source.as_bytes().iter().take(place);
+fn line_at(source: &str, offset: usize) -> u32 {
+    let before = source.as_bytes().iter().take(offset);
     u32::try_from(1 + before.filter(|byte| **byte == b'\n').count()).unwrap_or(u32::MAX)
 }
 
@@ -124,7 +124,7 @@ enum Expected {
 }
 
 impl Scan<'_, '_> {
-    fn place(&self) -> usize {
+    fn offset(&self) -> usize {
         self.source.len() - self.rest.len()
     }
 
@@ -143,7 +143,7 @@ impl Scan<'_, '_> {
     }
 
     fn refuse<T>(&self, message: impl Into<String>) -> Result<T, ContentError> {
-        let line = line_at(self.source, self.place());
+        let line = line_at(self.source, self.offset());
         Err(ContentError { field: self.field.to_owned(), line: Some(line), message: message.into() })
     }
 
@@ -160,21 +160,21 @@ impl Scan<'_, '_> {
 
     /// Scans one piece of code after its opening marker, to behind `end`.
     fn code(&mut self, end: &str, tag: bool) -> Result<(), ContentError> {
-        let (first_byte, first_word) = (self.place() - 2, self.words.len());
+        let (first_byte, first_word) = (self.offset() - 2, self.words.len());
         self.escapes = false;
         let _ = self.take('-') || self.take('+');
-        let start = self.place();
+        let start = self.offset();
         self.brackets = 0;
         let mut expected = if tag { Expected::Tag } else { Expected::Anything };
         loop {
             self.rest = self.rest.trim_start_matches(|character: char| character.is_ascii_whitespace());
-            if self.place() - start > CODE_BYTES_MAX {
+            if self.offset() - start > CODE_BYTES_MAX {
                 return self.refuse(format!("an expression is longer than {CODE_BYTES_MAX} bytes; split it"));
             }
             let closing = self.rest.strip_prefix(['-', '+']).unwrap_or(self.rest);
             if let Some(rest) = closing.strip_prefix(end).or_else(|| self.rest.strip_prefix(end)) {
                 self.rest = rest;
-                let (bytes, words) = (first_byte..self.place(), first_word..self.words.len());
+                let (bytes, words) = (first_byte..self.offset(), first_word..self.words.len());
                 self.pieces.push(Piece { bytes, words, escapes: self.escapes });
                 return if expected == Expected::Anything { Ok(()) } else { self.refuse("a name is missing") };
             }
@@ -232,9 +232,9 @@ impl Scan<'_, '_> {
             ends
         });
         match end {
-            Some((place, _)) => {
-                self.escapes |= self.rest.get(..place).is_some_and(|text| text.contains('\\'));
-                self.skip(place + 1);
+            Some((offset, _)) => {
+                self.escapes |= self.rest.get(..offset).is_some_and(|text| text.contains('\\'));
+                self.skip(offset + 1);
                 Ok(())
             }
             None => self.refuse(format!("a text that begins with {quote} has no end; write {quote} where it ends")),
@@ -245,7 +245,7 @@ impl Scan<'_, '_> {
         let end = self.rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(self.rest.len());
         let (word, rest) = self.rest.split_at_checked(end).unwrap_or((self.rest, ""));
         self.check_word(word, expected)?;
-        self.words.push((self.place(), word));
+        self.words.push((self.offset(), word));
         self.rest = rest;
         Ok(match (expected, word) {
             (Expected::Anything, "is") | (Expected::Test, "not") => Expected::Test,

@@ -210,9 +210,9 @@ impl Compiled {
     /// header uses must be one line of that header's maximum length, whatever the template does with it. So unusable
     /// values are found when the list is given, not when the email is due.
     pub fn misfits(&self, values: &[String]) -> Vec<(usize, String)> {
-        let misfit = |(place, field): &(usize, String)| {
-            let why = not_one_line(values.get(*place)?, field)?;
-            Some((*place, why))
+        let misfit = |(column, field): &(usize, String)| {
+            let why = not_one_line(values.get(*column)?, field)?;
+            Some((*column, why))
         };
         self.in_headers.iter().filter_map(misfit).collect()
     }

@@ -2,7 +2,7 @@
 //! depend on it.
 //!
 //! Called by [`super::Compiled`]. `split.rs` separates these expressions of a template from the rest. The rest is
-//! rendered once with marks in place of the expressions, and cut at the marks (`form.rs`). Lines of a body without a
+//! rendered once with marks instead of the expressions, and cut at the marks (`form.rs`). Lines of a body without a
 //! mark are also encoded once.
 //!
 //! Invariant: the bytes equal those of an email that is rendered whole (property test in `tests/sheet.rs`). The field

@@ -1,13 +1,13 @@
 //! Splits a template into the text that is the same for all recipients, and the code that depends on the recipient.
 //!
-//! Called by `sheet.rs`. Both stay source text of the template language: the text with a mark in the place of each
+//! Called by `sheet.rs`. Both stay source text of the template language: the text with a mark instead of each
 //! piece of code is a template, and so is each piece of code.
 
 use super::language::Words;
 
 /// A template in two parts.
 pub(super) struct Cut<'a> {
-    /// The template, with a mark in the place of each element of `code`.
+    /// The template, with a mark instead of each element of `code`.
     pub(super) text: String,
     /// Pieces of code, each from `{{` to `}}`, or a whole block from `{% if … %}` to `{% endif %}`.
     pub(super) code: Vec<&'a str>,
@@ -57,7 +57,7 @@ mod tests {
 
     fn cut(source: &str) -> Option<(String, Vec<&str>)> {
         let words = check("text", source).unwrap_or_else(|error| panic!("{error}"));
-        let cut = words.cut(|word| word == "a", |place| place.to_string())?;
+        let cut = words.cut(|word| word == "a", |number| number.to_string())?;
         Some((cut.text, cut.code))
     }
 

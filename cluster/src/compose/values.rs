@@ -63,7 +63,7 @@ impl Variables {
 
     fn with(&self, value: impl Fn(usize, &Source) -> Option<Value>) -> Value {
         let pairs = self.0.iter().enumerate();
-        Value::from_pairs(pairs.filter_map(|(place, (name, source))| Some((name.as_str(), value(place, source)?))))
+        Value::from_pairs(pairs.filter_map(|(index, (name, source))| Some((name.as_str(), value(index, source)?))))
     }
 }
 
@@ -82,8 +82,8 @@ impl<'a> Values<'a> {
         to: &'a Mailbox,
     ) -> Result<Values<'a>, ComposeError> {
         let values = Values { variables, recipient, to, gathered: OnceCell::new() };
-        for (place, (name, _)) in variables.0.iter().enumerate() {
-            if values.own(place).is_some_and(|value| value.len() > VALUE_BYTES_MAX) {
+        for (index, (name, _)) in variables.0.iter().enumerate() {
+            if values.own(index).is_some_and(|value| value.len() > VALUE_BYTES_MAX) {
                 let message = format!("the value is longer than {VALUE_BYTES_MAX} bytes");
                 return Err(ComposeError::Field { field: format!("columns.{name}"), line: None, message });
             }
@@ -92,8 +92,8 @@ impl<'a> Values<'a> {
     }
 
     /// Returns the value of a variable that differs between recipients. `None` if the recipient's row is too short.
-    pub(super) fn own(&self, place: usize) -> Option<&'a str> {
-        match self.variables.0.get(place)?.1 {
+    pub(super) fn own(&self, index: usize) -> Option<&'a str> {
+        match self.variables.0.get(index)?.1 {
             Source::Same(_) => None,
             Source::Column(column) => self.recipient.values.get(column).map(String::as_str),
             Source::Recipient => Some(self.to.address.as_given()),
@@ -104,9 +104,9 @@ impl<'a> Values<'a> {
     /// that use it fail.
     pub(super) fn for_templates(&self) -> &Value {
         self.gathered.get_or_init(|| {
-            self.variables.with(|place, source| match source {
+            self.variables.with(|index, source| match source {
                 Source::Same(value) => Some(value.clone()),
-                Source::Column(_) | Source::Recipient => self.own(place).map(Value::from),
+                Source::Column(_) | Source::Recipient => self.own(index).map(Value::from),
             })
         })
     }
@@ -122,9 +122,9 @@ pub(super) fn in_headers(
     let mut found: Vec<(usize, String)> = Vec::new();
     for field in std::iter::once(SUBJECT).chain(headers.iter().map(String::as_str)) {
         for name in templates.used_by(field) {
-            if let Some(place) = columns.iter().position(|column| column == name) {
-                if !found.iter().any(|(known, _)| *known == place) {
-                    found.push((place, field.to_owned()));
+            if let Some(index) = columns.iter().position(|column| column == name) {
+                if !found.iter().any(|(known, _)| *known == index) {
+                    found.push((index, field.to_owned()));
                 }
                 continue;
             }

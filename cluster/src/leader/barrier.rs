@@ -222,15 +222,15 @@ fn concerning_keys_of_seal(
 ) -> Vec<CrossedHandOff> {
     let mut by_part: BTreeMap<Hash, BTreeMap<u16, Vec<CrossedHandOff>>> = BTreeMap::new();
     for crossed in hand_offs {
-        if let Some((part, place)) = seal.place(crossed.recipient) {
-            by_part.entry(part).or_default().entry(place).or_default().push(crossed);
+        if let Some((part, position)) = seal.place(crossed.recipient) {
+            by_part.entry(part).or_default().entry(position).or_default().push(crossed);
         }
     }
-    let of_part = |(part, by_place): (Hash, BTreeMap<u16, Vec<CrossedHandOff>>)| {
-        let places: Vec<u16> = by_place.keys().copied().collect();
-        let meant = context.parts.of_these(part, &places, keys).ok();
-        let is_meant = move |place: &u16| meant.as_ref().is_none_or(|meant| meant.contains(place));
-        by_place.into_iter().filter(move |(place, _)| is_meant(place)).flat_map(|(_, crossed)| crossed)
+    let of_part = |(part, by_position): (Hash, BTreeMap<u16, Vec<CrossedHandOff>>)| {
+        let positions: Vec<u16> = by_position.keys().copied().collect();
+        let meant = context.parts.of_these(part, &positions, keys).ok();
+        let is_meant = move |position: &u16| meant.as_ref().is_none_or(|meant| meant.contains(position));
+        by_position.into_iter().filter(move |(position, _)| is_meant(position)).flat_map(|(_, crossed)| crossed)
     };
     by_part.into_iter().flat_map(of_part).collect()
 }

@@ -144,9 +144,9 @@ impl Timer {
     /// again.
     async fn replan(&mut self, now: Time) -> bool {
         let context = &self.context;
-        let (replans, place) = context.replica.read(|ledger| {
-            let (found, place) = outdated(ledger, self.replanned, context.zones.version(), now);
-            (found.into_iter().filter_map(|id| replan_of(context, ledger, id)).collect::<Vec<_>>(), place)
+        let (replans, cursor) = context.replica.read(|ledger| {
+            let (found, cursor) = outdated(ledger, self.replanned, context.zones.version(), now);
+            (found.into_iter().filter_map(|id| replan_of(context, ledger, id)).collect::<Vec<_>>(), cursor)
         });
         let count = replans.len();
         if count > 0 {
@@ -160,9 +160,9 @@ impl Timer {
                 "planned by another zone database"
             );
         }
-        self.replanned = place;
-        self.has_replanned_all |= place.is_none();
-        place.is_some() && (count > 0 || !self.has_replanned_all)
+        self.replanned = cursor;
+        self.has_replanned_all |= cursor.is_none();
+        cursor.is_some() && (count > 0 || !self.has_replanned_all)
     }
 
     fn until_next(&self, now: Time) -> Duration {

@@ -65,7 +65,7 @@ impl ReturnPath {
         let is_plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
         if !is_plain || name.len() > NAME_BYTES_MAX {
             let form = format!("letters, digits and -_. before the @, {NAME_BYTES_MAX} at most");
-            return Err(ReturnPathError::Address(format!("'{address}' leaves no place for a token: {form}")));
+            return Err(ReturnPathError::Address(format!("'{address}' leaves no room for a token: {form}")));
         }
         if LOCAL_BYTES_MAX + 1 + domain.len() > ADDRESS_BYTES_MAX {
             return Err(ReturnPathError::Address(format!("'{address}' is too long")));
@@ -116,7 +116,7 @@ fn prefix((cluster, incarnation): (u128, u64)) -> [u8; 24] {
 fn to_base32(bytes: &[u8]) -> String {
     let digit = |at: usize| {
         let bit = |bit: usize| bytes.get(bit / 8).map_or(0, |byte| byte >> (7 - bit % 8) & 1);
-        let value = (at * 5..at * 5 + 5).fold(0_u8, |value, place| value << 1 | bit(place));
+        let value = (at * 5..at * 5 + 5).fold(0_u8, |value, index| value << 1 | bit(index));
         char::from(DIGITS[usize::from(value)])
     };
     (0..(bytes.len() * 8).div_ceil(5)).map(digit).collect()
@@ -197,14 +197,14 @@ mod tests {
         let path = bounces(&["k"]);
         let address = path.address((7, 2), ONE);
         let token = address.strip_prefix("bounce+").and_then(|rest| rest.strip_suffix("@b.example.com")).expect("one");
-        for place in 0..token.len() {
+        for index in 0..token.len() {
             for digit in DIGITS.iter().map(|digit| char::from(*digit)) {
                 let forged: String =
-                    token.chars().enumerate().map(|(at, old)| if at == place { digit } else { old }).collect();
+                    token.chars().enumerate().map(|(at, old)| if at == index { digit } else { old }).collect();
                 let read = path.read(&format!("bounce+{forged}@b.example.com"), 7, |_| Some(2));
                 assert_eq!(read, (forged == token).then_some(ONE), "{forged}");
             }
-            assert_eq!(path.read(&format!("bounce+{}@b.example.com", &token[..place]), 7, |_| Some(2)), None);
+            assert_eq!(path.read(&format!("bounce+{}@b.example.com", &token[..index]), 7, |_| Some(2)), None);
         }
         let others = [
             format!("bounce+{token}a@b.example.com"),

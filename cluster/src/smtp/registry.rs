@@ -186,11 +186,11 @@ impl RelayRegistry {
         let mut members: Vec<_> = of_pool().map(|(name, entry)| (name.clone(), entry.pool.clone())).collect();
         if members.len() > 1 {
             let whole: u64 = of_pool().map(|(_, entry)| u64::from(entry.relay.weight)).sum();
-            let mut place = scattered(self.turn.fetch_add(1, Ordering::Relaxed), whole);
+            let mut position = scattered(self.turn.fetch_add(1, Ordering::Relaxed), whole);
             let first = of_pool().position(|(_, entry)| {
                 let weight = u64::from(entry.relay.weight);
-                let is_first = place < weight;
-                place = place.saturating_sub(weight);
+                let is_first = position < weight;
+                position = position.saturating_sub(weight);
                 is_first
             });
             members.rotate_left(first.unwrap_or_default());
@@ -341,14 +341,14 @@ fn show(name: &str, sessions: usize, rate_per_second: f64, parked: bool, circuit
 /// Returns a sort key for the refusal to report: retryable before `deadline` first, then by kind (session, rate,
 /// circuit, none), then by time.
 fn wait_for(unavailable: &Unavailable, deadline: Instant) -> (bool, u8, Option<Instant>) {
-    let place = match unavailable {
+    let kind = match unavailable {
         Unavailable::Busy => 0,
         Unavailable::Paced { .. } => 1,
         Unavailable::CircuitOpen { .. } | Unavailable::Parked { .. } => 2,
         Unavailable::Closed => 3,
     };
     let until = until(unavailable);
-    (until.is_none_or(|until| until >= deadline), place, until)
+    (until.is_none_or(|until| until >= deadline), kind, until)
 }
 
 /// Returns one voter's share of a relay's rate, in emails a second.

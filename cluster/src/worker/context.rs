@@ -83,7 +83,7 @@ pub(crate) struct WorkerContext {
     compiled: Cache<(Hash, Hash), Compiled>,
 }
 
-/// The content of a run, compiled for its audience, and the recipients. A sealed audience has the places of its parts
+/// The content of a run, compiled for its audience, and the recipients. A sealed audience has the hashes of its parts
 /// instead.
 pub(crate) struct CompiledContent {
     pub compiled: Arc<Compiled>,

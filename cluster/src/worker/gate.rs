@@ -1,4 +1,4 @@
-//! The gate (P5): the last check before the terminator, and the only place that permits a hand-off.
+//! The gate (P5): the last check before the terminator, and the only code that permits a hand-off.
 //!
 //! It reads the state that this node has applied. The recipient must be in this claim, its run must be open and before
 //! its deadline, and the recipient must not have opted out. The node's lease must be valid. Then `begin` goes into the

@@ -208,10 +208,10 @@ impl Cluster {
     pub async fn leader_but(&self, not: Option<usize>) -> usize {
         let end = soon();
         loop {
-            for (place, node) in self.nodes.iter().enumerate().filter(|(place, _)| Some(*place) != not) {
+            for (index, node) in self.nodes.iter().enumerate().filter(|(index, _)| Some(*index) != not) {
                 let deadline = Instant::now() + Duration::from_secs(2);
                 if node.leads() && node.context().replica.linearizable(deadline).await.is_ok() {
-                    return place;
+                    return index;
                 }
             }
             assert!(Instant::now() < end, "a node leads within {STEP_TIMEOUT:?}");
@@ -220,19 +220,19 @@ impl Cluster {
     }
 
     /// Proposes a command on this node.
-    pub async fn put(&self, place: usize, command: Command) -> CommandReply {
-        self.nodes[place].context().replica.propose(&command, soon()).await.expect("an answer")
+    pub async fn put(&self, index: usize, command: Command) -> CommandReply {
+        self.nodes[index].context().replica.propose(&command, soon()).await.expect("an answer")
     }
 
     /// Cuts all links between this node and the others. The mailbox stays reachable.
-    pub fn isolate(&self, place: usize) {
-        self.network.isolate(self.nodes[place].id, self.nodes.iter().map(|node| node.id));
+    pub fn isolate(&self, index: usize) {
+        self.network.isolate(self.nodes[index].id, self.nodes.iter().map(|node| node.id));
     }
 
     /// Holds the next email of this node between the mailbox's commit and its reply.
-    pub fn hold_a_mail_of(&self, place: usize) -> Hold {
+    pub fn hold_a_mail_of(&self, index: usize) -> Hold {
         self.sink.hold_next_answer(HoldRequest {
-            ehlo: Some(self.nodes[place].name.clone()),
+            ehlo: Some(self.nodes[index].name.clone()),
             point: HoldPoint::AfterCommit,
             limit: 2 * STEP_TIMEOUT,
             ..HoldRequest::default()
@@ -240,8 +240,8 @@ impl Cluster {
     }
 
     /// Ends a node as `kill -9` would: its tasks end where they are, and no peer is notified. The folders stay.
-    pub async fn kill(&mut self, place: usize) {
-        let node = &mut self.nodes[place];
+    pub async fn kill(&mut self, index: usize) {
+        let node = &mut self.nodes[index];
         // Raft stops more politely than a kill, so the network is cut first: peers must not notice.
         self.network.switch_off(node.id);
         let Life { home, context, station } = node.life.take().expect("this node runs");
@@ -251,15 +251,15 @@ impl Cluster {
     }
 
     /// Starts a new incarnation on the same folders.
-    pub async fn restart(&mut self, place: usize) {
-        self.network.switch_on(self.nodes[place].id);
-        let leading = self.nodes[place].start_replica(&self.network, self.change).await;
-        self.nodes[place].start_station(leading).await;
+    pub async fn restart(&mut self, index: usize) {
+        self.network.switch_on(self.nodes[index].id);
+        let leading = self.nodes[index].start_replica(&self.network, self.change).await;
+        self.nodes[index].start_station(leading).await;
     }
 
     /// Stops a node as SIGTERM does. Returns true if it left nothing open.
-    pub async fn stop_node(&mut self, place: usize) -> bool {
-        let Life { home, context, station } = self.nodes[place].life.take().expect("this node runs");
+    pub async fn stop_node(&mut self, index: usize) -> bool {
+        let Life { home, context, station } = self.nodes[index].life.take().expect("this node runs");
         let station = station.expect("this node works");
         let clean = home.run(station.stop(STEP_TIMEOUT)).await;
         assert!(context.replica.shutdown(soon()).await, "the replica stops");
@@ -270,9 +270,9 @@ impl Cluster {
 
     /// Stops all that still runs.
     pub async fn end(mut self) {
-        for place in 0..self.nodes.len() {
-            if self.nodes[place].runs() {
-                self.kill(place).await;
+        for index in 0..self.nodes.len() {
+            if self.nodes[index].runs() {
+                self.kill(index).await;
             }
         }
         self.sink.stop().await;

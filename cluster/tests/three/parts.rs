@@ -20,12 +20,12 @@ fn generated() -> GeneratedAudience {
     GeneratedAudience { seed: 7, recipients: RECIPIENTS, columns: vec!["name".to_owned()] }
 }
 
-fn file(cluster: &Cluster, place: usize, part: Hash) -> PathBuf {
-    cluster.nodes[place].data().join("parts").join(part.to_string())
+fn file(cluster: &Cluster, index: usize, part: Hash) -> PathBuf {
+    cluster.nodes[index].data().join("parts").join(part.to_string())
 }
 
-async fn all_arrive_once(cluster: &Cluster, place: usize) {
-    let context = cluster.nodes[place].context();
+async fn all_arrive_once(cluster: &Cluster, index: usize) {
+    let context = cluster.nodes[index].context();
     until("all are sent", || is_all_sent(context, RECIPIENTS).then_some(())).await;
     assert_consistent(cluster, RECIPIENTS).await;
 }
@@ -45,8 +45,8 @@ async fn every_node_sends_sealed_audience_from_own_parts() {
     until("all are sent", || is_all_sent(context, RECIPIENTS - 1).then_some(())).await;
     assert_eq!(count(context, RecipientState::Suppressed), 1);
     assert_consistent(&cluster, RECIPIENTS).await;
-    for place in 0..3 {
-        assert!(accepts_of(&cluster, place) > 0, "node {place} sends, too");
+    for index in 0..3 {
+        assert!(accepts_of(&cluster, index) > 0, "node {index} sends, too");
     }
     cluster.end().await;
 }
@@ -65,7 +65,7 @@ async fn lacking_part_is_fetched_and_no_recipient_is_lost() {
     std::fs::write(file(&cluster, damaged, part), other).expect("it is damaged");
     cluster.put(leads, relay(&cluster, 0)).await;
     cluster.put(leads, schedule_to(to)).await;
-    let is_whole = |place| std::fs::read(file(&cluster, place, part)).is_ok_and(|bytes| bytes == whole);
+    let is_whole = |index| std::fs::read(file(&cluster, index, part)).is_ok_and(|bytes| bytes == whole);
     until("the part is fetched", || is_whole(gone).then_some(())).await;
     all_arrive_once(&cluster, leads).await;
     cluster.end().await;
@@ -108,7 +108,7 @@ async fn uploaded_audience_reaches_a_majority_and_survives_a_death() {
     cluster.nodes[one].context().parts.admit(part, &bytes).expect("it is kept");
     let missing = spread(cluster.nodes[other].context(), &[part, unknown]).await.expect("a majority");
     assert_eq!(missing, [unknown], "what one member has is not sent again");
-    let count = (0..3).filter(|place| file(&cluster, *place, part).exists()).count();
+    let count = (0..3).filter(|index| file(&cluster, *index, part).exists()).count();
     assert!(count >= 2, "{count} nodes have it");
     assert_eq!(std::fs::read(file(&cluster, one, part)).ok(), Some(bytes));
 
@@ -116,7 +116,7 @@ async fn uploaded_audience_reaches_a_majority_and_survives_a_death() {
     cluster.kill(one).await;
     let next = cluster.leader_but(Some(one)).await;
     assert_eq!(spread(cluster.nodes[next].context(), &[part]).await, Ok(Vec::new()));
-    let alive = (0..3).filter(|place| *place != one && file(&cluster, *place, part).exists()).count();
+    let alive = (0..3).filter(|index| *index != one && file(&cluster, *index, part).exists()).count();
     assert_eq!(alive, 2, "of the nodes that are left a majority has it again");
 
     // A node alone cannot confirm a part.
@@ -162,24 +162,24 @@ async fn run_without_part_is_blocked_until_a_node_has_it() {
     let leads = cluster.leader().await;
     let (part, to) = sealed(&cluster, leads, &generated()).await;
     let bytes = std::fs::read(file(&cluster, leads, part)).expect("it was written");
-    let gone = |place| match std::fs::remove_file(file(&cluster, place, part)) {
+    let gone = |index| match std::fs::remove_file(file(&cluster, index, part)) {
         Ok(()) => false,
         Err(error) => error.kind() == std::io::ErrorKind::NotFound,
     };
     // Removes the part from all nodes at each attempt, because a node may have fetched it from another meanwhile.
     let all_lack = || {
         let gone = [0, 1, 2].map(gone);
-        gone == [true; 3] && (0..3).all(|place| cluster.nodes[place].context().parts.lacking() == [part])
+        gone == [true; 3] && (0..3).all(|index| cluster.nodes[index].context().parts.lacking() == [part])
     };
     until("no node has it", || all_lack().then_some(())).await;
     cluster.put(leads, relay(&cluster, 0)).await;
     cluster.put(leads, schedule_to(to)).await;
-    let blocked = |place: usize| {
-        let context: &reveille_cluster::node::context::NodeContext = cluster.nodes[place].context();
+    let blocked = |index: usize| {
+        let context: &reveille_cluster::node::context::NodeContext = cluster.nodes[index].context();
         context.replica.read(|ledger| ledger.runs().next().and_then(|(_, _, run)| run.blocked))
     };
-    for place in 0..3 {
-        let mark = until("it is said, on every node", || blocked(place)).await;
+    for index in 0..3 {
+        let mark = until("it is said, on every node", || blocked(index)).await;
         assert_eq!(mark.part, 0);
     }
     assert_eq!(cluster.sink.accepted_count(), 0);
@@ -187,8 +187,8 @@ async fn run_without_part_is_blocked_until_a_node_has_it() {
     // As an import of the same list would do.
     cluster.nodes[(leads + 1) % 3].context().parts.admit(part, &bytes).expect("it is kept");
     all_arrive_once(&cluster, leads).await;
-    for place in 0..3 {
-        until("it is free", || blocked(place).is_none().then_some(())).await;
+    for index in 0..3 {
+        until("it is free", || blocked(index).is_none().then_some(())).await;
     }
     cluster.end().await;
 }

@@ -44,31 +44,31 @@ pub fn relay_named(cluster: &Cluster, name: &str, pool: &str, rate: u64) -> Comm
 }
 
 /// Creates the relay and the run on this node.
-pub async fn open(cluster: &Cluster, place: usize, recipients: u32, rate: u64) {
-    cluster.put(place, relay(cluster, rate)).await;
-    let created = cluster.put(place, schedule(recipients)).await;
+pub async fn open(cluster: &Cluster, index: usize, recipients: u32, rate: u64) {
+    cluster.put(index, relay(cluster, rate)).await;
+    let created = cluster.put(index, schedule(recipients)).await;
     assert!(matches!(created.outcome, CommandOutcome::Schedule(_)), "{created:?}");
 }
 
 /// Creates the relay and a run with these policies.
-pub async fn open_with(cluster: &Cluster, place: usize, recipients: u32, policies: Policies) {
-    cluster.put(place, relay(cluster, 0)).await;
+pub async fn open_with(cluster: &Cluster, index: usize, recipients: u32, policies: Policies) {
+    cluster.put(index, relay(cluster, 0)).await;
     let Command::ScheduleCreate(create) = schedule(recipients) else { unreachable!("it is a create") };
     let create = Command::ScheduleCreate(Box::new(ScheduleCreate { policies, ..*create }));
-    let created = cluster.put(place, create).await;
+    let created = cluster.put(index, create).await;
     assert!(matches!(created.outcome, CommandOutcome::Schedule(_)), "{created:?}");
 }
 
 /// Uploads the audience to this node and seals it; returns its only part and what a schedule names.
-pub async fn sealed(cluster: &Cluster, place: usize, generated: &GeneratedAudience) -> (Hash, AudienceChoice) {
-    let context = cluster.nodes[place].context();
+pub async fn sealed(cluster: &Cluster, index: usize, generated: &GeneratedAudience) -> (Hash, AudienceChoice) {
+    let context = cluster.nodes[index].context();
     let part = context.parts.put(&encode(&generated.list())).expect("it is kept");
     assert_eq!(spread(context, &[part]).await, Ok(Vec::new()), "a majority has it");
     let (rows, columns) = (generated.recipients, generated.columns.clone());
     let seal = Seal { name: "all".to_owned(), columns, rows, parts: vec![part] };
     let named = NamedAudience { name: seal.name.clone(), seal: seal.blob().hash, rows };
     let seal = AudienceSeal { request: None, tenant: "default".to_owned(), seal };
-    assert_eq!(cluster.put(place, Command::AudienceSeal(seal)).await.outcome, CommandOutcome::Done);
+    assert_eq!(cluster.put(index, Command::AudienceSeal(seal)).await.outcome, CommandOutcome::Done);
     (part, AudienceChoice::Sealed(named))
 }
 
@@ -125,8 +125,8 @@ pub fn in_doubt_of(context: &NodeContext, node: NodeId) -> BTreeMap<u32, ClaimOw
 }
 
 /// Returns the number of emails accepted from this node so far.
-pub fn accepts_of(cluster: &Cluster, place: usize) -> usize {
-    cluster.sink.find(|accept| accept.ehlo == cluster.nodes[place].name).len()
+pub fn accepts_of(cluster: &Cluster, index: usize) -> usize {
+    cluster.sink.find(|accept| accept.ehlo == cluster.nodes[index].name).len()
 }
 
 /// Returns the number of a recipient from its address.

@@ -29,8 +29,8 @@ async fn owner_restored_by_snapshot_releases_unknown_claims() {
         cluster.put(leads, relay_named(&cluster, &format!("spare {number}"), "spare", 1)).await;
     }
     until("the log that it would need is gone", || {
-        let gone = |place: usize| cluster.nodes[place].context().replica.status().purged_index > seen;
-        (0..3).filter(|place| *place != away).all(gone).then_some(())
+        let gone = |index: usize| cluster.nodes[index].context().replica.status().purged_index > seen;
+        (0..3).filter(|index| *index != away).all(gone).then_some(())
     })
     .await;
     assert_eq!(accepts_of(&cluster, away), 0);

@@ -22,7 +22,7 @@ async fn stopping_node_leaves_no_claims_and_leader_hands_over() {
     let (other, last) = ((leads + 1) % 3, (leads + 2) % 3);
     // Slow enough that the node still gets claims while it stops.
     open(&cluster, leads, 400, 40).await;
-    until("all nodes send", || (0..3).all(|place| accepts_of(&cluster, place) > 2).then_some(())).await;
+    until("all nodes send", || (0..3).all(|index| accepts_of(&cluster, index) > 2).then_some(())).await;
 
     let node = cluster.nodes[other].id;
     assert!(cluster.stop_node(other).await, "it leaves nothing open");
@@ -110,7 +110,7 @@ async fn stopping_node_gets_no_claims_that_are_then_assumed() {
         assert!(matches!(created.outcome, CommandOutcome::Schedule(_)), "{created:?}");
     }
     let context = Arc::clone(cluster.nodes[leads].context());
-    until("all nodes send", || (0..3).all(|place| accepts_of(&cluster, place) > 2).then_some(())).await;
+    until("all nodes send", || (0..3).all(|index| accepts_of(&cluster, index) > 2).then_some(())).await;
     assert!(cluster.stop_node(other).await, "it leaves nothing open");
     let opened = || context.replica.read(|ledger| ledger.runs().count());
     until("all are over", || (opened() == 1 + RUNS as usize && is_over(&context)).then_some(())).await;

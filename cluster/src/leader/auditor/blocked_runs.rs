@@ -38,8 +38,8 @@ impl BlockedRunsWatch {
         let mut seen = BTreeMap::new();
         let mut found = Vec::new();
         for (id, page) in ledger.open_pages() {
-            for (place, run) in page.runs.iter().enumerate() {
-                let name = RunId { index: id.index, place: id.place + place as u32 };
+            for (index, run) in page.runs.iter().enumerate() {
+                let name = RunId { index: id.index, place: id.place + index as u32 };
                 let part = waits_for(ledger, id, run, &missing);
                 if part == run.blocked.map(|blocked| blocked.part) {
                     continue;
@@ -70,7 +70,7 @@ fn waits_for(ledger: &Ledger, page: RunId, run: &Run, missing: &BTreeSet<Hash>) 
         let chunk = ledger.chunks().get(&(page, run.first / CHUNK + part));
         chunk.is_some_and(|chunk| !chunk.set(RecipientState::Pending).is_empty())
     };
-    let mut lacked = (0..).zip(&parts).filter(|(_, part)| missing.contains(*part)).map(|(place, _)| place);
+    let mut lacked = (0..).zip(&parts).filter(|(_, part)| missing.contains(*part)).map(|(index, _)| index);
     lacked.find(is_waited_for)
 }
 

@@ -53,7 +53,7 @@ const PRUNE_EVERY_MS: i64 = 10 * MINUTE_MS;
 pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) {
     let (mut panic_guard, mut quarantined) = (PanicGuard::new(), BTreeSet::new());
     let mut blocked = blocked_runs::BlockedRunsWatch::default();
-    let mut pruning = Pruning { next: Time(i64::MIN), place: PruneCursor::default() };
+    let mut pruning = Pruning { next: Time(i64::MIN), cursor: PruneCursor::default() };
     let _gauges = Gauges;
     while !leadership.ended() {
         sweep(&context, &leadership, &mut panic_guard).await;
@@ -153,7 +153,7 @@ fn campaigns_that_wait(ledger: &Ledger, now: Time) -> Vec<WaitingCampaign> {
 /// The scan for rows to prune: one batch a sweep, and a pause after each complete scan.
 struct Pruning {
     next: Time,
-    place: PruneCursor,
+    cursor: PruneCursor,
 }
 
 impl Pruning {
@@ -163,7 +163,7 @@ impl Pruning {
         if now < self.next {
             return;
         }
-        let (prune, place) = context.replica.read(|ledger| prune::next_batch(ledger, &self.place, now));
+        let (prune, cursor) = context.replica.read(|ledger| prune::next_batch(ledger, &self.cursor, now));
         if !prune.is_empty() {
             let (pages, summaries, explained) = (prune.pages.len(), prune.summaries.len(), prune.history.len());
             if leadership.propose(Command::Prune(prune)).await.is_none() {
@@ -172,9 +172,9 @@ impl Pruning {
             tracing::info!(pages, summaries, explained, "pruned what is older than it has to be kept");
             metrics::counter!("reveille_pruned_pages_total").increment(pages as u64);
         }
-        match place {
-            Some(place) => self.place = place,
-            None => *self = Pruning { next: now.plus_ms(PRUNE_EVERY_MS), place: PruneCursor::default() },
+        match cursor {
+            Some(cursor) => self.cursor = cursor,
+            None => *self = Pruning { next: now.plus_ms(PRUNE_EVERY_MS), cursor: PruneCursor::default() },
         }
     }
 }
@@ -190,8 +190,8 @@ fn claims_of_lost_owners(ledger: &Ledger, leadership: &Leadership) -> BTreeMap<F
 fn runs_past_deadline(ledger: &Ledger, now: Time, panic_guard: &mut PanicGuard<RunId>) -> Vec<RunId> {
     let mut late = Vec::new();
     for (id, page) in ledger.open_pages() {
-        for (place, run) in page.runs.iter().enumerate() {
-            let name = RunId { index: id.index, place: id.place + place as u32 };
+        for (index, run) in page.runs.iter().enumerate() {
+            let name = RunId { index: id.index, place: id.place + index as u32 };
             let is_late = || {
                 let open = matches!(run.state, RunState::Open | RunState::Paused { .. });
                 open && run.finish_by <= now && run.counts.get(RecipientState::Pending) > 0

@@ -69,7 +69,7 @@ struct PoolState {
     /// Number of emails that a session may carry.
     session_limit: SessionLimit,
     /// Maximum number of sessions.
-    places: usize,
+    max_sessions: usize,
     jitter: StdRng,
 }
 
@@ -89,7 +89,7 @@ impl PoolState {
 }
 
 /// Limits a number of sessions to what the semaphore can count, at least one.
-fn places(sessions: usize) -> usize {
+fn clamp_sessions(sessions: usize) -> usize {
     sessions.clamp(1, u32::MAX as usize)
 }
 
@@ -146,7 +146,7 @@ impl PoolCore {
             target,
             dialer,
             origin: Instant::now(),
-            slots: Arc::new(Semaphore::new(places(limits.max_sessions))),
+            slots: Arc::new(Semaphore::new(clamp_sessions(limits.max_sessions))),
             turnstile: Turnstile::new(()),
             state: Mutex::new(PoolState {
                 slowed: None,
@@ -156,7 +156,7 @@ impl PoolCore {
                 dialogues: DialogueLatency::default(),
                 counters: RelayCounters::default(),
                 session_limit: SessionLimit::new(limits.emails_per_session),
-                places: places(limits.max_sessions),
+                max_sessions: clamp_sessions(limits.max_sessions),
                 jitter: StdRng::seed_from_u64(seed),
             }),
             open: Gauge::default(),
@@ -176,16 +176,16 @@ impl PoolCore {
 
     /// Reduces or increases the slots. Slots in use are removed when their dialogues end; no other dialogue gets them.
     pub fn set_sessions(&self, sessions: usize) {
-        let sessions = places(sessions);
-        let before = std::mem::replace(&mut self.state.lock().places, sessions);
+        let sessions = clamp_sessions(sessions);
+        let before = std::mem::replace(&mut self.state.lock().max_sessions, sessions);
         match sessions.checked_sub(before) {
             Some(more) => self.slots.add_permits(more),
             None => {
                 let (slots, fewer) = (Arc::clone(&self.slots), (before - sessions) as u32);
                 self.tasks.spawn(async move {
                     // Fails only if the pool was closed: it gives out no slots any more.
-                    if let Ok(places) = slots.acquire_many_owned(fewer).await {
-                        places.forget();
+                    if let Ok(removed) = slots.acquire_many_owned(fewer).await {
+                        removed.forget();
                     }
                 });
             }

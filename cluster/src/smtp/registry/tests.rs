@@ -96,7 +96,7 @@ fn relays_by(dialer: Arc<dyn Dial>, reply_rules: RelayRules) -> RelayRegistry {
 }
 
 fn two_relays(weights: [u32; 2], sessions: [u32; 2]) -> RelayRegistry {
-    relays_of([0, 1].map(|place| Relay { weight: weights[place], ..relay(["a", "b"][place], sessions[place]) }))
+    relays_of([0, 1].map(|index| Relay { weight: weights[index], ..relay(["a", "b"][index], sessions[index]) }))
 }
 
 fn relays_of(of_pool: impl IntoIterator<Item = Relay>) -> RelayRegistry {
@@ -177,7 +177,7 @@ async fn waiting_for_two_relays_takes_a_token_of_one() {
     let second = acquire().await.expect("what came free");
     assert_eq!((second.relay.as_str(), begun.elapsed().as_millis() / 100), ("b", 5));
     for seconds in 1..=2 {
-        let way = acquire().await.expect("a place and a pace");
+        let way = acquire().await.expect("a slot and a pace");
         assert_eq!((way.relay.as_str(), begun.elapsed().as_secs()), ("a", seconds), "{:?}", begun.elapsed());
         std::mem::forget(way);
     }

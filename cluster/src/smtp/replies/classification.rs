@@ -53,7 +53,7 @@ impl ReplyRules {
     /// Parses rules in the format of `replies.toml`.
     ///
     /// # Errors
-    /// Returns the first rule or value that cannot be used, with its place in `text`.
+    /// Returns the first rule or value that cannot be used, with its position in `text`.
     pub fn parse(text: &str) -> Result<ReplyRules, BadRules> {
         parse(text).map(|rules| ReplyRules(rules.into()))
     }

@@ -104,8 +104,8 @@ fn in_order(resolved: Vec<SocketAddr>, good: Option<SocketAddr>) -> Vec<SocketAd
         }
         ordered.extend(pair.into_iter().flatten());
     }
-    if let Some(place) = good.and_then(|good| ordered.iter().position(|address| *address == good)) {
-        ordered[..=place].rotate_right(1);
+    if let Some(index) = good.and_then(|good| ordered.iter().position(|address| *address == good)) {
+        ordered[..=index].rotate_right(1);
     }
     ordered.truncate(ADDRESSES_MAX);
     ordered

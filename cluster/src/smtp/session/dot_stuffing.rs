@@ -103,12 +103,12 @@ mod tests {
 
     #[test]
     fn bare_line_end_is_refused_at_any_place() {
-        for place in 0..600 {
-            let padded = |middle: &[u8]| [&vec![b'a'; place], middle, &vec![b'b'; 300]].concat();
-            assert_eq!(wire(&padded(b"\n")), None, "{place}");
-            assert_eq!(wire(&padded(b"\r")), None, "{place}");
+        for offset in 0..600 {
+            let padded = |middle: &[u8]| [&vec![b'a'; offset], middle, &vec![b'b'; 300]].concat();
+            assert_eq!(wire(&padded(b"\n")), None, "{offset}");
+            assert_eq!(wire(&padded(b"\r")), None, "{offset}");
             let stuffed = wire(&padded(b"\r\n.\r\n")).expect("a good text");
-            assert_eq!(stuffed, [padded(b"\r\n..\r\n"), b"\r\n".to_vec()].concat(), "{place}");
+            assert_eq!(stuffed, [padded(b"\r\n..\r\n"), b"\r\n".to_vec()].concat(), "{offset}");
         }
     }
 

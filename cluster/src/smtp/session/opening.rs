@@ -120,7 +120,7 @@ impl SessionOpening<'_> {
         })?;
         let lines = mechanism.lines(&credentials);
         let secrets = auth::secrets(&credentials, &lines);
-        for (place, line) in lines.iter().enumerate() {
+        for (index, line) in lines.iter().enumerate() {
             let reply = self.hear(stream, Stage::Auth, line, self.timeouts.auth).await;
             let mut reply = reply.map_err(|cause| failed(auth::scrub_cause(cause, &secrets)))?;
             if mechanism == Mechanism::Xoauth2 && reply.class() == 3 {
@@ -128,7 +128,7 @@ impl SessionOpening<'_> {
                 let refusal = self.hear(stream, Stage::Auth, "\r\n", self.timeouts.auth).await;
                 reply = refusal.map_err(|cause| failed(auth::scrub_cause(cause, &secrets)))?;
             }
-            let class = if place + 1 == lines.len() { 2 } else { 3 };
+            let class = if index + 1 == lines.len() { 2 } else { 3 };
             self.expect(Stage::Auth, auth::scrub(reply, &secrets), class)?;
         }
         self.findings.mechanism = Some(mechanism);

@@ -6,7 +6,7 @@
 //!   terminator.
 //! - Unexpected bytes before the gate end the dialogue: answers could no longer be matched to commands.
 //!
-//! lettre does not write the text: its two writes would leave no exact place for the gate, it appends an empty line,
+//! lettre does not write the text: its two writes would leave no exact point for the gate, it appends an empty line,
 //! refuses replies that RFC 5321 4.2.1 tolerates, reads lines without limit, and has one error for before and after the
 //! dot.
 
