@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::claims::dispatcher;
-use super::leadership::{Leadership, PROPOSAL_TIMEOUT};
+use super::leadership::{Leadership, PROPOSAL_TIMEOUT, StartedEpoch};
 use super::{auditor, clock_steering, fitness, timer};
 use crate::node::context::{Concerns, NodeContext, concerns};
 
@@ -139,6 +139,6 @@ async fn start_epoch(context: &Arc<NodeContext>, raft_term: u64, ended: Cancella
     let base = base.plus_ms(-context.offset_ms());
     // An agreed base is the time at which the clocks were read, so the duration of the commit counts too.
     let base_at = if agreed == Some(base) { read_at } else { applied_at };
-    let (replica, lease_clock) = (context.replica.clone(), Arc::clone(&context.lease_clock));
-    Some(Leadership::new(replica, lease_clock, (epoch, clocks_agree), (base, base_at), applied_at, ended))
+    let started = StartedEpoch { epoch, clocks_agree, base, base_at, applied_at };
+    Some(Leadership::new(context.replica.clone(), Arc::clone(&context.lease_clock), started, ended))
 }

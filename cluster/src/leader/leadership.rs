@@ -53,6 +53,19 @@ pub struct Leadership {
     pub(crate) wake_auditor: Notify,
 }
 
+/// An applied `EpochStart` of this node, from which its leadership is built.
+pub(crate) struct StartedEpoch {
+    pub epoch: Epoch,
+    /// True if two voters' clocks agreed when the epoch began, or the only voter's clock was accepted (P18).
+    pub clocks_agree: bool,
+    /// Ledger time at `base_at`, without the offset of a test clock.
+    pub base: Time,
+    /// Reading of CLOCK_BOOTTIME to which `base` belongs.
+    pub base_at: Duration,
+    /// Reading of CLOCK_BOOTTIME when the entry was applied.
+    pub applied_at: Duration,
+}
+
 /// The last lease request of a node.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeReport {
@@ -67,24 +80,21 @@ pub(crate) struct NodeReport {
 }
 
 impl Leadership {
-    /// Creates the leadership of an epoch whose `EpochStart` was applied at `applied_at`. Ledger time was `base` at
-    /// `base_at`.
+    /// Creates the leadership of an epoch that has started.
     pub(crate) fn new(
         replica: Replica,
         lease_clock: Arc<LeaseClock>,
-        (epoch, clocks_agree): (Epoch, bool),
-        (base, base_at): (Time, Duration),
-        applied_at: Duration,
+        started: StartedEpoch,
         ended: CancellationToken,
     ) -> Leadership {
         Leadership {
             replica,
             slept: lease_clock.slept(),
             lease_clock,
-            epoch,
-            clocks_agree,
-            clock: Mutex::new(LedgerClock::new(base, base_at)),
-            grants: Mutex::new(LeaseGrants::new(applied_at)),
+            epoch: started.epoch,
+            clocks_agree: started.clocks_agree,
+            clock: Mutex::new(LedgerClock::new(started.base, started.base_at)),
+            grants: Mutex::new(LeaseGrants::new(started.applied_at)),
             applied_history: Mutex::default(),
             reports: Mutex::default(),
             claiming: Arc::default(),
@@ -101,8 +111,7 @@ impl Leadership {
         self.epoch
     }
 
-    /// True if two voters' clocks agreed when the epoch began, or the only voter's clock was accepted. Otherwise
-    /// nothing fires (P18).
+    /// True if the clocks agreed when the epoch began ([`StartedEpoch::clocks_agree`]). Otherwise nothing fires (P18).
     pub fn clocks_agree(&self) -> bool {
         self.clocks_agree
     }

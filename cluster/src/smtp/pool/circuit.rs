@@ -74,6 +74,15 @@ pub enum OpenReason {
     QuotaUsedUp(String),
 }
 
+/// Refusal of the circuit: no email may be tried now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CircuitRefusal {
+    /// Time at which to ask again, since the caller's origin.
+    pub until: Duration,
+    /// Reason why the circuit is open.
+    pub reason: OpenReason,
+}
+
 /// How the circuit admits a caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admitted {
@@ -120,7 +129,7 @@ pub struct Circuit {
     state: CircuitState,
     needs: Proof,
     /// True if the next probe may be an email: a session could be opened since, or the relay is only parked.
-    greeted: bool,
+    next_probe_is_email: bool,
     /// Number of openings since the last success: the exponent of the back-off.
     openings: u32,
     losses_after: u32,
@@ -142,7 +151,7 @@ impl Circuit {
             backoff,
             state: CircuitState::Closed,
             needs: Proof::Session,
-            greeted: false,
+            next_probe_is_email: false,
             openings: 0,
             losses_after: 0,
             losses_before: 0,
@@ -158,15 +167,19 @@ impl Circuit {
     /// Decides if an email may be tried at `now`.
     ///
     /// # Errors
-    /// Returns the time at which to ask again, and why the circuit is open.
-    pub fn admit(&mut self, now: Duration) -> Result<Admitted, (Duration, OpenReason)> {
+    /// [`CircuitRefusal`] if the circuit is open.
+    pub fn admit(&mut self, now: Duration) -> Result<Admitted, CircuitRefusal> {
         match &self.state {
             CircuitState::Closed => Ok(Admitted::Normally),
-            CircuitState::Open { until, reason } if *until > now => Err((*until, reason.clone())),
-            CircuitState::HalfOpen { reason } => Err((now + self.backoff.first, reason.clone())),
+            CircuitState::Open { until, reason } if *until > now => {
+                Err(CircuitRefusal { until: *until, reason: reason.clone() })
+            }
+            CircuitState::HalfOpen { reason } => {
+                Err(CircuitRefusal { until: now + self.backoff.first, reason: reason.clone() })
+            }
             CircuitState::Open { reason, .. } => {
                 self.state = CircuitState::HalfOpen { reason: reason.clone() };
-                Ok(if self.greeted { Admitted::AsProbe } else { Admitted::ToOpenSession })
+                Ok(if self.next_probe_is_email { Admitted::AsProbe } else { Admitted::ToOpenSession })
             }
         }
     }
@@ -181,8 +194,8 @@ impl Circuit {
     /// Ends a probe that said nothing about the relay. If the day's allowance is used up, or no session was opened, the
     /// next probe waits, so that probes do not follow each other at once.
     fn probed_in_vain(&mut self, now: Duration) {
-        let waits =
-            !self.greeted || matches!(&self.state, CircuitState::HalfOpen { reason: OpenReason::QuotaUsedUp(_) });
+        let waits = !self.next_probe_is_email
+            || matches!(&self.state, CircuitState::HalfOpen { reason: OpenReason::QuotaUsedUp(_) });
         self.release_probe(if waits { now + self.backoff.first } else { now });
     }
 
@@ -194,7 +207,7 @@ impl Circuit {
         let decides = probe || self.state == CircuitState::Closed;
         match event {
             CircuitEvent::SessionOpened if admitted == Admitted::ToOpenSession => {
-                self.greeted = true;
+                self.next_probe_is_email = true;
                 self.release_probe(now);
             }
             CircuitEvent::Accepted | CircuitEvent::Answered if probe => self.close(),
@@ -265,7 +278,7 @@ impl Circuit {
         self.state = CircuitState::Open { until: now + self.backoff.parked, reason: OpenReason::QuotaUsedUp(cause) };
         // A relay may report a used-up allowance as late as at the dot.
         self.needs = Proof::Dot;
-        self.greeted = true;
+        self.next_probe_is_email = true;
     }
 
     fn open(&mut self, cause: String, needs: Proof, now: Duration, jitter: f64) {
@@ -278,6 +291,6 @@ impl Circuit {
         // stays.
         self.needs = if self.openings > 0 { self.needs.max(needs) } else { needs };
         self.openings = self.openings.saturating_add(1);
-        self.greeted = false;
+        self.next_probe_is_email = false;
     }
 }

@@ -122,7 +122,7 @@ impl Pool {
         let mut ticket = Ticket::new(&self.0)?;
         let slot = self.0.slot(deadline).await?;
         ticket.renew()?;
-        self.0.wait_for_pace(deadline).await?;
+        self.0.wait_for_rate(deadline).await?;
         ticket.renew()?;
         Ok(Permit::new(self.0.clone(), slot, self.0.take_idle(), ticket))
     }
@@ -132,7 +132,7 @@ impl Pool {
     pub fn acquire_now(&self) -> Option<Permit> {
         let ticket = Ticket::new(&self.0).ok()?;
         let slot = self.0.slot_now()?;
-        self.0.take_pace_now().then(|| Permit::new(self.0.clone(), slot, self.0.take_idle(), ticket))
+        self.0.take_from_rate_now().then(|| Permit::new(self.0.clone(), slot, self.0.take_idle(), ticket))
     }
 
     /// Sets another share of the relay's budget.

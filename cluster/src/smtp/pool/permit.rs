@@ -97,7 +97,7 @@ impl Permit {
             }
             Err(result) => (None, *result),
         };
-        let event = circuit_event(&result, running.lasts(), shared.has_open_session());
+        let event = circuit_event(&result, running.elapsed(), shared.has_open_session());
         shared.learn(&result, ticket, event, running);
         // If SMTPUTF8 was missing, this session is closed, so that the next email asks the relay again.
         let retires = matches!(result, DialogueResult::NoSmtpUtf8 { .. });

@@ -161,10 +161,10 @@ mod tests {
         Duration::from_secs_f64(s)
     }
 
-    fn taken_in(pace: &mut RateLimiter, from: f64, to: f64) -> u32 {
+    fn taken_in(limiter: &mut RateLimiter, from: f64, to: f64) -> u32 {
         let (mut now, mut taken) = (seconds(from), 0);
         while now < seconds(to) {
-            match pace.take(now) {
+            match limiter.take(now) {
                 Ok(()) => taken += 1,
                 Err(wait) => now += wait,
             }
@@ -174,10 +174,10 @@ mod tests {
 
     #[test]
     fn bucket_starts_empty_and_fills_at_its_rate() {
-        let mut pace = RateLimiter::new(10.0, 5.0);
-        let wait = pace.take(seconds(100.0)).unwrap_err();
+        let mut limiter = RateLimiter::new(10.0, 5.0);
+        let wait = limiter.take(seconds(100.0)).unwrap_err();
         assert!((0.099..0.101).contains(&wait.as_secs_f64()), "{wait:?}");
-        assert_eq!(pace.take(seconds(100.0) + wait), Ok(()));
+        assert_eq!(limiter.take(seconds(100.0) + wait), Ok(()));
         assert_eq!(taken_in(&mut RateLimiter::new(10.0, 5.0), 0.0, 10.0), 99);
     }
 
@@ -188,60 +188,60 @@ mod tests {
 
     #[test]
     fn saved_tokens_never_exceed_burst() {
-        let mut pace = RateLimiter::new(100.0, 3.0);
-        assert!(pace.take(seconds(0.0)).is_err());
+        let mut limiter = RateLimiter::new(100.0, 3.0);
+        assert!(limiter.take(seconds(0.0)).is_err());
         let at = seconds(3600.0);
-        assert_eq!((0..10).filter(|_| pace.take(at).is_ok()).count(), 3);
+        assert_eq!((0..10).filter(|_| limiter.take(at).is_ok()).count(), 3);
     }
 
     #[test]
     fn throttle_answer_halves_rate_at_once() {
-        let mut pace = RateLimiter::new(100.0, 10.0);
-        assert!(pace.take(seconds(0.0)).is_err());
-        pace.halve(seconds(1.0));
-        assert_eq!(pace.rate_per_second(seconds(1.0)), 50.0);
-        assert!(pace.take(seconds(1.0)).is_err(), "the saved burst went with it");
+        let mut limiter = RateLimiter::new(100.0, 10.0);
+        assert!(limiter.take(seconds(0.0)).is_err());
+        limiter.halve(seconds(1.0));
+        assert_eq!(limiter.rate_per_second(seconds(1.0)), 50.0);
+        assert!(limiter.take(seconds(1.0)).is_err(), "the saved burst went with it");
     }
 
     #[test]
     fn many_sessions_that_hear_one_throttle_halve_once() {
-        let mut pace = RateLimiter::new(100.0, 10.0);
+        let mut limiter = RateLimiter::new(100.0, 10.0);
         for echo in 0..20 {
-            pace.halve(seconds(1.0 + f64::from(echo) / 100.0));
+            limiter.halve(seconds(1.0 + f64::from(echo) / 100.0));
         }
-        assert!(pace.rate_per_second(seconds(1.2)) >= 50.0);
-        pace.halve(seconds(2.5));
-        assert!(pace.rate_per_second(seconds(2.5)) < 26.0, "a later one is another one");
+        assert!(limiter.rate_per_second(seconds(1.2)) >= 50.0);
+        limiter.halve(seconds(2.5));
+        assert!(limiter.rate_per_second(seconds(2.5)) < 26.0, "a later one is another one");
     }
 
     #[test]
     fn throttled_rate_grows_back_slowly_up_to_budget() {
-        let mut pace = RateLimiter::new(100.0, 10.0);
-        pace.halve(seconds(0.0));
-        assert!(pace.rate_per_second(seconds(1.0)) < 51.0);
-        assert!((74.0..76.0).contains(&pace.rate_per_second(seconds(75.0))));
-        assert_eq!(pace.rate_per_second(seconds(10_000.0)), 100.0);
+        let mut limiter = RateLimiter::new(100.0, 10.0);
+        limiter.halve(seconds(0.0));
+        assert!(limiter.rate_per_second(seconds(1.0)) < 51.0);
+        assert!((74.0..76.0).contains(&limiter.rate_per_second(seconds(75.0))));
+        assert_eq!(limiter.rate_per_second(seconds(10_000.0)), 100.0);
     }
 
     #[test]
     fn relay_that_always_throttles_is_still_asked() {
-        let mut pace = RateLimiter::new(1000.0, 10.0);
+        let mut limiter = RateLimiter::new(1000.0, 10.0);
         for second in 0..200 {
-            pace.halve(seconds(f64::from(second)));
+            limiter.halve(seconds(f64::from(second)));
         }
-        assert!(pace.rate_per_second(seconds(200.0)) > 0.9);
+        assert!(limiter.rate_per_second(seconds(200.0)) > 0.9);
     }
 
     #[test]
     fn new_budget_keeps_throttling_in_proportion() {
-        let mut pace = RateLimiter::new(100.0, 10.0);
-        pace.halve(seconds(0.0));
-        pace.set_budget(seconds(0.0), 20.0, 2.0);
-        assert_eq!(pace.rate_per_second(seconds(0.0)), 10.0);
-        pace.set_budget(seconds(0.0), 0.0, 0.0);
-        assert_eq!(pace.take(seconds(1.0)), Err(LONGEST_WAIT));
-        pace.set_budget(seconds(1.0), 8.0, 1.0);
-        assert_eq!(pace.rate_per_second(seconds(1.0)), 8.0);
+        let mut limiter = RateLimiter::new(100.0, 10.0);
+        limiter.halve(seconds(0.0));
+        limiter.set_budget(seconds(0.0), 20.0, 2.0);
+        assert_eq!(limiter.rate_per_second(seconds(0.0)), 10.0);
+        limiter.set_budget(seconds(0.0), 0.0, 0.0);
+        assert_eq!(limiter.take(seconds(1.0)), Err(LONGEST_WAIT));
+        limiter.set_budget(seconds(1.0), 8.0, 1.0);
+        assert_eq!(limiter.rate_per_second(seconds(1.0)), 8.0);
     }
 
     #[test]
@@ -253,11 +253,11 @@ mod tests {
 
     #[test]
     fn time_that_goes_back_is_no_time() {
-        let mut pace = RateLimiter::new(1.0, 5.0);
-        assert!(pace.take(seconds(10.0)).is_err());
-        assert!(pace.take(seconds(4.0)).is_err());
-        assert!(pace.take(seconds(10.0)).is_err());
-        assert_eq!(pace.take(seconds(11.0)), Ok(()));
+        let mut limiter = RateLimiter::new(1.0, 5.0);
+        assert!(limiter.take(seconds(10.0)).is_err());
+        assert!(limiter.take(seconds(4.0)).is_err());
+        assert!(limiter.take(seconds(10.0)).is_err());
+        assert_eq!(limiter.take(seconds(11.0)), Ok(()));
     }
 
     proptest! {
@@ -267,14 +267,14 @@ mod tests {
             burst in 1.0f64..50.0,
             steps in prop::collection::vec((0.0f64..0.5, 0u8..20), 1..200),
         ) {
-            let mut pace = RateLimiter::new(budget, burst);
+            let mut limiter = RateLimiter::new(budget, burst);
             let (mut now, mut taken) = (0.0, 0.0);
             for (step, what) in steps {
                 now += step;
                 if what == 0 {
-                    pace.halve(seconds(now));
+                    limiter.halve(seconds(now));
                 }
-                while pace.take(seconds(now)).is_ok() {
+                while limiter.take(seconds(now)).is_ok() {
                     taken += 1.0;
                 }
                 prop_assert!(taken <= budget * now + burst + 0.001);
@@ -287,16 +287,16 @@ mod tests {
             burst in 1.0f64..50.0,
             steps in prop::collection::vec((0.0f64..0.5, 0u8..20), 1..200),
         ) {
-            let mut pace = RateLimiter::new(budget, burst);
+            let mut limiter = RateLimiter::new(budget, burst);
             let (mut now, mut taken) = (0.0, Vec::new());
             for (step, what) in steps {
                 now += step;
                 match what {
-                    0 => pace.halve(seconds(now)),
-                    1 => pace.set_budget(seconds(now), budget, burst),
+                    0 => limiter.halve(seconds(now)),
+                    1 => limiter.set_budget(seconds(now), budget, burst),
                     _ => {}
                 }
-                while pace.take(seconds(now)).is_ok() {
+                while limiter.take(seconds(now)).is_ok() {
                     taken.push(now);
                 }
                 let in_last_second = taken.iter().rev().take_while(|at| now - **at < 1.0).count();

@@ -13,12 +13,12 @@ use std::{
 use parking_lot::Mutex;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use tokio::{
-    sync::{Mutex as Turnstile, OwnedSemaphorePermit, Semaphore},
+    sync::{OwnedSemaphorePermit, Semaphore},
     time::{Instant, sleep, timeout_at},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::circuit::{Admitted, Circuit, CircuitEvent, CircuitState, OpenReason};
+use super::circuit::{Admitted, Circuit, CircuitEvent, CircuitRefusal, CircuitState, OpenReason};
 use super::circuit_event::circuit_event;
 use super::latency::DialogueLatency;
 use super::rate_limiter::RateLimiter;
@@ -40,11 +40,12 @@ pub(crate) struct PoolCore {
     origin: Instant,
     slots: Arc<Semaphore>,
     /// Only one caller at a time waits for the rate, in order of arrival.
-    turnstile: Turnstile<()>,
+    rate_queue: tokio::sync::Mutex<()>,
     state: Mutex<PoolState>,
-    open: Gauge,
-    /// Number of sessions that are opening for longer than the email that wanted them could wait.
-    late: Gauge,
+    open_sessions: Gauge,
+    /// Sessions that have been opening for longer than the email that wanted them could wait.
+    late_openings: Gauge,
+    /// Emails past the gate that have no answer yet.
     pub(crate) waiting: Gauge,
     pub(crate) gate_passes: AtomicU64,
     pub(crate) tasks: TaskTracker,
@@ -52,18 +53,25 @@ pub(crate) struct PoolCore {
 }
 
 /// Cause that is reported while no email passes because a session is opening late.
-const LATE: &str = "a session has been opening for as long as an email can wait";
+const OPENING_LATE: &str = "a session has been opening for as long as an email can wait";
 
 /// Time for which the status of a relay shows its last throttle answer.
-const SLOWED_FOR: Duration = Duration::from_secs(60);
+const THROTTLE_SHOWN_FOR: Duration = Duration::from_secs(60);
+
+/// A relay's answer "too fast".
+struct ThrottleReply {
+    /// Time since the pool's origin.
+    at: Duration,
+    text: String,
+}
 
 struct PoolState {
-    /// Time and text of the last answer "too fast". `None`: there was none.
-    slowed: Option<(Duration, String)>,
+    /// The last answer "too fast". `None`: there was none.
+    throttle_reply: Option<ThrottleReply>,
     /// Idle sessions, oldest first. The youngest is used first, so that sessions that are not needed become old.
     idle: Vec<Idle>,
     circuit: Circuit,
-    pace: RateLimiter,
+    rate_limiter: RateLimiter,
     dialogues: DialogueLatency,
     counters: RelayCounters,
     /// Number of emails that a session may carry.
@@ -82,9 +90,9 @@ impl PoolState {
     }
 
     /// Returns the relay's last throttle answer while it is recent.
-    fn slowed(&self, now: Duration) -> Option<&str> {
-        let (at, words) = self.slowed.as_ref()?;
-        (now.saturating_sub(*at) < SLOWED_FOR).then_some(words)
+    fn recent_throttle_reply(&self, now: Duration) -> Option<String> {
+        let reply = self.throttle_reply.as_ref()?;
+        (now.saturating_sub(reply.at) < THROTTLE_SHOWN_FOR).then(|| reply.text.clone())
     }
 }
 
@@ -103,7 +111,7 @@ pub(crate) struct Running {
 
 impl Running {
     /// Returns how long the dialogue has run.
-    pub fn lasts(&self) -> Duration {
+    pub fn elapsed(&self) -> Duration {
         self.shared.now().saturating_sub(self.began)
     }
 }
@@ -116,7 +124,7 @@ impl Drop for Running {
 }
 
 struct Idle {
-    held: OpenSession,
+    open: OpenSession,
     since: Instant,
 }
 
@@ -147,20 +155,20 @@ impl PoolCore {
             dialer,
             origin: Instant::now(),
             slots: Arc::new(Semaphore::new(clamp_sessions(limits.max_sessions))),
-            turnstile: Turnstile::new(()),
+            rate_queue: tokio::sync::Mutex::new(()),
             state: Mutex::new(PoolState {
-                slowed: None,
+                throttle_reply: None,
                 idle: Vec::new(),
                 circuit: Circuit::new(limits.backoff),
-                pace: RateLimiter::new(limits.rate_per_second, limits.burst),
+                rate_limiter: RateLimiter::new(limits.rate_per_second, limits.burst),
                 dialogues: DialogueLatency::default(),
                 counters: RelayCounters::default(),
                 session_limit: SessionLimit::new(limits.emails_per_session),
                 max_sessions: clamp_sessions(limits.max_sessions),
                 jitter: StdRng::seed_from_u64(seed),
             }),
-            open: Gauge::default(),
-            late: Gauge::default(),
+            open_sessions: Gauge::default(),
+            late_openings: Gauge::default(),
             waiting: Gauge::default(),
             gate_passes: AtomicU64::new(0),
             tasks: TaskTracker::new(),
@@ -171,7 +179,7 @@ impl PoolCore {
 
     pub fn set_rate(&self, rate_per_second: f64, burst: f64) {
         let now = self.now();
-        self.state.lock().pace.set_budget(now, rate_per_second, burst);
+        self.state.lock().rate_limiter.set_budget(now, rate_per_second, burst);
     }
 
     /// Reduces or increases the slots. Slots in use are removed when their dialogues end; no other dialogue gets them.
@@ -196,7 +204,9 @@ impl PoolCore {
         let now = self.now();
         let state = self.state.lock();
         let circuit = match state.circuit.state().clone() {
-            CircuitState::Closed if self.owes_a_greeting() => CircuitStatus::HalfOpen { cause: LATE.to_owned() },
+            CircuitState::Closed if self.is_opening_late() => {
+                CircuitStatus::HalfOpen { cause: OPENING_LATE.to_owned() }
+            }
             CircuitState::Closed => CircuitStatus::Closed,
             CircuitState::Open { until, reason: OpenReason::Failing(cause) } => {
                 CircuitStatus::Open { until: self.origin + until, cause }
@@ -210,12 +220,12 @@ impl PoolCore {
         };
         let gate_passes = self.gate_passes.load(Ordering::Relaxed);
         RelayStatus {
-            sessions_open: self.open.now(),
+            sessions_open: self.open_sessions.now(),
             sessions_idle: state.idle.len(),
             waiting_dots: self.waiting.now(),
             circuit,
-            rate_per_second: state.pace.rate_per_second(now),
-            slowed: state.slowed(now).map(str::to_owned),
+            rate_per_second: state.rate_limiter.rate_per_second(now),
+            slowed: state.recent_throttle_reply(now),
             dialogue: state.dialogues.last(now),
             counters: RelayCounters { gate_passes, ..state.counters },
         }
@@ -226,8 +236,8 @@ impl PoolCore {
         self.closing.cancel();
         self.slots.close();
         let idle = std::mem::take(&mut self.state.lock().idle);
-        for Idle { held, .. } in idle {
-            self.tasks.spawn(held.quit());
+        for Idle { open, .. } in idle {
+            self.tasks.spawn(open.quit());
         }
         self.tasks.close();
     }
@@ -249,15 +259,17 @@ impl PoolCore {
         self.slots.clone().try_acquire_owned().ok()
     }
 
-    pub fn take_pace_now(&self) -> bool {
-        self.turnstile.try_lock().is_ok_and(|_turn| self.state.lock().pace.take(self.now()).is_ok())
+    /// Takes one email from the rate without waiting. Returns false if the rate allows none, or if a caller waits.
+    pub fn take_from_rate_now(&self) -> bool {
+        self.rate_queue.try_lock().is_ok_and(|_turn| self.state.lock().rate_limiter.take(self.now()).is_ok())
     }
 
-    pub async fn wait_for_pace(&self, deadline: Instant) -> Result<(), Unavailable> {
+    /// Waits until the rate allows one email.
+    pub async fn wait_for_rate(&self, deadline: Instant) -> Result<(), Unavailable> {
         let waiting = async {
-            let _turn = self.turnstile.lock().await;
+            let _turn = self.rate_queue.lock().await;
             loop {
-                let wait = match self.state.lock().pace.take(self.now()) {
+                let wait = match self.state.lock().rate_limiter.take(self.now()) {
                     Ok(()) => return Ok(()),
                     Err(wait) => wait,
                 };
@@ -278,48 +290,47 @@ impl PoolCore {
             return Err(Unavailable::Closed);
         }
         let now = self.now();
-        let admit = || self.state.lock().circuit.admit(now);
-        let admitted = match admit() {
-            Ok(Admitted::ToOpenSession) => {
-                // Spawned without the lock: a runtime that ends drops the task at once, and dropping the ticket takes
-                // the lock.
-                self.tasks.spawn(greet(Ticket { shared: self.clone(), admitted: Admitted::ToOpenSession }));
-                admit()
-            }
+        let mut admitted = self.state.lock().circuit.admit(now);
+        if matches!(admitted, Ok(Admitted::ToOpenSession)) {
+            // Spawned without the lock: a runtime that ends drops the task at once, and dropping the ticket takes the
+            // lock.
+            self.tasks.spawn(open_without_email(Ticket { shared: self.clone(), admitted: Admitted::ToOpenSession }));
+            admitted = self.state.lock().circuit.admit(now);
+        } else if matches!(admitted, Ok(Admitted::Normally)) && self.is_opening_late() {
             // The relay is not known to fail. But the next email, or the same one again, would wait as long (P12).
-            Ok(Admitted::Normally) if self.owes_a_greeting() => {
-                Err((now + self.limits.backoff.first, OpenReason::Failing(LATE.to_owned())))
-            }
-            admitted => admitted,
-        };
-        admitted.map_err(|(until, reason)| {
-            let until = self.origin + until;
-            match reason {
-                OpenReason::Failing(cause) => Unavailable::CircuitOpen { until, cause },
-                OpenReason::QuotaUsedUp(cause) => Unavailable::Parked { until, cause },
-            }
-        })
+            let until = self.origin + now + self.limits.backoff.first;
+            return Err(Unavailable::CircuitOpen { until, cause: OPENING_LATE.to_owned() });
+        }
+        admitted.map_err(|refusal| self.unavailable(refusal))
+    }
+
+    fn unavailable(&self, refusal: CircuitRefusal) -> Unavailable {
+        let until = self.origin + refusal.until;
+        match refusal.reason {
+            OpenReason::Failing(cause) => Unavailable::CircuitOpen { until, cause },
+            OpenReason::QuotaUsedUp(cause) => Unavailable::Parked { until, cause },
+        }
     }
 
     pub fn take_idle(&self) -> Option<OpenSession> {
-        self.state.lock().idle.pop().map(|idle| idle.held)
+        self.state.lock().idle.pop().map(|idle| idle.open)
     }
 
     /// Keeps a session for the next email. Returns it if it must be retired.
-    pub fn keep(&self, held: OpenSession) -> Option<OpenSession> {
+    pub fn keep(&self, open: OpenSession) -> Option<OpenSession> {
         let mut state = self.state.lock();
-        let learned = state.session_limit.get();
-        if held.session.emails() >= learned.min(held.session.offers().emails_max.unwrap_or(u32::MAX)) {
-            if held.session.emails() >= learned {
+        let (emails, learned) = (open.session.emails(), state.session_limit.get());
+        if emails >= learned.min(open.session.offers().emails_max.unwrap_or(u32::MAX)) {
+            if emails >= learned {
                 state.session_limit.reached(self.now());
             }
-            return Some(held);
+            return Some(open);
         }
         // Checked under the lock: `close` cancels first and then removes all idle sessions.
         if self.closing.is_cancelled() {
-            return Some(held);
+            return Some(open);
         }
-        state.idle.push(Idle { held, since: Instant::now() });
+        state.idle.push(Idle { open, since: Instant::now() });
         None
     }
 
@@ -328,22 +339,22 @@ impl PoolCore {
         let deadlines = Deadlines::default();
         let session = Session::open(&self.target, self.dialer.as_ref(), self.limits.timeouts, &deadlines).await?;
         self.state.lock().counters.sessions += 1;
-        Ok(OpenSession { session, _open: self.open.one_more() })
+        Ok(OpenSession { session, _open: self.open_sessions.one_more() })
     }
 
     /// Counts a session that did not open in time for its email, as long as the result exists.
     pub fn count_late_open(&self) -> Counted {
-        self.late.one_more()
+        self.late_openings.one_more()
     }
 
     /// True while a session opens late and none is open: the relay may never answer.
-    fn owes_a_greeting(&self) -> bool {
-        self.late.now() > 0 && !self.has_open_session()
+    fn is_opening_late(&self) -> bool {
+        self.late_openings.now() > 0 && !self.has_open_session()
     }
 
     /// True while the pool has an open session.
     pub fn has_open_session(&self) -> bool {
-        self.open.now() > 0
+        self.open_sessions.now() > 0
     }
 
     /// Records the start of a dialogue.
@@ -378,15 +389,15 @@ impl PoolCore {
         if let DialogueResult::Refused { scope, code, text, .. } = result
             && *scope == throttle
         {
-            state.pace.halve(now);
-            state.slowed = Some((now, format!("{code} {text}")));
+            state.rate_limiter.halve(now);
+            state.throttle_reply = Some(ThrottleReply { at: now, text: format!("{code} {text}") });
         }
     }
 
     fn take_idle_since(&self, before: Instant) -> Vec<OpenSession> {
         let mut state = self.state.lock();
         let old = state.idle.iter().take_while(|idle| idle.since <= before).count();
-        state.idle.drain(..old).map(|idle| idle.held).collect()
+        state.idle.drain(..old).map(|idle| idle.open).collect()
     }
 }
 
@@ -437,7 +448,7 @@ impl Drop for Ticket {
 
 /// Opens a session with a relay that has failed. No email waits for it, so only the relay's time-outs apply. The
 /// session is kept for the email that probes.
-async fn greet(mut ticket: Ticket) {
+async fn open_without_email(mut ticket: Ticket) {
     let shared = ticket.shared.clone();
     // Fails only if the pool was closed.
     let Ok(slot) = shared.slots.clone().acquire_owned().await else { return };
@@ -445,14 +456,18 @@ async fn greet(mut ticket: Ticket) {
     if let Some(idle) = shared.take_idle() {
         idle.quit().await;
     }
-    let (event, retired) = match shared.closing.run_until_cancelled(shared.open()).await {
-        None => (CircuitEvent::Nothing, None),
-        Some(Ok(held)) => (CircuitEvent::SessionOpened, shared.keep(held)),
-        Some(Err(result)) => (circuit_event(&result, Duration::ZERO, shared.has_open_session()), None),
+    let mut retired = None;
+    let event = match shared.closing.run_until_cancelled(shared.open()).await {
+        None => CircuitEvent::Nothing,
+        Some(Ok(open)) => {
+            retired = shared.keep(open);
+            CircuitEvent::SessionOpened
+        }
+        Some(Err(result)) => circuit_event(&result, Duration::ZERO, shared.has_open_session()),
     };
     shared.note(event, &mut ticket);
-    if let Some(held) = retired {
-        held.quit().await;
+    if let Some(open) = retired {
+        open.quit().await;
     }
     drop(slot);
 }
@@ -470,10 +485,10 @@ pub(crate) async fn retire_idle_sessions(shared: Weak<PoolCore>, every: Duration
         let Some(before) = Instant::now().checked_sub(shared.limits.idle_for) else {
             continue;
         };
-        for held in shared.take_idle_since(before) {
+        for open in shared.take_idle_since(before) {
             if let Ok(slot) = shared.slots.clone().try_acquire_owned() {
                 shared.tasks.spawn(async move {
-                    held.quit().await;
+                    open.quit().await;
                     drop(slot);
                 });
             }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::smtp::pool::circuit::Admitted::{AsProbe, Normally, ToOpenSession};
-use crate::smtp::pool::circuit::{Backoff, Circuit, CircuitEvent, CircuitState, OpenReason};
+use crate::smtp::pool::circuit::{Admitted, Backoff, Circuit, CircuitEvent, CircuitRefusal, CircuitState, OpenReason};
 
 fn seconds(s: u64) -> Duration {
     Duration::from_secs(s)
@@ -18,7 +18,7 @@ fn lost_after() -> CircuitEvent {
 }
 
 /// Opens a session as a probe without an email.
-fn greets(circuit: &mut Circuit, now: Duration) {
+fn opens_session(circuit: &mut Circuit, now: Duration) {
     assert_eq!(circuit.admit(now), Ok(ToOpenSession));
     circuit.note(CircuitEvent::SessionOpened, ToOpenSession, now, 0.0);
 }
@@ -32,7 +32,8 @@ fn failed_session_opens_circuit_at_once() {
     let mut circuit = circuit();
     assert_eq!(circuit.admit(seconds(0)), Ok(Normally));
     circuit.note(not_opened(), Normally, seconds(0), 0.0);
-    assert_eq!(circuit.admit(seconds(0)), Err((seconds(1), OpenReason::Failing("refused".to_owned()))));
+    let refusal = CircuitRefusal { until: seconds(1), reason: OpenReason::Failing("refused".to_owned()) };
+    assert_eq!(circuit.admit(seconds(0)), Err(refusal));
 }
 
 #[test]
@@ -117,7 +118,7 @@ fn greeting_after_losses_does_not_close_circuit() {
     for _ in 0..3 {
         circuit.note(lost_after(), Normally, seconds(0), 0.0);
     }
-    greets(&mut circuit, seconds(1));
+    opens_session(&mut circuit, seconds(1));
     assert_eq!(circuit.admit(seconds(1)), Ok(AsProbe));
     circuit.note(CircuitEvent::Reached, AsProbe, seconds(1), 0.0);
     assert_eq!(circuit.admit(seconds(1)), Ok(AsProbe), "the next email probes");
@@ -135,7 +136,7 @@ fn refused_probe_email_closes_only_circuit_opened_by_missing_session() {
         for _ in 0..3 {
             circuit.note(event.clone(), Normally, seconds(0), 0.0);
         }
-        greets(&mut circuit, seconds(1));
+        opens_session(&mut circuit, seconds(1));
         assert_eq!(circuit.admit(seconds(1)), Ok(AsProbe));
         circuit.note(CircuitEvent::SessionOpened, AsProbe, seconds(1), 0.0);
         let next = if closes { Normally } else { AsProbe };
@@ -144,7 +145,7 @@ fn refused_probe_email_closes_only_circuit_opened_by_missing_session() {
     let mut circuit = circuit();
     circuit.note(mail_failed(), Normally, seconds(0), 0.0);
     circuit.note(CircuitEvent::NotOpened(String::new()), AsProbe, seconds(1), 0.0);
-    greets(&mut circuit, seconds(3));
+    opens_session(&mut circuit, seconds(3));
     assert_eq!(circuit.admit(seconds(3)), Ok(AsProbe));
     circuit.note(CircuitEvent::SessionOpened, AsProbe, seconds(3), 0.0);
     assert_eq!(circuit.admit(seconds(3)), Ok(AsProbe), "MAIL has not been answered since");
@@ -156,7 +157,7 @@ fn unused_probe_is_returned() {
     circuit.note(not_opened(), Normally, seconds(0), 0.0);
     assert_eq!(circuit.admit(seconds(1)), Ok(ToOpenSession));
     circuit.release_probe(seconds(1));
-    greets(&mut circuit, seconds(1));
+    opens_session(&mut circuit, seconds(1));
     assert_eq!(circuit.admit(seconds(1)), Ok(AsProbe));
     circuit.release_probe(seconds(1));
     assert_eq!(circuit.admit(seconds(1)), Ok(AsProbe));
@@ -168,7 +169,7 @@ fn unused_probe_is_returned() {
 fn email_of_failed_probe_is_not_the_next_probe() {
     let mut circuit = circuit();
     circuit.note(not_opened(), Normally, seconds(0), 0.0);
-    greets(&mut circuit, seconds(1));
+    opens_session(&mut circuit, seconds(1));
     assert_eq!(circuit.admit(seconds(1)), Ok(AsProbe));
     circuit.note(not_opened(), AsProbe, seconds(2), 0.0);
     assert!(circuit.admit(seconds(3)).is_err(), "twice as long");
@@ -192,18 +193,24 @@ fn consecutive_losses_before_the_dot_open_circuit() {
 fn exhausted_quota_parks_relay_until_probe_succeeds() {
     let mut circuit = circuit();
     let full = || CircuitEvent::QuotaUsedUp("454 enough".to_owned());
-    let parked = OpenReason::QuotaUsedUp("454 enough".to_owned());
+    let parked_until = |second| {
+        let reason = OpenReason::QuotaUsedUp("454 enough".to_owned());
+        Err::<Admitted, _>(CircuitRefusal { until: seconds(second), reason })
+    };
     circuit.note(full(), Normally, seconds(0), 1.0);
     circuit.note(full(), Normally, seconds(60), 1.0);
-    assert_eq!(circuit.admit(seconds(899)), Err((seconds(900), parked.clone())), "those under way add nothing");
+    assert_eq!(circuit.admit(seconds(899)), parked_until(900), "those under way add nothing");
     assert_eq!(circuit.admit(seconds(900)), Ok(AsProbe));
-    assert_eq!(circuit.admit(seconds(900)), Err((seconds(901), parked.clone())), "one at a time");
+    assert_eq!(circuit.admit(seconds(900)), parked_until(901), "one at a time");
     circuit.note(full(), AsProbe, seconds(901), 1.0);
-    assert_eq!(circuit.admit(seconds(902)), Err((seconds(1801), parked.clone())), "no longer than the first time");
+    assert_eq!(circuit.admit(seconds(902)), parked_until(1801), "no longer than the first time");
     assert_eq!(circuit.admit(seconds(1801)), Ok(AsProbe));
     circuit.note(CircuitEvent::Reached, AsProbe, seconds(1802), 0.0);
-    let next = Err((seconds(1803), parked));
-    assert_eq!(circuit.admit(seconds(1802)), next, "a shut gate proves nothing, and is not probed again at once");
+    assert_eq!(
+        circuit.admit(seconds(1802)),
+        parked_until(1803),
+        "a shut gate proves nothing, and is not probed again at once"
+    );
     assert_eq!(circuit.admit(seconds(1803)), Ok(AsProbe));
     circuit.note(CircuitEvent::Accepted, AsProbe, seconds(1804), 0.0);
     assert_eq!(circuit.admit(seconds(1804)), Ok(Normally));
