@@ -91,7 +91,7 @@ pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) 
     if !leadership.clocks_agree() {
         return ask_until_they_agree(&context, &leadership).await;
     }
-    let mut steering = Steering { silent: true };
+    let mut steering = Steering { agreed_before: true };
     while !leadership.ended() {
         if steering.check_clocks(&context, &leadership).await {
             return;
@@ -111,7 +111,7 @@ async fn ask_until_they_agree(context: &Arc<NodeContext>, leadership: &Leadershi
                 return;
             }
             // A leader without answers from voters has lost its quorum, so their clocks are unknown.
-            Err(cause) if !has_reported && tells(start.voters, &start.readings) => {
+            Err(cause) if !has_reported && can_compare(start.voters, &start.readings) => {
                 tracing::error!("{cause}");
                 has_reported = true;
             }
@@ -123,7 +123,7 @@ async fn ask_until_they_agree(context: &Arc<NodeContext>, leadership: &Leadershi
 
 struct Steering {
     /// True if the clocks agreed at the last check, or there was none yet.
-    silent: bool,
+    agreed_before: bool,
 }
 
 impl Steering {
@@ -137,7 +137,7 @@ impl Steering {
         {
             return true;
         }
-        if !tells(count, &readings) {
+        if !can_compare(count, &readings) {
             leadership.steer_nowhere();
             return false;
         }
@@ -155,21 +155,21 @@ impl Steering {
             Err(_) => leadership.steer_nowhere(),
         }
         if let Err(cause) = agreed
-            && self.silent
+            && self.agreed_before
         {
             tracing::error!(
                 "{cause}: ledger time goes on by this machine's count and follows no clock; put them right"
             );
             metrics::counter!("reveille_alarms_total").increment(1);
         }
-        self.silent = agreed.is_ok();
+        self.agreed_before = agreed.is_ok();
         false
     }
 }
 
 /// Returns true if the readings can show whether the clocks agree. One reading of several voters cannot: the others are
 /// unreachable, and without them there is no quorum either.
-fn tells(voters: u32, readings: &[VoterClock]) -> bool {
+fn can_compare(voters: u32, readings: &[VoterClock]) -> bool {
     readings.len() >= 2.min(voters as usize)
 }
 
@@ -226,10 +226,10 @@ mod tests {
 
     #[test]
     fn clocks_of_voters_that_do_not_answer_are_not_said_to_disagree() {
-        assert!(!tells(3, &readings(&[10_000])), "two of three are down");
-        assert!(!tells(3, &[]));
-        assert!(tells(3, &readings(&[10_000, 99_000])), "two answer, and disagree");
-        assert!(tells(1, &readings(&[10_000])), "the only voter");
+        assert!(!can_compare(3, &readings(&[10_000])), "two of three are down");
+        assert!(!can_compare(3, &[]));
+        assert!(can_compare(3, &readings(&[10_000, 99_000])), "two answer, and disagree");
+        assert!(can_compare(1, &readings(&[10_000])), "the only voter");
     }
 
     #[test]

@@ -20,7 +20,7 @@ use reveille_raft::{Hint, Hints};
 
 use super::claims::cap::RelayCapacity;
 use super::claims::claimable::{ClaimablePart, Lacking, barred, claimable, is_late};
-use super::claims::dispatcher::{flows, measured};
+use super::claims::dispatcher::{measured, relay_capacities};
 use super::claims::limits::late_rate;
 use super::leadership::Leadership;
 use super::transfer::{self, Unfit};
@@ -30,7 +30,7 @@ use crate::node::context::NodeContext;
 const CHECK_EVERY: Duration = Duration::from_millis(250);
 /// Pause after a leader should hand over and cannot, because it votes alone. It logs this each time. After the pause
 /// all measurements start again.
-const SAY_EVERY: Duration = Duration::from_secs(60);
+const RETRY_HAND_OVER_AFTER: Duration = Duration::from_secs(60);
 /// Pause between two checks after which all measurements start again.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Maximum time between the commit and the apply of an entry (P13).
@@ -45,7 +45,7 @@ const IDLE_MAX: Duration = Duration::from_secs(10);
 
 /// Observations of one check.
 #[derive(Clone, Copy, Debug, Default)]
-struct Seen {
+struct Observations {
     /// Log index up to which a quorum holds the log.
     committed: u64,
     /// Log index up to which this node has applied the log.
@@ -70,7 +70,7 @@ struct Fitness {
 
 impl Fitness {
     /// Records one check at `now`; returns the reason why this node should not lead, if any.
-    fn assess(&mut self, seen: &Seen, now: Duration) -> Option<Unfit> {
+    fn assess(&mut self, seen: &Observations, now: Duration) -> Option<Unfit> {
         let pause = now.saturating_sub(self.assessed_at.replace(now).unwrap_or(now));
         if pause > PAUSE_MAX {
             *self = Fitness { assessed_at: Some(now), ..Fitness::default() };
@@ -101,13 +101,13 @@ pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) 
     let mut hints = context.replica.effects();
     while !leadership.ended() {
         let granted = grants_until_next_check(&leadership, &mut hints).await;
-        let seen = see(&context, &leadership, granted);
+        let seen = observe(&context, &leadership, granted);
         if let Some(unfit) = fitness.assess(&seen, context.clock.monotonic()) {
             if transfer::step_down(&context, unfit, |_| true).await {
                 return;
             }
             // No other node votes, so this node keeps leading.
-            leadership.sleep(SAY_EVERY).await;
+            leadership.sleep(RETRY_HAND_OVER_AFTER).await;
         }
     }
 }
@@ -133,11 +133,11 @@ async fn grants_until_next_check(leadership: &Leadership, hints: &mut Hints) -> 
     }
 }
 
-fn see(context: &NodeContext, leadership: &Leadership, granted: bool) -> Seen {
+fn observe(context: &NodeContext, leadership: &Leadership, granted: bool) -> Observations {
     let status = context.replica.status();
     let (now, voters, reports) = (leadership.now(), context.voters().len(), leadership.reports());
     let several = voters > 1;
-    Seen {
+    Observations {
         committed: status.committed_index,
         applied: status.applied_index,
         sync_running_for: context.replica.sync_running_for(),
@@ -146,7 +146,7 @@ fn see(context: &NodeContext, leadership: &Leadership, granted: bool) -> Seen {
                 let measurements =
                     |node| measured(&reports, ClaimOwner { node, incarnation: ledger.nodes().get(&node)?.incarnation });
                 let sends = |node, pool: &str| {
-                    flows(ledger, pool, measurements(node), voters).iter().any(RelayCapacity::lets_through)
+                    relay_capacities(ledger, pool, measurements(node), voters).iter().any(RelayCapacity::lets_through)
                 };
                 could_grant(
                     ledger,

@@ -38,8 +38,10 @@ pub struct Leadership {
     grants: Mutex<LeaseGrants>,
     applied_history: Mutex<AppliedHistory>,
     reports: Mutex<BTreeMap<NodeId, NodeReport>>,
-    /// Held for reading from the read of the state until the proposed claims are in the log, or never will be.
+    /// The dispatcher holds it for reading from its read of the state until the claims that it proposed are in the log,
+    /// or never will be. Locking it for writing waits for all such claims.
     pub(crate) claiming: Arc<tokio::sync::RwLock<()>>,
+    /// Audience parts that each node lacked at its last request (P20).
     lacking: Mutex<BTreeMap<NodeId, BTreeSet<Hash>>>,
     /// Time that this machine had slept when the leadership began. Raft's instants stop during sleep, so the
     /// acknowledgement of a quorum would look younger than it is.
@@ -165,7 +167,7 @@ impl Leadership {
         match self.replica.propose_in_epoch(self.epoch, &command, deadline).await {
             Ok(reply) => {
                 if let CommandOutcome::Refused(refusal) = &reply.outcome {
-                    self.heed(refusal);
+                    self.end_if_time_leaps(refusal);
                 }
                 Some(reply.outcome)
             }
@@ -186,7 +188,7 @@ impl Leadership {
     /// Ends the leadership if the ledger refused a timestamp that is too far ahead of ledger time: only a new epoch can
     /// make such a step (P18). Timestamps that are refused for their epoch or as too early do not come here: the
     /// replica reports them as the end of the epoch.
-    fn heed(&self, refusal: &Refusal) {
+    fn end_if_time_leaps(&self, refusal: &Refusal) {
         if matches!(refusal, Refusal::TimeLeaps { .. }) {
             tracing::warn!(%refusal, epoch = self.epoch.0, "the leadership ends");
             self.ended.cancel();

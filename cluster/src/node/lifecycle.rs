@@ -239,7 +239,7 @@ pub struct Candidacy {
     stop: CancellationToken,
 }
 
-/// Registers this incarnation in the ledger. It may hold no claim before (P10).
+/// Registers this incarnation in the ledger. Only then may it own a claim (P10).
 async fn enlist(context: &NodeContext, options: &RuntimeOptions, cancel: &CancellationToken) -> Result<(), StartError> {
     let (level, process_nonce) = (context.replica.highest_level(), context.replica.process_nonce());
     let up = NodeUp { owner: context.me, name: options.name.clone(), level, process_nonce };

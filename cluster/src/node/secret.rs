@@ -9,7 +9,7 @@ use std::str::FromStr;
 use reveille_ledger::access::is_path;
 use thiserror::Error;
 
-/// Place where a node finds a secret.
+/// Source from which a node reads a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Secret {
     /// The only line of the file with this absolute path.

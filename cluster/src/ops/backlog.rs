@@ -167,7 +167,7 @@ impl BacklogWatch {
 }
 
 /// Contents of the state at one measurement.
-pub(crate) struct Seen {
+pub(crate) struct BacklogReading {
     /// Late emails of open runs, and the pools of schedules beyond [`SCHEDULES_MAX`].
     pub late: Pools,
     /// Maximum number of late emails a second, by pool.
@@ -177,8 +177,8 @@ pub(crate) struct Seen {
     pub now: Time,
 }
 
-impl Seen {
-    pub(crate) fn of(ledger: &Ledger) -> Seen {
+impl BacklogReading {
+    pub(crate) fn of(ledger: &Ledger) -> BacklogReading {
         let pools = ledger.relays().iter().map(|(_, relay)| &relay.pool);
         let bounds = pools.filter_map(|pool| Some((pool.clone(), late_rate(ledger, pool)?))).collect();
         let (mut late, mut missed, now) = (late(ledger), Vec::new(), ledger.head().now);
@@ -190,7 +190,7 @@ impl Seen {
                 add_uncounted(&mut late, schedule, now);
             }
         }
-        Seen { late, bounds, missed, now }
+        BacklogReading { late, bounds, missed, now }
     }
 }
 

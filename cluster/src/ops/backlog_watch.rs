@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::backlog::{BacklogWatch, Seen, add_waiting};
+use super::backlog::{BacklogReading, BacklogWatch, add_waiting};
 use crate::node::context::NodeContext;
 
 /// Interval of the measurements.
@@ -21,24 +21,24 @@ pub(crate) async fn run(context: Arc<NodeContext>, stop: CancellationToken) {
         let (now, own) = (context.clock.boot(), Arc::clone(&context));
         // Not on the threads that send emails: the calendars are computed one after the other, outside the state's
         // lock.
-        let seen = tokio::task::spawn_blocking(move || {
-            let mut seen = own.replica.read(Seen::of);
-            add_waiting(&mut seen.late, &seen.missed, &own.zones, seen.now);
-            seen
+        let reading = tokio::task::spawn_blocking(move || {
+            let mut reading = own.replica.read(BacklogReading::of);
+            add_waiting(&mut reading.late, &reading.missed, &own.zones, reading.now);
+            reading
         });
-        let seen = match seen.await {
-            Ok(seen) => seen,
+        let reading = match reading.await {
+            Ok(reading) => reading,
             Err(error) => {
                 tracing::error!(%error, "the backlog was not measured");
                 continue;
             }
         };
-        let backlogs = watch.update(seen.late, |pool| seen.bounds.get(pool).copied(), now);
+        let backlogs = watch.update(reading.late, |pool| reading.bounds.get(pool).copied(), now);
         for (pool, _) in std::mem::take(&mut gauges) {
             gauges.insert(pool, (0.0, 0.0));
         }
         for backlog in &backlogs {
-            let age = seen.now.since_ms(backlog.oldest).max(0) as f64 / 1_000.0;
+            let age = reading.now.since_ms(backlog.oldest).max(0) as f64 / 1_000.0;
             gauges.insert(backlog.pool.clone(), (backlog.recipients as f64, age));
         }
         for (pool, (recipients, age)) in &gauges {

@@ -35,6 +35,8 @@ pub(crate) async fn compose(
     recipient: &ClaimedRecipient,
     deadline: Instant,
 ) -> Result<(HandOff, Email), DeliveryOutcome> {
+    // A crash suspect waits here with a session reserved, because the feeder chooses a recipient only after it has a
+    // session for it. The wait ends at `deadline`.
     let permits = context.composing.acquire_many(if recipient.crash_suspect { COMPOSING_MAX } else { 1 });
     let _permits = match context.drain.run_until_cancelled(timeout_at(deadline, permits)).await {
         Some(Ok(Ok(permits))) => permits,

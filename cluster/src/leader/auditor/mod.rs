@@ -66,7 +66,7 @@ pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) 
 
 /// Halts each run at which the sweep panicked twice, with an alarm (P13). Later sweeps skip it.
 async fn quarantine(leadership: &Leadership, panic_guard: &PanicGuard<RunId>, quarantined: &mut BTreeSet<RunId>) {
-    let news: Vec<RunId> = panic_guard.out().filter(|run| !quarantined.contains(run)).collect();
+    let news: Vec<RunId> = panic_guard.excluded().filter(|run| !quarantined.contains(run)).collect();
     for run in news {
         AuditorCatch::FailingRun.report(1);
         let (item, cause) = (Quarantined::Run(run), "checking it panicked twice".to_owned());

@@ -18,9 +18,9 @@ use crate::node::limits::SESSION_WITHIN;
 
 /// Maximum number of claimed and unsettled recipients of a (pool, node) (P12).
 pub const CLAIM_CAP_MAX: u32 = 4_096;
-/// Assumed duration of an unknown dialogue, and recipients for each session then. With answers after three seconds the
-/// last of four begins in time.
+/// Assumed duration of a dialogue with a relay that has not answered yet.
 const UNKNOWN_DIALOGUE: Duration = Duration::from_secs(1);
+/// Recipients for each session of such a relay. If it answers after three seconds, the last of four begins in time.
 const UNKNOWN_PER_SESSION: f64 = 4.0;
 /// Minimum number of recipients for each session: one in its dialogue, one that waits for it.
 const PER_SESSION: f64 = 2.0;
@@ -28,7 +28,7 @@ const PER_SESSION: f64 = 2.0;
 const SHORTEST_DIALOGUE: Duration = Duration::from_millis(1);
 /// Upper limit of the time for a claim and a settle together. A longer time means an outage, for which nothing is
 /// claimed ahead.
-const AROUND_MAX: Duration = Duration::from_secs(1);
+const COMMIT_AND_SETTLE_MAX: Duration = Duration::from_secs(1);
 /// Time within which claimed recipients should begin. It is half of the limit, because relays slow down at times.
 const SHOULD_BEGIN_WITHIN: Duration = Duration::from_secs(SESSION_WITHIN.as_secs() / 2);
 
@@ -60,12 +60,13 @@ pub(crate) struct ClaimCap {
     pub of_all: u32,
 }
 
-/// Computes the cap from the relays of a pool. `around` is the time that a commit of claims and a settle take together.
-pub(crate) fn claim_cap(relays: &[RelayCapacity], around: Duration) -> ClaimCap {
+/// Computes the cap from the relays of a pool. `commit_and_settle` is the time that a commit of claims and a settle take
+/// together.
+pub(crate) fn claim_cap(relays: &[RelayCapacity], commit_and_settle: Duration) -> ClaimCap {
     if injected_bugs::is(Bug::NoClaimCap) {
         return ClaimCap { of_a_tenant: CLAIM_CAP_MAX, of_all: CLAIM_CAP_MAX };
     }
-    let around = around.min(AROUND_MAX).as_secs_f64();
+    let commit_and_settle = commit_and_settle.min(COMMIT_AND_SETTLE_MAX).as_secs_f64();
     let (mut wanted, mut in_time) = (0.0, 0.0);
     for relay in relays.iter().filter(|relay| relay.lets_through()) {
         let dialogue = relay.dialogue.unwrap_or(UNKNOWN_DIALOGUE).max(SHORTEST_DIALOGUE).as_secs_f64();
@@ -73,7 +74,7 @@ pub(crate) fn claim_cap(relays: &[RelayCapacity], around: Duration) -> ClaimCap 
         let sessions = f64::from(relay.sessions);
         let flow = relay.rate_per_second.min(sessions / dialogue);
         let begins = flow * (dialogue + SHOULD_BEGIN_WITHIN.as_secs_f64());
-        wanted += (flow * (around + dialogue)).max(per_session * sessions).min(begins);
+        wanted += (flow * (commit_and_settle + dialogue)).max(per_session * sessions).min(begins);
         in_time += begins;
     }
     let least = u32::from(relays.iter().any(RelayCapacity::lets_through));
@@ -150,6 +151,6 @@ mod tests {
     #[test]
     fn claims_stop_during_a_relay_outage() {
         let fast = [relay(10, 1_000.0, 5)];
-        assert_eq!(claim_cap(&fast, Duration::from_secs(30)), claim_cap(&fast, AROUND_MAX));
+        assert_eq!(claim_cap(&fast, Duration::from_secs(30)), claim_cap(&fast, COMMIT_AND_SETTLE_MAX));
     }
 }

@@ -85,7 +85,7 @@ pub fn is_late(page: &Page) -> bool {
 }
 
 /// Returns true if dead letters of this page were moved to another pool.
-fn goes_elsewhere(ledger: &Ledger, id: RunId) -> bool {
+fn has_pool_overrides(ledger: &Ledger, id: RunId) -> bool {
     ledger.chunks().range((id, 0)..=(id, u32::MAX)).any(|(_, chunk)| !chunk.pool_overrides.is_empty())
 }
 
@@ -156,17 +156,17 @@ impl<'a> ClaimableBuilder<'a> {
     fn add(&mut self, ledger: &'a Ledger, id: RunId, page: &'a Page, now: Time) {
         let (late, none_barred) = (is_late(page), BTreeSet::new());
         let own_pool_is_full = self.is_full((&page.tenant, &page.pool, late), &none_barred);
-        if own_pool_is_full && !goes_elsewhere(ledger, id) {
+        if own_pool_is_full && !has_pool_overrides(ledger, id) {
             return;
         }
-        let goes_elsewhere = LazyCell::new(|| own_pool_is_full || goes_elsewhere(ledger, id));
+        let has_overrides = LazyCell::new(|| own_pool_is_full || has_pool_overrides(ledger, id));
         let enough = u64::from(CLAIM_CAP_MAX) * self.nodes.len() as u64;
         let mut of_page: BTreeMap<&str, u64> = BTreeMap::new();
         for part in claimable(ledger, id, page, now) {
             let group = (page.tenant.as_str(), part.pool, late);
             let of_pool = of_page.entry(part.pool).or_default();
             if *of_pool > enough {
-                match *goes_elsewhere {
+                match *has_overrides {
                     true => continue,
                     false => break,
                 }

@@ -35,10 +35,10 @@ impl Drop for CrashBackoffAlarms {
 
 impl CrashBackoffAlarms {
     /// Updates the nodes in back-off and reports the changes. `live` is the number of nodes with a lease.
-    pub fn update(&mut self, resting: BTreeMap<NodeId, CrashBackoff>, live: usize) {
-        metrics::gauge!("reveille_nodes_in_crash_backoff").set(resting.len() as f64);
-        let all = no_node_claims(&resting, live);
-        for change in self.nodes.update(resting) {
+    pub fn update(&mut self, in_backoff: BTreeMap<NodeId, CrashBackoff>, live: usize) {
+        metrics::gauge!("reveille_nodes_in_crash_backoff").set(in_backoff.len() as f64);
+        let all = no_node_claims(&in_backoff, live);
+        for change in self.nodes.update(in_backoff) {
             match change {
                 Change::Began(_, CrashBackoff { name, until }) => {
                     tracing::warn!(node = name, %until, "a node that died several times is given no claims");
@@ -58,8 +58,8 @@ impl CrashBackoffAlarms {
 }
 
 /// Returns when the first node may claim again, if all live nodes are in back-off; otherwise an empty map.
-fn no_node_claims(resting: &BTreeMap<NodeId, CrashBackoff>, live: usize) -> BTreeMap<(), Time> {
-    let soonest = resting.values().map(|backoff| backoff.until).min().filter(|_| resting.len() == live);
+fn no_node_claims(in_backoff: &BTreeMap<NodeId, CrashBackoff>, live: usize) -> BTreeMap<(), Time> {
+    let soonest = in_backoff.values().map(|backoff| backoff.until).min().filter(|_| in_backoff.len() == live);
     soonest.map(|until| ((), until)).into_iter().collect()
 }
 

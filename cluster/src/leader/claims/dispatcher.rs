@@ -118,25 +118,25 @@ impl Dispatcher {
         let (now, woke_at) = (leadership.now(), context.clock.monotonic());
         let voters = context.voters().len();
         let commit = self.commits.at(woke_at).unwrap_or_default() + NAP_FOR_CREDIT;
-        let views = Views { by_node: leadership.reports(), voters, commit };
-        let (claims, nap, resting, live) = context.replica.read(|ledger| {
+        let measurements = RelayMeasurements { by_node: leadership.reports(), voters, commit };
+        let (claims, nap, in_backoff, live) = context.replica.read(|ledger| {
             let owners = live_owners(ledger, leadership);
             let allowances = allowances_of(ledger, &owners, voters, now);
-            let resting = resting(ledger, &allowances);
-            if owners.len() == resting.len() {
-                return (Claims::default(), NAP_MAX, resting, owners.len());
+            let in_backoff = nodes_in_backoff(ledger, &allowances);
+            if owners.len() == in_backoff.len() {
+                return (Claims::default(), NAP_MAX, in_backoff, owners.len());
             }
             let lacking = owners.keys().map(|node| (*node, leadership.lacking(*node))).collect();
             let mut claimable = Claimable::of(ledger, &lacking, &self.in_flight, now);
             let given = self.rates.bounds(ledger, &self.in_flight, woke_at, now);
-            let caps = views.caps(ledger, &owners);
+            let caps = measurements.caps(ledger, &owners);
             let credits = credits(ledger, &allowances, (&caps, &self.in_flight), &claimable.offers);
             let mut bounds = given.clone();
             let claims = claims(&mut self.fair_queue, &mut claimable, (&credits, &mut bounds), &owners);
             self.rates.spend(&given, &bounds);
-            (claims, nap(&claimable, &bounds, &self.rates), resting, owners.len())
+            (claims, nap(&claimable, &bounds, &self.rates), in_backoff, owners.len())
         });
-        self.backoff_alarms.update(resting, live);
+        self.backoff_alarms.update(in_backoff, live);
         let Claims { claims, grants } = claims;
         if claims.is_empty() {
             return (None, nap);
@@ -156,7 +156,7 @@ fn nap(claimable: &Claimable, left: &ClaimLimits, rates: &ClaimRates) -> Duratio
 }
 
 /// Measurements of the relays on each node.
-struct Views {
+struct RelayMeasurements {
     /// Last report of each node.
     by_node: BTreeMap<NodeId, NodeReport>,
     voters: usize,
@@ -164,7 +164,7 @@ struct Views {
     commit: Duration,
 }
 
-impl Views {
+impl RelayMeasurements {
     /// Returns the caps of these processes by pool and node (P12).
     fn caps<'a>(
         &self,
@@ -175,7 +175,7 @@ impl Views {
         let of = |pool: &str, owner: &ClaimOwner| {
             let measurements = measured(&self.by_node, *owner);
             let settle = measurements.and_then(|measurements| measurements.settle).unwrap_or_default();
-            claim_cap(&flows(ledger, pool, measurements, self.voters), self.commit + settle)
+            claim_cap(&relay_capacities(ledger, pool, measurements, self.voters), self.commit + settle)
         };
         let each = pools.iter().flat_map(|pool| owners.values().map(move |owner| (*pool, owner)));
         each.map(|(pool, owner)| ((pool, owner.node), of(pool, owner))).collect()
@@ -188,7 +188,7 @@ pub(crate) fn measured(reports: &BTreeMap<NodeId, NodeReport>, owner: ClaimOwner
 }
 
 /// Returns the relays of a pool with one node's measurements.
-pub(crate) fn flows(
+pub(crate) fn relay_capacities(
     ledger: &Ledger,
     pool: &str,
     measurements: Option<&NodeMeasurements>,
@@ -227,7 +227,7 @@ fn allowances_of(
 }
 
 /// Returns the nodes that get no claims, and until when.
-fn resting(ledger: &Ledger, allowances: &BTreeMap<NodeId, Allowance>) -> BTreeMap<NodeId, CrashBackoff> {
+fn nodes_in_backoff(ledger: &Ledger, allowances: &BTreeMap<NodeId, Allowance>) -> BTreeMap<NodeId, CrashBackoff> {
     let none = allowances.iter().filter(|(_, allowance)| **allowance == Allowance::NONE);
     none.filter_map(|(id, _)| {
         let node = ledger.nodes().get(id)?;

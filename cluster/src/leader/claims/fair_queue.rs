@@ -173,12 +173,12 @@ fn pools<'a>(offers: &'a [Offer], credits: &'a [Credit], slice: u32) -> BTreeMap
 impl Queue<'_> {
     /// Returns the next slice, of at most `most` recipients. `None` if no offer or no credit is left.
     fn slice(&mut self, shared: &mut BTreeMap<NodeId, u32>, late: Option<&mut u32>, most: u32) -> Option<ClaimGrant> {
-        self.roomiest(shared, &BTreeSet::new())?;
+        self.node_with_most_credit(shared, &BTreeSet::new())?;
         if late.as_deref() == Some(&0) {
             // The late credit does not grow within a call.
             self.offers.retain(|(offer, _)| !offer.late);
         }
-        let served = |at: usize| Some((at, self.roomiest(shared, &self.offers.get(at)?.0.barred)?));
+        let served = |at: usize| Some((at, self.node_with_most_credit(shared, &self.offers.get(at)?.0.barred)?));
         let (at, (node, room)) = (0..self.offers.len()).rev().find_map(served)?;
         let (offer, left) = self.offers.get_mut(at)?;
         let late = late.filter(|_| offer.late);
@@ -207,17 +207,21 @@ impl Queue<'_> {
 
     /// Returns the node with the most credit left, and that credit; among equals the node with the lowest id. `None` if
     /// no node that is not barred has credit.
-    fn roomiest(&self, shared: &BTreeMap<NodeId, u32>, barred: &BTreeSet<NodeId>) -> Option<(NodeId, u32)> {
+    fn node_with_most_credit(
+        &self,
+        shared: &BTreeMap<NodeId, u32>,
+        barred: &BTreeSet<NodeId>,
+    ) -> Option<(NodeId, u32)> {
         let room = |node: NodeId| match (self.own.get(&node), shared.get(&node)) {
             (Some(own), Some(shared)) => *own.min(shared),
             (own, shared) => own.or(shared).copied().unwrap_or(0),
         };
-        let roomiest = self
+        let most = self
             .nodes(shared)
             .difference(barred)
             .map(|node| (*node, room(*node)))
             .max_by_key(|(node, room)| (*room, Reverse(*node)));
-        roomiest.filter(|(_, room)| *room > 0)
+        most.filter(|(_, room)| *room > 0)
     }
 }
 

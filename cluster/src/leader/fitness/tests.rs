@@ -17,12 +17,13 @@ use crate::samples;
 
 /// Repeats the same check every quarter of a second. Returns when it first finds the leader unfit, in milliseconds, and
 /// why.
-fn unfit_after(fitness: &mut Fitness, seen: Seen, from_ms: u64, until_ms: u64) -> Option<(u64, Unfit)> {
+fn unfit_after(fitness: &mut Fitness, seen: Observations, from_ms: u64, until_ms: u64) -> Option<(u64, Unfit)> {
     let mut times = (from_ms..until_ms).step_by(250);
     times.find_map(|at| Some((at - from_ms, fitness.assess(&seen, Duration::from_millis(at))?)))
 }
 
-const HEALTHY: Seen = Seen { committed: 9, applied: 9, sync_running_for: None, could_grant: false, granted: false };
+const HEALTHY: Observations =
+    Observations { committed: 9, applied: 9, sync_running_for: None, could_grant: false, granted: false };
 
 #[test]
 fn quiet_leader_is_fit() {
@@ -31,7 +32,7 @@ fn quiet_leader_is_fit() {
 
 #[test]
 fn committed_entry_unapplied_for_two_seconds_makes_leader_unfit() {
-    let seen = Seen { applied: 8, ..HEALTHY };
+    let seen = Observations { applied: 8, ..HEALTHY };
     assert_eq!(unfit_after(&mut Fitness::default(), seen, 0, 60_000), Some((2_000, Unfit::Lags)));
 }
 
@@ -39,29 +40,29 @@ fn committed_entry_unapplied_for_two_seconds_makes_leader_unfit() {
 fn busy_leader_slightly_behind_is_fit() {
     let mut fitness = Fitness::default();
     for check in 1..10_000 {
-        let seen = Seen { committed: check * 1_000, applied: check * 1_000 - 900, ..HEALTHY };
+        let seen = Observations { committed: check * 1_000, applied: check * 1_000 - 900, ..HEALTHY };
         assert_eq!(fitness.assess(&seen, CHECK_EVERY * check as u32), None);
     }
 }
 
 #[test]
 fn sync_of_five_seconds_makes_leader_unfit_and_short_ones_do_not() {
-    let running = |seconds| Seen { sync_running_for: Some(Duration::from_secs(seconds)), ..HEALTHY };
+    let running = |seconds| Observations { sync_running_for: Some(Duration::from_secs(seconds)), ..HEALTHY };
     assert_eq!(unfit_after(&mut Fitness::default(), running(4), 0, 60_000), None);
     assert_eq!(unfit_after(&mut Fitness::default(), running(5), 0, 60_000), Some((0, Unfit::DiskHangs)));
 }
 
 #[test]
 fn work_and_credit_without_grant_for_ten_seconds_make_leader_unfit() {
-    let (mut fitness, idle) = (Fitness::default(), Seen { could_grant: true, ..HEALTHY });
+    let (mut fitness, idle) = (Fitness::default(), Observations { could_grant: true, ..HEALTHY });
     assert_eq!(unfit_after(&mut fitness, idle, 0, 9_900), None);
-    assert_eq!(fitness.assess(&Seen { granted: true, ..idle }, Duration::from_millis(9_950)), None);
+    assert_eq!(fitness.assess(&Observations { granted: true, ..idle }, Duration::from_millis(9_950)), None);
     assert_eq!(unfit_after(&mut fitness, idle, 10_000, 60_000), Some((10_000, Unfit::GrantsNothing)));
 }
 
 #[test]
 fn observations_before_own_pause_are_discarded() {
-    let (mut fitness, lags) = (Fitness::default(), Seen { applied: 8, ..HEALTHY });
+    let (mut fitness, lags) = (Fitness::default(), Observations { applied: 8, ..HEALTHY });
     assert_eq!(unfit_after(&mut fitness, lags, 0, 1_900), None);
     assert_eq!(unfit_after(&mut fitness, lags, 60_000, 120_000), Some((2_000, Unfit::Lags)));
 }

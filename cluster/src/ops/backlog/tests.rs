@@ -72,7 +72,7 @@ fn opened(recipients: u32, cause: OpeningCause) -> Ledger {
 }
 
 fn update(watch: &mut BacklogWatch, ledger: &Ledger, at: Duration) -> Vec<Backlog> {
-    let mut seen = Seen::of(ledger);
+    let mut seen = BacklogReading::of(ledger);
     add_waiting(&mut seen.late, &seen.missed, &Zones::bundled("test"), seen.now);
     watch.update(seen.late, |pool| seen.bounds.get(pool).copied(), at)
 }
@@ -189,7 +189,8 @@ fn waiting_instants_count_as_backlog_from_the_start() {
 fn where_more_waits_than_is_counted_no_end_is_told() {
     let when = When::Cron { expression: "* * * * *".into() };
     let (ledger, _) = one_after_the_other(when, 11 * 3_600_000);
-    let (Seen { late: mut found, missed, now, .. }, mut watch) = (Seen::of(&ledger), BacklogWatch::default());
+    let (BacklogReading { late: mut found, missed, now, .. }, mut watch) =
+        (BacklogReading::of(&ledger), BacklogWatch::default());
     let mut many = vec![missed[0].clone(); 100];
     let oldest = oldest_missed(&missed[0], now).expect("it was missed");
     many.push(Schedule { pool: "last".into(), ..missed[0].clone() });
@@ -209,7 +210,7 @@ fn backlog_looks_at_bounded_schedules_and_says_so() {
     let mut pools = vec!["default"; SCHEDULES_MAX];
     pools.push("other");
     let (ledger, oldest) = many_after_an_outage(&when, 3 * 3_600_000 + 600_000, &pools);
-    let mut seen = Seen::of(&ledger);
+    let mut seen = BacklogReading::of(&ledger);
     assert_eq!(seen.missed.len(), SCHEDULES_MAX);
     add_waiting(&mut seen.late, &seen.missed, &Zones::bundled("test"), seen.now);
     let all = &seen.late["default"];

@@ -155,7 +155,7 @@ impl World {
         let allowances = allowances_of(&self.ledger, &owners, 3, self.now);
         let lacking = owners.keys().map(|node| (*node, BTreeSet::new())).collect();
         let mut claimable = Claimable::of(&self.ledger, &lacking, &self.in_flight, self.now);
-        let caps = self.views().caps(&self.ledger, &owners);
+        let caps = self.measurements().caps(&self.ledger, &owners);
         let given = self.rates.bounds(&self.ledger, &self.in_flight, self.boot, self.now);
         let credits = credits(&self.ledger, &allowances, (&caps, &self.in_flight), &claimable.offers);
         let mut bounds = given.clone();
@@ -176,10 +176,10 @@ impl World {
     }
 
     /// Measurements of the relay by both nodes.
-    fn views(&self) -> Views {
+    fn measurements(&self) -> RelayMeasurements {
         let report = |owner| report(owner, 10, 1_000_000);
         let by_node = self.owners().into_iter().map(|(node, owner)| (node, report(owner))).collect();
-        Views { by_node, voters: 3, commit: Duration::from_millis(300) }
+        RelayMeasurements { by_node, voters: 3, commit: Duration::from_millis(300) }
     }
 
     fn owners(&self) -> BTreeMap<NodeId, ClaimOwner> {
@@ -240,30 +240,30 @@ fn schedule(recipients: u32) -> ScheduleCreate {
 fn cap_follows_measurements_of_the_owning_incarnation() {
     let world = World::with(1);
     let owners = world.owners();
-    let caps = |views: Views| {
-        let caps = views.caps(&world.ledger, &owners);
+    let caps = |measurements: RelayMeasurements| {
+        let caps = measurements.caps(&world.ledger, &owners);
         [1, 2].map(|node| caps[&("default", NodeId(node))].of_a_tenant)
     };
-    assert_eq!(caps(world.views()), [CAP, CAP]);
-    let mut views = world.views();
-    views.by_node.insert(NodeId(1), report(owner(1, 9), 10, 1_000_000));
-    views.by_node.remove(&NodeId(2));
-    assert_eq!(caps(views), [8, 8], "of another process, or without a report, it is not known: four a session");
-    let mut views = world.views();
-    views.by_node.insert(NodeId(1), report(owner(1, 1), 2_000, 1_000_000));
-    assert_eq!(caps(views), [4, CAP], "each node by its own");
-    let mut views = world.views();
-    views.by_node.insert(NodeId(2), report(owner(2, 1), 10, 500));
-    assert_eq!(caps(views), [CAP, 3], "by the pace that a throttle left: three begin in time");
+    assert_eq!(caps(world.measurements()), [CAP, CAP]);
+    let mut measurements = world.measurements();
+    measurements.by_node.insert(NodeId(1), report(owner(1, 9), 10, 1_000_000));
+    measurements.by_node.remove(&NodeId(2));
+    assert_eq!(caps(measurements), [8, 8], "of another process, or without a report, it is not known: four a session");
+    let mut measurements = world.measurements();
+    measurements.by_node.insert(NodeId(1), report(owner(1, 1), 2_000, 1_000_000));
+    assert_eq!(caps(measurements), [4, CAP], "each node by its own");
+    let mut measurements = world.measurements();
+    measurements.by_node.insert(NodeId(2), report(owner(2, 1), 10, 500));
+    assert_eq!(caps(measurements), [CAP, 3], "by the pace that a throttle left: three begin in time");
 }
 
 #[test]
 fn relay_with_open_circuit_gets_no_claims() {
     let world = World::with(1);
     let owners = world.owners();
-    let mut views = world.views();
-    views.by_node.insert(NodeId(1), report(owner(1, 1), 10, 0));
-    let caps = views.caps(&world.ledger, &owners);
+    let mut measurements = world.measurements();
+    measurements.by_node.insert(NodeId(1), report(owner(1, 1), 10, 0));
+    let caps = measurements.caps(&world.ledger, &owners);
     assert_eq!([1, 2].map(|node| caps[&("default", NodeId(node))].of_a_tenant), [0, CAP]);
 }
 
@@ -316,7 +316,10 @@ fn node_after_three_deaths_gets_no_claims_and_other_node_goes_on() {
     assert_eq!(world.held(), [(1, CAP)].into());
     let allowances = allowances_of(&world.ledger, &world.owners(), 3, world.now);
     let until = OPENED_AT.plus_ms(600_000);
-    assert_eq!(resting(&world.ledger, &allowances), [(NodeId(2), CrashBackoff { name: "n2".into(), until })].into());
+    assert_eq!(
+        nodes_in_backoff(&world.ledger, &allowances),
+        [(NodeId(2), CrashBackoff { name: "n2".into(), until })].into()
+    );
 }
 
 #[test]
@@ -383,9 +386,9 @@ fn redirected_recipient_uses_credit_of_its_new_pool() {
     pools.sort();
     assert_eq!(pools, [(Some(0), "bulk"), (Some(1), "default")]);
     // Its claimed recipients use the credit of its own pool.
-    let (owners, views) = (world.owners(), world.views());
+    let (owners, measurements) = (world.owners(), world.measurements());
     let allowances = allowances_of(&world.ledger, &owners, 3, world.now);
-    let caps = views.caps(&world.ledger, &owners);
+    let caps = measurements.caps(&world.ledger, &owners);
     let left = credits(&world.ledger, &allowances, (&caps, &world.in_flight), &[]);
     let left = |pool: &str| left.iter().filter(|credit| credit.pool == pool).map(|credit| credit.recipients).sum();
     let whole = |pool: &str| caps.iter().filter(|((of, _), _)| *of == pool).map(|(_, cap)| cap.of_all).sum::<u32>();
