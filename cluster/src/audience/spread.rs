@@ -36,7 +36,7 @@ pub enum SpreadError {
         have: usize,
         /// Members that vote.
         voters: usize,
-        /// What one of the others said.
+        /// Answer of one of the others.
         why: String,
     },
     /// Too few members answer.
@@ -46,7 +46,7 @@ pub enum SpreadError {
         answered: usize,
         /// Members that vote.
         voters: usize,
-        /// What one of the others said.
+        /// Answer of one of the others.
         why: String,
     },
 }
@@ -140,7 +140,7 @@ impl CopySlot {
     }
 
     /// Waits for the slot. `None` if a majority has the part first.
-    async fn come(self) -> Option<OwnedSemaphorePermit> {
+    async fn acquired(self) -> Option<OwnedSemaphorePermit> {
         match self.permit {
             Some(permit) => Some(permit),
             // The semaphore is never closed: it lives as long as the context.
@@ -150,7 +150,7 @@ impl CopySlot {
 }
 
 async fn take(context: Arc<NodeContext>, node: NodeId, turn: CopySlot, question: TakePart) -> Result<(), String> {
-    let _one_of = turn.come().await.ok_or_else(|| "others were quicker".to_owned())?;
+    let _one_of = turn.acquired().await.ok_or_else(|| "others were quicker".to_owned())?;
     let peer = context.replica.peer(node).ok_or_else(|| "it is no member".to_owned())?;
     let taken = peer_messages::ask(&peer, question, TAKE_WITHIN).await.map_err(|error| error.to_string()).flatten();
     if let Err(why) = &taken

@@ -17,7 +17,7 @@ use super::values::{Values, Variables};
 /// control characters are refused, and code that could create one is cut out of the text.
 const MARK: char = '\0';
 /// Upper bound of the engine's steps for code that is evaluated without the engine here.
-const STEPS_A_HOLE: u64 = 4;
+const STEPS_PER_HOLE: u64 = 4;
 
 /// The code of one field that depends on the recipient.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(super) struct Code {
     /// there is no such code.
     templates: Option<Box<Templates>>,
     /// Number of holes that the engine fills.
-    said: usize,
+    results: usize,
     /// Upper bound of the engine's steps for the rest of the field, if the field were rendered whole.
     steps: u64,
 }
@@ -41,14 +41,14 @@ enum Hole {
     /// Value of the variable at this position, percent-encoded.
     Link(usize),
     /// The engine's result with this number.
-    Said(usize),
+    Rendered(usize),
 }
 
 /// A recipient's values for the holes of one field.
 pub(super) struct Filling<'a> {
     code: &'a Code,
     values: &'a Values<'a>,
-    said: Vec<&'a str>,
+    results: Vec<&'a str>,
 }
 
 impl Code {
@@ -60,30 +60,30 @@ impl Code {
         let cut = words.cut(|word| variables.varying(word).is_some(), mark)?;
         let (mut holes, mut rest) = (Vec::new(), Vec::new());
         for code in cut.code {
-            let hole = Hole::known(code, variables).unwrap_or(Hole::Said(rest.len()));
-            if matches!(hole, Hole::Said(_)) {
+            let hole = Hole::known(code, variables).unwrap_or(Hole::Rendered(rest.len()));
+            if matches!(hole, Hole::Rendered(_)) {
                 rest.push(code);
             }
             holes.push(hole);
         }
         let (marked, steps) =
             alone(field, &cut.text, variables)?.render_and_count(field, &variables.same(), RENDERED_BYTES_MAX).ok()?;
-        let said = rest.len();
-        let templates = match said {
+        let results = rest.len();
+        let templates = match results {
             0 => None,
             _ => Some(alone(field, &rest.join(&MARK.to_string()), variables)?),
         };
-        let steps = steps + STEPS_A_HOLE * holes.len() as u64;
-        Some((Code { field: field.to_owned(), holes, templates, said, steps }, marked))
+        let steps = steps + STEPS_PER_HOLE * holes.len() as u64;
+        Some((Code { field: field.to_owned(), holes, templates, results, steps }, marked))
     }
 
     /// Returns the engine's results for a recipient, for [`Filling::new`]. `None` if the engine fails, or if the whole
     /// field could exceed the fuel.
-    pub(super) fn say(&self, values: &Values<'_>) -> Option<String> {
+    pub(super) fn render(&self, values: &Values<'_>) -> Option<String> {
         let Some(templates) = &self.templates else { return (self.steps <= FUEL).then(String::new) };
-        let said = templates.render_and_count(&self.field, values.for_templates(), RENDERED_BYTES_MAX);
-        let (said, steps) = said.ok()?;
-        (self.steps + steps <= FUEL).then_some(said)
+        let results = templates.render_and_count(&self.field, values.for_templates(), RENDERED_BYTES_MAX);
+        let (results, steps) = results.ok()?;
+        (self.steps + steps <= FUEL).then_some(results)
     }
 }
 
@@ -111,11 +111,11 @@ impl Hole {
 }
 
 impl<'a> Filling<'a> {
-    /// `said` is the result of [`Code::say`]. Returns `None` if it has another number of parts than holes: a value
+    /// `results` comes from [`Code::render`]. Returns `None` if it has another number of parts than holes: a value
     /// contains the mark.
-    pub(super) fn new(code: &'a Code, values: &'a Values<'a>, said: &'a str) -> Option<Filling<'a>> {
-        let said: Vec<&str> = if code.said == 0 { Vec::new() } else { said.split(MARK).collect() };
-        (said.len() == code.said).then_some(Filling { code, values, said })
+    pub(super) fn new(code: &'a Code, values: &'a Values<'a>, results: &'a str) -> Option<Filling<'a>> {
+        let results: Vec<&str> = if code.results == 0 { Vec::new() } else { results.split(MARK).collect() };
+        (results.len() == code.results).then_some(Filling { code, values, results })
     }
 
     /// Writes the content of a hole. Returns false if a value is missing or too long.
@@ -130,9 +130,9 @@ impl<'a> Filling<'a> {
             Some(Hole::Link(index)) => {
                 return self.values.own(*index).is_some_and(|value| write_urlencoded(out, value));
             }
-            Some(Hole::Said(number)) => match self.said.get(*number) {
+            Some(Hole::Rendered(number)) => match self.results.get(*number) {
                 None => return false,
-                Some(said) => out.push_str(said),
+                Some(result) => out.push_str(result),
             },
             None => return false,
         }

@@ -97,8 +97,8 @@ impl Body {
 
 /// Fills a text for a recipient. `None` if it must be rendered whole.
 pub(super) fn fill(code: &Code, text: &Text, values: &Values<'_>, limit: usize) -> Option<String> {
-    let said = code.say(values)?;
-    let filling = Filling::new(code, values, &said)?;
+    let results = code.render(values)?;
+    let filling = Filling::new(code, values, &results)?;
     let mut filled = String::with_capacity(text.bytes + 64);
     text.fill(&mut filled, &filling, limit).then_some(filled)
 }
@@ -167,8 +167,8 @@ impl Lines {
     }
 
     fn write_lines(&self, out: &mut Vec<u8>, code: &Code, values: &Values<'_>) -> Option<()> {
-        let said = code.say(values)?;
-        let filling = Filling::new(code, values, &said)?;
+        let results = code.render(values)?;
+        let filling = Filling::new(code, values, &results)?;
         let (mut weight, mut room) = (self.weight, RENDERED_BYTES_MAX.checked_sub(self.rendered)?);
         let mut filled = String::new();
         for (number, block) in self.blocks.iter().enumerate() {

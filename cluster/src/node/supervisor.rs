@@ -92,7 +92,7 @@ pub(crate) struct Failing(watch::Sender<Option<String>>);
 
 impl Failing {
     /// Reports a reason. The first one is logged.
-    pub fn say(&self, why: &str) {
+    pub fn report(&self, why: &str) {
         let first = self.0.send_if_modified(|failed| {
             let first = failed.is_none();
             failed.get_or_insert_with(|| why.to_owned());
@@ -149,7 +149,7 @@ impl Supervisor {
                         tokio::time::sleep(pause).await;
                     }
                     OnEnd::StopNode => {
-                        failing.say(&format!("the {kind:?} actor {how}"));
+                        failing.report(&format!("the {kind:?} actor {how}"));
                         return;
                     }
                 }

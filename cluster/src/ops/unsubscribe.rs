@@ -82,9 +82,9 @@ impl Unsubscribe {
 
     /// Returns the URL of this recipient's page.
     pub fn link(&self, tenant: &str, key: &str) -> String {
-        let said = said(tenant, key);
-        let hash: [u8; HASH] = self.keys.sign(&[&said]);
-        let signed = [hash.as_slice(), &said].concat();
+        let payload = payload(tenant, key);
+        let hash: [u8; HASH] = self.keys.sign(&[&payload]);
+        let signed = [hash.as_slice(), &payload].concat();
         format!("{}/{}", self.url, URL_SAFE_NO_PAD.encode(signed))
     }
 
@@ -94,18 +94,20 @@ impl Unsubscribe {
             return None;
         }
         let signed = URL_SAFE_NO_PAD.decode(token).ok()?;
-        let (hash, said) = signed.split_first_chunk::<HASH>()?;
-        let fits = self.keys.verify(&[said], hash);
-        let (VERSION, said) = said.split_first().filter(|_| fits).map(|(version, said)| (*version, said))? else {
+        let (hash, payload) = signed.split_first_chunk::<HASH>()?;
+        let fits = self.keys.verify(&[payload], hash);
+        let (VERSION, payload) =
+            payload.split_first().filter(|_| fits).map(|(version, payload)| (*version, payload))?
+        else {
             return None;
         };
-        let (tenant, key) = std::str::from_utf8(said).ok()?.split_once('\0')?;
+        let (tenant, key) = std::str::from_utf8(payload).ok()?.split_once('\0')?;
         Some(OptOutSubject { tenant: tenant.to_owned(), key: key.to_owned() })
     }
 }
 
 /// Returns the signed bytes. No name and no address contains a NUL.
-fn said(tenant: &str, key: &str) -> Vec<u8> {
+fn payload(tenant: &str, key: &str) -> Vec<u8> {
     [&[VERSION], tenant.as_bytes(), b"\0", key.as_bytes()].concat()
 }
 
@@ -205,7 +207,7 @@ mod tests {
         {
             assert_eq!(one.read(other), None, "{other}");
         }
-        let unsigned = [&[0; HASH], said("default", "ann@example.com").as_slice()].concat();
+        let unsigned = [&[0; HASH], payload("default", "ann@example.com").as_slice()].concat();
         assert_eq!(one.read(&URL_SAFE_NO_PAD.encode(unsigned)), None);
         let stranger = made(&[keys.file("two", &"l".repeat(32))]);
         assert_eq!(one.read(&token(&stranger, "default", "ann@example.com")), None);

@@ -61,8 +61,8 @@ impl ClaimWorker {
     }
 }
 
-/// Returns the outcome of a recipient that could not be read, before it uses a relay. It is pending again after a while,
-/// and the attempt is not counted: this node may fetch the part from a peer, or another node may have it.
+/// Returns the outcome of a recipient that could not be read, before it uses a relay. It is pending again after a
+/// while, and the attempt is not counted: this node may fetch the part from a peer, or another node may have it.
 fn unread(context: &WorkerContext, claimed_slot: ClaimedSlot, cause: &str) -> DeliveryOutcome {
     if context.drain.is_cancelled() {
         return DeliveryOutcome::Released(ReleaseReason::Stopping);

@@ -54,8 +54,10 @@ impl JournalWriter {
         let records = injected_bugs::records(claimed_slot, step);
         let appended = if records.is_empty() { Ok(()) } else { self.journal.lock().append(&records) };
         match &appended {
-            Err(fault @ JournalFault::Broken(_)) => self.failing.say(&format!("{fault}; make room for --journal-dir")),
-            Err(fault) => self.failing.say(&fault.to_string()),
+            Err(fault @ JournalFault::Broken(_)) => {
+                self.failing.report(&format!("{fault}; make room for --journal-dir"))
+            }
+            Err(fault) => self.failing.report(&fault.to_string()),
             Ok(()) => {}
         }
         appended

@@ -77,7 +77,7 @@ impl Actor {
             {
                 batch.push(next);
             }
-            self.put(gather(batch)).await;
+            self.propose(gather(batch)).await;
             self.context.note_settled(came_at);
         }
     }
@@ -91,7 +91,7 @@ impl Actor {
         })
     }
 
-    async fn put(&self, outcomes: Vec<ClaimOutcome>) {
+    async fn propose(&self, outcomes: Vec<ClaimOutcome>) {
         crash::point("settle.before-propose");
         match proposal::settle(&self.context, outcomes, &CancellationToken::new()).await {
             Ok(_) => crash::point("settle.after-commit"),

@@ -60,8 +60,8 @@ pub(crate) struct ClaimCap {
     pub of_all: u32,
 }
 
-/// Computes the cap from the relays of a pool. `commit_and_settle` is the time that a commit of claims and a settle take
-/// together.
+/// Computes the cap from the relays of a pool. `commit_and_settle` is the time that a commit of claims and a settle
+/// take together.
 pub(crate) fn claim_cap(relays: &[RelayCapacity], commit_and_settle: Duration) -> ClaimCap {
     if injected_bugs::is(Bug::NoClaimCap) {
         return ClaimCap { of_a_tenant: CLAIM_CAP_MAX, of_all: CLAIM_CAP_MAX };

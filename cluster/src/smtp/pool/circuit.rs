@@ -191,8 +191,8 @@ impl Circuit {
         }
     }
 
-    /// Ends a probe that said nothing about the relay. If the day's allowance is used up, or no session was opened, the
-    /// next probe waits, so that probes do not follow each other at once.
+    /// Ends a probe that proved nothing about the relay. If the day's allowance is used up, or no session was opened,
+    /// the next probe waits, so that probes do not follow each other at once.
     fn probed_in_vain(&mut self, now: Duration) {
         let waits = !self.next_probe_is_email
             || matches!(&self.state, CircuitState::HalfOpen { reason: OpenReason::QuotaUsedUp(_) });

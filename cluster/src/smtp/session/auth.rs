@@ -135,10 +135,10 @@ mod tests {
                 assert!(!scrub(Reply { code: 535, text: text.clone() }, &secrets).text.contains(line.trim_end()));
                 assert!(!scrub_cause(Cause::Malformed(text), &secrets).to_string().contains(line.trim_end()));
             }
-            let said = Reply { code: 535, text: "5.7.8 authentication failed".to_owned() };
-            assert_eq!(scrub(said.clone(), &secrets), said);
-            let said = Reply { code: 535, text: "hunter2?".to_owned() };
-            assert!(!scrub(said, &secrets).text.contains("hunter2"));
+            let reply = Reply { code: 535, text: "5.7.8 authentication failed".to_owned() };
+            assert_eq!(scrub(reply.clone(), &secrets), reply);
+            let reply = Reply { code: 535, text: "hunter2?".to_owned() };
+            assert!(!scrub(reply, &secrets).text.contains("hunter2"));
         }
     }
 }

@@ -130,8 +130,8 @@ impl Session {
         self.is_open()
     }
 
-    /// Offers `mail`, asks `gate` once, hands over the terminator if it passes, and waits for the answer. A long text is
-    /// written before the gate, a short one together with the terminator.
+    /// Offers `mail`, asks `gate` once, hands over the terminator if it passes, and waits for the answer. A long text
+    /// is written before the gate, a short one together with the terminator.
     pub async fn run_transaction(
         &mut self,
         mail: &Email,
@@ -230,15 +230,15 @@ impl Session {
         let group = [&reset, &offer.mail, &offer.rcpt, &offer.data].map(String::as_str).concat();
         within(self.timeouts.mail, self.stream.command(&group)).await?;
         if self.needs_reset {
-            self.hear_reset().await?;
+            self.read_rset_reply().await?;
         }
         self.needs_reset = true;
-        let mail = self.hear(Stage::Mail).await?;
+        let mail = self.read_reply(Stage::Mail).await?;
         crash::point("smtp.after-mail");
         if mail.code == 421 {
             return self.refuse(Stage::Mail, &mail);
         }
-        let (rcpt, data) = match self.hear_rest().await {
+        let (rcpt, data) = match self.read_rcpt_and_data_replies().await {
             Ok(rest) => rest,
             // The refused MAIL is an answer, even if the other answers are missing.
             Err(_) if mail.class() >= 4 => {
@@ -251,14 +251,14 @@ impl Session {
     }
 
     /// Reads the answers to RCPT and DATA. `None` for DATA if the session was closed after the first answer.
-    async fn hear_rest(&mut self) -> Result<(Reply, Option<Reply>), Cause> {
-        let rcpt = self.hear(Stage::Rcpt).await?;
+    async fn read_rcpt_and_data_replies(&mut self) -> Result<(Reply, Option<Reply>), Cause> {
+        let rcpt = self.read_reply(Stage::Rcpt).await?;
         crash::point("smtp.after-rcpt");
         if rcpt.class() < 4 {
-            return Ok((rcpt, Some(self.hear(Stage::Data).await?)));
+            return Ok((rcpt, Some(self.read_reply(Stage::Data).await?)));
         }
         // As with MAIL: a refused recipient is an answer even if the relay closes the connection after it.
-        let data = if rcpt.code == 421 { None } else { self.hear(Stage::Data).await.ok() };
+        let data = if rcpt.code == 421 { None } else { self.read_reply(Stage::Data).await.ok() };
         if data.is_none() {
             self.stream.close();
         }
@@ -277,7 +277,7 @@ impl Session {
             };
         };
         if wanted && rcpt.class() >= 4 {
-            self.dot_for_nobody(rcpt).await;
+            self.dot_without_recipients(rcpt).await;
         } else if wanted {
             // RCPT was accepted although MAIL was not. A dot might deliver to that recipient, so close the connection
             // instead.
@@ -290,7 +290,7 @@ impl Session {
     async fn offer_stepwise(&mut self, offer: &PreparedEmail<'_>) -> Result<Offered, Cause> {
         if self.needs_reset {
             within(self.timeouts.mail, self.stream.command(&Rset.to_string())).await?;
-            self.hear_reset().await?;
+            self.read_rset_reply().await?;
         }
         self.needs_reset = true;
         for (stage, command) in [(Stage::Mail, &offer.mail), (Stage::Rcpt, &offer.rcpt)] {
@@ -306,10 +306,10 @@ impl Session {
     async fn ask(&mut self, stage: Stage, command: &str) -> Result<Reply, Cause> {
         self.stream.at(stage);
         within(self.timeouts.mail, self.stream.command(command)).await?;
-        self.hear(stage).await
+        self.read_reply(stage).await
     }
 
-    async fn hear(&mut self, stage: Stage) -> Result<Reply, Cause> {
+    async fn read_reply(&mut self, stage: Stage) -> Result<Reply, Cause> {
         self.stream.at(stage);
         let limit = match stage {
             Stage::Rcpt => self.timeouts.rcpt,
@@ -319,8 +319,8 @@ impl Session {
         within(limit, self.stream.reply()).await
     }
 
-    async fn hear_reset(&mut self) -> Result<(), Cause> {
-        match self.hear(Stage::Mail).await? {
+    async fn read_rset_reply(&mut self) -> Result<(), Cause> {
+        match self.read_reply(Stage::Mail).await? {
             reply if reply.class() == 2 => Ok(()),
             reply if reply.code == 421 => {
                 self.ended_after = Some(self.emails.saturating_sub(1));
@@ -356,9 +356,9 @@ impl Session {
     }
 
     /// Sends a lone dot. The relay's answer changes nothing. Without an answer the session is closed.
-    async fn dot_for_nobody(&mut self, refusal: &Reply) {
+    async fn dot_without_recipients(&mut self, refusal: &Reply) {
         let limit = self.timeouts.quit;
-        if within(limit, self.stream.dot_for_nobody(refusal)).await.is_err() {
+        if within(limit, self.stream.dot_without_recipients(refusal)).await.is_err() {
             self.stream.close();
         }
     }

@@ -121,11 +121,11 @@ impl SessionOpening<'_> {
         let lines = mechanism.lines(&credentials);
         let secrets = auth::secrets(&credentials, &lines);
         for (index, line) in lines.iter().enumerate() {
-            let reply = self.hear(stream, Stage::Auth, line, self.timeouts.auth).await;
+            let reply = self.exchange(stream, Stage::Auth, line, self.timeouts.auth).await;
             let mut reply = reply.map_err(|cause| failed(auth::scrub_cause(cause, &secrets)))?;
             if mechanism == Mechanism::Xoauth2 && reply.class() == 3 {
                 // The relay's 334 says what is wrong with the token. It sends the refusal after an empty answer.
-                let refusal = self.hear(stream, Stage::Auth, "\r\n", self.timeouts.auth).await;
+                let refusal = self.exchange(stream, Stage::Auth, "\r\n", self.timeouts.auth).await;
                 reply = refusal.map_err(|cause| failed(auth::scrub_cause(cause, &secrets)))?;
             }
             let class = if index + 1 == lines.len() { 2 } else { 3 };
@@ -136,11 +136,17 @@ impl SessionOpening<'_> {
     }
 
     async fn ask(&self, stream: &mut Stream, stage: Stage, command: &str, limit: Duration) -> Step<Reply> {
-        self.hear(stream, stage, command, limit).await.map_err(|cause| without_answer(stage, cause))
+        self.exchange(stream, stage, command, limit).await.map_err(|cause| without_answer(stage, cause))
     }
 
     /// Writes a command, unless it is empty, and reads the answer.
-    async fn hear(&self, stream: &mut Stream, stage: Stage, command: &str, limit: Duration) -> Result<Reply, Cause> {
+    async fn exchange(
+        &self,
+        stream: &mut Stream,
+        stage: Stage,
+        command: &str,
+        limit: Duration,
+    ) -> Result<Reply, Cause> {
         stream.at(stage);
         let asked = async {
             if !command.is_empty() {

@@ -173,10 +173,10 @@ impl Stream {
         .await
     }
 
-    /// **The gate.** Waits until the transport takes more bytes, asks `gate` once and, if it lets the email pass, hands
-    /// `text` (what is not written yet) and the terminator to the transport in the same poll. `Ok(Some)` says why the gate
-    /// is closed: then none of these bytes is written and the connection is closed, as it is when replies are out of step
-    /// before the gate.
+    /// **The gate.** Waits until the transport takes more bytes, then asks `gate` once. If the email passes, the rest of
+    /// the text (`text`) and the terminator go to the transport in the same poll. `Ok(Some)` says why the gate is
+    /// closed: none of these bytes is written, and the connection is closed. Replies that are out of step before the
+    /// gate close it too.
     ///
     /// After the gate has passed, every error leaves the stage at `DotHanded`. This includes a write that fails at its
     /// first byte: a transport that encrypts may have taken it before it failed.
@@ -230,7 +230,7 @@ impl Stream {
 
     /// Sends the lone dot of RFC 2920 3.1. It ends a text that the relay accepted although it had refused the only
     /// recipient. It is not a hand-off and asks no gate: `refusal` proves that there is no recipient.
-    pub async fn dot_for_nobody(&mut self, refusal: &Reply) -> Result<Reply, Cause> {
+    pub async fn dot_without_recipients(&mut self, refusal: &Reply) -> Result<Reply, Cause> {
         if self.stage != Stage::Data || refusal.class() < 4 {
             return Err(Cause::OutOfStep("a dot that could land somewhere".to_owned()));
         }
@@ -330,11 +330,11 @@ mod tests {
         assert!(stream.hand_over(None, &mut Never).await.is_err(), "not before a text");
         assert!(stream.text(piece).await.is_err(), "and no text before 354");
         stream.at(Stage::Data);
-        assert!(stream.dot_for_nobody(&ok).await.is_err(), "not with a recipient");
+        assert!(stream.dot_without_recipients(&ok).await.is_err(), "not with a recipient");
         assert!(stream.text(piece).await.is_ok());
         assert!(stream.command(".\r\n").await.is_err(), "not as a command");
         let refusal = Reply { code: 550, text: String::new() };
-        assert!(stream.dot_for_nobody(&refusal).await.is_err(), "not behind a text");
+        assert!(stream.dot_without_recipients(&refusal).await.is_err(), "not behind a text");
         stream.close();
         let mut written = String::new();
         theirs.read_to_string(&mut written).await.expect("what was written");
