@@ -35,7 +35,7 @@ const CAMPAIGN_TIMEOUT: Duration = Duration::from_secs(240);
 /// Maximum time for doubts to resolve after their node has returned with its journal.
 const DOUBT_TIMEOUT: Duration = Duration::from_secs(20);
 /// How often the run is read.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+const POLL_EVERY: Duration = Duration::from_millis(250);
 /// Sessions to the mailbox on each node.
 const SESSIONS: u32 = 4;
 /// The usual port of the mailbox; another one where it is taken.
@@ -111,7 +111,7 @@ async fn show(args: &Args, folder: &Folder, sink: &Sink, nodes: &mut Nodes) -> R
         if Instant::now() > until {
             bail!("the campaign did not end within {} s; logs are in {}", limit.as_secs(), folder.path.display());
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_EVERY).await;
     }
     progress.note("everything was handed off; waiting for nodes that came back to settle what they had begun");
     let judgement = judge(args, sink, &admin, &run, &kills).await?;
@@ -134,7 +134,7 @@ async fn judge(args: &Args, sink: &Sink, admin: &AdminClient, run: &str, kills: 
         if doubts.is_empty() || Instant::now() > until {
             return Ok(judgement);
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_EVERY).await;
     }
 }
 

@@ -28,7 +28,7 @@ use crate::server::config::Config;
 use crate::server::{fqdn, health, logging, node_identity, unsubscribe};
 
 /// Interval at which a node without a cluster checks whether it has joined one.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const POLL_EVERY: Duration = Duration::from_millis(100);
 
 /// A running node.
 pub struct NodeServer {
@@ -184,7 +184,7 @@ async fn work(
 ) -> Result<NodeEnd> {
     while context.replica.cluster().is_none() {
         tokio::select! {
-            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = tokio::time::sleep(POLL_EVERY) => {}
             () = asked.cancelled() => return Ok(NodeEnd::Clean),
         }
     }

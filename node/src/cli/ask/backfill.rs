@@ -26,24 +26,24 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, args: BackfillArg
         validate_only: false,
     };
     let call = |channel, question| async move { Service::new(channel).backfill_schedule(question).await };
-    let look = BackfillScheduleRequest { validate_only: true, ..request.clone() };
-    let looked = context.client.ask(RetrySafety::Read, look, call).await?;
+    let preview_request = BackfillScheduleRequest { validate_only: true, ..request.clone() };
+    let preview = context.client.ask(RetrySafety::Read, preview_request, call).await?;
     if args.dry_run {
-        return told(context, &args, looked);
+        return told(context, &args, preview);
     }
-    if looked.opened > 0 && looked.first_run.is_empty() {
-        context.terminal.confirm(&format!("{}. Open them now?", missing(&args, &looked)))?;
+    if preview.opened > 0 && preview.first_run.is_empty() {
+        context.terminal.confirm(&format!("{}. Open them now?", missing(&args, &preview)))?;
     }
     let answer = context.change(request, call).await?;
     told(context, &args, answer)
 }
 
 /// Returns what a backfill would open, in words.
-fn missing(args: &BackfillArgs, looked: &BackfillScheduleResponse) -> String {
-    let never = format::counted((looked.opened + looked.inside_gap).into(), "occurrence");
-    let mut rest = format!("{} opened before", format::count(looked.opened_before.into()));
-    if looked.inside_gap > 0 {
-        rest += &format!("; {} inside the min gap stay closed", format::count(looked.inside_gap.into()));
+fn missing(args: &BackfillArgs, preview: &BackfillScheduleResponse) -> String {
+    let never = format::counted((preview.opened + preview.inside_gap).into(), "occurrence");
+    let mut rest = format!("{} opened before", format::count(preview.opened_before.into()));
+    if preview.inside_gap > 0 {
+        rest += &format!("; {} inside the min gap stay closed", format::count(preview.inside_gap.into()));
     }
     format!("{never} of {} between {} and {} never opened ({rest})", args.name, args.from, args.to)
 }

@@ -23,7 +23,7 @@ use crate::cli::view::campaign::CampaignView;
 use crate::cli::view::relay::RemovedView;
 
 /// Interval at which the campaign is read until its run exists.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const POLL_EVERY: Duration = Duration::from_secs(1);
 
 /// Runs the subcommand.
 pub async fn run(context: &CommandContext<'_>, args: CampaignArgs) -> Result<(), Stop> {
@@ -47,11 +47,11 @@ pub async fn run(context: &CommandContext<'_>, args: CampaignArgs) -> Result<(),
         }
         CampaignCommand::Status { name, manifest: true, .. } => manifest(context, tenant, name).await,
         CampaignCommand::Status { name, watch, .. } => {
-            let look = async || {
+            let fetch = async || {
                 let answer = get(context, &tenant, &name, false).await?;
                 Ok(Seen::of(CampaignView::from(answer.campaign.unwrap_or_default()), answer.freshness))
             };
-            context.one(watch, look).await
+            context.one(watch, fetch).await
         }
         CampaignCommand::Watch { name } => watch(context, tenant, name).await,
         CampaignCommand::List(paging) => {
@@ -160,7 +160,7 @@ async fn watch(context: &CommandContext<'_>, tenant: String, name: String) -> Re
             }
             .into());
         }
-        sleep(LOOK_EVERY).await;
+        sleep(POLL_EVERY).await;
         context.client.give(super::WITHIN);
     }
 }

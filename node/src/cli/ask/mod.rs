@@ -137,9 +137,9 @@ impl<'a> CommandContext<'a> {
     }
 
     /// Shows the result of a read: once, or with `--watch` whenever it changes.
-    async fn one<V: View>(&self, watch: Watch, look: impl AsyncFn() -> Result<Seen<V>, Failure>) -> Result<(), Stop> {
+    async fn one<V: View>(&self, watch: Watch, fetch: impl AsyncFn() -> Result<Seen<V>, Failure>) -> Result<(), Stop> {
         if !watch.watch {
-            let seen = look().await?;
+            let seen = fetch().await?;
             self.note(seen.freshness.as_ref());
             self.terminal.show(&seen.view)?;
             seen.remarks.iter().for_each(|remark| self.terminal.say(remark));
@@ -147,11 +147,11 @@ impl<'a> CommandContext<'a> {
         }
         let first = Cell::new(true);
         let scene = async || {
-            let seen = look().await?;
+            let seen = fetch().await?;
             self.note_first(&first, seen.freshness.as_ref());
             Ok(Scene::of_one(self.terminal, &seen.view, &seen.remarks))
         };
-        Box::pin(follow::look_again(self, scene)).await
+        Box::pin(follow::poll(self, scene)).await
     }
 
     /// Shows a list: once, or with `--watch` whenever it changes. Reads pages up to the limit.
@@ -178,7 +178,7 @@ impl<'a> CommandContext<'a> {
             let remarks = if seen.more { std::slice::from_ref(&more) } else { &[] };
             Ok(Scene::of_list(self.terminal, &seen.rows, remarks))
         };
-        Box::pin(follow::look_again(self, scene)).await
+        Box::pin(follow::poll(self, scene)).await
     }
 
     /// Reads pages until the limit is reached or the list ends.

@@ -49,15 +49,15 @@ async fn add(context: &CommandContext<'_>, tenant: String, recipient: String) ->
 async fn take_back(context: &CommandContext<'_>, question: TakeBackOptOutRequest) -> Result<(), Stop> {
     let dry_run = question.validate_only;
     let call = |channel, question| async move { Service::new(channel).take_back_opt_out(question).await };
-    let look = TakeBackOptOutRequest { validate_only: true, ..question.clone() };
-    let looked = context.client.ask(RetrySafety::Read, look, call).await?;
-    let is_done = looked.taken_back.is_some();
+    let preview_request = TakeBackOptOutRequest { validate_only: true, ..question.clone() };
+    let preview = context.client.ask(RetrySafety::Read, preview_request, call).await?;
+    let is_done = preview.taken_back.is_some();
     if dry_run || is_done {
-        context.terminal.show(&TakenBackView::from(looked))?;
+        context.terminal.show(&TakenBackView::from(preview))?;
         context.checked(dry_run);
         return Ok(());
     }
-    let (recipient, tenant) = (&looked.recipient, &question.tenant);
+    let (recipient, tenant) = (&preview.recipient, &question.tenant);
     context.terminal.confirm(&format!("Send mail of tenant {tenant} to {recipient} again? It has opted out."))?;
     let answer = context.client.ask(RetrySafety::Once, question, call).await?;
     context.terminal.show(&TakenBackView::from(answer))

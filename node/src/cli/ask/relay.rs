@@ -91,11 +91,11 @@ async fn get(context: &CommandContext<'_>, name: &str) -> Result<Seen<Relay>, Fa
 }
 
 async fn show(context: &CommandContext<'_>, name: String, watch: Watch) -> Result<(), Stop> {
-    let look = async || {
+    let fetch = async || {
         let seen = get(context, &name).await?;
         Ok(Seen::of(RelayView::from(seen.view), seen.freshness))
     };
-    context.one(watch, look).await
+    context.one(watch, fetch).await
 }
 
 async fn manifest(context: &CommandContext<'_>, name: String) -> Result<(), Stop> {

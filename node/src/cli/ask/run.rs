@@ -62,13 +62,13 @@ pub async fn run(context: &CommandContext<'_>, args: RunArgs) -> Result<(), Stop
 pub async fn explain(context: &CommandContext<'_>, args: ExplainArgs) -> Result<(), Stop> {
     let ExplainArgs { tenant, run, recipient, watch } = args;
     let question = ExplainRequest { tenant, run, recipient, stale: context.stale };
-    let look = async || {
+    let fetch = async || {
         let call = |channel, question| async move { Service::new(channel).explain(question).await };
         let mut answer = context.client.ask(RetrySafety::Read, question.clone(), call).await?;
         let freshness = answer.freshness.take();
         Ok(Seen::of(StoryView::from(answer), freshness))
     };
-    context.one(watch, look).await
+    context.one(watch, fetch).await
 }
 
 fn state_of(word: &str) -> i32 {

@@ -76,11 +76,11 @@ fn state_of(word: &str) -> i32 {
 
 async fn show(context: &CommandContext<'_>, tenant: String, name: String, watch: Watch) -> Result<(), Stop> {
     let question = GetScheduleRequest { tenant, name, stale: context.stale, with_body: false };
-    let look = async || {
+    let fetch = async || {
         let answer = get(context, question.clone()).await?;
         Ok(Seen::of(ScheduleView::from(answer.schedule.unwrap_or_default()), answer.freshness))
     };
-    context.one(watch, look).await
+    context.one(watch, fetch).await
 }
 
 async fn manifest(context: &CommandContext<'_>, tenant: String, name: String) -> Result<(), Stop> {
@@ -109,10 +109,10 @@ async fn pause(
 /// Resumes a schedule. The user first confirms what was missed; the etag makes sure that it has not changed since.
 async fn resume(context: &CommandContext<'_>, tenant: String, name: String, dry_run: bool) -> Result<(), Stop> {
     let call = |channel, question| async move { Service::new(channel).resume_schedule(question).await };
-    let look = ResumeScheduleRequest { tenant, name, etag: String::new(), validate_only: true };
-    let plan = context.client.ask(RetrySafety::Read, look.clone(), call).await?;
+    let preview_request = ResumeScheduleRequest { tenant, name, etag: String::new(), validate_only: true };
+    let plan = context.client.ask(RetrySafety::Read, preview_request.clone(), call).await?;
     let schedule = plan.schedule.clone().unwrap_or_default();
-    let is_unwritten = warn_of_placeholder(context, &look.tenant, &schedule).await?;
+    let is_unwritten = warn_of_placeholder(context, &preview_request.tenant, &schedule).await?;
     let view = ResumeView::from(plan);
     let words = missed(&view, &schedule);
     if dry_run {
@@ -124,7 +124,7 @@ async fn resume(context: &CommandContext<'_>, tenant: String, name: String, dry_
         context.terminal.confirm(&format!("{unwritten}{words}. Resume?"))?;
     }
     let etag = schedule.etag;
-    let question = ResumeScheduleRequest { etag, validate_only: false, ..look };
+    let question = ResumeScheduleRequest { etag, validate_only: false, ..preview_request };
     let resumed = context.client.ask(RetrySafety::Repeatable, question, call).await?;
     context.terminal.show(&ResumeView::from(resumed))
 }

@@ -23,7 +23,7 @@ const WITHIN: Duration = Duration::from_secs(60);
 /// Additional wait after the deadline: the ledger records the expiry, and a relay may still answer.
 const GRACE: Duration = Duration::from_secs(10);
 /// Interval between two reads.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+const POLL_EVERY: Duration = Duration::from_millis(250);
 /// The run's only recipient.
 const FIRST: &str = "#0";
 
@@ -65,11 +65,11 @@ pub async fn run(context: &CommandContext<'_>, args: SendTestArgs) -> Result<(),
     let mut waited = None;
     let view = loop {
         let view = SendTestView::from(story(context, &tenant, &run).await?);
-        if view.outcome != Outcome::Waiting || Instant::now() + LOOK_EVERY >= end {
+        if view.outcome != Outcome::Waiting || Instant::now() + POLL_EVERY >= end {
             break view.after(waited);
         }
         waited = view.detail.or(waited);
-        sleep(LOOK_EVERY).await;
+        sleep(POLL_EVERY).await;
     };
     context.terminal.show(&view)?;
     ended(&view)

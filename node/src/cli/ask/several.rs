@@ -63,7 +63,7 @@ pub async fn run(
     let (meant, left): (Vec<_>, Vec<_>) = chosen.into_iter().partition(|one| one.state() == act.acts_on());
     let mut rows = Vec::with_capacity(meant.len());
     for schedule in meant {
-        rows.push(look(context, &tenant, &act, schedule.own_name()).await?);
+        rows.push(preview(context, &tenant, &act, schedule.own_name()).await?);
     }
     if !left.is_empty() {
         let few = format::counted(left.len() as u64, "schedule");
@@ -160,7 +160,7 @@ async fn choose(
 }
 
 /// Returns what the change would do to one schedule.
-async fn look(context: &CommandContext<'_>, tenant: &str, act: &Act, name: &str) -> Result<SeveralView, Failure> {
+async fn preview(context: &CommandContext<'_>, tenant: &str, act: &Act, name: &str) -> Result<SeveralView, Failure> {
     match act {
         Act::Pause(_) => Ok(SeveralView::new(name, Outcome::WouldPause)),
         Act::Resume => {

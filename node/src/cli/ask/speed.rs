@@ -13,7 +13,7 @@ const SPAN: Duration = Duration::from_secs(30);
 /// Shortest window from which a speed is computed.
 const SPAN_MIN: Duration = Duration::from_millis(500);
 /// Limit of observations kept. They come at most four times a second.
-const LOOKS_MAX: usize = 128;
+const SAMPLES_MAX: usize = 128;
 
 /// Recent observations: time since the first one, and the amount done by then.
 #[derive(Debug, Default)]
@@ -31,10 +31,10 @@ pub struct Throughput {
 
 impl Speed {
     /// Records the amount done and the total, `elapsed` after the first observation. Returns the speed.
-    pub fn look(&mut self, (done, all): (u64, u64), elapsed: Duration) -> Throughput {
+    pub fn sample(&mut self, (done, all): (u64, u64), elapsed: Duration) -> Throughput {
         self.0.push_back((elapsed, done));
         let is_old = |at: &Duration| elapsed.saturating_sub(*at) > SPAN;
-        while self.0.len() > LOOKS_MAX || self.0.get(1).is_some_and(|(at, _)| is_old(at)) {
+        while self.0.len() > SAMPLES_MAX || self.0.get(1).is_some_and(|(at, _)| is_old(at)) {
             self.0.pop_front();
         }
         let Some((since, before)) = self.0.front() else { return Throughput::default() };
@@ -87,35 +87,35 @@ mod tests {
     #[test]
     fn speed_is_shown_after_a_while() {
         let mut speed = Speed::default();
-        assert_eq!(speed.look((10, 100), seconds(0)), Throughput::default());
-        assert_eq!(speed.look((11, 100), Duration::from_millis(400)).words(), "", "too short a time");
-        let goes = speed.look((30, 100), seconds(10));
+        assert_eq!(speed.sample((10, 100), seconds(0)), Throughput::default());
+        assert_eq!(speed.sample((11, 100), Duration::from_millis(400)).words(), "", "too short a time");
+        let goes = speed.sample((30, 100), seconds(10));
         assert_eq!(goes.words(), "2/s, over in 35s");
         assert_eq!(goes.fields(), [("per_second", json!(2.0)), ("eta_ms", json!(35_000))]);
-        let over = speed.look((100, 100), seconds(15));
+        let over = speed.sample((100, 100), seconds(15));
         assert_eq!((over.words(), over.fields()[0].1.clone()), (String::new(), json!(6.0)), "nothing is left");
     }
 
     #[test]
     fn paused_run_shows_no_speed() {
         let mut speed = Speed::default();
-        speed.look((0, 1_000), seconds(0));
-        assert_eq!(speed.look((100, 1_000), seconds(10)).words(), "10/s, over in 1m 30s");
+        speed.sample((0, 1_000), seconds(0));
+        assert_eq!(speed.sample((100, 1_000), seconds(10)).words(), "10/s, over in 1m 30s");
         assert_eq!(speed.pause(), Throughput::default());
-        assert_eq!(speed.look((100, 1_000), seconds(20)), Throughput::default(), "what was before it counts no more");
-        assert_eq!(speed.look((120, 1_000), seconds(21)).words(), "20/s, over in 44s");
+        assert_eq!(speed.sample((100, 1_000), seconds(20)), Throughput::default(), "what was before it counts no more");
+        assert_eq!(speed.sample((120, 1_000), seconds(21)).words(), "20/s, over in 44s");
     }
 
     #[test]
     fn what_was_long_ago_counts_no_more() {
         let mut speed = Speed::default();
-        speed.look((0, 1_000), seconds(0));
-        speed.look((900, 1_000), seconds(10));
-        let goes = speed.look((900, 1_000), seconds(41));
+        speed.sample((0, 1_000), seconds(0));
+        speed.sample((900, 1_000), seconds(10));
+        let goes = speed.sample((900, 1_000), seconds(41));
         assert_eq!((goes.words(), goes.fields()[1].1.clone()), ("0/s".to_owned(), Value::Null), "it stands still");
-        for look in 0..1_000 {
-            speed.look((900, 1_000), seconds(41) + Duration::from_millis(look));
+        for ms in 0..1_000 {
+            speed.sample((900, 1_000), seconds(41) + Duration::from_millis(ms));
         }
-        assert!(speed.0.len() <= LOOKS_MAX);
+        assert!(speed.0.len() <= SAMPLES_MAX);
     }
 }

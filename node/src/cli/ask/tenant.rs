@@ -50,11 +50,11 @@ async fn page(context: &CommandContext<'_>, page_size: i32, page_token: String) 
 }
 
 async fn show(context: &CommandContext<'_>, name: String, watch: Watch) -> Result<(), Stop> {
-    let look = async || {
+    let fetch = async || {
         let (tenant, freshness) = get(context, name.clone()).await?;
         Ok(Seen::of(TenantView::from(tenant), freshness))
     };
-    context.one(watch, look).await
+    context.one(watch, fetch).await
 }
 
 /// Reads the tenant.

@@ -24,8 +24,8 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, args: UpdateArgs)
         None => failure,
     };
     let call = |channel, question| async move { Service::new(channel).update_schedule(question).await };
-    let look = UpdateScheduleRequest { validate_only: true, ..request.clone() };
-    let seen = context.client.ask(RetrySafety::Read, look, call).await.map_err(named)?;
+    let preview_request = UpdateScheduleRequest { validate_only: true, ..request.clone() };
+    let seen = context.client.ask(RetrySafety::Read, preview_request, call).await.map_err(named)?;
     let etag = seen.former.as_ref().map(|former| former.etag.clone()).unwrap_or_default();
     let duplicates = seen.duplicates.len() as u64;
     let plan = UpdateView::from(seen);

@@ -31,7 +31,7 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, run: String) -> R
     let mut last = None;
     let mut told = |answer: WatchRunResponse| {
         let view = RunView::from(answer.run.unwrap_or_default());
-        let goes = if view.is_paused() { speed.pause() } else { speed.look(view.progress(), began.elapsed()) };
+        let goes = if view.is_paused() { speed.pause() } else { speed.sample(view.progress(), began.elapsed()) };
         let finished = view.is_finished();
         let scene = scene(context, &view, (goes, began.elapsed()), finished);
         last = Some(view);

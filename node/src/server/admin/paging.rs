@@ -12,7 +12,7 @@ const PAGE_DEFAULT: usize = 100;
 const PAGE_MAX: usize = 1_000;
 /// Maximum number of rows that are read for one page. With a filter that few rows match, pages are short instead of
 /// slow.
-pub const LOOK_MAX: usize = 20_000;
+pub const EXAMINED_MAX: usize = 20_000;
 
 /// The requested page of a list whose rows have keys of type `K`.
 pub struct Paging<K> {

@@ -21,7 +21,7 @@ impl Admin {
         &self,
         stale: bool,
         deadline: Instant,
-        look: impl FnOnce(&Ledger) -> T,
+        query: impl FnOnce(&Ledger) -> T,
     ) -> Result<(T, Option<Freshness>), ApiError> {
         self.member()?;
         if !stale {
@@ -33,7 +33,7 @@ impl Admin {
         }
         let (value, index, stamped) = self.context.replica.read(|ledger| {
             let head = ledger.head();
-            (look(ledger), head.applied, head.now.plus_ms(-head.offset_ms()))
+            (query(ledger), head.applied, head.now.plus_ms(-head.offset_ms()))
         });
         let age_ms = self.context.clock.wall().since_ms(stamped).max(0);
         let age = (stale && index > 0).then(|| duration(age_ms));

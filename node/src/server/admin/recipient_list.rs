@@ -43,7 +43,7 @@ pub struct RecipientPage<R, K> {
     pub rows: Vec<R>,
     /// Contents and audiences that the rows need.
     pub blobs: Blobs,
-    pub looked: usize,
+    pub examined: usize,
     /// The last key that was read.
     pub last: Option<K>,
     /// True if there are more rows after `last`.
@@ -52,7 +52,7 @@ pub struct RecipientPage<R, K> {
 
 impl<R, K> Default for RecipientPage<R, K> {
     fn default() -> RecipientPage<R, K> {
-        RecipientPage { rows: Vec::new(), blobs: Blobs::default(), looked: 0, last: None, more: false }
+        RecipientPage { rows: Vec::new(), blobs: Blobs::default(), examined: 0, last: None, more: false }
     }
 }
 
@@ -65,12 +65,12 @@ pub struct RecipientRows<R> {
 }
 
 impl Admin {
-    /// Checks the parameters, and returns the page that `look` collects from the ledger.
+    /// Checks the parameters, and returns the page that `collect` fills from the ledger.
     pub(crate) async fn list<R, K: Serialize + DeserializeOwned>(
         &self,
         question: RecipientQuery<'_>,
         deadline: Instant,
-        look: impl FnOnce(&mut RecipientPage<R, K>, &Ledger, &PageRequest<'_, K>),
+        collect: impl FnOnce(&mut RecipientPage<R, K>, &Ledger, &PageRequest<'_, K>),
     ) -> Result<RecipientRows<R>, ApiError> {
         let tenant = validate::tenant(question.tenant)?;
         let run = Some(question.run).filter(|run| !run.is_empty()).map(RunArgument::parse).transpose()?;
@@ -80,7 +80,7 @@ impl Admin {
             .read(question.stale, deadline, |ledger| {
                 check_schedule(ledger, &tenant, question.schedule)?;
                 let only = run.map(|run| run.find(ledger, &self.context.zones, &tenant)).transpose()?;
-                look(&mut page, ledger, &PageRequest { tenant: &tenant, only, paging: &paging });
+                collect(&mut page, ledger, &PageRequest { tenant: &tenant, only, paging: &paging });
                 Ok::<_, ApiError>(())
             })
             .await?;

@@ -11,7 +11,7 @@ use tonic::Code;
 
 use super::error::ApiError;
 
-const LOOK_AT_CLUSTER: &str = "reveille cluster status";
+const SHOW_CLUSTER_STATUS: &str = "reveille cluster status";
 
 /// Both hints apply: the node may be without a cluster, or may have lost its data folder.
 const INIT: &str =
@@ -34,7 +34,7 @@ pub fn not_initialized() -> ApiError {
 pub fn no_leader(kind: CallKind, leader: Option<&Member>) -> ApiError {
     let next = match kind {
         CallKind::Read => "reveille cluster status; --stale reads what this node knows",
-        CallKind::Write => LOOK_AT_CLUSTER,
+        CallKind::Write => SHOW_CLUSTER_STATUS,
     };
     not_reachable(ReadError::NoLeader, leader).next(next).leader(leader)
 }
@@ -60,7 +60,7 @@ pub fn request_too_large(said: &str, most: usize) -> ApiError {
 pub fn not_proposed(error: &ProposeError, leader: Option<&Member>, request_id: &str) -> ApiError {
     let fault = match error {
         ProposeError::NoLeader | ProposeError::NotReady | ProposeError::EpochOver => {
-            not_reachable(error, leader).next(LOOK_AT_CLUSTER)
+            not_reachable(error, leader).next(SHOW_CLUSTER_STATUS)
         }
         ProposeError::TooLarge { .. } => {
             let next = "link to large parts instead of carrying them, or split the audience";
@@ -98,7 +98,7 @@ pub fn not_seen(index: u64, request_id: &str) -> ApiError {
 /// A write was ended at the longest time of a call. Its command may be committed.
 pub fn timed_out() -> ApiError {
     let message = "the call took too long: it may have happened";
-    ApiError::new(Code::DeadlineExceeded, ErrorReason::OutcomeUnknown, message).next(LOOK_AT_CLUSTER)
+    ApiError::new(Code::DeadlineExceeded, ErrorReason::OutcomeUnknown, message).next(SHOW_CLUSTER_STATUS)
 }
 
 /// The entry is in force, but it could not be confirmed that every gate knows it.
@@ -116,10 +116,10 @@ pub fn not_changed(error: &MembershipError) -> ApiError {
         MembershipError::Initialized => already_initialized(message),
         MembershipError::NotLeader => ApiError::new(Code::Unavailable, ErrorReason::NoLeader, message),
         MembershipError::NotPossible(_) => {
-            ApiError::new(Code::FailedPrecondition, ErrorReason::NotPossible, message).next(LOOK_AT_CLUSTER)
+            ApiError::new(Code::FailedPrecondition, ErrorReason::NotPossible, message).next(SHOW_CLUSTER_STATUS)
         }
         MembershipError::Unknown => {
-            ApiError::new(Code::DeadlineExceeded, ErrorReason::OutcomeUnknown, message).next(LOOK_AT_CLUSTER)
+            ApiError::new(Code::DeadlineExceeded, ErrorReason::OutcomeUnknown, message).next(SHOW_CLUSTER_STATUS)
         }
         MembershipError::Stopped => stopping(error),
         MembershipError::Fatal(_) => ApiError::new(Code::Internal, ErrorReason::NotPossible, message),
@@ -129,16 +129,16 @@ pub fn not_changed(error: &MembershipError) -> ApiError {
 /// Leadership was not handed over.
 pub fn not_handed_over(error: &TransferError) -> ApiError {
     match error {
-        TransferError::NoLeader => not_reachable(error, None).next(LOOK_AT_CLUSTER),
+        TransferError::NoLeader => not_reachable(error, None).next(SHOW_CLUSTER_STATUS),
         TransferError::Refused(why) => {
-            not_possible(format!("leadership was not handed over: {why}")).next(LOOK_AT_CLUSTER)
+            not_possible(format!("leadership was not handed over: {why}")).next(SHOW_CLUSTER_STATUS)
         }
     }
 }
 
 /// A cluster is initialized only once.
 pub fn already_initialized(message: impl Into<String>) -> ApiError {
-    ApiError::new(Code::FailedPrecondition, ErrorReason::AlreadyInitialized, message).next(LOOK_AT_CLUSTER)
+    ApiError::new(Code::FailedPrecondition, ErrorReason::AlreadyInitialized, message).next(SHOW_CLUSTER_STATUS)
 }
 
 /// Quotes a name from a request on one line. Control characters are escaped.
@@ -330,7 +330,7 @@ pub fn refused(refusal: &Refusal) -> ApiError {
             ApiError::new(Code::Aborted, ErrorReason::EtagMismatch, CHANGED).next("reveille schedule list")
         }
         Refusal::TooLarge { .. } => ApiError::new(Code::InvalidArgument, ErrorReason::TooLarge, message),
-        Refusal::ClocksDisagree => not_possible(message).next(LOOK_AT_CLUSTER),
+        Refusal::ClocksDisagree => not_possible(message).next(SHOW_CLUSTER_STATUS),
         Refusal::InsideGap { run, .. } => not_possible(message).next(format!("reveille run show {run}")),
         Refusal::NoSuchAudience(name) => no_audience(name),
         Refusal::AudienceNameTaken(name) => ApiError::new(Code::AlreadyExists, ErrorReason::NameTaken, message)
@@ -358,7 +358,7 @@ pub fn refused(refusal: &Refusal) -> ApiError {
         ),
         Refusal::RunOpen(run) => not_possible(message).next(format!("reveille run watch {run}")),
         Refusal::WrongEpoch { .. } | Refusal::TimeWentBack { .. } | Refusal::TimeLeaps { .. } => {
-            not_reachable(format!("leadership changes: {refusal}"), None).next(LOOK_AT_CLUSTER)
+            not_reachable(format!("leadership changes: {refusal}"), None).next(SHOW_CLUSTER_STATUS)
         }
         Refusal::OldIncarnation { .. }
         | Refusal::NotDue(_)

@@ -48,7 +48,7 @@ impl<A: Clone> SingleFlight<A> {
         let came = Instant::now();
         let line = self.line(place);
         let _turn = timeout_at(deadline, line.turn.lock()).await.ok()?;
-        let (next, shared) = line.look(came);
+        let (next, shared) = line.next_turn(came);
         if shared.is_some() {
             return shared;
         }
@@ -77,14 +77,14 @@ impl<A: Clone> SingleFlight<A> {
 
 impl<A: Clone> Line<A> {
     /// Returns when the next turn may begin. Also returns the latest answer if its `act` began after `came`.
-    fn look(&self, came: Instant) -> (Instant, Option<A>) {
+    fn next_turn(&self, came: Instant) -> (Instant, Option<A>) {
         let latest = self.latest.lock();
         let Some(latest) = &*latest else { return (came, None) };
         (latest.began + APART, latest.answer.clone().filter(|_| latest.began > came))
     }
 
     fn next(&self) -> Instant {
-        self.look(Instant::now()).0
+        self.next_turn(Instant::now()).0
     }
 }
 

@@ -98,9 +98,9 @@ pub async fn compared(
     context: &CommandContext<'_>,
     body: &ScheduleBody,
 ) -> Result<(UpdateScheduleResponse, Vec<Change>), Failure> {
-    let look = UpdateScheduleRequest { validate_only: true, with_bodies: true, ..change(body) };
+    let preview_request = UpdateScheduleRequest { validate_only: true, with_bodies: true, ..change(body) };
     let call = |channel, question| async move { ScheduleServiceClient::new(channel).update_schedule(question).await };
-    let answer = context.client.ask(RetrySafety::Read, look, call).await?;
+    let answer = context.client.ask(RetrySafety::Read, preview_request, call).await?;
     let (Some(former), Some(wanted)) = (&answer.former_body, &answer.body) else {
         return Err(schedule_reads::older(schedule_reads::NO_BODY));
     };
@@ -137,9 +137,10 @@ async fn plan_schedule(context: &CommandContext<'_>, body: &ScheduleBody) -> Res
 }
 
 async fn plan_creation(context: &CommandContext<'_>, body: &ScheduleBody) -> Result<Plan, Failure> {
-    let look = CreateScheduleRequest { schedule: Some(body.clone()), request_id: String::new(), validate_only: true };
+    let preview_request =
+        CreateScheduleRequest { schedule: Some(body.clone()), request_id: String::new(), validate_only: true };
     let call = |channel, question| async move { ScheduleServiceClient::new(channel).create_schedule(question).await };
-    let answer = context.client.ask(RetrySafety::Read, look, call).await?;
+    let answer = context.client.ask(RetrySafety::Read, preview_request, call).await?;
     Ok(Plan { step: Step::Create, changes: Vec::new(), notes: duplicates(&answer.duplicates) })
 }
 
@@ -149,9 +150,9 @@ fn duplicates(duplicates: &[Duplicate]) -> Vec<String> {
 }
 
 async fn plan_relay(context: &CommandContext<'_>, relay: &Relay) -> Result<Plan, Failure> {
-    let look =
+    let preview_request =
         AddRelayRequest { relay: Some(relay.clone()), replace: true, request_id: String::new(), validate_only: true };
-    let wanted = put(context, look).await?;
+    let wanted = put(context, preview_request).await?;
     let question = GetRelayRequest { name: relay.name.clone(), stale: false };
     let call = |channel, question| async move { RelayServiceClient::new(channel).get_relay(question).await };
     let former = match context.client.ask(RetrySafety::Read, question, call).await {

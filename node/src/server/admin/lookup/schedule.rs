@@ -3,7 +3,7 @@
 use reveille_ledger::calendar::nearest_names;
 use reveille_ledger::{Ledger, TEST_NAME};
 
-use crate::server::admin::paging::LOOK_MAX;
+use crate::server::admin::paging::EXAMINED_MAX;
 use crate::server::admin::{ApiError, refusal};
 
 /// Maximum number of names that are compared to find similar ones, because the distance to each is computed.
@@ -53,10 +53,10 @@ pub fn check_schedule(ledger: &Ledger, tenant: &str, name: &str) -> Result<(), A
     let mut pages = ledger.pages().iter();
     let of_name = pages
         .by_ref()
-        .take(LOOK_MAX)
+        .take(EXAMINED_MAX)
         .any(|(_, page)| page.tenant == tenant && page.runs.iter().any(|run| run.name == name));
     let mut summaries = ledger.summaries().iter();
-    let pruned = summaries.by_ref().take(LOOK_MAX).any(|(_, run)| run.tenant == tenant && run.name == name);
+    let pruned = summaries.by_ref().take(EXAMINED_MAX).any(|(_, run)| run.tenant == tenant && run.name == name);
     let has_left_runs = of_name || pruned || pages.next().is_some() || summaries.next().is_some();
     if has_left_runs { Ok(()) } else { Err(absent_schedule(ledger, tenant, name)) }
 }

@@ -149,12 +149,12 @@ fn a_run_that_was_pruned_is_still_found_and_says_what_is_left() {
         let found = RunArgument::parse(name).expect(name).find(&ledger, &zones, "default").expect(name);
         assert_eq!(found, fired, "{name}");
     }
-    let left = crate::server::admin::services::watch::look(&ledger, fired).expect("a summary");
+    let left = crate::server::admin::services::watch::read_run(&ledger, fired).expect("a summary");
     assert_eq!((left.pruned_index, left.counts.map(|counts| counts.cancelled)), (Some(8), Some(1)));
     let gone = absent(&ledger, fired);
     assert_eq!(gone.code(), Code::NotFound);
     assert!(format!("{gone:?}").contains("run r3.0 of night was pruned on"), "{gone:?}");
-    let kept = crate::server::admin::services::watch::look(&ledger, triggered).expect("the run");
+    let kept = crate::server::admin::services::watch::read_run(&ledger, triggered).expect("the run");
     assert_eq!(kept.pruned_index, None);
     assert!(RunArgument::parse("r3.0").expect("a run").find(&ledger, &zones, "other").is_err());
 }

@@ -67,11 +67,11 @@ impl Admin {
     /// is written. Returns the hash of the existing seal with that name.
     pub(crate) async fn free(&self, order: &AudienceRequest, deadline: Instant) -> Result<Option<Hash>, ApiError> {
         let place = (order.tenant.clone(), order.name.clone());
-        let look = self.read(false, deadline, |ledger| {
+        let query = self.read(false, deadline, |ledger| {
             let known = ledger.audiences().get(&place)?;
             ledger.seal(&known.seal).map(|seal| (known.seal, seal.rows, seal.columns))
         });
-        match look.await?.0 {
+        match query.await?.0 {
             Some((_, rows, columns)) if rows != order.rows || columns != order.columns => {
                 Err(refusal::refused(&Refusal::AudienceNameTaken(order.name.clone())))
             }
@@ -151,12 +151,12 @@ impl AudienceService for Admin {
             Some(after) => Bound::Excluded((tenant.clone(), after.clone())),
             None => Bound::Included((tenant.clone(), String::new())),
         };
-        let look = self.read(request.stale, deadline, |ledger| {
+        let query = self.read(request.stale, deadline, |ledger| {
             let from = ledger.audiences().range((first, Bound::Unbounded));
             let mine = from.take_while(|((of, _), _)| *of == tenant).take(paging.size + 1);
             mine.map(|((_, name), known)| shown(ledger, (&tenant, name), known, &lacking)).collect::<Vec<_>>()
         });
-        let (mut audiences, freshness) = look.await?;
+        let (mut audiences, freshness) = query.await?;
         let more = audiences.len() > paging.size;
         audiences.truncate(paging.size);
         let next_page_token = paging.token(audiences.last().filter(|_| more).map(|one| &one.name));
@@ -171,11 +171,11 @@ impl AudienceService for Admin {
         let request = request.into_inner();
         let place = (validate::tenant(&request.tenant)?, request.name);
         let lacking: BTreeSet<Hash> = self.context.parts.lacking().into_iter().collect();
-        let look = self.read(request.stale, deadline, |ledger| {
+        let query = self.read(request.stale, deadline, |ledger| {
             let known = ledger.audiences().get(&place).ok_or_else(|| absent_audience(ledger, &place.0, &place.1))?;
             Ok::<_, ApiError>(shown(ledger, (&place.0, &place.1), known, &lacking))
         });
-        let (audience, freshness) = look.await?;
+        let (audience, freshness) = query.await?;
         let audience = Some(audience?);
         Ok(Response::new(GetAudienceResponse { audience, freshness }))
     }

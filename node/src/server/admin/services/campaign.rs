@@ -55,14 +55,14 @@ impl Admin {
         deadline: Instant,
     ) -> Result<(CampaignName, Campaign, Made), ApiError> {
         let named = CampaignName { tenant: validate::tenant(tenant)?, name: name.to_owned() };
-        let look = self.read(false, deadline, |ledger| {
+        let query = self.read(false, deadline, |ledger| {
             let known = ledger.campaigns().get(&named.place());
             let known = known.ok_or_else(|| absent_campaign(ledger, &named.tenant, name))?.clone();
             let schedule = known.stage.schedule();
             let run = schedule.and_then(|schedule| ledger.run_of_campaign(schedule));
             Ok::<_, ApiError>((known, Made { schedule, run }))
         });
-        let (campaign, made) = look.await?.0?;
+        let (campaign, made) = query.await?.0?;
         Ok((named, campaign, made))
     }
 
@@ -132,7 +132,7 @@ impl CampaignService for Admin {
             Some(after) => Bound::Excluded((tenant.clone(), after.clone())),
             None => Bound::Included((tenant.clone(), String::new())),
         };
-        let look = self.read(request.stale, deadline, |ledger| {
+        let query = self.read(request.stale, deadline, |ledger| {
             let from = ledger.campaigns().range((first, Bound::Unbounded));
             let mine = from.take_while(|((of, _), _)| *of == tenant).take(paging.size + 1);
             let shown = mine.map(|((_, name), known)| {
@@ -141,7 +141,7 @@ impl CampaignService for Admin {
             });
             shown.collect::<Vec<_>>()
         });
-        let (mut campaigns, freshness) = look.await?;
+        let (mut campaigns, freshness) = query.await?;
         let more = campaigns.len() > paging.size;
         campaigns.truncate(paging.size);
         let next_page_token = paging.token(campaigns.last().filter(|_| more).map(|one| &one.name));
@@ -207,8 +207,8 @@ impl CampaignService for Admin {
             .next(format!("reveille campaign resume {name}, without --without-canary", name = named.name))
             .into());
         }
-        let look = |ledger: &Ledger| may_resume(ledger, &made, request.without_canary);
-        let command = match (made.schedule, self.context.replica.read(look)) {
+        let query = |ledger: &Ledger| may_resume(ledger, &made, request.without_canary);
+        let command = match (made.schedule, self.context.replica.read(query)) {
             (None, _) => return Err(not_launched(&named.name, &campaign, "resume").into()),
             (Some(_), Some(command)) => command,
             (Some(_), None) => {

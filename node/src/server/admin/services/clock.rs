@@ -24,11 +24,11 @@ impl Admin {
     /// # Errors
     /// If the cluster keeps real time.
     async fn test_clock(&self, stale: bool, deadline: Instant) -> Result<GetClockResponse, ApiError> {
-        let look = self.read(stale, deadline, |ledger| {
+        let query = self.read(stale, deadline, |ledger| {
             let due = ledger.due().next().map(|(due, _)| due);
             (ledger.head().now, ledger.head().test_clock, due)
         });
-        let ((applied, clock, due), freshness) = look.await?;
+        let ((applied, clock, due), freshness) = query.await?;
         let clock = clock.ok_or_else(refusal::no_test_clock)?;
         Ok(GetClockResponse {
             now: Some(views::timestamp(self.now(applied))),

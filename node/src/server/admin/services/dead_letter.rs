@@ -142,11 +142,11 @@ impl Admin {
 
 /// Returns how many of the picked recipients a requeue would leave, because of an email within `min_gap` (P17).
 fn inside_gap(ledger: &Ledger, picked: &[command::PickedRecipients]) -> u64 {
-    let mut look = GapLookups::default();
+    let mut lookups = GapLookups::default();
     let of_run = |picked: &command::PickedRecipients| {
         let listed = |number: &u32| ledger.dead().get(&(picked.run, *number)).is_some_and(|letter| !letter.discarded);
         let numbers = picked.recipients.iter().copied().filter(listed);
-        ledger.inside_gap(&mut look, picked.run, numbers).len() as u64
+        ledger.inside_gap(&mut lookups, picked.run, numbers).len() as u64
     };
     picked.iter().map(of_run).sum()
 }

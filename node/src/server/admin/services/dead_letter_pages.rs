@@ -8,7 +8,7 @@ use reveille_ledger::{DeadLetter, Ledger, Run};
 use reveille_proto::admin::v1::DeadLetterFilter;
 
 use crate::server::admin::ApiError;
-use crate::server::admin::paging::LOOK_MAX;
+use crate::server::admin::paging::EXAMINED_MAX;
 use crate::server::admin::recipient_list::{PageRequest, RecipientPage};
 
 /// Run and number of a dead letter.
@@ -79,7 +79,7 @@ impl<R> RecipientPage<R, DeadLetterKey> {
             if only.is_some_and(|only| only != id) {
                 return;
             }
-            self.looked += 1;
+            self.examined += 1;
             let page = ledger.page_of(id).filter(|(_, page, _)| page.tenant == tenant);
             let run = page.and_then(|(_, page, place)| page.runs.get(place)).filter(|run| filter.lets_run(run));
             let from = match paging.after {
@@ -89,11 +89,11 @@ impl<R> RecipientPage<R, DeadLetterKey> {
             match run {
                 Some(run) => {
                     for (key, letter) in ledger.dead().range((from, Bound::Included((id, u32::MAX)))) {
-                        if self.rows.len() >= paging.size || self.looked >= LOOK_MAX || self.blobs.is_full() {
+                        if self.rows.len() >= paging.size || self.examined >= EXAMINED_MAX || self.blobs.is_full() {
                             self.more = true;
                             return;
                         }
-                        self.looked += 1;
+                        self.examined += 1;
                         self.last = Some(*key);
                         if filter.lets(letter) {
                             keep(self, (*key, run, letter));
@@ -102,7 +102,7 @@ impl<R> RecipientPage<R, DeadLetterKey> {
                 }
                 None => {
                     self.last = Some((id, u32::MAX));
-                    self.more = self.looked >= LOOK_MAX;
+                    self.more = self.examined >= EXAMINED_MAX;
                 }
             }
             if self.more || only.is_some() {

@@ -20,7 +20,7 @@ use tonic::{Request, Response, Status};
 
 use crate::server::admin::blobs::Blobs;
 use crate::server::admin::lookup::RunRecipients;
-use crate::server::admin::paging::LOOK_MAX;
+use crate::server::admin::paging::EXAMINED_MAX;
 use crate::server::admin::recipient_list::{PageRequest, RecipientPage, RecipientQuery};
 use crate::server::admin::validate::Fields;
 use crate::server::admin::views::DoubtRow;
@@ -32,12 +32,12 @@ type Key = (Fence, u16);
 
 impl RecipientPage<DoubtRow, Key> {
     /// Reads claims, oldest first, from the end of the previous page.
-    fn look(&mut self, ledger: &Ledger, wanted: &PageRequest<'_, Key>) {
+    fn collect_rows(&mut self, ledger: &Ledger, wanted: &PageRequest<'_, Key>) {
         let &PageRequest { tenant, only, paging } = wanted;
         let from = paging.after.map_or(Bound::Unbounded, |(fence, _)| Bound::Included(fence));
         for (fence, row) in ledger.claims().range((from, Bound::Unbounded)) {
-            self.looked += 1;
-            if self.looked > LOOK_MAX {
+            self.examined += 1;
+            if self.examined > EXAMINED_MAX {
                 self.more = self.last.is_some();
                 return;
             }
@@ -114,9 +114,9 @@ fn rehearse(
     }
     let page = ledger.page_of(picked.run).map(|(page, _, _)| page);
     let mut counts: BTreeMap<(&str, String), u64> = BTreeMap::new();
-    let (mut look, mut inside_gap, mut newest, mut later) = (GapLookups::default(), 0, None, None);
+    let (mut lookups, mut inside_gap, mut newest, mut later) = (GapLookups::default(), 0, None, None);
     for (fence, row) in ledger.claims().iter().filter(|(_, row)| Some(row.page) == page && !row.in_doubt.is_empty()) {
-        let near = if resends { ledger.doubts_inside_gap(&mut look, picked.run, *fence) } else { Bitmap::new() };
+        let near = if resends { ledger.doubts_inside_gap(&mut lookups, picked.run, *fence) } else { Bitmap::new() };
         for slot in row.in_doubt.iter() {
             let Some((run, number)) = ledger.recipient_at((row.page, row.chunk), slot) else { continue };
             let is_meant = run == picked.run && (picked.numbers.is_empty() || picked.numbers.contains(&number));
@@ -179,7 +179,7 @@ impl DoubtService for Admin {
             page_size: request.page_size,
             page_token: &request.page_token,
         };
-        let listed = self.list(question, deadline, RecipientPage::look).await?;
+        let listed = self.list(question, deadline, RecipientPage::collect_rows).await?;
         Ok(Response::new(ListDoubtsResponse {
             doubts: messages(self, &listed.rows, &listed.blobs).await,
             next_page_token: listed.next_page_token,
@@ -236,14 +236,14 @@ impl DoubtService for Admin {
         fields.done(Some(()))?;
         let picked = self.pick((&tenant, &run), (&recipients, all), deadline).await?;
         let resends = decision == Decision::Resend;
-        let (look, _) = self
+        let (rehearsal, _) = self
             .read(false, deadline, |ledger| match is_known(ledger, &tenant, request.as_deref()) {
                 // A repeated request finds nothing in doubt any more. The stored answer of the entry has its result.
                 true => Ok(Rehearsal::default()),
                 false => rehearse(ledger, &picked, &recipients, up_to, resends),
             })
             .await?;
-        let Rehearsal { groups, inside_gap, newest } = look?;
+        let Rehearsal { groups, inside_gap, newest } = rehearsal?;
         if validate_only {
             let resolved = groups.iter().map(|group| group.count).sum();
             let fence = newest.map(|fence| fence.to_string()).unwrap_or_default();

@@ -23,7 +23,7 @@ const FOUNDERS_MAX: usize = 7;
 
 /// Maximum time for which a node with a cluster id may know no members.
 const MEMBERS_WITHIN: Duration = Duration::from_secs(2);
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const POLL_EVERY: Duration = Duration::from_millis(20);
 
 type Members = BTreeMap<NodeId, Member>;
 
@@ -83,7 +83,7 @@ async fn known_members(admin: &Admin, deadline: Instant) -> Members {
         if !known.is_empty() || Instant::now() >= end {
             return known;
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_EVERY).await;
     }
 }
 
@@ -151,7 +151,7 @@ async fn introductions(admin: &Admin, peers: BTreeSet<String>, deadline: Instant
                 match replica.identify(&address, end.saturating_duration_since(Instant::now())).await {
                     // A node listens shortly before it can describe itself.
                     Err(PeerError::Rejected(Rejection::Unavailable(_))) if Instant::now() < end => {
-                        tokio::time::sleep(LOOK_EVERY).await;
+                        tokio::time::sleep(POLL_EVERY).await;
                     }
                     answer => break answer,
                 }

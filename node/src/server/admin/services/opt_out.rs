@@ -79,10 +79,10 @@ impl OptOutService for Admin {
         let deadline = deadline::of(&request);
         let request = request.into_inner();
         let place = (validate::tenant(&request.tenant)?, key_of("recipient", &request.recipient)?);
-        let look = self.read(request.stale, deadline, |ledger| {
+        let query = self.read(request.stale, deadline, |ledger| {
             (ledger.opted_out().get(&place).copied(), ledger.taken_back().get(&place).map(taken_back))
         });
-        let ((known, taken_back), freshness) = look.await?;
+        let ((known, taken_back), freshness) = query.await?;
         Ok(Response::new(CheckOptOutResponse {
             recipient: place.1,
             opted_out: known.is_some(),
@@ -162,12 +162,12 @@ impl OptOutService for Admin {
             Some(key) => Bound::Excluded((tenant.clone(), key.clone())),
             None => Bound::Included((tenant.clone(), String::new())),
         };
-        let look = self.read(request.stale, deadline, |ledger| {
+        let query = self.read(request.stale, deadline, |ledger| {
             let found = ledger.opted_out().range((from, Bound::Unbounded)).take_while(|((of, _), _)| *of == tenant);
             // One row more than the page shows whether there is a next page.
             found.take(paging.size + 1).map(|((_, key), known)| (key.clone(), *known)).collect::<Vec<_>>()
         });
-        let (mut found, freshness) = look.await?;
+        let (mut found, freshness) = query.await?;
         let more = found.len() > paging.size;
         found.truncate(paging.size);
         let next_page_token = paging.token(found.last().map(|(key, _)| key).filter(|_| more));

@@ -86,12 +86,12 @@ impl PoolService for Admin {
         let deadline = deadline::of(&request);
         let request = request.into_inner();
         let paging: Paging<String> = Paging::new("pools", request.page_size, &request.page_token)?;
-        let look = self.read(request.stale, deadline, |ledger| {
+        let query = self.read(request.stale, deadline, |ledger| {
             let behind = |name: &String| paging.after.as_ref().is_none_or(|after| name > after);
             let names = names(ledger).into_iter().filter(behind).take(paging.size + 1);
             names.map(|name| shown(ledger, name)).collect::<Vec<_>>()
         });
-        let (mut pools, freshness) = look.await?;
+        let (mut pools, freshness) = query.await?;
         let more = pools.len() > paging.size;
         pools.truncate(paging.size);
         let next_page_token = paging.token(pools.last().filter(|_| more).map(|pool| &pool.name));
@@ -102,11 +102,11 @@ impl PoolService for Admin {
         let deadline = deadline::of(&request);
         let request = request.into_inner();
         let name = named(&request.name)?;
-        let look = self.read(request.stale, deadline, |ledger| match names(ledger) {
+        let query = self.read(request.stale, deadline, |ledger| match names(ledger) {
             names if names.contains(&name) => Ok(shown(ledger, name.clone())),
             names => Err(refusal::no_pool(&name).near(&near(&name, names.into_iter()))),
         });
-        let (pool, freshness) = look.await?;
+        let (pool, freshness) = query.await?;
         let pool = Some(pool?);
         Ok(Response::new(GetPoolResponse { pool, freshness }))
     }

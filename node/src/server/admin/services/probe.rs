@@ -91,7 +91,7 @@ mod tests {
 
     use super::*;
 
-    async fn look(port: u16, access: &Access) -> ProbeResult {
+    async fn probe_port(port: u16, access: &Access) -> ProbeResult {
         let relay = Relay { port, access: access.clone(), ..relay_hints::tests::relay() };
         let target = Target::new(&relay.host, port, "node-1", access).expect("a target");
         probe(&relay, &target, &TcpDialer::default()).await
@@ -102,7 +102,7 @@ mod tests {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let port = listener.local_addr().expect("an address").port();
         drop(listener);
-        let found = look(port, &Access::default()).await;
+        let found = probe_port(port, &Access::default()).await;
         assert!(found.problem.starts_with("failed at the connection: no connection"), "{found:?}");
         assert!(!found.reachable, "{found:?}");
         assert!(found.next.contains("then: reveille relay test main"), "{found:?}");
@@ -112,7 +112,7 @@ mod tests {
     async fn what_was_heard_before_a_failure_is_known_after_it() {
         let sink = Sink::start(SinkOptions::default()).expect("a mailbox");
         let access = Access { tls: Tls::StartTls(Trust::default()), credentials: None };
-        let found = look(sink.address().port(), &access).await;
+        let found = probe_port(sink.address().port(), &access).await;
         assert!(found.problem.starts_with("failed at TLS: the relay offers no STARTTLS here"), "{found:?}");
         assert!(found.reachable && found.next.contains("--replace --host 127.0.0.1"), "{found:?}");
         assert!(!found.findings.banner.is_empty() && !found.findings.extensions.is_empty(), "{found:?}");

@@ -31,10 +31,10 @@ impl Admin {
         stale: bool,
         deadline: Instant,
     ) -> Result<(Relay, Option<Freshness>), ApiError> {
-        let look = self.read(stale, deadline, |ledger| {
+        let query = self.read(stale, deadline, |ledger| {
             ledger.relays().get(&name.to_owned()).cloned().ok_or_else(|| absent_relay(ledger, name))
         });
-        let (relay, freshness) = look.await?;
+        let (relay, freshness) = query.await?;
         Ok((relay?, freshness))
     }
 
@@ -82,11 +82,11 @@ impl RelayService for Admin {
         let request = request.into_inner();
         let paging: Paging<String> = Paging::new("relays", request.page_size, &request.page_token)?;
         let from = paging.after.clone().map_or(Bound::Unbounded, Bound::Excluded);
-        let look = self.read(request.stale, deadline, |ledger| {
+        let query = self.read(request.stale, deadline, |ledger| {
             let listed = ledger.relays().range((from, Bound::Unbounded)).map(|(_, relay)| relay);
             listed.take(paging.size + 1).cloned().collect::<Vec<_>>()
         });
-        let (mut listed, freshness) = look.await?;
+        let (mut listed, freshness) = query.await?;
         let more = listed.len() > paging.size;
         listed.truncate(paging.size);
         let next_page_token = paging.token(listed.last().filter(|_| more).map(|relay| &relay.name));

@@ -15,10 +15,10 @@ use reveille_proto::admin::v1::{
 };
 use tonic::{Request, Response, Status};
 
-use super::watch::{Watched, look};
+use super::watch::{Watched, read_run};
 use crate::server::admin::label_selector::Selector;
 use crate::server::admin::lookup::{RunArgument, check_schedule};
-use crate::server::admin::paging::{LOOK_MAX, Paging};
+use crate::server::admin::paging::{EXAMINED_MAX, Paging};
 use crate::server::admin::validate::Fields;
 use crate::server::admin::{Admin, ApiError, deadline, explain, refusal, validate, views};
 
@@ -43,8 +43,8 @@ fn list(ledger: &Ledger, filter: &Filter, paging: &Paging<RunId>) -> (Vec<Run>, 
         page.runs.iter().enumerate().rev().map(move |(place, run)| (name(place), page, run))
     });
     let rest = all.filter(|(id, ..)| paging.after.is_none_or(|after| *id < after));
-    for (looked, (id, page, run)) in rest.enumerate() {
-        if runs.len() >= paging.size || looked >= LOOK_MAX {
+    for (examined, (id, page, run)) in rest.enumerate() {
+        if runs.len() >= paging.size || examined >= EXAMINED_MAX {
             return (runs, last);
         }
         last = Some(id);
@@ -61,7 +61,7 @@ fn list(ledger: &Ledger, filter: &Filter, paging: &Paging<RunId>) -> (Vec<Run>, 
 
 impl Admin {
     fn shown(&self, run: RunId) -> Result<Option<Run>, ApiError> {
-        self.context.replica.read(|ledger| look(ledger, run)).map(Some)
+        self.context.replica.read(|ledger| read_run(ledger, run)).map(Some)
     }
 }
 
@@ -82,11 +82,11 @@ impl RunService for Admin {
         fields.done(Some(()))?;
         let filter = Filter { tenant, schedule: request.schedule, states, selector, since };
         let paging: Paging<RunId> = Paging::new("runs", request.page_size, &request.page_token)?;
-        let look = self.read(request.stale, deadline, |ledger| {
+        let query = self.read(request.stale, deadline, |ledger| {
             check_schedule(ledger, &filter.tenant, &filter.schedule)?;
             Ok::<_, ApiError>(list(ledger, &filter, &paging))
         });
-        let (listed, freshness) = look.await?;
+        let (listed, freshness) = query.await?;
         let (runs, last) = listed?;
         let next_page_token = paging.token(last.as_ref());
         Ok(Response::new(ListRunsResponse { runs, next_page_token, freshness, selector: heeded }))
@@ -97,7 +97,9 @@ impl RunService for Admin {
         let request = request.into_inner();
         let (tenant, argument) = (validate::tenant(&request.tenant)?, RunArgument::parse(&request.run)?);
         let (run, freshness) = self
-            .read(request.stale, deadline, |ledger| look(ledger, argument.find(ledger, &self.context.zones, &tenant)?))
+            .read(request.stale, deadline, |ledger| {
+                read_run(ledger, argument.find(ledger, &self.context.zones, &tenant)?)
+            })
             .await?;
         Ok(Response::new(GetRunResponse { run: Some(run?), freshness }))
     }

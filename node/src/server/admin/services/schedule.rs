@@ -34,7 +34,7 @@ use tonic::{Request, Response, Status};
 use super::watch;
 use crate::server::admin::label_selector::Selector;
 use crate::server::admin::lookup::absent_schedule;
-use crate::server::admin::paging::{LOOK_MAX, Paging};
+use crate::server::admin::paging::{EXAMINED_MAX, Paging};
 use crate::server::admin::validate::{Fields, tenant};
 use crate::server::admin::{Admin, ApiError, deadline, refusal, views};
 use dry_run::{Rehearsal, rehearse};
@@ -63,22 +63,22 @@ impl Admin {
         deadline: Instant,
     ) -> Result<Found, ApiError> {
         let tenant = tenant(tenant_name)?;
-        let look = self.read(stale, deadline, |ledger| {
+        let query = self.read(stale, deadline, |ledger| {
             let found = ledger.schedule_named(&tenant, name);
             let (id, schedule) = found.ok_or_else(|| absent_schedule(ledger, &tenant, name))?;
             Ok::<_, ApiError>((id, schedule.clone(), ScheduleNotes::of(ledger, id), ledger.head().now))
         });
-        let (found, freshness) = look.await?;
+        let (found, freshness) = query.await?;
         let (id, schedule, beside, now) = found?;
         Ok(Found { id, beside, schedule, now: self.now(now), freshness })
     }
 
     /// Returns the message of the schedule in its current state on this node, with its next instants.
     pub(crate) async fn show_schedule(&self, id: ScheduleId, name: &str) -> Result<v1::Schedule, ApiError> {
-        let look = |ledger: &Ledger| {
+        let query = |ledger: &Ledger| {
             Some((ledger.schedules().get(&id)?.clone(), ScheduleNotes::of(ledger, id), ledger.head().now))
         };
-        let (schedule, beside, now) = self.context.replica.read(look).ok_or_else(|| refusal::no_schedule(name))?;
+        let (schedule, beside, now) = self.context.replica.read(query).ok_or_else(|| refusal::no_schedule(name))?;
         let now = self.now(now);
         let shown = self.calendar(move |zones| views::schedule(id, &schedule, zones, now, INSTANTS_SHOWN)).await?;
         Ok(beside.told(shown))
@@ -126,8 +126,8 @@ struct Filter {
 fn list(ledger: &Ledger, filter: &Filter, paging: &Paging<ScheduleId>) -> (Vec<Listed>, Option<ScheduleId>) {
     let (mut listed, mut last) = (Vec::new(), None);
     let from = paging.after.map_or(Bound::Unbounded, Bound::Excluded);
-    for (looked, (id, schedule)) in ledger.schedules().range((from, Bound::Unbounded)).enumerate() {
-        if listed.len() >= paging.size || looked >= LOOK_MAX {
+    for (examined, (id, schedule)) in ledger.schedules().range((from, Bound::Unbounded)).enumerate() {
+        if listed.len() >= paging.size || examined >= EXAMINED_MAX {
             return (listed, last);
         }
         last = Some(*id);
@@ -166,8 +166,8 @@ impl ScheduleService for Admin {
         let filter =
             Filter { tenant: tenant(&request.tenant)?, states, selector, with_campaigns: request.with_campaigns };
         let paging: Paging<ScheduleId> = Paging::new("schedules", request.page_size, &request.page_token)?;
-        let look = self.read(request.stale, deadline, |ledger| (list(ledger, &filter, &paging), ledger.head().now));
-        let (((listed, last), now), freshness) = look.await?;
+        let query = self.read(request.stale, deadline, |ledger| (list(ledger, &filter, &paging), ledger.head().now));
+        let (((listed, last), now), freshness) = query.await?;
         let now = self.now(now);
         let shown = self.calendar(move |zones| {
             let show = |(id, schedule, beside): &Listed| beside.told(views::schedule(*id, schedule, zones, now, 1));
@@ -280,7 +280,7 @@ impl ScheduleService for Admin {
         let (run, warnings) = self.context.replica.read(|ledger| {
             let mut warnings = create::warnings(ledger, &found.schedule.pool);
             warnings.extend(views::inside_gap(ledger, opened));
-            (watch::look(ledger, opened), warnings)
+            (watch::read_run(ledger, opened), warnings)
         });
         Ok(Response::new(trigger::told(run?, warnings, &cancelled)))
     }
@@ -320,12 +320,12 @@ impl ScheduleService for Admin {
         let request = request.into_inner();
         let tenant = tenant(&request.tenant)?;
         let paging: Paging<history::HistoryCursor> = Paging::new("history", request.page_size, &request.page_token)?;
-        let look = self.read(request.stale, deadline, |ledger| {
+        let query = self.read(request.stale, deadline, |ledger| {
             let found = ledger.schedule_named(&tenant, &request.name);
             let (id, schedule) = found.ok_or_else(|| absent_schedule(ledger, &tenant, &request.name))?;
             Ok::<_, ApiError>(history::list(ledger, id, schedule, &paging))
         });
-        let (found, freshness) = look.await?;
+        let (found, freshness) = query.await?;
         let (entries, last) = found?;
         let next_page_token = paging.token(last.as_ref());
         Ok(Response::new(ListScheduleHistoryResponse { entries, next_page_token, freshness }))

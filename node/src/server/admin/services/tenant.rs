@@ -48,11 +48,11 @@ impl TenantService for Admin {
         let paging: Paging<String> = Paging::new("tenants", request.page_size, &request.page_token)?;
         // The smallest name after the last one.
         let from = paging.after.as_ref().map_or_else(String::new, |last| format!("{last}\0"));
-        let look = self.read(request.stale, deadline, |ledger| {
+        let query = self.read(request.stale, deadline, |ledger| {
             let names = ledger.tenant_names_from(from).take(paging.size + 1);
             names.map(|name| shown(ledger, name)).collect::<Vec<_>>()
         });
-        let (mut tenants, freshness) = look.await?;
+        let (mut tenants, freshness) = query.await?;
         let more = tenants.len() > paging.size;
         tenants.truncate(paging.size);
         let next_page_token = paging.token(tenants.last().filter(|_| more).map(|one| &one.name));
@@ -63,7 +63,7 @@ impl TenantService for Admin {
         let deadline = deadline::of(&request);
         let request = request.into_inner();
         let name = validate::tenant(&request.name)?;
-        let look = self.read(request.stale, deadline, |ledger| {
+        let query = self.read(request.stale, deadline, |ledger| {
             match ledger.tenant_names_from(name.clone()).next().filter(|known| *known == name) {
                 Some(known) => Ok(shown(ledger, known)),
                 None => {
@@ -72,7 +72,7 @@ impl TenantService for Admin {
                 }
             }
         });
-        let (tenant, freshness) = look.await?;
+        let (tenant, freshness) = query.await?;
         let tenant = Some(tenant?);
         Ok(Response::new(GetTenantResponse { tenant, freshness }))
     }

@@ -18,13 +18,13 @@ use crate::server::admin::{Admin, ApiError, refusal, views};
 pub type Watched = ReceiverStream<Result<WatchRunResponse, Status>>;
 
 /// Minimum time between two reads of the state: at most four per second.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+const POLL_EVERY: Duration = Duration::from_millis(250);
 /// Maximum number of states that wait for a watcher. A slow watcher misses states in between.
 const WAITING_MAX: usize = 1;
 const ASK_ANOTHER: &str = "ask another node: --endpoint a,b,c";
 
 /// Returns the message of a run, or of its summary if it is pruned.
-pub fn look(ledger: &Ledger, run: RunId) -> Result<Run, ApiError> {
+pub fn read_run(ledger: &Ledger, run: RunId) -> Result<Run, ApiError> {
     if let Some(summary) = ledger.summaries().get(&run) {
         return Ok(views::summary(run, summary));
     }
@@ -63,9 +63,9 @@ async fn follow(context: &NodeContext, run: RunId, watcher: &mpsc::Sender<Result
     let mut applied = context.replica.applied();
     let mut known = None;
     loop {
-        let look_again = Instant::now() + LOOK_EVERY;
+        let poll_at = Instant::now() + POLL_EVERY;
         applied.mark_unchanged();
-        let state = match context.replica.read(|ledger| look(ledger, run)) {
+        let state = match context.replica.read(|ledger| read_run(ledger, run)) {
             Ok(state) => state,
             Err(gone) => {
                 // The watcher may have disconnected.
@@ -83,7 +83,7 @@ async fn follow(context: &NodeContext, run: RunId, watcher: &mpsc::Sender<Result
         if over {
             return;
         }
-        sleep_until(look_again).await;
+        sleep_until(poll_at).await;
         if applied.changed().await.is_err() {
             return;
         }

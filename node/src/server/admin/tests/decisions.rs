@@ -113,9 +113,9 @@ async fn an_opt_out_holds_when_it_is_answered_and_a_repeat_names_the_first() {
     assert_eq!(groundless.code(), Code::InvalidArgument);
     let never = node.opt_outs().take_back_opt_out(back("bob@example.net", "why not")).await.expect_err("not out");
     assert_eq!(reason(&never), (Code::NotFound, "RECIPIENT_NOT_FOUND".to_owned()));
-    let look = TakeBackOptOutRequest { validate_only: true, ..back("ada@example.net", "her letter") };
-    let looked = node.opt_outs().take_back_opt_out(look).await.expect("validated").into_inner();
-    assert_eq!((looked.recipient.as_str(), looked.taken_back), ("ada@example.net", None));
+    let dry_run = TakeBackOptOutRequest { validate_only: true, ..back("ada@example.net", "her letter") };
+    let checked = node.opt_outs().take_back_opt_out(dry_run).await.expect("validated").into_inner();
+    assert_eq!((checked.recipient.as_str(), checked.taken_back), ("ada@example.net", None));
     let asked = node.opt_outs().take_back_opt_out(back("Ada@example.net", "her letter")).await;
     let taken = asked.expect("taken back").into_inner().taken_back.expect("an entry");
     assert_eq!((taken.reason.as_str(), taken.index > index), ("her letter", true));
@@ -232,12 +232,12 @@ async fn lost_answer_is_in_doubt_until_decided() {
     let early = node.doubts().resolve_doubts(early).await.expect_err("a later doubt");
     let later = format!("in doubt for a later hand-off, {}, than the one that the decision names", doubt.fence);
     assert_eq!(early.message(), later);
-    let look =
+    let dry_run =
         ResolveDoubtsRequest { validate_only: true, fence: String::new(), ..resolve(&[], true, Resolution::Resend) };
-    let looked = node.doubts().resolve_doubts(look).await.expect("counted").into_inner();
-    assert_eq!(looked.fence, doubt.fence, "the hand-off of the decision");
+    let checked = node.doubts().resolve_doubts(dry_run).await.expect("counted").into_inner();
+    assert_eq!(checked.fence, doubt.fence, "the hand-off of the decision");
     let group = DoubtGroup { cause: doubt.cause.clone(), count: 1, node: "node-1".to_owned() };
-    assert_eq!((looked.resolved, looked.index, looked.groups), (1, 0, vec![group]), "counted, and nothing changed");
+    assert_eq!((checked.resolved, checked.index, checked.groups), (1, 0, vec![group]), "counted, and nothing changed");
     let sent = ResolveDoubtsRequest { request_id: "once".to_owned(), ..resolve(&["#0"], false, Resolution::Sent) };
     let resolved = node.doubts().resolve_doubts(sent.clone()).await.expect("resolved").into_inner();
     assert_eq!(resolved.resolved, 1);

@@ -60,9 +60,9 @@ async fn letters_of_one_reason_go_again_by_another_pool_and_only_they() {
         ..node.relay()
     };
     node.relays().add_relay(AddRelayRequest { relay: Some(relay), ..Default::default() }).await.expect("added");
-    let look = RequeueDeadLettersRequest { validate_only: true, ..all(by_reason("550 5.2.1"), "backup") };
-    let looked = node.dead_letters().requeue_dead_letters(look).await.expect("counted").into_inner();
-    assert_eq!((looked.requeued, looked.index, looked.cancelled), (2, 0, 0));
+    let dry_run = RequeueDeadLettersRequest { validate_only: true, ..all(by_reason("550 5.2.1"), "backup") };
+    let counted = node.dead_letters().requeue_dead_letters(dry_run).await.expect("counted").into_inner();
+    assert_eq!((counted.requeued, counted.index, counted.cancelled), (2, 0, 0));
     let gone = node.dead_letters().requeue_dead_letters(all(by_reason("550 5.2.1"), "backup")).await;
     let gone = gone.expect("requeued").into_inner();
     assert!(gone.requeued == 2 && gone.index > 0 && gone.next_page_token.is_empty(), "{gone:?}");

@@ -216,8 +216,8 @@ async fn a_schedule_is_paused_resumed_triggered_and_deleted() {
         request_id: id.to_owned(),
         validate_only: false,
     };
-    let look = TriggerScheduleRequest { validate_only: true, ..trigger("one") };
-    let would_be = node.schedules().trigger_schedule(look).await.expect("checked").into_inner().run.expect("a run");
+    let dry_run = TriggerScheduleRequest { validate_only: true, ..trigger("one") };
+    let would_be = node.schedules().trigger_schedule(dry_run).await.expect("checked").into_inner().run.expect("a run");
     assert_eq!((would_be.run.as_str(), would_be.audience, would_be.nominal.as_str()), ("", 1, "trigger one"));
     assert_eq!(node.runs().list_runs(ListRunsRequest::default()).await.expect("runs").into_inner().runs.len(), 0);
     let nameless = node.schedules().trigger_schedule(trigger("")).await.expect_err("no request id");
@@ -262,8 +262,8 @@ async fn a_schedule_is_paused_resumed_triggered_and_deleted() {
     assert_eq!(told, [("trigger two".to_owned(), fired), ("trigger one".to_owned(), fired)], "latest first");
 
     let delete = DeleteScheduleRequest { tenant: tenant(), name: name(), validate_only: false };
-    let look = DeleteScheduleRequest { validate_only: true, ..delete.clone() };
-    assert_eq!(node.schedules().delete_schedule(look).await.expect("checked").into_inner().index, 0);
+    let dry_run = DeleteScheduleRequest { validate_only: true, ..delete.clone() };
+    assert_eq!(node.schedules().delete_schedule(dry_run).await.expect("checked").into_inner().index, 0);
     let deleted = node.schedules().delete_schedule(delete.clone()).await.expect("deleted").into_inner();
     assert!(deleted.index > 0 && deleted.open_runs.is_empty());
     assert_eq!(node.schedules().delete_schedule(delete).await.expect_err("gone").code(), Code::NotFound);
@@ -287,9 +287,9 @@ async fn a_backfill_opens_what_never_opened_and_nothing_twice() {
         validate_only,
         ..BackfillScheduleRequest::default()
     };
-    let looked = node.schedules().backfill_schedule(request(0, "", true)).await.expect("a look").into_inner();
-    assert_eq!((looked.opened, looked.opened_before, looked.first_run.as_str()), (4, 0, ""));
-    assert_eq!(looked.last.map(|last| last.local), Some("2023-01-01T00:00:00+00:00".to_owned()));
+    let checked = node.schedules().backfill_schedule(request(0, "", true)).await.expect("checked").into_inner();
+    assert_eq!((checked.opened, checked.opened_before, checked.first_run.as_str()), (4, 0, ""));
+    assert_eq!(checked.last.map(|last| last.local), Some("2023-01-01T00:00:00+00:00".to_owned()));
 
     let first = node.schedules().backfill_schedule(request(3, "mine", false)).await.expect("opened").into_inner();
     assert_eq!((first.opened, first.rest), (3, at("2023-01-01T00:00:00Z")));
@@ -365,9 +365,9 @@ async fn plan_by_another_zone_database_is_corrected_by_leader() {
     let node = node("").await;
     node.schedules().create_schedule(creation(yearly("report", &["ada@example.net"]))).await.expect("created");
     let plan = || {
-        let look =
+        let query =
             |ledger: &Ledger| ledger.schedule_named("default", "report").map(|(id, known)| (id, known.plan.clone()));
-        node.context().replica.read(look).expect("a schedule")
+        node.context().replica.read(query).expect("a schedule")
     };
     let (schedule, right) = plan();
     let from = right.next.clone().expect("it is planned");

@@ -79,10 +79,10 @@ async fn an_opt_out_holds_and_what_is_wrong_is_named() {
     let node = node("").await;
     let out = AddOptOutRequest { recipient: "ada@example.net".to_owned(), ..AddOptOutRequest::default() };
     node.opt_outs().add_opt_out(out).await.expect("opted out");
-    let look = |to: &str| SendTestRequest { validate_only: true, ..mail("one", to) };
-    let looked = node.schedules().send_test(look("Ada@Example.net")).await.expect("checked").into_inner();
-    assert!(looked.opted_out, "a dry run looks where the deed does");
-    assert!(!node.schedules().send_test(look("bob@example.net")).await.expect("checked").into_inner().opted_out);
+    let dry_run = |to: &str| SendTestRequest { validate_only: true, ..mail("one", to) };
+    let checked = node.schedules().send_test(dry_run("Ada@Example.net")).await.expect("checked").into_inner();
+    assert!(checked.opted_out, "a dry run looks where the deed does");
+    assert!(!node.schedules().send_test(dry_run("bob@example.net")).await.expect("checked").into_inner().opted_out);
     let story = sent(&node, mail("one", "ada@example.net")).await;
     assert_eq!((story.state(), node.sink.accepted_count()), (RecipientState::Suppressed, 0));
 

@@ -69,13 +69,13 @@ async fn what_is_named_changes_and_an_open_run_keeps_what_it_opened_with() {
         ..cron("0 9 * * *")
     };
     let paths = ["content.subject", "policies.max_attempts", "when", "pool"];
-    let looked = UpdateScheduleRequest { validate_only: true, ..update(&paths, body.clone()) };
-    let (former, would_be) = done(&node, looked).await;
+    let dry_run = UpdateScheduleRequest { validate_only: true, ..update(&paths, body.clone()) };
+    let (former, would_be) = done(&node, dry_run).await;
     assert_eq!(former.next.first().map(|next| next.local.contains("-01-01T00:00")), Some(true), "{former:?}");
     assert!(would_be.next.iter().all(|next| next.local.contains("T09:00:00")), "{:?}", would_be.next);
 
     let (same, changed) = done(&node, update(&paths, body)).await;
-    assert_eq!(same, former, "a look changed nothing");
+    assert_eq!(same, former, "a dry run changed nothing");
     assert_eq!(changed.next, would_be.next);
     assert_ne!(changed.content_hash, former.content_hash);
     assert_eq!(changed.audience_hash, former.audience_hash);
@@ -191,8 +191,8 @@ async fn body_of_a_schedule_applied_again_changes_nothing() {
     assert_eq!(answer.schedule.map(|schedule| schedule.etag), answer.former.map(|former| former.etag));
 
     let other = update(&["priority"], ScheduleBody { priority: 4, ..ScheduleBody::default() });
-    let look = UpdateScheduleRequest { with_bodies: true, validate_only: true, ..other };
-    let answer = node.schedules().update_schedule(look).await.expect("a look").into_inner();
+    let dry_run = UpdateScheduleRequest { with_bodies: true, validate_only: true, ..other };
+    let answer = node.schedules().update_schedule(dry_run).await.expect("checked").into_inner();
     assert_eq!(answer.body, Some(ScheduleBody { priority: 4, ..body.clone() }));
     assert_eq!(answer.former_body, Some(body));
     node.stop().await;

@@ -114,7 +114,7 @@ fn evidence(held: &DoubtRow) -> (String, Option<String>) {
 /// fence.
 pub fn doubt(held: &DoubtRow, recipient: String, message_id: Option<&str>) -> v1::Doubt {
     let (evidence, next) = evidence(held);
-    let look = match message_id {
+    let search_term = match message_id {
         Some(id) => format!("Message-ID <{id}>"),
         None => format!("X-Reveille-Fence {}", held.fence),
     };
@@ -127,7 +127,7 @@ pub fn doubt(held: &DoubtRow, recipient: String, message_id: Option<&str>) -> v1
         node: held.node.clone(),
         cause: cause(held.doubt).to_owned(),
         since: Some(timestamp(held.since)),
-        evidence: format!("{evidence}; look for {look} in the relay's log"),
+        evidence: format!("{evidence}; look for {search_term} in the relay's log"),
         next: next.unwrap_or_else(|| resolve(held)),
         claimed_at: Some(timestamp(held.claimed_at)),
     }

@@ -35,11 +35,11 @@ impl Admin {
         let canary = canary.map(|asked| validate::canary(&mut fields, &asked));
         let body = fields.done(Some(schedule.unwrap_or_default()))?;
         let place = (validate::tenant(&body.tenant)?, body.name.clone());
-        let look = |ledger: &Ledger| {
+        let query = |ledger: &Ledger| {
             let known = ledger.campaigns().get(&place).cloned();
             (known, ledger.schedule_named(&place.0, &place.1).is_some(), ledger.head().now)
         };
-        let (known, is_schedule, now) = self.read(false, deadline, look).await?.0;
+        let (known, is_schedule, now) = self.read(false, deadline, query).await?.0;
         let exists = known.is_some();
         let mut create = self.asked(body, exists, self.now(now)).await.map_err(|fault| fault.request(&request_id))?;
         create.policies.canary = canary;

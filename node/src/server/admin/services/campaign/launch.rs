@@ -32,7 +32,7 @@ impl Admin {
         let checked = self.fits(&named, &campaign).await?;
         let tzdb = self.context.zones.version().to_owned();
         let launch = CampaignLaunch { campaign: named.clone(), due: campaign.due, checked, again, tzdb };
-        let look = |ledger: &Ledger| {
+        let query = |ledger: &Ledger| {
             let repeats = ledger.may_launch(&launch, self.now(ledger.head().now)).map(|former| former.is_some());
             // A campaign that has opened already needs no warnings.
             let is_over = repeats == Ok(true) && campaign.due <= self.now(ledger.head().now);
@@ -43,7 +43,7 @@ impl Admin {
             }));
             (repeats, ledger.serves(&campaign.pool), warnings, blocked)
         };
-        let (repeats, served, warnings, blocked) = self.context.replica.read(look);
+        let (repeats, served, warnings, blocked) = self.context.replica.read(query);
         let refused = |refusal: &Refusal| match refusal {
             // The instant of the campaign has passed. The operator can choose another one.
             Refusal::NotPossible(_) => refusal::not_possible(refusal.to_string())

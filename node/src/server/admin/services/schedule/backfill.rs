@@ -50,7 +50,7 @@ pub async fn backfill(
     if let Some(outcome) = stored(admin, &tenant, request, &asked)? {
         return answered(admin, found, outcome).await;
     }
-    let (range, response, found) = look(admin, found, &asked).await?;
+    let (range, response, found) = find_openings(admin, found, &asked).await?;
     if request.validate_only {
         return Ok(response);
     }
@@ -114,14 +114,14 @@ fn read(request: &BackfillScheduleRequest, limits: &LedgerLimits) -> Result<Aske
 }
 
 /// Returns the occurrences that would open, and the response that describes them.
-async fn look(
+async fn find_openings(
     admin: &Admin,
     found: Found,
     asked: &Asked,
 ) -> Result<(BackfillRange, BackfillScheduleResponse, Found), ApiError> {
     let context = Arc::clone(&admin.context);
     let (span, most) = ((asked.from, asked.to), asked.most);
-    let looked = admin.calendar(move |zones| {
+    let computed = admin.calendar(move |zones| {
         let schedule = &found.schedule;
         let zone = zones.get(&schedule.zone).map_err(|unknown| refusal::not_possible(unknown.to_string()))?;
         let pattern = Pattern::compile(&schedule.when).map_err(|error| refusal::not_possible(error.to_string()))?;
@@ -156,7 +156,7 @@ async fn look(
         };
         Ok((range, response, found))
     });
-    looked.await?
+    computed.await?
 }
 
 /// Builds the response from the ledger's outcome: some occurrences may have opened between the check and the entry.

@@ -106,11 +106,11 @@ async fn existing(
 ) -> Result<(Known, bool, Time), ApiError> {
     let (tenant, name) = body.map_or(("", ""), |body| (body.tenant.as_str(), body.name.as_str()));
     let tenant = if tenant.is_empty() { DEFAULT_TENANT } else { tenant };
-    let look = admin.read(false, deadline, |ledger| {
+    let query = admin.read(false, deadline, |ledger| {
         let known = ledger.schedule_named(tenant, name).map(|(id, schedule)| (id, schedule.body));
         (known, ledger.campaigns().contains(&(tenant.to_owned(), name.to_owned())), ledger.head().now)
     });
-    let ((known, of_campaign, now), _) = look.await?;
+    let ((known, of_campaign, now), _) = query.await?;
     Ok((known, of_campaign, admin.now(now)))
 }
 

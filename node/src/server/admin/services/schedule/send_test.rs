@@ -88,6 +88,6 @@ pub async fn send_test(
     let CommandOutcome::Run { run: opened, .. } = reply.outcome else {
         return Err(refusal::broken(format!("a test email was answered by {:?}", reply.outcome)));
     };
-    let run = admin.context.replica.read(|ledger| watch::look(ledger, opened))?;
+    let run = admin.context.replica.read(|ledger| watch::read_run(ledger, opened))?;
     Ok(SendTestResponse { run: Some(run), warnings, opted_out: false })
 }

@@ -16,11 +16,11 @@ pub fn would_open(admin: &Admin, found: &Found, request: &str) -> Result<Trigger
     if let Activity::Blocked { .. } = schedule.activity {
         return Err(refusal::refused(&Refusal::NotActive(schedule.activity.kind())));
     }
-    let look = admin.context.replica.read(|ledger| {
+    let checked = admin.context.replica.read(|ledger| {
         let may = ledger.may_trigger(*id, *now).and_then(|()| ledger.check_gap_leaves_recipient(*id, *now));
         may.map(|()| (create::warnings(ledger, &schedule.pool), ledger.would_cancel(*id, *now)))
     });
-    let (warnings, cancelled) = look.map_err(|refusal| refusal::refused(&refusal))?;
+    let (warnings, cancelled) = checked.map_err(|refusal| refusal::refused(&refusal))?;
     let run = Run {
         tenant: schedule.tenant.clone(),
         schedule: schedule.name.clone(),

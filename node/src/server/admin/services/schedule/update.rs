@@ -179,7 +179,7 @@ async fn present(
     deadline: Instant,
 ) -> Result<Present, ApiError> {
     let tenant = tenant(&asked.tenant)?;
-    let look = admin.read(false, deadline, |ledger| {
+    let query = admin.read(false, deadline, |ledger| {
         let found = ledger.schedule_named(&tenant, &asked.name);
         let (id, schedule) = found.ok_or_else(|| absent_schedule(ledger, &tenant, &asked.name))?;
         let bytes = |hash| ledger.blob(hash).map(<[u8]>::to_vec).unwrap_or_default();
@@ -187,7 +187,7 @@ async fn present(
         let answer = request_id.and_then(|request| ledger.answer_to(&tenant, request)).cloned();
         Ok::<_, ApiError>((id, schedule.clone(), blobs, (answer, ScheduleNotes::of(ledger, id)), ledger.head().now))
     });
-    let (found, _) = look.await?;
+    let (found, _) = query.await?;
     let (id, schedule, (content, audience), (answer, beside), applied) = found?;
     let unreadable = || refusal::broken(format!("the content or the audience of {} does not read back", asked.name));
     Ok(Present {
