@@ -84,8 +84,9 @@ pub fn named(stop: Stop) -> Stop {
     let lines = failure.message.split('\n').map(|line| {
         let bare = line.trim_start();
         let indent = &line[..line.len() - bare.len()];
-        let told = bare.split_once(": ").and_then(|(field, rest)| Some(format!("{indent}{}: {rest}", flag_of(field)?)));
-        told.unwrap_or_else(|| line.to_owned())
+        let renamed =
+            bare.split_once(": ").and_then(|(field, rest)| Some(format!("{indent}{}: {rest}", flag_of(field)?)));
+        renamed.unwrap_or_else(|| line.to_owned())
     });
     let message = lines.collect::<Vec<_>>().join("\n");
     let field = failure.field.as_ref().map(|field| flag_of(field).unwrap_or_else(|| field.clone()));
@@ -146,8 +147,8 @@ mod tests {
     #[test]
     fn each_line_of_a_message_names_flags() {
         let message = "schedule.zone: is missing (and 1 more field)\n  schedule.content.sender: is missing".to_owned();
-        let told = named(Failure::usage("schedule.zone", message, "").into());
-        let Stop::Failed(failure) = told else { panic!("{told:?}") };
+        let renamed = named(Failure::usage("schedule.zone", message, "").into());
+        let Stop::Failed(failure) = renamed else { panic!("{renamed:?}") };
         assert_eq!(failure.message, "--tz: is missing (and 1 more field)\n  --sender: is missing");
         assert_eq!(failure.field.as_deref(), Some("--tz"));
     }

@@ -228,24 +228,24 @@ fn exit_codes_are_those_of_the_handbook() {
     let rows = section.lines().filter_map(|line| line.strip_prefix("| ")?.split(" |").next()?.parse::<u8>().ok());
     assert_eq!(rows.collect::<Vec<_>>(), codes.map(Exit::code));
     let help = Cli::command().get_after_long_help().map(ToString::to_string).unwrap_or_default();
-    let (_, told) = help.split_once("Exit codes:").expect("a section");
-    let told: Vec<u8> = told.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-    assert_eq!(told, codes.map(Exit::code));
+    let (_, documented) = help.split_once("Exit codes:").expect("a section");
+    let documented: Vec<u8> = documented.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    assert_eq!(documented, codes.map(Exit::code));
 }
 
 #[test]
 fn every_reason_of_a_refusal_has_a_next_step() {
     let reasons = (1..).map_while(|number| ErrorReason::try_from(number).ok());
-    let mut told = 0;
+    let mut documented = 0;
     for reason in reasons {
         let name = reason.as_str_name().trim_start_matches("ERROR_REASON_");
         let mut details = ErrorDetails::new();
         details.set_error_info(name, "reveille", std::collections::HashMap::new());
         let failure = Failure::of_status(&Status::with_error_details(Code::FailedPrecondition, "no", details));
         assert!(failure.next.is_some(), "{name}");
-        told += 1;
+        documented += 1;
     }
-    assert!(told >= 20, "{told}");
+    assert!(documented >= 20, "{documented}");
 }
 
 /// Returns all string literals in the code of `doctor`, which include the names of its checks.
@@ -264,9 +264,9 @@ fn the_handbook_has_a_line_for_each_check_of_doctor() {
     let table = page.split("\n| check | problem | warning |\n").nth(1).expect("a table");
     let rows = table.lines().skip(1).take_while(|line| line.starts_with("| "));
     let cells = rows.filter_map(|row| row.split(" | ").next());
-    let told: BTreeSet<&str> = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
+    let documented: BTreeSet<&str> = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
     let texts = texts_of_doctor();
-    let unknown: Vec<&&str> = told.iter().filter(|check| !texts.contains(**check)).collect();
+    let unknown: Vec<&&str> = documented.iter().filter(|check| !texts.contains(**check)).collect();
     assert!(unknown.is_empty(), "in the handbook, and nowhere in the code: {unknown:?}");
     let constructors = ["Finding::problem(", "Finding::warning(", "finding("];
     let folder = root().join("node/src/cli/doctor");
@@ -275,7 +275,7 @@ fn the_handbook_has_a_line_for_each_check_of_doctor() {
         let code = text.split("#[cfg(test)]").next().unwrap_or_default();
         for words in constructors.iter().flat_map(|call| code.split(call).skip(1)) {
             let Some(check) = words.strip_prefix('"').and_then(|rest| rest.split('"').next()) else { continue };
-            assert!(told.contains(check), "{}: the handbook has no line for `{check}`", file.display());
+            assert!(documented.contains(check), "{}: the handbook has no line for `{check}`", file.display());
         }
     }
 }
@@ -292,13 +292,13 @@ fn policies_have_the_values_and_defaults_of_the_handbook() {
         policies += 1;
         let row = table.lines().find(|line| line.starts_with(&format!("| `--{flag}` |")));
         let Some(row) = row else {
-            assert!(page.contains(&format!("`--{flag}")), "the handbook does not tell of --{flag}");
+            assert!(page.contains(&format!("`--{flag}")), "the handbook has no --{flag}");
             continue;
         };
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
         let values: BTreeSet<String> =
             argument.get_possible_values().iter().map(|one| one.get_name().to_owned()).collect();
-        let told = |cell: &str| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<BTreeSet<_>>();
+        let documented = |cell: &str| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<BTreeSet<_>>();
         if values.is_empty() {
             let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
             assert!(help.contains(&format!("[default: {}]", cells[2])), "{row}\n{help}");
@@ -306,8 +306,8 @@ fn policies_have_the_values_and_defaults_of_the_handbook() {
         }
         let default: BTreeSet<String> =
             argument.get_default_values().iter().map(|one| one.to_string_lossy().into_owned()).collect();
-        assert_eq!(told(cells[2]), default, "{row}");
-        assert_eq!(told(cells[3]), values.difference(&default).cloned().collect(), "{row}");
+        assert_eq!(documented(cells[2]), default, "{row}");
+        assert_eq!(documented(cells[3]), values.difference(&default).cloned().collect(), "{row}");
     }
     assert!(policies >= 9, "{policies}");
 }

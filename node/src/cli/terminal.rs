@@ -203,13 +203,13 @@ impl Terminal {
                 Exit::Interrupted.into()
             }
             Err(Stop::Failed(failure)) => {
-                self.tell(&failure);
+                self.print_failure(&failure);
                 failure.exit.into()
             }
         }
     }
 
-    fn tell(&self, failure: &Failure) {
+    fn print_failure(&self, failure: &Failure) {
         if self.format == Format::Json {
             return talk(&harmless::json(&failure.to_json()));
         }

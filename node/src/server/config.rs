@@ -176,7 +176,7 @@ pub struct Config {
     pub replies: BTreeMap<String, PathBuf>,
 }
 
-/// How recipients of bulk mail opt out, checked as far as values tell.
+/// How recipients of bulk mail opt out, checked as far as the values show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnsubscribeConfig {
     /// Empty: they do not, and nothing listens.
@@ -189,7 +189,7 @@ pub struct UnsubscribeConfig {
     pub keys: Vec<Secret>,
 }
 
-/// The envelope sender, checked as far as values tell.
+/// The envelope sender, checked as far as the values show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReturnPathConfig {
     /// Empty: that of each content.

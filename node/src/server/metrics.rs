@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn the_handbook_tells_of_each_and_of_no_other() {
-        let told = rows_of_the_handbook();
+        let documented = rows_of_the_handbook();
         let expected = MEASURES.iter().map(|measure| {
             let kind = match measure.kind {
                 Counter => "counter",
@@ -195,7 +195,7 @@ mod tests {
             };
             (measure.name.to_owned(), (measure.label.map(str::to_owned), kind.to_owned()))
         });
-        assert_eq!(told, expected.collect());
+        assert_eq!(documented, expected.collect());
     }
 
     /// An alert on a metric that does not exist never fires.

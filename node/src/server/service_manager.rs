@@ -20,7 +20,7 @@ const STATUS_EVERY: Duration = Duration::from_secs(1);
 /// Notifies the service manager that the node listens. Starts the status updates, and the watchdog if the manager asks
 /// for it.
 pub fn ready(context: &Arc<NodeContext>) {
-    tell(&[NotifyState::Ready]);
+    notify(&[NotifyState::Ready]);
     tokio::spawn(report(Arc::clone(context)));
     if let Some(within) = sd_notify::watchdog_enabled() {
         // Three notifications within the watchdog time: one may be lost.
@@ -30,7 +30,7 @@ pub fn ready(context: &Arc<NodeContext>) {
 
 /// Notifies the service manager that the node is stopping.
 pub fn stopping() {
-    tell(&[NotifyState::Stopping]);
+    notify(&[NotifyState::Stopping]);
 }
 
 /// Updates the status line of `systemctl status`. Its text is that of `/readyz`.
@@ -39,7 +39,7 @@ async fn report(context: Arc<NodeContext>) {
     while *context.replica.role().borrow() != Role::Stopped {
         let (_, text) = health::readiness(&context);
         if text != said {
-            tell(&[NotifyState::Status(&text)]);
+            notify(&[NotifyState::Status(&text)]);
             said = text;
         }
         tokio::time::sleep(STATUS_EVERY).await;
@@ -53,15 +53,15 @@ async fn watch(context: Arc<NodeContext>, every: Duration, other: Handle) {
     loop {
         let answered = tokio::time::timeout(every, other.spawn(async {})).await;
         if matches!(answered, Ok(Ok(()))) && context.replica.fatal_error().borrow().is_none() {
-            tell(&[NotifyState::Watchdog]);
+            notify(&[NotifyState::Watchdog]);
         }
         tokio::time::sleep(every).await;
     }
 }
 
 /// Sends a notification. A failed notification does not stop the node.
-fn tell(state: &[NotifyState<'_>]) {
+fn notify(state: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
-        tracing::debug!(%error, "the service manager was not told");
+        tracing::debug!(%error, "the service manager was not notified");
     }
 }

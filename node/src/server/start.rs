@@ -67,7 +67,7 @@ pub fn stop_on_signal() -> Result<CancellationToken> {
     let asked = CancellationToken::new();
     let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
-    let told = asked.clone();
+    let stop = asked.clone();
     tokio::spawn(async move {
         let mut first: Option<Instant> = None;
         loop {
@@ -79,13 +79,13 @@ pub fn stop_on_signal() -> Result<CancellationToken> {
                 continue;
             }
             if first.is_some() {
-                tracing::warn!("told twice: this process ends now; the next start settles what is open");
+                tracing::warn!("asked twice to stop: this process ends now; the next start settles what is open");
                 std::process::exit(130);
             }
             first = Some(Instant::now());
             service_manager::stopping();
             tracing::info!("stopping: what has not begun goes back, what is past its gate gets its answer");
-            told.cancel();
+            stop.cancel();
         }
     });
     Ok(asked)

@@ -29,13 +29,13 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, args: BackfillArg
     let preview_request = BackfillScheduleRequest { validate_only: true, ..request.clone() };
     let preview = context.client.ask(RetrySafety::Read, preview_request, call).await?;
     if args.dry_run {
-        return told(context, &args, preview);
+        return report(context, &args, preview);
     }
     if preview.opened > 0 && preview.first_run.is_empty() {
         context.terminal.confirm(&format!("{}. Open them now?", missing(&args, &preview)))?;
     }
     let answer = context.change(request, call).await?;
-    told(context, &args, answer)
+    report(context, &args, answer)
 }
 
 /// Returns what a backfill would open, in words.
@@ -49,7 +49,7 @@ fn missing(args: &BackfillArgs, preview: &BackfillScheduleResponse) -> String {
 }
 
 /// Prints what was opened, or would be. Occurrences that remain are an error, unless `--max` limited the number.
-fn told(context: &CommandContext<'_>, args: &BackfillArgs, answer: BackfillScheduleResponse) -> Result<(), Stop> {
+fn report(context: &CommandContext<'_>, args: &BackfillArgs, answer: BackfillScheduleResponse) -> Result<(), Stop> {
     let rest = text(answer.rest.as_ref());
     context.terminal.show(&BackfillView::new(args.name.clone(), answer))?;
     let Some(rest) = rest else { return Ok(()) };

@@ -69,7 +69,7 @@ async fn check(context: &CommandContext<'_>, file: &Path) -> Result<(), Stop> {
             .terminal
             .say(&format!("warning: {problem}; check it as the user of the node, or name another data_dir"));
     }
-    // The folder may not exist yet. Its nearest existing ancestor tells on which file system it will be created.
+    // The folder may not exist yet. Its nearest existing ancestor shows on which file system it will be created.
     if let Some(folder) = config.journal_dir.ancestors().find(|folder| folder.exists())
         && folder::check_journal(folder).is_some()
     {

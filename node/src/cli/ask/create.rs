@@ -155,7 +155,7 @@ pub(super) fn at_line(mut failure: Failure, args: &RecipientArgs, recipients: &R
 /// Returns the message with text such as `line 7` in place of the field path of a recipient or of one of its parts.
 fn by_line(message: &str, line_of: impl Fn(&str) -> Option<String>) -> String {
     let mut pieces = message.split(IN_REQUEST);
-    let mut told = pieces.next().unwrap_or_default().to_owned();
+    let mut message = pieces.next().unwrap_or_default().to_owned();
     for piece in pieces {
         let named = piece.split_once(']').and_then(|(place, rest)| Some((line_of(place)?, rest)));
         match named {
@@ -164,16 +164,16 @@ fn by_line(message: &str, line_of: impl Fn(&str) -> Option<String>) -> String {
                     .find(": ")
                     .filter(|end| !rest.get(..*end).unwrap_or_default().contains(' '))
                     .unwrap_or_default();
-                told.push_str(&line);
-                told.push_str(rest.get(part..).unwrap_or_default());
+                message.push_str(&line);
+                message.push_str(rest.get(part..).unwrap_or_default());
             }
             None => {
-                told.push_str(IN_REQUEST);
-                told.push_str(piece);
+                message.push_str(IN_REQUEST);
+                message.push_str(piece);
             }
         }
     }
-    told
+    message
 }
 
 fn creation(recipients: &Recipients, answer: &CreateScheduleResponse) -> CreationView {
@@ -212,10 +212,10 @@ mod tests {
     #[test]
     fn recipients_are_named_by_their_lines() {
         let line_of = |place: &str| (place == "1").then(|| "line 7".to_owned());
-        let told = by_line("schedule.audience.recipients[1].values[0]: is bad (and 1 more field)\n  x", line_of);
-        assert_eq!(told, "line 7: is bad (and 1 more field)\n  x");
-        let told =
+        let message = by_line("schedule.audience.recipients[1].values[0]: is bad (and 1 more field)\n  x", line_of);
+        assert_eq!(message, "line 7: is bad (and 1 more field)\n  x");
+        let message =
             by_line("a; schedule.audience.recipients[1].address: b\n  schedule.audience.recipients[2]: c", line_of);
-        assert_eq!(told, "a; line 7: b\n  schedule.audience.recipients[2]: c");
+        assert_eq!(message, "a; line 7: b\n  schedule.audience.recipients[2]: c");
     }
 }

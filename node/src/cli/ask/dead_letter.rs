@@ -313,18 +313,18 @@ fn left_out(cancelled: u64, inside_gap: u64) -> Result<(), Stop> {
         let counted = format::counted(count, "dead letter");
         (count > 0).then(|| format!("{counted} left: {why}"))
     };
-    let told = [
+    let reasons = [
         left(cancelled, "recipients of a cancelled run are not sent again"),
         left(inside_gap, "they got an email of another run less than the min gap away"),
     ];
-    let told: Vec<String> = told.into_iter().flatten().collect();
-    if told.is_empty() {
+    let reasons: Vec<String> = reasons.into_iter().flatten().collect();
+    if reasons.is_empty() {
         return Ok(());
     }
     Err(Failure {
         exit: Exit::Partly,
         reason: "PARTLY_DONE".into(),
-        message: told.join("; "),
+        message: reasons.join("; "),
         next: Some("reveille dead-letter discard takes them off the list".to_owned()),
         ..Failure::default()
     }

@@ -110,7 +110,7 @@ fn show(context: &CommandContext<'_>, view: &MovedView) -> Result<(), Stop> {
 
 /// Returns the known groups in a few words: count, node and cause.
 fn known(groups: &[DoubtGroup]) -> String {
-    let told = |group: &DoubtGroup| format!("{} on {}: {}", format::count(group.count), group.node, group.cause);
-    let told: Vec<String> = groups.iter().map(told).collect();
-    if told.is_empty() { String::new() } else { format!(" ({})", told.join("; ")) }
+    let describe = |group: &DoubtGroup| format!("{} on {}: {}", format::count(group.count), group.node, group.cause);
+    let described: Vec<String> = groups.iter().map(describe).collect();
+    if described.is_empty() { String::new() } else { format!(" ({})", described.join("; ")) }
 }

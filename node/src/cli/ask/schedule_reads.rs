@@ -9,7 +9,7 @@ use crate::cli::failure::Failure;
 use crate::cli::view::schedule::ScheduleView;
 
 /// End of the message about an older node, which does not send bodies.
-pub(super) const NO_BODY: &str = "it told no body";
+pub(super) const NO_BODY: &str = "it sent no body";
 
 pub(super) async fn page(
     context: &CommandContext<'_>,
@@ -32,12 +32,12 @@ pub(super) async fn get(
 }
 
 /// Fails if the node ignored the selector. An older node returns all rows, and does not echo the selector.
-pub(super) fn heeded(asked: &str, told: &str) -> Result<(), Failure> {
-    if asked.is_empty() || !told.is_empty() { Ok(()) } else { Err(older("it chooses nothing by labels")) }
+pub(super) fn heeded(asked: &str, answered: &str) -> Result<(), Failure> {
+    if asked.is_empty() || !answered.is_empty() { Ok(()) } else { Err(older("it chooses nothing by labels")) }
 }
 
 /// Failure because the node is older than this command and lacks a feature.
-pub(super) fn older(told: &str) -> Failure {
-    let message = format!("the node is older than this command: {told}");
+pub(super) fn older(why: &str) -> Failure {
+    let message = format!("the node is older than this command: {why}");
     Failure::general(message, "upgrade that node, or ask another with --endpoint")
 }

@@ -128,7 +128,7 @@ fn gap(is_another: bool, text: &str) -> &'static str {
 /// Returns the rows that were added, changed or removed, each with `change`: `added`, `changed` or `gone`.
 fn changes(before: &[(String, Value)], now: &[(String, Value)]) -> Vec<(String, Value)> {
     let has = |rows: &[(String, Value)], name: &str| rows.iter().any(|(known, _)| known == name);
-    let told = |(name, value): &(String, Value), change: &str| {
+    let line = |(name, value): &(String, Value), change: &str| {
         let mut value = value.clone();
         if let Value::Object(fields) = &mut value {
             fields.insert("change".to_owned(), change.into());
@@ -137,9 +137,9 @@ fn changes(before: &[(String, Value)], now: &[(String, Value)]) -> Vec<(String, 
     };
     let fresh = now.iter().filter(|row| !before.contains(row)).map(|row| {
         let change = if has(before, &row.0) { "changed" } else { "added" };
-        told(row, change)
+        line(row, change)
     });
-    let gone = before.iter().filter(|(name, _)| !has(now, name)).map(|row| told(row, "gone"));
+    let gone = before.iter().filter(|(name, _)| !has(now, name)).map(|row| line(row, "gone"));
     fresh.chain(gone).collect()
 }
 
@@ -159,11 +159,11 @@ mod tests {
         let row = |name: &str, state: &str| (name.to_owned(), json!({ "name": name, "state": state }));
         let before = [row("a", "active"), row("b", "active"), row("c", "active")];
         let now = [row("a", "active"), row("c", "paused"), row("d", "active")];
-        let told: Vec<String> = changes(&before, &now)
+        let lines: Vec<String> = changes(&before, &now)
             .iter()
             .map(|(name, value)| format!("{name} {} {}", value["change"].as_str().unwrap_or("-"), value["state"]))
             .collect();
-        assert_eq!(told, ["c changed \"paused\"", "d added \"active\"", "b gone \"active\""]);
+        assert_eq!(lines, ["c changed \"paused\"", "d added \"active\"", "b gone \"active\""]);
         assert!(changes(&now, &now).is_empty());
         assert_eq!(changes(&[], &now).len(), 3);
     }

@@ -90,12 +90,12 @@ impl Import<'_> {
             let (sent, there) = self.progress.parts();
             let were = if there > 0 { format!(", {there} of them were there") } else { String::new() };
             let all = format::counted(all.into(), "part");
-            self.progress.told(format!("{} of {all} on a majority{were}", sent + there))
+            self.progress.line(format!("{} of {all} on a majority{were}", sent + there))
         };
         {
             let sender = || Box::pin(self.send(survey, &waiting, &hashes));
             let [one, two, three]: [_; AT_ONCE] = std::array::from_fn(|_| sender());
-            self.telling(words, async { tokio::try_join!(one, two, three) }).await?;
+            self.reporting(words, async { tokio::try_join!(one, two, three) }).await?;
         }
         let ended = |why: String| Failure::general(why, "the same command again");
         match maker.await {
@@ -117,7 +117,7 @@ impl Import<'_> {
         let words = || format!("{} read", format::counted(self.progress.read.load(Ordering::Relaxed), "row"));
         let failed =
             |panic: tokio::task::JoinError| Failure::general(format!("reading failed: {panic}"), "the same again");
-        self.telling(words, reading).await.map_err(failed)?
+        self.reporting(words, reading).await.map_err(failed)?
     }
 
     /// Fails if the list cannot be imported. Reports the rows that are left out.
@@ -223,10 +223,10 @@ impl Import<'_> {
         let question = SealAudienceRequest { tenant, name, recipients: survey.recipients, columns, parts, request_id };
         let words = || {
             let (checked, parts) = (self.progress.checked.load(Ordering::Relaxed), question.parts.len() as u64);
-            self.progress.told(format!("{checked} of {} checked", format::counted(parts, "part")))
+            self.progress.line(format!("{checked} of {} checked", format::counted(parts, "part")))
         };
         let sealed = self.enduring("the seal".to_owned(), async || self.sealed(question.clone()).await);
-        self.telling(words, sealed).await
+        self.reporting(words, sealed).await
     }
 
     async fn sealed(&self, question: SealAudienceRequest) -> Result<SealedAudience, Failure> {
@@ -248,7 +248,7 @@ impl Import<'_> {
     }
 
     /// Reports progress once a second while it changes, until the work is done.
-    async fn telling<T>(&self, words: impl Fn() -> String, work: impl Future<Output = T>) -> T {
+    async fn reporting<T>(&self, words: impl Fn() -> String, work: impl Future<Output = T>) -> T {
         let mut work = std::pin::pin!(work);
         let (mut said, mut at) = (String::new(), Instant::now());
         loop {

@@ -29,7 +29,7 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, run: String) -> R
     let began = Instant::now();
     let mut speed = Speed::default();
     let mut last = None;
-    let mut told = |answer: WatchRunResponse| {
+    let mut show = |answer: WatchRunResponse| {
         let view = RunView::from(answer.run.unwrap_or_default());
         let goes = if view.is_paused() { speed.pause() } else { speed.sample(view.progress(), began.elapsed()) };
         let finished = view.is_finished();
@@ -46,7 +46,7 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, run: String) -> R
             continue;
         };
         let why = match open.message().await {
-            Ok(Some(answer)) => return Ok(told(answer)),
+            Ok(Some(answer)) => return Ok(show(answer)),
             Ok(None) => "it ended before the run did".to_owned(),
             Err(status) if is_passing(&status) => status.message().to_owned(),
             Err(status) => return Err(Failure::of_status(&status)),
@@ -112,8 +112,8 @@ mod tests {
 
     #[test]
     fn a_bar_says_how_far_how_fast_and_since_when() {
-        let told = bar((50, 200), "2/s, over in 1m 15s", Duration::from_secs(20));
-        assert_eq!(told, format!("{}{}  25 %  2/s, over in 1m 15s  20s", "█".repeat(10), "░".repeat(30)));
+        let shown = bar((50, 200), "2/s, over in 1m 15s", Duration::from_secs(20));
+        assert_eq!(shown, format!("{}{}  25 %  2/s, over in 1m 15s  20s", "█".repeat(10), "░".repeat(30)));
         assert!(bar((0, 0), "", Duration::ZERO).contains("100 %"), "of nothing all is done");
     }
 }

@@ -33,7 +33,7 @@ pub fn findings(status: &GetClusterStatusResponse, own_tzdb: &str) -> Vec<Findin
     findings.extend(status.blocked.iter().cloned().map(|run| {
         let why = "recipients that wait for it get no email, and expire when the run's time is over";
         let next = format!("reveille run show {}; it goes on by itself when a node has it again", run.run);
-        Finding::problem("blocked", BlockedView::from(run).told(), why, next)
+        Finding::problem("blocked", BlockedView::from(run).sentence(), why, next)
     }));
     findings.extend(more_blocked(status.blocked_count, status.blocked.len()).map(|more| {
         let next = "start the nodes that have the parts of those above; or import the same lists again";
@@ -42,11 +42,16 @@ pub fn findings(status: &GetClusterStatusResponse, own_tzdb: &str) -> Vec<Findin
     findings.extend(status.backlogs.iter().cloned().map(|late| {
         let why = "it was missed and is caught up, or backfilled; what is on time goes before it";
         let next = "wait; or look at the relays (reveille relay list), and raise relay add --late-rate";
-        Finding::warning("backlog", BacklogView::from(late).told(), why, next)
+        Finding::warning("backlog", BacklogView::from(late).sentence(), why, next)
     }));
     findings.extend(status.pools_used_up.iter().cloned().map(|pool| {
         let next = format!("wait; or, if its reputation allows more, reveille pool set {} --warm-up N,…", pool.name);
-        Finding::warning("warm_up", PoolView::from(pool).told(), "it is warmed up: each of its days has a cap", next)
+        Finding::warning(
+            "warm_up",
+            PoolView::from(pool).sentence(),
+            "it is warmed up: each of its days has a cap",
+            next,
+        )
     }));
     findings
 }
@@ -105,7 +110,7 @@ fn crash_backoffs(members: &[MemberStatus]) -> Vec<Finding> {
     let sends = |member: &&MemberStatus| !is_lost(member) && member.crash_backoff_until.is_none();
     let others_send = members.iter().any(|member| sends(&member));
     let slow = members.iter().find(|member| !is_lost(member) && member.crash_backoff_eighths > 0);
-    let told = members.iter().filter_map(|member| {
+    let found = members.iter().filter_map(|member| {
         let until = instant::from_wire(member.crash_backoff_until.as_ref()?)?;
         let sent = sent_in_backoff(member.crash_backoff_eighths);
         let what = format!("{} died three times within ten minutes and sends {sent} until {until}", name(member));
@@ -121,7 +126,7 @@ fn crash_backoffs(members: &[MemberStatus]) -> Vec<Finding> {
             None => Finding::problem("crash_backoff", what, "no other node can send: emails wait until then", next),
         })
     });
-    told.collect()
+    found.collect()
 }
 
 /// Reports replicas that differ. States at an equal log index must be equal, so this is a bug or a damaged folder.
@@ -134,14 +139,14 @@ fn states(members: &[MemberStatus]) -> Vec<Finding> {
     }
     // Only the first difference is reported; later ones follow from it.
     let differing = by_index.into_iter().filter(|(_, hashes)| hashes.len() > 1).take(1);
-    let told = differing.map(|(index, hashes)| {
+    let found = differing.map(|(index, hashes)| {
         let sides: Vec<String> = hashes.values().map(|names| names.join(" and ")).collect();
         let what = format!("the states of {} differ at log index {index}", sides.join(", "));
         let why = "one of them would decide differently as leader than the others would";
         let next = "pause what sends (reveille run pause RUN), keep all data folders, and report it";
         Finding::problem("state", what, why, next)
     });
-    told.collect()
+    found.collect()
 }
 
 fn agreement(status: &GetClusterStatusResponse) -> Vec<Finding> {

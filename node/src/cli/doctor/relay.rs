@@ -37,13 +37,13 @@ fn unserved(pools: &BTreeMap<&str, Vec<&Relay>>, schedules: &[Schedule]) -> Vec<
         needed.entry(pool(&schedule.pool)).or_default().push(&schedule.name);
     }
     let unserved = needed.into_iter().filter(|(pool, _)| !pools.contains_key(pool));
-    let told = unserved.map(|(pool, schedules)| {
+    let found = unserved.map(|(pool, schedules)| {
         let what = format!("no relay is in pool {pool}, by which these send: {}", named(&schedules));
         let why = "their mail waits until it expires; it never goes by another pool";
         let next = format!("reveille relay add NAME --pool {pool} --host HOST --port PORT --tls starttls");
         Finding::problem("relay", what, why, next)
     });
-    told.collect()
+    found.collect()
 }
 
 /// Returns why a pool's email waits, if the answering node sends through none of its relays.

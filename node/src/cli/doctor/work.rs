@@ -157,12 +157,12 @@ fn paused(run: &Run) -> Option<Finding> {
 
 fn lately(runs: &BTreeMap<&str, &Run>, now: Timestamp, last_answer: Option<&LastAnswer>) -> Vec<Finding> {
     let recent: Vec<&Run> = runs.values().filter(|run| is_recent(run, now)).copied().collect();
-    let told = |count: fn(&Run) -> u32| {
+    let sum_over_runs = |count: fn(&Run) -> u32| {
         let of: Vec<&str> = recent.iter().filter(|run| count(run) > 0).map(|run| run.run.as_str()).collect();
         let sum: u64 = recent.iter().map(|run| u64::from(count(run))).sum();
         of.first().map(|first| (sum, named(&of), format!("reveille run show {first}")))
     };
-    let expired = told(expired).map(|(sum, of, next)| {
+    let expired = sum_over_runs(expired).map(|(sum, of, next)| {
         let what = format!("{} expired within a day, in {of}", format::counted(sum, "recipient"));
         let Some(LastAnswer { run, recipient, what: last, detail }) = last_answer else {
             let why =
@@ -173,7 +173,7 @@ fn lately(runs: &BTreeMap<&str, &Run>, now: Timestamp, last_answer: Option<&Last
         let why = format!("they got no email before the deadline; {recipient} was last {last}: {detail}");
         Finding::warning("expired", what, why, format!("reveille explain {run} {recipient}"))
     });
-    let twice = told(|run| run.known_duplicates).map(|(sum, of, next)| {
+    let twice = sum_over_runs(|run| run.known_duplicates).map(|(sum, of, next)| {
         let what = format!("{} accepted twice within a day, in {of}", format::counted(sum, "email"));
         Finding::warning("duplicate", what, "two emails came where one was meant, and the ledger knows", next)
     });
@@ -181,19 +181,19 @@ fn lately(runs: &BTreeMap<&str, &Run>, now: Timestamp, last_answer: Option<&Last
 }
 
 fn waiting(doubts: &[Doubt], dead_letters: &[DeadLetter]) -> Vec<Finding> {
-    let told = |mut runs: Vec<&str>| {
+    let count_by_run = |mut runs: Vec<&str>| {
         let count = format::count(runs.len() as u64);
         runs.sort_unstable();
         runs.dedup();
         runs.first().map(|_| (count, named(&runs)))
     };
-    let doubt = told(doubts.iter().map(|doubt| doubt.run.as_str()).collect()).map(|(count, of)| {
+    let doubt = count_by_run(doubts.iter().map(|doubt| doubt.run.as_str()).collect()).map(|(count, of)| {
         let what = format!("{count} in doubt, in {of}: perhaps accepted, perhaps not");
         let why = "SMTP cannot be asked: a node's journal resolves it, or you decide";
         let next = "start the nodes that are down first; then reveille in-doubt list";
         Finding::problem("in_doubt", what, why, next)
     });
-    let dead = told(dead_letters.iter().map(|letter| letter.run.as_str()).collect()).map(|(count, of)| {
+    let dead = count_by_run(dead_letters.iter().map(|letter| letter.run.as_str()).collect()).map(|(count, of)| {
         let what = format!("{count} refused for good, in {of}");
         let why = "they get no email unless you requeue them";
         Finding::warning("dead_letter", what, why, "reveille dead-letter list --group-by reason")

@@ -259,10 +259,11 @@ mod tests {
         let text = "MAILTO=a@example.com\n0 1 * * * one\n MAILTO = \"b@example.com, c@example.com\" \nCRON_TZ='Asia/Tokyo'\n\
                     0 2 * * * two\nMAILTO=\"\"\nCRON_TZ=\nMAILFROM=cron@example.com\nTZ=UTC\n0 3 * * * three\n";
         let jobs = jobs(text);
-        let told = |job: &Job| (job.settings.mail_to.clone(), job.settings.cron_tz.clone(), job.settings.tz.clone());
+        let settings =
+            |job: &Job| (job.settings.mail_to.clone(), job.settings.cron_tz.clone(), job.settings.tz.clone());
         let some = |text: &str| Some(text.to_owned());
         assert_eq!(
-            jobs.iter().map(told).collect::<Vec<_>>(),
+            jobs.iter().map(settings).collect::<Vec<_>>(),
             [
                 (some("a@example.com"), None, None),
                 (some("b@example.com, c@example.com"), some("Asia/Tokyo"), None),

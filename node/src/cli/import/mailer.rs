@@ -253,7 +253,7 @@ mod tests {
         find(&shell::read(line).expect("a command"), input).unwrap_or_else(|| panic!("no mail in {line}"))
     }
 
-    fn told(mail: &Mail) -> (&str, &str, &str) {
+    fn parts_of(mail: &Mail) -> (&str, &str, &str) {
         let [subject, sender, text] =
             [&mail.subject, &mail.sender, &mail.text].map(|one| one.as_deref().unwrap_or("-"));
         (subject, sender, text)
@@ -277,7 +277,7 @@ mod tests {
             ("mail -s Hi -c b@x.org a@x.org", "b@x.org a@x.org", "Hi", "-"),
         ] {
             let mail = mail(line, None);
-            let (found, from, _) = told(&mail);
+            let (found, from, _) = parts_of(&mail);
             assert_eq!((mail.to.join(" ").as_str(), found, from), (to, subject, sender), "{line}");
         }
     }
@@ -299,11 +299,11 @@ mod tests {
             ("mail -s Hi a@x.org < /dev/null", None, ""),
             ("mail -s Hi a@x.org", None, ""),
         ] {
-            assert_eq!(told(&mail(line, input)).2, text, "{line}");
+            assert_eq!(parts_of(&mail(line, input)).2, text, "{line}");
             assert_eq!(mail(line, input).warnings, Vec::<String>::new(), "{line}");
         }
         let mail = mail("sendmail -t", Some("To: a@x.org, b@x.org\nSubject: Hi\nFrom: me@x.org\n\nDear all"));
-        assert_eq!((mail.to.join(" ").as_str(), told(&mail)), ("a@x.org b@x.org", ("Hi", "me@x.org", "Dear all")));
+        assert_eq!((mail.to.join(" ").as_str(), parts_of(&mail)), ("a@x.org b@x.org", ("Hi", "me@x.org", "Dear all")));
     }
 
     #[test]

@@ -97,7 +97,7 @@ impl Document {
             return Err(faults);
         }
         let parsed = parse(command, words, listed, source);
-        let wish = parsed.map_err(|error| vec![told(&error, &lines, line)])?;
+        let wish = parsed.map_err(|error| vec![fault_of(&error, &lines, line)])?;
         if let DesiredObject::Relay(args) = &wish
             && args.encryption().is_none()
         {
@@ -301,7 +301,7 @@ fn parse(
 }
 
 /// Converts an error of the flags' parser to one about keys.
-fn told(error: &clap::Error, lines: &BTreeMap<String, usize>, first: usize) -> Fault {
+fn fault_of(error: &clap::Error, lines: &BTreeMap<String, usize>, first: usize) -> Fault {
     let texts = |kind| -> Vec<&str> {
         match error.get(kind) {
             Some(ContextValue::String(text)) => vec![text],

@@ -350,16 +350,16 @@ mod tests {
 
     #[test]
     fn unusable_columns_are_reported() {
-        let told = |names: &[&str]| unusable(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
-        assert_eq!(told(&["name", "last_order", "x1"]), None);
+        let unusable_of = |names: &[&str]| unusable(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+        assert_eq!(unusable_of(&["name", "last_order", "x1"]), None);
         let rule = "the name of a variable is letters, digits and `_`; rename it where one is to, as in";
         assert_eq!(
-            told(&["name", "first name"]),
+            unusable_of(&["name", "first name"]),
             Some(format!("line 1: no text can use `first name`: {rule} `first_name`"))
         );
-        assert_eq!(told(&["2nd", "a-b"]), Some(format!("line 1: no text can use `2nd`, `a-b`: {rule} `_2nd`")));
+        assert_eq!(unusable_of(&["2nd", "a-b"]), Some(format!("line 1: no text can use `2nd`, `a-b`: {rule} `_2nd`")));
         let many: Vec<String> = (0..12).map(|number| format!("c {number}")).collect();
-        assert!(unusable(&many).is_some_and(|told| told.contains("`c 9` and 2 more: ")));
+        assert!(unusable(&many).is_some_and(|message| message.contains("`c 9` and 2 more: ")));
     }
 
     #[test]

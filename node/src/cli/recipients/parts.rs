@@ -125,7 +125,7 @@ impl List<'_> {
                 Ok(recipient) => keys.push(&recipient.key).map_err(|error| no_room(&folder, &error))?,
                 Err(problem) => {
                     refused += 1;
-                    self.tell(line, "refused", &problem)?;
+                    self.record(line, "refused", &problem)?;
                     if shown.len() < BAD_ROWS_SHOWN {
                         shown.push(BadRow { line, problem });
                     }
@@ -161,7 +161,7 @@ impl List<'_> {
             let Ok(recipient) = read else { continue };
             place += 1;
             if survey.repeats.contains(place - 1) {
-                self.tell(line, "duplicate", "an earlier row has this address")?;
+                self.record(line, "duplicate", "an earlier row has this address")?;
                 continue;
             }
             recipients.push(recipient);
@@ -211,7 +211,7 @@ impl List<'_> {
         }
     }
 
-    fn tell(&mut self, line: u64, kind: &str, problem: &str) -> Result<(), Failure> {
+    fn record(&mut self, line: u64, kind: &str, problem: &str) -> Result<(), Failure> {
         self.report.as_deref_mut().map_or(Ok(()), |report| report.row(&line.to_string(), kind, problem))
     }
 

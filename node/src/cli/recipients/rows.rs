@@ -439,7 +439,8 @@ mod tests {
 
     #[test]
     fn what_is_no_csv_is_named() {
-        let told = |bytes: &[u8]| all(bytes, 4096).map(|rows| panic!("{rows:?}")).unwrap_or_else(|bad| bad.problem);
+        let problem_of =
+            |bytes: &[u8]| all(bytes, 4096).map(|rows| panic!("{rows:?}")).unwrap_or_else(|bad| bad.problem);
         for (bytes, words) in [
             (b"\xFF\xD8\xFF\xE0\0\x10JFIF".as_slice(), "the file is an image (JPEG), no text"),
             (b"%PDF-1.4\n", "the file is a PDF, no text"),
@@ -448,7 +449,7 @@ mod tests {
             (b" {\n \"email\": 1}", "the file is JSON, no CSV"),
             (b"[\n", "the file is JSON, no CSV"),
         ] {
-            assert!(told(bytes).starts_with(words), "{bytes:?}: {}", told(bytes));
+            assert!(problem_of(bytes).starts_with(words), "{bytes:?}: {}", problem_of(bytes));
         }
         assert_eq!(read("[id],email\n"), [good(1, &["[id]", "email"])], "a name may begin so");
     }

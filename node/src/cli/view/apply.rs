@@ -93,7 +93,7 @@ impl AppliedView {
         lines
     }
 
-    fn told(&self) -> String {
+    fn result_text(&self) -> String {
         let names = self.changes.iter().take(FIELDS_SHOWN).map(|change| change.field.as_str());
         let mut fields = names.collect::<Vec<_>>().join(", ");
         if let Some(more) = self.changes.len().checked_sub(FIELDS_SHOWN).filter(|more| *more > 0) {
@@ -120,11 +120,11 @@ impl Row for AppliedView {
     const COLUMNS: &'static [&'static str] = &["OBJECT", "OUTCOME", "CHANGES"];
 
     fn cells(&self) -> Vec<Cell> {
-        let told = self.told();
+        let result_text = self.result_text();
         vec![
             self.name().into(),
             Cell::toned(self.outcome.word(), self.outcome.tone()),
-            Cell::toned(told, if self.outcome.is_well() { Tone::Plain } else { self.outcome.tone() }),
+            Cell::toned(result_text, if self.outcome.is_well() { Tone::Plain } else { self.outcome.tone() }),
         ]
     }
 }

@@ -70,15 +70,15 @@ mod tests {
     fn mails_that_may_still_arrive_are_counted_and_the_first_named() {
         let crossed =
             |count| (0..count).map(|number| CrossingView { run: "r5.0".into(), number, fence: "1.2.7.0".into() });
-        let told = |count| {
+        let sentence = |count| {
             let barrier = BarrierView { index: 11, crossed: crossed(count).collect(), unconfirmed: Vec::new() };
             barrier.sentence()
         };
         let holds = "holds on every node since log index 11";
-        assert_eq!(told(0), holds);
+        assert_eq!(sentence(0), holds);
         let one = "\n  r5.0 #0 (1.2.7.0)";
-        assert_eq!(told(1), format!("{holds}; past the gate before, 1 email may still arrive:{one}"));
-        let many = told(1_010);
+        assert_eq!(sentence(1), format!("{holds}; past the gate before, 1 email may still arrive:{one}"));
+        let many = sentence(1_010);
         assert_eq!(many.lines().count(), 1 + CROSSED_SHOWN + 1, "{many}");
         assert!(many.starts_with(&format!("{holds}; past the gate before, 1,010 emails may still arrive:{one}\n")));
         assert!(many.ends_with("\n  and 1,000 more; -o json names them all"), "{many}");

@@ -75,7 +75,7 @@ pub struct BacklogView {
     /// Null if the backlog does not shrink, or was not measured.
     shrinks_per_second: Option<f64>,
     eta_ms: Option<i64>,
-    /// True if the backlog was observed long enough to tell if it shrinks.
+    /// True if the backlog was observed long enough to show if it shrinks.
     measured: bool,
     /// Instants that wait for other runs of their schedules.
     waiting: u64,
@@ -100,14 +100,14 @@ impl From<v1::BlockedRun> for BlockedView {
 }
 
 /// Returns how many blocked runs a status does not list, or `None` if it lists all.
-pub fn more_blocked(all: u32, told: usize) -> Option<String> {
-    let more = u64::from(all).saturating_sub(told as u64);
+pub fn more_blocked(all: u32, shown: usize) -> Option<String> {
+    let more = u64::from(all).saturating_sub(shown as u64);
     (more > 0).then(|| format!("{} blocked beside these", format::counted(more, "run")))
 }
 
 impl BlockedView {
     /// Returns in words which run is blocked, why, and what to do.
-    pub fn told(&self) -> String {
+    pub fn sentence(&self) -> String {
         format!("run {} of {} is blocked: {}", self.run, self.schedule, self.why)
     }
 }
@@ -258,7 +258,7 @@ impl From<v1::Backlog> for BacklogView {
 
 impl BacklogView {
     /// Returns the backlog in words: number, age, speed, remaining time.
-    pub fn told(&self) -> String {
+    pub fn sentence(&self) -> String {
         let least = if self.lower_bound { "at least " } else { "" };
         let recipients = format::counted(self.recipients, "recipient");
         let waiting = match self.waiting {
@@ -372,10 +372,10 @@ impl View for StatusView {
         };
         let cells = self.members.iter().map(|member| member.cells(off.contains(&member.name.as_str())));
         let members = table(&columns, cells.collect(), paint);
-        let late: String = self.backlog.iter().map(|late| format!("\n\n{}", late.told())).collect();
-        let mut blocked: String = self.blocked.iter().map(|run| format!("\n\n{}", run.told())).collect();
+        let late: String = self.backlog.iter().map(|late| format!("\n\n{}", late.sentence())).collect();
+        let mut blocked: String = self.blocked.iter().map(|run| format!("\n\n{}", run.sentence())).collect();
         blocked.extend(more_blocked(self.blocked_count, self.blocked.len()).map(|more| format!("\n\n{more}")));
-        let used_up: String = self.pools_used_up.iter().map(|pool| format!("\n\n{}", pool.told())).collect();
+        let used_up: String = self.pools_used_up.iter().map(|pool| format!("\n\n{}", pool.sentence())).collect();
         format!("{}\n\n{members}{late}{used_up}{blocked}", card(pairs, paint))
     }
 }
@@ -473,8 +473,8 @@ mod tests {
         let rests = v1::MemberStatus { crash_backoff_until: until, ..member("b", follows, 0) };
         let slow = v1::MemberStatus { crash_backoff_eighths: 1, ..rests.clone() };
         for (node, sent) in [(rests, "nothing"), (slow, "an eighth of the usual")] {
-            let told = format!("b died three times within ten minutes and sends {sent} until 1970-01-01T00:00:00Z");
-            assert_eq!(problems(vec![member("a", leads, 0), node]), [told]);
+            let expected = format!("b died three times within ten minutes and sends {sent} until 1970-01-01T00:00:00Z");
+            assert_eq!(problems(vec![member("a", leads, 0), node]), [expected]);
         }
         let apart = problems(vec![member("a", leads, 0), member("b", follows, 5_000)]);
         assert_eq!(apart, ["the clocks of a and b are 5s apart; find out which is wrong, and set it"]);

@@ -88,8 +88,8 @@ impl View for DoctorView {
                 Severity::Problem => Cell::toned("problem", Tone::Bad),
                 Severity::Warning => Cell::toned("warning", Tone::Notable),
             };
-            let told = format!("{}\nwhy   {}\nnext  {}", finding.what, finding.why, finding.next);
-            vec![severity, finding.check.into(), told.into()]
+            let text = format!("{}\nwhy   {}\nnext  {}", finding.what, finding.why, finding.next);
+            vec![severity, finding.check.into(), text.into()]
         };
         table(&["SEVERITY", "CHECK", "FINDING"], self.findings.iter().map(row).collect(), paint)
     }

@@ -7,7 +7,7 @@ use crate::cli::instant::text;
 use crate::cli::word::word;
 use crate::format;
 
-/// Forecast that tells if a campaign can be sent in time.
+/// Forecast that shows if a campaign can be sent in time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ForecastView {
     needed_per_second: f64,

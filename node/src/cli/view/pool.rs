@@ -48,7 +48,7 @@ impl From<v1::Pool> for PoolView {
 
 impl PoolView {
     /// Returns a message that the cap is used up, with the number of waiting emails.
-    pub fn told(&self) -> String {
+    pub fn sentence(&self) -> String {
         let cap = format::count(self.cap_today.unwrap_or_default().into());
         let waits = format::counted(self.waiting, "email");
         let verb = if self.waiting == 1 { "waits" } else { "wait" };

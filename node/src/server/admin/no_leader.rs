@@ -74,7 +74,7 @@ fn fault(asked: CallKind, silence: Duration, voters: &Voters) -> ApiError {
 mod tests {
     use super::*;
 
-    fn told(asked: CallKind, all: usize, missing: &[&str]) -> (String, String) {
+    fn message_and_next(asked: CallKind, all: usize, missing: &[&str]) -> (String, String) {
         let missing = missing.iter().map(|name| (*name).to_owned()).collect();
         let fault = fault(asked, Duration::from_millis(12_900), &Voters { all, missing });
         let next = fault.metadata("next").unwrap_or_default().to_owned();
@@ -84,19 +84,19 @@ mod tests {
 
     #[test]
     fn who_is_missing_is_named_and_only_a_read_hears_of_stale() {
-        let (message, next) = told(CallKind::Write, 3, &["b", "c"]);
+        let (message, next) = message_and_next(CallKind::Write, 3, &["b", "c"]);
         let expected =
             "no leader was heard for 12 s: 1 of 3 voters can be reached, 2 are needed; not b, c; nothing happened";
         assert_eq!(message, expected);
         assert_eq!(next, "start b, c (reveille cluster status shows which nodes answer)");
-        let (same, next) = told(CallKind::Read, 3, &["b", "c"]);
+        let (same, next) = message_and_next(CallKind::Read, 3, &["b", "c"]);
         assert_eq!(same, message);
         assert!(next.ends_with("; --stale reads what this node knows"), "{next}");
     }
 
     #[test]
     fn majority_without_leader_has_its_own_error() {
-        let (message, next) = told(CallKind::Write, 3, &["c"]);
+        let (message, next) = message_and_next(CallKind::Write, 3, &["c"]);
         assert_eq!(message, "no leader was heard for 12 s, though 2 of 3 voters answer; nothing happened");
         assert!(next.starts_with("reveille cluster status") && !next.contains("--stale"), "{next}");
     }

@@ -79,22 +79,23 @@ pub fn keys() -> Vec<ConfigKey> {
     let insecure = Some(false);
     let defaults = said.check().map(|config| Settings { insecure, ..config.into() }).unwrap_or_default();
     let defaults = Table::try_from(defaults).unwrap_or_default();
-    let told = SECTIONS.iter().flat_map(|(section, augment)| {
+    let arguments = SECTIONS.iter().flat_map(|(section, augment)| {
         let command = augment(Command::new(""));
         command.get_arguments().map(|argument| (*section, argument.clone())).collect::<Vec<_>>()
     });
-    told.filter_map(|(section, argument)| {
-        let leaf = argument.get_id().as_str();
-        let name = if section.is_empty() { leaf.to_owned() } else { format!("{section}.{leaf}") };
-        let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
-        let (why, default) = match help.split_once(" [default: ") {
-            Some((why, default)) => (why.to_owned(), Some(default.trim_end_matches(']').to_owned())),
-            None => (help, None),
-        };
-        let flag = argument.get_long().map(|long| format!("--{long}"));
-        Some(ConfigKey { value: at(&defaults, &name)?.clone(), name, flag, why, default })
-    })
-    .collect()
+    arguments
+        .filter_map(|(section, argument)| {
+            let leaf = argument.get_id().as_str();
+            let name = if section.is_empty() { leaf.to_owned() } else { format!("{section}.{leaf}") };
+            let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+            let (why, default) = match help.split_once(" [default: ") {
+                Some((why, default)) => (why.to_owned(), Some(default.trim_end_matches(']').to_owned())),
+                None => (help, None),
+            };
+            let flag = argument.get_long().map(|long| format!("--{long}"));
+            Some(ConfigKey { value: at(&defaults, &name)?.clone(), name, flag, why, default })
+        })
+        .collect()
 }
 
 /// Returns the values that `settings` sets, by key, in the order of the struct fields. Named sections come last.

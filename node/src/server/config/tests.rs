@@ -175,12 +175,12 @@ fn rules_for_replies_belong_to_one_relay_and_are_checked_with_their_place() {
     assert!(error.starts_with("replies.mx.file: /nowhere/rules.toml cannot be read: No such file"), "{error}");
 
     let config = load(&file, &[], Settings::default()).expect("good");
-    let told = |text: &str| {
+    let classified = |text: &str| {
         std::fs::write(&rules, text).expect("written");
         let read = config.reply_rules().map(|rules| rules.keys().cloned().collect::<Vec<_>>());
         read.map_err(|error| error.to_string().replace(&rules.display().to_string(), "RULES"))
     };
-    assert_eq!(told("[[rule]]\ncode = [\"4xx\"]\nclass = \"throttle\"\n"), Ok(vec!["ses".to_owned()]));
+    assert_eq!(classified("[[rule]]\ncode = [\"4xx\"]\nclass = \"throttle\"\n"), Ok(vec!["ses".to_owned()]));
     for (text, expected) in [
         ("[[rule]]\nclass = \"busy\"\n", "replies.ses.file: RULES:2:9: unknown variant `busy`"),
         (
@@ -194,7 +194,7 @@ fn rules_for_replies_belong_to_one_relay_and_are_checked_with_their_place() {
         ("[[rule]]\ncode = [\"421\"]\n", "replies.ses.file: RULES:1:1: missing field `class`"),
         ("", "replies.ses.file: RULES:1:1: missing field `rule`"),
     ] {
-        let error = told(text).expect_err(text);
+        let error = classified(text).expect_err(text);
         assert!(error.starts_with(expected) && error.contains("; correct that rule; "), "{text}: {error}");
     }
     let error = refused(&format!("{LEAST}[replies.ses]\n"));

@@ -116,7 +116,7 @@ pub async fn all(tenant: &str, manifest: &ManifestFiles) -> Result<Vec<Asked>, F
         }
     }
     problems.extend(twice(&asked));
-    if let Some(failure) = told(&problems) {
+    if let Some(failure) = failure_of(&problems) {
         return Err(failure);
     }
     if asked.is_empty() {
@@ -212,7 +212,7 @@ fn twice(asked: &[Asked]) -> Vec<Problem> {
     problems
 }
 
-fn told(problems: &[Problem]) -> Option<Failure> {
+fn failure_of(problems: &[Problem]) -> Option<Failure> {
     let (place, message) = problems.first()?;
     let message = match problems.len() {
         1 => format!("{message}; nothing was changed"),

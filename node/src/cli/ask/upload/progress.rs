@@ -40,7 +40,7 @@ impl Progress {
     }
 
     /// Adds to a progress line what the import is waiting for.
-    pub fn told(&self, words: String) -> String {
+    pub fn line(&self, words: String) -> String {
         match self.waiting.lock().values().next() {
             Some(why) => format!("{words}; waits: {}", why.message),
             None => words,

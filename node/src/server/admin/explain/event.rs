@@ -5,8 +5,8 @@ use reveille_ledger::claim_history::{ClaimEvent, ClaimEventKind, DoubtReason};
 use reveille_ledger::command::{Decider, ReleaseReason, ReplyScope, Unsendable};
 
 /// Returns the name of the event and its detail.
-pub fn told(moment: &ClaimEvent) -> (&'static str, String) {
-    let (what, mut detail) = match &moment.what {
+pub fn describe(claim_event: &ClaimEvent) -> (&'static str, String) {
+    let (what, mut detail) = match &claim_event.what {
         ClaimEventKind::Accepted => ("sent", "the relay answered 250 to the final dot".to_owned()),
         ClaimEventKind::Taken(said) => {
             ("sent", format!("{} answered {}", said.relay, answer(said.code, said.enhanced, &said.text)))
@@ -44,8 +44,8 @@ pub fn told(moment: &ClaimEvent) -> (&'static str, String) {
         }
         ClaimEventKind::AcceptedElsewhere => ("taken out", "the relay had taken it under another fence".to_owned()),
     };
-    if moment.entries > 1 {
-        detail += &format!(" (or before: the last of {} entries that did so in its row)", moment.entries);
+    if claim_event.entries > 1 {
+        detail += &format!(" (or before: the last of {} entries that did so in its row)", claim_event.entries);
     }
     (what, detail)
 }
@@ -58,8 +58,8 @@ pub fn answer(code: u16, enhanced: Option<(u8, u16, u16)>, text: &str) -> String
 }
 
 /// Returns why the recipient died at this event. Its dead letter has more detail as long as it exists.
-pub fn died_of(moment: &ClaimEvent) -> String {
-    match &moment.what {
+pub fn died_of(claim_event: &ClaimEvent) -> String {
+    match &claim_event.what {
         ClaimEventKind::Refused { code, enhanced, text, .. } if *code > 0 => answer(*code, *enhanced, text),
         ClaimEventKind::Refused { scope: ReplyScope::Unnamed, text, .. } => without_answer(text).to_owned(),
         ClaimEventKind::Released(Some(ReleaseReason::OwnerDiedComposing)) => {
@@ -71,12 +71,12 @@ pub fn died_of(moment: &ClaimEvent) -> String {
 }
 
 /// Returns the final state that the event led to. Returns `None` if the event's name says it already.
-pub fn led_to(moment: &ClaimEvent) -> Option<RecipientState> {
+pub fn led_to(claim_event: &ClaimEvent) -> Option<RecipientState> {
     let ends = matches!(
-        moment.what,
+        claim_event.what,
         ClaimEventKind::Refused { .. } | ClaimEventKind::Released(_) | ClaimEventKind::Unsendable(_)
     );
-    (ends && moment.to.is_terminal()).then_some(moment.to)
+    (ends && claim_event.to.is_terminal()).then_some(claim_event.to)
 }
 
 /// Returns where and why a dialogue broke. The text is empty if several entries are shown as one event.

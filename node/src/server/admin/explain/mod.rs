@@ -22,7 +22,7 @@ pub use waits::WaitContext;
 
 /// Returns the recipient's state and the events that led to it. Returns `None` if there is no such recipient. `key` is
 /// its address key; `None` if this node does not know it.
-pub fn tell(
+pub fn collect_events(
     ledger: &Ledger,
     (id, number, key): (RunId, u32, Option<&str>),
     around: &WaitContext,
@@ -47,7 +47,7 @@ pub fn tell(
     // The sort is stable: events of one log entry keep the order in which they were collected.
     events.sort_by_key(|event| event.index);
     let last = events.last().map_or(id.index, |event| event.index);
-    let waits = waits::told(ledger, (id, number), (page, run, &story), around);
+    let waits = waits::describe(ledger, (id, number), (page, run, &story), around);
     events.extend(waits.map(|detail| event(last, "waits", detail)));
     Some((story.state, events))
 }
@@ -86,15 +86,15 @@ fn claimed(ledger: &Ledger, chapter: &ClaimExplanation) -> Event {
 /// Returns the recipient's events in this claim. It has none while the recipient is still claimed.
 fn settled(ledger: &Ledger, chapter: &ClaimExplanation, run: &Run) -> Vec<Event> {
     let mut events = Vec::new();
-    for moment in &chapter.history {
+    for claim_event in &chapter.history {
         let at = |what: &str, detail: String| {
-            let event = Event { instant: Some(timestamp(moment.at)), ..event(moment.index, what, detail) };
+            let event = Event { instant: Some(timestamp(claim_event.at)), ..event(claim_event.index, what, detail) };
             in_hand(ledger, chapter, event)
         };
-        let (what, detail) = event::told(moment);
-        events.push(with_answer(at(what, detail), &moment.what));
-        match event::led_to(moment) {
-            Some(RecipientState::Dead) => events.push(at("dead", event::died_of(moment))),
+        let (what, detail) = event::describe(claim_event);
+        events.push(with_answer(at(what, detail), &claim_event.what));
+        match event::led_to(claim_event) {
+            Some(RecipientState::Dead) => events.push(at("dead", event::died_of(claim_event))),
             Some(RecipientState::Expired) => events.push(at("expired", format!("not sent by {}", run.finish_by))),
             Some(RecipientState::Cancelled) => events.push(at("cancelled", cancelled(run))),
             _ => {}

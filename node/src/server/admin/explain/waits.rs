@@ -27,7 +27,7 @@ pub struct WaitContext {
 }
 
 /// Returns what recipient `number` of a run waits for. Returns `None` if it is not pending.
-pub fn told(
+pub fn describe(
     ledger: &Ledger,
     (id, number): (RunId, u32),
     (page, run, story): (&Page, &Run, &RecipientExplanation),

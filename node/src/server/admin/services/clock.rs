@@ -60,12 +60,12 @@ impl ClockService for Admin {
         let (words, heard) = mpsc::channel(WAITING_MAX);
         let (context, stop) = (Arc::clone(&self.context), self.stop.clone());
         tokio::spawn(async move {
-            let tell = |walked: AdvanceProgress| {
+            let report = |walked: AdvanceProgress| {
                 // A message that cannot be sent is dropped: a newer one follows.
-                let _ = words.try_send(Ok(told(to, &walked, false)));
+                let _ = words.try_send(Ok(response(to, &walked, false)));
             };
             let last = tokio::select! {
-                walked = advance(&context, to, jump, tell) => walked.map(|walked| told(to, &walked, true)).map_err(fault),
+                walked = advance(&context, to, jump, report) => walked.map(|walked| response(to, &walked, true)).map_err(fault),
                 () = words.closed() => return,
                 () = stop.cancelled() => Err(stopping()),
             };
@@ -76,7 +76,7 @@ impl ClockService for Admin {
     }
 }
 
-fn told(to: Time, walked: &AdvanceProgress, done: bool) -> AdvanceClockResponse {
+fn response(to: Time, walked: &AdvanceProgress, done: bool) -> AdvanceClockResponse {
     AdvanceClockResponse {
         from: Some(views::timestamp(walked.from)),
         now: Some(views::timestamp(walked.now)),

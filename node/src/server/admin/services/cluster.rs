@@ -159,7 +159,7 @@ fn crash_backoffs(ledger: &Ledger, answering: &BTreeSet<NodeId>, several: bool) 
 
 /// Returns the first runs that wait for audience parts which no live node has, and the number of all such runs (P20).
 fn blocked(ledger: &Ledger) -> (Vec<v1::BlockedRun>, u32) {
-    let told = |id: RunId, tenant: &str, run: &Run| v1::BlockedRun {
+    let blocked_run = |id: RunId, tenant: &str, run: &Run| v1::BlockedRun {
         run: id.to_string(),
         tenant: tenant.to_owned(),
         schedule: run.name.clone(),
@@ -170,7 +170,7 @@ fn blocked(ledger: &Ledger) -> (Vec<v1::BlockedRun>, u32) {
         page.runs.iter().enumerate().map(move |(place, run)| (name(place), page.tenant.as_str(), run))
     });
     let mut runs = runs.filter(|(.., run)| run.blocked.is_some());
-    let first: Vec<_> = runs.by_ref().take(BLOCKED_MAX).map(|(id, tenant, run)| told(id, tenant, run)).collect();
+    let first: Vec<_> = runs.by_ref().take(BLOCKED_MAX).map(|(id, tenant, run)| blocked_run(id, tenant, run)).collect();
     let count = first.len() + runs.count();
     (first, u32::try_from(count).unwrap_or(u32::MAX))
 }
@@ -294,9 +294,9 @@ mod tests {
             }
         }
         play(Command::RunBlock(runs[2..].iter().map(|run| RunBlock { run: *run, part: Some(0) }).collect()));
-        let (told, count) = blocked(&ledger);
-        assert_eq!((told.len(), count as usize), (BLOCKED_MAX, BLOCKED_MAX + 5));
-        assert_eq!(told[0].run, runs[2].to_string());
+        let (blocked_runs, count) = blocked(&ledger);
+        assert_eq!((blocked_runs.len(), count as usize), (BLOCKED_MAX, BLOCKED_MAX + 5));
+        assert_eq!(blocked_runs[0].run, runs[2].to_string());
     }
 
     /// Each of these nodes dies once, in this order, a second apart and with a claim.

@@ -230,7 +230,7 @@ impl DeadLetterService for Admin {
             .await?;
         let wanted: Vec<_> = groups.values().map(|group| (group.newest.1, group.newest.0.1)).collect();
         let addresses = self.addresses(&listed.blobs, &wanted).await;
-        let told = groups.into_iter().zip(addresses).map(|((reason, group), address)| {
+        let views_of_groups = groups.into_iter().zip(addresses).map(|((reason, group), address)| {
             let ((run, number), _, letter) = &group.newest;
             DeadLetterGroup {
                 reason,
@@ -240,7 +240,7 @@ impl DeadLetterService for Admin {
                 example: Some(views::dead_letter(*run, *number, address, letter)),
             }
         });
-        let mut groups: Vec<DeadLetterGroup> = told.collect();
+        let mut groups: Vec<DeadLetterGroup> = views_of_groups.collect();
         groups.sort_by_key(|group| std::cmp::Reverse(group.count));
         let (next_page_token, freshness) = (listed.next_page_token, listed.freshness);
         Ok(Response::new(CountDeadLettersResponse { groups, next_page_token, freshness }))

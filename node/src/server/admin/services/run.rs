@@ -158,7 +158,8 @@ impl RunService for Admin {
         };
         let key = Address::parse(&recipient).ok().map(|address| address.key());
         let subject = (run, number, key.as_deref());
-        let explanation = self.read(request.stale, deadline, |ledger| explain::tell(ledger, subject, &around));
+        let explanation =
+            self.read(request.stale, deadline, |ledger| explain::collect_events(ledger, subject, &around));
         let (explanation, freshness) = explanation.await?;
         let (state, events) = explanation.ok_or_else(|| refusal::no_recipient(&request.recipient, run))?;
         let state = views::recipient_state(state).into();

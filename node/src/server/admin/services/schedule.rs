@@ -81,7 +81,7 @@ impl Admin {
         let (schedule, beside, now) = self.context.replica.read(query).ok_or_else(|| refusal::no_schedule(name))?;
         let now = self.now(now);
         let shown = self.calendar(move |zones| views::schedule(id, &schedule, zones, now, INSTANTS_SHOWN)).await?;
-        Ok(beside.told(shown))
+        Ok(beside.apply_to(shown))
     }
 
     /// Returns the request that would create the schedule. Blobs never change, so they may be read at a later index; at
@@ -170,7 +170,7 @@ impl ScheduleService for Admin {
         let (((listed, last), now), freshness) = query.await?;
         let now = self.now(now);
         let shown = self.calendar(move |zones| {
-            let show = |(id, schedule, beside): &Listed| beside.told(views::schedule(*id, schedule, zones, now, 1));
+            let show = |(id, schedule, beside): &Listed| beside.apply_to(views::schedule(*id, schedule, zones, now, 1));
             listed.iter().map(show).collect()
         });
         let next_page_token = paging.token(last.as_ref());
@@ -188,7 +188,7 @@ impl ScheduleService for Admin {
         let Found { id, beside, schedule, now, freshness } = self.find_schedule(place, request.stale, deadline).await?;
         let body = if request.with_body { Some(self.body_of(&schedule)?) } else { None };
         let shown = self.calendar(move |zones| views::schedule(id, &schedule, zones, now, INSTANTS_SHOWN)).await?;
-        Ok(Response::new(GetScheduleResponse { schedule: Some(beside.told(shown)), freshness, body }))
+        Ok(Response::new(GetScheduleResponse { schedule: Some(beside.apply_to(shown)), freshness, body }))
     }
 
     async fn update_schedule(
@@ -282,7 +282,7 @@ impl ScheduleService for Admin {
             warnings.extend(views::inside_gap(ledger, opened));
             (watch::read_run(ledger, opened), warnings)
         });
-        Ok(Response::new(trigger::told(run?, warnings, &cancelled)))
+        Ok(Response::new(trigger::response(run?, warnings, &cancelled)))
     }
 
     async fn backfill_schedule(
@@ -341,7 +341,7 @@ fn resumed(
     let pattern = Pattern::compile(&found.schedule.when).map_err(|error| refusal::not_possible(error.to_string()))?;
     let rehearsal = rehearse(&found.schedule, &pattern, &zone, found.now);
     let named = rehearsal.opens.iter().take(INSTANTS_SHOWN);
-    let opens = named.map(|due| views::told(&pattern, &zone.rules, &found.schedule.policies, *due)).collect();
+    let opens = named.map(|due| views::instant_of(&pattern, &zone.rules, &found.schedule.policies, *due)).collect();
     Ok((opens, rehearsal))
 }
 

@@ -144,11 +144,11 @@ mod tests {
 
     #[test]
     fn obstacle_names_the_node_and_what_helps() {
-        let told = levels(1, [2, 1, 0]).obstacles(2);
+        let obstacles = levels(1, [2, 1, 0]).obstacles(2);
         let expected = [
             "node b applies ledger level 1 and not 2; install the new release on it and restart it",
             "node c has never come up; start it with the new release",
         ];
-        assert_eq!(told, expected);
+        assert_eq!(obstacles, expected);
     }
 }

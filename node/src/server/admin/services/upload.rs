@@ -32,7 +32,7 @@ const PIECE_WITHIN: Duration = Duration::from_secs(30);
 /// this call (`listen`).
 const PART_WITHIN: Duration = Duration::from_secs(600);
 /// Minimum interval between two progress messages of the check.
-const TELL_EVERY: Duration = Duration::from_millis(250);
+const REPORT_EVERY: Duration = Duration::from_millis(250);
 /// The next step for the user if a part is missing or has changed.
 const AGAIN: &str = "the same import again: it sends what is missing";
 
@@ -151,10 +151,10 @@ impl Admin {
         let turn = Arc::clone(&self.checks).acquire_owned().await;
         let (context, seal) = (Arc::clone(&self.context), seal.clone());
         let parts = seal.parts.len() as u32;
-        let mut told = Instant::now();
-        let tell = move |checked: u32| {
-            if told.elapsed() >= TELL_EVERY {
-                told = Instant::now();
+        let mut reported_at = Instant::now();
+        let report = move |checked: u32| {
+            if reported_at.elapsed() >= REPORT_EVERY {
+                reported_at = Instant::now();
                 // A message that cannot be sent is dropped: a newer one follows.
                 let _ = words.try_send(Ok(SealAudienceResponse { checked, parts, audience: None }));
             }
@@ -163,7 +163,7 @@ impl Admin {
         let checked = tokio::task::spawn_blocking(move || {
             // The permit is held until the thread ends, because the caller may disconnect before that.
             let _turn = turn;
-            context.parts.check(&seal, tell)
+            context.parts.check(&seal, report)
         });
         let checked = checked.await;
         checked.unwrap_or_else(|panic| Err(AudienceFault::Disk(panic.to_string()))).map_err(|unfit| match unfit {

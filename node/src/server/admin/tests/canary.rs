@@ -34,8 +34,8 @@ async fn launched_now(node: &Node) -> Campaign {
 async fn is_of_canary(node: &Node, campaign: &Campaign, recipient: &str) -> bool {
     let run = campaign.run.as_ref().expect("a run").run.clone();
     let request = ExplainRequest { run, recipient: recipient.to_owned(), ..ExplainRequest::default() };
-    let told = node.runs().explain(request).await.expect("a story").into_inner();
-    told.events[0].detail.ends_with("of its canary, which goes first")
+    let explanation = node.runs().explain(request).await.expect("a story").into_inner();
+    explanation.events[0].detail.ends_with("of its canary, which goes first")
 }
 
 /// Returns for each of the first thirty emails, in order of arrival, whether its recipient belongs to the canary.
@@ -55,8 +55,8 @@ fn canary(campaign: &Campaign) -> RunCanary {
 async fn last_word(node: &Node, campaign: &Campaign, recipient: &str) -> String {
     let run = campaign.run.as_ref().expect("a run").run.clone();
     let request = ExplainRequest { run, recipient: recipient.to_owned(), ..ExplainRequest::default() };
-    let told = node.runs().explain(request).await.expect("a story").into_inner();
-    let last = told.events.last().expect("an event");
+    let explanation = node.runs().explain(request).await.expect("a story").into_inner();
+    let last = explanation.events.last().expect("an event");
     format!("{}: {}", last.what, last.detail)
 }
 

@@ -344,8 +344,8 @@ async fn schedule_is_shown_with_the_clock_of_the_cluster() {
     create(&node, "daily", when::Pattern::Cron("@daily".to_owned()), "UTC", Policies::default()).await;
     let get = GetScheduleRequest { name: "daily".to_owned(), ..GetScheduleRequest::default() };
     let shown = node.schedules().get_schedule(get).await.expect("shown").into_inner().schedule.expect("a schedule");
-    let (told, next) = (shown.now.expect("a clock").seconds, shown.next[0].instant.expect("an instant").seconds);
-    assert!(next > told && next - told <= DAY, "the next midnight is within a day of {told}: {next}");
+    let (shown_now, next) = (shown.now.expect("a clock").seconds, shown.next[0].instant.expect("an instant").seconds);
+    assert!(next > shown_now && next - shown_now <= DAY, "the next midnight is within a day of {shown_now}: {next}");
     node.stop().await;
 }
 

@@ -11,7 +11,7 @@ use tonic::Code;
 use super::node::{node, reason};
 
 /// Returns the names of the events in a recipient's history.
-fn told(story: &ExplainResponse) -> Vec<&str> {
+fn event_names(story: &ExplainResponse) -> Vec<&str> {
     story.events.iter().map(|event| event.what.as_str()).collect()
 }
 
@@ -38,7 +38,7 @@ async fn a_run_is_paused_resumed_and_cancelled_behind_barriers() {
     assert_eq!(resumed.run.map(|run| run.state()), Some(RunState::Open));
     let story = node.runs().explain(explain.clone()).await.expect("a story").into_inner();
     assert_eq!(story.events.get(2).map(|event| event.index), Some(resumed.index), "of the entry that the story has");
-    assert_eq!(told(&story), ["opened", "run paused", "run resumed", "waits"]);
+    assert_eq!(event_names(&story), ["opened", "run paused", "run resumed", "waits"]);
     let waits = story.events.last().map(|event| event.detail.as_str()).unwrap_or_default();
     assert!(waits.contains("pool 'no-relay-here' has none") && waits.contains("relay add"), "{waits}");
     let twice = node.runs().resume_run(resume).await.expect_err("not paused");
@@ -50,7 +50,7 @@ async fn a_run_is_paused_resumed_and_cancelled_behind_barriers() {
     node.until(&run, |run| run.counts.is_some_and(|counts| counts.cancelled == 2)).await;
     let story = node.runs().explain(explain).await.expect("a story").into_inner();
     assert_eq!(story.state(), RecipientState::Cancelled);
-    assert_eq!(told(&story), ["opened", "run paused", "run resumed", "cancelled"]);
+    assert_eq!(event_names(&story), ["opened", "run paused", "run resumed", "cancelled"]);
     assert!(story.events.iter().all(|event| event.instant.is_some()), "{story:?}");
     assert_eq!(node.sink.accepted_count(), 0);
     node.stop().await;
@@ -145,7 +145,10 @@ async fn dead_letters_are_listed_sent_again_and_discarded() {
     assert_eq!(rest, ["bob@example.net"]);
     let explain = ExplainRequest { run: run.clone(), recipient: "#0".to_owned(), ..ExplainRequest::default() };
     let story = node.runs().explain(explain).await.expect("a story").into_inner();
-    assert_eq!((told(&story), story.state()), (vec!["opened", "claimed", "refused", "dead"], RecipientState::Dead));
+    assert_eq!(
+        (event_names(&story), story.state()),
+        (vec!["opened", "claimed", "refused", "dead"], RecipientState::Dead)
+    );
     let refused = "550 5.1.1 no such user; about this mailbox: final";
     assert_eq!(story.events[2].detail, refused);
     let detail = story.events.last().map(|event| event.detail.as_str()).unwrap_or_default();
@@ -167,11 +170,11 @@ async fn dead_letters_are_listed_sent_again_and_discarded() {
         ..ExplainRequest::default()
     };
     let story = node.runs().explain(of("#0")).await.expect("a story").into_inner();
-    assert_eq!(told(&story), ["opened", "claimed", "refused", "dead", "requeued", "claimed", "sent"]);
+    assert_eq!(event_names(&story), ["opened", "claimed", "refused", "dead", "requeued", "claimed", "sent"]);
     assert_eq!(story.events[2].detail, refused, "the history keeps it after the letter is gone");
     assert!(story.events.iter().all(|event| event.instant.is_some()), "{story:?}");
     let story = node.runs().explain(of("#1")).await.expect("a story").into_inner();
-    assert_eq!(told(&story), ["opened", "claimed", "refused", "dead", "discarded"]);
+    assert_eq!(event_names(&story), ["opened", "claimed", "refused", "dead", "discarded"]);
     let list = ListDeadLettersRequest { run: run.run, ..ListDeadLettersRequest::default() };
     let left = node.dead_letters().list_dead_letters(list).await.expect("a page").into_inner();
     assert!(left.dead_letters.is_empty(), "{left:?}");
@@ -256,7 +259,7 @@ async fn lost_answer_is_in_doubt_until_decided() {
     assert_eq!(reason(&gone), (Code::NotFound, "RECIPIENT_NOT_FOUND".to_owned()));
     let explain = ExplainRequest { run: run.run, recipient: "#0".to_owned(), ..ExplainRequest::default() };
     let story = node.runs().explain(explain).await.expect("a story").into_inner();
-    assert_eq!(told(&story), ["opened", "claimed", "in doubt", "assumed"]);
+    assert_eq!(event_names(&story), ["opened", "claimed", "in doubt", "assumed"]);
     assert_eq!(story.events[2].instant, doubt.since, "since is the instant at which it came into doubt");
     assert!(story.events.iter().all(|event| event.instant.is_some()), "{story:?}");
     assert_eq!(node.sink.accepted_count(), 1, "it had arrived, and the ledger never says that it was sent");

@@ -54,8 +54,8 @@ async fn what_falls_due_is_sent_once_and_every_step_is_explained() {
             (story.recipient.as_str(), story.number, story.state()),
             ("bob@example.net", 1, RecipientState::Sent)
         );
-        let told: Vec<&str> = story.events.iter().map(|event| event.what.as_str()).collect();
-        assert_eq!(told, ["opened", "claimed", "sent"]);
+        let events: Vec<&str> = story.events.iter().map(|event| event.what.as_str()).collect();
+        assert_eq!(events, ["opened", "claimed", "sent"]);
         assert!(story.events.is_sorted_by_key(|event| event.index));
         assert_eq!(story.events.last().map(|event| event.node.as_str()), Some("node-1"));
     }

@@ -20,7 +20,7 @@ async fn relay_with(node: &Node, rate_per_second: f64) {
 }
 
 /// Returns the limit, whether the campaign fits, and the only warning, from the dry run of a launch.
-async fn told(node: &Node, due: Option<prost_types::Timestamp>) -> (ForecastBound, bool, Option<String>) {
+async fn forecast(node: &Node, due: Option<prost_types::Timestamp>) -> (ForecastBound, bool, Option<String>) {
     let request = LaunchCampaignRequest {
         name: "spring".into(),
         at: due,
@@ -41,26 +41,26 @@ async fn the_least_of_rates_and_caps_decides_and_is_named() {
     let finish_by = Some(prost_types::Duration { seconds: 60, nanos: 0 });
     request.schedule.as_mut().expect("a body").policies = Some(Policies { finish_by, ..Policies::default() });
     node.campaigns().create_campaign(request).await.expect("a draft");
-    assert_eq!(told(&node, None).await, (ForecastBound::Nothing, true, None));
+    assert_eq!(forecast(&node, None).await, (ForecastBound::Nothing, true, None));
 
     relay_with(&node, 10.0).await;
-    assert_eq!(told(&node, None).await, (ForecastBound::Relays, true, None));
+    assert_eq!(forecast(&node, None).await, (ForecastBound::Relays, true, None));
     let set = SetTenantRequest { name: "default".into(), rate_per_second: Some(4.0), ..SetTenantRequest::default() };
     node.tenants().set_tenant(set).await.expect("set");
-    let (bound, fits, warning) = told(&node, None).await;
+    let (bound, fits, warning) = forecast(&node, None).await;
     assert_eq!((bound, fits), (ForecastBound::Tenant, false));
     let warning = warning.expect("it does not fit");
     for words in ["needs 5 emails/s", "the rate of tenant default gives 4: would end at", "expires"] {
         assert!(warning.contains(words), "{warning}");
     }
     relay_with(&node, 2.0).await;
-    let (bound, fits, warning) = told(&node, None).await;
+    let (bound, fits, warning) = forecast(&node, None).await;
     assert_eq!((bound, fits), (ForecastBound::Relays, false));
     assert!(warning.expect("it does not fit").contains("the relays of pool default give 2: would end at"));
 
     let warm_up = SetPoolRequest { name: "default".into(), warm_up: vec![50, 100, 100], ..SetPoolRequest::default() };
     node.pools().set_pool(warm_up).await.expect("set");
-    let (bound, fits, warning) = told(&node, None).await;
+    let (bound, fits, warning) = forecast(&node, None).await;
     assert_eq!((bound, fits), (ForecastBound::WarmUp, false));
     let warning = warning.expect("it does not fit");
     for words in ["has 300 emails, and the warm-up of pool default lets", "and the rest later: would end at", "expires"]
@@ -117,7 +117,7 @@ async fn a_launch_at_an_instant_that_is_over_says_what_happens() {
     node.campaigns().create_campaign(request).await.expect("a draft");
 
     let ago = |minutes: i64| Some(at(SignedDuration::from_mins(-minutes)));
-    let (bound, fits, warning) = told(&node, ago(20)).await;
+    let (bound, fits, warning) = forecast(&node, ago(20)).await;
     assert_eq!(
         (bound, fits),
         (ForecastBound::LateRates, true),

@@ -13,12 +13,12 @@ async fn counted(node: &Node, filter: DeadLetterFilter) -> Vec<(String, u64, Str
     let question = CountDeadLettersRequest { filter: Some(filter), ..CountDeadLettersRequest::default() };
     let answer = node.dead_letters().count_dead_letters(question).await.expect("counted").into_inner();
     assert_eq!(answer.next_page_token, "");
-    let told = answer.groups.into_iter().map(|group| {
+    let groups = answer.groups.into_iter().map(|group| {
         let example = group.example.expect("an example");
         assert!(group.oldest.is_some() && group.newest == example.since, "{example:?}");
         (group.reason, group.count, example.recipient)
     });
-    told.collect()
+    groups.collect()
 }
 
 fn by_reason(reason: &str) -> DeadLetterFilter {
@@ -38,8 +38,8 @@ async fn letters_of_one_reason_go_again_by_another_pool_and_only_they() {
     node.until(&other, |run| run.counts.is_some_and(|counts| counts.dead == 1)).await;
 
     let groups = counted(&node, DeadLetterFilter::default()).await;
-    let told: Vec<(&str, u64)> = groups.iter().map(|(reason, count, _)| (reason.as_str(), *count)).collect();
-    assert_eq!(told, [("550 5.1.1", 2), ("550 5.2.1", 2)], "{groups:?}");
+    let counts: Vec<(&str, u64)> = groups.iter().map(|(reason, count, _)| (reason.as_str(), *count)).collect();
+    assert_eq!(counts, [("550 5.1.1", 2), ("550 5.2.1", 2)], "{groups:?}");
     let schedule = DeadLetterFilter { schedule: "other".to_owned(), ..by_reason("550 5.1.1") };
     assert_eq!(counted(&node, schedule).await, [("550 5.1.1".to_owned(), 1, "joe@x.example".to_owned())]);
     let later = prost_types::Timestamp { seconds: 4_000_000_000, nanos: 0 };
@@ -73,8 +73,8 @@ async fn letters_of_one_reason_go_again_by_another_pool_and_only_they() {
     let example = groups.iter().find(|(reason, _, _)| reason == "550 5.2.1").map(|(_, _, who)| who.clone());
     let explain = ExplainRequest { run: run.clone(), recipient: example.expect("one"), ..Default::default() };
     let story = node.runs().explain(explain).await.expect("a story").into_inner();
-    let told = story.events.iter().find(|event| event.what == "requeued").map(|event| event.detail.as_str());
-    assert_eq!(told, Some("by an operator: attempts are counted anew; by pool 'backup' from now on"));
+    let detail = story.events.iter().find(|event| event.what == "requeued").map(|event| event.detail.as_str());
+    assert_eq!(detail, Some("by an operator: attempts are counted anew; by pool 'backup' from now on"));
     backup.stop().await;
     node.stop().await;
 }

@@ -105,16 +105,16 @@ async fn each_policy_does_with_the_next_instant_what_it_says_and_tells_so() {
     let why = format!("overlap: {} opened, and overlap is cancel_other", cancelling[1].run);
     assert_eq!(cancelling[0].reason, why);
     assert_eq!(history(&node, "cancelling").await.last().map(|entry| entry.reason.clone()), Some(why.clone()));
-    let told = story(&node, &cancelling[0].run).await;
-    assert_eq!(told.last().map(|event| (event.what.as_str(), event.detail.as_str())), Some(("cancelled", &*why)));
+    let events = story(&node, &cancelling[0].run).await;
+    assert_eq!(events.last().map(|event| (event.what.as_str(), event.detail.as_str())), Some(("cancelled", &*why)));
     trigger(&node, "cancelling").await.expect("it makes way for itself");
 
     // When the run is over, the latest waiting instant opens at once, and the others are recorded as skipped.
     let cancel = CancelRunRequest { run: first.run.clone(), ..CancelRunRequest::default() };
     node.runs().cancel_run(cancel).await.expect("cancelled");
     walk(&node, by(1)).await;
-    let told = outcomes(&node, "buffering").await;
-    assert_eq!(told.last_chunk(), Some(&[Coalesced, Fired]), "{told:?}");
+    let outcomes = outcomes(&node, "buffering").await;
+    assert_eq!(outcomes.last_chunk(), Some(&[Coalesced, Fired]), "{outcomes:?}");
     let opened = runs(&node, "buffering").await;
     assert_eq!((opened.len(), opened[1].state()), (2, RunState::Open), "{opened:?}");
     // The instant was on time, but opened late because of the run that it waited for.
@@ -123,8 +123,8 @@ async fn each_policy_does_with_the_next_instant_what_it_says_and_tells_so() {
     let why = known.iter().find(|entry| entry.run == opened[1].run).map(|entry| entry.reason.clone());
     let why = why.expect("it is in the history");
     assert!(why.starts_with(&format!("overlap: waited for {}, ", first.run)) && why.ends_with(" late"), "{why}");
-    let told = &story(&node, &opened[1].run).await[0].detail;
-    assert!(told.ends_with(&format!("; overlap: waited for {}", first.run)), "{told}");
+    let detail = &story(&node, &opened[1].run).await[0].detail;
+    assert!(detail.ends_with(&format!("; overlap: waited for {}", first.run)), "{detail}");
     node.stop().await;
 }
 
@@ -147,9 +147,9 @@ async fn what_was_missed_is_late_though_it_waits_its_turn() {
     assert_eq!(node.sink.accepted_count(), 3);
     let waited: Vec<&str> = runs.iter().map(|run| run.waited_for.as_str()).collect();
     assert_eq!(waited, ["", &runs[0].run, &runs[1].run]);
-    let mut told = history(&node, "hourly").await;
-    told.reverse();
-    for (place, (entry, run)) in told.iter().zip(&runs).enumerate() {
+    let mut entries = history(&node, "hourly").await;
+    entries.reverse();
+    for (place, (entry, run)) in entries.iter().zip(&runs).enumerate() {
         assert!(entry.reason.starts_with("missed, and caught up ") && entry.run == run.run, "{entry:?}");
         let waited = format!(" late; overlap: waited for {}", run.waited_for);
         assert!(

@@ -44,9 +44,9 @@ async fn recipients_beyond_daily_cap_wait_and_are_reported() {
     let run = node.triggered("news", &["a@x.example", "b@x.example", "c@x.example"], "").await;
     let waits = node.until(&run.run, |run| run.counts.is_some_and(|counts| counts.sent == 2)).await;
     assert_eq!(waits.counts.map(|counts| counts.pending), Some(1));
-    let told = used_up(&node).await;
-    let told: Vec<_> = told.iter().map(|pool| (pool.name.as_str(), pool.used_today, pool.waiting)).collect();
-    assert_eq!(told, [("default", 2, 1)]);
+    let pools = used_up(&node).await;
+    let pools: Vec<_> = pools.iter().map(|pool| (pool.name.as_str(), pool.used_today, pool.waiting)).collect();
+    assert_eq!(pools, [("default", 2, 1)]);
     let request = ExplainRequest { run: run.run.clone(), recipient: "#2".to_owned(), ..ExplainRequest::default() };
     let story = node.runs().explain(request).await.expect("a story").into_inner();
     let waits = story.events.last().map(|event| event.detail.clone()).unwrap_or_default();
@@ -100,10 +100,10 @@ async fn a_warm_up_that_cannot_be_is_refused_and_a_first_day_may_lie_behind() {
     let far = SetPoolRequest { first_day: "2999-01-01".to_owned(), ..set("bulk", &[1]) };
     let refused = put(&node, far).await.expect_err("it has not come");
     assert_eq!(reason(&refused), (Code::FailedPrecondition, "NOT_POSSIBLE".to_owned()));
-    let told = node.pools().set_pool(set("bulk", &[5, 6, 7])).await.expect("set").into_inner().warnings;
-    assert!(told.iter().any(|warning| warning.starts_with("no relay is in pool bulk")), "{told:?}");
-    let told = node.pools().set_pool(set("default", &[50])).await.expect("set").into_inner().warnings;
-    assert!(told.is_empty(), "it has a relay: {told:?}");
+    let warnings = node.pools().set_pool(set("bulk", &[5, 6, 7])).await.expect("set").into_inner().warnings;
+    assert!(warnings.iter().any(|warning| warning.starts_with("no relay is in pool bulk")), "{warnings:?}");
+    let warnings = node.pools().set_pool(set("default", &[50])).await.expect("set").into_inner().warnings;
+    assert!(warnings.is_empty(), "it has a relay: {warnings:?}");
     node.pools().remove_pool(RemovePoolRequest { name: "default".to_owned() }).await.expect("removed");
     let list = node.pools().list_pools(ListPoolsRequest::default()).await.expect("a list").into_inner();
     let names: Vec<&str> = list.pools.iter().map(|pool| pool.name.as_str()).collect();

@@ -243,7 +243,7 @@ async fn a_schedule_is_paused_resumed_triggered_and_deleted() {
     assert_eq!(reason(&reused), (Code::AlreadyExists, "REQUEST_ID_REUSED".to_owned()));
     assert_eq!(node.sink.accepted_count(), 2, "P7: the same request never opens a second run");
 
-    let (mut told, mut page_token) = (Vec::new(), String::new());
+    let (mut entries, mut page_token) = (Vec::new(), String::new());
     loop {
         let request = ListScheduleHistoryRequest {
             name: name(),
@@ -252,14 +252,14 @@ async fn a_schedule_is_paused_resumed_triggered_and_deleted() {
             ..ListScheduleHistoryRequest::default()
         };
         let page = node.schedules().list_schedule_history(request).await.expect("a page").into_inner();
-        told.extend(page.entries.into_iter().map(|entry| (entry.nominal.clone(), entry.outcome())));
+        entries.extend(page.entries.into_iter().map(|entry| (entry.nominal.clone(), entry.outcome())));
         page_token = page.next_page_token;
         if page_token.is_empty() {
             break;
         }
     }
     let fired = HistoryOutcome::Fired;
-    assert_eq!(told, [("trigger two".to_owned(), fired), ("trigger one".to_owned(), fired)], "latest first");
+    assert_eq!(entries, [("trigger two".to_owned(), fired), ("trigger one".to_owned(), fired)], "latest first");
 
     let delete = DeleteScheduleRequest { tenant: tenant(), name: name(), validate_only: false };
     let dry_run = DeleteScheduleRequest { validate_only: true, ..delete.clone() };

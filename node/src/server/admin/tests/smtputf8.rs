@@ -99,8 +99,8 @@ async fn pool_without_smtputf8_gives_the_recipient_up_with_the_cause() {
     let request = ExplainRequest { run: run.run.clone(), recipient: "#0".to_owned(), ..ExplainRequest::default() };
     let story = node.runs().explain(request).await.expect("a story").into_inner();
     assert_eq!(story.state(), RecipientState::Dead);
-    let told = story.events.iter().find(|event| event.what == "given up").map(|event| event.detail.as_str());
-    assert!(told.is_some_and(|told| told.contains("no relay of its pool offers SMTPUTF8")), "{story:?}");
+    let detail = story.events.iter().find(|event| event.what == "given up").map(|event| event.detail.as_str());
+    assert!(detail.is_some_and(|detail| detail.contains("no relay of its pool offers SMTPUTF8")), "{story:?}");
     assert_eq!(bare.sessions.load(Ordering::SeqCst), 1, "it is asked once");
     assert_eq!(bare.emails.load(Ordering::SeqCst), 0);
     node.stop().await;

@@ -69,8 +69,8 @@ async fn after_a_short_outage_a_campaign_is_sent_late_at_its_rate_and_once() {
     assert_eq!(run.counts.map(|counts| counts.sent), Some(RECIPIENTS), "{run:?}");
     let late = done.reason.strip_prefix("missed, and caught up ").and_then(|rest| rest.strip_suffix(" min late"));
     assert!(late.and_then(|minutes| minutes.parse::<u32>().ok()).is_some_and(|minutes| minutes >= 20), "{done:?}");
-    let told = history(&node).await;
-    assert_eq!((told.outcome(), &told.reason), (HistoryOutcome::Fired, &done.reason));
+    let entry = history(&node).await;
+    assert_eq!((entry.outcome(), &entry.reason), (HistoryOutcome::Fired, &done.reason));
     all_arrived_once(&node);
     // The token bucket may hold two seconds. A busy machine is only slower.
     let mut arrived: Vec<u64> = node.sink.emails().iter().map(|(_, mail)| mail.accept_monotonic_us).collect();
@@ -98,9 +98,9 @@ async fn after_a_long_outage_nothing_is_sent_and_each_recipient_has_a_reason() {
     for words in ["could not open before", "T13:00:0", "T09:00:00Z by more than start_within", "nothing was sent"] {
         assert!(missed.reason.contains(words), "{}", missed.reason);
     }
-    let told = history(&node).await;
-    assert_eq!((told.outcome(), told.count), (HistoryOutcome::Expired, 1), "{told:?}");
-    assert_eq!(told.reason, "late by more than start_within, 2 h");
+    let entry = history(&node).await;
+    assert_eq!((entry.outcome(), entry.count), (HistoryOutcome::Expired, 1), "{entry:?}");
+    assert_eq!(entry.reason, "late by more than start_within, 2 h");
     let runs = node.runs().list_runs(ListRunsRequest::default()).await.expect("a list").into_inner().runs;
     assert_eq!((runs.len(), node.sink.accepted_count()), (0, 0));
 

@@ -42,7 +42,7 @@ pub fn campaign(ledger: &Ledger, named: &CampaignName, known: &Campaign) -> v1::
         finish_by: finish_by.or(Some(timestamp(known.due.plus_ms(finish_by_ms)))),
         forecast: outlook(ledger, &prospect, now)
             .filter(|_| opened.is_none() && may_open(state))
-            .map(|outlook| outlook.told()),
+            .map(|outlook| outlook.view()),
         progress: opened.as_ref().filter(|_| state == CampaignState::Open).and_then(|run| {
             let paused_ms = made.map_or(0, |id| ledger.paused_ms(id));
             progress(run, paused_ms, now, |left, rate_milli| {

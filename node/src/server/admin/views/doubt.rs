@@ -160,9 +160,9 @@ mod tests {
         let page = std::fs::read_to_string(page).expect("the handbook");
         let table = page.split("| cause in `in-doubt list` |").nth(1).expect("a table");
         let rows = table.lines().skip(2).take_while(|line| line.starts_with("| "));
-        let told: Vec<&str> = rows.filter_map(|row| row.split(" | ").next()?.strip_prefix("| ")).collect();
+        let documented: Vec<&str> = rows.filter_map(|row| row.split(" | ").next()?.strip_prefix("| ")).collect();
         let causes =
             [DoubtReason::NoAnswer, DoubtReason::OwnerLost, DoubtReason::Begun, DoubtReason::NoJournal].map(cause);
-        assert_eq!(told, causes);
+        assert_eq!(documented, causes);
     }
 }

@@ -61,7 +61,7 @@ impl Outlook<'_> {
     }
 
     /// Builds the message.
-    pub fn told(&self) -> v1::Forecast {
+    pub fn view(&self) -> v1::Forecast {
         let bound = match self.forecast.bound {
             ForecastLimit::NoRelay => ForecastBound::NoRelay,
             ForecastLimit::Nothing => ForecastBound::Nothing,

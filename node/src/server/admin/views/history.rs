@@ -129,10 +129,10 @@ mod tests {
 
     #[test]
     fn singular_and_plural_are_worded() {
-        let told = |near, all| kept_back(near, all, "20 h");
-        assert_eq!(told(1, 1), "min_gap: its recipient got an email less than 20 h away, and gets none");
-        assert_eq!(told(1, 3), "min_gap: 1 of 3 got an email less than 20 h away, and gets none");
-        assert_eq!(told(2, 3), "min_gap: 2 of 3 got an email less than 20 h away, and get none");
+        let reason = |near, all| kept_back(near, all, "20 h");
+        assert_eq!(reason(1, 1), "min_gap: its recipient got an email less than 20 h away, and gets none");
+        assert_eq!(reason(1, 3), "min_gap: 1 of 3 got an email less than 20 h away, and gets none");
+        assert_eq!(reason(2, 3), "min_gap: 2 of 3 got an email less than 20 h away, and get none");
     }
 
     #[test]

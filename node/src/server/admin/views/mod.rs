@@ -20,7 +20,7 @@ pub use doubt::{DoubtRow, cause, dead_letter, doubt};
 pub use history::{history, inside_gap, waited_for, waiting};
 pub use relay::{health, relay};
 pub use run::{blocked, made_way, recipient_state, run, run_state, state_word, summary};
-pub use schedule::{body, etag, schedule, schedule_state, told};
+pub use schedule::{body, etag, instant_of, schedule, schedule_state};
 
 /// Converts an instant.
 pub fn timestamp(time: Time) -> Timestamp {

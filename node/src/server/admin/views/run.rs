@@ -174,13 +174,13 @@ mod tests {
 
     #[test]
     fn a_run_that_expired_in_a_pause_says_that_the_pause_is_not_over() {
-        let told = |paused: Option<&str>| {
+        let shown_state = |paused: Option<&str>| {
             run_state(&RunState::Expired { paused: paused.map(|words| PauseReason::Operator(words.to_owned())) })
         };
         let expired = "finish_by: what was not sent by then expired";
-        assert_eq!(told(None), (v1::RunState::Expired, expired.to_owned()));
+        assert_eq!(shown_state(None), (v1::RunState::Expired, expired.to_owned()));
         let again = "and is paused again when recipients of it are requeued";
-        assert_eq!(told(Some("wrong price")).1, format!("{expired}; it was paused (wrong price), {again}"));
-        assert_eq!(told(Some("")).1, format!("{expired}; it was paused, {again}"));
+        assert_eq!(shown_state(Some("wrong price")).1, format!("{expired}; it was paused (wrong price), {again}"));
+        assert_eq!(shown_state(Some("")).1, format!("{expired}; it was paused, {again}"));
     }
 }

@@ -216,7 +216,7 @@ fn without_zone(next: &NextInstant) -> v1::Instant {
 }
 
 /// Returns one instant in local time, with a remark if a change of the clocks moved it.
-pub fn told(pattern: &Pattern, zone: &TimeZone, policies: &Policies, due: Time) -> v1::Instant {
+pub fn instant_of(pattern: &Pattern, zone: &TimeZone, policies: &Policies, due: Time) -> v1::Instant {
     let firing = next_after(pattern, zone, &policies.dst, due.plus_ms(-1).timestamp());
     let remark = firing.filter(|firing| Time::from(firing.instant) == due).and_then(|firing| firing.remark);
     let at = due.timestamp();

@@ -110,17 +110,17 @@ fn each_value_tells_where_it_was_said() {
     let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let flags = Settings { http: "127.0.0.1:9".parse().ok(), ..Settings::default() };
     let effective = ConfigLayer::read(Some(&path), environment, flags).expect("read").effective().expect("good");
-    let told = |wanted: &str| {
+    let value_and_origin = |wanted: &str| {
         let found = effective.iter().find(|(name, ..)| name == wanted).expect("a key");
         (found.1.clone(), found.2.to_string().replace(&path.display().to_string(), "FILE"))
     };
-    assert_eq!(told("name"), (Value::from("b"), "REVEILLE__NAME".into()), "it wins over the file");
-    assert_eq!(told("data_dir"), (Value::from("/data"), "FILE:3".into()));
-    assert_eq!(told("raft.heartbeat_ms"), (Value::from(70), "FILE:5".into()));
-    assert_eq!(told("raft.snapshot_every"), (Value::from(900), "REVEILLE__RAFT__SNAPSHOT_EVERY".into()));
-    assert_eq!(told("http"), (Value::from("127.0.0.1:9"), "--http".into()));
-    assert_eq!(told("listen"), (Value::from("127.0.0.1:7600"), "default".into()));
-    assert_eq!(told("insecure"), (Value::from(false), "default".into()));
+    assert_eq!(value_and_origin("name"), (Value::from("b"), "REVEILLE__NAME".into()), "it wins over the file");
+    assert_eq!(value_and_origin("data_dir"), (Value::from("/data"), "FILE:3".into()));
+    assert_eq!(value_and_origin("raft.heartbeat_ms"), (Value::from(70), "FILE:5".into()));
+    assert_eq!(value_and_origin("raft.snapshot_every"), (Value::from(900), "REVEILLE__RAFT__SNAPSHOT_EVERY".into()));
+    assert_eq!(value_and_origin("http"), (Value::from("127.0.0.1:9"), "--http".into()));
+    assert_eq!(value_and_origin("listen"), (Value::from("127.0.0.1:7600"), "default".into()));
+    assert_eq!(value_and_origin("insecure"), (Value::from(false), "default".into()));
     let named = |key: &&ConfigKey| key.name.starts_with("credentials.") || key.name.starts_with("replies.");
     let examples = keys().iter().filter(named).count();
     assert_eq!(effective.len(), keys().len() - examples, "no section with a name is said");

@@ -144,12 +144,12 @@ async fn find_openings(
             });
         }
         let inside_gap = inside.len() as u32;
-        let told = |due: Time| views::told(&pattern, &zone.rules, &schedule.policies, due);
+        let instant = |due: Time| views::instant_of(&pattern, &zone.rules, &schedule.policies, due);
         let response = BackfillScheduleResponse {
             opened: opens.len() as u32,
             opened_before: range.known,
-            first: opens.first().map(|opening| told(opening.due)),
-            last: opens.last().map(|opening| told(opening.due)),
+            first: opens.first().map(|opening| instant(opening.due)),
+            last: opens.last().map(|opening| instant(opening.due)),
             rest: range.rest.map(timestamp),
             inside_gap,
             ..BackfillScheduleResponse::default()
@@ -166,22 +166,22 @@ async fn answered(admin: &Admin, found: Found, outcome: CommandOutcome) -> Resul
     };
     let due_of = |run: Option<RunId>| admin.context.replica.read(|ledger| due(ledger, run?));
     let (first_due, last_due) = (due_of(first), due_of(last));
-    let told = admin.calendar(move |zones| {
+    let instants = admin.calendar(move |zones| {
         let schedule = &found.schedule;
         let calendar = zones.get(&schedule.zone).ok().zip(Pattern::compile(&schedule.when).ok());
-        let told = |due: Option<Time>| {
+        let instant = |due: Option<Time>| {
             let ((zone, pattern), due) = calendar.as_ref().zip(due)?;
-            Some(views::told(pattern, &zone.rules, &schedule.policies, due))
+            Some(views::instant_of(pattern, &zone.rules, &schedule.policies, due))
         };
-        (told(first_due), told(last_due))
+        (instant(first_due), instant(last_due))
     });
-    let (first_told, last_told) = told.await?;
+    let (first_instant, last_instant) = instants.await?;
     let name = |run: Option<RunId>| run.map(|run| run.to_string()).unwrap_or_default();
     Ok(BackfillScheduleResponse {
         opened,
         opened_before: known,
-        first: first_told,
-        last: last_told,
+        first: first_instant,
+        last: last_instant,
         first_run: name(first),
         last_run: name(last),
         rest: rest.map(timestamp),

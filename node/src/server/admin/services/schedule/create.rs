@@ -151,5 +151,5 @@ async fn would_be(admin: &Admin, create: ScheduleCreate, now: Time) -> Result<v1
     };
     let id = ScheduleId(0);
     let shown = admin.calendar(move |zones| views::schedule(id, &schedule, zones, now, INSTANTS_SHOWN)).await?;
-    Ok(v1::Schedule { etag: String::new(), ..ScheduleNotes::default().told(shown) })
+    Ok(v1::Schedule { etag: String::new(), ..ScheduleNotes::default().apply_to(shown) })
 }

@@ -29,7 +29,7 @@ impl ScheduleNotes {
     }
 
     /// Adds the notes to the message of the schedule.
-    pub fn told(self, mut shown: v1::Schedule) -> v1::Schedule {
+    pub fn apply_to(self, mut shown: v1::Schedule) -> v1::Schedule {
         shown.of_campaign = self.of_campaign;
         shown.waits_for = self.waits_for.map(|run| run.to_string()).unwrap_or_default();
         let gap_ms = shown.policies.and_then(|policies| milliseconds(policies.min_gap?)).unwrap_or_default();
@@ -90,7 +90,7 @@ mod tests {
             ..v1::Schedule::default()
         };
         let beside = ScheduleNotes { forgotten: Some(Time(10 * hour)), ..ScheduleNotes::default() };
-        let remarks: Vec<String> = beside.told(shown).next.into_iter().map(|next| next.remark).collect();
+        let remarks: Vec<String> = beside.apply_to(shown).next.into_iter().map(|next| next.remark).collect();
         let whole = "the recipients of runs up to 1970-01-01T10:00:00Z are no longer recorded: \
                      the min gap holds from 1970-01-02T06:00:00Z";
         assert_eq!(remarks, [whole, "inside the min gap of at 25: recipients of that email get none"]);

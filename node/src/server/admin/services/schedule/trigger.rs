@@ -33,11 +33,11 @@ pub fn would_open(admin: &Admin, found: &Found, request: &str) -> Result<Trigger
         finish_by: Some(views::timestamp(now.plus_ms(schedule.policies.finish_by_ms))),
         ..Run::default()
     };
-    Ok(told(run, warnings, &cancelled))
+    Ok(response(run, warnings, &cancelled))
 }
 
 /// Builds the response to a trigger or to its dry run.
-pub fn told(run: Run, warnings: Vec<String>, cancelled: &CancelledRuns) -> TriggerScheduleResponse {
+pub fn response(run: Run, warnings: Vec<String>, cancelled: &CancelledRuns) -> TriggerScheduleResponse {
     let named = cancelled.runs.iter().map(|one| v1::CancelledRun {
         run: one.run.to_string(),
         cancelled: one.cancelled,

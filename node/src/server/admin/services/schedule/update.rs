@@ -141,7 +141,7 @@ async fn attempt(
     let body = request.with_bodies.then(|| views::body(&would_be, &content, &audience));
     let changes = edit.changes_something();
     let shown = admin.calendar(move |zones| {
-        let show = |schedule: &Schedule| beside.told(views::schedule(id, schedule, zones, now, INSTANTS_SHOWN));
+        let show = |schedule: &Schedule| beside.apply_to(views::schedule(id, schedule, zones, now, INSTANTS_SHOWN));
         (show(&former), v1::Schedule { etag: String::new(), ..show(&would_be) })
     });
     let (former, would_be) = shown.await?;
