@@ -1,4 +1,4 @@
-//! Recipients made of a number, to try a relay and machines without a list of people.
+//! Recipients made of a number, to try a relay and machines without a real audience.
 //!
 //! `reveille audience generate` writes them to a file and imports it; tests encode them as a part. The same number
 //! gives the same recipients in every build. Their addresses are under `.invalid` (RFC 2606), so no email to one of

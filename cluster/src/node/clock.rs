@@ -2,8 +2,8 @@
 //!
 //! Code that decides by time gets the time as an argument, or holds an `Arc<dyn Clock>`. Only time-outs, relay pools
 //! and the ages of files use `Instant` or `SystemTime` directly. Three clocks, three uses:
-//! - **wall** is for people and other nodes. It may jump. It is evidence for an `EpochStart` (P18) and a label in logs,
-//!   and is never used to measure.
+//! - **wall** is for operators and other nodes. It may jump. It is evidence for an `EpochStart` (P18) and a label in
+//!   logs, and is never used to measure.
 //! - **boot** measures durations that must include the machine's sleep: leases (P9) and ledger time (P18).
 //! - **monotonic** measures work and waiting, where the machine's sleep should not count.
 //!

@@ -116,7 +116,7 @@ pub(crate) fn prepare(
             let bounced = Bounced { run: claimed.run, recipient: claimed.recipient };
             (path.address((cluster, incarnation), bounced), Notify::Failure)
         }
-        // Notifications would go to the mailbox that receives people's replies.
+        // Notifications would go to the mailbox that receives replies of recipients.
         None if content.compiled.is_bulk() => (sender.wire(), Notify::Never),
         None => (sender.wire(), Notify::Failure),
     };

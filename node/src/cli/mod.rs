@@ -41,7 +41,7 @@ use reveille_ledger::refusal::Refusal;
 use reveille_raft::FatalError;
 
 use crate::format;
-use crate::server::node_identity::LifeError;
+use crate::server::node_identity::NodeIdentityError;
 use args::{Cli, Command, Global, Question};
 use early::Early;
 use failure::{Exit, Failure, Stop};
@@ -113,7 +113,7 @@ fn process(ended: anyhow::Result<()>) -> Result<(), Stop> {
 /// True if no node may start with that data folder again.
 fn is_of_no_use(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(FatalError::Damaged(_)))
-        || matches!(error.downcast_ref(), Some(LifeError::Damaged { .. }))
+        || matches!(error.downcast_ref(), Some(NodeIdentityError::Damaged { .. }))
 }
 
 /// True if the data folder is not the one with which the node ran last: an older copy (P10), the folder of another node,
@@ -121,7 +121,7 @@ fn is_of_no_use(error: &anyhow::Error) -> bool {
 fn is_other_folder(error: &anyhow::Error) -> bool {
     use FatalError::{BadIdentity, Foreign, Outdated};
     matches!(error.downcast_ref(), Some(Outdated(_) | Foreign(_) | BadIdentity { .. }))
-        || matches!(error.downcast_ref(), Some(LifeError::Missing { .. }))
+        || matches!(error.downcast_ref(), Some(NodeIdentityError::Missing { .. }))
         || matches!(error.downcast_ref(), Some(StartError::NotTaken(Refusal::OldIncarnation { .. })))
 }
 
@@ -192,7 +192,7 @@ mod tests {
         let other = FatalError::Foreign("identity belongs to node 2".into());
         let garbled = FatalError::BadIdentity { path: "data/identity".into(), detail: "no first line".into() };
         let missing =
-            LifeError::Missing { path: "data/node".into(), later: "data/wal".into(), lost: "is another node" };
+            NodeIdentityError::Missing { path: "data/node".into(), later: "data/wal".into(), lost: "is another node" };
         for error in [
             anyhow::Error::new(old),
             anyhow::Error::new(remembered),

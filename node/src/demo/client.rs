@@ -27,7 +27,7 @@ pub async fn leader(admin: &AdminClient) -> Result<String> {
     }
 }
 
-/// Creates a daily schedule, as most people have one.
+/// Creates a daily schedule, the most usual kind.
 pub async fn create_daily(admin: &AdminClient, name: &str) -> Result<()> {
     let pattern = when::Pattern::Daily(Daily { hour: 9, ..Daily::default() });
     admin.create(schedule(name, pattern, "Europe/Berlin", 1)).await

@@ -73,7 +73,7 @@ impl Judgement {
         self.duplicates == 0 && self.lost == 0 && self.sent_not_arrived == 0
     }
 
-    /// For people.
+    /// The table for a terminal.
     pub fn table(&self) -> String {
         let mut table = comfy_table::Table::new();
         table.load_style(comfy_table::presets::UTF8_BORDERS_ONLY);
@@ -94,7 +94,7 @@ impl Judgement {
         table.to_string()
     }
 
-    /// For programs: one line.
+    /// The line for programs.
     pub fn json(&self) -> String {
         let mut sorted = self.failovers_ms.clone();
         sorted.sort_unstable();

@@ -37,13 +37,13 @@ pub(super) fn query_value(text: &str) -> String {
     encoded
 }
 
-/// Formats an instant in microseconds since 1970 for people.
+/// Formats an instant in microseconds since 1970 as readable text.
 pub(super) fn instant(unix_us: u64) -> String {
     let instant = i64::try_from(unix_us).ok().and_then(|us| jiff::Timestamp::from_microsecond(us).ok());
     instant.map_or_else(String::new, |instant| instant.strftime("%F %T%.3f UTC").to_string())
 }
 
-/// Formats a byte count for people.
+/// Formats a byte count with its unit.
 pub(super) fn size(bytes: u64) -> String {
     match bytes {
         0..1_000 => format!("{bytes} B"),

@@ -11,7 +11,7 @@ use reveille_ledger::ids::{ClaimOwner, Incarnation, NodeId};
 
 /// Why the node id and the incarnation cannot be read or written.
 #[derive(Debug, thiserror::Error)]
-pub enum LifeError {
+pub enum NodeIdentityError {
     /// The folder or a file in it cannot be read or written.
     #[error("cannot use {}: {error}; give another folder with --data-dir, or fix its permissions or space", path.display())]
     Folder {
@@ -41,8 +41,8 @@ pub enum LifeError {
 }
 
 /// Starts the next incarnation. Creates the folder and the node id if they do not exist.
-pub fn start_incarnation(folder: &Path) -> Result<ClaimOwner, LifeError> {
-    std::fs::create_dir_all(folder).map_err(|error| LifeError::Folder { path: folder.to_owned(), error })?;
+pub fn start_incarnation(folder: &Path) -> Result<ClaimOwner, NodeIdentityError> {
+    std::fs::create_dir_all(folder).map_err(|error| NodeIdentityError::Folder { path: folder.to_owned(), error })?;
     let node = match read(&folder.join("node"), 16)? {
         Some(node) => node,
         None => {
@@ -67,30 +67,32 @@ pub fn start_incarnation(folder: &Path) -> Result<ClaimOwner, LifeError> {
 }
 
 /// Fails if the folder has a file that is created after the missing file `name`: then `name` was lost.
-fn refuse_used(folder: &Path, name: &str, created_later: &[&str], lost: &'static str) -> Result<(), LifeError> {
+fn refuse_used(folder: &Path, name: &str, created_later: &[&str], lost: &'static str) -> Result<(), NodeIdentityError> {
     match created_later.iter().map(|later| folder.join(later)).find(|path| path.exists()) {
-        Some(later) => Err(LifeError::Missing { path: folder.join(name), later, lost }),
+        Some(later) => Err(NodeIdentityError::Missing { path: folder.join(name), later, lost }),
         None => Ok(()),
     }
 }
 
-fn read(path: &Path, radix: u32) -> Result<Option<u64>, LifeError> {
+fn read(path: &Path, radix: u32) -> Result<Option<u64>, NodeIdentityError> {
     match std::fs::read_to_string(path) {
         Ok(text) => match u64::from_str_radix(text.trim(), radix) {
             Ok(number) => Ok(Some(number)),
-            Err(_) => Err(LifeError::Damaged { path: path.to_owned(), text: text.trim().chars().take(40).collect() }),
+            Err(_) => {
+                Err(NodeIdentityError::Damaged { path: path.to_owned(), text: text.trim().chars().take(40).collect() })
+            }
         },
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) if error.kind() == ErrorKind::InvalidData => {
-            Err(LifeError::Damaged { path: path.to_owned(), text: "bytes that are no text".to_owned() })
+            Err(NodeIdentityError::Damaged { path: path.to_owned(), text: "bytes that are no text".to_owned() })
         }
-        Err(error) => Err(LifeError::Folder { path: path.to_owned(), error }),
+        Err(error) => Err(NodeIdentityError::Folder { path: path.to_owned(), error }),
     }
 }
 
 /// Writes a temporary file, syncs it, renames it and syncs the folder. After a crash the file has the old text or the
 /// new one.
-fn write(folder: &Path, name: &str, text: &str) -> Result<(), LifeError> {
+fn write(folder: &Path, name: &str, text: &str) -> Result<(), NodeIdentityError> {
     let beside = folder.join(format!("{name}.new"));
     let put = || -> std::io::Result<()> {
         let mut file = File::create(&beside)?;
@@ -100,7 +102,7 @@ fn write(folder: &Path, name: &str, text: &str) -> Result<(), LifeError> {
         std::fs::rename(&beside, folder.join(name))?;
         File::open(folder)?.sync_all()
     };
-    put().map_err(|error| LifeError::Folder { path: folder.join(name), error })
+    put().map_err(|error| NodeIdentityError::Folder { path: folder.join(name), error })
 }
 
 #[cfg(test)]
@@ -140,7 +142,7 @@ mod tests {
         std::fs::remove_file(folder.path().join("node")).expect("removed");
         for _ in 0..2 {
             let error = start_incarnation(folder.path()).expect_err("it would be another node");
-            assert!(matches!(error, LifeError::Missing { .. }), "{error}");
+            assert!(matches!(error, NodeIdentityError::Missing { .. }), "{error}");
             assert!(error.to_string().contains("node is missing, and "), "{error}");
         }
         assert!(!folder.path().join("node").exists(), "no other id was drawn");

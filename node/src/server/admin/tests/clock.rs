@@ -187,9 +187,9 @@ async fn a_day_is_sent_to_all_once_whatever_is_asked_again_and_the_next_day_agai
     let node = node_with_test_clock("").await;
     let day = coming_day(&node).await;
     walk(&node, at(day + 8 * HOUR)).await;
-    let people = ["ada@example.net", "bob@example.net", "cyd@example.net"];
+    let recipients = ["ada@example.net", "bob@example.net", "cyd@example.net"];
     let nine = when::Pattern::Cron("0 9 * * *".to_owned());
-    let body = ScheduleBody { when: Some(When { pattern: Some(nine) }), ..yearly("morning", &people) };
+    let body = ScheduleBody { when: Some(When { pattern: Some(nine) }), ..yearly("morning", &recipients) };
     node.schedules().create_schedule(creation(body.clone())).await.expect("created");
     let emails = |count: u64| assert_eq!(node.sink.accepted_count(), count);
     walk(&node, at(day + 10 * HOUR)).await;
@@ -323,8 +323,8 @@ async fn what_is_older_than_its_retention_is_pruned_and_what_it_came_to_stays() 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_walk_goes_to_the_end_of_a_rest_and_does_not_sit_it_out() {
-    let people = ["ada@example.net", "bob@example.net", "cyd@example.net", "dan@example.net"];
-    let (node, run) = node_that_rests(&people).await;
+    let recipients = ["ada@example.net", "bob@example.net", "cyd@example.net", "dan@example.net"];
+    let (node, run) = node_that_rests(&recipients).await;
     let before = now(&node).await;
     // The backoff is ten minutes of ledger time; in real time that would exceed the test's time limit.
     let walked =

@@ -42,7 +42,7 @@ pub const SCHEDULE_NAME_MAX: usize = 128;
 pub const NAME_MAX: usize = 64;
 /// Maximum length of a request id, in bytes.
 const REQUEST_ID_MAX: usize = 128;
-/// Maximum length of a reason, in characters. Reasons are shown to people.
+/// Maximum length of a reason, in characters. Operators read it.
 const REASON_MAX: usize = 500;
 
 /// Collects the invalid fields of a request.
@@ -96,7 +96,7 @@ impl Fields {
         if text.is_empty() { default.to_owned() } else { self.name(field, text, NAME_MAX) }
     }
 
-    /// Checks a short text for people: one line.
+    /// Checks a short text that operators read: one line.
     pub fn reason(&mut self, field: &str, text: &str) -> String {
         if text.chars().count() > REASON_MAX {
             self.refuse(field, format!("has more than {REASON_MAX} characters; shorten it"));
