@@ -5,7 +5,6 @@
 //! Without a jump no instant is skipped: the ledger refuses to move beyond a due instant, and retries, deadlines and
 //! the end of a crash back-off (P12) are separate steps here. It has no time-out: it waits for a relay that does not
 //! accept an email until the caller gives up, and reports progress all the time.
-//! stands is reported all along.
 
 use std::time::{Duration, Instant};
 
