@@ -1,0 +1,62 @@
+//! Tests of the offers of a sealed audience, of which nodes may lack parts (P20).
+
+use reveille_ledger::LEVEL;
+use reveille_ledger::limits::limits;
+
+use super::*;
+use crate::leader::claims::claimable::Lacking;
+
+#[test]
+fn page_of_many_chunks_offers_at_most_the_credit_of_all_nodes() {
+    let mut world = World::sealed(10 * CHUNK);
+    let (page, _) = world.ledger.open_pages().next().expect("the page");
+    let offered = |world: &World, lacking: &Lacking| {
+        let claimable = Claimable::of(&world.ledger, lacking, &InFlightClaims::default(), world.now);
+        claimable.offers.into_iter().map(|offer| (offer.chunk, offer.barred)).collect::<Vec<_>>()
+    };
+    let none = BTreeSet::new();
+    let mut lacking: Lacking = world.owners().into_keys().map(|node| (node, BTreeSet::new())).collect();
+    assert_eq!(offered(&world, &lacking), [(0, none.clone())], "a chunk is more than both may hold");
+    let slices = (0..CHUNK - limits(LEVEL).slice).step_by(limits(LEVEL).slice as usize);
+    let claim =
+        |first| ClaimRequest { page, chunk: 0, slice: Bitmap::range(first, limits(LEVEL).slice), owner: owner(1, 1) };
+    world.put(Command::Claim(slices.map(claim).collect()));
+    assert_eq!(offered(&world, &lacking), [(0, none.clone()), (1, none.clone())], "and a slice is less");
+    // A part that one node lacks is not offered to it, and parts that few nodes have do not fill the offers (P20).
+    lacking.insert(NodeId(2), [part(1)].into());
+    assert_eq!(
+        offered(&world, &lacking),
+        [(0, none.clone()), (1, [NodeId(2)].into()), (2, none.clone())],
+        "the chunk behind it is for both"
+    );
+    // A part that no node has is not offered, and does not keep the dispatcher awake.
+    lacking.values_mut().for_each(|parts| *parts = [part(0), part(1)].into());
+    assert_eq!(offered(&world, &lacking), [(2, none)]);
+}
+
+#[test]
+fn lacking_part_hides_no_other_recipients() {
+    let chunks = 300;
+    let world = World::sealed(chunks * CHUNK);
+    let mut lacking: Lacking = world.owners().into_keys().map(|node| (node, BTreeSet::new())).collect();
+    lacking.insert(NodeId(2), (0..290).map(part).collect());
+    let claimable = Claimable::of(&world.ledger, &lacking, &InFlightClaims::default(), world.now);
+    let for_it: Vec<u32> =
+        claimable.offers.iter().filter(|offer| !offer.barred.contains(&NodeId(2))).map(|offer| offer.chunk).collect();
+    assert_eq!(for_it, [290], "a chunk is more than it may hold");
+    assert!(claimable.offers.len() <= 257, "{} offers", claimable.offers.len());
+}
+
+#[test]
+fn node_with_full_lacking_list_gets_no_sealed_audience() {
+    let offers_of = |world: &World, named: u32| {
+        let mut lacking: Lacking = world.owners().into_keys().map(|node| (node, BTreeSet::new())).collect();
+        lacking.insert(NodeId(2), (1_000..1_000 + named).map(part).collect());
+        let claimable = Claimable::of(&world.ledger, &lacking, &InFlightClaims::default(), world.now);
+        claimable.offers.into_iter().map(|offer| offer.barred).collect::<Vec<_>>()
+    };
+    let full = crate::audience::NAMED_MAX as u32;
+    assert_eq!(offers_of(&World::sealed(9), full), [BTreeSet::from([NodeId(2)])]);
+    assert_eq!(offers_of(&World::sealed(9), full - 1), [BTreeSet::new()]);
+    assert_eq!(offers_of(&World::with(9), full), [BTreeSet::new()], "what is sealed is not all there is");
+}
