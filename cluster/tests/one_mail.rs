@@ -33,7 +33,7 @@ use crate::support::{STEP_TIMEOUT, schedule, schedule_to};
 
 struct Node {
     context: Arc<NodeContext>,
-    station: NodeRuntime,
+    node_runtime: NodeRuntime,
 }
 
 async fn node(folder: &Path, incarnation: u64) -> Node {
@@ -60,8 +60,8 @@ async fn node_with(folder: &Path, incarnation: u64, clock: Arc<dyn Clock>) -> No
         journal_dir: folder.join("journal"),
         dialer: Arc::new(TcpDialer::default()),
     };
-    let station = NodeRuntime::start(Arc::clone(&context), leading, options, &CancellationToken::new()).await;
-    Node { context, station: station.expect("a station") }
+    let node_runtime = NodeRuntime::start(Arc::clone(&context), leading, options, &CancellationToken::new()).await;
+    Node { context, node_runtime: node_runtime.expect("a node runtime") }
 }
 
 impl Node {
@@ -78,7 +78,7 @@ impl Node {
     }
 
     async fn stop(self) {
-        assert!(self.station.stop(STEP_TIMEOUT).await, "nothing is left open");
+        assert!(self.node_runtime.stop(STEP_TIMEOUT).await, "nothing is left open");
         assert!(self.context.replica.shutdown(Instant::now() + STEP_TIMEOUT).await, "the replica stops");
     }
 }
@@ -361,7 +361,7 @@ async fn panic_at_a_claim_stops_node_and_next_incarnation_sends_the_rest() {
     let trap = Arc::new(Trap::default());
     let first = node_with(folder.path(), 1, trap.clone()).await;
     first.put(relay(&sink)).await;
-    let mut failed = first.station.failed();
+    let mut failed = first.node_runtime.failed();
     assert_eq!(*failed.borrow_and_update(), None);
     trap.0.store(true, Ordering::SeqCst);
     first.put(schedule(3)).await;
@@ -370,7 +370,7 @@ async fn panic_at_a_claim_stops_node_and_next_incarnation_sends_the_rest() {
         why.expect("P1: the node stops")
             .is_ok_and(|why| why.as_deref().is_some_and(|why| why.contains("ClaimWorkers")))
     );
-    assert!(!first.station.stop(STEP_TIMEOUT).await, "the row is left open");
+    assert!(!first.node_runtime.stop(STEP_TIMEOUT).await, "the row is left open");
     assert!(first.context.replica.shutdown(Instant::now() + STEP_TIMEOUT).await, "the replica stops");
 
     let second = node(folder.path(), 2).await;

@@ -29,7 +29,7 @@ use crate::support::{STEP_TIMEOUT, schedule};
 
 struct Node {
     context: Arc<NodeContext>,
-    station: NodeRuntime,
+    node_runtime: NodeRuntime,
 }
 
 impl Node {
@@ -52,8 +52,8 @@ impl Node {
             journal_dir: folder.join("journal"),
             dialer,
         };
-        let station = NodeRuntime::start(Arc::clone(&context), leading, options, &CancellationToken::new()).await;
-        Node { context, station: station.expect("a station") }
+        let node_runtime = NodeRuntime::start(Arc::clone(&context), leading, options, &CancellationToken::new()).await;
+        Node { context, node_runtime: node_runtime.expect("a node runtime") }
     }
 
     async fn put(&self, command: Command) -> CommandOutcome {
@@ -97,7 +97,7 @@ impl Node {
 
     async fn stop(self) {
         assert_eq!(self.context.replica.read(check), []);
-        assert!(self.station.stop(STEP_TIMEOUT).await, "nothing is left open");
+        assert!(self.node_runtime.stop(STEP_TIMEOUT).await, "nothing is left open");
         assert!(self.context.replica.shutdown(Instant::now() + STEP_TIMEOUT).await, "the replica stops");
     }
 }
@@ -199,7 +199,7 @@ async fn stop_before_gate_leaves_recipients_pending_at_once() {
         assert!(Instant::now() < end, "not within a minute");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    assert!(node.station.stop(STEP_TIMEOUT).await, "nothing is left open");
+    assert!(node.node_runtime.stop(STEP_TIMEOUT).await, "nothing is left open");
     let claimable = node.context.replica.read(|ledger| {
         let chunks = ledger.chunks().iter().map(|(_, chunk)| chunk.claimable(ledger.head().now).len());
         chunks.sum::<u32>()

@@ -158,12 +158,12 @@ async fn live(folder: &Path, incarnation: u64, deeds: impl AsyncFnOnce(&Life)) {
         journal_dir: life.journal_dir.clone(),
         dialer: Arc::new(TcpDialer::default()),
     };
-    let station = NodeRuntime::start(Arc::clone(&life.context), leading, options, &CancellationToken::new()).await;
-    let station = station.expect("a station");
+    let node_runtime = NodeRuntime::start(Arc::clone(&life.context), leading, options, &CancellationToken::new()).await;
+    let node_runtime = node_runtime.expect("a node runtime");
     deeds(&life).await;
     let violations = life.context.replica.read(check);
     assert!(violations.is_empty(), "{violations:?}");
-    assert!(station.stop(STEP_TIMEOUT).await, "nothing is left open");
+    assert!(node_runtime.stop(STEP_TIMEOUT).await, "nothing is left open");
     assert!(life.context.replica.shutdown(Instant::now() + STEP_TIMEOUT).await, "the replica stops");
 }
 

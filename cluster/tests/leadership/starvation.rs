@@ -57,24 +57,25 @@ fn has_lease(context: &NodeContext) -> bool {
 fn busy_work_threads_cause_no_election_and_delay_no_timer_or_lease() {
     let folder = tempfile::tempdir().expect("a folder");
     let (work, hand) = (runtime(), runtime());
-    let stations: Vec<NodeRuntime> = work.block_on(async { started(folder.path(), |_| {}).await });
-    let sites: Vec<Arc<NodeContext>> = stations.iter().map(|station| Arc::clone(&station.context)).collect();
-    until("all have leases", || sites.iter().all(|context| has_lease(context)));
-    let roles: Vec<Role> = sites.iter().map(|context| *context.replica.role().borrow()).collect();
-    let began = epoch(&sites[0]);
+    let node_runtimes: Vec<NodeRuntime> = work.block_on(async { started(folder.path(), |_| {}).await });
+    let contexts: Vec<Arc<NodeContext>> =
+        node_runtimes.iter().map(|node_runtime| Arc::clone(&node_runtime.context)).collect();
+    until("all have leases", || contexts.iter().all(|context| has_lease(context)));
+    let roles: Vec<Role> = contexts.iter().map(|context| *context.replica.role().borrow()).collect();
+    let began = epoch(&contexts[0]);
 
     let busy = Busy::all_threads_of(&work);
     let since = Instant::now();
-    let created = hand.block_on(sites[0].replica.propose(&schedule(1), Instant::now() + STEP_TIMEOUT));
+    let created = hand.block_on(contexts[0].replica.propose(&schedule(1), Instant::now() + STEP_TIMEOUT));
     assert!(matches!(created.expect("an answer").outcome, CommandOutcome::Schedule(_)));
-    until("the schedule fired", || sites[0].replica.read(|ledger| ledger.runs().next().is_some()));
+    until("the schedule fired", || contexts[0].replica.read(|ledger| ledger.runs().next().is_some()));
     // Longer than a lease: a node that has a lease now has renewed it meanwhile.
     until("a lease has passed", || since.elapsed() > LEASE + Duration::from_secs(1));
-    until("the keeper goes on", || sites.iter().all(|context| has_lease(context)));
-    let now: Vec<Role> = sites.iter().map(|context| *context.replica.role().borrow()).collect();
+    until("the keeper goes on", || contexts.iter().all(|context| has_lease(context)));
+    let now: Vec<Role> = contexts.iter().map(|context| *context.replica.role().borrow()).collect();
     assert_eq!(now, roles, "no election");
-    assert_eq!(epoch(&sites[0]), began, "and no other epoch");
+    assert_eq!(epoch(&contexts[0]), began, "and no other epoch");
     drop(busy);
 
-    work.block_on(stopped(stations));
+    work.block_on(stopped(node_runtimes));
 }

@@ -19,14 +19,16 @@ use crate::support::{self, STEP_TIMEOUT};
 /// Starts three nodes of a new cluster. `change` may change each replica's options.
 pub async fn started(folder: &Path, change: impl Fn(&mut reveille_raft::ReplicaOptions)) -> Vec<NodeRuntime> {
     let nodes = three(folder, change).await;
-    futures::future::join_all(nodes.into_iter().map(|node| station(node, folder))).await
+    futures::future::join_all(nodes.into_iter().map(|node| start_node_runtime(node, folder))).await
 }
 
 /// Stops all nodes.
-pub async fn stopped(stations: Vec<NodeRuntime>) {
-    let sites: Vec<Arc<NodeContext>> = stations.iter().map(|station| Arc::clone(&station.context)).collect();
-    futures::future::join_all(stations.into_iter().map(|station| station.stop(Duration::from_secs(10)))).await;
-    for context in &sites {
+pub async fn stopped(node_runtimes: Vec<NodeRuntime>) {
+    let contexts: Vec<Arc<NodeContext>> =
+        node_runtimes.iter().map(|node_runtime| Arc::clone(&node_runtime.context)).collect();
+    futures::future::join_all(node_runtimes.into_iter().map(|node_runtime| node_runtime.stop(Duration::from_secs(10))))
+        .await;
+    for context in &contexts {
         assert!(context.replica.shutdown(Instant::now() + STEP_TIMEOUT).await, "a replica stops");
     }
 }
@@ -56,7 +58,7 @@ async fn three(
     nodes
 }
 
-async fn station((context, leading): (Arc<NodeContext>, Candidacy), folder: &Path) -> NodeRuntime {
+async fn start_node_runtime((context, leading): (Arc<NodeContext>, Candidacy), folder: &Path) -> NodeRuntime {
     let name = context.introduction.name.clone();
     let journal_dir = folder.join(format!("{name}-journal"));
     let options = RuntimeOptions {
@@ -67,7 +69,7 @@ async fn station((context, leading): (Arc<NodeContext>, Candidacy), folder: &Pat
         journal_dir,
         dialer: Arc::new(TcpDialer::default()),
     };
-    NodeRuntime::start(context, leading, options, &CancellationToken::new()).await.expect("a station")
+    NodeRuntime::start(context, leading, options, &CancellationToken::new()).await.expect("a node runtime")
 }
 
 /// Waits on the calling thread, so that no runtime has to be scheduled.

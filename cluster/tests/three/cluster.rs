@@ -80,7 +80,7 @@ pub struct Node {
 struct Life {
     home: Home,
     context: Arc<NodeContext>,
-    station: Option<NodeRuntime>,
+    node_runtime: Option<NodeRuntime>,
 }
 
 impl Node {
@@ -123,8 +123,8 @@ impl Node {
 
     /// Returns the state of the node's relay pool for the mailbox.
     pub fn relay(&self) -> RelayStatus {
-        let station = self.life.as_ref().and_then(|life| life.station.as_ref()).expect("this node works");
-        station.relays.status().remove("mailbox").expect("the relay is known here")
+        let node_runtime = self.life.as_ref().and_then(|life| life.node_runtime.as_ref()).expect("this node works");
+        node_runtime.relays.status().remove("mailbox").expect("the relay is known here")
     }
 
     async fn start_replica(&mut self, network: &Network, change: fn(&mut ReplicaOptions)) -> Candidacy {
@@ -146,11 +146,11 @@ impl Node {
                 (context, leading)
             })
             .await;
-        self.life = Some(Life { home, context, station: None });
+        self.life = Some(Life { home, context, node_runtime: None });
         leading
     }
 
-    async fn start_station(&mut self, leading: Candidacy) {
+    async fn start_node_runtime(&mut self, leading: Candidacy) {
         let options = lifecycle::RuntimeOptions {
             name: self.name.clone(),
             hello_name: Some(self.name.clone()),
@@ -162,7 +162,7 @@ impl Node {
         let life = self.life.as_mut().expect("this node runs");
         let context = Arc::clone(&life.context);
         let started = async move { NodeRuntime::start(context, leading, options, &CancellationToken::new()).await };
-        life.station = Some(life.home.run(started).await.expect("a station"));
+        life.node_runtime = Some(life.home.run(started).await.expect("a node runtime"));
     }
 }
 
@@ -193,7 +193,7 @@ impl Cluster {
         let members = cluster.nodes.iter().map(|node| (node.id, member(node))).collect();
         cluster.nodes[0].context().replica.initialize(ClusterId(7), &members).await.expect("a cluster");
         for (node, leading) in cluster.nodes.iter_mut().zip(started) {
-            node.start_station(leading).await;
+            node.start_node_runtime(leading).await;
         }
         until("every node may send", || cluster.nodes.iter().all(Node::may_send).then_some(())).await;
         cluster
@@ -244,9 +244,9 @@ impl Cluster {
         let node = &mut self.nodes[index];
         // Raft stops more politely than a kill, so the network is cut first: peers must not notice.
         self.network.switch_off(node.id);
-        let Life { home, context, station } = node.life.take().expect("this node runs");
+        let Life { home, context, node_runtime } = node.life.take().expect("this node runs");
         home.end().await;
-        drop(station);
+        drop(node_runtime);
         assert!(context.replica.shutdown(soon()).await, "the folder is closed");
     }
 
@@ -254,14 +254,14 @@ impl Cluster {
     pub async fn restart(&mut self, index: usize) {
         self.network.switch_on(self.nodes[index].id);
         let leading = self.nodes[index].start_replica(&self.network, self.change).await;
-        self.nodes[index].start_station(leading).await;
+        self.nodes[index].start_node_runtime(leading).await;
     }
 
     /// Stops a node as SIGTERM does. Returns true if it left nothing open.
     pub async fn stop_node(&mut self, index: usize) -> bool {
-        let Life { home, context, station } = self.nodes[index].life.take().expect("this node runs");
-        let station = station.expect("this node works");
-        let clean = home.run(station.stop(STEP_TIMEOUT)).await;
+        let Life { home, context, node_runtime } = self.nodes[index].life.take().expect("this node runs");
+        let node_runtime = node_runtime.expect("this node works");
+        let clean = home.run(node_runtime.stop(STEP_TIMEOUT)).await;
         assert!(context.replica.shutdown(soon()).await, "the replica stops");
         drop(context);
         home.end().await;

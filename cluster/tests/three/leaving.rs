@@ -41,13 +41,13 @@ struct Answered {
 }
 
 /// Opts out one recipient. Repeats the entry and its barrier until both are answered, each time at a random node.
-async fn leave(sites: &[Arc<NodeContext>], dice: &mut StdRng, number: u32) -> Answered {
+async fn leave(contexts: &[Arc<NodeContext>], dice: &mut StdRng, number: u32) -> Answered {
     let key = generated().recipient(number).key;
     let about = BarrierSubject::OptedOut { tenant: "default".into(), keys: [key.clone()].into() };
     let end = soon();
     loop {
         assert!(Instant::now() < end, "no node answers the opt-out of {number} within {STEP_TIMEOUT:?}");
-        let context = &sites[dice.random_range(0..sites.len())];
+        let context = &contexts[dice.random_range(0..contexts.len())];
         let command = Command::OptOut(OptOut { tenant: "default".into(), keys: vec![key.clone()] });
         let within = || Instant::now() + Duration::from_secs(10);
         let Ok(reply) = context.replica.propose(&command, within()).await else { continue };
@@ -57,14 +57,19 @@ async fn leave(sites: &[Arc<NodeContext>], dice: &mut StdRng, number: u32) -> An
 }
 
 /// Opts out one recipient after another until the run is over.
-async fn leavers(sites: Vec<Arc<NodeContext>>, numbers: Vec<u32>, seed: u64, over: Arc<AtomicBool>) -> Vec<Answered> {
+async fn leavers(
+    contexts: Vec<Arc<NodeContext>>,
+    numbers: Vec<u32>,
+    seed: u64,
+    over: Arc<AtomicBool>,
+) -> Vec<Answered> {
     let mut dice = StdRng::seed_from_u64(seed);
     let mut answered = Vec::new();
     for number in numbers {
         if over.load(Ordering::Relaxed) {
             break;
         }
-        answered.push(leave(&sites, &mut dice, number).await);
+        answered.push(leave(&contexts, &mut dice, number).await);
         tokio::time::sleep(Duration::from_millis(dice.random_range(0..40))).await;
     }
     answered
@@ -84,11 +89,11 @@ async fn no_hand_off_starts_after_opt_out_is_answered() {
 
     let mut numbers: Vec<u32> = (0..RECIPIENTS).collect();
     numbers.shuffle(&mut dice);
-    let sites: Vec<Arc<NodeContext>> = cluster.nodes.iter().map(|node| Arc::clone(node.context())).collect();
+    let contexts: Vec<Arc<NodeContext>> = cluster.nodes.iter().map(|node| Arc::clone(node.context())).collect();
     let over = Arc::new(AtomicBool::new(false));
     let asked: Vec<_> = numbers
         .chunks(numbers.len().div_ceil(ASKERS))
-        .map(|chunk| tokio::spawn(leavers(sites.clone(), chunk.to_vec(), dice.random(), Arc::clone(&over))))
+        .map(|chunk| tokio::spawn(leavers(contexts.clone(), chunk.to_vec(), dice.random(), Arc::clone(&over))))
         .collect();
 
     // One leader hands over, the next one is cut off for longer than its lease, and the one after hands over as well.
@@ -106,17 +111,17 @@ async fn no_hand_off_starts_after_opt_out_is_answered() {
         } else {
             next = if next == now { (now + 1) % 3 } else { next };
             // The transfer may be refused while the leader changes; then another node leads anyway.
-            let _ = transfer::to(&sites[now], cluster.nodes[next].id, soon()).await;
+            let _ = transfer::to(&contexts[now], cluster.nodes[next].id, soon()).await;
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
     }
-    until("nothing is left to send", || sites.iter().all(|context| is_over(context)).then_some(())).await;
+    until("nothing is left to send", || contexts.iter().all(|context| is_over(context)).then_some(())).await;
     over.store(true, Ordering::Relaxed);
     let mut answered = Vec::new();
     for asking in asked {
         answered.extend(asking.await.expect("it does not panic"));
     }
-    until("no doubt is left", || (count(&sites[0], RecipientState::InDoubt) == 0).then_some(())).await;
+    until("no doubt is left", || (count(&contexts[0], RecipientState::InDoubt) == 0).then_some(())).await;
 
     let arrived: BTreeMap<u32, Duration> = cluster
         .sink
@@ -139,8 +144,8 @@ async fn no_hand_off_starts_after_opt_out_is_answered() {
     eprintln!("{} opt-outs, {early} in time, {named} named and arrived later, leaders {leaders:?}", answered.len());
     assert!(leaders.len() > 1, "leadership has moved");
     assert!(early >= 20, "of {} opt-outs {early} came before their mail", answered.len());
-    assert_eq!(count(&sites[0], RecipientState::Suppressed), early, "only opted-out recipients got no email");
-    drop(sites);
+    assert_eq!(count(&contexts[0], RecipientState::Suppressed), early, "only opted-out recipients got no email");
+    drop(contexts);
     assert_consistent(&cluster, RECIPIENTS).await;
     cluster.end().await;
 }

@@ -148,20 +148,20 @@ pub fn run(context: &NodeContext) -> RunId {
 /// - The ledgers are equal (I11) and sound, and report no duplicate and no contradiction (P14).
 pub async fn assert_consistent(cluster: &Cluster, recipients: u32) {
     let hash = |context: &NodeContext| context.replica.read(|ledger| (ledger.head().applied, ledger.state_hash()));
-    let sites: Vec<_> = cluster.nodes.iter().filter(|node| node.runs()).map(|node| node.context()).collect();
+    let contexts: Vec<_> = cluster.nodes.iter().filter(|node| node.runs()).map(|node| node.context()).collect();
     until("all have applied the same entries", || {
-        let (indices, hashes): (BTreeSet<_>, BTreeSet<_>) = sites.iter().map(|context| hash(context)).unzip();
+        let (indices, hashes): (BTreeSet<_>, BTreeSet<_>) = contexts.iter().map(|context| hash(context)).unzip();
         let quiet = indices.len() == 1;
         assert!(!quiet || hashes.len() == 1, "I11: not the same state at index {indices:?}");
         quiet.then_some(())
     })
     .await;
-    for context in &sites {
+    for context in &contexts {
         let violations = context.replica.read(check);
         assert!(violations.is_empty(), "{violations:?}");
     }
-    let run = run(sites[0]);
-    sites[0].replica.read(|ledger| assert_run_consistent(ledger, cluster, run, recipients));
+    let run = run(contexts[0]);
+    contexts[0].replica.read(|ledger| assert_run_consistent(ledger, cluster, run, recipients));
 }
 
 fn assert_run_consistent(ledger: &Ledger, cluster: &Cluster, run: RunId, recipients: u32) {

@@ -188,7 +188,7 @@ async fn work(
             () = asked.cancelled() => return Ok(NodeEnd::Clean),
         }
     }
-    let station = lifecycle::RuntimeOptions {
+    let runtime_options = lifecycle::RuntimeOptions {
         name: options.name.clone(),
         hello_name: hello_name(options),
         credentials: options.credentials.clone(),
@@ -196,18 +196,18 @@ async fn work(
         journal_dir: options.journal_dir.join(format!("reveille-{}", context.me.node)),
         dialer: Arc::new(TcpDialer::default()),
     };
-    let station = match NodeRuntime::start(Arc::clone(&context), leading, station, asked).await {
-        Ok(station) => station,
+    let node_runtime = match NodeRuntime::start(Arc::clone(&context), leading, runtime_options, asked).await {
+        Ok(node_runtime) => node_runtime,
         Err(StartError::Stopped) => return Ok(NodeEnd::Clean),
         Err(error) => return Err(error.into()),
     };
-    let mut failed = station.failed();
+    let mut failed = node_runtime.failed();
     let failed = tokio::select! {
         () = asked.cancelled() => None,
         failed = failed.wait_for(Option::is_some) => Some(failed.ok().and_then(|why| why.clone()).unwrap_or_default()),
     };
     // After a failure too, running dialogues finish and unstarted recipients are given back, as far as possible.
-    let clean = station.stop(options.shutdown).await;
+    let clean = node_runtime.stop(options.shutdown).await;
     match failed {
         Some(why) => bail!("{why}; start the node again: it recovers what is open"),
         None if clean => Ok(NodeEnd::Clean),

@@ -135,7 +135,7 @@ async fn founder_by(number: u64, incarnation: u64, clock: Arc<dyn Clock>) -> Fou
 pub struct Node {
     pub channel: Channel,
     pub sink: Sink,
-    station: Option<NodeRuntime>,
+    node_runtime: Option<NodeRuntime>,
     stop: CancellationToken,
     pub folder: TempDir,
 }
@@ -152,11 +152,17 @@ impl Founder {
             dialer: Arc::new(TcpDialer::default()),
         };
         let (context, cancel) = (Arc::clone(&self.context), CancellationToken::new());
-        let station = NodeRuntime::start(context, self.leading, options, &cancel).await.expect("a station");
+        let node_runtime = NodeRuntime::start(context, self.leading, options, &cancel).await.expect("a node runtime");
         let faults = faults.parse().expect("a fault plan");
         let options = SinkOptions { faults, keep_bodies: EMAILS_KEPT, ..SinkOptions::default() };
         let sink = Sink::start(options).expect("a mailbox");
-        let node = Node { channel: self.channel, sink, station: Some(station), stop: self.stop, folder: self.folder };
+        let node = Node {
+            channel: self.channel,
+            sink,
+            node_runtime: Some(node_runtime),
+            stop: self.stop,
+            folder: self.folder,
+        };
         let relay = node.relay();
         node.relays()
             .add_relay(AddRelayRequest { relay: Some(relay), ..AddRelayRequest::default() })
@@ -282,12 +288,12 @@ impl Node {
 
     /// Returns the state that the actors share.
     pub fn context(&self) -> &NodeContext {
-        &self.station.as_ref().expect("it is at work").context
+        &self.node_runtime.as_ref().expect("it is at work").context
     }
 
     /// Returns the same state as an owned reference.
     pub fn shared_context(&self) -> Arc<NodeContext> {
-        Arc::clone(&self.station.as_ref().expect("it is at work").context)
+        Arc::clone(&self.node_runtime.as_ref().expect("it is at work").context)
     }
 
     /// Stops the API. The actors continue.
@@ -296,9 +302,9 @@ impl Node {
     }
 
     pub async fn stop(mut self) {
-        if let Some(station) = self.station.take() {
-            let context = Arc::clone(&station.context);
-            station.stop(Duration::from_secs(10)).await;
+        if let Some(node_runtime) = self.node_runtime.take() {
+            let context = Arc::clone(&node_runtime.context);
+            node_runtime.stop(Duration::from_secs(10)).await;
             self.stop.cancel();
             assert!(context.replica.shutdown(Instant::now() + STEP_TIMEOUT).await, "the replica ends");
         }
