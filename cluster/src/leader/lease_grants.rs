@@ -221,7 +221,7 @@ mod tests {
     fn jump_of_wall_clock_ends_lease_and_voids_answers_under_way() {
         let (lease, jumps) = (NodeLease::default(), ClockJumps::default());
         let wall = |boot_ms: i64, ahead_ms: i64| Time(1_700_000_000_000 + boot_ms + ahead_ms);
-        assert!(!jumps.record(wall(1_000, 0), at(1_000)), "the first look");
+        assert!(!jumps.record(wall(1_000, 0), at(1_000)), "the first reading");
         lease.prolong(at(1_000), at(4_000), 0);
         assert!(!jumps.record(wall(2_000, 1_000), at(2_000)), "a second is not beyond a second");
         assert!(lease.is_valid(at(2_000), 0));

@@ -16,7 +16,7 @@ use super::progress::DemoProgress;
 
 /// How long a held answer waits at most.
 const HOLD_FOR: Duration = Duration::from_secs(20);
-/// Emails among which the first of a new epoch is looked for: far more than arrive between two looks.
+/// Emails among which the first of a new epoch is looked for: far more than arrive between two polls.
 const NEWEST: usize = 5_000;
 /// A killed node is started again after this.
 const DOWN_FOR: Duration = Duration::from_secs(3);
