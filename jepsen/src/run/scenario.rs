@@ -4,7 +4,6 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -45,8 +44,6 @@ pub struct Scenario {
     history: PathBuf,
     handoffs: HandoffRecorder,
     gates: GateReader,
-    over: Arc<AtomicBool>,
-    observers: JoinSet<()>,
     /// Reads the state hashes, until the backlog has drained.
     samples: JoinSet<()>,
     /// Civil time at the beginning; `None` if the nodes' clocks are set wrong.
@@ -103,9 +100,6 @@ impl Scenario {
         })?;
         cluster.admin().add_relay(cluster.environment().relay_address(sink.address())?, sessions).await?;
         let watch = Arc::new(LeaderWatch::start(cluster));
-        let over = Arc::new(AtomicBool::new(false));
-        let mut observers = JoinSet::new();
-        observers.spawn(outages::observe(Arc::clone(&watch), recorder.clone(), Arc::clone(&over)));
         let mut samples = JoinSet::new();
         samples.spawn(final_state::sample_hashes(cluster.admin().clone(), recorder.clone()));
         let scenario = Scenario {
@@ -116,8 +110,6 @@ impl Scenario {
             limits: WorkloadLimits::default(),
             history,
             handoffs,
-            over,
-            observers,
             samples,
             ledger_time: clocks_are_right.then_some(header.began_unix_ms),
         };
@@ -180,9 +172,7 @@ impl Scenario {
         if self.gates.record(&processes.cluster, &recorder, &lifetimes).await {
             whole.push(Part::Gates);
         }
-        self.over.store(true, Ordering::Relaxed);
-        while self.observers.join_next().await.is_some() {}
-
+        outages::record(&self.watch, &recorder);
         workload.record(&recorder);
         workload.record_overload(&recorder, &processes.sink);
         processes.record_alive();
