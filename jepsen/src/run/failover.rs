@@ -15,9 +15,9 @@ use serde_json::json;
 use super::clients::Coordination;
 use super::faults::{Family, FaultAction, FaultTarget, PlannedFault};
 use super::header::{asks, plain_header};
-use super::scenario::{HarnessErrors, Scenario, ScenarioResult};
+use super::scenario::{HarnessErrors, Scenario};
 use super::workload::Workload;
-use super::{LEAD, LEAD_A_SCHEDULE, PACE, SESSIONS, TO_READ, WHOLE, report};
+use super::{LEAD, LEAD_A_SCHEDULE, PACE, SESSIONS, TO_READ, WHOLE};
 
 /// From one kill to the next: the killed node is back and ready long before.
 const KILL_EVERY: Duration = Duration::from_secs(8);
@@ -85,20 +85,15 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     };
     let elections = epochs().saturating_sub(1);
     let ends = Instant::now() + WHOLE;
-    let ScenarioResult { judgement, drained, unexpected_ends } =
-        scenario.close(&mut nemesis, &mut errors, ends, TO_READ).await?;
-    let valid = judgement.valid && drained && unexpected_ends.is_empty() && errors.0.is_empty();
+    let result = scenario.close(&mut nemesis, errors, ends, TO_READ).await?;
     let particulars = json!({
         "kills": args.kills,
         // Leaderships after the first.
         "elections": elections,
         // Those after the last kill; null without `--busy`.
         "elections_without_cause": without_cause,
-        "drained": drained,
-        "ended_by_themselves": unexpected_ends,
-        "errors": errors.0,
     });
-    report::report(&judgement, particulars, valid, None)
+    result.report(particulars, None)
 }
 
 fn plan(kills: u32) -> Vec<PlannedFault> {

@@ -36,7 +36,7 @@ use self::faults::{Family, kills_per_minute};
 pub use self::options::Args;
 use self::options::{Due, wire};
 pub use self::report::{append, commit};
-use self::scenario::{HarnessErrors, Scenario, ScenarioResult};
+use self::scenario::{HarnessErrors, Scenario};
 use self::version::Version;
 use self::workload::daily::{self, ClockDriver};
 use self::workload::{Workload, WorkloadLimits};
@@ -123,12 +123,10 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let mut errors = HarnessErrors::default();
     errors.note(nemesis.execute(&plan, Instant::now(), phase).await);
     eprintln!("the fault phase is over");
-    let ScenarioResult { judgement, drained, unexpected_ends } =
-        scenario.close(&mut nemesis, &mut errors, ends, TO_READ).await?;
+    let mut result = scenario.close(&mut nemesis, errors, ends, TO_READ).await?;
     if let Some(ended) = clock.try_join_next() {
-        errors.note(ended?);
+        result.errors.note(ended?);
     }
-    let valid = judgement.valid && drained && unexpected_ends.is_empty() && errors.0.is_empty();
     let density = || (kills_per_minute(seed) * 10.0).round() / 10.0;
     let particulars = json!({
         "nemesis": args.nemesis.text,
@@ -138,13 +136,9 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
         "kills_per_minute": families.contains(&Family::Kill).then(density),
         "fault_seconds": args.seconds,
         "seconds": began.elapsed().as_secs(),
-        "drained": drained,
-        // Nodes that ended unexpectedly, with the end of their logs.
-        "ended_by_themselves": unexpected_ends,
-        "errors": errors.0,
         "at": report::now(),
     });
-    report::report(&judgement, particulars, valid, args.append.as_deref())
+    result.report(particulars, args.append.as_deref())
 }
 
 fn needs(families: &[Family], args: &Args) -> Needs {

@@ -6,27 +6,33 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use reveille_check::Judgement;
 use reveille_harness::Report;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-/// The report of a run; also appended to a file, if one is given.
-pub fn report(judgement: &Judgement, particulars: Value, valid: bool, append_to: Option<&Path>) -> Result<Report> {
-    let report = Report::new(&line(judgement, particulars, valid)?, valid)?;
-    if let Some(file) = append_to {
-        append(file, &report.line)?;
-    }
-    Ok(report)
-}
+use super::scenario::ScenarioResult;
 
-/// The judgement and the particulars of the run. A run may be invalid although its judgement is valid.
-fn line(judgement: &Judgement, particulars: Value, valid: bool) -> Result<Value> {
-    let mut line = serde_json::to_value(judgement)?;
-    if let (Value::Object(line), Value::Object(particulars)) = (&mut line, particulars) {
-        line.extend(particulars);
+impl ScenarioResult {
+    /// The judgement, what all runs report, and the particulars of this one; also appended to a file, if one is given.
+    pub fn report(&self, particulars: Value, append_to: Option<&Path>) -> Result<Report> {
+        let common = json!({
+            "drained": self.drained,
+            // Nodes that ended unexpectedly, with the end of their logs.
+            "ended_by_themselves": self.unexpected_ends,
+            "errors": self.errors.0,
+            "valid": self.is_valid(),
+        });
+        let mut line = serde_json::to_value(&self.judgement)?;
+        for part in [particulars, common] {
+            if let (Value::Object(line), Value::Object(part)) = (&mut line, part) {
+                line.extend(part);
+            }
+        }
+        let report = Report::new(&line, self.is_valid())?;
+        if let Some(file) = append_to {
+            append(file, &report.line)?;
+        }
+        Ok(report)
     }
-    line["valid"] = valid.into();
-    Ok(line)
 }
 
 /// The commit of the working tree, marked if it has changes; `unknown` outside of one.

@@ -58,6 +58,15 @@ pub struct ScenarioResult {
     pub drained: bool,
     /// Nodes that ended unexpectedly.
     pub unexpected_ends: Vec<String>,
+    /// Errors of the harness.
+    pub errors: HarnessErrors,
+}
+
+impl ScenarioResult {
+    /// Whether all went well. A run may be invalid although its judgement is valid.
+    pub fn is_valid(&self) -> bool {
+        self.judgement.valid && self.drained && self.unexpected_ends.is_empty() && self.errors.0.is_empty()
+    }
 }
 
 /// Errors of the harness itself. They are reported, and the run is judged all the same.
@@ -141,7 +150,7 @@ impl Scenario {
     pub async fn close(
         mut self,
         nemesis: &mut Nemesis,
-        errors: &mut HarnessErrors,
+        mut errors: HarnessErrors,
         ends: Instant,
         to_read: Duration,
     ) -> Result<ScenarioResult> {
@@ -186,6 +195,6 @@ impl Scenario {
         }
         recorder.end(whole)?;
         let unexpected_ends = std::mem::take(&mut nemesis.processes.unexpected_ends);
-        Ok(ScenarioResult { judgement: check::judge(&self.history)?, drained, unexpected_ends })
+        Ok(ScenarioResult { judgement: check::judge(&self.history)?, drained, unexpected_ends, errors })
     }
 }

@@ -24,7 +24,7 @@ use self::traffic::Traffic;
 use super::clients::Coordination;
 use super::header::{asks, plain_header};
 use super::options::{Seed, seed};
-use super::scenario::{HarnessErrors, Scenario, ScenarioResult};
+use super::scenario::{HarnessErrors, Scenario};
 use super::version::Version;
 use super::workload::Workload;
 use super::{LEAD, PACE, SESSIONS, report};
@@ -86,12 +86,10 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let fault_seconds = faults_began.elapsed().as_secs();
     traffic.stop().await;
     let ends = Instant::now() + TO_CLOSE;
-    let ScenarioResult { judgement, drained, unexpected_ends } =
-        scenario.close(&mut nemesis, &mut errors, ends, TO_READ).await?;
+    let result = scenario.close(&mut nemesis, errors, ends, TO_READ).await?;
 
     let missed = hits.iter().filter(|(_, hits)| **hits < args.hits).map(|(point, _)| point.clone());
     let not_reached: Vec<String> = missed.collect();
-    let holds = judgement.valid && drained && unexpected_ends.is_empty() && errors.0.is_empty();
     let all_reached = not_reached.is_empty();
     let particulars = json!({
         "nemesis": "crash-points",
@@ -104,13 +102,10 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
         // Points with fewer deaths.
         "not_reached": not_reached,
         "seconds": began.elapsed().as_secs(),
-        "drained": drained,
-        "ended_by_themselves": unexpected_ends,
-        "errors": errors.0,
         "at": report::now(),
     });
-    let report = report::report(&judgement, particulars, holds, args.append.as_deref())?;
-    Ok(Report { valid: holds && all_reached, ..report })
+    let report = result.report(particulars, args.append.as_deref())?;
+    Ok(Report { valid: report.valid && all_reached, ..report })
 }
 
 fn header(args: &Args, cluster: &Cluster) -> Header {
