@@ -7,7 +7,6 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Result, ensure};
 use reveille_check::history::{Coverage, FaultKind, InDoubt, PhaseName};
-use reveille_harness::measure::monotonic_us;
 use reveille_harness::{Cluster, Needs, Report, StartArgs};
 use reveille_proto::admin::v1 as api;
 use serde_json::json;
@@ -17,7 +16,7 @@ use super::faults::{Family, FaultAction, FaultTarget, PlannedFault};
 use super::header::{asks, plain_header};
 use super::scenario::{HarnessErrors, Scenario};
 use super::workload::Workload;
-use super::{LEAD, LEAD_A_SCHEDULE, PACE, SESSIONS, TO_READ, WHOLE};
+use super::{LEAD, LEAD_A_SCHEDULE, TO_READ, WHOLE};
 
 /// From one kill to the next: the killed node is back and ready long before.
 const KILL_EVERY: Duration = Duration::from_secs(8);
@@ -49,7 +48,6 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let phase = killing + busy;
     let schedules = (phase.as_secs() as u32 * RATE).max(1);
     let cluster = Cluster::start(start, 3, Needs::default()).await?;
-    let began_us = monotonic_us();
     let command = format!("reveille-jepsen failover --kills {}", args.kills);
     let coverage = Coverage {
         mails_per_second: RATE / 2,
@@ -62,7 +60,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
         coverage,
         ..plain_header(0, command, InDoubt::Hold, &cluster)
     };
-    let (scenario, sink) = Scenario::open(&cluster, &header, began_us, None, (PACE, SESSIONS), true).await?;
+    let (scenario, sink) = Scenario::open(&cluster, &header, None, true).await?;
     let first = SystemTime::now() + LEAD + LEAD_A_SCHEDULE * schedules;
     let workload = Workload::new(schedules, schedules, first, phase, api::InDoubt::Hold);
     workload.create(cluster.admin(), &scenario.recorder).await?;

@@ -26,7 +26,6 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Result;
 use reveille_check::history::PhaseName;
-use reveille_harness::measure::monotonic_us;
 use reveille_harness::{Cluster, Needs, Report, StartArgs};
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -73,13 +72,11 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let cluster = Cluster::start(start, args.nodes, needs).await?;
     report_missing(&cluster, needs);
 
-    let began_us = monotonic_us();
     let mut limits = WorkloadLimits::draw(seed, args.campaign_size(), args.seconds);
     let header = header::header(args, &families, &plan, &limits, &cluster);
     let clocks_are_right = args.ledger_time_is_ours(&families);
     let history = args.history.as_deref();
-    let (mut scenario, sink) =
-        Scenario::open(&cluster, &header, began_us, history, (PACE, SESSIONS), clocks_are_right).await?;
+    let (mut scenario, sink) = Scenario::open(&cluster, &header, history, clocks_are_right).await?;
     let (admin, recorder) = (cluster.admin().clone(), scenario.recorder.clone());
 
     let (schedules, recipients) = args.sizes();

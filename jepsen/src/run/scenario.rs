@@ -14,12 +14,12 @@ use reveille_harness::leader_watch::LeaderWatch;
 use reveille_sink::{Sink, SinkOptions};
 use tokio::task::JoinSet;
 
-use super::PACE;
 use super::clients::{Coordination, Operator};
 use super::faults::Nemesis;
 use super::observe::{GateReader, HandoffRecorder, LedgerTimeline, Recorder, accepts, drain, final_state, outages};
 use super::processes::Processes;
 use super::workload::{Workload, WorkloadLimits};
+use super::{PACE, SESSIONS};
 use crate::check;
 
 /// Accepts that are kept in memory.
@@ -85,29 +85,27 @@ impl HarnessErrors {
 }
 
 impl Scenario {
-    /// Begins a history at this instant of CLOCK_BOOTTIME (microseconds), and starts a sink as the cluster's relay.
+    /// Begins a history with this header, which was just made, and starts a sink as the cluster's relay.
     pub async fn open(
         cluster: &Cluster,
         header: &Header,
-        began_us: i64,
         history: Option<&Path>,
-        (pace, sessions): (&str, u32),
         clocks_are_right: bool,
     ) -> Result<(Scenario, Sink)> {
         let history = history.map_or_else(|| cluster.folder().join("history.jsonl"), Path::to_owned);
-        let recorder = Recorder::begin(&history, header, began_us)?;
+        let recorder = Recorder::begin(&history, header)?;
         let handoffs = HandoffRecorder::default();
         let sink = Sink::start(SinkOptions {
             listen: SocketAddr::from((cluster.environment().harness_address(), 0)),
             record: Some(cluster.folder().join(ACCEPTS)),
-            faults: pace.parse().context("the pace of the sink")?,
+            faults: PACE.parse().context("the pace of the sink")?,
             dots: Some(handoffs.watcher(&recorder)),
             keep_records: EMAILS,
             keep_bodies: 0,
             excerpt_bytes: CONTENT_BYTES,
             ..SinkOptions::default()
         })?;
-        cluster.admin().add_relay(cluster.environment().relay_address(sink.address())?, sessions).await?;
+        cluster.admin().add_relay(cluster.environment().relay_address(sink.address())?, SESSIONS).await?;
         let watch = Arc::new(LeaderWatch::start(cluster));
         let mut samples = JoinSet::new();
         samples.spawn(final_state::sample_hashes(cluster.admin().clone(), recorder.clone()));
@@ -137,7 +135,7 @@ impl Scenario {
         let (admin, recorder) = (cluster.admin().clone(), self.recorder.clone());
         let operator = Operator { admin, recorder: recorder.clone(), workload, coordination, number: 0 };
         let processes = Processes::new(cluster, sink, recorder, Arc::clone(&self.watch));
-        Nemesis::new(processes, operator, seed, PACE)
+        Nemesis::new(processes, operator, seed)
     }
 
     /// Begins a phase.

@@ -14,7 +14,6 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Result, bail};
 use reveille_check::history::{Coverage, FaultKind, Header, InDoubt, PhaseName};
-use reveille_harness::measure::monotonic_us;
 use reveille_harness::{Cluster, Needs, Report, StartArgs};
 use reveille_proto::admin::v1 as api;
 use serde_json::json;
@@ -27,7 +26,7 @@ use super::options::{Seed, seed};
 use super::scenario::{HarnessErrors, Scenario};
 use super::version::Version;
 use super::workload::Workload;
-use super::{LEAD, PACE, SESSIONS, report};
+use super::{LEAD, report};
 
 /// The first schedules and their recipients, and how long they last.
 const FIRST: (u32, u32) = (60, 240);
@@ -69,10 +68,8 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let cluster = Cluster::start(start, 3, needs).await?;
     let (admin, folder) = (cluster.admin().clone(), cluster.folder().to_owned());
 
-    let began_us = monotonic_us();
     let header = header(args, &cluster);
-    let (scenario, sink) =
-        Scenario::open(&cluster, &header, began_us, args.history.as_deref(), (PACE, SESSIONS), true).await?;
+    let (scenario, sink) = Scenario::open(&cluster, &header, args.history.as_deref(), true).await?;
     let recorder = scenario.recorder.clone();
     let workload = Workload::new(FIRST.0, FIRST.1, SystemTime::now() + 2 * LEAD, FIRST_FOR, api::InDoubt::Hold);
     workload.create(&admin, &recorder).await?;

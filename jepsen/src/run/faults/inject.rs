@@ -13,6 +13,7 @@ use super::injection::{Injected, NotInjected, Repair};
 use super::links;
 use super::nemesis::Nemesis;
 use super::plan::PlannedFault;
+use crate::run::PACE;
 
 /// In a rolling restart the next node waits so long for the previous one to be ready.
 const READY_WITHIN: Duration = Duration::from_secs(5);
@@ -133,8 +134,7 @@ impl Nemesis {
             return Err(NotInjected::NotNow("the relay is broken already".to_owned()));
         }
         let fault = self.fault(planned, name, &[]);
-        let plan: FaultPlan =
-            format!("seed={},{faults},{}", self.seed, self.pace).parse().map_err(anyhow::Error::new)?;
+        let plan: FaultPlan = format!("seed={},{faults},{PACE}", self.seed).parse().map_err(anyhow::Error::new)?;
         self.processes.sink.set_faults(plan);
         Ok(Injected { fault, repair: Repair::Relay })
     }
@@ -229,7 +229,7 @@ impl Nemesis {
             Repair::Untrace { node, trace, fails } => self.untrace(&node, trace, fails, fault).await?,
             Repair::Empty(name) => self.empty(&name, fault)?,
             Repair::Relay => {
-                let pace: FaultPlan = self.pace.parse()?;
+                let pace: FaultPlan = PACE.parse()?;
                 // The rules of the pace follow those of the fault in the plan, and always apply.
                 let tally = self.processes.sink.fault_tally();
                 let rules = tally.len().saturating_sub(pace.rules.len());

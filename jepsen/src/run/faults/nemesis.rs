@@ -41,8 +41,6 @@ pub struct Nemesis {
     /// Power cuts so far.
     pub(super) power_cuts: u64,
     pub(super) broken_links: Vec<BrokenLink>,
-    /// The fault plan of the relay when nothing is broken.
-    pub(super) pace: &'static str,
     pub(super) seed: u64,
     /// How often answers of the sink were held.
     pub(super) holds: u32,
@@ -61,14 +59,13 @@ pub(super) struct ActiveFault {
 
 impl Nemesis {
     /// Nothing is broken.
-    pub fn new(processes: Processes, operator: Operator, seed: u64, pace: &'static str) -> Nemesis {
+    pub fn new(processes: Processes, operator: Operator, seed: u64) -> Nemesis {
         Nemesis {
             processes,
             operator,
             operations: JoinSet::new(),
             power_cuts: 0,
             broken_links: Vec::new(),
-            pace,
             seed,
             holds: 0,
             upgrade: UpgradeProgress::default(),

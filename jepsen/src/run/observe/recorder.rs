@@ -17,14 +17,16 @@ pub struct Recorder {
 }
 
 struct RecordedFile {
+    /// CLOCK_BOOTTIME at the beginning, in microseconds.
     began_us: i64,
     writer: Mutex<Option<Writer<BufWriter<File>>>>,
     failed: Mutex<Option<std::io::Error>>,
 }
 
 impl Recorder {
-    /// Begins a history at this instant of CLOCK_BOOTTIME, in microseconds.
-    pub fn begin(path: &Path, header: &Header, began_us: i64) -> Result<Recorder> {
+    /// Begins a history, now.
+    pub fn begin(path: &Path, header: &Header) -> Result<Recorder> {
+        let began_us = monotonic_us();
         let file = File::create(path).with_context(|| format!("the history {}", path.display()))?;
         let writer = Writer::begin(BufWriter::new(file), header).context("the history")?;
         let inner = RecordedFile { began_us, writer: Mutex::new(Some(writer)), failed: Mutex::default() };
