@@ -74,9 +74,8 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let epochs = || scenario.watch.all().len() as u64;
     let before = epochs();
     let without_cause = if args.busy {
-        let spin = BusyProcessors::start();
-        eprintln!("{} threads keep all processors busy for {} s", spin.threads.len(), busy.as_secs());
-        tokio::time::sleep(busy).await;
+        eprintln!("all processors are kept busy for {} s", busy.as_secs());
+        keep_processors_busy(busy).await;
         Some(epochs() - before)
     } else {
         None
@@ -104,38 +103,14 @@ fn plan(kills: u32) -> Vec<PlannedFault> {
     (0..kills).map(kill).collect()
 }
 
-/// A busy thread for each processor, until it is dropped.
-struct BusyProcessors {
-    stop: std::sync::Arc<std::sync::atomic::AtomicBool>,
-    threads: Vec<std::thread::JoinHandle<()>>,
-}
-
-impl BusyProcessors {
-    fn start() -> BusyProcessors {
-        use std::sync::atomic::Ordering::Relaxed;
-        let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
-        let spin = |_| {
-            let stop = std::sync::Arc::clone(&stop);
-            std::thread::spawn(move || {
-                while !stop.load(Relaxed) {
-                    std::hint::spin_loop();
-                }
-            })
-        };
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = (0..processors).map(spin).collect();
-        BusyProcessors { stop, threads }
+/// Keeps all processors busy for so long, by a thread for each.
+async fn keep_processors_busy(length: Duration) {
+    let until = Instant::now() + length;
+    for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+        // Not awaited: after Ctrl-C it ends with the process.
+        std::thread::spawn(move || while Instant::now() < until {});
     }
-}
-
-impl Drop for BusyProcessors {
-    fn drop(&mut self) {
-        self.stop.store(true, std::sync::atomic::Ordering::Relaxed);
-        for thread in self.threads.drain(..) {
-            // Such a thread cannot panic.
-            let _ = thread.join();
-        }
-    }
+    tokio::time::sleep(length).await;
 }
 
 #[cfg(test)]
@@ -147,13 +122,5 @@ mod tests {
         let plan = plan(20);
         assert!(plan.is_sorted_by_key(|planned| planned.at) && plan.len() == 20);
         assert!(plan.iter().all(|planned| planned.at < KILL_EVERY * 20));
-    }
-
-    #[test]
-    fn busy_threads_end_with_their_owner() {
-        let spin = BusyProcessors::start();
-        let stop = std::sync::Arc::clone(&spin.stop);
-        drop(spin);
-        assert_eq!(std::sync::Arc::strong_count(&stop), 1);
     }
 }
