@@ -159,12 +159,12 @@ async fn wait_for_end(cluster: &mut Cluster, args: &Args, due: SystemTime) -> Re
         if args.kill_leader && ended.killed_us.is_none() && ended.last.sent >= args.recipients / 3 {
             let (leader, _) = cluster.leader().await.context("no node leads")?;
             ended.killed_us = Some(unix_us(SystemTime::now()) as u64);
-            cluster.kill(&leader)?;
+            cluster.node_mut(&leader)?.kill()?;
             eprintln!("killed the leader {leader} after {} emails", ended.last.sent);
             down = Some((leader, Instant::now()));
         }
         if let Some((name, _)) = down.take_if(|(_, since)| since.elapsed() >= DOWN_FOR) {
-            cluster.restart(&name)?;
+            cluster.node_mut(&name)?.start()?;
         }
         let stable_for = if args.kill_leader { STABLE_FOR } else { Duration::ZERO };
         if is_over && down.is_none() && unchanged_since.elapsed() >= stable_for {

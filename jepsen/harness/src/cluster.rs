@@ -71,7 +71,7 @@ impl Cluster {
         cluster.wait_until("every node answers", http::is_alive).await?;
         let peers = cluster.nodes.iter().skip(1).map(|node| node.peers.to_string()).collect();
         cluster.admin.init(peers, needs.test_clock).await?;
-        cluster.wait_until_healthy().await?;
+        cluster.wait_until("every node is ready", http::is_ready).await?;
         eprintln!("{count} nodes of {} form a cluster", binary.display());
         Ok(cluster)
     }
@@ -127,34 +127,19 @@ impl Cluster {
         found
     }
 
-    /// `kill -9` of a node.
-    pub fn kill(&mut self, name: &str) -> Result<()> {
-        self.node_mut(name)?.kill()
-    }
-
-    /// Deletes the journals of the named node, which must be down.
-    pub fn delete_journals(&mut self, name: &str) -> Result<()> {
-        self.node_mut(name)?.delete_journals()
-    }
-
-    /// Starts the named node again.
-    pub fn restart(&mut self, name: &str) -> Result<()> {
-        self.node_mut(name)?.start()
-    }
-
     /// A node.
     pub fn node(&self, name: &str) -> Result<&NodeProcess> {
         self.nodes.iter().find(|node| node.name == name).with_context(|| format!("there is no node {name}"))
     }
 
+    /// A node, to change it.
+    pub fn node_mut(&mut self, name: &str) -> Result<&mut NodeProcess> {
+        self.nodes.iter_mut().find(|node| node.name == name).with_context(|| format!("there is no node {name}"))
+    }
+
     /// Nodes whose process ended by itself, with its exit status.
     pub fn ended(&mut self) -> Vec<(String, std::process::ExitStatus)> {
         self.nodes.iter_mut().filter_map(|node| Some((node.name.clone(), node.ended()?))).collect()
-    }
-
-    /// Waits until every node follows or leads.
-    pub async fn wait_until_healthy(&mut self) -> Result<()> {
-        self.wait_until("every node is ready", http::is_ready).await
     }
 
     async fn wait_until(&mut self, what: &str, holds: impl AsyncFn(SocketAddr) -> bool) -> Result<()> {
@@ -171,11 +156,6 @@ impl Cluster {
             tokio::time::sleep(POLL_EVERY).await;
         }
         Ok(())
-    }
-
-    /// A node, to change it.
-    pub fn node_mut(&mut self, name: &str) -> Result<&mut NodeProcess> {
-        self.nodes.iter_mut().find(|node| node.name == name).with_context(|| format!("there is no node {name}"))
     }
 }
 

@@ -54,15 +54,15 @@ pub struct NodeProcess {
     pub peers: SocketAddr,
     /// Health and metrics.
     pub http: SocketAddr,
+    /// The crash points of the next process, in the syntax of FAILPOINTS. It dies at the first of them that it reaches.
+    pub crash_points: Option<String>,
+    /// The level of the release on this node, from its next start on.
+    pub level: u32,
     binary: PathBuf,
     folder: PathBuf,
     journals: PathBuf,
     log: PathBuf,
     launch: LaunchOptions,
-    /// The crash points of the next process, in the syntax of FAILPOINTS.
-    crash_points: Option<String>,
-    /// The level of the release on this node.
-    level: u32,
     /// Offset in bytes at which the log of the current or last process begins.
     log_from: u64,
     process: Option<Child>,
@@ -93,21 +93,6 @@ impl NodeProcess {
             log_from: 0,
             process: None,
         }
-    }
-
-    /// Sets the crash points for the next start. The process dies at the first of them that it reaches.
-    pub fn set_crash_points(&mut self, points: Option<&str>) {
-        self.crash_points = points.map(str::to_owned);
-    }
-
-    /// The level of the release on this node.
-    pub fn level(&self) -> u32 {
-        self.level
-    }
-
-    /// Sets the level of the release for the next start.
-    pub fn set_level(&mut self, level: u32) {
-        self.level = level;
     }
 
     /// Starts the process. Its output goes to a log beside its folder.
@@ -299,7 +284,7 @@ mod tests {
         write_script(&script, "echo \"${FAILPOINTS:-nowhere} is where it dies\"");
         let mut node = node(&script, folder.path(), folder.path());
         for points in [Some("here"), None] {
-            node.set_crash_points(points);
+            node.crash_points = points.map(str::to_owned);
             node.start().unwrap();
             while node.ended().is_none() {
                 std::thread::sleep(std::time::Duration::from_millis(10));

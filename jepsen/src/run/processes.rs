@@ -156,7 +156,7 @@ impl Processes {
         self.note_ends()?;
         anyhow::ensure!(self.state(name) != ProcessState::Down, "{name} had ended before it was killed");
         let incarnation = self.cluster.node(name)?.incarnation();
-        self.cluster.kill(name)?;
+        self.cluster.node_mut(name)?.kill()?;
         self.record_end(name, incarnation, LifetimeEnd::Killed);
         Ok(())
     }
@@ -182,7 +182,7 @@ impl Processes {
             tokio::time::sleep(POLL_EVERY).await;
         };
         let log = self.cluster.node(name)?.last_words();
-        self.cluster.kill(name)?;
+        self.cluster.node_mut(name)?.kill()?;
         let end = end_after_stop(status);
         self.record_end(name, incarnation, end);
         if end == LifetimeEnd::ByItself {
@@ -217,8 +217,9 @@ impl Processes {
         if self.state(name) == ProcessState::Down {
             self.excused.remove(name);
             self.stopping.remove(name);
-            self.cluster.node_mut(name)?.set_crash_points(points);
-            self.cluster.restart(name)?;
+            let node = self.cluster.node_mut(name)?;
+            node.crash_points = points.map(str::to_owned);
+            node.start()?;
             self.began.insert(name.to_owned(), self.recorder.now_ns());
             self.states.insert(name.to_owned(), ProcessState::Runs);
         }
@@ -265,7 +266,7 @@ impl Processes {
             let node = self.cluster.node(&name)?;
             let (incarnation, log) = (node.incarnation(), node.last_words());
             let led_epoch = self.leader().filter(|(leader, _)| *leader == name).map(|(_, epoch)| epoch);
-            self.cluster.kill(&name)?;
+            self.cluster.node_mut(&name)?.kill()?;
             let end = if self.stopping.remove(&name) { end_after_stop(status) } else { LifetimeEnd::ByItself };
             self.record_end(&name, incarnation, end);
             let crash_point = crash_point_of(&log).filter(|_| !status.success()).map(str::to_owned);

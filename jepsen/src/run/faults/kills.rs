@@ -179,8 +179,9 @@ impl Nemesis {
     /// reported.
     fn cut_power(&mut self, name: &str, torn: bool) -> Result<Option<String>> {
         let cluster = &mut self.processes.cluster;
-        cluster.delete_journals(name)?;
-        let folder = cluster.node(name)?.folder().join("wal");
+        let node = cluster.node(name)?;
+        node.delete_journals()?;
+        let folder = node.folder().join("wal");
         // Read before the cut, with the unsynced part. A node that just started has no log yet.
         let segment = disk::last_segment(&folder).ok().filter(|_| torn);
         let written = segment.map(|segment| Ok::<_, std::io::Error>((fs::read(&segment)?, segment))).transpose()?;

@@ -52,7 +52,7 @@ impl Nemesis {
         let running = self.processes.running();
         let nodes = self.processes.cluster.nodes().iter();
         let nodes: Vec<Installed> =
-            nodes.map(|node| (node.name.clone(), node.level(), running.contains(&node.name))).collect();
+            nodes.map(|node| (node.name.clone(), node.level, running.contains(&node.name))).collect();
         let step = next_step(&nodes, self.upgrade, number, goes_back);
         match step.ok_or_else(|| NotInjected::NotNow("no node of the former release runs".to_owned()))? {
             UpgradeStep::Install(name, level) => self.install(planned, name, level).map(Some),
@@ -65,7 +65,7 @@ impl Nemesis {
         let mut fault = self.fault(planned, &name, std::slice::from_ref(&victim));
         let past_gate = self.count_past_gate(&victim, &[], &mut fault);
         self.processes.kill(&victim)?;
-        self.processes.cluster.node_mut(&victim)?.set_level(level);
+        self.processes.cluster.node_mut(&victim)?.level = level;
         self.upgrade.went_back |= level == FORMER_LEVEL;
         fault.observed = Some(true);
         fault.word = format!("{past_gate} past the gate, down for {} ms", planned.lasts.as_millis());
