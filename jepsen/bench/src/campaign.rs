@@ -3,7 +3,7 @@
 //! The rate counts accepts by the sink's clock, from two seconds after the first to the last. The result is valid if each
 //! recipient got exactly one email, or is in doubt after a kill, and no other address got any.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
@@ -75,12 +75,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     cluster.admin().create(body(due, BODY_BYTES)).await?;
     let before = cluster.cpu_seconds()?;
     let ended = wait_for_end(&mut cluster, args, due).await?;
-    let used = cluster.cpu_seconds()?.into_iter().map(|(name, after)| {
-        // The count of a restarted process begins at zero.
-        let used = after - before.get(&name).filter(|before| **before <= after).unwrap_or(&0.0);
-        (name, rounded(used))
-    });
-    let cpu_seconds: BTreeMap<String, f64> = used.collect();
+    let cpu_seconds = cluster.cpu_seconds_since(&before)?;
     let rss_mb = cluster.of_each(resident_mb)?;
     tokio::time::sleep(QUIET_AFTER).await;
     let doubts = match ended.last.in_doubt {
@@ -157,7 +152,7 @@ async fn wait_for_end(cluster: &mut Cluster, args: &Args, due: SystemTime) -> Re
         }
         let is_over = ended.last.pending + ended.last.claimed == 0;
         if args.kill_leader && ended.killed_us.is_none() && ended.last.sent >= args.recipients / 3 {
-            let (leader, _) = cluster.leader().await.context("no node leads")?;
+            let leader = cluster.leader().await.context("no node leads")?;
             ended.killed_us = Some(unix_us(SystemTime::now()) as u64);
             cluster.node_mut(&leader)?.kill()?;
             eprintln!("killed the leader {leader} after {} emails", ended.last.sent);

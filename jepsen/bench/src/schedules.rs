@@ -84,11 +84,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     while sink.accepted_count() < emails && Instant::now() < until {
         tokio::time::sleep(POLL_EVERY).await;
     }
-    let cpu_seconds = cluster.cpu_seconds()?.into_iter().map(|(name, after)| {
-        let used = after - before.get(&name).copied().unwrap_or(0.0);
-        (name, rounded(used))
-    });
-    let cpu_seconds: BTreeMap<String, f64> = cpu_seconds.collect();
+    let cpu_seconds = cluster.cpu_seconds_since(&before)?;
     tokio::time::sleep(QUIET_AFTER).await;
 
     let mut counts = counter.read();

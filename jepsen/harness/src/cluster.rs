@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use reveille_nodes::{AdminClient, NodeProcess, http};
 
 use crate::environment::{Environment, Needs};
-use crate::measure::cpu_seconds;
+use crate::measure::{cpu_seconds, rounded};
 use crate::workspace::Workspace;
 
 /// A started process must answer, and a changed cluster must be ready, within this time.
@@ -39,7 +39,8 @@ impl StartArgs {
 pub struct Cluster {
     nodes: Vec<NodeProcess>,
     admin: AdminClient,
-    environment: Environment,
+    /// Its environment, which a fault run breaks.
+    pub environment: Environment,
     workspace: Workspace,
 }
 
@@ -86,16 +87,6 @@ impl Cluster {
         &self.nodes
     }
 
-    /// Its environment.
-    pub fn environment(&self) -> &Environment {
-        &self.environment
-    }
-
-    /// Its environment, to break it.
-    pub fn environment_mut(&mut self) -> &mut Environment {
-        &mut self.environment
-    }
-
     /// A folder that is removed with the cluster.
     pub fn folder(&self) -> &Path {
         self.workspace.data()
@@ -108,23 +99,28 @@ impl Cluster {
         Ok(used)
     }
 
+    /// The same since `before`, rounded. The count of a restarted process begins at zero.
+    pub fn cpu_seconds_since(&self, before: &BTreeMap<String, f64>) -> Result<BTreeMap<String, f64>> {
+        let used = self.cpu_seconds()?.into_iter().map(|(name, after)| {
+            let before = before.get(&name).filter(|before| **before <= after).unwrap_or(&0.0);
+            (name, rounded(after - before))
+        });
+        Ok(used.collect())
+    }
+
     /// A measurement of the process of each node that runs.
     pub fn of_each(&self, measure: impl Fn(u32) -> Result<f64>) -> Result<BTreeMap<String, f64>> {
         let running = self.nodes.iter().filter_map(|node| Some((node.name.clone(), node.process_id()?)));
         running.map(|(name, process)| Ok((name, measure(process)?))).collect()
     }
 
-    /// Name and epoch of the leader, as its own page says; the higher epoch if two say so.
-    pub async fn leader(&self) -> Option<(String, u64)> {
-        let mut found: Option<(String, u64)> = None;
+    /// Name of the leader, as its own page says; of the one with the higher epoch if two say so.
+    pub async fn leader(&self) -> Option<String> {
+        let mut found: Option<(u64, &String)> = None;
         for node in &self.nodes {
-            if let Some(epoch) = http::epoch_led(node.http).await
-                && found.as_ref().is_none_or(|(_, known)| *known < epoch)
-            {
-                found = Some((node.name.clone(), epoch));
-            }
+            found = found.max(http::epoch_led(node.http).await.map(|epoch| (epoch, &node.name)));
         }
-        found
+        found.map(|(_, name)| name.clone())
     }
 
     /// A node.

@@ -150,7 +150,7 @@ fn needs(families: &[Family], args: &Args) -> Needs {
 }
 
 fn report_missing(cluster: &Cluster, needs: Needs) {
-    let environment = cluster.environment();
+    let environment = &cluster.environment;
     let parts = [
         (needs.network, "cut and bad links", environment.network.as_ref().err()),
         (needs.volumes, "power cuts and full disks", environment.volumes.as_ref().err()),

@@ -96,7 +96,7 @@ impl Scenario {
         let recorder = Recorder::begin(&history, header)?;
         let handoffs = HandoffRecorder::default();
         let sink = Sink::start(SinkOptions {
-            listen: SocketAddr::from((cluster.environment().harness_address(), 0)),
+            listen: SocketAddr::from((cluster.environment.harness_address(), 0)),
             record: Some(cluster.folder().join(ACCEPTS)),
             faults: PACE.parse().context("the pace of the sink")?,
             dots: Some(handoffs.watcher(&recorder)),
@@ -105,7 +105,7 @@ impl Scenario {
             excerpt_bytes: CONTENT_BYTES,
             ..SinkOptions::default()
         })?;
-        cluster.admin().add_relay(cluster.environment().relay_address(sink.address())?, SESSIONS).await?;
+        cluster.admin().add_relay(cluster.environment.relay_address(sink.address())?, SESSIONS).await?;
         let watch = Arc::new(LeaderWatch::start(cluster));
         let mut samples = JoinSet::new();
         samples.spawn(final_state::sample_hashes(cluster.admin().clone(), recorder.clone()));

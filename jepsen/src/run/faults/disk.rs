@@ -10,7 +10,7 @@ use reveille_check::history::Fault;
 use reveille_harness::node_process::NodeProcess;
 
 use super::actions::{DiskFault, FaultTarget};
-use super::injection::{Injected, NotInjected, Repair};
+use super::injection::{Injected, NotInjected, Repair, required};
 use super::nemesis::Nemesis;
 use super::plan::PlannedFault;
 use super::syscall_trace::{self, SyncTrace};
@@ -95,15 +95,14 @@ impl Nemesis {
     }
 
     fn fill(&mut self, fault: Fault, victim: String) -> Result<Injected, NotInjected> {
-        let volumes =
-            self.processes.cluster.environment().volumes.as_ref().map_err(|why| NotInjected::Cannot(why.clone()))?;
+        let volumes = required(&self.processes.cluster.environment.volumes)?;
         volumes.get(&victim).ok_or_else(|| NotInjected::Cannot(format!("{victim} has no disk of its own")))?.fill()?;
         self.processes.disk_is_full(&victim);
         Ok(Injected { fault, repair: Repair::Empty(victim) })
     }
 
     pub(super) fn empty(&mut self, name: &str, fault: &mut Fault) -> Result<()> {
-        let emptied = match &self.processes.cluster.environment().volumes {
+        let emptied = match &self.processes.cluster.environment.volumes {
             Ok(volumes) => volumes.get(name).context("a node without a disk of its own").and_then(|disk| disk.empty()),
             Err(_) => Ok(()),
         };
@@ -123,9 +122,8 @@ impl Nemesis {
         if manifests(&folder)?.len() < 2 {
             return Err(NotInjected::NotNow("the node has fewer than two snapshots".to_owned()));
         }
-        let past_gate = self.processes.past_gate(&victim);
+        self.count_past_gate(&victim, &[], &mut fault);
         self.processes.kill(&victim)?;
-        (fault.inside_data, fault.past_gate) = (Some(past_gate > 0), Some(past_gate));
         let newest = manifests(&folder)?.pop().context("a node without snapshots");
         let damaged = newest.and_then(|newest| match how {
             DiskFault::SnapshotLost => Ok(fs::remove_file(&newest).map(|()| "lost".to_owned())?),
@@ -146,9 +144,8 @@ impl Nemesis {
             // The others have what this log loses.
             self.wait_until_ready(&name).await;
         }
-        let past_gate = self.processes.past_gate(&victim);
+        self.count_past_gate(&victim, &[], &mut fault);
         self.processes.kill(&victim)?;
-        (fault.inside_data, fault.past_gate) = (Some(past_gate > 0), Some(past_gate));
         let torn = tear_last(&self.processes.cluster.node(&victim)?.folder().join("wal"));
         self.processes.start(&victim)?;
         self.wait_until_ready(&victim).await;

@@ -9,7 +9,7 @@ use reveille_harness::clocks::CORRECT;
 use reveille_sink::FaultPlan;
 
 use super::actions::{FaultAction, FaultTarget, LinkFault, PartitionShape};
-use super::injection::{Injected, NotInjected, Repair};
+use super::injection::{Injected, NotInjected, Repair, required};
 use super::links;
 use super::nemesis::Nemesis;
 use super::plan::PlannedFault;
@@ -118,8 +118,7 @@ impl Nemesis {
             return Err(NotInjected::NotNow(format!("the clock of {wrong} is wrong already")));
         }
         let mut fault = self.fault(planned, &format!("the clock of {target}: {offset}"), std::slice::from_ref(&victim));
-        let clocks =
-            self.processes.cluster.environment().clocks.as_ref().map_err(|why| NotInjected::Cannot(why.clone()))?;
+        let clocks = required(&self.processes.cluster.environment.clocks)?;
         clocks.set(&victim, offset)?;
         tokio::time::sleep(CLOCK_IS_READ_WITHIN).await;
         // A drift shows at the end of the fault.
@@ -220,7 +219,7 @@ impl Nemesis {
                 if fault.observed.is_none() {
                     self.observe_clocks(DRIFT_MS, fault).await;
                 }
-                if let Ok(clocks) = &self.processes.cluster.environment().clocks {
+                if let Ok(clocks) = &self.processes.cluster.environment.clocks {
                     clocks.set(&name, CORRECT)?;
                     // The next clock fault must find this clock correct.
                     tokio::time::sleep(CLOCK_IS_READ_WITHIN).await;

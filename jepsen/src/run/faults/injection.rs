@@ -74,6 +74,11 @@ pub(super) enum NotInjected {
     NotNow(String),
 }
 
+/// A part of the environment, or why this machine does not have it.
+pub(super) fn required<T>(part: &Result<T, String>) -> Result<&T, NotInjected> {
+    part.as_ref().map_err(|why| NotInjected::Cannot(why.clone()))
+}
+
 impl NotInjected {
     pub fn no_node_runs() -> NotInjected {
         NotInjected::NotNow("no node runs".to_owned())

@@ -9,7 +9,7 @@ use reveille_sink::{Held, HoldPoint, HoldRequest};
 
 use super::actions::FaultTarget;
 use super::disk;
-use super::injection::{Injected, NotInjected, Repair};
+use super::injection::{Injected, NotInjected, Repair, required};
 use super::nemesis::Nemesis;
 use super::plan::PlannedFault;
 
@@ -142,9 +142,7 @@ impl Nemesis {
         if victims.is_empty() {
             return Err(NotInjected::no_node_runs());
         }
-        if let Err(why) = &self.processes.cluster.environment().volumes {
-            return Err(NotInjected::Cannot(why.clone()));
-        }
+        required(&self.processes.cluster.environment.volumes)?;
         let name = if target.is_some() { "power cut of one" } else { "power cut of all" };
         // Without a tracer the cut comes at any time, mostly between two writes.
         let traces = if torn { self.hold_syncs(&victims).await } else { Vec::new() };
@@ -185,7 +183,7 @@ impl Nemesis {
         // Read before the cut, with the unsynced part. A node that just started has no log yet.
         let segment = disk::last_segment(&folder).ok().filter(|_| torn);
         let written = segment.map(|segment| Ok::<_, std::io::Error>((fs::read(&segment)?, segment))).transpose()?;
-        let volumes = cluster.environment_mut().volumes.as_mut().ok();
+        let volumes = cluster.environment.volumes.as_mut().ok();
         let volume = volumes.and_then(|volumes| volumes.get_mut(name)).context("a node without a disk of its own")?;
         tokio::task::block_in_place(|| volume.cut_power())?;
         let chance = self.seed.wrapping_add(self.power_cuts);

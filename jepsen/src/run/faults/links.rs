@@ -10,7 +10,7 @@ use anyhow::Result;
 use reveille_harness::host_network::HostNetwork;
 
 use super::actions::LinkFault;
-use super::injection::{BrokenLink, NotInjected, Repair};
+use super::injection::{BrokenLink, NotInjected, Repair, required};
 use super::nemesis::Nemesis;
 
 /// Packets hit on each link, by sender and receiver, since the rules were set. A narrow link has a counter of its own.
@@ -104,9 +104,7 @@ fn rules(at: usize, addresses: &[Ipv4Addr], bad: &[BrokenLink]) -> String {
 impl Nemesis {
     /// Breaks these links too; all of them or none.
     pub(super) fn add_links(&mut self, broken: &[BrokenLink]) -> Result<(), NotInjected> {
-        if let Err(why) = &self.processes.cluster.environment().network {
-            return Err(NotInjected::Cannot(why.clone()));
-        }
+        required(&self.processes.cluster.environment.network)?;
         let before = self.broken_links.clone();
         let set = self.set_links([&before, broken].concat());
         if set.is_err() {
@@ -137,14 +135,14 @@ impl Nemesis {
             }
         }
         let before = std::mem::replace(&mut self.broken_links, broken);
-        match &self.processes.cluster.environment().network {
+        match &self.processes.cluster.environment.network {
             Ok(network) => set(network, &self.processes.names(), &before, &self.broken_links),
             Err(_) => Ok(()),
         }
     }
 
     fn matched(&self) -> Matched {
-        let network = self.processes.cluster.environment().network.as_ref();
+        let network = self.processes.cluster.environment.network.as_ref();
         network.map(|network| matched(network, &self.processes.names(), &self.broken_links)).unwrap_or_default()
     }
 }
