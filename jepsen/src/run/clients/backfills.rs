@@ -11,8 +11,7 @@ use reveille_harness::CallResult;
 use reveille_harness::measure::unix_us;
 use reveille_proto::admin::v1::{BackfillScheduleResponse, ScheduleState};
 
-use super::operator::{Operator, now_ms};
-use crate::run::observe::answer_of;
+use super::operator::{Operator, at, now_ms};
 use crate::run::workload::{ItemKind, PAUSED_PERIOD_MS, TENANT, WorkloadItem};
 
 /// One paused schedule in so long a part of the fault phase, and at most so many.
@@ -47,9 +46,9 @@ pub async fn pause_all(operator: &Operator) -> Result<()> {
     for item in items {
         let mut result = CallResult::Unknown;
         for _ in 0..PAUSE_TRIES_MAX {
-            let invoked = operator.recorder.now_ns();
-            result = operator.admin.pause_schedule(&item.name).await;
-            operator.record(None, invoked, Operation::Pause { target: target(&item) }, at(result.clone()));
+            let (invoked, paused) = (operator.recorder.now_ns(), operator.admin.pause_schedule(&item.name).await);
+            let operation = Operation::Pause { target: target(&item) };
+            result = operator.record(("operator", None), invoked, operation, paused, at);
             if result != CallResult::Unknown {
                 break;
             }
@@ -85,9 +84,9 @@ impl Operator {
 
     /// Resumes a schedule, and backfills its instants.
     async fn release(&self, item: WorkloadItem) -> bool {
-        let invoked = self.recorder.now_ns();
-        let resumed = self.admin.resume_schedule(&item.name).await;
-        self.record(None, invoked, Operation::Resume { target: target(&item) }, at(resumed));
+        let (invoked, resumed) = (self.recorder.now_ns(), self.admin.resume_schedule(&item.name).await);
+        let operation = Operation::Resume { target: target(&item) };
+        self.record(("operator", None), invoked, operation, resumed, at);
         if !self.is_over(&item).await {
             self.coordination.keep_paused(item);
             return false;
@@ -153,17 +152,12 @@ impl Operator {
         };
         let opened =
             |answer: BackfillScheduleResponse| Answer::opened(Some(answer.first_run).filter(|run| !run.is_empty()));
-        self.record_as(client, Some(id.to_owned()), invoked, operation, answer_of(result.clone(), opened));
-        result
+        self.record((client, Some(id)), invoked, operation, result, opened)
     }
 }
 
 fn target(item: &WorkloadItem) -> Target {
     Target::Schedule { tenant: TENANT.to_owned(), schedule: item.name.clone() }
-}
-
-fn at(result: CallResult<u64>) -> Answer {
-    answer_of(result, |index| Answer::at(Some(index)))
 }
 
 #[cfg(test)]

@@ -94,7 +94,8 @@ impl Operator {
         let answer = answer_of(result.clone(), |decision| Answer::at(decision.index));
         let all = named.is_empty().then_some(None);
         for recipient in all.into_iter().chain(named.iter().cloned().map(Some)) {
-            self.record(None, invoked_ns, operation(recipient), answer.clone());
+            let caller = (format!("operator-{}", self.number), None);
+            self.recorder.call(caller, invoked_ns, operation(recipient), answer.clone());
         }
     }
 }

@@ -5,8 +5,8 @@ use anyhow::Result;
 use reveille_check::history::{Answer, ObjectKind, Operation};
 use reveille_harness::{AdminClient, CallResult};
 
-use super::operator::Operator;
-use crate::run::observe::{Recorder, answer_of};
+use super::operator::{Operator, at};
+use crate::run::observe::Recorder;
 use crate::run::workload::{TENANT, Workload, WorkloadItem};
 
 /// Few, so that each is written often.
@@ -70,20 +70,16 @@ impl Operator {
             CallResult::Refused(reason) if reason.starts_with("NotFound") => CallResult::Unknown,
             result => result,
         };
-        let answer = answer_of(result.clone(), |()| Answer::at(None));
-        self.record_as(client, Some(id.to_owned()), invoked, write(&item.name, Some(item.value())), answer);
-        result
+        let operation = write(&item.name, Some(item.value()));
+        self.record((client, Some(id)), invoked, operation, result, |()| Answer::at(None))
     }
 
     /// Deletes a spare schedule.
     pub(super) async fn delete(&self) -> bool {
         let name = spare_name(self.number);
         self.coordination.writes(TENANT, ObjectKind::Schedule, &name);
-        let invoked = self.recorder.now_ns();
-        let result = self.admin.delete_schedule(&name).await;
-        let answer = answer_of(result.clone(), |index| Answer::at(Some(index)));
-        self.record(None, invoked, write(&name, None), answer);
-        result.is_done()
+        let (invoked, result) = (self.recorder.now_ns(), self.admin.delete_schedule(&name).await);
+        self.record(("operator", None), invoked, write(&name, None), result, at).is_done()
     }
 }
 

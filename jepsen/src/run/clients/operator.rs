@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use reveille_check::history::{Answer, Call, Crossing, Event, ObjectKind, Operation, Target};
+use reveille_check::history::{Answer, Crossing, ObjectKind, Operation, Target};
 use reveille_harness::measure::unix_us;
 use reveille_harness::{AdminClient, CallResult};
 use reveille_proto::admin::v1::Barrier;
@@ -69,8 +69,7 @@ impl Operator {
             let admin = self.admin.of_tenant(tenant);
             let (invoked, result) = (self.recorder.now_ns(), admin.opt_out(&id, &recipient).await);
             let operation = Operation::OptOut { tenant: tenant.to_owned(), recipient };
-            is_done |= result.is_done();
-            self.record(Some(id), invoked, operation, barrier(result));
+            is_done |= self.record(("operator", Some(&id)), invoked, operation, result, barrier).is_done();
         }
         is_done
     }
@@ -79,8 +78,8 @@ impl Operator {
         let Some((tenant, run)) = self.campaign_or_next_run().await else { return false };
         self.coordination.pauses(&run);
         let (invoked, result) = (self.recorder.now_ns(), self.admin.of_tenant(tenant).pause_run(&run).await);
-        let is_done = result.is_done();
-        self.record(None, invoked, Operation::Pause { target: Target::Run(run.clone()) }, barrier(result));
+        let operation = Operation::Pause { target: Target::Run(run.clone()) };
+        let is_done = self.record(("operator", None), invoked, operation, result, barrier).is_done();
         tokio::time::sleep(pause).await;
         self.resume(tenant, &run).await;
         is_done
@@ -89,16 +88,15 @@ impl Operator {
     /// Resumes a run that was or may have been paused.
     pub async fn resume(&self, tenant: &str, run: &str) {
         let (invoked, result) = (self.recorder.now_ns(), self.admin.of_tenant(tenant).resume_run(run).await);
-        let answer = answer_of(result, |index| Answer::at(Some(index)));
-        self.record(None, invoked, Operation::Resume { target: Target::Run(run.to_owned()) }, answer);
+        let operation = Operation::Resume { target: Target::Run(run.to_owned()) };
+        self.record(("operator", None), invoked, operation, result, at);
     }
 
     async fn cancel(&self) -> bool {
         let Some(run) = self.next_schedules_run().await else { return false };
         let (invoked, result) = (self.recorder.now_ns(), self.admin.cancel_run(&run).await);
-        let is_done = result.is_done();
-        self.record(None, invoked, Operation::Cancel { target: Target::Run(run) }, barrier(result));
-        is_done
+        let operation = Operation::Cancel { target: Target::Run(run) };
+        self.record(("operator", None), invoked, operation, result, barrier).is_done()
     }
 
     /// Two clients with one request id, and a third with another: two runs, never three.
@@ -116,9 +114,7 @@ impl Operator {
             schedule: TRIGGERED.to_owned(),
             audience: TRIGGERED.to_owned(),
         };
-        let answer = answer_of(result.clone(), |run| Answer::opened(Some(run)));
-        self.record_as(client, Some(id.to_owned()), invoked, operation, answer);
-        result
+        self.record((client, Some(id)), invoked, operation, result, |run| Answer::opened(Some(run)))
     }
 
     /// Creates one schedule, twice with one request id and once with another.
@@ -164,34 +160,34 @@ impl Operator {
         None
     }
 
-    pub fn record(&self, id: Option<String>, invoked_ns: u64, operation: Operation, answer: Answer) {
-        self.record_as("operator", id, invoked_ns, operation, answer);
-    }
-
-    pub(super) fn record_as(
+    /// Records a call by this client with this request id, and returns its result. `done` is the answer of
+    /// a call that was done.
+    pub(super) fn record<T: Clone>(
         &self,
-        who: &str,
-        id: Option<String>,
+        (client, id): (&str, Option<&str>),
         invoked_ns: u64,
         operation: Operation,
-        answer: Answer,
-    ) {
-        let answered_ns = (answer != Answer::Unknown).then(|| self.recorder.now_ns());
-        let client = format!("{who}-{}", self.number);
-        let call = Call { client, request_id: id, invoked_ns, answered_ns, operation, answer };
-        self.recorder.event(&Event::Call(call));
+        result: CallResult<T>,
+        done: impl FnOnce(T) -> Answer,
+    ) -> CallResult<T> {
+        let caller = (format!("{client}-{}", self.number), id.map(str::to_owned));
+        self.recorder.call(caller, invoked_ns, operation, answer_of(result.clone(), done));
+        result
     }
 }
 
-fn barrier(result: CallResult<Barrier>) -> Answer {
-    answer_of(result, |barrier| {
-        let crossing = |crossing: reveille_proto::admin::v1::Crossing| {
-            let fence = crossing.fence.parse().ok()?;
-            Some(Crossing { run: crossing.run, number: crossing.number, fence })
-        };
-        let crossed = barrier.crossed.into_iter().filter_map(crossing).collect();
-        Answer::Ok { index: Some(barrier.index), run: None, crossed, unconfirmed: barrier.unconfirmed }
-    })
+/// The answer of a change with this log index.
+pub(super) fn at(index: u64) -> Answer {
+    Answer::at(Some(index))
+}
+
+fn barrier(barrier: Barrier) -> Answer {
+    let crossing = |crossing: reveille_proto::admin::v1::Crossing| {
+        let fence = crossing.fence.parse().ok()?;
+        Some(Crossing { run: crossing.run, number: crossing.number, fence })
+    };
+    let crossed = barrier.crossed.into_iter().filter_map(crossing).collect();
+    Answer::Ok { index: Some(barrier.index), run: None, crossed, unconfirmed: barrier.unconfirmed }
 }
 
 pub(super) fn now_ms() -> u64 {

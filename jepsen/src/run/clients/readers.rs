@@ -6,7 +6,7 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
-use reveille_check::history::{Answer, Call, Event, OPTED_OUT, ObjectKind, Operation};
+use reveille_check::history::{Answer, OPTED_OUT, ObjectKind, Operation};
 use reveille_harness::AdminClient;
 use tokio::task::JoinSet;
 
@@ -86,15 +86,8 @@ impl Reader {
             }
             ObjectKind::Campaign => return,
         };
-        let answered_ns = seen.as_ref().map(|_| self.recorder.now_ns());
         let answer = seen.map_or(Answer::Unknown, |value| Answer::Found { value });
-        self.recorder.event(&Event::Call(Call {
-            client: self.name.clone(),
-            request_id: None,
-            invoked_ns,
-            answered_ns,
-            operation: Operation::Read { kind, tenant: tenant.to_owned(), name },
-            answer,
-        }));
+        let operation = Operation::Read { kind, tenant: tenant.to_owned(), name };
+        self.recorder.call((self.name.clone(), None), invoked_ns, operation, answer);
     }
 }

@@ -6,9 +6,11 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
-use reveille_check::history::{Ended, Event, Header, Part, Writer};
-
+use reveille_check::history::{Answer, Call, Ended, Event, Header, Operation, Part, Writer};
 use reveille_harness::measure::monotonic_us;
+
+/// The client of a call, and its request id.
+pub type Caller = (String, Option<String>);
 
 /// A handle; cheap to clone.
 #[derive(Clone)]
@@ -52,6 +54,12 @@ impl Recorder {
             *self.inner.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
             *writer = None;
         }
+    }
+
+    /// Records a call that was answered now, or that got no answer.
+    pub fn call(&self, (client, request_id): Caller, invoked_ns: u64, operation: Operation, answer: Answer) {
+        let answered_ns = (answer != Answer::Unknown).then(|| self.now_ns());
+        self.event(&Event::Call(Call { client, request_id, invoked_ns, answered_ns, operation, answer }));
     }
 
     /// Ends the history; also returns the error of an earlier line.

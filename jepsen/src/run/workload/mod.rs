@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use anyhow::Result;
-use reveille_check::history::{Answer, Audience, Call, Content, Due, Event, Operation, Overload};
+use reveille_check::history::{Answer, Audience, Content, Due, Event, Operation, Overload};
 use reveille_harness::measure::unix_us;
 use reveille_harness::{AdminClient, CallResult};
 use reveille_proto::admin::v1::{InDoubt, ScheduleBody};
@@ -132,20 +132,14 @@ impl Workload {
             },
             _ => admin.create_as(id, &self.body(item)).await,
         };
-        let answer = answer_of(result.clone(), |()| Answer::at(None));
-        recorder.event(&Event::Call(Call {
-            client: client.to_owned(),
-            request_id: Some(id.to_owned()),
-            invoked_ns,
-            answered_ns: (answer != Answer::Unknown).then(|| recorder.now_ns()),
-            operation: Operation::Write {
-                kind: item.object_kind(),
-                tenant: item.tenant().to_owned(),
-                name: item.name.clone(),
-                value: Some(item.value()),
-            },
-            answer,
-        }));
+        let operation = Operation::Write {
+            kind: item.object_kind(),
+            tenant: item.tenant().to_owned(),
+            name: item.name.clone(),
+            value: Some(item.value()),
+        };
+        let caller = (client.to_owned(), Some(id.to_owned()));
+        recorder.call(caller, invoked_ns, operation, answer_of(result.clone(), |()| Answer::at(None)));
         result
     }
 
