@@ -37,13 +37,11 @@ impl ScenarioResult {
 
 /// The commit of the working tree, marked if it has changes; `unknown` outside of one.
 pub fn commit() -> String {
-    let git = |arguments: &[&str]| {
-        let answer = Command::new("git").args(arguments).output().ok().filter(|answer| answer.status.success())?;
-        Some(String::from_utf8_lossy(&answer.stdout).trim().to_owned())
-    };
-    let Some(commit) = git(&["rev-parse", "--short=12", "HEAD"]) else { return "unknown".to_owned() };
-    let changed = git(&["status", "--porcelain", "--untracked-files=no"]).is_some_and(|changed| !changed.is_empty());
-    if changed { format!("{commit}-changed") } else { commit }
+    let arguments = ["describe", "--always", "--abbrev=12", "--exclude=*", "--dirty=-changed"];
+    match Command::new("git").args(arguments).output() {
+        Ok(answer) if answer.status.success() => String::from_utf8_lossy(&answer.stdout).trim().to_owned(),
+        _ => "unknown".to_owned(),
+    }
 }
 
 /// Appends a line to a file; creates the file if needed.
