@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use clap::Args as ClapArgs;
 use reveille_harness::Report;
+use reveille_harness::measure::cpu_seconds;
 use reveille_simulation::injected_bugs::VARIABLE;
 use reveille_simulation::{Options, SeedReport, run};
 use serde_json::json;
@@ -137,15 +138,9 @@ fn simulate(args: &Args, folder: &Path) -> Result<bool> {
         let skipped = report.lines.len().saturating_sub(LINES_SHOWN);
         report.lines.iter().skip(skipped).for_each(|line| eprintln!("{line}"));
     }
-    report.cpu_seconds = cpu_seconds();
+    report.cpu_seconds = cpu_seconds(std::process::id())?;
     println!("{}", serde_json::to_string(&report).context("the report")?);
     Ok(valid)
-}
-
-/// Processor time of this process so far.
-fn cpu_seconds() -> f64 {
-    let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9
 }
 
 /// The heartbeat interval of a seed, where the command line names none. Milliseconds.
