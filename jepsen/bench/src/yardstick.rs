@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use reveille_harness::tool;
 
 /// Emails of one measurement: some ten seconds.
 const EMAILS: u32 = 300_000;
@@ -18,7 +19,7 @@ pub fn measure(sessions: u32, bytes: u32) -> Result<f64> {
     // Freed again before `smtp-sink` binds it.
     let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
     let mut sink = Command::new("smtp-sink");
-    if rustix::process::geteuid().is_root() {
+    if tool::is_root() {
         sink.args(["-u", UNPRIVILEGED_USER]);
     }
     sink.arg(address.to_string()).arg("1000");

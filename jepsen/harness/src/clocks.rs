@@ -20,19 +20,18 @@ pub struct Clocks {
 }
 
 impl Clocks {
-    /// Creates correct clocks for these nodes. The inner error says why this machine cannot have them.
+    /// Creates correct clocks for these nodes.
     ///
     /// # Errors
-    /// A file cannot be written.
-    pub fn new(folder: &Path, names: &[String]) -> Result<Result<Clocks, String>> {
-        let Some(library) = LIBRARIES.into_iter().map(Path::new).find_map(faketime_in) else {
-            return Ok(Err("there is no libfaketime on this machine".to_owned()));
-        };
+    /// There is no libfaketime, or a file cannot be written.
+    pub fn new(folder: &Path, names: &[String]) -> Result<Clocks> {
+        let library = LIBRARIES.into_iter().map(Path::new).find_map(faketime_in);
+        let library = library.context("there is no libfaketime on this machine")?;
         let folder = folder.join("clocks");
         fs::create_dir_all(&folder).context("a folder for clocks")?;
         let clocks = Clocks { library, folder };
         names.iter().try_for_each(|name| clocks.set(name, CORRECT))?;
-        Ok(Ok(clocks))
+        Ok(clocks)
     }
 
     /// Sets the clock of a node, in libfaketime's notation: `+61`, `-3600`, `+0 x1.1`.
@@ -79,7 +78,7 @@ mod tests {
     fn clock_that_drifted_becomes_correct_again() {
         let folder = tempfile::tempdir().unwrap();
         let name = "n1".to_owned();
-        let Ok(clocks) = Clocks::new(folder.path(), std::slice::from_ref(&name)).unwrap() else {
+        let Ok(clocks) = Clocks::new(folder.path(), std::slice::from_ref(&name)) else {
             reveille_strict::skip("there is no libfaketime on this machine");
             return;
         };

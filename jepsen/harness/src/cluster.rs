@@ -56,7 +56,7 @@ impl Cluster {
         };
         let journals = workspace.journals().map_or_else(|| data.join("journals"), Path::to_owned);
         let names: Vec<String> = (1..=count).map(|number| format!("n{number}")).collect();
-        let environment = Environment::new(needs, &workspace, &data, &names)?;
+        let environment = Environment::new(needs, &workspace, &data, &names);
         let ports = environment.ports(&names)?;
         let named = names.into_iter().zip(ports);
         let mut nodes: Vec<NodeProcess> = named

@@ -17,7 +17,6 @@ use crate::workspace::Workspace;
 
 /// Admin, peer and HTTP port of a node with an address of its own.
 const PORTS_OF_HOST: [u16; 3] = [7600, 7601, 7680];
-const NOT_REQUESTED: &str = "not requested";
 /// The variable that sets how often a node makes a snapshot.
 const SNAPSHOT_EVERY: &str = "REVEILLE__RAFT__SNAPSHOT_EVERY";
 
@@ -51,23 +50,15 @@ pub struct Environment {
 
 impl Environment {
     /// Creates the parts that are needed and possible on this machine. `data` is the folder of the nodes' folders.
-    ///
-    /// # Errors
-    /// A file cannot be written.
-    pub fn new(needs: Needs, workspace: &Workspace, data: &Path, names: &[String]) -> Result<Environment> {
-        let not_requested = || NOT_REQUESTED.to_owned();
-        let network = match (needs.network, HostNetwork::missing()) {
-            (false, _) => Err(not_requested()),
-            (true, Some(why)) => Err(why),
-            (true, None) => HostNetwork::new(workspace.token(), names).map_err(|error| format!("{error:#}")),
-        };
-        let volumes = match (needs.volumes, Volume::missing()) {
-            (false, _) => Err(not_requested()),
-            (true, Some(why)) => Err(why),
-            (true, None) => volumes(workspace, data, names).map_err(|error| format!("{error:#}")),
-        };
-        let clocks = if needs.clocks { Clocks::new(workspace.data(), names)? } else { Err(not_requested()) };
-        Ok(Environment { volumes, network, clocks, snapshot_every: needs.snapshot_every, test_clock: needs.test_clock })
+    pub fn new(needs: Needs, workspace: &Workspace, data: &Path, names: &[String]) -> Environment {
+        let network = || HostNetwork::new(workspace.token(), names);
+        Environment {
+            network: part(needs.network, HostNetwork::missing(), network),
+            volumes: part(needs.volumes, Volume::missing(), || volumes(workspace, data, names)),
+            clocks: part(needs.clocks, None, || Clocks::new(workspace.data(), names)),
+            snapshot_every: needs.snapshot_every,
+            test_clock: needs.test_clock,
+        }
     }
 
     /// Returns addresses for these nodes.
@@ -125,6 +116,15 @@ impl Environment {
     }
 }
 
+/// A part of the environment, or why there is none.
+fn part<T>(is_needed: bool, missing: Option<String>, new: impl FnOnce() -> Result<T>) -> Result<T, String> {
+    match missing {
+        _ if !is_needed => Err("not requested".to_owned()),
+        Some(why) => Err(why),
+        None => new().map_err(|error| format!("{error:#}")),
+    }
+}
+
 fn volumes(workspace: &Workspace, data: &Path, names: &[String]) -> Result<BTreeMap<String, Volume>> {
     workspace.will_mount(&names.iter().map(|name| data.join(name)).collect::<Vec<_>>())?;
     let one = |name: &String| Ok((name.clone(), Volume::new(data, name, &data.join(name))?));
@@ -139,7 +139,7 @@ mod tests {
     fn default_environment_is_loopback_and_says_so() {
         let workspace = Workspace::new().unwrap();
         let names = ["n1".to_owned()];
-        let environment = Environment::new(Needs::default(), &workspace, workspace.data(), &names).unwrap();
+        let environment = Environment::new(Needs::default(), &workspace, workspace.data(), &names);
         assert!(environment.network.is_err() && environment.volumes.is_err() && environment.clocks.is_err());
         assert!(environment.command_prefix("n1").is_empty() && environment.variables("n1").is_empty());
         assert!(environment.ports(&names).unwrap()[0].iter().all(|address| address.ip().is_loopback()));

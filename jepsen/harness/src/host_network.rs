@@ -28,11 +28,7 @@ pub struct HostNetwork {
 impl HostNetwork {
     /// Returns why this machine cannot have such a network; `None` if it can.
     pub fn missing() -> Option<String> {
-        if !tool::is_root() {
-            return Some("network namespaces need root".to_owned());
-        }
-        let lacks = ["ip", "nsenter", "nft", "tc"].into_iter().find(|program| tool::find(program).is_none())?;
-        Some(format!("there is no `{lacks}` on this machine"))
+        tool::missing("network namespaces", &["ip", "nsenter", "nft", "tc"])
     }
 
     /// Creates the network; an error removes what was created.
@@ -116,7 +112,7 @@ impl HostNetwork {
 
     fn nft(&self, name: &str, arguments: &[&str], input: &str) -> Result<String> {
         let namespace = format!("--net=/run/netns/{}", self.namespace(name));
-        let nft = tool::find("nft").context("there is no `nft` on this machine")?;
+        let nft = tool::find("nft")?;
         tool::feed("nsenter", &[&[namespace.as_str(), tool::text(&nft)?], arguments].concat(), input)
     }
 

@@ -9,11 +9,20 @@ use anyhow::{Context, Result, bail};
 /// Folders of programs for administrators, which `PATH` may lack.
 const SYSTEM_FOLDERS: [&str; 3] = ["/usr/sbin", "/sbin", "/usr/bin"];
 
-/// Returns the path of a program; `None` if this machine does not have it.
-pub fn find(program: &str) -> Option<PathBuf> {
+/// Returns the path of a program; an error says that this machine does not have it.
+pub fn find(program: &str) -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::env::split_paths(&path).chain(SYSTEM_FOLDERS.map(PathBuf::from));
-    folders.map(|folder| folder.join(program)).find(|file| file.is_file())
+    let mut folders = std::env::split_paths(&path).chain(SYSTEM_FOLDERS.map(PathBuf::from));
+    let found = folders.find_map(|folder| Some(folder.join(program)).filter(|file| file.is_file()));
+    found.with_context(|| format!("there is no `{program}` on this machine"))
+}
+
+/// Returns why this machine cannot have something that needs root and these programs; `None` if it can.
+pub fn missing(what: &str, programs: &[&str]) -> Option<String> {
+    if !is_root() {
+        return Some(format!("{what} need root"));
+    }
+    programs.iter().find_map(|program| find(program).err()).map(|error| error.to_string())
 }
 
 /// Returns true if this process runs as root.
@@ -28,8 +37,7 @@ pub fn run(program: &str, arguments: &[&str]) -> Result<()> {
 
 /// Runs a program to its end with this input; returns its output. An error contains its output on stderr.
 pub fn feed(program: &str, arguments: &[&str], input: &str) -> Result<String> {
-    let path = find(program).with_context(|| format!("there is no `{program}` on this machine"))?;
-    let mut process = Command::new(path)
+    let mut process = Command::new(find(program)?)
         .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -25,12 +25,7 @@ pub struct Volume {
 impl Volume {
     /// Returns why this machine cannot have such a disk; `None` if it can.
     pub fn missing() -> Option<String> {
-        if !tool::is_root() {
-            return Some("disks need root".to_owned());
-        }
-        let needed = ["mkfs.ext4", "mount", "umount", "cp"];
-        let lacks = needed.into_iter().find(|program| tool::find(program).is_none());
-        lacks.map(|program| format!("there is no `{program}` on this machine"))
+        tool::missing("disks", &["mkfs.ext4", "mount", "umount", "cp"])
     }
 
     /// Creates an image in `folder` and mounts it at `place`.

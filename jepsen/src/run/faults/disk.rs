@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use reveille_check::history::Fault;
 use reveille_harness::node_process::NodeProcess;
+use reveille_harness::tool;
 
 use super::actions::{DiskFault, FaultTarget};
 use super::injection::{Injected, NotInjected, Repair, required};
 use super::nemesis::Nemesis;
 use super::plan::PlannedFault;
-use super::syscall_trace::{self, SyncTrace};
+use super::syscall_trace::SyncTrace;
 use crate::run::processes::ProcessState;
 
 /// A node whose log lost its tail must be ready again within this.
@@ -59,7 +60,7 @@ impl Nemesis {
         injection: String,
         fails: bool,
     ) -> Result<Injected, NotInjected> {
-        syscall_trace::is_possible().map_err(NotInjected::Cannot)?;
+        tool::find("strace").map_err(|error| NotInjected::Cannot(error.to_string()))?;
         let process = self.processes.cluster.node(&victim)?.process_id();
         let process = process.ok_or_else(|| NotInjected::NotNow(format!("{victim} does not run")))?;
         // A node must end when its disk fails, but not when its disk is slow.

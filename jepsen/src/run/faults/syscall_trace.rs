@@ -13,13 +13,6 @@ use reveille_harness::tool;
 const WITHIN: Duration = Duration::from_secs(4);
 const POLL_EVERY: Duration = Duration::from_millis(20);
 
-const MISSING: &str = "there is no `strace` on this machine";
-
-/// Whether this machine has `strace`; the error says that it does not.
-pub fn is_possible() -> Result<(), String> {
-    tool::find("strace").map(drop).ok_or_else(|| MISSING.to_owned())
-}
-
 /// A running tracer; a drop detaches it.
 pub struct SyncTrace {
     process: Child,
@@ -29,7 +22,7 @@ pub struct SyncTrace {
 impl SyncTrace {
     /// Attaches to a process. `injection` has the syntax of `strace -e inject=`.
     pub async fn start(process: u32, injection: &str, folder: &Path) -> Result<SyncTrace> {
-        let strace = tool::find("strace").context(MISSING)?;
+        let strace = tool::find("strace")?;
         if is_traced(process) {
             bail!("process {process} is traced already");
         }
