@@ -80,7 +80,7 @@ pub(super) fn header(
             (false, Due::Once) => ONE_CLOCK_ERROR_MS,
             _ => CLOCK_ERROR_MS,
         },
-        ..plain_header(args.seed.0, args.command(), args.policy(), cluster)
+        ..plain_header(args.seed, args.command(), args.policy(), cluster)
     }
 }
 

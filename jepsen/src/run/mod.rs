@@ -64,9 +64,9 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     if let Some(why) = lacks_next_level.filter(|_| args.nemesis.is_all()) {
         eprintln!("upgrades are left out: {why}");
     }
-    let plan = faults::draw(args.seed.0, phase, &families);
+    let plan = faults::draw(args.seed, phase, &families);
     let policy = args.policy();
-    let (seed, count, seconds) = (args.seed.0, plan.len(), args.seconds);
+    let (seed, count, seconds) = (args.seed, plan.len(), args.seconds);
     eprintln!("seed {seed}: {count} faults planned for {seconds} s, in doubt: {policy:?}");
     let needs = needs(&families, args);
     let cluster = Cluster::start(start, args.nodes, needs).await?;

@@ -25,7 +25,7 @@ const CAMPAIGN_PER_SECOND: u64 = 8;
 pub struct Args {
     /// Decides everything random; `random` draws one and prints it
     #[arg(long, value_parser = seed)]
-    pub seed: Seed,
+    pub seed: u64,
     /// Nodes in the cluster
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(3..=7))]
     pub nodes: u8,
@@ -59,15 +59,11 @@ pub struct Args {
     pub append: Option<PathBuf>,
 }
 
-/// A seed, given or drawn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seed(pub u64);
-
-/// A number, or `random`.
-pub fn seed(text: &str) -> Result<Seed, String> {
+/// The seed: a number, or `random`, which draws one.
+pub fn seed(text: &str) -> Result<u64, &'static str> {
     match text {
-        "random" => Ok(Seed(rand::random::<u32>().into())),
-        _ => text.parse().map(Seed).map_err(|_| "a number below 2^64, or `random`".to_owned()),
+        "random" => Ok(rand::random::<u32>().into()),
+        _ => text.parse().map_err(|_| "a number below 2^64, or `random`"),
     }
 }
 
@@ -138,7 +134,7 @@ impl Args {
 
     /// The policy for emails in doubt: as asked for, or as the seed decides.
     pub(super) fn policy(&self) -> InDoubt {
-        self.in_doubt.unwrap_or_else(|| drawn_policy(self.seed.0))
+        self.in_doubt.unwrap_or_else(|| drawn_policy(self.seed))
     }
 
     /// Recipients of the campaign.
@@ -174,7 +170,7 @@ impl Args {
 
     /// The command that repeats the run.
     pub(super) fn command(&self) -> String {
-        let (seed, nodes, seconds) = (self.seed.0, self.nodes, self.seconds);
+        let (seed, nodes, seconds) = (self.seed, self.nodes, self.seconds);
         let mut command = format!(
             "reveille-jepsen run --seed {seed} --nodes {nodes} --seconds {seconds} --nemesis {}",
             self.nemesis.text
@@ -216,7 +212,7 @@ mod tests {
 
     #[test]
     fn seed_is_number_or_random() {
-        assert_eq!(seed("7"), Ok(Seed(7)));
+        assert_eq!(seed("7"), Ok(7));
         assert!(seed("random").is_ok() && seed("seven").is_err());
     }
 }

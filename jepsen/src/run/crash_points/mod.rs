@@ -22,7 +22,7 @@ use self::driver::{Driver, SNAPSHOT_EVERY};
 use self::traffic::Traffic;
 use super::clients::Coordination;
 use super::header::{asks, plain_header};
-use super::options::{Seed, seed};
+use super::options::seed;
 use super::scenario::{HarnessErrors, Scenario};
 use super::version::Version;
 use super::workload::Workload;
@@ -49,7 +49,7 @@ pub struct Args {
     seconds: u64,
     /// Decides everything random; `random` draws one and prints it
     #[arg(long, default_value = "random", value_parser = seed)]
-    seed: Seed,
+    seed: u64,
     /// Keep the history in this file [default: it is removed]
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
@@ -63,7 +63,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let began = Instant::now();
     let binary = start.binary()?;
     let points = chosen(points(&binary)?, &args.name)?;
-    eprintln!("seed {}: {} points, {} times each", args.seed.0, points.len(), args.hits);
+    eprintln!("seed {}: {} points, {} times each", args.seed, points.len(), args.hits);
     let needs = Needs { snapshot_every: Some(SNAPSHOT_EVERY), ..Needs::default() };
     let cluster = Cluster::start(start, 3, needs).await?;
     let (admin, folder) = (cluster.admin().clone(), cluster.folder().to_owned());
@@ -73,11 +73,11 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let recorder = scenario.recorder.clone();
     let workload = Workload::new(FIRST.0, FIRST.1, SystemTime::now() + 2 * LEAD, FIRST_FOR, api::InDoubt::Hold);
     workload.create(&admin, &recorder).await?;
-    let mut nemesis = scenario.nemesis(cluster, sink, workload.clone(), Coordination::default(), args.seed.0);
+    let mut nemesis = scenario.nemesis(cluster, sink, workload.clone(), Coordination::default(), args.seed);
     let traffic = Traffic::start(&admin, &recorder, &workload, &binary, &folder)?;
     scenario.phase(PhaseName::Faults);
     let (mut errors, faults_began) = (HarnessErrors::default(), Instant::now());
-    let mut driver = Driver::new(&mut nemesis, points, args.hits, &traffic, args.seed.0);
+    let mut driver = Driver::new(&mut nemesis, points, args.hits, &traffic, args.seed);
     errors.note(driver.drive(faults_began + Duration::from_secs(args.seconds)).await);
     let hits = driver.into_hits();
     let fault_seconds = faults_began.elapsed().as_secs();
@@ -107,7 +107,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
 
 fn header(args: &Args, cluster: &Cluster) -> Header {
     let names = if args.name.is_empty() { String::new() } else { format!(" --name {}", args.name.join(",")) };
-    let Args { seed: Seed(seed), hits, seconds, .. } = args;
+    let Args { seed, hits, seconds, .. } = args;
     let command = format!("reveille-jepsen crash-points --seed {seed} --hits {hits} --seconds {seconds}{names}");
     Header {
         // I15 is timed to the second, which a build without optimization does not keep.
@@ -119,7 +119,7 @@ fn header(args: &Args, cluster: &Cluster) -> Header {
             kills_inside_data: 0,
             faults: BTreeMap::from([(FaultKind::CrashPoint, 1)]),
         },
-        ..plain_header(args.seed.0, command, InDoubt::Hold, cluster)
+        ..plain_header(args.seed, command, InDoubt::Hold, cluster)
     }
 }
 
