@@ -8,7 +8,6 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Result, ensure};
 use reveille_check::history::{Coverage, FaultKind, InDoubt, PhaseName};
 use reveille_harness::{Cluster, Needs, Report, StartArgs};
-use reveille_proto::admin::v1 as api;
 use serde_json::json;
 
 use super::clients::Coordination;
@@ -62,7 +61,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     };
     let (scenario, sink) = Scenario::open(&cluster, &header, None, true).await?;
     let first = SystemTime::now() + LEAD + LEAD_A_SCHEDULE * schedules;
-    let workload = Workload::new(schedules, schedules, first, phase, api::InDoubt::Hold);
+    let workload = Workload::new(schedules, schedules, first, phase, InDoubt::Hold);
     workload.create(cluster.admin(), &scenario.recorder).await?;
     let mut nemesis = scenario.nemesis(cluster, sink, workload, Coordination::default(), 0);
     tokio::time::sleep(first.duration_since(SystemTime::now()).unwrap_or_default()).await;

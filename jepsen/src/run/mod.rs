@@ -33,7 +33,7 @@ use tokio::task::JoinSet;
 use self::clients::{Coordination, backfills, edits, readers};
 use self::faults::{Family, kills_per_minute};
 pub use self::options::Args;
-use self::options::{Due, wire};
+use self::options::Due;
 pub use self::report::{append, commit};
 use self::scenario::{HarnessErrors, Scenario};
 use self::version::Version;
@@ -84,10 +84,10 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     limits.set(&admin, &recorder, sink.address()).await?;
     let workload = match args.workload {
         Due::Once => {
-            let workload = Workload::new(schedules, recipients, first, phase, wire(policy));
+            let workload = Workload::new(schedules, recipients, first, phase, policy);
             workload.with_campaign(args.campaign_size(), seed, first, phase)
         }
-        Due::Daily => Workload::of(daily::schedules(seed, phase, recipients, jiff::Timestamp::now())?, wire(policy)),
+        Due::Daily => Workload::of(daily::schedules(seed, phase, recipients, jiff::Timestamp::now())?, policy),
     };
     let has_operators = families.contains(&Family::Operator);
     if has_operators {

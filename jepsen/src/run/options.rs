@@ -8,7 +8,6 @@ use clap::ValueEnum;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use reveille_check::history::InDoubt;
-use reveille_proto::admin::v1 as api;
 
 use super::faults::Family;
 
@@ -103,15 +102,6 @@ fn drawn_policy(seed: u64) -> InDoubt {
         0..70 => InDoubt::Hold,
         70..85 => InDoubt::Resend,
         _ => InDoubt::AssumeSent,
-    }
-}
-
-/// A policy as the admin API names it.
-pub fn wire(policy: InDoubt) -> api::InDoubt {
-    match policy {
-        InDoubt::Hold => api::InDoubt::Hold,
-        InDoubt::Resend => api::InDoubt::Resend,
-        InDoubt::AssumeSent => api::InDoubt::AssumeSent,
     }
 }
 

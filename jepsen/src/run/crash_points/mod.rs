@@ -15,7 +15,6 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Result, bail};
 use reveille_check::history::{Coverage, FaultKind, Header, InDoubt, PhaseName};
 use reveille_harness::{Cluster, Needs, Report, StartArgs};
-use reveille_proto::admin::v1 as api;
 use serde_json::json;
 
 use self::driver::{Driver, SNAPSHOT_EVERY};
@@ -71,7 +70,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let header = header(args, &cluster);
     let (scenario, sink) = Scenario::open(&cluster, &header, args.history.as_deref(), true).await?;
     let recorder = scenario.recorder.clone();
-    let workload = Workload::new(FIRST.0, FIRST.1, SystemTime::now() + 2 * LEAD, FIRST_FOR, api::InDoubt::Hold);
+    let workload = Workload::new(FIRST.0, FIRST.1, SystemTime::now() + 2 * LEAD, FIRST_FOR, InDoubt::Hold);
     workload.create(&admin, &recorder).await?;
     let mut nemesis = scenario.nemesis(cluster, sink, workload.clone(), Coordination::default(), args.seed);
     let traffic = Traffic::start(&admin, &recorder, &workload, &binary, &folder)?;

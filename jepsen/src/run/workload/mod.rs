@@ -13,10 +13,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use anyhow::Result;
-use reveille_check::history::{Answer, Audience, Content, Due, Event, Operation, Overload};
+use reveille_check::history::{Answer, Audience, Content, Due, Event, InDoubt, Operation, Overload};
 use reveille_harness::measure::unix_us;
 use reveille_harness::{AdminClient, CallResult};
-use reveille_proto::admin::v1::{InDoubt, ScheduleBody};
+use reveille_proto::admin::v1::{self as api, ScheduleBody};
 use reveille_sink::Sink;
 use tokio::task::JoinSet;
 
@@ -38,7 +38,7 @@ pub struct Workload {
     items: Arc<Mutex<Vec<WorkloadItem>>>,
     /// Items that may have been created, with the request id to ask again.
     unknown: Arc<Mutex<Vec<(String, WorkloadItem)>>>,
-    in_doubt: InDoubt,
+    in_doubt: api::InDoubt,
 }
 
 impl Workload {
@@ -57,6 +57,11 @@ impl Workload {
 
     /// These items.
     pub fn of(items: Vec<WorkloadItem>, in_doubt: InDoubt) -> Workload {
+        let in_doubt = match in_doubt {
+            InDoubt::Hold => api::InDoubt::Hold,
+            InDoubt::Resend => api::InDoubt::Resend,
+            InDoubt::AssumeSent => api::InDoubt::AssumeSent,
+        };
         Workload { items: Arc::new(Mutex::new(items)), unknown: Arc::default(), in_doubt }
     }
 
