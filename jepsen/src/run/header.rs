@@ -1,7 +1,7 @@
 //! The first line of a history: the figures by which a run is judged, the invariants that are asked, and what the run must
 //! have exercised.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use reveille_check::history::{Coverage, FORMAT, FaultKind, Header, InDoubt, Policies};
@@ -71,7 +71,7 @@ pub(super) fn header(
             // since it stands still without a leader.
             mails_per_second: recipients / (if args.workload == Due::Daily { 10 } else { 4 } * args.seconds as u32),
             kills_inside_data: u32::from(kills && inside >= INSIDE_MIN),
-            faults: must_be_seen(families, plan, kills, args.seconds),
+            faults: must_be_seen(families.len(), plan, kills, args.seconds),
         },
         // A recipient whose dialogue broke twice waits two minutes, and then for the next retry wave.
         drain_within_ms: (args.seconds + 180) * 1_000,
@@ -84,25 +84,15 @@ pub(super) fn header(
     }
 }
 
-/// Kinds of faults whose effect must have been seen: of families with a certain effect, if few enough are chosen for all of
-/// them to act, and only if the seed drew them.
-fn must_be_seen(families: &[Family], plan: &[PlannedFault], kills: bool, seconds: u64) -> BTreeMap<FaultKind, u32> {
-    let kills = kills.then_some((FaultKind::Kill, 1));
-    let have_turns = (families.len() <= FEW_FAMILIES && seconds >= TURNS_SECONDS) || seconds >= ALL_HAVE_TURNS_SECONDS;
-    let plain = families.iter().filter(|_| have_turns).filter_map(|family| match family {
-        Family::Pause => Some((FaultKind::Pause, 1)),
-        Family::Partition => Some((FaultKind::Partition, 1)),
-        Family::Link => Some((FaultKind::Link, 1)),
-        Family::Power => Some((FaultKind::PowerCut, 1)),
-        Family::Relay => Some((FaultKind::Relay, 1)),
-        Family::Roll => Some((FaultKind::Restart, 1)),
-        Family::Operator => Some((FaultKind::Operator, 1)),
-        Family::Upgrade => Some((FaultKind::Upgrade, 1)),
-        _ => None,
-    });
-    let drawn: BTreeSet<FaultKind> = plan.iter().map(|planned| planned.action.kind()).collect();
-    let plain = plain.filter(|(kind, _)| drawn.contains(kind));
-    kills.into_iter().chain(plain).collect()
+/// Kinds of faults whose effect must have been seen: kinds with a certain effect that the seed drew, if all families act.
+fn must_be_seen(families: usize, plan: &[PlannedFault], kills: bool, seconds: u64) -> BTreeMap<FaultKind, u32> {
+    use FaultKind::{Kill, Link, Operator, Partition, Pause, PowerCut, Relay, Restart, Upgrade};
+    let have_turns = (families <= FEW_FAMILIES && seconds >= TURNS_SECONDS) || seconds >= ALL_HAVE_TURNS_SECONDS;
+    let is_certain = |kind: &FaultKind| {
+        have_turns && matches!(kind, Pause | Partition | Link | PowerCut | Relay | Restart | Operator | Upgrade)
+    };
+    let drawn = plan.iter().map(|planned| planned.action.kind()).filter(is_certain);
+    kills.then_some(Kill).into_iter().chain(drawn).map(|kind| (kind, 1)).collect()
 }
 
 /// The common part of all headers.
