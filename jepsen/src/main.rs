@@ -17,7 +17,6 @@ mod simulate;
 mod sink;
 
 use std::io::Write;
-use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -70,13 +69,13 @@ enum Command {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    match &cli.command {
-        // Before this process has drawn anything random.
-        Command::Simulate(args) if args.folder.is_some() => {
-            simulate::run_here(args, args.folder.as_deref().unwrap_or(Path::new("")))
-        }
-        _ => command(cli),
+    // Before this process has drawn anything random.
+    if let Command::Simulate(args) = &cli.command
+        && let Some(folder) = &args.folder
+    {
+        return simulate::run_here(args, folder);
     }
+    command(cli)
 }
 
 #[tokio::main]
