@@ -143,20 +143,21 @@ impl Nemesis {
         }
         for name in self.processes.names() {
             // The others have what this log loses.
-            self.wait_until_ready(&name).await;
+            self.wait_until_ready(&name, READY_WITHIN).await;
         }
         self.count_past_gate(&victim, &[], &mut fault);
         self.processes.kill(&victim)?;
         let torn = tear_last(&self.processes.cluster.node(&victim)?.folder().join("wal"));
         self.processes.start(&victim)?;
-        self.wait_until_ready(&victim).await;
+        self.wait_until_ready(&victim, READY_WITHIN).await;
         fault.observed = Some(torn.is_ok() && self.have_truncated_logs(&[victim]).await);
         fault.word = torn.map_or_else(|error| format!("{error:#}"), |length| format!("cut at byte {length}"));
         Ok(Injected { fault, repair: Repair::Nothing })
     }
 
-    async fn wait_until_ready(&self, name: &str) {
-        let until = Instant::now() + READY_WITHIN;
+    /// Waits until a node follows or leads, for at most so long.
+    pub(super) async fn wait_until_ready(&self, name: &str, within: Duration) {
+        let until = Instant::now() + within;
         while !self.processes.is_ready(name).await && Instant::now() < until {
             tokio::time::sleep(POLL_EVERY).await;
         }

@@ -149,10 +149,7 @@ impl Nemesis {
             let stopped = self.stop(&name).await?;
             words.push(format!("{name} {}", if stopped { "stopped" } else { "had to be killed" }));
             self.processes.start(&name)?;
-            let until = Instant::now() + READY_WITHIN;
-            while !self.processes.is_ready(&name).await && Instant::now() < until {
-                tokio::time::sleep(POLL_EVERY).await;
-            }
+            self.wait_until_ready(&name, READY_WITHIN).await;
         }
         (fault.observed, fault.word) = (Some(true), words.join(", "));
         Ok(Injected { fault, repair: Repair::Nothing })

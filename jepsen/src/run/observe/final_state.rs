@@ -158,36 +158,21 @@ fn passed_over(outcome: api::HistoryOutcome) -> Option<PassedOver> {
 /// Existing schedules, campaigns and opt-outs.
 async fn objects(admin: &AdminClient, recorder: &Recorder) -> Result<()> {
     for tenant in TENANTS {
-        objects_of(&admin.of_tenant(tenant), tenant, recorder).await?;
-    }
-    Ok(())
-}
-
-async fn objects_of(admin: &AdminClient, tenant: &str, recorder: &Recorder) -> Result<()> {
-    for schedule in admin.schedules().await? {
-        let value = value_of(&schedule);
-        recorder.event(&Event::Found(Found {
-            kind: ObjectKind::Schedule,
-            tenant: tenant.to_owned(),
-            name: schedule.name,
-            value,
-        }));
-    }
-    for campaign in admin.campaigns().await? {
-        recorder.event(&Event::Found(Found {
-            kind: ObjectKind::Campaign,
-            tenant: tenant.to_owned(),
-            name: campaign.name,
-            value: value(campaign.at.as_ref().map_or(0, millis), campaign.recipients),
-        }));
-    }
-    for opt_out in admin.opt_outs().await? {
-        recorder.event(&Event::Found(Found {
-            kind: ObjectKind::OptOut,
-            tenant: tenant.to_owned(),
-            name: opt_out.recipient,
-            value: OPTED_OUT.to_owned(),
-        }));
+        let admin = admin.of_tenant(tenant);
+        let found = |kind, name: String, value: String| {
+            recorder.event(&Event::Found(Found { kind, tenant: tenant.to_owned(), name, value }));
+        };
+        for schedule in admin.schedules().await? {
+            let value = value_of(&schedule);
+            found(ObjectKind::Schedule, schedule.name, value);
+        }
+        for campaign in admin.campaigns().await? {
+            let value = value(campaign.at.as_ref().map_or(0, millis), campaign.recipients);
+            found(ObjectKind::Campaign, campaign.name, value);
+        }
+        for opt_out in admin.opt_outs().await? {
+            found(ObjectKind::OptOut, opt_out.recipient, OPTED_OUT.to_owned());
+        }
     }
     Ok(())
 }
