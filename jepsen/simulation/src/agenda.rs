@@ -2,7 +2,7 @@
 
 use reveille_ledger::{LEVEL, level};
 
-use crate::faults::{Fault, NodeIndex, RelayBehavior};
+use crate::faults::{Fault, NodeIndex};
 
 /// A step of the run.
 #[derive(Clone, Debug)]
@@ -10,11 +10,8 @@ pub(crate) enum AgendaStep {
     NextFault,
     /// Installs a fault.
     InstallFault(Fault),
+    EndFaults(FaultScope),
     Start(NodeIndex),
-    HealNetwork,
-    Thaw(NodeIndex),
-    RelayBehavior(RelayBehavior),
-    SetClock(NodeIndex),
     Create(usize),
     Operate,
     Look,

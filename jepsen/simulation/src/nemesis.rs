@@ -83,31 +83,27 @@ impl World {
                     return Ok(());
                 }
                 self.count("freeze");
-                self.fault_began((FaultScope::Process(place), FaultKind::Pause), word, &[place]);
+                self.fault_lasts(stay, (FaultScope::Process(place), FaultKind::Pause), word, &[place]);
                 self.env.network.freeze(self.nodes[place].id);
-                self.after(stay, AgendaStep::Thaw(place));
             }
             Fault::Isolate(place, stay) => {
                 self.count("isolation");
                 let alone = self.nodes[target(place)].id;
-                self.fault_began((FaultScope::Network, FaultKind::Partition), word, &[target(place)]);
+                self.fault_lasts(stay, (FaultScope::Network, FaultKind::Partition), word, &[target(place)]);
                 for other in self.nodes.iter().map(|node| node.id).filter(|other| *other != alone) {
                     self.env.network.cut(alone, other);
                     self.env.network.cut(other, alone);
                 }
-                self.after(stay, AgendaStep::HealNetwork);
             }
             Fault::OneWay(from, to, stay) => {
                 self.count("one way cut");
-                self.fault_began((FaultScope::Network, FaultKind::Partition), word, &[from, to]);
+                self.fault_lasts(stay, (FaultScope::Network, FaultKind::Partition), word, &[from, to]);
                 self.env.network.cut(self.nodes[from].id, self.nodes[to].id);
-                self.after(stay, AgendaStep::HealNetwork);
             }
             Fault::Disturb(lossy, slow_ms, stay) => {
                 self.count("disturbed network");
-                self.fault_began((FaultScope::Network, FaultKind::Link), word, &[0, 1, 2]);
+                self.fault_lasts(stay, (FaultScope::Network, FaultKind::Link), word, &[0, 1, 2]);
                 self.env.network.disturb(lossy, slow_ms);
-                self.after(stay, AgendaStep::HealNetwork);
             }
             Fault::Jump(place, by_ms, stay) => {
                 // Only one clock may be wrong: ledger time follows two of three clocks (P18).
@@ -115,15 +111,13 @@ impl World {
                     return Ok(());
                 }
                 self.count("clock jump");
-                self.fault_began((FaultScope::Clock(place), FaultKind::Clock), word, &[place]);
+                self.fault_lasts(stay, (FaultScope::Clock(place), FaultKind::Clock), word, &[place]);
                 self.nodes[place].clock.jump(by_ms);
-                self.after(stay, AgendaStep::SetClock(place));
             }
             Fault::Drift(place, ppm, stay) => {
                 self.count("clock drift");
-                self.fault_began((FaultScope::Clock(place), FaultKind::Clock), word, &[place]);
+                self.fault_lasts(stay, (FaultScope::Clock(place), FaultKind::Clock), word, &[place]);
                 self.nodes[place].clock.drift(ppm);
-                self.after(stay, AgendaStep::SetClock(place));
             }
             Fault::BootRate(place, ppm, stay) => {
                 // The errors of two fast boot clocks would add up in ledger time.
@@ -131,18 +125,22 @@ impl World {
                     return Ok(());
                 }
                 self.count("boot clock rate");
-                self.fault_began((FaultScope::Clock(place), FaultKind::Clock), word, &[place]);
+                self.fault_lasts(stay, (FaultScope::Clock(place), FaultKind::Clock), word, &[place]);
                 self.nodes[place].clock.boot_rate(ppm);
-                self.after(stay, AgendaStep::SetClock(place));
             }
             Fault::Relay(behavior, stay) => {
                 self.count("relay");
-                self.fault_began((FaultScope::Relay, FaultKind::Relay), word, &[]);
+                self.fault_lasts(stay, (FaultScope::Relay, FaultKind::Relay), word, &[]);
                 self.env.relay.set_behavior(behavior);
-                self.after(stay, AgendaStep::RelayBehavior(RelayBehavior::default()));
             }
         }
         Ok(())
+    }
+
+    /// A fault begins, and ends after `stay`.
+    fn fault_lasts(&mut self, stay: Duration, of: (FaultScope, FaultKind), word: String, places: &[NodeIndex]) {
+        self.fault_began(of, word, places);
+        self.after(stay, AgendaStep::EndFaults(of.0));
     }
 
     fn fault_began(&mut self, (scope, kind): (FaultScope, FaultKind), word: String, places: &[NodeIndex]) {
@@ -151,7 +149,31 @@ impl World {
         self.broken.entry(scope).or_default().push(broken);
     }
 
-    pub(crate) fn fault_over(&mut self, scope: FaultScope) {
+    /// Ends all faults of a scope.
+    pub(crate) fn end_faults(&mut self, scope: FaultScope) {
+        match scope {
+            FaultScope::Network => {
+                self.trace().say("the network is whole");
+                self.env.network.heal();
+            }
+            FaultScope::Process(place) => {
+                self.trace().say(format_args!("n{} goes on", place + 1));
+                self.env.network.thaw(self.nodes[place].id);
+            }
+            FaultScope::Relay => {
+                let behavior = RelayBehavior::default();
+                self.trace().say(format_args!("relay: {behavior:?}"));
+                self.env.relay.set_behavior(behavior);
+            }
+            FaultScope::Clock(place) => {
+                self.trace().say(format_args!("n{}: its clock is right", place + 1));
+                self.nodes[place].clock.set(self.true_time());
+            }
+        }
+        self.fault_over(scope);
+    }
+
+    fn fault_over(&mut self, scope: FaultScope) {
         for broken in self.broken.remove(&scope).unwrap_or_default() {
             self.env.recorder.fault_ended(broken);
         }
@@ -219,11 +241,8 @@ impl World {
             self.clients.set(command);
         }
         self.agenda.retain(|_, step| {
-            use AgendaStep::{HealNetwork, InstallFault, NextFault, RelayBehavior, SetClock, Start, Thaw};
-            !matches!(
-                step,
-                NextFault | InstallFault(_) | HealNetwork | Thaw(_) | Start(_) | RelayBehavior(_) | SetClock(_)
-            )
+            use AgendaStep::{EndFaults, InstallFault, NextFault, Start};
+            !matches!(step, NextFault | InstallFault(_) | EndFaults(_) | Start(_))
         });
         self.env.network.heal();
         self.nodes.iter().for_each(|node| self.env.network.thaw(node.id));

@@ -237,31 +237,11 @@ impl World {
                 self.after(pause, AgendaStep::NextFault);
             }
             AgendaStep::InstallFault(fault) => self.install_fault(fault)?,
+            AgendaStep::EndFaults(scope) => self.end_faults(scope),
             AgendaStep::Start(place) => {
                 if self.nodes[place].process().is_none() && !self.lost.contains(&place) {
                     self.nodes[place].start();
                 }
-            }
-            AgendaStep::HealNetwork => {
-                self.trace().say("the network is whole");
-                self.env.network.heal();
-                self.fault_over(FaultScope::Network);
-            }
-            AgendaStep::Thaw(place) => {
-                self.trace().say(format_args!("n{} goes on", place + 1));
-                self.env.network.thaw(self.nodes[place].id);
-                self.fault_over(FaultScope::Process(place));
-            }
-            AgendaStep::RelayBehavior(behavior) => {
-                self.trace().say(format_args!("relay: {behavior:?}"));
-                self.env.relay.set_behavior(behavior);
-                self.fault_over(FaultScope::Relay);
-            }
-            AgendaStep::SetClock(place) => {
-                let right = self.true_time();
-                self.trace().say(format_args!("n{}: its clock is right", place + 1));
-                self.nodes[place].clock.set(right);
-                self.fault_over(FaultScope::Clock(place));
             }
             AgendaStep::Create(number) => self.clients.create(self.plan.schedules[number].clone()),
             AgendaStep::Operate => {
