@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
 use reveille_harness::load;
-use reveille_harness::measure::{resident_mb, rounded, unix_us};
+use reveille_harness::measure::{resident_mb, rounded, sleep_until, unix_us};
 use reveille_harness::{Cluster, Needs, Report, StartArgs};
 use reveille_proto::admin::v1::{RunCounts, ScheduleBody};
 use serde_json::json;
@@ -130,7 +130,7 @@ struct Ended {
 async fn wait_for_end(cluster: &mut Cluster, args: &Args, due: SystemTime) -> Result<Ended> {
     let wait = WAIT_AT_LEAST + Duration::from_secs(u64::from(args.recipients) / SLOWEST_PER_SECOND);
     let until = Instant::now() + wait;
-    tokio::time::sleep(due.duration_since(SystemTime::now()).unwrap_or_default()).await;
+    sleep_until(due).await;
     let run = loop {
         match cluster.admin().run_of(SCHEDULE).await? {
             Some(run) => break run.run,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, ensure};
 use reveille_harness::load::{self, A_YEAR, CreateMeasurements};
-use reveille_harness::measure::{cpu_seconds, in_ms, percentile, resident_mb, rounded, unix_us};
+use reveille_harness::measure::{cpu_seconds, in_ms, percentile, resident_mb, rounded, sleep_until, unix_us};
 use reveille_harness::{Cluster, Needs, Report, StartArgs, http};
 use serde_json::{Value, json};
 
@@ -77,7 +77,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
 
     let due = create_due(&cluster, args, &kept).await?;
     counter.read().due_us = unix_us(due);
-    tokio::time::sleep((due - Duration::from_secs(1)).duration_since(SystemTime::now()).unwrap_or_default()).await;
+    sleep_until(due - Duration::from_secs(1)).await;
     let before = cluster.cpu_seconds()?;
     let emails = args.schedules;
     let until = Instant::now() + WAIT_AT_LEAST + Duration::from_secs(emails / SLOWEST_PER_SECOND);

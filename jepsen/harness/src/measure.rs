@@ -26,6 +26,16 @@ pub fn unix_us(at: SystemTime) -> i64 {
     at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as i64)
 }
 
+/// Returns the wall clock in milliseconds since 1970 UTC.
+pub fn now_ms() -> u64 {
+    unix_us(SystemTime::now()) as u64 / 1_000
+}
+
+/// Waits until an instant of the wall clock.
+pub async fn sleep_until(at: SystemTime) {
+    tokio::time::sleep(at.duration_since(SystemTime::now()).unwrap_or_default()).await;
+}
+
 /// Returns CLOCK_BOOTTIME in microseconds. The sink records its accepts by the same clock.
 pub fn monotonic_us() -> i64 {
     let now = clock_gettime(ClockId::Boottime);

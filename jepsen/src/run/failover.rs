@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Result, ensure};
 use reveille_check::history::{Coverage, FaultKind, InDoubt, PhaseName};
+use reveille_harness::measure::sleep_until;
 use reveille_harness::{Cluster, Needs, Report, StartArgs};
 use serde_json::json;
 
@@ -64,7 +65,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let workload = Workload::new(schedules, schedules, first, phase, InDoubt::Hold);
     workload.create(cluster.admin(), &scenario.recorder).await?;
     let mut nemesis = scenario.nemesis(cluster, sink, workload, Coordination::default(), 0);
-    tokio::time::sleep(first.duration_since(SystemTime::now()).unwrap_or_default()).await;
+    sleep_until(first).await;
 
     scenario.phase(PhaseName::Faults);
     let (began, mut errors) = (Instant::now(), HarnessErrors::default());

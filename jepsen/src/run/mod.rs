@@ -26,6 +26,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Result;
 use reveille_check::history::PhaseName;
+use reveille_harness::measure::sleep_until;
 use reveille_harness::{Cluster, Needs, Report, StartArgs};
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -104,7 +105,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     }
     let mut clock = JoinSet::new();
     match args.workload {
-        Due::Once => tokio::time::sleep(first.duration_since(SystemTime::now()).unwrap_or_default()).await,
+        Due::Once => sleep_until(first).await,
         Due::Daily => {
             let mut driver =
                 ClockDriver::new(admin.clone(), recorder.clone(), header.began_unix_ms, workload.instants_ms());

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::Result;
 use reveille_check::history::{Answer, Operation, Target};
 use reveille_harness::CallResult;
-use reveille_harness::measure::unix_us;
+use reveille_harness::measure::{now_ms, unix_us};
 use reveille_proto::admin::v1::{BackfillScheduleResponse, ScheduleState};
 
-use super::operator::{Operator, at, now_ms};
+use super::operator::{Operator, at};
 use crate::run::workload::{ItemKind, PAUSED_PERIOD_MS, TENANT, WorkloadItem};
 
 /// One paused schedule in so long a part of the fault phase, and at most so many.

@@ -1,10 +1,10 @@
 //! Operators do not know that anything is broken. They opt out, pause, cancel, trigger and create during the faults, and record
 //! each call with its answer. Their decisions are in `decisions.rs`, edits in `edits.rs`, backfills in `backfills.rs`.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use reveille_check::history::{Answer, Crossing, ObjectKind, Operation, Target};
-use reveille_harness::measure::unix_us;
+use reveille_harness::measure::now_ms;
 use reveille_harness::{AdminClient, CallResult};
 use reveille_proto::admin::v1::Barrier;
 
@@ -188,10 +188,6 @@ fn barrier(barrier: Barrier) -> Answer {
     };
     let crossed = barrier.crossed.into_iter().filter_map(crossing).collect();
     Answer::Ok { index: Some(barrier.index), run: None, crossed, unconfirmed: barrier.unconfirmed }
-}
-
-pub(super) fn now_ms() -> u64 {
-    unix_us(SystemTime::now()) as u64 / 1_000
 }
 
 async fn wait_until(at_ms: u64) {

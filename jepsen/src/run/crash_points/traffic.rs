@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use anyhow::Result;
 use reveille_harness::AdminClient;
-use reveille_harness::measure::unix_us;
+use reveille_harness::measure::now_ms;
 use tokio::process::Command;
 use tokio::task::JoinSet;
 
@@ -83,9 +83,8 @@ impl Traffic {
 async fn create(admin: AdminClient, recorder: Recorder, workload: Workload, client: usize, on: Arc<AtomicBool>) {
     let mut number = 0;
     while on.load(Ordering::Relaxed) {
-        let now_ms = unix_us(SystemTime::now()) as u64 / 1_000;
         let name = format!("feed-{client}-{number}");
-        let item = WorkloadItem::once(name.clone(), (now_ms + AHEAD_MS) / 100 * 100, RECIPIENTS);
+        let item = WorkloadItem::once(name.clone(), (now_ms() + AHEAD_MS) / 100 * 100, RECIPIENTS);
         let id = format!("create-{name}");
         workload.ask_and_keep(&admin, &recorder, &format!("client-{client}"), &id, item).await;
         number += 1;

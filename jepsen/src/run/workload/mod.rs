@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Result;
 use reveille_check::history::{Answer, Audience, Content, Due, Event, InDoubt, Operation, Overload};
-use reveille_harness::measure::unix_us;
+use reveille_harness::measure::{now_ms, unix_us};
 use reveille_harness::{AdminClient, CallResult};
 use reveille_proto::admin::v1::{self as api, ScheduleBody};
 use reveille_sink::Sink;
@@ -232,7 +232,7 @@ impl Workload {
         let mut came: Vec<u64> = own.map(|(_, accept)| recorder.ns(accept.accept_monotonic_us as i64)).collect();
         came.sort_unstable();
         let Some(until_ns) = came.get(came.len() * 9 / 10).copied() else { return };
-        let ago_ms = (unix_us(SystemTime::now()) as u64 / 1_000).saturating_sub(campaign.due_ms);
+        let ago_ms = now_ms().saturating_sub(campaign.due_ms);
         let from_ns = recorder.now_ns().saturating_sub(ago_ms * 1_000_000);
         recorder.event(&Event::Overload(Overload { tenant: campaign.tenant().to_owned(), from_ns, until_ns }));
     }
