@@ -159,10 +159,9 @@ impl Handle {
         self.inner.holds.post(request)
     }
 
-    /// Replaces the fault plan of all dialogues and starts its random generators anew. Returns the tally of the former
-    /// plan.
-    pub fn set_faults(&self, plan: FaultPlan) -> Vec<FaultTally> {
-        self.inner.dice.set(plan)
+    /// Replaces the fault plan of all dialogues and starts its random generators anew.
+    pub fn set_faults(&self, plan: FaultPlan) {
+        self.inner.dice.set(plan);
     }
 
     /// Returns how often each rule of the current plan was applied, in the order of the plan.

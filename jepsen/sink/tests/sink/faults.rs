@@ -186,8 +186,9 @@ async fn another_plan_takes_over_while_dialogue_runs() {
     assert_eq!(client.ask("MAIL FROM:<n@x.test>\r\n").await, 250);
     assert_eq!(client.ask("RCPT TO:<a@x.test>\r\n").await, 450);
     assert_eq!(client.ask("RCPT TO:<a@x.test>\r\n").await, 250);
-    let former = sink.set_faults("data:451".parse().unwrap());
+    let former = sink.fault_tally();
     assert_eq!((former[0].struck, former[0].rule.amount), (1, Amount::Next(1)));
+    sink.set_faults("data:451".parse().unwrap());
     assert_eq!(client.ask("DATA\r\n").await, 451);
     sink.set_faults(FaultPlan::default());
     client.send_mail("a@x.test").await;
