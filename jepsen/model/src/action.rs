@@ -1,58 +1,58 @@
-//! Everything that may happen, one name each.
+//! The steps that the model may take.
 
 use crate::answer::About;
 use crate::entry::Decision;
 use crate::names::{ClaimOwner, Fence, Node, Recipient, Recipients, Time};
 use crate::worker::WorkerEvent;
 
-/// One step of the world. Most are always possible; a step that changes nothing is no step.
+/// One step. Most are always possible; a step that changes nothing is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Raft chooses the process of this node and its `EpochStart` is committed, with what the voters' clocks
-    /// agree on. The former leader is not told.
+    /// Raft elects the process of this node, and its `EpochStart` is committed with the time on which the voters' clocks
+    /// agree. The former leader does not learn of it.
     Elect(Node, Time),
-    /// The leader on the node moves ledger time to what its clock says.
+    /// The leader on the node moves ledger time to the time of its clock.
     Tick(Node, Time),
-    /// The `NodeUp` of this life is committed: perhaps late, perhaps of a life that is over.
+    /// The `NodeUp` of this incarnation is committed, perhaps after the incarnation has ended.
     NodeUp(ClaimOwner),
     /// The node applies its next entry.
     Apply(Node),
-    /// The first, as leader, grants the second a lease or prolongs it.
+    /// The first node, as leader, grants the second one a lease or extends it.
     Grant(Node, Node),
-    /// The leader on the node has a claim committed.
+    /// The leader on the node commits a claim for this owner.
     Claim(Node, ClaimOwner, Recipients),
-    /// The leader on the node waits out its owner's leases and has a claim revoked.
+    /// The leader on the node waits until the owner's leases have ended, and revokes the claim.
     Revoke(Node, Fence),
     /// A worker passes the gate.
     Pass(Node, Fence, Recipient),
-    /// A worker gives a recipient back before the gate.
+    /// A worker returns a recipient before the gate.
     Release(Node, Fence, Recipient),
-    /// Something becomes of the attempt at that place of the list.
+    /// An event of the attempt with this index in the list.
     WorkerEvent(usize, WorkerEvent),
-    /// The Settle at that place of the list is committed, perhaps late, perhaps again.
+    /// The Settle with this index in the list is committed, perhaps late or again.
     Settle(usize),
     /// An opt-out is committed.
     OptOut(Recipient),
     /// An operator's pause is committed.
     Pause,
-    /// An operator takes the pause back.
+    /// An operator resumes the run.
     Resume,
     /// An operator's cancel is committed, or repeated.
     Cancel,
-    /// The leader on the node answers an opt-out, a pause or a cancel, after it has waited out who is silent.
+    /// The leader on the node answers an opt-out, a pause or a cancel, after the leases of silent nodes have ended.
     Answer(Node, About),
-    /// The leader on the node ends the run for its deadline.
+    /// The leader on the node ends the run at its deadline.
     Expire(Node),
     /// The leader on the node decides by policy about a recipient in doubt.
     Decide(Node, Recipient),
-    /// An operator's decision about a recipient is committed, however long after they looked.
+    /// An operator's decision about a recipient is committed, perhaps long after the operator read the state.
     Resolve(Recipient, Decision),
-    /// An operator sends a recipient again who is dead.
+    /// An operator sends a dead recipient again.
     Requeue(Recipient),
     /// `kill -9`: the journal survives.
     Kill(Node),
-    /// Power loss: every journal of the node is gone.
+    /// Power loss: every journal of the node is lost.
     PowerCut(Node),
-    /// A new life begins, with the next incarnation; it replays the log.
+    /// A new process starts with the next incarnation, and replays the log.
     Start(Node),
 }

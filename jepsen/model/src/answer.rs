@@ -47,15 +47,15 @@ impl Answer {
     /// Whether the answer covers this attempt's arrival.
     pub fn names(&self, attempt: &Attempt) -> bool {
         let is_listed = self.crossed.contains(&(attempt.claim, attempt.recipient));
-        let is_named = is_listed || self.unconfirmed[attempt.by.node.place()];
+        let is_named = is_listed || self.unconfirmed[attempt.by.node.position()];
         self.about.concerns(attempt.recipient) && is_named
     }
 
-    /// Whether gates must not pass this recipient: after an opt-out or a cancel forever, after a pause until it is
+    /// Whether gates must not pass this recipient: after an opt-out or a cancel always, after a pause until the run is
     /// resumed.
     pub fn forbids(&self, tip: &Ledger, recipient: Recipient) -> bool {
         match self.about {
-            About::OptedOut(who) => who == recipient,
+            About::OptedOut(opted_out) => opted_out == recipient,
             About::Run => tip.run.stopped_since > 0 && tip.run.stopped_since <= self.index,
         }
     }

@@ -1,26 +1,24 @@
-//! One attempt to hand one mail to the relay: what the worker and its journal know (P5, P11), and
-//! what the relay really did.
+//! One attempt to hand one email to the relay: what the worker and its journal know (P5, P11), and what the relay did.
 //!
-//! The two sides are kept apart on purpose. The properties judge by the relay's side; the protocol
-//! may decide by the worker's side only.
+//! The two sides are separate. The properties judge by the relay's side; the protocol decides by the worker's side only.
 
 use crate::entry::Outcome;
 use crate::names::{ClaimOwner, Fence, Recipient};
 
-/// What is recorded about the attempt. A kill leaves it, a power cut takes it away.
+/// The record of the attempt in the journal. It survives a kill, and is lost by a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Record {
-    /// Given back before the gate; this worker will never begin it.
+    /// Returned before the gate; this worker never begins it.
     Released,
     /// Past the gate without a record: only when `begin` is written too late.
     Unwritten,
     /// `begin` is written; no answer yet.
     Begun,
-    /// The connection was lost after the gate: there will be no answer.
+    /// The connection was lost after the gate: no answer will come.
     Lost,
     /// The answer was 250.
     Accepted,
-    /// The answer was a definite no.
+    /// The answer was a refusal.
     Refused,
 }
 
@@ -29,11 +27,11 @@ pub enum Record {
 pub enum Transit {
     /// Never written.
     Silent,
-    /// Written, or in some buffer: it may arrive at any later time, or never.
+    /// Written, perhaps into a buffer: it may arrive at any later time, or never.
     UnderWay,
-    /// The relay took the mail.
+    /// The relay accepted the email.
     Accepted,
-    /// The relay refused the mail.
+    /// The relay refused the email.
     Refused,
 }
 
@@ -53,12 +51,12 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// Whether it is past the gate and its answer is not known to be a no.
+    /// Whether it is past the gate and no refusal of it is known.
     pub fn may_have_arrived(&self) -> bool {
         self.transit != Transit::Silent && self.record != Record::Refused
     }
 
-    /// Whether the relay took it.
+    /// Whether the relay accepted it.
     pub fn is_accepted(&self) -> bool {
         self.transit == Transit::Accepted
     }
@@ -69,8 +67,8 @@ impl Attempt {
     }
 }
 
-/// What the next life of a node says about a claim of an earlier one, by its journal (P10). `record`
-/// is what the journal holds about the recipient; no record proves that nothing was begun.
+/// The outcome that the next incarnation of a node reports for a claim of an earlier one, by its journal (P10). `record`
+/// is the journal's record of the recipient; without one, nothing was begun.
 pub fn outcome_by_journal(record: Option<Record>) -> Outcome {
     match record {
         None | Some(Record::Unwritten | Record::Released) => Outcome::Released,

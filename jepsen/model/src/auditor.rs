@@ -1,7 +1,7 @@
-//! What a leader does by itself beside claims and revocations: it moves ledger time (P18), ends a run that is past
-//! its deadline (P16), and decides about doubt as the run's policy says (P14).
+//! What a leader does without an operator, beside claims and revocations: it moves ledger time (P18), ends a run that is
+//! past its deadline (P16), and decides doubts by the run's policy (P14).
 //!
-//! It looks at the state that it has applied, which may be old, and proposes; `apply` looks again.
+//! It proposes by the state that it has applied, which may be old; `apply` checks again.
 
 use crate::broken::Rules;
 use crate::entry::{Decide, Decider, Decision, Entry};
@@ -10,13 +10,13 @@ use crate::names::{Node, Recipient, Time};
 use crate::run::{InDoubt, RunState};
 use crate::state::ModelState;
 
-/// The leader on `leader` stamps an entry with what its clock says.
+/// The leader on `leader` stamps an entry with the time of its clock.
 pub fn tick(rules: Rules, state: &mut ModelState, leader: Node, now: Time) -> bool {
     let Some(epoch) = state.process(leader).term else { return false };
     state.commit(rules, Entry::Tick { epoch, now })
 }
 
-/// The leader on `leader` finds the deadline of the run behind it, and a recipient who still waits.
+/// The leader on `leader` finds that the run is past its deadline and a recipient is still pending.
 pub fn expire(rules: Rules, state: &mut ModelState, leader: Node) -> bool {
     let Some(epoch) = state.process(leader).term else { return false };
     let view = state.view(leader);
@@ -24,7 +24,7 @@ pub fn expire(rules: Rules, state: &mut ModelState, leader: Node) -> bool {
     is_late && state.commit(rules, Entry::Expire { epoch })
 }
 
-/// The leader on `leader` decides about a recipient in doubt, if the policy says anything yet.
+/// The leader on `leader` decides about a recipient in doubt, if the policy has a decision by now.
 pub fn decide(rules: Rules, state: &mut ModelState, leader: Node, recipient: Recipient) -> bool {
     let Some(epoch) = state.process(leader).term else { return false };
     let view = state.view(leader);

@@ -1,8 +1,7 @@
 //! The barrier behind an opt-out, a pause and a cancel, and what its answer promises (P15).
 //!
-//! The leader answers when every node either has applied the entry and listed what is past its
-//! gates, or can no longer pass one by an older state. Both stay true for ever once they are true,
-//! so the model looks at them at the moment of the answer.
+//! The leader answers when each node has applied the entry and listed its hand-offs past the gate, or can no longer pass a
+//! gate by an older state. Once true, both stay true, so the model checks them when the leader answers.
 
 use crate::answer::{About, Answer};
 use crate::attempt::{Attempt, Record};
@@ -12,28 +11,28 @@ use crate::ledger::{Claim, RecipientState};
 use crate::names::{Fence, Index, NODES, Node, Recipient};
 use crate::state::ModelState;
 
-/// The leader on `leader` answers: nodes that have applied the entry are asked, the others are
-/// waited out.
+/// The leader on `leader` answers. It asks nodes that have applied the entry, and waits until the leases of the others have
+/// ended.
 pub fn answer(rules: Rules, state: &mut ModelState, leader: Node, about: About) -> bool {
     let Some(epoch) = state.process(leader).term else { return false };
     let view = state.view(leader);
     let Some(index) = about.index(view).filter(|_| state.answer.is_none()) else { return false };
     let mut unconfirmed = [false; NODES];
     for node in Node::all() {
-        unconfirmed[node.place()] = !confirms(state, node, index);
-        let is_ahead = state.process(node).applied > view.index && !unconfirmed[node.place()];
+        unconfirmed[node.position()] = !confirms(state, node, index);
+        let is_ahead = state.process(node).applied > view.index && !unconfirmed[node.position()];
         if is_ahead && rules.keep(BrokenRule::NameByAnOlderState) {
             return false;
         }
     }
-    for node in Node::all().filter(|node| unconfirmed[node.place()]) {
+    for node in Node::all().filter(|node| unconfirmed[node.position()]) {
         if rules.keep(BrokenRule::AnswerBeforeBarrier) {
             lease::wait_out(rules, state, epoch, node, Some(index));
         }
     }
     let mut crossed = listed_by_nodes(state, about, &unconfirmed);
     if rules.keep(BrokenRule::NameOnlyTheLiving) {
-        crossed.extend(doubtful_rows(state, leader, about, &unconfirmed));
+        crossed.extend(doubtful_claims(state, leader, about, &unconfirmed));
     }
     crossed.sort_unstable();
     crossed.dedup();
@@ -49,8 +48,8 @@ fn confirms(state: &ModelState, node: Node, index: Index) -> bool {
     process.alive && process.applied >= index
 }
 
-/// What the nodes that confirmed have past their gates, without a known answer. Whose dialogue has ended is marked
-/// until the node's own state says that its claim holds it no longer: from there the leader's state names it.
+/// Hand-offs past the gates of the nodes that confirmed, without a known answer. After its dialogue has ended, a hand-off
+/// stays listed until its node's state no longer has the recipient claimed; from then on the leader's state names it.
 fn listed_by_nodes(state: &ModelState, about: About, unconfirmed: &[bool; NODES]) -> Vec<(Fence, Recipient)> {
     let is_marked = |attempt: &Attempt| match attempt.record {
         Record::Begun | Record::Unwritten => true,
@@ -60,22 +59,22 @@ fn listed_by_nodes(state: &ModelState, about: About, unconfirmed: &[bool; NODES]
     let is_listed = |attempt: &&Attempt| {
         about.concerns(attempt.recipient)
             && state.is_alive(attempt.by)
-            && !unconfirmed[attempt.by.node.place()]
+            && !unconfirmed[attempt.by.node.position()]
             && is_marked(attempt)
     };
     state.attempts.iter().filter(is_listed).map(|attempt| (attempt.claim, attempt.recipient)).collect()
 }
 
-/// What no living process can list: claims that hold a recipient in doubt, or claimed for a process
-/// that did not confirm. Its hand-off may be in some buffer still.
-fn doubtful_rows(
+/// Hand-offs that no running process can list, and that may still be in a buffer: of recipients in doubt, or claimed for a
+/// process that did not confirm.
+fn doubtful_claims(
     state: &ModelState,
     leader: Node,
     about: About,
     unconfirmed: &[bool; NODES],
 ) -> Vec<(Fence, Recipient)> {
     let view = state.view(leader);
-    let has_confirmed = |owner| state.is_alive(owner) && !unconfirmed[owner.node.place()];
+    let has_confirmed = |owner| state.is_alive(owner) && !unconfirmed[owner.node.position()];
     let doubtful = |claim: &Claim| {
         let (fence, confirmed) = (claim.fence, has_confirmed(claim.owner));
         let open = claim.open.iter().filter(|recipient| about.concerns(*recipient));
@@ -85,9 +84,8 @@ fn doubtful_rows(
     view.claims.iter().flat_map(doubtful).collect()
 }
 
-/// What may still arrive and is not named. The promise leaves out one thing: a hand-off of a recipient about whose
-/// doubt an operator has decided, in this claim or in a former one, once its process has died or its dialogue has ended
-/// without an answer.
+/// Hand-offs that may still arrive and are not named. One kind need not be named: its process has died, or its dialogue has
+/// ended without an answer, and a doubt about its recipient was decided in any claim.
 fn missed(state: &ModelState, answer: &Answer) -> Vec<(Fence, Recipient)> {
     let is_left_out = |attempt: &Attempt| {
         let is_decided = |claim: &Claim| claim.resent.or(claim.assumed).has(attempt.recipient);

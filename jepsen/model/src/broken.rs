@@ -1,23 +1,22 @@
-//! The rules that can be left out, one at a time, to see that the search notices.
+//! The rules that can be left out, one at a time, to prove that the search finds the violation.
 //!
-//! A model that accepts everything proves nothing. Each variant here names the rule that it drops;
-//! `tests/broken_rules.rs` names the property that must then fall. Code asks
-//! [`Rules::keep`] at the one place where the rule lives, so that the list is also a map from rule
-//! to code.
+//! A model that accepts everything proves nothing. Each variant names the rule that it leaves out;
+//! `tests/broken_rules.rs` names the property that must fail without it. Code calls [`Rules::keep`] only where the rule is
+//! applied, so the list is also a map from rules to code.
 
 /// One rule left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BrokenRule {
-    /// P10: a claim belongs to a node, not to one life of it. A process that starts works on the claims
+    /// P10: a claim belongs to a node, not to one incarnation of it. A process that starts works on the claims
     /// that it finds in the state as it is replayed.
     NoIncarnation,
     /// P4: `apply` grants the slice as it was proposed, also recipients that are no longer pending.
     ClaimWithoutPending,
     /// P4: `apply` grants to an incarnation that is no longer the current one.
     ClaimForAnyIncarnation,
-    /// P13: `apply` takes a claim of another epoch.
+    /// P13: `apply` accepts a claim of another epoch.
     ClaimOfAnyEpoch,
-    /// P13: `apply` takes a revocation of another epoch.
+    /// P13: `apply` accepts a revocation of another epoch.
     RevokeOfAnyEpoch,
     /// P9: a lease starts when the claim is applied, not when the granted request was sent.
     LeaseFromApply,
@@ -29,11 +28,11 @@ pub enum BrokenRule {
     GrantDuringRevocation,
     /// P9: a claim is revoked by its age, while the lease of its owner may run.
     RevokeByAge,
-    /// P9: a new leader takes former leases for over as soon as it leads.
+    /// P9: a new leader assumes as soon as it leads that former leases have ended.
     NewLeaderDoesNotWait,
-    /// P9: a leader takes a lease for over when ledger time has moved on.
+    /// P9: a leader assumes that a lease has ended when ledger time has moved.
     LeaseByLedgerTime,
-    /// P14: what a lost owner had claimed goes back to pending and is sent again.
+    /// P14: recipients that a lost owner had claimed are pending again, and are sent again.
     Resend,
     /// P4: a negative outcome moves recipients that are no longer in its claim.
     SettleWithoutClaim,
@@ -41,52 +40,52 @@ pub enum BrokenRule {
     CountEachRepeat,
     /// P5: the final dot goes out before `begin` is in the journal.
     BeginAfterTerminator,
-    /// P11: a journal that a power cut took is read as one in which nothing was begun.
+    /// P11: a journal that a power cut destroyed is read as one in which nothing was begun.
     TrustLostJournal,
     /// P15: an opt-out is answered as soon as it is applied, without asking the nodes.
     AnswerBeforeBarrier,
     /// P15, as corrected: a leader whose state names another epoch answers all the same.
     BarrierOfAnyEpoch,
-    /// P15, as corrected: only hand-offs of living processes are named as crossed.
+    /// P15, as corrected: only hand-offs of running processes are named as crossed.
     NameOnlyTheLiving,
-    /// P15, as corrected: what no process lists is named by a state that may be older than the one by which a process
-    /// took it off its list.
+    /// P15, as corrected: hand-offs that no process lists are named by a state that may be older than the one by which a
+    /// process removed them from its list.
     NameByAnOlderState,
     /// P4: `apply` grants in a run that is paused, ended or past its deadline.
     ClaimOfStoppedRun,
-    /// P5: the gate does not ask whether the run is paused or ended.
+    /// P5: the gate does not check whether the run is paused or ended.
     GateIgnoresTheRun,
-    /// P5: the gate does not ask for the deadline.
+    /// P5: the gate does not check the deadline.
     GateIgnoresTheDeadline,
-    /// P15: who comes back to a cancelled run is pending.
+    /// P15: a recipient that returns to a cancelled run is pending.
     CancelForgetsWhoComesBack,
     /// P15: a recipient of a cancelled run is sent again.
     ResendOfCancelledRun,
-    /// P15, as corrected: a pause that the deadline overtook is forgotten when the run opens again.
+    /// P15, as corrected: a run that was paused at its deadline is not paused when it opens again.
     ExpiryForgetsPause,
-    /// P16: the deadline moves who is claimed, too.
+    /// P16: the deadline also moves claimed recipients.
     ExpireWhoIsClaimed,
-    /// P4: a refusal counts as an attempt though its recipient has left the claim.
+    /// P4: a refusal counts as an attempt although its recipient has left the claim.
     CountEachRefusal,
     /// P4: the last attempt does not make any recipient dead.
     RetryForEver,
-    /// P4: a requeue takes any recipient, dead or not.
+    /// P4: a requeue moves any recipient, dead or not.
     RequeueWhoIsNotDead,
-    /// P14: a recipient who is still claimed is sent again: its owner may pass its gate.
+    /// P14: a claimed recipient is sent again, although its owner may pass the gate.
     DecideWhoIsClaimed,
-    /// P14: a decision takes any recipient who has left a claim, in doubt or not.
+    /// P14: a decision moves any recipient that has left a claim, in doubt or not.
     DecideWhoHasEnded,
-    /// P14: who was sent again is not counted.
+    /// P14: resends are not counted.
     ResendUncounted,
-    /// P14: who is assumed counts as sent.
+    /// P14: assumed recipients count as sent.
     AssumedIsSent,
     /// P14: evidence that a recipient assumed was not handed off is counted and does not move it.
     AssumedNeverReturns,
-    /// P18: `apply` takes an entry whose time is below ledger time.
+    /// P18: `apply` accepts an entry whose time is below ledger time.
     TimeGoesBack,
-    /// P18: `apply` takes an entry whose time is far above ledger time.
+    /// P18: `apply` accepts an entry whose time is far above ledger time.
     TimeLeaps,
-    /// P18: an epoch begins with what the clocks agree on, also below ledger time.
+    /// P18: an epoch begins with the time on which the clocks agree, even if that is below ledger time.
     EpochLowersTime,
 }
 

@@ -1,4 +1,4 @@
-//! What may be committed. Entries carry decisions; they never ask the world (P2).
+//! The entries that may be committed. They carry decisions; applying one reads nothing but the state (P2).
 
 use crate::names::{ClaimOwner, Epoch, Fence, Recipient, Recipients, Time};
 
@@ -9,17 +9,17 @@ pub enum Entry {
     EpochStart {
         /// The process that leads.
         leader: ClaimOwner,
-        /// What the voters' clocks agree on, however far from ledger time (P18).
+        /// The time on which the voters' clocks agree, however far from ledger time (P18).
         agreed: Time,
     },
-    /// A leader moves ledger time. In the code every entry does; one of its own lets the search put it anywhere.
+    /// A leader moves ledger time. In the product every entry does; a separate entry lets the search place it anywhere.
     Tick {
         /// The leadership that stamped it.
         epoch: Epoch,
-        /// What its clock says: it may lag or leap.
+        /// The time of its clock, which may lag or leap.
         now: Time,
     },
-    /// A process announces its life (P10).
+    /// A process announces its incarnation (P10).
     NodeUp {
         /// The process.
         process: ClaimOwner,
@@ -28,67 +28,67 @@ pub enum Entry {
     Claim {
         /// The leadership that decided it.
         epoch: Epoch,
-        /// Who may send.
+        /// The process that may send.
         owner: ClaimOwner,
-        /// Who is asked for; granted are those that are pending.
+        /// The requested recipients; those that are pending are granted.
         slice: Recipients,
     },
     /// Evidence about one recipient of one claim (P14).
     Settle(Settle),
-    /// The owner of a claim is lost: what is still claimed in it becomes in doubt (P9).
+    /// The owner of a claim is lost: recipients that are still claimed in it become in doubt (P9).
     Revoke {
         /// The leadership that decided it.
         epoch: Epoch,
         /// The claim.
         claim: Fence,
     },
-    /// A leader found the deadline of the run behind it (P16).
+    /// A leader found that the run is past its deadline (P16).
     Expire {
         /// The leadership that decided it.
         epoch: Epoch,
     },
     /// A recipient in doubt is closed or sent again, without evidence (P14).
     Decide(Decide),
-    /// An operator sends a recipient again who is dead, with attempts counted anew.
+    /// An operator sends a dead recipient again, with attempts counted anew.
     Requeue {
-        /// Who.
+        /// The recipient.
         recipient: Recipient,
     },
-    /// An operator halts the run (P15).
+    /// An operator pauses the run (P15).
     RunPause,
-    /// An operator lets it go on.
+    /// An operator resumes it.
     RunResume,
-    /// An operator ends it. A repeat is an entry too: it gives the barrier its index.
+    /// An operator cancels it. A repetition is an entry too, and gives the barrier its index.
     RunCancel,
-    /// A recipient wants no mail (P15). A repeat is an entry too.
+    /// A recipient opts out (P15). A repetition is an entry too.
     OptOut {
-        /// Who.
+        /// The recipient.
         recipient: Recipient,
     },
 }
 
-/// Evidence about one recipient of one claim. The real entry carries many; one each lets the search
-/// cut a batch anywhere.
+/// Evidence about one recipient of one claim. The product's entry has many recipients; with one each the search can split a
+/// batch anywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Settle {
     /// The claim that the evidence is about.
     pub claim: Fence,
     /// The recipient.
     pub recipient: Recipient,
-    /// What is known.
+    /// The known outcome.
     pub outcome: Outcome,
 }
 
-/// What an owner, or the next life of its node, knows about a recipient of a claim.
+/// What an owner, or the next incarnation of its node, knows about a recipient of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Outcome {
     /// The relay answered 250 to the final dot.
     Accepted,
-    /// A definite not-sent about this mailbox: an attempt that counts (P6).
+    /// Refused because of this mailbox, so not sent: an attempt that counts (P6).
     Refused,
-    /// Definitely not handed off, and not because of this mailbox.
+    /// Not handed off, for a reason other than this mailbox.
     Released,
-    /// Definitely not handed off, because it opted out.
+    /// Not handed off, because the recipient opted out.
     Suppressed,
     /// The final dot may have been written and no answer is known.
     InDoubt,
@@ -97,15 +97,15 @@ pub enum Outcome {
 /// A decision about a recipient in doubt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Decide {
-    /// Who.
+    /// The recipient.
     pub recipient: Recipient,
-    /// What.
+    /// The decision.
     pub decision: Decision,
-    /// Whose decision it is.
+    /// Its author.
     pub by: Decider,
 }
 
-/// What may be decided about a recipient in doubt.
+/// The decisions about a recipient in doubt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Decision {
     /// Closed; never counted as sent.
@@ -114,11 +114,11 @@ pub enum Decision {
     Resend,
 }
 
-/// Who decides about a recipient in doubt.
+/// The author of a decision about a recipient in doubt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Decider {
-    /// The policy of the run, by a leader.
+    /// The policy of the run, applied by a leader.
     Policy(Epoch),
-    /// A person.
+    /// An operator.
     Operator,
 }

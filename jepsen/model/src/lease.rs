@@ -1,13 +1,10 @@
 //! Leases and revocation without a clock (P9).
 //!
-//! The arithmetic of P9 (the node counts from when it *sent* the request, the leader waits a margin
-//! longer, a grant never reaches beyond the last quorum acknowledgement) serves one purpose: when a
-//! leader says "over", the lease has ended on the node. The model takes that as the meaning of the
-//! word. A lease runs until a leader acts on its end, and ends in that same step ([`wait_out`]): a
-//! lease that ended earlier would only let the node do less. So would a lease that is refused: a leader
-//! may grant nothing whenever it likes, to a node that lags (P12) as to any other; and a node need
-//! apply nothing to renew. The broken variants take away one of
-//! the reasons why "over" is true.
+//! The arithmetic of P9 (the node counts from the time when it *sent* the request, the leader waits a margin longer, a grant
+//! never reaches beyond the last quorum acknowledgement) has one purpose: when a leader treats a lease as ended, it has ended
+//! on the node. The model assumes exactly that. A lease runs until a leader acts on its end, and ends in that step
+//! ([`wait_out`]). A lease that ended earlier, or was refused, would only let the node do less. So a leader may grant or not
+//! at any time, and a node renews without applying anything. Each broken variant removes one reason why a lease has ended.
 
 use crate::broken::{BrokenRule, Rules};
 use crate::entry::Entry;
@@ -15,9 +12,9 @@ use crate::names::{Epoch, Fence, Index, Node};
 use crate::process::Lease;
 use crate::state::ModelState;
 
-/// The leader on `leader` grants the process on `node` a lease, or prolongs it. The grant carries a
-/// floor: the last index, in the state that the leader has applied, that took a right away from the
-/// node. False if the leader must not, or if nothing changes.
+/// The leader on `leader` grants the process on `node` a lease, or extends it. The grant carries a floor: the last index, in
+/// the state that the leader has applied, that removed a right of the node. False if the leader must not, or if nothing
+/// changes.
 pub fn grant(rules: Rules, state: &mut ModelState, leader: Node, node: Node) -> bool {
     let Some(epoch) = state.process(leader).term else { return false };
     let is_backed = epoch == state.log.tip().epoch;
@@ -27,7 +24,7 @@ pub fn grant(rules: Rules, state: &mut ModelState, leader: Node, node: Node) -> 
     if revocation_is_under_way(state, leader, node) && rules.keep(BrokenRule::GrantDuringRevocation) {
         return false;
     }
-    let floor = if rules.keep(BrokenRule::GrantWithoutFloor) { state.view(leader).floor[node.place()] } else { 0 };
+    let floor = if rules.keep(BrokenRule::GrantWithoutFloor) { state.view(leader).floor[node.position()] } else { 0 };
     state.process_mut(node).take_lease(Lease { epoch, floor, is_backed })
 }
 
@@ -40,9 +37,8 @@ fn revocation_is_under_way(state: &ModelState, leader: Node, node: Node) -> bool
     })
 }
 
-/// The leader of `epoch` lets time pass until the leases of `node` that it must reckon with are
-/// over: its own, by its record of grants; its predecessors', by waiting after its own
-/// `EpochStart`. The node may have renewed meanwhile, with `floor`, unless there is none.
+/// The leader of `epoch` waits until the leases of `node` that it must consider have ended: its own, by its record of grants;
+/// its predecessors', by waiting after its own `EpochStart`. Meanwhile the node may have renewed with `floor`, if there is one.
 pub fn wait_out(rules: Rules, state: &mut ModelState, epoch: Epoch, node: Node, floor: Option<Index>) {
     let waits_for_predecessors = rules.keep(BrokenRule::NewLeaderDoesNotWait);
     let is_over = |lease: &Lease| {
@@ -59,7 +55,7 @@ pub fn wait_out(rules: Rules, state: &mut ModelState, epoch: Epoch, node: Node, 
     }
 }
 
-/// The leader revokes a claim that it knows of, when every lease of its owner's node is over.
+/// The leader revokes a claim that it knows of, when every lease of the owner's node has ended.
 pub fn revoke(rules: Rules, state: &mut ModelState, leader: Node, claim: Fence) -> bool {
     let Some(epoch) = state.process(leader).term else { return false };
     let Some(owner) = state.view(leader).claim(claim).map(|claim| claim.owner) else { return false };

@@ -1,38 +1,37 @@
 //! The ledger: what every node computes from the committed entries, and nothing else (P2).
 //!
-//! One run, one chunk. A recipient stands where the set is that holds it, as in the real ledger, so that
-//! closed accounting (P1) is a statement that can be false. Claims stay after they are closed: the
-//! fences that sent a recipient must be known when late evidence arrives. [`crate::apply`] is the only
-//! writer, [`crate::entry`] what it reads.
+//! One run, one chunk. The state of a recipient is the set that holds it, as in the product's ledger, so closed accounting
+//! (P1) can be violated. Claims stay after they are closed: the fences that sent a recipient must be known when late evidence
+//! arrives. Only [`crate::apply`] changes a ledger, by a [`crate::entry`].
 
 use crate::names::{ClaimOwner, Epoch, Fence, Incarnation, Index, NODES, Node, Recipient, Recipients, Time};
 use crate::run::{Policies, Run, RunState};
 
-/// Where a recipient stands.
+/// The state of a recipient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RecipientState {
-    /// Waits for a claim.
+    /// It waits for a claim.
     Pending,
     /// In exactly one open claim.
     Claimed,
     /// Terminal: accepted by the relay.
     Sent,
-    /// Terminal, unless an operator takes it back: its attempts are used up, or the deadline came between two.
+    /// Terminal, unless an operator requeues it: its attempts are used up, or the deadline came between two attempts.
     Dead,
     /// Terminal: opted out before anything was sent.
     Suppressed,
-    /// Terminal: the deadline came, and nothing had been attempted.
+    /// Terminal: the deadline came before the first attempt.
     Expired,
     /// Terminal: the run was cancelled.
     Cancelled,
-    /// Terminal, unless evidence disproves it: a doubt that was closed without being resolved. Never counted as sent.
+    /// Terminal, unless evidence disproves it: a doubt was closed without evidence. Never counted as sent.
     Assumed,
-    /// In exactly one open claim: whether it was handed off is not known.
+    /// In exactly one open claim: it is unknown whether it was handed off.
     InDoubt,
 }
 
 impl RecipientState {
-    /// How many there are.
+    /// The number of states.
     pub const COUNT: usize = 9;
 }
 
@@ -41,24 +40,24 @@ impl RecipientState {
 pub struct Claim {
     /// Its number.
     pub fence: Fence,
-    /// Who may work it.
+    /// The process that may send to its recipients.
     pub owner: ClaimOwner,
-    /// The granted recipients; never changes.
+    /// The granted recipients; they never change.
     pub granted: Recipients,
-    /// Who is still in it: claimed or in doubt.
+    /// Recipients that are claimed or in doubt in it.
     pub open: Recipients,
-    /// Whose acceptance under this fence has been counted; what makes a repeat harmless.
+    /// Recipients whose acceptance under this fence was counted. A repeated one is not counted again.
     pub sent: Recipients,
-    /// Whose doubt in this claim was closed by assuming.
+    /// Recipients whose doubt in this claim was closed as assumed.
     pub assumed: Recipients,
-    /// Whose doubt in this claim ended with a decision to send again. The code tells it in the claim's moments.
+    /// Recipients whose doubt in this claim ended with a resend. The product records it in the claim's history.
     pub resent: Recipients,
 }
 
-/// The current life of a node, as the ledger knows it.
+/// The current incarnation of a node, as the ledger knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NodeIncarnation {
-    /// The life.
+    /// Its number.
     pub incarnation: Incarnation,
     /// The index of its `NodeUp`.
     pub since: Index,
@@ -73,30 +72,30 @@ pub struct Ledger {
     pub epoch: Epoch,
     /// Ledger time (P18).
     pub now: Time,
-    /// The current life of each node.
+    /// The current incarnation of each node.
     pub up: [NodeIncarnation; NODES],
-    /// The run, but for who stands where in it.
+    /// The run, without the states of its recipients.
     pub run: Run,
-    /// Who stands where, by [`RecipientState`].
+    /// The recipients in each [`RecipientState`].
     pub sets: [Recipients; RecipientState::COUNT],
     /// Every claim ever granted, in the order of the log.
     pub claims: Vec<Claim>,
-    /// Who has opted out.
+    /// Recipients that have opted out.
     pub opted_out: Recipients,
     /// The index of the last opt-out entry.
     pub opt_out_index: Index,
-    /// For each node the last index that took a right away from it: an opt-out, a pause, a cancel, or the
-    /// revocation of one of its claims. A lease granted on this state demands that much (P9).
+    /// For each node the last index that removed a right of it: an opt-out, a pause, a cancel, or the revocation of one
+    /// of its claims. A node must have applied this index to use a lease that is granted on this state (P9).
     pub floor: [Index; NODES],
-    /// Who left a doubt by evidence.
+    /// Recipients that evidence moved out of doubt.
     pub resolved: Recipients,
 }
 
 impl Ledger {
-    /// The state that every search starts from: each node's first life is up, the first node leads, the run is
-    /// open and all its recipients are pending. The entries that led here are folded into its index.
+    /// The first state of every search: the first incarnation of each node is up, the first node leads, the run is open and
+    /// all its recipients are pending. The entries that led to it only count in its index.
     pub fn opening(recipients: u8, policies: Policies) -> Ledger {
-        let up = std::array::from_fn(|place| NodeIncarnation { incarnation: 1, since: place as Index + 1 });
+        let up = std::array::from_fn(|position| NodeIncarnation { incarnation: 1, since: position as Index + 1 });
         let epoch = NODES as Index + 1;
         let mut sets = [Recipients::NONE; RecipientState::COUNT];
         sets[RecipientState::Pending as usize] = Recipients::first(recipients);
@@ -115,39 +114,39 @@ impl Ledger {
         }
     }
 
-    /// Who stands there.
+    /// The recipients in this state.
     pub fn set(&self, recipient_state: RecipientState) -> Recipients {
         self.sets[recipient_state as usize]
     }
 
-    /// Who stands there, to change it.
+    /// The recipients in this state, to change them.
     pub fn set_mut(&mut self, recipient_state: RecipientState) -> &mut Recipients {
         &mut self.sets[recipient_state as usize]
     }
 
-    /// Whether that one stands there.
+    /// Whether this recipient is in this state.
     pub fn is_in_state(&self, recipient: Recipient, recipient_state: RecipientState) -> bool {
         self.set(recipient_state).has(recipient)
     }
 
-    /// The claim of that number, if this state has it.
+    /// The claim with this fence, if the ledger has it.
     pub fn claim(&self, fence: Fence) -> Option<&Claim> {
         self.claims.iter().find(|claim| claim.fence == fence)
     }
 
-    /// Whether `recipient` is in claim `fence` and not in doubt there: what the gate asks.
+    /// Whether `recipient` is claimed in claim `fence`, and not in doubt: the gate checks this.
     pub fn is_claimed_in(&self, fence: Fence, recipient: Recipient) -> bool {
         self.is_in_state(recipient, RecipientState::Claimed)
             && self.claim(fence).is_some_and(|claim| claim.open.has(recipient))
     }
 
-    /// Whether a recipient who was sent again turned out to be sent by its first claim. The second one's gate learns of
-    /// it when its node does: a duplicate until then is one by choice, and counted (P14).
+    /// Whether a recipient that was resent was also sent by the former claim. The gate of the later claim learns of it when
+    /// its node does; a duplicate until then is by choice, and counted (P14).
     pub fn is_overtaken(&self, recipient: Recipient) -> bool {
         self.claims.iter().any(|claim| claim.resent.has(recipient) && claim.sent.has(recipient))
     }
 
-    /// Whether the run sends, by this state: what a claim and a gate ask beside the claim (P4, P5).
+    /// Whether the run sends, by this state: claims and gates check this too (P4, P5).
     pub fn sends(&self) -> bool {
         self.run.state == RunState::Open
     }
@@ -157,18 +156,18 @@ impl Ledger {
         self.run.finish_by <= self.now
     }
 
-    /// Nothing pending, nothing claimed (P1).
+    /// Whether no recipient is pending or claimed (P1).
     pub fn is_finished(&self) -> bool {
         self.set(RecipientState::Pending).is_empty() && self.set(RecipientState::Claimed).is_empty()
     }
 
-    /// Whether evidence may send a recipient back to pending, though nothing is pending or claimed (P14).
+    /// Whether evidence may make a recipient pending, although none is pending or claimed (P14).
     pub fn may_come_back(&self) -> bool {
         !self.set(RecipientState::InDoubt).is_empty() || !self.set(RecipientState::Assumed).is_empty()
     }
 
-    /// The current life of `node`.
+    /// The current incarnation of `node`.
     pub fn current(&self, node: Node) -> ClaimOwner {
-        ClaimOwner { node, incarnation: self.up[node.place()].incarnation }
+        ClaimOwner { node, incarnation: self.up[node.position()].incarnation }
     }
 }

@@ -1,48 +1,39 @@
-//! The sending protocol as a state space that is searched whole.
+//! The sending protocol as a state space that is searched completely.
 //!
-//! The ledger, the gate and the barrier rest on rules (P1 to P25 in `docs/protocol.md`) that were
-//! written down before they were built. This crate writes the same rules once more, as small as
-//! they can be, and lets [stateright] try every order of events: two nodes, each of
-//! which may lead and may hold claims; leaders that do not know that they are deposed; processes that
-//! lag, freeze, die and come back; settles that arrive late and again; emails that arrive long after
-//! their sender is gone. People who change a rule change it here first. Nothing of the product
-//! depends on this crate and it depends on nothing of the product.
+//! This crate states the rules of the ledger, the gate and the barrier (P1 to P25 in `docs/protocol.md`) in the smallest form,
+//! and [stateright] tries every order of events. Two nodes may each lead and own claims. Deposed leaders do not know it;
+//! processes lag, freeze, die and return; settles arrive late and again; emails arrive long after their sender has died.
+//! A rule is changed here first. Nothing of the product depends on this crate, and it depends on nothing of the product.
 //!
-//! # What is in it, and how
+//! # What it models
 //!
 //! - **Log** ([`log`]): one committed sequence, and for each process the prefix that it has applied.
-//!   Raft itself is below the model. A frozen process is one whose prefix is short.
-//! - **Leaders**: a node that has its own `EpochStart` in its prefix and no later one believes that it
-//!   leads, for as long as it does not apply more.
-//! - **Leases** ([`lease`]): no clock. A lease is over when a leader says so, because the arithmetic
-//!   of P9 is what makes that true; broken variants take the reasons away.
-//! - **Hand-offs** ([`attempt`]): gate, journal and write are one step; the mail then travels by
-//!   itself, and may arrive at any later time whatever became of its sender.
+//!   Raft itself is below the model. A frozen process has a short prefix.
+//! - **Leaders**: a node believes that it leads while its prefix has its own `EpochStart` and no later one.
+//! - **Leases** ([`lease`]): no clock. A lease ends when a leader treats it as ended, which the arithmetic of P9 justifies;
+//!   broken variants remove the reasons.
+//! - **Hand-offs** ([`attempt`]): gate, journal and write are one step. The email may then arrive at any later time, whatever
+//!   happened to its sender.
 //! - **Settles**: each one ever proposed may be committed at any time, again and again.
-//! - **Decisions** ([`auditor`], and the operator): who is in doubt is sent again or assumed, by policy or
-//!   by an operator, whose command may be committed long after the state was read. A duplicate is then possible,
-//!   and what is checked is that it was counted.
-//! - **The run** ([`run`]): paused, resumed, cancelled, past its deadline; attempts that end.
-//! - **Ledger time**: a number in the ledger that entries move. Leaders' clocks, and what the voters
-//!   agree on, may say anything; `apply` refuses what goes back or leaps. No lease knows of it.
-//! - **Kill and power cut**: the first leaves the journal, the second takes every journal of the
-//!   node. The log survives both.
+//! - **Decisions** ([`auditor`], and the operator): recipients in doubt are resent or assumed, by policy or by an operator.
+//!   The operator's command may be committed long after the state was read. A duplicate is then possible, and must be counted.
+//! - **The run** ([`run`]): paused, resumed, cancelled, past its deadline; attempts that are used up.
+//! - **Ledger time**: a number in the ledger that entries move. The clocks of leaders and voters may show any time; `apply`
+//!   refuses an entry that moves it back or too far. No lease depends on it.
+//! - **Kill and power cut**: a kill leaves the journal, a power cut destroys every journal of the node. The log survives both.
 //!
-//! # What is not in it
+//! # What it does not model
 //!
-//! Raft, disks, and the arithmetic of time. Two threads of one process: the worker's mark and the
-//! publication of the state (P15) are one step here. A process that freezes between its gate and
-//! its write is in the model only as a mail that arrives late, which is all that the promise says
-//! about it. Of an answer's scopes (P6) only the mailbox's is a refusal; all others are releases. One run:
-//! no gap, no overlap, no canary. Nothing is said about progress: every property is about what must
-//! never happen.
+//! Raft, disks, and the arithmetic of time. Two threads of one process: the worker's mark and the publication of the state
+//! (P15) are one step. A process that freezes between its gate and its write appears only as an email that arrives late.
+//! Of an answer's scopes (P6) only the mailbox's is a refusal; all others are releases. There is one run, without gap, overlap
+//! or canary. No property is about progress: each says what must never happen.
 //!
 //! # Where to start reading
 //!
-//! [`ledger`], [`entry`] and [`apply`] (what every node computes; its files have the names of the code's), [`worker`]
-//! and [`lease`] (what a process may do), [`barrier`], then [`properties`]. [`BrokenRule`] lists the rules that can be
-//! left out, and the tests say what falls when they are. Every kind of event has a number in [`Sizes`]; at 0 it is not
-//! there.
+//! [`ledger`], [`entry`] and [`apply`] (what every node computes; its files have the names of the product's), [`worker`] and
+//! [`lease`] (what a process may do), [`barrier`], then [`properties`]. [`BrokenRule`] lists the rules that can be left out;
+//! the tests name the property that fails without each. [`Sizes`] has a number for each kind of event; at 0 it never happens.
 
 pub mod action;
 pub mod answer;

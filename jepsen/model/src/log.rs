@@ -1,10 +1,8 @@
-//! The replicated log as the protocol sees it: one committed sequence. Each node has applied some
-//! prefix of it; how Raft gets there is below this model.
+//! The replicated log: one committed sequence. Each node has applied a prefix of it; Raft is below this model.
 //!
-//! An entry that `apply` refuses changes nothing on any node, for ever, so it is left out: the
-//! search is shorter and no behaviour is lost. States along the log are kept, because lagging
-//! nodes decide by them; what every process has behind it is forgotten, so that two histories that
-//! lead to the same state are one.
+//! An entry that `apply` refuses never changes any node, so it is left out: the search is shorter and loses no behaviour.
+//! The state after each entry is kept, because lagging nodes decide by it. Entries that every process has applied are
+//! forgotten, so two histories that lead to the same state are one.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -37,17 +35,17 @@ impl Log {
         Ok(())
     }
 
-    /// The state after everything committed.
+    /// The state after all committed entries.
     pub fn tip(&self) -> &Ledger {
         &self.ledgers[self.entries.len()]
     }
 
-    /// The same, to be kept while more is committed.
+    /// The same, to keep while more is committed.
     pub fn kept_tip(&self) -> Arc<Ledger> {
         Arc::clone(&self.ledgers[self.entries.len()])
     }
 
-    /// The state of a node that has applied everything through `applied`, which is not forgotten.
+    /// The state of a node that has applied all entries through `applied`, which is not forgotten.
     pub fn at(&self, applied: Index) -> &Ledger {
         &self.ledgers[usize::from(applied - self.first())]
     }
@@ -67,7 +65,7 @@ impl Log {
         self.ledgers[0].index
     }
 
-    /// Forgets everything before `index`, which is committed.
+    /// Forgets all entries before `index`, which is committed.
     pub fn forget_before(&mut self, index: Index) {
         let count = usize::from(index.saturating_sub(self.first()));
         self.entries.drain(..count);

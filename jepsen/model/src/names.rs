@@ -1,13 +1,11 @@
-//! The names of things: nodes, lives of processes, places in the log, recipients.
+//! Identifiers: nodes, incarnations, log indexes, recipients.
 //!
-//! Small copies of the newtypes that the ledger uses, with the same words. They print short
-//! (`A.2` is the second life of node A, `4.6` the fence of epoch 4 and log index 6), because their
-//! main readers are people who follow a counterexample.
+//! Small copies of the ledger's newtypes, with the same names. They print in short form, for people who read a counterexample:
+//! `A.2` is the second incarnation of node A, `4.6` the fence of epoch 4 and log index 6.
 
 use std::fmt;
 
-/// Nodes in the model. Each of them may hold claims and each may believe that it leads, so two are
-/// enough for two leaders and two owners at once.
+/// Nodes in the model. Each may own claims and believe that it leads, so two are enough for two leaders and two owners at once.
 pub const NODES: usize = 2;
 
 /// A machine with its data folder. It may be started many times.
@@ -20,8 +18,8 @@ impl Node {
         (0..NODES as u8).map(Node)
     }
 
-    /// This node's place in arrays of length [`NODES`].
-    pub fn place(self) -> usize {
+    /// The position of this node in arrays of length [`NODES`].
+    pub fn position(self) -> usize {
         usize::from(self.0)
     }
 }
@@ -32,15 +30,15 @@ impl fmt::Debug for Node {
     }
 }
 
-/// One life of a process: 1 for the first. Ordered, and never used twice by one node (P10).
+/// The number of a process of a node, from 1. It only grows (P10).
 pub type Incarnation = u8;
 
-/// Who may work a claim: one life of one node (P4).
+/// The owner of a claim: one incarnation of one node (P4).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ClaimOwner {
     /// The machine.
     pub node: Node,
-    /// Which of its lives.
+    /// Its incarnation.
     pub incarnation: Incarnation,
 }
 
@@ -50,13 +48,13 @@ impl fmt::Debug for ClaimOwner {
     }
 }
 
-/// A place in the committed log; 0 lies before the first entry.
+/// An index of the committed log; 0 is before the first entry.
 pub type Index = u8;
 
 /// One leadership: the log index of its `EpochStart` (P13). Never a Raft term.
 pub type Epoch = Index;
 
-/// An instant of ledger time (P18). One step is as much as one entry may move it: `Limits::leap_ms` of the code, 60 s.
+/// An instant of ledger time (P18). One step is the most by which an entry may move it: `Limits::leap_ms` of the ledger, 60 s.
 pub type Time = u8;
 
 /// The number of a claim: the epoch that granted it, then the index of the entry.
@@ -64,7 +62,7 @@ pub type Time = u8;
 pub struct Fence {
     /// The leadership that proposed the claim.
     pub epoch: Epoch,
-    /// Where the claim stands in the log.
+    /// The log index of the claim.
     pub index: Index,
 }
 
@@ -103,36 +101,36 @@ impl Recipients {
         self.0 == 0
     }
 
-    /// How many are in it.
+    /// The number of its members.
     pub fn count(self) -> u32 {
         self.0.count_ones()
     }
 
-    /// Puts `recipient` in; answers whether it is new.
+    /// Adds `recipient`; returns whether it is new.
     pub fn insert(&mut self, recipient: Recipient) -> bool {
         let is_new = !self.has(recipient);
         self.0 |= 1 << recipient;
         is_new
     }
 
-    /// Takes `recipient` out; answers whether it was in.
+    /// Removes `recipient`; returns whether it was a member.
     pub fn remove(&mut self, recipient: Recipient) -> bool {
         let was_in = self.has(recipient);
         self.0 &= !(1 << recipient);
         was_in
     }
 
-    /// Those in either.
+    /// Members of either set.
     pub fn or(self, other: Recipients) -> Recipients {
         Recipients(self.0 | other.0)
     }
 
-    /// Those in both.
+    /// Members of both sets.
     pub fn and(self, other: Recipients) -> Recipients {
         Recipients(self.0 & other.0)
     }
 
-    /// Those in here and not in `other`.
+    /// Members of this set and not of `other`.
     pub fn without(self, other: Recipients) -> Recipients {
         Recipients(self.0 & !other.0)
     }

@@ -1,25 +1,25 @@
-//! What happened and is to be judged, where no later state would show it.
+//! Events that are judged and that no later state shows.
 
 use crate::entry::Entry;
 use crate::ledger::{Ledger, RecipientState};
 
-/// What was seen on the way to a state.
+/// The events on the way to a state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Observations {
-    /// A gate was passed for a recipient that the log no longer held claimed in that claim.
+    /// A gate was passed for a recipient that was no longer claimed in that claim.
     pub passed_outside_claim: bool,
     /// A gate was passed for a recipient after the answer to its opt-out, or while a pause or cancel of its run was
     /// answered and in force.
     pub passed_after_answer: bool,
     /// A gate was passed by a state in which the deadline had come.
     pub passed_too_late: bool,
-    /// A gate was passed after the deadline by a process that did not know of it yet.
+    /// A gate was passed after the deadline by a process that had not applied it yet.
     pub passed_unaware: bool,
     /// A recipient was claimed in a run that was paused, ended, or past its deadline.
     pub claimed_of_stopped: bool,
-    /// The relay accepted, after an answer, what that should have named and had not.
+    /// After an answer the relay accepted a hand-off that the answer should have named, and had not.
     pub accepted_unnamed: bool,
-    /// The relay accepted, after an answer, what that had named.
+    /// After an answer the relay accepted a hand-off that the answer had named.
     pub accepted_named: bool,
     /// A Settle that had been committed before was committed again and changed something.
     pub repeat_changed: bool,
@@ -32,8 +32,8 @@ pub struct Observations {
 }
 
 impl Observations {
-    /// What `entry` did to the ledger.
-    pub fn look(&mut self, before: &Ledger, entry: &Entry, after: &Ledger) {
+    /// Records what `entry` did to the ledger.
+    pub fn record(&mut self, before: &Ledger, entry: &Entry, after: &Ledger) {
         let is_epoch = matches!(entry, Entry::EpochStart { .. });
         self.time_broke |= after.now < before.now || (!is_epoch && after.now > before.now + 1);
         let is_claim = matches!(entry, Entry::Claim { .. });

@@ -1,5 +1,5 @@
-//! Which steps are possible in a state. Rather too many than one too few: a step that the rules do
-//! not allow, or that changes nothing, is dropped when [`crate::protocol`] tries it.
+//! The steps to try in a state. It may offer too many: [`crate::protocol`] drops a step that the rules do not allow, or that
+//! changes nothing.
 
 use crate::action::Action;
 use crate::answer::About;
@@ -11,10 +11,10 @@ use crate::sizes::Sizes;
 use crate::state::ModelState;
 use crate::worker::WorkerEvent;
 
-/// The one who opts out. Recipients are alike, so it may as well be the first.
+/// The recipient that opts out. All recipients are alike, so it is the first.
 const OPTS_OUT: Recipient = 0;
 
-/// Every step worth trying, always in the same order.
+/// Every step to try, always in the same order.
 pub fn all(sizes: &Sizes, state: &ModelState, actions: &mut Vec<Action>) {
     for node in Node::all() {
         if state.process(node).alive {
@@ -58,7 +58,7 @@ fn leader_steps(sizes: &Sizes, state: &ModelState, leader: Node, actions: &mut V
         }
     }
     if can_claim {
-        for owner in Node::all().flat_map(|node| lives(state, node)) {
+        for owner in Node::all().flat_map(|node| incarnations(state, node)) {
             for slice in Recipients::first(sizes.recipients).choices() {
                 actions.push(Action::Claim(leader, owner, slice));
             }
@@ -82,7 +82,7 @@ fn leader_steps(sizes: &Sizes, state: &ModelState, leader: Node, actions: &mut V
     }
 }
 
-/// What operators order, whatever the state is by the time that it is committed.
+/// Commands of operators, whatever the state is when they are committed.
 fn orders(sizes: &Sizes, state: &ModelState, actions: &mut Vec<Action>) {
     let ordered = &state.orders;
     if ordered.pauses < sizes.pauses {
@@ -104,9 +104,9 @@ fn orders(sizes: &Sizes, state: &ModelState, actions: &mut Vec<Action>) {
     }
 }
 
-/// What may be committed at any time, by any sender.
+/// Entries that may be committed at any time, by any sender.
 fn messages(sizes: &Sizes, state: &ModelState, actions: &mut Vec<Action>) {
-    actions.extend(Node::all().flat_map(|node| lives(state, node)).map(Action::NodeUp));
+    actions.extend(Node::all().flat_map(|node| incarnations(state, node)).map(Action::NodeUp));
     actions.extend((0..state.settles.len()).map(Action::Settle));
     if state.opt_outs < sizes.opt_outs {
         actions.push(Action::OptOut(OPTS_OUT));
@@ -116,20 +116,20 @@ fn messages(sizes: &Sizes, state: &ModelState, actions: &mut Vec<Action>) {
 fn relay_steps(sizes: &Sizes, state: &ModelState, actions: &mut Vec<Action>) {
     let is_refused = |attempt: &&Attempt| attempt.transit == Transit::Refused;
     let refusals = state.attempts.iter().filter(is_refused).count();
-    for (place, attempt) in state.attempts.iter().enumerate() {
-        actions.push(Action::WorkerEvent(place, WorkerEvent::RelayAccepts));
+    for (position, attempt) in state.attempts.iter().enumerate() {
+        actions.push(Action::WorkerEvent(position, WorkerEvent::RelayAccepts));
         if refusals < usize::from(sizes.refusals) {
-            actions.push(Action::WorkerEvent(place, WorkerEvent::RelayRefuses));
+            actions.push(Action::WorkerEvent(position, WorkerEvent::RelayRefuses));
         }
         if state.is_alive(attempt.by) {
-            actions.push(Action::WorkerEvent(place, WorkerEvent::AnswerArrives));
-            actions.push(Action::WorkerEvent(place, WorkerEvent::ConnectionIsLost));
+            actions.push(Action::WorkerEvent(position, WorkerEvent::AnswerArrives));
+            actions.push(Action::WorkerEvent(position, WorkerEvent::ConnectionIsLost));
         }
     }
 }
 
-/// The lives of `node` so far: late messages may speak of any of them.
-fn lives(state: &ModelState, node: Node) -> impl Iterator<Item = ClaimOwner> + use<> {
+/// The incarnations of `node` so far: late messages may be about any of them.
+fn incarnations(state: &ModelState, node: Node) -> impl Iterator<Item = ClaimOwner> + use<> {
     let last = state.process(node).name.incarnation;
     (1..=last).map(move |incarnation| ClaimOwner { node, incarnation })
 }

@@ -1,20 +1,18 @@
-//! A node as a machine and the process that lives on it: what it has applied, the leases it holds,
-//! the leadership it believes in.
+//! A node and its process: the applied index, the leases, and the leadership that it believes in.
 //!
-//! Nothing here is shared: what one process knows about another it learned by a message. All of it
-//! is lost with the process; what outlives it is the log, the journal (after a kill) and what the
-//! relay has taken.
+//! Processes share nothing and learn of each other by messages only. All of it is lost with the process. The log, the journal
+//! (after a kill) and the emails that the relay accepted remain.
 
 use crate::names::{ClaimOwner, Epoch, Incarnation, Index, Node};
 
-/// The right to pass the gate, while it runs (P9): [`crate::lease`] says for how long.
+/// The right to pass the gate while it runs (P9); [`crate::lease`] defines for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Lease {
     /// The leadership that granted it.
     pub epoch: Epoch,
-    /// What the node must have applied before the lease counts.
+    /// The index that the node must have applied to use the lease.
     pub floor: Index,
-    /// Whether a quorum knew the leader as such when it granted. Always, unless that rule is broken.
+    /// Whether a quorum acknowledged the leader when it granted the lease: always, unless that rule is left out.
     pub is_backed: bool,
 }
 
@@ -26,27 +24,27 @@ impl Lease {
     }
 }
 
-/// A node: its process, alive or not, and what its disks and memory still hold.
+/// A node: its process, alive or not, and the contents of its disks and memory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Process {
-    /// Which life of which node.
+    /// Its node and its incarnation.
     pub name: ClaimOwner,
-    /// Whether it runs. A frozen process runs: it is one that lags.
+    /// Whether it runs. A frozen process runs, and lags.
     pub alive: bool,
-    /// What it has applied; 0 while it is dead.
+    /// The last index that it has applied; 0 while it is dead.
     pub applied: Index,
-    /// The leases that run, by its own clock.
+    /// The running leases, by its own clock.
     pub leases: Vec<Lease>,
-    /// The leadership it believes in: its own last `EpochStart` in what it has applied (P13). It
-    /// may be deposed long ago.
+    /// The leadership that it believes in: its own last `EpochStart` that it has applied (P13). It may have been deposed
+    /// long ago.
     pub term: Option<Epoch>,
-    /// Journals of this life and all earlier ones are gone by a power cut (0: none, P11).
+    /// A power cut destroyed the journals of this incarnation and all earlier ones; 0: none (P11).
     pub journals_lost_through: Incarnation,
 }
 
 impl Process {
-    /// The first life of `node`, with the opening state applied.
-    pub fn first_life(node: Node, applied: Index) -> Process {
+    /// The first process of `node`, with the opening state applied.
+    pub fn first(node: Node, applied: Index) -> Process {
         Process {
             name: ClaimOwner { node, incarnation: 1 },
             alive: true,
@@ -57,7 +55,7 @@ impl Process {
         }
     }
 
-    /// The process is gone, and what was in its memory with it.
+    /// The process ends and loses its memory.
     pub fn die(&mut self) {
         self.alive = false;
         self.applied = 0;
@@ -65,20 +63,20 @@ impl Process {
         self.term = None;
     }
 
-    /// Another life begins, with the state at `applied`.
+    /// The next incarnation starts, with the state at `applied`.
     pub fn start(&mut self, applied: Index) {
         self.alive = true;
         self.applied = applied;
         self.name.incarnation += 1;
     }
 
-    /// Whether the journal of that earlier life is whole (P11).
+    /// Whether the journal of that earlier incarnation is complete (P11).
     pub fn has_journal_of(&self, incarnation: Incarnation) -> bool {
         incarnation > self.journals_lost_through
     }
 
-    /// Takes a lease, unless it gives no right that the process does not have; answers whether it
-    /// did. Leases that give no more than the new one are dropped.
+    /// Takes a lease that gives a right that the process does not have yet; returns whether it did. Leases that give no more
+    /// than the new one are dropped.
     pub fn take_lease(&mut self, lease: Lease) -> bool {
         if self.leases.iter().any(|known| known.covers(&lease)) {
             return false;
@@ -89,7 +87,7 @@ impl Process {
         true
     }
 
-    /// Whether some lease runs that this process's state is new enough for.
+    /// Whether a lease runs whose floor this process has applied.
     pub fn has_lease(&self) -> bool {
         self.leases.iter().any(|lease| lease.floor <= self.applied)
     }

@@ -1,4 +1,4 @@
-//! What each step leads to. `offer` says which steps are tried.
+//! The state after each step. `offer` chooses the steps.
 
 use crate::action::Action;
 use crate::auditor;
@@ -15,7 +15,7 @@ use crate::worker;
 /// The model: sizes, and the rules in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Protocol {
-    /// How much may happen.
+    /// How often each event may happen.
     pub sizes: Sizes,
     /// All rules, or all but one.
     pub rules: Rules,
@@ -44,8 +44,8 @@ impl Protocol {
             Action::Revoke(leader, claim) => lease::revoke(rules, state, leader, claim),
             Action::Pass(node, claim, recipient) => worker::pass(rules, state, node, claim, recipient),
             Action::Release(node, claim, recipient) => worker::release(rules, state, node, claim, recipient),
-            Action::WorkerEvent(place, event) => worker::event(state, place, event),
-            Action::Settle(place) => self.settle(state, place),
+            Action::WorkerEvent(position, event) => worker::event(state, position, event),
+            Action::Settle(position) => self.settle(state, position),
             Action::OptOut(recipient) => {
                 state.opt_outs += 1;
                 state.commit(rules, Entry::OptOut { recipient })
@@ -96,7 +96,7 @@ impl Protocol {
         }
     }
 
-    /// Makes states alike that no future can tell apart.
+    /// Makes states equal that lead to the same futures.
     pub(crate) fn tidy(&self, state: &mut ModelState) {
         if !self.sizes.has_claims_left(state) {
             state.drop_useless_leases();
@@ -113,16 +113,16 @@ impl Protocol {
         state.commit(self.rules, Entry::EpochStart { leader, agreed })
     }
 
-    fn settle(&self, state: &mut ModelState, place: usize) -> bool {
-        let Some((settle, was_committed)) = state.settles.get(place).copied() else { return false };
+    fn settle(&self, state: &mut ModelState, position: usize) -> bool {
+        let Some((settle, was_committed)) = state.settles.get(position).copied() else { return false };
         let changes = state.commit(self.rules, Entry::Settle(settle));
         state.observations.repeat_changed |= was_committed && changes;
-        state.settles[place].1 = true;
+        state.settles[position].1 = true;
         changes
     }
 
-    /// One more entry on one node. A replay is no different, which is the point of P10: what an
-    /// entry starts must not depend on how often it is applied.
+    /// Applies the next entry on one node. A replay does the same (P10): the effects of an entry must not depend on how often
+    /// it is applied.
     fn apply_next(&self, state: &mut ModelState, node: Node) -> bool {
         let index = state.process(node).applied + 1;
         let Some(entry) = state.log.entry(index).copied() else { return false };
@@ -137,7 +137,7 @@ impl Protocol {
                 process.term = None;
             }
             Entry::NodeUp { process } if process == name => {
-                worker::settle_earlier_lives(self.rules, state, node);
+                worker::settle_earlier_incarnations(self.rules, state, node);
             }
             Entry::Claim { epoch, owner, .. } if owner == name && !self.rules.keep(BrokenRule::LeaseFromApply) => {
                 process.take_lease(Lease { epoch, floor: 0, is_backed: true });

@@ -9,63 +9,63 @@ pub enum RunState {
     Open,
     /// Nothing is claimed, no gate passes, until an operator resumes it.
     Paused,
-    /// An operator ended it.
+    /// An operator cancelled it.
     Cancelled,
-    /// Its deadline ended it.
+    /// Its deadline has passed.
     Expired,
-    /// Nothing is pending or claimed, nor is it paused, cancelled or expired.
+    /// Nothing is pending or claimed, and it is not paused, cancelled or expired.
     Finished,
 }
 
-/// What becomes of a recipient in doubt without a decision.
+/// The policy for recipients in doubt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum InDoubt {
-    /// Stays in doubt until evidence comes, or an operator decides.
+    /// It stays in doubt until evidence arrives or an operator decides.
     Hold,
-    /// Is sent again: a duplicate is possible, by choice, and counted.
+    /// It is sent again: a duplicate is possible, by choice, and counted.
     Resend,
-    /// Is closed as assumed when the run is finished.
+    /// It is closed as assumed when the run is finished.
     AssumeSent,
 }
 
-/// What an owner may choose about a run.
+/// The policies of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Policies {
-    /// Doubt.
+    /// For recipients in doubt.
     pub in_doubt: InDoubt,
-    /// Attempts about the mailbox before a recipient is dead.
+    /// Refusals because of the mailbox until a recipient is dead.
     pub max_attempts: u8,
-    /// A run has so long to be sent, from when it opens, and again when an operator opens it again.
+    /// The time to send a run, from its opening, and again from each reopening by an operator.
     pub finish_by: Time,
 }
 
 impl Policies {
-    /// Doubt is held, three attempts, and a deadline that never comes.
+    /// Doubts are held, three attempts, and no deadline.
     pub const DEFAULT: Policies = Policies { in_doubt: InDoubt::Hold, max_attempts: 3, finish_by: Time::MAX };
 }
 
-/// The run, but for who stands where in it.
+/// The run, without the states of its recipients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Run {
     /// Whether it sends.
     pub state: RunState,
-    /// What its owner has chosen.
+    /// Its policies.
     pub policies: Policies,
-    /// From this instant on nothing of it is claimed, and no gate passes (P16).
+    /// From this instant on no recipient of it is claimed and no gate passes (P16).
     pub finish_by: Time,
-    /// The index of the entry by which it stopped sending, if it was an operator's; 0 while it sends.
+    /// The index of the operator's entry by which it stopped sending; 0 while it sends, or if no operator stopped it.
     pub stopped_since: Index,
-    /// The index of the last pause or cancel: what a barrier about the run asks for.
+    /// The index of the last pause or cancel, for which a barrier of the run waits.
     pub stop_index: Index,
-    /// Attempts of each recipient that count (P4, P6).
+    /// Counted attempts of each recipient (P4, P6).
     pub attempts: [u8; RECIPIENTS_MAX],
-    /// Decisions to send a recipient again who was in doubt.
+    /// Decisions to send a recipient in doubt again.
     pub resent: u8,
-    /// Acceptances of a recipient that another fence had sent.
+    /// Acceptances of a recipient that was sent under another fence.
     pub known_duplicates: u8,
-    /// Acceptances of a recipient who had ended otherwise.
+    /// Acceptances of a recipient in another terminal state.
     pub contradictions: u8,
-    /// Who was assumed turned out not to have been handed off: so often.
+    /// Assumed recipients that turned out not to have been handed off.
     pub assumptions_disproved: u8,
 }
 
@@ -86,18 +86,18 @@ impl Run {
         }
     }
 
-    /// The attempts of one recipient that count.
+    /// The counted attempts of one recipient.
     pub fn attempts_of(&self, recipient: Recipient) -> u8 {
         self.attempts[usize::from(recipient)]
     }
 
-    /// One more of them.
+    /// Counts an attempt.
     pub fn count_attempt(&mut self, recipient: Recipient) {
         self.attempts[usize::from(recipient)] += 1;
     }
 
-    /// Whether the policy `resend` may act for a recipient in doubt: that is an attempt that counts, and when none is
-    /// left a person decides (P4).
+    /// Whether the policy `resend` may send a recipient in doubt again. That is a counted attempt; when none is left, an
+    /// operator decides (P4).
     pub fn may_resend(&self, recipient: Recipient) -> bool {
         self.attempts_of(recipient) + 1 < self.policies.max_attempts
     }

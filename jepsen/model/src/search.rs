@@ -21,7 +21,7 @@ impl Model for Protocol {
         let opening = Ledger::opening(self.sizes.recipients, self.sizes.policies);
         let (applied, epoch) = (opening.index, opening.epoch);
         let mut processes: [Process; NODES] =
-            std::array::from_fn(|place| Process::first_life(Node(place as u8), applied));
+            std::array::from_fn(|position| Process::first(Node(position as u8), applied));
         processes[0].term = Some(epoch);
         vec![ModelState {
             log: Log::new(opening),

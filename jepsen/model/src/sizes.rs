@@ -1,10 +1,10 @@
-//! How large a search is: what may happen, and how often.
+//! The size of a search: how often each event may happen.
 
 use crate::names::Time;
 use crate::run::Policies;
 use crate::state::ModelState;
 
-/// How much may happen in one search. Each number bounds how often; the order is free.
+/// How often each event may happen in one search, in any order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     /// Recipients of the run, 1 to 8.
@@ -17,30 +17,30 @@ pub struct Sizes {
     pub kills: u8,
     /// Power cuts of a node.
     pub power_cuts: u8,
-    /// Definite refusals by the relay, all about the mailbox.
+    /// Refusals by the relay, all because of the mailbox.
     pub refusals: u8,
-    /// Opt-out entries, all of recipient 0: repeats count.
+    /// Opt-out entries, all of recipient 0; repetitions count.
     pub opt_outs: u8,
     /// Pauses of the run.
     pub pauses: u8,
     /// Resumes of it.
     pub resumes: u8,
-    /// Cancels of it: repeats count.
+    /// Cancels of it; repetitions count.
     pub cancels: u8,
     /// Decisions of operators about a recipient in doubt, either way.
     pub decisions: u8,
     /// Dead recipients that operators send again.
     pub requeues: u8,
-    /// The latest instant of ledger time; 0: it stands still.
+    /// The latest instant of ledger time; 0: it does not move.
     pub until: Time,
-    /// What the run's owner has chosen.
+    /// The policies of the run.
     pub policies: Policies,
-    /// Where a new life begins.
+    /// The state with which a process starts.
     pub replay: Replay,
 }
 
 impl Sizes {
-    /// One recipient, one claim, and nothing that goes wrong: to be widened with `..`.
+    /// One recipient, one claim, and no failure; the base of all other sizes.
     pub const CALM: Sizes = Sizes {
         recipients: 1,
         claims: 1,
@@ -65,12 +65,12 @@ impl Sizes {
     }
 }
 
-/// The state that a new life begins with.
+/// The state with which a process starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replay {
-    /// The opening state: it applies every entry again, one by one.
+    /// The opening state: the process applies every entry again, one by one.
     Everything,
-    /// What is committed at that moment. Nothing before a life's own `NodeUp` can concern it, if
-    /// P10 is kept, so this is the same protocol in fewer states.
+    /// The committed state. With P10 nothing before its own `NodeUp` concerns a process, so this is the same protocol in
+    /// fewer states.
     Nothing,
 }

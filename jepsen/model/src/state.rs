@@ -1,4 +1,4 @@
-//! One state of the whole: the log, the processes, what is at the relay, what is under way.
+//! One state of the model: the log, the processes, the attempts, and the proposed settles.
 
 use crate::answer::Answer;
 use crate::attempt::Attempt;
@@ -10,17 +10,17 @@ use crate::names::{ClaimOwner, Fence, NODES, Node, Recipient};
 use crate::observations::Observations;
 use crate::process::Process;
 
-/// One state of the whole.
+/// One state of the model.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ModelState {
-    /// What is committed.
+    /// The committed log.
     pub log: Log,
-    /// The processes, one a node.
+    /// The processes, one for each node.
     pub processes: [Process; NODES],
     /// Every attempt so far, sorted.
     pub attempts: Vec<Attempt>,
-    /// Every Settle ever proposed, sorted, and whether it was committed. None is ever removed: a
-    /// proposal may be committed late, and again and again.
+    /// Every Settle ever proposed, sorted, and whether it was committed. None is removed: a proposal may be committed late,
+    /// and again and again.
     pub settles: Vec<(Settle, bool)>,
     /// The answer to an opt-out, a pause or a cancel, once one is given.
     pub answer: Option<Answer>,
@@ -32,9 +32,9 @@ pub struct ModelState {
     pub kills: u8,
     /// Power cuts so far.
     pub power_cuts: u8,
-    /// What operators have ordered so far.
+    /// The commands of operators so far.
     pub orders: Orders,
-    /// What was seen on the way.
+    /// The judged events so far.
     pub observations: Observations,
 }
 
@@ -49,7 +49,7 @@ pub struct Orders {
     pub cancels: u8,
     /// Decisions about a recipient in doubt.
     pub decisions: u8,
-    /// Requeues of a recipient dead.
+    /// Requeues of a dead recipient.
     pub requeues: u8,
 }
 
@@ -60,18 +60,18 @@ impl ModelState {
         if self.log.commit(rules, entry).is_err() {
             return false;
         }
-        self.observations.look(&before, &entry, self.log.tip());
+        self.observations.record(&before, &entry, self.log.tip());
         true
     }
 
     /// The process of `node`.
     pub fn process(&self, node: Node) -> &Process {
-        &self.processes[node.place()]
+        &self.processes[node.position()]
     }
 
     /// The process of `node`, to change it.
     pub fn process_mut(&mut self, node: Node) -> &mut Process {
-        &mut self.processes[node.place()]
+        &mut self.processes[node.position()]
     }
 
     /// The state that the process of `node` decides by.
@@ -79,13 +79,13 @@ impl ModelState {
         self.log.at(self.process(node).applied)
     }
 
-    /// Whether that process runs now. An earlier life does not.
+    /// Whether this process runs now. An earlier incarnation does not.
     pub fn is_alive(&self, name: ClaimOwner) -> bool {
         let process = self.process(name.node);
         process.alive && process.name == name
     }
 
-    /// The attempt of that owner at that recipient of that claim.
+    /// The attempt of this owner for this recipient of this claim.
     pub fn attempt(&self, claim: Fence, recipient: Recipient, by: ClaimOwner) -> Option<&Attempt> {
         self.attempts
             .iter()
@@ -98,15 +98,14 @@ impl ModelState {
         self.attempts.sort_unstable();
     }
 
-    /// Proposes a Settle: from now on it may be committed at any time.
+    /// Proposes a Settle, which may be committed at any time from now on.
     pub fn propose(&mut self, settle: Settle) {
-        if let Err(place) = self.settles.binary_search_by_key(&settle, |known| known.0) {
-            self.settles.insert(place, (settle, false));
+        if let Err(position) = self.settles.binary_search_by_key(&settle, |known| known.0) {
+            self.settles.insert(position, (settle, false));
         }
     }
 
-    /// Whether the process on `node` holds a claim, now or in what it has yet to apply, with a recipient
-    /// that it has not tried.
+    /// Whether the process on `node` owns a claim, applied or not, with a recipient that it has not tried.
     pub fn has_work(&self, node: Node) -> bool {
         let process = self.process(node);
         let view = self.view(node);
@@ -118,8 +117,8 @@ impl ModelState {
         })
     }
 
-    /// Drops the leases of processes without work, for when no claim is to come: a lease that will
-    /// be used for nothing only makes states differ.
+    /// Drops the leases of processes without work, if no further claim comes: a lease that is never used only makes states
+    /// differ.
     pub fn drop_useless_leases(&mut self) {
         for node in Node::all() {
             if !self.process(node).leases.is_empty() && !self.has_work(node) {
@@ -128,7 +127,7 @@ impl ModelState {
         }
     }
 
-    /// Forgets the part of the log that no process needs any more.
+    /// Forgets the part of the log that every process has applied.
     pub fn forget(&mut self) {
         let alive = self.processes.iter().filter(|process| process.alive);
         let oldest = alive.map(|process| process.applied).min();

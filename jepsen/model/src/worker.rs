@@ -1,8 +1,7 @@
-//! The worker: gate, journal, answer, and what a new life makes of an old journal (P5, P10, P11).
+//! The worker: gate, journal, answer, and how the next incarnation settles by an old journal (P5, P10, P11).
 //!
-//! Gate, `begin` and the write of the final dot are one step here. The mail itself travels after
-//! that, for as long as it likes, whatever becomes of its sender; so a process that freezes after
-//! its gate is in the model, as a hand-off that arrives late.
+//! Gate, `begin` and the write of the final dot are one step here. The email may then arrive at any later time, whatever
+//! happens to its sender. So a process that freezes after its gate appears as a hand-off that arrives late.
 
 use crate::attempt::{Attempt, Record, Transit, outcome_by_journal};
 use crate::broken::{BrokenRule, Rules};
@@ -11,21 +10,21 @@ use crate::ledger::Claim;
 use crate::names::{Fence, Node, Recipient};
 use crate::state::ModelState;
 
-/// Whether the process on `node` may work `claim`: it must be of its own life (P10).
-fn is_mine(rules: Rules, state: &ModelState, node: Node, claim: &Claim) -> bool {
+/// Whether `claim` belongs to the process on `node`: to its own incarnation (P10).
+fn is_own(rules: Rules, state: &ModelState, node: Node, claim: &Claim) -> bool {
     let name = state.process(node).name;
     claim.owner == name || (claim.owner.node == node && !rules.keep(BrokenRule::NoIncarnation))
 }
 
-/// Whether the gate on `node` lets this recipient of this claim pass now (P5). It asks the state that
-/// the node has applied, the lease, and the worker's own memory.
+/// Whether this recipient of this claim may pass the gate on `node` now (P5). The gate reads the state that the node has
+/// applied, the lease, and the worker's memory.
 pub fn may_pass(rules: Rules, state: &ModelState, node: Node, claim: Fence, recipient: Recipient) -> bool {
     let process = state.process(node);
     let view = state.view(node);
     process.alive
         && process.has_lease()
         && view.is_claimed_in(claim, recipient)
-        && view.claim(claim).is_some_and(|claim| is_mine(rules, state, node, claim))
+        && view.claim(claim).is_some_and(|claim| is_own(rules, state, node, claim))
         && (view.sends() || !rules.keep(BrokenRule::GateIgnoresTheRun))
         && (!view.is_past_deadline() || !rules.keep(BrokenRule::GateIgnoresTheDeadline))
         && !view.opted_out.has(recipient)
@@ -49,15 +48,15 @@ pub fn pass(rules: Rules, state: &mut ModelState, node: Node, claim: Fence, reci
     true
 }
 
-/// Gives a recipient back before its gate, for whatever reason: refused there, not begun in time,
-/// lease lapsed, drain. Who has opted out is known to have, where the gate knows of it.
+/// Returns a recipient before its gate, for any reason: refused there, not begun in time, lease ended, drain. If the node
+/// has applied the recipient's opt-out, it is suppressed.
 pub fn release(rules: Rules, state: &mut ModelState, node: Node, fence: Fence, recipient: Recipient) -> bool {
     let process = state.process(node);
     let by = process.name;
     let is_held = state
         .view(node)
         .claim(fence)
-        .is_some_and(|claim| claim.open.has(recipient) && is_mine(rules, state, node, claim));
+        .is_some_and(|claim| claim.open.has(recipient) && is_own(rules, state, node, claim));
     if !process.alive || !is_held || state.attempt(fence, recipient, by).is_some() {
         return false;
     }
@@ -69,12 +68,12 @@ pub fn release(rules: Rules, state: &mut ModelState, node: Node, fence: Fence, r
     true
 }
 
-/// What becomes of an attempt that is past the gate.
+/// An event of an attempt that is past the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WorkerEvent {
-    /// The final dot arrives and the relay takes the mail, whether or not its sender still lives.
+    /// The final dot arrives and the relay accepts the email, whether or not its sender still runs.
     RelayAccepts,
-    /// The final dot arrives and the relay says no for good or for now.
+    /// The final dot arrives and the relay refuses the email, permanently or temporarily.
     RelayRefuses,
     /// The answer reaches the worker.
     AnswerArrives,
@@ -82,9 +81,9 @@ pub enum WorkerEvent {
     ConnectionIsLost,
 }
 
-/// Lets `event` happen to the attempt at `place`; false if it cannot.
-pub fn event(state: &mut ModelState, place: usize, event: WorkerEvent) -> bool {
-    let Some(mut attempt) = state.attempts.get(place).copied() else { return false };
+/// Applies `event` to the attempt with this index; false if it cannot happen.
+pub fn event(state: &mut ModelState, position: usize, event: WorkerEvent) -> bool {
+    let Some(mut attempt) = state.attempts.get(position).copied() else { return false };
     let waits = matches!(attempt.record, Record::Begun | Record::Unwritten) && state.is_alive(attempt.by);
     let outcome = match (event, attempt.transit) {
         (WorkerEvent::RelayAccepts, Transit::UnderWay) => {
@@ -110,7 +109,7 @@ pub fn event(state: &mut ModelState, place: usize, event: WorkerEvent) -> bool {
         }
         _ => return false,
     };
-    state.attempts[place] = attempt;
+    state.attempts[position] = attempt;
     if let Some(outcome) = outcome {
         let Attempt { claim, recipient, .. } = attempt;
         state.propose(Settle { claim, recipient, outcome });
@@ -124,10 +123,10 @@ fn judge_against_answer(state: &mut ModelState, attempt: &Attempt) {
     state.observations.accepted_named |= answer.names(attempt);
 }
 
-/// The process on `node` has just applied its own `NodeUp`: the claims of its earlier lives are
-/// complete, and it says what became of them, by their journals (P10, P11). What a decision has closed
-/// meanwhile is settled too, where the journal is whole: assumed recipients, and those that the relay accepted.
-pub fn settle_earlier_lives(rules: Rules, state: &mut ModelState, node: Node) {
+/// The process on `node` has just applied its own `NodeUp`, so the claims of its earlier incarnations are complete. It settles
+/// them by their journals (P10, P11). By a complete journal it also settles recipients that a decision has closed meanwhile:
+/// assumed ones, and those that the relay accepted.
+pub fn settle_earlier_incarnations(rules: Rules, state: &mut ModelState, node: Node) {
     if !rules.keep(BrokenRule::NoIncarnation) {
         return;
     }

@@ -1,14 +1,14 @@
-//! As `broken_rules.rs`, for what a run, an operator and ledger time add: each rule that is left out must be missed.
+//! As `broken_rules.rs`, for runs, operators and ledger time.
 
-mod falls;
+mod violates;
 
-use falls::falls;
 use reveille_model::properties::{
     ARRIVALS_ARE_NAMED, ATTEMPTS, CLOSED_ACCOUNTING, ENDED, IN_CLAIM, IN_TIME, LEDGER_AND_RELAY, NO_LATER_CLAIM,
     ONE_ACCEPT, REPEATS, RETRIES_END, SILENCE_AFTER_ANSWER, TERMINAL, TIME,
 };
 use reveille_model::run::{InDoubt, Policies};
 use reveille_model::{BrokenRule, Sizes};
+use violates::violates;
 
 const TWO_CLAIMS: Sizes = Sizes { claims: 2, ..Sizes::CALM };
 const PAUSE: Sizes = Sizes { pauses: 1, ..Sizes::CALM };
@@ -18,116 +18,116 @@ const DEADLINE: Sizes = Sizes { until: 1, policies: Policies { finish_by: 1, ..P
 
 #[test]
 fn claim_of_paused_run_is_sent() {
-    falls(BrokenRule::ClaimOfStoppedRun, NO_LATER_CLAIM, PAUSE);
-    falls(BrokenRule::ClaimOfStoppedRun, NO_LATER_CLAIM, DEADLINE);
+    violates(BrokenRule::ClaimOfStoppedRun, NO_LATER_CLAIM, PAUSE);
+    violates(BrokenRule::ClaimOfStoppedRun, NO_LATER_CLAIM, DEADLINE);
 }
 
 #[test]
 fn gate_that_does_not_ask_for_run_passes_after_answer() {
-    falls(BrokenRule::GateIgnoresTheRun, SILENCE_AFTER_ANSWER, PAUSE);
-    falls(BrokenRule::GateIgnoresTheRun, SILENCE_AFTER_ANSWER, CANCEL);
+    violates(BrokenRule::GateIgnoresTheRun, SILENCE_AFTER_ANSWER, PAUSE);
+    violates(BrokenRule::GateIgnoresTheRun, SILENCE_AFTER_ANSWER, CANCEL);
 }
 
 #[test]
 fn cancel_answered_at_once_is_followed_by_email() {
-    falls(BrokenRule::AnswerBeforeBarrier, SILENCE_AFTER_ANSWER, CANCEL);
-    falls(BrokenRule::AnswerBeforeBarrier, SILENCE_AFTER_ANSWER, PAUSE);
+    violates(BrokenRule::AnswerBeforeBarrier, SILENCE_AFTER_ANSWER, CANCEL);
+    violates(BrokenRule::AnswerBeforeBarrier, SILENCE_AFTER_ANSWER, PAUSE);
 }
 
 #[test]
 fn lease_that_demands_no_index_knows_nothing_of_pause() {
-    falls(BrokenRule::GrantWithoutFloor, SILENCE_AFTER_ANSWER, PAUSE);
+    violates(BrokenRule::GrantWithoutFloor, SILENCE_AFTER_ANSWER, PAUSE);
 }
 
-/// The owner takes its hand-off off its list when its own state has it in doubt; the leader's state has not yet.
+/// The owner removes its hand-off from its list when its own state has it in doubt; the leader's state does not have that yet.
 #[test]
 fn leader_that_is_behind_owner_names_no_crossing() {
-    falls(BrokenRule::NameByAnOlderState, ARRIVALS_ARE_NAMED, Sizes { opt_outs: 1, ..Sizes::CALM });
-    falls(BrokenRule::NameByAnOlderState, ARRIVALS_ARE_NAMED, CANCEL);
+    violates(BrokenRule::NameByAnOlderState, ARRIVALS_ARE_NAMED, Sizes { opt_outs: 1, ..Sizes::CALM });
+    violates(BrokenRule::NameByAnOlderState, ARRIVALS_ARE_NAMED, CANCEL);
 }
 
 #[test]
 fn recipient_returned_to_cancelled_run_waits_for_ever() {
-    falls(BrokenRule::CancelForgetsWhoComesBack, ENDED, CANCEL);
+    violates(BrokenRule::CancelForgetsWhoComesBack, ENDED, CANCEL);
 }
 
 #[test]
 fn resend_returns_recipient_to_cancelled_run() {
-    falls(BrokenRule::ResendOfCancelledRun, ENDED, Sizes { decisions: 1, ..CANCEL });
+    violates(BrokenRule::ResendOfCancelledRun, ENDED, Sizes { decisions: 1, ..CANCEL });
 }
 
 #[test]
 fn paused_run_continues_when_reopened_after_deadline() {
     let sizes = Sizes { claims: 2, refusals: 1, pauses: 1, requeues: 1, ..DEADLINE };
-    falls(BrokenRule::ExpiryForgetsPause, NO_LATER_CLAIM, sizes);
+    violates(BrokenRule::ExpiryForgetsPause, NO_LATER_CLAIM, sizes);
 }
 
 #[test]
 fn repeated_refusal_is_counted_as_attempt() {
     let sizes = Sizes { refusals: 1, ..Sizes::CALM };
-    falls(BrokenRule::CountEachRefusal, ATTEMPTS, sizes);
-    falls(BrokenRule::CountEachRefusal, REPEATS, sizes);
+    violates(BrokenRule::CountEachRefusal, ATTEMPTS, sizes);
+    violates(BrokenRule::CountEachRefusal, REPEATS, sizes);
 }
 
 #[test]
 fn refusals_without_limit_never_end() {
     let policies = Policies { max_attempts: 1, ..Policies::DEFAULT };
-    falls(BrokenRule::RetryForEver, RETRIES_END, Sizes { refusals: 1, policies, ..Sizes::CALM });
+    violates(BrokenRule::RetryForEver, RETRIES_END, Sizes { refusals: 1, policies, ..Sizes::CALM });
 }
 
 #[test]
 fn requeue_of_sent_recipient_sends_another_email() {
-    falls(BrokenRule::RequeueWhoIsNotDead, TERMINAL, Sizes { requeues: 1, ..Sizes::CALM });
-    falls(BrokenRule::RequeueWhoIsNotDead, ONE_ACCEPT, Sizes { requeues: 1, ..TWO_CLAIMS });
+    violates(BrokenRule::RequeueWhoIsNotDead, TERMINAL, Sizes { requeues: 1, ..Sizes::CALM });
+    violates(BrokenRule::RequeueWhoIsNotDead, ONE_ACCEPT, Sizes { requeues: 1, ..TWO_CLAIMS });
 }
 
 #[test]
 fn resend_of_claimed_recipient_still_passes_gate() {
-    falls(BrokenRule::DecideWhoIsClaimed, IN_CLAIM, DECISION);
+    violates(BrokenRule::DecideWhoIsClaimed, IN_CLAIM, DECISION);
 }
 
 #[test]
 fn late_decision_moves_terminal_recipient() {
-    falls(BrokenRule::DecideWhoHasEnded, TERMINAL, DECISION);
+    violates(BrokenRule::DecideWhoHasEnded, TERMINAL, DECISION);
 }
 
 #[test]
 fn uncounted_resend_is_unchosen_duplicate() {
     let policies = Policies { in_doubt: InDoubt::Resend, ..Policies::DEFAULT };
-    falls(BrokenRule::ResendUncounted, ONE_ACCEPT, Sizes { policies, ..TWO_CLAIMS });
-    falls(BrokenRule::ResendUncounted, ONE_ACCEPT, Sizes { decisions: 1, ..TWO_CLAIMS });
+    violates(BrokenRule::ResendUncounted, ONE_ACCEPT, Sizes { policies, ..TWO_CLAIMS });
+    violates(BrokenRule::ResendUncounted, ONE_ACCEPT, Sizes { decisions: 1, ..TWO_CLAIMS });
 }
 
 #[test]
 fn assumed_recipient_counted_as_sent_may_have_no_email() {
-    falls(BrokenRule::AssumedIsSent, LEDGER_AND_RELAY, DECISION);
+    violates(BrokenRule::AssumedIsSent, LEDGER_AND_RELAY, DECISION);
 }
 
 #[test]
 fn assumed_recipient_that_never_returns_has_no_decider() {
-    falls(BrokenRule::AssumedNeverReturns, CLOSED_ACCOUNTING, DECISION);
+    violates(BrokenRule::AssumedNeverReturns, CLOSED_ACCOUNTING, DECISION);
 }
 
 #[test]
 fn gate_that_does_not_ask_for_deadline_passes_after_it() {
-    falls(BrokenRule::GateIgnoresTheDeadline, IN_TIME, DEADLINE);
+    violates(BrokenRule::GateIgnoresTheDeadline, IN_TIME, DEADLINE);
 }
 
 #[test]
 fn expiry_of_claimed_recipient_calls_sent_recipient_expired() {
     let sizes = Sizes { recipients: 2, ..DEADLINE };
-    falls(BrokenRule::ExpireWhoIsClaimed, IN_CLAIM, sizes);
-    falls(BrokenRule::ExpireWhoIsClaimed, LEDGER_AND_RELAY, sizes);
+    violates(BrokenRule::ExpireWhoIsClaimed, IN_CLAIM, sizes);
+    violates(BrokenRule::ExpireWhoIsClaimed, LEDGER_AND_RELAY, sizes);
 }
 
 #[test]
 fn ledger_time_goes_where_leaders_clock_goes() {
-    falls(BrokenRule::TimeGoesBack, TIME, Sizes { until: 1, ..Sizes::CALM });
-    falls(BrokenRule::TimeLeaps, TIME, Sizes { until: 2, ..Sizes::CALM });
-    falls(BrokenRule::EpochLowersTime, TIME, Sizes { until: 1, elections: 1, ..Sizes::CALM });
+    violates(BrokenRule::TimeGoesBack, TIME, Sizes { until: 1, ..Sizes::CALM });
+    violates(BrokenRule::TimeLeaps, TIME, Sizes { until: 2, ..Sizes::CALM });
+    violates(BrokenRule::EpochLowersTime, TIME, Sizes { until: 1, elections: 1, ..Sizes::CALM });
 }
 
 #[test]
 fn lease_by_ledger_time_ends_for_leader_and_not_for_node() {
-    falls(BrokenRule::LeaseByLedgerTime, IN_CLAIM, DEADLINE);
+    violates(BrokenRule::LeaseByLedgerTime, IN_CLAIM, DEADLINE);
 }

@@ -1,16 +1,16 @@
-//! Each rule that is left out must be missed: the search finds an order of events in which a named property falls. A
-//! variant that survives would mean that the model is too weak to judge. Here: claims, leases, settles, the gate, the
-//! journal, the barrier. What a run, an operator and ledger time add is in `broken_decisions.rs`.
+//! Without each rule the search finds an order of events in which a named property fails. If it found none, the model would be
+//! too weak to judge the rule. Here: claims, leases, settles, the gate, the journal, the barrier. Runs, operators and ledger
+//! time are in `broken_decisions.rs`.
 
-mod falls;
+mod violates;
 
-use falls::falls;
 use reveille_model::properties::{
     ARRIVALS_ARE_NAMED, CLOSED_ACCOUNTING, COVERED, FENCES_GROW, IN_CLAIM, LEDGER_AND_RELAY, NO_CONTRADICTION,
     ONE_ACCEPT, ONE_PAST_THE_GATE, OWNED, REPEATS, SILENCE_AFTER_ANSWER,
 };
 use reveille_model::{BrokenRule, Protocol, Replay, Sizes};
 use stateright::{Checker, Expectation, Model};
+use violates::violates;
 
 const TWO_CLAIMS: Sizes = Sizes { claims: 2, ..Sizes::CALM };
 const ELECTION: Sizes = Sizes { elections: 1, ..Sizes::CALM };
@@ -20,28 +20,28 @@ const OPT_OUT_AND_ELECTION: Sizes = Sizes { opt_outs: 1, ..ELECTION };
 #[test]
 fn claim_of_node_is_sent_again_by_its_next_incarnation() {
     let replay = Sizes { kills: 1, replay: Replay::Everything, ..Sizes::CALM };
-    falls(BrokenRule::NoIncarnation, ONE_ACCEPT, replay);
-    falls(BrokenRule::NoIncarnation, COVERED, replay);
+    violates(BrokenRule::NoIncarnation, ONE_ACCEPT, replay);
+    violates(BrokenRule::NoIncarnation, COVERED, replay);
 }
 
 #[test]
 fn claim_of_claimed_recipient_puts_it_into_two_claims() {
-    falls(BrokenRule::ClaimWithoutPending, CLOSED_ACCOUNTING, TWO_CLAIMS);
-    falls(BrokenRule::ClaimWithoutPending, ONE_ACCEPT, TWO_CLAIMS);
+    violates(BrokenRule::ClaimWithoutPending, CLOSED_ACCOUNTING, TWO_CLAIMS);
+    violates(BrokenRule::ClaimWithoutPending, ONE_ACCEPT, TWO_CLAIMS);
 }
 
 #[test]
 fn claim_of_dead_incarnation_has_no_owner() {
-    falls(BrokenRule::ClaimForAnyIncarnation, OWNED, Sizes { kills: 1, ..Sizes::CALM });
+    violates(BrokenRule::ClaimForAnyIncarnation, OWNED, Sizes { kills: 1, ..Sizes::CALM });
 }
 
 #[test]
 fn claim_of_former_epoch_makes_fences_go_back() {
-    falls(BrokenRule::ClaimOfAnyEpoch, FENCES_GROW, Sizes { elections: 1, ..TWO_CLAIMS });
+    violates(BrokenRule::ClaimOfAnyEpoch, FENCES_GROW, Sizes { elections: 1, ..TWO_CLAIMS });
 }
 
-/// What keeps a recipient out of two claims is that it must be pending at apply. The epoch in a claim
-/// guards the order of fences, and what leaders count (caps, budgets), not I1 to I6.
+/// A recipient must be pending at apply, so it is never in two claims. The epoch in a claim protects the order of fences and
+/// the counts of leaders (caps, budgets), not I1 to I6.
 #[test]
 fn claim_of_former_epoch_breaks_nothing_else() {
     for sizes in [Sizes { elections: 1, ..TWO_CLAIMS }, OPT_OUT_AND_ELECTION] {
@@ -56,83 +56,83 @@ fn claim_of_former_epoch_breaks_nothing_else() {
 
 #[test]
 fn deposed_leader_revokes_live_claim() {
-    falls(BrokenRule::RevokeOfAnyEpoch, IN_CLAIM, ELECTION);
+    violates(BrokenRule::RevokeOfAnyEpoch, IN_CLAIM, ELECTION);
 }
 
 #[test]
 fn lease_that_starts_at_apply_is_waited_out_too_early() {
-    falls(BrokenRule::LeaseFromApply, IN_CLAIM, Sizes::CALM);
-    falls(BrokenRule::LeaseFromApply, SILENCE_AFTER_ANSWER, OPT_OUT);
+    violates(BrokenRule::LeaseFromApply, IN_CLAIM, Sizes::CALM);
+    violates(BrokenRule::LeaseFromApply, SILENCE_AFTER_ANSWER, OPT_OUT);
 }
 
 #[test]
 fn lease_from_deposed_leader_is_not_waited_for() {
-    falls(BrokenRule::GrantWithoutQuorum, IN_CLAIM, ELECTION);
-    falls(BrokenRule::GrantWithoutQuorum, SILENCE_AFTER_ANSWER, OPT_OUT_AND_ELECTION);
+    violates(BrokenRule::GrantWithoutQuorum, IN_CLAIM, ELECTION);
+    violates(BrokenRule::GrantWithoutQuorum, SILENCE_AFTER_ANSWER, OPT_OUT_AND_ELECTION);
 }
 
 #[test]
 fn lease_that_demands_no_index_brings_old_state_back_to_life() {
-    falls(BrokenRule::GrantWithoutFloor, IN_CLAIM, Sizes::CALM);
-    falls(BrokenRule::GrantWithoutFloor, SILENCE_AFTER_ANSWER, OPT_OUT);
+    violates(BrokenRule::GrantWithoutFloor, IN_CLAIM, Sizes::CALM);
+    violates(BrokenRule::GrantWithoutFloor, SILENCE_AFTER_ANSWER, OPT_OUT);
 }
 
 #[test]
 fn lease_granted_during_revocation_outlives_it() {
-    falls(BrokenRule::GrantDuringRevocation, IN_CLAIM, Sizes::CALM);
+    violates(BrokenRule::GrantDuringRevocation, IN_CLAIM, Sizes::CALM);
 }
 
 #[test]
 fn claim_revoked_by_age_is_still_sent() {
-    falls(BrokenRule::RevokeByAge, IN_CLAIM, Sizes::CALM);
+    violates(BrokenRule::RevokeByAge, IN_CLAIM, Sizes::CALM);
 }
 
 #[test]
 fn new_leader_that_does_not_wait_meets_leases_of_former() {
-    falls(BrokenRule::NewLeaderDoesNotWait, IN_CLAIM, ELECTION);
-    falls(BrokenRule::NewLeaderDoesNotWait, SILENCE_AFTER_ANSWER, OPT_OUT_AND_ELECTION);
+    violates(BrokenRule::NewLeaderDoesNotWait, IN_CLAIM, ELECTION);
+    violates(BrokenRule::NewLeaderDoesNotWait, SILENCE_AFTER_ANSWER, OPT_OUT_AND_ELECTION);
 }
 
 #[test]
 fn resend_of_claimed_recipient_arrives_twice() {
-    falls(BrokenRule::Resend, ONE_ACCEPT, TWO_CLAIMS);
-    falls(BrokenRule::Resend, ONE_PAST_THE_GATE, TWO_CLAIMS);
-    falls(BrokenRule::Resend, LEDGER_AND_RELAY, TWO_CLAIMS);
+    violates(BrokenRule::Resend, ONE_ACCEPT, TWO_CLAIMS);
+    violates(BrokenRule::Resend, ONE_PAST_THE_GATE, TWO_CLAIMS);
+    violates(BrokenRule::Resend, LEDGER_AND_RELAY, TWO_CLAIMS);
 }
 
 #[test]
 fn settle_without_claim_releases_recipient_of_another_claim() {
-    falls(BrokenRule::SettleWithoutClaim, REPEATS, TWO_CLAIMS);
-    falls(BrokenRule::SettleWithoutClaim, ONE_ACCEPT, Sizes { claims: 3, ..Sizes::CALM });
+    violates(BrokenRule::SettleWithoutClaim, REPEATS, TWO_CLAIMS);
+    violates(BrokenRule::SettleWithoutClaim, ONE_ACCEPT, Sizes { claims: 3, ..Sizes::CALM });
 }
 
 #[test]
 fn repeated_acceptance_is_counted_as_duplicate() {
-    falls(BrokenRule::CountEachRepeat, NO_CONTRADICTION, Sizes::CALM);
-    falls(BrokenRule::CountEachRepeat, REPEATS, Sizes::CALM);
+    violates(BrokenRule::CountEachRepeat, NO_CONTRADICTION, Sizes::CALM);
+    violates(BrokenRule::CountEachRepeat, REPEATS, Sizes::CALM);
 }
 
 #[test]
 fn begin_written_after_final_dot_is_missing_after_kill() {
-    falls(BrokenRule::BeginAfterTerminator, ONE_ACCEPT, Sizes { kills: 1, ..TWO_CLAIMS });
+    violates(BrokenRule::BeginAfterTerminator, ONE_ACCEPT, Sizes { kills: 1, ..TWO_CLAIMS });
 }
 
 #[test]
 fn journal_that_power_cut_took_proves_nothing() {
-    falls(BrokenRule::TrustLostJournal, ONE_ACCEPT, Sizes { power_cuts: 1, ..TWO_CLAIMS });
+    violates(BrokenRule::TrustLostJournal, ONE_ACCEPT, Sizes { power_cuts: 1, ..TWO_CLAIMS });
 }
 
 #[test]
 fn opt_out_answered_at_once_is_followed_by_email() {
-    falls(BrokenRule::AnswerBeforeBarrier, SILENCE_AFTER_ANSWER, OPT_OUT);
+    violates(BrokenRule::AnswerBeforeBarrier, SILENCE_AFTER_ANSWER, OPT_OUT);
 }
 
 #[test]
 fn barrier_run_by_deposed_leader_misses_leases_of_next() {
-    falls(BrokenRule::BarrierOfAnyEpoch, SILENCE_AFTER_ANSWER, OPT_OUT_AND_ELECTION);
+    violates(BrokenRule::BarrierOfAnyEpoch, SILENCE_AFTER_ANSWER, OPT_OUT_AND_ELECTION);
 }
 
 #[test]
 fn hand_offs_of_dead_process_must_be_named() {
-    falls(BrokenRule::NameOnlyTheLiving, ARRIVALS_ARE_NAMED, Sizes { kills: 1, ..OPT_OUT });
+    violates(BrokenRule::NameOnlyTheLiving, ARRIVALS_ARE_NAMED, Sizes { kills: 1, ..OPT_OUT });
 }

@@ -1,4 +1,4 @@
-//! What decisions, a deadline and the end of a run do to one recipient, command by command: the cells of P14 and P16
+//! The effect of decisions, a deadline and the end of a run on one recipient, command by command: the cells of P14 and P16
 //! that `evidence.rs` leaves out.
 
 use reveille_model::Rules;
@@ -25,7 +25,7 @@ impl LedgerScenario {
     }
 
     fn commit(&mut self, entry: Entry) {
-        self.0 = apply(RULES, &self.0, &entry).expect("the story is one that can happen");
+        self.0 = apply(RULES, &self.0, &entry).expect("the entry is possible");
     }
 
     fn refuses(&self, entry: Entry) -> Refusal {
@@ -97,7 +97,11 @@ fn resend_is_counted_and_policy_resend_is_attempt() {
     assert_eq!((scenario.0.run.resent, scenario.0.run.attempts_of(0)), (1, 1));
     let second = scenario.claim();
     scenario.settle(second, Outcome::InDoubt);
-    assert_eq!(scenario.refuses(by_policy(&scenario, Decision::Resend)), Refusal::NotPossible, "P4: a person decides");
+    assert_eq!(
+        scenario.refuses(by_policy(&scenario, Decision::Resend)),
+        Refusal::NotPossible,
+        "P4: an operator decides"
+    );
     scenario.commit(by_operator(Decision::Resend));
     assert_eq!((scenario.0.run.resent, scenario.0.run.attempts_of(0)), (2, 1));
     scenario.settle(claim, Outcome::Accepted);

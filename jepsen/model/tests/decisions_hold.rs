@@ -1,5 +1,5 @@
-//! With all rules in force no order of events breaks a property, also when attempts end, doubt is decided, operators
-//! order and ledger time moves. Each search sees every state of its size.
+//! With all rules in force no order of events violates a property, also when attempts are used up, doubts are decided,
+//! operators act and ledger time moves. Each search sees every state of its size.
 
 mod holds;
 
@@ -23,7 +23,7 @@ fn with_a_deadline(sizes: Sizes) -> Sizes {
 fn retries_that_end_and_requeue() {
     let policies = Policies { max_attempts: 2, ..Policies::DEFAULT };
     let sizes = Sizes { claims: 3, refusals: 2, requeues: 1, policies, ..Sizes::CALM };
-    holds(sizes, &[reach::DEAD, reach::REQUEUED, reach::SECOND_ROW]);
+    holds(sizes, &[reach::DEAD, reach::REQUEUED, reach::SECOND_CLAIM]);
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! The table of P14, cell by cell: what a Settle of claim f does to a recipient, by where it is. The
-//! search reaches only some of the cells while all rules hold; the ledger must be right in all.
+//! The table of P14, cell by cell: the effect of a Settle of a claim on a recipient, by its state. With all rules the search
+//! reaches only some of the cells; the ledger must be right in all.
 
 use reveille_model::Rules;
 use reveille_model::apply::{Refusal, apply};
@@ -22,7 +22,7 @@ impl LedgerScenario {
     }
 
     fn commit(&mut self, entry: Entry) {
-        self.ledger = apply(RULES, &self.ledger, &entry).expect("the story is one that can happen");
+        self.ledger = apply(RULES, &self.ledger, &entry).expect("the entry is possible");
     }
 
     fn claim(&mut self) -> Fence {
@@ -53,7 +53,7 @@ const NEGATIVE: [Outcome; 4] = [Outcome::Refused, Outcome::Released, Outcome::Su
 fn evidence_of_claim_moves_its_recipients() {
     let mut scenario = LedgerScenario::new();
     let claim = scenario.claim();
-    let after = |outcome| scenario.settle(claim, outcome).expect("the recipient is in the row");
+    let after = |outcome| scenario.settle(claim, outcome).expect("the recipient is in the claim");
     assert!(after(Outcome::Accepted).is_in_state(0, RecipientState::Sent));
     assert!(after(Outcome::Refused).is_in_state(0, RecipientState::Pending));
     assert!(after(Outcome::Released).is_in_state(0, RecipientState::Pending));
@@ -66,7 +66,7 @@ fn recipient_in_doubt_stays_in_claim_until_evidence() {
     let claim = scenario.claim();
     scenario.settled(claim, Outcome::InDoubt);
     scenario.ignores(claim, &[Outcome::InDoubt]);
-    let after = |outcome| scenario.settle(claim, outcome).expect("the recipient is in the row");
+    let after = |outcome| scenario.settle(claim, outcome).expect("the recipient is in the claim");
     assert!(after(Outcome::Accepted).is_in_state(0, RecipientState::Sent));
     assert!(after(Outcome::Released).is_in_state(0, RecipientState::Pending));
     assert!(after(Outcome::Refused).resolved.has(0));
@@ -77,9 +77,9 @@ fn opted_out_recipient_is_suppressed_by_gate_that_knows() {
     let mut scenario = LedgerScenario::new();
     let claim = scenario.claim();
     scenario.commit(Entry::OptOut { recipient: 0 });
-    let after = scenario.settle(claim, Outcome::Suppressed).expect("the recipient is in the row");
+    let after = scenario.settle(claim, Outcome::Suppressed).expect("the recipient is in the claim");
     assert!(after.is_in_state(0, RecipientState::Suppressed) && after.set(RecipientState::Pending).is_empty());
-    let after = scenario.settle(claim, Outcome::Released).expect("the recipient is in the row");
+    let after = scenario.settle(claim, Outcome::Released).expect("the recipient is in the claim");
     assert!(after.is_in_state(0, RecipientState::Pending));
 }
 
@@ -102,7 +102,7 @@ fn late_evidence_on_recipient_in_another_claim_counts_only_if_acceptance() {
     scenario.ignores(first, &NEGATIVE);
     scenario.settled(first, Outcome::Accepted);
     assert!(scenario.ledger.is_in_state(0, RecipientState::Sent));
-    assert!(!scenario.ledger.is_claimed_in(second, 0), "the second row's gate must refuse");
+    assert!(!scenario.ledger.is_claimed_in(second, 0), "the second claim's gate must refuse");
     scenario.ignores(second, &NEGATIVE);
 }
 
@@ -139,16 +139,16 @@ fn claim_of_another_epoch_or_incarnation_is_refused() {
     let slice = Recipients::first(1);
     let claim = |epoch, owner| apply(RULES, &scenario.ledger, &Entry::Claim { epoch, owner, slice });
     assert_eq!(claim(former, OWNER).err(), Some(Refusal::WrongEpoch));
-    let next_life = ClaimOwner { incarnation: 2, ..OWNER };
-    assert_eq!(claim(scenario.ledger.epoch, next_life).err(), Some(Refusal::OtherIncarnation));
+    let next = ClaimOwner { incarnation: 2, ..OWNER };
+    assert_eq!(claim(scenario.ledger.epoch, next).err(), Some(Refusal::OtherIncarnation));
     assert!(claim(scenario.ledger.epoch, OWNER).is_ok());
 }
 
 #[test]
 fn announcement_of_earlier_incarnation_is_refused() {
     let mut scenario = LedgerScenario::new();
-    let life = |incarnation| Entry::NodeUp { process: ClaimOwner { incarnation, ..OWNER } };
-    scenario.commit(life(3));
-    assert_eq!(apply(RULES, &scenario.ledger, &life(2)).err(), Some(Refusal::OtherIncarnation));
+    let up = |incarnation| Entry::NodeUp { process: ClaimOwner { incarnation, ..OWNER } };
+    scenario.commit(up(3));
+    assert_eq!(apply(RULES, &scenario.ledger, &up(2)).err(), Some(Refusal::OtherIncarnation));
     assert_eq!(scenario.ledger.current(OWNER.node).incarnation, 3);
 }

@@ -1,6 +1,5 @@
-//! With all rules in force no order of events breaks a property, and the searches get to the places
-//! where it could happen. Each search sees every state of its size. What a run, an
-//! operator and ledger time add is in `decisions_hold.rs`.
+//! With all rules in force no order of events violates a property, and the searches reach the states in which it could be
+//! violated. Each search sees every state of its size. Runs, operators and ledger time are in `decisions_hold.rs`.
 
 mod holds;
 
@@ -17,7 +16,7 @@ fn two_claims_election_and_refusal() {
         reach::LATE_SENDER,
         reach::REVOKED,
         reach::ARRIVED_IN_DOUBT,
-        reach::SECOND_ROW,
+        reach::SECOND_CLAIM,
     ];
     holds(sizes, &reached);
 }
@@ -25,7 +24,7 @@ fn two_claims_election_and_refusal() {
 #[test]
 fn two_claims_and_kill() {
     let sizes = Sizes { claims: 2, kills: 1, ..Sizes::CALM };
-    holds(sizes, &[reach::SENT, reach::REVOKED, reach::RESOLVED, reach::SECOND_ROW]);
+    holds(sizes, &[reach::SENT, reach::REVOKED, reach::RESOLVED, reach::SECOND_CLAIM]);
 }
 
 #[test]
@@ -61,5 +60,5 @@ fn opt_out_and_power_cut() {
 #[test]
 fn two_recipients_in_claims_of_every_cut() {
     let sizes = Sizes { recipients: 2, claims: 2, ..Sizes::CALM };
-    holds(sizes, &[reach::SENT, reach::REVOKED, reach::SECOND_ROW]);
+    holds(sizes, &[reach::SENT, reach::REVOKED, reach::SECOND_CLAIM]);
 }

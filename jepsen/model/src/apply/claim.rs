@@ -16,8 +16,8 @@ impl Ledger {
         if rules.keep(BrokenRule::ClaimOfAnyEpoch) {
             self.is_in_force(epoch)?;
         }
-        let any_life = !rules.keep(BrokenRule::ClaimForAnyIncarnation) || !rules.keep(BrokenRule::NoIncarnation);
-        if !any_life && owner != self.current(owner.node) {
+        let any_incarnation = !rules.keep(BrokenRule::ClaimForAnyIncarnation) || !rules.keep(BrokenRule::NoIncarnation);
+        if !any_incarnation && owner != self.current(owner.node) {
             return Err(Refusal::OtherIncarnation);
         }
         if rules.keep(BrokenRule::ClaimOfStoppedRun) && (!self.sends() || self.is_past_deadline()) {
@@ -42,7 +42,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// What the lost owner had claimed is in doubt until its journal or an operator says otherwise.
+    /// Recipients that the lost owner had claimed are in doubt until its journal or a decision moves them.
     pub(super) fn revoke(&mut self, rules: Rules, epoch: Epoch, fence: Fence) -> Result<(), Refusal> {
         if rules.keep(BrokenRule::RevokeOfAnyEpoch) {
             self.is_in_force(epoch)?;
@@ -52,10 +52,10 @@ impl Ledger {
         if lost.is_empty() {
             return Err(Refusal::NotInClaim);
         }
-        self.floor[claim.owner.node.place()] = self.index;
+        self.floor[claim.owner.node.position()] = self.index;
         for recipient in lost.iter() {
             if rules.keep(BrokenRule::Resend) {
-                self.falls_in_doubt(recipient);
+                self.moves_to_doubt(recipient);
             } else {
                 self.moves_to(recipient, RecipientState::Pending);
             }

@@ -1,4 +1,4 @@
-//! What policies and people decide: about who is in doubt, and who is dead.
+//! Decisions of policies and operators about recipients that are in doubt or dead.
 
 use super::Refusal;
 use crate::broken::{BrokenRule, Rules};
@@ -8,7 +8,7 @@ use crate::names::Recipient;
 use crate::run::RunState;
 
 impl Ledger {
-    /// A recipient in doubt can pass no gate any more (P9): so it may be sent again without another check.
+    /// A recipient in doubt can no longer pass a gate (P9), so it may be sent again without another check.
     pub(super) fn decide(&mut self, rules: Rules, decide: Decide) -> Result<(), Refusal> {
         let Decide { recipient, decision, by } = decide;
         if let Decider::Policy(epoch) = by {
@@ -74,8 +74,8 @@ impl Ledger {
         if is_over { Err(Refusal::NotPossible) } else { Ok(()) }
     }
 
-    /// A decision to send a recipient again gives a run that is past its deadline a new one. A pause stays, also one
-    /// that the deadline overtook: other recipients that come back wait for the operator.
+    /// A decision to send a recipient again gives a run that is past its deadline a new one. A run that was paused before its
+    /// deadline is paused again: other recipients that return wait for the operator.
     fn reopen(&mut self, rules: Rules) {
         if self.is_past_deadline() {
             self.run.finish_by = self.now.saturating_add(self.run.policies.finish_by);

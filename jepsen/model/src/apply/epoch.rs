@@ -1,4 +1,4 @@
-//! Epochs (P13), lives of nodes (P10), ledger time (P18).
+//! Epochs (P13), incarnations of nodes (P10), ledger time (P18).
 
 use super::Refusal;
 use crate::broken::{BrokenRule, Rules};
@@ -6,7 +6,7 @@ use crate::ledger::{Ledger, NodeIncarnation};
 use crate::names::{ClaimOwner, Epoch, Time};
 
 impl Ledger {
-    /// The voters' clocks may say anything; ledger time does not go back.
+    /// The voters' clocks may show any time; ledger time does not go back.
     pub(super) fn epoch_start(&mut self, rules: Rules, agreed: Time) {
         self.epoch = self.index;
         self.now = if rules.keep(BrokenRule::EpochLowersTime) { agreed.max(self.now) } else { agreed };
@@ -29,9 +29,9 @@ impl Ledger {
         if epoch == self.epoch { Ok(()) } else { Err(Refusal::WrongEpoch) }
     }
 
-    /// Lives only go forward: the announcement of an earlier one may still be under way (P10).
+    /// Incarnations only grow: the announcement of an earlier one may arrive late (P10).
     pub(super) fn node_up(&mut self, process: ClaimOwner) -> Result<(), Refusal> {
-        let up = &mut self.up[process.node.place()];
+        let up = &mut self.up[process.node.position()];
         if process.incarnation <= up.incarnation {
             return Err(Refusal::OtherIncarnation);
         }

@@ -1,8 +1,7 @@
-//! `apply`: one committed entry, one new state. Pure and total; a refusal is an answer (P2).
+//! `apply`: one committed entry, one new state. Pure and total; a refusal is a result (P2).
 //!
-//! Called by [`crate::log::Log::commit`] for the tip, and by the tests. This is the part of the model
-//! that should read like the real ledger, rule by rule; its files have the names of
-//! `raft/ledger/src/apply/`.
+//! Called by [`crate::log::Log::commit`] and by the tests. It follows the product's ledger rule by rule; its files have the
+//! names of `raft/ledger/src/apply/`.
 
 mod claim;
 mod doubt;
@@ -15,20 +14,20 @@ use crate::broken::Rules;
 use crate::entry::Entry;
 use crate::ledger::Ledger;
 
-/// Why an entry changes nothing. Deterministic: all replicas refuse alike.
+/// Why an entry changes nothing. Deterministic: all replicas refuse it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The command belongs to another leadership (P13).
     WrongEpoch,
-    /// The process is not the current life of its node (P4, P10).
+    /// The process is not the current incarnation of its node (P4, P10).
     OtherIncarnation,
-    /// None of those asked for is pending, or the run does not send (P4).
+    /// No requested recipient is pending, or the run does not send (P4).
     NothingPending,
     /// The claim does not exist, or does not hold the recipient in a state that this evidence moves.
     NotInClaim,
-    /// The same was known before.
+    /// It was known before.
     NothingNew,
-    /// The run, or the one who is meant, is not in a state in which this can be asked for.
+    /// The state of the run or of the recipient does not allow it.
     NotPossible,
     /// An entry's time is below ledger time (P18).
     TimeWentBack,
@@ -36,7 +35,7 @@ pub enum Refusal {
     TimeLeaps,
 }
 
-/// The state after `entry`, or why it stays as it is.
+/// The state after `entry`, or why it changes nothing.
 pub fn apply(rules: Rules, ledger: &Ledger, entry: &Entry) -> Result<Ledger, Refusal> {
     let mut next = ledger.clone();
     next.index += 1;

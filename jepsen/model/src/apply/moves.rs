@@ -1,11 +1,11 @@
-//! How a recipient changes its standing, and what the run is after it.
+//! How a recipient changes its state, and the state of the run after it.
 
 use crate::ledger::{Ledger, RecipientState};
 use crate::names::Recipient;
 use crate::run::RunState;
 
 impl Ledger {
-    /// Out of wherever it stands, and out of its claim.
+    /// Moves a recipient out of its state and its claim.
     pub(super) fn moves_to(&mut self, recipient: Recipient, to: RecipientState) {
         for set in &mut self.sets {
             set.remove(recipient);
@@ -16,8 +16,8 @@ impl Ledger {
         self.set_mut(to).insert(recipient);
     }
 
-    /// From claimed to in doubt, in the same claim. Answers whether it was claimed.
-    pub(super) fn falls_in_doubt(&mut self, recipient: Recipient) -> bool {
+    /// Moves a recipient from claimed to in doubt, in the same claim; returns whether it was claimed.
+    pub(super) fn moves_to_doubt(&mut self, recipient: Recipient) -> bool {
         let was_claimed = self.set_mut(RecipientState::Claimed).remove(recipient);
         if was_claimed {
             self.set_mut(RecipientState::InDoubt).insert(recipient);
@@ -25,15 +25,15 @@ impl Ledger {
         was_claimed
     }
 
-    /// Moves all who are pending, each by its counted attempts.
+    /// Moves all pending recipients, each by its counted attempts.
     pub(super) fn close_pending(&mut self, to: impl Fn(u8) -> RecipientState) {
         for recipient in self.set(RecipientState::Pending).iter() {
             self.moves_to(recipient, to(self.run.attempts_of(recipient)));
         }
     }
 
-    /// An open run is finished when nothing is pending or claimed, and open again when something comes back. A pause
-    /// holds until it is taken back, except where nothing can come back.
+    /// An open run is finished when no recipient is pending or claimed, and open again when one returns. A paused run stays
+    /// paused until it is resumed, unless no recipient can return.
     pub(super) fn after_moves(&mut self) {
         self.run.state = match (self.run.state, self.is_finished()) {
             (RunState::Open, true) => RunState::Finished,

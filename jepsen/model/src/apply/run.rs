@@ -1,5 +1,5 @@
-//! What happens to a run as a whole: pause, resume, cancel (P15), and its deadline (P16). And the opt-out, whose
-//! barrier is theirs.
+//! Commands for a whole run: pause, resume, cancel (P15), and its deadline (P16). And the opt-out, which has the same
+//! barrier.
 
 use super::Refusal;
 use crate::broken::{BrokenRule, Rules};
@@ -24,8 +24,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// What is pending is cancelled now, what is claimed when its worker gives it back, and what is in doubt if it
-    /// turns out not to have been handed off.
+    /// Pending recipients are cancelled now, claimed ones when their worker returns them, and those in doubt when evidence
+    /// shows that they were not handed off.
     pub(super) fn run_cancel(&mut self) -> Result<(), Refusal> {
         if self.run.state != RunState::Cancelled {
             self.is_stoppable()?;
@@ -36,7 +36,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// A run can be stopped while something of it may still be sent: now, or when a recipient comes back.
+    /// A run can be stopped while a recipient of it may still be sent: now, or when one returns.
     fn is_stoppable(&self) -> Result<(), Refusal> {
         match self.run.state {
             RunState::Open | RunState::Paused => Ok(()),
@@ -53,7 +53,7 @@ impl Ledger {
         self.floor.fill(self.index);
     }
 
-    /// What is pending expires; what is claimed may be past its gate, and stays.
+    /// Pending recipients expire; claimed ones may be past their gate, and stay.
     pub(super) fn expire(&mut self, rules: Rules, epoch: Epoch) -> Result<(), Refusal> {
         self.is_in_force(epoch)?;
         let is_due = matches!(self.run.state, RunState::Open | RunState::Paused) && self.is_past_deadline();
@@ -70,8 +70,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// The list is changed at once; a recipient that is claimed stays in its claim, where the gate refuses
-    /// it. Claims are not refused here, so that the model rests on the gate alone.
+    /// The list changes at once; a claimed recipient stays in its claim, where the gate refuses it. Claims are not refused
+    /// here, so that the model depends on the gate alone.
     pub(super) fn opt_out(&mut self, recipient: Recipient) {
         self.opted_out.insert(recipient);
         self.opt_out_index = self.index;

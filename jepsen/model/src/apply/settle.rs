@@ -1,4 +1,4 @@
-//! Settle: the table of P14, and what a definite not-sent leads to (P4, P6, P16).
+//! Settle: the table of P14, and the state after a refusal or a release (P4, P6, P16).
 
 use super::Refusal;
 use crate::broken::{BrokenRule, Rules};
@@ -8,18 +8,17 @@ use crate::names::{Fence, Recipient};
 use crate::run::RunState;
 
 impl Ledger {
-    /// A negative outcome moves only who is still in that claim, or was assumed in it; for all others it is evidence
-    /// and changes nothing.
+    /// A negative outcome moves only a recipient that is still in that claim, or was assumed in it.
     pub(super) fn settle(&mut self, rules: Rules, settle: Settle) -> Result<(), Refusal> {
         let Settle { claim, recipient, outcome } = settle;
         if outcome == Outcome::Accepted {
             return self.accept(rules, claim, recipient);
         }
-        if !self.is_in_row(rules, claim, recipient) {
-            return self.comes_too_late(rules, settle);
+        if !self.is_open_in(rules, claim, recipient) {
+            return self.settle_late(rules, settle);
         }
         match outcome {
-            Outcome::InDoubt if !self.falls_in_doubt(recipient) => Err(Refusal::NothingNew),
+            Outcome::InDoubt if !self.moves_to_doubt(recipient) => Err(Refusal::NothingNew),
             Outcome::InDoubt => Ok(()),
             Outcome::Refused => {
                 self.refuse(rules, recipient);
@@ -37,7 +36,7 @@ impl Ledger {
         }
     }
 
-    fn is_in_row(&self, rules: Rules, claim: Fence, recipient: Recipient) -> bool {
+    fn is_open_in(&self, rules: Rules, claim: Fence, recipient: Recipient) -> bool {
         let is_open = |claim: &Claim| claim.open.has(recipient);
         if rules.keep(BrokenRule::SettleWithoutClaim) {
             self.claim(claim).is_some_and(is_open)
@@ -46,17 +45,17 @@ impl Ledger {
         }
     }
 
-    /// A recipient who was assumed in this claim was not handed off after all: it comes back, and that is counted.
-    fn comes_too_late(
+    /// A recipient that was assumed in this claim was not handed off: it returns, and that is counted.
+    fn settle_late(
         &mut self,
         rules: Rules,
         Settle { claim: fence, recipient, outcome }: Settle,
     ) -> Result<(), Refusal> {
-        let stands_assumed = self.is_in_state(recipient, RecipientState::Assumed);
+        let is_assumed = self.is_in_state(recipient, RecipientState::Assumed);
         let Some(claim) = self.claims.iter_mut().find(|claim| claim.fence == fence) else {
             return Err(Refusal::NotInClaim);
         };
-        if outcome != Outcome::InDoubt && stands_assumed && claim.assumed.remove(recipient) {
+        if outcome != Outcome::InDoubt && is_assumed && claim.assumed.remove(recipient) {
             self.run.assumptions_disproved += 1;
             match outcome {
                 _ if !rules.keep(BrokenRule::AssumedNeverReturns) => {}
@@ -73,7 +72,7 @@ impl Ledger {
         Err(Refusal::NotInClaim)
     }
 
-    /// True for ever, from whatever fence: moves out of every state that is not terminal, and is counted
+    /// An acceptance stays true, from any fence. It moves a recipient out of every state that is not terminal, and is counted
     /// once for each claim and recipient.
     fn accept(&mut self, rules: Rules, fence: Fence, recipient: Recipient) -> Result<(), Refusal> {
         let claim = self.claims.iter_mut().find(|claim| claim.fence == fence).ok_or(Refusal::NotInClaim)?;
@@ -94,7 +93,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// An attempt that counts; the last one makes it dead, whatever the run demands.
+    /// A counted attempt; the last one makes the recipient dead, whatever the state of the run.
     fn refuse(&mut self, rules: Rules, recipient: Recipient) {
         self.run.count_attempt(recipient);
         let is_last = self.run.attempts_of(recipient) >= self.run.policies.max_attempts;
@@ -106,7 +105,7 @@ impl Ledger {
         }
     }
 
-    /// Pending again, or what the run now demands. An opted-out recipient is pending too: its next gate stops it.
+    /// Pending again, unless the run has ended. An opted-out recipient is pending too: its next gate stops it.
     fn goes_back(&mut self, rules: Rules, recipient: Recipient) {
         self.note_resolved(recipient);
         let is_stale = self.run.state == RunState::Expired || self.is_past_deadline();

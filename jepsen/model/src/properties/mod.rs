@@ -1,7 +1,7 @@
-//! What must always hold, and ([`reach`]) what must be reached for the search to mean anything.
+//! The properties that must always hold, and ([`reach`]) the states that a search must reach to prove anything.
 //!
-//! The names begin with the number of the rule or invariant. The relay's side of an attempt is the
-//! truth; the ledger is what is judged.
+//! The names begin with the number of the rule or invariant. The relay's side of an attempt is the truth by which the ledger
+//! is judged.
 
 pub mod reach;
 
@@ -14,49 +14,49 @@ use crate::protocol::Protocol;
 use crate::run::RunState;
 use crate::state::ModelState;
 
-/// What the recipient sees. Without `resend` and without operators no recipient is sent again.
+/// Emails as the recipient sees them. Without `resend` and without operators no recipient is sent again.
 pub const ONE_ACCEPT: &str = "I1 at most one accept for each recipient, but for each counted resend";
-/// No process sends by a claim that is not in the log, or that is another's.
+/// No process sends by a claim that is not in the log, or that another process owns.
 pub const COVERED: &str = "I2 each accept is covered by a committed claim of its sender";
-/// I1 before the relay has decided: what is past the gate may arrive.
+/// I1 before the relay has decided: an email past the gate may arrive.
 pub const ONE_PAST_THE_GATE: &str =
     "I3 at most one attempt past the gate without a refusal, but for each counted resend";
-/// A gate decides by an old state; leases and revocations must make that good. What the ledger
-/// calls in doubt, pending or ended passes no gate any more (P5, P9). But for who was sent again, and was sent by the
-/// former claim after all: a gate that does not know yet makes the duplicate that was counted.
-pub const IN_CLAIM: &str = "P5 a gate passes only what the log still holds claimed in that row";
-/// Of the state by which it decides. How much later the log may be, the lease bounds.
+/// A gate decides by an old state; leases and revocations must make that safe. A recipient that is in doubt, pending or ended
+/// in the log passes no gate (P5, P9). The exception is a recipient that was resent, and turned out to be sent by the former
+/// claim: a gate that does not know it yet makes the duplicate that was counted.
+pub const IN_CLAIM: &str = "P5 a gate passes only recipients that are still claimed in that claim";
+/// By the state of the gate's node. The lease bounds how much newer the log may be.
 pub const IN_TIME: &str = "P5 no gate passes by a state in which the deadline has come";
 /// The first half of the promise behind an opt-out, a pause and a cancel (P15).
-pub const SILENCE_AFTER_ANSWER: &str = "I6 no gate pass after the answer, until a pause is taken back";
-/// The second half: what may still arrive is named (P15).
+pub const SILENCE_AFTER_ANSWER: &str = "I6 no gate pass after the answer, until a pause is resumed";
+/// The second half: the answer names the emails that may still arrive (P15).
 pub const ARRIVALS_ARE_NAMED: &str = "I6 an accept after the answer was named in it";
-/// And of a run past its deadline.
+/// Also of a run past its deadline.
 pub const NO_LATER_CLAIM: &str = "I8 no recipient is claimed of a run that is paused or ended";
-/// Sent was accepted; what was accepted and is not sent is still held by a claim, assumed, or was sent again.
+/// Each sent recipient was accepted. An accepted one that is not sent is in a claim, assumed, or was sent again.
 pub const LEDGER_AND_RELAY: &str = "I9 ledger and relay agree";
-/// The sum over the states is the audience; claims and states tell the same.
-pub const CLOSED_ACCOUNTING: &str = "P1 each recipient is in one state and at most one open row";
-/// A living process, or the next one of the node, will settle it.
-pub const OWNED: &str = "P1 each open row has an owner";
-/// Assumed is left by evidence only, dead by an operator only, the others never.
+/// The sum over the states is the audience, and claims agree with states.
+pub const CLOSED_ACCOUNTING: &str = "P1 each recipient is in one state and at most one open claim";
+/// Its process, or the next one of the node, settles it.
+pub const OWNED: &str = "P1 each open claim has an owner";
+/// Only evidence moves an assumed recipient, only an operator a dead one, and nothing the others.
 pub const TERMINAL: &str = "P1 a terminal state stays";
-/// Proposals time out and are made again; a time-out means unknown.
+/// A proposal that timed out may have been committed, and is made again.
 pub const REPEATS: &str = "P4 a settle applied again changes nothing more";
-/// A later claim has a higher fence, across elections too.
+/// A later claim has a higher fence, also across elections.
 pub const FENCES_GROW: &str = "P4 fences only grow";
-/// By the relay's refusals, and by the decisions that count as one.
+/// By the relay's refusals, and by decisions that count as an attempt.
 pub const ATTEMPTS: &str = "P4 an attempt is counted once";
-/// The last one makes a recipient dead.
-pub const RETRIES_END: &str = "P4 who waits or is claimed has attempts left";
-/// Without `resend` and without operators there are none.
+/// The last attempt makes a recipient dead.
+pub const RETRIES_END: &str = "P4 a pending or claimed recipient has attempts left";
+/// Without `resend` and without operators there is none.
 pub const NO_CONTRADICTION: &str = "P14 no contradiction and no known duplicate, but for each counted resend";
-/// Cancelled, or expired: who comes back ends too.
-pub const ENDED: &str = "P15 no recipient waits in a run that has ended";
-/// It is the log's time, whatever leaders' clocks say.
-pub const TIME: &str = "P18 ledger time never goes back, and no entry of an epoch leaps";
+/// In a cancelled or expired run a recipient that returns ends too.
+pub const ENDED: &str = "P15 no recipient is pending in a run that has ended";
+/// Whatever the clocks of leaders show.
+pub const TIME: &str = "P18 ledger time never goes back, and no entry of an epoch moves it too far";
 
-/// Everything that is checked, in the order in which it is read.
+/// All properties, in the order of their report.
 pub fn all() -> Vec<Property<Protocol>> {
     let mut all = vec![
         Property::<Protocol>::always(ONE_ACCEPT, one_accept),
@@ -146,19 +146,19 @@ fn closed_accounting(model: &Protocol, state: &ModelState) -> bool {
     let set = |recipient_state: RecipientState| sets[recipient_state as usize];
     let sum: u32 = sets.iter().map(|set| set.count()).sum();
     let union = sets.iter().fold(Recipients::NONE, |union, set| union.or(*set));
-    let in_rows: u32 = claims.iter().map(|claim| claim.open.count()).sum();
-    let union_of_rows = claims.iter().fold(Recipients::NONE, |union, claim| union.or(claim.open));
-    let assumed_in_rows = claims.iter().fold(Recipients::NONE, |union, claim| union.or(claim.assumed));
+    let in_claims: u32 = claims.iter().map(|claim| claim.open.count()).sum();
+    let union_of_claims = claims.iter().fold(Recipients::NONE, |union, claim| union.or(claim.open));
+    let assumed_in_claims = claims.iter().fold(Recipients::NONE, |union, claim| union.or(claim.assumed));
     sum == u32::from(model.sizes.recipients)
         && union == Recipients::first(model.sizes.recipients)
-        && union_of_rows == set(RecipientState::Claimed).or(set(RecipientState::InDoubt))
-        && in_rows == union_of_rows.count()
-        && set(RecipientState::Assumed).without(assumed_in_rows).is_empty()
+        && union_of_claims == set(RecipientState::Claimed).or(set(RecipientState::InDoubt))
+        && in_claims == union_of_claims.count()
+        && set(RecipientState::Assumed).without(assumed_in_claims).is_empty()
         && claims.iter().all(|claim| claim.open.without(claim.granted).is_empty())
 }
 
-/// An open claim belongs to the current life of its node, or was there when that life began: then its
-/// journal settles it.
+/// An open claim belongs to the current incarnation of its node, or is older than that incarnation, which settles it by the
+/// journal.
 fn owned(_: &Protocol, state: &ModelState) -> bool {
     let tip = state.log.tip();
     tip.claims.iter().filter(|claim| !claim.open.is_empty()).all(|claim| {

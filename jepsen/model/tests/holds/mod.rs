@@ -3,7 +3,7 @@
 use reveille_model::{Protocol, Sizes};
 use stateright::{Checker, Expectation, Model};
 
-/// Searches everything; all `always` properties must hold, and `reached` must be among the places.
+/// Searches all states: all `always` properties must hold, and the `sometimes` properties in `reached` must be found.
 pub fn holds(sizes: Sizes, reached: &[&'static str]) {
     let checker = Protocol::sound(sizes).checker().threads(2).spawn_bfs().join();
     println!("{} states: {sizes:?}", checker.unique_state_count());
@@ -12,7 +12,7 @@ pub fn holds(sizes: Sizes, reached: &[&'static str]) {
             checker.assert_no_discovery(property.name);
         }
     }
-    for place in reached {
-        checker.assert_any_discovery(place);
+    for property in reached {
+        checker.assert_any_discovery(property);
     }
 }

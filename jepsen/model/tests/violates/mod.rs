@@ -1,4 +1,4 @@
-//! The search for an order of events in which a rule that was left out is missed.
+//! The search for an order of events in which a property fails without a rule.
 
 use std::collections::BTreeSet;
 
@@ -6,9 +6,9 @@ use reveille_model::action::Action;
 use reveille_model::{BrokenRule, Protocol, Sizes};
 use stateright::{Checker, HasDiscoveries, Model};
 
-/// Searches one step deeper each time until `property` falls, so that the way there is a shortest
-/// one, and prints it. Ends without a finding when a search has seen every state.
-pub fn falls(broken: BrokenRule, property: &'static str, sizes: Sizes) {
+/// Searches one step deeper each time until `property` fails, so that the order of events is a shortest one, and prints it.
+/// Panics when a search has seen every state.
+pub fn violates(broken: BrokenRule, property: &'static str, sizes: Sizes) {
     let mut states = 0;
     for depth in 2.. {
         let checker = Protocol::without(broken, sizes)
@@ -29,7 +29,7 @@ pub fn falls(broken: BrokenRule, property: &'static str, sizes: Sizes) {
 }
 
 fn print(broken: BrokenRule, property: &str, steps: Vec<Action>) {
-    println!("without {broken:?}: \"{property}\" falls in {} steps", steps.len());
+    println!("without {broken:?}: \"{property}\" fails in {} steps", steps.len());
     for step in steps {
         println!("  {step:?}");
     }
