@@ -58,7 +58,7 @@ mod tests {
         }
     }
 
-    /// A history with one recipient, one claim and so many accepts.
+    /// A history with one recipient, one claim and `accepts`.
     fn written(folder: &Path, accepts: u64) -> Args {
         let (run, recipient) = ("r1.0".to_owned(), "ann@example.net".to_owned());
         let fence = Fence { group: 1, epoch: 1, index: 2, place: 0 };

@@ -36,7 +36,7 @@ const SHIPPED_HEARTBEAT_MS: u64 = 50;
 const SLOW_HEARTBEAT_MS: u64 = 250;
 /// Lines of a failing trace that are shown; `--trace` writes all.
 const LINES_SHOWN: usize = 60;
-/// A seed that takes so long, in real time, hangs: a minute of virtual time takes a second on a slow machine.
+/// A seed that takes this long, in real time, hangs: a minute of virtual time takes a second on a slow machine.
 const HANGS_AFTER: Duration = Duration::from_secs(600);
 
 /// What is simulated.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// The folder of journals, and how the names of theirs begin.
 const JOURNALS: &str = "/dev/shm";
 const PREFIX: &str = "reveille-jepsen-";
-/// Another run on this machine may need so long to remove its own.
+/// Another run on this machine may need this long to remove its own.
 const GONE_WITHIN: Duration = Duration::from_secs(30);
 
 /// The folders of journals of all runs.

@@ -28,11 +28,11 @@ const WAIT_AT_LEAST: Duration = Duration::from_secs(120);
 const POLL_EVERY: Duration = Duration::from_millis(250);
 /// The interval of progress reports.
 const REPORT_EVERY: Duration = Duration::from_secs(10);
-/// A killed node is down for so long.
+/// A killed node is down for this long.
 const DOWN_FOR: Duration = Duration::from_secs(5);
-/// After a kill the counts must not change for so long before the run counts as finished.
+/// After a kill the counts must not change for this long before the run counts as finished.
 const STABLE_FOR: Duration = Duration::from_secs(8);
-/// A duplicate may come so long after the last email.
+/// A duplicate may come this long after the last email.
 const QUIET_AFTER: Duration = Duration::from_secs(3);
 
 /// Options of `bench`.
@@ -173,7 +173,7 @@ async fn wait_for_end(cluster: &mut Cluster, args: &Args, due: SystemTime) -> Re
     }
 }
 
-/// The counts of a run, and the rate since so many were sent.
+/// The counts of a run, and the rate since `sent_before` were sent.
 fn progress(counts: &RunCounts, sent_before: u32, since: Duration) -> String {
     let RunCounts { sent, pending, claimed, in_doubt, .. } = *counts;
     let rate = f64::from(sent.saturating_sub(sent_before)) / since.as_secs_f64();

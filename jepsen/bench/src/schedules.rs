@@ -21,17 +21,17 @@ const NODES: u8 = 3;
 const CLIENTS: u32 = 64;
 /// Sessions to the sink, on each node.
 const SESSIONS: u32 = 100;
-/// Creates are over at least so long before the due instant.
+/// Creates are over at least this long before the due instant.
 const QUIET_BEFORE: Duration = Duration::from_secs(5);
 /// The slowest rate that is waited for after the due instant, and what is added to it.
 const SLOWEST_PER_SECOND: u64 = 50;
 const WAIT_AT_LEAST: Duration = Duration::from_secs(120);
-/// A duplicate may come so long after the last email.
+/// A duplicate may come this long after the last email.
 const QUIET_AFTER: Duration = Duration::from_secs(3);
 const POLL_EVERY: Duration = Duration::from_millis(100);
 /// Schedules that are kept at least, to measure the rate of creates.
 const KEPT_MIN: u64 = 500;
-/// After the creates the log settles for so long; then the idle cost is measured for so long.
+/// After the creates the log settles for this long; then the idle cost is measured for this long.
 const SETTLE: Duration = Duration::from_secs(10);
 const IDLE_FOR: Duration = Duration::from_secs(30);
 /// The nodes' counter of `fdatasync` calls of their logs.

@@ -32,7 +32,7 @@ const AHEAD: Duration = Duration::from_secs(3);
 const BACKLOG_BEFORE: Duration = Duration::from_secs(2);
 /// How long the small tenant's emails are waited for.
 const ROUND_WITHIN: Duration = Duration::from_secs(120);
-/// A duplicate may come so long after the last email.
+/// A duplicate may come this long after the last email.
 const QUIET_AFTER: Duration = Duration::from_secs(3);
 const POLL_EVERY: Duration = Duration::from_millis(500);
 /// The tenant with few emails; the backlog is the default tenant's.

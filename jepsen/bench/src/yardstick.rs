@@ -14,7 +14,7 @@ const LISTENS_WITHIN: Duration = Duration::from_secs(10);
 /// `smtp-sink` drops root and needs a user name.
 const UNPRIVILEGED_USER: &str = "daemon";
 
-/// Emails a second of this many bytes, over so many sessions.
+/// Emails a second of `bytes` each, over `sessions`.
 pub fn measure(sessions: u32, bytes: u32) -> Result<f64> {
     // Freed again before `smtp-sink` binds it.
     let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;

@@ -40,12 +40,12 @@ impl NodeClock {
         self.inner.lock().wall_ms += by_ms;
     }
 
-    /// From now on both clocks run so much faster (negative: slower).
+    /// From now on both clocks run this much faster (negative: slower).
     pub fn drift(&self, ppm: i64) {
         self.run_at(ppm, ppm);
     }
 
-    /// From now on CLOCK_BOOTTIME runs so much faster (negative: slower), and the wall clock runs right.
+    /// From now on CLOCK_BOOTTIME runs this much faster (negative: slower), and the wall clock runs right.
     pub fn boot_rate(&self, ppm: i64) {
         self.run_at(0, ppm);
     }

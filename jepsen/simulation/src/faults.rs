@@ -32,11 +32,11 @@ pub enum Fault {
     OneWay(NodeIndex, NodeIndex, Duration),
     /// This percentage of messages is lost, and the others are delayed by up to this many milliseconds.
     Disturb(u64, u64, Duration),
-    /// The wall clock of a node jumps by so many milliseconds, and is set right later.
+    /// The wall clock of a node jumps by this many milliseconds, and is set right later.
     Jump(NodeIndex, i64, Duration),
-    /// The clocks of a node run fast or slow by so many parts per million, and are set right later.
+    /// The clocks of a node run fast or slow by this many parts per million, and are set right later.
     Drift(NodeIndex, i64, Duration),
-    /// CLOCK_BOOTTIME of a node runs fast or slow by so many parts per million, and is set right later. Leases hold
+    /// CLOCK_BOOTTIME of a node runs fast or slow by this many parts per million, and is set right later. Leases hold
     /// while the error is below one part in ten (P9).
     BootRate(NodeIndex, i64, Duration),
     /// The relay misbehaves.

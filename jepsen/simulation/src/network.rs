@@ -134,7 +134,7 @@ impl Network {
         self.state.lock().cut.insert((from, to));
     }
 
-    /// From now on this percentage of messages is lost, and each takes up to so many milliseconds longer.
+    /// From now on the percentage `lossy` of messages is lost, and each takes up to `slow_ms` longer.
     pub fn disturb(&self, lossy: u64, slow_ms: u64) {
         let mut state = self.state.lock();
         (state.lossy, state.slow_ms) = (lossy, slow_ms);

@@ -55,7 +55,7 @@ pub struct SeedPlan {
 }
 
 impl SeedPlan {
-    /// Draws the plan of a seed, for a run of so many minutes.
+    /// Draws the plan of a seed, for a run of `minutes`.
     pub fn draw(random: &mut RandomStream, seed: u64, minutes: i64) -> SeedPlan {
         let scenario = *random.one_of(&SCENARIOS);
         let begins = Time(scenario.begins.parse::<jiff::Timestamp>().map_or(0, jiff::Timestamp::as_millisecond));

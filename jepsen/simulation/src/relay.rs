@@ -156,7 +156,7 @@ impl SimulatedRelay {
         draw(behavior, &mut state.random)
     }
 
-    /// A mail was accepted: kills its sender if an armed kill or the mood says so.
+    /// An email was accepted: kills its sender if a kill is armed, or if the behavior demands it.
     fn kill_sender(&self, process: ProcessId, by_behavior: bool) {
         if !self.network.is_alive(process) {
             return;

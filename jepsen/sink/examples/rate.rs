@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// Of an email, without its Message-ID.
 const TEXT_BYTES: usize = 2_048;
 const CONNECTIONS: u64 = 200;
-/// A server that says nothing for so long has stopped.
+/// A server that says nothing for this long has stopped.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// MAIL, RCPT and DATA of the next email go with the dot of the last one.
 const ENVELOPE: &[u8] = b"MAIL FROM:<rate@example.org>\r\nRCPT TO:<recipient@example.org>\r\nDATA\r\n";

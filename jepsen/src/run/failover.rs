@@ -103,7 +103,7 @@ fn plan(kills: u32) -> Vec<PlannedFault> {
     (0..kills).map(kill).collect()
 }
 
-/// Keeps all processors busy for so long, by a thread for each.
+/// Keeps all processors busy for `length`, by a thread for each.
 async fn keep_processors_busy(length: Duration) {
     let until = Instant::now() + length;
     for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {

@@ -14,10 +14,10 @@ use super::options::{Args, Due};
 use super::workload::{WorkloadLimits, sessions};
 use super::{SESSIONS, report};
 
-/// So many families all act within a fault phase of so many seconds.
+/// This many families all act within a fault phase of [`TURNS_SECONDS`].
 const FEW_FAMILIES: usize = 5;
 const TURNS_SECONDS: u64 = 60;
-/// All families act within a fault phase of so many seconds.
+/// All families act within a fault phase of this many seconds.
 const ALL_HAVE_TURNS_SECONDS: u64 = 600;
 /// A lease, and the margin that a leader adds (P9).
 const LEASE_MS: u64 = 4_000;
@@ -30,17 +30,17 @@ const CLOCK_ERROR_MS: u64 = 2_000;
 const ONE_CLOCK_ERROR_MS: u64 = 100;
 /// The default `finish_by` of a schedule (proto, `Policies`).
 const FINISH_WITHIN_MS: u64 = 24 * 3_600_000;
-/// A run does not expire before it was open for so long.
+/// A run does not expire before it was open for this long.
 const FINISH_AT_LEAST_MS: u64 = 600_000;
-/// With a quorum an instant opens at most so late: longer than the longest fault, and an election.
+/// With a quorum an instant opens at most this late: longer than the longest fault, and an election.
 const LATE_MS: u64 = 20_000;
 /// The bound of its first email beside a campaign that exceeds its rate (I12): the run opens late, and the node with the first
 /// claim may be dead.
 const START_BOUND_MS: u64 = LATE_MS + LEASE_MS + MARGIN_MS;
-/// I12 is asked if so many schedules start beside the campaign, and the campaign has so many recipients.
+/// I12 is asked if this many schedules start beside a campaign of [`BULK_MIN`] recipients.
 const STARTS_MIN: u32 = 10;
 const BULK_MIN: u32 = 40;
-/// A kill between dot and 250 is required if the plan has so many of them; most of them succeed.
+/// A kill between dot and 250 is required if the plan has this many of them; most of them succeed.
 const INSIDE_MIN: usize = 4;
 
 /// The header of `run`.

@@ -71,7 +71,7 @@ pub struct Processes {
 pub enum Stopped {
     /// It stopped, or had ended before.
     ByItself,
-    /// It had to be killed, with so many hand-offs past the gate.
+    /// It had to be killed, with hand-offs past the gate.
     Killed { past_gate: u64 },
 }
 
@@ -100,8 +100,8 @@ impl Processes {
         self.cluster.nodes().iter().map(|node| node.name.clone()).collect()
     }
 
-    /// The position of a node in [`Processes::names`].
-    pub fn place(&self, name: &str) -> usize {
+    /// The index of a node in [`Processes::names`].
+    pub fn index(&self, name: &str) -> usize {
         self.cluster.nodes().iter().position(|node| node.name == name).unwrap_or(0)
     }
 
@@ -120,7 +120,7 @@ impl Processes {
         self.watch.latest().map(|latest| (latest.node, latest.epoch))
     }
 
-    /// A running node that said a moment ago that it leads, and its epoch.
+    /// A running node whose page just showed that it leads, and its epoch.
     pub fn leads_now(&self) -> Option<(String, u64)> {
         let latest = self.watch.latest().filter(|latest| monotonic_us() - latest.last_us < SILENCE_US)?;
         Some((latest.node, latest.epoch)).filter(|(node, _)| self.state(node) == ProcessState::Runs)
@@ -161,7 +161,7 @@ impl Processes {
         Ok(())
     }
 
-    /// SIGTERM, then `kill -9` if the node does not stop in time. An error status is a surprise.
+    /// SIGTERM, then `kill -9` if the node does not stop in time. An error status is unexpected.
     pub async fn stop(&mut self, name: &str) -> Result<Stopped> {
         self.note_ends()?;
         if self.state(name) == ProcessState::Down {
@@ -256,8 +256,8 @@ impl Processes {
         Ok(std::mem::take(&mut self.ended))
     }
 
-    /// Records processes that ended by themselves. Such an end is a surprise, unless it was excused, requested or at a crash
-    /// point. Called before every kill and stop, so that such an end is not taken for ours.
+    /// Records processes that ended by themselves. Such an end is unexpected, unless it was excused, requested or at a crash
+    /// point. Called before every kill and stop, so that such an end is not recorded as theirs.
     fn note_ends(&mut self) -> Result<()> {
         for (name, status) in self.cluster.ended() {
             if self.state(&name) == ProcessState::Down {

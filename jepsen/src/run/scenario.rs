@@ -24,7 +24,7 @@ use crate::check;
 
 /// Accepts that are kept in memory.
 const EMAILS: usize = 2_000_000;
-/// The compared lines of a body are within so many bytes.
+/// The first bytes of a body, which contain its compared lines.
 const CONTENT_BYTES: usize = 512;
 /// The sink's own record, in the folder of the cluster.
 const ACCEPTS: &str = "accepts.jsonl";
@@ -35,7 +35,7 @@ const TO_JUDGE: Duration = Duration::from_secs(8);
 pub struct Scenario {
     /// Writes the history.
     pub recorder: Recorder,
-    /// Knows the leader.
+    /// Records the leaders.
     pub watch: Arc<LeaderWatch>,
     /// Clients that read through the admin API, until the backlog has drained.
     pub readers: JoinSet<()>,
@@ -123,7 +123,7 @@ impl Scenario {
         Ok((scenario, sink))
     }
 
-    /// What breaks this cluster, and the operators that act meanwhile.
+    /// The nemesis of this cluster, with the operators that act meanwhile.
     pub fn nemesis(
         &self,
         cluster: Cluster,
@@ -158,7 +158,7 @@ impl Scenario {
         operator.release_all(ends - to_read).await;
         operator.workload.settle(&operator.admin, &recorder).await;
         self.phase(PhaseName::Healed);
-        let drained = drain::drain(&mut operator, ends - to_read, || nemesis.look()).await;
+        let drained = drain::drain(&mut operator, ends - to_read, || nemesis.restart_ended()).await;
         let drained = errors.note(drained).unwrap_or(false);
         let (admin, workload) = (&operator.admin, &operator.workload);
         // What is read at the end comes after all that they have read.

@@ -1,4 +1,4 @@
-//! What `reveille version -o json` says of a binary.
+//! The output of `reveille version -o json`.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use reveille_harness::{LEVEL_VARIABLE, NEXT_LEVEL};
 use serde::Deserialize;
 
-/// Of one binary.
+/// The version of a binary.
 #[derive(Deserialize)]
 pub struct Version {
     /// Its crash points, if it was built with them.
@@ -19,7 +19,7 @@ pub struct Version {
 }
 
 impl Version {
-    /// Asks the binary.
+    /// Runs the binary.
     pub fn of(binary: &Path) -> Result<Version> {
         let mut command = Command::new(binary);
         let output = command.args(["version", "-o", "json"]).env(LEVEL_VARIABLE, NEXT_LEVEL.to_string()).output();

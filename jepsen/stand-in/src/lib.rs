@@ -35,7 +35,7 @@ pub fn begin(seed: u64, wall: Duration) {
     HERE.set(Some(Virtual { chance: seed, wall, elapsed: Duration::ZERO }));
 }
 
-/// So much time has passed since [`begin`] on this thread. Nothing where it did not begin.
+/// This much time has passed since [`begin`] on this thread. Nothing where it did not begin.
 pub fn passed(elapsed: Duration) {
     if let Some(here) = HERE.get() {
         HERE.set(Some(Virtual { elapsed, ..here }));

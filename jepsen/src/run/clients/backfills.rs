@@ -14,12 +14,12 @@ use reveille_proto::admin::v1::{BackfillScheduleResponse, ScheduleState};
 use super::operator::{Operator, at};
 use crate::run::workload::{ItemKind, PAUSED_PERIOD_MS, TENANT, WorkloadItem};
 
-/// One paused schedule in so long a part of the fault phase, and at most so many.
+/// The fault phase has one paused schedule for each such part of it, and at most [`PAUSED_MAX`].
 const EVERY: Duration = Duration::from_secs(20);
 const PAUSED_MAX: u32 = 6;
 const INSTANTS: i64 = 3;
 const RECIPIENTS: u32 = 2;
-/// An instant that ran is at least so old: it has opened, or will be caught up.
+/// An instant that ran is at least this old: it has opened, or will be caught up.
 const OVER_FOR_MS: u64 = 5_000;
 /// With a leader, a resumed schedule has opened or explained all instants within this.
 const OVER_WITHIN: Duration = Duration::from_secs(10);

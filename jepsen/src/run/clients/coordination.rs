@@ -1,5 +1,5 @@
-//! What the clients know of each other: the objects being written, which readers read; the runs that were ever paused; the
-//! schedules that are still paused.
+//! State that the clients share: the objects being written, which readers read; the runs that were ever paused; the schedules
+//! that are still paused.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,7 +8,7 @@ use reveille_check::history::ObjectKind;
 
 use crate::run::workload::WorkloadItem;
 
-/// How many of the last written objects are read.
+/// The number of last written objects that are read.
 const LATEST: usize = 8;
 
 /// Tenant, kind and name of an object.

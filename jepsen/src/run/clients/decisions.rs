@@ -12,10 +12,10 @@ use super::operator::Operator;
 use crate::run::observe::answer_of;
 use crate::run::workload::TENANTS;
 
-/// How long recipients to decide about are looked for.
+/// Recipients to decide about must be found within this.
 const FOUND_WITHIN: Duration = Duration::from_secs(6);
 const POLL_EVERY: Duration = Duration::from_millis(100);
-/// How many recipients one decision resends, closes or requeues.
+/// The number of recipients that one decision resends, closes or requeues.
 const RESENT_MAX: usize = 2;
 const CLOSED_MAX: usize = 4;
 const REQUEUED_MAX: usize = 6;

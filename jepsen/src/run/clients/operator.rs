@@ -1,5 +1,5 @@
-//! Operators do not know that anything is broken. They opt out, pause, cancel, trigger and create during the faults, and record
-//! each call with its answer. Their decisions are in `decisions.rs`, edits in `edits.rs`, backfills in `backfills.rs`.
+//! Operators act during the faults: they opt out, pause, cancel, trigger and create, and record each call with its answer.
+//! Their decisions are in `decisions.rs`, edits in `edits.rs`, backfills in `backfills.rs`.
 
 use std::time::{Duration, Instant};
 
@@ -13,12 +13,12 @@ use crate::run::faults::OperatorAction;
 use crate::run::observe::{Recorder, answer_of};
 use crate::run::workload::{CAMPAIGN, TENANT, TRIGGERED, Workload, WorkloadItem};
 
-/// How long a run is waited for.
+/// The maximum wait for a run.
 const OPENS_WITHIN: Duration = Duration::from_secs(6);
 const POLL_EVERY: Duration = Duration::from_millis(30);
-/// A new schedule is due so much later.
+/// A new schedule is due this much later.
 const AHEAD_MS: u64 = 3_000;
-/// One recipient opts out while its email becomes due, another one at least so long before.
+/// One recipient opts out while its email becomes due, another one at least this long before.
 const OPT_OUTS_AHEAD_MS: [u64; 2] = [0, 10_000];
 
 /// An operator.

@@ -13,27 +13,27 @@ use super::traffic::Traffic;
 use crate::run::faults::{Nemesis, status_of};
 use crate::run::processes::{EndedProcess, ProcessState};
 
-/// Log entries between two snapshots: few, so that a node that was down for a moment needs a snapshot.
+/// Log entries between two snapshots: few, so that a node that was down for a short time needs a snapshot.
 pub const SNAPSHOT_EVERY: u64 = 100;
 /// Entries after which a node cannot be caught up without a snapshot.
 const FAR: u64 = 2 * SNAPSHOT_EVERY + 20;
 const POLL_EVERY: Duration = Duration::from_millis(50);
 const STOPS_WITHIN: Duration = Duration::from_secs(8);
-/// One process in so many has no crash point, so that emails are sent at all.
+/// One process in this many has no crash point, so that emails are sent at all.
 const WITHOUT_POINT_ONE_IN: u32 = 6;
 const WITHOUT_POINT_FOR: Duration = Duration::from_secs(5);
-/// A node that must need a snapshot is down for at most so long.
+/// A node that must need a snapshot is down for at most this long.
 const FAR_AT_MOST: Duration = Duration::from_secs(25);
 const DOWN_MS: [u64; 6] = [100, 100, 200, 300, 600, 1_200];
 /// The intervals of leadership transfers, and of leaders that are cut off.
 const TRANSFER_EVERY: Duration = Duration::from_secs(6);
 const ISOLATE_EVERY: Duration = Duration::from_secs(5);
-/// A leader is cut off for so long: far less than a lease. After it the others need a moment to elect another one.
+/// A leader is cut off for this long: far less than a lease. After it the others need [`ELECTION`] to elect another one.
 const ISOLATED_FOR: Duration = Duration::from_millis(800);
 const ELECTION: Duration = Duration::from_secs(2);
 const REPORT_EVERY: Duration = Duration::from_secs(15);
 
-/// What leads to a crash point.
+/// How a crash point is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Route {
     /// Emails that this node sends. A node that died three times with claims gets none for a while (P12), so it waits long.
@@ -83,7 +83,7 @@ fn runs_for(point: Option<&str>) -> Duration {
     }
 }
 
-/// A node, and until when.
+/// The state of a node, and its end.
 #[derive(Clone, Debug)]
 enum PointState {
     /// It runs; it is stopped then.
@@ -159,7 +159,7 @@ impl<'a> Driver<'a> {
     /// Records processes that ended, and plans their next start.
     fn note_ends(&mut self) -> Result<()> {
         for EndedProcess { node, crash_point, led_epoch } in self.nemesis.processes.take_ends()? {
-            // An end without a point was requested, or is a surprise.
+            // An end without a point was requested, or is unexpected.
             if let Some(point) = crash_point {
                 *self.hits.entry(point.clone()).or_default() += 1;
                 let mut fault = self.fault(FaultKind::CrashPoint, &point);
@@ -202,7 +202,7 @@ impl<'a> Driver<'a> {
         self.states.insert(node, PointState::Down { until: Instant::now() + down, index, point });
     }
 
-    /// Starts nodes whose time has come, and stops those that do not reach their points.
+    /// Starts nodes that are due, and stops those that do not reach their points.
     fn advance(&mut self) -> Result<()> {
         let now = Instant::now();
         for (node, state) in self.states.clone() {

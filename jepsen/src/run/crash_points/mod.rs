@@ -43,7 +43,7 @@ pub struct Args {
     /// How often processes have to die at each
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     hits: u32,
-    /// It gives up after so long; draining and judging come on top
+    /// Seconds after which it gives up; draining and judging come on top
     #[arg(long, default_value_t = 1_800, value_parser = clap::value_parser!(u64).range(10..=86_400))]
     seconds: u64,
     /// Decides everything random; `random` draws one and prints it

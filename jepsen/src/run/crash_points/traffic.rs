@@ -21,7 +21,7 @@ const CLIENTS: usize = 3;
 const PAUSE: Duration = Duration::from_millis(900);
 /// Recipients of a schedule.
 const RECIPIENTS: u32 = 4;
-/// A schedule is due so much later: longer than a client repeats its call.
+/// A schedule is due this much later: longer than a client repeats its call.
 const AHEAD_MS: u64 = 20_000;
 /// Rows of an imported list, and the timeout of its import.
 const ROWS: u32 = 20;

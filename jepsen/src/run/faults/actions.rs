@@ -1,4 +1,4 @@
-//! What can be broken, and where.
+//! The faults, their targets and their families.
 
 use std::fmt;
 use std::time::Duration;
@@ -39,7 +39,7 @@ impl Family {
     }
 }
 
-/// The node that a fault is for.
+/// The target of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultTarget {
     /// The leader at that time.
@@ -60,7 +60,7 @@ impl fmt::Display for FaultTarget {
     }
 }
 
-/// One thing to break.
+/// One fault.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FaultAction {
     /// `kill -9`; `inside`: between a final dot of the node and its answer. The node stays down while the fault lasts.
@@ -85,7 +85,7 @@ pub enum FaultAction {
     Roll,
     /// Leadership is transferred.
     Transfer,
-    /// An operator does something.
+    /// An action of an operator.
     Operator(OperatorAction),
     /// The next step of a rolling upgrade, on the node of this number among those that are fit for it; `goes_back`: to the
     /// former release if that is possible.
@@ -136,9 +136,9 @@ pub enum PartitionShape {
 /// How a link is bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkFault {
-    /// So many of a hundred packets are lost.
+    /// This many of a hundred packets are lost.
     Loss(u8),
-    /// So many of a thousand packets are answered by a reset.
+    /// This many of a thousand packets are answered by a reset.
     Reset(u16),
     /// The sender's rate, in kilobits a second: packets are late, and lost if they wait too long.
     Narrow(u32),
@@ -149,7 +149,7 @@ pub enum LinkFault {
 pub enum DiskFault {
     /// Every sync fails.
     Fails,
-    /// Every sync takes so long.
+    /// Every sync takes this long.
     Slow(Duration),
     /// It is full.
     Full,
@@ -161,7 +161,7 @@ pub enum DiskFault {
     TornTail,
 }
 
-/// What an operator does.
+/// The actions of an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OperatorAction {
     /// Opts out recipients whose emails are due soon.

@@ -24,7 +24,7 @@ const ENDS_WITHIN: Duration = Duration::from_secs(20);
 const POLL_EVERY: Duration = Duration::from_millis(100);
 /// Less than a sector, so that the log ends inside its last batch.
 const TORN_BYTES: u64 = 256;
-/// Before a power cut each sync is delayed by so much, and each log is written within [`WRITES_WITHIN`].
+/// Before a power cut each sync is delayed by this much, and each log is written within [`WRITES_WITHIN`].
 const HELD_SYNCS: &str = "delay_enter=3000000";
 const WRITES_WITHIN: Duration = Duration::from_millis(1_500);
 const POLL_WRITES_EVERY: Duration = Duration::from_millis(5);
@@ -155,7 +155,7 @@ impl Nemesis {
         Ok(Injected { fault, repair: Repair::Nothing })
     }
 
-    /// Waits until a node follows or leads, for at most so long.
+    /// Waits until a node follows or leads, for at most this long.
     pub(super) async fn wait_until_ready(&self, name: &str, within: Duration) {
         let until = Instant::now() + within;
         while !self.processes.is_ready(name).await && Instant::now() < until {

@@ -1,4 +1,4 @@
-//! What each family draws: when, how long, where, what.
+//! The faults that each family draws: their instants, lengths, targets and actions.
 
 use std::time::Duration;
 

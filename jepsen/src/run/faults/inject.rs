@@ -15,12 +15,12 @@ use super::nemesis::Nemesis;
 use super::plan::PlannedFault;
 use crate::run::PACE;
 
-/// In a rolling restart the next node waits so long for the previous one to be ready.
+/// In a rolling restart the next node waits at most this long for the previous one to be ready.
 const READY_WITHIN: Duration = Duration::from_secs(5);
 /// A new leader is expected within this.
 const LEADS_WITHIN: Duration = Duration::from_secs(3);
 /// A node sees its new clock after this: libfaketime reads its file again when the second of its last read is two seconds
-/// back.
+/// ago.
 const CLOCK_IS_READ_WITHIN: Duration = Duration::from_millis(2_300);
 /// Errors of a clock that jumped, and of one that drifted by a tenth for at least two seconds. All nodes share one correct
 /// clock otherwise, and report it within some milliseconds.
@@ -63,21 +63,21 @@ impl Nemesis {
     fn cut(&mut self, planned: &PlannedFault, shape: PartitionShape) -> Result<Injected, NotInjected> {
         let nodes = self.processes.names().len();
         let (broken, name) = match shape {
-            PartitionShape::Alone(target) => (links::alone(nodes, self.place(target)?), format!("{target} alone")),
+            PartitionShape::Alone(target) => (links::alone(nodes, self.index(target)?), format!("{target} alone")),
             PartitionShape::Halves(first) => (links::halves(nodes, first), "a minority cut off".to_owned()),
             PartitionShape::Ring => (links::ring(nodes), "a ring".to_owned()),
             PartitionShape::Bridge(middle) => (links::bridge(nodes, middle), "a bridge".to_owned()),
             PartitionShape::OneWayIn(target) => {
-                (links::one_way(nodes, self.place(target)?, true), format!("nothing in to {target}"))
+                (links::one_way(nodes, self.index(target)?, true), format!("nothing in to {target}"))
             }
             PartitionShape::OneWayOut(target) => {
-                (links::one_way(nodes, self.place(target)?, false), format!("nothing out of {target}"))
+                (links::one_way(nodes, self.index(target)?, false), format!("nothing out of {target}"))
             }
         };
         let names = self.processes.names();
         // Both ends: a node that is not heard loses its lease too.
         let ends = broken.iter().flat_map(|link| [link.from, link.to]);
-        let mut nodes: Vec<String> = ends.filter_map(|place| names.get(place).cloned()).collect();
+        let mut nodes: Vec<String> = ends.filter_map(|index| names.get(index).cloned()).collect();
         nodes.sort();
         nodes.dedup();
         let fault = self.fault(planned, &name, &nodes);
@@ -93,13 +93,13 @@ impl Nemesis {
     ) -> Result<Injected, NotInjected> {
         let victim = self.target(target)?;
         let fault = self.fault(planned, &format!("a bad link: {how:?}"), std::slice::from_ref(&victim));
-        let broken = links::around(self.processes.names().len(), self.processes.place(&victim), how);
+        let broken = links::around(self.processes.names().len(), self.processes.index(&victim), how);
         self.add_links(&broken)?;
         Ok(Injected { fault, repair: Repair::Links { broken, matched: 0 } })
     }
 
-    fn place(&self, target: FaultTarget) -> Result<usize, NotInjected> {
-        Ok(self.processes.place(&self.target(target)?))
+    fn index(&self, target: FaultTarget) -> Result<usize, NotInjected> {
+        Ok(self.processes.index(&self.target(target)?))
     }
 
     async fn set_clock(
@@ -170,7 +170,7 @@ impl Nemesis {
         Ok(Injected { fault, repair: Repair::Nothing })
     }
 
-    /// Whether the cluster sees a clock that is wrong by so many milliseconds.
+    /// Whether the cluster reports a clock that is wrong by at least `least_ms`.
     async fn observe_clocks(&self, least_ms: u64, fault: &mut Fault) {
         let Some(status) = self.operator.admin.status().await.ok() else {
             fault.observed = Some(false);

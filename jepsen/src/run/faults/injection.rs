@@ -1,4 +1,4 @@
-//! What the injection of a fault results in.
+//! The result of injecting a fault.
 
 use reveille_check::history::Fault;
 
@@ -8,9 +8,9 @@ use super::syscall_trace::SyncTrace;
 /// A link from one node to another that is broken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BrokenLink {
-    /// Place of the sender.
+    /// Index of the sending node.
     pub from: usize,
-    /// Place of the receiver.
+    /// Index of the receiving node.
     pub to: usize,
     /// How; `None`: nothing arrives.
     pub how: Option<LinkFault>,

@@ -15,11 +15,11 @@ use super::plan::PlannedFault;
 
 /// An email of the victim must come within this, or the fault is injected without one.
 const HELD_WITHIN: Duration = Duration::from_millis(3_000);
-/// The sink holds an answer at most so long; the victim is dead or stopped by then.
+/// The sink holds an answer at most this long; the victim is dead or stopped by then.
 const HOLD_FOR: Duration = Duration::from_secs(10);
 /// Answers that are held at the same time.
 const HELD_AT_ONCE: usize = 8;
-/// Further answers are waited for this long.
+/// The wait for each further answer.
 const NEXT_HELD_WITHIN: Duration = Duration::from_millis(20);
 
 impl Nemesis {
@@ -34,7 +34,7 @@ impl Nemesis {
         // Counted after the instant of the fault: a dot that is read from then on was in transit.
         let past_gate = self.count_past_gate(&victim, &held, &mut fault);
         self.processes.kill(&victim)?;
-        // Now the sink answers a dead process.
+        // From now on the sink answers a dead process.
         drop(held);
         fault.observed = Some(true);
         fault.word = format!("{past_gate} past the gate, down for {} ms", planned.lasts.as_millis());

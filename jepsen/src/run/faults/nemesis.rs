@@ -15,12 +15,12 @@ use super::plan::PlannedFault;
 use crate::run::clients::Operator;
 use crate::run::processes::{ProcessState, Processes, Stopped};
 
-/// The interval of looking for nodes that ended by themselves.
+/// The interval of checks for nodes that ended by themselves.
 const POLL_EVERY: Duration = Duration::from_millis(100);
 const SHORTEST_SLEEP: Duration = Duration::from_millis(10);
-/// A fault that needs a leader waits for one so long.
+/// A fault that needs a leader waits for one for this long.
 const LED_WITHIN: Duration = Duration::from_secs(4);
-/// A fault that needs everything else to work waits for that so long; most faults last less.
+/// A fault that needs everything else to work waits for this long; most faults last less.
 const QUIET_WITHIN: Duration = Duration::from_secs(8);
 /// A fault that is later than this is skipped: about a period of the plan.
 const LATE_MAX: Duration = Duration::from_secs(10);
@@ -30,7 +30,7 @@ const RESTART_AFTER: Duration = Duration::from_millis(1_500);
 /// (`raft/src/election/eligibility.rs`).
 const READY_WITHIN: Duration = Duration::from_secs(105);
 
-/// Breaks things, and repairs them.
+/// Injects faults and repairs them.
 pub struct Nemesis {
     /// The processes under test.
     pub processes: Processes,
@@ -58,7 +58,7 @@ pub(super) struct ActiveFault {
 }
 
 impl Nemesis {
-    /// Nothing is broken.
+    /// Without faults in force.
     pub fn new(processes: Processes, operator: Operator, seed: u64) -> Nemesis {
         Nemesis {
             processes,
@@ -79,7 +79,7 @@ impl Nemesis {
     pub async fn execute(&mut self, plan: &[PlannedFault], start: Instant, phase: Duration) -> Result<()> {
         let mut due = plan.iter().peekable();
         while start.elapsed() < phase {
-            self.look()?;
+            self.restart_ended()?;
             while let Some(place) = self.active.iter().position(|active| active.until <= Instant::now()) {
                 self.end(place).await?;
             }
@@ -232,7 +232,7 @@ impl Nemesis {
         found.ok_or_else(NotInjected::no_node_runs)
     }
 
-    /// Whether all nodes run and no fault is in force but of the relay or a clock.
+    /// Whether all nodes run, and only faults of the relay or a clock are in force.
     pub(super) fn is_quiet(&self) -> bool {
         let all_run = self.processes.names().iter().all(|name| self.processes.state(name) == ProcessState::Runs);
         all_run && self.active.iter().all(|active| matches!(active.fault.kind, FaultKind::Relay | FaultKind::Clock))
@@ -245,8 +245,8 @@ impl Nemesis {
         Ok(())
     }
 
-    /// Looks for nodes that ended by themselves, and starts those again whose time has come.
-    pub fn look(&mut self) -> Result<()> {
+    /// Notes nodes that ended by themselves, and starts those again that have been down for [`RESTART_AFTER`].
+    pub fn restart_ended(&mut self) -> Result<()> {
         self.note_ends()?;
         let due = self.restarts.extract_if(.., |(at, _)| *at <= Instant::now()).collect::<Vec<_>>();
         for (_, name) in due {

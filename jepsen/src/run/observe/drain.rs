@@ -11,16 +11,16 @@ use crate::run::clients::Operator;
 use crate::run::workload::TRIGGERED;
 
 const POLL_EVERY: Duration = Duration::from_millis(300);
-/// The counts must be stable for so long: a journal may yet resolve a doubt.
+/// The counts must be stable for this long: a journal may yet resolve a doubt.
 const STABLE_FOR: Duration = Duration::from_secs(3);
 
 /// Waits until every schedule has its run and no recipient is pending or claimed; returns whether that happened in time.
 /// Paused runs are recorded and resumed. When nothing else is left, paused schedules are released again: the run before one
 /// may have ended only then.
-pub async fn drain(operator: &mut Operator, until: Instant, mut look: impl FnMut() -> Result<()>) -> Result<bool> {
+pub async fn drain(operator: &mut Operator, until: Instant, mut restart: impl FnMut() -> Result<()>) -> Result<bool> {
     let (mut before, mut since) = (Vec::new(), Instant::now());
     loop {
-        look()?;
+        restart()?;
         let runs = all_runs(&operator.admin).await?;
         for run in runs.iter().filter(|run| run.state() == api::RunState::Paused) {
             operator.recorder.event(&Event::Paused { run: run.run.clone() });

@@ -1,7 +1,7 @@
 //! Daily schedules in twelve zones on the test clock (P19): days pass while nodes are broken.
 //!
 //! The harness moves the clock over the hours in which nothing is due, to a second before the next instant. Each instant
-//! itself comes by real time, with whatever is broken then. The clock moves on when every run that was due has opened. So
+//! itself comes by real time, while faults are in force. The clock moves on when every run that was due has opened. So
 //! lateness is judged as on a real clock.
 //!
 //! The instants come from the checker's calendar, which uses other zone tables than the product. The days are around a
@@ -40,13 +40,13 @@ const TIMES: [(&str, u32, u32); 12] = [
 ];
 /// Seconds of the fault phase for each day: it has twelve instants, and each takes more than one second.
 const SECONDS_A_DAY: u64 = 15;
-/// The clock is moved to so long before an instant.
+/// The clock is moved to this time before an instant.
 const AHEAD: Duration = Duration::from_secs(1);
 /// How long the runs of an instant are waited for before the clock moves on.
 const OPENED_WITHIN: Duration = Duration::from_secs(60);
 const POLL_EVERY: Duration = Duration::from_millis(200);
 
-/// Schedules in the year after `now`, with so many recipients over all days.
+/// Schedules in the year after `now`, with `recipients` over all days.
 pub fn schedules(seed: u64, phase: Duration, recipients: u32, now: Timestamp) -> Result<Vec<WorkloadItem>> {
     let days = (phase.as_secs() / SECONDS_A_DAY).max(1) as i64;
     let mut random = StdRng::seed_from_u64(seed ^ 0xDA11);
@@ -103,7 +103,7 @@ impl ClockDriver {
         ClockDriver { admin, recorder, began_unix_ms, instants_ms, offset_ms: 0 }
     }
 
-    /// Moves the clock to so long before the first instant.
+    /// Moves the clock to `before` the first instant.
     pub async fn begin(&mut self, before: Duration) -> Result<()> {
         let first = self.instants_ms.first().copied().context("no instant")?;
         self.advance(first - before.as_millis() as i64).await

@@ -48,7 +48,7 @@ pub struct WorkloadLimits {
 }
 
 impl WorkloadLimits {
-    /// The limits of this seed, for so many recipients of the campaign and seconds of the fault phase.
+    /// The limits of this seed, for `campaign` recipients and `seconds` of the fault phase.
     pub fn draw(seed: u64, campaign: u32, seconds: u64) -> WorkloadLimits {
         if campaign == 0 {
             return WorkloadLimits::default();

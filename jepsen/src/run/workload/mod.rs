@@ -1,5 +1,5 @@
-//! What the cluster is given to do, and so what is due: schedules that fire once, each with its own recipients, and a
-//! campaign to a sealed audience. All instants are fixed before anything is broken.
+//! The workload, and so what is due: schedules that fire once, each with its own recipients, and a campaign to a sealed
+//! audience. All instants are fixed before the first fault.
 //!
 //! The campaign has its own pool, with the same sink, and a rate by which it takes most of the fault phase. Without a rate
 //! it would be over within a second.
@@ -42,7 +42,7 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// So many schedules, evenly spread over `phase`, with so many recipients in all.
+    /// `schedules` with `recipients` in all, evenly spread over `phase`.
     pub fn new(schedules: u32, recipients: u32, first: SystemTime, phase: Duration, in_doubt: InDoubt) -> Workload {
         let first_ms = (unix_us(first) as u64 / 1_000).next_multiple_of(GRAIN_MS);
         let phase_ms = phase.as_millis() as u64;
@@ -65,7 +65,7 @@ impl Workload {
         Workload { items: Arc::new(Mutex::new(items)), unknown: Arc::default(), in_doubt }
     }
 
-    /// The same, with a campaign to so many recipients, after a sixth of `phase`; without recipients, without one.
+    /// The same, with a campaign to `recipients`, due after a sixth of `phase`; without a campaign if that is 0.
     pub fn with_campaign(self, recipients: u32, seed: u64, first: SystemTime, phase: Duration) -> Workload {
         if recipients > 0 {
             let due_ms = (unix_us(first + phase / 6) as u64 / 1_000).next_multiple_of(GRAIN_MS);
