@@ -14,7 +14,7 @@ pub(crate) enum AgendaStep {
     Start(NodeIndex),
     Create(usize),
     Operate,
-    Look,
+    CheckLedgers,
     Observe,
     /// Proposes an entry that is stamped with a former epoch.
     StaleEntry,

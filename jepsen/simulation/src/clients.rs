@@ -135,8 +135,8 @@ impl Clients {
     }
 
     /// Reads what the clients know.
-    pub fn known<T>(&self, look: impl FnOnce(&Known) -> T) -> T {
-        look(&self.known.lock())
+    pub fn known<T>(&self, read: impl FnOnce(&Known) -> T) -> T {
+        read(&self.known.lock())
     }
 
     /// Calls nodes until the answer is definite. For a command with a barrier the ledger's answer is not enough (P15):
@@ -183,11 +183,11 @@ impl Clients {
     ) -> Option<AnsweredCall> {
         let what = format!("{operation:?}");
         let asked = self.recorder.call_began(client, request, operation);
-        let mut told = self.ask(&what, about, make).await?;
+        let mut answered = self.ask(&what, about, make).await?;
         // With a request id the ledger answers a repeated try as the first one.
-        told.may_be_older &= request.is_none();
-        self.recorder.call_answered(asked, answer(&told));
-        Some(told).filter(|told| !matches!(told.reply.outcome, CommandOutcome::Refused(_)))
+        answered.may_be_older &= request.is_none();
+        self.recorder.call_answered(asked, answer(&answered));
+        Some(answered).filter(|answered| !matches!(answered.reply.outcome, CommandOutcome::Refused(_)))
     }
 
     /// Proposes a command as soon as a node answers.
@@ -242,10 +242,10 @@ impl Clients {
                 value: Some(planned.value()),
             };
             let request = format!("create-{}", planned.name);
-            let told = clients.call(("creator", Some(&request)), operation, None, make).await;
-            let told = told.map(|told| (told.reply.outcome, told.command));
+            let answered = clients.call(("creator", Some(&request)), operation, None, make).await;
+            let answered = answered.map(|answered| (answered.reply.outcome, answered.command));
             let mut known = clients.known.lock();
-            match told {
+            match answered {
                 Some((CommandOutcome::Schedule(id), Command::ScheduleCreate(create))) => {
                     let after_last = create.after;
                     let after_first = first.lock().unwrap_or(after_last).min(after_last);
@@ -286,21 +286,21 @@ fn ends_the_pause(command: &Command, refusal: &Refusal) -> bool {
 
 /// The answer in the format of histories. If an earlier try may have been done, a refusal of this one says nothing
 /// about it, and if this one succeeded, the log index of the resumption is unknown.
-pub(crate) fn answer(told: &AnsweredCall) -> Answer {
-    let run = match &told.reply.outcome {
-        CommandOutcome::Refused(refusal) if ends_the_pause(&told.command, refusal) => None,
-        CommandOutcome::Refused(_) if told.may_be_older => return Answer::Unknown,
+pub(crate) fn answer(answered: &AnsweredCall) -> Answer {
+    let run = match &answered.reply.outcome {
+        CommandOutcome::Refused(refusal) if ends_the_pause(&answered.command, refusal) => None,
+        CommandOutcome::Refused(_) if answered.may_be_older => return Answer::Unknown,
         CommandOutcome::Refused(refusal) => return Answer::Failed { reason: refusal.to_string() },
         CommandOutcome::Run { run, .. } => Some(RunId::to_string(run)),
         _ => None,
     };
-    let crossed = told.barrier.crossed.iter().map(|crossed| Crossing {
+    let crossed = answered.barrier.crossed.iter().map(|crossed| Crossing {
         run: crossed.run.to_string(),
         number: crossed.recipient,
         fence: fence_of(&crossed.fence),
     });
-    let unconfirmed = told.barrier.unconfirmed.iter().map(|node| name(*node));
-    let resumes = matches!(told.command, Command::RunResume(_) | Command::ScheduleResume(_));
-    let index = Some(told.reply.index).filter(|_| !(resumes && told.may_be_older));
+    let unconfirmed = answered.barrier.unconfirmed.iter().map(|node| name(*node));
+    let resumes = matches!(answered.command, Command::RunResume(_) | Command::ScheduleResume(_));
+    let index = Some(answered.reply.index).filter(|_| !(resumes && answered.may_be_older));
     Answer::Ok { index, run, crossed: crossed.collect(), unconfirmed: unconfirmed.collect() }
 }

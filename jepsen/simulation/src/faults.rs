@@ -86,7 +86,7 @@ pub struct AimedFault {
     /// The fault.
     pub fault: Fault,
     /// When it occurs.
-    pub moment: FaultTiming,
+    pub timing: FaultTiming,
 }
 
 /// Maximum length of a wrong boot clock rate, in milliseconds. Ledger time follows the leader's boot clock and is
@@ -101,12 +101,12 @@ pub fn pause(random: &mut RandomStream) -> Duration {
 /// Draws the next fault and its time.
 pub fn draw(random: &mut RandomStream) -> AimedFault {
     let fault = fault(random);
-    let moment = match random.within(0..100) {
+    let timing = match random.within(0..100) {
         0..45 => FaultTiming::Now,
         45..70 => FaultTiming::Due(Duration::from_millis(random.within(10..1_500))),
         _ => FaultTiming::Mail(Duration::from_millis(random.within(10..800))),
     };
-    AimedFault { fault, moment }
+    AimedFault { fault, timing }
 }
 
 fn fault(random: &mut RandomStream) -> Fault {
@@ -178,10 +178,10 @@ mod tests {
     use crate::random::Purpose;
 
     #[test]
-    fn every_kind_of_fault_comes_at_every_kind_of_moment() {
+    fn every_kind_of_fault_is_drawn_with_every_timing() {
         let mut random = RandomStream::of(1, Purpose::Faults);
         let aimed = (0..4_000).map(|_| draw(&mut random));
-        let drawn: HashSet<_> = aimed.map(|aimed| (discriminant(&aimed.fault), discriminant(&aimed.moment))).collect();
+        let drawn: HashSet<_> = aimed.map(|aimed| (discriminant(&aimed.fault), discriminant(&aimed.timing))).collect();
         assert_eq!(drawn.len(), 13 * 3);
     }
 }

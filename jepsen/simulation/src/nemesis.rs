@@ -17,8 +17,8 @@ const DUE_WITHIN: Duration = Duration::from_secs(60);
 
 impl World {
     /// Installs a fault now, or schedules it.
-    pub(crate) fn schedule_fault(&mut self, AimedFault { fault, moment }: AimedFault) -> Result<()> {
-        let wait = match moment {
+    pub(crate) fn schedule_fault(&mut self, AimedFault { fault, timing }: AimedFault) -> Result<()> {
+        let wait = match timing {
             FaultTiming::Now => Duration::ZERO,
             FaultTiming::Due(before) => self.until_due().map_or(Duration::ZERO, |due| due.saturating_sub(before)),
             FaultTiming::Mail(after) => {

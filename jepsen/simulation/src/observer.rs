@@ -32,7 +32,7 @@ impl Observer {
     }
 
     /// One observation. `is_quiet`: nothing more becomes due, and no client calls.
-    pub fn look(&mut self, contexts: &[Arc<NodeContext>], is_quiet: bool) {
+    pub fn observe(&mut self, contexts: &[Arc<NodeContext>], is_quiet: bool) {
         let now_ns = self.recorder.now_ns();
         let acting = contexts.iter().find_map(|context| Some((context, acts(context)?)));
         let Some((context, (epoch, heard))) = acting else {
@@ -67,10 +67,10 @@ impl Observer {
 /// If this node can act as leader (a quorum acknowledges it, the clocks agree, and its epoch is current): its epoch,
 /// and the time since a quorum last acknowledged it.
 fn acts(context: &NodeContext) -> Option<(u64, Duration)> {
-    let term = context.leadership().filter(|term| !term.ended() && term.clocks_agree())?;
+    let leadership = context.leadership().filter(|leadership| !leadership.ended() && leadership.clocks_agree())?;
     let heard = context.replica.last_quorum_acked()?.elapsed();
     let current = context.replica.read(|ledger| ledger.head().epoch.map(|epoch| epoch.epoch));
-    (heard < QUORUM_WITHIN && current == Some(term.epoch())).then_some((term.epoch().0, heard))
+    (heard < QUORUM_WITHIN && current == Some(leadership.epoch())).then_some((leadership.epoch().0, heard))
 }
 
 fn open_claims(ledger: &Ledger, at_ns: u64) -> Vec<OpenClaim> {

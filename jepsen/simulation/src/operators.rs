@@ -89,8 +89,8 @@ impl Clients {
             audience: name.clone(),
         };
         let trigger = Trigger { schedule, request: request.to_owned() };
-        let told = self.call((client, Some(request)), operation, None, |_| Some(Command::Trigger(trigger.clone())));
-        let CommandOutcome::Run { run, .. } = told.await?.reply.outcome else { return None };
+        let answered = self.call((client, Some(request)), operation, None, |_| Some(Command::Trigger(trigger.clone())));
+        let CommandOutcome::Run { run, .. } = answered.await?.reply.outcome else { return None };
         if created.planned.launch.is_some() {
             self.known.lock().violations.push(format!("P7: a trigger opened {run} of the campaign {name}"));
         }
@@ -156,8 +156,8 @@ impl Clients {
         let keys = vec![recipient.clone()];
         let about = BarrierSubject::OptedOut { tenant: tenant.clone(), keys: keys.iter().cloned().collect() };
         let command = Command::OptOut(OptOut { tenant: tenant.clone(), keys });
-        let told = self.call(("recipient", None), operation, Some(about), |_| Some(command.clone())).await;
-        if told.is_some() {
+        let answered = self.call(("recipient", None), operation, Some(about), |_| Some(command.clone())).await;
+        if answered.is_some() {
             self.known.lock().opted_out.push((tenant, recipient));
         }
     }
@@ -249,28 +249,28 @@ impl Clients {
     }
 
     /// Reads the ledger of the first running node.
-    fn look<T>(&self, look: impl FnOnce(&Ledger) -> Option<T>) -> Option<T> {
+    fn read_ledger<T>(&self, read: impl FnOnce(&Ledger) -> Option<T>) -> Option<T> {
         let context = self.contexts.lock().iter().flatten().next().cloned()?;
-        context.replica.read(look)
+        context.replica.read(read)
     }
 
     /// One of the open runs.
     fn some_run(&self, which: u64) -> Option<RunId> {
-        self.look(|ledger| {
+        self.read_ledger(|ledger| {
             let open = ledger.runs().filter(|(_, _, run)| matches!(run.state, RunState::Open));
             pick(&open.map(|(id, _, _)| id).collect::<Vec<_>>(), which)
         })
     }
 
     /// A recipient in one of the latest runs, in the first of these states that any recipient is in.
-    fn some_recipient(&self, which: u64, standings: &[RecipientState]) -> Option<ChosenRecipient> {
-        self.look(|ledger| {
-            standings.iter().find_map(|standing| {
-                let has_any = |count: &reveille_ledger::RecipientCounts| count.get(*standing) > 0;
+    fn some_recipient(&self, which: u64, states: &[RecipientState]) -> Option<ChosenRecipient> {
+        self.read_ledger(|ledger| {
+            states.iter().find_map(|state| {
+                let has_any = |count: &reveille_ledger::RecipientCounts| count.get(*state) > 0;
                 let runs: Vec<_> = ledger.runs().rev().filter(|(_, _, run)| has_any(&run.counts)).take(8).collect();
                 let (id, page, run) = *runs.get((which % runs.len().max(1) as u64) as usize)?;
                 let numbers: Vec<u32> =
-                    (0..run.count).filter(|number| ledger.state(id, *number) == Some(*standing)).collect();
+                    (0..run.count).filter(|number| ledger.state(id, *number) == Some(*state)).collect();
                 let number = pick(&numbers, which >> 8)?;
                 let address = recipients(ledger, &self.lists, &run.audience).get(number as usize)?.clone();
                 Some(ChosenRecipient { tenant: page.tenant.clone(), run: id, number, address })

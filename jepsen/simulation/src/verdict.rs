@@ -53,7 +53,7 @@ impl LedgerWatch {
     }
 
     /// Checks the ledger's own invariants, and records the state hashes, which the checker compares.
-    pub fn look(&mut self, contexts: &[Arc<NodeContext>]) {
+    pub fn check(&mut self, contexts: &[Arc<NodeContext>]) {
         for context in contexts {
             let seen = &mut self.seen;
             let (applied_index, hash, violations) = context.replica.read(|ledger| {
@@ -97,12 +97,12 @@ impl LedgerWatch {
 
 /// The violated and unknown invariants, as text.
 fn failed_invariants(judgement: &Judgement) -> Vec<String> {
-    let mut told = Vec::new();
+    let mut failed = Vec::new();
     if judgement.accepted == 0 {
-        told.push("no mail at all was accepted: nothing was shown".to_owned());
+        failed.push("no mail at all was accepted: nothing was shown".to_owned());
     }
     for (number, verdict) in &judgement.invariants {
-        told.extend(verdict.reasons().iter().map(|reason| format!("I{}: {reason}", number.0)));
+        failed.extend(verdict.reasons().iter().map(|reason| format!("I{}: {reason}", number.0)));
     }
-    told
+    failed
 }

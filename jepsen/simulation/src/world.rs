@@ -34,7 +34,7 @@ use crate::verdict::{LedgerWatch, Verdict};
 use crate::{final_records, history, node};
 
 /// Interval between checks of the ledgers' invariants and state hashes.
-const LOOK_EVERY: Duration = Duration::from_secs(10);
+const CHECK_EVERY: Duration = Duration::from_secs(10);
 /// Interval between stale entries, in a build with injected bugs.
 const STALE_ENTRY_EVERY: Duration = Duration::from_secs(15);
 /// Deadline of the last read of a node; an isolated node does not answer.
@@ -183,7 +183,7 @@ impl World {
                 AgendaStep::Create(number),
             );
         }
-        self.after(LOOK_EVERY, AgendaStep::Look);
+        self.after(CHECK_EVERY, AgendaStep::CheckLedgers);
         self.after(observer::EVERY, AgendaStep::Observe);
         if injected_bugs::COMPILED {
             self.after(STALE_ENTRY_EVERY, AgendaStep::StaleEntry);
@@ -257,12 +257,12 @@ impl World {
                 // Nothing becomes due any more.
                 let last = Duration::from_millis(LAST_MS.unsigned_abs());
                 let is_quiet = self.begun.elapsed() > (self.length() - last).max(self.length() * 9 / 10);
-                self.observer.look(&contexts, is_quiet);
+                self.observer.observe(&contexts, is_quiet);
                 self.after(observer::EVERY, AgendaStep::Observe);
             }
-            AgendaStep::Look => {
-                self.look();
-                self.after(LOOK_EVERY, AgendaStep::Look);
+            AgendaStep::CheckLedgers => {
+                self.check_ledgers();
+                self.after(CHECK_EVERY, AgendaStep::CheckLedgers);
             }
             AgendaStep::StaleEntry => {
                 #[cfg(feature = "injected-bugs")]
@@ -295,7 +295,7 @@ impl World {
         self.nodes.iter().position(leads)
     }
 
-    fn look(&mut self) {
+    fn check_ledgers(&mut self) {
         for node in &self.nodes {
             if node.ended_by_itself() {
                 self.ledger_watch.ended_by_itself(node.id);
@@ -305,12 +305,12 @@ impl World {
             self.ledger_watch.record_violation(broken);
         }
         let contexts: Vec<Arc<NodeContext>> = self.nodes.iter().filter_map(SimulatedNode::context).collect();
-        self.ledger_watch.look(&contexts);
+        self.ledger_watch.check(&contexts);
     }
 
     async fn judge(mut self) -> Result<Verdict> {
         self.clients.stop();
-        self.look();
+        self.check_ledgers();
         let contexts: Vec<Arc<NodeContext>> = self.nodes.iter().filter_map(SimulatedNode::context).collect();
         ensure!(contexts.len() >= 2, "only {} nodes run at the end", contexts.len());
         let mut indices = Vec::new();
@@ -319,7 +319,7 @@ impl World {
         }
         let newest = indices.iter().enumerate().filter_map(|(context, index)| Some((index.as_ref()?, context))).max();
         let (_, newest) = newest.context("no node answers a read at the end")?;
-        self.look();
+        self.check_ledgers();
         self.observer.end();
         if let Some(violation) = self.upgrade_left_open() {
             self.ledger_watch.record_violation(violation);
