@@ -1,11 +1,11 @@
-//! The end of a run: writes what the relay recorded, and the final state of the ledger, into the history.
+//! The end of a run: writes the due instants and the final state of the ledger into the history.
 
 use std::collections::BTreeMap;
 
 use reveille_check::calendar::Named;
 use reveille_check::history::{
-    self, Answered, Audience, Claim, Content, Due, Event, Explained, Found, Mail, OPTED_OUT, ObjectKind, Outcome,
-    PassedOver, Run, RunCause, Step,
+    self, Audience, Claim, Content, Due, Event, Explained, Found, OPTED_OUT, ObjectKind, Outcome, PassedOver, Run,
+    RunCause, Step,
 };
 use reveille_ledger::calendar::When;
 use reveille_ledger::claim_history::ClaimEventKind;
@@ -18,33 +18,7 @@ use crate::clients::Created;
 use crate::observer::fence_of;
 use crate::plan::SeedPlan;
 use crate::recorder::{HistoryRecorder, name};
-use crate::relay::Arrival;
 use crate::schedule::{AddressLists, value};
-
-/// Records each email that arrived at the relay.
-pub fn emails(recorder: &HistoryRecorder, arrivals: &[Arrival]) {
-    for arrival in arrivals {
-        recorder.note(Event::Mail(Mail {
-            data_ns: arrival.data_at.as_nanos() as u64,
-            at_ns: arrival.at.as_nanos() as u64,
-            run: Some(arrival.run.clone()).filter(|run| !run.is_empty()),
-            recipient: arrival.recipient.clone(),
-            fence: arrival.fence.parse().ok(),
-            node: name(arrival.process.node),
-            connection: arrival.connection,
-            answer: match (arrival.accepted, arrival.code) {
-                (true, Some(_)) => Answered::Accepted,
-                (true, None) => Answered::AcceptedUnanswered,
-                (false, Some(_)) => Answered::Refused,
-                (false, None) => Answered::Nothing,
-            },
-            message_id: Some(arrival.message_id.clone()),
-            body: None,
-            content: Content::read(&arrival.body),
-            repeated_headers: arrival.repeated_headers(),
-        }));
-    }
-}
 
 /// Records what is due by the checker's calendar until the schedules end.
 ///

@@ -13,6 +13,7 @@ use std::task::{Context, Poll, ready};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
+use reveille_check::history::Mail;
 use reveille_cluster::smtp::{Connected, Dial};
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use tokio::sync::mpsc;
@@ -39,48 +40,11 @@ pub struct SenderKill {
     pub end: Option<SenderDeath>,
 }
 
-/// An email that arrived at the relay.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Arrival {
-    /// When DATA was read, since the beginning of the run.
-    pub data_at: Duration,
-    /// When the final dot was read.
-    pub at: Duration,
-    /// The sender's process.
-    pub process: ProcessId,
-    /// The connection, counted from 1.
-    pub connection: u64,
-    /// Envelope recipient.
-    pub recipient: String,
-    /// Message-ID.
-    pub message_id: String,
-    /// `X-Reveille-Fence`.
-    pub fence: String,
-    /// `X-Reveille-Run`.
-    pub run: String,
-    /// Names of all identity headers, in order.
-    pub identity: Vec<String>,
-    /// The body.
-    pub body: String,
-    /// Whether it was accepted.
-    pub accepted: bool,
-    /// The reply code; `None` if there was no reply.
-    pub code: Option<u16>,
-}
-
-impl Arrival {
-    /// Identity headers that the email has more than once.
-    pub fn repeated_headers(&self) -> Vec<String> {
-        let places = self.identity.iter().enumerate();
-        let again = places.filter(|(place, name)| self.identity.iter().take(*place).any(|before| before == *name));
-        again.map(|(_, name)| name.clone()).collect()
-    }
-}
-
 struct RelayState {
     behavior: RelayBehavior,
     random: RandomStream,
-    arrivals: Vec<Arrival>,
+    /// Emails that arrived, in order.
+    emails: Vec<Mail>,
     /// Refused at RCPT with 550 5.1.1.
     unknown: BTreeSet<String>,
     connections: u64,
@@ -106,7 +70,7 @@ impl SimulatedRelay {
         let state = RelayState {
             behavior: RelayBehavior::default(),
             random,
-            arrivals: Vec::new(),
+            emails: Vec::new(),
             unknown: BTreeSet::new(),
             connections: 0,
             armed: Vec::new(),
@@ -136,8 +100,8 @@ impl SimulatedRelay {
     }
 
     /// All emails that arrived, in order.
-    pub fn arrivals(&self) -> Vec<Arrival> {
-        self.state.lock().arrivals.clone()
+    pub fn emails(&self) -> Vec<Mail> {
+        self.state.lock().emails.clone()
     }
 
     /// Number of unanswered final dots of this process: its hand-offs past the gate.

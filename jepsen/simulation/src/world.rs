@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use parking_lot::Mutex;
+use reveille_check::history::Event;
 use reveille_cluster::node::context::NodeContext;
 use reveille_ledger::ids::{NodeId, Time};
 use reveille_ledger::injected_bugs;
@@ -335,7 +336,7 @@ impl World {
         }
         // The records of the relay and the ledger are read at one instant, since emails are sent until a node answers.
         let recorder = &self.env.recorder;
-        final_records::emails(recorder, &self.env.relay.arrivals());
+        self.env.relay.emails().into_iter().for_each(|email| recorder.note(Event::Mail(email)));
         contexts[newest].replica.read(|ledger| {
             final_records::due(recorder, &self.plan, &created.0, ledger);
             final_records::runs(recorder, &self.plan, ledger);

@@ -2,11 +2,12 @@
 
 use std::io;
 
+use reveille_check::history::{Answered, Content, Mail};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
-use tokio::time::Duration;
 
-use super::{Arrival, SimulatedRelay};
+use super::SimulatedRelay;
 use crate::network::ProcessId;
+use crate::recorder::name;
 
 /// The relay's end of one connection.
 pub(super) struct RelaySession {
@@ -94,21 +95,8 @@ impl RelaySession {
     async fn data(&mut self) -> io::Result<AfterCommand> {
         let data_at = self.relay.trace.elapsed();
         self.say("354 go on").await?;
-        let mut arrival = Arrival {
-            data_at,
-            at: Duration::ZERO,
-            process: self.process,
-            connection: self.connection,
-            recipient: self.mail.take().unwrap_or_default(),
-            message_id: String::new(),
-            fence: String::new(),
-            run: String::new(),
-            identity: Vec::new(),
-            body: String::new(),
-            accepted: false,
-            code: None,
-        };
-        let mut in_head = true;
+        let recipient = self.mail.take().unwrap_or_default();
+        let (mut identity, mut body, mut in_head) = (Vec::new(), String::new(), true);
         loop {
             let Some(line) = self.line().await? else { return Ok(AfterCommand::Close) };
             if line == "." {
@@ -116,25 +104,34 @@ impl RelaySession {
             }
             in_head &= !line.is_empty();
             if !in_head {
-                arrival.body.push_str(&line);
-                arrival.body.push('\n');
-            }
-            if let (true, Some((name, value))) = (in_head, line.split_once(": ")) {
-                if matches!(name, "Message-ID" | "X-Reveille-Fence" | "X-Reveille-Run") {
-                    arrival.identity.push(name.to_owned());
-                }
-                match name {
-                    "Message-ID" => arrival.message_id = value.to_owned(),
-                    "X-Reveille-Fence" => arrival.fence = value.to_owned(),
-                    "X-Reveille-Run" => arrival.run = value.to_owned(),
-                    _ => {}
-                }
+                body.push_str(&line);
+                body.push('\n');
+            } else if let Some((name @ ("Message-ID" | "X-Reveille-Fence" | "X-Reveille-Run"), value)) =
+                line.split_once(": ")
+            {
+                identity.push((name.to_owned(), value.to_owned()));
             }
         }
+        let value = |name: &str| identity.iter().rfind(|(known, _)| known == name).map(|(_, value)| value.clone());
+        let fence = value("X-Reveille-Fence").unwrap_or_default();
+        let mail = Mail {
+            data_ns: data_at.as_nanos() as u64,
+            at_ns: 0,
+            run: value("X-Reveille-Run").filter(|run| !run.is_empty()),
+            recipient,
+            fence: fence.parse().ok(),
+            node: name(self.process.node),
+            connection: self.connection,
+            answer: Answered::Nothing,
+            message_id: Some(value("Message-ID").unwrap_or_default()),
+            body: None,
+            content: Content::read(&body),
+            repeated_headers: repeated(&identity),
+        };
         // The sender has written the email: it is past its gate, and may still be delayed.
         *self.relay.state.lock().waiting.entry(self.process).or_default() += 1;
         self.relay.delay().await;
-        let judged = self.judge(arrival).await;
+        let judged = self.judge(mail, &fence).await;
         if let Some(waiting) = self.relay.state.lock().waiting.get_mut(&self.process) {
             *waiting -= 1;
         }
@@ -142,23 +139,22 @@ impl RelaySession {
     }
 
     /// Decides and records at the final dot; the answer follows after a delay.
-    async fn judge(&mut self, mut arrival: Arrival) -> io::Result<AfterCommand> {
+    async fn judge(&mut self, mut mail: Mail, fence: &str) -> io::Result<AfterCommand> {
         let (defers, loses, kills) = self.relay.draw(|behavior, random| {
             (random.percent(behavior.defers), random.percent(behavior.loses_answers), random.percent(behavior.kills))
         });
-        arrival.at = self.relay.trace.elapsed();
-        arrival.accepted = !defers;
-        arrival.code = (!loses || defers).then_some(if defers { 451 } else { 250 });
-        let word = match (defers, loses) {
-            (true, _) => "deferred",
-            (false, true) => "accepted, and the answer is lost",
-            (false, false) => "accepted",
+        mail.at_ns = self.relay.trace.elapsed().as_nanos() as u64;
+        let (answer, word) = match (defers, loses) {
+            (true, _) => (Answered::Refused, "deferred"),
+            (false, true) => (Answered::AcceptedUnanswered, "accepted, and the answer is lost"),
+            (false, false) => (Answered::Accepted, "accepted"),
         };
-        let Arrival { recipient, run, fence, .. } = &arrival;
+        mail.answer = answer;
+        let (recipient, run) = (&mail.recipient, mail.run.as_deref().unwrap_or_default());
         self.relay
             .trace
             .say(format_args!("relay: {recipient} of {run} under {fence} by n{}: {word}", self.process.node.0));
-        self.relay.state.lock().arrivals.push(arrival);
+        self.relay.state.lock().emails.push(mail);
         if !defers {
             self.relay.kill_sender(self.process, kills);
         }
@@ -170,4 +166,11 @@ impl RelaySession {
         }
         Ok(AfterCommand::Continue)
     }
+}
+
+/// Identity headers that an email has more than once.
+fn repeated(identity: &[(String, String)]) -> Vec<String> {
+    let names = || identity.iter().map(|(name, _)| name);
+    let again = names().enumerate().filter(|(index, name)| names().take(*index).any(|before| before == *name));
+    again.map(|(_, name)| name.clone()).collect()
 }
