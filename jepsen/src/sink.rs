@@ -22,9 +22,6 @@ pub struct Args {
     /// close-after=EMAILS
     #[arg(long, value_name = "SPEC", default_value = "")]
     pub fault: FaultPlan,
-    /// Accept LF alone as a line end, as some relays do: smuggled emails show
-    #[arg(long)]
-    pub lenient: bool,
 }
 
 /// Serves until `stopped` returns.
@@ -33,7 +30,6 @@ pub async fn run(args: &Args, stopped: impl Future<Output = Result<()>>) -> Resu
         listen: args.listen,
         record: args.record.clone(),
         faults: args.fault.clone(),
-        lenient_line_ends: args.lenient,
         keep_bodies: 0,
         keep_records: 0,
         ..SinkOptions::default()

@@ -64,7 +64,7 @@ impl Archive {
 
     /// True if the archive keeps texts, so that a text must be copied.
     pub(crate) fn keeps_texts(&self) -> bool {
-        self.keep.texts > 0 && self.keep.text_bytes > 0
+        self.keep.texts > 0
     }
 
     /// Adds deliveries that have just been recorded.

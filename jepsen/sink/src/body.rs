@@ -1,9 +1,8 @@
 //! Finds the end of a message in the data after DATA and removes dot-stuffing. Pure: `receive.rs` passes it the
 //! received bytes.
 //!
-//! Strict by default: a line ends with CR LF, a message with `CR LF . CR LF`. A lone CR or LF is a [`Violation`], so
-//! that no two readers can disagree on the end of an email (SMTP smuggling). The lenient form accepts a lone LF as a
-//! line end, as some relays do, and replaces it by CR LF.
+//! A line ends with CR LF, a message with `CR LF . CR LF`. A lone CR or LF is a [`Violation`], so that no two readers can
+//! disagree on the end of an email (SMTP smuggling).
 
 /// RFC 5321 4.5.3.1.6: a text line has at most 1,000 octets, CR LF included, its stuffed dot not counted.
 const MAX_TEXT_LINE: usize = 1_001;
@@ -41,15 +40,14 @@ pub(crate) enum Progress {
 /// Reads one message.
 #[derive(Debug)]
 pub(crate) struct BodyReader {
-    lenient: bool,
     max_bytes: usize,
     bytes: usize,
 }
 
 impl BodyReader {
     /// Creates a reader that keeps up to `max_bytes`. Further bytes are read and counted, but not stored.
-    pub(crate) const fn new(lenient: bool, max_bytes: usize) -> Self {
-        Self { lenient, max_bytes, bytes: 0 }
+    pub(crate) const fn new(max_bytes: usize) -> Self {
+        Self { max_bytes, bytes: 0 }
     }
 
     /// Returns the number of message bytes so far, kept or not.
@@ -66,7 +64,7 @@ impl BodyReader {
                 return (taken, if too_long { Progress::Broken(Violation::LineTooLong) } else { Progress::More });
             };
             let line = rest.get(..end).unwrap_or_default();
-            match text_of(line, self.lenient) {
+            match text_of(line) {
                 Err(violation) => return (taken, Progress::Broken(violation)),
                 Ok(b".") => return (taken + end + 1, Progress::Done),
                 Ok(text) => self.keep(text.strip_prefix(b".").unwrap_or(text), message),
@@ -86,16 +84,12 @@ impl BodyReader {
 }
 
 /// Returns a line without its line end; the LF was removed before. Fails if the end or the content violates the format.
-pub(crate) fn text_of(line: &[u8], lenient: bool) -> Result<&[u8], Violation> {
+pub(crate) fn text_of(line: &[u8]) -> Result<&[u8], Violation> {
     if line.len() >= MAX_TEXT_LINE {
         return Err(Violation::LineTooLong);
     }
-    let text = match line.strip_suffix(b"\r") {
-        Some(text) => text,
-        None if lenient => line,
-        None => return Err(Violation::BareLineFeed),
-    };
-    if !lenient && text.contains(&b'\r') {
+    let text = line.strip_suffix(b"\r").ok_or(Violation::BareLineFeed)?;
+    if text.contains(&b'\r') {
         return Err(Violation::BareCarriageReturn);
     }
     Ok(text)
@@ -105,8 +99,8 @@ pub(crate) fn text_of(line: &[u8], lenient: bool) -> Result<&[u8], Violation> {
 mod tests {
     use super::*;
 
-    fn read_in_pieces(input: &[u8], size: usize, lenient: bool) -> (Vec<u8>, usize, Progress) {
-        let mut reader = BodyReader::new(lenient, 1 << 20);
+    fn read_in_pieces(input: &[u8], size: usize) -> (Vec<u8>, usize, Progress) {
+        let mut reader = BodyReader::new(1 << 20);
         let (mut message, mut taken, mut seen) = (Vec::new(), 0, 0);
         loop {
             seen = (seen + size).min(input.len());
@@ -122,32 +116,31 @@ mod tests {
     fn dots_are_unstuffed_and_end_is_found_however_stream_is_cut() {
         let input = b"Subject: x\r\n\r\n..leading\r\na.b\r\n...\r\n.\r\nMAIL FROM:<next@x>\r\n";
         for size in 1..input.len() {
-            let (message, taken, progress) = read_in_pieces(input, size, false);
+            let (message, taken, progress) = read_in_pieces(input, size);
             assert_eq!(message, b"Subject: x\r\n\r\n.leading\r\na.b\r\n..\r\n");
             assert_eq!((progress, &input[taken..]), (Progress::Done, &b"MAIL FROM:<next@x>\r\n"[..]));
         }
     }
 
     #[test]
-    fn smuggled_end_breaks_strict_reader_and_ends_mail_of_lenient_one() {
+    fn smuggled_end_breaks_reader() {
         for smuggled in [&b"a\r\n\n.\r\n"[..], b"a\n.\n", b"a\r\n.\n", b"a\n.\r\n"] {
-            assert_eq!(read_in_pieces(smuggled, 3, false).2, Progress::Broken(Violation::BareLineFeed));
-            assert_eq!(read_in_pieces(smuggled, 3, true).2, Progress::Done);
+            assert_eq!(read_in_pieces(smuggled, 3).2, Progress::Broken(Violation::BareLineFeed));
         }
-        assert_eq!(read_in_pieces(b"a\r.\r\r\n", 2, false).2, Progress::Broken(Violation::BareCarriageReturn));
+        assert_eq!(read_in_pieces(b"a\r.\r\r\n", 2).2, Progress::Broken(Violation::BareCarriageReturn));
     }
 
     #[test]
     fn line_of_thousand_octets_passes_and_longer_one_does_not() {
         let line = |octets: usize| [vec![b'x'; octets - 2], b"\r\n.\r\n".to_vec()].concat();
-        assert_eq!(read_in_pieces(&line(1_000), 7, false).2, Progress::Done);
-        assert_eq!(read_in_pieces(&line(1_002), 7, false).2, Progress::Broken(Violation::LineTooLong));
-        assert_eq!(read_in_pieces(&vec![b'x'; 5_000], 7, false).2, Progress::Broken(Violation::LineTooLong));
+        assert_eq!(read_in_pieces(&line(1_000), 7).2, Progress::Done);
+        assert_eq!(read_in_pieces(&line(1_002), 7).2, Progress::Broken(Violation::LineTooLong));
+        assert_eq!(read_in_pieces(&vec![b'x'; 5_000], 7).2, Progress::Broken(Violation::LineTooLong));
     }
 
     #[test]
     fn bytes_beyond_limit_are_counted_and_not_kept() {
-        let (mut reader, mut message) = (BodyReader::new(false, 6), Vec::new());
+        let (mut reader, mut message) = (BodyReader::new(6), Vec::new());
         let (_, progress) = reader.feed(b"1234\r\n5678\r\n.\r\n", &mut message);
         assert_eq!((progress, reader.bytes(), message.as_slice()), (Progress::Done, 12, &b"1234\r\n"[..]));
     }

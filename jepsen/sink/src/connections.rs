@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use crate::accepted::Accepted;
-use crate::clock::SinkInstant;
 
 /// State of a dialogue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,8 +32,6 @@ pub struct OpenDialogue {
     pub peer: SocketAddr,
     /// Name that the client gave in EHLO; empty before.
     pub ehlo: String,
-    /// Time when the connection was accepted: CLOCK_BOOTTIME, microseconds.
-    pub since_monotonic_us: u64,
     /// Number of emails accepted on this connection before the current one.
     pub emails: u32,
     /// State of the dialogue.
@@ -64,7 +61,6 @@ impl Connections {
             connection,
             peer,
             ehlo: String::new(),
-            since_monotonic_us: SinkInstant::now().monotonic_us,
             emails: 0,
             state: DialogueState::Idle,
             unanswered: Vec::new(),

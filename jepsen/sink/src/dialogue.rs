@@ -93,7 +93,7 @@ impl Dialogue {
         self.greet().await?;
         let mut line = Vec::with_capacity(256);
         loop {
-            if let Err(violation) = self.wire.line(self.sink.options.lenient_line_ends, &mut line).await? {
+            if let Err(violation) = self.wire.line(&mut line).await? {
                 return Err(self.last_words(521, violation.text()));
             }
             match SmtpCommand::parse(&line) {

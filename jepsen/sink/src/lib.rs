@@ -5,8 +5,7 @@
 //! - Each accept, one for each recipient, is in the record before the `250`, and on the disk with
 //!   [`SinkOptions::sync`].
 //! - It never removes duplicates: an email that came twice is in the record twice.
-//! - A message ends at `CRLF . CRLF` only. A lone LF or CR ends the dialogue; only
-//!   [`SinkOptions::lenient_line_ends`] accepts a lone LF.
+//! - A message ends at `CRLF . CRLF` only. A lone LF or CR ends the dialogue.
 //! - Memory is bounded by the numbers in [`SinkOptions`]. A [`FaultPlan`] with the same seed injects the same faults.
 //!
 //! It is no relay: it forwards nothing and has neither TLS nor AUTH. Reading order: [`SinkOptions`], [`Sink`],

@@ -31,12 +31,8 @@ pub struct SinkOptions {
     pub dots: Option<DotWatcher>,
     /// Number of the latest emails whose whole text is kept for the page.
     pub keep_bodies: usize,
-    /// Maximum bytes of those texts together; the oldest are dropped first.
-    pub keep_body_bytes: usize,
     /// Number of bytes of each body that an accept keeps, for a caller that compares contents with envelopes.
     pub excerpt_bytes: usize,
-    /// True to accept a lone LF as a line end, as some relays do, so that smuggled emails are found.
-    pub lenient_line_ends: bool,
     /// The largest message in bytes (offered as SIZE); larger ones are read to their end and refused with 552.
     pub max_message_bytes: usize,
     /// Maximum recipients of one email; further ones are refused with 452.
@@ -62,9 +58,7 @@ impl Default for SinkOptions {
             keep_records: 250_000,
             dots: None,
             keep_bodies: 1_000,
-            keep_body_bytes: 64 << 20,
             excerpt_bytes: 0,
-            lenient_line_ends: false,
             max_message_bytes: 10 << 20,
             max_recipients: 1_000,
             max_connections: 10_000,

@@ -30,12 +30,12 @@ const KEEP_BUFFER_BYTES: usize = 64 << 10;
 impl Dialogue {
     /// Reads a message up to its final dot and answers it.
     pub(crate) async fn receive(&mut self, envelope: Envelope, started: SinkInstant) -> Result<(), DialogueEnd> {
-        let (lenient, limit) = (self.sink.options.lenient_line_ends, self.sink.options.max_message_bytes);
+        let limit = self.sink.options.max_message_bytes;
         self.begin_message();
         if let Err(end) = self.strike_body().await {
             return Err(self.cut_off(end, envelope, started));
         }
-        let mut reader = BodyReader::new(lenient, limit);
+        let mut reader = BodyReader::new(limit);
         loop {
             let (taken, progress) = reader.feed(self.wire.unread(), &mut self.message);
             self.wire.consume(taken);

@@ -23,6 +23,8 @@ use crate::shared::SinkState;
 
 /// Maximum connections that the kernel queues while the sink is busy; a campaign opens them in bursts.
 const BACKLOG: u32 = 1_024;
+/// Maximum bytes of the texts that are kept; the oldest are dropped first.
+const KEPT_TEXT_BYTES: usize = 64 << 20;
 /// Pause after a failed accept, usually for lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Maximum time that `stop` waits for dialogues; they only finish their current write.
@@ -52,8 +54,7 @@ impl Sink {
         let runtime = tokio::runtime::Handle::try_current().map_err(io::Error::other)?;
         let _inside = runtime.enter();
         let listener = listen(options.listen)?;
-        let keep =
-            Keep { records: options.keep_records, texts: options.keep_bodies, text_bytes: options.keep_body_bytes };
+        let keep = Keep { records: options.keep_records, texts: options.keep_bodies, text_bytes: KEPT_TEXT_BYTES };
         let archive = Arc::new(Archive::new(keep));
         let inner = Arc::new(SinkState {
             address: listener.local_addr()?,

@@ -128,17 +128,13 @@ impl Wire {
         if bytes == 0 { Err(DialogueEnd::Gone) } else { Ok(()) }
     }
 
-    /// Reads a command line into `line`, without its line end. In lenient mode a lone LF ends a line too.
-    pub(crate) async fn line(
-        &mut self,
-        lenient: bool,
-        line: &mut Vec<u8>,
-    ) -> Result<Result<(), Violation>, DialogueEnd> {
+    /// Reads a command line into `line`, without its line end.
+    pub(crate) async fn line(&mut self, line: &mut Vec<u8>) -> Result<Result<(), Violation>, DialogueEnd> {
         line.clear();
         loop {
             let unread = self.unread();
             if let Some(end) = unread.iter().position(|byte| *byte == b'\n') {
-                let text = text_of(unread.get(..end).unwrap_or_default(), lenient);
+                let text = text_of(unread.get(..end).unwrap_or_default());
                 let kept = text.map(|text| line.extend_from_slice(text));
                 self.consume(end + 1);
                 return Ok(kept);

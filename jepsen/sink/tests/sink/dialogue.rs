@@ -89,20 +89,6 @@ async fn bare_line_feed_is_refused_anywhere() {
 }
 
 #[tokio::test]
-async fn lenient_twin_catches_mail_that_was_smuggled_in() {
-    let sink = sink(SinkOptions { lenient_line_ends: true, ..SinkOptions::default() });
-    let mut client = Client::greeted(sink.address()).await;
-    client.open_mail("a@x.test").await;
-    let smuggled = "MAIL FROM:<evil@x.test>\r\nRCPT TO:<victim@x.test>\r\nDATA\r\nhi\r\n.\r\n";
-    client.say(&format!("Subject: x\n\nhello\n.\n{smuggled}")).await;
-    for expected in [250, 250, 250, 354, 250] {
-        assert_eq!(client.code().await, expected);
-    }
-    assert_eq!(sink.find(|mail| mail.recipient == "victim@x.test").len(), 1);
-    sink.stop().await;
-}
-
-#[tokio::test]
 async fn commands_out_of_order_and_too_large_things_are_refused() {
     let sink = sink(SinkOptions { max_message_bytes: 2_000, max_recipients: 1, ..SinkOptions::default() });
     let mut client = Client::connect(sink.address()).await;
