@@ -4,7 +4,7 @@
 //! `simulate` runs the product's crates, in processes of its own; they are judged by the same checker.
 //!
 //! Every command writes messages to stderr and one JSON object as the last line on stdout. It exits with 0 if the result is
-//! valid, with 1 if it is not or an error occurred, and with 130, without output, if it was interrupted. At its end none of
+//! valid, and with 1 if it is not or an error occurred; if interrupted, with 130 and without output. At its end none of
 //! its processes runs and none of its files is left, except after a `kill -9` of the command itself.
 //!
 //! Reading order: this file, the crate `reveille-harness` (the processes), `run` (fault runs), `simulate`, then one file a

@@ -1,7 +1,7 @@
 //! The barrier behind an opt-out, a pause and a cancel, and what its answer promises (P15).
 //!
-//! The leader answers when each node has applied the entry and listed its hand-offs past the gate, or can no longer pass a
-//! gate by an older state. Once true, both stay true, so the model checks them when the leader answers.
+//! Each node must first have applied the entry and listed its hand-offs past the gate, or be unable to pass a gate by an older
+//! state. Once true, both stay true, so the model checks them when the leader answers.
 
 use crate::answer::{About, Answer};
 use crate::attempt::{Attempt, Record};

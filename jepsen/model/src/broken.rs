@@ -48,8 +48,8 @@ pub enum BrokenRule {
     BarrierOfAnyEpoch,
     /// P15, as corrected: only hand-offs of running processes are named as crossed.
     NameOnlyTheLiving,
-    /// P15, as corrected: hand-offs that no process lists are named by a state that may be older than the one by which a
-    /// process removed them from its list.
+    /// P15, as corrected: the leader names hand-offs that no process lists by its own state, which may be older than the
+    /// state by which a process removed them.
     NameByAnOlderState,
     /// P4: `apply` grants in a run that is paused, ended or past its deadline.
     ClaimOfStoppedRun,

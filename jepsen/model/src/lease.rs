@@ -1,8 +1,8 @@
 //! Leases and revocation without a clock (P9).
 //!
-//! The arithmetic of P9 (the node counts from the time when it *sent* the request, the leader waits a margin longer, a grant
-//! never reaches beyond the last quorum acknowledgement) has one purpose: when a leader treats a lease as ended, it has ended
-//! on the node. The model assumes exactly that. A lease runs until a leader acts on its end, and ends in that step
+//! By P9 the node counts from the time when it *sent* the request, the leader waits a margin longer, and no grant reaches
+//! beyond the last quorum acknowledgement. All this has one purpose: when a leader treats a lease as ended, it has ended on
+//! the node. The model assumes exactly that. A lease runs until a leader acts on its end, and ends in that step
 //! ([`wait_out`]). A lease that ended earlier, or was refused, would only let the node do less. So a leader may grant or not
 //! at any time, and a node renews without applying anything. Each broken variant removes one reason why a lease has ended.
 

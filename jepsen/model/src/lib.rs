@@ -1,7 +1,7 @@
 //! The sending protocol as a state space that is searched completely.
 //!
-//! This crate states the rules of the ledger, the gate and the barrier (P1 to P25 in `docs/protocol.md`) in the smallest form,
-//! and [stateright] tries every order of events. Two nodes may each lead and own claims. Deposed leaders do not know it;
+//! This crate states the rules of the ledger, the gate and the barrier (P1 to P25 in `docs/protocol.md`) in the smallest form.
+//! [stateright] tries every order of events. Two nodes may each lead and own claims. Deposed leaders do not know it;
 //! processes lag, freeze, die and return; settles arrive late and again; emails arrive long after their sender has died.
 //! A rule is changed here first. Nothing of the product depends on this crate, and it depends on nothing of the product.
 //!

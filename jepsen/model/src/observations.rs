@@ -8,8 +8,7 @@ use crate::ledger::{Ledger, RecipientState};
 pub struct Observations {
     /// A gate was passed for a recipient that was no longer claimed in that claim.
     pub passed_outside_claim: bool,
-    /// A gate was passed for a recipient after the answer to its opt-out, or while a pause or cancel of its run was
-    /// answered and in force.
+    /// A gate was passed for a recipient after the answer to its opt-out, or to a pause or cancel of its run in force.
     pub passed_after_answer: bool,
     /// A gate was passed by a state in which the deadline had come.
     pub passed_too_late: bool,

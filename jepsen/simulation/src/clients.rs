@@ -285,7 +285,7 @@ fn ends_the_pause(command: &Command, refusal: &Refusal) -> bool {
 }
 
 /// The answer in the format of histories. If an earlier try may have been done, a refusal of this one says nothing
-/// about it, and if this one succeeded, the log index of the resumption is unknown.
+/// about it. If this one succeeded, the log index of the resumption is unknown.
 pub(crate) fn answer(answered: &AnsweredCall) -> Answer {
     let run = match &answered.reply.outcome {
         CommandOutcome::Refused(refusal) if ends_the_pause(&answered.command, refusal) => None,

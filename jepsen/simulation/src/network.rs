@@ -2,8 +2,8 @@
 //! and receive nothing.
 //!
 //! It keeps the contract of [`Transport`]: a request is delivered at most once, requests may overtake each other, and a
-//! request that was certainly not delivered is `Unreachable`. A message on a cut link waits, as in TCP, until its
-//! caller gives up, or the connection is closed because its pings are not answered.
+//! request that was certainly not delivered is `Unreachable`. A message on a cut link waits, as in TCP. It is
+//! lost when its caller gives up, or when the connection is closed because its pings are not answered.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -24,8 +24,8 @@ use crate::vote_promises::{RequestKind, VotePromises};
 
 /// How long a message takes one way on a quiet link, in microseconds.
 const QUIET_MICROS: std::ops::Range<u64> = 200..2_000;
-/// A connection without traffic for this long is closed, and its messages are lost, as by the pings of the product's
-/// own connections (`PING_EVERY` and `PING_LIMIT` of `raft/src/peer/grpc.rs`).
+/// A connection without traffic for this long is closed, and its messages are lost. The pings of the product's own
+/// connections do the same (`PING_EVERY` and `PING_LIMIT` of `raft/src/peer/grpc.rs`).
 const GIVEN_UP_AFTER: Duration = Duration::from_millis(2_500);
 
 /// One process of a node.

@@ -1,6 +1,6 @@
-//! Checks the promise of followers: after a heartbeat of a leader a node votes for no other node for the longest
-//! election timeout, even after a restart, unless that leader itself asked for the election. Histories do not contain
-//! votes, so this is checked here, where every message is visible.
+//! Checks the promise of followers: for the longest election timeout after a leader's heartbeat, a node votes for no
+//! other node, even after a restart. That leader itself may release it by asking for an election. Histories do not
+//! contain votes, so this is checked here, where every message is visible.
 
 use std::collections::{BTreeMap, BTreeSet};
 
