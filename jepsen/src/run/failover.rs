@@ -11,7 +11,6 @@ use reveille_harness::measure::sleep_until;
 use reveille_harness::{Cluster, Needs, Report, StartArgs};
 use serde_json::json;
 
-use super::clients::Coordination;
 use super::faults::{Family, FaultAction, FaultTarget, PlannedFault};
 use super::header::{asks, plain_header};
 use super::scenario::{HarnessErrors, Scenario};
@@ -64,7 +63,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let first = SystemTime::now() + LEAD + LEAD_A_SCHEDULE * schedules;
     let workload = Workload::new(schedules, schedules, first, phase, InDoubt::Hold);
     workload.create(cluster.admin(), &scenario.recorder).await?;
-    let mut nemesis = scenario.nemesis(cluster, sink, workload, Coordination::default(), 0);
+    let mut nemesis = scenario.nemesis(cluster, sink, workload, 0);
     sleep_until(first).await;
 
     scenario.phase(PhaseName::Faults);

@@ -31,7 +31,7 @@ use reveille_harness::{Cluster, Needs, Report, StartArgs};
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use self::clients::{Coordination, backfills, edits, readers};
+use self::clients::{backfills, edits, readers};
 use self::faults::{Family, kills_per_minute};
 pub use self::options::Args;
 use self::options::Due;
@@ -97,11 +97,10 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     limits.items(first, phase).into_iter().for_each(|item| workload.add(item));
     workload.create(&admin, &recorder).await?;
     scenario.limits = limits;
-    let coordination = Coordination::default();
-    let mut nemesis = scenario.nemesis(cluster, sink, workload.clone(), coordination.clone(), seed);
+    let mut nemesis = scenario.nemesis(cluster, sink, workload.clone(), seed);
     if has_operators {
         backfills::pause_all(&nemesis.operator).await?;
-        edits::create_spares(&workload, &admin, &recorder).await?;
+        edits::create_spares(&nemesis.operator).await?;
     }
     let mut clock = JoinSet::new();
     match args.workload {
@@ -114,7 +113,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
         }
     }
 
-    scenario.readers = readers::start(&admin, &recorder, &workload, &coordination, seed);
+    scenario.readers = readers::start(&nemesis.operator, seed);
     scenario.phase(PhaseName::Faults);
     eprintln!("{} instants are due from now on; faults begin", workload.instants_ms().len());
     // From here on the run is judged whatever fails.

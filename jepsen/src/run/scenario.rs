@@ -124,15 +124,9 @@ impl Scenario {
     }
 
     /// The nemesis of this cluster, with the operators that act meanwhile.
-    pub fn nemesis(
-        &self,
-        cluster: Cluster,
-        sink: Sink,
-        workload: Workload,
-        coordination: Coordination,
-        seed: u64,
-    ) -> Nemesis {
+    pub fn nemesis(&self, cluster: Cluster, sink: Sink, workload: Workload, seed: u64) -> Nemesis {
         let (admin, recorder) = (cluster.admin().clone(), self.recorder.clone());
+        let coordination = Coordination::default();
         let operator = Operator { admin, recorder: recorder.clone(), workload, coordination, number: 0 };
         let processes = Processes::new(cluster, sink, recorder, Arc::clone(&self.watch));
         Nemesis::new(processes, operator, seed)

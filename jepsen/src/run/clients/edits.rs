@@ -3,11 +3,10 @@
 
 use anyhow::Result;
 use reveille_check::history::{Answer, ObjectKind, Operation};
-use reveille_harness::{AdminClient, CallResult};
+use reveille_harness::CallResult;
 
 use super::operator::{Operator, at};
-use crate::run::observe::Recorder;
-use crate::run::workload::{TENANT, Workload, WorkloadItem};
+use crate::run::workload::{TENANT, WorkloadItem};
 
 /// Few, so that each is written often.
 const SPARES: usize = 3;
@@ -16,7 +15,8 @@ const SPARE_RECIPIENTS: u32 = 2;
 const EDITS: u64 = 4;
 
 /// Creates the spare schedules.
-pub async fn create_spares(workload: &Workload, admin: &AdminClient, recorder: &Recorder) -> Result<()> {
+pub async fn create_spares(operator: &Operator) -> Result<()> {
+    let Operator { admin, recorder, workload, .. } = operator;
     for number in 0..SPARES {
         workload.insist(admin, recorder, number, &spare(spare_name(number), 0)).await?;
     }

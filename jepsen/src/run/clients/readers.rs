@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 
 use super::coordination::{Coordination, Object};
 use super::edits::spare_name;
+use super::operator::Operator;
 use crate::run::observe::Recorder;
 use crate::run::workload::{TENANT, Workload, value_of};
 
@@ -28,14 +29,9 @@ struct Reader {
     random: StdRng,
 }
 
-/// The readers; a drop ends them.
-pub fn start(
-    admin: &AdminClient,
-    recorder: &Recorder,
-    workload: &Workload,
-    coordination: &Coordination,
-    seed: u64,
-) -> JoinSet<()> {
+/// Starts the readers, beside the operators of this template; a drop ends them.
+pub fn start(operator: &Operator, seed: u64) -> JoinSet<()> {
+    let Operator { admin, recorder, workload, coordination, .. } = operator;
     let mut readers = JoinSet::new();
     for number in 0..READERS {
         let reader = Reader {

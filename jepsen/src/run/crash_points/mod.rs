@@ -19,7 +19,6 @@ use serde_json::json;
 
 use self::driver::{Driver, SNAPSHOT_EVERY};
 use self::traffic::Traffic;
-use super::clients::Coordination;
 use super::header::{asks, plain_header};
 use super::options::seed;
 use super::scenario::{HarnessErrors, Scenario};
@@ -72,7 +71,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let recorder = scenario.recorder.clone();
     let workload = Workload::new(FIRST.0, FIRST.1, SystemTime::now() + 2 * LEAD, FIRST_FOR, InDoubt::Hold);
     workload.create(&admin, &recorder).await?;
-    let mut nemesis = scenario.nemesis(cluster, sink, workload.clone(), Coordination::default(), args.seed);
+    let mut nemesis = scenario.nemesis(cluster, sink, workload.clone(), args.seed);
     let traffic = Traffic::start(&admin, &recorder, &workload, &binary, &folder)?;
     scenario.phase(PhaseName::Faults);
     let (mut errors, faults_began) = (HarnessErrors::default(), Instant::now());
