@@ -58,23 +58,23 @@ pub enum BrokenRule {
     /// P5: the gate does not check the deadline.
     GateIgnoresTheDeadline,
     /// P15: a recipient that returns to a cancelled run is pending.
-    CancelForgetsWhoComesBack,
+    CancelForgetsReturned,
     /// P15: a recipient of a cancelled run is sent again.
     ResendOfCancelledRun,
     /// P15, as corrected: a run that was paused at its deadline is not paused when it opens again.
     ExpiryForgetsPause,
     /// P16: the deadline also moves claimed recipients.
-    ExpireWhoIsClaimed,
+    ExpireClaimed,
     /// P4: a refusal counts as an attempt although its recipient has left the claim.
     CountEachRefusal,
     /// P4: the last attempt does not make any recipient dead.
     RetryForEver,
     /// P4: a requeue moves any recipient, dead or not.
-    RequeueWhoIsNotDead,
+    RequeueNotDead,
     /// P14: a claimed recipient is sent again, although its owner may pass the gate.
-    DecideWhoIsClaimed,
+    DecideClaimed,
     /// P14: a decision moves any recipient that has left a claim, in doubt or not.
-    DecideWhoHasEnded,
+    DecideEnded,
     /// P14: resends are not counted.
     ResendUncounted,
     /// P14: assumed recipients count as sent.

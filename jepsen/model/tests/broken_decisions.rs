@@ -48,7 +48,7 @@ fn leader_that_is_behind_owner_names_no_crossing() {
 
 #[test]
 fn recipient_returned_to_cancelled_run_waits_for_ever() {
-    violates(BrokenRule::CancelForgetsWhoComesBack, ENDED, CANCEL);
+    violates(BrokenRule::CancelForgetsReturned, ENDED, CANCEL);
 }
 
 #[test]
@@ -77,18 +77,18 @@ fn refusals_without_limit_never_end() {
 
 #[test]
 fn requeue_of_sent_recipient_sends_another_email() {
-    violates(BrokenRule::RequeueWhoIsNotDead, TERMINAL, Sizes { requeues: 1, ..Sizes::CALM });
-    violates(BrokenRule::RequeueWhoIsNotDead, ONE_ACCEPT, Sizes { requeues: 1, ..TWO_CLAIMS });
+    violates(BrokenRule::RequeueNotDead, TERMINAL, Sizes { requeues: 1, ..Sizes::CALM });
+    violates(BrokenRule::RequeueNotDead, ONE_ACCEPT, Sizes { requeues: 1, ..TWO_CLAIMS });
 }
 
 #[test]
 fn resend_of_claimed_recipient_still_passes_gate() {
-    violates(BrokenRule::DecideWhoIsClaimed, IN_CLAIM, DECISION);
+    violates(BrokenRule::DecideClaimed, IN_CLAIM, DECISION);
 }
 
 #[test]
 fn late_decision_moves_terminal_recipient() {
-    violates(BrokenRule::DecideWhoHasEnded, TERMINAL, DECISION);
+    violates(BrokenRule::DecideEnded, TERMINAL, DECISION);
 }
 
 #[test]
@@ -116,8 +116,8 @@ fn gate_that_does_not_ask_for_deadline_passes_after_it() {
 #[test]
 fn expiry_of_claimed_recipient_calls_sent_recipient_expired() {
     let sizes = Sizes { recipients: 2, ..DEADLINE };
-    violates(BrokenRule::ExpireWhoIsClaimed, IN_CLAIM, sizes);
-    violates(BrokenRule::ExpireWhoIsClaimed, LEDGER_AND_RELAY, sizes);
+    violates(BrokenRule::ExpireClaimed, IN_CLAIM, sizes);
+    violates(BrokenRule::ExpireClaimed, LEDGER_AND_RELAY, sizes);
 }
 
 #[test]

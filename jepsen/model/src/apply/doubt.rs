@@ -47,10 +47,8 @@ impl Ledger {
     fn doubt(&self, rules: Rules, recipient: Recipient) -> Option<usize> {
         let is_in_state = |recipient_state| self.is_in_state(recipient, recipient_state);
         let is_meant = |claim: &Claim| match rules.broken {
-            Some(BrokenRule::DecideWhoIsClaimed) => claim.open.has(recipient),
-            Some(BrokenRule::DecideWhoHasEnded) => {
-                claim.granted.has(recipient) && !is_in_state(RecipientState::Claimed)
-            }
+            Some(BrokenRule::DecideClaimed) => claim.open.has(recipient),
+            Some(BrokenRule::DecideEnded) => claim.granted.has(recipient) && !is_in_state(RecipientState::Claimed),
             _ => claim.open.has(recipient) && is_in_state(RecipientState::InDoubt),
         };
         self.claims.iter().position(is_meant)
@@ -59,7 +57,7 @@ impl Ledger {
     /// Dead recipients are sent again, with attempts counted anew.
     pub(super) fn requeue(&mut self, rules: Rules, recipient: Recipient) -> Result<(), Refusal> {
         self.may_send_again(rules)?;
-        if !self.is_in_state(recipient, RecipientState::Dead) && rules.keep(BrokenRule::RequeueWhoIsNotDead) {
+        if !self.is_in_state(recipient, RecipientState::Dead) && rules.keep(BrokenRule::RequeueNotDead) {
             return Err(Refusal::NotPossible);
         }
         self.reopen(rules);

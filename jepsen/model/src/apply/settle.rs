@@ -110,7 +110,7 @@ impl Ledger {
         self.note_resolved(recipient);
         let is_stale = self.run.state == RunState::Expired || self.is_past_deadline();
         let to = match self.run.state {
-            RunState::Cancelled if rules.keep(BrokenRule::CancelForgetsWhoComesBack) => RecipientState::Cancelled,
+            RunState::Cancelled if rules.keep(BrokenRule::CancelForgetsReturned) => RecipientState::Cancelled,
             _ if is_stale && self.run.attempts_of(recipient) > 0 => RecipientState::Dead,
             _ if is_stale => RecipientState::Expired,
             _ => RecipientState::Pending,
