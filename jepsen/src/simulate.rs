@@ -8,10 +8,9 @@
 mod injected_bugs;
 
 use std::collections::BTreeMap;
-use std::fmt;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
-use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -43,8 +42,8 @@ const HANGS_AFTER: Duration = Duration::from_secs(600);
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
     /// Seeds, such as 0..200 (without 200), or one
-    #[arg(long, value_name = "A..B", required_unless_present = "kept")]
-    pub seeds: Option<Seeds>,
+    #[arg(long, value_name = "A..B", required_unless_present = "kept", value_parser = seeds)]
+    pub seeds: Option<Range<u64>>,
     /// Also replays the seeds that ever failed (jepsen/simulation/seeds.txt), each with its minutes and heartbeats
     #[arg(long)]
     pub kept: bool,
@@ -73,31 +72,14 @@ pub struct Args {
     pub folder: Option<PathBuf>,
 }
 
-/// A range of seeds without its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seeds {
-    from: u64,
-    to: u64,
-}
-
-impl FromStr for Seeds {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Seeds, String> {
-        let number =
-            |text: &str| text.parse::<u64>().map_err(|_| format!("'{text}' is no seed; give A..B, or a number"));
-        let (from, to) = match text.split_once("..") {
-            Some((from, to)) => (number(from)?, number(to)?),
-            None => (number(text)?, number(text)?.saturating_add(1)),
-        };
-        if from < to { Ok(Seeds { from, to }) } else { Err(format!("'{text}' holds no seed")) }
-    }
-}
-
-impl fmt::Display for Seeds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}..{}", self.from, self.to)
-    }
+/// A range of seeds without its end, or one seed.
+fn seeds(text: &str) -> Result<Range<u64>, String> {
+    let number = |text: &str| text.parse::<u64>().map_err(|_| format!("'{text}' is no seed; give A..B, or a number"));
+    let (from, to) = match text.split_once("..") {
+        Some((from, to)) => (number(from)?, number(to)?),
+        None => (number(text)?, number(text)?.saturating_add(1)),
+    };
+    if from < to { Ok(from..to) } else { Err(format!("'{text}' holds no seed")) }
 }
 
 /// Runs one seed in this process, which must not have drawn anything random before.
@@ -127,12 +109,10 @@ fn simulate(args: &Args, folder: &Path) -> Result<bool> {
         let file = std::fs::File::create(path).with_context(|| format!("{}", path.display()))?;
         Ok(Box::new(std::io::BufWriter::new(file)))
     });
+    let file = file.transpose()?;
     // A thread of its own: this one has drawn random numbers already.
-    let mut report = std::thread::scope(|scope| {
-        let file = file.transpose()?;
-        let seed = std::thread::Builder::new().name("seed".into()).spawn_scoped(scope, || run(options, file))?;
-        seed.join().map_err(|_| anyhow::anyhow!("the simulation panicked"))?
-    })?;
+    let seed = std::thread::Builder::new().name("seed".into()).spawn(|| run(options, file))?;
+    let mut report = seed.join().map_err(|_| anyhow::anyhow!("the simulation panicked"))??;
     let valid = report.violations.is_empty();
     if !valid {
         let skipped = report.lines.len().saturating_sub(LINES_SHOWN);
@@ -220,7 +200,7 @@ fn summary(args: &Args, reports: Vec<(Job, SeedReport)>, failed: Vec<Job>, took:
     let line = json!({
         "valid": failed.is_empty(),
         "commit": commit(),
-        "range": args.seeds.map(|seeds| seeds.to_string()),
+        "range": args.seeds.as_ref().map(|seeds| format!("{seeds:?}")),
         "minutes": args.minutes,
         "heartbeat_ms": args.heartbeat_ms,
         "seeds": seeds,
@@ -258,8 +238,11 @@ fn kept_seed(line: &str) -> Option<Job> {
 impl Args {
     fn jobs_of_seeds(&self) -> impl Iterator<Item = Job> + use<> {
         let (minutes, heartbeat_ms) = (self.minutes, self.heartbeat_ms);
-        let seeds = self.seeds.map_or(0..0, |seeds| seeds.from..seeds.to);
-        seeds.map(move |seed| Job { seed, minutes, heartbeat_ms: heartbeat_ms.unwrap_or(heartbeat_of(seed)) })
+        self.seeds.clone().unwrap_or(0..0).map(move |seed| Job {
+            seed,
+            minutes,
+            heartbeat_ms: heartbeat_ms.unwrap_or(heartbeat_of(seed)),
+        })
     }
 }
 
@@ -323,10 +306,10 @@ mod tests {
 
     #[test]
     fn range_of_seeds_is_read_and_one_seed_is_one() {
-        assert_eq!("0..200".parse(), Ok(Seeds { from: 0, to: 200 }));
-        assert_eq!("7".parse(), Ok(Seeds { from: 7, to: 8 }));
+        assert_eq!(seeds("0..200"), Ok(0..200));
+        assert_eq!(seeds("7"), Ok(7..8));
         for nonsense in ["", "a..b", "7..7", "9..3", "-1"] {
-            assert!(nonsense.parse::<Seeds>().is_err(), "{nonsense}");
+            assert!(seeds(nonsense).is_err(), "{nonsense}");
         }
     }
 
