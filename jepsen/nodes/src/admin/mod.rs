@@ -14,7 +14,7 @@ mod setup;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Response, Status};
 
@@ -197,8 +197,7 @@ impl AdminClient {
     where
         Call: Future<Output = Result<Response<Answer>, Status>>,
     {
-        let channel = self.channels.get(node % self.channels.len().max(1))?.clone();
-        let answer = tokio::time::timeout(within, call(channel, request)).await.ok()?;
+        let answer = tokio::time::timeout(within, call(self.channel(node)?, request)).await.ok()?;
         Some(answer.map(Response::into_inner))
     }
 
@@ -230,8 +229,9 @@ impl AdminClient {
         }
     }
 
-    fn first_channel(&self) -> Result<Channel> {
-        Ok(self.channels.first().context("a cluster without nodes")?.clone())
+    /// The connection to the node of this number (modulo the nodes); `None` without nodes.
+    fn channel(&self, node: usize) -> Option<Channel> {
+        self.channels.get(node % self.channels.len().max(1)).cloned()
     }
 }
 

@@ -30,7 +30,7 @@ impl AdminClient {
     /// Forms the cluster of the first node and these peers.
     pub async fn init(&self, peers: Vec<String>, test_clock: bool) -> Result<()> {
         let request = InitClusterRequest { peers, test_clock, ..InitClusterRequest::default() };
-        let mut client = ClusterServiceClient::new(self.first_channel()?);
+        let mut client = ClusterServiceClient::new(self.channel(0).context("a cluster without nodes")?);
         client.init_cluster(request).await.map_err(|status| refused("init", &status))?;
         Ok(())
     }
@@ -134,8 +134,8 @@ impl AdminClient {
             if clock.now.is_some_and(|now| now.seconds >= to_unix_ms.div_euclid(1_000)) {
                 return Ok(());
             }
-            let channel = self.channels.get(node % self.channels.len().max(1)).context("a cluster without nodes")?;
-            if let Err(status) = advance(channel.clone(), to_unix_ms).await {
+            let channel = self.channel(node).context("a cluster without nodes")?;
+            if let Err(status) = advance(channel, to_unix_ms).await {
                 let error = refused("clock advance", &status);
                 eprintln!("  {error}");
                 if !is_transient(status.code()) && status.code() != Code::InvalidArgument {
