@@ -16,8 +16,9 @@ fn any_target(random: &mut StdRng) -> FaultTarget {
     }
 }
 
-fn one_of<T: Clone>(random: &mut StdRng, of: &[T]) -> Option<T> {
-    of.choose(random).cloned()
+/// One of these; there is at least one.
+fn one_of<T: Copy>(random: &mut StdRng, of: &[T]) -> T {
+    *of.choose(random).unwrap_or(&of[0])
 }
 
 /// An instant and a length, in milliseconds, and the action.
@@ -27,46 +28,44 @@ impl Family {
     /// The faults of a family in one period. They begin before its last third, so that most end within the period.
     pub(super) fn draw(self, random: &mut StdRng, length_ms: u64, actions: u32) -> Vec<Drawn> {
         let latest = (length_ms * 7 / 10).max(1);
-        let mut drawn: Vec<Drawn> = Vec::new();
-        for _ in 0..actions {
+        let one = |_| {
             let at = random.random_range(0..latest);
-            if let Some((lasts, action)) = self.draw_one(random) {
-                drawn.push((at, lasts, action));
-            }
-        }
-        drawn
+            let (lasts, action) = self.draw_one(random);
+            (at, lasts, action)
+        };
+        (0..actions).map(one).collect()
     }
 
-    fn draw_one(self, random: &mut StdRng) -> Option<(u64, FaultAction)> {
-        Some(match self {
-            Family::Kill => kill(random)?,
+    fn draw_one(self, random: &mut StdRng) -> (u64, FaultAction) {
+        match self {
+            Family::Kill => kill(random),
             Family::Pause => {
-                let lasts = one_of(random, &[500, 2_000, 4_500, 7_000])?;
+                let lasts = one_of(random, &[500, 2_000, 4_500, 7_000]);
                 (lasts, FaultAction::Pause { target: any_target(random), inside: random.random_bool(0.6) })
             }
-            Family::Partition => (random.random_range(1_000..7_000), FaultAction::Cut(shape(random)?)),
-            Family::Link => (random.random_range(2_000..6_000), bad_link(random)?),
+            Family::Partition => (random.random_range(1_000..7_000), FaultAction::Cut(shape(random))),
+            Family::Link => (random.random_range(2_000..6_000), bad_link(random)),
             Family::Clock => {
-                let offset = one_of(random, &OFFSETS)?;
+                let offset = one_of(random, &OFFSETS);
                 (random.random_range(2_000..8_000), FaultAction::Clock { target: any_target(random), offset })
             }
-            Family::Disk => disk(random)?,
+            Family::Disk => disk(random),
             Family::Power => {
                 let target = if random.random_bool(0.3) { None } else { Some(any_target(random)) };
-                let lasts = one_of(random, &[300, 2_000, 6_000])?;
+                let lasts = one_of(random, &[300, 2_000, 6_000]);
                 (lasts, FaultAction::Power { target, torn: random.random_bool(0.5) })
             }
             Family::Relay => {
-                let (name, faults) = one_of(random, &RELAY)?;
+                let (name, faults) = one_of(random, &RELAY);
                 (random.random_range(1_500..5_000), FaultAction::Relay { name, faults })
             }
             Family::Roll => (0, if random.random_bool(0.5) { FaultAction::Roll } else { FaultAction::Transfer }),
-            Family::Operator => (random.random_range(500..3_000), FaultAction::Operator(one_of(random, &ORDERS)?)),
+            Family::Operator => (random.random_range(500..3_000), FaultAction::Operator(one_of(random, &ORDERS))),
             Family::Upgrade => {
                 let (number, goes_back) = (random.random_range(0..7), random.random_bool(0.2));
-                (one_of(random, &[100, 500, 2_000])?, FaultAction::Upgrade { number, goes_back })
+                (one_of(random, &[100, 500, 2_000]), FaultAction::Upgrade { number, goes_back })
             }
-        })
+        }
     }
 }
 
@@ -114,16 +113,16 @@ pub(super) const RELAY: [(&str, &str); 12] = [
 
 const DOWN_MS: [u64; 16] = [100, 100, 100, 100, 300, 300, 300, 500, 500, 500, 1_000, 1_000, 2_000, 2_000, 4_500, 7_000];
 
-fn kill(random: &mut StdRng) -> Option<(u64, FaultAction)> {
+fn kill(random: &mut StdRng) -> (u64, FaultAction) {
     // Back within the lease (4 s), near its end, and after it; mostly soon, so that the next kill finds a leader.
-    let down = one_of(random, &DOWN_MS)?;
+    let down = one_of(random, &DOWN_MS);
     if random.random_bool(0.06) {
-        return Some((down.min(2_000), FaultAction::KillAll));
+        return (down.min(2_000), FaultAction::KillAll);
     }
-    Some((down, FaultAction::Kill { target: any_target(random), inside: random.random_bool(0.6) }))
+    (down, FaultAction::Kill { target: any_target(random), inside: random.random_bool(0.6) })
 }
 
-fn shape(random: &mut StdRng) -> Option<PartitionShape> {
+fn shape(random: &mut StdRng) -> PartitionShape {
     let number = random.random_range(0..7);
     one_of(
         random,
@@ -143,13 +142,13 @@ fn shape(random: &mut StdRng) -> Option<PartitionShape> {
 const LINKS: [LinkFault; 5] =
     [LinkFault::Loss(10), LinkFault::Loss(30), LinkFault::Reset(20), LinkFault::Narrow(256), LinkFault::Narrow(64)];
 
-fn bad_link(random: &mut StdRng) -> Option<FaultAction> {
-    let how = one_of(random, &LINKS)?;
-    Some(FaultAction::Link { target: any_target(random), how })
+fn bad_link(random: &mut StdRng) -> FaultAction {
+    let how = one_of(random, &LINKS);
+    FaultAction::Link { target: any_target(random), how }
 }
 
-fn disk(random: &mut StdRng) -> Option<(u64, FaultAction)> {
-    let slow = Duration::from_millis(one_of(random, &[50, 300, 1_500])?);
+fn disk(random: &mut StdRng) -> (u64, FaultAction) {
+    let slow = Duration::from_millis(one_of(random, &[50, 300, 1_500]));
     let how = one_of(
         random,
         &[
@@ -160,6 +159,6 @@ fn disk(random: &mut StdRng) -> Option<(u64, FaultAction)> {
             DiskFault::SnapshotDamaged,
             DiskFault::TornTail,
         ],
-    )?;
-    Some((random.random_range(1_000..4_000), FaultAction::Disk { target: any_target(random), how }))
+    );
+    (random.random_range(1_000..4_000), FaultAction::Disk { target: any_target(random), how })
 }
