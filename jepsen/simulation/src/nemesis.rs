@@ -193,7 +193,7 @@ impl World {
         // A node that is down can be lost too: the hand-offs in its journal stay in doubt.
         let kills = past_gate.is_some() || kind == FaultKind::NodeLost;
         let term = node.context().and_then(|context| context.leadership());
-        self.env.recorder.record_fault(FaultRecord {
+        self.env.recorder.note(Event::Fault(FaultRecord {
             kind,
             name: format!("{kind:?} of n{}", node.id.0),
             nodes: vec![name(node.id)],
@@ -207,7 +207,7 @@ impl World {
             past_gate,
             journals_lost: kind == FaultKind::PowerCut,
             led_epoch: term.map(|term| term.epoch().0),
-        });
+        }));
     }
 
     /// Kills a sender between its final dot and the answer.

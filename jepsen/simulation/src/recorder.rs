@@ -13,9 +13,6 @@ use crate::trace::Trace;
 #[derive(Default)]
 struct RecordedEvents {
     events: Vec<Event>,
-    calls: Vec<Call>,
-    faults: Vec<Fault>,
-    lifetimes: Vec<Lifetime>,
     /// When a claim was first applied by any node.
     granted: BTreeMap<Fence, u64>,
 }
@@ -27,13 +24,9 @@ pub struct HistoryRecorder {
     trace: Trace,
 }
 
-/// A call that has begun.
+/// The index of a recorded call or fault that may still change.
 #[derive(Clone, Copy, Debug)]
-pub struct CallId(usize);
-
-/// A fault that has begun.
-#[derive(Clone, Copy, Debug)]
-pub struct FaultId(usize);
+pub struct EventId(usize);
 
 /// The name of a node in a history.
 pub fn name(node: NodeId) -> String {
@@ -53,50 +46,46 @@ impl HistoryRecorder {
 
     /// Records an event.
     pub fn note(&self, event: Event) {
-        self.inner.lock().events.push(event);
+        self.push(event);
+    }
+
+    fn push(&self, event: Event) -> EventId {
+        let mut inner = self.inner.lock();
+        inner.events.push(event);
+        EventId(inner.events.len() - 1)
     }
 
     /// Records the start of a call. Its answer is unknown until [`HistoryRecorder::call_answered`].
-    pub fn call_began(&self, client: &str, request_id: Option<&str>, operation: Operation) -> CallId {
-        let call = Call {
+    pub fn call_began(&self, client: &str, request_id: Option<&str>, operation: Operation) -> EventId {
+        self.push(Event::Call(Call {
             client: client.to_owned(),
             request_id: request_id.map(str::to_owned),
             invoked_ns: self.now_ns(),
             answered_ns: None,
             operation,
             answer: Answer::Unknown,
-        };
-        let mut inner = self.inner.lock();
-        inner.calls.push(call);
-        CallId(inner.calls.len() - 1)
+        }))
     }
 
     /// Records the answer to a call.
-    pub fn call_answered(&self, call: CallId, answer: Answer) {
+    pub fn call_answered(&self, call: EventId, answer: Answer) {
         let now_ns = self.now_ns();
-        if let Some(call) = self.inner.lock().calls.get_mut(call.0) {
+        if let Some(Event::Call(call)) = self.inner.lock().events.get_mut(call.0) {
             call.answered_ns = (answer != Answer::Unknown).then_some(now_ns);
             call.answer = answer;
         }
     }
 
     /// Records the start of a fault.
-    pub fn fault_began(&self, kind: FaultKind, name: String, nodes: &[NodeId]) -> FaultId {
+    pub fn fault_began(&self, kind: FaultKind, name: String, nodes: &[NodeId]) -> EventId {
         let nodes = nodes.iter().map(|node| self::name(*node)).collect();
-        self.record_fault(Fault::installed(kind, name, nodes, self.now_ns()))
-    }
-
-    /// Records a fault with all its details.
-    pub fn record_fault(&self, fault: Fault) -> FaultId {
-        let mut inner = self.inner.lock();
-        inner.faults.push(fault);
-        FaultId(inner.faults.len() - 1)
+        self.push(Event::Fault(Fault::installed(kind, name, nodes, self.now_ns())))
     }
 
     /// Records the end of a fault.
-    pub fn fault_ended(&self, broken: FaultId) {
+    pub fn fault_ended(&self, fault: EventId) {
         let now_ns = self.now_ns();
-        if let Some(fault) = self.inner.lock().faults.get_mut(broken.0) {
+        if let Some(Event::Fault(fault)) = self.inner.lock().events.get_mut(fault.0) {
             fault.until_ns = Some(now_ns);
         }
     }
@@ -104,18 +93,17 @@ impl HistoryRecorder {
     /// Records the start of a process.
     pub fn process_started(&self, process: ProcessId) {
         let (node, incarnation, started_ns) = (name(process.node), Some(process.number), self.now_ns());
-        self.inner.lock().lifetimes.push(Lifetime { node, incarnation, started_ns, ended_ns: None, end: None });
+        self.note(Event::Lifetime(Lifetime { node, incarnation, started_ns, ended_ns: None, end: None }));
     }
 
     /// Records the end of a process.
     pub fn process_ended(&self, process: ProcessId) {
         let (now_ns, node) = (self.now_ns(), name(process.node));
         let mut inner = self.inner.lock();
-        let own = inner
-            .lifetimes
-            .iter_mut()
-            .rev()
-            .find(|lifetime| lifetime.node == node && lifetime.incarnation == Some(process.number));
+        let own = inner.events.iter_mut().rev().find_map(|event| match event {
+            Event::Lifetime(own) if own.node == node && own.incarnation == Some(process.number) => Some(own),
+            _ => None,
+        });
         if let Some(lifetime) = own {
             (lifetime.ended_ns, lifetime.end) = (Some(now_ns), Some(LifetimeEnd::Killed));
         }
@@ -134,10 +122,6 @@ impl HistoryRecorder {
 
     /// All events so far.
     pub fn events(&self) -> Vec<Event> {
-        let inner = self.inner.lock();
-        let calls = inner.calls.iter().cloned().map(Event::Call);
-        let faults = inner.faults.iter().cloned().map(Event::Fault);
-        let lifetimes = inner.lifetimes.iter().cloned().map(Event::Lifetime);
-        inner.events.iter().cloned().chain(calls).chain(faults).chain(lifetimes).collect()
+        self.inner.lock().events.clone()
     }
 }

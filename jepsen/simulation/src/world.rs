@@ -27,7 +27,7 @@ use crate::observer::{self, Observer};
 use crate::options::{FAULTS_AFTER, Options};
 use crate::plan::SeedPlan;
 use crate::random::{Purpose, RandomStream};
-use crate::recorder::{FaultId, HistoryRecorder};
+use crate::recorder::{EventId, HistoryRecorder};
 use crate::relay::{SenderKill, SimulatedRelay};
 use crate::schedule::LAST_MS;
 use crate::trace::Trace;
@@ -61,7 +61,7 @@ pub struct World {
     /// Whether a boot clock has run fast in this run.
     pub(crate) fast_boot_clock: bool,
     /// Faults in force, by scope.
-    pub(crate) broken: BTreeMap<FaultScope, Vec<FaultId>>,
+    pub(crate) broken: BTreeMap<FaultScope, Vec<EventId>>,
     /// Faults by kind.
     tally: BTreeMap<&'static str, u64>,
 }
