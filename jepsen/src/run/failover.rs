@@ -11,7 +11,7 @@ use reveille_harness::measure::sleep_until;
 use reveille_harness::{Cluster, Needs, Report, StartArgs};
 use serde_json::json;
 
-use super::faults::{Family, FaultAction, FaultTarget, PlannedFault};
+use super::faults::{FaultAction, FaultTarget, PlannedFault};
 use super::header::{asks, plain_header};
 use super::scenario::{HarnessErrors, Scenario};
 use super::workload::Workload;
@@ -96,7 +96,6 @@ fn plan(kills: u32) -> Vec<PlannedFault> {
     let kill = |number: u32| PlannedFault {
         at: KILL_EVERY * number + Duration::from_millis(u64::from(number) * PHASE_STEP_MS % PHASES_MS),
         lasts: DOWN_FOR,
-        family: Family::Kill,
         action: FaultAction::Kill { target: FaultTarget::Leader, inside: false },
     };
     (0..kills).map(kill).collect()
