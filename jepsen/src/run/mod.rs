@@ -113,7 +113,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
         }
     }
 
-    scenario.readers = readers::start(&nemesis.operator, seed);
+    readers::start(&nemesis.operator, seed, &mut scenario.readers);
     scenario.phase(PhaseName::Faults);
     eprintln!("{} instants are due from now on; faults begin", workload.instants_ms().len());
     // From here on the run is judged whatever fails.

@@ -44,8 +44,6 @@ pub struct Scenario {
     history: PathBuf,
     handoffs: HandoffRecorder,
     gates: GateReader,
-    /// Reads the state hashes, until the backlog has drained.
-    samples: JoinSet<()>,
     /// Civil time at the beginning; `None` if the nodes' clocks are set wrong.
     ledger_time: Option<i64>,
 }
@@ -107,17 +105,16 @@ impl Scenario {
         })?;
         cluster.admin().add_relay(cluster.environment.relay_address(sink.address())?, SESSIONS).await?;
         let watch = Arc::new(LeaderWatch::start(cluster));
-        let mut samples = JoinSet::new();
-        samples.spawn(final_state::sample_hashes(cluster.admin().clone(), recorder.clone()));
+        let mut readers = JoinSet::new();
+        readers.spawn(final_state::sample_hashes(cluster.admin().clone(), recorder.clone()));
         let scenario = Scenario {
             gates: GateReader::start(cluster, &recorder),
             recorder,
             watch,
-            readers: JoinSet::new(),
+            readers,
             limits: WorkloadLimits::default(),
             history,
             handoffs,
-            samples,
             ledger_time: clocks_are_right.then_some(header.began_unix_ms),
         };
         Ok((scenario, sink))
@@ -157,7 +154,6 @@ impl Scenario {
         let (admin, workload) = (&operator.admin, &operator.workload);
         // What is read at the end comes after all that they have read.
         self.readers.shutdown().await;
-        self.samples.shutdown().await;
         eprintln!("reading the final state of {} recipients", workload.recipients());
         let processes = &nemesis.processes;
         let lifetimes = processes.lifetimes();

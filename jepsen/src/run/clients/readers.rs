@@ -29,10 +29,9 @@ struct Reader {
     random: StdRng,
 }
 
-/// Starts the readers, beside the operators of this template; a drop ends them.
-pub fn start(operator: &Operator, seed: u64) -> JoinSet<()> {
+/// Starts the readers, beside the operators of this template.
+pub fn start(operator: &Operator, seed: u64, readers: &mut JoinSet<()>) {
     let Operator { admin, recorder, workload, coordination, .. } = operator;
-    let mut readers = JoinSet::new();
     for number in 0..READERS {
         let reader = Reader {
             name: format!("reader-{number}"),
@@ -44,7 +43,6 @@ pub fn start(operator: &Operator, seed: u64) -> JoinSet<()> {
         };
         readers.spawn(reader.read_on());
     }
-    readers
 }
 
 impl Reader {
