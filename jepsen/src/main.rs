@@ -73,7 +73,7 @@ fn main() -> ExitCode {
     if let Command::Simulate(args) = &cli.command
         && let Some(folder) = &args.folder
     {
-        return simulate::run_here(args, folder);
+        return finish(simulate::run_here(args, folder));
     }
     command(cli)
 }

@@ -10,7 +10,7 @@ mod injected_bugs;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::process::{ExitCode, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -83,18 +83,7 @@ fn seeds(text: &str) -> Result<Range<u64>, String> {
 }
 
 /// Runs one seed in this process, which must not have drawn anything random before.
-pub fn run_here(args: &Args, folder: &Path) -> ExitCode {
-    match simulate(args, folder) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn simulate(args: &Args, folder: &Path) -> Result<bool> {
+pub fn run_here(args: &Args, folder: &Path) -> Result<Report> {
     let job = args.jobs_of_seeds().next().context("a seed")?;
     let options = Options {
         seed: job.seed,
@@ -119,8 +108,7 @@ fn simulate(args: &Args, folder: &Path) -> Result<bool> {
         report.lines.iter().skip(skipped).for_each(|line| eprintln!("{line}"));
     }
     report.cpu_seconds = cpu_seconds(std::process::id())?;
-    println!("{}", serde_json::to_string(&report).context("the report")?);
-    Ok(valid)
+    Report::new(&report, valid)
 }
 
 /// The heartbeat interval of a seed, where the command line names none. Milliseconds.
