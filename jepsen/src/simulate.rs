@@ -306,6 +306,7 @@ mod tests {
         let heartbeats: Vec<u64> = (9..15).map(heartbeat_of).collect();
         assert_eq!(heartbeats, [50, 250, 250, 50, 250, 250]);
     }
+
     #[test]
     fn every_kept_seed_can_be_read() {
         let kept = kept().expect("seeds");

@@ -1,7 +1,7 @@
 //! Backfills. Some schedules are paused from the beginning, so that their three instants fall into a pause. Then an operator
 //! resumes one: some instants open, and the others are explained, since a run delays the next one. When no instant is left,
-//! the others are opened by a backfill: two clients send one request id, and a third another. If no
-//! schedule is paused, an instant that has run is backfilled: this must open nothing (I10).
+//! the others are opened by a backfill: two clients send one request id, and a third another. If no schedule is paused, an
+//! instant that has run is backfilled: this must open nothing (I10).
 
 use std::time::{Duration, Instant, SystemTime};
 

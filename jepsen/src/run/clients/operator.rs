@@ -160,8 +160,8 @@ impl Operator {
         None
     }
 
-    /// Records a call by this client with this request id, and returns its result. `done` is the answer of
-    /// a call that was done.
+    /// Records a call by this client with this request id, and returns its result. `done` is the answer of a call that was
+    /// done.
     pub(super) fn record<T: Clone>(
         &self,
         (client, id): (&str, Option<&str>),
