@@ -162,7 +162,7 @@ fn closed_accounting(model: &Protocol, state: &ModelState) -> bool {
 fn owned(_: &Protocol, state: &ModelState) -> bool {
     let tip = state.log.tip();
     tip.claims.iter().filter(|claim| !claim.open.is_empty()).all(|claim| {
-        let up = tip.up[claim.owner.node.place()];
+        let up = tip.up[claim.owner.node.position()];
         claim.owner.incarnation == up.incarnation || claim.fence.index < up.since
     })
 }
