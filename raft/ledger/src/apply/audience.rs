@@ -7,7 +7,6 @@
 use super::Context;
 use super::bounds::bounded;
 use crate::command::{AudienceDelete, AudienceSeal};
-use crate::fingerprint::fingerprint;
 use crate::model::{
     AudienceChoice, Bounded, CAMPAIGNS_NAMED, CampaignStage, CommandOutcome, Impossible, Ledger, Refusal,
     SealedAudience,
@@ -20,11 +19,7 @@ impl Ledger {
         context: &mut Context,
         asked: &AudienceSeal,
     ) -> Result<CommandOutcome, Refusal> {
-        let AudienceSeal { request, tenant, seal } = asked;
-        let (request, body) = (request.as_deref(), fingerprint(&("audience", tenant, seal)));
-        if let Some(outcome) = self.answered_again(context, tenant, request, body)? {
-            return Ok(outcome);
-        }
+        let AudienceSeal { tenant, seal, .. } = asked;
         if let Some(wrong) = seal.wrong(self.limits()) {
             return Err(Impossible::Seal(wrong).into());
         }
@@ -39,7 +34,6 @@ impl Ledger {
                 self.store_blob(blob);
             }
         }
-        self.remember(context, tenant, request, body, &CommandOutcome::Done);
         Ok(CommandOutcome::Done)
     }
 

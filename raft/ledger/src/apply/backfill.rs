@@ -63,10 +63,6 @@ impl Ledger {
     pub(super) fn backfill(&mut self, context: &mut Context, backfill: &Backfill) -> Result<CommandOutcome, Refusal> {
         let id = backfill.schedule;
         let schedule = self.schedules.get(&id).ok_or(Refusal::NoSuchSchedule(id))?;
-        let (tenant, request) = (schedule.tenant.clone(), backfill.request.as_deref());
-        if let Some(outcome) = self.answered_again(context, &tenant, request, backfill.body)? {
-            return Ok(outcome);
-        }
         bounded(Bounded::Backfill, backfill.openings.len(), self.limits().backfill)?;
         if matches!(schedule.activity, Activity::Blocked { .. }) {
             return Err(Refusal::NotActive(schedule.activity.kind()));
@@ -95,8 +91,6 @@ impl Ledger {
         let runs = self.open_runs(context, fresh);
         let run = |run: Option<&(_, _)>| run.map(|(_, run)| *run);
         let (first, last, opened) = (run(runs.first()), run(runs.last()), runs.len() as u32);
-        let outcome = CommandOutcome::Backfilled { opened, first, last, known, rest, inside_gap };
-        self.remember(context, &tenant, request, backfill.body, &outcome);
-        Ok(outcome)
+        Ok(CommandOutcome::Backfilled { opened, first, last, known, rest, inside_gap })
     }
 }

@@ -16,11 +16,6 @@ impl Ledger {
         context: &mut Context,
         asked: &CampaignCreate,
     ) -> Result<CommandOutcome, Refusal> {
-        let body = asked.body();
-        let request = asked.request.as_deref();
-        if let Some(outcome) = self.answered_again(context, &asked.tenant, request, body)? {
-            return Ok(outcome);
-        }
         let place = (asked.tenant.clone(), asked.name.clone());
         match self.campaigns.get(&place) {
             Some(known) if !known.is_asked_for_by(asked) => return Err(Refusal::CampaignNameTaken(asked.name.clone())),
@@ -45,7 +40,7 @@ impl Ledger {
                     pool: asked.pool.clone(),
                     priority: asked.priority,
                     labels: asked.labels.clone(),
-                    body,
+                    body: asked.body(),
                     index: context.index,
                     stage: CampaignStage::Draft,
                 };
@@ -53,7 +48,6 @@ impl Ledger {
                 self.campaigns.put(place, campaign);
             }
         }
-        self.remember(context, &asked.tenant, request, body, &CommandOutcome::Done);
         Ok(CommandOutcome::Done)
     }
 

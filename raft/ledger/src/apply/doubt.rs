@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use super::Context;
 use super::gap_neighbours::GapLookups;
 use crate::command::{Decide, Decision};
-use crate::fingerprint::fingerprint;
 use crate::injected_bugs::{self, Bug};
 use crate::model::{
     Bitmap, CHUNK, ClaimEventKind, CommandOutcome, Decider, Fence, Impossible, Ledger, MovedRecipients, RecipientState,
@@ -19,19 +18,6 @@ impl Ledger {
     /// A recipient that was sent to again since may be in doubt for another hand-off, of which the decision knows
     /// nothing. So claims after `up_to` keep their doubts.
     pub(super) fn decide(&mut self, context: &mut Context, decide: &Decide) -> Result<CommandOutcome, Refusal> {
-        let (page, _, _) = self.page_of(decide.run).ok_or(Refusal::NoSuchRun(decide.run))?;
-        let tenant = self.pages.get(&page).map(|page| page.tenant.clone()).unwrap_or_default();
-        let body = fingerprint(&Decide { request: None, ..decide.clone() });
-        let request = decide.request.as_deref();
-        if let Some(outcome) = self.answered_again(context, &tenant, request, body)? {
-            return Ok(outcome);
-        }
-        let outcome = self.decide_now(context, decide)?;
-        self.remember(context, &tenant, request, body, &outcome);
-        Ok(outcome)
-    }
-
-    fn decide_now(&mut self, context: &mut Context, decide: &Decide) -> Result<CommandOutcome, Refusal> {
         let (to, resends) = match decide.decision {
             Decision::Assume => (RecipientState::Assumed, false),
             Decision::Resend => (RecipientState::Pending, true),

@@ -23,11 +23,6 @@ impl Ledger {
         edit: &ScheduleEdit,
     ) -> Result<CommandOutcome, Refusal> {
         let id = edit.schedule;
-        let tenant = self.schedules.get(&id).ok_or(Refusal::NoSuchSchedule(id))?.tenant.clone();
-        let request = edit.request.as_deref();
-        if let Some(outcome) = self.answered_again(context, &tenant, request, edit.body)? {
-            return Ok(outcome);
-        }
         let schedule = self.schedules.get(&id).ok_or(Refusal::NoSuchSchedule(id))?;
         if schedule.plan.version != edit.plan_version {
             return Err(Refusal::StalePlan);
@@ -42,7 +37,7 @@ impl Ledger {
         };
         gap_needs_a_list(edit.policies.as_ref().unwrap_or(&schedule.policies), is_sealed)?;
         edit.labels.as_ref().map_or(Ok(()), labelled)?;
-        edit.audience.iter().try_for_each(|audience| self.check_audience(&tenant, audience))?;
+        edit.audience.iter().try_for_each(|audience| self.check_audience(&schedule.tenant, audience))?;
         match &edit.timing {
             Some(timing) => {
                 check_timing(schedule, edit, timing, self.waits_at(id, timing.through), context.now)?;
@@ -77,9 +72,7 @@ impl Ledger {
             schedule.body = body;
         }
         self.index_due(context, id, before);
-        let outcome = CommandOutcome::Schedule(id);
-        self.remember(context, &tenant, request, edit.body, &outcome);
-        Ok(outcome)
+        Ok(CommandOutcome::Schedule(id))
     }
 
     /// A range is stored under the name of its first instant (P1). If that has opened, its row is the run, and the rest

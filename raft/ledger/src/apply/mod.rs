@@ -38,10 +38,14 @@ pub use gap_neighbours::GapLookups;
 pub(crate) use prune::history_kept_until;
 pub use send_test::TEST_NAME;
 
-use crate::command::{Command, Entry};
+use crate::DEFAULT_TENANT;
+use crate::command::{AudienceSeal, Command, Decide, Entry};
 use crate::effect::Effect;
+use crate::fingerprint::fingerprint;
 use crate::injected_bugs::{self, Bug};
-use crate::model::{CommandOutcome, CommandReply, Hash, Ledger, Refusal, StoredAnswer, Time};
+use crate::model::{
+    CommandOutcome, CommandReply, Hash, Ledger, PoolSet, Refusal, ScheduleId, StoredAnswer, TenantSet, Time,
+};
 
 /// Result of applying one entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +63,13 @@ pub(crate) struct Context {
     /// If this entry repeats an earlier one: the index of the earlier entry.
     pub repeats: Option<u64>,
     pub effects: Vec<Effect>,
+}
+
+/// Request id of a command whose answer is stored, its tenant, and the hash by which a repeat is recognised.
+struct StoredRequest<'c> {
+    tenant: String,
+    request: &'c str,
+    body: Hash,
 }
 
 impl Context {
@@ -166,13 +177,61 @@ impl Ledger {
         }
     }
 
+    /// Checks and executes a command, unless its request id has a stored answer.
     fn dispatch(&mut self, context: &mut Context, command: &Command) -> Result<CommandOutcome, Refusal> {
         self.check(command)?;
+        let Some(StoredRequest { tenant, request, body }) = self.stored_request(command) else {
+            return self.execute(context, command);
+        };
+        if let Some(outcome) = self.answered_again(context, &tenant, Some(request), body)? {
+            return Ok(outcome);
+        }
+        let outcome = self.execute(context, command)?;
+        self.remember(context, &tenant, Some(request), body, &outcome);
+        Ok(outcome)
+    }
+
+    /// Returns the request of a command whose answer is stored. `ScheduleCreate` and `Trigger` store theirs themselves:
+    /// they are also idempotent by their names. `None` too if the command names an unknown schedule or run.
+    fn stored_request<'c>(&self, command: &'c Command) -> Option<StoredRequest<'c>> {
+        let tenant_of = |schedule: &ScheduleId| self.schedules.get(schedule).map(|schedule| schedule.tenant.clone());
+        // Relays and pools belong to no tenant. So their request ids are stored with the default tenant.
+        let default = || DEFAULT_TENANT.to_owned();
+        let (tenant, request, body) = match command {
+            Command::RelayPut(put) => (default(), put.request.as_deref()?, put.body()),
+            Command::PoolSet(set) => {
+                let PoolSet { request, pool, caps, first, reveille_headers } = set;
+                (default(), request.as_deref()?, fingerprint(&("pool", pool, caps, first, reveille_headers)))
+            }
+            Command::TenantSet(set) => {
+                let TenantSet { request, name, rate_milli, concurrency, share } = set;
+                let body = fingerprint(&("tenant", name, rate_milli, concurrency, share));
+                (name.clone(), request.as_deref()?, body)
+            }
+            Command::AudienceSeal(AudienceSeal { request, tenant, seal }) => {
+                (tenant.clone(), request.as_deref()?, fingerprint(&("audience", tenant, seal)))
+            }
+            Command::CampaignCreate(create) => (create.tenant.clone(), create.request.as_deref()?, create.body()),
+            Command::SendTest(test) => (test.tenant.clone(), test.request.as_str(), test.body()),
+            Command::ScheduleEdit(edit) => (tenant_of(&edit.schedule)?, edit.request.as_deref()?, edit.body),
+            Command::Backfill(backfill) => {
+                (tenant_of(&backfill.schedule)?, backfill.request.as_deref()?, backfill.body)
+            }
+            Command::Decide(decide) => {
+                let body = fingerprint(&Decide { request: None, ..decide.clone() });
+                (self.page_of(decide.run)?.1.tenant.clone(), decide.request.as_deref()?, body)
+            }
+            _ => return None,
+        };
+        Some(StoredRequest { tenant, request, body })
+    }
+
+    fn execute(&mut self, context: &mut Context, command: &Command) -> Result<CommandOutcome, Refusal> {
         match command {
             Command::EpochStart(start) => self.epoch_start(context, start),
             Command::Tick => Ok(CommandOutcome::Done),
             Command::NodeUp(up) => self.node_up(context, up),
-            Command::RelayPut(relay) => self.relay_put(context, relay),
+            Command::RelayPut(put) => Ok(self.relay_put(context, put)),
             Command::RelayRemove(name) => self.relay_remove(context, name),
             Command::ScheduleCreate(create) => self.schedule_create(context, create),
             Command::SchedulePause(pause) => self.schedule_pause(context, pause),

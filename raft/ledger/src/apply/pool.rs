@@ -6,20 +6,13 @@
 use super::Context;
 use super::bounds::bounded;
 use super::transition::ChunkKey;
-use crate::DEFAULT_TENANT;
-use crate::fingerprint::fingerprint;
 use crate::model::{
     Bitmap, Bounded, CommandOutcome, Day, Impossible, Ledger, PoolRow, PoolSet, RecipientState, Refusal, Time,
 };
 
 impl Ledger {
-    pub(super) fn pool_set(&mut self, context: &mut Context, set: &PoolSet) -> Result<CommandOutcome, Refusal> {
-        let PoolSet { request, pool, caps, first, reveille_headers } = set;
-        let (request, body) = (request.as_deref(), fingerprint(&("pool", pool, caps, first, reveille_headers)));
-        // Pools belong to no tenant, like relays. So the request id is stored with the default tenant.
-        if let Some(outcome) = self.answered_again(context, DEFAULT_TENANT, request, body)? {
-            return Ok(outcome);
-        }
+    pub(super) fn pool_set(&mut self, context: &Context, set: &PoolSet) -> Result<CommandOutcome, Refusal> {
+        let PoolSet { pool, caps, first, reveille_headers, .. } = set;
         let most = self.limits().warm_up_days;
         bounded(Bounded::WarmUpDays, caps.len(), most)?;
         let says_nothing = caps.is_empty() && (first.is_some() || reveille_headers.is_none());
@@ -47,7 +40,6 @@ impl Ledger {
         if known.as_ref() != Some(&wanted) {
             self.pools.put(pool.clone(), PoolRow { index: context.index, ..wanted });
         }
-        self.remember(context, DEFAULT_TENANT, request, body, &CommandOutcome::Done);
         Ok(CommandOutcome::Done)
     }
 

@@ -4,32 +4,24 @@ use super::Context;
 use crate::DEFAULT_TENANT;
 use crate::command::{OptOut, OptOutTakeBack, Quarantine, Quarantined, RelayPut};
 use crate::effect::Effect;
-use crate::fingerprint::fingerprint;
 use crate::model::{
     Activity, Blob, BlockCause, CommandOutcome, Hash, Impossible, Ledger, OptedOut, PauseReason, Refusal, StoredBlob,
     TakenBack, is_loopback,
 };
 
 impl Ledger {
-    pub(super) fn relay_put(&mut self, context: &mut Context, put: &RelayPut) -> Result<CommandOutcome, Refusal> {
-        let RelayPut { relay, replace, request } = put;
-        let (request, body) = (request.as_deref(), fingerprint(&(relay, replace)));
-        if let Some(outcome) = self.answered_again(context, DEFAULT_TENANT, request, body)? {
-            return Ok(outcome);
-        }
+    pub(super) fn relay_put(&mut self, context: &mut Context, RelayPut { relay, .. }: &RelayPut) -> CommandOutcome {
         if self.relays.get(&relay.name) != Some(relay) {
             self.relays.put(relay.name.clone(), relay.clone());
             context.emit(Effect::RelaysChanged);
         }
-        // Relays belong to no tenant. So the request id is stored with the default tenant.
-        self.remember(context, DEFAULT_TENANT, request, body, &CommandOutcome::Done);
-        Ok(CommandOutcome::Done)
+        CommandOutcome::Done
     }
 
     /// Checks a relay. A request that was answered before gets its answer, whatever the state is by now.
     pub(super) fn check_relay_put(&self, put: &RelayPut) -> Result<(), Refusal> {
         let RelayPut { relay, replace, request } = put;
-        if self.answered(DEFAULT_TENANT, request.as_deref(), fingerprint(&(relay, replace)))?.is_some() {
+        if self.answered(DEFAULT_TENANT, request.as_deref(), put.body())?.is_some() {
             return Ok(());
         }
         if self.head.test_clock.is_some() && !is_loopback(&relay.host) {

@@ -5,16 +5,11 @@
 
 use super::Context;
 use super::bounds::bounded;
-use crate::fingerprint::fingerprint;
 use crate::model::{Bitmap, Bounded, CommandOutcome, Impossible, Ledger, Refusal, RunId, Tenant, TenantSet};
 
 impl Ledger {
-    pub(super) fn tenant_set(&mut self, context: &mut Context, set: &TenantSet) -> Result<CommandOutcome, Refusal> {
-        let TenantSet { request, name, rate_milli, concurrency, share } = set;
-        let (request, body) = (request.as_deref(), fingerprint(&("tenant", name, rate_milli, concurrency, share)));
-        if let Some(outcome) = self.answered_again(context, name, request, body)? {
-            return Ok(outcome);
-        }
+    pub(super) fn tenant_set(&mut self, context: &Context, set: &TenantSet) -> Result<CommandOutcome, Refusal> {
+        let TenantSet { name, rate_milli, concurrency, share, .. } = set;
         let known = self.tenant(name);
         let wanted = Tenant {
             rate_milli: rate_milli.unwrap_or(known.rate_milli),
@@ -31,7 +26,6 @@ impl Ledger {
         if wanted != known || known.index == 0 {
             self.tenants.put(name.clone(), Tenant { index: context.index, ..wanted });
         }
-        self.remember(context, name, request, body, &CommandOutcome::Done);
         Ok(CommandOutcome::Done)
     }
 

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::Relay;
+use crate::fingerprint::fingerprint;
+use crate::model::{Hash, Relay};
 
 /// Arguments of [`Command::RelayPut`](super::Command::RelayPut).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,6 +14,13 @@ pub struct RelayPut {
     pub replace: bool,
     /// Request id; `None` if the caller gave none.
     pub request: Option<String>,
+}
+
+impl RelayPut {
+    /// Hash of the arguments without the request id.
+    pub fn body(&self) -> Hash {
+        fingerprint(&(&self.relay, self.replace))
+    }
 }
 
 impl From<Relay> for RelayPut {

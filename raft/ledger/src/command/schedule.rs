@@ -148,6 +148,13 @@ pub struct SendTest {
     pub policies: Policies,
 }
 
+impl SendTest {
+    /// Hash of the arguments without the request id.
+    pub fn body(&self) -> Hash {
+        fingerprint(&("send-test", &SendTest { request: String::new(), ..self.clone() }))
+    }
+}
+
 impl ScheduleCreate {
     /// Hash of the arguments that make two creates the same: all but the request id and the proposer's results.
     pub fn body(&self) -> Hash {
