@@ -13,106 +13,72 @@ pub const VARIABLE: &str = "REVEILLE_INJECTED_BUG";
 /// True if this build contains the bugs.
 pub const COMPILED: bool = cfg!(feature = "injected-bugs");
 
-/// A bug. Each names the rule that it breaks; `docs/reliability.md` says how it was found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Bug {
+/// Declares the bugs: for each, a variant and its name as the variable has it.
+macro_rules! bugs {
+    ($($(#[$doc:meta])* $bug:ident = $name:literal,)*) => {
+        /// A bug. Each names the rule that it breaks; `docs/reliability.md` says how it was found.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Bug {
+            $($(#[$doc])* $bug,)*
+        }
+
+        impl Bug {
+            /// All bugs.
+            pub const ALL: [Bug; [$($name),*].len()] = [$(Bug::$bug),*];
+
+            /// Name of the bug as the variable has it.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Bug::$bug => $name,)*
+                }
+            }
+        }
+    };
+}
+bugs! {
     /// A leader's claim workers send pending recipients, and claim them afterwards (P4).
-    ClaimAfterSend,
+    ClaimAfterSend = "claim-after-send",
     /// `apply` accepts entries of any epoch (P13).
-    NoEpochCheck,
+    NoEpochCheck = "no-epoch-check",
     /// A node with a history votes at once, whatever its former process had promised to a leader.
-    NoStartupDelay,
+    NoStartupDelay = "no-startup-delay",
     /// Recipients claimed by a lost owner become pending again instead of in doubt (P14).
-    SendAgain,
+    SendAgain = "send-again",
     /// An opt-out, a pause and a cancel are answered before any gate was asked (P15).
-    AnswerBeforeBarrier,
+    AnswerBeforeBarrier = "answer-before-barrier",
     /// `begin` is written to the journal after the answer, instead of before the final dot (P5, P11).
-    JournalAfterAct,
+    JournalAfterAct = "journal-after-act",
     /// A lost journal is read as one without any `begin` (P11).
-    TrustLostJournal,
+    TrustLostJournal = "trust-lost-journal",
     /// A proposal is answered when it is submitted, not when it is committed.
-    AckBeforeCommit,
+    AckBeforeCommit = "ack-before-commit",
     /// The timer of a deposed leader fires (P8, P13). It asks the current leader until it gets an answer, without its
     /// epoch, and the plan is not compared.
-    TimerTrustsLeader,
+    TimerTrustsLeader = "timer-trusts-leader",
     /// A local time that occurs twice fires twice, whatever the policy.
-    OverlapTwice,
+    OverlapTwice = "overlap-twice",
     /// A sync of the log is reported but not done.
-    FsyncLies,
+    FsyncLies = "fsync-lies",
     /// Two neighbours in an inline audience get each other's content.
-    SwapContents,
+    SwapContents = "swap-contents",
     /// A node that lost its leader asks for votes only after 15 s.
-    NoElection,
+    NoElection = "no-election",
     /// Each voter uses the whole rate of a relay (P25).
-    WholeBudget,
+    WholeBudget = "whole-budget",
     /// A node may hold as many claimed recipients as the ledger allows at most, however slow its relays are (P12).
-    NoClaimCap,
+    NoClaimCap = "no-claim-cap",
     /// A run is paused when emails to half of its recipients were sent (P6).
-    PauseForNothing,
+    PauseForNothing = "pause-for-nothing",
     /// The warm-up of a pool has no cap (P25).
-    NoWarmUpCap,
+    NoWarmUpCap = "no-warm-up-cap",
     /// Recipients of a tenant are claimed as if it had no rate (P25).
-    NoTenantRate,
+    NoTenantRate = "no-tenant-rate",
     /// No run considers the runs within `min_gap` (P17).
-    NoMinGap,
+    NoMinGap = "no-min-gap",
     /// The policy `resend` acts after any number of attempts (P4).
-    NoMaxAttempts,
+    NoMaxAttempts = "no-max-attempts",
     /// The last recipient of a claim stays claimed for a minute without a hand-off, and is then released (P12).
-    IdleClaim,
-}
-
-impl Bug {
-    /// All bugs.
-    pub const ALL: [Bug; 21] = [
-        Bug::ClaimAfterSend,
-        Bug::NoEpochCheck,
-        Bug::NoStartupDelay,
-        Bug::SendAgain,
-        Bug::AnswerBeforeBarrier,
-        Bug::JournalAfterAct,
-        Bug::TrustLostJournal,
-        Bug::AckBeforeCommit,
-        Bug::TimerTrustsLeader,
-        Bug::OverlapTwice,
-        Bug::FsyncLies,
-        Bug::SwapContents,
-        Bug::NoElection,
-        Bug::WholeBudget,
-        Bug::NoClaimCap,
-        Bug::PauseForNothing,
-        Bug::NoWarmUpCap,
-        Bug::NoTenantRate,
-        Bug::NoMinGap,
-        Bug::NoMaxAttempts,
-        Bug::IdleClaim,
-    ];
-
-    /// Name of the bug as the variable has it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Bug::ClaimAfterSend => "claim-after-send",
-            Bug::NoEpochCheck => "no-epoch-check",
-            Bug::NoStartupDelay => "no-startup-delay",
-            Bug::SendAgain => "send-again",
-            Bug::AnswerBeforeBarrier => "answer-before-barrier",
-            Bug::JournalAfterAct => "journal-after-act",
-            Bug::TrustLostJournal => "trust-lost-journal",
-            Bug::AckBeforeCommit => "ack-before-commit",
-            Bug::TimerTrustsLeader => "timer-trusts-leader",
-            Bug::OverlapTwice => "overlap-twice",
-            Bug::FsyncLies => "fsync-lies",
-            Bug::SwapContents => "swap-contents",
-            Bug::NoElection => "no-election",
-            Bug::WholeBudget => "whole-budget",
-            Bug::NoClaimCap => "no-claim-cap",
-            Bug::PauseForNothing => "pause-for-nothing",
-            Bug::NoWarmUpCap => "no-warm-up-cap",
-            Bug::NoTenantRate => "no-tenant-rate",
-            Bug::NoMinGap => "no-min-gap",
-            Bug::NoMaxAttempts => "no-max-attempts",
-            Bug::IdleClaim => "idle-claim",
-        }
-    }
+    IdleClaim = "idle-claim",
 }
 
 impl fmt::Display for Bug {
