@@ -43,7 +43,7 @@ pub fn check_again(ledger: &Ledger, seen: &mut CheckedState) -> Vec<InvariantVio
     claims::check_accepts(ledger, seen, &mut found);
     claims::check_open(ledger, &mut found);
     claims::check_closed(ledger, seen, &mut found);
-    check_due(ledger, &mut found);
+    check_indexes(ledger, &mut found);
     check_distances(ledger, &mut found);
     check_blobs(ledger, &mut found);
     check_audiences(ledger, &mut found);
@@ -231,37 +231,33 @@ fn check_distances(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
 }
 
 /// The indexes agree with the rows (P8 and others).
-fn check_due(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
-    let derived = ledger.derive();
-    report(found, "P8", derived.due == ledger.derived.due, || "the due index differs from the plans".to_owned());
-    let mailed = derived.mailed == ledger.derived.mailed && derived.forgotten == ledger.derived.forgotten;
-    report(found, "P17", mailed, || "the index of runs that sent an email is wrong".to_owned());
-    for (own, other, table) in ledger.derived.mappings.iter() {
+fn check_indexes(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
+    let (kept, derived) = (&ledger.derived, ledger.derive());
+    let indexes = [
+        ("P1", kept.open_pages == derived.open_pages, "open pages"),
+        ("P1", kept.unfinished == derived.unfinished, "unfinished runs"),
+        ("P1", kept.going_beside == derived.going_beside, "unfinished runs beside others"),
+        ("P8", kept.due == derived.due, "due schedules"),
+        ("P8", kept.names == derived.names, "names"),
+        ("P12", kept.claimed == derived.claimed, "claimed recipients by tenant"),
+        ("P12", kept.claimed_by_pool == derived.claimed_by_pool, "claimed recipients by pool"),
+        ("P16", kept.holding == derived.holding, "runs that hold up the next instant"),
+        ("P17", kept.mailed == derived.mailed, "runs that sent an email"),
+        ("P17", kept.forgotten == derived.forgotten, "pruned runs that sent an email"),
+        ("P17", kept.answers_by_index == derived.answers_by_index, "stored answers"),
+        ("P17", kept.answers_of_tenant == derived.answers_of_tenant, "stored answers by tenant"),
+        ("P20", kept.seals == derived.seals, "seals"),
+        ("P20", kept.to_seals == derived.to_seals, "runs to sealed audiences"),
+    ];
+    for (rule, same, name) in indexes {
+        report(found, rule, same, || format!("the index of {name} differs from the rows"));
+    }
+    for (own, other, mapping) in kept.mappings.iter() {
         let lists = (ledger.blob(&own), ledger.blob(&other));
         let is_kept = lists.0.is_some() && lists.1.is_some();
-        let is_true = is_kept && recipient_mapping::map_recipients(lists.0, lists.1) == *table;
-        report(found, "P17", is_true, || format!("the table of numbers from {own} to {other} is wrong"));
+        let is_true = is_kept && recipient_mapping::map_recipients(lists.0, lists.1) == *mapping;
+        report(found, "P17", is_true, || format!("the mapping from {own} to {other} is wrong"));
     }
-    let unfinished =
-        derived.unfinished == ledger.derived.unfinished && derived.going_beside == ledger.derived.going_beside;
-    report(found, "P1", unfinished, || "the index of unfinished runs is wrong".to_owned());
-    let holding = derived.holding == ledger.derived.holding;
-    report(found, "P16", holding, || "the index of runs that hold up the next instant is wrong".to_owned());
-    report(found, "P8", derived.names == ledger.derived.names, || "the index of names is wrong".to_owned());
-    let open = derived.open_pages == ledger.derived.open_pages;
-    report(found, "P1", open, || "the index of open pages is wrong".to_owned());
-    let answers = derived.answers_by_index == ledger.derived.answers_by_index
-        && derived.answers_of_tenant == ledger.derived.answers_of_tenant;
-    report(found, "P20", derived.seals == ledger.derived.seals, || "the index of seals is wrong".to_owned());
-    let to_seals = derived.to_seals == ledger.derived.to_seals;
-    report(found, "P20", to_seals, || "the index of runs to sealed audiences is wrong".to_owned());
-    report(
-        found,
-        "P12",
-        (&derived.claimed, &derived.claimed_by_pool) == (&ledger.derived.claimed, &ledger.derived.claimed_by_pool),
-        || "the index of who is claimed is wrong".to_owned(),
-    );
-    report(found, "P17", answers, || "the index of stored answers is wrong".to_owned());
 }
 
 /// The content and audience of a schedule, run, audience or campaign are stored, with the right reference counts (P20).

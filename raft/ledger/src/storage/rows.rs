@@ -140,19 +140,16 @@ impl Ledger {
 
     /// Computes the secondary indexes from the rows.
     pub(crate) fn derive(&self) -> Derived {
-        let mailed = self.runs().filter(|(_, _, run)| run.counts.has_emails());
+        let mut derived = Derived::default();
+        for (id, _, run) in self.runs() {
+            let key = (run.schedule, id);
+            derived.unfinished.extend(run.takes_part_in_overlap().then_some(key));
+            derived.going_beside.extend(run.goes_beside().then_some(key));
+            derived.holding.extend(run.may_hold_up().then_some(key));
+            derived.mailed.extend(run.counts.has_emails().then_some((run.schedule, run.due, id)));
+        }
         let forgotten = self.summaries.iter().filter(|(_, summary)| summary.counts.has_emails());
-        let mut derived = Derived {
-            mailed: mailed.map(|(id, _, run)| (run.schedule, run.due, id)).collect(),
-            forgotten: forgotten.map(|(id, summary)| (summary.schedule, summary.due, *id)).collect(),
-            ..Derived::default()
-        };
-        let unfinished = self.runs().filter(|(_, _, run)| run.takes_part_in_overlap());
-        derived.unfinished = unfinished.map(|(id, _, run)| (run.schedule, id)).collect();
-        let going_beside = self.runs().filter(|(_, _, run)| run.goes_beside());
-        derived.going_beside = going_beside.map(|(id, _, run)| (run.schedule, id)).collect();
-        let holding = self.runs().filter(|(_, _, run)| run.may_hold_up());
-        derived.holding = holding.map(|(id, _, run)| (run.schedule, id)).collect();
+        derived.forgotten = forgotten.map(|(id, summary)| (summary.schedule, summary.due, *id)).collect();
         let busy: BTreeSet<ScheduleId> = derived.holding.iter().map(|(schedule, _)| *schedule).collect();
         for (id, schedule) in self.schedules.iter() {
             derived.names.insert((schedule.tenant.clone(), schedule.name.clone()), *id);
