@@ -5,7 +5,7 @@
 //! only protect the ledger.
 
 use super::Context;
-use super::bounds::bounded;
+use super::bounds::{bounded, refuse_if};
 use crate::command::{AudienceDelete, AudienceSeal};
 use crate::model::{
     AudienceChoice, Bounded, CAMPAIGNS_NAMED, CampaignStage, CommandOutcome, Impossible, Ledger, Refusal,
@@ -83,10 +83,7 @@ impl Ledger {
                 let limits = self.limits();
                 bounded(Bounded::InlineBytes, audience.blob().bytes.len(), limits.inline_bytes)?;
                 bounded(Bounded::InlineRecipients, audience.recipients.len(), limits.inline_recipients)?;
-                match audience.recipients.is_empty() {
-                    true => Err(Impossible::NoRecipients.into()),
-                    false => Ok(()),
-                }
+                refuse_if(audience.recipients.is_empty(), Impossible::NoRecipients)
             }
             AudienceChoice::Sealed(named) => {
                 let known = self.audiences.get(&(tenant.to_owned(), named.name.clone()));

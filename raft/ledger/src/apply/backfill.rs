@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use super::Context;
-use super::bounds::bounded;
+use super::bounds::{bounded, refuse_if};
 use super::fire::Opened;
 use crate::command::{Backfill, Opening};
 use crate::model::{
@@ -64,9 +64,7 @@ impl Ledger {
         let id = backfill.schedule;
         let schedule = self.schedules.get(&id).ok_or(Refusal::NoSuchSchedule(id))?;
         bounded(Bounded::Backfill, backfill.openings.len(), self.limits().backfill)?;
-        if matches!(schedule.activity, Activity::Blocked { .. }) {
-            return Err(Refusal::NotActive(schedule.activity.kind()));
-        }
+        refuse_if(matches!(schedule.activity, Activity::Blocked { .. }), Refusal::NotActive(schedule.activity.kind()))?;
         let (through, forgotten) = (schedule.plan.fired_through, schedule.plan.forgotten_through);
         let names: BTreeSet<&Nominal> = backfill.openings.iter().map(|opening| &opening.nominal).collect();
         let is_behind = |opening: &Opening| {
@@ -75,9 +73,8 @@ impl Ledger {
                 && opening.cause == OpeningCause::Backfill
                 && !matches!(opening.nominal, Nominal::Trigger(_))
         };
-        if names.len() < backfill.openings.len() || !backfill.openings.iter().all(is_behind) {
-            return Err(Impossible::BackfillAhead.into());
-        }
+        let has_twice = names.len() < backfill.openings.len();
+        refuse_if(has_twice || !backfill.openings.iter().all(is_behind), Impossible::BackfillAhead)?;
         let fresh = backfill.openings.iter().filter(|opening| !self.has_opened(&(id, opening.nominal.clone())));
         let fresh: Vec<Opening> = fresh.cloned().collect();
         let overtaken = (backfill.openings.len() - fresh.len()) as u32;

@@ -1,7 +1,7 @@
 //! Campaigns: create, launch, arm, cancel, delete (P7, P20).
 
 use super::Context;
-use super::bounds::{bounded, gap_needs_a_list, labelled};
+use super::bounds::{bounded, check_labels, gap_needs_a_list, refuse_if};
 use crate::calendar::When;
 use crate::command::{CampaignArm, CampaignCreate, CampaignLaunch, CampaignName, ScheduleCreate};
 use crate::model::{
@@ -27,7 +27,7 @@ impl Ledger {
                 let content = asked.content.blob();
                 bounded(Bounded::ContentBytes, content.bytes.len(), self.limits().content_bytes)?;
                 bounded(Bounded::AudienceNameBytes, asked.audience.len(), self.limits().audience_name_bytes)?;
-                labelled(&asked.labels)?;
+                check_labels(&asked.labels)?;
                 gap_needs_a_list(&asked.policies, true)?;
                 let campaign = Campaign {
                     due: asked.due,
@@ -102,9 +102,7 @@ impl Ledger {
             other => return Err(Refusal::CampaignIs(other.kind())),
         }
         let over = asked.due.plus_ms(campaign.policies.start_within_ms);
-        if over <= now {
-            return Err(Impossible::InstantOver(over).into());
-        }
+        refuse_if(over <= now, Impossible::InstantOver(over))?;
         let sealed = self.audiences.get(&(asked.campaign.tenant.clone(), campaign.audience.clone())).copied();
         if sealed.is_none() && asked.due <= now {
             return Err(Refusal::NoSuchAudience(campaign.audience.clone()));

@@ -2,6 +2,7 @@
 //! when the lease of the owner is over (P9).
 
 use super::Context;
+use super::bounds::{bounded, refuse_if};
 use crate::command::ClaimRequest;
 use crate::effect::Effect;
 use crate::injected_bugs::{self, Bug};
@@ -18,18 +19,11 @@ impl Ledger {
     }
 
     fn claim_one(&mut self, context: &mut Context, place: u32, request: &ClaimRequest) -> Result<Fence, Refusal> {
-        let most = self.limits().slice;
-        if request.slice.len() > most {
-            return Err(Refusal::TooLarge { what: Bounded::Slice, bound: u64::from(most) });
-        }
-        if !self.is_current(request.owner) {
-            return Err(Refusal::OwnerGone);
-        }
+        bounded(Bounded::Slice, request.slice.len() as usize, self.limits().slice as usize)?;
+        refuse_if(!self.is_current(request.owner), Refusal::OwnerGone)?;
         let mut granted = self.claimable(request, context.now);
         granted.remove(&self.keep_apart(context, (request.page, request.chunk), &granted));
-        if granted.is_empty() {
-            return Err(Refusal::NothingPending);
-        }
+        refuse_if(granted.is_empty(), Refusal::NothingPending)?;
         let granted = self.within_concurrency(request.page, granted)?;
         let granted = self.within_cap((request.page, request.chunk), granted, context.now)?;
         let epoch = self.head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();

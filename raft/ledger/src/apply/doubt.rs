@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Context;
+use super::bounds::refuse_if;
 use super::gap_neighbours::GapLookups;
 use crate::command::{Decide, Decision};
 use crate::injected_bugs::{self, Bug};
@@ -27,9 +28,8 @@ impl Ledger {
             self.may_send_again(decide.run)?;
         }
         let counts = resends && decide.by == Decider::Policy;
-        if counts && self.run(decide.run).is_some_and(|run| run.finish_by <= context.now) {
-            return Err(Impossible::PastDeadline.into());
-        }
+        let is_late = self.run(decide.run).is_some_and(|run| run.finish_by <= context.now);
+        refuse_if(counts && is_late, Impossible::PastDeadline)?;
         let mut chosen = self.doubts(decide)?;
         if counts {
             chosen = self.with_attempts_left(decide.run, chosen);

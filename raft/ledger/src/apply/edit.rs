@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 
 use super::Context;
-use super::bounds::{bounded, gap_needs_a_list, gap_within_retention, inside_window, labelled};
+use super::bounds::{bounded, check_labels, gap_needs_a_list, gap_within_retention, inside_window, refuse_if};
 use super::fire::Opened;
 use crate::command::{ExplainedRange, ScheduleCreate, ScheduleEdit, TimingChange};
 use crate::model::{
@@ -24,9 +24,7 @@ impl Ledger {
     ) -> Result<CommandOutcome, Refusal> {
         let id = edit.schedule;
         let schedule = self.schedules.get(&id).ok_or(Refusal::NoSuchSchedule(id))?;
-        if schedule.plan.version != edit.plan_version {
-            return Err(Refusal::StalePlan);
-        }
+        refuse_if(schedule.plan.version != edit.plan_version, Refusal::StalePlan)?;
         if let Some(content) = &edit.content {
             bounded(Bounded::ContentBytes, content.blob().bytes.len(), self.limits().content_bytes)?;
         }
@@ -36,17 +34,14 @@ impl Ledger {
             None => self.derived.seals.contains(&schedule.audience),
         };
         gap_needs_a_list(edit.policies.as_ref().unwrap_or(&schedule.policies), is_sealed)?;
-        edit.labels.as_ref().map_or(Ok(()), labelled)?;
+        edit.labels.as_ref().map_or(Ok(()), check_labels)?;
         edit.audience.iter().try_for_each(|audience| self.check_audience(&schedule.tenant, audience))?;
         match &edit.timing {
             Some(timing) => {
                 check_timing(schedule, edit, timing, self.waits_at(id, timing.through), context.now)?;
                 self.check_ranges(id, &timing.explained)?;
             }
-            None if edit.moves_instants(schedule) => {
-                return Err(Impossible::CalendarWithoutPlan.into());
-            }
-            None => {}
+            None => refuse_if(edit.moves_instants(schedule), Impossible::CalendarWithoutPlan)?,
         }
         if let Some(timing) = &edit.timing {
             self.leave_timing(context, timing, edit)?;
@@ -81,10 +76,7 @@ impl Ledger {
         let lost = |range: &ExplainedRange| {
             range.reason != UnopenedReason::OpenedBefore && self.has_opened(&(id, range.first.clone()))
         };
-        match explained.iter().any(lost) {
-            true => Err(Impossible::RangeBeginsWithRun.into()),
-            false => Ok(()),
-        }
+        refuse_if(explained.iter().any(lost), Impossible::RangeBeginsWithRun)
     }
 
     /// Opens or explains the instants of the former timing up to `through` (P8).
@@ -199,9 +191,7 @@ fn check_timing(
 ) -> Result<(), Refusal> {
     let plan = &schedule.plan;
     let wrong = |what: Impossible| Err(what.into());
-    if timing.through > now {
-        return Err(Refusal::NotDue(timing.through));
-    }
+    refuse_if(timing.through > now, Refusal::NotDue(timing.through))?;
     inside_window(timing.next.as_ref(), edit.policies.as_ref().unwrap_or(&schedule.policies))?;
     let is_due = plan.next.as_ref().is_some_and(|next| next.due <= timing.through);
     match &timing.due {
@@ -219,9 +209,10 @@ fn check_timing(
         None if !is_due && !timing.explained.is_empty() => return wrong(Impossible::NothingMissed),
         _ => {}
     }
-    if timing.next.iter().any(|next| next.due <= plan.fired_through.max(timing.through)) {
-        return Err(Refusal::FiredThrough);
-    }
+    refuse_if(
+        timing.next.iter().any(|next| next.due <= plan.fired_through.max(timing.through)),
+        Refusal::FiredThrough,
+    )?;
     let opened = u64::from(plan.opened) + timing.due.as_ref().map_or(0, |fire| fire.opened.len() as u64);
     if timing.max_runs.is_some_and(|most| u64::from(most) <= opened) && timing.next.is_some() {
         return wrong(Impossible::RunsUsedUp);

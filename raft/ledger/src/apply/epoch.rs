@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Context;
+use super::bounds::refuse_if;
 use crate::command::{EpochStart, NodeUp, RaiseLevel};
 use crate::effect::Effect;
 use crate::model::{
@@ -88,18 +89,14 @@ impl Ledger {
 
     pub(super) fn node_up(&mut self, context: &mut Context, up: &NodeUp) -> Result<CommandOutcome, Refusal> {
         let ledger = self.head.level;
-        if up.level < ledger {
-            return Err(Impossible::LevelTooLow { ledger, node: up.level }.into());
-        }
+        refuse_if(up.level < ledger, Impossible::LevelTooLow { ledger, node: up.level })?;
         let asked = up.owner.incarnation;
         if let Some(node) = self.nodes.get(&up.owner.node) {
             if node.incarnation == asked && node.process_nonce == up.process_nonce {
                 context.repeats = Some(node.up_index);
                 return Ok(CommandOutcome::Done);
             }
-            if asked <= node.incarnation {
-                return Err(Refusal::OldIncarnation { asked, known: node.incarnation });
-            }
+            refuse_if(asked <= node.incarnation, Refusal::OldIncarnation { asked, known: node.incarnation })?;
         }
         let revoked_index = self.nodes.get(&up.owner.node).map_or(0, |node| node.revoked_index);
         let crashes = self.crashes_before(context, up.owner.node);
@@ -129,9 +126,7 @@ impl Ledger {
     /// The level rises only if each voter and each known node has announced that it can apply it (P23).
     pub(super) fn check_raise_level(&self, raise: &RaiseLevel) -> Result<(), Refusal> {
         let (asked, ledger) = (raise.level, self.head.level);
-        if asked < ledger {
-            return Err(Impossible::LevelRaised { asked, ledger }.into());
-        }
+        refuse_if(asked < ledger, Impossible::LevelRaised { asked, ledger })?;
         match self.announced_levels(&raise.voters).into_iter().find(|(_, announced)| *announced < asked) {
             Some((node, announced)) => Err(Impossible::LevelNotAnnounced { asked, node, announced }.into()),
             None => Ok(()),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Context;
-use super::bounds::inside_window;
+use super::bounds::{bounded, inside_window, refuse_if};
 use crate::command::{ExplainedRange, Fire, Opening};
 use crate::effect::Effect;
 use crate::injected_bugs::{self, Bug};
@@ -79,10 +79,7 @@ impl Ledger {
         let first = (fire.schedule, Nominal::Civil { civil_ms: i64::MIN, fold: 0 });
         let has_opened = names.range(first..).next().is_some_and(|(schedule, _)| *schedule == fire.schedule);
         let overlap = self.schedules.get(&fire.schedule).map(|schedule| schedule.policies.overlap);
-        match has_opened && !fire.opened.is_empty() && overlap != Some(Overlap::Allow) {
-            true => Err(Refusal::StalePlan),
-            false => Ok(()),
-        }
+        refuse_if(has_opened && !fire.opened.is_empty() && overlap != Some(Overlap::Allow), Refusal::StalePlan)
     }
 
     /// Checks one fire against the plan and moves the plan. Returns the run that the opened instant waited for. `names`
@@ -98,27 +95,16 @@ impl Ledger {
         let plan = &schedule.plan;
         let next = plan.next.as_ref().ok_or(Refusal::StalePlan)?;
         let compares = !injected_bugs::is(Bug::TimerTrustsLeader);
-        if compares && (plan.version != fire.plan_version || next.nominal != fire.from) {
-            return Err(Refusal::StalePlan);
-        }
-        if schedule.activity != Activity::Active {
-            return Err(Refusal::NotActive(schedule.activity.kind()));
-        }
-        if !self.head.epoch.is_some_and(|epoch| epoch.clocks_agree) {
-            return Err(Refusal::ClocksDisagree);
-        }
+        refuse_if(compares && (plan.version != fire.plan_version || next.nominal != fire.from), Refusal::StalePlan)?;
+        refuse_if(schedule.activity != Activity::Active, Refusal::NotActive(schedule.activity.kind()))?;
+        refuse_if(!self.head.epoch.is_some_and(|epoch| epoch.clocks_agree), Refusal::ClocksDisagree)?;
         if compares {
             check_instants(schedule, next.due, fire, context.now)?;
         }
-        let most = self.limits().openings;
-        if names.len() + fire.opened.len() > most {
-            return Err(Refusal::TooLarge { what: Bounded::Openings, bound: most as u64 });
-        }
+        bounded(Bounded::Openings, names.len() + fire.opened.len(), self.limits().openings)?;
         let fresh: Names = fire.opened.iter().map(|opening| (id, opening.nominal.clone())).collect();
         let is_new = |name: &(ScheduleId, Nominal)| !names.contains(name) && !self.has_opened(name);
-        if compares && (fresh.len() < fire.opened.len() || !fresh.iter().all(is_new)) {
-            return Err(Refusal::FiredThrough);
-        }
+        refuse_if(compares && (fresh.len() < fire.opened.len() || !fresh.iter().all(is_new)), Refusal::FiredThrough)?;
         self.check_overlap(id, fire, context.now)?;
         names.extend(fresh);
         let opens = next.opens();
@@ -297,28 +283,15 @@ fn open_run(
 
 /// Checks that no instant opens early or at or before `fired_through`, and that the plan moves forward (P7, P8).
 fn check_instants(schedule: &Schedule, due: Time, fire: &Fire, now: Time) -> Result<(), Refusal> {
-    if due > now {
-        return Err(Refusal::NotDue(due));
-    }
+    refuse_if(due > now, Refusal::NotDue(due))?;
     inside_window(fire.next.as_ref(), &schedule.policies)?;
-    if fire.through > now {
-        return Err(Refusal::NotDue(fire.through));
-    }
-    if fire.opened.is_empty() && fire.explained.is_empty() {
-        return Err(Impossible::EmptyFire.into());
-    }
+    refuse_if(fire.through > now, Refusal::NotDue(fire.through))?;
+    refuse_if(fire.opened.is_empty() && fire.explained.is_empty(), Impossible::EmptyFire)?;
     let opened = u64::from(schedule.plan.opened) + fire.opened.len() as u64;
-    if schedule.max_runs.is_some_and(|most| opened > u64::from(most)) {
-        return Err(Impossible::RunsUsedUp.into());
-    }
+    refuse_if(schedule.max_runs.is_some_and(|most| opened > u64::from(most)), Impossible::RunsUsedUp)?;
     let inside = |opening: &Opening| opening.due > schedule.plan.fired_through && opening.due <= fire.through;
     let ahead = fire.next.as_ref().is_none_or(|next| next.due > fire.through);
     let onward = fire.through >= due && fire.through > schedule.plan.fired_through;
-    if !fire.opened.iter().all(inside) || !ahead || !onward {
-        return Err(Refusal::FiredThrough);
-    }
-    if !fire.opened.is_sorted_by(|one, other| one.due < other.due) {
-        return Err(Impossible::Unordered.into());
-    }
-    Ok(())
+    refuse_if(!fire.opened.iter().all(inside) || !ahead || !onward, Refusal::FiredThrough)?;
+    refuse_if(!fire.opened.is_sorted_by(|one, other| one.due < other.due), Impossible::Unordered)
 }

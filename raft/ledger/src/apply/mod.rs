@@ -38,6 +38,7 @@ pub use gap_neighbours::GapLookups;
 pub(crate) use prune::history_kept_until;
 pub use send_test::TEST_NAME;
 
+use self::bounds::refuse_if;
 use crate::DEFAULT_TENANT;
 use crate::command::{AudienceSeal, Command, Decide, Entry};
 use crate::effect::Effect;
@@ -132,16 +133,10 @@ impl Ledger {
     fn check_stamp(&self, entry: &Entry) -> Result<Time, Refusal> {
         let current = self.head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
         let is_current = entry.epoch == current || injected_bugs::is(Bug::NoEpochCheck);
-        if self.head.epoch.is_none() || !is_current {
-            return Err(Refusal::WrongEpoch { proposed: entry.epoch, current });
-        }
+        refuse_if(self.head.epoch.is_none() || !is_current, Refusal::WrongEpoch { proposed: entry.epoch, current })?;
         let (ledger, now) = (self.head.now, self.time_of(entry));
-        if now < ledger {
-            return Err(Refusal::TimeWentBack { ledger, entry: now });
-        }
-        if now.since_ms(ledger) > self.limits().leap_ms {
-            return Err(Refusal::TimeLeaps { ledger, entry: now });
-        }
+        refuse_if(now < ledger, Refusal::TimeWentBack { ledger, entry: now })?;
+        refuse_if(now.since_ms(ledger) > self.limits().leap_ms, Refusal::TimeLeaps { ledger, entry: now })?;
         Ok(now)
     }
 

@@ -12,6 +12,7 @@
 use std::collections::BTreeSet;
 
 use super::Context;
+use super::bounds::refuse_if;
 use crate::command::Fire;
 use crate::model::{
     BlockingRun, CancelledRun, CancelledRuns, Impossible, Ledger, NextInstant, Overlap, RecipientState, Refusal, Run,
@@ -85,9 +86,7 @@ impl Ledger {
     /// Checks that a fire opens one run at a time, and none beside another, where `overlap` forbids it.
     pub(super) fn check_overlap(&self, id: ScheduleId, fire: &Fire, now: Time) -> Result<(), Refusal> {
         let Some(schedule) = self.schedules.get(&id).filter(|_| !fire.opened.is_empty()) else { return Ok(()) };
-        if schedule.policies.overlap != Overlap::Allow && fire.opened.len() > 1 {
-            return Err(Impossible::SeveralOpenings.into());
-        }
+        refuse_if(schedule.policies.overlap != Overlap::Allow && fire.opened.len() > 1, Impossible::SeveralOpenings)?;
         match self.holding(id).find(|(_, run)| run.holds_up(now)) {
             Some((run, _)) if self.forbids_overlap(id) => Err(Refusal::RunOpen(run)),
             _ => Ok(()),

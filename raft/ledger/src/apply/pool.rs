@@ -4,7 +4,7 @@
 //! so a day never exceeds its cap, whatever the leader knew. A recipient that is released unsent no longer counts.
 
 use super::Context;
-use super::bounds::bounded;
+use super::bounds::{bounded, refuse_if};
 use super::transition::ChunkKey;
 use crate::model::{
     Bitmap, Bounded, CommandOutcome, Day, Impossible, Ledger, PoolRow, PoolSet, RecipientState, Refusal, Time,
@@ -16,9 +16,7 @@ impl Ledger {
         let most = self.limits().warm_up_days;
         bounded(Bounded::WarmUpDays, caps.len(), most)?;
         let says_nothing = caps.is_empty() && (first.is_some() || reveille_headers.is_none());
-        if says_nothing || caps.contains(&0) {
-            return Err(Impossible::DayWithoutCap.into());
-        }
+        refuse_if(says_nothing || caps.contains(&0), Impossible::DayWithoutCap)?;
         let (today, known) = (Day::of(context.now), self.pools.get(pool).cloned());
         if let Some(first) = first
             && (*first > today || today.0.saturating_sub(first.0) > most as i64)

@@ -1,6 +1,7 @@
 //! Simple changes of relays, opt-outs and blobs; and quarantine.
 
 use super::Context;
+use super::bounds::refuse_if;
 use crate::DEFAULT_TENANT;
 use crate::command::{OptOut, OptOutTakeBack, Quarantine, Quarantined, RelayPut};
 use crate::effect::Effect;
@@ -67,9 +68,7 @@ impl Ledger {
     ) -> Result<CommandOutcome, Refusal> {
         let OptOutTakeBack { tenant, key, last, reason } = back;
         let place = (tenant.clone(), key.clone());
-        if reason.trim().is_empty() {
-            return Err(Impossible::NoReason.into());
-        }
+        refuse_if(reason.trim().is_empty(), Impossible::NoReason)?;
         match self.opted_out.get(&place) {
             Some(known) if known.last == *last => {}
             Some(_) => return Err(Impossible::OptedOutAgain(key.clone()).into()),

@@ -3,7 +3,7 @@
 //! Each change of `next` except by a fire raises `plan.version` (P8).
 
 use super::Context;
-use super::bounds::{bounded, gap_needs_a_list, gap_within_retention, inside_window, labelled};
+use super::bounds::{bounded, check_labels, gap_needs_a_list, gap_within_retention, inside_window, refuse_if};
 use super::fire::Opened;
 use crate::command::{Opening, ScheduleCreate, SchedulePause, ScheduleResume, Trigger};
 use crate::effect::Effect;
@@ -88,10 +88,8 @@ impl Ledger {
     pub(super) fn check_create(&self, create: &ScheduleCreate) -> Result<(), Refusal> {
         bounded(Bounded::ContentBytes, create.content.blob().bytes.len(), self.limits().content_bytes)?;
         self.check_audience(&create.tenant, &create.audience)?;
-        if create.max_runs == Some(0) {
-            return Err(Impossible::NoRuns.into());
-        }
-        labelled(&create.labels)?;
+        refuse_if(create.max_runs == Some(0), Impossible::NoRuns)?;
+        check_labels(&create.labels)?;
         gap_within_retention(&create.policies)?;
         gap_needs_a_list(&create.policies, matches!(create.audience, AudienceChoice::Sealed(_)))?;
         inside_window(create.next.as_ref(), &create.policies)
@@ -136,9 +134,7 @@ impl Ledger {
     ) -> Result<CommandOutcome, Refusal> {
         let id = resume.schedule;
         let schedule = self.schedules.get(&id).ok_or(Refusal::NoSuchSchedule(id))?;
-        if schedule.plan.version != resume.plan_version {
-            return Err(Refusal::StalePlan);
-        }
+        refuse_if(schedule.plan.version != resume.plan_version, Refusal::StalePlan)?;
         let since = match &schedule.activity {
             Activity::Paused { since, .. } => Some(*since),
             Activity::Blocked { .. } => None,
@@ -178,9 +174,7 @@ impl Ledger {
         if let Some(outcome) = self.answered_again(context, &tenant, request, body)? {
             return Ok(outcome);
         }
-        if matches!(schedule.activity, Activity::Blocked { .. }) {
-            return Err(Refusal::NotActive(schedule.activity.kind()));
-        }
+        refuse_if(matches!(schedule.activity, Activity::Blocked { .. }), Refusal::NotActive(schedule.activity.kind()))?;
         let finish_by = context.now.plus_ms(schedule.policies.finish_by_ms);
         self.may_trigger(id, context.now)?;
         self.check_gap_leaves_recipient(id, context.now)?;

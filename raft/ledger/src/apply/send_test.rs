@@ -4,7 +4,7 @@
 //! send an email, and no cleanup: a run outlives its schedule as after a delete.
 
 use super::Context;
-use super::bounds::bounded;
+use super::bounds::{bounded, refuse_if};
 use super::fire::Opened;
 use crate::calendar::When;
 use crate::command::{Opening, SendTest};
@@ -21,9 +21,7 @@ impl Ledger {
         let (content, audience) = (test.content.blob(), test.audience.blob());
         bounded(Bounded::ContentBytes, content.bytes.len(), self.limits().content_bytes)?;
         bounded(Bounded::InlineBytes, audience.bytes.len(), self.limits().inline_bytes)?;
-        if test.audience.recipients.len() != 1 {
-            return Err(Impossible::NotOneRecipient.into());
-        }
+        refuse_if(test.audience.recipients.len() != 1, Impossible::NotOneRecipient)?;
         let id = ScheduleId(context.index);
         let schedule = Schedule {
             tenant: test.tenant.clone(),

@@ -4,7 +4,7 @@
 //! it proposes claims (P25).
 
 use super::Context;
-use super::bounds::bounded;
+use super::bounds::{bounded, refuse_if};
 use crate::model::{Bitmap, Bounded, CommandOutcome, Impossible, Ledger, Refusal, RunId, Tenant, TenantSet};
 
 impl Ledger {
@@ -20,9 +20,7 @@ impl Ledger {
         let limits = self.limits();
         bounded(Bounded::TenantRate, wanted.rate_milli as usize, limits.tenant_rate_milli as usize)?;
         bounded(Bounded::TenantShare, wanted.share as usize, limits.tenant_share as usize)?;
-        if wanted.share == 0 {
-            return Err(Impossible::NoShare.into());
-        }
+        refuse_if(wanted.share == 0, Impossible::NoShare)?;
         if wanted != known || known.index == 0 {
             self.tenants.put(name.clone(), Tenant { index: context.index, ..wanted });
         }

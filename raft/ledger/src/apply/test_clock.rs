@@ -4,6 +4,7 @@
 //! do not (P18). A cluster with a test clock cannot have a real relay.
 
 use super::Context;
+use super::bounds::refuse_if;
 use crate::command::Advance;
 use crate::effect::Effect;
 use crate::model::{CommandOutcome, Impossible, Ledger, Refusal, TestClock};
@@ -16,9 +17,7 @@ impl Ledger {
         }
         let is_fresh = self.relays.is_empty() && self.schedules.is_empty() && self.history.is_empty();
         let is_used = !is_fresh || !self.pages.is_empty() || !self.opted_out.is_empty() || !self.taken_back.is_empty();
-        if is_used {
-            return Err(Impossible::InUse.into());
-        }
+        refuse_if(is_used, Impossible::InUse)?;
         self.head.test_clock = Some(TestClock { index: context.index, offset_ms: 0 });
         Ok(CommandOutcome::Done)
     }
@@ -28,9 +27,7 @@ impl Ledger {
             return Err(Impossible::RealTime.into());
         };
         let (now, to) = (context.now, advance.to);
-        if to <= now {
-            return Err(Impossible::ClockGoesForward { now }.into());
-        }
+        refuse_if(to <= now, Impossible::ClockGoesForward { now })?;
         let due = self.derived.due.first().map(|(due, _)| *due);
         if let Some(due) = due.filter(|due| *due < to && !advance.jump) {
             return Err(Impossible::DueBefore { due, to }.into());
