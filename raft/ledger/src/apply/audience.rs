@@ -61,14 +61,12 @@ impl Ledger {
 
     /// Refuses if a campaign uses the audience. A campaign that was cancelled before it opened does not count.
     fn of_no_campaign(&self, (tenant, audience): &(String, String)) -> Result<(), Refusal> {
-        let from = self.campaigns.range((tenant.clone(), String::new())..);
-        let mine = from.take_while(|((of, _), _)| of == tenant);
-        let mut users = mine.filter(|(_, campaign)| {
+        let mut users = self.campaigns_of(tenant).filter(|(_, campaign)| {
             let is_over = matches!(campaign.stage, CampaignStage::Cancelled { opened: None, .. });
             campaign.audience == *audience && !is_over
         });
         let named = users.by_ref().take(CAMPAIGNS_NAMED);
-        let campaigns: Vec<String> = named.map(|((_, name), _)| name.clone()).collect();
+        let campaigns: Vec<String> = named.map(|(name, _)| name.to_owned()).collect();
         if campaigns.is_empty() {
             return Ok(());
         }

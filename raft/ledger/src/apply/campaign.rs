@@ -5,8 +5,9 @@ use super::bounds::{bounded, check_labels, gap_needs_a_list, refuse_if};
 use crate::calendar::When;
 use crate::command::{CampaignArm, CampaignCreate, CampaignLaunch, CampaignName, ScheduleCreate};
 use crate::model::{
-    Armed, AudienceChoice, Bounded, Campaign, CampaignStage, CommandOutcome, Content, Hash, Impossible, Launch, Ledger,
-    MissedCause, NamedAudience, NextInstant, Nominal, Policies, Refusal, RunId, ScheduleId, SealedAudience, Time,
+    Armed, AudienceChoice, Bounded, Campaign, CampaignStage, CommandOutcome, Content, Hash, Impossible, InstantOutcome,
+    Launch, Ledger, MissedCause, NamedAudience, NextInstant, Nominal, Policies, Refusal, RunId, ScheduleId,
+    SealedAudience, Time,
 };
 
 impl Ledger {
@@ -321,9 +322,7 @@ impl Ledger {
 
     /// Returns the run that a campaign opened, also if it was pruned.
     pub fn run_of_campaign(&self, schedule: ScheduleId) -> Option<RunId> {
-        let first = Nominal::Civil { civil_ms: i64::MIN, fold: 0 };
-        let known = self.history.range((schedule, first)..).take_while(|((id, _), _)| *id == schedule);
-        known.filter_map(|(_, known)| known.run()).next()
+        self.history_of(schedule).find_map(InstantOutcome::run)
     }
 
     fn campaign(&self, named: &CampaignName) -> Result<&Campaign, Refusal> {

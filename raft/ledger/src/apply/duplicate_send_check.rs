@@ -40,16 +40,15 @@ impl Ledger {
         let mut known = BTreeMap::from([(sealed.seal, true)]);
         let mut is_same = |seal: Hash| *known.entry(seal).or_insert_with(|| self.people(&seal) == people);
         let is_lately = |at: Time| now.since_ms(at) < self.limits().again_ms;
-        let of_tenant = self.campaigns.range((named.tenant.clone(), String::new())..);
-        for ((_, name), other) in of_tenant.take_while(|((tenant, _), _)| *tenant == named.tenant) {
+        for (name, other) in self.campaigns_of(&named.tenant) {
             let Some(armed @ Armed { launch, audience, .. }) = other.stage.armed() else { continue };
             // A campaign that missed its instant has sent nothing and never will.
             if self.missed_because(other, armed).is_some() {
                 continue;
             }
-            let is_other = *name != named.name && is_lately(launch.at.max(other.due));
+            let is_other = name != named.name && is_lately(launch.at.max(other.due));
             if is_other && other.content == campaign.content && is_same(*audience) {
-                return Err(Refusal::LaunchedBefore { campaign: name.clone(), at: launch.at });
+                return Err(Refusal::LaunchedBefore { campaign: name.to_owned(), at: launch.at });
             }
         }
         let (first, last) = (RunId { index: 0, place: 0 }, RunId { index: u64::MAX, place: u32::MAX });

@@ -76,7 +76,7 @@ impl Ledger {
     /// Refuses a second fire of a schedule in one entry if its runs must not overlap. The runs of an entry open after
     /// its last fire, so `check_overlap` does not see those of the first one.
     fn check_alone(&self, fire: &Fire, names: &Names) -> Result<(), Refusal> {
-        let first = (fire.schedule, Nominal::Civil { civil_ms: i64::MIN, fold: 0 });
+        let first = (fire.schedule, Nominal::LOWEST);
         let has_opened = names.range(first..).next().is_some_and(|(schedule, _)| *schedule == fire.schedule);
         let overlap = self.schedules.get(&fire.schedule).map(|schedule| schedule.policies.overlap);
         refuse_if(has_opened && !fire.opened.is_empty() && overlap != Some(Overlap::Allow), Refusal::StalePlan)
@@ -213,7 +213,7 @@ impl Ledger {
         let mut runs = Vec::with_capacity(group.len());
         let limits = self.limits();
         for Opened { schedule: number, opening, waited_for } in group {
-            let run = RunId { index: id.index, place: id.place + page.runs.len() as u32 };
+            let run = id.at(page.runs.len());
             if opening.cause != OpeningCause::Backfill {
                 self.resolve_overlap(context, number, run);
             }

@@ -226,7 +226,7 @@ impl Ledger {
         let start = page.run_of_slot(whole(lowest)).unwrap_or(0);
         let touched = page.runs.iter().enumerate().skip(start).take_while(|(_, run)| run.first <= whole(highest));
         for (number, run) in touched.filter(|(_, run)| run.policies.min_gap_ms > 0) {
-            let id = RunId { index: place.0.index, place: place.0.place + number as u32 };
+            let id = place.0.at(number);
             let recipients = numbers_of(run, place.1, slots);
             let neighbours = self.neighbours(lookups, &GapQuery::of(id, run), &recipients);
             let (near, waiting) =

@@ -63,8 +63,8 @@ impl Ledger {
         for key in &chunks {
             self.chunks.remove(key);
         }
-        for (place, run) in page.runs.iter().enumerate() {
-            let name = RunId { index: id.index, place: id.place + place as u32 };
+        for (position, run) in page.runs.iter().enumerate() {
+            let name = id.at(position);
             let letters: Vec<_> = self.dead.range((name, 0)..=(name, u32::MAX)).map(|(key, _)| *key).collect();
             for key in &letters {
                 self.dead.remove(key);

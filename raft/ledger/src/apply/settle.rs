@@ -326,8 +326,7 @@ impl Ledger {
         let page = self.pages.get(&place.0)?;
         let whole = place.1 * CHUNK + u32::from(slot);
         let number = page.run_of_slot(whole)?;
-        let run = RunId { index: place.0.index, place: place.0.place + number as u32 };
-        Some((run, whole - page.runs[number].first))
+        Some((place.0.at(number), whole - page.runs[number].first))
     }
 }
 

@@ -123,7 +123,7 @@ impl Ledger {
             let finished = note_end(run, context);
             run.note_canary(chunk, slots, (from, to));
             changes.push(RunChange {
-                run: RunId { index: page_id.index, place: page_id.place + place as u32 },
+                run: page_id.at(place),
                 has_emails: Some(run.counts.has_emails()).filter(|has_emails| *has_emails != had_emails),
                 finished,
                 events: judge(run, (from, to), count, limits),

@@ -75,8 +75,7 @@ pub(super) fn check_accepts(ledger: &Ledger, seen: &CheckedState, found: &mut Ve
         for (number, run) in page.runs.iter().enumerate() {
             let own = slots.and(&Ledger::slots_of_run(run.first, run.count, chunk)).len();
             if own > 0 {
-                let run = RunId { index: id.index, place: id.place + number as u32 };
-                *accepts.entry(run).or_default() += u64::from(own);
+                *accepts.entry(id.at(number)).or_default() += u64::from(own);
             }
         }
     }

@@ -309,9 +309,7 @@ fn check_campaigns(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
             (&one.tenant, &one.name, one.content) == (tenant, name, campaign.content) && one.plan.opened <= 1
         });
         report(found, "P7", fits, || format!("campaign {name} and its schedule {schedule:?}"));
-        let first = (id, crate::model::Nominal::Civil { civil_ms: i64::MIN, fold: 0 });
-        let known = ledger.history().range(first..).take_while(|((schedule, _), _)| *schedule == id);
-        let opened = known.filter(|(_, known)| known.run().is_some()).count();
+        let opened = ledger.history_of(id).filter(|known| known.run().is_some()).count();
         report(found, "P7", opened <= 1, || format!("campaign {name} has opened {opened} times"));
     }
 }

@@ -143,6 +143,13 @@ pub struct RunId {
     pub place: u32,
 }
 
+impl RunId {
+    /// Returns the id of the run at a position of the page with this id.
+    pub fn at(self, position: usize) -> RunId {
+        RunId { index: self.index, place: self.place + position as u32 }
+    }
+}
+
 impl fmt::Display for RunId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "r{}.{}", self.index, self.place)
@@ -202,6 +209,11 @@ pub enum Nominal {
     Instant(Time),
     /// Trigger by an operator or a program: its request id.
     Trigger(String),
+}
+
+impl Nominal {
+    /// Lower bound of all names.
+    pub(crate) const LOWEST: Nominal = Nominal::Civil { civil_ms: i64::MIN, fold: 0 };
 }
 
 impl fmt::Display for Nominal {

@@ -235,9 +235,20 @@ impl Ledger {
     /// Iterates over all runs, in the order in which they opened.
     pub fn runs(&self) -> impl DoubleEndedIterator<Item = (RunId, &Page, &Run)> + '_ {
         self.pages.iter().flat_map(|(id, page)| {
-            let name = move |place: usize| RunId { index: id.index, place: id.place + place as u32 };
-            page.runs.iter().enumerate().map(move |(place, run)| (name(place), page, run))
+            page.runs.iter().enumerate().map(move |(position, run)| (id.at(position), page, run))
         })
+    }
+
+    /// Iterates over the outcomes of a schedule's instants.
+    pub(crate) fn history_of(&self, id: ScheduleId) -> impl Iterator<Item = &InstantOutcome> + '_ {
+        let rows = self.history.range((id, Nominal::LOWEST)..).take_while(move |((schedule, _), _)| *schedule == id);
+        rows.map(|(_, outcome)| outcome)
+    }
+
+    /// Iterates over the campaigns of a tenant, by name.
+    pub(crate) fn campaigns_of<'l>(&'l self, tenant: &'l str) -> impl Iterator<Item = (&'l str, &'l Campaign)> {
+        let from = self.campaigns.range((tenant.to_owned(), String::new())..);
+        from.take_while(move |((of, _), _)| of == tenant).map(|((_, name), campaign)| (name.as_str(), campaign))
     }
 
     /// Returns the encoded content or audience of a hash.

@@ -94,6 +94,21 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Returns the plan of a new schedule.
+    pub(crate) fn new(next: Option<NextInstant>, fired_through: Time, tzdb: String) -> Plan {
+        Plan {
+            version: 1,
+            next,
+            fired_through,
+            forgotten_through: None,
+            opened: 0,
+            tzdb,
+            refusals: 0,
+            held: None,
+            missed_before: None,
+        }
+    }
+
     /// Drops `held` and `missed_before` if they do not concern the next instant.
     pub(crate) fn forget_what_is_past(&mut self) {
         let opens = self.next.as_ref().map(NextInstant::opens);
