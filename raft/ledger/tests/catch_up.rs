@@ -620,9 +620,9 @@ proptest! {
             let Step::Fires(firing) = &step else { continue };
             let due = Time::from(firing.instant);
             prop_assert!(last < due, "{last} is not before the next instant, {due}");
-            let place_ms = jitter(&policies).place_ms(calendar, &policies.dst, firing);
-            prop_assert!((0..jitter_ms).contains(&place_ms));
-            last = due.plus_ms(place_ms);
+            let delay_ms = jitter(&policies).delay_ms(calendar, &policies.dst, firing);
+            prop_assert!((0..jitter_ms).contains(&delay_ms));
+            last = due.plus_ms(delay_ms);
             places.insert(step.nominal().into(), last);
         }
         for (id, page, run) in drill.ledger.runs() {

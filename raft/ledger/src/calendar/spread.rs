@@ -19,8 +19,8 @@ pub fn spread(seed: &[u8], firing: &Firing, next: Option<Timestamp>, window: Dur
     let room = next.map(|next| Duration::try_from(next.duration_since(firing.instant)));
     let room = room.map_or(window, |room| room.unwrap_or_default().min(window));
     let room_ms = u64::try_from(room.as_millis()).unwrap_or(u64::MAX);
-    let place_ms = (u128::from(draw(seed, &firing.nominal)) * u128::from(room_ms)) >> 64;
-    Duration::from_millis(u64::try_from(place_ms).unwrap_or(u64::MAX))
+    let delay_ms = (u128::from(draw(seed, &firing.nominal)) * u128::from(room_ms)) >> 64;
+    Duration::from_millis(u64::try_from(delay_ms).unwrap_or(u64::MAX))
 }
 
 /// Returns a hash that is uniform over all u64.

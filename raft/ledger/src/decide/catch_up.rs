@@ -2,15 +2,15 @@
 //!
 //! Each due instant of the plan is either opened or explained, in one entry.
 
-use super::timing::{Calendar, Jitter, JudgedInstant, Zone, first, tell};
-
 use super::overlap;
+use super::timing::{Calendar, ExplainedRanges, Jitter, JudgedInstant, Zone, first};
 use crate::calendar::{self, Pattern, Step};
 use crate::command::{Fire, Opening};
 #[cfg(doc)]
 use crate::model::LedgerLimits;
 use crate::model::{
-    CatchUp, FINISH_MS_MIN, Ledger, NextInstant, Nominal, OpeningCause, Schedule, ScheduleId, Time, UnopenedReason,
+    BlockingRun, CatchUp, FINISH_MS_MIN, Ledger, NextInstant, Nominal, OpeningCause, Schedule, ScheduleId, Time,
+    UnopenedReason,
 };
 
 /// Instants that one fire considers at most; the next fires consider the rest.
@@ -22,220 +22,214 @@ pub const STEPS_MAX: usize = 1_024;
 /// may have changed since the plan's next instant was computed: an instant that was moved or removed is explained.
 /// Instants that wait for a run stay in the plan; if all of them wait, there is no fire.
 pub fn plan_fire(ledger: &Ledger, id: ScheduleId, pattern: &Pattern, zone: &Zone, now: Time) -> Option<Fire> {
-    plan(ledger, id, Calendar { pattern, zone }, now, |place| place)
+    FirePlanner::new(ledger, id, Calendar { pattern, zone }, now, false)?.plan()
 }
 
 /// Like [`plan_fire`], for an edit that ends the timing: a due instant opens now at the latest, whatever its jitter.
 pub fn plan_leave(ledger: &Ledger, id: ScheduleId, pattern: &Pattern, zone: &Zone, now: Time) -> Option<Fire> {
-    plan(ledger, id, Calendar { pattern, zone }, now, |place| place.min(now))
+    FirePlanner::new(ledger, id, Calendar { pattern, zone }, now, true)?.plan()
 }
 
-/// `waits` maps the planned opening time of an instant to the time at which it opens.
-fn plan(
-    ledger: &Ledger,
+/// A schedule whose next instant is due, and what its fire depends on.
+struct FirePlanner<'a> {
+    ledger: &'a Ledger,
     id: ScheduleId,
-    calendar: Calendar<'_>,
+    schedule: &'a Schedule,
+    /// The plan's next instant.
+    next: &'a NextInstant,
+    calendar: Calendar<'a>,
     now: Time,
-    waits: impl Fn(Time) -> Time,
-) -> Option<Fire> {
-    let schedule = ledger.schedules().get(&id)?;
-    let next = schedule.plan.next.as_ref().filter(|next| next.due <= now && waits(next.opens()) <= now)?;
-    let due = DueSteps::read(schedule, next, calendar, now);
-    let opens_at = |step: &Step| opens_at(schedule, calendar, next, step, &waits);
-    let more_follow = due.more_follow(schedule, calendar);
-    let mut judged = judge(ledger, (id, schedule), (&due.steps, more_follow), (now, opens_at));
-    let through = take_ripe(ledger, (id, schedule), next, &due, &mut judged, now)?;
-    let following = |after| {
-        let bounds = (schedule.start, schedule.end);
-        first(calendar.pattern, calendar.zone, &schedule.policies.dst, after, bounds, Jitter::of(schedule))
-    };
-    let mut fire = Fire {
-        schedule: id,
-        plan_version: schedule.plan.version,
-        from: next.nominal.clone(),
-        opened: Vec::new(),
-        explained: Vec::new(),
-        through,
-        next: following(through),
-        tzdb: calendar.zone.tzdb.clone(),
-    };
-    let mut ranges = Ranges::default();
-    if !due.steps.iter().any(|step| Nominal::from(step.nominal()) == next.nominal) {
-        let has_opened = ledger.has_opened(&(id, next.nominal.clone()));
-        let reason = if has_opened { UnopenedReason::OpenedBefore } else { UnopenedReason::DoesNotExist };
-        ranges.explain(&mut fire, next.nominal.clone(), reason);
-    }
-    let to_come = following(through.max(now));
-    for JudgedInstant { nominal, due, verdict, .. } in judged {
-        match verdict {
-            Err(reason) => ranges.explain(&mut fire, nominal, reason),
-            Ok(cause) => {
-                let finish_by = finish_by(schedule, due, now, to_come.as_ref());
-                fire.opened.push(Opening { nominal, due, cause, finish_by });
-            }
-        }
-    }
-    stop_at_max_runs(schedule, &mut fire);
-    (!fire.opened.is_empty() || !fire.explained.is_empty()).then_some(fire)
+    /// True for an edit that ends the timing.
+    ends_timing: bool,
 }
 
-/// What the calendar has from where the plan stands up to now.
+/// Steps of the calendar from the plan's next instant up to now.
 struct DueSteps {
     steps: Vec<Step>,
-    /// Up to here the calendar was read.
+    /// The calendar was read up to here.
     end: Time,
-    /// False: after [`STEPS_MAX`] steps the rest is left to the next fire.
+    /// False if the rest, after [`STEPS_MAX`] steps, is left to the next fire.
     complete: bool,
 }
 
-impl DueSteps {
-    fn read(schedule: &Schedule, next: &NextInstant, calendar: Calendar<'_>, now: Time) -> DueSteps {
+impl<'a> FirePlanner<'a> {
+    /// Returns `None` if nothing of the schedule opens yet.
+    fn new(
+        ledger: &'a Ledger,
+        id: ScheduleId,
+        calendar: Calendar<'a>,
+        now: Time,
+        ends_timing: bool,
+    ) -> Option<FirePlanner<'a>> {
+        let schedule = ledger.schedules().get(&id)?;
+        let next = schedule.plan.next.as_ref().filter(|next| next.due <= now)?;
+        let planner = FirePlanner { ledger, id, schedule, next, calendar, now, ends_timing };
+        (planner.opening_time(next.opens()) <= now).then_some(planner)
+    }
+
+    fn plan(&self) -> Option<Fire> {
+        let due_steps = self.read();
+        let mut judged = self.judge(&due_steps);
+        let through = self.take_ripe(&due_steps, &mut judged)?;
+        let mut explained = ExplainedRanges::default();
+        if !due_steps.steps.iter().any(|step| Nominal::from(step.nominal()) == self.next.nominal) {
+            let has_opened = self.ledger.has_opened(&(self.id, self.next.nominal.clone()));
+            let reason = if has_opened { UnopenedReason::OpenedBefore } else { UnopenedReason::DoesNotExist };
+            explained.add(self.next.nominal.clone(), reason);
+        }
+        let mut opened = Vec::new();
+        let to_come = self.following(through.max(self.now));
+        for JudgedInstant { nominal, due, verdict, .. } in judged {
+            match verdict {
+                Err(reason) => explained.add(nominal, reason),
+                Ok(cause) => {
+                    explained.end_range();
+                    opened.push(Opening { nominal, due, cause, finish_by: self.finish_by(due, to_come.as_ref()) });
+                }
+            }
+        }
+        let mut fire = Fire {
+            schedule: self.id,
+            plan_version: self.schedule.plan.version,
+            from: self.next.nominal.clone(),
+            opened,
+            explained: explained.ranges,
+            through,
+            next: self.following(through),
+            tzdb: self.calendar.zone.tzdb.clone(),
+        };
+        stop_at_max_runs(self.schedule, &mut fire);
+        (!fire.opened.is_empty() || !fire.explained.is_empty()).then_some(fire)
+    }
+
+    fn read(&self) -> DueSteps {
+        let FirePlanner { schedule, next, calendar: Calendar { pattern, zone }, now, .. } = *self;
         let start = schedule.start.map_or(schedule.plan.fired_through, |start| start.plus_ms(-1));
         let after = schedule.plan.fired_through.max(start).min(next.due.plus_ms(-1));
         let end = schedule.end.map_or(now, |end| now.min(end)).max(next.due);
-        let Calendar { pattern, zone } = calendar;
         let (dst, from, to) = (&schedule.policies.dst, after.timestamp(), end.timestamp());
         let missed = calendar::missed(pattern, &zone.rules, dst, from, to, STEPS_MAX);
         DueSteps { steps: missed.steps, end, complete: missed.complete }
     }
 
-    /// Whether an instant is due that was not read.
-    fn more_follow(&self, schedule: &Schedule, Calendar { pattern, zone }: Calendar<'_>) -> bool {
-        let last = self.steps.last().map_or(self.end, |step| step.instant().into());
-        let bounds = (schedule.start, Some(self.end));
-        !self.complete && first(pattern, zone, &schedule.policies.dst, last, bounds, Jitter::NONE).is_some()
+    /// True if an instant is due that was not read.
+    fn more_follow(&self, due_steps: &DueSteps) -> bool {
+        let last = due_steps.steps.last().map_or(due_steps.end, |step| step.instant().into());
+        !due_steps.complete && self.first_after(last, Some(due_steps.end), Jitter::NONE).is_some()
     }
-}
 
-/// When an instant opens. The plan has the place of its next instant, whatever the rules are now.
-fn opens_at(
-    schedule: &Schedule,
-    calendar: Calendar<'_>,
-    next: &NextInstant,
-    step: &Step,
-    waits: impl Fn(Time) -> Time,
-) -> Time {
-    match step {
-        Step::Absent(_) => step.instant().into(),
-        Step::Fires(firing) if Nominal::from(firing.nominal) == next.nominal => waits(next.opens()),
-        Step::Fires(firing) => {
-            let place_ms = Jitter::of(schedule).place_ms(calendar, &schedule.policies.dst, firing);
-            waits(Time::from(firing.instant).plus_ms(place_ms))
+    /// The next instant of the plan if it has moved to `through`.
+    fn following(&self, through: Time) -> Option<NextInstant> {
+        self.first_after(through, self.schedule.end, Jitter::of(self.schedule))
+    }
+
+    fn first_after(&self, after: Time, end: Option<Time>, jitter: Jitter<'_>) -> Option<NextInstant> {
+        let FirePlanner { schedule, calendar: Calendar { pattern, zone }, .. } = *self;
+        first(pattern, zone, &schedule.policies.dst, after, (schedule.start, end), jitter)
+    }
+
+    /// When an instant opens whose jitter ends at `planned`.
+    fn opening_time(&self, planned: Time) -> Time {
+        if self.ends_timing { planned.min(self.now) } else { planned }
+    }
+
+    /// When a step opens. The plan has the jitter of its next instant, whatever the rules are now.
+    fn opens_at(&self, step: &Step) -> Time {
+        match step {
+            Step::Absent(_) => step.instant().into(),
+            Step::Fires(firing) if Nominal::from(firing.nominal) == self.next.nominal => {
+                self.opening_time(self.next.opens())
+            }
+            Step::Fires(firing) => {
+                let jitter = Jitter::of(self.schedule);
+                let delay_ms = jitter.delay_ms(self.calendar, &self.schedule.policies.dst, firing);
+                self.opening_time(Time::from(firing.instant).plus_ms(delay_ms))
+            }
         }
     }
-}
 
-/// Leaves in `judged` what this fire takes: what has reached its place in the window and waits for no run (`overlap`).
-/// Returns up to where the plan moves. `None`: all of it waits.
-fn take_ripe(
-    ledger: &Ledger,
-    (id, schedule): (ScheduleId, &Schedule),
-    next: &NextInstant,
-    due: &DueSteps,
-    judged: &mut Vec<JudgedInstant>,
-    now: Time,
-) -> Option<Time> {
-    // Only the last instant can still wait for its jitter: an instant opens before the next one is due.
-    let unripe = judged.iter().find(|step| step.opens > now).map(|step| step.due);
-    let ripe = unripe.map_or(judged.len(), |due| judged.partition_point(|step| step.due < due));
-    let is_busy = ledger.holding(id).any(|(_, run)| run.holds_up(now));
-    let ripe = judged.get_mut(..ripe).unwrap_or_default();
-    let taken = overlap::fit(schedule.policies.overlap, is_busy, next.due, ripe);
-    let first_to_wait = judged.get(taken).map(|step| step.due);
-    judged.truncate(taken);
-    let last = judged.last().map(|step| step.due);
-    match first_to_wait {
-        Some(waits) if waits <= next.due => None,
-        Some(_) => Some(last.unwrap_or(next.due).max(next.due)),
-        None if !due.complete => Some(last.unwrap_or(due.end)),
-        None => Some(due.end),
+    /// Leaves in `judged` the instants of this fire: their jitter is over, and they wait for no run (`overlap`). Returns
+    /// up to where the plan moves. `None`: all of them wait.
+    fn take_ripe(&self, due_steps: &DueSteps, judged: &mut Vec<JudgedInstant>) -> Option<Time> {
+        let FirePlanner { ledger, id, schedule, next, now, .. } = *self;
+        // Only the last instant can still wait for its jitter: an instant opens before the next one is due.
+        let unripe = judged.iter().find(|step| step.opens > now).map(|step| step.due);
+        let ripe = unripe.map_or(judged.len(), |due| judged.partition_point(|step| step.due < due));
+        let is_busy = ledger.holding(id).any(|(_, run)| run.holds_up(now));
+        let ripe = judged.get_mut(..ripe).unwrap_or_default();
+        let taken = overlap::fit(schedule.policies.overlap, is_busy, next.due, ripe);
+        let first_to_wait = judged.get(taken).map(|step| step.due);
+        judged.truncate(taken);
+        let last = judged.last().map(|step| step.due);
+        match first_to_wait {
+            Some(waits) if waits <= next.due => None,
+            Some(_) => Some(last.unwrap_or(next.due).max(next.due)),
+            None if !due_steps.complete => Some(last.unwrap_or(due_steps.end)),
+            None => Some(due_steps.end),
+        }
     }
-}
 
-/// Judges each step. Of runs that block the schedule it uses only one fact: an instant that waited was not missed.
-fn judge(
-    ledger: &Ledger,
-    (id, schedule): (ScheduleId, &Schedule),
-    (steps, more_follow): (&[Step], bool),
-    (now, opens_at): (Time, impl Fn(&Step) -> Time),
-) -> Vec<JudgedInstant> {
-    let steps: Vec<(&Step, Time)> = steps.iter().map(|step| (step, opens_at(step))).collect();
-    // An instant that replaces others opens now. So one that still waits for its jitter is no candidate.
-    let is_ripe = |(step, opens): &(&Step, Time)| matches!(step, Step::Fires(_)) && *opens <= now;
-    let latest = steps.iter().rposition(is_ripe).filter(|_| !more_follow);
-    let (held, on_time_ms) = (ledger.held_up(id, now), ledger.limits().on_time_ms);
-    let was_missed = |opens: Time| schedule.plan.missed_before.is_some_and(|before| opens < before);
-    let judge = |(place, (step, opens)): (usize, (&Step, Time))| {
+    /// Judges each step. Of runs that block the schedule it uses only one fact: an instant that waited was not missed.
+    fn judge(&self, due_steps: &DueSteps) -> Vec<JudgedInstant> {
+        let steps: Vec<(&Step, Time)> = due_steps.steps.iter().map(|step| (step, self.opens_at(step))).collect();
+        // An instant that replaces others opens now. So one that still waits for its jitter is no candidate.
+        let is_ripe = |(step, opens): &(&Step, Time)| matches!(step, Step::Fires(_)) && *opens <= self.now;
+        let latest = steps.iter().rposition(is_ripe).filter(|_| !self.more_follow(due_steps));
+        let blocking = self.ledger.held_up(self.id, self.now);
+        let steps = steps.into_iter().enumerate();
+        steps.map(|(number, (step, opens))| self.judge_step(step, opens, blocking, Some(number) == latest)).collect()
+    }
+
+    fn judge_step(&self, step: &Step, opens: Time, blocking: Option<BlockingRun>, is_latest: bool) -> JudgedInstant {
         let (nominal, due) = (Nominal::from(step.nominal()), Time::from(step.instant()));
-        let wait = match held {
-            _ if was_missed(opens) => Wait::Missed,
-            Some(held) if opens <= held.through => Wait::ForRun,
-            _ => Wait::None,
+        let delay = match blocking {
+            _ if self.schedule.plan.missed_before.is_some_and(|before| opens < before) => Delay::Missed,
+            Some(blocking) if opens <= blocking.through => Delay::WaitedForRun,
+            _ => Delay::None,
         };
         let verdict = match step {
-            _ if ledger.has_opened(&(id, nominal.clone())) => Err(UnopenedReason::OpenedBefore),
+            _ if self.ledger.has_opened(&(self.id, nominal.clone())) => Err(UnopenedReason::OpenedBefore),
             Step::Absent(_) => Err(UnopenedReason::DoesNotExist),
-            Step::Fires(_) => verdict(schedule, (now.since_ms(opens), on_time_ms), wait, Some(place) == latest),
+            Step::Fires(_) => self.verdict(opens, delay, is_latest),
         };
         JudgedInstant { nominal, due, opens, verdict }
-    };
-    steps.into_iter().enumerate().map(judge).collect()
+    }
+
+    /// Decides whether an instant opens, and with which cause; or why it does not open (P16).
+    fn verdict(&self, opens: Time, delay: Delay, is_latest: bool) -> Result<OpeningCause, UnopenedReason> {
+        let policies = &self.schedule.policies;
+        let (waited, late_ms) = (delay == Delay::WaitedForRun, self.now.since_ms(opens));
+        let is_on_time = delay == Delay::None && late_ms <= self.ledger.limits().on_time_ms;
+        match policies.catch_up {
+            _ if late_ms > policies.start_within_ms => Err(UnopenedReason::TooLate),
+            CatchUp::One | CatchUp::None if waited && !is_latest => Err(UnopenedReason::Superseded),
+            _ if waited || is_on_time => Ok(OpeningCause::Due),
+            CatchUp::All => Ok(OpeningCause::CatchUp),
+            CatchUp::One if is_latest => Ok(OpeningCause::CatchUp),
+            CatchUp::One => Err(UnopenedReason::Coalesced),
+            CatchUp::None => Err(UnopenedReason::NoCatchUp),
+        }
+    }
+
+    /// Returns the deadline: `finish_by` after the instant, but not after the next occurrence opens. It leaves at least
+    /// ten minutes from now, or all of `finish_by` if that is shorter.
+    fn finish_by(&self, due: Time, next: Option<&NextInstant>) -> Time {
+        let finish_by_ms = self.schedule.policies.finish_by_ms;
+        let wanted = due.plus_ms(finish_by_ms);
+        let until_next = next.map_or(wanted, |next| wanted.min(next.opens()));
+        until_next.max(self.now.plus_ms(FINISH_MS_MIN.min(finish_by_ms)))
+    }
 }
 
 /// Why an instant is late.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Wait {
+enum Delay {
     /// It is on time, or there was no leader.
     None,
     /// It waited for a run (`buffer_one`), so it was not missed.
-    ForRun,
+    WaitedForRun,
     /// It was due in a pause, or in an outage longer than [`LedgerLimits::on_time_ms`].
     Missed,
-}
-
-/// Decides whether an instant opens, and with which cause; or why it does not open (P16).
-fn verdict(
-    schedule: &Schedule,
-    (late_ms, on_time_ms): (i64, i64),
-    wait: Wait,
-    is_latest: bool,
-) -> Result<OpeningCause, UnopenedReason> {
-    let policies = &schedule.policies;
-    match policies.catch_up {
-        _ if late_ms > policies.start_within_ms => Err(UnopenedReason::TooLate),
-        CatchUp::One | CatchUp::None if wait == Wait::ForRun && !is_latest => Err(UnopenedReason::Superseded),
-        _ if wait == Wait::ForRun || wait == Wait::None && late_ms <= on_time_ms => Ok(OpeningCause::Due),
-        CatchUp::All => Ok(OpeningCause::CatchUp),
-        CatchUp::One if is_latest => Ok(OpeningCause::CatchUp),
-        CatchUp::One => Err(UnopenedReason::Coalesced),
-        CatchUp::None => Err(UnopenedReason::NoCatchUp),
-    }
-}
-
-/// Returns the deadline: `finish_by` after the instant, but not after the next occurrence opens. It leaves at least ten
-/// minutes from now, or all of `finish_by` if that is shorter.
-fn finish_by(schedule: &Schedule, due: Time, now: Time, next: Option<&NextInstant>) -> Time {
-    let wanted = due.plus_ms(schedule.policies.finish_by_ms);
-    let until_next = next.map_or(wanted, |next| wanted.min(next.opens()));
-    until_next.max(now.plus_ms(FINISH_MS_MIN.min(schedule.policies.finish_by_ms)))
-}
-
-/// Collects consecutive instants that did not open for the same reason into one range. So an outage of hours takes a
-/// few bytes.
-#[derive(Default)]
-struct Ranges {
-    /// Number of openings when the last range began.
-    opened: usize,
-    last: Option<Nominal>,
-}
-
-impl Ranges {
-    fn explain(&mut self, fire: &mut Fire, nominal: Nominal, reason: UnopenedReason) {
-        if std::mem::replace(&mut self.opened, fire.opened.len()) != fire.opened.len() {
-            self.last = None;
-        }
-        tell(&mut fire.explained, &mut self.last, nominal, reason);
-    }
 }
 
 /// Ends the fire at the last run that `max_runs` allows. The plan then has no next instant.

@@ -1,7 +1,7 @@
 //! Computes how a new timing changes a schedule's plan (P8). The proposer of an edit calls it; `apply` checks the
 //! result.
 
-use super::timing::{Calendar, Jitter, first, tell};
+use super::timing::{Calendar, ExplainedRanges, Jitter, first};
 use crate::calendar::{self, Step, When};
 use crate::command::{ExplainedRange, Fire, TimingChange};
 use crate::model::{Activity, NextInstant, Nominal, Policies, Schedule, Time, UnopenedReason};
@@ -96,15 +96,15 @@ fn missed(
         let Calendar { pattern, zone } = former?;
         first(pattern, zone, dst, next.due, (schedule.start, Some(end)), Jitter::NONE)
     };
-    let (mut ranges, mut last) = (Vec::new(), None);
+    let mut explained = ExplainedRanges::default();
     while has_opened(&next.nominal) {
-        tell(&mut ranges, &mut last, next.nominal.clone(), UnopenedReason::OpenedBefore);
+        explained.add(next.nominal.clone(), UnopenedReason::OpenedBefore);
         match after(&next) {
             Some(following) => next = following,
-            None => return Ok(ranges),
+            None => return Ok(explained.ranges),
         }
     }
-    tell(&mut ranges, &mut last, next.nominal.clone(), UnopenedReason::Edited);
+    explained.add(next.nominal.clone(), UnopenedReason::Edited);
     if let Some(Calendar { pattern, zone }) = former {
         let from = next.due.timestamp();
         let later = calendar::count(pattern, &zone.rules, dst, from, end.timestamp(), MISSED_MAX);
@@ -115,9 +115,9 @@ fn missed(
             // There can be millions of them, so they are counted by arithmetic.
             Some(period_ms) => {
                 let first = later.first.map(|firing| firing.nominal.into());
-                first.into_iter().for_each(|first| tell(&mut ranges, &mut last, first, UnopenedReason::Edited));
+                first.into_iter().for_each(|first| explained.add(first, UnopenedReason::Edited));
                 let rest = u32::try_from(later.firings.saturating_sub(1)).unwrap_or(u32::MAX - 2);
-                ranges.last_mut().into_iter().for_each(|range| range.instants.extend(period_ms, rest));
+                explained.ranges.last_mut().into_iter().for_each(|range| range.instants.extend(period_ms, rest));
             }
             None => {
                 let steps = calendar::steps_after(pattern, &zone.rules, dst, from);
@@ -125,10 +125,10 @@ fn missed(
                 for step in steps.filter(|step| matches!(step, Step::Fires(_))) {
                     let name = step.nominal().into();
                     let reason = if has_opened(&name) { UnopenedReason::OpenedBefore } else { UnopenedReason::Edited };
-                    tell(&mut ranges, &mut last, name, reason);
+                    explained.add(name, reason);
                 }
             }
         }
     }
-    Ok(ranges)
+    Ok(explained.ranges)
 }

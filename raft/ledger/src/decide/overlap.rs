@@ -49,7 +49,7 @@ pub fn missed_that_wait(schedule: &Schedule, calendar: Calendar<'_>, now: Time, 
     let found = count(oldest, through, most.saturating_sub(1));
     // Only the last instant can open at or after `before`, because of its jitter.
     let jitter = Jitter::of(schedule);
-    let opens = |last: &calendar::Firing| Time::from(last.instant).plus_ms(jitter.place_ms(calendar, dst, last));
+    let opens = |last: &calendar::Firing| Time::from(last.instant).plus_ms(jitter.delay_ms(calendar, dst, last));
     let only_waited = found.last.as_ref().is_some_and(|last| found.complete && opens(last) >= before);
     let instants = 1 + found.firings - u64::from(only_waited);
     let instants = match schedule.policies.catch_up {

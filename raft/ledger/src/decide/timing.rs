@@ -62,14 +62,14 @@ impl<'a> Jitter<'a> {
 
     /// Delay of an occurrence after its instant, in milliseconds. It always ends before the next instant of the
     /// calendar.
-    pub fn place_ms(&self, calendar: Calendar<'_>, dst: &calendar::DstPolicies, firing: &Firing) -> i64 {
+    pub fn delay_ms(&self, calendar: Calendar<'_>, dst: &calendar::DstPolicies, firing: &Firing) -> i64 {
         let Some(window) = u64::try_from(self.window_ms).ok().filter(|ms| *ms > 0).map(Duration::from_millis) else {
             return 0;
         };
         let following = calendar::next_after(calendar.pattern, &calendar.zone.rules, dst, firing.instant);
         let seed = format!("{}\0{}", self.tenant, self.name);
-        let place = calendar::spread(seed.as_bytes(), firing, following.map(|firing| firing.instant), window);
-        i64::try_from(place.as_millis()).unwrap_or_default()
+        let delay = calendar::spread(seed.as_bytes(), firing, following.map(|firing| firing.instant), window);
+        i64::try_from(delay.as_millis()).unwrap_or_default()
     }
 }
 
@@ -85,7 +85,7 @@ pub fn first(
     let after = start.map_or(after, |start| after.max(start.plus_ms(-1)));
     let firing = calendar::next_after(pattern, &zone.rules, policies, after.timestamp())?;
     let due = Time::from(firing.instant);
-    let jitter_ms = jitter.place_ms(Calendar { pattern, zone }, policies, &firing);
+    let jitter_ms = jitter.delay_ms(Calendar { pattern, zone }, policies, &firing);
     end.is_none_or(|end| due <= end).then(|| NextInstant { nominal: firing.nominal.into(), due, jitter_ms })
 }
 
@@ -98,18 +98,27 @@ pub(super) struct JudgedInstant {
     pub verdict: Result<OpeningCause, UnopenedReason>,
 }
 
-/// Adds one explained instant. It extends the last range if it follows `last` and has the same reason; otherwise it
-/// begins a new range. Names that go back, when the clocks go back, begin a new range.
-pub(super) fn tell(
-    ranges: &mut Vec<ExplainedRange>,
-    last: &mut Option<Nominal>,
-    nominal: Nominal,
-    reason: UnopenedReason,
-) {
-    let step_ms = last.as_ref().and_then(|last| distance_ms(last, &nominal)).filter(|ms| *ms > 0);
-    match (ranges.last_mut(), step_ms) {
-        (Some(range), Some(step_ms)) if range.reason == reason => range.instants.extend(step_ms, 1),
-        _ => ranges.push(ExplainedRange { first: nominal.clone(), instants: InstantRange::default(), reason }),
+/// Collects instants that do not open into ranges. So an outage of hours takes a few bytes.
+#[derive(Default)]
+pub(super) struct ExplainedRanges {
+    pub ranges: Vec<ExplainedRange>,
+    /// The last instant of the last range; `None` if the next instant begins a new range.
+    last: Option<Nominal>,
+}
+
+impl ExplainedRanges {
+    /// Adds one explained instant. It extends the last range if it follows its last instant and has the same reason;
+    /// otherwise it begins a new range. Names that go back, when the clocks go back, begin a new range.
+    pub fn add(&mut self, nominal: Nominal, reason: UnopenedReason) {
+        let step_ms = self.last.as_ref().and_then(|last| distance_ms(last, &nominal)).filter(|ms| *ms > 0);
+        match (self.ranges.last_mut(), step_ms) {
+            (Some(range), Some(step_ms)) if range.reason == reason => range.instants.extend(step_ms, 1),
+            _ => self.ranges.push(ExplainedRange { first: nominal.clone(), instants: InstantRange::default(), reason }),
+        }
+        self.last = Some(nominal);
     }
-    *last = Some(nominal);
+
+    pub fn end_range(&mut self) {
+        self.last = None;
+    }
 }
