@@ -50,7 +50,7 @@ impl Ledger {
         if edit.policies.as_ref().is_some_and(|policies| policies.overlap != Overlap::BufferOne)
             && let Some(run) = self.waits_for(id)
         {
-            self.note_waited(id, run, context.now);
+            self.record_blocking_run(id, run, context.now);
         }
         let former = self.schedules.get(&id).map(|schedule| (schedule.content, schedule.audience));
         edit.content.iter().for_each(|content| self.store_blob(content.blob()));

@@ -75,7 +75,7 @@ impl Ledger {
         let wall = agreed.as_ref().ok().map(|wall| wall.plus_ms(self.head.offset_ms()));
         let base = wall.unwrap_or(self.head.now).max(self.head.now);
         let clocks_agree = agreed.is_ok();
-        self.note_leap(self.head.now, base);
+        self.mark_missed_by_leap(self.head.now, base);
         self.head.now = base;
         self.head.epoch = Some(EpochState { epoch, leader: start.leader, base, clocks_agree });
         context.now = base;

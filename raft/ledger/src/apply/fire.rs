@@ -108,9 +108,10 @@ impl Ledger {
         self.check_overlap(id, fire, context.now)?;
         names.extend(fresh);
         let opens = next.opens();
-        let was_due =
-            |held: &BlockingRun| opens <= held.through && fire.opened.iter().all(|one| one.due <= held.through);
-        let waited_for = self.held_up(id, context.now).filter(was_due).map(|held| held.by);
+        let was_due = |blocking: &BlockingRun| {
+            opens <= blocking.through && fire.opened.iter().all(|one| one.due <= blocking.through)
+        };
+        let waited_for = self.blocking_run(id, context.now).filter(was_due).map(|blocking| blocking.run);
         self.explain(context, id, &fire.explained);
         if let Some(schedule) = self.schedules.edit(&id) {
             schedule.plan.fired_through = fire.through;
@@ -238,7 +239,7 @@ impl Ledger {
         self.derived.open_pages.insert(id);
         context.emit(Effect::WorkAppeared(id));
         for (schedule, run) in &runs {
-            self.note_unfinished(context, *schedule, *run);
+            self.update_overlap_indexes(context, *schedule, *run);
         }
         self.suppress_inside_gap(context, id);
         runs

@@ -22,34 +22,34 @@ use crate::model::{
 impl Ledger {
     /// Returns the run that delays a schedule's instants, or did so until a moment ago, and the time until which it did
     /// (`buffer_one`). An instant that could have opened for longer than that was missed.
-    pub(crate) fn held_up(&self, id: ScheduleId, now: Time) -> Option<BlockingRun> {
+    pub(crate) fn blocking_run(&self, id: ScheduleId, now: Time) -> Option<BlockingRun> {
         let schedule = self.schedules.get(&id)?;
         let waits = schedule.policies.overlap == Overlap::BufferOne;
-        let stands = self.holding(id).filter(|_| waits).map(|(by, run)| {
-            let through = if run.holds_up(now) { now } else { run.finish_by };
-            BlockingRun { through, by }
+        let runs = self.blocking_runs(id).filter(|_| waits).map(|(run, known)| BlockingRun {
+            through: if known.has_work_left(now) { now } else { known.finish_by },
+            run,
         });
-        let held = stands.max_by_key(|held| held.through).or(schedule.plan.held)?;
-        (now.since_ms(held.through) <= self.limits().on_time_ms).then_some(held)
+        let blocking = runs.max_by_key(|blocking| blocking.through).or(schedule.plan.blocked_by)?;
+        (now.since_ms(blocking.through) <= self.limits().on_time_ms).then_some(blocking)
     }
 
     /// Notes that instants which should have opened by now were missed, even if they have to wait from now on (P16).
-    pub(super) fn note_missed(&mut self, id: ScheduleId, now: Time) {
-        self.note_missed_before(id, now.plus_ms(-self.limits().on_time_ms));
+    pub(super) fn mark_missed(&mut self, id: ScheduleId, now: Time) {
+        self.mark_missed_before(id, now.plus_ms(-self.limits().on_time_ms));
     }
 
     /// Notes at the end of a pause which instants were missed (P16): all that were due in it, except at its very end.
     /// An instant from before the pause, or one that waits for a run, is missed if it is late.
-    pub(super) fn note_pause_end(&mut self, id: ScheduleId, since: Option<Time>, now: Time) {
+    pub(super) fn mark_missed_in_pause(&mut self, id: ScheduleId, since: Option<Time>, now: Time) {
         let next = self.schedules.get(&id).and_then(|schedule| schedule.plan.next.as_ref()).map(NextInstant::opens);
         let came_before = since.zip(next).is_some_and(|(since, opens)| opens < since);
-        match self.held_up(id, now) {
-            None if !came_before => self.note_missed_before(id, now.plus_ms(-self.limits().pause_end_ms)),
-            _ => self.note_missed(id, now),
+        match self.blocking_run(id, now) {
+            None if !came_before => self.mark_missed_before(id, now.plus_ms(-self.limits().pause_end_ms)),
+            _ => self.mark_missed(id, now),
         }
     }
 
-    fn note_missed_before(&mut self, id: ScheduleId, before: Time) {
+    fn mark_missed_before(&mut self, id: ScheduleId, before: Time) {
         let is_late = |next: &NextInstant| next.opens() < before;
         if self.schedules.get(&id).is_some_and(|schedule| schedule.plan.next.as_ref().is_some_and(is_late))
             && let Some(schedule) = self.schedules.edit(&id)
@@ -60,17 +60,17 @@ impl Ledger {
 
     /// Notes that ledger time made a large step, so there was no leader (P16). Due instants were missed, also those
     /// that a run delays. Other schedules find this out when they fire.
-    pub(super) fn note_leap(&mut self, from: Time, now: Time) {
+    pub(super) fn mark_missed_by_leap(&mut self, from: Time, now: Time) {
         if now.since_ms(from) > self.limits().on_time_ms {
-            let held_up: BTreeSet<ScheduleId> = self.derived.holding.iter().map(|(schedule, _)| *schedule).collect();
-            held_up.into_iter().for_each(|schedule| self.note_missed(schedule, now));
+            let blocked: BTreeSet<ScheduleId> = self.derived.blocking.iter().map(|(schedule, _)| *schedule).collect();
+            blocked.into_iter().for_each(|schedule| self.mark_missed(schedule, now));
         }
     }
 
     /// Checks that a triggered run may open beside unfinished runs. A paused or triggered run forbids it too: the
     /// operator who triggers can decide about that run first.
     pub fn may_trigger(&self, id: ScheduleId, now: Time) -> Result<(), Refusal> {
-        match self.unfinished(id).find(|(_, run)| run.holds_up(now)) {
+        match self.unfinished(id).find(|(_, run)| run.has_work_left(now)) {
             Some((run, _)) if self.forbids_overlap(id) => Err(Refusal::RunOpen(run)),
             _ => Ok(()),
         }
@@ -87,7 +87,7 @@ impl Ledger {
     pub(super) fn check_overlap(&self, id: ScheduleId, fire: &Fire, now: Time) -> Result<(), Refusal> {
         let Some(schedule) = self.schedules.get(&id).filter(|_| !fire.opened.is_empty()) else { return Ok(()) };
         refuse_if(schedule.policies.overlap != Overlap::Allow && fire.opened.len() > 1, Impossible::SeveralOpenings)?;
-        match self.holding(id).find(|(_, run)| run.holds_up(now)) {
+        match self.blocking_runs(id).find(|(_, run)| run.has_work_left(now)) {
             Some((run, _)) if self.forbids_overlap(id) => Err(Refusal::RunOpen(run)),
             _ => Ok(()),
         }
@@ -101,7 +101,7 @@ impl Ledger {
         }
         let late: Vec<RunId> = self.unfinished(id).map(|(run, _)| run).collect();
         self.expire(context, &late);
-        let others: Vec<RunId> = self.giving_way(id, context.now).map(|(run, _)| run).collect();
+        let others: Vec<RunId> = self.runs_to_cancel(id, context.now).map(|(run, _)| run).collect();
         for other in others {
             let _ = self.run_cancel(context, other, Some(run));
         }
@@ -109,7 +109,7 @@ impl Ledger {
 
     /// Iterates over the runs that another run of the schedule cancels when it opens at `now` (`cancel_other`). Expired
     /// and cancelled runs release their claims anyway.
-    fn giving_way(&self, id: ScheduleId, now: Time) -> impl Iterator<Item = (RunId, &Run)> + '_ {
+    fn runs_to_cancel(&self, id: ScheduleId, now: Time) -> impl Iterator<Item = (RunId, &Run)> + '_ {
         let cancels = self.schedules.get(&id).is_some_and(|schedule| schedule.policies.overlap == Overlap::CancelOther);
         let goes_on = move |run: &Run| {
             cancels && matches!(run.state, RunState::Open | RunState::Paused { .. }) && run.finish_by > now
@@ -120,7 +120,7 @@ impl Ledger {
     /// Returns what a run of the schedule would cancel if it opened at `now`.
     pub fn would_cancel(&self, id: ScheduleId, now: Time) -> CancelledRuns {
         let mut cancelled = CancelledRuns::default();
-        for (run, known) in self.giving_way(id, now) {
+        for (run, known) in self.runs_to_cancel(id, now) {
             if cancelled.runs.len() >= CancelledRuns::NAMED {
                 cancelled.more = cancelled.more.saturating_add(1);
                 continue;
@@ -137,30 +137,31 @@ impl Ledger {
 
     /// Updates the indexes of unfinished runs after a run was opened or changed. Notes when the schedule's next instant
     /// begins or ends to wait for a run.
-    pub(super) fn note_unfinished(&mut self, context: &mut Context, id: ScheduleId, run: RunId) {
+    pub(super) fn update_overlap_indexes(&mut self, context: &mut Context, id: ScheduleId, run: RunId) {
         let Some(known) = self.run(run) else { return };
-        let (takes_part, goes_beside) = (known.takes_part_in_overlap(), known.goes_beside());
-        let may_hold_up = known.may_hold_up();
+        let (takes_part, is_exempt_from_overlap) = (known.takes_part_in_overlap(), known.is_exempt_from_overlap());
+        let may_block_next = known.may_block_next();
         let key = (id, run);
         let before = self.due_key(id);
-        for (is_in, index) in
-            [(takes_part, &mut self.derived.unfinished), (goes_beside, &mut self.derived.going_beside)]
-        {
+        for (is_in, index) in [
+            (takes_part, &mut self.derived.unfinished),
+            (is_exempt_from_overlap, &mut self.derived.exempt_from_overlap),
+        ] {
             let _ = if is_in { index.insert(key) } else { index.remove(&key) };
         }
-        if may_hold_up && !self.derived.holding.contains(&key) {
-            if self.held_up(id, context.now).is_none() {
-                self.note_missed(id, context.now);
+        if may_block_next && !self.derived.blocking.contains(&key) {
+            if self.blocking_run(id, context.now).is_none() {
+                self.mark_missed(id, context.now);
             }
-            self.derived.holding.insert(key);
-        } else if !may_hold_up && self.derived.holding.remove(&key) && self.holding(id).next().is_none() {
-            self.note_waited(id, run, context.now);
+            self.derived.blocking.insert(key);
+        } else if !may_block_next && self.derived.blocking.remove(&key) && self.blocking_runs(id).next().is_none() {
+            self.record_blocking_run(id, run, context.now);
         }
         self.index_due(context, id, before);
     }
 
     /// Notes that a due instant waited for a run that is finished, or for which it no longer waits.
-    pub(super) fn note_waited(&mut self, id: ScheduleId, by: RunId, now: Time) {
+    pub(super) fn record_blocking_run(&mut self, id: ScheduleId, run: RunId, now: Time) {
         let is_due = |schedule: &crate::model::Schedule| {
             let waits = schedule.wakes_at(true) != schedule.wakes_at(false);
             waits && schedule.plan.next.as_ref().is_some_and(|next| next.opens() <= now)
@@ -168,7 +169,7 @@ impl Ledger {
         if self.schedules.get(&id).is_some_and(is_due)
             && let Some(schedule) = self.schedules.edit(&id)
         {
-            schedule.plan.held = Some(BlockingRun { through: now, by });
+            schedule.plan.blocked_by = Some(BlockingRun { through: now, run });
         }
     }
 }

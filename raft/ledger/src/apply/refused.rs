@@ -111,7 +111,7 @@ impl Ledger {
             self.record_run_event(context, id, RunEventKind::Paused(reason), BTreeMap::new());
             context.emit(Effect::RunChanged(place.0));
             context.alarm(text);
-            self.note_unfinished(context, schedule, id);
+            self.update_overlap_indexes(context, schedule, id);
         }
     }
 

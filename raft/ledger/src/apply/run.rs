@@ -178,7 +178,7 @@ impl Ledger {
         let page = self.pages.edit(&id).ok_or(Refusal::NoSuchRun(run))?;
         change(&mut page.runs[place])?;
         let schedule = page.runs[place].schedule;
-        self.note_unfinished(context, schedule, run);
+        self.update_overlap_indexes(context, schedule, run);
         Ok(id)
     }
 

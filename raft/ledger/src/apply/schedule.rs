@@ -135,7 +135,7 @@ impl Ledger {
             Some(_) => Activity::Active,
             None => Activity::Done,
         })?;
-        self.note_pause_end(id, since, context.now);
+        self.mark_missed_in_pause(id, since, context.now);
         Ok(CommandOutcome::Done)
     }
 
@@ -190,7 +190,7 @@ impl Ledger {
 
     /// The time of the schedule in the due index; `None` if it is not active.
     pub(super) fn due_key(&self, id: ScheduleId) -> Option<Time> {
-        self.schedules.get(&id)?.wakes_at(self.holding(id).next().is_some())
+        self.schedules.get(&id)?.wakes_at(self.blocking_runs(id).next().is_some())
     }
 
     /// Updates the due index for a schedule that was at `before`, and notifies the leader's timer.

@@ -35,7 +35,7 @@ impl Ledger {
         clock.offset_ms = clock.offset_ms.saturating_add(to.since_ms(now));
         self.head.now = to;
         if advance.jump {
-            self.note_leap(now, to);
+            self.mark_missed_by_leap(now, to);
         }
         self.forget_old_answers();
         context.emit(Effect::ClockMoved(to));

@@ -162,7 +162,7 @@ impl Ledger {
             context.emit(Effect::WorkAppeared(page_id));
         }
         if ends_or_pauses {
-            self.note_unfinished(context, schedule, change.run);
+            self.update_overlap_indexes(context, schedule, change.run);
         }
     }
 

@@ -155,7 +155,7 @@ impl<'a> FirePlanner<'a> {
         // Only the last instant can still wait for its jitter: an instant opens before the next one is due.
         let unripe = judged.iter().find(|step| step.opens > now).map(|step| step.due);
         let ripe = unripe.map_or(judged.len(), |due| judged.partition_point(|step| step.due < due));
-        let is_busy = ledger.holding(id).any(|(_, run)| run.holds_up(now));
+        let is_busy = ledger.blocking_runs(id).any(|(_, run)| run.has_work_left(now));
         let ripe = judged.get_mut(..ripe).unwrap_or_default();
         let taken = overlap::fit(schedule.policies.overlap, is_busy, next.due, ripe);
         let first_to_wait = judged.get(taken).map(|step| step.due);
@@ -175,7 +175,7 @@ impl<'a> FirePlanner<'a> {
         // An instant that replaces others opens now. So one that still waits for its jitter is no candidate.
         let is_ripe = |(step, opens): &(&Step, Time)| matches!(step, Step::Fires(_)) && *opens <= self.now;
         let latest = steps.iter().rposition(is_ripe).filter(|_| !self.more_follow(due_steps));
-        let blocking = self.ledger.held_up(self.id, self.now);
+        let blocking = self.ledger.blocking_run(self.id, self.now);
         let steps = steps.into_iter().enumerate();
         steps.map(|(number, (step, opens))| self.judge_step(step, opens, blocking, Some(number) == latest)).collect()
     }

@@ -24,9 +24,9 @@ pub(crate) struct Derived {
     /// Runs that take part in `overlap` (`Run::takes_part_in_overlap`).
     pub unfinished: BTreeSet<(ScheduleId, RunId)>,
     /// The other unfinished runs: backfills and reopened runs.
-    pub going_beside: BTreeSet<(ScheduleId, RunId)>,
-    /// Runs of `unfinished` that may delay the next instant (`Run::may_hold_up`).
-    pub holding: BTreeSet<(ScheduleId, RunId)>,
+    pub exempt_from_overlap: BTreeSet<(ScheduleId, RunId)>,
+    /// Runs of `unfinished` that may delay the next instant (`Run::may_block_next`).
+    pub blocking: BTreeSet<(ScheduleId, RunId)>,
     /// Seals that an audience, a schedule or a run uses.
     pub seals: BTreeSet<Hash>,
     pub answers_by_index: BTreeMap<u64, (String, String)>,

@@ -172,13 +172,13 @@ impl Ledger {
 
     /// Iterates over all unfinished runs of a schedule.
     pub(crate) fn all_unfinished(&self, id: ScheduleId) -> impl Iterator<Item = (RunId, &Run)> + '_ {
-        self.unfinished(id).chain(self.listed(&self.derived.going_beside, id))
+        self.unfinished(id).chain(self.listed(&self.derived.exempt_from_overlap, id))
     }
 
-    /// Iterates over runs that may hold up the schedule's next instant: those that take part in `overlap`, without
+    /// Iterates over runs that may block the schedule's next instant: those that take part in `overlap`, without
     /// paused and triggered ones.
-    pub fn holding(&self, id: ScheduleId) -> impl Iterator<Item = (RunId, &Run)> + '_ {
-        self.listed(&self.derived.holding, id)
+    pub fn blocking_runs(&self, id: ScheduleId) -> impl Iterator<Item = (RunId, &Run)> + '_ {
+        self.listed(&self.derived.blocking, id)
     }
 
     fn listed<'a>(
@@ -195,8 +195,8 @@ impl Ledger {
     pub fn waits_for(&self, id: ScheduleId) -> Option<RunId> {
         let opens = self.schedules.get(&id)?.plan.next.as_ref()?.opens();
         let waits = opens <= self.head.now && self.waits_at(id, self.head.now);
-        let mut holding = self.holding(id).filter(|(_, run)| run.holds_up(self.head.now));
-        holding.next().map(|(run, _)| run).filter(|_| waits)
+        let mut blocking = self.blocking_runs(id).filter(|(_, run)| run.has_work_left(self.head.now));
+        blocking.next().map(|(run, _)| run).filter(|_| waits)
     }
 
     /// True if an instant that is due at `now` waits for a run. It does not wait for a run past its deadline with
@@ -205,7 +205,7 @@ impl Ledger {
         let Some(schedule) = self.schedules.get(&id) else { return false };
         let is_due = schedule.plan.next.as_ref().is_some_and(|next| next.due <= now);
         let waits = schedule.wakes_at(true) != schedule.wakes_at(false);
-        is_due && waits && self.holding(id).any(|(_, run)| run.holds_up(now))
+        is_due && waits && self.blocking_runs(id).any(|(_, run)| run.has_work_left(now))
     }
 
     /// Iterates over pages with pending or claimed recipients, oldest first.
@@ -285,8 +285,8 @@ impl Ledger {
     /// Returns the pool that sends a claim's recipients; it is one for all (P4). Recipients that left the claim may
     /// have another pool since.
     pub fn pool_of_claim<'a>(&'a self, page: &'a Page, claim: &Claim) -> &'a str {
-        let held = claim.claimed.min().or(claim.in_doubt.min());
-        held.map_or(&page.pool, |slot| self.pool_of(claim.page, page, claim.chunk, slot))
+        let lowest = claim.claimed.min().or(claim.in_doubt.min());
+        lowest.map_or(&page.pool, |slot| self.pool_of(claim.page, page, claim.chunk, slot))
     }
 
     /// Returns page, chunk and slot of a recipient of a run.

@@ -159,13 +159,13 @@ impl Run {
     }
 
     /// True if it is unfinished and does not count for `overlap`.
-    pub(crate) fn goes_beside(&self) -> bool {
+    pub(crate) fn is_exempt_from_overlap(&self) -> bool {
         !self.counts.is_finished() && !self.takes_part_in_overlap()
     }
 
     /// True if it can delay its schedule's next instant. Only runs that the calendar opened can. A paused run waits for
     /// an operator, and a triggered run may take all of `finish_by`; neither may cost the schedule its next run.
-    pub(crate) fn may_hold_up(&self) -> bool {
+    pub(crate) fn may_block_next(&self) -> bool {
         let state = match self.state {
             RunState::Open | RunState::Finished => true,
             RunState::Paused { .. } => false,
@@ -176,7 +176,7 @@ impl Run {
 
     /// True if it has work left at `now`. Pending recipients count until the deadline, claimed ones always. Does not
     /// check whether it may delay other runs.
-    pub fn holds_up(&self, now: Time) -> bool {
+    pub fn has_work_left(&self, now: Time) -> bool {
         self.counts.get(RecipientState::Claimed) > 0
             || self.counts.get(RecipientState::Pending) > 0 && self.finish_by > now
     }

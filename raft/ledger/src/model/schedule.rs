@@ -88,7 +88,7 @@ pub struct Plan {
     pub refusals: u8,
     /// The run that the next instant waited for, until it was finished (`overlap = buffer_one`); `None` if it did not
     /// wait.
-    pub held: Option<BlockingRun>,
+    pub blocked_by: Option<BlockingRun>,
     /// Instants that open before this time were missed (P16), even if they have to wait for a run. `None`: none were.
     pub missed_before: Option<Time>,
 }
@@ -104,15 +104,15 @@ impl Plan {
             opened: 0,
             tzdb,
             refusals: 0,
-            held: None,
+            blocked_by: None,
             missed_before: None,
         }
     }
 
-    /// Drops `held` and `missed_before` if they do not concern the next instant.
+    /// Drops `blocked_by` and `missed_before` if they do not concern the next instant.
     pub(crate) fn forget_what_is_past(&mut self) {
         let opens = self.next.as_ref().map(NextInstant::opens);
-        self.held = self.held.filter(|held| opens.is_some_and(|opens| opens <= held.through));
+        self.blocked_by = self.blocked_by.filter(|blocking| opens.is_some_and(|opens| opens <= blocking.through));
         self.missed_before = self.missed_before.filter(|before| opens.is_some_and(|opens| opens < *before));
     }
 }
@@ -123,7 +123,7 @@ pub struct BlockingRun {
     /// Instants that opened up to this time were delayed.
     pub through: Time,
     /// The run.
-    pub by: RunId,
+    pub run: RunId,
 }
 
 /// A schedule.

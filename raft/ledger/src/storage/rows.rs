@@ -144,13 +144,13 @@ impl Ledger {
         for (id, _, run) in self.runs() {
             let key = (run.schedule, id);
             derived.unfinished.extend(run.takes_part_in_overlap().then_some(key));
-            derived.going_beside.extend(run.goes_beside().then_some(key));
-            derived.holding.extend(run.may_hold_up().then_some(key));
+            derived.exempt_from_overlap.extend(run.is_exempt_from_overlap().then_some(key));
+            derived.blocking.extend(run.may_block_next().then_some(key));
             derived.mailed.extend(run.counts.has_emails().then_some((run.schedule, run.due, id)));
         }
         let forgotten = self.summaries.iter().filter(|(_, summary)| summary.counts.has_emails());
         derived.forgotten = forgotten.map(|(id, summary)| (summary.schedule, summary.due, *id)).collect();
-        let busy: BTreeSet<ScheduleId> = derived.holding.iter().map(|(schedule, _)| *schedule).collect();
+        let busy: BTreeSet<ScheduleId> = derived.blocking.iter().map(|(schedule, _)| *schedule).collect();
         for (id, schedule) in self.schedules.iter() {
             derived.names.insert((schedule.tenant.clone(), schedule.name.clone()), *id);
             derived.due.extend(schedule.wakes_at(busy.contains(id)).map(|due| (due, *id)));

@@ -163,7 +163,7 @@ fn judge_overlap(after: &Ledger, id: RunId, run: &Run) {
     // A run that was paused before this entry may have expired by it.
     let is_paused =
         |run: &Run| matches!(run.state, RunState::Paused { .. } | RunState::Expired { paused: Some(_), .. });
-    let holds_up = |run: &Run| is_trigger || run.cause != OpeningCause::Trigger && !is_paused(run);
+    let may_block = |run: &Run| is_trigger || run.cause != OpeningCause::Trigger && !is_paused(run);
     let beside = after.runs().filter(|(other, _, beside)| {
         let is_open = beside.counts.get(RecipientState::Pending) + beside.counts.get(RecipientState::Claimed) > 0;
         *other != id && beside.schedule == run.schedule && counts(beside) && is_open
@@ -171,7 +171,7 @@ fn judge_overlap(after: &Ledger, id: RunId, run: &Run) {
     for (other, _, beside) in beside.filter(|_| counts(run)) {
         let allowed = match run.policies.overlap {
             Overlap::Allow => true,
-            Overlap::BufferOne | Overlap::Skip => !holds_up(beside),
+            Overlap::BufferOne | Overlap::Skip => !may_block(beside),
             Overlap::CancelOther => matches!(beside.state, RunState::Cancelled { .. } | RunState::Expired { .. }),
         };
         assert!(allowed, "{id} opened beside {other}, {beside:?}");

@@ -162,8 +162,8 @@ fn schedule_facts(world: &World, ledger: &Ledger, id: ScheduleId) -> Facts {
         fact("refusals", plan.refusals.to_string()),
         fact(
             "held",
-            plan.held
-                .map_or("by nothing".to_owned(), |held| format!("by {} through {}", held.by, world.time(held.through))),
+            plan.blocked_by
+                .map_or("by nothing".to_owned(), |by| format!("by {} through {}", by.run, world.time(by.through))),
         ),
         fact("missed before", plan.missed_before.map_or("nothing".to_owned(), |at| world.time(at))),
         fact("forgotten through", plan.forgotten_through.map_or("nothing".to_owned(), |at| world.time(at))),
