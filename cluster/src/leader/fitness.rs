@@ -198,7 +198,7 @@ fn is_soon(ledger: &Ledger, page: &Page, pool: &str, now: Time) -> bool {
     ledger.serves(pool)
         && (!is_late(page) || is_often(late_rate(ledger, pool)))
         && is_often(ledger.tenant(&page.tenant).rate())
-        && ledger.room_today(pool, now) != Some(0)
+        && ledger.remaining_today(pool, now) != Some(0)
 }
 
 #[cfg(test)]

@@ -221,7 +221,7 @@ pub fn objects(recorder: &HistoryRecorder, ledger: &Ledger) {
         let sealed = ledger.audiences().get(&(tenant.clone(), campaign.audience.clone()));
         found(ObjectKind::Campaign, tenant, name, value(&when, &campaign.zone, sealed.map_or(0, |sealed| sealed.rows)));
     }
-    for (_, schedule) in ledger.schedules().iter().filter(|(id, _)| ledger.not_of_a_campaign(**id).is_ok()) {
+    for (_, schedule) in ledger.schedules().iter().filter(|(id, _)| ledger.check_not_of_campaign(**id).is_ok()) {
         found(
             ObjectKind::Schedule,
             &schedule.tenant,

@@ -50,15 +50,15 @@ pub struct ClaimExplanation {
 
 impl Ledger {
     /// Returns the history of recipient `number` of `run`; `None` if there is no such recipient.
-    pub fn story(&self, run: RunId, number: u32) -> Option<RecipientExplanation> {
+    pub fn explain_recipient(&self, run: RunId, number: u32) -> Option<RecipientExplanation> {
         let (page, chunk, slot) = self.slot_of(run, number)?;
         let slots = self.chunks.get(&(page, chunk))?;
         let held = |claim: &Claim| claim.granted.contains(slot);
         let open = self.claims.iter().filter(|(_, claim)| (claim.page, claim.chunk) == (page, chunk) && held(claim));
-        let mut claims: Vec<ClaimExplanation> = open.map(|(fence, claim)| chapter(*fence, claim, slot)).collect();
+        let mut claims: Vec<ClaimExplanation> = open.map(|(fence, claim)| explain_claim(*fence, claim, slot)).collect();
         let closed = self.closed_claims_of((page, chunk)).filter(|(_, claim)| held(claim));
-        claims.extend(closed.map(|(fence, claim)| chapter(fence, &claim, slot)));
-        claims.sort_by_key(|chapter| chapter.fence);
+        claims.extend(closed.map(|(fence, claim)| explain_claim(fence, &claim, slot)));
+        claims.sort_by_key(|claim| claim.fence);
         let waiting = slots.waves.iter().find(|(_, wave)| wave.contains(slot));
         let run_events = self.run_events.range(run_events::keys_of(run));
         let run_events = run_events.flat_map(|((_, index, of), run_events)| {
@@ -95,7 +95,7 @@ fn last_refusal(claims: &[ClaimExplanation], since: u64, deferral: Option<Deferr
     refusals.max_by_key(|(index, _)| *index).map(|(_, answer)| answer).or_else(|| deferral.map(deferred))
 }
 
-fn chapter(fence: Fence, claim: &Claim, slot: u16) -> ClaimExplanation {
+fn explain_claim(fence: Fence, claim: &Claim, slot: u16) -> ClaimExplanation {
     let mine = claim.history.iter().filter(|event| event.slots(&claim.granted).contains(slot));
     ClaimExplanation { fence, owner: claim.owner, claimed_at: claim.claimed_at, history: mine.cloned().collect() }
 }

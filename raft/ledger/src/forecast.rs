@@ -53,7 +53,7 @@ pub struct Forecast {
     /// The lowest of the rates, in thousandths of an email a second; `None` if there is no rate limit.
     pub rate_milli: Option<u64>,
     /// Number of emails that the warm-up still allows on the first day; `None` if there is no cap.
-    pub room: Option<u32>,
+    pub first_day_remaining: Option<u32>,
     /// When the last email is sent; `None` if there is no limit, or nothing is sent.
     pub ends: Option<Time>,
 }
@@ -69,7 +69,7 @@ impl Ledger {
                 is_late,
                 bound: ForecastLimit::NoRelay,
                 rate_milli: None,
-                room: None,
+                first_day_remaining: None,
                 ends: None,
             };
         }
@@ -84,30 +84,30 @@ impl Ledger {
         let rows = u64::from(task.rows);
         let by_rate = begins.plus_ms(takes_ms(rows, rate_milli));
         let by_caps = self.pools().get(&task.pool.to_owned()).map(|warm_up| {
-            let room = |day: Day| self.room_on(day, (task.pool, warm_up), now);
-            (room(Day::of(begins)), ends_within(room, rows, begins, rate_milli))
+            let remaining = |day: Day| self.remaining_on(day, (task.pool, warm_up), now);
+            (remaining(Day::of(begins)), ends_within(remaining, rows, begins, rate_milli))
         });
-        let room = by_caps.and_then(|(room, _)| room);
+        let first_day_remaining = by_caps.and_then(|(remaining, _)| remaining);
         let (bound, ends) = match (by_caps, least) {
             (Some((_, by_caps)), _) if by_caps > by_rate => (ForecastLimit::WarmUp, Some(by_caps)),
             (_, Some((_, bound))) => (bound, Some(by_rate)),
             (_, None) => (ForecastLimit::Nothing, None),
         };
-        Forecast { begins, is_late, bound, rate_milli, room, ends }
+        Forecast { begins, is_late, bound, rate_milli, first_day_remaining, ends }
     }
 
     /// Returns when `rows` more emails of a pool are sent at this rate, within the caps of its warm-up. `None` if the
     /// pool has no settings.
     pub fn ends_within_caps(&self, pool: &str, rows: u64, rate_milli: u64, now: Time) -> Option<Time> {
         let warm_up = self.pools().get(&pool.to_owned())?;
-        Some(ends_within(|day| self.room_on(day, (pool, warm_up), now), rows, now, Some(rate_milli)))
+        Some(ends_within(|day| self.remaining_on(day, (pool, warm_up), now), rows, now, Some(rate_milli)))
     }
 
     /// Number of emails that a day's cap still allows, as known now; `None` if there is no cap.
-    fn room_on(&self, day: Day, (pool, warm_up): (&str, &PoolRow), now: Time) -> Option<u32> {
+    fn remaining_on(&self, day: Day, (pool, warm_up): (&str, &PoolRow), now: Time) -> Option<u32> {
         match day == Day::of(now) {
-            true => self.room_today(pool, now),
-            false => room(warm_up, day),
+            true => self.remaining_today(pool, now),
+            false => remaining(warm_up, day),
         }
     }
 
@@ -142,7 +142,7 @@ impl Ledger {
 }
 
 /// Number of emails that a day's cap still allows, if nothing else is sent on that day.
-fn room(warm_up: &PoolRow, day: Day) -> Option<u32> {
+fn remaining(warm_up: &PoolRow, day: Day) -> Option<u32> {
     Some(warm_up.cap(day)?.saturating_sub(warm_up.spent(day)))
 }
 
@@ -153,18 +153,18 @@ fn takes_ms(rows: u64, rate_milli: Option<u64>) -> i64 {
 }
 
 /// Adds up day by day, each up to its cap. A warm-up has at most 400 days.
-fn ends_within(room: impl Fn(Day) -> Option<u32>, rows: u64, begins: Time, rate_milli: Option<u64>) -> Time {
+fn ends_within(remaining: impl Fn(Day) -> Option<u32>, rows: u64, begins: Time, rate_milli: Option<u64>) -> Time {
     let (mut at, mut left) = (begins, rows);
     loop {
         let day = Day::of(at);
         let end = at.plus_ms(takes_ms(left, rate_milli));
-        let Some(room) = room(day).map(u64::from) else { return end };
-        if left <= room && end <= day.end() {
+        let Some(remaining) = remaining(day).map(u64::from) else { return end };
+        if left <= remaining && end <= day.end() {
             return end;
         }
         let day_ms = u64::try_from(day.end().since_ms(at)).unwrap_or_default();
         let by_rate = rate_milli.map_or(u64::MAX, |rate| rate.saturating_mul(day_ms) / MILLI_MS);
-        left = left.saturating_sub(room.min(by_rate));
+        left = left.saturating_sub(remaining.min(by_rate));
         at = day.end();
     }
 }

@@ -469,7 +469,7 @@ fn look(ledger: &Ledger) {
     let now = ledger.head().now;
     for (id, page, run) in ledger.runs() {
         for number in [0, 1, 4, 5, u32::MAX] {
-            let _ = ledger.story(id, number);
+            let _ = ledger.explain_recipient(id, number);
         }
         for number in [0, 1, 65_535, u32::MAX] {
             let _ = reveille_ledger::closed_slots(page, number, now);

@@ -144,7 +144,7 @@ impl Segment<'_> {
             if let Record::Head(state) = &record
                 && replay.next_batch.is_none()
             {
-                replay.begin(*state);
+                replay.start_from(*state);
                 continue;
             }
             if let Record::Entry(entry) = &record {
@@ -168,7 +168,7 @@ impl Segment<'_> {
 
 impl Replay {
     /// Starts with the first remaining segment. Its head replaces the state of all removed segments.
-    fn begin(&mut self, head: LogState) {
+    fn start_from(&mut self, head: LogState) {
         self.state = head;
         if index_of(head.last) > index_of(head.purged) {
             self.missing_through = index_of(head.last);

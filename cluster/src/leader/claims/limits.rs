@@ -111,7 +111,7 @@ impl ClaimRates {
             }
         }
         let room = |pool: &String| {
-            let room = ledger.room_today(pool, ledger_time)?;
+            let room = ledger.remaining_today(pool, ledger_time)?;
             Some((pool.clone(), room.saturating_sub(of(&of_pools, pool))))
         };
         let pools = ledger.pools().iter().filter_map(|(pool, _)| room(pool)).collect();

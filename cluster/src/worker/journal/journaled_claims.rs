@@ -92,7 +92,7 @@ impl JournaledClaims {
                 Some(JournalStep::Refused(refused)) => outcome.refused.push(refused.clone()),
             }
         }
-        outcome.alone = !outcome.was_open().is_empty() && self.open_count() == 1;
+        outcome.alone = !outcome.interrupted().is_empty() && self.open_count() == 1;
         outcome
     }
 

@@ -98,21 +98,25 @@ fn open_recipient_at_death_is_named_and_whether_it_was_alone() {
     let mut journal = written(&folder);
     let outcome = read(&folder).outcome(PAGE, 2, fence(50), &Bitmap::range(0, 5));
     assert_eq!(
-        (outcome.was_open(), outcome.alone),
+        (outcome.interrupted(), outcome.alone),
         (Bitmap::range(0, 1), true),
         "the others were begun, or never open"
     );
     let mut append = |record: Record| journal.append(&[record]).unwrap_or_else(|error| panic!("{error}"));
     append(record(51, 7, JournalStep::Open));
     let outcome = read(&folder).outcome(PAGE, 2, fence(50), &Bitmap::range(0, 5));
-    assert_eq!((outcome.was_open(), outcome.alone), (Bitmap::range(0, 1), false), "one of another claim was open too");
+    assert_eq!(
+        (outcome.interrupted(), outcome.alone),
+        (Bitmap::range(0, 1), false),
+        "one of another claim was open too"
+    );
     append(record(51, 7, JournalStep::Composed));
     append(record(50, 1, JournalStep::Composed));
     let outcome = read(&folder).outcome(PAGE, 2, fence(50), &Bitmap::range(0, 5));
     assert!(outcome.alone, "it was composed before the death");
     assert_eq!(outcome.in_doubt, Bitmap::range(1, 1), "`composed` never takes back a `begin`");
     let other = read(&folder).outcome(PAGE, 2, fence(51), &Bitmap::range(7, 1));
-    assert_eq!((other.all_released(), other.was_open(), other.alone), (Bitmap::range(7, 1), Bitmap::new(), false));
+    assert_eq!((other.all_released(), other.interrupted(), other.alone), (Bitmap::range(7, 1), Bitmap::new(), false));
     append(record(51, 7, JournalStep::Open));
     assert!(!read(&folder).outcome(PAGE, 2, fence(50), &Bitmap::range(0, 5)).alone, "and is open again");
 }
@@ -124,7 +128,7 @@ fn unusable_journal_leaves_all_in_doubt() {
     let outcome = reading.outcome(PAGE, 2, fence(50), &Bitmap::range(0, 5));
     assert_eq!((outcome.in_doubt.clone(), outcome.all_released()), (Bitmap::range(0, 5), Bitmap::new()));
     assert_eq!(outcome.source, OutcomeSource::NoJournal);
-    assert_eq!((outcome.was_open(), outcome.alone), (Bitmap::new(), false), "P12: and it names no crash suspect");
+    assert_eq!((outcome.interrupted(), outcome.alone), (Bitmap::new(), false), "P12: and it names no crash suspect");
     assert_eq!(why_nothing(reading), "there is no journal");
 }
 

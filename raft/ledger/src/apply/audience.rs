@@ -43,7 +43,7 @@ impl Ledger {
         let place = (asked.tenant.clone(), asked.name.clone());
         let gone = || Refusal::NoSuchAudience(asked.name.clone());
         let seal = self.audiences.get(&place).ok_or_else(gone)?.seal;
-        self.of_no_campaign(&place)?;
+        self.check_used_by_no_campaign(&place)?;
         let mut schedules = self.schedules.iter();
         let user = schedules.find(|(_, schedule)| schedule.tenant == asked.tenant && schedule.audience == seal);
         match user {
@@ -60,7 +60,7 @@ impl Ledger {
     }
 
     /// Refuses if a campaign uses the audience. A campaign that was cancelled before it opened does not count.
-    fn of_no_campaign(&self, (tenant, audience): &(String, String)) -> Result<(), Refusal> {
+    fn check_used_by_no_campaign(&self, (tenant, audience): &(String, String)) -> Result<(), Refusal> {
         let mut users = self.campaigns_of(tenant).filter(|(_, campaign)| {
             let is_over = matches!(campaign.stage, CampaignStage::Cancelled { opened: None, .. });
             campaign.audience == *audience && !is_over

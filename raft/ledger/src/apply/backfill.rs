@@ -28,12 +28,12 @@ impl Ledger {
     /// Removes the name of an occurrence that opens from the explained ranges: an instant is either opened or explained
     /// (P1). The range is split around the name, even if it does not list the name, because the schedule had another
     /// timing then. So no row is inside a range, and only the row before a name can be a range that contains it.
-    pub(super) fn take_out_of_ranges(&mut self, name: &(ScheduleId, Nominal), cause: OpeningCause) {
+    pub(super) fn split_ranges_at(&mut self, name: &(ScheduleId, Nominal), cause: OpeningCause) {
         for (first, place) in self.ranges_around(name, cause) {
             let Some(InstantOutcome::Explained { instants, reason, index }) = self.history.remove(&first) else {
                 continue;
             };
-            let after = place.before + u32::from(place.is_told);
+            let after = place.before + u32::from(place.is_member);
             let parts = [instants.part(&first.1, 0, place.before), instants.part(&first.1, after, u32::MAX)];
             for (part, instants) in parts.into_iter().flatten() {
                 self.history.put((name.0, part), InstantOutcome::Explained { instants, reason, index });

@@ -19,7 +19,7 @@ impl Ledger {
     ) -> Result<CommandOutcome, Refusal> {
         let place = (asked.tenant.clone(), asked.name.clone());
         match self.campaigns.get(&place) {
-            Some(known) if !known.is_asked_for_by(asked) => return Err(Refusal::CampaignNameTaken(asked.name.clone())),
+            Some(known) if !known.matches_request(asked) => return Err(Refusal::CampaignNameTaken(asked.name.clone())),
             Some(known) => context.repeats = Some(known.index),
             None => {
                 if self.schedule_named(&asked.tenant, &asked.name).is_some() {
@@ -290,7 +290,7 @@ impl Ledger {
     }
 
     /// A campaign and a schedule never have the same name, because each is found by it.
-    pub(super) fn not_the_name_of_a_campaign(&self, create: &ScheduleCreate) -> Result<(), Refusal> {
+    pub(super) fn check_name_is_free_of_campaigns(&self, create: &ScheduleCreate) -> Result<(), Refusal> {
         match self.campaigns.contains(&(create.tenant.clone(), create.name.clone())) {
             true => Err(Refusal::CampaignNameTaken(create.name.clone())),
             false => Ok(()),
@@ -298,7 +298,7 @@ impl Ledger {
     }
 
     /// Raises an alarm if the schedule of a campaign fires without opening a run (P16).
-    pub(super) fn tell_missed(&self, context: &mut Context, id: ScheduleId) {
+    pub(super) fn alarm_missed_campaign(&self, context: &mut Context, id: ScheduleId) {
         if let Some((name, campaign)) = self.campaign_of(id) {
             let cause = MissedCause::TooLate { due: campaign.due, now: context.now };
             context.alarm(format!("campaign {name} does not fire: {cause}"));
@@ -306,7 +306,7 @@ impl Ledger {
     }
 
     /// The schedule of a campaign opens once, and no other command changes it (P7).
-    pub fn not_of_a_campaign(&self, id: ScheduleId) -> Result<(), Refusal> {
+    pub fn check_not_of_campaign(&self, id: ScheduleId) -> Result<(), Refusal> {
         match self.campaign_of(id) {
             Some((name, _)) => Err(Refusal::OfCampaign(name.to_owned())),
             None => Ok(()),

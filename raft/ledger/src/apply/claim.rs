@@ -48,13 +48,13 @@ impl Ledger {
             RecipientState::Claimed,
         );
         self.claims.put(fence, claim);
-        self.note_alive(request.owner.node);
+        self.mark_alive(request.owner.node);
         context.emit(Effect::ClaimGranted { fence, owner: request.owner });
         Ok(fence)
     }
 
     /// Notes that the node's incarnation claims again, so revoked claims do not count as a crash (P12).
-    fn note_alive(&mut self, node: NodeId) {
+    fn mark_alive(&mut self, node: NodeId) {
         if self.nodes.get(&node).is_some_and(|node| node.lost)
             && let Some(node) = self.nodes.edit(&node)
         {
@@ -99,7 +99,7 @@ impl Ledger {
                 continue;
             }
             claim.in_doubt.add(&claimed);
-            claim.note(context, (ClaimEventKind::InDoubt(DoubtReason::OwnerLost), RecipientState::InDoubt), &claimed);
+            claim.record(context, (ClaimEventKind::InDoubt(DoubtReason::OwnerLost), RecipientState::InDoubt), &claimed);
             let (place, owner) = ((claim.page, claim.chunk), claim.owner);
             self.transition(context, place, &claimed, RecipientState::Claimed, RecipientState::InDoubt);
             if let Some(node) = self.nodes.edit(&owner.node) {
@@ -121,7 +121,7 @@ impl Ledger {
         if claimed.is_empty() {
             return 0;
         }
-        claim.note(context, (ClaimEventKind::Released(None), RecipientState::Pending), &claimed);
+        claim.record(context, (ClaimEventKind::Released(None), RecipientState::Pending), &claimed);
         context.emit(Effect::ClaimClosed { fence, owner: claim.owner });
         self.put_claim(fence, claim, true);
         self.transition(context, place, &claimed, RecipientState::Claimed, RecipientState::Pending);

@@ -34,7 +34,7 @@ impl Ledger {
         if counts {
             chosen = self.with_attempts_left(decide.run, chosen);
         }
-        let inside_gap = if resends { self.leave_near(decide.run, &mut chosen) } else { 0 };
+        let inside_gap = if resends { self.remove_inside_gap(decide.run, &mut chosen) } else { 0 };
         if resends && !chosen.is_empty() {
             self.reopen(context, decide.run)?;
         }
@@ -45,7 +45,7 @@ impl Ledger {
             if !resends {
                 claim.assumed.add(&slots);
             }
-            claim.note(context, (what.clone(), to), &slots);
+            claim.record(context, (what.clone(), to), &slots);
             let place = (claim.page, claim.chunk);
             self.put_claim(fence, claim, true);
             self.transition(context, place, &slots, RecipientState::InDoubt, to);
@@ -65,7 +65,7 @@ impl Ledger {
 
     /// Removes recipients with an email of another run within `min_gap`, and returns their number (P17). They stay in
     /// doubt: sent again they would be suppressed, and later evidence would find them closed.
-    fn leave_near(&mut self, run: RunId, chosen: &mut Vec<(Fence, Bitmap)>) -> u64 {
+    fn remove_inside_gap(&mut self, run: RunId, chosen: &mut Vec<(Fence, Bitmap)>) -> u64 {
         let mut lookups = GapLookups::default();
         let mut left = 0;
         for (fence, slots) in chosen.iter_mut() {

@@ -20,7 +20,7 @@ struct Former<'a> {
 
 enum FormerAudience {
     Seal(Hash),
-    People(Hash),
+    Recipients(Hash),
 }
 
 impl Ledger {
@@ -35,10 +35,10 @@ impl Ledger {
         if again {
             return Ok(());
         }
-        let people = self.people(&sealed.seal);
+        let recipients = self.recipients_hash(&sealed.seal);
         // Many runs may share few audiences, and a large one has a seal of 34 KiB, so results are kept.
         let mut known = BTreeMap::from([(sealed.seal, true)]);
-        let mut is_same = |seal: Hash| *known.entry(seal).or_insert_with(|| self.people(&seal) == people);
+        let mut is_same = |seal: Hash| *known.entry(seal).or_insert_with(|| self.recipients_hash(&seal) == recipients);
         let is_lately = |at: Time| now.since_ms(at) < self.limits().again_ms;
         for (name, other) in self.campaigns_of(&named.tenant) {
             let Some(armed @ Armed { launch, audience, .. }) = other.stage.armed() else { continue };
@@ -61,7 +61,7 @@ impl Ledger {
             }
             let is_same = match audience {
                 FormerAudience::Seal(seal) => is_same(seal),
-                FormerAudience::People(kept) => Some(kept) == people,
+                FormerAudience::Recipients(kept) => Some(kept) == recipients,
             };
             if tenant == named.tenant && is_same {
                 return Err(Refusal::SentBefore { run: *run, name: name.to_owned(), at: opened_at });
@@ -78,18 +78,18 @@ impl Ledger {
             return Some(Former { tenant: &page.tenant, name: &run.name, opened_at: page.opened_at, audience });
         }
         let summary = self.summaries.get(&id)?;
-        let audience = FormerAudience::People(summary.mailing.as_ref()?.people);
+        let audience = FormerAudience::Recipients(summary.mailing.as_ref()?.recipients);
         Some(Former { tenant: &summary.tenant, name: &summary.name, opened_at: summary.opened_at, audience })
     }
 
-    /// Hash of a seal's recipients; see [`crate::model::Seal::people`].
-    fn people(&self, seal: &Hash) -> Option<Hash> {
-        self.seal(seal).map(|seal| seal.people())
+    /// Hash of a seal's recipients; see [`crate::model::Seal::recipients_hash`].
+    fn recipients_hash(&self, seal: &Hash) -> Option<Hash> {
+        self.seal(seal).map(|seal| seal.recipients_hash())
     }
 
     /// Returns what a summary keeps of a run's send; `None` if it sent no email or has an inline audience.
     pub(super) fn mailing(&self, run: &Run) -> Option<Box<Mailing>> {
-        let people = self.people(&run.audience).filter(|_| run.counts.has_emails())?;
-        Some(Box::new(Mailing { content: run.content, people }))
+        let recipients = self.recipients_hash(&run.audience).filter(|_| run.counts.has_emails())?;
+        Some(Box::new(Mailing { content: run.content, recipients }))
     }
 }

@@ -47,9 +47,9 @@ impl Ledger {
             let alone = place.and_then(|()| self.check_alone(fire, &names));
             let answer = alone.and_then(|()| self.fire_one(context, fire, &mut names));
             match &answer {
-                Ok(_) if fire.opened.is_empty() => self.tell_missed(context, fire.schedule),
+                Ok(_) if fire.opened.is_empty() => self.alarm_missed_campaign(context, fire.schedule),
                 Ok(waited_for) => opened.extend(Opened::by(fire, *waited_for)),
-                Err(refusal) => self.note_refusal(context, fire, refusal),
+                Err(refusal) => self.count_fire_refusal(context, fire, refusal),
             }
             self.index_due(context, fire.schedule, before);
             answers.push(answer.map(|_| ()));
@@ -141,7 +141,7 @@ impl Ledger {
 
     /// Records the run of a name, and removes the name from explained ranges.
     fn record_opened(&mut self, name: (ScheduleId, Nominal), run: RunId, cause: OpeningCause) {
-        self.take_out_of_ranges(&name, cause);
+        self.split_ranges_at(&name, cause);
         self.history.put(name, InstantOutcome::Opened(run));
     }
 
@@ -152,7 +152,7 @@ impl Ledger {
 
     /// The second refusal of an unchanged plan blocks the schedule (P8). Stale proposals, clocks that disagree and a
     /// full entry do not count.
-    fn note_refusal(&mut self, context: &mut Context, fire: &Fire, refusal: &Refusal) {
+    fn count_fire_refusal(&mut self, context: &mut Context, fire: &Fire, refusal: &Refusal) {
         match refusal {
             Refusal::StalePlan
             | Refusal::NoSuchSchedule(_)
@@ -276,9 +276,9 @@ fn open_run(
         resent: 0,
         waited_for: None,
         blocked: None,
-        bounce_breaker: BounceBreaker::begin(&limits.bounce_breaker),
+        bounce_breaker: BounceBreaker::new(&limits.bounce_breaker),
         reopened: false,
-        canary: schedule.policies.canary.map(|canary| CanaryState::begin(canary, schedule.recipients, id)),
+        canary: schedule.policies.canary.map(|canary| CanaryState::new(canary, schedule.recipients, id)),
     }
 }
 

@@ -44,14 +44,14 @@ impl Ledger {
         };
         for chunk in 0..slots.div_ceil(CHUNK) {
             let all = Bitmap::range(0, slots - chunk * CHUNK);
-            let apart = self.look_apart((page, chunk), &all);
+            let apart = self.find_apart((page, chunk), &all);
             self.suppress_pending(context, (page, chunk), apart);
         }
     }
 
     /// Returns pending recipients that cannot be claimed now: suppressed, or waiting for a claim of another run.
     pub(super) fn keep_apart(&mut self, context: &mut Context, place: ChunkKey, slots: &Bitmap) -> Bitmap {
-        let apart = self.look_apart(place, slots);
+        let apart = self.find_apart(place, slots);
         let (mut kept, mut waiting) = (Bitmap::new(), Bitmap::new());
         for of_run in &apart {
             kept.add(&of_run.near);
@@ -209,7 +209,7 @@ impl Ledger {
         }
     }
 
-    fn look_apart(&mut self, place: ChunkKey, slots: &Bitmap) -> Vec<Apart> {
+    fn find_apart(&mut self, place: ChunkKey, slots: &Bitmap) -> Vec<Apart> {
         let mut lookups = GapLookups::default();
         let apart = self.apart(&mut lookups, place, slots);
         self.keep_mappings(lookups);

@@ -143,8 +143,8 @@ impl Ledger {
             let theirs = Some(u32::from(theirs)).filter(|theirs| *theirs < run.count)?;
             u16::try_from(run.first + theirs).ok()
         };
-        let stands = |number: &u16| slot(*number).is_some_and(|slot| sets.iter().any(|set| set.contains(slot)));
-        Bitmap::of_many(recipients.iter().filter(stands))
+        let is_in_one = |number: &u16| slot(*number).is_some_and(|slot| sets.iter().any(|set| set.contains(slot)));
+        Bitmap::of_many(recipients.iter().filter(is_in_one))
     }
 
     /// Returns the mapping from one audience to another; `None` if they are the same.

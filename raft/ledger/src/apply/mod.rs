@@ -155,14 +155,14 @@ impl Ledger {
     pub fn check(&self, command: &Command) -> Result<(), Refusal> {
         match command {
             Command::RelayPut(put) => self.check_relay_put(put),
-            Command::ScheduleCreate(create) => self.not_the_name_of_a_campaign(create),
+            Command::ScheduleCreate(create) => self.check_name_is_free_of_campaigns(create),
             Command::ScheduleDelete(schedule) => {
-                self.not_of_a_campaign(*schedule)?;
+                self.check_not_of_campaign(*schedule)?;
                 self.schedules.get(schedule).map(drop).ok_or(Refusal::NoSuchSchedule(*schedule))
             }
-            Command::Trigger(trigger) => self.not_of_a_campaign(trigger.schedule),
-            Command::ScheduleEdit(edit) => self.not_of_a_campaign(edit.schedule),
-            Command::Backfill(backfill) => self.not_of_a_campaign(backfill.schedule),
+            Command::Trigger(trigger) => self.check_not_of_campaign(trigger.schedule),
+            Command::ScheduleEdit(edit) => self.check_not_of_campaign(edit.schedule),
+            Command::Backfill(backfill) => self.check_not_of_campaign(backfill.schedule),
             Command::RunCancel(run) => self.check_run_cancel(*run),
             Command::AudienceDelete(delete) => self.check_audience_delete(delete),
             Command::CampaignCancel(campaign) => self.check_campaign_cancel(campaign),

@@ -70,7 +70,7 @@ impl Ledger {
         let Some(pool) = self.pages.get(&page).map(|known| self.pool_of(page, known, chunk, lowest)) else {
             return Ok(granted);
         };
-        match self.room_today(pool, now) {
+        match self.remaining_today(pool, now) {
             Some(0) => Err(Refusal::CapUsedUp { pool: pool.to_owned(), until: Day::of(now).end() }),
             Some(room) => Ok(granted.first(room)),
             None => Ok(granted),
@@ -79,7 +79,7 @@ impl Ledger {
 
     /// Updates the claimed recipients of each pool, and what it spent today, after recipients were claimed or left a
     /// claim.
-    pub(super) fn note_pools(
+    pub(super) fn count_by_pool(
         &mut self,
         context: &Context,
         place: ChunkKey,
@@ -96,7 +96,7 @@ impl Ledger {
         };
         let handed = from == RecipientState::Claimed && matches!(to, RecipientState::Sent | RecipientState::InDoubt);
         for (pool, count) in parts {
-            super::transition::note_claimed(&mut self.derived.claimed_by_pool, pool, (from, to), count);
+            super::transition::count_claimed(&mut self.derived.claimed_by_pool, pool, (from, to), count);
             if !handed || self.pools.is_empty() {
                 continue;
             }

@@ -23,7 +23,7 @@ impl Ledger {
         for answer in refused {
             let held = claim.claimed.contains(answer.slot) || claim.in_doubt.contains(answer.slot);
             if held && names_no_mailbox(answer) {
-                self.note_unnamed(context, place, answer);
+                self.count_unnamed_refusal(context, place, answer);
             }
             // Every scope except the relay's proves that the email was composed, even if the dialogue broke: RCPT comes
             // after composing. So this recipient does not crash the node that prepares it (P12).
@@ -46,7 +46,7 @@ impl Ledger {
             if let Some((_, deferral)) = deferred
                 && left > 0
             {
-                self.note_deferral(place, answer.slot, deferral);
+                self.record_deferral(place, answer.slot, deferral);
             }
             moved += left;
         }
@@ -64,7 +64,7 @@ impl Ledger {
         Some((recipient, Deferral { step, code: answer.code }))
     }
 
-    fn note_deferral(&mut self, place: ChunkKey, slot: u16, deferral: Deferral) {
+    fn record_deferral(&mut self, place: ChunkKey, slot: u16, deferral: Deferral) {
         if let Some(chunk) = self.chunks.edit(&place)
             && matches!(chunk.state(slot), Some(RecipientState::Pending | RecipientState::Expired))
         {
@@ -74,7 +74,7 @@ impl Ledger {
 
     /// Counts an answer that names no mailbox. The last one of a series without an accept ([`series_that_pauses`])
     /// pauses the run, and the recipients of those before it become pending again.
-    fn note_unnamed(&mut self, context: &mut Context, place: ChunkKey, answer: &Refused) {
+    fn count_unnamed_refusal(&mut self, context: &mut Context, place: ChunkKey, answer: &Refused) {
         let Some((id, recipient)) = self.recipient_at(place, answer.slot) else { return };
         let mut earlier = Vec::new();
         let mut pauses = false;
@@ -183,7 +183,7 @@ pub(super) fn demanded(run: &Run, attempts: u8, now: Time, wait_until: Option<Ti
             Transition::dead(DeadLetter::without_answer(DeathCause::DeadlinePassed, attempts, now))
         }
         _ if stale => Transition::to(RecipientState::Expired),
-        _ => Transition { to: RecipientState::Pending, wait_until, letter: None },
+        _ => Transition { to: RecipientState::Pending, wait_until, dead_letter: None },
     }
 }
 
@@ -220,5 +220,5 @@ fn count_attempt(run: &Run, attempts: u8, now: Time, answer: &Refused) -> Transi
     }
     let until = now.plus_ms(run.policies.backoff_ms(attempts));
     let verdict = demanded(run, attempts, now, Some(until));
-    Transition { letter: Some(letter), ..verdict }
+    Transition { dead_letter: Some(letter), ..verdict }
 }

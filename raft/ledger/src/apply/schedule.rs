@@ -156,7 +156,7 @@ impl Ledger {
         let nominal = Nominal::Trigger(trigger.request.clone());
         if let Some(run) = self.history.get(&(id, nominal.clone())).and_then(InstantOutcome::run) {
             context.repeats = Some(run.index);
-            return Ok(self.triggered_before(trigger, run));
+            return Ok(self.answer_of_first_trigger(trigger, run));
         }
         let schedule = self.schedules.get(&id).ok_or(Refusal::NoSuchSchedule(id))?;
         let (tenant, request, body) =
@@ -179,7 +179,7 @@ impl Ledger {
 
     /// Returns the first answer to a trigger whose run exists. Without the cancelled runs if that answer is no longer
     /// stored.
-    fn triggered_before(&self, trigger: &Trigger, opened: RunId) -> CommandOutcome {
+    fn answer_of_first_trigger(&self, trigger: &Trigger, opened: RunId) -> CommandOutcome {
         let stored = self.schedules.get(&trigger.schedule);
         let stored = stored.and_then(|schedule| self.answer_to(&schedule.tenant, &trigger.request));
         match stored.map(|answer| &answer.outcome) {

@@ -76,12 +76,12 @@ impl Ledger {
             Some(relay_reply) if claim.granted.len() == 1 => ClaimEventKind::Taken(relay_reply.clone()),
             _ => ClaimEventKind::Accepted,
         };
-        claim.note(context, (taken.clone(), RecipientState::Sent), &claimed);
-        claim.note(context, (taken, RecipientState::Sent), &doubted);
+        claim.record(context, (taken.clone(), RecipientState::Sent), &claimed);
+        claim.record(context, (taken, RecipientState::Sent), &doubted);
         for slot in fresh.and_not(&claimed).and_not(&doubted).iter() {
             let Some((what, to)) = self.accept_elsewhere(context, fence, place, slot) else { continue };
             moved += u32::from(what == ClaimEventKind::Accepted);
-            claim.note(context, (what, to), &[slot].into_iter().collect());
+            claim.record(context, (what, to), &[slot].into_iter().collect());
         }
         self.reset_policy_refusals(place, &fresh);
         u64::from(moved)
@@ -151,7 +151,7 @@ impl Ledger {
         let had_claims = !claim.claimed.is_empty();
         claim.claimed.remove(&one);
         claim.in_doubt.remove(&one);
-        claim.note(context, (ClaimEventKind::AcceptedElsewhere, RecipientState::Sent), &one);
+        claim.record(context, (ClaimEventKind::AcceptedElsewhere, RecipientState::Sent), &one);
         if had_claims && claim.claimed.is_empty() {
             context.emit(Effect::ClaimClosed { fence, owner: claim.owner });
         }
@@ -165,8 +165,8 @@ impl Ledger {
         let mut moved = 0;
         let released = outcome.released.iter().flat_map(|(why, slots)| slots.iter().map(move |slot| (*why, slot)));
         for (why, slot) in released {
-            let was_open = why == ReleaseReason::OwnerDiedComposing;
-            let killed_again = was_open && outcome.alone && self.is_crash_suspect(place, slot);
+            let was_composing = why == ReleaseReason::OwnerDiedComposing;
+            let killed_again = was_composing && outcome.alone && self.is_crash_suspect(place, slot);
             let what = ClaimEventKind::Released(Some(why));
             let left = self.definite(context, claim, (slot, what), |run, attempts, now| {
                 match demanded(run, attempts, now, None) {
@@ -177,7 +177,7 @@ impl Ledger {
                     verdict => verdict,
                 }
             });
-            if was_open && left > 0 && self.stands(place, slot, RecipientState::Pending) {
+            if was_composing && left > 0 && self.is_in_state(place, slot, RecipientState::Pending) {
                 self.edit_crash_suspects(place, |crash_suspects| {
                     crash_suspects.insert(slot);
                 });
@@ -227,7 +227,7 @@ impl Ledger {
         let from = match () {
             () if claim.claimed.contains(slot) => RecipientState::Claimed,
             () if claim.in_doubt.contains(slot) => RecipientState::InDoubt,
-            () if claim.assumed.contains(slot) && self.stands(place, slot, RecipientState::Assumed) => {
+            () if claim.assumed.contains(slot) && self.is_in_state(place, slot, RecipientState::Assumed) => {
                 RecipientState::Assumed
             }
             () => return 0,
@@ -242,12 +242,12 @@ impl Ledger {
         let attempts = self.chunks.get(&place).and_then(|chunk| chunk.attempts.get(&slot).copied()).unwrap_or(0);
         let Some(run) = self.run_at(place, slot) else { return 0 };
         let verdict = verdict(run, attempts, context.now);
-        claim.note(context, (what, verdict.to), &one);
+        claim.record(context, (what, verdict.to), &one);
         self.transition(context, place, &one, from, verdict.to);
         if let (RecipientState::Pending, Some(until)) = (verdict.to, verdict.wait_until) {
             self.wait(place, slot, until);
         }
-        if let Some(letter) = verdict.letter {
+        if let Some(letter) = verdict.dead_letter {
             if letter.attempts > attempts
                 && let Some(chunk) = self.chunks.edit(&place)
             {
@@ -279,8 +279,8 @@ impl Ledger {
         };
         let slots = outcome.in_doubt.and(&claim.claimed);
         let given_up = claim.history.given_up(&claim.granted).and(&claim.in_doubt).and(&outcome.in_doubt);
-        claim.note(context, (ClaimEventKind::InDoubt(doubt), RecipientState::InDoubt), &given_up);
-        claim.note(context, (ClaimEventKind::InDoubt(doubt), RecipientState::InDoubt), &slots);
+        claim.record(context, (ClaimEventKind::InDoubt(doubt), RecipientState::InDoubt), &given_up);
+        claim.record(context, (ClaimEventKind::InDoubt(doubt), RecipientState::InDoubt), &slots);
         claim.claimed.remove(&slots);
         claim.in_doubt.add(&slots);
         self.transition(context, (claim.page, claim.chunk), &slots, RecipientState::Claimed, RecipientState::InDoubt);
@@ -305,7 +305,7 @@ impl Ledger {
         }
     }
 
-    fn stands(&self, place: ChunkKey, slot: u16, state: RecipientState) -> bool {
+    fn is_in_state(&self, place: ChunkKey, slot: u16, state: RecipientState) -> bool {
         self.chunks.get(&place).is_some_and(|chunk| chunk.set(state).contains(slot))
     }
 
@@ -332,8 +332,8 @@ impl Ledger {
 
 impl Claim {
     /// Adds to the history what this entry did to `slots`, and their state after it.
-    pub(super) fn note(&mut self, context: &Context, fate: (ClaimEventKind, RecipientState), slots: &Bitmap) {
-        self.history.note((context.index, context.now), fate, slots, &self.granted);
+    pub(super) fn record(&mut self, context: &Context, event: (ClaimEventKind, RecipientState), slots: &Bitmap) {
+        self.history.record((context.index, context.now), event, slots, &self.granted);
     }
 }
 
@@ -343,7 +343,7 @@ fn name_relay(context: &Context, claim: &mut Claim, outcome: &ClaimOutcome) {
     let refused: Bitmap = outcome.refused.iter().map(|refused| refused.slot).collect();
     let mut answered = outcome.in_doubt.clone();
     answered.add(&refused);
-    claim.note(
+    claim.record(
         context,
         (ClaimEventKind::Asked(relay_reply.relay.clone()), RecipientState::Claimed),
         &answered.and(&claim.claimed),

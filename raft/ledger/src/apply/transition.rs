@@ -21,17 +21,17 @@ pub(super) struct Transition {
     /// Earliest time of the next attempt, if the next state is `Pending`.
     pub wait_until: Option<Time>,
     /// Counted attempts and last answer; stored as a dead letter if the next state is `Dead`.
-    pub letter: Option<DeadLetter>,
+    pub dead_letter: Option<DeadLetter>,
 }
 
 impl Transition {
-    /// A state without a wait and without a letter.
+    /// A state without a wait and without a dead letter.
     pub(super) fn to(to: RecipientState) -> Transition {
-        Transition { to, wait_until: None, letter: None }
+        Transition { to, wait_until: None, dead_letter: None }
     }
 
     pub(super) fn dead(letter: DeadLetter) -> Transition {
-        Transition { letter: Some(letter), ..Transition::to(RecipientState::Dead) }
+        Transition { dead_letter: Some(letter), ..Transition::to(RecipientState::Dead) }
     }
 }
 
@@ -64,7 +64,7 @@ impl Ledger {
         }
         let Some(chunk) = self.chunks.edit(&place) else { return };
         let moved = slots.and(chunk.set(from));
-        assert_eq!(moved.len(), slots.len(), "P1: {slots:?} do not all stand at {from:?} in {place:?}");
+        assert_eq!(moved.len(), slots.len(), "P1: {slots:?} are not all {from:?} in {place:?}");
         chunk.sets[from as usize].remove(slots);
         chunk.sets[to as usize].add(slots);
         if to.is_terminal() {
@@ -84,7 +84,7 @@ impl Ledger {
         }
         self.transition_counts(context, place, slots, from, to);
         if from == RecipientState::Claimed || to == RecipientState::Claimed {
-            self.note_pools(context, place, slots, (from, to));
+            self.count_by_pool(context, place, slots, (from, to));
         }
         if to == RecipientState::Pending {
             self.derived.open_pages.insert(place.0);
@@ -103,7 +103,7 @@ impl Ledger {
     ) {
         let limits = &self.limits().bounce_breaker;
         let (Some(page), Some(lowest)) = (self.pages.edit(&page_id), slots.min()) else { return };
-        note_claimed(&mut self.derived.claimed, &page.tenant, (from, to), slots.len());
+        count_claimed(&mut self.derived.claimed, &page.tenant, (from, to), slots.len());
         let base = chunk * CHUNK;
         let start = page.run_of_slot(base + u32::from(lowest)).unwrap_or(0);
         let (mut left, mut changes) = (slots.len(), Vec::new());
@@ -120,8 +120,8 @@ impl Ledger {
             left -= count;
             let had_emails = run.counts.has_emails();
             run.counts.transition(from, to, count);
-            let finished = note_end(run, context);
-            run.note_canary(chunk, slots, (from, to));
+            let finished = update_end(run, context);
+            run.update_canary(chunk, slots, (from, to));
             changes.push(RunChange {
                 run: page_id.at(place),
                 has_emails: Some(run.counts.has_emails()).filter(|has_emails| *has_emails != had_emails),
@@ -133,12 +133,12 @@ impl Ledger {
             self.derived.open_pages.remove(&page_id);
         }
         for change in changes {
-            self.note_change(context, page_id, change);
+            self.record_run_change(context, page_id, change);
         }
     }
 
     /// Brings the indexes and the recorded events up to date with a run of a page.
-    fn note_change(&mut self, context: &mut Context, page_id: RunId, change: RunChange) {
+    fn record_run_change(&mut self, context: &mut Context, page_id: RunId, change: RunChange) {
         let Some(run) = self.run(change.run) else { return };
         let (schedule, due) = (run.schedule, run.due);
         let mut ends_or_pauses = change.finished.is_some();
@@ -181,7 +181,7 @@ impl Ledger {
 }
 
 /// Counts the claimed recipients of a tenant (P12) or of a pool (P25).
-pub(super) fn note_claimed(
+pub(super) fn count_claimed(
     claimed: &mut BTreeMap<String, u32>,
     whose: &str,
     (from, to): (RecipientState, RecipientState),
@@ -204,7 +204,7 @@ pub(super) fn note_claimed(
 }
 
 /// Finishes a run of which no recipient is pending or claimed, or opens it again: whether it finished, if either.
-fn note_end(run: &mut Run, context: &Context) -> Option<bool> {
+fn update_end(run: &mut Run, context: &Context) -> Option<bool> {
     let is_finished = run.counts.is_finished();
     let changed = is_finished != run.finished_index.is_some();
     if changed {

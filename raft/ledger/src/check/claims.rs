@@ -42,7 +42,7 @@ impl CheckedBlock {
         let mut checked = CheckedBlock { block: block.clone(), ..CheckedBlock::default() };
         for (fence, claim) in block.claims((page, chunk)) {
             checked.fences.push(fence);
-            note_sent(&mut checked.sent, &claim.sent);
+            count_sent(&mut checked.sent, &claim.sent);
             check_claim(fence, &claim, &mut checked.wrong);
         }
         checked
@@ -50,7 +50,7 @@ impl CheckedBlock {
 }
 
 /// Counts one more accept for each of `slots`.
-fn note_sent(counted: &mut Vec<Bitmap>, slots: &Bitmap) {
+fn count_sent(counted: &mut Vec<Bitmap>, slots: &Bitmap) {
     let mut slots = slots.clone();
     for known in counted.iter_mut() {
         let again = known.and(&slots);
@@ -139,20 +139,20 @@ fn check_claim(fence: Fence, claim: &Claim, found: &mut Vec<InvariantViolation>)
     report(found, "P4", claim.claimed.and(&claim.in_doubt).is_empty(), || {
         format!("claim {fence}: claimed and in doubt")
     });
-    check_moments(fence, claim, found);
+    check_history(fence, claim, found);
 }
 
 /// The history of a claim covers each recipient that is no longer claimed in it, and agrees with its sets (P4).
-fn check_moments(fence: Fence, claim: &Claim, found: &mut Vec<InvariantViolation>) {
+fn check_history(fence: Fence, claim: &Claim, found: &mut Vec<InvariantViolation>) {
     let bounded = claim.history.iter().len() <= CLAIM_EVENTS_MAX;
-    report(found, "P4", bounded, || format!("claim {fence} keeps {} moments", claim.history.iter().len()));
+    report(found, "P4", bounded, || format!("claim {fence} keeps {} events", claim.history.iter().len()));
     let ordered = claim.history.iter().is_sorted_by_key(|event| (event.index, event.at));
     let after = claim.history.iter().all(|event| event.index > fence.index && event.at >= claim.claimed_at);
-    report(found, "P4", ordered && after, || format!("claim {fence}: moments out of order: {:?}", claim.history));
-    let (mut told, mut sent, mut in_doubt, mut assumed) = <(Bitmap, Bitmap, Bitmap, Bitmap)>::default();
+    report(found, "P4", ordered && after, || format!("claim {fence}: events out of order: {:?}", claim.history));
+    let (mut covered, mut sent, mut in_doubt, mut assumed) = <(Bitmap, Bitmap, Bitmap, Bitmap)>::default();
     for event in claim.history.iter() {
         let slots = event.slots(&claim.granted);
-        told.add(slots);
+        covered.add(slots);
         match event.what {
             ClaimEventKind::Accepted
             | ClaimEventKind::Taken(_)
@@ -163,10 +163,10 @@ fn check_moments(fence: Fence, claim: &Claim, found: &mut Vec<InvariantViolation
             _ => {}
         }
     }
-    let all = told == claim.granted.and_not(&claim.claimed);
-    report(found, "P4", all, || format!("claim {fence} tells of {told:?}, claimed are {:?}", claim.claimed));
+    let all = covered == claim.granted.and_not(&claim.claimed);
+    report(found, "P4", all, || format!("claim {fence} has events of {covered:?}, claimed are {:?}", claim.claimed));
     report(found, "P14", sent == claim.sent, || {
-        format!("claim {fence} tells of {sent:?} accepted, {:?} are", claim.sent)
+        format!("claim {fence} has accepts of {sent:?}, sent are {:?}", claim.sent)
     });
     let held = claim.in_doubt.and_not(&in_doubt).is_empty() && claim.assumed.and_not(&assumed).is_empty();
     report(found, "P14", held, || format!("claim {fence} has a recipient in doubt or assumed, and no time since when"));

@@ -39,7 +39,7 @@ pub fn check_again(ledger: &Ledger, seen: &mut CheckedState) -> Vec<InvariantVio
         check_page(ledger, *id, page, &mut found);
     }
     check_names(ledger, &mut found);
-    check_letters(ledger, &mut found);
+    check_dead_letters(ledger, &mut found);
     claims::check_accepts(ledger, seen, &mut found);
     claims::check_open(ledger, &mut found);
     claims::check_closed(ledger, seen, &mut found);
@@ -139,7 +139,7 @@ fn check_canary(ledger: &Ledger, id: RunId, run: &Run, found: &mut Vec<Invariant
         others += taken.into_iter().map(|state| of(&behind, state)).sum::<u32>();
         let named = |slot: &u16| run.is_of_canary(number * CHUNK + u32::from(*slot) - run.first);
         let agree = first.iter().all(|slot| named(&slot)) && !behind.iter().any(|slot| named(&slot));
-        report(found, "P6", agree, || format!("run of {}: who is of its canary in chunk {number}?", run.name));
+        report(found, "P6", agree, || format!("run of {}: its canary in chunk {number} is ambiguous", run.name));
     }
     let counted = (undecided, bad) == (canary.undecided, canary.bad);
     report(found, "P6", counted, || format!("run of {}: {canary:?}, {undecided} undecided, {bad} bad", run.name));
@@ -154,8 +154,8 @@ fn check_chunk(id: RunId, number: u32, chunk: &Chunk, (slots, own): (u32, &str),
         total += chunk.set(state).len();
     }
     let whole = Bitmap::range(0, slots);
-    report(found, "P1", all == whole, || format!("chunk {number} of {id}: not every slot stands somewhere"));
-    report(found, "P1", total == whole.len(), || format!("chunk {number} of {id}: a slot stands twice"));
+    report(found, "P1", all == whole, || format!("chunk {number} of {id}: a slot has no state"));
+    report(found, "P1", total == whole.len(), || format!("chunk {number} of {id}: a slot has two states"));
     let mut waiting = Bitmap::new();
     for wave in chunk.waves.values() {
         report(found, "P1", waiting.and(wave).is_empty(), || format!("chunk {number} of {id}: a slot in two waves"));
@@ -200,13 +200,13 @@ fn check_names(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
 }
 
 /// Each dead recipient has a dead letter, and no other recipient has one (P1).
-fn check_letters(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
+fn check_dead_letters(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     let mut dead: BTreeMap<RunId, u32> = BTreeMap::new();
     for ((run, recipient), _) in ledger.dead().iter() {
         *dead.entry(*run).or_default() += 1;
-        let stands = ledger.state(*run, *recipient);
-        report(found, "P1", stands == Some(RecipientState::Dead), || {
-            format!("{run}#{recipient} has a letter: {stands:?}")
+        let state = ledger.state(*run, *recipient);
+        report(found, "P1", state == Some(RecipientState::Dead), || {
+            format!("{run}#{recipient} has a dead letter: {state:?}")
         });
     }
     for (id, _, run) in ledger.runs() {
@@ -275,7 +275,7 @@ fn check_blobs(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
         *references.entry(campaign.content).or_default() += 1;
     }
     let stored: BTreeMap<Hash, u64> = ledger.blobs.iter().map(|(hash, blob)| (*hash, blob.references)).collect();
-    report(found, "P20", references == stored, || "blobs and those who hold them disagree".to_owned());
+    report(found, "P20", references == stored, || "blobs and their references disagree".to_owned());
 }
 
 /// A seal is valid, is stored under its own name, and its users have the same number of recipients (P20).
@@ -352,10 +352,10 @@ fn check_summaries(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     }
     for (run, count) in run_events.into_iter().map(|(run, entries)| (run, entries.len())) {
         report(found, "P24", ledger.run(run).is_some(), || {
-            format!("{count} rulings of {run} are left, and not the run")
+            format!("{count} run events of {run} are left, and not the run")
         });
         report(found, "P24", count <= ledger.limits().run_events, || {
-            format!("{count} entries with rulings of {run} are kept")
+            format!("{count} entries with run events of {run} are kept")
         });
     }
     for page in claims.chain(ledger.chunks().iter().map(|((page, _), _)| *page)) {

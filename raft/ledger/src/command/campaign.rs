@@ -88,7 +88,7 @@ pub struct CampaignLaunch {
 impl Campaign {
     /// True if `create` asks for this campaign: with the instant of the draft, as a repeated request does, or with the
     /// instant of its latest launch, as it is shown to users.
-    pub fn is_asked_for_by(&self, create: &CampaignCreate) -> bool {
+    pub fn matches_request(&self, create: &CampaignCreate) -> bool {
         let drafted = || CampaignCreate { due: self.drafted_for, ..create.clone() }.body();
         create.body() == self.body || (create.due == self.due && drafted() == self.body)
     }

@@ -7,7 +7,7 @@ use crate::command::Opening;
 use crate::model::{Nominal, OpeningCause, Schedule, Time};
 
 /// Steps of a calendar that one backfill considers at most.
-const LOOK_MAX: usize = 65_536;
+const SCAN_MAX: usize = 65_536;
 
 /// The result of a backfill of a range.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub fn range(
     let finish_by = now.plus_ms(schedule.policies.finish_by_ms);
     let mut found = BackfillRange::default();
     let mut after = from.plus_ms(-1);
-    let mut looked = 0;
+    let mut scanned = 0;
     while after < to {
         let (dst, rules) = (&schedule.policies.dst, &calendar.zone.rules);
         let steps = calendar::missed(calendar.pattern, rules, dst, after.timestamp(), to.timestamp(), STEPS_MAX);
@@ -52,11 +52,11 @@ pub fn range(
             }
             after = due;
         }
-        looked += steps.steps.len();
+        scanned += steps.steps.len();
         if steps.complete || steps.steps.is_empty() {
             break;
         }
-        if looked >= LOOK_MAX {
+        if scanned >= SCAN_MAX {
             return BackfillRange { rest: Some(after.plus_ms(1)), ..found };
         }
     }

@@ -15,7 +15,7 @@ pub const RUNS_MAX: usize = 1_000;
 /// below the limit of an entry.
 const NAMES_MAX: usize = 1_000;
 /// Pages, summaries and rows of the history that one call reads at most.
-const LOOK_MAX: usize = 4_096;
+const SCAN_MAX: usize = 4_096;
 
 /// Position at which the last call stopped. The default begins a new scan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,9 +31,9 @@ pub fn next_batch(ledger: &Ledger, place: &PruneCursor, now: Time) -> (Prune, Op
     let mut next = place.clone();
     let mut runs = 0;
     let mut more = false;
-    for (looked, (id, page)) in ledger.pages().range(after(&place.page)).enumerate() {
+    for (scanned, (id, page)) in ledger.pages().range(after(&place.page)).enumerate() {
         let goes = ledger.kept_until(page).is_some_and(|until| until <= now);
-        if looked >= LOOK_MAX || goes && runs > 0 && runs + page.runs.len() > RUNS_MAX {
+        if scanned >= SCAN_MAX || goes && runs > 0 && runs + page.runs.len() > RUNS_MAX {
             more = true;
             break;
         }
@@ -43,8 +43,8 @@ pub fn next_batch(ledger: &Ledger, place: &PruneCursor, now: Time) -> (Prune, Op
             prune.pages.push(*id);
         }
     }
-    for (looked, (id, summary)) in ledger.summaries().range(after(&place.summary)).enumerate() {
-        if looked >= LOOK_MAX || prune.summaries.len() >= NAMES_MAX {
+    for (scanned, (id, summary)) in ledger.summaries().range(after(&place.summary)).enumerate() {
+        if scanned >= SCAN_MAX || prune.summaries.len() >= NAMES_MAX {
             more = true;
             break;
         }
@@ -53,8 +53,8 @@ pub fn next_batch(ledger: &Ledger, place: &PruneCursor, now: Time) -> (Prune, Op
             prune.summaries.push(*id);
         }
     }
-    for (looked, (name, row)) in ledger.history().range(after(&place.history)).enumerate() {
-        if looked >= LOOK_MAX || prune.history.len() >= NAMES_MAX {
+    for (scanned, (name, row)) in ledger.history().range(after(&place.history)).enumerate() {
+        if scanned >= SCAN_MAX || prune.history.len() >= NAMES_MAX {
             more = true;
             break;
         }

@@ -13,7 +13,7 @@ use crate::model::{Ledger, Schedule, ScheduleId, Time};
 /// Schedules that one entry replans at most: about 200 bytes each, far below the limit of an entry.
 pub const REPLANS_MAX: usize = 256;
 /// Schedules that one call reads at most.
-const LOOK_MAX: usize = 4_096;
+const SCAN_MAX: usize = 4_096;
 
 /// Returns schedules after `place` whose next instant is after `now` and was computed with another release than `tzdb`;
 /// and where to continue. `None`: the scan is complete.
@@ -26,8 +26,8 @@ pub fn outdated(
     let mut found = Vec::new();
     let mut last = place;
     let from = place.map_or(Bound::Unbounded, Bound::Excluded);
-    for (looked, (id, schedule)) in ledger.schedules().range((from, Bound::Unbounded)).enumerate() {
-        if looked >= LOOK_MAX || found.len() >= REPLANS_MAX {
+    for (scanned, (id, schedule)) in ledger.schedules().range((from, Bound::Unbounded)).enumerate() {
+        if scanned >= SCAN_MAX || found.len() >= REPLANS_MAX {
             return (found, last);
         }
         last = Some(*id);

@@ -43,7 +43,7 @@ fn task(rows: u32) -> ForecastRequest<'static> {
 }
 
 /// Returns the limit that decides, and how long sending takes in milliseconds.
-fn told(ledger: &Ledger, rows: u32, now: Time) -> (ForecastLimit, Option<i64>) {
+fn bound_and_ms(ledger: &Ledger, rows: u32, now: Time) -> (ForecastLimit, Option<i64>) {
     let Forecast { begins, bound, ends, .. } = ledger.forecast(&task(rows), now);
     (bound, ends.map(|ends| ends.since_ms(begins)))
 }
@@ -51,17 +51,17 @@ fn told(ledger: &Ledger, rows: u32, now: Time) -> (ForecastLimit, Option<i64>) {
 #[test]
 fn lowest_rate_decides() {
     let relays = ledger(&[(30, 0), (10, 0)]);
-    assert_eq!(told(&relays, 400, TEN), (ForecastLimit::Relays, Some(10_000)), "relays add up");
-    assert_eq!(told(&with_tenant(relays.clone(), 50), 400, TEN), (ForecastLimit::Relays, Some(10_000)));
-    assert_eq!(told(&with_tenant(relays, 20), 400, TEN), (ForecastLimit::Tenant, Some(20_000)));
+    assert_eq!(bound_and_ms(&relays, 400, TEN), (ForecastLimit::Relays, Some(10_000)), "relays add up");
+    assert_eq!(bound_and_ms(&with_tenant(relays.clone(), 50), 400, TEN), (ForecastLimit::Relays, Some(10_000)));
+    assert_eq!(bound_and_ms(&with_tenant(relays, 20), 400, TEN), (ForecastLimit::Tenant, Some(20_000)));
     let free = ledger(&[(30, 0), (0, 0)]);
-    assert_eq!(told(&free, 400, TEN), (ForecastLimit::Nothing, None), "one of them has no bound");
-    assert_eq!(told(&with_tenant(free, 20), 400, TEN), (ForecastLimit::Tenant, Some(20_000)));
+    assert_eq!(bound_and_ms(&free, 400, TEN), (ForecastLimit::Nothing, None), "one of them has no bound");
+    assert_eq!(bound_and_ms(&with_tenant(free, 20), 400, TEN), (ForecastLimit::Tenant, Some(20_000)));
 }
 
 #[test]
 fn forecast_without_relay_sends_nothing() {
-    assert_eq!(told(&with_tenant(ledger(&[]), 20), 400, TEN), (ForecastLimit::NoRelay, None));
+    assert_eq!(bound_and_ms(&with_tenant(ledger(&[]), 20), 400, TEN), (ForecastLimit::NoRelay, None));
     let elsewhere = ForecastRequest { pool: "other", ..task(400) };
     assert_eq!(ledger(&[(10, 0)]).forecast(&elsewhere, TEN).bound, ForecastLimit::NoRelay);
 }
@@ -69,9 +69,9 @@ fn forecast_without_relay_sends_nothing() {
 #[test]
 fn late_rates_count_after_a_minute() {
     let relays = ledger(&[(30, 10), (10, 0)]);
-    assert_eq!(told(&relays, 300, TEN.plus_ms(MINUTE_MS)), (ForecastLimit::Relays, Some(7_500)));
+    assert_eq!(bound_and_ms(&relays, 300, TEN.plus_ms(MINUTE_MS)), (ForecastLimit::Relays, Some(7_500)));
     assert_eq!(
-        told(&relays, 300, TEN.plus_ms(MINUTE_MS + 1)),
+        bound_and_ms(&relays, 300, TEN.plus_ms(MINUTE_MS + 1)),
         (ForecastLimit::LateRates, Some(20_000)),
         "10, and half of 10"
     );
@@ -81,46 +81,49 @@ fn late_rates_count_after_a_minute() {
 fn rest_above_daily_cap_goes_on_following_days() {
     let free = warmed(ledger(&[(0, 0)]), &[100, 200], 30);
     let fourteen_hours = 14 * HOUR_MS;
-    assert_eq!(told(&free, 70, TEN), (ForecastLimit::Nothing, None), "today's cap is enough");
+    assert_eq!(bound_and_ms(&free, 70, TEN), (ForecastLimit::Nothing, None), "today's cap is enough");
     assert_eq!(
-        told(&free, 71, TEN),
+        bound_and_ms(&free, 71, TEN),
         (ForecastLimit::WarmUp, Some(fourteen_hours)),
         "at midnight, since nothing else bounds it"
     );
     assert_eq!(
-        told(&free, 271, TEN),
+        bound_and_ms(&free, 271, TEN),
         (ForecastLimit::WarmUp, Some(fourteen_hours + DAY_MS)),
         "after the plan there is no cap"
     );
-    assert_eq!(free.forecast(&task(71), TEN).room, Some(70));
+    assert_eq!(free.forecast(&task(71), TEN).first_day_remaining, Some(70));
 
     let paced = warmed(ledger(&[(1, 0)]), &[100, 200], 0);
-    assert_eq!(told(&paced, 100, TEN), (ForecastLimit::Relays, Some(100_000)));
+    assert_eq!(bound_and_ms(&paced, 100, TEN), (ForecastLimit::Relays, Some(100_000)));
     assert_eq!(
-        told(&paced, 150, TEN),
+        bound_and_ms(&paced, 150, TEN),
         (ForecastLimit::WarmUp, Some(fourteen_hours + 50_000)),
         "the rest at the relays' rate"
     );
 
     // In the last second before midnight the rate limits today's emails, and not the cap.
     let late = ForecastRequest { due: TEN.plus_ms(fourteen_hours - 1_000), ..task(100) };
-    let told = paced.forecast(&late, TEN);
-    assert_eq!((told.bound, told.room, told.ends), (ForecastLimit::Relays, Some(100), Some(late.due.plus_ms(100_000))));
+    let forecast = paced.forecast(&late, TEN);
+    assert_eq!(
+        (forecast.bound, forecast.first_day_remaining, forecast.ends),
+        (ForecastLimit::Relays, Some(100), Some(late.due.plus_ms(100_000)))
+    );
 
     // A campaign for another day does not depend on what was sent today.
     let tomorrow = ForecastRequest { due: TEN.plus_ms(DAY_MS), ..task(200) };
-    let told = warmed(ledger(&[(0, 0)]), &[100, 200], 100).forecast(&tomorrow, TEN);
-    assert_eq!((told.bound, told.room), (ForecastLimit::Nothing, Some(200)));
+    let forecast = warmed(ledger(&[(0, 0)]), &[100, 200], 100).forecast(&tomorrow, TEN);
+    assert_eq!((forecast.bound, forecast.first_day_remaining), (ForecastLimit::Nothing, Some(200)));
 }
 
 #[test]
 fn extremes_end() {
     let slow = warmed(ledger(&[(1, 0)]), &[1; 400], 0);
-    let told = slow.forecast(&ForecastRequest { due: Time(i64::MAX), ..task(u32::MAX) }, TEN);
-    assert_eq!((told.bound, told.ends), (ForecastLimit::Relays, Some(Time(i64::MAX))));
-    let told = slow.forecast(&task(u32::MAX), TEN);
-    assert_eq!(told.bound, ForecastLimit::WarmUp);
-    assert!(told.ends > Some(TEN.plus_ms(399 * DAY_MS)));
+    let forecast = slow.forecast(&ForecastRequest { due: Time(i64::MAX), ..task(u32::MAX) }, TEN);
+    assert_eq!((forecast.bound, forecast.ends), (ForecastLimit::Relays, Some(Time(i64::MAX))));
+    let forecast = slow.forecast(&task(u32::MAX), TEN);
+    assert_eq!(forecast.bound, ForecastLimit::WarmUp);
+    assert!(forecast.ends > Some(TEN.plus_ms(399 * DAY_MS)));
 }
 
 #[test]

@@ -24,12 +24,12 @@ pub struct BounceBreaker {
 
 impl BounceBreaker {
     /// Returns the breaker of a run that opens.
-    pub(crate) fn begin(limits: &BounceBreakerLimits) -> BounceBreaker {
+    pub(crate) fn new(limits: &BounceBreakerLimits) -> BounceBreaker {
         BounceBreaker { window: limits.window, decided: 0, dead: 0 }
     }
 
     /// Counts a transition. Recipients that leave Dead or Sent are subtracted from this window, never below zero.
-    fn note(&mut self, (from, to): (RecipientState, RecipientState), count: u32, limits: &BounceBreakerLimits) {
+    fn count(&mut self, (from, to): (RecipientState, RecipientState), count: u32, limits: &BounceBreakerLimits) {
         let is_decided = |state| matches!(state, RecipientState::Sent | RecipientState::Dead);
         let step = |sum: &mut u32, was: bool, is: bool| match (was, is) {
             (false, true) => *sum = sum.saturating_add(count),
@@ -60,7 +60,7 @@ impl Run {
     ) -> Option<PauseReason> {
         let is_half = |decided: u32| decided >= self.count.div_ceil(2);
         let before = is_half(self.bounce_breaker.decided);
-        self.bounce_breaker.note(moved, count, limits);
+        self.bounce_breaker.count(moved, count, limits);
         let for_nothing = injected_bugs::is(Bug::PauseForNothing) && !before && is_half(self.bounce_breaker.decided);
         if self.state != RunState::Open || !(for_nothing || self.bounce_breaker.is_tripped(limits)) {
             return None;
@@ -91,41 +91,41 @@ mod tests {
 
     #[test]
     fn more_than_a_tenth_dead_of_window_trips_breaker() {
-        let mut breaker = BounceBreaker::begin(LIMITS);
+        let mut breaker = BounceBreaker::new(LIMITS);
         for _ in 0..1_000 {
-            breaker.note(SENT, 9_000, LIMITS);
-            breaker.note(DIES, 1_000, LIMITS);
+            breaker.count(SENT, 9_000, LIMITS);
+            breaker.count(DIES, 1_000, LIMITS);
         }
-        assert_eq!(breaker, BounceBreaker::begin(LIMITS), "a tenth of each stretch");
-        breaker.note(SENT, 5_000, LIMITS);
-        breaker.note(DIES, 1_000, LIMITS);
+        assert_eq!(breaker, BounceBreaker::new(LIMITS), "a tenth of each stretch");
+        breaker.count(SENT, 5_000, LIMITS);
+        breaker.count(DIES, 1_000, LIMITS);
         assert!(!breaker.is_tripped(LIMITS));
-        breaker.note(DIES, 1, LIMITS);
+        breaker.count(DIES, 1, LIMITS);
         assert!(breaker.is_tripped(LIMITS));
-        breaker.note(SENT, 50_000, LIMITS);
+        breaker.count(SENT, 50_000, LIMITS);
         assert!(breaker.is_tripped(LIMITS), "emails that were sent meanwhile revive no recipient");
     }
 
     #[test]
     fn twenty_dead_trip_breaker_when_they_are_half_of_decided() {
-        let mut breaker = BounceBreaker::begin(LIMITS);
-        breaker.note(DIES, 19, LIMITS);
+        let mut breaker = BounceBreaker::new(LIMITS);
+        breaker.count(DIES, 19, LIMITS);
         assert!(!breaker.is_tripped(LIMITS));
-        breaker.note(SENT, 21, LIMITS);
-        breaker.note(DIES, 1, LIMITS);
+        breaker.count(SENT, 21, LIMITS);
+        breaker.count(DIES, 1, LIMITS);
         assert!(!breaker.is_tripped(LIMITS), "20 of 41");
-        breaker.note(DIES, 1, LIMITS);
+        breaker.count(DIES, 1, LIMITS);
         assert!(breaker.is_tripped(LIMITS), "21 of 42");
     }
 
     #[test]
     fn revived_recipient_is_subtracted_without_underflow() {
-        let mut breaker = BounceBreaker::begin(LIMITS);
-        breaker.note(DIES, 1_500, LIMITS);
-        breaker.note((RecipientState::Dead, RecipientState::Pending), 1_000, LIMITS);
+        let mut breaker = BounceBreaker::new(LIMITS);
+        breaker.count(DIES, 1_500, LIMITS);
+        breaker.count((RecipientState::Dead, RecipientState::Pending), 1_000, LIMITS);
         assert_eq!((breaker.decided, breaker.dead), (500, 500));
-        breaker.note((RecipientState::Dead, RecipientState::Pending), 1_000, LIMITS);
-        breaker.note((RecipientState::InDoubt, RecipientState::Sent), 3, LIMITS);
+        breaker.count((RecipientState::Dead, RecipientState::Pending), 1_000, LIMITS);
+        breaker.count((RecipientState::InDoubt, RecipientState::Sent), 3, LIMITS);
         assert_eq!((breaker.decided, breaker.dead), (3, 0));
     }
 }

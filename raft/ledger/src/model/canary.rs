@@ -84,7 +84,7 @@ fn numbers_in((first, count): (u32, u32), chunk: u32) -> Range<u32> {
 
 impl CanaryState {
     /// Returns the canary of a run that opens with `count` recipients.
-    pub(crate) fn begin(canary: Canary, count: u32, run: RunId) -> CanaryState {
+    pub(crate) fn new(canary: Canary, count: u32, run: RunId) -> CanaryState {
         let seed = mix(run.index ^ mix(u64::from(run.place)));
         let part = |of: u32, share: u16| u64::from(of) * u64::from(share);
         let recipients = part(count, canary.share).div_ceil(WHOLE).clamp(1, u64::from(count).max(1)) as u32;
@@ -98,14 +98,14 @@ impl CanaryState {
     }
 
     /// Returns the first recipient number of a stride.
-    fn begin_of(&self, stride: u64, count: u32) -> u64 {
+    fn start_of(&self, stride: u64, count: u32) -> u64 {
         (stride * u64::from(count)).div_ceil(u64::from(self.recipients))
     }
 
     /// Returns the recipient number that is picked in a stride.
     fn picked(&self, stride: u64, count: u32) -> u64 {
-        let begin = self.begin_of(stride, count);
-        begin + pick(self.seed, stride, self.begin_of(stride + 1, count) - begin)
+        let start = self.start_of(stride, count);
+        start + pick(self.seed, stride, self.start_of(stride + 1, count) - start)
     }
 
     /// Returns how many of the first `numbers` recipients of `count` are in the canary.
@@ -131,17 +131,17 @@ impl CanaryState {
         let (all, of) = (u64::from(count), u64::from(self.recipients));
         // Stride k begins at k * all / of, rounded up. A large canary has thousands of strides in each of a thousand
         // chunks, so only the first stride of a chunk costs a division.
-        let first_begin = places.start * all + of - 1;
-        let (mut begin, mut rest) = (first_begin / of, first_begin % of);
+        let first_start = places.start * all + of - 1;
+        let (mut start, mut rest) = (first_start / of, first_start % of);
         let (whole, part) = (all / of, all % of);
         let base = u64::from(chunk) * u64::from(CHUNK);
         let slots = places.filter_map(|stride| {
-            let this = begin;
-            (begin, rest) = (begin + whole, rest + part);
+            let this = start;
+            (start, rest) = (start + whole, rest + part);
             if rest >= of {
-                (begin, rest) = (begin + 1, rest - of);
+                (start, rest) = (start + 1, rest - of);
             }
-            u16::try_from(u64::from(first) + this + pick(self.seed, stride, begin - this) - base).ok()
+            u16::try_from(u64::from(first) + this + pick(self.seed, stride, start - this) - base).ok()
         });
         Bitmap::of_many(slots)
     }
@@ -218,7 +218,7 @@ impl Run {
     }
 
     /// Updates the canary's counts for slots of a chunk that changed their state, until the verdict is given.
-    pub(crate) fn note_canary(&mut self, chunk: u32, slots: &Bitmap, (from, to): (RecipientState, RecipientState)) {
+    pub(crate) fn update_canary(&mut self, chunk: u32, slots: &Bitmap, (from, to): (RecipientState, RecipientState)) {
         if !self.waits_for_canary() || (is_undecided(from), is_bad(from)) == (is_undecided(to), is_bad(to)) {
             return;
         }
@@ -274,7 +274,7 @@ mod tests {
         let count = 200_000;
         for (place, period) in [(0, 2_u32), (1, 10), (2, 20), (3, 100)] {
             let run = RunId { index: 77, place };
-            let canary = CanaryState::begin(Canary { share: 500, limit: 500 }, count, run);
+            let canary = CanaryState::new(Canary { share: 500, limit: 500 }, count, run);
             let mut kinds = vec![0_u32; period as usize];
             (0..count).filter(|number| canary.has(*number, count)).for_each(|one| kinds[(one % period) as usize] += 1);
             let fair = 10_000 / period;
@@ -290,7 +290,7 @@ mod tests {
             share in 1_u16..=10_000,
             index in any::<u64>(),
         ) {
-            let canary = CanaryState::begin(Canary { share, limit: 500 }, count, RunId { index, place: 3 });
+            let canary = CanaryState::new(Canary { share, limit: 500 }, count, RunId { index, place: 3 });
             let wanted = (u64::from(count) * u64::from(share)).div_ceil(10_000);
             prop_assert_eq!(u64::from(canary.recipients), wanted);
             let of = |numbers| canary.among(numbers, count);
@@ -313,7 +313,7 @@ mod tests {
             (step, is_whole) in (1_usize..9, any::<bool>()),
             seed in any::<u64>(),
         ) {
-            let canary = CanaryState::begin(Canary { share, limit: 500 }, count, RunId { index: seed, place: 0 });
+            let canary = CanaryState::new(Canary { share, limit: 500 }, count, RunId { index: seed, place: 0 });
             let stretch = if is_whole { Bitmap::range(0, CHUNK) } else { Bitmap::range(from, length) };
             let slots = Bitmap::of_many(stretch.iter().step_by(step));
             let number = |slot: u16| (chunk * CHUNK + u32::from(slot)).checked_sub(first);

@@ -176,7 +176,7 @@ mod tests {
             PauseReason::Operator(words()),
             PauseReason::Quarantined(words()),
             PauseReason::PolicyRefusals { count: 10, code: 550, enhanced: None, text: words() },
-            PauseReason::Canary(CanaryState::begin(
+            PauseReason::Canary(CanaryState::new(
                 crate::model::Canary { share: 500, limit: 500 },
                 100,
                 RunId { index: 1, place: 0 },

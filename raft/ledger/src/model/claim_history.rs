@@ -160,7 +160,7 @@ impl ClaimHistory {
     }
 
     /// Adds what the entry at `index` did to `slots`. `granted` are the slots that the claim was granted.
-    pub(crate) fn note(
+    pub(crate) fn record(
         &mut self,
         (index, at): (u64, Time),
         (what, to): (ClaimEventKind, RecipientState),
@@ -247,7 +247,7 @@ mod tests {
         let mut history = ClaimHistory::default();
         for (place, slot) in granted.iter().enumerate() {
             let stamp = (70_000 + place as u64 / 10, Time(1_772_409_600_000));
-            history.note(stamp, (ClaimEventKind::Accepted, RecipientState::Sent), &set([slot]), &granted);
+            history.record(stamp, (ClaimEventKind::Accepted, RecipientState::Sent), &set([slot]), &granted);
         }
         assert_eq!(of(&history, 512, &granted), [(70_025, 26)]);
         let bytes = postcard::to_stdvec(&history).expect("plain data");
@@ -259,7 +259,7 @@ mod tests {
         let granted = Bitmap::range(0, 16);
         let mut history = ClaimHistory::default();
         for slot in granted.iter() {
-            history.note(
+            history.record(
                 (7 + u64::from(slot / 8), Time(1)),
                 (ClaimEventKind::Accepted, RecipientState::Sent),
                 &set([slot]),
@@ -275,16 +275,16 @@ mod tests {
     fn large_claim_drops_differing_texts_but_keeps_order() {
         let granted = Bitmap::range(0, 100);
         let mut history = ClaimHistory::default();
-        history.note((1, Time(1)), (refused(550, "no such user ann"), RecipientState::Dead), &set([1]), &granted);
-        history.note((2, Time(2)), (refused(550, "no such user bob"), RecipientState::Dead), &set([2]), &granted);
-        history.note((3, Time(3)), (refused(450, "busy"), RecipientState::Pending), &set([3]), &granted);
+        history.record((1, Time(1)), (refused(550, "no such user ann"), RecipientState::Dead), &set([1]), &granted);
+        history.record((2, Time(2)), (refused(550, "no such user bob"), RecipientState::Dead), &set([2]), &granted);
+        history.record((3, Time(3)), (refused(450, "busy"), RecipientState::Pending), &set([3]), &granted);
         assert_eq!(
             history.iter().map(|event| event.what.clone()).collect::<Vec<_>>(),
             [refused(550, ""), refused(450, "busy"),]
         );
         // A later event has slot 2, so events after it are not merged into events before it.
-        history.note((4, Time(4)), (ClaimEventKind::Contradiction, RecipientState::Dead), &set([2]), &granted);
-        history.note((5, Time(5)), (refused(550, "x"), RecipientState::Dead), &set([2]), &granted);
+        history.record((4, Time(4)), (ClaimEventKind::Contradiction, RecipientState::Dead), &set([2]), &granted);
+        history.record((5, Time(5)), (refused(550, "x"), RecipientState::Dead), &set([2]), &granted);
         assert_eq!(of(&history, 2, &granted), [(2, 2), (4, 1), (5, 1)]);
     }
 
@@ -301,7 +301,7 @@ mod tests {
                 3 => (ClaimEventKind::Unsendable(Unsendable::NotComposed(index.to_string())), RecipientState::Dead),
                 _ => (ClaimEventKind::Released(Some(ReleaseReason::LeaseOver)), RecipientState::Expired),
             };
-            history.note((index, Time(index as i64)), (what, to), &set([slot]), &granted);
+            history.record((index, Time(index as i64)), (what, to), &set([slot]), &granted);
             assert!(history.iter().len() <= CLAIM_EVENTS_MAX);
             assert!(history.iter().is_sorted_by_key(|event| event.index));
             assert_eq!(of(&history, slot, &granted).last().map(|(last, _)| *last), Some(index));
@@ -313,20 +313,20 @@ mod tests {
     fn given_up_recipient_stays_so_until_owner_or_journal_answers() {
         let granted = Bitmap::range(0, 4);
         let mut history = ClaimHistory::default();
-        history.note(
+        history.record(
             (5, Time(5)),
             (ClaimEventKind::InDoubt(DoubtReason::NoAnswer), RecipientState::InDoubt),
             &set([0]),
             &granted,
         );
-        history.note(
+        history.record(
             (6, Time(6)),
             (ClaimEventKind::InDoubt(DoubtReason::OwnerLost), RecipientState::InDoubt),
             &set([1, 2, 3]),
             &granted,
         );
         assert_eq!(history.given_up(&granted), set([1, 2, 3]));
-        history.note(
+        history.record(
             (7, Time(7)),
             (ClaimEventKind::InDoubt(DoubtReason::Begun), RecipientState::InDoubt),
             &set([1]),

@@ -196,7 +196,7 @@ impl Seal {
     }
 
     /// Hash of its recipients, in order. It is equal if the same list was sealed under another name (P20).
-    pub fn people(&self) -> Hash {
+    pub fn recipients_hash(&self) -> Hash {
         Hash::of(&self.parts.iter().flat_map(|part| part.0).collect::<Vec<u8>>())
     }
 

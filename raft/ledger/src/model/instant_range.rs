@@ -26,7 +26,7 @@ pub struct RangePosition {
     /// Number of names of the range before it.
     pub before: u32,
     /// True if the name is one of the range.
-    pub is_told: bool,
+    pub is_member: bool,
 }
 
 impl InstantRange {
@@ -71,7 +71,7 @@ impl InstantRange {
         let mut ahead = distance_ms(first, name)?;
         let mut before: u32 = 0;
         if ahead == 0 {
-            return Some(RangePosition { before, is_told: true });
+            return Some(RangePosition { before, is_member: true });
         }
         for EqualSteps { step_ms, times } in &self.0 {
             let length = step_ms.saturating_mul(i64::from(*times));
@@ -80,9 +80,9 @@ impl InstantRange {
             }
             if ahead <= length {
                 let steps = (ahead / step_ms) as u32;
-                let is_told = ahead % step_ms == 0;
-                let before = before.saturating_add(steps).saturating_add(u32::from(!is_told));
-                return Some(RangePosition { before, is_told });
+                let is_member = ahead % step_ms == 0;
+                let before = before.saturating_add(steps).saturating_add(u32::from(!is_member));
+                return Some(RangePosition { before, is_member });
             }
             ahead -= length;
             before = before.saturating_add(*times);
@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn name_is_listed_or_between_two_or_outside() {
         let (first, range) = (at(100), uneven());
-        let place = |ms| range.place(&first, &at(ms)).map(|place| (place.before, place.is_told));
+        let place = |ms| range.place(&first, &at(ms)).map(|place| (place.before, place.is_member));
         let told = [100, 110, 120, 130, 200, 300].map(place);
         assert_eq!(told, [0, 1, 2, 3, 4, 5].map(|before| Some((before, true))));
         assert_eq!([101, 125, 131, 199, 299].map(place), [1, 3, 4, 4, 5].map(|before| Some((before, false))));

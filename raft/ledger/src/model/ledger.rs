@@ -134,7 +134,7 @@ impl Ledger {
     }
 
     /// Number of recipients that may still be claimed for a pool today; `None` if there is no cap (P25).
-    pub fn room_today(&self, pool: &str, now: Time) -> Option<u32> {
+    pub fn remaining_today(&self, pool: &str, now: Time) -> Option<u32> {
         if self.pools.is_empty() || injected_bugs::is(Bug::NoWarmUpCap) {
             return None;
         }

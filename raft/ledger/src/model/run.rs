@@ -260,8 +260,8 @@ pub struct RunSummary {
 pub struct Mailing {
     /// Hash of the content.
     pub content: Hash,
-    /// See [`Seal::people`](crate::model::Seal::people).
-    pub people: Hash,
+    /// See [`Seal::recipients_hash`](crate::model::Seal::recipients_hash).
+    pub recipients: Hash,
 }
 
 impl RunSummary {

@@ -95,7 +95,7 @@ pub struct Plan {
 
 impl Plan {
     /// Returns the plan of a new schedule.
-    pub(crate) fn new(next: Option<NextInstant>, fired_through: Time, tzdb: String) -> Plan {
+    pub fn new(next: Option<NextInstant>, fired_through: Time, tzdb: String) -> Plan {
         Plan {
             version: 1,
             next,

@@ -291,7 +291,7 @@ impl World {
             }
             Step::WarmUp(number) if number < 64 => {
                 assert_eq!(self.put(Command::PoolReset("default".to_owned())), CommandOutcome::Done);
-                assert_eq!(self.ledger.room_today("default", self.ledger.head().now), None, "no bound is left");
+                assert_eq!(self.ledger.remaining_today("default", self.ledger.head().now), None, "no bound is left");
             }
             Step::WarmUp(number) => {
                 let (pool, caps) = ("default".to_owned(), vec![1 + u32::from(number % 16)]);

@@ -273,7 +273,7 @@ fn suspicion(
     // It was handed off, or a relay answered about it.
     let answered = outcome.refused.iter().any(|answer| answer.slot == slot && answer.scope != ReplyScope::Relay);
     let cleared = answered || (former, state) == (RecipientState::Claimed, RecipientState::InDoubt);
-    let caught = state == RecipientState::Pending && outcome.was_open().contains(slot);
+    let caught = state == RecipientState::Pending && outcome.interrupted().contains(slot);
     Some(!cleared && (was || caught))
 }
 
@@ -452,7 +452,7 @@ fn settled(
     if is_mine(&row, slot, former)
         && let Some(to) = not_sent(run, outcome, slot, attempts, now)
     {
-        let killed = outcome.was_open().contains(slot) && outcome.alone;
+        let killed = outcome.interrupted().contains(slot) && outcome.alone;
         let killed_again = killed && is_crash_suspect(ledger, seat) && to == RecipientState::Pending;
         return Some(if killed_again { RecipientState::Dead } else { to });
     }

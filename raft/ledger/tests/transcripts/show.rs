@@ -154,38 +154,40 @@ impl World {
     fn show_story(&self, words: &mut Words) -> Told<String> {
         let run = self.run(words.need("run")?)?;
         let number = words.need("recipient")?.parse()?;
-        let Some(story) = self.ledger.story(run, number) else { return Ok("no such recipient\n".into()) };
-        let mut text = format!("{}\n", word(story.state));
-        for chapter in story.claims {
-            let (name, at) = (self.fence_name(chapter.fence), self.time(chapter.claimed_at));
-            let _ = writeln!(text, "  {name} by {} at {at}", chapter.owner);
-            for event in chapter.history {
+        let Some(explanation) = self.ledger.explain_recipient(run, number) else {
+            return Ok("no such recipient\n".into());
+        };
+        let mut text = format!("{}\n", word(explanation.state));
+        for claim in explanation.claims {
+            let (name, at) = (self.fence_name(claim.fence), self.time(claim.claimed_at));
+            let _ = writeln!(text, "  {name} by {} at {at}", claim.owner);
+            for event in claim.history {
                 let ClaimEvent { index, at, what, to, entries, .. } = event;
                 let entries = if entries > 1 { format!(", the last of {entries} entries") } else { String::new() };
                 let _ = writeln!(text, "    [{index}] at {}: {}, {}{entries}", self.time(at), told(&what), word(to));
             }
         }
-        for (index, event) in story.run_events {
+        for (index, event) in explanation.run_events {
             let _ = writeln!(text, "  [{index}] at {}: {:?}", self.time(event.at), event.what);
         }
-        if let Some(until) = story.waits_until {
+        if let Some(until) = explanation.waits_until {
             let _ = writeln!(text, "  waits until {}", self.time(until));
         }
-        if let Some(LastRefusal { code, enhanced, scope }) = story.last_refusal
-            && matches!(story.state, RecipientState::Pending | RecipientState::Expired)
+        if let Some(LastRefusal { code, enhanced, scope }) = explanation.last_refusal
+            && matches!(explanation.state, RecipientState::Pending | RecipientState::Expired)
         {
             let enhanced = enhanced.map(|(class, subject, detail)| format!(" {class}.{subject}.{detail}"));
             let enhanced = enhanced.unwrap_or_default();
-            let _ = match (scope, story.state) {
+            let _ = match (scope, explanation.state) {
                 (ReplyScope::Deferred, _) => writeln!(text, "  deferred: {code}"),
                 (_, RecipientState::Expired) => writeln!(text, "  refused last: {code}{enhanced} ({scope:?})"),
                 _ => Ok(()),
             };
         }
-        if let Some(letter) = story.dead {
+        if let Some(letter) = explanation.dead {
             let _ = writeln!(text, "  dead: {} {}", letter.code, letter.text());
         }
-        if let Some(run) = story.kept_apart_by {
+        if let Some(run) = explanation.kept_apart_by {
             let _ = writeln!(text, "  kept apart by {run}");
         }
         let place = self.slot_of(run, number);
@@ -223,7 +225,7 @@ impl World {
         let line = |(pool, row): (&String, &PoolRow)| {
             let (day, claimed) = (Day::of(now), self.ledger.claimed_by_pool(pool));
             let (number, cap, spent) = (day.0 - row.first.0 + 1, row.cap(day), row.spent(day));
-            let room = self.ledger.room_today(pool, now);
+            let room = self.ledger.remaining_today(pool, now);
             let (set, headers) = (row.index, if row.reveille_headers { "" } else { ", no headers" });
             if row.caps.is_empty() {
                 let is = if row.is_default() { "reset" } else { "set" };

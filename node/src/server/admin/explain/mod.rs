@@ -28,7 +28,7 @@ pub fn collect_events(
     around: &WaitContext,
 ) -> Option<(RecipientState, Vec<Event>)> {
     let (_, page, place) = ledger.page_of(id)?;
-    let (run, story) = (page.runs.get(place)?, ledger.story(id, number)?);
+    let (run, story) = (page.runs.get(place)?, ledger.explain_recipient(id, number)?);
     let mut events = vec![opened((id, number), page, run)];
     for chapter in &story.claims {
         events.push(claimed(ledger, chapter));

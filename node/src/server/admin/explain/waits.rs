@@ -113,7 +113,7 @@ fn for_a_node(
     let suspect = ledger.slot_of(id, number).is_some_and(|(page, chunk, slot)| {
         ledger.chunks().get(&(page, chunk)).is_some_and(|chunk| chunk.crash_suspects.contains(slot))
     });
-    if ledger.room_today(pool, ledger.head().now) == Some(0) {
+    if ledger.remaining_today(pool, ledger.head().now) == Some(0) {
         let until = Day::of(ledger.head().now).end();
         return format!("for {until}: today's cap of pool '{pool}', which is warmed up, is used up");
     }

@@ -68,7 +68,7 @@ impl Admin {
 
     /// Refuses schedules of campaigns: they cannot be backfilled, changed or triggered by their own name (P7).
     pub(crate) fn not_of_a_campaign(&self, id: ScheduleId) -> Result<(), ApiError> {
-        let may = self.context.replica.read(|ledger| ledger.not_of_a_campaign(id));
+        let may = self.context.replica.read(|ledger| ledger.check_not_of_campaign(id));
         may.map_err(|refusal| refusal::refused(&refusal))
     }
 

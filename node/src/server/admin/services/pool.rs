@@ -53,7 +53,7 @@ fn waiting(ledger: &Ledger, pool: &str) -> u64 {
 
 /// Returns the pools whose cap for today is used up while emails wait.
 pub fn used_up(ledger: &Ledger) -> Vec<Pool> {
-    let full = |pool: &&String| ledger.room_today(pool, ledger.head().now) == Some(0);
+    let full = |pool: &&String| ledger.remaining_today(pool, ledger.head().now) == Some(0);
     let full = ledger.pools().iter().map(|(pool, _)| pool).filter(full);
     full.map(|pool| shown(ledger, pool.clone())).filter(|pool| pool.waiting > 0).collect()
 }

@@ -135,7 +135,7 @@ fn list(ledger: &Ledger, filter: &Filter, paging: &Paging<ScheduleId>) -> (Vec<L
         let wanted = schedule.tenant == filter.tenant
             && (filter.states.is_empty() || filter.states.contains(&state()))
             && filter.selector.means(Some(&schedule.labels))
-            && (filter.with_campaigns || ledger.not_of_a_campaign(*id).is_ok());
+            && (filter.with_campaigns || ledger.check_not_of_campaign(*id).is_ok());
         if wanted {
             listed.push((*id, schedule.clone(), ScheduleNotes::of(ledger, *id)));
         }

@@ -76,7 +76,7 @@ impl Outlook<'_> {
             ends: self.forecast.ends.map(timestamp),
             fits: self.fits(),
             bound: bound.into(),
-            first_day_room: self.forecast.room,
+            first_day_room: self.forecast.first_day_remaining,
         }
     }
 
@@ -122,7 +122,8 @@ impl Outlook<'_> {
             }
             ForecastLimit::Tenant => format!("{needs}, and the rate of tenant {tenant} gives {}", gives?),
             ForecastLimit::WarmUp => {
-                let (rows, room) = (format::count(self.rows.into()), format::count(self.forecast.room?.into()));
+                let (rows, room) =
+                    (format::count(self.rows.into()), format::count(self.forecast.first_day_remaining?.into()));
                 format!("has {rows} emails, and the warm-up of pool {pool} lets {room} go on {day} and the rest later")
             }
         })

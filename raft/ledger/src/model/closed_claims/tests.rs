@@ -21,7 +21,7 @@ fn claim(number: u32, (node, first, count, step): (u64, u32, u32, u16), fates: u
     let claimed_at = Time(1_800_000_000_000 + i64::from(number) * 35);
     let mut history = ClaimHistory::default();
     let mut note = |after: u64, fate, slots: &Bitmap| {
-        history.note((fence(number).index + after, claimed_at.plus_ms(after as i64 * 7)), fate, slots, &granted);
+        history.record((fence(number).index + after, claimed_at.plus_ms(after as i64 * 7)), fate, slots, &granted);
     };
     note(3, (ClaimEventKind::Released(Some(ReleaseReason::Busy)), RecipientState::Pending), &granted);
     if fates & 1 != 0 {
@@ -130,7 +130,7 @@ fn sent_claim_takes_some_thirty_bytes() {
         let mut history = ClaimHistory::default();
         let claim = claim(number, (1, number * 256, 256, 1), 1);
         let stamp = (fence(number).index + 20, claim.claimed_at.plus_ms(150));
-        history.note(stamp, (ClaimEventKind::Accepted, RecipientState::Sent), &claim.granted, &claim.granted);
+        history.record(stamp, (ClaimEventKind::Accepted, RecipientState::Sent), &claim.granted, &claim.granted);
         block.put(fence(number), &Claim { history, ..claim });
         assert!(block.packed.len() - former <= 32, "claim {number}: {} bytes", block.packed.len() - former);
         former = block.packed.len();

@@ -56,7 +56,7 @@ impl Admin {
         };
         if validate_only {
             let taken = match known {
-                Some(known) if !known.is_asked_for_by(&create) => Some(Refusal::CampaignNameTaken(create.name.clone())),
+                Some(known) if !known.matches_request(&create) => Some(Refusal::CampaignNameTaken(create.name.clone())),
                 None if is_schedule => Some(Refusal::NameTaken(create.name.clone())),
                 _ => None,
             };

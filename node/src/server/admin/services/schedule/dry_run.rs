@@ -153,7 +153,7 @@ mod tests {
                 opened: 7,
                 tzdb: "x".to_owned(),
                 refusals: 0,
-                held: None,
+                blocked_by: None,
                 missed_before: None,
             },
             body: Hash([0; 32]),

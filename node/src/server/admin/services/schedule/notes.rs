@@ -24,7 +24,7 @@ impl ScheduleNotes {
     /// Reads the facts from the ledger.
     pub fn of(ledger: &Ledger, id: ScheduleId) -> ScheduleNotes {
         let forgotten = ledger.last_forgotten(id).map(|(_, due)| due);
-        let of_campaign = ledger.not_of_a_campaign(id).is_err();
+        let of_campaign = ledger.check_not_of_campaign(id).is_err();
         ScheduleNotes { waits_for: ledger.waits_for(id), mailed: ledger.last_mailed(id), forgotten, of_campaign }
     }
 
