@@ -181,7 +181,7 @@ fn reply_scope(stage: Stage, code: u16, scope: RefusalScope) -> ReplyScope {
         RefusalScope::Relay if stage >= Stage::Rcpt => ReplyScope::Deferred,
         RefusalScope::Relay | RefusalScope::Throttle { .. } => ReplyScope::Relay,
         RefusalScope::Sender | RefusalScope::Content if code < 500 => ReplyScope::Deferred,
-        RefusalScope::Sender | RefusalScope::Content => ReplyScope::Policy,
+        RefusalScope::Sender | RefusalScope::Content => ReplyScope::SenderOrContent,
     }
 }
 
@@ -222,8 +222,8 @@ mod tests {
             (Stage::Answered, 452, RefusalScope::Relay, ReplyScope::Deferred),
             (Stage::Mail, 450, RefusalScope::Sender, ReplyScope::Deferred),
             (Stage::Rcpt, 450, RefusalScope::Content, ReplyScope::Deferred),
-            (Stage::Rcpt, 550, RefusalScope::Sender, ReplyScope::Policy),
-            (Stage::Answered, 554, RefusalScope::Content, ReplyScope::Policy),
+            (Stage::Rcpt, 550, RefusalScope::Sender, ReplyScope::SenderOrContent),
+            (Stage::Answered, 554, RefusalScope::Content, ReplyScope::SenderOrContent),
             (Stage::Rcpt, 421, throttle, ReplyScope::Relay),
             (Stage::Rcpt, 550, RefusalScope::Unnamed, ReplyScope::Unnamed),
             (Stage::Rcpt, 550, RefusalScope::Mailbox, ReplyScope::Mailbox),

@@ -65,7 +65,7 @@ impl DeliveryOutcome {
                 ReplyScope::Mailbox => ("refused", "mailbox"),
                 ReplyScope::Deferred => ("refused", "deferred"),
                 ReplyScope::Relay => ("refused", "relay"),
-                ReplyScope::Policy => ("refused", "policy"),
+                ReplyScope::SenderOrContent => ("refused", "policy"),
             },
             DeliveryOutcome::Released(why) => ("released", released(*why)),
         }

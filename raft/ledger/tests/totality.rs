@@ -301,7 +301,7 @@ fn wild_outcome(fence: Fence) -> impl Strategy<Value = ClaimOutcome> {
         ReplyScope::Mailbox,
         ReplyScope::Deferred,
         ReplyScope::Relay,
-        ReplyScope::Policy,
+        ReplyScope::SenderOrContent,
         ReplyScope::Unnamed,
     ]);
     let refused = (any::<u16>(), any::<u16>(), prop::option::of((any::<u8>(), any::<u16>(), any::<u16>())), scope);

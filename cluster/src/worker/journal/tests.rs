@@ -237,7 +237,7 @@ fn long_answer_is_cut_at_a_character_boundary() {
     let folder = folder();
     let mut journal = journal(&folder);
     let text = format!("x{}", "é".repeat(100_000));
-    let long = Refused { slot: 0, code: 550, enhanced: None, scope: ReplyScope::Policy, text };
+    let long = Refused { slot: 0, code: 550, enhanced: None, scope: ReplyScope::SenderOrContent, text };
     assert!(journal.append(&[record(50, 0, JournalStep::Refused(long))]).is_ok());
     let claims = whole(&folder);
     let Some(JournalStep::Refused(kept)) = claims.step(fence(50), 0) else { panic!("{claims:?}") };

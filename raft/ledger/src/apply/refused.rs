@@ -143,7 +143,7 @@ fn names_no_mailbox(answer: &Refused) -> bool {
     match answer.scope {
         ReplyScope::Relay | ReplyScope::Deferred => false,
         // An answer about the sender may have a code of the subjects 1 and 2 (x.1.7, x.1.8).
-        ReplyScope::Policy | ReplyScope::Unnamed => answer.code >= 500,
+        ReplyScope::SenderOrContent | ReplyScope::Unnamed => answer.code >= 500,
         ReplyScope::Mailbox => is_unnamed(answer.code, answer.enhanced),
     }
 }
@@ -160,7 +160,7 @@ fn is_unnamed(code: u16, enhanced: Option<(u8, u16, u16)>) -> bool {
 /// always need ten: a run of one recipient must not be paused because its mailbox is unknown. A test email shows its
 /// answer to the caller, who waits for it.
 fn series_that_pauses(run: &Run, scope: ReplyScope, limits: &LedgerLimits) -> usize {
-    let is_for_all = scope == ReplyScope::Policy && run.cause != OpeningCause::Test;
+    let is_for_all = scope == ReplyScope::SenderOrContent && run.cause != OpeningCause::Test;
     let recipients = if is_for_all { run.count as usize } else { usize::MAX };
     limits.policy_refusals.min(recipients)
 }
@@ -200,7 +200,7 @@ fn judge(
         _ if is_suspicious(run, limits) && names_no_mailbox(answer) => demanded(run, attempts, now, Some(policy_wait)),
         ReplyScope::Relay => demanded(run, attempts, now, Some(now)),
         ReplyScope::Deferred => demanded(run, attempts, now, Some(now.plus_ms(deferral_ms))),
-        ReplyScope::Policy => demanded(run, attempts, now, Some(policy_wait)),
+        ReplyScope::SenderOrContent => demanded(run, attempts, now, Some(policy_wait)),
         ReplyScope::Mailbox | ReplyScope::Unnamed => count_attempt(run, attempts.saturating_add(1), now, answer),
     }
 }

@@ -96,7 +96,8 @@ pub enum ReplyScope {
     Relay,
     /// The content, the sender or the tenant: the attempt is not counted. Ten in a row pause the run,
     /// or as many as it has recipients.
-    Policy,
+    #[serde(rename = "Policy")]
+    SenderOrContent,
     /// A permanent answer that names no cause, or (code 0) a dialogue that broke after RCPT. The attempt counts. The
     /// recipient waits its back-off, and is dead at `max_attempts`.
     Unnamed,

@@ -532,7 +532,7 @@ impl World {
                     (550, ReplyScope::Unnamed),
                     (550, ReplyScope::Mailbox),
                     (421, ReplyScope::Relay),
-                    (554, ReplyScope::Policy),
+                    (554, ReplyScope::SenderOrContent),
                 ];
                 for slot in chosen {
                     let (code, scope) = codes[usize::from(kind / 6) % codes.len()];

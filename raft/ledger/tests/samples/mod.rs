@@ -313,8 +313,13 @@ fn sealed() -> Command {
 }
 
 fn settle() -> ClaimOutcome {
-    let scopes =
-        [ReplyScope::Mailbox, ReplyScope::Deferred, ReplyScope::Relay, ReplyScope::Policy, ReplyScope::Unnamed];
+    let scopes = [
+        ReplyScope::Mailbox,
+        ReplyScope::Deferred,
+        ReplyScope::Relay,
+        ReplyScope::SenderOrContent,
+        ReplyScope::Unnamed,
+    ];
     let refused = |(slot, scope)| Refused {
         slot: slot as u16,
         code: 450 + slot as u16,

@@ -825,7 +825,7 @@ fn refused(text: &str) -> Told<Vec<Refused>> {
         "mailbox" => ReplyScope::Mailbox,
         "deferred" => ReplyScope::Deferred,
         "relay" => ReplyScope::Relay,
-        "policy" => ReplyScope::Policy,
+        "policy" => ReplyScope::SenderOrContent,
         "unnamed" => ReplyScope::Unnamed,
         other => return Err(format!("scope {other}?").into()),
     };

@@ -90,7 +90,7 @@ fn concerns(scope: ReplyScope) -> &'static str {
         ReplyScope::Unnamed => "no cause is named: the attempt counts",
         ReplyScope::Deferred => "deferred: no attempt is counted",
         ReplyScope::Relay => "about the relay: no attempt is counted",
-        ReplyScope::Policy => "about content or sender: no attempt is counted",
+        ReplyScope::SenderOrContent => "about content or sender: no attempt is counted",
     }
 }
 

@@ -135,7 +135,7 @@ fn last_answer(story: &RecipientExplanation) -> String {
     let subject = match scope {
         ReplyScope::Deferred => "it deferred the recipient",
         ReplyScope::Relay => "about the relay or its rate",
-        ReplyScope::Policy => "about content or sender",
+        ReplyScope::SenderOrContent => "about content or sender",
         ReplyScope::Mailbox => "about the mailbox",
         ReplyScope::Unnamed => "without a named cause",
     };
