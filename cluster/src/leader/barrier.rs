@@ -222,7 +222,7 @@ fn concerning_keys_of_seal(
 ) -> Vec<CrossedHandOff> {
     let mut by_part: BTreeMap<Hash, BTreeMap<u16, Vec<CrossedHandOff>>> = BTreeMap::new();
     for crossed in hand_offs {
-        if let Some((part, position)) = seal.place(crossed.recipient) {
+        if let Some((part, position)) = seal.locate(crossed.recipient) {
             by_part.entry(part).or_default().entry(position).or_default().push(crossed);
         }
     }

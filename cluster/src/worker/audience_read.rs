@@ -32,7 +32,7 @@ pub(crate) async fn recipients(
         let sealed: BTreeMap<Hash, Seal> =
             sealed.into_iter().filter_map(|audience| Some((audience, ledger.seal(&audience)?))).collect();
         let position =
-            |one: &ClaimedRecipient| Some((one.claimed_slot.slot, sealed.get(&one.audience)?.place(one.recipient)?));
+            |one: &ClaimedRecipient| Some((one.claimed_slot.slot, sealed.get(&one.audience)?.locate(one.recipient)?));
         claimed.iter().filter_map(position).collect()
     });
     if positions.is_empty() {

@@ -75,7 +75,7 @@ pub(crate) fn prepare(
         Recipients::Inline(audience) => audience.recipients.get(claimed.recipient as usize).map(Ok),
         Recipients::Sealed(seal) => match claim.read.get(&claimed.claimed_slot.slot) {
             // The audience was sealed, or its seal became known, after the claim's recipients were read.
-            None if seal.place(claimed.recipient).is_some() => return Err(no_relay(claimed.claimed_slot, NOT_READ)),
+            None if seal.locate(claimed.recipient).is_some() => return Err(no_relay(claimed.claimed_slot, NOT_READ)),
             read => read.map(Result::as_ref),
         },
     };

@@ -97,7 +97,7 @@ impl Clients {
         for number in 0_usize.. {
             if let Some(context) = self.fresh_context(number).await
                 && let Some(stage) =
-                    context.replica.read(|ledger| Some(ledger.campaigns().get(&named.place())?.stage.clone()))
+                    context.replica.read(|ledger| Some(ledger.campaigns().get(&named.key())?.stage.clone()))
                 && !matches!(stage, CampaignStage::Waiting(_))
             {
                 return Some(stage);

@@ -75,7 +75,7 @@ fn explanation(ledger: &Ledger, id: ScheduleId, at: i64, names: &[Named]) -> Opt
     let history = ledger.history().iter().filter(|((schedule, _), _)| *schedule == id);
     let told = history.filter_map(|((_, first), claim_row)| match claim_row {
         InstantOutcome::Explained { instants, reason, .. } => {
-            let covers = |name: &Nominal| instants.place(first, name).is_some_and(|place| place.is_told);
+            let covers = |name: &Nominal| instants.position(first, name).is_some_and(|position| position.is_member);
             wanted.iter().any(covers).then_some(*reason)
         }
         InstantOutcome::Opened(_) => None,

@@ -62,7 +62,7 @@ impl Admin {
             found.push(match audience {
                 Some(Recipients::Inline(audience)) => audience.recipients.get(*number as usize).cloned(),
                 Some(Recipients::Sealed(seal)) => {
-                    places.extend(seal.place(*number).map(|place| (at, place)));
+                    places.extend(seal.locate(*number).map(|place| (at, place)));
                     None
                 }
                 None => None,

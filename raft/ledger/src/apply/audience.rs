@@ -40,10 +40,10 @@ impl Ledger {
     /// Refuses the delete while a campaign or a schedule uses the audience. A draft counts too: it was checked against
     /// these recipients. Reads all schedules, because deletes are rare.
     pub(super) fn check_audience_delete(&self, asked: &AudienceDelete) -> Result<(), Refusal> {
-        let place = (asked.tenant.clone(), asked.name.clone());
+        let key = (asked.tenant.clone(), asked.name.clone());
         let gone = || Refusal::NoSuchAudience(asked.name.clone());
-        let seal = self.audiences.get(&place).ok_or_else(gone)?.seal;
-        self.check_used_by_no_campaign(&place)?;
+        let seal = self.audiences.get(&key).ok_or_else(gone)?.seal;
+        self.check_used_by_no_campaign(&key)?;
         let mut schedules = self.schedules.iter();
         let user = schedules.find(|(_, schedule)| schedule.tenant == asked.tenant && schedule.audience == seal);
         match user {

@@ -29,12 +29,12 @@ impl Ledger {
     /// (P1). The range is split around the name, even if it does not list the name, because the schedule had another
     /// timing then. So no row is inside a range, and only the row before a name can be a range that contains it.
     pub(super) fn split_ranges_at(&mut self, name: &(ScheduleId, Nominal), cause: OpeningCause) {
-        for (first, place) in self.ranges_around(name, cause) {
+        for (first, position) in self.ranges_around(name, cause) {
             let Some(InstantOutcome::Explained { instants, reason, index }) = self.history.remove(&first) else {
                 continue;
             };
-            let after = place.before + u32::from(place.is_member);
-            let parts = [instants.part(&first.1, 0, place.before), instants.part(&first.1, after, u32::MAX)];
+            let after = position.before + u32::from(position.is_member);
+            let parts = [instants.part(&first.1, 0, position.before), instants.part(&first.1, after, u32::MAX)];
             for (part, instants) in parts.into_iter().flatten() {
                 self.history.put((name.0, part), InstantOutcome::Explained { instants, reason, index });
             }
@@ -51,7 +51,7 @@ impl Ledger {
         let mut around = Vec::new();
         for (key, row) in self.history.range(..=name).rev().take_while(|((schedule, _), _)| *schedule == name.0) {
             if let InstantOutcome::Explained { instants, .. } = row {
-                around.extend(instants.place(&key.1, &name.1).map(|place| (key.clone(), place)));
+                around.extend(instants.position(&key.1, &name.1).map(|position| (key.clone(), position)));
             }
             if cause != OpeningCause::Backfill || !is_same_day(&key.1, &name.1) {
                 break;

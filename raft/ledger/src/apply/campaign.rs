@@ -17,8 +17,8 @@ impl Ledger {
         context: &mut Context,
         asked: &CampaignCreate,
     ) -> Result<CommandOutcome, Refusal> {
-        let place = (asked.tenant.clone(), asked.name.clone());
-        match self.campaigns.get(&place) {
+        let key = (asked.tenant.clone(), asked.name.clone());
+        match self.campaigns.get(&key) {
             Some(known) if !known.matches_request(asked) => return Err(Refusal::CampaignNameTaken(asked.name.clone())),
             Some(known) => context.repeats = Some(known.index),
             None => {
@@ -46,7 +46,7 @@ impl Ledger {
                     stage: CampaignStage::Draft,
                 };
                 self.store_blob(content);
-                self.campaigns.put(place, campaign);
+                self.campaigns.put(key, campaign);
             }
         }
         Ok(CommandOutcome::Done)
@@ -59,7 +59,7 @@ impl Ledger {
         context: &mut Context,
         asked: &CampaignLaunch,
     ) -> Result<CommandOutcome, Refusal> {
-        let place = asked.campaign.place();
+        let key = asked.campaign.key();
         if let Some(launch) = self.may_launch(asked, context.now)? {
             context.repeats = Some(launch.index);
             return Ok(CommandOutcome::Done);
@@ -68,7 +68,7 @@ impl Ledger {
         let former = campaign.stage.schedule();
         let mut launched = Campaign { due: asked.due, index: context.index, ..campaign };
         let launch = Launch { index: context.index, at: context.now, again: asked.again, tzdb: asked.tzdb.clone() };
-        let sealed = self.audiences.get(&(place.0.clone(), launched.audience.clone())).copied();
+        let sealed = self.audiences.get(&(key.0.clone(), launched.audience.clone())).copied();
         let sealed = sealed.filter(|sealed| asked.checked == Some(sealed.seal));
         // A refusal must change nothing, so all checks come before the former schedule is deleted.
         let create = match sealed {
@@ -85,7 +85,7 @@ impl Ledger {
             Some((create, sealed)) => CampaignStage::Armed(self.arm(context, &create, launch, sealed)?),
             None => CampaignStage::Waiting(launch),
         };
-        self.campaigns.put(place, launched);
+        self.campaigns.put(key, launched);
         Ok(CommandOutcome::Done)
     }
 
@@ -151,7 +151,7 @@ impl Ledger {
                 CampaignStage::Missed { at: context.now, cause, launch }
             }
         };
-        self.campaigns.put(asked.place(), campaign);
+        self.campaigns.put(asked.key(), campaign);
         Ok(CommandOutcome::Done)
     }
 
@@ -250,7 +250,7 @@ impl Ledger {
             },
         };
         let stage = CampaignStage::Cancelled { at: context.now, launch: campaign.stage.launch().cloned(), opened };
-        self.campaigns.put(asked.place(), Campaign { index: context.index, stage, ..campaign });
+        self.campaigns.put(asked.key(), Campaign { index: context.index, stage, ..campaign });
         Ok(outcome)
     }
 
@@ -284,7 +284,7 @@ impl Ledger {
         if let Some(schedule) = schedule.filter(|schedule| self.schedules.get(schedule).is_some()) {
             self.schedule_delete(context, schedule)?;
         }
-        self.campaigns.remove(&asked.place());
+        self.campaigns.remove(&asked.key());
         self.release_blob(&campaign.content);
         Ok(CommandOutcome::Done)
     }
@@ -326,7 +326,7 @@ impl Ledger {
     }
 
     fn campaign(&self, named: &CampaignName) -> Result<&Campaign, Refusal> {
-        self.campaigns.get(&named.place()).ok_or_else(|| Refusal::NoSuchCampaign(named.name.clone()))
+        self.campaigns.get(&named.key()).ok_or_else(|| Refusal::NoSuchCampaign(named.name.clone()))
     }
 
     /// Iterates over campaigns that wait for their audience and can be decided at `now`. Sealed audiences come with the

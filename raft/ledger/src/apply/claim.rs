@@ -100,8 +100,8 @@ impl Ledger {
             }
             claim.in_doubt.add(&claimed);
             claim.record(context, (ClaimEventKind::InDoubt(DoubtReason::OwnerLost), RecipientState::InDoubt), &claimed);
-            let (place, owner) = ((claim.page, claim.chunk), claim.owner);
-            self.transition(context, place, &claimed, RecipientState::Claimed, RecipientState::InDoubt);
+            let (key, owner) = ((claim.page, claim.chunk), claim.owner);
+            self.transition(context, key, &claimed, RecipientState::Claimed, RecipientState::InDoubt);
             if let Some(node) = self.nodes.edit(&owner.node) {
                 node.revoked_index = context.index;
                 node.lost |= node.incarnation == owner.incarnation;
@@ -117,14 +117,14 @@ impl Ledger {
     /// Injected bug [`Bug::SendAgain`]: handles a lost owner as if it had begun no hand-off.
     fn return_to_pending(&mut self, context: &mut Context, fence: Fence) -> u64 {
         let Some(mut claim) = self.claims.get(&fence).cloned() else { return 0 };
-        let (claimed, place) = (std::mem::take(&mut claim.claimed), (claim.page, claim.chunk));
+        let (claimed, key) = (std::mem::take(&mut claim.claimed), (claim.page, claim.chunk));
         if claimed.is_empty() {
             return 0;
         }
         claim.record(context, (ClaimEventKind::Released(None), RecipientState::Pending), &claimed);
         context.emit(Effect::ClaimClosed { fence, owner: claim.owner });
         self.put_claim(fence, claim, true);
-        self.transition(context, place, &claimed, RecipientState::Claimed, RecipientState::Pending);
+        self.transition(context, key, &claimed, RecipientState::Claimed, RecipientState::Pending);
         u64::from(claimed.len())
     }
 }

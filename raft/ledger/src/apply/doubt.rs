@@ -8,8 +8,8 @@ use super::gap_neighbours::GapLookups;
 use crate::command::{Decide, Decision};
 use crate::injected_bugs::{self, Bug};
 use crate::model::{
-    Bitmap, CHUNK, ClaimEventKind, CommandOutcome, Decider, Fence, Impossible, Ledger, MovedRecipients, RecipientState,
-    Refusal, Run, RunId, RunKind, RunState, Time,
+    Bitmap, CHUNK, ChunkKey, ClaimEventKind, CommandOutcome, Decider, Fence, Impossible, Ledger, MovedRecipients,
+    RecipientState, Refusal, Run, RunId, RunKind, RunState, Time,
 };
 
 impl Ledger {
@@ -46,11 +46,11 @@ impl Ledger {
                 claim.assumed.add(&slots);
             }
             claim.record(context, (what.clone(), to), &slots);
-            let place = (claim.page, claim.chunk);
+            let key = (claim.page, claim.chunk);
             self.put_claim(fence, claim, true);
-            self.transition(context, place, &slots, RecipientState::InDoubt, to);
+            self.transition(context, key, &slots, RecipientState::InDoubt, to);
             if counts {
-                slots.iter().for_each(|slot| self.count_attempt(decide.run, place, slot, context.now));
+                slots.iter().for_each(|slot| self.count_attempt(decide.run, key, slot, context.now));
             }
             moved += slots.len();
         }
@@ -110,8 +110,8 @@ impl Ledger {
 
     /// True if the policy `resend` may send this recipient in doubt again (P4). This is a counted attempt; after the
     /// last one an operator decides.
-    pub fn may_resend(&self, run: &Run, place: (RunId, u32), slot: u16) -> bool {
-        let attempts = self.chunks.get(&place).and_then(|chunk| chunk.attempts.get(&slot).copied()).unwrap_or(0);
+    pub fn may_resend(&self, run: &Run, key: ChunkKey, slot: u16) -> bool {
+        let attempts = self.chunks.get(&key).and_then(|chunk| chunk.attempts.get(&slot).copied()).unwrap_or(0);
         attempts.saturating_add(1) < run.policies.max_attempts || injected_bugs::is(Bug::NoMaxAttempts)
     }
 
@@ -119,20 +119,20 @@ impl Ledger {
         let Some(run) = self.run(run) else { return Vec::new() };
         let left = chosen.into_iter().filter_map(|(fence, slots)| {
             let claim = self.claims.get(&fence)?;
-            let place = (claim.page, claim.chunk);
-            let slots: Bitmap = slots.iter().filter(|slot| self.may_resend(run, place, *slot)).collect();
+            let key = (claim.page, claim.chunk);
+            let slots: Bitmap = slots.iter().filter(|slot| self.may_resend(run, key, *slot)).collect();
             (!slots.is_empty()).then_some((fence, slots))
         });
         left.collect()
     }
 
-    fn count_attempt(&mut self, run: RunId, place: (RunId, u32), slot: u16, now: Time) {
+    fn count_attempt(&mut self, run: RunId, key: ChunkKey, slot: u16, now: Time) {
         let Some(policies) = self.run(run).map(|run| run.policies.clone()) else { return };
-        let Some(chunk) = self.chunks.edit(&place) else { return };
+        let Some(chunk) = self.chunks.edit(&key) else { return };
         let attempts = chunk.attempts.entry(slot).or_default();
         *attempts = attempts.saturating_add(1);
         let until = now.plus_ms(policies.backoff_ms(*attempts));
-        self.wait(place, slot, until);
+        self.wait(key, slot, until);
     }
 
     /// Checks that recipients of a run may be sent again. A cancelled run stays cancelled.
@@ -174,8 +174,8 @@ impl Ledger {
 
     /// Returns the slots of the picked recipients within a chunk of the run's page. An empty list means all.
     fn picked(&self, run: RunId, recipients: &[u32], chunk: u32) -> Bitmap {
-        let Some((_, page, place)) = self.page_of(run) else { return Bitmap::new() };
-        let run = &page.runs[place];
+        let Some((_, page, position)) = self.page_of(run) else { return Bitmap::new() };
+        let run = &page.runs[position];
         if recipients.is_empty() {
             return Self::slots_of_run(run.first, run.count, chunk);
         }

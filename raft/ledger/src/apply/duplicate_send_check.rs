@@ -72,8 +72,8 @@ impl Ledger {
 
     /// Returns the run or its summary; `None` if no recipient got an email, may have got one, or may still get one.
     fn former(&self, id: RunId) -> Option<Former<'_>> {
-        if let Some((_, page, place)) = self.page_of(id) {
-            let run = page.runs.get(place).filter(|run| run.counts.has_emails() || !run.counts.is_finished())?;
+        if let Some((_, page, position)) = self.page_of(id) {
+            let run = page.runs.get(position).filter(|run| run.counts.has_emails() || !run.counts.is_finished())?;
             let audience = FormerAudience::Seal(run.audience);
             return Some(Former { tenant: &page.tenant, name: &run.name, opened_at: page.opened_at, audience });
         }

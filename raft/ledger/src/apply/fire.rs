@@ -43,8 +43,8 @@ impl Ledger {
         let mut answers: Vec<Result<(), Refusal>> = Vec::with_capacity(fires.len());
         for fire in fires {
             let before = self.due_key(fire.schedule);
-            let place = self.check_place(fire, context.now);
-            let alone = place.and_then(|()| self.check_alone(fire, &names));
+            let in_time = self.check_opening_time(fire, context.now);
+            let alone = in_time.and_then(|()| self.check_alone(fire, &names));
             let answer = alone.and_then(|()| self.fire_one(context, fire, &mut names));
             match &answer {
                 Ok(_) if fire.opened.is_empty() => self.alarm_missed_campaign(context, fire.schedule),
@@ -64,7 +64,7 @@ impl Ledger {
 
     /// An instant opens at its time in the jitter window, not before. An edit that ends the timing does not wait for
     /// it, so only fires are checked.
-    fn check_place(&self, fire: &Fire, now: Time) -> Result<(), Refusal> {
+    fn check_opening_time(&self, fire: &Fire, now: Time) -> Result<(), Refusal> {
         let plan = self.schedules.get(&fire.schedule).map(|schedule| &schedule.plan);
         let planned = plan.filter(|plan| plan.version == fire.plan_version).and_then(|plan| plan.next.as_ref());
         match planned.filter(|next| next.nominal == fire.from).map(NextInstant::opens) {

@@ -12,10 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Context;
 use super::gap_neighbours::{CLAIMED, GapLookups, GapQuery};
-use super::transition::ChunkKey;
 use crate::model::{
-    Bitmap, CHUNK, Ledger, RecipientState, Refusal, Run, RunEventKind, RunId, RunState, ScheduleId, Time, bucket_after,
-    run_events,
+    Bitmap, CHUNK, ChunkKey, Ledger, RecipientState, Refusal, Run, RunEventKind, RunId, RunState, ScheduleId, Time,
+    bucket_after, run_events,
 };
 
 /// The instants of one backfill, oldest first, with the recipients that they will send to (P17).
@@ -50,16 +49,16 @@ impl Ledger {
     }
 
     /// Returns pending recipients that cannot be claimed now: suppressed, or waiting for a claim of another run.
-    pub(super) fn keep_apart(&mut self, context: &mut Context, place: ChunkKey, slots: &Bitmap) -> Bitmap {
-        let apart = self.find_apart(place, slots);
+    pub(super) fn keep_apart(&mut self, context: &mut Context, key: ChunkKey, slots: &Bitmap) -> Bitmap {
+        let apart = self.find_apart(key, slots);
         let (mut kept, mut waiting) = (Bitmap::new(), Bitmap::new());
         for of_run in &apart {
             kept.add(&of_run.near);
             waiting.add(&of_run.waiting);
         }
-        self.suppress_pending(context, place, apart);
+        self.suppress_pending(context, key, apart);
         if !waiting.is_empty()
-            && let Some(chunk) = self.chunks.edit(&place)
+            && let Some(chunk) = self.chunks.edit(&key)
         {
             // Removes them from all retry buckets, also the present one, and adds them to the next one.
             chunk.waves.retain(|_, wave| {
@@ -159,15 +158,15 @@ impl Ledger {
     /// Returns the run because of which `min_gap` keeps a recipient from its email (P17): the recipient got an email of
     /// that run, may have got one, or is claimed in it.
     pub(crate) fn kept_apart_by(&self, run: RunId, number: u32) -> Option<RunId> {
-        let (page, place, slot) = self.slot_of(run, number)?;
-        let chunk = self.chunks.get(&(page, place))?;
+        let (page, chunk_number, slot) = self.slot_of(run, number)?;
+        let chunk = self.chunks.get(&(page, chunk_number))?;
         let query = GapQuery::of(run, self.run(run)?);
         // Runs that opened after the suppression are not its reason.
         let run_events = self.run_events.range(run_events::keys_of(run));
         let suppressed = run_events.filter(|((_, _, chunk), run_events)| {
-            run_events
-                .iter()
-                .any(|event| event.what == RunEventKind::SuppressedByGap && event.concerns(*chunk, (place, slot)))
+            run_events.iter().any(|event| {
+                event.what == RunEventKind::SuppressedByGap && event.concerns(*chunk, (chunk_number, slot))
+            })
         });
         let through = suppressed.map(|((_, index, _), _)| *index).next_back().unwrap_or(u64::MAX);
         let recipients: Bitmap = u16::try_from(number).ok().into_iter().collect();
@@ -190,8 +189,8 @@ impl Ledger {
 
     /// Number of recipients of a run that were suppressed by the gap.
     pub fn suppressed_by_gap_of(&self, id: RunId) -> u32 {
-        let Some((page, whole, place)) = self.page_of(id) else { return 0 };
-        let run = &whole.runs[place];
+        let Some((page, whole, position)) = self.page_of(id) else { return 0 };
+        let run = &whole.runs[position];
         let chunks = Self::chunks_of_run(run.first, run.count).filter_map(|number| {
             let chunk = self.chunks.get(&(page, number))?;
             Some(chunk.suppressed_by_gap.and(&Self::slots_of_run(run.first, run.count, number)).len())
@@ -199,38 +198,37 @@ impl Ledger {
         chunks.sum()
     }
 
-    fn suppress_pending(&mut self, context: &mut Context, place: ChunkKey, apart: Vec<Apart>) {
+    fn suppress_pending(&mut self, context: &mut Context, key: ChunkKey, apart: Vec<Apart>) {
         for Apart { run, near, .. } in apart.into_iter().filter(|apart| !apart.near.is_empty()) {
-            if let Some(chunk) = self.chunks.edit(&place) {
+            if let Some(chunk) = self.chunks.edit(&key) {
                 chunk.suppressed_by_gap.add(&near);
             }
-            self.transition(context, place, &near, RecipientState::Pending, RecipientState::Suppressed);
-            self.record_run_event(context, run, RunEventKind::SuppressedByGap, BTreeMap::from([(place.1, near)]));
+            self.transition(context, key, &near, RecipientState::Pending, RecipientState::Suppressed);
+            self.record_run_event(context, run, RunEventKind::SuppressedByGap, BTreeMap::from([(key.1, near)]));
         }
     }
 
-    fn find_apart(&mut self, place: ChunkKey, slots: &Bitmap) -> Vec<Apart> {
+    fn find_apart(&mut self, key: ChunkKey, slots: &Bitmap) -> Vec<Apart> {
         let mut lookups = GapLookups::default();
-        let apart = self.apart(&mut lookups, place, slots);
+        let apart = self.apart(&mut lookups, key, slots);
         self.keep_mappings(lookups);
         apart
     }
 
     /// Returns, run by run, which of these slots count in another run within the gap, or are claimed in one.
-    fn apart(&self, lookups: &mut GapLookups, place: ChunkKey, slots: &Bitmap) -> Vec<Apart> {
+    fn apart(&self, lookups: &mut GapLookups, key: ChunkKey, slots: &Bitmap) -> Vec<Apart> {
         let mut apart = Vec::new();
-        let (Some(page), Some(lowest), Some(highest)) = (self.pages.get(&place.0), slots.min(), slots.max()) else {
+        let (Some(page), Some(lowest), Some(highest)) = (self.pages.get(&key.0), slots.min(), slots.max()) else {
             return apart;
         };
-        let whole = |slot: u16| place.1 * CHUNK + u32::from(slot);
+        let whole = |slot: u16| key.1 * CHUNK + u32::from(slot);
         let start = page.run_of_slot(whole(lowest)).unwrap_or(0);
         let touched = page.runs.iter().enumerate().skip(start).take_while(|(_, run)| run.first <= whole(highest));
         for (number, run) in touched.filter(|(_, run)| run.policies.min_gap_ms > 0) {
-            let id = place.0.at(number);
-            let recipients = numbers_of(run, place.1, slots);
+            let id = key.0.at(number);
+            let recipients = numbers_of(run, key.1, slots);
             let neighbours = self.neighbours(lookups, &GapQuery::of(id, run), &recipients);
-            let (near, waiting) =
-                (slots_of(run, place.1, neighbours.counts), slots_of(run, place.1, neighbours.claimed));
+            let (near, waiting) = (slots_of(run, key.1, neighbours.counts), slots_of(run, key.1, neighbours.claimed));
             apart.push(Apart { run: id, near, waiting });
         }
         apart

@@ -5,9 +5,8 @@
 
 use super::Context;
 use super::bounds::{bounded, refuse_if};
-use super::transition::ChunkKey;
 use crate::model::{
-    Bitmap, Bounded, CommandOutcome, Day, Impossible, Ledger, PoolRow, PoolSet, RecipientState, Refusal, Time,
+    Bitmap, Bounded, ChunkKey, CommandOutcome, Day, Impossible, Ledger, PoolRow, PoolSet, RecipientState, Refusal, Time,
 };
 
 impl Ledger {
@@ -82,11 +81,11 @@ impl Ledger {
     pub(super) fn count_by_pool(
         &mut self,
         context: &Context,
-        place: ChunkKey,
+        key: ChunkKey,
         slots: &Bitmap,
         (from, to): (RecipientState, RecipientState),
     ) {
-        let (Some(page), Some(chunk)) = (self.pages.get(&place.0), self.chunks.get(&place)) else { return };
+        let (Some(page), Some(chunk)) = (self.pages.get(&key.0), self.chunks.get(&key)) else { return };
         let parts = match chunk.pool_overrides.is_empty() {
             true => vec![(page.pool.as_str(), slots.len())],
             false => {

@@ -7,28 +7,28 @@
 use std::collections::BTreeMap;
 
 use super::Context;
-use super::transition::{ChunkKey, Transition};
+use super::transition::Transition;
 use crate::command::{OpeningCause, Refused};
 use crate::effect::Effect;
 use crate::model::{
-    Claim, ClaimEventKind, DeadLetter, DeathCause, Deferral, Ledger, LedgerLimits, PauseReason, RecipientState,
-    ReplyScope, Run, RunEventKind, RunId, RunState, Time,
+    ChunkKey, Claim, ClaimEventKind, DeadLetter, DeathCause, Deferral, Ledger, LedgerLimits, PauseReason,
+    RecipientState, ReplyScope, Run, RunEventKind, RunId, RunState, Time,
 };
 
 impl Ledger {
     /// Applies the refusals of a claim, each by the scope of its answer.
     pub(super) fn refuse(&mut self, context: &mut Context, claim: &mut Claim, refused: &[Refused]) -> u64 {
-        let (place, limits) = ((claim.page, claim.chunk), self.limits());
+        let (key, limits) = ((claim.page, claim.chunk), self.limits());
         let mut moved = 0;
         for answer in refused {
             let held = claim.claimed.contains(answer.slot) || claim.in_doubt.contains(answer.slot);
             if held && names_no_mailbox(answer) {
-                self.count_unnamed_refusal(context, place, answer);
+                self.count_unnamed_refusal(context, key, answer);
             }
             // Every scope except the relay's proves that the email was composed, even if the dialogue broke: RCPT comes
             // after composing. So this recipient does not crash the node that prepares it (P12).
             if held && answer.scope != ReplyScope::Relay {
-                self.clear_crash_suspects(place, &[answer.slot].into_iter().collect());
+                self.clear_crash_suspects(key, &[answer.slot].into_iter().collect());
             }
             let what = ClaimEventKind::Refused {
                 code: answer.code,
@@ -36,7 +36,7 @@ impl Ledger {
                 scope: answer.scope,
                 text: answer.text.clone(),
             };
-            let deferred = self.deferral_after(place, answer);
+            let deferred = self.deferral_after(key, answer);
             let step = deferred.map_or(0, |(_, deferral)| deferral.step);
             let of = deferred.map(|(recipient, _)| recipient);
             let left = self.definite(context, claim, (answer.slot, what), |run, attempts, now| {
@@ -46,7 +46,7 @@ impl Ledger {
             if let Some((_, deferral)) = deferred
                 && left > 0
             {
-                self.record_deferral(place, answer.slot, deferral);
+                self.record_deferral(key, answer.slot, deferral);
             }
             moved += left;
         }
@@ -54,18 +54,18 @@ impl Ledger {
     }
 
     /// Returns the recipient that an answer defers, with its step after the answer.
-    fn deferral_after(&self, place: ChunkKey, answer: &Refused) -> Option<((RunId, u32), Deferral)> {
+    fn deferral_after(&self, key: ChunkKey, answer: &Refused) -> Option<((RunId, u32), Deferral)> {
         if answer.scope != ReplyScope::Deferred {
             return None;
         }
-        let recipient = self.recipient_at(place, answer.slot)?;
-        let former = self.chunks.get(&place)?.deferrals.get(answer.slot).map_or(0, |former| former.step);
+        let recipient = self.recipient_at(key, answer.slot)?;
+        let former = self.chunks.get(&key)?.deferrals.get(answer.slot).map_or(0, |former| former.step);
         let step = self.run(recipient.0)?.policies.next_deferral(former);
         Some((recipient, Deferral { step, code: answer.code }))
     }
 
-    fn record_deferral(&mut self, place: ChunkKey, slot: u16, deferral: Deferral) {
-        if let Some(chunk) = self.chunks.edit(&place)
+    fn record_deferral(&mut self, key: ChunkKey, slot: u16, deferral: Deferral) {
+        if let Some(chunk) = self.chunks.edit(&key)
             && matches!(chunk.state(slot), Some(RecipientState::Pending | RecipientState::Expired))
         {
             chunk.deferrals.put(slot, deferral);
@@ -74,12 +74,12 @@ impl Ledger {
 
     /// Counts an answer that names no mailbox. The last one of a series without an accept ([`series_that_pauses`])
     /// pauses the run, and the recipients of those before it become pending again.
-    fn count_unnamed_refusal(&mut self, context: &mut Context, place: ChunkKey, answer: &Refused) {
-        let Some((id, recipient)) = self.recipient_at(place, answer.slot) else { return };
+    fn count_unnamed_refusal(&mut self, context: &mut Context, key: ChunkKey, answer: &Refused) {
+        let Some((id, recipient)) = self.recipient_at(key, answer.slot) else { return };
         let mut earlier = Vec::new();
         let mut pauses = false;
         let limits = self.limits();
-        self.edit_run(place, answer.slot, |run| {
+        self.edit_run(key, answer.slot, |run| {
             // A recipient counts once, even if it uses up its attempts. Otherwise the last few recipients of a run
             // could pause it.
             let is_repeated = answer.scope == ReplyScope::Unnamed && run.policy_refusals.contains(&recipient);
@@ -100,7 +100,7 @@ impl Ledger {
         });
         if let Some(reason) = &halted {
             let reason = self.fit_in_page(id, reason.clone());
-            self.edit_run(place, answer.slot, |run| run.state = RunState::Paused { reason });
+            self.edit_run(key, answer.slot, |run| run.state = RunState::Paused { reason });
         }
         for number in earlier {
             self.undo_dead(context, id, number);
@@ -109,7 +109,7 @@ impl Ledger {
         if let (Some(reason), Some((name, schedule))) = (halted, run) {
             let text = format!("run of {name} is paused: {reason}");
             self.record_run_event(context, id, RunEventKind::Paused(reason), BTreeMap::new());
-            context.emit(Effect::RunChanged(place.0));
+            context.emit(Effect::RunChanged(key.0));
             context.alarm(text);
             self.update_overlap_indexes(context, schedule, id);
         }

@@ -67,17 +67,17 @@ impl Ledger {
         back: &OptOutTakeBack,
     ) -> Result<CommandOutcome, Refusal> {
         let OptOutTakeBack { tenant, key, last, reason } = back;
-        let place = (tenant.clone(), key.clone());
+        let row_key = (tenant.clone(), key.clone());
         refuse_if(reason.trim().is_empty(), Impossible::NoReason)?;
-        match self.opted_out.get(&place) {
+        match self.opted_out.get(&row_key) {
             Some(known) if known.last == *last => {}
             Some(_) => return Err(Impossible::OptedOutAgain(key.clone()).into()),
-            None if self.taken_back.contains(&place) => return Ok(CommandOutcome::Moved(0)),
+            None if self.taken_back.contains(&row_key) => return Ok(CommandOutcome::Moved(0)),
             None => return Err(Impossible::NotOptedOut(key.clone()).into()),
         }
-        self.opted_out.remove(&place);
+        self.opted_out.remove(&row_key);
         let reason = reason.clone();
-        self.taken_back.put(place, TakenBack { index: context.index, at: context.now, reason });
+        self.taken_back.put(row_key, TakenBack { index: context.index, at: context.now, reason });
         Ok(CommandOutcome::Moved(1))
     }
 

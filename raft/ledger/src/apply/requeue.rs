@@ -7,10 +7,9 @@ use std::collections::BTreeSet;
 
 use super::Context;
 use super::gap_neighbours::GapLookups;
-use super::transition::ChunkKey;
 use crate::command::{PickedRecipients, Requeue};
 use crate::model::{
-    Bitmap, CommandOutcome, Impossible, Ledger, MovedRecipients, RecipientState, Refusal, RunEventKind,
+    Bitmap, ChunkKey, CommandOutcome, Impossible, Ledger, MovedRecipients, RecipientState, Refusal, RunEventKind,
 };
 
 impl Ledger {
@@ -60,9 +59,9 @@ impl Ledger {
     }
 
     /// Moves a slot to this pool. Claimed recipients and those in doubt are never moved, because a claim has one pool.
-    fn redirect(&mut self, place: ChunkKey, one: &Bitmap, pool: &str) {
-        let is_own = self.pages.get(&place.0).is_some_and(|page| page.pool == pool);
-        let Some(chunk) = self.chunks.edit(&place) else { return };
+    fn redirect(&mut self, key: ChunkKey, one: &Bitmap, pool: &str) {
+        let is_own = self.pages.get(&key.0).is_some_and(|page| page.pool == pool);
+        let Some(chunk) = self.chunks.edit(&key) else { return };
         chunk.pool_overrides.retain(|_, slots| {
             slots.remove(one);
             !slots.is_empty()

@@ -22,7 +22,7 @@ struct Closing {
 
 impl Ledger {
     pub(super) fn run_pause(&mut self, context: &mut Context, pause: &RunPause) -> Result<CommandOutcome, Refusal> {
-        let known = self.page_of(pause.run).map(|(_, page, place)| &page.runs[place].state);
+        let known = self.page_of(pause.run).map(|(_, page, position)| &page.runs[position].state);
         let reason = match known {
             Some(RunState::Paused { reason }) if pause.reason.is_empty() => reason.clone(),
             _ => PauseReason::Operator(pause.reason.clone()),
@@ -81,8 +81,8 @@ impl Ledger {
 
     /// Checks that the run can be cancelled. A cancelled run can be cancelled again.
     pub(super) fn check_run_cancel(&self, run: RunId) -> Result<(), Refusal> {
-        let (_, page, place) = self.page_of(run).ok_or(Refusal::NoSuchRun(run))?;
-        match page.runs.get(place) {
+        let (_, page, position) = self.page_of(run).ok_or(Refusal::NoSuchRun(run))?;
+        match page.runs.get(position) {
             Some(run) if run.state.is_cancelled() => Ok(()),
             Some(run) => stoppable(run),
             None => Err(Refusal::NoSuchRun(run)),
@@ -174,10 +174,10 @@ impl Ledger {
         run: RunId,
         change: impl FnOnce(&mut Run) -> Result<(), Refusal>,
     ) -> Result<RunId, Refusal> {
-        let (id, _, place) = self.page_of(run).ok_or(Refusal::NoSuchRun(run))?;
+        let (id, _, position) = self.page_of(run).ok_or(Refusal::NoSuchRun(run))?;
         let page = self.pages.edit(&id).ok_or(Refusal::NoSuchRun(run))?;
-        change(&mut page.runs[place])?;
-        let schedule = page.runs[place].schedule;
+        change(&mut page.runs[position])?;
+        let schedule = page.runs[position].schedule;
         self.update_overlap_indexes(context, schedule, run);
         Ok(id)
     }
@@ -185,8 +185,8 @@ impl Ledger {
     /// Closes all pending recipients of a run, each by whether it has a counted attempt. The recipients of a chunk move
     /// as two sets. So a million deferred recipients are closed in one entry, on every node.
     fn close_pending(&mut self, context: &mut Context, run: RunId, closing: Closing) -> u64 {
-        let Some((id, page, place)) = self.page_of(run) else { return 0 };
-        let (first, count) = (page.runs[place].first, page.runs[place].count);
+        let Some((id, page, position)) = self.page_of(run) else { return 0 };
+        let (first, count) = (page.runs[position].first, page.runs[position].count);
         let mut moved = 0;
         let mut closed: BTreeMap<RecipientState, BTreeMap<u32, Bitmap>> = BTreeMap::new();
         for number in Self::chunks_of_run(first, count) {

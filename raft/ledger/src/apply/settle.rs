@@ -5,11 +5,11 @@
 
 use super::Context;
 use super::refused::demanded;
-use super::transition::{ChunkKey, Transition};
+use super::transition::Transition;
 use crate::command::ClaimOutcome;
 use crate::effect::Effect;
 use crate::model::{
-    Bitmap, CHUNK, Claim, ClaimEventKind, CommandOutcome, DeadLetter, DeathCause, DoubtReason, Fence, Ledger,
+    Bitmap, CHUNK, ChunkKey, Claim, ClaimEventKind, CommandOutcome, DeadLetter, DeathCause, DoubtReason, Fence, Ledger,
     OutcomeSource, RecipientState, ReleaseReason, Run, RunId, Time, Unsendable, bucket_after,
 };
 
@@ -19,11 +19,11 @@ impl Ledger {
     }
 
     fn settle_claim(&mut self, context: &mut Context, outcome: &ClaimOutcome) -> u64 {
-        let place = (outcome.page, outcome.chunk);
+        let key = (outcome.page, outcome.chunk);
         let (mut claim, was_open) = match self.claims.get(&outcome.fence) {
-            Some(claim) if (claim.page, claim.chunk) != place => return 0,
+            Some(claim) if (claim.page, claim.chunk) != key => return 0,
             Some(claim) => (claim.clone(), true),
-            None => match self.closed_claim(place, outcome.fence) {
+            None => match self.closed_claim(key, outcome.fence) {
                 Some(claim) => (claim, false),
                 None => return 0,
             },
@@ -59,7 +59,7 @@ impl Ledger {
 
     /// Applies the accepts of a claim. An accept is always true (P14, first line).
     fn accept(&mut self, context: &mut Context, claim: &mut Claim, outcome: &ClaimOutcome) -> u64 {
-        let (fence, place) = (outcome.fence, (claim.page, claim.chunk));
+        let (fence, key) = (outcome.fence, (claim.page, claim.chunk));
         let fresh = outcome.accepted.and(&claim.granted).and_not(&claim.sent);
         if fresh.is_empty() {
             return 0;
@@ -69,8 +69,8 @@ impl Ledger {
         let doubted = fresh.and(&claim.in_doubt);
         claim.claimed.remove(&claimed);
         claim.in_doubt.remove(&doubted);
-        self.transition(context, place, &claimed, RecipientState::Claimed, RecipientState::Sent);
-        self.transition(context, place, &doubted, RecipientState::InDoubt, RecipientState::Sent);
+        self.transition(context, key, &claimed, RecipientState::Claimed, RecipientState::Sent);
+        self.transition(context, key, &doubted, RecipientState::InDoubt, RecipientState::Sent);
         let mut moved = claimed.len() + doubted.len();
         let taken = match &outcome.relay_reply {
             Some(relay_reply) if claim.granted.len() == 1 => ClaimEventKind::Taken(relay_reply.clone()),
@@ -79,30 +79,30 @@ impl Ledger {
         claim.record(context, (taken.clone(), RecipientState::Sent), &claimed);
         claim.record(context, (taken, RecipientState::Sent), &doubted);
         for slot in fresh.and_not(&claimed).and_not(&doubted).iter() {
-            let Some((what, to)) = self.accept_elsewhere(context, fence, place, slot) else { continue };
+            let Some((what, to)) = self.accept_elsewhere(context, fence, key, slot) else { continue };
             moved += u32::from(what == ClaimEventKind::Accepted);
             claim.record(context, (what, to), &[slot].into_iter().collect());
         }
-        self.reset_policy_refusals(place, &fresh);
+        self.reset_policy_refusals(key, &fresh);
         u64::from(moved)
     }
 
     /// An accept ends the sequence of answers that name no mailbox, for each of the runs (P6).
-    fn reset_policy_refusals(&mut self, place: ChunkKey, slots: &Bitmap) {
-        let Some(page) = self.pages.get(&place.0) else { return };
+    fn reset_policy_refusals(&mut self, key: ChunkKey, slots: &Bitmap) {
+        let Some(page) = self.pages.get(&key.0) else { return };
         let (Some(lowest), Some(highest)) = (slots.min(), slots.max()) else { return };
-        let number = |slot: u16| page.run_of_slot(place.1 * CHUNK + u32::from(slot));
+        let number = |slot: u16| page.run_of_slot(key.1 * CHUNK + u32::from(slot));
         let (Some(first), Some(last)) = (number(lowest), number(highest)) else { return };
         let had = |number: &usize| {
             let run = &page.runs[*number];
-            let accepted = || !Ledger::slots_of_run(run.first, run.count, place.1).and(slots).is_empty();
+            let accepted = || !Ledger::slots_of_run(run.first, run.count, key.1).and(slots).is_empty();
             !run.policy_refusals.is_empty() && accepted()
         };
         let forgiven: Vec<usize> = (first..=last).filter(had).collect();
         if forgiven.is_empty() {
             return;
         }
-        if let Some(page) = self.pages.edit(&place.0) {
+        if let Some(page) = self.pages.edit(&key.0) {
             forgiven.into_iter().for_each(|number| page.runs[number].policy_refusals.clear());
         }
     }
@@ -112,34 +112,34 @@ impl Ledger {
         &mut self,
         context: &mut Context,
         fence: Fence,
-        place: ChunkKey,
+        key: ChunkKey,
         slot: u16,
     ) -> Option<(ClaimEventKind, RecipientState)> {
-        let state = self.chunks.get(&place).and_then(|chunk| chunk.state(slot))?;
+        let state = self.chunks.get(&key).and_then(|chunk| chunk.state(slot))?;
         let one: Bitmap = [slot].into_iter().collect();
         match state {
             RecipientState::Pending | RecipientState::Assumed => {}
-            RecipientState::Claimed | RecipientState::InDoubt => self.take_from_claim(context, fence, place, slot),
+            RecipientState::Claimed | RecipientState::InDoubt => self.take_from_claim(context, fence, key, slot),
             RecipientState::Sent => {
-                self.edit_run(place, slot, |run| run.known_duplicates = run.known_duplicates.saturating_add(1));
-                context.alarm(format!("known duplicate: slot {slot} of {} was accepted under {fence} too", place.0));
+                self.edit_run(key, slot, |run| run.known_duplicates = run.known_duplicates.saturating_add(1));
+                context.alarm(format!("known duplicate: slot {slot} of {} was accepted under {fence} too", key.0));
                 return Some((ClaimEventKind::KnownDuplicate, state));
             }
             RecipientState::Dead | RecipientState::Suppressed | RecipientState::Expired | RecipientState::Cancelled => {
-                self.edit_run(place, slot, |run| run.contradictions = run.contradictions.saturating_add(1));
-                context.alarm(format!("contradiction: slot {slot} of {} is closed, yet {fence} was accepted", place.0));
+                self.edit_run(key, slot, |run| run.contradictions = run.contradictions.saturating_add(1));
+                context.alarm(format!("contradiction: slot {slot} of {} is closed, yet {fence} was accepted", key.0));
                 return Some((ClaimEventKind::Contradiction, state));
             }
         }
-        self.transition(context, place, &one, state, RecipientState::Sent);
-        context.emit(Effect::RunChanged(place.0));
+        self.transition(context, key, &one, state, RecipientState::Sent);
+        context.emit(Effect::RunChanged(key.0));
         Some((ClaimEventKind::Accepted, RecipientState::Sent))
     }
 
     /// Removes a recipient from the other open claim that contains it.
-    fn take_from_claim(&mut self, context: &mut Context, but: Fence, place: ChunkKey, slot: u16) {
+    fn take_from_claim(&mut self, context: &mut Context, but: Fence, key: ChunkKey, slot: u16) {
         let holds = |claim: &Claim| {
-            (claim.page, claim.chunk) == place && (claim.claimed.contains(slot) || claim.in_doubt.contains(slot))
+            (claim.page, claim.chunk) == key && (claim.claimed.contains(slot) || claim.in_doubt.contains(slot))
         };
         let Some(fence) =
             self.claims.iter().find(|(fence, claim)| **fence != but && holds(claim)).map(|(fence, _)| *fence)
@@ -161,12 +161,12 @@ impl Ledger {
     /// Applies releases: definitely not handed off. A recipient that was being prepared when the owner died becomes a
     /// crash suspect. A suspect that was prepared alone at a second crash is dead (P12).
     fn release(&mut self, context: &mut Context, claim: &mut Claim, outcome: &ClaimOutcome) -> u64 {
-        let place = (claim.page, claim.chunk);
+        let key = (claim.page, claim.chunk);
         let mut moved = 0;
         let released = outcome.released.iter().flat_map(|(why, slots)| slots.iter().map(move |slot| (*why, slot)));
         for (why, slot) in released {
             let was_composing = why == ReleaseReason::OwnerDiedComposing;
-            let killed_again = was_composing && outcome.alone && self.is_crash_suspect(place, slot);
+            let killed_again = was_composing && outcome.alone && self.is_crash_suspect(key, slot);
             let what = ClaimEventKind::Released(Some(why));
             let left = self.definite(context, claim, (slot, what), |run, attempts, now| {
                 match demanded(run, attempts, now, None) {
@@ -177,8 +177,8 @@ impl Ledger {
                     verdict => verdict,
                 }
             });
-            if was_composing && left > 0 && self.is_in_state(place, slot, RecipientState::Pending) {
-                self.edit_crash_suspects(place, |crash_suspects| {
+            if was_composing && left > 0 && self.is_in_state(key, slot, RecipientState::Pending) {
+                self.edit_crash_suspects(key, |crash_suspects| {
                     crash_suspects.insert(slot);
                 });
             }
@@ -223,11 +223,11 @@ impl Ledger {
         (slot, what): (u16, ClaimEventKind),
         verdict: impl FnOnce(&Run, u8, Time) -> Transition,
     ) -> u64 {
-        let place = (claim.page, claim.chunk);
+        let key = (claim.page, claim.chunk);
         let from = match () {
             () if claim.claimed.contains(slot) => RecipientState::Claimed,
             () if claim.in_doubt.contains(slot) => RecipientState::InDoubt,
-            () if claim.assumed.contains(slot) && self.is_in_state(place, slot, RecipientState::Assumed) => {
+            () if claim.assumed.contains(slot) && self.is_in_state(key, slot, RecipientState::Assumed) => {
                 RecipientState::Assumed
             }
             () => return 0,
@@ -237,34 +237,34 @@ impl Ledger {
         claim.in_doubt.remove(&one);
         claim.assumed.remove(&one);
         if from == RecipientState::Assumed {
-            self.edit_run(place, slot, |run| run.assumptions_disproved = run.assumptions_disproved.saturating_add(1));
+            self.edit_run(key, slot, |run| run.assumptions_disproved = run.assumptions_disproved.saturating_add(1));
         }
-        let attempts = self.chunks.get(&place).and_then(|chunk| chunk.attempts.get(&slot).copied()).unwrap_or(0);
-        let Some(run) = self.run_at(place, slot) else { return 0 };
+        let attempts = self.chunks.get(&key).and_then(|chunk| chunk.attempts.get(&slot).copied()).unwrap_or(0);
+        let Some(run) = self.run_at(key, slot) else { return 0 };
         let verdict = verdict(run, attempts, context.now);
         claim.record(context, (what, verdict.to), &one);
-        self.transition(context, place, &one, from, verdict.to);
+        self.transition(context, key, &one, from, verdict.to);
         if let (RecipientState::Pending, Some(until)) = (verdict.to, verdict.wait_until) {
-            self.wait(place, slot, until);
+            self.wait(key, slot, until);
         }
         if let Some(letter) = verdict.dead_letter {
             if letter.attempts > attempts
-                && let Some(chunk) = self.chunks.edit(&place)
+                && let Some(chunk) = self.chunks.edit(&key)
             {
                 chunk.attempts.insert(slot, letter.attempts);
             }
             if verdict.to == RecipientState::Dead
-                && let Some(key) = self.recipient_at(place, slot)
+                && let Some(recipient) = self.recipient_at(key, slot)
             {
-                self.dead.put(key, letter);
+                self.dead.put(recipient, letter);
             }
         }
         1
     }
 
     /// Lets a pending recipient wait for the retry bucket of `until`.
-    pub(super) fn wait(&mut self, place: ChunkKey, slot: u16, until: Time) {
-        if let Some(chunk) = self.chunks.edit(&place) {
+    pub(super) fn wait(&mut self, key: ChunkKey, slot: u16, until: Time) {
+        if let Some(chunk) = self.chunks.edit(&key) {
             chunk.waves.entry(bucket_after(until)).or_default().insert(slot);
         }
     }
@@ -288,45 +288,45 @@ impl Ledger {
         u64::from(slots.len())
     }
 
-    fn is_crash_suspect(&self, place: ChunkKey, slot: u16) -> bool {
-        self.chunks.get(&place).is_some_and(|chunk| chunk.crash_suspects.contains(slot))
+    fn is_crash_suspect(&self, key: ChunkKey, slot: u16) -> bool {
+        self.chunks.get(&key).is_some_and(|chunk| chunk.crash_suspects.contains(slot))
     }
 
     /// These recipients passed a gate, or a relay answered about them. So preparing them does not crash a node (P12).
-    pub(super) fn clear_crash_suspects(&mut self, place: ChunkKey, slots: &Bitmap) {
-        if self.chunks.get(&place).is_some_and(|chunk| !chunk.crash_suspects.and(slots).is_empty()) {
-            self.edit_crash_suspects(place, |crash_suspects| crash_suspects.remove(slots));
+    pub(super) fn clear_crash_suspects(&mut self, key: ChunkKey, slots: &Bitmap) {
+        if self.chunks.get(&key).is_some_and(|chunk| !chunk.crash_suspects.and(slots).is_empty()) {
+            self.edit_crash_suspects(key, |crash_suspects| crash_suspects.remove(slots));
         }
     }
 
-    fn edit_crash_suspects(&mut self, place: ChunkKey, edit: impl FnOnce(&mut Bitmap)) {
-        if let Some(chunk) = self.chunks.edit(&place) {
+    fn edit_crash_suspects(&mut self, key: ChunkKey, edit: impl FnOnce(&mut Bitmap)) {
+        if let Some(chunk) = self.chunks.edit(&key) {
             edit(&mut chunk.crash_suspects);
         }
     }
 
-    fn is_in_state(&self, place: ChunkKey, slot: u16, state: RecipientState) -> bool {
-        self.chunks.get(&place).is_some_and(|chunk| chunk.set(state).contains(slot))
+    fn is_in_state(&self, key: ChunkKey, slot: u16, state: RecipientState) -> bool {
+        self.chunks.get(&key).is_some_and(|chunk| chunk.set(state).contains(slot))
     }
 
-    fn run_at(&self, place: ChunkKey, slot: u16) -> Option<&Run> {
-        let page = self.pages.get(&place.0)?;
-        page.runs.get(page.run_of_slot(place.1 * CHUNK + u32::from(slot))?)
+    fn run_at(&self, key: ChunkKey, slot: u16) -> Option<&Run> {
+        let page = self.pages.get(&key.0)?;
+        page.runs.get(page.run_of_slot(key.1 * CHUNK + u32::from(slot))?)
     }
 
-    pub(super) fn edit_run(&mut self, place: ChunkKey, slot: u16, edit: impl FnOnce(&mut Run)) {
-        let Some(page) = self.pages.edit(&place.0) else { return };
-        if let Some(number) = page.run_of_slot(place.1 * CHUNK + u32::from(slot)) {
+    pub(super) fn edit_run(&mut self, key: ChunkKey, slot: u16, edit: impl FnOnce(&mut Run)) {
+        let Some(page) = self.pages.edit(&key.0) else { return };
+        if let Some(number) = page.run_of_slot(key.1 * CHUNK + u32::from(slot)) {
             edit(&mut page.runs[number]);
         }
     }
 
     /// Returns the run of a slot, and the recipient's number in it.
-    pub fn recipient_at(&self, place: (RunId, u32), slot: u16) -> Option<(RunId, u32)> {
-        let page = self.pages.get(&place.0)?;
-        let whole = place.1 * CHUNK + u32::from(slot);
+    pub fn recipient_at(&self, key: ChunkKey, slot: u16) -> Option<(RunId, u32)> {
+        let page = self.pages.get(&key.0)?;
+        let whole = key.1 * CHUNK + u32::from(slot);
         let number = page.run_of_slot(whole)?;
-        Some((place.0.at(number), whole - page.runs[number].first))
+        Some((key.0.at(number), whole - page.runs[number].first))
     }
 }
 

@@ -8,12 +8,9 @@ use std::collections::BTreeMap;
 use super::Context;
 use crate::effect::Effect;
 use crate::model::{
-    Bitmap, BounceBreakerLimits, CHUNK, CanaryVerdict, DeadLetter, Ledger, PauseReason, RecipientState, Run,
+    Bitmap, BounceBreakerLimits, CHUNK, CanaryVerdict, ChunkKey, DeadLetter, Ledger, PauseReason, RecipientState, Run,
     RunEventKind, RunId, RunState, Time,
 };
-
-/// Key of a chunk: its page and its number.
-pub(super) type ChunkKey = (RunId, u32);
 
 /// The next state of a settled recipient, with its wait or its dead letter.
 pub(super) struct Transition {
@@ -54,7 +51,7 @@ impl Ledger {
     pub(super) fn transition(
         &mut self,
         context: &mut Context,
-        place: ChunkKey,
+        key: ChunkKey,
         slots: &Bitmap,
         from: RecipientState,
         to: RecipientState,
@@ -62,9 +59,9 @@ impl Ledger {
         if slots.is_empty() || from == to {
             return;
         }
-        let Some(chunk) = self.chunks.edit(&place) else { return };
+        let Some(chunk) = self.chunks.edit(&key) else { return };
         let moved = slots.and(chunk.set(from));
-        assert_eq!(moved.len(), slots.len(), "P1: {slots:?} are not all {from:?} in {place:?}");
+        assert_eq!(moved.len(), slots.len(), "P1: {slots:?} are not all {from:?} in {key:?}");
         chunk.sets[from as usize].remove(slots);
         chunk.sets[to as usize].add(slots);
         if to.is_terminal() {
@@ -82,13 +79,13 @@ impl Ledger {
         if chunk.is_at_rest() {
             chunk.rest();
         }
-        self.transition_counts(context, place, slots, from, to);
+        self.transition_counts(context, key, slots, from, to);
         if from == RecipientState::Claimed || to == RecipientState::Claimed {
-            self.count_by_pool(context, place, slots, (from, to));
+            self.count_by_pool(context, key, slots, (from, to));
         }
         if to == RecipientState::Pending {
-            self.derived.open_pages.insert(place.0);
-            context.emit(Effect::WorkAppeared(place.0));
+            self.derived.open_pages.insert(key.0);
+            context.emit(Effect::WorkAppeared(key.0));
         }
     }
 
@@ -107,7 +104,7 @@ impl Ledger {
         let base = chunk * CHUNK;
         let start = page.run_of_slot(base + u32::from(lowest)).unwrap_or(0);
         let (mut left, mut changes) = (slots.len(), Vec::new());
-        for (place, run) in page.runs.iter_mut().enumerate().skip(start) {
+        for (position, run) in page.runs.iter_mut().enumerate().skip(start) {
             if left == 0 {
                 break;
             }
@@ -123,7 +120,7 @@ impl Ledger {
             let finished = update_end(run, context);
             run.update_canary(chunk, slots, (from, to));
             changes.push(RunChange {
-                run: page_id.at(place),
+                run: page_id.at(position),
                 has_emails: Some(run.counts.has_emails()).filter(|has_emails| *has_emails != had_emails),
                 finished,
                 events: judge(run, (from, to), count, limits),

@@ -210,9 +210,9 @@ fn parse(fields: &[&str; 5]) -> Result<Cron, CronError> {
 
 /// Finds the invalid field, which croner does not report: it is the field that fails alone.
 fn blame(words: &[Word; 5], error: &CronError) -> PatternError {
-    let alone = Field::ALL.into_iter().zip(words).enumerate().find_map(|(place, (field, word))| {
+    let alone = Field::ALL.into_iter().zip(words).enumerate().find_map(|(number, (field, word))| {
         let mut fields = ["*"; 5];
-        *fields.get_mut(place)? = word.text.as_str();
+        *fields.get_mut(number)? = word.text.as_str();
         parse(&fields).err().map(|error| syntax(field, word, plain(&error)))
     });
     let [minute, ..] = words;

@@ -44,11 +44,11 @@ fn items(text: &str) -> impl Iterator<Item = &str> {
 
 fn write_out(field: Field, text: &str, names: (&str, &str)) -> Result<String, String> {
     let plus = if text.starts_with('+') { "+" } else { "" };
-    let place = |(place, item)| match is_hashed(item) {
-        true => item_of(field, item, |below| draw(names, field, place, below)),
+    let write = |(number, item)| match is_hashed(item) {
+        true => item_of(field, item, |below| draw(names, field, number, below)),
         false => Ok(item.to_owned()),
     };
-    let items: Result<Vec<String>, String> = items(text).enumerate().map(place).collect();
+    let items: Result<Vec<String>, String> = items(text).enumerate().map(write).collect();
     Ok(format!("{plus}{}", items?.join(",")))
 }
 
@@ -105,14 +105,14 @@ fn bounds(field: Field) -> ((u32, u32), (u32, u32)) {
 }
 
 /// Returns a number below `below`, uniform over names. Each item of each field gets its own number.
-fn draw((tenant, name): (&str, &str), field: Field, place: usize, below: u32) -> u32 {
+fn draw((tenant, name): (&str, &str), field: Field, number: usize, below: u32) -> u32 {
     let mut hasher = blake3::Hasher::new_derive_key(CONTEXT);
     for text in [tenant, name] {
         hasher.update(&(text.len() as u64).to_be_bytes()).update(text.as_bytes());
     }
-    hasher.update(&[field as u8]).update(&(place as u64).to_be_bytes());
+    hasher.update(&[field as u8]).update(&(number as u64).to_be_bytes());
     let mut bytes = [0; 8];
     hasher.finalize_xof().fill(&mut bytes);
-    let place = (u128::from(u64::from_be_bytes(bytes)) * u128::from(below)) >> 64;
-    u32::try_from(place).unwrap_or_default()
+    let drawn = (u128::from(u64::from_be_bytes(bytes)) * u128::from(below)) >> 64;
+    u32::try_from(drawn).unwrap_or_default()
 }

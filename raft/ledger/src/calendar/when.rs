@@ -131,7 +131,7 @@ impl FromStr for Weekdays {
         let mut bits = 0;
         for item in text.split(',') {
             let (first, last) = item.split_once('-').unwrap_or((item, item));
-            let (first, last) = (place(first)?, place(last)?);
+            let (first, last) = (weekday_number(first)?, weekday_number(last)?);
             let length = (last + 7 - first) % 7;
             bits |= (0..=length).fold(0, |bits, step| bits | 1 << ((first + step) % 7));
         }
@@ -140,7 +140,7 @@ impl FromStr for Weekdays {
 }
 
 /// Position of a name in the week; Monday is 0.
-fn place(name: &str) -> Result<usize, PatternError> {
+fn weekday_number(name: &str) -> Result<usize, PatternError> {
     let wanted = name.trim();
     NAMES
         .iter()

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::{InvariantViolation, report};
 use crate::model::{
-    Bitmap, CLAIM_EVENTS_MAX, Claim, ClaimEventKind, ClosedClaimBlock, ClosedClaimKey, Fence, Ledger, RecipientState,
-    RunId,
+    Bitmap, CLAIM_EVENTS_MAX, ChunkKey, Claim, ClaimEventKind, ClosedClaimBlock, ClosedClaimKey, Fence, Ledger,
+    RecipientState, RunId,
 };
 
 /// Results for the blocks of closed claims that were read last. A block that has not changed has the same results; a
@@ -28,10 +28,10 @@ struct CheckedBlock {
 impl CheckedState {
     /// Reads blocks that are new or changed, and forgets blocks that are gone.
     pub(super) fn read(&mut self, ledger: &Ledger) {
-        self.blocks.retain(|place, _| ledger.closed_claim_blocks().contains(place));
-        for (place, block) in ledger.closed_claim_blocks().iter() {
-            if self.blocks.get(place).is_none_or(|checked| checked.block != *block) {
-                self.blocks.insert(*place, CheckedBlock::by(*place, block));
+        self.blocks.retain(|key, _| ledger.closed_claim_blocks().contains(key));
+        for (key, block) in ledger.closed_claim_blocks().iter() {
+            if self.blocks.get(key).is_none_or(|checked| checked.block != *block) {
+                self.blocks.insert(*key, CheckedBlock::by(*key, block));
             }
         }
     }
@@ -67,8 +67,8 @@ pub(super) fn check_accepts(ledger: &Ledger, seen: &CheckedState, found: &mut Ve
     let mut accepts: BTreeMap<RunId, u64> = BTreeMap::new();
     let open = ledger.claims().iter().map(|(_, claim)| ((claim.page, claim.chunk), &claim.sent));
     let checked = seen.blocks.iter().flat_map(|((page, chunk, _), checked)| {
-        let place = (*page, *chunk);
-        checked.sent.iter().map(move |slots| (place, slots))
+        let key = (*page, *chunk);
+        checked.sent.iter().map(move |slots| (key, slots))
     });
     for ((id, chunk), slots) in open.chain(checked) {
         let Some(page) = ledger.pages().get(&id) else { continue };
@@ -89,7 +89,7 @@ pub(super) fn check_accepts(ledger: &Ledger, seen: &CheckedState, found: &mut Ve
 
 /// A recipient that is claimed or in doubt is in exactly one open claim, and claims have no other recipients (P4).
 pub(super) fn check_open(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
-    let mut held: BTreeMap<(RunId, u32), (Bitmap, Bitmap)> = BTreeMap::new();
+    let mut held: BTreeMap<ChunkKey, (Bitmap, Bitmap)> = BTreeMap::new();
     for (fence, claim) in ledger.claims().iter() {
         report(found, "P4", !claim.is_closed(), || format!("claim {fence} is closed but among the open ones"));
         check_claim(*fence, claim, found);
@@ -111,10 +111,10 @@ pub(super) fn check_open(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
         });
     }
     let none = (Bitmap::new(), Bitmap::new());
-    for (place, chunk) in ledger.chunks().iter() {
-        let (claimed, in_doubt) = held.get(place).unwrap_or(&none);
+    for (key, chunk) in ledger.chunks().iter() {
+        let (claimed, in_doubt) = held.get(key).unwrap_or(&none);
         let same = chunk.set(RecipientState::Claimed) == claimed && chunk.set(RecipientState::InDoubt) == in_doubt;
-        report(found, "P4", same, || format!("chunk {place:?}: claims and states disagree"));
+        report(found, "P4", same, || format!("chunk {key:?}: claims and states disagree"));
     }
 }
 

@@ -52,7 +52,7 @@ pub struct CampaignName {
 
 impl CampaignName {
     /// Key of the campaign in the ledger's table.
-    pub fn place(&self) -> (String, String) {
+    pub fn key(&self) -> (String, String) {
         (self.tenant.clone(), self.name.clone())
     }
 }

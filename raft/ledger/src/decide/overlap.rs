@@ -79,8 +79,8 @@ pub(super) fn fit(overlap: Overlap, is_busy: bool, planned: Time, judged: &mut [
         }
         Overlap::Skip => {
             let first = judged.iter().position(opens).filter(|_| !is_busy);
-            for (place, step) in judged.iter_mut().enumerate() {
-                if opens(step) && Some(place) != first {
+            for (number, step) in judged.iter_mut().enumerate() {
+                if opens(step) && Some(number) != first {
                     step.verdict = Err(UnopenedReason::Overlap);
                 }
             }

@@ -25,13 +25,13 @@ pub struct PruneCursor {
     history: Option<(ScheduleId, Nominal)>,
 }
 
-/// Returns the rows after `place` that may be removed by `now`, and where to continue. `None`: the scan is complete.
-pub fn next_batch(ledger: &Ledger, place: &PruneCursor, now: Time) -> (Prune, Option<PruneCursor>) {
+/// Returns the rows after `cursor` that may be removed by `now`, and where to continue. `None`: the scan is complete.
+pub fn next_batch(ledger: &Ledger, cursor: &PruneCursor, now: Time) -> (Prune, Option<PruneCursor>) {
     let mut prune = Prune::default();
-    let mut next = place.clone();
+    let mut next = cursor.clone();
     let mut runs = 0;
     let mut more = false;
-    for (scanned, (id, page)) in ledger.pages().range(after(&place.page)).enumerate() {
+    for (scanned, (id, page)) in ledger.pages().range(after(&cursor.page)).enumerate() {
         let goes = ledger.kept_until(page).is_some_and(|until| until <= now);
         if scanned >= SCAN_MAX || goes && runs > 0 && runs + page.runs.len() > RUNS_MAX {
             more = true;
@@ -43,7 +43,7 @@ pub fn next_batch(ledger: &Ledger, place: &PruneCursor, now: Time) -> (Prune, Op
             prune.pages.push(*id);
         }
     }
-    for (scanned, (id, summary)) in ledger.summaries().range(after(&place.summary)).enumerate() {
+    for (scanned, (id, summary)) in ledger.summaries().range(after(&cursor.summary)).enumerate() {
         if scanned >= SCAN_MAX || prune.summaries.len() >= NAMES_MAX {
             more = true;
             break;
@@ -53,7 +53,7 @@ pub fn next_batch(ledger: &Ledger, place: &PruneCursor, now: Time) -> (Prune, Op
             prune.summaries.push(*id);
         }
     }
-    for (scanned, (name, row)) in ledger.history().range(after(&place.history)).enumerate() {
+    for (scanned, (name, row)) in ledger.history().range(after(&cursor.history)).enumerate() {
         if scanned >= SCAN_MAX || prune.history.len() >= NAMES_MAX {
             more = true;
             break;
@@ -73,6 +73,6 @@ impl Prune {
     }
 }
 
-fn after<K: Clone>(place: &Option<K>) -> (Bound<K>, Bound<K>) {
-    (place.clone().map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded)
+fn after<K: Clone>(cursor: &Option<K>) -> (Bound<K>, Bound<K>) {
+    (cursor.clone().map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded)
 }

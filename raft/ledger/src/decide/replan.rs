@@ -15,17 +15,17 @@ pub const REPLANS_MAX: usize = 256;
 /// Schedules that one call reads at most.
 const SCAN_MAX: usize = 4_096;
 
-/// Returns schedules after `place` whose next instant is after `now` and was computed with another release than `tzdb`;
+/// Returns schedules after `after` whose next instant is after `now` and was computed with another release than `tzdb`;
 /// and where to continue. `None`: the scan is complete.
 pub fn outdated(
     ledger: &Ledger,
-    place: Option<ScheduleId>,
+    after: Option<ScheduleId>,
     tzdb: &str,
     now: Time,
 ) -> (Vec<ScheduleId>, Option<ScheduleId>) {
     let mut found = Vec::new();
-    let mut last = place;
-    let from = place.map_or(Bound::Unbounded, Bound::Excluded);
+    let mut last = after;
+    let from = after.map_or(Bound::Unbounded, Bound::Excluded);
     for (scanned, (id, schedule)) in ledger.schedules().range((from, Bound::Unbounded)).enumerate() {
         if scanned >= SCAN_MAX || found.len() >= REPLANS_MAX {
             return (found, last);

@@ -208,7 +208,7 @@ impl Mailbox {
         let Some(body) = trimmed.strip_suffix('>') else {
             let stray = trimmed.chars().position(|character| character == '<');
             return match stray {
-                Some(place) => Err(AddressError::Bracket { bracket: '<', at: start + place + 1 }),
+                Some(offset) => Err(AddressError::Bracket { bracket: '<', at: start + offset + 1 }),
                 None => Ok(Mailbox { name: None, address: Address::parse_within(trimmed, start)? }),
             };
         };
@@ -273,8 +273,8 @@ fn read_local(text: &str, before: usize) -> Result<String, AddressError> {
         return Err(AddressError::EmptyPart { part, at: before + 1 });
     }
     let mut after_dot = true;
-    for (place, character) in text.chars().enumerate() {
-        let at = before + place + 1;
+    for (offset, character) in text.chars().enumerate() {
+        let at = before + offset + 1;
         let what = match hidden(character) {
             Some(what) => what,
             None if character == '.' && after_dot => "a dot without a character before it",
@@ -303,8 +303,8 @@ fn read_domain(text: &str, before: usize) -> Result<String, AddressError> {
     if text.starts_with('[') {
         return Err(AddressError::Unsupported { form: "an address literal", at: before + 1 });
     }
-    for (place, character) in text.chars().enumerate() {
-        let at = before + place + 1;
+    for (offset, character) in text.chars().enumerate() {
+        let at = before + offset + 1;
         if let Some(what) = hidden(character) {
             return Err(AddressError::Character { what, character, part, at });
         }
@@ -336,19 +336,19 @@ fn read_name(text: &str, before: usize) -> Result<Option<String>, AddressError> 
     let part = Part::Name;
     let start = before + leading_blanks(text);
     let text = text.trim();
-    for (place, character) in text.chars().enumerate() {
+    for (offset, character) in text.chars().enumerate() {
         let line_end = matches!(character, '\u{2028}' | '\u{2029}');
         if character.is_control() || line_end {
             let what = if line_end { "a line separator" } else { "a control character" };
-            return Err(AddressError::Character { what, character, part, at: start + place + 1 });
+            return Err(AddressError::Character { what, character, part, at: start + offset + 1 });
         }
     }
     let quoted = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
     let plain = match quoted {
         Some(quoted) => unescape(quoted),
         None => {
-            if let Some((place, bracket)) = text.chars().enumerate().find(|(_, c)| matches!(c, '<' | '>')) {
-                return Err(AddressError::Bracket { bracket, at: start + place + 1 });
+            if let Some((offset, bracket)) = text.chars().enumerate().find(|(_, c)| matches!(c, '<' | '>')) {
+                return Err(AddressError::Bracket { bracket, at: start + offset + 1 });
             }
             text.to_owned()
         }

@@ -42,11 +42,11 @@ impl Bitmap {
     pub fn of_many(slots: impl Iterator<Item = u16>) -> Bitmap {
         let mut words = Vec::new();
         for slot in slots {
-            let place = usize::from(slot / 8);
-            if words.len() <= place {
-                words.resize(place + 1, 0_u8);
+            let byte = usize::from(slot / 8);
+            if words.len() <= byte {
+                words.resize(byte + 1, 0_u8);
             }
-            words[place] |= 1 << (slot % 8);
+            words[byte] |= 1 << (slot % 8);
         }
         Bitmap(RoaringBitmap::from_lsb0_bytes(0, &words))
     }
@@ -222,8 +222,8 @@ impl FromIterator<u16> for Bitmap {
 impl fmt::Debug for Bitmap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{{")?;
-        for (place, (first, last)) in self.runs().iter().enumerate() {
-            let comma = if place == 0 { "" } else { "," };
+        for (number, (first, last)) in self.runs().iter().enumerate() {
+            let comma = if number == 0 { "" } else { "," };
             if first == last { write!(f, "{comma}{first}")? } else { write!(f, "{comma}{first}-{last}")? }
         }
         write!(f, "}}")

@@ -121,21 +121,21 @@ impl CanaryState {
     }
 
     /// Returns the positions in the canary, from 0, of its recipients among `numbers`; the run has `count` recipients.
-    fn places(&self, numbers: &Range<u32>, count: u32) -> Range<u64> {
+    fn positions(&self, numbers: &Range<u32>, count: u32) -> Range<u64> {
         self.among(numbers.start, count)..self.among(numbers.end, count)
     }
 
     /// Returns the slots of the canary in a chunk. The run has `count` recipients from slot `first` of its page on.
     fn slots_in(&self, (first, count): (u32, u32), chunk: u32) -> Bitmap {
-        let places = self.places(&numbers_in((first, count), chunk), count);
+        let positions = self.positions(&numbers_in((first, count), chunk), count);
         let (all, of) = (u64::from(count), u64::from(self.recipients));
         // Stride k begins at k * all / of, rounded up. A large canary has thousands of strides in each of a thousand
         // chunks, so only the first stride of a chunk costs a division.
-        let first_start = places.start * all + of - 1;
+        let first_start = positions.start * all + of - 1;
         let (mut start, mut rest) = (first_start / of, first_start % of);
         let (whole, part) = (all / of, all % of);
         let base = u64::from(chunk) * u64::from(CHUNK);
-        let slots = places.filter_map(|stride| {
+        let slots = positions.filter_map(|stride| {
             let this = start;
             (start, rest) = (start + whole, rest + part);
             if rest >= of {
@@ -152,8 +152,8 @@ impl CanaryState {
     fn count_in(&self, (first, count): (u32, u32), chunk: u32, slots: &Bitmap) -> u32 {
         let base = chunk * CHUNK;
         let numbers = numbers_in((first, count), chunk);
-        let places = self.places(&numbers, count);
-        let here = places.end - places.start;
+        let positions = self.positions(&numbers, count);
+        let here = positions.end - positions.start;
         if here == 0 {
             return 0;
         }

@@ -170,21 +170,21 @@ impl ClaimHistory {
         if slots.is_empty() {
             return;
         }
-        let told_exactly = granted.len() <= EXACT_HISTORY_MAX;
-        let as_one = |known: &ClaimEvent| match known.index == index || !told_exactly {
-            true if told_exactly => (known.what == what).then(|| what.clone()),
+        let is_exact = granted.len() <= EXACT_HISTORY_MAX;
+        let as_one = |known: &ClaimEvent| match known.index == index || !is_exact {
+            true if is_exact => (known.what == what).then(|| what.clone()),
             true => known.what.but_for_texts(&what),
             false => None,
         };
-        let found = (0..self.0.len()).rev().find_map(|place| {
-            let known = &self.0[place];
+        let found = (0..self.0.len()).rev().find_map(|position| {
+            let known = &self.0[position];
             let joined = as_one(known).filter(|_| known.to == to)?;
-            self.is_free(place, slots, granted).then_some((place, joined))
+            self.is_free(position, slots, granted).then_some((position, joined))
         });
         let mut fresh = ClaimEvent { index, at, what, to, entries: 1, slots: None };
         let mut all = slots.clone();
-        if let Some((place, joined)) = found {
-            let known = self.0.remove(place);
+        if let Some((position, joined)) = found {
+            let known = self.0.remove(position);
             all.add(known.slots(granted));
             fresh = ClaimEvent { what: joined, entries: known.entries + u32::from(known.index != index), ..fresh };
         }
@@ -192,9 +192,9 @@ impl ClaimHistory {
         while self.0.len() > CLAIM_EVENTS_MAX && self.shorten(granted) {}
     }
 
-    /// True if no event from `place` on has one of these slots.
-    fn is_free(&self, place: usize, slots: &Bitmap, granted: &Bitmap) -> bool {
-        self.0[place..].iter().all(|event| event.slots(granted).and(slots).is_empty())
+    /// True if no event from `position` on has one of these slots.
+    fn is_free(&self, position: usize, slots: &Bitmap, granted: &Bitmap) -> bool {
+        self.0[position..].iter().all(|event| event.slots(granted).and(slots).is_empty())
     }
 
     /// Merges the two oldest events of one kind. Prefers a pair that keeps the order of each recipient's events.
@@ -245,8 +245,8 @@ mod tests {
     fn large_claim_sent_in_portions_is_one_event_of_a_dozen_bytes() {
         let granted = Bitmap::range(512, 256);
         let mut history = ClaimHistory::default();
-        for (place, slot) in granted.iter().enumerate() {
-            let stamp = (70_000 + place as u64 / 10, Time(1_772_409_600_000));
+        for (position, slot) in granted.iter().enumerate() {
+            let stamp = (70_000 + position as u64 / 10, Time(1_772_409_600_000));
             history.record(stamp, (ClaimEventKind::Accepted, RecipientState::Sent), &set([slot]), &granted);
         }
         assert_eq!(of(&history, 512, &granted), [(70_025, 26)]);
@@ -266,9 +266,9 @@ mod tests {
                 &granted,
             );
         }
-        let told: Vec<(u64, u32, u32)> =
+        let events: Vec<(u64, u32, u32)> =
             history.iter().map(|event| (event.index, event.entries, event.slots(&granted).len())).collect();
-        assert_eq!(told, [(7, 1, 8), (8, 1, 8)]);
+        assert_eq!(events, [(7, 1, 8), (8, 1, 8)]);
     }
 
     #[test]

@@ -11,7 +11,7 @@
 
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::model::{Bitmap, Claim, ClaimHistory, ClaimOwner, Epoch, Fence, Ledger, RunId, Time};
+use crate::model::{Bitmap, ChunkKey, Claim, ClaimHistory, ClaimOwner, Epoch, Fence, Ledger, RunId, Time};
 
 /// Lower bound of all fences: key of the first block of a chunk.
 const FIRST: Fence = Fence { group: 0, epoch: Epoch(0), index: 0, place: 0 };
@@ -136,7 +136,7 @@ impl TryFrom<Stored> for ClosedClaimBlock {
     }
 }
 
-/// A claim in a block: from its length to its end. `owner` is a place in the block's list of owners.
+/// A claim in a block: from its length to its end. `owner` is a position in the block's list of owners.
 struct Span {
     fence: Fence,
     owner: u32,
@@ -154,22 +154,22 @@ impl ClosedClaimBlock {
     }
 
     /// Iterates over its claims, in the order of their fences.
-    pub fn claims(&self, place: (RunId, u32)) -> impl Iterator<Item = (Fence, Claim)> + '_ {
-        self.spans(place.0).filter_map(move |span| Some((span.fence, self.unpack(place, &span)?)))
+    pub fn claims(&self, key: ChunkKey) -> impl Iterator<Item = (Fence, Claim)> + '_ {
+        self.spans(key.0).filter_map(move |span| Some((span.fence, self.unpack(key, &span)?)))
     }
 
     /// Iterates over the claims of one owner. Claims of other owners are not unpacked.
-    fn claims_by(&self, place: (RunId, u32), owner: ClaimOwner) -> impl Iterator<Item = (Fence, Claim)> + '_ {
+    fn claims_by(&self, key: ChunkKey, owner: ClaimOwner) -> impl Iterator<Item = (Fence, Claim)> + '_ {
         let number = self.owners.iter().position(|known| *known == owner);
         let spans = number
             .into_iter()
-            .flat_map(move |number| self.spans(place.0).filter(move |span| usize::try_from(span.owner) == Ok(number)));
-        spans.filter_map(move |span| Some((span.fence, self.unpack(place, &span)?)))
+            .flat_map(move |number| self.spans(key.0).filter(move |span| usize::try_from(span.owner) == Ok(number)));
+        spans.filter_map(move |span| Some((span.fence, self.unpack(key, &span)?)))
     }
 
-    fn get(&self, place: (RunId, u32), fence: Fence) -> Option<Claim> {
-        let span = self.spans(place.0).find(|span| span.fence == fence)?;
-        self.unpack(place, &span)
+    fn get(&self, key: ChunkKey, fence: Fence) -> Option<Claim> {
+        let span = self.spans(key.0).find(|span| span.fence == fence)?;
+        self.unpack(key, &span)
     }
 
     /// Iterates over the positions of its claims. Stops at an invalid claim; a block that was made or read here has
@@ -188,7 +188,7 @@ impl ClosedClaimBlock {
         })
     }
 
-    fn unpack(&self, (page, chunk): (RunId, u32), span: &Span) -> Option<Claim> {
+    fn unpack(&self, (page, chunk): ChunkKey, span: &Span) -> Option<Claim> {
         let (_, claim) = postcard::take_from_bytes::<u32>(self.packed.get(span.start..span.end)?).ok()?;
         let packed: Packed = match postcard::take_from_bytes(claim) {
             Ok((packed, [])) => packed,
@@ -249,33 +249,29 @@ impl Ledger {
     }
 
     /// Iterates over the closed claims of one chunk, in the order of their fences.
-    pub fn closed_claims_of(&self, place: (RunId, u32)) -> impl Iterator<Item = (Fence, Claim)> + '_ {
-        self.blocks_of(place).flat_map(move |block| block.claims(place))
+    pub fn closed_claims_of(&self, key: ChunkKey) -> impl Iterator<Item = (Fence, Claim)> + '_ {
+        self.blocks_of(key).flat_map(move |block| block.claims(key))
     }
 
     /// Iterates over closed claims of one chunk and one owner in which a recipient is assumed, in the order of their
     /// fences. Unpacks one claim at a time, and none of another owner.
-    pub fn assumed_claims_by(
-        &self,
-        owner: ClaimOwner,
-        place: (RunId, u32),
-    ) -> impl Iterator<Item = (Fence, Claim)> + '_ {
-        let claims = self.blocks_of(place).flat_map(move |block| block.claims_by(place, owner));
+    pub fn assumed_claims_by(&self, owner: ClaimOwner, key: ChunkKey) -> impl Iterator<Item = (Fence, Claim)> + '_ {
+        let claims = self.blocks_of(key).flat_map(move |block| block.claims_by(key, owner));
         claims.filter(|(_, claim)| !claim.assumed.is_empty())
     }
 
-    fn blocks_of(&self, (page, chunk): (RunId, u32)) -> impl Iterator<Item = &ClosedClaimBlock> {
+    fn blocks_of(&self, (page, chunk): ChunkKey) -> impl Iterator<Item = &ClosedClaimBlock> {
         let blocks = self.closed_claim_blocks.range((page, chunk, FIRST)..);
         blocks.take_while(move |((of, number, _), _)| (*of, *number) == (page, chunk)).map(|(_, block)| block)
     }
 
     /// Returns the closed claim with this fence.
-    pub fn closed_claim(&self, place: (RunId, u32), fence: Fence) -> Option<Claim> {
-        self.closed_claim_blocks.get(&self.block_key_of(place, fence))?.get(place, fence)
+    pub fn closed_claim(&self, key: ChunkKey, fence: Fence) -> Option<Claim> {
+        self.closed_claim_blocks.get(&self.block_key_of(key, fence))?.get(key, fence)
     }
 
     /// Returns the key of the block that has a claim, or to which it would be added.
-    fn block_key_of(&self, (page, chunk): (RunId, u32), fence: Fence) -> ClosedClaimKey {
+    fn block_key_of(&self, (page, chunk): ChunkKey, fence: Fence) -> ClosedClaimKey {
         let before = self.closed_claim_blocks.range((page, chunk, FIRST)..=(page, chunk, fence)).next_back();
         before.map_or((page, chunk, FIRST), |(key, _)| *key)
     }
@@ -284,19 +280,19 @@ impl Ledger {
     /// has only one claim.
     pub(crate) fn put_closed_claim(&mut self, fence: Fence, claim: &Claim) {
         let most = self.limits().claim_block_bytes;
-        let place = (claim.page, claim.chunk);
-        let key = self.block_key_of(place, fence);
-        let mut block = self.closed_claim_blocks.remove(&key).unwrap_or_default();
+        let key = (claim.page, claim.chunk);
+        let block_key = self.block_key_of(key, fence);
+        let mut block = self.closed_claim_blocks.remove(&block_key).unwrap_or_default();
         block.put(fence, claim);
         if block.packed.len() <= most || block.spans(claim.page).nth(1).is_none() {
-            self.closed_claim_blocks.put(key, block);
+            self.closed_claim_blocks.put(block_key, block);
             return;
         }
         // Claims close roughly in the order in which they were granted. So the lower block stays nearly full, with room
         // for late ones, and the upper block has room to grow. A long claim may leave either of them too long.
-        let mut claims: Vec<(Fence, Claim)> = block.claims(place).collect();
+        let mut claims: Vec<(Fence, Claim)> = block.claims(key).collect();
         let upper = claims.split_off(claims.len() - claims.len().div_ceil(8));
-        let (mut key, mut left) = (key, vec![upper, claims]);
+        let (mut block_key, mut left) = (block_key, vec![upper, claims]);
         while let Some(mut claims) = left.pop() {
             let block = ClosedClaimBlock::of(&claims);
             if block.packed.len() > most && claims.len() > 1 {
@@ -304,9 +300,9 @@ impl Ledger {
                 left.push(claims);
                 continue;
             }
-            self.closed_claim_blocks.put(key, block);
+            self.closed_claim_blocks.put(block_key, block);
             if let Some((first, _)) = left.last().and_then(|next| next.first()) {
-                key = (place.0, place.1, *first);
+                block_key = (key.0, key.1, *first);
             }
         }
     }

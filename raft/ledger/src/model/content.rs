@@ -201,7 +201,7 @@ impl Seal {
     }
 
     /// Returns the part that holds a recipient, and the recipient's position in it. `None`: there is no such recipient.
-    pub fn place(&self, recipient: u32) -> Option<(Hash, u16)> {
+    pub fn locate(&self, recipient: u32) -> Option<(Hash, u16)> {
         let part = self.parts.get((recipient / CHUNK) as usize).filter(|_| recipient < self.rows)?;
         Some((*part, (recipient % CHUNK) as u16))
     }

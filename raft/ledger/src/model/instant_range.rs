@@ -67,7 +67,7 @@ impl InstantRange {
     }
 
     /// Returns the position of `name` in the range that begins with `first`; `None` if it is outside.
-    pub fn place(&self, first: &Nominal, name: &Nominal) -> Option<RangePosition> {
+    pub fn position(&self, first: &Nominal, name: &Nominal) -> Option<RangePosition> {
         let mut ahead = distance_ms(first, name)?;
         let mut before: u32 = 0;
         if ahead == 0 {
@@ -108,8 +108,8 @@ impl InstantRange {
         Some((self.name(first, from), part))
     }
 
-    fn name(&self, first: &Nominal, place: u32) -> Nominal {
-        let mut left = place;
+    fn name(&self, first: &Nominal, position: u32) -> Nominal {
+        let mut left = position;
         let mut ahead: i64 = 0;
         for EqualSteps { step_ms, times } in &self.0 {
             let takes = left.min(*times);
@@ -163,7 +163,7 @@ mod tests {
                 let expected = names.get(from as usize..to.min(6) as usize).unwrap_or_default();
                 let part = range.part(&first, from, to);
                 let found = part.map_or(Vec::new(), |(first, part)| {
-                    (0..part.count()).map(|place| part.name(&first, place)).collect()
+                    (0..part.count()).map(|position| part.name(&first, position)).collect()
                 });
                 assert_eq!(found, expected, "{from} to {to}");
             }
@@ -173,12 +173,12 @@ mod tests {
     #[test]
     fn name_is_listed_or_between_two_or_outside() {
         let (first, range) = (at(100), uneven());
-        let place = |ms| range.place(&first, &at(ms)).map(|place| (place.before, place.is_member));
-        let told = [100, 110, 120, 130, 200, 300].map(place);
-        assert_eq!(told, [0, 1, 2, 3, 4, 5].map(|before| Some((before, true))));
-        assert_eq!([101, 125, 131, 199, 299].map(place), [1, 3, 4, 4, 5].map(|before| Some((before, false))));
-        assert_eq!([99, 301, i64::MIN].map(place), [None; 3]);
+        let position = |ms| range.position(&first, &at(ms)).map(|position| (position.before, position.is_member));
+        let positions = [100, 110, 120, 130, 200, 300].map(position);
+        assert_eq!(positions, [0, 1, 2, 3, 4, 5].map(|before| Some((before, true))));
+        assert_eq!([101, 125, 131, 199, 299].map(position), [1, 3, 4, 4, 5].map(|before| Some((before, false))));
+        assert_eq!([99, 301, i64::MIN].map(position), [None; 3]);
         let other = Nominal::Civil { civil_ms: 110, fold: 0 };
-        assert_eq!(range.place(&first, &other), None);
+        assert_eq!(range.position(&first, &other), None);
     }
 }

@@ -106,10 +106,10 @@ impl Ledger {
         let mut next = Some(from);
         std::iter::from_fn(move || {
             let from = next.take()?;
-            let place = (from.clone(), String::new());
+            let key = (from.clone(), String::new());
             let bounded = self.tenants.range(from.clone()..).next().map(|(name, _)| name.as_str());
-            let scheduled = self.derived.names.range(place.clone()..).next().map(|((tenant, _), _)| tenant.as_str());
-            let campaigning = self.campaigns.range(place..).next().map(|((tenant, _), _)| tenant.as_str());
+            let scheduled = self.derived.names.range(key.clone()..).next().map(|((tenant, _), _)| tenant.as_str());
+            let campaigning = self.campaigns.range(key..).next().map(|((tenant, _), _)| tenant.as_str());
             let default = Some(DEFAULT_TENANT).filter(|name| *name >= from.as_str());
             let found = [bounded, scheduled, campaigning, default].into_iter().flatten().min()?.to_owned();
             // The smallest name after `found`.
@@ -222,14 +222,14 @@ impl Ledger {
     /// Returns the page of a run, and the run's position in it.
     pub fn page_of(&self, run: RunId) -> Option<(RunId, &Page, usize)> {
         let (id, page) = self.pages.range(..=run).next_back()?;
-        let place = run.place.checked_sub(id.place)? as usize;
-        (id.index == run.index && place < page.runs.len()).then_some((*id, page, place))
+        let position = run.place.checked_sub(id.place)? as usize;
+        (id.index == run.index && position < page.runs.len()).then_some((*id, page, position))
     }
 
     /// Returns a run; `None` if it is unknown or pruned.
     pub fn run(&self, run: RunId) -> Option<&Run> {
-        let (_, page, place) = self.page_of(run)?;
-        page.runs.get(place)
+        let (_, page, position) = self.page_of(run)?;
+        page.runs.get(position)
     }
 
     /// Iterates over all runs, in the order in which they opened.
@@ -291,8 +291,8 @@ impl Ledger {
 
     /// Returns page, chunk and slot of a recipient of a run.
     pub fn slot_of(&self, run: RunId, recipient: u32) -> Option<(RunId, u32, u16)> {
-        let (page, whole, place) = self.page_of(run)?;
-        let run = &whole.runs[place];
+        let (page, whole, position) = self.page_of(run)?;
+        let run = &whole.runs[position];
         let slot = (recipient < run.count).then(|| run.first + recipient)?;
         Some((page, slot / crate::model::CHUNK, (slot % crate::model::CHUNK) as u16))
     }

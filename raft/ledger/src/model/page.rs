@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Bitmap, Deferrals, RecipientState, Run, Time};
+use crate::model::{Bitmap, Deferrals, RecipientState, Run, RunId, Time};
 
 /// Runs that opened together and share slots.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,8 +33,8 @@ pub struct Page {
 impl Page {
     /// Position of the run that has a slot of the page; `None` if there is none.
     pub fn run_of_slot(&self, slot: u32) -> Option<usize> {
-        let place = self.runs.partition_point(|run| run.first <= slot).checked_sub(1)?;
-        (slot < self.runs[place].first + self.runs[place].count).then_some(place)
+        let position = self.runs.partition_point(|run| run.first <= slot).checked_sub(1)?;
+        (slot < self.runs[position].first + self.runs[position].count).then_some(position)
     }
 
     /// True if a recipient of one of its runs is pending or claimed.
@@ -42,6 +42,9 @@ impl Page {
         self.runs.iter().any(|run| !run.counts.is_finished())
     }
 }
+
+/// Key of a chunk: its page, and its number in the page.
+pub type ChunkKey = (RunId, u32);
 
 /// 65,536 slots of a page, with the state of each recipient.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -116,10 +116,10 @@ struct_keys! {
 }
 
 macro_rules! tuple_keys {
-    ($(($($part:ident $place:tt),*))*) => {$(
+    ($(($($part:ident $field:tt),*))*) => {$(
         impl<$($part: TableKey),*> TableKey for ($($part),*) {
             fn put(&self, out: &mut Vec<u8>) {
-                $(self.$place.put(out);)*
+                $(self.$field.put(out);)*
             }
 
             fn take(bytes: &mut &[u8]) -> Option<Self> {

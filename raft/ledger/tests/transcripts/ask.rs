@@ -188,7 +188,7 @@ impl World {
     /// `launch spring due=1h again=yes`
     fn launch(&self, words: &mut Words) -> Told<Command> {
         let campaign = campaign_name(words)?;
-        let known = self.ledger.campaigns().get(&campaign.place()).map_or(self.first, |campaign| campaign.due);
+        let known = self.ledger.campaigns().get(&campaign.key()).map_or(self.first, |campaign| campaign.due);
         let checked = self.seal_of(&campaign).filter(|_| words.key("checked") != Some("no"));
         Ok(Command::CampaignLaunch(CampaignLaunch {
             campaign,
@@ -215,7 +215,7 @@ impl World {
 
     /// Returns the hash of the present seal of a campaign's audience.
     fn seal_of(&self, named: &CampaignName) -> Option<Hash> {
-        let audience = self.ledger.campaigns().get(&named.place()).map(|campaign| campaign.audience.clone())?;
+        let audience = self.ledger.campaigns().get(&named.key()).map(|campaign| campaign.audience.clone())?;
         self.ledger.audiences().get(&(named.tenant.clone(), audience)).map(|sealed| sealed.seal)
     }
 

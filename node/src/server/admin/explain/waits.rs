@@ -97,7 +97,7 @@ fn for_a_node(
         return blocked(run);
     }
     let audience = run.and_then(|run| ledger.seal(&run.audience));
-    let part = audience.and_then(|seal| Some((seal.place(number)?.0, seal.name)));
+    let part = audience.and_then(|seal| Some((seal.locate(number)?.0, seal.name)));
     if let Some((part, name)) = part.filter(|(part, _)| around.lacking.contains(part)) {
         let node = &around.node;
         return format!("for a node that has its part of audience '{name}': {node} lacks part {part:?} and fetches it");

@@ -31,7 +31,7 @@ use crate::server::admin::{Admin, ApiError, deadline, refusal, views};
 impl Admin {
     /// Returns the campaign from the state of this node.
     fn campaign(&self, named: &CampaignName) -> Result<v1::Campaign, ApiError> {
-        self.context.replica.read(|ledger| match ledger.campaigns().get(&named.place()) {
+        self.context.replica.read(|ledger| match ledger.campaigns().get(&named.key()) {
             Some(known) => Ok(views::campaign(ledger, named, known)),
             None => Err(absent_campaign(ledger, &named.tenant, &named.name)),
         })
@@ -40,7 +40,7 @@ impl Admin {
     /// Returns the request that would create the campaign.
     fn body_of_campaign(&self, named: &CampaignName) -> Result<v1::ScheduleBody, ApiError> {
         self.context.replica.read(|ledger| {
-            let known = ledger.campaigns().get(&named.place()).ok_or_else(|| refusal::no_campaign(&named.name))?;
+            let known = ledger.campaigns().get(&named.key()).ok_or_else(|| refusal::no_campaign(&named.name))?;
             let content = ledger.blob(&known.content).and_then(Content::from_blob);
             let content =
                 content.ok_or_else(|| refusal::broken(format!("the content of {} is not there", named.name)))?;
@@ -56,7 +56,7 @@ impl Admin {
     ) -> Result<(CampaignName, Campaign, Made), ApiError> {
         let named = CampaignName { tenant: validate::tenant(tenant)?, name: name.to_owned() };
         let query = self.read(false, deadline, |ledger| {
-            let known = ledger.campaigns().get(&named.place());
+            let known = ledger.campaigns().get(&named.key());
             let known = known.ok_or_else(|| absent_campaign(ledger, &named.tenant, name))?.clone();
             let schedule = known.stage.schedule();
             let run = schedule.and_then(|schedule| ledger.run_of_campaign(schedule));

@@ -20,12 +20,12 @@ fn claim(number: u32, (node, first, count, step): (u64, u32, u32, u16), fates: u
     let (sent, assumed): (Bitmap, Bitmap) = (part(0), part(1));
     let claimed_at = Time(1_800_000_000_000 + i64::from(number) * 35);
     let mut history = ClaimHistory::default();
-    let mut note = |after: u64, fate, slots: &Bitmap| {
+    let mut record = |after: u64, fate, slots: &Bitmap| {
         history.record((fence(number).index + after, claimed_at.plus_ms(after as i64 * 7)), fate, slots, &granted);
     };
-    note(3, (ClaimEventKind::Released(Some(ReleaseReason::Busy)), RecipientState::Pending), &granted);
+    record(3, (ClaimEventKind::Released(Some(ReleaseReason::Busy)), RecipientState::Pending), &granted);
     if fates & 1 != 0 {
-        note(70, (ClaimEventKind::Accepted, RecipientState::Sent), &sent);
+        record(70, (ClaimEventKind::Accepted, RecipientState::Sent), &sent);
     }
     Claim {
         page: PAGE,
@@ -107,13 +107,13 @@ fn damaged_block_is_refused_or_read_without_panic() {
     assert!(postcard::from_bytes::<ClosedClaimBlock>(&unowned).is_err(), "its claims have no owner");
     let newer = postcard::to_stdvec(&(LAYOUT + 1, &block.owners, block.since, &block.packed)).expect("plain data");
     assert!(postcard::from_bytes::<ClosedClaimBlock>(&newer).is_err(), "another layout");
-    let (place, mut refused) = ((PAGE, 2), 0);
+    let (key, mut refused) = ((PAGE, 2), 0);
     for at in 0..bytes.len() {
         for bit in 0..8 {
             let mut other = bytes.clone();
             other[at] ^= 1 << bit;
             match postcard::from_bytes::<ClosedClaimBlock>(&other) {
-                Ok(block) => assert!(block.claims(place).count() >= 1),
+                Ok(block) => assert!(block.claims(key).count() >= 1),
                 Err(_) => refused += 1,
             }
         }
