@@ -39,8 +39,8 @@ pub struct Incoming {
     listener: TcpListener,
     name: &'static str,
     preface: usize,
-    room: PollSemaphore,
-    place: Option<OwnedSemaphorePermit>,
+    permits: PollSemaphore,
+    permit: Option<OwnedSemaphorePermit>,
     pause: Option<Pin<Box<Sleep>>>,
 }
 
@@ -48,8 +48,8 @@ impl Incoming {
     /// `name` is for log lines. Each connection must send `preface` bytes within [`FIRST_BYTES_WITHIN`]. With zero the
     /// caller must limit that time itself.
     pub fn new(listener: TcpListener, name: &'static str, preface: usize) -> Incoming {
-        let room = PollSemaphore::new(Arc::new(Semaphore::new(CONNECTIONS_MAX)));
-        Incoming { listener, name, preface, room, place: None, pause: None }
+        let permits = PollSemaphore::new(Arc::new(Semaphore::new(CONNECTIONS_MAX)));
+        Incoming { listener, name, preface, permits, permit: None, pause: None }
     }
 }
 
@@ -63,16 +63,16 @@ impl Stream for Incoming {
                 ready!(pause.as_mut().poll(cx));
                 self.pause = None;
             }
-            if self.place.is_none() {
+            if self.permit.is_none() {
                 // The semaphore is never closed.
-                self.place = ready!(self.room.poll_acquire(cx));
+                self.permit = ready!(self.permits.poll_acquire(cx));
             }
             match ready!(self.listener.poll_accept(cx)) {
                 Ok((stream, _)) => {
                     // Without TCP_NODELAY a short answer may wait for the acknowledgement of the previous answer.
                     let _ = stream.set_nodelay(true);
                     let silent = (self.preface > 0).then(|| (self.preface, Box::pin(sleep(FIRST_BYTES_WITHIN))));
-                    return Poll::Ready(Some(Ok(Connection { stream, silent, _place: self.place.take() })));
+                    return Poll::Ready(Some(Ok(Connection { stream, silent, _permit: self.permit.take() })));
                 }
                 Err(error) => {
                     tracing::warn!(%error, listener = self.name, "a connection was not accepted");
@@ -88,7 +88,7 @@ pub struct Connection {
     stream: TcpStream,
     /// Number of first bytes that are still missing, and their deadline. `None`: all have arrived.
     silent: Option<(usize, Pin<Box<Sleep>>)>,
-    _place: Option<OwnedSemaphorePermit>,
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl AsyncRead for Connection {

@@ -172,10 +172,10 @@ impl Router {
     async fn wait(&self, backoff: &mut RetryBackoff, seen: Role, deadline: Instant) -> Option<()> {
         let mut role = self.role.clone();
         let mut stamp = self.proposer.stamp();
-        let nap = tokio::time::sleep(backoff.take());
+        let pause = tokio::time::sleep(backoff.take());
         let change = async {
             tokio::select! {
-                () = nap => {}
+                () = pause => {}
                 _ = role.wait_for(|role| *role != seen) => {}
                 _ = stamp.changed() => {}
             }

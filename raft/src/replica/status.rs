@@ -57,7 +57,7 @@ impl Replica {
         let metrics = metrics.borrow_watched();
         let last_index = metrics.last_log_index.unwrap_or_default();
         let own = inner.identity.node();
-        let standing = |(id, member): (NodeId, Member)| {
+        let member_status = |(id, member): (NodeId, Member)| {
             let replication = metrics.replication.as_ref();
             let matched = replication.and_then(|all| all.get(&id.0)).map(|log_id| log_id.map_or(0, |id| id.index));
             let matched_index = if id == own && replication.is_some() { Some(last_index) } else { matched };
@@ -75,7 +75,7 @@ impl Replica {
             applied_index: *inner.applied_state.applied.borrow(),
             snapshot_index: metrics.snapshot.map_or(0, |id| id.index),
             purged_index: metrics.purged.map_or(0, |id| id.index),
-            members: members(&metrics.membership_config).into_iter().map(standing).collect(),
+            members: members(&metrics.membership_config).into_iter().map(member_status).collect(),
         }
     }
 }

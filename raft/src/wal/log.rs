@@ -26,7 +26,7 @@ pub struct Wal {
 }
 
 enum WriteMode {
-    Thread { queue: Arc<Queue>, room: Arc<Semaphore>, thread: Option<JoinHandle<()>> },
+    Thread { queue: Arc<Queue>, capacity: Arc<Semaphore>, thread: Option<JoinHandle<()>> },
     Inline(Box<Mutex<Writer>>),
 }
 
@@ -114,10 +114,10 @@ impl Wal {
                 let admitted = self.admit(submission, |submission| submission)?;
                 Ok(writer.write(vec![admitted])?)
             }
-            WriteMode::Thread { queue, room, .. } => {
+            WriteMode::Thread { queue, capacity, .. } => {
                 let charge: usize = records.iter().map(charge_of).sum();
                 // A chunk is at most CHUNK_BYTES_MAX, so it always fits. The semaphore is never closed.
-                let permit = Arc::clone(room).acquire_many_owned(charge as u32).await.ok();
+                let permit = Arc::clone(capacity).acquire_many_owned(charge as u32).await.ok();
                 let submission = Submission { records, done, permit };
                 self.admit(submission, |submission| queue.push(submission, urgent))
             }
@@ -149,11 +149,11 @@ fn charge_of(record: &Record) -> usize {
 
 fn start(writer: Writer) -> Result<WriteMode, OpenError> {
     let queue = Arc::new(Queue::default());
-    let room = Arc::new(Semaphore::new(QUEUE_BYTES_MAX));
+    let capacity = Arc::new(Semaphore::new(QUEUE_BYTES_MAX));
     let theirs = Arc::clone(&queue);
     let thread = std::thread::Builder::new().name("wal".to_owned()).spawn(move || writer.run(&theirs));
     let thread = thread.map_err(|error| OpenError::from_io("start the writer of", "the log", error))?;
-    Ok(WriteMode::Thread { queue, room, thread: Some(thread) })
+    Ok(WriteMode::Thread { queue, capacity, thread: Some(thread) })
 }
 
 impl Drop for Wal {

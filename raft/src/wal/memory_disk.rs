@@ -40,7 +40,7 @@ struct InjectedErrors {
     write: Option<io::ErrorKind>,
     sync: Option<io::ErrorKind>,
     /// Number of bytes that may still be written. `None`: no limit.
-    room: Option<u64>,
+    space: Option<u64>,
 }
 
 #[derive(Default)]
@@ -132,8 +132,8 @@ impl MemoryDisk {
     }
 
     /// From now on only `bytes` bytes can be written. The write that exceeds them is cut short and fails.
-    pub fn leave_room(&self, bytes: u64) {
-        self.inner.lock().injected.lock().room = Some(bytes);
+    pub fn limit_space(&self, bytes: u64) {
+        self.inner.lock().injected.lock().space = Some(bytes);
     }
 }
 
@@ -221,9 +221,9 @@ impl InjectedErrors {
         if let Some(kind) = self.write {
             return Err(kind.into());
         }
-        let Some(room) = &mut self.room else { return Ok(bytes) };
-        let fits = bytes.min(usize::try_from(*room).unwrap_or(usize::MAX));
-        *room -= fits as u64;
+        let Some(space) = &mut self.space else { return Ok(bytes) };
+        let fits = bytes.min(usize::try_from(*space).unwrap_or(usize::MAX));
+        *space -= fits as u64;
         Ok(fits)
     }
 }

@@ -32,12 +32,12 @@ fn failed_sync_is_never_retried() {
 
 #[test]
 fn full_disk_is_reported_and_log_opens_again_with_room() {
-    for room in (0..6000).step_by(SECTOR_BYTES / 2) {
+    for space in (0..6000).step_by(SECTOR_BYTES / 2) {
         let disk = MemoryDisk::new();
         let (wal, _) = open(&disk, &inline());
         assert_eq!(append(&wal, vec![entry(1, 1, 100)]), WRITTEN);
         let before = content(&wal);
-        disk.leave_room(room);
+        disk.limit_space(space);
         let (answer, _) = append(&wal, vec![entry(1, 2, 6000)]);
         assert!(matches!(&answer, Err(WalError::Failed(failure)) if failure.is_disk_full()), "{answer:?}");
         drop(wal);
