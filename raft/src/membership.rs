@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use openraft::ChangeMembers;
-use openraft::alias::ChangeMembershipErrorOf;
 use openraft::errors::{ClientWriteError, InitializeError, RaftError};
 use reveille_ledger::ids::NodeId;
 use tokio::time::timeout_at;
@@ -112,12 +111,10 @@ fn failed(error: RaftError<TypeConfig, ClientWriteError<TypeConfig>>) -> Members
     match error {
         RaftError::APIError(ClientWriteError::ForwardToLeader(_)) => MembershipError::NotLeader,
         RaftError::APIError(ClientWriteError::LogEntryDiscarded(_)) => MembershipError::Unknown,
-        RaftError::APIError(ClientWriteError::ChangeMembershipError(error)) => not_possible(&error),
+        RaftError::APIError(ClientWriteError::ChangeMembershipError(error)) => {
+            MembershipError::NotPossible(error.to_string())
+        }
         RaftError::APIError(error) => MembershipError::NotPossible(error.to_string()),
         RaftError::Fatal(_) => MembershipError::Stopped,
     }
-}
-
-fn not_possible(error: &ChangeMembershipErrorOf<TypeConfig>) -> MembershipError {
-    MembershipError::NotPossible(error.to_string())
 }

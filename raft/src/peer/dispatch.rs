@@ -20,7 +20,7 @@ use crate::election::eligibility::Eligibility;
 use crate::proposer::router::{RetryPolicy, Router};
 use crate::proposer::{ProposeError, check_forwarded};
 use crate::snapshot::transfer::SnapshotReceiver;
-use crate::state_machine::apply_thread::reply_bytes;
+use crate::state_machine::apply_thread::encode_reply;
 use crate::wire;
 
 /// Limit of Raft's requests, so that a stalled disk does not block them for ever.
@@ -222,7 +222,7 @@ impl Dispatch {
         check_forwarded(&request.command).map_err(Rejection::Malformed)?;
         let deadline = deadline(request.remaining_ms);
         let outcome = match self.router.propose_bytes(request.command, deadline, RetryPolicy::HereOnly).await {
-            Ok(reply) => Outcome::Reply(reply_bytes(&reply)),
+            Ok(reply) => Outcome::Reply(encode_reply(&reply).into()),
             Err(error) => refused(error)?,
         };
         Ok(v1::ProposeResponse { outcome: Some(outcome) })

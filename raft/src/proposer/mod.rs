@@ -148,18 +148,8 @@ impl Proposer {
         }
     }
 
-    /// Proposes an entry without a stamp, an `EpochStart`, if this node still leads in that term of Raft. The entry
-    /// overtakes all waiting proposals, which cannot be stamped before it is applied.
-    pub async fn propose_as_leader(
-        &self,
-        term: u64,
-        command: Command,
-        deadline: Instant,
-    ) -> Result<CommandReply, ProposeError> {
-        self.write_as_leader(term, &Entry { epoch: Epoch(0), now: Time(0), command }, deadline).await
-    }
-
-    /// Writes an entry that already has a stamp, if this node still leads in that term of Raft.
+    /// Writes an entry that is not stamped here, if this node still leads in that term of Raft. It overtakes all
+    /// waiting proposals.
     pub async fn write_as_leader(
         &self,
         term: u64,

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use openraft::Instant as _;
 use openraft::async_runtime::WatchReceiver;
 use reveille_ledger::Ledger;
-use reveille_ledger::command::Command;
-use reveille_ledger::ids::{Epoch, Hash, NodeId};
+use reveille_ledger::command::{Command, Entry};
+use reveille_ledger::ids::{Epoch, Hash, NodeId, Time};
 use reveille_ledger::reply::CommandReply;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -100,14 +100,16 @@ impl Replica {
         self.inner.router.propose_in_epoch(epoch, command, deadline).await
     }
 
-    /// Proposes an entry without a stamp, an `EpochStart`, if this node still leads in that term of Raft.
+    /// Proposes an entry without a stamp, an `EpochStart`, if this node still leads in that term of Raft. Other
+    /// proposals cannot be stamped before it is applied.
     pub async fn propose_as_leader(
         &self,
         term: u64,
         command: Command,
         deadline: Instant,
     ) -> Result<CommandReply, ProposeError> {
-        self.inner.router.proposer.propose_as_leader(term, command, deadline).await
+        let entry = Entry { epoch: Epoch(0), now: Time(0), command };
+        self.inner.router.proposer.write_as_leader(term, &entry, deadline).await
     }
 
     /// For the judge: writes an entry that already has a stamp, as if a former leadership had left it in transit.
@@ -116,7 +118,7 @@ impl Replica {
     pub async fn propose_stamped(
         &self,
         term: u64,
-        entry: &reveille_ledger::command::Entry,
+        entry: &Entry,
         deadline: Instant,
     ) -> Option<Result<CommandReply, ProposeError>> {
         let written = self.inner.router.proposer.write_as_leader(term, entry, deadline).await;

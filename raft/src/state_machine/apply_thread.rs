@@ -14,7 +14,6 @@ use futures::{Stream, StreamExt};
 use openraft::OptionalSend;
 use openraft::entry::RaftEntry;
 use openraft::storage::{ApplyResponder, EntryResponder};
-use prost::bytes::Bytes;
 use reveille_ledger::Ledger;
 use reveille_ledger::command::Entry as LedgerEntry;
 use reveille_ledger::effect::Effect;
@@ -214,7 +213,7 @@ impl ApplyWorker {
         }
         for (entry, reply) in entries.into_iter().zip(replies) {
             if let Some(responder) = entry.responder {
-                responder.send(reply.as_ref().map(encode_reply).unwrap_or_default());
+                responder.send(ReplyBytes(reply.as_ref().map(encode_reply).unwrap_or_default()));
             }
         }
         fatal_error.map_or(Ok(()), Err)
@@ -292,19 +291,15 @@ fn skip(ledger: &mut Ledger, index: u64) {
     }
 }
 
-fn encode_reply(reply: &CommandReply) -> ReplyBytes {
+/// Encodes a reply, for openraft and for a peer.
+pub(crate) fn encode_reply(reply: &CommandReply) -> Vec<u8> {
     // postcard cannot fail on plain data in memory.
-    ReplyBytes(postcard::to_stdvec(reply).unwrap_or_default())
+    postcard::to_stdvec(reply).unwrap_or_default()
 }
 
-/// Decodes a reply of the apply thread. `None` if the bytes are not a reply.
+/// Decodes bytes of [`encode_reply`]. `None` if they are not a reply.
 pub(crate) fn decode_reply(bytes: &[u8]) -> Option<CommandReply> {
     postcard::from_bytes(bytes).ok()
-}
-
-/// Encodes a reply for a peer.
-pub(crate) fn reply_bytes(reply: &CommandReply) -> Bytes {
-    encode_reply(reply).0.into()
 }
 
 #[cfg(test)]
