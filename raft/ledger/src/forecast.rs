@@ -105,10 +105,7 @@ impl Ledger {
 
     /// Number of emails that a day's cap still allows, as known now; `None` if there is no cap.
     fn remaining_on(&self, day: Day, (pool, warm_up): (&str, &PoolRow), now: Time) -> Option<u32> {
-        match day == Day::of(now) {
-            true => self.remaining_today(pool, now),
-            false => remaining(warm_up, day),
-        }
+        if day == Day::of(now) { self.remaining_today(pool, now) } else { remaining(warm_up, day) }
     }
 
     /// Deadline of a campaign after its instant (P16): as the user chose, or twice the forecast, and at least four

@@ -37,10 +37,8 @@ pub(crate) fn decode_position(bytes: &[u8]) -> Result<AppliedPosition, String> {
 /// Fails if the level is above `highest`: such a state may have a meaning that this build does not know, even if the
 /// build can read all of it (P23).
 pub(crate) fn check_level(position: &AppliedPosition, highest: u32) -> Result<(), FatalError> {
-    match position.level > highest {
-        true => Err(FatalError::AboveLevel { level: position.level, highest }),
-        false => Ok(()),
-    }
+    let level = position.level;
+    if level > highest { Err(FatalError::AboveLevel { level, highest }) } else { Ok(()) }
 }
 
 /// Builds a ledger from rows. Fails if its applied index differs from the position.

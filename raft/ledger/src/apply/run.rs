@@ -54,10 +54,8 @@ impl Ledger {
     /// MiB. The text stays in the run's history, which has rows of its own.
     pub(super) fn fit_in_page(&self, run: RunId, reason: PauseReason) -> PauseReason {
         let Some((_, page, _)) = self.page_of(run).filter(|_| !reason.words().is_empty()) else { return reason };
-        match page.row_len(self.head.level) + reason.words().len() > self.limits().page_bytes {
-            true => reason.without_words(),
-            false => reason,
-        }
+        let bytes = page.row_len(self.head.level) + reason.words().len();
+        if bytes > self.limits().page_bytes { reason.without_words() } else { reason }
     }
 
     pub(super) fn run_resume(&mut self, context: &mut Context, resume: RunResume) -> Result<CommandOutcome, Refusal> {

@@ -52,51 +52,31 @@ pub enum PolicyError {
     Overlap(String),
 }
 
-impl fmt::Display for DstGap {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            DstGap::After => "after",
-            DstGap::Shift => "shift",
-            DstGap::Skip => "skip",
-        })
-    }
-}
-
-impl FromStr for DstGap {
-    type Err = PolicyError;
-
-    fn from_str(text: &str) -> Result<DstGap, PolicyError> {
-        match text {
-            "after" => Ok(DstGap::After),
-            "shift" => Ok(DstGap::Shift),
-            "skip" => Ok(DstGap::Skip),
-            other => Err(PolicyError::Gap(other.to_string())),
+/// Implements `Display` and `FromStr` with one word for each value of a policy.
+macro_rules! policy_words {
+    ($policy:ident, $error:ident: $($word:literal => $value:ident),*) => {
+        impl fmt::Display for $policy {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self {
+                    $($policy::$value => $word,)*
+                })
+            }
         }
-    }
-}
 
-impl fmt::Display for DstOverlap {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            DstOverlap::First => "first",
-            DstOverlap::Second => "second",
-            DstOverlap::Both => "both",
-        })
-    }
-}
+        impl FromStr for $policy {
+            type Err = PolicyError;
 
-impl FromStr for DstOverlap {
-    type Err = PolicyError;
-
-    fn from_str(text: &str) -> Result<DstOverlap, PolicyError> {
-        match text {
-            "first" => Ok(DstOverlap::First),
-            "second" => Ok(DstOverlap::Second),
-            "both" => Ok(DstOverlap::Both),
-            other => Err(PolicyError::Overlap(other.to_string())),
+            fn from_str(text: &str) -> Result<$policy, PolicyError> {
+                match text {
+                    $($word => Ok($policy::$value),)*
+                    other => Err(PolicyError::$error(other.to_string())),
+                }
+            }
         }
-    }
+    };
 }
+policy_words!(DstGap, Gap: "after" => After, "shift" => Shift, "skip" => Skip);
+policy_words!(DstOverlap, Overlap: "first" => First, "second" => Second, "both" => Both);
 
 #[cfg(test)]
 mod tests {

@@ -67,7 +67,7 @@ impl fmt::Display for PauseReason {
                 }
                 f.write_str(text)
             }
-            PauseReason::Canary(trial) => trial.fmt(f),
+            PauseReason::Canary(canary) => canary.fmt(f),
             PauseReason::BounceBreaker(BounceBreaker { decided, dead, .. }) => write!(
                 f,
                 "{dead} of the last {decided} recipients are dead: read the dead letters, then resume or cancel, and \
@@ -78,27 +78,21 @@ impl fmt::Display for PauseReason {
 }
 
 /// Why a schedule is blocked.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum BlockCause {
     /// The leader failed twice on this schedule (P13); the text comes from the entry.
+    #[error("{0}")]
     Quarantined(String),
     /// Its fire was refused twice (P8); this is the second refusal.
+    #[error("its fire was refused twice: {0}")]
     FireRefused(Box<Refusal>),
 }
 
-impl fmt::Display for BlockCause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            BlockCause::Quarantined(words) => f.write_str(words),
-            BlockCause::FireRefused(refusal) => write!(f, "its fire was refused twice: {refusal}"),
-        }
-    }
-}
-
 /// Why a launched campaign did not open.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum MissedCause {
     /// It could only open later than `start_within` after its instant.
+    #[error("it could not open before {now}, later than its instant {due} by more than start_within: nothing was sent")]
     TooLate {
         /// Its instant.
         due: Time,
@@ -106,8 +100,10 @@ pub enum MissedCause {
         now: Time,
     },
     /// Its content does not fit its audience; the text comes from the entry.
+    #[error("its content does not fit its audience: {0}")]
     Unfit(String),
     /// Its audience was not sealed in time.
+    #[error("its audience '{audience}' was not sealed at {due}")]
     NotSealed {
         /// Name of the audience.
         audience: String,
@@ -115,22 +111,8 @@ pub enum MissedCause {
         due: Time,
     },
     /// The ledger refused to open it.
+    #[error("{0}")]
     Refused(Box<Refusal>),
-}
-
-impl fmt::Display for MissedCause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            MissedCause::TooLate { due, now } => write!(
-                f,
-                "it could not open before {now}, later than its instant {due} by more than start_within: nothing was \
-                 sent"
-            ),
-            MissedCause::Unfit(wrong) => write!(f, "its content does not fit its audience: {wrong}"),
-            MissedCause::NotSealed { audience, due } => write!(f, "its audience '{audience}' was not sealed at {due}"),
-            MissedCause::Refused(refusal) => refusal.fmt(f),
-        }
-    }
 }
 
 /// Why a recipient is dead.

@@ -4,7 +4,6 @@
 //! characters are those of Kubernetes. A key has no prefix, because tenants are already separate.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -17,14 +16,23 @@ pub const LABEL_CHARS_MAX: usize = 63;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Labels(BTreeMap<String, String>);
 
+const FORM: &str = "letters, digits, '-', '_' and '.', beginning and ending with a letter or a digit";
+
 /// Why labels are invalid.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum WrongLabel {
     /// There are more than [`LABELS_MAX`]; their number.
+    #[error("{0} labels, at most {max}", max = LABELS_MAX)]
     TooMany(usize),
     /// This key is invalid.
+    #[error("{0:?} is not the key of a label; use 1 to {max} {form}", max = LABEL_CHARS_MAX, form = FORM)]
     Key(String),
     /// The value of a key is invalid.
+    #[error(
+        "{value:?} is not the value of a label; use at most {max} {form}, or nothing",
+        max = LABEL_CHARS_MAX,
+        form = FORM
+    )]
     Value {
         /// Key of the value.
         key: String,
@@ -32,23 +40,6 @@ pub enum WrongLabel {
         value: String,
     },
 }
-
-impl fmt::Display for WrongLabel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const FORM: &str = "letters, digits, '-', '_' and '.', beginning and ending with a letter or a digit";
-        match self {
-            WrongLabel::TooMany(count) => write!(f, "{count} labels, at most {LABELS_MAX}"),
-            WrongLabel::Key(key) => {
-                write!(f, "{key:?} is not the key of a label; use 1 to {LABEL_CHARS_MAX} {FORM}")
-            }
-            WrongLabel::Value { value, .. } => {
-                write!(f, "{value:?} is not the value of a label; use at most {LABEL_CHARS_MAX} {FORM}, or nothing")
-            }
-        }
-    }
-}
-
-impl std::error::Error for WrongLabel {}
 
 /// True if `text` is a valid key of a label.
 pub fn is_key(text: &str) -> bool {
