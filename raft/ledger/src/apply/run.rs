@@ -88,18 +88,18 @@ impl Ledger {
     }
 
     /// Cancels a run. Pending recipients are cancelled now, claimed ones when their worker releases them, and those in
-    /// doubt if they turn out not to be handed off. `made_way_for`: the run of the schedule because of which it is
+    /// doubt if they turn out not to be handed off. `by`: the run of the schedule because of which it is
     /// cancelled.
     pub(super) fn run_cancel(
         &mut self,
         context: &mut Context,
         run: RunId,
-        made_way_for: Option<RunId>,
+        by: Option<RunId>,
     ) -> Result<CommandOutcome, Refusal> {
         let page = self.change_run(context, run, |run| {
             if !run.state.is_cancelled() {
                 stoppable(run)?;
-                run.state = RunState::Cancelled { made_way_for };
+                run.state = RunState::Cancelled { by };
             }
             Ok(())
         })?;

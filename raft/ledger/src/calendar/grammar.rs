@@ -61,7 +61,7 @@ impl Field {
     }
 
     /// True if the field accepts this word: a number, `*`, or one of its names and modifiers.
-    fn takes(self, word: &str) -> bool {
+    fn accepts(self, word: &str) -> bool {
         let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
         if word == "*" || digits(word) {
             return true;
@@ -116,7 +116,8 @@ pub(super) fn read_words(words: &[Word; 5], expression: &str) -> Result<(Cron, b
     for (field, word) in Field::ALL.into_iter().zip(words) {
         check(field, word)?;
     }
-    let cron = parse(&words.each_ref().map(|word| word.text.as_str())).map_err(|error| blame(words, &error))?;
+    let cron =
+        parse(&words.each_ref().map(|word| word.text.as_str())).map_err(|error| find_invalid_field(words, &error))?;
     if cron.find_next_occurrence(&LAST_CYCLE, false).is_err() {
         return Err(PatternError::NeverFires { expression: expression.trim().to_string() });
     }
@@ -194,7 +195,7 @@ fn check_item(field: Field, item: &str) -> Result<(), String> {
         _ => (item, None),
     };
     let nth_is_known = nth.is_none_or(|nth| matches!(nth, "1" | "2" | "3" | "4" | "5" | "L"));
-    let unknown = days.split(['-', '/']).find(|word| !field.takes(word));
+    let unknown = days.split(['-', '/']).find(|word| !field.accepts(word));
     match unknown {
         Some("") => Err("a number is missing".to_string()),
         Some(word) => Err(format!("`{word}` has no meaning here")),
@@ -209,7 +210,7 @@ fn parse(fields: &[&str; 5]) -> Result<Cron, CronError> {
 }
 
 /// Finds the invalid field, which croner does not report: it is the field that fails alone.
-fn blame(words: &[Word; 5], error: &CronError) -> PatternError {
+fn find_invalid_field(words: &[Word; 5], error: &CronError) -> PatternError {
     let alone = Field::ALL.into_iter().zip(words).enumerate().find_map(|(number, (field, word))| {
         let mut fields = ["*"; 5];
         *fields.get_mut(number)? = word.text.as_str();

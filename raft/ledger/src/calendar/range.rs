@@ -8,7 +8,7 @@ use jiff::tz::TimeZone;
 use super::firing::{Firing, Step};
 use super::pattern::{Pattern, Rule};
 use super::policy::DstPolicies;
-use super::resolver::{at_instant, beat, beats_through, steps_after};
+use super::resolver::{at_instant, interval_instant, intervals_through, steps_after};
 
 /// The steps of a range, or the first ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,8 +96,8 @@ fn count_period(pattern: &Pattern, zone: &TimeZone, after: Timestamp, through: T
     let Rule::Interval { period, anchor } = pattern.rule else {
         return Count::default();
     };
-    let (from, to) = (beats_through(anchor, period, after), beats_through(anchor, period, through));
-    let firing = |number| beat(anchor, period, number).map(|instant| at_instant(instant, zone));
+    let (from, to) = (intervals_through(anchor, period, after), intervals_through(anchor, period, through));
+    let firing = |number| interval_instant(anchor, period, number).map(|instant| at_instant(instant, zone));
     let empty = Count { complete: true, ..Count::default() };
     if to <= from {
         return empty;

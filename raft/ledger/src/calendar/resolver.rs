@@ -32,7 +32,7 @@ pub fn steps_after<'a>(
     let source = match &pattern.rule {
         Rule::Once { instant } => Source::Once { next: (*instant > after).then_some(*instant) },
         Rule::Interval { period, anchor } => {
-            Source::Interval { next: beat_after(*anchor, *period, after), period: *period }
+            Source::Interval { next: interval_instant_after(*anchor, *period, after), period: *period }
         }
         Rule::Civil { cron, fixed } => Source::Civil(Box::new(Walk::new(cron, *fixed, zone, *policies, after))),
     };
@@ -84,21 +84,21 @@ pub(super) fn at_instant(instant: Timestamp, zone: &TimeZone) -> Firing {
 }
 
 /// Returns the first of `anchor`, `anchor + period`, … that is after `after`.
-fn beat_after(anchor: Timestamp, period: SignedDuration, after: Timestamp) -> Option<Timestamp> {
+fn interval_instant_after(anchor: Timestamp, period: SignedDuration, after: Timestamp) -> Option<Timestamp> {
     if after < anchor {
         return Some(anchor);
     }
-    beat(anchor, period, beats_through(anchor, period, after))
+    interval_instant(anchor, period, intervals_through(anchor, period, after))
 }
 
 /// Number of the instants `anchor`, `anchor + period`, … that are not after `through`.
-pub(super) fn beats_through(anchor: Timestamp, period: SignedDuration, through: Timestamp) -> i128 {
+pub(super) fn intervals_through(anchor: Timestamp, period: SignedDuration, through: Timestamp) -> i128 {
     let elapsed = through.as_nanosecond() - anchor.as_nanosecond();
     elapsed.div_euclid(period.as_nanos().max(1)).saturating_add(1).max(0)
 }
 
 /// Returns `anchor + number * period`; `None` if it is outside the calendar.
-pub(super) fn beat(anchor: Timestamp, period: SignedDuration, number: i128) -> Option<Timestamp> {
+pub(super) fn interval_instant(anchor: Timestamp, period: SignedDuration, number: i128) -> Option<Timestamp> {
     let elapsed = period.as_nanos().checked_mul(number)?;
     Timestamp::from_nanosecond(anchor.as_nanosecond().checked_add(elapsed)?).ok()
 }

@@ -44,7 +44,7 @@ impl Edge {
     }
 
     /// True if the gap contains the whole date of `local`.
-    pub(super) fn swallows_date_of(&self, local: DateTime) -> bool {
+    pub(super) fn contains_date_of(&self, local: DateTime) -> bool {
         let midnight = local.date().to_datetime(jiff::civil::Time::midnight());
         let next = local.date().tomorrow().map(|date| date.to_datetime(midnight.time()));
         self.from <= midnight && next.is_ok_and(|next| next <= self.to)

@@ -149,16 +149,16 @@ impl<'a> Walk<'a> {
             && let Some(wanted) = self.search.after(low).filter(|wanted| *wanted < edge.to)
         {
             low = wanted;
-            moved.push(self.fate(wanted, edge));
+            moved.push(self.moved_match(wanted, edge));
         }
         moved.sort_by_key(|moved| moved.at);
         moved.into()
     }
 
-    fn fate(&self, wanted: DateTime, edge: &Edge) -> Moved {
+    fn moved_match(&self, wanted: DateTime, edge: &Edge) -> Moved {
         let edge = *edge;
         let (at, absent) = match self.policies.gap {
-            _ if edge.swallows_date_of(wanted) => (edge.at, Some(AbsenceReason::DateMissing { edge })),
+            _ if edge.contains_date_of(wanted) => (edge.at, Some(AbsenceReason::DateMissing { edge })),
             DstGap::Skip => (edge.at, Some(AbsenceReason::TimeMissing { edge })),
             DstGap::After => (edge.at, None),
             // A segment that is shorter than the gap before it cannot contain the shifted time. It is then handled as
@@ -173,18 +173,18 @@ impl<'a> Walk<'a> {
 
     /// Makes one firing of all matches at `at`, and explains the others, in the order of their local times.
     fn merge(&mut self, at: Timestamp, own: Option<Own>) -> Vec<Step> {
-        let mut fallen = Vec::new();
+        let mut merged = Vec::new();
         while let Some(moved) = self.moved.pop_front_if(|moved| moved.at == at) {
-            fallen.push(moved);
+            merged.push(moved);
         }
-        let movers = fallen.iter().filter(|moved| moved.absent.is_none());
+        let movers = merged.iter().filter(|moved| moved.absent.is_none());
         let (first, others) = (movers.clone().next(), movers.count());
         let firing = match (own, first) {
             (Some(own), first) => Some(self.own_firing(own, first.map(|first| first.edge), others)),
             (None, Some(first)) => Some(self.moved_firing(first, others - 1)),
             (None, None) => None,
         };
-        let mut steps: Vec<Step> = fallen.iter().map(|moved| moved.step(firing)).collect();
+        let mut steps: Vec<Step> = merged.iter().map(|moved| moved.step(firing)).collect();
         if own.is_some() {
             steps.extend(firing.map(Step::Fires));
         }

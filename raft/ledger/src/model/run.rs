@@ -20,7 +20,7 @@ pub enum RunState {
     /// An operator ended it, or another run of its schedule did.
     Cancelled {
         /// The run that cancelled it (`overlap = cancel_other`); `None` if an operator did.
-        made_way_for: Option<RunId>,
+        by: Option<RunId>,
     },
     /// It reached its deadline.
     Expired {

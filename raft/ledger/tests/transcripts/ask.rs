@@ -21,7 +21,7 @@ use reveille_ledger::policy::{CatchUp, InDoubt, Overlap, Policies};
 use reveille_ledger::pool::{Day, PoolSet};
 use reveille_ledger::tenant::TenantSet;
 
-use crate::words::{Told, Words, milliseconds, slots};
+use crate::words::{Parsed, Words, milliseconds, slots};
 use crate::world::{World, audience, audience_from, content};
 
 /// Version of the zone rules with which scripts fire.
@@ -29,7 +29,7 @@ const TZDB: &str = "test";
 
 impl World {
     /// Executes a command that changes the ledger; `None` if it is not one of these.
-    pub fn ask(&mut self, name: &str, words: &mut Words, context: &Context) -> Told<Option<String>> {
+    pub fn ask(&mut self, name: &str, words: &mut Words, context: &Context) -> Parsed<Option<String>> {
         let command = match name {
             "cluster" => return self.cluster(words).map(Some),
             "epoch" => return self.epoch(words).map(Some),
@@ -58,9 +58,9 @@ impl World {
             "claim" => return self.claim(words, context).map(Some),
             "settle" => self.settle(words)?,
             "revoke" => {
-                Command::Revoke(words.rest().into_iter().map(|name| self.fence(name)).collect::<Told<Vec<_>>>()?)
+                Command::Revoke(words.rest().into_iter().map(|name| self.fence(name)).collect::<Parsed<Vec<_>>>()?)
             }
-            "expire" => Command::Expire(words.rest().into_iter().map(|run| self.run(run)).collect::<Told<Vec<_>>>()?),
+            "expire" => Command::Expire(words.rest().into_iter().map(|run| self.run(run)).collect::<Parsed<Vec<_>>>()?),
             "pause_run" => Command::RunPause(RunPause {
                 run: self.run(words.need("run")?)?,
                 reason: words.key("reason").unwrap_or("look").into(),
@@ -123,7 +123,7 @@ impl World {
     }
 
     /// `tenant acme rate_milli=5000 concurrency=3 share=2`: values that are not named do not change.
-    fn tenant(words: &mut Words) -> Told<Command> {
+    fn tenant(words: &mut Words) -> Parsed<Command> {
         Ok(Command::TenantSet(TenantSet {
             request: words.key("request").map(str::to_owned),
             name: words.need("name")?.into(),
@@ -134,7 +134,7 @@ impl World {
     }
 
     /// `set_pool default caps=5,10 first=-1 headers=false`: `first` counts from today.
-    fn set_pool(&self, words: &mut Words) -> Told<Command> {
+    fn set_pool(&self, words: &mut Words) -> Parsed<Command> {
         let caps = words.key("caps").unwrap_or_default().split(',').filter(|cap| !cap.is_empty());
         let first: Option<i64> = words.key("first").map(str::parse).transpose()?;
         Ok(Command::PoolSet(PoolSet {
@@ -148,7 +148,7 @@ impl World {
 
     /// `seal all rows=70000 of=one`: the parts are hashes of the word after `of`; `parts=` gives another number of
     /// them.
-    fn seal(words: &mut Words) -> Told<Command> {
+    fn seal(words: &mut Words) -> Parsed<Command> {
         let name = words.need("name")?.to_owned();
         let rows = words.number("rows", 1_u32)?;
         let parts = words.number("parts", rows.div_ceil(65_536))?;
@@ -167,7 +167,7 @@ impl World {
     }
 
     /// `campaign spring audience=all due=1h subject=hello`
-    fn campaign(&self, words: &mut Words) -> Told<Command> {
+    fn campaign(&self, words: &mut Words) -> Parsed<Command> {
         let CampaignName { tenant, name } = campaign_name(words)?;
         Ok(Command::CampaignCreate(Box::new(CampaignCreate {
             request: words.key("request").map(str::to_owned),
@@ -186,7 +186,7 @@ impl World {
     }
 
     /// `launch spring due=1h again=yes`
-    fn launch(&self, words: &mut Words) -> Told<Command> {
+    fn launch(&self, words: &mut Words) -> Parsed<Command> {
         let campaign = campaign_name(words)?;
         let known = self.ledger.campaigns().get(&campaign.key()).map_or(self.first, |campaign| campaign.due);
         let checked = self.seal_of(&campaign).filter(|_| words.key("checked") != Some("no"));
@@ -201,7 +201,7 @@ impl World {
 
     /// `arm late wrong="unknown variable"`: checked with the campaign's audience; `checked=day`: with that audience;
     /// `checked=no`: with none.
-    fn arm(&self, words: &mut Words) -> Told<Command> {
+    fn arm(&self, words: &mut Words) -> Parsed<Command> {
         let campaign = campaign_name(words)?;
         let checked = match words.key("checked") {
             None => self.seal_of(&campaign),
@@ -220,14 +220,14 @@ impl World {
     }
 
     /// Returns a sealed audience as a create names it. An unknown one is named as by a client that read it earlier.
-    fn sealed(&self, name: &str) -> Told<AudienceChoice> {
+    fn sealed(&self, name: &str) -> Parsed<AudienceChoice> {
         let known = self.ledger.audiences().get(&("default".to_owned(), name.to_owned()));
         let (seal, rows) = known.map_or((Hash([0; 32]), 1), |known| (known.seal, known.rows));
         Ok(AudienceChoice::Sealed(NamedAudience { name: name.to_owned(), seal, rows }))
     }
 
     /// `cluster nodes=3`: an epoch led by node 1, and the first incarnation of each node.
-    fn cluster(&mut self, words: &mut Words) -> Told<String> {
+    fn cluster(&mut self, words: &mut Words) -> Parsed<String> {
         if let Some(instant) = words.key("at") {
             self.first = Time::from(instant.parse::<jiff::Timestamp>()?);
         }
@@ -244,14 +244,14 @@ impl World {
 
     /// `epoch node=2 clocks="0s,1s"`: a new leader, and the clocks that answered, by node number from 1. For a single
     /// voter also `machine=7/90s`, the boot and the uptime of its machine, and `accept=yes`.
-    fn epoch(&mut self, words: &mut Words) -> Told<String> {
+    fn epoch(&mut self, words: &mut Words) -> Parsed<String> {
         let leader = owner(words.number("node", 1)?, words.number("incarnation", 1)?);
         let voters = words.number("voters", 3)?;
         let now = self.ledger.head().now;
         let readings = match words.key("clocks") {
             None => vec![VoterClock { node: NodeId(1), wall: now }, VoterClock { node: NodeId(2), wall: now }],
             Some(list) => {
-                list.split(',').enumerate().map(|(place, text)| self.reading(place, text)).collect::<Told<_>>()?
+                list.split(',').enumerate().map(|(place, text)| self.reading(place, text)).collect::<Parsed<_>>()?
             }
         };
         let machine = words.key("machine").map(Self::machine).transpose()?;
@@ -262,7 +262,7 @@ impl World {
     }
 
     /// `5s`, or `1/5s` with the node's number.
-    fn reading(&self, place: usize, text: &str) -> Told<VoterClock> {
+    fn reading(&self, place: usize, text: &str) -> Parsed<VoterClock> {
         let (node, wall) = match text.split_once('/') {
             Some((node, wall)) => (node.parse()?, wall),
             None => (place as u64 + 1, text),
@@ -270,13 +270,13 @@ impl World {
         Ok(VoterClock { node: NodeId(node), wall: self.first.plus_ms(milliseconds(wall)?) })
     }
 
-    fn machine(text: &str) -> Told<MachineClock> {
+    fn machine(text: &str) -> Parsed<MachineClock> {
         let (boot, ran) = text.split_once('/').ok_or("machine=LIFE/TIME")?;
         Ok(MachineClock { boot: boot.parse()?, boot_ms: u64::try_from(milliseconds(ran)?)? })
     }
 
     /// `wait 90s`: ticks, none of them longer than the ledger allows.
-    fn wait(&mut self, words: &mut Words) -> Told<String> {
+    fn wait(&mut self, words: &mut Words) -> Parsed<String> {
         let mut left = milliseconds(words.need("how long")?)?;
         while left > 0 {
             let step = left.min(self.ledger.limits().leap_ms);
@@ -289,7 +289,7 @@ impl World {
         Ok(format!("it is {}", self.time(self.ledger.head().now)))
     }
 
-    fn up(&mut self, words: &mut Words) -> Told<Command> {
+    fn up(&mut self, words: &mut Words) -> Parsed<Command> {
         let node = words.number("node", 1)?;
         let incarnation = words.number("incarnation", 1)?;
         let process_nonce = words.number("life", node)?;
@@ -299,7 +299,7 @@ impl World {
     }
 
     /// `send_test one within=1m size=1`: a test email, named by its request.
-    fn send_test(&mut self, words: &mut Words) -> Told<Command> {
+    fn send_test(&mut self, words: &mut Words) -> Parsed<Command> {
         Ok(Command::SendTest(Box::new(SendTest {
             request: words.need("request")?.into(),
             tenant: words.key("tenant").unwrap_or("default").into(),
@@ -310,7 +310,7 @@ impl World {
         })))
     }
 
-    fn relay(&mut self, words: &mut Words) -> Told<Command> {
+    fn relay(&mut self, words: &mut Words) -> Parsed<Command> {
         let relay = Relay {
             name: words.need("name")?.into(),
             pool: words.key("pool").unwrap_or("default").into(),
@@ -327,7 +327,7 @@ impl World {
     }
 
     /// `create daily size=3 due=10s every=1m`, or `cron="0 9 * * *" zone=Europe/Berlin`.
-    fn create(&mut self, words: &mut Words) -> Told<String> {
+    fn create(&mut self, words: &mut Words) -> Parsed<String> {
         let names: Vec<String> = match words.key("numbered") {
             Some(count) => numbered(count, words)?,
             None => vec![words.need("name")?.to_owned()],
@@ -394,7 +394,7 @@ impl World {
 
     /// `edit daily cron="0 10 * * *"`: values that are not named do not change. `due=` and `every=` make another
     /// period. The former timing is settled by a proposer's results, up to now or `through=`.
-    fn edit(&mut self, words: &mut Words) -> Told<String> {
+    fn edit(&mut self, words: &mut Words) -> Parsed<String> {
         let id = self.schedule(words.need("schedule")?)?;
         let schedule = self.ledger.schedules().get(&id).ok_or("no such schedule")?.clone();
         let when = match (words.key("cron"), words.ms("every")?) {
@@ -441,7 +441,7 @@ impl World {
     }
 
     /// `backfill daily from=1d to=3d max=2`: what a proposer finds there; or `opens=`, whatever it finds.
-    fn backfill(&mut self, words: &mut Words) -> Told<String> {
+    fn backfill(&mut self, words: &mut Words) -> Parsed<String> {
         let schedule = self.schedule(words.need("schedule")?)?;
         let known = self.ledger.schedules().get(&schedule).ok_or("no such schedule")?;
         let now = self.ledger.head().now;
@@ -473,9 +473,9 @@ impl World {
     }
 
     /// `prune`: what the auditor finds. Or only these rows: `prune r5.0`, `prune summary=r5.0`.
-    fn prune(&mut self, words: &mut Words) -> Told<Command> {
-        let summaries = words.all("summary").into_iter().map(|run| self.run(run)).collect::<Told<Vec<_>>>()?;
-        let pages = words.rest().into_iter().map(|run| self.run(run)).collect::<Told<Vec<_>>>()?;
+    fn prune(&mut self, words: &mut Words) -> Parsed<Command> {
+        let summaries = words.all("summary").into_iter().map(|run| self.run(run)).collect::<Parsed<Vec<_>>>()?;
+        let pages = words.rest().into_iter().map(|run| self.run(run)).collect::<Parsed<Vec<_>>>()?;
         if pages.is_empty() && summaries.is_empty() {
             let (found, more) = next_batch(&self.ledger, &PruneCursor::default(), self.ledger.head().now);
             return if more.is_none() { Ok(Command::Prune(found)) } else { Err("more than one stretch".into()) };
@@ -490,7 +490,7 @@ impl World {
         zone: Option<String>,
         (max_runs, jitter_ms): (Option<u32>, Option<i64>),
         through: Time,
-    ) -> Told<TimingChange> {
+    ) -> Parsed<TimingChange> {
         let schedule = self.ledger.schedules().get(&id).ok_or("no such schedule")?;
         let jitter_ms = jitter_ms.unwrap_or(schedule.policies.jitter_ms);
         let wanted = RequestedTiming {
@@ -513,7 +513,7 @@ impl World {
         Ok(plan_timing_change(schedule, due, Some(former), (wanted, calendar), (through, waits), has_opened)?)
     }
 
-    fn policies(&self, words: &mut Words) -> Told<Policies> {
+    fn policies(&self, words: &mut Words) -> Parsed<Policies> {
         let usual = Policies::default();
         Ok(Policies {
             dst: calendar::DstPolicies {
@@ -549,7 +549,7 @@ impl World {
         })
     }
 
-    fn resume(&mut self, words: &mut Words) -> Told<Command> {
+    fn resume(&mut self, words: &mut Words) -> Parsed<Command> {
         let schedule = self.schedule(words.need("schedule")?)?;
         let plan = self.ledger.schedules().get(&schedule).map_or(0, |schedule| schedule.plan.version);
         Ok(Command::ScheduleResume(ScheduleResume { schedule, plan_version: words.number("plan", plan)? }))
@@ -558,7 +558,7 @@ impl World {
     /// `fire daily` opens the plan's next instant on time. Each part of it may be given: `plan=` `from=`
     /// `opens="10s,70s"` `explains="coalesced 10s 70s 2"` `through=` `next=130s|none`. An instant `70s@10s` is due at
     /// 70 s and has the name of 10 s.
-    fn fire(&mut self, words: &mut Words) -> Told<Command> {
+    fn fire(&mut self, words: &mut Words) -> Parsed<Command> {
         let names: Vec<String> = match words.key("numbered") {
             Some(count) => numbered(count, words)?,
             None => words.rest().into_iter().map(str::to_owned).collect(),
@@ -576,10 +576,10 @@ impl World {
             },
             finish: words.ms("finish")?,
         };
-        Ok(Command::Fire(names.iter().map(|name| self.one_fire(name, &said)).collect::<Told<_>>()?))
+        Ok(Command::Fire(names.iter().map(|name| self.one_fire(name, &said)).collect::<Parsed<_>>()?))
     }
 
-    fn one_fire(&self, name: &str, said: &FireWords) -> Told<Fire> {
+    fn one_fire(&self, name: &str, said: &FireWords) -> Parsed<Fire> {
         let id = self.schedule(name)?;
         let nowhere = NextInstant { nominal: Nominal::Instant(self.first), due: self.first, jitter_ms: 0 };
         let schedule = self.ledger.schedules().get(&id);
@@ -612,18 +612,18 @@ impl World {
     }
 
     /// `10s`, or `70s@10s`: due at 70 s with the name of 10 s.
-    fn instant(&self, text: &str) -> Told<NextInstant> {
+    fn instant(&self, text: &str) -> Parsed<NextInstant> {
         let (due, name) = text.split_once('@').unwrap_or((text, text));
-        let at = |text: &str| Told::Ok(self.first.plus_ms(milliseconds(text)?));
+        let at = |text: &str| Parsed::Ok(self.first.plus_ms(milliseconds(text)?));
         Ok(NextInstant { nominal: Nominal::Instant(at(name)?), due: at(due)?, jitter_ms: 0 })
     }
 
-    fn instants(&self, text: &str) -> Told<Vec<NextInstant>> {
+    fn instants(&self, text: &str) -> Parsed<Vec<NextInstant>> {
         text.split(',').filter(|part| !part.is_empty()).map(|part| self.instant(part)).collect()
     }
 
     /// `coalesced 10s 70s 2; too_late 130s 130s 1`.
-    fn explained(&self, text: &str) -> Told<Vec<ExplainedRange>> {
+    fn explained(&self, text: &str) -> Parsed<Vec<ExplainedRange>> {
         let one = |part: &str| {
             let [reason, first, last, count] = part.split_whitespace().collect::<Vec<_>>()[..] else {
                 return Err(format!("'{part}': expected REASON FIRST LAST COUNT").into());
@@ -645,13 +645,13 @@ impl World {
                 0 => InstantRange::default(),
                 steps => InstantRange::every(length / i64::from(steps), steps),
             };
-            Told::Ok(ExplainedRange { first, instants, reason })
+            Parsed::Ok(ExplainedRange { first, instants, reason })
         };
         text.split(';').map(one).collect()
     }
 
     /// Proposes what the leader computes from plan, calendar and policies (P16).
-    fn fire_due(&mut self, words: &mut Words) -> Told<String> {
+    fn fire_due(&mut self, words: &mut Words) -> Parsed<String> {
         let id = self.schedule(words.need("schedule")?)?;
         let now = words.ms("at")?.map_or(self.ledger.head().now, |ms| self.first.plus_ms(ms));
         let schedule = self.ledger.schedules().get(&id).ok_or("no such schedule")?;
@@ -668,15 +668,15 @@ impl World {
 
     /// `f: claim daily 0-2 node=1`: the claim is called `f` from now on. Several sets are several claims of one entry:
     /// `claim daily 0-1 2-3`.
-    fn claim(&mut self, words: &mut Words, context: &Context) -> Told<String> {
+    fn claim(&mut self, words: &mut Words, context: &Context) -> Parsed<String> {
         let run = self.run(words.need("run")?)?;
         let page = self.ledger.page_of(run).map_or(run, |(page, _, _)| page);
         let chunk = words.number("chunk", 0)?;
         let node = words.number("node", 1)?;
         let known = self.ledger.nodes().get(&NodeId(node)).map_or(1, |node| node.incarnation.0);
         let owner = owner(node, words.number("incarnation", known)?);
-        let claim = |text| Told::Ok(ClaimRequest { page, chunk, slice: slots(text)?, owner });
-        let claims = words.rest().into_iter().map(claim).collect::<Told<Vec<_>>>()?;
+        let claim = |text| Parsed::Ok(ClaimRequest { page, chunk, slice: slots(text)?, owner });
+        let claims = words.rest().into_iter().map(claim).collect::<Parsed<Vec<_>>>()?;
         if let Some(alias) = &context.prefix {
             let epoch = self.ledger.head().epoch.map(|epoch| epoch.epoch).unwrap_or_default();
             let fence = Fence { group: GROUP, epoch, index: self.index + 1, place: 0 };
@@ -688,7 +688,7 @@ impl World {
     /// `settle f accepted=0-1 refused="2 550 5.1.1 mailbox no such user" unsendable="3 no address"`. With a journal of
     /// an earlier incarnation: `settle f source=journal released=3,4 was_open=4 alone=yes`. With a reason of a release:
     /// `why=Paced`.
-    fn settle(&mut self, words: &mut Words) -> Told<Command> {
+    fn settle(&mut self, words: &mut Words) -> Parsed<Command> {
         let mut outcomes = Vec::new();
         for name in words.rest() {
             let fence = self.fence(name)?;
@@ -707,8 +707,8 @@ impl World {
                 released: released.into_iter().filter(|(_, slots)| !slots.is_empty()).collect(),
                 suppressed: words.slots("suppressed")?,
                 in_doubt: words.slots("in_doubt")?,
-                refused: words.all("refused").into_iter().map(refused).collect::<Told<Vec<_>>>()?.concat(),
-                unsendable: words.all("unsendable").into_iter().map(unsendable).collect::<Told<_>>()?,
+                refused: words.all("refused").into_iter().map(refused).collect::<Parsed<Vec<_>>>()?.concat(),
+                unsendable: words.all("unsendable").into_iter().map(unsendable).collect::<Parsed<_>>()?,
                 alone: words.key("alone").is_some(),
                 relay_reply: words.key("said").map(said).transpose()?,
                 ..ClaimOutcome::empty(page, words.number("chunk", chunk)?, fence)
@@ -717,7 +717,7 @@ impl World {
         Ok(Command::Settle(outcomes))
     }
 
-    fn decide(&mut self, words: &mut Words) -> Told<Command> {
+    fn decide(&mut self, words: &mut Words) -> Parsed<Command> {
         let run = self.run(words.need("run")?)?;
         let decision = match words.need("assume or resend")? {
             "assume" => Decision::Assume,
@@ -730,13 +730,13 @@ impl World {
         Ok(Command::Decide(Decide { run, recipients: numbers(words)?, decision, by, up_to, request }))
     }
 
-    fn picked(&mut self, words: &mut Words) -> Told<PickedRecipients> {
+    fn picked(&mut self, words: &mut Words) -> Parsed<PickedRecipients> {
         Ok(PickedRecipients { run: self.run(words.need("run")?)?, recipients: numbers(words)? })
     }
 
     /// `RUN 1 3-4`: recipients of one run; `RUN also=RUN,RUN`: all of several runs.
-    fn picked_of_runs(&mut self, words: &mut Words) -> Told<Vec<PickedRecipients>> {
-        let also = words.key("also").map(|runs| runs.split(',').map(|run| self.run(run)).collect::<Told<Vec<_>>>());
+    fn picked_of_runs(&mut self, words: &mut Words) -> Parsed<Vec<PickedRecipients>> {
+        let also = words.key("also").map(|runs| runs.split(',').map(|run| self.run(run)).collect::<Parsed<Vec<_>>>());
         let also = also.transpose()?.unwrap_or_default();
         let first = self.picked(words)?;
         Ok([first]
@@ -745,7 +745,7 @@ impl World {
             .collect())
     }
 
-    fn quarantine(&mut self, words: &mut Words) -> Told<Command> {
+    fn quarantine(&mut self, words: &mut Words) -> Parsed<Command> {
         let item = match (words.need("schedule or run")?, words.need("which")?) {
             ("schedule", name) => Quarantined::Schedule(self.schedule(name)?),
             ("run", name) => Quarantined::Run(self.run(name)?),
@@ -756,7 +756,7 @@ impl World {
 }
 
 /// `main/250/queued as 4F2`, or only `main`.
-fn said(text: &str) -> Told<RelayReply> {
+fn said(text: &str) -> Parsed<RelayReply> {
     let mut parts = text.splitn(3, '/');
     let relay = parts.next().unwrap_or_default().into();
     let (code, text) = (parts.next().unwrap_or("0").parse()?, parts.next().unwrap_or_default().into());
@@ -764,13 +764,13 @@ fn said(text: &str) -> Told<RelayReply> {
 }
 
 /// `team=ops,tier=`, also if they break the rules, so that the checks of `apply` are tested too.
-fn labels(text: &str) -> Told<Labels> {
+fn labels(text: &str) -> Parsed<Labels> {
     let pairs = text.split(',').filter(|pair| !pair.is_empty()).map(|pair| pair.split_once('=').unwrap_or((pair, "")));
     let map: BTreeMap<&str, &str> = pairs.collect();
     Ok(postcard::from_bytes(&postcard::to_stdvec(&map)?)?)
 }
 
-fn overlap(word: &str) -> Told<Overlap> {
+fn overlap(word: &str) -> Parsed<Overlap> {
     match word {
         "buffer_one" => Ok(Overlap::BufferOne),
         "skip" => Ok(Overlap::Skip),
@@ -796,23 +796,23 @@ pub fn owner(node: u64, incarnation: u64) -> ClaimOwner {
 }
 
 /// Returns a zone of the bundled database.
-pub fn rules(name: &str) -> Told<Zone> {
+pub fn rules(name: &str) -> Parsed<Zone> {
     let database = jiff::tz::TimeZoneDatabase::bundled();
     Ok(Zone { rules: database.get(name)?, tzdb: TZDB.into() })
 }
 
 /// `numbered=1000 prefix=s`: s0000 to s0999.
-fn numbered(count: &str, words: &mut Words) -> Told<Vec<String>> {
+fn numbered(count: &str, words: &mut Words) -> Parsed<Vec<String>> {
     let prefix = words.key("prefix").unwrap_or("s");
     Ok((0..count.parse::<u32>()?).map(|number| format!("{prefix}{number:04}")).collect())
 }
 
-fn numbers(words: &mut Words) -> Told<Vec<u32>> {
+fn numbers(words: &mut Words) -> Parsed<Vec<u32>> {
     words.rest().into_iter().map(|number| Ok(number.parse()?)).collect()
 }
 
 /// `0-3 550 5.1.1 mailbox no such user`; `-`: no enhanced code.
-fn refused(text: &str) -> Told<Vec<Refused>> {
+fn refused(text: &str) -> Parsed<Vec<Refused>> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let [which, code, enhanced, scope, ref said @ ..] = words[..] else {
         return Err(format!("'{text}': expected SLOTS CODE ENHANCED SCOPE TEXT").into());
@@ -833,7 +833,7 @@ fn refused(text: &str) -> Told<Vec<Refused>> {
     slots(which)?.iter().map(one).collect()
 }
 
-fn unsendable(text: &str) -> Told<(u16, Unsendable)> {
+fn unsendable(text: &str) -> Parsed<(u16, Unsendable)> {
     let (slot, cause) = text.split_once(' ').ok_or("expected SLOT CAUSE")?;
     let cause = match cause {
         "no_smtputf8" => Unsendable::NoSmtpUtf8,
@@ -842,7 +842,7 @@ fn unsendable(text: &str) -> Told<(u16, Unsendable)> {
     Ok((slot.parse()?, cause))
 }
 
-fn source(name: Option<&str>, was_open: bool) -> Told<OutcomeSource> {
+fn source(name: Option<&str>, was_open: bool) -> Parsed<OutcomeSource> {
     match name {
         None if was_open => Ok(OutcomeSource::Journal),
         None => Ok(OutcomeSource::Owner),
@@ -852,7 +852,7 @@ fn source(name: Option<&str>, was_open: bool) -> Told<OutcomeSource> {
     }
 }
 
-fn why(name: Option<&str>, source: OutcomeSource) -> Told<ReleaseReason> {
+fn why(name: Option<&str>, source: OutcomeSource) -> Parsed<ReleaseReason> {
     let all = [
         ReleaseReason::Busy,
         ReleaseReason::Paced,
@@ -875,7 +875,7 @@ fn why(name: Option<&str>, source: OutcomeSource) -> Told<ReleaseReason> {
     }
 }
 
-fn campaign_name(words: &mut Words) -> Told<CampaignName> {
+fn campaign_name(words: &mut Words) -> Parsed<CampaignName> {
     let name = words.need("campaign")?.to_owned();
     Ok(CampaignName { tenant: words.key("tenant").unwrap_or("default").into(), name })
 }

@@ -13,12 +13,12 @@ use reveille_ledger::pool::{Day, PoolRow};
 use reveille_ledger::{InstantOutcome, RecipientState};
 
 use crate::tell::{instant, state, word};
-use crate::words::{Told, Words};
+use crate::words::{Parsed, Words};
 use crate::world::World;
 
 impl World {
     /// Executes a command that changes nothing.
-    pub fn show(&self, name: &str, words: &mut Words) -> Told<String> {
+    pub fn show(&self, name: &str, words: &mut Words) -> Parsed<String> {
         match name {
             "run" => self.show_run(words),
             "rows" => Ok(self.show_rows()),
@@ -41,7 +41,7 @@ impl World {
         }
     }
 
-    fn show_run(&self, words: &mut Words) -> Told<String> {
+    fn show_run(&self, words: &mut Words) -> Parsed<String> {
         let id = self.run(words.need("run")?)?;
         let (mut text, counts) = match (self.ledger.run(id), self.ledger.summaries().get(&id)) {
             (Some(run), _) => (format!("{id} of {}: {}, {} recipients:", run.name, state(run), run.count), run.counts),
@@ -97,9 +97,9 @@ impl World {
     }
 
     /// `allowances` of all nodes, or of the named ones: `allowances 1 2`; of a cluster with one node: `alone=yes`.
-    fn show_allowances(&self, words: &mut Words) -> Told<String> {
+    fn show_allowances(&self, words: &mut Words) -> Parsed<String> {
         let several = words.key("alone").is_none();
-        let named: Vec<NodeId> = words.rest().into_iter().map(|id| Ok(NodeId(id.parse()?))).collect::<Told<_>>()?;
+        let named: Vec<NodeId> = words.rest().into_iter().map(|id| Ok(NodeId(id.parse()?))).collect::<Parsed<_>>()?;
         let nodes = self.ledger.nodes().iter().map(|(id, node)| (*id, node));
         let live = nodes.filter(|(id, _)| named.is_empty() || named.contains(id));
         let parts = allowances(live, self.ledger.limits(), several, self.ledger.head().now);
@@ -107,7 +107,7 @@ impl World {
         Ok(format!("{}\n", parts.join(", ")))
     }
 
-    fn show_schedule(&self, words: &mut Words) -> Told<String> {
+    fn show_schedule(&self, words: &mut Words) -> Parsed<String> {
         let id = self.schedule(words.need("schedule")?)?;
         let Some(schedule) = self.ledger.schedules().get(&id) else { return Ok("no such schedule\n".into()) };
         let plan = &schedule.plan;
@@ -124,7 +124,7 @@ impl World {
         ))
     }
 
-    fn show_history(&self, words: &mut Words) -> Told<String> {
+    fn show_history(&self, words: &mut Words) -> Parsed<String> {
         let id = self.schedule(words.need("schedule")?)?;
         let rows = self.ledger.history().iter().filter(|((schedule, _), _)| *schedule == id);
         let one = |((_, nominal), history): (&(_, reveille_ledger::ids::Nominal), &InstantOutcome)| match history {
@@ -141,7 +141,7 @@ impl World {
     }
 
     /// Pending slots that a claim would get now.
-    fn show_claimable(&self, words: &mut Words) -> Told<String> {
+    fn show_claimable(&self, words: &mut Words) -> Parsed<String> {
         let run = self.run(words.need("run")?)?;
         let (page, whole, _) = self.ledger.page_of(run).ok_or("no such run")?;
         let now = self.ledger.head().now;
@@ -151,7 +151,7 @@ impl World {
         Ok(format!("{slots:?}, next wave {wave}\n"))
     }
 
-    fn show_story(&self, words: &mut Words) -> Told<String> {
+    fn show_story(&self, words: &mut Words) -> Parsed<String> {
         let run = self.run(words.need("run")?)?;
         let number = words.need("recipient")?.parse()?;
         let Some(explanation) = self.ledger.explain_recipient(run, number) else {
@@ -286,7 +286,7 @@ impl World {
     }
 
     /// Content of a run, and the content that its schedule would send now.
-    fn show_frozen(&self, words: &mut Words) -> Told<String> {
+    fn show_frozen(&self, words: &mut Words) -> Parsed<String> {
         let id = self.run(words.need("run")?)?;
         let run = self.ledger.run(id).ok_or("no such run")?;
         let schedule = self.ledger.schedules().get(&run.schedule).ok_or("no such schedule")?;

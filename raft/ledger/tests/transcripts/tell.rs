@@ -196,7 +196,7 @@ fn run_facts(ledger: &Ledger, id: RunId) -> Facts {
 pub fn state(run: &Run) -> String {
     match &run.state {
         RunState::Paused { reason } => format!("paused ({reason})"),
-        RunState::Cancelled { made_way_for: Some(run) } => format!("cancelled (made way for {run})"),
+        RunState::Cancelled { by: Some(run) } => format!("cancelled (made way for {run})"),
         RunState::Expired { paused: Some(reason) } => format!("expired, paused ({reason})"),
         other => other.word().to_owned(),
     }

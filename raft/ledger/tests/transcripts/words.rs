@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use goldenscript::{Argument, Command};
 use reveille_ledger::bitmap::Bitmap;
 
-pub type Told<T> = Result<T, Box<dyn Error>>;
+pub type Parsed<T> = Result<T, Box<dyn Error>>;
 
 /// The arguments of one command; an unused argument is an error.
 pub struct Words<'a> {
@@ -37,7 +37,7 @@ impl<'a> Words<'a> {
         (!self.positional.is_empty()).then(|| self.positional.remove(0))
     }
 
-    pub fn need(&mut self, what: &str) -> Told<&'a str> {
+    pub fn need(&mut self, what: &str) -> Parsed<&'a str> {
         self.next().ok_or_else(|| format!("missing: {what}").into())
     }
 
@@ -57,22 +57,22 @@ impl<'a> Words<'a> {
         self.all(key).pop()
     }
 
-    pub fn number<T: std::str::FromStr>(&mut self, key: &str, default: T) -> Told<T> {
+    pub fn number<T: std::str::FromStr>(&mut self, key: &str, default: T) -> Parsed<T> {
         match self.key(key) {
             None => Ok(default),
             Some(text) => text.parse().map_err(|_| format!("{key}: '{text}' is no number").into()),
         }
     }
 
-    pub fn ms(&mut self, key: &str) -> Told<Option<i64>> {
+    pub fn ms(&mut self, key: &str) -> Parsed<Option<i64>> {
         self.key(key).map(milliseconds).transpose()
     }
 
-    pub fn slots(&mut self, key: &str) -> Told<Bitmap> {
+    pub fn slots(&mut self, key: &str) -> Parsed<Bitmap> {
         self.key(key).map_or(Ok(Bitmap::new()), slots)
     }
 
-    pub fn end(self) -> Told<()> {
+    pub fn end(self) -> Parsed<()> {
         match (self.positional.first(), self.keyed.first()) {
             (Some(word), _) => Err(format!("unexpected argument '{word}'").into()),
             (_, Some((key, _))) => Err(format!("unexpected argument '{key}='").into()),
@@ -82,7 +82,7 @@ impl<'a> Words<'a> {
 }
 
 /// `1m30s` in milliseconds; negative with a leading minus.
-pub fn milliseconds(text: &str) -> Told<i64> {
+pub fn milliseconds(text: &str) -> Parsed<i64> {
     let (sign, body) = text.strip_prefix('-').map_or((1, text), |rest| (-1, rest));
     let mut whole = 0_i64;
     let mut rest = body;
@@ -106,7 +106,7 @@ pub fn milliseconds(text: &str) -> Told<i64> {
 }
 
 /// Parses `0-2,5` as a set.
-pub fn slots(text: &str) -> Told<Bitmap> {
+pub fn slots(text: &str) -> Parsed<Bitmap> {
     let mut set = Bitmap::new();
     for part in text.split(',').filter(|part| !part.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

@@ -10,7 +10,7 @@ use reveille_ledger::ids::{Epoch, Fence, RunId, ScheduleId, Time};
 use reveille_ledger::{ApplyResult, Ledger};
 
 use crate::given::GivenTexts;
-use crate::words::{Told, Words, offset};
+use crate::words::{Parsed, Words, offset};
 
 /// Monday 2026-03-02T00:00:00Z, unless the script gives another instant.
 const FIRST_INSTANT_MS: i64 = 1_772_409_600_000;
@@ -39,7 +39,7 @@ impl World {
     }
 
     /// Commits a command, stamped as by a leader unless the script gives other values.
-    pub fn commit(&mut self, command: reveille_ledger::command::Command, words: &mut Words) -> Told<String> {
+    pub fn commit(&mut self, command: reveille_ledger::command::Command, words: &mut Words) -> Parsed<String> {
         let head = self.ledger.head();
         let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
         let epoch = Epoch(words.number("epoch", epoch.0)?);
@@ -57,7 +57,7 @@ impl World {
         self.ledger.apply(self.index, &Entry { epoch, now, command });
     }
 
-    pub fn commit_entry(&mut self, entry: Entry) -> Told<String> {
+    pub fn commit_entry(&mut self, entry: Entry) -> Parsed<String> {
         self.index += 1;
         let entry = Entry::from_bytes(&entry.to_bytes())?;
         let before = self.ledger.clone();
@@ -76,7 +76,7 @@ impl World {
     }
 
     /// Returns the schedule of a name; if it was deleted, the last one.
-    pub fn schedule(&self, name: &str) -> Told<ScheduleId> {
+    pub fn schedule(&self, name: &str) -> Parsed<ScheduleId> {
         if let Some((id, _)) = self.ledger.schedule_named("default", name) {
             return Ok(id);
         }
@@ -87,7 +87,7 @@ impl World {
     }
 
     /// Returns a run by its id, or the latest run of a schedule's name.
-    pub fn run(&self, text: &str) -> Told<RunId> {
+    pub fn run(&self, text: &str) -> Parsed<RunId> {
         if let Ok(run) = text.parse() {
             return Ok(run);
         }
@@ -95,7 +95,7 @@ impl World {
         latest.map(|(id, _, _)| id).ok_or_else(|| format!("no run of '{text}'").into())
     }
 
-    pub fn fence(&self, text: &str) -> Told<Fence> {
+    pub fn fence(&self, text: &str) -> Parsed<Fence> {
         self.fences.get(text).copied().map_or_else(|| Ok(text.parse()?), Ok)
     }
 
@@ -113,7 +113,7 @@ impl World {
 impl Runner for World {
     type Command = Command;
 
-    fn run(&mut self, command: &Command, context: &Context) -> Told<String> {
+    fn run(&mut self, command: &Command, context: &Context) -> Parsed<String> {
         let mut words = Words::of(command);
         let output = match self.ask(&command.name, &mut words, context)? {
             Some(output) => output,

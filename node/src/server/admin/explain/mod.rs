@@ -120,7 +120,7 @@ fn with_answer(event: Event, what: &ClaimEventKind) -> Event {
 
 fn cancelled(run: &Run) -> String {
     match run.state {
-        RunState::Cancelled { made_way_for: Some(other) } => made_way(other),
+        RunState::Cancelled { by: Some(other) } => made_way(other),
         _ => "the run was cancelled".to_owned(),
     }
 }

@@ -26,7 +26,7 @@ fn opened(nominal: &Nominal, run: RunId, ledger: &Ledger) -> HistoryEntry {
     let state = ledger.run(run).map(|known| &known.state);
     let state = state.or_else(|| Some(&ledger.summaries().get(&run)?.state));
     let cancelled = match state {
-        Some(RunState::Cancelled { made_way_for: Some(other) }) => made_way(*other),
+        Some(RunState::Cancelled { by: Some(other) }) => made_way(*other),
         _ => String::new(),
     };
     let reason = [why_it_opened(ledger, run), cancelled, inside_gap(ledger, run).unwrap_or_default()];

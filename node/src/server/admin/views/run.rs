@@ -131,9 +131,7 @@ pub fn run_state(state: &RunState) -> (v1::RunState, String) {
         RunState::Open => (v1::RunState::Open, String::new()),
         RunState::Paused { reason } => (v1::RunState::Paused, reason.to_string()),
         RunState::Finished => (v1::RunState::Finished, String::new()),
-        RunState::Cancelled { made_way_for } => {
-            (v1::RunState::Cancelled, made_way_for.map(made_way).unwrap_or_default())
-        }
+        RunState::Cancelled { by } => (v1::RunState::Cancelled, by.map(made_way).unwrap_or_default()),
         RunState::Expired { paused } => (v1::RunState::Expired, expired(paused.as_ref())),
     }
 }
