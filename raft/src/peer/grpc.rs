@@ -174,19 +174,12 @@ fn was_never_sent(status: &Status) -> bool {
 }
 
 fn status(rejection: Rejection) -> Status {
-    let code = match rejection {
-        Rejection::Unauthorized(_) => Code::FailedPrecondition,
-        Rejection::Unimplemented(_) => Code::Unimplemented,
-        Rejection::Malformed(_) => Code::InvalidArgument,
-        Rejection::Unavailable(_) => Code::Aborted,
-    };
-    let text = match rejection {
-        Rejection::Unauthorized(text)
-        | Rejection::Unimplemented(text)
-        | Rejection::Malformed(text)
-        | Rejection::Unavailable(text) => text,
-    };
-    Status::new(code, text)
+    match rejection {
+        Rejection::Unauthorized(text) => Status::failed_precondition(text),
+        Rejection::Unimplemented(text) => Status::unimplemented(text),
+        Rejection::Malformed(text) => Status::invalid_argument(text),
+        Rejection::Unavailable(text) => Status::aborted(text),
+    }
 }
 
 struct Receiver {
