@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-use openraft::ChangeMembers;
 use openraft::errors::{ClientWriteError, InitializeError, RaftError};
 use reveille_ledger::ids::NodeId;
 use tokio::time::timeout_at;
@@ -57,13 +56,13 @@ pub(crate) fn members(stored: &StoredMembership) -> BTreeMap<NodeId, Member> {
     stored.nodes().map(|(id, node)| (NodeId(*id), member(id, node))).collect()
 }
 
-fn node(member: &Member) -> PeerNode {
+pub(crate) fn peer_node(member: &Member) -> PeerNode {
     PeerNode { address: member.address.clone(), name: member.name.clone() }
 }
 
 /// Writes the first membership. Raft accepts it only in an empty log.
 pub(crate) async fn initialize(raft: &Raft, all: &BTreeMap<NodeId, Member>) -> Result<(), MembershipError> {
-    let nodes: BTreeMap<u64, PeerNode> = all.iter().map(|(id, member)| (id.0, node(member))).collect();
+    let nodes: BTreeMap<u64, PeerNode> = all.iter().map(|(id, member)| (id.0, peer_node(member))).collect();
     raft.initialize(nodes).await.map_err(|error| match error {
         RaftError::APIError(InitializeError::NotAllowed(_)) => MembershipError::Initialized,
         RaftError::APIError(error) => MembershipError::NotPossible(error.to_string()),
@@ -71,38 +70,13 @@ pub(crate) async fn initialize(raft: &Raft, all: &BTreeMap<NodeId, Member>) -> R
     })
 }
 
-/// One change of the membership.
-pub(crate) enum MembershipChange {
-    /// Adds a node as a learner.
-    Learn(NodeId, Member),
-    /// Makes a learner a voter.
-    Promote(NodeId),
-    /// Removes a node.
-    Remove(NodeId),
-}
-
-pub(crate) async fn change_membership(
-    raft: &Raft,
-    change: MembershipChange,
+/// Waits for a change of the membership until the deadline.
+pub(crate) async fn change_membership<T>(
+    change: impl Future<Output = Result<T, RaftError<TypeConfig, ClientWriteError<TypeConfig>>>>,
     deadline: Instant,
 ) -> Result<(), MembershipError> {
-    let done = async {
-        match change {
-            // Does not wait until the learner has caught up: check its lag before promoting it.
-            MembershipChange::Learn(id, member) => raft.add_learner(id.0, node(&member), false).await.map(drop),
-            MembershipChange::Promote(id) => {
-                raft.change_membership(ChangeMembers::AddVoterIds(BTreeSet::from([id.0])), false).await.map(drop)
-            }
-            MembershipChange::Remove(id) => {
-                let ids = BTreeSet::from([id.0]);
-                let votes = raft.voter_ids().any(|voter| voter == id.0);
-                let change = if votes { ChangeMembers::RemoveVoters(ids) } else { ChangeMembers::RemoveNodes(ids) };
-                raft.change_membership(change, false).await.map(drop)
-            }
-        }
-    };
-    match timeout_at(deadline.into(), done).await {
-        Ok(result) => result.map_err(failed),
+    match timeout_at(deadline.into(), change).await {
+        Ok(result) => result.map(drop).map_err(failed),
         Err(_) => Err(MembershipError::Unknown),
     }
 }

@@ -4,12 +4,12 @@ mod runtime_watchdog;
 mod start;
 pub(crate) mod status;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use openraft::Instant as _;
 use openraft::async_runtime::WatchReceiver;
+use openraft::{ChangeMembers, Instant as _};
 use reveille_ledger::Ledger;
 use reveille_ledger::command::{Command, Entry};
 use reveille_ledger::ids::{Epoch, Hash, NodeId, Time};
@@ -25,7 +25,7 @@ use crate::election::role::Role;
 use crate::execution::Execution;
 use crate::fatal_error::{FatalError, FatalErrorCell};
 use crate::identity::{ClusterId, Identity};
-use crate::membership::{Member, MembershipChange, MembershipError, change_membership, initialize, members};
+use crate::membership::{Member, MembershipError, change_membership, initialize, members, peer_node};
 use crate::peer::{Application, Destination, Peer, PeerError, PeerIdentity};
 use crate::proposer::router::{ReadError, RetryPolicy, Router};
 use crate::proposer::{EntryStamp, ProposeError};
@@ -252,17 +252,22 @@ impl Replica {
 
     /// On the leader: adds a learner. It votes after [`Replica::promote`].
     pub async fn add_learner(&self, node: NodeId, member: Member, deadline: Instant) -> Result<(), MembershipError> {
-        change_membership(&self.inner.raft, MembershipChange::Learn(node, member), deadline).await
+        // Does not wait until the learner has caught up: check its lag before promoting it.
+        change_membership(self.inner.raft.add_learner(node.0, peer_node(&member), false), deadline).await
     }
 
     /// On the leader: makes a learner a voter.
     pub async fn promote(&self, node: NodeId, deadline: Instant) -> Result<(), MembershipError> {
-        change_membership(&self.inner.raft, MembershipChange::Promote(node), deadline).await
+        let change = ChangeMembers::AddVoterIds(BTreeSet::from([node.0]));
+        change_membership(self.inner.raft.change_membership(change, false), deadline).await
     }
 
     /// On the leader: removes a member. Drain the member first (P22). Its id is never used again.
     pub async fn remove(&self, node: NodeId, deadline: Instant) -> Result<(), MembershipError> {
-        change_membership(&self.inner.raft, MembershipChange::Remove(node), deadline).await
+        let ids = BTreeSet::from([node.0]);
+        let votes = self.inner.raft.voter_ids().any(|voter| voter == node.0);
+        let change = if votes { ChangeMembers::RemoveVoters(ids) } else { ChangeMembers::RemoveNodes(ids) };
+        change_membership(self.inner.raft.change_membership(change, false), deadline).await
     }
 
     /// Asks the node that listens at a peer address for its identity. The founders of a cluster find each other this
