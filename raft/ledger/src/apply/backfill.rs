@@ -15,7 +15,7 @@ use crate::model::{
 };
 
 /// True if two names can be out of order. Names of interval patterns never are.
-fn is_same_day(one: &Nominal, other: &Nominal) -> bool {
+fn is_within_a_day(one: &Nominal, other: &Nominal) -> bool {
     match (one, other) {
         (Nominal::Civil { civil_ms: one, .. }, Nominal::Civil { civil_ms: other, .. }) => {
             one.abs_diff(*other) <= DAY_MS as u64
@@ -53,7 +53,7 @@ impl Ledger {
             if let InstantOutcome::Explained { instants, .. } = row {
                 around.extend(instants.position(&key.1, &name.1).map(|position| (key.clone(), position)));
             }
-            if cause != OpeningCause::Backfill || !is_same_day(&key.1, &name.1) {
+            if cause != OpeningCause::Backfill || !is_within_a_day(&key.1, &name.1) {
                 break;
             }
         }

@@ -44,7 +44,7 @@ impl Ledger {
             None => refuse_if(edit.moves_instants(schedule), Impossible::CalendarWithoutPlan)?,
         }
         if let Some(timing) = &edit.timing {
-            self.leave_timing(context, timing, edit)?;
+            self.end_timing(context, timing, edit)?;
         }
         let before = self.due_key(id);
         if edit.policies.as_ref().is_some_and(|policies| policies.overlap != Overlap::BufferOne)
@@ -80,12 +80,7 @@ impl Ledger {
     }
 
     /// Opens or explains the instants of the former timing up to `through` (P8).
-    fn leave_timing(
-        &mut self,
-        context: &mut Context,
-        timing: &TimingChange,
-        edit: &ScheduleEdit,
-    ) -> Result<(), Refusal> {
+    fn end_timing(&mut self, context: &mut Context, timing: &TimingChange, edit: &ScheduleEdit) -> Result<(), Refusal> {
         if let Some(fire) = &timing.due {
             let before = self.due_key(fire.schedule);
             let waited_for = self.fire_one(context, fire, &mut BTreeSet::new()).map_err(|refusal| match refusal {

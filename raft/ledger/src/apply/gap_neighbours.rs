@@ -173,7 +173,7 @@ impl Ledger {
     }
 
     /// Returns pairs of runs, within the gap of both, in which the same recipient is claimed. There must be none.
-    pub(crate) fn claimed_beside(&self) -> Vec<(RunId, RunId)> {
+    pub(crate) fn runs_claimed_within_gap(&self) -> Vec<(RunId, RunId)> {
         let is_claimed = |run: &Run| run.policies.min_gap_ms > 0 && run.counts.get(RecipientState::Claimed) > 0;
         let (mut found, mut lookups) = (Vec::new(), GapLookups::default());
         for (id, _, run) in self.runs().filter(|(_, _, run)| is_claimed(run)) {

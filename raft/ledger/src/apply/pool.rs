@@ -71,7 +71,7 @@ impl Ledger {
         };
         match self.remaining_today(pool, now) {
             Some(0) => Err(Refusal::CapUsedUp { pool: pool.to_owned(), until: Day::of(now).end() }),
-            Some(room) => Ok(granted.first(room)),
+            Some(remaining) => Ok(granted.first(remaining)),
             None => Ok(granted),
         }
     }

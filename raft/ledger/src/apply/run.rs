@@ -55,7 +55,7 @@ impl Ledger {
     pub(super) fn fit_in_page(&self, run: RunId, reason: PauseReason) -> PauseReason {
         let Some((_, page, _)) = self.page_of(run).filter(|_| !reason.words().is_empty()) else { return reason };
         let bytes = page.row_len(self.head.level) + reason.words().len();
-        if bytes > self.limits().page_bytes { reason.without_words() } else { reason }
+        if bytes > self.limits().page_bytes { reason.without_text() } else { reason }
     }
 
     pub(super) fn run_resume(&mut self, context: &mut Context, resume: RunResume) -> Result<CommandOutcome, Refusal> {

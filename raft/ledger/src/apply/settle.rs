@@ -30,7 +30,7 @@ impl Ledger {
         };
         let before = claim.clone();
         let mut moved = self.accept(context, &mut claim, outcome);
-        name_relay(context, &mut claim, outcome);
+        record_relay(context, &mut claim, outcome);
         moved += self.refuse(context, &mut claim, &outcome.refused);
         moved += self.release(context, &mut claim, outcome);
         moved += self.suppress(context, &mut claim, &outcome.suppressed);
@@ -338,7 +338,7 @@ impl Claim {
 }
 
 /// Adds to the history which relay refused a test email or left it in doubt, so that the operator can read its log.
-fn name_relay(context: &Context, claim: &mut Claim, outcome: &ClaimOutcome) {
+fn record_relay(context: &Context, claim: &mut Claim, outcome: &ClaimOutcome) {
     let Some(relay_reply) = outcome.relay_reply.as_ref().filter(|_| claim.granted.len() == 1) else { return };
     let refused: Bitmap = outcome.refused.iter().map(|refused| refused.slot).collect();
     let mut answered = outcome.in_doubt.clone();

@@ -218,7 +218,7 @@ fn check_dead_letters(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
 /// No recipient is claimed in two runs within the gap of both (P17). A plan opens within its window (P8), and keeps
 /// facts about a blocking run only for its next instant (P16).
 fn check_distances(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
-    for (one, other) in ledger.claimed_beside() {
+    for (one, other) in ledger.runs_claimed_within_gap() {
         report(found, "P17", false, || format!("a recipient is claimed in {one} and in {other}, inside the min_gap"));
     }
     for (id, schedule) in ledger.schedules().iter() {

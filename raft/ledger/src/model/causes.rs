@@ -43,9 +43,9 @@ impl PauseReason {
         }
     }
 
-    pub(crate) fn without_words(mut self) -> PauseReason {
+    pub(crate) fn without_text(mut self) -> PauseReason {
         match &mut self {
-            PauseReason::Operator(words) | PauseReason::Quarantined(words) => words.clear(),
+            PauseReason::Operator(text) | PauseReason::Quarantined(text) => text.clear(),
             PauseReason::PolicyRefusals { text, .. } => text.clear(),
             PauseReason::Canary(_) | PauseReason::BounceBreaker(_) => {}
         }

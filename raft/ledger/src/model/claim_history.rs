@@ -70,7 +70,7 @@ pub enum ClaimEventKind {
 
 impl ClaimEventKind {
     /// Merges two events that differ at most in their texts; `None` if they differ in more.
-    fn but_for_texts(&self, other: &ClaimEventKind) -> Option<ClaimEventKind> {
+    fn merge_texts(&self, other: &ClaimEventKind) -> Option<ClaimEventKind> {
         match (self, other) {
             (
                 ClaimEventKind::Refused { code, enhanced, scope, text },
@@ -88,8 +88,8 @@ impl ClaimEventKind {
     }
 
     /// Merges two events of one kind; `None` if their kinds differ.
-    fn but_for_details(&self, other: &ClaimEventKind) -> Option<ClaimEventKind> {
-        self.but_for_texts(other).or_else(|| match (self, other) {
+    fn merge_details(&self, other: &ClaimEventKind) -> Option<ClaimEventKind> {
+        self.merge_texts(other).or_else(|| match (self, other) {
             (ClaimEventKind::Refused { .. }, ClaimEventKind::Refused { .. }) => {
                 Some(ClaimEventKind::Refused { code: 0, enhanced: None, scope: ReplyScope::Relay, text: String::new() })
             }
@@ -121,6 +121,11 @@ impl ClaimEvent {
     pub fn slots<'a>(&'a self, granted: &'a Bitmap) -> &'a Bitmap {
         self.slots.as_ref().unwrap_or(granted)
     }
+}
+
+/// True if none of the events has one of these slots.
+fn none_has(events: &[ClaimEvent], slots: &Bitmap, granted: &Bitmap) -> bool {
+    events.iter().all(|event| event.slots(granted).and(slots).is_empty())
 }
 
 /// Events of a claim, in the order of their log indices; at most [`CLAIM_EVENTS_MAX`].
@@ -173,13 +178,13 @@ impl ClaimHistory {
         let is_exact = granted.len() <= EXACT_HISTORY_MAX;
         let as_one = |known: &ClaimEvent| match known.index == index || !is_exact {
             true if is_exact => (known.what == what).then(|| what.clone()),
-            true => known.what.but_for_texts(&what),
+            true => known.what.merge_texts(&what),
             false => None,
         };
         let found = (0..self.0.len()).rev().find_map(|position| {
             let known = &self.0[position];
             let joined = as_one(known).filter(|_| known.to == to)?;
-            self.is_free(position, slots, granted).then_some((position, joined))
+            none_has(&self.0[position..], slots, granted).then_some((position, joined))
         });
         let mut fresh = ClaimEvent { index, at, what, to, entries: 1, slots: None };
         let mut all = slots.clone();
@@ -192,22 +197,15 @@ impl ClaimHistory {
         while self.0.len() > CLAIM_EVENTS_MAX && self.shorten(granted) {}
     }
 
-    /// True if no event from `position` on has one of these slots.
-    fn is_free(&self, position: usize, slots: &Bitmap, granted: &Bitmap) -> bool {
-        self.0[position..].iter().all(|event| event.slots(granted).and(slots).is_empty())
-    }
-
     /// Merges the two oldest events of one kind. Prefers a pair that keeps the order of each recipient's events.
     fn shorten(&mut self, granted: &Bitmap) -> bool {
         let pairs = (0..self.0.len()).flat_map(|one| (one + 1..self.0.len()).map(move |other| (one, other)));
         let joined = |(one, other): (usize, usize)| {
             let (one, other) = (&self.0[one], &self.0[other]);
-            one.what.but_for_details(&other.what).filter(|_| one.to == other.to)
+            one.what.merge_details(&other.what).filter(|_| one.to == other.to)
         };
-        let in_order = |(one, other): (usize, usize)| {
-            let slots = self.0[one].slots(granted);
-            self.0[one + 1..=other].iter().all(|event| event.slots(granted).and(slots).is_empty())
-        };
+        let in_order =
+            |(one, other): (usize, usize)| none_has(&self.0[one + 1..=other], self.0[one].slots(granted), granted);
         let found = pairs.clone().filter(|pair| in_order(*pair)).find_map(|pair| Some((pair, joined(pair)?)));
         let Some(((one, other), what)) = found.or_else(|| pairs.clone().find_map(|pair| Some((pair, joined(pair)?))))
         else {
