@@ -19,7 +19,8 @@ pub struct Pattern {
     pub(super) rule: Rule,
 }
 
-/// The three kinds of patterns, by how the next instant is found.
+/// The three kinds of patterns, by how the next instant is found. With `fixed`, occurrences are named by civil date-time
+/// and fold (P7), and the policies for clock changes apply.
 #[derive(Clone, Debug)]
 pub(super) enum Rule {
     Once { instant: Timestamp },
@@ -50,12 +51,6 @@ impl Pattern {
             When::Cron { expression } | When::Hashed { expression, .. } => civil(expression)?,
         };
         Ok(Pattern { rule })
-    }
-
-    /// True if occurrences are named by civil date-time and fold (P7), and the policies for clock changes apply.
-    /// Otherwise they are named by their instant.
-    pub fn is_fixed_time(&self) -> bool {
-        matches!(self.rule, Rule::Civil { fixed: true, .. })
     }
 
     /// Time between two occurrences of an interval, in milliseconds; `None` for other patterns.

@@ -76,13 +76,6 @@ impl ClaimOutcome {
         }
     }
 
-    /// Returns all recipients that were not handed off, for any reason.
-    pub fn all_released(&self) -> Bitmap {
-        let mut all = Bitmap::new();
-        self.released.iter().for_each(|(_, slots)| all.add(slots));
-        all
-    }
-
     /// Returns the recipients whose emails were being prepared when the owner died (P12).
     pub fn interrupted(&self) -> Bitmap {
         let open = self.released.iter().filter(|(why, _)| *why == ReleaseReason::OwnerDiedComposing);

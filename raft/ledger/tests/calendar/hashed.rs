@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 
 use reveille_ledger::calendar::{Field, Pattern, PatternError, When};
 
+use crate::support::is_fixed_time;
+
 /// Returns the expression with the values of `H` for a name; checks that it compiles.
 fn written_out(expression: &str, name: &str) -> String {
     let when = When::cron(expression.to_string(), "default", name).unwrap_or_else(|error| panic!("{error}"));
@@ -82,9 +84,9 @@ fn hashed_step_begins_within_its_first_period() {
         let start: u32 = minute.strip_suffix("-59/15").and_then(|start| start.parse().ok()).expect("a start");
         assert!(start < 15, "{minute}");
         let steps = When::cron("H/15 * * * *".to_string(), "default", &name).unwrap();
-        assert!(!Pattern::compile(&steps).unwrap().is_fixed_time());
+        assert!(!is_fixed_time(&Pattern::compile(&steps).unwrap()));
         let once = When::cron("H H * * *".to_string(), "default", &name).unwrap();
-        assert!(Pattern::compile(&once).unwrap().is_fixed_time());
+        assert!(is_fixed_time(&Pattern::compile(&once).unwrap()));
     }
     let all: BTreeSet<String> = names().map(|name| fields("H(50-59)/10 * * * *", &name)[0].clone()).collect();
     assert_eq!(all, (50..60).map(|minute| minute.to_string()).collect(), "one value, and no step");

@@ -9,7 +9,9 @@ use jiff::tz::{Offset, TimeZone};
 use jiff::{SignedDuration, Timestamp};
 use reveille_ledger::calendar::{CalendarName, DstGap, DstOverlap, DstPolicies, Fold, Pattern, Step};
 
-use crate::support::{GAPS, OVERLAPS, at, changes, cron, database, distinct_changes, policies, steps_between, zone};
+use crate::support::{
+    GAPS, OVERLAPS, at, changes, cron, database, distinct_changes, is_fixed_time, policies, steps_between, zone,
+};
 
 const MINUTE: SignedDuration = SignedDuration::from_mins(1);
 /// Steps within a day on either side are compared. The clocks are read some hours further, more than any overlap is
@@ -177,7 +179,7 @@ fn compare(zone: &TimeZone, middle: Timestamp, patterns: &[Pattern], about: &str
     let locals: Vec<DateTime> = diary.local_minutes().collect();
     let mut agreed = 0;
     for (sample, pattern) in SAMPLES.iter().zip(patterns) {
-        assert_eq!(pattern.is_fixed_time(), sample.fixed);
+        assert_eq!(is_fixed_time(pattern), sample.fixed);
         let matched: Vec<DateTime> = locals.iter().copied().filter(|local| (sample.matches)(*local)).collect();
         let interval = diary.interval(&matched);
         for policies in choices() {

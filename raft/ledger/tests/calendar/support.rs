@@ -6,7 +6,7 @@ use jiff::civil::DateTime;
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 use jiff::{SignedDuration, Timestamp};
 use reveille_ledger::calendar::{
-    DstGap, DstOverlap, DstPolicies, Firing, Pattern, PatternError, Step, When, steps_after,
+    CalendarName, DstGap, DstOverlap, DstPolicies, Firing, Pattern, PatternError, Step, When, next_after, steps_after,
 };
 
 pub fn database() -> TimeZoneDatabase {
@@ -23,6 +23,12 @@ pub fn compile(expression: &str) -> Result<Pattern, PatternError> {
 
 pub fn cron(expression: &str) -> Pattern {
     compile(expression).unwrap_or_else(|error| panic!("{expression}: {error}"))
+}
+
+/// True if the pattern names its occurrences by civil date-time, and the policies for clock changes apply to it.
+pub fn is_fixed_time(pattern: &Pattern) -> bool {
+    let next = next_after(pattern, &zone("UTC"), &DstPolicies::default(), at("2026-01-01T00:00:00Z"));
+    matches!(next.expect("an instant").nominal, CalendarName::Civil { .. })
 }
 
 pub fn at(text: &str) -> Timestamp {

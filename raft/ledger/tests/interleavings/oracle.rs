@@ -487,7 +487,7 @@ fn not_sent(run: &Run, outcome: &ClaimOutcome, slot: u16, attempts: u8, now: Tim
             _ => demanded(run, attempts, now),
         });
     }
-    if outcome.all_released().contains(slot) {
+    if outcome.released.iter().any(|(_, slots)| slots.contains(slot)) {
         return Some(demanded(run, attempts, now));
     }
     if outcome.suppressed.contains(slot) {
