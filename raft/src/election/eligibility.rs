@@ -55,15 +55,15 @@ pub(crate) struct Eligibility {
 impl Eligibility {
     /// `tail_truncated` is true if the log lost its tail and has not caught up since.
     pub fn new(tail_truncated: bool, log: WalHealth) -> Eligibility {
-        Eligibility::of(tail_truncated, log, WITHOUT_LEADER)
-    }
-
-    fn of(tail_truncated: bool, log: WalHealth, patience: Duration) -> Eligibility {
         if tail_truncated {
             tracing::warn!("the log lost its tail: this node neither votes nor campaigns until it has caught up");
         }
         let missing_since = tail_truncated.then(Instant::now);
-        Eligibility { state: Arc::new(Mutex::new(State { missing_since, paused: None })), log, patience }
+        Eligibility {
+            state: Arc::new(Mutex::new(State { missing_since, paused: None })),
+            log,
+            patience: WITHOUT_LEADER,
+        }
     }
 
     /// True if this node may vote.
@@ -150,7 +150,7 @@ mod tests {
     fn eligibility(cut: bool, patience: Duration) -> Eligibility {
         let options = WalOptions { execution: Execution::Inline, ..WalOptions::new(1) };
         let (log, _) = LogStore::open_on(Arc::new(MemoryDisk::new()), &options).expect("a new log");
-        Eligibility::of(cut, log.health(), patience)
+        Eligibility { patience, ..Eligibility::new(cut, log.health()) }
     }
 
     const LONG: Duration = Duration::from_secs(3_600);

@@ -231,10 +231,7 @@ impl Replica {
         self.inner.raft.trigger().transfer_leader(to.0).await.map_err(|_| MembershipError::Stopped)?;
         let mut role = self.role();
         let led = role.wait_for(|role| matches!(role, Role::Follower { leader: Some(_) } | Role::Stopped));
-        match tokio::time::timeout_at(deadline.into(), led).await {
-            Ok(_) => Ok(()),
-            Err(_) => Err(MembershipError::Unknown),
-        }
+        tokio::time::timeout_at(deadline.into(), led).await.map(drop).map_err(|_| MembershipError::Unknown)
     }
 
     fn answers(&self, node: NodeId) -> bool {

@@ -29,7 +29,7 @@ pub(super) struct IndexSlot {
 }
 
 /// All entries that are not purged.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Index {
     first: u64,
     slots: VecDeque<IndexSlot>,
@@ -39,15 +39,9 @@ pub(super) struct Index {
     cache_bytes_max: usize,
 }
 
-impl Default for Index {
-    fn default() -> Self {
-        Self::new(0)
-    }
-}
-
 impl Index {
     pub fn new(cache_bytes_max: usize) -> Self {
-        Self { first: 0, slots: VecDeque::new(), cached_from: 0, cached_bytes: 0, cache_bytes_max }
+        Self { cache_bytes_max, ..Self::default() }
     }
 
     /// Applies a record. `location` is its place on disk. `None`: it is not on disk yet.

@@ -146,7 +146,7 @@ impl Opening<'_> {
         torn: &Mismatch,
     ) -> Result<TruncatedTail, OpenError> {
         let tail = segment.content.get(end..).unwrap_or_default();
-        let reason = format!("expected {}, found {}", torn.expected, torn.found);
+        let reason = torn.to_string();
         let copy = self.keep(&format!("{}.torn-{end}", segment.name), tail)?;
         if !self.exists(TRUNCATED_MARK)? {
             self.write_new(TRUNCATED_MARK, format!("{} at byte {end}: {reason}\n", segment.name).as_bytes())?;

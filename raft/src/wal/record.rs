@@ -99,7 +99,8 @@ struct EntryHead {
 }
 
 /// Expected and actual content at one place of the log.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected {expected}, found {found}")]
 pub(super) struct Mismatch {
     pub expected: String,
     pub found: String,

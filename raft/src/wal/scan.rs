@@ -85,19 +85,12 @@ impl Segment<'_> {
             BatchDefect::Changed(offset, mismatch) => return Err(self.damaged(start + offset, mismatch)),
             BatchDefect::Unwritten(torn) => torn,
         };
-        if !self.is_last {
-            return Err(self.damaged(
-                start,
-                Mismatch { expected: format!("{}, as a later segment exists", torn.expected), ..torn },
-            ));
-        }
-        match self.later_sync(start) {
-            Some((offset, batch)) => {
-                let expected = format!("{}, as batch {batch} at byte {offset} says that it was synced", torn.expected);
-                Err(self.damaged(start, Mismatch { expected, ..torn }))
-            }
-            None => Ok(torn),
-        }
+        let proof = match self.later_sync(start) {
+            _ if !self.is_last => "a later segment exists".to_owned(),
+            Some((offset, batch)) => format!("batch {batch} at byte {offset} says that it was synced"),
+            None => return Ok(torn),
+        };
+        Err(self.damaged(start, mismatch(format!("{}, as {proof}", torn.expected), torn.found)))
     }
 
     /// Returns offset and batch number of a later header that says that the batch at `start` was synced before it.
@@ -189,15 +182,10 @@ impl Replay {
 
 /// Reads the batch at the start of `tail`, which is not empty.
 fn read_batch(header: Option<Header>, tail: &[u8]) -> Result<(Header, Vec<(Record, RecordSpan)>), BatchDefect> {
-    let Some(header) = header else {
-        return Err(bad_header(tail));
-    };
+    let header = header.ok_or_else(|| bad_header(tail))?;
     let Some(frame) = tail.get(..header.frame_bytes()) else {
         let expected = format!("a batch of {} bytes", header.frame_bytes());
-        return Err(BatchDefect::Unwritten(mismatch(
-            expected,
-            format!("the end of the file after {} bytes", tail.len()),
-        )));
+        return Err(BatchDefect::Unwritten(mismatch(expected, end_of_file(tail))));
     };
     match frame::decode(&header, frame) {
         Ok(records) => Ok((header, records)),
@@ -213,15 +201,15 @@ fn read_batch(header: Option<Header>, tail: &[u8]) -> Result<(Header, Vec<(Recor
     }
 }
 
+fn end_of_file(tail: &[u8]) -> String {
+    format!("the end of the file after {} bytes", tail.len())
+}
+
 fn bad_header(tail: &[u8]) -> BatchDefect {
+    let expected = "the first sector of a batch";
     match tail.get(..SECTOR_BYTES) {
-        None => BatchDefect::Unwritten(mismatch(
-            "the first sector of a batch",
-            format!("the end of the file after {} bytes", tail.len()),
-        )),
-        Some(sector) if frame::is_zero(sector) => {
-            BatchDefect::Unwritten(mismatch("the first sector of a batch", "zeros"))
-        }
+        None => BatchDefect::Unwritten(mismatch(expected, end_of_file(tail))),
+        Some(sector) if frame::is_zero(sector) => BatchDefect::Unwritten(mismatch(expected, "zeros")),
         Some(_) => BatchDefect::Changed(0, mismatch("the header of a batch", "bytes that are none")),
     }
 }

@@ -170,10 +170,7 @@ fn read_back(point: LogPoint, location: RecordLocation, file: &dyn DiskFile) -> 
     match Record::decode(&record) {
         Ok((Record::Entry(entry), _)) if entry.point == point => Ok(entry),
         Ok(_) => Err(WalError::Unreadable(format!("{}: another record lies there", location_text()))),
-        Err(wrong) => {
-            let (expected, found) = (wrong.expected, wrong.found);
-            Err(WalError::Unreadable(format!("{}: expected {expected}, found {found}", location_text())))
-        }
+        Err(wrong) => Err(WalError::Unreadable(format!("{}: {wrong}", location_text()))),
     }
 }
 
