@@ -85,9 +85,6 @@ fn failed(error: RaftError<TypeConfig, ClientWriteError<TypeConfig>>) -> Members
     match error {
         RaftError::APIError(ClientWriteError::ForwardToLeader(_)) => MembershipError::NotLeader,
         RaftError::APIError(ClientWriteError::LogEntryDiscarded(_)) => MembershipError::Unknown,
-        RaftError::APIError(ClientWriteError::ChangeMembershipError(error)) => {
-            MembershipError::NotPossible(error.to_string())
-        }
         RaftError::APIError(error) => MembershipError::NotPossible(error.to_string()),
         RaftError::Fatal(_) => MembershipError::Stopped,
     }

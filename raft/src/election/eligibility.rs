@@ -59,11 +59,8 @@ impl Eligibility {
             tracing::warn!("the log lost its tail: this node neither votes nor campaigns until it has caught up");
         }
         let missing_since = tail_truncated.then(Instant::now);
-        Eligibility {
-            state: Arc::new(Mutex::new(State { missing_since, paused: None })),
-            log,
-            patience: WITHOUT_LEADER,
-        }
+        let state = Arc::new(Mutex::new(State { missing_since, paused: None }));
+        Eligibility { state, log, patience: WITHOUT_LEADER }
     }
 
     /// True if this node may vote.

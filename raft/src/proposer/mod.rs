@@ -266,10 +266,7 @@ fn answer(permit: Option<Arc<InFlightPermit>>, outcome: oneshot::Sender<Attempt>
 
 fn classify(result: ClientWriteResult<TypeConfig>) -> Attempt {
     match result {
-        Ok(written) => match decode_reply(&written.data.0) {
-            Some(reply) => classify_reply(reply),
-            None => Attempt::Failed(ProposeError::Unknown),
-        },
+        Ok(written) => decode_reply(&written.data.0).map_or(Attempt::Failed(ProposeError::Unknown), classify_reply),
         // The command entered no log: this node does not lead or cannot reach a quorum.
         Err(ClientWriteError::ForwardToLeader(_)) => Attempt::Again(ProposeError::NoLeader),
         Err(ClientWriteError::PreconditionFailed(_)) => Attempt::Again(ProposeError::NoLeader),
