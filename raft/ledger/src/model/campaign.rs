@@ -91,31 +91,19 @@ pub enum CampaignStage {
     },
 }
 
-/// Stage of a campaign, without details.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum StageKind {
-    /// See [`CampaignStage::Draft`].
-    Draft,
-    /// See [`CampaignStage::Waiting`].
-    Waiting,
-    /// See [`CampaignStage::Armed`].
-    Launched,
-    /// See [`CampaignStage::Missed`].
-    Missed,
-    /// See [`CampaignStage::Cancelled`].
-    Cancelled,
-}
-
-impl StageKind {
-    /// The stage in one word.
-    pub fn word(self) -> &'static str {
-        match self {
-            StageKind::Draft => "draft",
-            StageKind::Waiting => "waiting",
-            StageKind::Launched => "launched",
-            StageKind::Missed => "missed",
-            StageKind::Cancelled => "cancelled",
-        }
+word_enum! {
+    /// Stage of a campaign, without details.
+    StageKind {
+        /// See [`CampaignStage::Draft`].
+        Draft = "draft",
+        /// See [`CampaignStage::Waiting`].
+        Waiting = "waiting",
+        /// See [`CampaignStage::Armed`].
+        Launched = "launched",
+        /// See [`CampaignStage::Missed`].
+        Missed = "missed",
+        /// See [`CampaignStage::Cancelled`].
+        Cancelled = "cancelled",
     }
 }
 

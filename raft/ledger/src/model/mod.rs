@@ -3,6 +3,26 @@
 //! All other folders of the crate depend on this one. It depends only on `calendar`, `storage` (forms and tables),
 //! `index` and `fingerprint`.
 
+/// Declares an enum of variants without details, each with its word.
+macro_rules! word_enum {
+    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        pub enum $name {
+            $($(#[$variant_doc])* $variant,)*
+        }
+
+        impl $name {
+            /// Its word.
+            pub fn word(self) -> &'static str {
+                match self {
+                    $($name::$variant => $word,)*
+                }
+            }
+        }
+    };
+}
+
 pub mod access;
 pub mod address;
 pub mod bitmap;

@@ -55,31 +55,19 @@ impl RunState {
     }
 }
 
-/// State of a run, without details.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum RunKind {
-    /// See [`RunState::Open`].
-    Open,
-    /// See [`RunState::Paused`].
-    Paused,
-    /// See [`RunState::Cancelled`].
-    Cancelled,
-    /// See [`RunState::Expired`].
-    Expired,
-    /// See [`RunState::Finished`].
-    Finished,
-}
-
-impl RunKind {
-    /// The state in one word.
-    pub fn word(self) -> &'static str {
-        match self {
-            RunKind::Open => "open",
-            RunKind::Paused => "paused",
-            RunKind::Cancelled => "cancelled",
-            RunKind::Expired => "expired",
-            RunKind::Finished => "finished",
-        }
+word_enum! {
+    /// State of a run, without details.
+    RunKind {
+        /// See [`RunState::Open`].
+        Open = "open",
+        /// See [`RunState::Paused`].
+        Paused = "paused",
+        /// See [`RunState::Cancelled`].
+        Cancelled = "cancelled",
+        /// See [`RunState::Expired`].
+        Expired = "expired",
+        /// See [`RunState::Finished`].
+        Finished = "finished",
     }
 }
 

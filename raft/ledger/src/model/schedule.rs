@@ -43,28 +43,17 @@ impl Activity {
     }
 }
 
-/// State of a schedule, without details.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ActivityKind {
-    /// See [`Activity::Active`].
-    Active,
-    /// See [`Activity::Paused`].
-    Paused,
-    /// See [`Activity::Blocked`].
-    Blocked,
-    /// See [`Activity::Done`].
-    Done,
-}
-
-impl ActivityKind {
-    /// The state in one word.
-    pub fn word(self) -> &'static str {
-        match self {
-            ActivityKind::Active => "active",
-            ActivityKind::Paused => "paused",
-            ActivityKind::Blocked => "blocked",
-            ActivityKind::Done => "done",
-        }
+word_enum! {
+    /// State of a schedule, without details.
+    ActivityKind {
+        /// See [`Activity::Active`].
+        Active = "active",
+        /// See [`Activity::Paused`].
+        Paused = "paused",
+        /// See [`Activity::Blocked`].
+        Blocked = "blocked",
+        /// See [`Activity::Done`].
+        Done = "done",
     }
 }
 
@@ -260,28 +249,17 @@ pub enum UnopenedReason {
     Superseded,
 }
 
-/// Outcome of an instant that did not open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unopened {
-    /// A later instant opened instead.
-    Coalesced,
-    /// It was skipped.
-    Skipped,
-    /// It was too late.
-    Expired,
-    /// It must not open.
-    Refused,
-}
-
-impl Unopened {
-    /// The outcome in one word.
-    pub fn word(self) -> &'static str {
-        match self {
-            Unopened::Coalesced => "coalesced",
-            Unopened::Skipped => "skipped",
-            Unopened::Expired => "expired",
-            Unopened::Refused => "refused",
-        }
+word_enum! {
+    /// Outcome of an instant that did not open.
+    Unopened {
+        /// A later instant opened instead.
+        Coalesced = "coalesced",
+        /// It was skipped.
+        Skipped = "skipped",
+        /// It was too late.
+        Expired = "expired",
+        /// It must not open.
+        Refused = "refused",
     }
 }
 
