@@ -71,17 +71,14 @@ impl Ledger {
         let sealed = self.audiences.get(&(key.0.clone(), launched.audience.clone())).copied();
         let sealed = sealed.filter(|sealed| asked.checked == Some(sealed.seal));
         // A refusal must change nothing, so all checks come before the former schedule is deleted.
-        let create = match sealed {
-            Some(sealed) => {
-                Some((self.schedule_of(&asked.campaign, (&launched, former), &launch, sealed, context.now)?, sealed))
-            }
-            None => None,
-        };
+        let create = sealed
+            .map(|sealed| self.schedule_of(&asked.campaign, (&launched, former), &launch, sealed, context.now))
+            .transpose()?;
         // The schedule that missed its instant makes room for the new one.
         if let Some(former) = former {
             self.schedule_delete(context, former)?;
         }
-        launched.stage = match create {
+        launched.stage = match create.zip(sealed) {
             Some((create, sealed)) => CampaignStage::Armed(self.arm(context, &create, launch, sealed)?),
             None => CampaignStage::Waiting(launch),
         };

@@ -104,11 +104,8 @@ impl Ledger {
             Ok(())
         })?;
         self.head.forbidden_index = context.index;
-        let moved = self.close_pending(
-            context,
-            run,
-            Closing { fresh: RecipientState::Cancelled, tried: RecipientState::Cancelled },
-        );
+        let closing = Closing { fresh: RecipientState::Cancelled, tried: RecipientState::Cancelled };
+        let moved = self.close_pending(context, run, closing);
         context.emit(Effect::RunChanged(page));
         Ok(CommandOutcome::Moved(moved))
     }

@@ -304,12 +304,8 @@ fn read_domain(text: &str, before: usize) -> Result<String, AddressError> {
         return Err(AddressError::Unsupported { form: "an address literal", at: before + 1 });
     }
     for (offset, character) in text.chars().enumerate() {
-        let at = before + offset + 1;
-        if let Some(what) = hidden(character) {
-            return Err(AddressError::Character { what, character, part, at });
-        }
-        if character == '@' {
-            return Err(AddressError::Character { what: "a second '@'", character, part, at });
+        if let Some(what) = hidden(character).or((character == '@').then_some("a second '@'")) {
+            return Err(AddressError::Character { what, character, part, at: before + offset + 1 });
         }
     }
     within(part, text.len(), 4 * DOMAIN_OCTETS_MAX)?;

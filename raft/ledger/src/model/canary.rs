@@ -253,9 +253,7 @@ impl Run {
         match (held, without_canary) {
             (Some(canary), true) => canary.verdict = CanaryVerdict::Overruled,
             (Some(canary), false) => return Err(Refusal::CanaryHeld(*canary)),
-            (None, true) => {
-                return Err(Impossible::NoCanary.into());
-            }
+            (None, true) => return Err(Impossible::NoCanary.into()),
             (None, false) => {}
         }
         Ok(())
