@@ -14,7 +14,7 @@ use super::Context;
 use super::gap_neighbours::{CLAIMED, GapLookups, GapQuery};
 use crate::model::{
     Bitmap, CHUNK, ChunkKey, Ledger, RecipientState, Refusal, Run, RunEventKind, RunId, RunState, ScheduleId, Time,
-    bucket_after, run_events,
+    bucket_after, remove_from_all, run_events,
 };
 
 /// The instants of one backfill, oldest first, with the recipients that they will send to (P17).
@@ -61,10 +61,7 @@ impl Ledger {
             && let Some(chunk) = self.chunks.edit(&key)
         {
             // Removes them from all retry buckets, also the present one, and adds them to the next one.
-            chunk.waves.retain(|_, wave| {
-                wave.remove(&waiting);
-                !wave.is_empty()
-            });
+            remove_from_all(&mut chunk.waves, &waiting);
             chunk.waves.entry(bucket_after(context.now)).or_default().add(&waiting);
         }
         kept.add(&waiting);

@@ -59,20 +59,11 @@ impl Ledger {
         }
         let Some(page) = self.pages.remove(&id) else { return 0 };
         self.prune_claims(context, id);
-        let chunks: Vec<_> = self.chunks.range((id, 0)..=(id, u32::MAX)).map(|(key, _)| *key).collect();
-        for key in &chunks {
-            self.chunks.remove(key);
-        }
+        self.chunks.remove_range((id, 0)..=(id, u32::MAX));
         for (position, run) in page.runs.iter().enumerate() {
             let name = id.at(position);
-            let letters: Vec<_> = self.dead.range((name, 0)..=(name, u32::MAX)).map(|(key, _)| *key).collect();
-            for key in &letters {
-                self.dead.remove(key);
-            }
-            let run_events: Vec<_> = self.run_events.range(run_events::keys_of(name)).map(|(key, _)| *key).collect();
-            for key in &run_events {
-                self.run_events.remove(key);
-            }
+            self.dead.remove_range((name, 0)..=(name, u32::MAX));
+            self.run_events.remove_range(run_events::keys_of(name));
             if self.derived.mailed.remove(&(run.schedule, run.due, name)) {
                 self.derived.forgotten.insert((run.schedule, run.due, name));
             }

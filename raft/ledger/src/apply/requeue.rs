@@ -10,6 +10,7 @@ use super::gap_neighbours::GapLookups;
 use crate::command::{PickedRecipients, Requeue};
 use crate::model::{
     Bitmap, ChunkKey, CommandOutcome, Impossible, Ledger, MovedRecipients, RecipientState, Refusal, RunEventKind,
+    remove_from_all,
 };
 
 impl Ledger {
@@ -62,10 +63,7 @@ impl Ledger {
     fn redirect(&mut self, key: ChunkKey, one: &Bitmap, pool: &str) {
         let is_own = self.pages.get(&key.0).is_some_and(|page| page.pool == pool);
         let Some(chunk) = self.chunks.edit(&key) else { return };
-        chunk.pool_overrides.retain(|_, slots| {
-            slots.remove(one);
-            !slots.is_empty()
-        });
+        remove_from_all(&mut chunk.pool_overrides, one);
         if !is_own {
             chunk.pool_overrides.entry(pool.to_owned()).or_default().add(one);
         }

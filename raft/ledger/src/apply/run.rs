@@ -7,7 +7,7 @@ use crate::command::{RunBlock, RunPause, RunResume};
 use crate::effect::Effect;
 use crate::model::{
     Bitmap, CommandOutcome, DeadLetter, DeathCause, Impossible, Ledger, MissingPart, PauseReason, RecipientState,
-    Refusal, Run, RunEvent, RunEventKey, RunEventKind, RunId, RunState,
+    Refusal, Run, RunEvent, RunEventKind, RunId, RunState,
 };
 use crate::storage::form::RowForm;
 
@@ -250,9 +250,7 @@ impl Ledger {
         let mut entries = std::iter::successors(after(0), |((_, index, _), _)| after(index.saturating_add(1)));
         let oldest = entries.next().map(|((_, index, _), _)| *index);
         if let (Some(oldest), Some(_)) = (oldest, entries.nth(self.limits().run_events - 1)) {
-            let rows = self.run_events.range((run, oldest, 0)..=(run, oldest, u32::MAX));
-            let rows: Vec<RunEventKey> = rows.map(|(key, _)| *key).collect();
-            rows.iter().for_each(|key| drop(self.run_events.remove(key)));
+            self.run_events.remove_range((run, oldest, 0)..=(run, oldest, u32::MAX));
         }
     }
 

@@ -9,7 +9,7 @@ use super::Context;
 use crate::effect::Effect;
 use crate::model::{
     Bitmap, BounceBreakerLimits, CHUNK, CanaryVerdict, ChunkKey, DeadLetter, Ledger, PauseReason, RecipientState, Run,
-    RunEventKind, RunId, RunState, Time,
+    RunEventKind, RunId, RunState, Time, remove_from_all,
 };
 
 /// The next state of a settled recipient, with its wait or its dead letter.
@@ -71,10 +71,7 @@ impl Ledger {
             chunk.deferrals.remove(slots);
         }
         if from == RecipientState::Pending {
-            chunk.waves.retain(|_, waiting| {
-                waiting.remove(slots);
-                !waiting.is_empty()
-            });
+            remove_from_all(&mut chunk.waves, slots);
         }
         if chunk.is_at_rest() {
             chunk.rest();

@@ -5,6 +5,7 @@
 //! every other form of the same set, so equal sets have equal bytes on every replica.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::RangeInclusive;
 
@@ -207,6 +208,14 @@ impl Bitmap {
         let set = Bitmap(set);
         (set.to_bytes() == bytes).then_some(set)
     }
+}
+
+/// Removes slots from each of these sets, and the sets that are then empty.
+pub(crate) fn remove_from_all<K: Ord>(sets: &mut BTreeMap<K, Bitmap>, slots: &Bitmap) {
+    sets.retain(|_, set| {
+        set.remove(slots);
+        !set.is_empty()
+    });
 }
 
 const FORM_NUMBERS: u8 = 1;

@@ -15,6 +15,8 @@ use crate::model::{Bitmap, ChunkKey, Claim, ClaimHistory, ClaimOwner, Epoch, Fen
 
 /// Lower bound of all fences: key of the first block of a chunk.
 const FIRST: Fence = Fence { group: 0, epoch: Epoch(0), index: 0, place: 0 };
+/// Upper bound of all fences.
+const LAST: Fence = Fence { group: u32::MAX, epoch: Epoch(u64::MAX), index: u64::MAX, place: u32::MAX };
 
 /// Version of the layout in which claims are packed. A change of [`Packed`], or of a type in it ([`ClaimHistory`]),
 /// needs a new version (decision 0025).
@@ -261,8 +263,7 @@ impl Ledger {
     }
 
     fn blocks_of(&self, (page, chunk): ChunkKey) -> impl Iterator<Item = &ClosedClaimBlock> {
-        let blocks = self.closed_claim_blocks.range((page, chunk, FIRST)..);
-        blocks.take_while(move |((of, number, _), _)| (*of, *number) == (page, chunk)).map(|(_, block)| block)
+        self.closed_claim_blocks.range((page, chunk, FIRST)..=(page, chunk, LAST)).map(|(_, block)| block)
     }
 
     /// Returns the closed claim with this fence.
@@ -309,11 +310,7 @@ impl Ledger {
 
     /// Removes the closed claims of a page.
     pub(crate) fn prune_closed_claims(&mut self, page: RunId) {
-        let blocks = self.closed_claim_blocks.range((page, 0, FIRST)..).take_while(|((of, _, _), _)| *of == page);
-        let blocks: Vec<ClosedClaimKey> = blocks.map(|(key, _)| *key).collect();
-        for key in &blocks {
-            self.closed_claim_blocks.remove(key);
-        }
+        self.closed_claim_blocks.remove_range((page, 0, FIRST)..=(page, u32::MAX, LAST));
     }
 }
 

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Bitmap, Policies, RunId};
+use crate::model::{Bitmap, Policies, RunId, remove_from_all};
 
 /// The jitter is at most the wait divided by this.
 pub(crate) const JITTER_PART: i64 = 4;
@@ -46,10 +46,7 @@ impl Deferrals {
     }
 
     pub(crate) fn remove(&mut self, slots: &Bitmap) {
-        self.0.retain(|_, of| {
-            of.remove(slots);
-            !of.is_empty()
-        });
+        remove_from_all(&mut self.0, slots);
     }
 }
 

@@ -186,6 +186,12 @@ impl<K: TableKey + Ord + Clone, V: RowForm + Clone> Table<K, V> {
         Some(Arc::unwrap_or_clone(row))
     }
 
+    /// Removes the rows within `bounds`.
+    pub fn remove_range<R: RangeBounds<K>>(&mut self, bounds: R) {
+        let keys: Vec<K> = self.range(bounds).map(|(key, _)| key.clone()).collect();
+        keys.iter().for_each(|key| drop(self.remove(key)));
+    }
+
     /// Forgets the chunks of all pages: the form of the rows has changed.
     pub(crate) fn forget_chunks(&mut self) {
         for page in &mut self.pages {
