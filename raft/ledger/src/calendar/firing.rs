@@ -134,9 +134,10 @@ impl Firing {
 }
 
 /// How a clock change affects a firing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Remark {
     /// Its local time does not exist; it fires at the end of the gap.
+    #[error("{} does not exist that day: {edge}; moved to the end of the gap{}", Clock(*wanted), together(*others))]
     MovedAfterGap {
         /// The local time that the pattern names.
         wanted: DateTime,
@@ -146,6 +147,7 @@ pub enum Remark {
         others: usize,
     },
     /// Its local time does not exist; it fires later by the length of the gap.
+    #[error("{} does not exist that day: {edge}; moved by the same", Clock(*wanted))]
     ShiftedOverGap {
         /// The local time that the pattern names.
         wanted: DateTime,
@@ -153,6 +155,7 @@ pub enum Remark {
         edge: Edge,
     },
     /// Its local time exists; times of the pattern in a gap fire together with it.
+    #[error("stands also for {} that do not exist that day: {edge}", times(*others))]
     JoinedFromGap {
         /// The clock change.
         edge: Edge,
@@ -160,37 +163,21 @@ pub enum Remark {
         others: usize,
     },
     /// Its local time exists twice; this is the one before the clocks go back.
+    #[error("first of two: {edge}")]
     FirstOfTwo {
         /// The clock change.
         edge: Edge,
     },
     /// Its local time exists twice; this is the one after the clocks went back.
+    #[error("second of two: {edge}")]
     SecondOfTwo {
         /// The clock change.
         edge: Edge,
     },
 }
 
-impl fmt::Display for Remark {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Remark::MovedAfterGap { wanted, edge, others } => {
-                write!(f, "{} does not exist that day: {edge}; moved to the end of the gap", Clock(*wanted))?;
-                match others {
-                    0 => Ok(()),
-                    others => write!(f, ", together with {}", times(*others)),
-                }
-            }
-            Remark::ShiftedOverGap { wanted, edge } => {
-                write!(f, "{} does not exist that day: {edge}; moved by the same", Clock(*wanted))
-            }
-            Remark::JoinedFromGap { edge, others } => {
-                write!(f, "stands also for {} that do not exist that day: {edge}", times(*others))
-            }
-            Remark::FirstOfTwo { edge } => write!(f, "first of two: {edge}"),
-            Remark::SecondOfTwo { edge } => write!(f, "second of two: {edge}"),
-        }
-    }
+fn together(others: usize) -> String {
+    if others == 0 { String::new() } else { format!(", together with {}", times(others)) }
 }
 
 fn times(count: usize) -> String {
@@ -209,35 +196,26 @@ pub struct Absence {
 }
 
 /// Why a name has no firing of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AbsenceReason {
     /// The zone skipped its whole date.
+    #[error("date does not exist: {edge}")]
     DateMissing {
         /// The clock change.
         edge: Edge,
     },
     /// The zone skipped its local time, and `dst_gap` is `skip`.
+    #[error("local time does not exist: {edge}")]
     TimeMissing {
         /// The clock change.
         edge: Edge,
     },
     /// The zone skipped its local time, and another firing is at the instant to which it was moved.
+    #[error("local time does not exist: {edge}; falls together with {with}")]
     FallsTogether {
         /// The clock change.
         edge: Edge,
         /// Name of that firing.
         with: CalendarName,
     },
-}
-
-impl fmt::Display for AbsenceReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            AbsenceReason::DateMissing { edge } => write!(f, "date does not exist: {edge}"),
-            AbsenceReason::TimeMissing { edge } => write!(f, "local time does not exist: {edge}"),
-            AbsenceReason::FallsTogether { edge, with } => {
-                write!(f, "local time does not exist: {edge}; falls together with {with}")
-            }
-        }
-    }
 }

@@ -79,9 +79,6 @@ impl ClaimOutcome {
     /// Returns the recipients whose emails were being prepared when the owner died (P12).
     pub fn interrupted(&self) -> Bitmap {
         let open = self.released.iter().filter(|(why, _)| *why == ReleaseReason::OwnerDiedComposing);
-        open.fold(Bitmap::new(), |mut all, (_, slots)| {
-            all.add(slots);
-            all
-        })
+        open.flat_map(|(_, slots)| slots.iter()).collect()
     }
 }

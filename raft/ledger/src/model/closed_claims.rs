@@ -192,10 +192,7 @@ impl ClosedClaimBlock {
 
     fn unpack(&self, (page, chunk): ChunkKey, span: &Span) -> Option<Claim> {
         let (_, claim) = postcard::take_from_bytes::<u32>(self.packed.get(span.start..span.end)?).ok()?;
-        let packed: Packed = match postcard::take_from_bytes(claim) {
-            Ok((packed, [])) => packed,
-            _ => return None,
-        };
+        let Ok((packed, [])) = postcard::take_from_bytes::<Packed>(claim) else { return None };
         let claimed_at = Time(self.since.0.wrapping_add(packed.claimed_at));
         Some(Claim {
             page,
