@@ -110,7 +110,7 @@ impl Ledger {
         entry.now.plus_ms(self.head.offset_ms())
     }
 
-    /// Notes an entry of Raft itself (blank, membership) that was committed at `index`.
+    /// Records an entry of Raft itself (blank, membership) that was committed at `index`.
     ///
     /// # Panics
     /// As [`Ledger::apply`].

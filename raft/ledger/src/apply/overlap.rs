@@ -33,12 +33,12 @@ impl Ledger {
         (now.since_ms(blocking.through) <= self.limits().on_time_ms).then_some(blocking)
     }
 
-    /// Notes that instants which should have opened by now were missed, even if they have to wait from now on (P16).
+    /// Records that instants which should have opened by now were missed, even if they have to wait from now on (P16).
     pub(super) fn mark_missed(&mut self, id: ScheduleId, now: Time) {
         self.mark_missed_before(id, now.plus_ms(-self.limits().on_time_ms));
     }
 
-    /// Notes at the end of a pause which instants were missed (P16): all that were due in it, except at its very end.
+    /// Records at the end of a pause which instants were missed (P16): all that were due in it, except at its very end.
     /// An instant from before the pause, or one that waits for a run, is missed if it is late.
     pub(super) fn mark_missed_in_pause(&mut self, id: ScheduleId, since: Option<Time>, now: Time) {
         let next = self.schedules.get(&id).and_then(|schedule| schedule.plan.next.as_ref()).map(NextInstant::opens);
@@ -58,7 +58,7 @@ impl Ledger {
         }
     }
 
-    /// Notes that ledger time made a large step, so there was no leader (P16). Due instants were missed, also those
+    /// Records that ledger time made a large step, so there was no leader (P16). Due instants were missed, also those
     /// that a run delays. Other schedules find this out when they fire.
     pub(super) fn mark_missed_by_leap(&mut self, from: Time, now: Time) {
         if now.since_ms(from) > self.limits().on_time_ms {
@@ -135,7 +135,7 @@ impl Ledger {
         cancelled
     }
 
-    /// Updates the indexes of unfinished runs after a run was opened or changed. Notes when the schedule's next instant
+    /// Updates the indexes of unfinished runs after a run was opened or changed. Records when the schedule's next instant
     /// begins or ends to wait for a run.
     pub(super) fn update_overlap_indexes(&mut self, context: &mut Context, id: ScheduleId, run: RunId) {
         let Some(known) = self.run(run) else { return };
@@ -160,7 +160,7 @@ impl Ledger {
         self.index_due(context, id, before);
     }
 
-    /// Notes that a due instant waited for a run that is finished, or for which it no longer waits.
+    /// Records that a due instant waited for a run that is finished, or for which it no longer waits.
     pub(super) fn record_blocking_run(&mut self, id: ScheduleId, run: RunId, now: Time) {
         let is_due = |schedule: &crate::model::Schedule| {
             let waits = schedule.wakes_at(true) != schedule.wakes_at(false);

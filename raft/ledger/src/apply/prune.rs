@@ -112,7 +112,7 @@ impl Ledger {
         }
     }
 
-    /// Notes that a backfill opens nothing up to this instant any more (P7).
+    /// Records that a backfill opens nothing up to this instant any more (P7).
     fn forget_through(&mut self, schedule: ScheduleId, through: Time) {
         if let Some(schedule) = self.schedules.edit(&schedule) {
             let through = through.min(schedule.plan.fired_through);

@@ -40,7 +40,7 @@ impl Ledger {
         let Some(most) = self.tenant(tenant).at_once() else { return Ok(granted) };
         match most.saturating_sub(self.claimed_by_tenant(tenant)) {
             0 => Err(Refusal::AtConcurrency { tenant: tenant.to_owned(), most }),
-            room => Ok(granted.first(room)),
+            remaining => Ok(granted.first(remaining)),
         }
     }
 }
