@@ -88,8 +88,8 @@ pub(super) fn upcoming(
                 local: firing.local_text(),
                 remark: firing.remark_text(),
                 opens: (jitter.window_ms > 0).then(|| {
-                    let place_ms = jitter.place_ms(calendar, policies, &firing);
-                    Time::from(firing.instant).plus_ms(place_ms).to_string()
+                    let delay_ms = jitter.delay_ms(calendar, policies, &firing);
+                    Time::from(firing.instant).plus_ms(delay_ms).to_string()
                 }),
             }),
             // The remark of the other instant already names this local time.

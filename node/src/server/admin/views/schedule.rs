@@ -196,8 +196,8 @@ fn next_of(schedule: &Schedule, zones: &Zones, now: Time, count: usize) -> Vec<v
     let shown = inside.take(left.map_or(count, |left| left.min(count)));
     let (jitter, calendar) = (Jitter::of(schedule), Calendar { pattern: &pattern, zone: &zone });
     let opens = |firing: &Firing| {
-        let place_ms = jitter.place_ms(calendar, &schedule.policies.dst, firing);
-        (jitter.window_ms > 0).then(|| timestamp(Time::from(firing.instant).plus_ms(place_ms)))
+        let delay_ms = jitter.delay_ms(calendar, &schedule.policies.dst, firing);
+        (jitter.window_ms > 0).then(|| timestamp(Time::from(firing.instant).plus_ms(delay_ms)))
     };
     shown
         .map(|firing| v1::Instant {
