@@ -79,6 +79,15 @@ pub enum FatalError {
         /// Log index of the entry.
         index: u64,
     },
+    /// The state differs from that of a majority of the voters: by a bug, damaged memory, or a disk that lies.
+    #[error(
+        "the state after entry {index} differs from that of a majority; start this node once more, so that it replays \
+         its log. If it stops again, leave it stopped, keep its data folder, and report this as a bug"
+    )]
+    Diverged {
+        /// Log index at which the states were compared.
+        index: u64,
+    },
     /// The node cannot listen on its peer address.
     #[error("can not listen for peers: {0}")]
     Listen(String),

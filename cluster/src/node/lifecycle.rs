@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::context::NodeContext;
 use super::proposal::propose_until_taken;
+use super::state_comparison;
 use super::supervisor::{ActorEnd, ActorKind, Supervisor};
 use crate::audience;
 use crate::leader::{epoch, transfer};
@@ -149,6 +150,9 @@ impl NodeRuntime {
         self.run_actor(ActorKind::BacklogWatch, asked, |context, stopping| backlog_watch::run(context, stopping.asked));
         self.run_actor(ActorKind::AudienceParts, asked, |context, stopping| {
             audience::steward::run(context, stopping.asked)
+        });
+        self.run_actor(ActorKind::StateComparison, asked, |context, stopping| {
+            state_comparison::run(context, stopping.asked)
         });
         self.run_actor(ActorKind::LeaseClient, settled, lease_client::run);
         // The workers own their shared context. Its settler ends when the last outcome was passed to it.

@@ -11,4 +11,5 @@ pub mod peer_handler;
 pub mod peer_messages;
 pub(crate) mod proposal;
 pub mod secret;
+pub(crate) mod state_comparison;
 pub(crate) mod supervisor;

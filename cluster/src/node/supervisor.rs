@@ -30,6 +30,8 @@ pub(crate) enum ActorKind {
     BacklogWatch,
     /// Fetches and removes audience parts by the ledger.
     AudienceParts,
+    /// Compares this replica's state with the others'.
+    StateComparison,
 }
 
 /// Reaction to the end of an actor.
@@ -60,7 +62,8 @@ impl ActorKind {
             | ActorKind::Settler
             | ActorKind::RelayFollower
             | ActorKind::BacklogWatch
-            | ActorKind::AudienceParts => ActorRuntime::Work,
+            | ActorKind::AudienceParts
+            | ActorKind::StateComparison => ActorRuntime::Work,
         }
     }
 
@@ -69,9 +72,10 @@ impl ActorKind {
         match self {
             ActorKind::Leadership => OnEnd::Restart(Duration::from_millis(100)),
             ActorKind::LeaseClient => OnEnd::Restart(Duration::from_millis(100)),
-            ActorKind::RelayFollower | ActorKind::BacklogWatch | ActorKind::AudienceParts => {
-                OnEnd::Restart(Duration::from_secs(1))
-            }
+            ActorKind::RelayFollower
+            | ActorKind::BacklogWatch
+            | ActorKind::AudienceParts
+            | ActorKind::StateComparison => OnEnd::Restart(Duration::from_secs(1)),
             // These two have the hand-offs past the gate and the outcomes that are not settled.
             ActorKind::ClaimWorkers | ActorKind::Settler => OnEnd::StopNode,
         }

@@ -1,8 +1,13 @@
-//! Two of three nodes are killed: the errors and the status of the third.
+//! What a node says without a majority, and with a majority against it.
 
 use reveille_cluster::node::secret::Secret;
 use reveille_cluster::ops::unsubscribe::Unsubscribe;
 
+#[cfg(feature = "injected-bugs")]
+use reveille_sink::{Sink, SinkOptions};
+
+#[cfg(feature = "injected-bugs")]
+use crate::process::STEP_TIMEOUT;
 use crate::process::{Process, until};
 use crate::unsubscribe;
 
@@ -71,4 +76,31 @@ fn without_a_quorum_nothing_is_changed_and_stale_reads_say_how_old_they_are() {
     until("a click counts again", || unsubscribe::one_click(&three, path).starts_with("HTTP/1.1 200 "));
     assert!(three.reveille("optout check ann@example.net").stdout.contains("yes"));
     until("it is ready", || three.get("/readyz").starts_with("HTTP/1.1 200 "));
+}
+
+/// Node three ignores `min_gap`, so it alone opens a run for a recipient that has just got an email.
+#[cfg(feature = "injected-bugs")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn replica_against_majority_stops_and_says_so() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let sink = Sink::start(SinkOptions::default()).expect("a sink");
+    let [one, two, mut three] = ["one", "two", "three"].map(|name| Process::listening(folder.path(), name));
+    three.kill();
+    three = three.again_by(folder.path(), "three", &[("REVEILLE_INJECTED_BUG", "no-min-gap")]);
+    let init = format!("cluster init --peer {},{}", two.peers, three.peers);
+    until("a cluster", || one.reveille(&init).code == Some(0));
+    until("a leader", || one.reveille("schedule list").code == Some(0));
+    let port = sink.handle().address().port();
+    let relay = one.reveille(&format!("relay add main --host 127.0.0.1 --port {port} --tls none"));
+    assert_eq!(relay.code, Some(0), "{relay:?}");
+    let create = "schedule create daily --at 2040-01-01T00:00:00Z --tz UTC --min-gap 20h --sender a@example.net";
+    let created = one.reveille(&format!("{create} --subject s --inline-text t --to ann@example.net"));
+    assert_eq!(created.code, Some(0), "{created:?}");
+    assert_eq!(one.reveille("schedule trigger daily").code, Some(0));
+    sink.handle().wait_for(1, STEP_TIMEOUT).await.expect("an email");
+    one.reveille("schedule trigger daily");
+    assert_eq!(three.ended(), Some(1));
+    assert!(three.said().contains("differs from that of a majority"), "{}", three.said());
+    assert_eq!(two.reveille("schedule list").code, Some(0), "the others continue");
+    sink.stop().await;
 }

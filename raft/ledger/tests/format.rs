@@ -40,6 +40,8 @@ fn samples() -> BTreeMap<String, Vec<u8>> {
     for (number, (key, value)) in samples::ledger().all_rows().enumerate() {
         all.insert(format!("row {number:02} key {}", hex(&key)), value);
     }
+    // The forms of all rows, and how they are divided into pages.
+    all.insert("state hash".to_owned(), samples::ledger().state_hash().0.to_vec());
     all
 }
 

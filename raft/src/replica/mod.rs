@@ -307,6 +307,11 @@ impl Replica {
         self.inner.fatal_errors.raise(FatalError::Outdated(why.to_owned()));
     }
 
+    /// Stops the node: its state at this index differs from that of a majority (P2).
+    pub fn stop_diverged(&self, index: u64) {
+        self.inner.fatal_errors.raise(FatalError::Diverged { index });
+    }
+
     /// Returns the cluster that this node belongs to. `None`: it belongs to no cluster yet.
     pub fn cluster(&self) -> Option<ClusterId> {
         self.inner.identity.cluster()

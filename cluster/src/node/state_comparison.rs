@@ -1,0 +1,83 @@
+//! Compares this replica's state with those of the other voters (P2, I11).
+//!
+//! Replicas hash their states at common indexes. A node whose hash differs from that of a majority has a state that no
+//! majority agreed on: by a bug, damaged memory, or a disk that lies. It stops before it sends or grants anything more.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reveille_ledger::ids::{Hash, NodeId};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::context::NodeContext;
+use super::peer_messages::{self, Describe};
+
+/// Interval of comparisons. The newest hashes of each node cover several intervals.
+const COMPARE_EVERY: Duration = Duration::from_secs(10);
+/// Limit of one node's answer.
+const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+
+/// Hashes of one replica, by index.
+type Checkpoints = BTreeMap<u64, Hash>;
+
+/// Compares until this node has to stop, or until `stop`.
+pub(crate) async fn run(context: Arc<NodeContext>, stop: CancellationToken) {
+    while stop.run_until_cancelled(tokio::time::sleep(COMPARE_EVERY)).await.is_some() {
+        let voters = context.voters();
+        let own = context.replica.checkpoints();
+        if own.is_empty() || !voters.contains(&context.me.node) {
+            continue;
+        }
+        let others = checkpoints_of(&context, voters.iter().copied().filter(|node| *node != context.me.node)).await;
+        if let Some(index) = differs_from_majority(&own, &others, voters.len()) {
+            context.replica.stop_diverged(index);
+            return;
+        }
+    }
+}
+
+async fn checkpoints_of(context: &Arc<NodeContext>, nodes: impl Iterator<Item = NodeId>) -> Vec<Checkpoints> {
+    let mut asked = JoinSet::new();
+    for node in nodes {
+        let context = Arc::clone(context);
+        asked.spawn(async move {
+            let description = peer_messages::ask(&context.replica.peer(node)?, Describe, ANSWER_WITHIN).await.ok()?;
+            (description.node == node).then_some(description.checkpoints)
+        });
+    }
+    asked.join_all().await.into_iter().flatten().collect()
+}
+
+/// Returns the first index at which a majority of the voters has one hash, and this node another one.
+fn differs_from_majority(own: &Checkpoints, others: &[Checkpoints], voters: usize) -> Option<u64> {
+    let is_outvoted = |(index, own): &(&u64, &Hash)| {
+        let mut votes: BTreeMap<&Hash, usize> = BTreeMap::new();
+        for hash in others.iter().filter_map(|other| other.get(index)).filter(|hash| hash != own) {
+            *votes.entry(hash).or_default() += 1;
+        }
+        votes.into_values().any(|votes| votes > voters / 2)
+    };
+    own.iter().find(is_outvoted).map(|(index, _)| *index)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checkpoints<const N: usize>(hashes: [(u64, u8); N]) -> Checkpoints {
+        hashes.into_iter().map(|(index, hash)| (index, Hash([hash; 32]))).collect()
+    }
+
+    #[test]
+    fn only_node_against_majority_is_outvoted() {
+        let own = checkpoints([(1, 1), (2, 2), (3, 3)]);
+        let same = checkpoints([(1, 1), (2, 2)]);
+        let other = checkpoints([(2, 9), (3, 9), (4, 9)]);
+        let third = checkpoints([(2, 8), (3, 9)]);
+        assert_eq!(differs_from_majority(&own, &[same, other.clone()], 3), None, "one of three differs");
+        assert_eq!(differs_from_majority(&own, &[other.clone(), third], 3), Some(3), "two agree at index 3 only");
+        assert_eq!(differs_from_majority(&own, &[other], 2), None, "one of two is no majority");
+    }
+}
