@@ -13,7 +13,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rustls::{
     ClientConfig, RootCertStore,
-    crypto::aws_lc_rs,
+    crypto::ring,
     pki_types::{CertificateDer, ServerName, pem::PemObject},
 };
 use tokio::task::spawn_blocking;
@@ -74,7 +74,7 @@ impl Encryptor {
         let broken = |error: &dyn Display| Fix::Relay.because(error.to_string());
         let ca = self.trust.ca.clone();
         let roots = spawn_blocking(move || roots(ca.as_deref())).await.map_err(|error| broken(&error))??;
-        let provider = Arc::new(aws_lc_rs::default_provider());
+        let provider = Arc::new(ring::default_provider());
         let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|error| broken(&error))?

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
-use rustls::{ServerConfig, crypto::aws_lc_rs, pki_types::PrivateKeyDer};
+use rustls::{ServerConfig, crypto::ring, pki_types::PrivateKeyDer};
 use tempfile::TempDir;
 use tokio_rustls::TlsAcceptor;
 
@@ -42,7 +42,7 @@ impl Authority {
         let key = KeyPair::generate().expect("a key");
         let certificate = params.signed_by(&key, &self.issuer).expect("a certificate").der().clone();
         let key = PrivateKeyDer::Pkcs8(key.serialize_der().into());
-        let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .expect("versions")
             .with_no_client_auth()
