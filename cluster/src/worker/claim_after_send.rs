@@ -1,6 +1,5 @@
 //! Bugs that tests inject into the order of claim and send, to prove that the judge finds them
-//! (`reveille_ledger::injected_bugs`).
-//! A build without the feature `injected-bugs` has none of them.
+//! (`reveille_ledger::injected_bugs`). Only a build with the feature `injected-bugs` has this file.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

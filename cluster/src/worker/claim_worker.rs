@@ -12,6 +12,7 @@ use reveille_ledger::command::ReleaseReason;
 use reveille_raft::crash;
 use tokio::time::Instant;
 
+use super::audience_read;
 use super::claim::WorkedClaim;
 use super::claim_tasks::ClaimTasks;
 use super::context::WorkerContext;
@@ -19,7 +20,6 @@ use super::feeder::feed;
 use super::journal::ClaimedSlot;
 use super::outcome::{DeliveryOutcome, no_relay};
 use super::pool_queue::WaitingClaim;
-use super::{audience_read, claim_after_send};
 use crate::node::limits::SESSION_WITHIN;
 
 /// Prepares one claim for sending.
@@ -48,10 +48,14 @@ impl ClaimWorker {
                 context.settler.settle(claimed_slot, unread(&context, claimed_slot, cause)).await;
                 continue;
             }
-            let is_last_of_several = number > 0 && number + 1 == claim.recipients.len();
-            if !claim_after_send::takes_over(&context, &tasks, claimed_slot, is_last_of_several).await {
-                recipients.push_back(number);
+            #[cfg(feature = "injected-bugs")]
+            {
+                let is_last_of_several = number > 0 && number + 1 == claim.recipients.len();
+                if super::claim_after_send::takes_over(&context, &tasks, claimed_slot, is_last_of_several).await {
+                    continue;
+                }
             }
+            recipients.push_back(number);
         }
         let (tenant, share) = (claim.tenant.as_str().into(), claim.share);
         let waiting = WaitingClaim { claim: Arc::clone(&claim), tenant, share, recipients, deadline };

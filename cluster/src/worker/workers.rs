@@ -16,7 +16,6 @@ use reveille_raft::Hint;
 use tokio_util::sync::CancellationToken;
 
 use super::claim::WorkedClaim;
-use super::claim_after_send;
 use super::claim_tasks::ClaimTasks;
 use super::claim_worker::ClaimWorker;
 use super::context::WorkerContext;
@@ -54,7 +53,8 @@ pub(crate) async fn run(context: Arc<WorkerContext>, stop: StopSignals) {
                 continue;
             }
             _ = poll.tick() => {
-                claim_after_send::send_before_claim(&context, &tasks);
+                #[cfg(feature = "injected-bugs")]
+                super::claim_after_send::send_before_claim(&context, &tasks);
                 own_claims(&context, &mut worked)
             }
             hint = hints.next() => match hint {
