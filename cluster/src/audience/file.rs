@@ -142,8 +142,7 @@ pub fn encode(recipients: &[Recipient]) -> Vec<u8> {
             .iter()
             .map(|Recipient { address, key, values }| Line { address, key: (key != address).then_some(key), values })
             .collect();
-        // postcard cannot fail on strings in memory.
-        let bytes = postcard::to_stdvec(&lines).unwrap_or_default();
+        let bytes = postcard::to_stdvec(&lines).expect("strings in memory can be encoded");
         body.extend(&bytes);
         head.extend((body.len() as u32).to_le_bytes());
         head.extend(blake3::hash(&bytes).as_bytes());

@@ -177,8 +177,8 @@ impl Proposer {
 
 /// Returns the bytes of a command. Fails if one entry cannot hold them.
 pub(crate) fn encode(command: &Command) -> Result<Bytes, ProposeError> {
-    // postcard cannot fail on plain data in memory.
-    let bytes = postcard::to_stdvec(command).unwrap_or_default();
+    // An entry without a command would stop every node. So a command that cannot be encoded, a defect, panics here.
+    let bytes = postcard::to_stdvec(command).expect("plain data in memory can be encoded");
     check_size(bytes.len())?;
     Ok(bytes.into())
 }

@@ -293,8 +293,7 @@ fn skip(ledger: &mut Ledger, index: u64) {
 
 /// Encodes a reply, for openraft and for a peer.
 pub(crate) fn encode_reply(reply: &CommandReply) -> Vec<u8> {
-    // postcard cannot fail on plain data in memory.
-    postcard::to_stdvec(reply).unwrap_or_default()
+    postcard::to_stdvec(reply).expect("plain data in memory can be encoded")
 }
 
 /// Decodes bytes of [`encode_reply`]. `None` if they are not a reply.

@@ -76,8 +76,7 @@ impl Record {
 
 /// Appends one frame to `out`. `chain` is the checksum before the frame; returns the checksum after it.
 pub(super) fn write_frame<T: Serialize>(out: &mut Vec<u8>, chain: u32, body: &T) -> u32 {
-    // Postcard cannot fail here: the body is plain data of bounded size.
-    let body = postcard::to_stdvec(body).unwrap_or_default();
+    let body = postcard::to_stdvec(body).expect("plain data in memory can be encoded");
     let length = u16::try_from(body.len()).unwrap_or(u16::MAX);
     out.extend_from_slice(&length.to_le_bytes());
     out.extend_from_slice(&(!length).to_le_bytes());

@@ -227,15 +227,14 @@ impl ClosedClaimBlock {
             assumed: Part::of(&claim.granted, &claim.assumed),
             history: claim.history.moved_by(fence.index.wrapping_neg(), claim.claimed_at.0.wrapping_neg()),
         };
-        // Postcard cannot fail here: the data is plain and in memory.
-        let bytes = postcard::to_stdvec(&packed).unwrap_or_default();
+        let bytes = postcard::to_stdvec(&packed).expect("plain data in memory can be encoded");
         let end = self.packed.len();
         let next = self.spans(claim.page).find(|span| span.fence >= fence);
         let (from, to) = next.map_or((end, end), |span| match span.fence == fence {
             true => (span.start, span.end),
             false => (span.start, span.start),
         });
-        let length = postcard::to_stdvec(&(bytes.len() as u32)).unwrap_or_default();
+        let length = postcard::to_stdvec(&(bytes.len() as u32)).expect("a number can be encoded");
         self.packed.reserve_exact(length.len() + bytes.len());
         self.packed.splice(from..to, length.into_iter().chain(bytes));
     }
