@@ -1,5 +1,5 @@
-//! Bugs injected for tests (feature `injected-bugs`, which no release has). The judge must find them. This is the only
-//! file of this crate that checks if a bug is injected.
+//! Bugs injected for tests (feature `injected-bugs`, which no release has). The judge must find them. Only this file and
+//! `proposer/injected_bugs.rs` check if a bug is injected.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -19,9 +19,4 @@ pub(crate) fn startup_delay(configured: Duration) -> Duration {
 /// True if the log syncs what it writes.
 pub(crate) fn log_is_synced() -> bool {
     !injected_bugs::is(Bug::FsyncLies)
-}
-
-/// True if a proposal is acknowledged before it is in any log.
-pub(crate) fn acknowledges_before_commit() -> bool {
-    injected_bugs::is(Bug::AckBeforeCommit)
 }

@@ -9,6 +9,8 @@
 //! leader.
 
 pub(crate) mod in_flight;
+#[cfg(feature = "injected-bugs")]
+mod injected_bugs;
 pub(crate) mod router;
 
 use std::sync::Arc;
@@ -27,10 +29,10 @@ use reveille_ledger::reply::{CommandOutcome, CommandReply};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout_at;
 
+use crate::Raft;
 use crate::proposer::in_flight::{IN_FLIGHT_MAX, InFlight, InFlightPermit};
 use crate::state_machine::apply_thread::decode_reply;
 use crate::types::{EntryBytes, LeaderId, TypeConfig, WriteResponder};
-use crate::{Raft, injected_bugs};
 
 /// Maximum size of a stamp in bytes: one for the form, and two numbers of at most ten bytes.
 const STAMP_BYTES_MAX: usize = 21;
@@ -226,33 +228,14 @@ async fn submit(
             continue;
         }
         let entry = EntryBytes(stamped(epoch, now, &proposal.command));
-        let outcome = if injected_bugs::acknowledges_before_commit() {
-            acknowledge(&raft, &proposal.command, proposal.outcome)
-        } else {
-            proposal.outcome
-        };
-        let submitted = raft.write(entry).responder(answer(Some(proposal.permit), outcome)).await;
+        #[cfg(feature = "injected-bugs")]
+        let proposal = injected_bugs::acknowledge_before_commit(&raft, proposal);
+        let submitted = raft.write(entry).responder(answer(Some(proposal.permit), proposal.outcome)).await;
         if submitted.is_err() {
             // Raft has stopped and dropped the responder: the caller gets `Unknown`.
             break;
         }
     }
-}
-
-/// Injected bug: acknowledges a command before it is in any log, if its normal reply is `Done`.
-fn acknowledge(raft: &Raft, command: &[u8], outcome: oneshot::Sender<Attempt>) -> oneshot::Sender<Attempt> {
-    use openraft::async_runtime::WatchReceiver;
-    let command = postcard::from_bytes::<Command>(command);
-    let is_plain = matches!(
-        command,
-        Ok(Command::OptOutTakeBack(_) | Command::SchedulePause(_) | Command::ScheduleResume(_) | Command::RunResume(_))
-    );
-    if !is_plain {
-        return outcome;
-    }
-    let index = raft.metrics().borrow_watched().last_log_index.unwrap_or(0) + 1;
-    let _ = outcome.send(Attempt::Done(CommandReply { index, outcome: CommandOutcome::Done }));
-    oneshot::channel().0
 }
 
 /// Returns a responder that sends the outcome to the caller and then releases the permit.
