@@ -5,27 +5,32 @@
 //! recipients or claims. The [`Gate`] decides if an email may leave (P5), the [`DialogueResult`] says what the answer
 //! means (P6), and the pool limits how many hand-offs may be in doubt at once (P12).
 
+pub mod cause;
+pub mod gate_contract;
 pub(crate) mod parked_relays;
 pub mod pool;
 pub mod registry;
 pub mod replies;
+pub mod reply;
 pub mod session;
+pub mod stage;
 
 #[cfg(test)]
 mod tests;
 
+pub use cause::{Cause, Fix, SetupProblem};
+pub use gate_contract::{Gate, GateAnswer, GateRefusal};
 pub use pool::status::{CircuitStatus, RelayCounters, RelayStatus};
 pub use pool::{Permit, Pool, PoolLimits, Unavailable};
 pub use replies::classification::{BadRules, RelayRules, ReplyRules};
 pub use replies::dialogue_result::{DialogueResult, RefusalScope, enhanced_code, without_enhanced_code};
 pub use session::auth::Mechanism;
-pub use session::cause::{Cause, Fix, SetupProblem};
 pub use session::credentials::{Binding, CredentialStore, Login};
 pub use session::deadlines::{Deadlines, Timeouts};
 pub use session::dialer::{Connected, Dial, TcpDialer};
 pub use session::dialogue::Session;
 pub use session::envelope::{Dsn, Email, Notify, Offers};
-pub use session::gate::{Gate, GateAnswer, GateRefusal};
 pub use session::probe_report::{Encryption, ProbeReport};
-pub use session::stream::{ByteStream, Stage};
+pub use session::stream::ByteStream;
 pub use session::target::{BadTarget, Target};
+pub use stage::Stage;

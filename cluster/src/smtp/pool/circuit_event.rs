@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::circuit::CircuitEvent;
+use crate::smtp::cause::Cause;
 use crate::smtp::replies::dialogue_result::{DialogueResult, RefusalScope};
-use crate::smtp::session::cause::Cause;
-use crate::smtp::session::stream::Stage;
+use crate::smtp::stage::Stage;
 
 /// A dialogue that began this long ago, and did not reach the gate by the caller's limit, shows a slow relay: that
 /// counts as a loss. With less time the caller simply came late.

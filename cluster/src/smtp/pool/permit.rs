@@ -17,12 +17,12 @@ use super::circuit::CircuitEvent;
 use super::circuit_event::circuit_event;
 use super::state::{OpenSession, PoolCore, Ticket};
 use super::status::Counted;
+use crate::smtp::cause::Cause;
+use crate::smtp::gate_contract::{Gate, GateAnswer};
 use crate::smtp::replies::dialogue_result::DialogueResult;
-use crate::smtp::session::cause::Cause;
 use crate::smtp::session::deadlines::{Deadlines, FAR};
 use crate::smtp::session::envelope::Email;
-use crate::smtp::session::gate::{Gate, GateAnswer};
-use crate::smtp::session::stream::Stage;
+use crate::smtp::stage::Stage;
 
 /// Time after which an opening has failed although its email was given back before. It equals the connect timeout. It
 /// is far above the delay of the banner by which servers uncover bad clients (postscreen: 6 s).

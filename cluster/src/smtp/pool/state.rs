@@ -29,8 +29,8 @@ use crate::smtp::replies::dialogue_result::{DialogueResult, RefusalScope};
 use crate::smtp::session::deadlines::Deadlines;
 use crate::smtp::session::dialer::Dial;
 use crate::smtp::session::dialogue::Session;
-use crate::smtp::session::stream::Stage;
 use crate::smtp::session::target::Target;
+use crate::smtp::stage::Stage;
 
 /// Shared state of the pool of one relay on one node.
 pub(crate) struct PoolCore {

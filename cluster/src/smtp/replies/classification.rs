@@ -11,7 +11,7 @@ use std::sync::{Arc, LazyLock};
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::smtp::session::stream::Stage;
+use crate::smtp::stage::Stage;
 
 /// Subject of a negative reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]

@@ -8,10 +8,10 @@
 //! This module does not decide how long to wait, when to give up, or when to raise an alarm.
 
 use super::classification::{ReplyClass, ReplyRules};
-use crate::smtp::session::cause::Cause;
-use crate::smtp::session::gate::GateRefusal;
-use crate::smtp::session::lines::Reply;
-use crate::smtp::session::stream::Stage;
+use crate::smtp::cause::Cause;
+use crate::smtp::gate_contract::GateRefusal;
+use crate::smtp::reply::Reply;
+use crate::smtp::stage::Stage;
 
 /// Maximum length of a kept answer text, in characters.
 pub(crate) const MAX_TEXT_CHARS: usize = 400;

@@ -7,9 +7,9 @@ use std::fmt;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 
-use super::cause::Cause;
 use super::credentials::{Credentials, Login};
-use super::lines::Reply;
+use crate::smtp::cause::Cause;
+use crate::smtp::reply::Reply;
 
 /// SASL mechanism of a login.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,8 +12,8 @@ use std::path::Path;
 
 use tokio::io::AsyncReadExt;
 
-use super::cause::{Cause, Fix};
 use crate::node::secret::Secret;
+use crate::smtp::cause::{Cause, Fix};
 
 /// Maximum size of a secret in bytes, more than any `user:password` has. Access tokens have about 2 KiB. RFC 4954
 /// (section 4) allows 12 KiB for a line of AUTH.

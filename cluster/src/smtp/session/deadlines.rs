@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::cause::Cause;
+use crate::smtp::cause::Cause;
 
 /// Replaces a limit that is too long for an instant.
 pub(crate) const FAR: Duration = Duration::from_secs(365 * 24 * 3600);

@@ -15,20 +15,21 @@ use lettre::transport::smtp::commands::{Quit, Rset};
 use reveille_raft::crash;
 use tokio::time::timeout;
 
-use super::cause::Cause;
 use super::deadlines::{Deadlines, Timeouts};
 use super::dialer::{Connected, Dial};
 use super::dot_stuffing::Stuffed;
 use super::envelope::{Email, Offers, PreparedEmail};
-use super::gate::Gate;
-use super::lines::Reply;
 use super::opening::SessionOpening;
 use super::probe_report::ProbeReport;
-use super::stream::{Stage, Stream, TERMINATOR};
+use super::stream::{Stream, TERMINATOR};
 use super::target::Target;
 use super::tcp::NEVER_FULL;
+use crate::smtp::cause::Cause;
+use crate::smtp::gate_contract::Gate;
 use crate::smtp::replies::classification::ReplyRules;
 use crate::smtp::replies::dialogue_result::{DialogueResult, RefusalScope};
+use crate::smtp::reply::Reply;
+use crate::smtp::stage::Stage;
 
 /// Maximum bytes of a text that are written within one time-out (the "data block" of RFC 5321 4.5.3.2.5).
 const BLOCK_BYTES: usize = 64 * 1024;

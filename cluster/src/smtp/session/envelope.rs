@@ -16,8 +16,8 @@ use lettre::{
 };
 
 use super::dot_stuffing::Stuffed;
-use super::stream::Stage;
 use crate::smtp::replies::dialogue_result::{DialogueResult, RefusalScope, enhanced_code};
+use crate::smtp::stage::Stage;
 
 /// One email to one recipient.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,33 +6,12 @@
 //! disagree, is no reply. It keeps at most [`MAX_REPLY_BYTES`], whatever the peer sends. It does not decide what a
 //! reply means.
 
-use super::cause::Cause;
+use crate::smtp::cause::Cause;
+use crate::smtp::reply::Reply;
 
 /// Maximum size of a reply in bytes, all its lines together. RFC 5321 4.5.3.1.5 allows 512 octets a line; the longest
 /// known EHLO answers have about 20 lines.
 pub const MAX_REPLY_BYTES: usize = 16 * 1024;
-
-/// One whole reply.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reply {
-    /// Code of three digits, 200 to 599.
-    pub code: u16,
-    /// Text without the codes. Control characters are replaced, and lines are separated by LF.
-    pub text: String,
-}
-
-impl Reply {
-    /// Returns the first digit, 2 to 5, which decides if the other digits are unknown.
-    pub fn class(&self) -> u16 {
-        self.code / 100
-    }
-
-    /// Returns the code and the beginning of the text, for messages.
-    pub fn summary(&self) -> String {
-        let text: String = self.text.replace('\n', " ").chars().take(120).collect();
-        format!("{} {text}", self.code)
-    }
-}
 
 /// Collects bytes until they make a reply. After an error it must not be used again: the start of the next reply is
 /// unknown.

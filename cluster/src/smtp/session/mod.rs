@@ -1,14 +1,12 @@
 //! One SMTP session with a relay: connect, TLS, login, then one email after the other, each until its answer.
 
 pub(crate) mod auth;
-pub mod cause;
 pub(crate) mod credentials;
 pub mod deadlines;
 pub mod dialer;
 pub mod dialogue;
 pub(crate) mod dot_stuffing;
 pub mod envelope;
-pub mod gate;
 pub mod lines;
 pub(crate) mod opening;
 pub mod probe_report;

@@ -13,15 +13,16 @@ use std::{net::IpAddr, time::Duration};
 use reveille_ledger::access::Tls;
 
 use super::auth::{self, Mechanism};
-use super::cause::{Cause, Fix};
 use super::credentials::Login;
 use super::deadlines::{Deadlines, Timeouts};
 use super::envelope::Offers;
-use super::lines::Reply;
 use super::probe_report::ProbeReport;
-use super::stream::{ByteStream, Stage, Stream};
+use super::stream::{ByteStream, Stream};
 use super::target::Target;
+use crate::smtp::cause::{Cause, Fix};
 use crate::smtp::replies::dialogue_result::DialogueResult;
+use crate::smtp::reply::Reply;
+use crate::smtp::stage::Stage;
 
 /// Inputs and findings of one opening.
 pub(crate) struct SessionOpening<'a> {

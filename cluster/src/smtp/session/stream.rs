@@ -22,10 +22,12 @@ use tokio::{
     task::coop::unconstrained,
 };
 
-use super::cause::Cause;
 use super::dot_stuffing::Piece;
-use super::gate::{Gate, GateAnswer, GateRefusal};
-use super::lines::{Reply, ReplyLines};
+use super::lines::ReplyLines;
+use crate::smtp::cause::Cause;
+use crate::smtp::gate_contract::{Gate, GateAnswer, GateRefusal};
+use crate::smtp::reply::Reply;
+use crate::smtp::stage::Stage;
 
 /// A connected byte stream to a relay: TCP, TLS over TCP, or a simulated one.
 ///
@@ -34,51 +36,6 @@ use super::lines::{Reply, ReplyLines};
 /// below it, so it gives the same guarantee.
 pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
-
-/// Progress of a dialogue. Ordered; each stage is entered before its first byte is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Stage {
-    /// Resolving and connecting.
-    Connect,
-    /// STARTTLS was written, or the TLS handshake runs. With STARTTLS this stage follows a first EHLO, and a second
-    /// EHLO follows it.
-    Tls,
-    /// Waiting for the relay's greeting.
-    Banner,
-    /// EHLO was written.
-    Ehlo,
-    /// AUTH was written.
-    Auth,
-    /// MAIL was written, with RCPT and DATA if the relay accepts them together.
-    Mail,
-    /// MAIL was answered; RCPT is answered next.
-    Rcpt,
-    /// RCPT was answered; DATA is answered next.
-    Data,
-    /// The text is being written.
-    Body,
-    /// The terminator may have been sent: without an answer the email is in doubt.
-    DotHanded,
-    /// The final dot was answered completely; the session is between two emails.
-    Answered,
-}
-
-impl Stage {
-    /// All stages, in order.
-    pub const ALL: [Stage; 11] = [
-        Stage::Connect,
-        Stage::Tls,
-        Stage::Banner,
-        Stage::Ehlo,
-        Stage::Auth,
-        Stage::Mail,
-        Stage::Rcpt,
-        Stage::Data,
-        Stage::Body,
-        Stage::DotHanded,
-        Stage::Answered,
-    ];
-}
 
 /// End of a text (RFC 5321 4.1.1.4). The CRLF before it belongs to the text's last line.
 pub(crate) const TERMINATOR: &[u8] = b".\r\n";

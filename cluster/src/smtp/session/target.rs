@@ -7,11 +7,11 @@ use std::sync::Arc;
 use reveille_ledger::access::{Access, Tls, is_path};
 use thiserror::Error;
 
-use super::cause::{Cause, Fix};
 use super::credentials::{CredentialStore, Credentials};
 use super::probe_report::Encryption;
 use super::stream::ByteStream;
 use super::tls::Encryptor;
+use crate::smtp::cause::{Cause, Fix};
 use crate::smtp::replies::classification::ReplyRules;
 
 /// A relay's address, this node's name in EHLO, and the relay's access. Valid by construction. Clones share TLS

@@ -106,9 +106,10 @@ mod tests {
     };
 
     use super::*;
+    use crate::smtp::gate_contract::{Gate, GateAnswer, GateRefusal};
     use crate::smtp::session::dot_stuffing::Stuffed;
-    use crate::smtp::session::gate::{Gate, GateAnswer, GateRefusal};
-    use crate::smtp::session::stream::{Stage, Stream};
+    use crate::smtp::session::stream::Stream;
+    use crate::smtp::stage::Stage;
 
     /// The gate of a run that may be paused later.
     struct PausedLater {

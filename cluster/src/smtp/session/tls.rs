@@ -20,10 +20,10 @@ use tokio::task::spawn_blocking;
 use tokio_rustls::TlsConnector;
 use x509_cert::{Certificate, der::Decode};
 
-use super::cause::{Cause, Fix, SetupProblem};
 use super::probe_report::Encryption;
 use super::stream::ByteStream;
 use super::tls_errors;
+use crate::smtp::cause::{Cause, Fix, SetupProblem};
 use reveille_ledger::access::Trust;
 
 /// Encrypts connections to one relay. The relay's sessions share it, so that they can resume TLS sessions.

@@ -8,7 +8,7 @@ use std::io;
 use jiff::Timestamp;
 use rustls::{CertificateError, Error, InvalidMessage, ProtocolVersion, pki_types::UnixTime};
 
-use super::cause::{Fix, SetupProblem};
+use crate::smtp::cause::{Fix, SetupProblem};
 
 /// Describes a failed handshake with a peer that should have been `name`. `ca` is the trusted CA file, or `None` for
 /// the system's roots.

@@ -5,12 +5,12 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use super::server::{Act, Counting, Exchange, Moment, Script, mail, script, stepwise, until, when, willing};
+use crate::smtp::cause::Cause;
+use crate::smtp::gate_contract::{Gate, GateAnswer};
 use crate::smtp::replies::dialogue_result::{DialogueResult, RefusalScope};
-use crate::smtp::session::cause::Cause;
 use crate::smtp::session::deadlines::{Deadlines, Timeouts};
 use crate::smtp::session::envelope::{Email, Offers};
-use crate::smtp::session::gate::{Gate, GateAnswer};
-use crate::smtp::session::stream::Stage;
+use crate::smtp::stage::Stage;
 
 const SHORT: Duration = Duration::from_millis(40);
 

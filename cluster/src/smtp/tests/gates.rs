@@ -6,11 +6,11 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::server::{Act, Counting, Exchange, Moment, mail, script, stepwise, until, when, willing};
+use crate::smtp::cause::Cause;
+use crate::smtp::gate_contract::{Gate, GateAnswer, GateRefusal};
 use crate::smtp::replies::dialogue_result::DialogueResult;
-use crate::smtp::session::cause::Cause;
 use crate::smtp::session::deadlines::{Deadlines, Timeouts};
-use crate::smtp::session::gate::{Gate, GateAnswer, GateRefusal};
-use crate::smtp::session::stream::Stage;
+use crate::smtp::stage::Stage;
 
 /// Returns the text that the server must receive: unchanged, with a line end after its last line.
 fn ended(text: &[u8]) -> Vec<u8> {

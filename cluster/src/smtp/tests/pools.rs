@@ -22,16 +22,16 @@ use tokio::{
 };
 
 use super::server::{Act, Exchange, Moment, Script, mail, target, until, when, willing};
+use crate::smtp::cause::Cause;
+use crate::smtp::gate_contract::{Gate, GateAnswer};
 use crate::smtp::pool::circuit::Backoff;
 use crate::smtp::pool::permit::Permit;
 use crate::smtp::pool::status::CircuitStatus;
 use crate::smtp::pool::{Pool, PoolLimits, Unavailable};
 use crate::smtp::replies::dialogue_result::DialogueResult;
-use crate::smtp::session::cause::Cause;
 use crate::smtp::session::deadlines::{Deadlines, Timeouts};
 use crate::smtp::session::dialer::{Connected, Dial};
 use crate::smtp::session::envelope::Email;
-use crate::smtp::session::gate::{Gate, GateAnswer};
 
 mod probes;
 

@@ -1,12 +1,12 @@
 //! Tests of the class and the scope of replies (P6). `replies.tsv` has replies that relays document, with their class.
 
+use crate::smtp::cause::Cause;
 use crate::smtp::replies::classification::{ReplyClass, ReplyRules};
 use crate::smtp::replies::dialogue_result::{
     self, DialogueResult, MAX_TEXT_CHARS, RefusalScope, enhanced_code, without_enhanced_code,
 };
-use crate::smtp::session::cause::Cause;
-use crate::smtp::session::lines::Reply;
-use crate::smtp::session::stream::Stage;
+use crate::smtp::reply::Reply;
+use crate::smtp::stage::Stage;
 
 /// Classifies by the embedded rules alone.
 fn refused(stage: Stage, reply: &Reply) -> DialogueResult {

@@ -8,15 +8,15 @@ use reveille_ledger::access::{Access, Tls, Trust};
 use super::certificates::Authority;
 use super::server::{Act, Counting, Exchange, Moment, Script, ServerTls, mail, script, when, willing};
 use crate::node::secret::Secret;
+use crate::smtp::cause::{Cause, Fix};
 use crate::smtp::replies::dialogue_result::DialogueResult;
 use crate::smtp::session::auth::Mechanism;
-use crate::smtp::session::cause::{Cause, Fix};
 use crate::smtp::session::credentials::{Binding, Login};
 use crate::smtp::session::deadlines::{Deadlines, Timeouts};
 use crate::smtp::session::dialogue::Session;
 use crate::smtp::session::probe_report::ProbeReport;
-use crate::smtp::session::stream::Stage;
 use crate::smtp::session::target::Target;
+use crate::smtp::stage::Stage;
 
 const HOST: &str = "relay.example.org";
 const EHLO: &str = "EHLO node-1.example.org";

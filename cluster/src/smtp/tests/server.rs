@@ -20,12 +20,12 @@ use tokio_rustls::TlsAcceptor;
 
 use reveille_ledger::access::Access;
 
+use crate::smtp::gate_contract::{Gate, GateAnswer, GateRefusal};
 use crate::smtp::replies::dialogue_result::DialogueResult;
 use crate::smtp::session::deadlines::{Deadlines, Timeouts};
 use crate::smtp::session::dialer::{Connected, Dial};
 use crate::smtp::session::dialogue::Session;
 use crate::smtp::session::envelope::Email;
-use crate::smtp::session::gate::{Gate, GateAnswer, GateRefusal};
 use crate::smtp::session::stream::ByteStream;
 use crate::smtp::session::target::Target;
 

@@ -8,6 +8,7 @@ use reveille_sink::{FaultPlan, Handle, HoldPoint, HoldRequest, Sink, SinkOptions
 use tokio::time::Instant;
 
 use super::server::until;
+use crate::smtp::gate_contract::{Gate, GateAnswer};
 use crate::smtp::pool::circuit::Backoff;
 use crate::smtp::pool::status::{CircuitStatus, RelayCounters};
 use crate::smtp::pool::{Pool, PoolLimits, Unavailable};
@@ -15,7 +16,6 @@ use crate::smtp::replies::dialogue_result::DialogueResult;
 use crate::smtp::session::deadlines::{Deadlines, Timeouts};
 use crate::smtp::session::dialer::TcpDialer;
 use crate::smtp::session::envelope::Email;
-use crate::smtp::session::gate::{Gate, GateAnswer};
 use crate::smtp::session::target::Target;
 
 struct Open;

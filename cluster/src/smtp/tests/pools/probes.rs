@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::smtp::replies::dialogue_result::RefusalScope;
-use crate::smtp::session::stream::Stage;
+use crate::smtp::stage::Stage;
 
 /// Refuses connections while `refusals_left` is not zero.
 struct Unreachable {

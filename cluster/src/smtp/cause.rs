@@ -1,6 +1,6 @@
 //! Causes of dialogues that ended without an answer.
 //!
-//! Used by all modules of this folder. A cause never says if the email was sent: that depends on the stage at which it
+//! Used by sessions, pools and the rules for replies. A cause never says if the email was sent: that depends on the stage at which it
 //! occurred, and [`crate::smtp::DialogueResult`] keeps the two apart.
 
 use thiserror::Error;
@@ -27,7 +27,7 @@ pub enum Cause {
     /// The relay sent bytes that were not expected, or an answer that does not fit the command.
     #[error("replies are out of step: {0}")]
     OutOfStep(String),
-    /// A reply has more than [`super::lines::MAX_REPLY_BYTES`] bytes.
+    /// A reply has more than [`super::session::lines::MAX_REPLY_BYTES`] bytes.
     #[error("a reply without end")]
     ReplyTooLong,
     /// The bytes are not a reply by RFC 5321 4.2.
