@@ -79,8 +79,8 @@ impl ReplicaOptions {
             // A leader that restarts requests votes like any other node.
             enable_leader_restore: Some(false),
             enable_pre_vote: Some(true),
-            // The leader sends the lost tail again to a follower. Without this setting openraft treats the loss as a
-            // defect.
+            // A follower may lose the tail of its log in a power cut. Let the leader resend it; by default openraft
+            // treats that as a defect.
             allow_log_reversion: Some(true),
             // The SnapshotManager makes snapshots and purges the log.
             snapshot_policy: SnapshotPolicy::Never,

@@ -134,7 +134,7 @@ async fn take_part(context: Arc<NodeContext>, question: TakePart) -> Result<(), 
     if hold_parts(Arc::clone(&context), vec![part]).await?.is_empty() {
         return Ok(());
     }
-    // The semaphore is never closed. The caller stops waiting before this takes long.
+    // The semaphore is never closed. No timeout here: the caller's deadline bounds the wait.
     let _one_of = context.parts.taken.acquire().await.map_err(|closed| closed.to_string())?;
     match fetch_from(&context, source, part).await {
         Ok(true) => Ok(()),

@@ -112,8 +112,8 @@ impl World {
         self.put(Command::Settle(settles));
     }
 
-    /// Opens one instant a minute with a fire each; the last one is `before` minutes ago. A backfill would count its
-    /// own instants against each other. The last fire moves the plan beyond all instants up to now.
+    /// Opens one instant a minute with a fire each; the last one is `before` minutes ago. Uses fires, because the
+    /// instants of one backfill would suppress each other. The last fire moves the plan beyond all instants up to now.
     fn open(&mut self, schedule: ScheduleId, before: i64, count: i64) {
         for minute in (before..before + count).rev() {
             let plan = &self.ledger.schedules().get(&schedule).expect("the schedule").plan;

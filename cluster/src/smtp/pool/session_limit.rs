@@ -15,7 +15,7 @@ const RAISE_EVERY: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) struct SessionLimit {
     most: u32,
-    /// Number of emails in the last session that the relay ended before the limit. `None`: it ended none.
+    /// Emails carried by the last session that the relay itself ended. `None`: it ended none.
     seen: Option<u32>,
     /// The learned limit, and the time of its last change. `None`: nothing was learned.
     learned: Option<(u32, Duration)>,

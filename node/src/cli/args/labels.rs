@@ -3,7 +3,7 @@
 use clap::Args;
 use reveille_ledger::labels::{Labels, WrongLabel};
 
-/// Which schedules are meant, by their labels.
+/// Selects schedules by their labels.
 #[derive(Clone, Debug, Args)]
 pub struct SelectorArgs {
     /// Schedules with these labels: team=ops,env!=dev,tier,!old (all of it has to hold)
@@ -11,12 +11,12 @@ pub struct SelectorArgs {
     pub selector: Option<String>,
 }
 
-/// What an update does to one label.
+/// Change of one label by an update.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabelChange {
-    /// Which.
+    /// Key.
     pub key: String,
-    /// What it says from now on; none: it goes.
+    /// New value. `None`: removes the label.
     pub value: Option<String>,
 }
 

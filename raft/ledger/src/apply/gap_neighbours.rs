@@ -48,7 +48,7 @@ impl GapQuery {
         }
     }
 
-    /// Returns the instants within the gap: from the first one inside it to the first one after it.
+    /// Returns the half-open range of instants less than `gap_ms` before or after `due`.
     pub fn instants(&self) -> std::ops::Range<Time> {
         let gap_ms = if injected_bugs::is(Bug::NoMinGap) { 0 } else { self.gap_ms };
         let from = self.due.plus_ms(1_i64.saturating_sub(gap_ms));

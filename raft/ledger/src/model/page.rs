@@ -51,7 +51,7 @@ pub type ChunkKey = (RunId, u32);
 pub struct Chunk {
     /// One set for each state. The sets are disjoint and together have all slots (P1).
     pub sets: [Bitmap; 9],
-    /// Pending recipients that wait, by the 30 s bucket since the epoch in which they become claimable.
+    /// Pending recipients that wait, by the 30 s bucket since 1970 in which they become claimable.
     pub waves: BTreeMap<i64, Bitmap>,
     /// Counted attempts, by slot; slots without attempts are left out.
     pub attempts: BTreeMap<u16, u8>,

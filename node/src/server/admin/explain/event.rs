@@ -100,7 +100,7 @@ fn released(why: Option<ReleaseReason>) -> &'static str {
         Some(ReleaseReason::Busy) => "not begun within ten seconds: the sessions of its relays were busy",
         Some(ReleaseReason::Paced) => "not begun within ten seconds: the rate of its relays allowed no more",
         Some(ReleaseReason::SessionEnded) => "the relay had closed the idle session that was to carry it",
-        Some(ReleaseReason::NotInClaim) => "its gate stayed shut: the row had been taken from this node",
+        Some(ReleaseReason::NotInClaim) => "its gate stayed shut: the recipient had been taken from this node",
         Some(ReleaseReason::RunPaused) => "its gate stayed shut: the run was paused",
         Some(ReleaseReason::RunEnded) => "its gate stayed shut: the run had ended",
         Some(ReleaseReason::PastDeadline) => "its gate stayed shut: the run's deadline had passed",
