@@ -25,11 +25,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("OUT_DIR is set by cargo")?);
     fs::write(out.join("descriptors.bin"), descriptors.encode_to_vec())?;
 
-    let mut words = tonic_prost_build::configure().include_file("words.rs").btree_map(SORTED);
+    let mut builder = tonic_prost_build::configure().include_file("generated.rs").btree_map(SORTED);
     for path in SHARED_BYTES {
-        words = words.bytes(*path);
+        builder = builder.bytes(*path);
     }
-    words.compile_fds(descriptors)?;
+    builder.compile_fds(descriptors)?;
     Ok(())
 }
 

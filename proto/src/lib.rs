@@ -1,15 +1,15 @@
-//! The words on the wire: generated messages, clients and servers, and no logic.
+//! Generated protobuf types: messages, clients and servers, and no logic.
 //!
-//! Two packages: `reveille.admin.v1` is what operators and programs speak to any node, `reveille.peer.v1`
-//! what the nodes of one cluster speak among themselves. The `.proto` files are the specification; the
-//! code here is generated from them at build time and never edited.
+//! Two packages: `reveille.admin.v1` is the API of every node for operators and programs, `reveille.peer.v1` the API
+//! between the nodes of one cluster. The `.proto` files are the specification; the code here is generated from them at
+//! build time and never edited.
 #![allow(missing_docs, clippy::doc_lazy_continuation, clippy::doc_overindented_list_items)]
 
-mod words {
-    include!(concat!(env!("OUT_DIR"), "/words.rs"));
+mod generated {
+    include!(concat!(env!("OUT_DIR"), "/generated.rs"));
 }
 
-pub use words::reveille::*;
+pub use generated::reveille::*;
 
 /// The descriptors of all packages, encoded as a `FileDescriptorSet`, for gRPC reflection.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
