@@ -27,7 +27,7 @@ pub enum Cause {
     /// The relay sent bytes that were not expected, or an answer that does not fit the command.
     #[error("replies are out of step: {0}")]
     OutOfStep(String),
-    /// A reply has more than [`super::session::lines::MAX_REPLY_BYTES`] bytes.
+    /// A reply has more than [`super::session::lines::REPLY_BYTES_MAX`] bytes.
     #[error("a reply without end")]
     ReplyTooLong,
     /// The bytes are not a reply by RFC 5321 4.2.

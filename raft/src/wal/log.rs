@@ -14,7 +14,7 @@ use super::queue::{OnDurable, Queue, Submission};
 use super::record::{EntryRecord, LogPoint, LogState, Record, VoteRecord};
 use super::shared::{ReadPlan, Shared, WalHealth};
 use super::writer::Writer;
-use super::{CHUNK_BYTES_MAX, ENTRY_BYTES_MAX, Execution, QUEUE_BYTES_MAX, WalOptions};
+use super::{CHUNK_BYTES_MAX, Execution, QUEUE_BYTES_MAX, WAL_PAYLOAD_BYTES_MAX, WalOptions};
 
 /// Bytes that each record takes of the queue's limit, in addition to its payload.
 const RECORD_CHARGE_BYTES: usize = 128;
@@ -70,9 +70,11 @@ impl Wal {
     /// Submits entries. They are readable when this returns; `done` is called when all are durable. Waits for space in
     /// the queue.
     pub async fn append(&self, entries: Vec<EntryRecord>, done: OnDurable) -> Result<(), WalError> {
-        if let Some(large) = entries.iter().find(|entry| entry.bytes.len() > ENTRY_BYTES_MAX) {
+        if let Some(large) = entries.iter().find(|entry| entry.bytes.len() > WAL_PAYLOAD_BYTES_MAX) {
             let (index, bytes) = (large.point.index, large.bytes.len());
-            return Err(WalError::Refused(format!("entry {index} has {bytes} bytes, more than {ENTRY_BYTES_MAX}")));
+            return Err(WalError::Refused(format!(
+                "entry {index} has {bytes} bytes, more than {WAL_PAYLOAD_BYTES_MAX}"
+            )));
         }
         let mut chunk = Vec::new();
         let mut charge = 0;

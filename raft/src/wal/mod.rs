@@ -38,7 +38,7 @@ pub use shared::{Counters, ReadPlan, WalHealth};
 pub const SECTOR_BYTES: usize = 512;
 
 /// Maximum payload of one entry in bytes. The ledger keeps its entries below 1 MiB; the rest is for framing.
-pub const ENTRY_BYTES_MAX: usize = 2 * 1024 * 1024;
+pub const WAL_PAYLOAD_BYTES_MAX: usize = 2 * 1024 * 1024;
 
 /// Maximum bytes in the writer's queue, and so in one batch. At 100 MB/s a batch takes about 160 ms, less than an
 /// election.
@@ -51,8 +51,8 @@ const CHUNK_BYTES_MAX: usize = 4 * 1024 * 1024;
 const LAZY_MS: u64 = 100;
 
 // A submission fits the queue, or an append could wait for ever. An entry fits a submission.
-const _: () = assert!(CHUNK_BYTES_MAX + ENTRY_BYTES_MAX <= QUEUE_BYTES_MAX);
-const _: () = assert!(ENTRY_BYTES_MAX <= CHUNK_BYTES_MAX);
+const _: () = assert!(CHUNK_BYTES_MAX + WAL_PAYLOAD_BYTES_MAX <= QUEUE_BYTES_MAX);
+const _: () = assert!(WAL_PAYLOAD_BYTES_MAX <= CHUNK_BYTES_MAX);
 
 /// Settings of a log.
 #[derive(Clone, Debug)]

@@ -179,7 +179,7 @@ fn whole<T: for<'de> Deserialize<'de>>(payload: &[u8]) -> Option<T> {
 }
 
 fn record_head(kind: u8, payload: &[u8]) -> [u8; RECORD_HEAD_BYTES] {
-    // Payloads are bounded by ENTRY_BYTES_MAX, far below 4 GiB.
+    // Payloads are bounded by WAL_PAYLOAD_BYTES_MAX, far below 4 GiB.
     let [l0, l1, l2, l3] = (payload.len() as u32).to_le_bytes();
     let checksum = crc32c::crc32c_append(crc32c::crc32c(&[kind, l0, l1, l2, l3]), payload);
     let [c0, c1, c2, c3] = checksum.to_le_bytes();

@@ -14,7 +14,7 @@ use crate::smtp::reply::Reply;
 use crate::smtp::stage::Stage;
 
 /// Maximum length of a kept answer text, in characters.
-pub(crate) const MAX_TEXT_CHARS: usize = 400;
+pub(crate) const TEXT_CHARS_MAX: usize = 400;
 
 /// Result of one email. Every email that is passed to a dialogue gets exactly one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -167,5 +167,5 @@ fn digits(text: &str, most: usize) -> Option<u16> {
 }
 
 fn one_line(text: &str) -> String {
-    text.chars().take(MAX_TEXT_CHARS).map(|c| if c == '\n' { ' ' } else { c }).collect()
+    text.chars().take(TEXT_CHARS_MAX).map(|c| if c == '\n' { ' ' } else { c }).collect()
 }

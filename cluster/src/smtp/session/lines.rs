@@ -3,7 +3,7 @@
 //! Only the stream calls it. It tolerates what RFC 5321 4.2.1 asks a client to tolerate (a bare `250`, unknown second
 //! and third digits, any text) and what relays do besides (bytes that are not UTF-8, a lone LF at the end of a line).
 //! It is strict where a guess could turn one answer into another: a line without a code, or a reply whose lines
-//! disagree, is no reply. It keeps at most [`MAX_REPLY_BYTES`], whatever the peer sends. It does not decide what a
+//! disagree, is no reply. It keeps at most [`REPLY_BYTES_MAX`], whatever the peer sends. It does not decide what a
 //! reply means.
 
 use crate::smtp::cause::Cause;
@@ -11,7 +11,7 @@ use crate::smtp::reply::Reply;
 
 /// Maximum size of a reply in bytes, all its lines together. RFC 5321 4.5.3.1.5 allows 512 octets a line; the longest
 /// known EHLO answers have about 20 lines.
-pub const MAX_REPLY_BYTES: usize = 16 * 1024;
+pub const REPLY_BYTES_MAX: usize = 16 * 1024;
 
 /// Collects bytes until they make a reply. After an error it must not be used again: the start of the next reply is
 /// unknown.
@@ -32,7 +32,7 @@ impl ReplyLines {
 
     /// False if so many bytes are unread that no more should be read from the peer.
     pub fn has_room(&self) -> bool {
-        self.unread.len() < MAX_REPLY_BYTES
+        self.unread.len() < REPLY_BYTES_MAX
     }
 
     /// True if it has bytes that belong to no complete reply.
@@ -60,7 +60,7 @@ impl ReplyLines {
         while let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = self.unread.drain(..=end).collect();
             self.consumed += line.len();
-            if self.consumed > MAX_REPLY_BYTES {
+            if self.consumed > REPLY_BYTES_MAX {
                 return Err(Cause::ReplyTooLong);
             }
             if let Some(code) = self.take_line(&line)? {
@@ -69,7 +69,7 @@ impl ReplyLines {
                 return Ok(Some(Reply { code, text: std::mem::take(&mut self.text) }));
             }
         }
-        if self.consumed + self.unread.len() > MAX_REPLY_BYTES {
+        if self.consumed + self.unread.len() > REPLY_BYTES_MAX {
             return Err(Cause::ReplyTooLong);
         }
         Ok(None)
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn endless_reply_is_refused_early() {
-        assert_eq!(read(&[b'2'; MAX_REPLY_BYTES + 1]), Err(Cause::ReplyTooLong));
-        assert_eq!(read(&b"250-x\r\n".repeat(MAX_REPLY_BYTES / 7 + 1)), Err(Cause::ReplyTooLong));
+        assert_eq!(read(&[b'2'; REPLY_BYTES_MAX + 1]), Err(Cause::ReplyTooLong));
+        assert_eq!(read(&b"250-x\r\n".repeat(REPLY_BYTES_MAX / 7 + 1)), Err(Cause::ReplyTooLong));
     }
 }

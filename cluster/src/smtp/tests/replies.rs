@@ -3,7 +3,7 @@
 use crate::smtp::cause::Cause;
 use crate::smtp::replies::classification::{ReplyClass, ReplyRules};
 use crate::smtp::replies::dialogue_result::{
-    self, DialogueResult, MAX_TEXT_CHARS, RefusalScope, enhanced_code, without_enhanced_code,
+    self, DialogueResult, RefusalScope, TEXT_CHARS_MAX, enhanced_code, without_enhanced_code,
 };
 use crate::smtp::reply::Reply;
 use crate::smtp::stage::Stage;
@@ -291,6 +291,6 @@ fn long_texts_are_cut() {
     let DialogueResult::Refused { text, .. } = refused(Stage::Rcpt, &reply) else {
         panic!("a refusal is a refusal");
     };
-    assert_eq!(text.chars().count(), MAX_TEXT_CHARS);
+    assert_eq!(text.chars().count(), TEXT_CHARS_MAX);
     assert!(!text.contains('\n'));
 }

@@ -39,7 +39,7 @@ pub struct Trust {
 }
 
 /// Longest path of a PEM file, in bytes.
-pub const PATH_MAX_BYTES: usize = 1_024;
+pub const PATH_BYTES_MAX: usize = 1_024;
 
 impl Tls {
     /// Returns the certificate settings; `None` without encryption.
@@ -65,7 +65,7 @@ pub fn is_loopback(host: &str) -> bool {
 
 /// True if `text` has the form of an absolute path. Does not check that the file exists.
 pub fn is_path(text: &str) -> bool {
-    text.starts_with('/') && text.len() <= PATH_MAX_BYTES && !text.chars().any(char::is_control)
+    text.starts_with('/') && text.len() <= PATH_BYTES_MAX && !text.chars().any(char::is_control)
 }
 
 #[cfg(test)]
