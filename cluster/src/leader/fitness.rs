@@ -30,7 +30,7 @@ use crate::node::context::NodeContext;
 const CHECK_EVERY: Duration = Duration::from_millis(250);
 /// Pause after a leader should hand over and cannot, because it votes alone. It logs this each time. After the pause
 /// all measurements start again.
-const RETRY_HAND_OVER_AFTER: Duration = Duration::from_secs(60);
+const RETRY_TRANSFER_AFTER: Duration = Duration::from_secs(60);
 /// Pause between two checks after which all measurements start again.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Maximum time between the commit and the apply of an entry (P13).
@@ -107,7 +107,7 @@ pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) 
                 return;
             }
             // No other node votes, so this node keeps leading.
-            leadership.sleep(RETRY_HAND_OVER_AFTER).await;
+            leadership.sleep(RETRY_TRANSFER_AFTER).await;
         }
     }
 }

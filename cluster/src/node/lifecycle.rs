@@ -38,8 +38,8 @@ use crate::worker::{lease_client, recovery, workers};
 const APPLY_WAIT: Duration = Duration::from_secs(3);
 /// Maximum time that relay pools may differ from the ledger.
 const FOLLOW_EVERY: Duration = Duration::from_secs(1);
-/// Time that a stop reserves for the hand-over of the leadership.
-const HAND_OVER_WITHIN: Duration = Duration::from_secs(3);
+/// Time that a stop reserves for the transfer of the leadership.
+const TRANSFER_WITHIN: Duration = Duration::from_secs(3);
 /// Maximum time that a stop waits until its own state shows the settled outcomes.
 const CATCH_UP_WITHIN: Duration = Duration::from_secs(2);
 
@@ -91,7 +91,7 @@ pub struct NodeRuntime {
     /// The relay pools.
     pub relays: Arc<RelayRegistry>,
     supervisor: Supervisor,
-    leading: Candidacy,
+    leading: LeadershipHandle,
     stopping: StopSignals,
 }
 
@@ -99,7 +99,7 @@ impl NodeRuntime {
     /// Starts the actor that runs this node's leaderships. A cluster needs a leader before a node can register with it,
     /// so this comes first. Must be called after the replica has started. It uses the replica's runtime: a leader's
     /// work must not wait for its claim workers.
-    pub fn lead(context: &Arc<NodeContext>) -> Candidacy {
+    pub fn lead(context: &Arc<NodeContext>) -> LeadershipHandle {
         let supervisor = Supervisor::new(context.replica.runtime().clone());
         let stop = CancellationToken::new();
         let (actor_site, actor_stop) = (Arc::clone(context), stop.clone());
@@ -110,13 +110,13 @@ impl NodeRuntime {
                 ActorEnd::Unasked
             }
         });
-        Candidacy { supervisor, stop }
+        LeadershipHandle { supervisor, stop }
     }
 
     /// Registers this incarnation, recovers, and starts to work. Waits until there is a leader; `cancel` ends the wait.
     pub async fn start(
         context: Arc<NodeContext>,
-        leading: Candidacy,
+        leading: LeadershipHandle,
         options: RuntimeOptions,
         cancel: &CancellationToken,
     ) -> Result<NodeRuntime, StartError> {
@@ -214,14 +214,14 @@ impl NodeRuntime {
         let left = || deadline.saturating_duration_since(Instant::now());
         self.context.mark_stopping();
         self.stopping.asked.cancel();
-        let answered = self.relays.close(left().saturating_sub(HAND_OVER_WITHIN)).await;
-        let settled = tokio::time::timeout(left().saturating_sub(HAND_OVER_WITHIN), self.supervisor.ended()).await;
+        let answered = self.relays.close(left().saturating_sub(TRANSFER_WITHIN)).await;
+        let settled = tokio::time::timeout(left().saturating_sub(TRANSFER_WITHIN), self.supervisor.ended()).await;
         self.stopping.settled.cancel();
         // The leader answers for outcomes. Its applied state must be visible here before open claims are counted.
         let _ = self.context.replica.linearizable(Instant::now() + left().min(CATCH_UP_WITHIN)).await;
-        hand_over(&self.context, Instant::now() + left().min(HAND_OVER_WITHIN)).await;
+        transfer_leadership(&self.context, Instant::now() + left().min(TRANSFER_WITHIN)).await;
         self.leading.stop.cancel();
-        let led = tokio::time::timeout(left().max(HAND_OVER_WITHIN), self.leading.supervisor.ended()).await;
+        let led = tokio::time::timeout(left().max(TRANSFER_WITHIN), self.leading.supervisor.ended()).await;
         let me = self.context.me;
         let open = self.context.replica.read(|ledger| ledger.claims().iter().any(|(_, claim)| claim.owner == me));
         let clean = answered && settled.is_ok() && led.is_ok() && !open;
@@ -238,7 +238,7 @@ impl NodeRuntime {
 }
 
 /// A node whose leadership actor runs, and no other actor yet.
-pub struct Candidacy {
+pub struct LeadershipHandle {
     supervisor: Supervisor,
     stop: CancellationToken,
 }
@@ -275,8 +275,8 @@ async fn wait_until_applied(context: &NodeContext, index: u64, cancel: &Cancella
     }
 }
 
-/// Hands the leadership to another voter, so that no election is needed.
-async fn hand_over(context: &NodeContext, deadline: Instant) {
+/// Transfers the leadership to another voter, so that no election is needed.
+async fn transfer_leadership(context: &NodeContext, deadline: Instant) {
     if matches!(*context.replica.role().borrow(), Role::Leader { .. }) {
         transfer::away(context, |_| true, deadline).await;
     }

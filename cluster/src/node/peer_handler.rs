@@ -82,7 +82,9 @@ impl Application for PeerHandler {
             PeerRequest::HoldBarrier(HoldBarrier(request)) => {
                 reply::<HoldBarrier>(&hold_barrier(&self.started()?, request).await)
             }
-            PeerRequest::HandOver(request) => reply::<HandOver>(&hand_over(&*self.started()?, request.to, limit).await),
+            PeerRequest::HandOver(request) => {
+                reply::<HandOver>(&transfer_leadership(&*self.started()?, request.to, limit).await)
+            }
             PeerRequest::Clock(ReadClock) => reply::<ReadClock>(&self.clock()),
             PeerRequest::Describe(Describe) => reply::<Describe>(&self.describe(&*self.started()?)),
             PeerRequest::FetchPart(request) => reply::<FetchPart>(&fetch_part(self.started()?, request).await),
@@ -101,7 +103,7 @@ async fn hold_barrier(context: &Arc<NodeContext>, request: BarrierRequest) -> Re
     barrier::hold(context, &leadership, request.index, request.subject).await.map_err(|error| error.to_string())
 }
 
-async fn hand_over(context: &NodeContext, to: NodeId, limit: Duration) -> Result<(), String> {
+async fn transfer_leadership(context: &NodeContext, to: NodeId, limit: Duration) -> Result<(), String> {
     leadership(context)?;
     let handed = context.replica.transfer_leader(to, Instant::now() + limit).await;
     handed.map_err(|error| error.to_string())

@@ -51,7 +51,7 @@ requests! {
     Barrier(BarrierRequest) -> BarrierAnswer, bulk: false;
     /// To the leader: holds a barrier until no gate on any node decides without an entry (P15).
     HoldBarrier(HoldBarrier) -> Result<BarrierReport, String>, bulk: false;
-    /// To the leader: asks it to hand its leadership over.
+    /// To the leader: asks it to transfer its leadership.
     HandOver(HandOver) -> Result<(), String>, bulk: false;
     /// Asks a node for its clocks (P18).
     Clock(ReadClock) -> ClockReading, bulk: false;
@@ -198,7 +198,7 @@ pub struct BarrierReport {
     pub unconfirmed: Vec<NodeId>,
 }
 
-/// Asks the leader to hand its leadership over.
+/// Asks the leader to transfer its leadership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandOver {
     /// The node that should lead.

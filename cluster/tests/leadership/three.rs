@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use reveille_cluster::node::clock::SystemClock;
 use reveille_cluster::node::context::NodeContext;
-use reveille_cluster::node::lifecycle::{Candidacy, NodeRuntime, RuntimeOptions};
+use reveille_cluster::node::lifecycle::{LeadershipHandle, NodeRuntime, RuntimeOptions};
 use reveille_cluster::smtp::{CredentialStore, RelayRules, TcpDialer};
 use reveille_ledger::ids::{Epoch, NodeId};
 use reveille_raft::{ClusterId, GrpcTransport, Member};
@@ -36,7 +36,7 @@ pub async fn stopped(node_runtimes: Vec<NodeRuntime>) {
 async fn three(
     folder: &Path,
     change: impl Fn(&mut reveille_raft::ReplicaOptions),
-) -> Vec<(Arc<NodeContext>, Candidacy)> {
+) -> Vec<(Arc<NodeContext>, LeadershipHandle)> {
     let mut nodes = Vec::new();
     let mut members = BTreeMap::new();
     for number in 1..=3 {
@@ -58,7 +58,7 @@ async fn three(
     nodes
 }
 
-async fn start_node_runtime((context, leading): (Arc<NodeContext>, Candidacy), folder: &Path) -> NodeRuntime {
+async fn start_node_runtime((context, leading): (Arc<NodeContext>, LeadershipHandle), folder: &Path) -> NodeRuntime {
     let name = context.introduction.name.clone();
     let journal_dir = folder.join(format!("{name}-journal"));
     let options = RuntimeOptions {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use reveille_cluster::node::clock::SystemClock;
 use reveille_cluster::node::context::NodeContext;
-use reveille_cluster::node::lifecycle::{self, Candidacy, NodeRuntime};
+use reveille_cluster::node::lifecycle::{self, LeadershipHandle, NodeRuntime};
 use reveille_cluster::smtp::{CredentialStore, RelayRules, RelayStatus};
 use reveille_ledger::command::Command;
 use reveille_ledger::ids::NodeId;
@@ -127,7 +127,7 @@ impl Node {
         node_runtime.relays.status().remove("mailbox").expect("the relay is known here")
     }
 
-    async fn start_replica(&mut self, network: &Network, change: fn(&mut ReplicaOptions)) -> Candidacy {
+    async fn start_replica(&mut self, network: &Network, change: fn(&mut ReplicaOptions)) -> LeadershipHandle {
         self.lives += 1;
         let home = Home::new(&self.name);
         let mut options =
@@ -150,7 +150,7 @@ impl Node {
         leading
     }
 
-    async fn start_node_runtime(&mut self, leading: Candidacy) {
+    async fn start_node_runtime(&mut self, leading: LeadershipHandle) {
         let options = lifecycle::RuntimeOptions {
             name: self.name.clone(),
             hello_name: Some(self.name.clone()),

@@ -225,7 +225,7 @@ async fn see_claims(mut hints: Hints, recorder: HistoryRecorder) {
 /// Runs the node until it is stopped or fails.
 async fn work(
     context: &Arc<NodeContext>,
-    leading: lifecycle::Candidacy,
+    leading: lifecycle::LeadershipHandle,
     options: lifecycle::RuntimeOptions,
     stop: &CancellationToken,
 ) -> Result<()> {

@@ -13,7 +13,7 @@ use reveille_cluster::audience::AudienceStore;
 use reveille_cluster::node::clock::SystemClock;
 use reveille_cluster::node::context::NodeContext;
 use reveille_cluster::node::context::NodeIntroduction;
-use reveille_cluster::node::lifecycle::{self, Candidacy, NodeRuntime, StartError};
+use reveille_cluster::node::lifecycle::{self, LeadershipHandle, NodeRuntime, StartError};
 use reveille_cluster::node::peer_handler::PeerHandler;
 use reveille_cluster::ops::unsubscribe::Unsubscribe;
 use reveille_cluster::ops::zones::Zones;
@@ -44,7 +44,7 @@ pub struct NodeServer {
     pub unsubscribe_address: Option<SocketAddr>,
     options: Config,
     reply_rules: RelayRules,
-    leading: Candidacy,
+    leading: LeadershipHandle,
     stop: CancellationToken,
 }
 
@@ -179,7 +179,7 @@ async fn work(
     context: Arc<NodeContext>,
     options: &Config,
     reply_rules: RelayRules,
-    leading: Candidacy,
+    leading: LeadershipHandle,
     asked: &CancellationToken,
 ) -> Result<NodeEnd> {
     while context.replica.cluster().is_none() {

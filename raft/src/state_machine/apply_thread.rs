@@ -97,24 +97,24 @@ impl ApplyThread {
             batch.push(CommittedEntry { id: entry.log_id(), payload: entry.payload, responder });
             if batch.len() >= BATCH_ENTRIES_MAX || bytes >= BATCH_BYTES_MAX {
                 bytes = 0;
-                self.hand_over(Job::Apply(std::mem::take(&mut batch))).await?;
+                self.run_job(Job::Apply(std::mem::take(&mut batch))).await?;
             }
         }
         if batch.is_empty() {
             return Ok(());
         }
-        self.hand_over(Job::Apply(batch)).await
+        self.run_job(Job::Apply(batch)).await
     }
 
     /// Replaces the whole state by that of a snapshot.
     pub async fn replace(&self, ledger: Ledger, position: AppliedPosition) -> Result<(), std::io::Error> {
-        self.hand_over(Job::Replace(Box::new(ledger), position)).await
+        self.run_job(Job::Replace(Box::new(ledger), position)).await
     }
 
-    async fn hand_over(&self, job: Job) -> Result<(), std::io::Error> {
+    async fn run_job(&self, job: Job) -> Result<(), std::io::Error> {
         let (done, end) = oneshot::channel();
-        let handed_over = self.jobs.send((job, done)).await.is_ok();
-        if handed_over && end.await.is_ok() {
+        let sent = self.jobs.send((job, done)).await.is_ok();
+        if sent && end.await.is_ok() {
             return Ok(());
         }
         let gone = || FatalError::Broken("the thread that applies is gone".to_owned());
@@ -317,11 +317,11 @@ mod tests {
         let applied_state =
             Arc::new(AppliedState::new(Ledger::new(), AppliedPosition::default(), fatal_errors.clone()));
         let (apply_thread, ended) = ApplyThread::start(Arc::clone(&applied_state), Execution::Threads).unwrap();
-        apply_thread.hand_over(Job::Apply(vec![blank(1), blank(2)])).await.unwrap();
+        apply_thread.run_job(Job::Apply(vec![blank(1), blank(2)])).await.unwrap();
         applied_state.check_whole().expect("two entries are applied");
 
         // The second entry is not above the first one, so `apply` panics.
-        let failed = apply_thread.hand_over(Job::Apply(vec![blank(3), blank(3)])).await;
+        let failed = apply_thread.run_job(Job::Apply(vec![blank(3), blank(3)])).await;
         assert!(failed.is_err());
         assert_eq!(fatal_errors.get(), Some(FatalError::Poison { index: 3 }));
         assert!(applied_state.check_whole().is_err(), "no snapshot is made of it");

@@ -9,7 +9,7 @@ use reveille_cluster::audience::AudienceStore;
 use reveille_cluster::node::clock::{Clock, SystemClock};
 use reveille_cluster::node::context::NodeContext;
 use reveille_cluster::node::context::NodeIntroduction;
-use reveille_cluster::node::lifecycle::{self, Candidacy, NodeRuntime};
+use reveille_cluster::node::lifecycle::{self, LeadershipHandle, NodeRuntime};
 use reveille_cluster::node::peer_handler::PeerHandler;
 use reveille_cluster::node::secret::Secret;
 use reveille_cluster::ops::unsubscribe::Unsubscribe;
@@ -86,7 +86,7 @@ impl Clock for SetClock {
 pub struct Founder {
     pub context: Arc<NodeContext>,
     pub channel: Channel,
-    leading: Candidacy,
+    leading: LeadershipHandle,
     stop: CancellationToken,
     folder: TempDir,
 }
