@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use reveille_ledger::command::{Refused, RelayReply, ReleaseReason, ReplyScope, Unsendable};
+use reveille_ledger::command::{RefusalEffect, Refused, RelayReply, ReleaseReason, Unsendable};
 use reveille_raft::crash;
 use tokio::time::Instant;
 
@@ -140,7 +140,7 @@ fn classify_and_journal(
             DeliveryOutcome::Accepted
         }
         DialogueResult::Refused { stage, code, enhanced, text, scope, .. } => {
-            let scope = reply_scope(stage, code, scope);
+            let scope = refusal_effect(stage, code, scope);
             let text = clip(&smtp::without_enhanced_code(&text, enhanced));
             let refused = Refused { slot: claimed_slot.slot, code, enhanced, text, scope };
             let _ = context.journal.append(claimed_slot, JournalStep::Refused(refused.clone()));
@@ -170,18 +170,18 @@ fn classify_and_journal(
     })
 }
 
-/// Returns what a refusal concerns, in the ledger's terms. From RCPT on, this recipient or this email may be the cause
+/// Returns the effect of a refusal, in the ledger's terms. From RCPT on, this recipient or this email may be the cause
 /// of the relay's trouble. A 4yz about the sender or the content lasts longer than a retry wave. In both cases each
 /// recipient waits its own back-off. After a refusal because of the rate it waits for the relay, whose rate is reduced.
-fn reply_scope(stage: Stage, code: u16, scope: RefusalScope) -> ReplyScope {
+fn refusal_effect(stage: Stage, code: u16, scope: RefusalScope) -> RefusalEffect {
     match scope {
-        RefusalScope::Mailbox => ReplyScope::Mailbox,
-        RefusalScope::Unnamed => ReplyScope::Unnamed,
-        RefusalScope::Deferred => ReplyScope::Deferred,
-        RefusalScope::Relay if stage >= Stage::Rcpt => ReplyScope::Deferred,
-        RefusalScope::Relay | RefusalScope::Throttle { .. } => ReplyScope::Relay,
-        RefusalScope::Sender | RefusalScope::Content if code < 500 => ReplyScope::Deferred,
-        RefusalScope::Sender | RefusalScope::Content => ReplyScope::SenderOrContent,
+        RefusalScope::Mailbox => RefusalEffect::Mailbox,
+        RefusalScope::Unnamed => RefusalEffect::Unnamed,
+        RefusalScope::Deferred => RefusalEffect::Deferred,
+        RefusalScope::Relay if stage >= Stage::Rcpt => RefusalEffect::Deferred,
+        RefusalScope::Relay | RefusalScope::Throttle { .. } => RefusalEffect::Relay,
+        RefusalScope::Sender | RefusalScope::Content if code < 500 => RefusalEffect::Deferred,
+        RefusalScope::Sender | RefusalScope::Content => RefusalEffect::SenderOrContent,
     }
 }
 
@@ -216,20 +216,20 @@ mod tests {
     fn answers_from_rcpt_on_wait_back_off_of_their_recipient() {
         let throttle = RefusalScope::Throttle { daily_quota: false };
         let table = [
-            (Stage::Mail, 451, RefusalScope::Relay, ReplyScope::Relay),
-            (Stage::Rcpt, 451, RefusalScope::Relay, ReplyScope::Deferred),
-            (Stage::Data, 554, RefusalScope::Relay, ReplyScope::Deferred),
-            (Stage::Answered, 452, RefusalScope::Relay, ReplyScope::Deferred),
-            (Stage::Mail, 450, RefusalScope::Sender, ReplyScope::Deferred),
-            (Stage::Rcpt, 450, RefusalScope::Content, ReplyScope::Deferred),
-            (Stage::Rcpt, 550, RefusalScope::Sender, ReplyScope::SenderOrContent),
-            (Stage::Answered, 554, RefusalScope::Content, ReplyScope::SenderOrContent),
-            (Stage::Rcpt, 421, throttle, ReplyScope::Relay),
-            (Stage::Rcpt, 550, RefusalScope::Unnamed, ReplyScope::Unnamed),
-            (Stage::Rcpt, 550, RefusalScope::Mailbox, ReplyScope::Mailbox),
+            (Stage::Mail, 451, RefusalScope::Relay, RefusalEffect::Relay),
+            (Stage::Rcpt, 451, RefusalScope::Relay, RefusalEffect::Deferred),
+            (Stage::Data, 554, RefusalScope::Relay, RefusalEffect::Deferred),
+            (Stage::Answered, 452, RefusalScope::Relay, RefusalEffect::Deferred),
+            (Stage::Mail, 450, RefusalScope::Sender, RefusalEffect::Deferred),
+            (Stage::Rcpt, 450, RefusalScope::Content, RefusalEffect::Deferred),
+            (Stage::Rcpt, 550, RefusalScope::Sender, RefusalEffect::SenderOrContent),
+            (Stage::Answered, 554, RefusalScope::Content, RefusalEffect::SenderOrContent),
+            (Stage::Rcpt, 421, throttle, RefusalEffect::Relay),
+            (Stage::Rcpt, 550, RefusalScope::Unnamed, RefusalEffect::Unnamed),
+            (Stage::Rcpt, 550, RefusalScope::Mailbox, RefusalEffect::Mailbox),
         ];
         for (stage, code, scope, expected) in table {
-            assert_eq!(reply_scope(stage, code, scope), expected, "{stage:?} {code} {scope:?}");
+            assert_eq!(refusal_effect(stage, code, scope), expected, "{stage:?} {code} {scope:?}");
         }
     }
 

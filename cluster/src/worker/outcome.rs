@@ -1,6 +1,6 @@
 //! The outcome of one recipient of a claim, and its names in the metrics.
 
-use reveille_ledger::command::{Refused, RelayReply, ReleaseReason, ReplyScope, Unsendable};
+use reveille_ledger::command::{RefusalEffect, Refused, RelayReply, ReleaseReason, Unsendable};
 
 use super::journal::ClaimedSlot;
 use crate::smtp::GateRefusal;
@@ -60,12 +60,12 @@ impl DeliveryOutcome {
             DeliveryOutcome::Unsendable(_) => ("unsendable", ""),
             DeliveryOutcome::Refused(refused) => match refused.scope {
                 // No relay answered (P6).
-                ReplyScope::Relay if refused.code == 0 => ("released", "no_relay"),
-                ReplyScope::Unnamed => ("refused", "unnamed"),
-                ReplyScope::Mailbox => ("refused", "mailbox"),
-                ReplyScope::Deferred => ("refused", "deferred"),
-                ReplyScope::Relay => ("refused", "relay"),
-                ReplyScope::SenderOrContent => ("refused", "policy"),
+                RefusalEffect::Relay if refused.code == 0 => ("released", "no_relay"),
+                RefusalEffect::Unnamed => ("refused", "unnamed"),
+                RefusalEffect::Mailbox => ("refused", "mailbox"),
+                RefusalEffect::Deferred => ("refused", "deferred"),
+                RefusalEffect::Relay => ("refused", "relay"),
+                RefusalEffect::SenderOrContent => ("refused", "policy"),
             },
             DeliveryOutcome::Released(why) => ("released", released(*why)),
         }
@@ -74,15 +74,15 @@ impl DeliveryOutcome {
 
 /// Outcome if no relay can take the email now: pending again after a while, and the attempt does not count (P6).
 pub(crate) fn no_relay(claimed_slot: ClaimedSlot, cause: &str) -> DeliveryOutcome {
-    without_answer(claimed_slot, cause, ReplyScope::Relay)
+    without_answer(claimed_slot, cause, RefusalEffect::Relay)
 }
 
 /// Outcome if the dialogue broke from RCPT on: the attempt counts (P6).
 pub(crate) fn unanswered(claimed_slot: ClaimedSlot, cause: &str) -> DeliveryOutcome {
-    without_answer(claimed_slot, cause, ReplyScope::Unnamed)
+    without_answer(claimed_slot, cause, RefusalEffect::Unnamed)
 }
 
-fn without_answer(claimed_slot: ClaimedSlot, cause: &str, scope: ReplyScope) -> DeliveryOutcome {
+fn without_answer(claimed_slot: ClaimedSlot, cause: &str, scope: RefusalEffect) -> DeliveryOutcome {
     let text = clip(cause);
     DeliveryOutcome::Refused(Refused { slot: claimed_slot.slot, code: 0, enhanced: None, text, scope })
 }
@@ -124,8 +124,8 @@ mod tests {
             let text = "circuit open: connection refused".to_owned();
             DeliveryOutcome::Refused(Refused { slot: 1, code, enhanced: None, text, scope }).words()
         };
-        assert_eq!(refused(0, ReplyScope::Relay), ("released", "no_relay"));
-        assert_eq!(refused(454, ReplyScope::Relay), ("refused", "relay"));
-        assert_eq!(refused(0, ReplyScope::Unnamed), ("refused", "unnamed"));
+        assert_eq!(refused(0, RefusalEffect::Relay), ("released", "no_relay"));
+        assert_eq!(refused(454, RefusalEffect::Relay), ("refused", "relay"));
+        assert_eq!(refused(0, RefusalEffect::Unnamed), ("refused", "unnamed"));
     }
 }

@@ -16,7 +16,7 @@ use reveille_ledger::bitmap::{Bitmap, CHUNK};
 use reveille_ledger::calendar::When;
 use reveille_ledger::canary::Canary;
 use reveille_ledger::command::{
-    AudienceSeal, ClaimOutcome, ClaimRequest, Command, Entry, EpochStart, NodeUp, Refused, ReplyScope, RunPause,
+    AudienceSeal, ClaimOutcome, ClaimRequest, Command, Entry, EpochStart, NodeUp, RefusalEffect, Refused, RunPause,
     ScheduleCreate, Trigger, VoterClock,
 };
 use reveille_ledger::content::{AudienceChoice, NamedAudience, Seal};
@@ -108,7 +108,7 @@ impl World {
                 slot,
                 code: 450,
                 enhanced: Some((4, 2, 1)),
-                scope: ReplyScope::Deferred,
+                scope: RefusalEffect::Deferred,
                 text: "busy".into(),
             });
             let fence = fences.into_iter().next().and_then(Result::ok).expect("granted");

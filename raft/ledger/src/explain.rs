@@ -1,7 +1,7 @@
 //! The history of one recipient in one run, read from its claims and from the events of the run.
 
 use crate::model::{
-    Claim, ClaimEvent, ClaimEventKind, ClaimOwner, DeadLetter, Deferral, Fence, Ledger, RecipientState, ReplyScope,
+    Claim, ClaimEvent, ClaimEventKind, ClaimOwner, DeadLetter, Deferral, Fence, Ledger, RecipientState, RefusalEffect,
     RunEvent, RunEventKind, RunId, Time, run_events, wave_start,
 };
 
@@ -32,7 +32,7 @@ pub struct LastRefusal {
     /// Enhanced status code; `None` if the answer had none, or if it is no longer known.
     pub enhanced: Option<(u8, u16, u16)>,
     /// Subject of the answer.
-    pub scope: ReplyScope,
+    pub scope: RefusalEffect,
 }
 
 /// One claim that contains the recipient.
@@ -91,7 +91,7 @@ fn last_refusal(claims: &[ClaimExplanation], since: u64, deferral: Option<Deferr
         }
         _ => None,
     });
-    let deferred = |Deferral { code, .. }| LastRefusal { code, enhanced: None, scope: ReplyScope::Deferred };
+    let deferred = |Deferral { code, .. }| LastRefusal { code, enhanced: None, scope: RefusalEffect::Deferred };
     refusals.max_by_key(|(index, _)| *index).map(|(_, answer)| answer).or_else(|| deferral.map(deferred))
 }
 

@@ -7,7 +7,7 @@ use reveille_ledger::bitmap::{Bitmap, CHUNK};
 use reveille_ledger::calendar::{Pattern, When};
 use reveille_ledger::check::check;
 use reveille_ledger::command::{
-    AudienceSeal, ClaimOutcome, ClaimRequest, Command, Entry, EpochStart, NextInstant, NodeUp, Refused, ReplyScope,
+    AudienceSeal, ClaimOutcome, ClaimRequest, Command, Entry, EpochStart, NextInstant, NodeUp, RefusalEffect, Refused,
     RunPause, ScheduleCreate, Trigger, VoterClock,
 };
 use reveille_ledger::content::{Audience, AudienceChoice, NamedAudience, Recipient, Seal};
@@ -121,7 +121,7 @@ fn settled(
         slot,
         code: 550,
         enhanced: Some((5, 1, 1)),
-        scope: ReplyScope::Mailbox,
+        scope: RefusalEffect::Mailbox,
         text: "no such user".into(),
     };
     ClaimOutcome {

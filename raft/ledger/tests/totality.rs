@@ -298,11 +298,11 @@ fn wild_send_test() -> impl Strategy<Value = Command> {
 
 fn wild_outcome(fence: Fence) -> impl Strategy<Value = ClaimOutcome> {
     let scope = prop::sample::select(vec![
-        ReplyScope::Mailbox,
-        ReplyScope::Deferred,
-        ReplyScope::Relay,
-        ReplyScope::SenderOrContent,
-        ReplyScope::Unnamed,
+        RefusalEffect::Mailbox,
+        RefusalEffect::Deferred,
+        RefusalEffect::Relay,
+        RefusalEffect::SenderOrContent,
+        RefusalEffect::Unnamed,
     ]);
     let refused = (any::<u16>(), any::<u16>(), prop::option::of((any::<u8>(), any::<u16>(), any::<u16>())), scope);
     let refused = refused.prop_map(|(slot, code, enhanced, scope)| Refused {

@@ -12,7 +12,7 @@ use crate::command::{OpeningCause, Refused};
 use crate::effect::Effect;
 use crate::model::{
     ChunkKey, Claim, ClaimEventKind, DeadLetter, DeathCause, Deferral, Ledger, LedgerLimits, PauseReason,
-    RecipientState, ReplyScope, Run, RunEventKind, RunId, RunState, Time,
+    RecipientState, RefusalEffect, Run, RunEventKind, RunId, RunState, Time,
 };
 
 impl Ledger {
@@ -27,7 +27,7 @@ impl Ledger {
             }
             // Every scope except the relay's proves that the email was composed, even if the dialogue broke: RCPT comes
             // after composing. So this recipient does not crash the node that prepares it (P12).
-            if held && answer.scope != ReplyScope::Relay {
+            if held && answer.scope != RefusalEffect::Relay {
                 self.clear_crash_suspects(key, &[answer.slot].into_iter().collect());
             }
             let what = ClaimEventKind::Refused {
@@ -55,7 +55,7 @@ impl Ledger {
 
     /// Returns the recipient that an answer defers, with its step after the answer.
     fn deferral_after(&self, key: ChunkKey, answer: &Refused) -> Option<((RunId, u32), Deferral)> {
-        if answer.scope != ReplyScope::Deferred {
+        if answer.scope != RefusalEffect::Deferred {
             return None;
         }
         let recipient = self.recipient_at(key, answer.slot)?;
@@ -82,7 +82,7 @@ impl Ledger {
         self.edit_run(key, answer.slot, |run| {
             // A recipient counts once, even if it uses up its attempts. Otherwise the last few recipients of a run
             // could pause it.
-            let is_repeated = answer.scope == ReplyScope::Unnamed && run.policy_refusals.contains(&recipient);
+            let is_repeated = answer.scope == RefusalEffect::Unnamed && run.policy_refusals.contains(&recipient);
             if is_repeated || is_suspicious(run, limits) {
                 return;
             }
@@ -141,10 +141,10 @@ impl Ledger {
 /// password, a used-up daily limit) never are, whatever their code.
 fn names_no_mailbox(answer: &Refused) -> bool {
     match answer.scope {
-        ReplyScope::Relay | ReplyScope::Deferred => false,
+        RefusalEffect::Relay | RefusalEffect::Deferred => false,
         // An answer about the sender may have a code of the subjects 1 and 2 (x.1.7, x.1.8).
-        ReplyScope::SenderOrContent | ReplyScope::Unnamed => answer.code >= 500,
-        ReplyScope::Mailbox => is_unnamed(answer.code, answer.enhanced),
+        RefusalEffect::SenderOrContent | RefusalEffect::Unnamed => answer.code >= 500,
+        RefusalEffect::Mailbox => is_unnamed(answer.code, answer.enhanced),
     }
 }
 
@@ -159,8 +159,8 @@ fn is_unnamed(code: u16, enhanced: Option<(u8, u16, u16)>) -> bool {
 /// answers as it has recipients, if the last one is about sender or content. Answers that may be about one recipient
 /// always need ten: a run of one recipient must not be paused because its mailbox is unknown. A test email shows its
 /// answer to the caller, who waits for it.
-fn series_that_pauses(run: &Run, scope: ReplyScope, limits: &LedgerLimits) -> usize {
-    let is_for_all = scope == ReplyScope::SenderOrContent && run.cause != OpeningCause::Test;
+fn series_that_pauses(run: &Run, scope: RefusalEffect, limits: &LedgerLimits) -> usize {
+    let is_for_all = scope == RefusalEffect::SenderOrContent && run.cause != OpeningCause::Test;
     let recipients = if is_for_all { run.count as usize } else { usize::MAX };
     limits.policy_refusals.min(recipients)
 }
@@ -198,10 +198,10 @@ fn judge(
     let policy_wait = now.plus_ms(limits.policy_wait_ms);
     match answer.scope {
         _ if is_suspicious(run, limits) && names_no_mailbox(answer) => demanded(run, attempts, now, Some(policy_wait)),
-        ReplyScope::Relay => demanded(run, attempts, now, Some(now)),
-        ReplyScope::Deferred => demanded(run, attempts, now, Some(now.plus_ms(deferral_ms))),
-        ReplyScope::SenderOrContent => demanded(run, attempts, now, Some(policy_wait)),
-        ReplyScope::Mailbox | ReplyScope::Unnamed => count_attempt(run, attempts.saturating_add(1), now, answer),
+        RefusalEffect::Relay => demanded(run, attempts, now, Some(now)),
+        RefusalEffect::Deferred => demanded(run, attempts, now, Some(now.plus_ms(deferral_ms))),
+        RefusalEffect::SenderOrContent => demanded(run, attempts, now, Some(policy_wait)),
+        RefusalEffect::Mailbox | RefusalEffect::Unnamed => count_attempt(run, attempts.saturating_add(1), now, answer),
     }
 }
 
@@ -215,7 +215,7 @@ fn count_attempt(run: &Run, attempts: u8, now: Time, answer: &Refused) -> Transi
         since: now,
         discarded: false,
     };
-    if answer.scope == ReplyScope::Mailbox || attempts >= run.policies.max_attempts {
+    if answer.scope == RefusalEffect::Mailbox || attempts >= run.policies.max_attempts {
         return Transition::dead(letter);
     }
     let until = now.plus_ms(run.policies.backoff_ms(attempts));

@@ -28,7 +28,7 @@ pub use relay::*;
 pub use run::*;
 pub use schedule::*;
 
-pub use crate::model::claim::{Decider, OutcomeSource, Refused, RelayReply, ReleaseReason, ReplyScope, Unsendable};
+pub use crate::model::claim::{Decider, OutcomeSource, RefusalEffect, Refused, RelayReply, ReleaseReason, Unsendable};
 pub use crate::model::node::{MachineClock, VoterClock};
 pub use crate::model::relay::Relay;
 pub use crate::model::schedule::{NextInstant, OpeningCause, Unopened, UnopenedReason};

@@ -85,17 +85,18 @@ impl DeadLetter {
     }
 }
 
-/// Subject of a relay's answer (P6).
+/// Effect of a refusal on its recipient and on its run (P6). The claim worker derives it from the subject of the relay's
+/// answer, the stage and the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ReplyScope {
+pub enum RefusalEffect {
     /// This mailbox, permanently: the recipient is dead.
     Mailbox,
     /// This recipient, temporarily: it waits its own back-off, and the attempt is not counted.
     Deferred,
     /// The relay: it is slowed or its circuit opens. The recipient is pending again; the attempt is not counted.
     Relay,
-    /// The content, the sender or the tenant: the attempt is not counted. Ten in a row pause the run,
-    /// or as many as it has recipients.
+    /// The content, the sender or the tenant: the attempt is not counted. Ten in a row pause the run, or as many as it
+    /// has recipients. Stored data and metrics call it a policy refusal.
     #[serde(rename = "Policy")]
     SenderOrContent,
     /// A permanent answer that names no cause, or (code 0) a dialogue that broke after RCPT. The attempt counts. The
@@ -197,6 +198,6 @@ pub struct Refused {
     pub enhanced: Option<(u8, u16, u16)>,
     /// Text of the answer without its codes, cleaned and truncated by the claim worker.
     pub text: String,
-    /// Subject of the answer.
-    pub scope: ReplyScope,
+    /// Effect of the refusal.
+    pub scope: RefusalEffect,
 }

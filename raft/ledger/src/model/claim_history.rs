@@ -8,7 +8,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Bitmap, Decider, RecipientState, RelayReply, ReleaseReason, ReplyScope, Time, Unsendable};
+use crate::model::{Bitmap, Decider, RecipientState, RefusalEffect, RelayReply, ReleaseReason, Time, Unsendable};
 
 /// Events that a claim keeps at most. It is above the number of event kinds, so two of them can always be merged.
 pub const CLAIM_EVENTS_MAX: usize = 32;
@@ -43,8 +43,8 @@ pub enum ClaimEventKind {
         code: u16,
         /// Enhanced status code; `None` if the answer had none.
         enhanced: Option<(u8, u16, u16)>,
-        /// Subject of the answer.
-        scope: ReplyScope,
+        /// Effect of the refusal.
+        scope: RefusalEffect,
         /// Text of the answer; empty if merged answers differ.
         text: String,
     },
@@ -90,9 +90,12 @@ impl ClaimEventKind {
     /// Merges two events of one kind; `None` if their kinds differ.
     fn merge_details(&self, other: &ClaimEventKind) -> Option<ClaimEventKind> {
         self.merge_texts(other).or_else(|| match (self, other) {
-            (ClaimEventKind::Refused { .. }, ClaimEventKind::Refused { .. }) => {
-                Some(ClaimEventKind::Refused { code: 0, enhanced: None, scope: ReplyScope::Relay, text: String::new() })
-            }
+            (ClaimEventKind::Refused { .. }, ClaimEventKind::Refused { .. }) => Some(ClaimEventKind::Refused {
+                code: 0,
+                enhanced: None,
+                scope: RefusalEffect::Relay,
+                text: String::new(),
+            }),
             (ClaimEventKind::Released(_), ClaimEventKind::Released(_)) => Some(ClaimEventKind::Released(None)),
             _ => None,
         })
@@ -230,7 +233,7 @@ mod tests {
     }
 
     fn refused(code: u16, text: &str) -> ClaimEventKind {
-        ClaimEventKind::Refused { code, enhanced: None, scope: ReplyScope::Mailbox, text: text.to_owned() }
+        ClaimEventKind::Refused { code, enhanced: None, scope: RefusalEffect::Mailbox, text: text.to_owned() }
     }
 
     /// Returns the events of a slot: log index and number of entries.

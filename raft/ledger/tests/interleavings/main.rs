@@ -528,11 +528,11 @@ impl World {
             4 => outcome.suppressed = set,
             _ => {
                 let codes = [
-                    (0, ReplyScope::Unnamed),
-                    (550, ReplyScope::Unnamed),
-                    (550, ReplyScope::Mailbox),
-                    (421, ReplyScope::Relay),
-                    (554, ReplyScope::SenderOrContent),
+                    (0, RefusalEffect::Unnamed),
+                    (550, RefusalEffect::Unnamed),
+                    (550, RefusalEffect::Mailbox),
+                    (421, RefusalEffect::Relay),
+                    (554, RefusalEffect::SenderOrContent),
                 ];
                 for slot in chosen {
                     let (code, scope) = codes[usize::from(kind / 6) % codes.len()];

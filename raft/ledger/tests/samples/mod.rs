@@ -314,11 +314,11 @@ fn sealed() -> Command {
 
 fn settle() -> ClaimOutcome {
     let scopes = [
-        ReplyScope::Mailbox,
-        ReplyScope::Deferred,
-        ReplyScope::Relay,
-        ReplyScope::SenderOrContent,
-        ReplyScope::Unnamed,
+        RefusalEffect::Mailbox,
+        RefusalEffect::Deferred,
+        RefusalEffect::Relay,
+        RefusalEffect::SenderOrContent,
+        RefusalEffect::Unnamed,
     ];
     let refused = |(slot, scope)| Refused {
         slot: slot as u16,
@@ -598,9 +598,14 @@ pub fn ledger() -> Ledger {
     settle.accepted.insert(0);
     put(12_000, Command::Settle(vec![settle]));
     let mut settle = ClaimOutcome::empty(page, 0, third);
-    let refused =
-        |slot, code| Refused { slot, code, enhanced: Some((5, 1, 1)), text: "no".into(), scope: ReplyScope::Mailbox };
-    let unnamed = |slot, code| Refused { enhanced: None, scope: ReplyScope::Unnamed, ..refused(slot, code) };
+    let refused = |slot, code| Refused {
+        slot,
+        code,
+        enhanced: Some((5, 1, 1)),
+        text: "no".into(),
+        scope: RefusalEffect::Mailbox,
+    };
+    let unnamed = |slot, code| Refused { enhanced: None, scope: RefusalEffect::Unnamed, ..refused(slot, code) };
     settle.refused = vec![refused(2, 550), unnamed(3, 0), unnamed(4, 554)];
     put(12_000, Command::Settle(vec![settle]));
     let mut settle = ClaimOutcome::empty(page, 0, fourth);

@@ -822,11 +822,11 @@ fn refused(text: &str) -> Parsed<Vec<Refused>> {
         _ => None,
     };
     let scope = match scope {
-        "mailbox" => ReplyScope::Mailbox,
-        "deferred" => ReplyScope::Deferred,
-        "relay" => ReplyScope::Relay,
-        "policy" => ReplyScope::SenderOrContent,
-        "unnamed" => ReplyScope::Unnamed,
+        "mailbox" => RefusalEffect::Mailbox,
+        "deferred" => RefusalEffect::Deferred,
+        "relay" => RefusalEffect::Relay,
+        "policy" => RefusalEffect::SenderOrContent,
+        "unnamed" => RefusalEffect::Unnamed,
         other => return Err(format!("scope {other}?").into()),
     };
     let one = |slot| Ok(Refused { slot, code: code.parse()?, enhanced, text: said.join(" "), scope });

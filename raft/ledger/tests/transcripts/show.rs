@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use reveille_ledger::campaign::{Campaign, CampaignStage};
 use reveille_ledger::claim_history::{ClaimEvent, ClaimEventKind};
-use reveille_ledger::command::ReplyScope;
+use reveille_ledger::command::RefusalEffect;
 use reveille_ledger::content::Recipients;
 use reveille_ledger::crash_backoff::allowances;
 use reveille_ledger::explain::LastRefusal;
@@ -179,7 +179,7 @@ impl World {
             let enhanced = enhanced.map(|(class, subject, detail)| format!(" {class}.{subject}.{detail}"));
             let enhanced = enhanced.unwrap_or_default();
             let _ = match (scope, explanation.state) {
-                (ReplyScope::Deferred, _) => writeln!(text, "  deferred: {code}"),
+                (RefusalEffect::Deferred, _) => writeln!(text, "  deferred: {code}"),
                 (_, RecipientState::Expired) => writeln!(text, "  refused last: {code}{enhanced} ({scope:?})"),
                 _ => Ok(()),
             };

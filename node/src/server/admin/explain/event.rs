@@ -2,7 +2,7 @@
 
 use reveille_ledger::RecipientState;
 use reveille_ledger::claim_history::{ClaimEvent, ClaimEventKind, DoubtReason};
-use reveille_ledger::command::{Decider, ReleaseReason, ReplyScope, Unsendable};
+use reveille_ledger::command::{Decider, RefusalEffect, ReleaseReason, Unsendable};
 
 /// Returns the name of the event and its detail.
 pub fn describe(claim_event: &ClaimEvent) -> (&'static str, String) {
@@ -18,7 +18,7 @@ pub fn describe(claim_event: &ClaimEvent) -> (&'static str, String) {
         ClaimEventKind::Contradiction => {
             ("sent after all", "the relay had taken it, though it was closed: counted as a contradiction".to_owned())
         }
-        ClaimEventKind::Refused { code: 0, scope: scope @ ReplyScope::Unnamed, text, .. } => {
+        ClaimEventKind::Refused { code: 0, scope: scope @ RefusalEffect::Unnamed, text, .. } => {
             ("refused", format!("{}; {}", without_answer(text), concerns(*scope)))
         }
         ClaimEventKind::Refused { code: 0, text, .. } if text.is_empty() => {
@@ -61,7 +61,7 @@ pub fn answer(code: u16, enhanced: Option<(u8, u16, u16)>, text: &str) -> String
 pub fn died_of(claim_event: &ClaimEvent) -> String {
     match &claim_event.what {
         ClaimEventKind::Refused { code, enhanced, text, .. } if *code > 0 => answer(*code, *enhanced, text),
-        ClaimEventKind::Refused { scope: ReplyScope::Unnamed, text, .. } => without_answer(text).to_owned(),
+        ClaimEventKind::Refused { scope: RefusalEffect::Unnamed, text, .. } => without_answer(text).to_owned(),
         ClaimEventKind::Released(Some(ReleaseReason::OwnerDiedComposing)) => {
             "its node died composing it, or its deadline passed".to_owned()
         }
@@ -84,13 +84,13 @@ fn without_answer(text: &str) -> &str {
     if text.is_empty() { "the dialogue broke" } else { text }
 }
 
-fn concerns(scope: ReplyScope) -> &'static str {
+fn concerns(scope: RefusalEffect) -> &'static str {
     match scope {
-        ReplyScope::Mailbox => "about this mailbox: final",
-        ReplyScope::Unnamed => "no cause is named: the attempt counts",
-        ReplyScope::Deferred => "deferred: no attempt is counted",
-        ReplyScope::Relay => "about the relay: no attempt is counted",
-        ReplyScope::SenderOrContent => "about content or sender: no attempt is counted",
+        RefusalEffect::Mailbox => "about this mailbox: final",
+        RefusalEffect::Unnamed => "no cause is named: the attempt counts",
+        RefusalEffect::Deferred => "deferred: no attempt is counted",
+        RefusalEffect::Relay => "about the relay: no attempt is counted",
+        RefusalEffect::SenderOrContent => "about content or sender: no attempt is counted",
     }
 }
 

@@ -9,7 +9,7 @@ mod waits;
 use reveille_ledger::canary::CanaryState;
 use reveille_ledger::causes::DeathCause;
 use reveille_ledger::claim_history::ClaimEventKind;
-use reveille_ledger::command::{OpeningCause, ReplyScope};
+use reveille_ledger::command::{OpeningCause, RefusalEffect};
 use reveille_ledger::explain::{ClaimExplanation, LastRefusal, RecipientExplanation};
 use reveille_ledger::ids::RunId;
 use reveille_ledger::run_events::{RunEvent, RunEventKind};
@@ -133,11 +133,11 @@ fn enhanced_text(enhanced: Option<(u8, u16, u16)>) -> String {
 fn last_answer(story: &RecipientExplanation) -> String {
     let Some(LastRefusal { code, enhanced, scope }) = story.last_refusal else { return String::new() };
     let subject = match scope {
-        ReplyScope::Deferred => "it deferred the recipient",
-        ReplyScope::Relay => "about the relay or its rate",
-        ReplyScope::SenderOrContent => "about content or sender",
-        ReplyScope::Mailbox => "about the mailbox",
-        ReplyScope::Unnamed => "without a named cause",
+        RefusalEffect::Deferred => "it deferred the recipient",
+        RefusalEffect::Relay => "about the relay or its rate",
+        RefusalEffect::SenderOrContent => "about content or sender",
+        RefusalEffect::Mailbox => "about the mailbox",
+        RefusalEffect::Unnamed => "without a named cause",
     };
     format!("; the last answer of a relay was {}, {subject}", event::answer(code, enhanced, ""))
 }
