@@ -41,7 +41,7 @@ impl Ledger {
             let of = deferred.map(|(recipient, _)| recipient);
             let left = self.definite(context, claim, (answer.slot, what), |run, attempts, now| {
                 let wait_ms = of.map_or(0, |recipient| run.policies.deferral_ms(step, recipient));
-                judge(run, attempts, now, (answer, wait_ms), limits)
+                next_state(run, attempts, now, answer, wait_ms, limits)
             });
             if let Some((_, deferral)) = deferred
                 && left > 0
@@ -174,8 +174,8 @@ fn is_stale(run: &Run, now: Time) -> bool {
     matches!(run.state, RunState::Expired { .. }) || run.finish_by <= now
 }
 
-/// Next state after a definite not-sent: what the state of the run demands, else pending until `wait_until`.
-pub(super) fn demanded(run: &Run, attempts: u8, now: Time, wait_until: Option<Time>) -> Transition {
+/// Next state after a definite not-sent: the one that the run's state demands, else pending until `wait_until`.
+pub(super) fn state_after_not_sent(run: &Run, attempts: u8, now: Time, wait_until: Option<Time>) -> Transition {
     let stale = is_stale(run, now);
     match run.state {
         RunState::Cancelled { .. } => Transition::to(RecipientState::Cancelled),
@@ -188,19 +188,22 @@ pub(super) fn demanded(run: &Run, attempts: u8, now: Time, wait_until: Option<Ti
 }
 
 /// Next state after an answer (P6).
-fn judge(
+fn next_state(
     run: &Run,
     attempts: u8,
     now: Time,
-    (answer, deferral_ms): (&Refused, i64),
+    answer: &Refused,
+    deferral_ms: i64,
     limits: &LedgerLimits,
 ) -> Transition {
     let policy_wait = now.plus_ms(limits.policy_wait_ms);
     match answer.scope {
-        _ if is_suspicious(run, limits) && names_no_mailbox(answer) => demanded(run, attempts, now, Some(policy_wait)),
-        RefusalEffect::Relay => demanded(run, attempts, now, Some(now)),
-        RefusalEffect::Deferred => demanded(run, attempts, now, Some(now.plus_ms(deferral_ms))),
-        RefusalEffect::SenderOrContent => demanded(run, attempts, now, Some(policy_wait)),
+        _ if is_suspicious(run, limits) && names_no_mailbox(answer) => {
+            state_after_not_sent(run, attempts, now, Some(policy_wait))
+        }
+        RefusalEffect::Relay => state_after_not_sent(run, attempts, now, Some(now)),
+        RefusalEffect::Deferred => state_after_not_sent(run, attempts, now, Some(now.plus_ms(deferral_ms))),
+        RefusalEffect::SenderOrContent => state_after_not_sent(run, attempts, now, Some(policy_wait)),
         RefusalEffect::Mailbox | RefusalEffect::Unnamed => count_attempt(run, attempts.saturating_add(1), now, answer),
     }
 }
@@ -219,6 +222,6 @@ fn count_attempt(run: &Run, attempts: u8, now: Time, answer: &Refused) -> Transi
         return Transition::dead(letter);
     }
     let until = now.plus_ms(run.policies.backoff_ms(attempts));
-    let verdict = demanded(run, attempts, now, Some(until));
-    Transition { dead_letter: Some(letter), ..verdict }
+    let next = state_after_not_sent(run, attempts, now, Some(until));
+    Transition { dead_letter: Some(letter), ..next }
 }

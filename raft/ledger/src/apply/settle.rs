@@ -4,7 +4,7 @@
 //! An accept is always true. So a settle that arrives twice, late, or after another decision changes nothing more.
 
 use super::Context;
-use super::refused::demanded;
+use super::refused::state_after_not_sent;
 use super::transition::Transition;
 use crate::command::ClaimOutcome;
 use crate::effect::Effect;
@@ -137,12 +137,12 @@ impl Ledger {
     }
 
     /// Removes a recipient from the other open claim that contains it.
-    fn take_from_claim(&mut self, context: &mut Context, but: Fence, key: ChunkKey, slot: u16) {
+    fn take_from_claim(&mut self, context: &mut Context, except: Fence, key: ChunkKey, slot: u16) {
         let holds = |claim: &Claim| {
             (claim.page, claim.chunk) == key && (claim.claimed.contains(slot) || claim.in_doubt.contains(slot))
         };
         let Some(fence) =
-            self.claims.iter().find(|(fence, claim)| **fence != but && holds(claim)).map(|(fence, _)| *fence)
+            self.claims.iter().find(|(fence, claim)| **fence != except && holds(claim)).map(|(fence, _)| *fence)
         else {
             return;
         };
@@ -169,7 +169,7 @@ impl Ledger {
             let killed_again = was_composing && outcome.alone && self.is_crash_suspect(key, slot);
             let what = ClaimEventKind::Released(Some(why));
             let left = self.definite(context, claim, (slot, what), |run, attempts, now| {
-                match demanded(run, attempts, now, None) {
+                match state_after_not_sent(run, attempts, now, None) {
                     // The owner died a second time while it prepared this recipient's email and no other (P12).
                     Transition { to: RecipientState::Pending, .. } if killed_again => {
                         Transition::dead(DeadLetter::without_answer(DeathCause::OwnerDied, attempts, now))

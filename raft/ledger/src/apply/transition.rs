@@ -120,7 +120,7 @@ impl Ledger {
                 run: page_id.at(position),
                 has_emails: Some(run.counts.has_emails()).filter(|has_emails| *has_emails != had_emails),
                 finished,
-                events: judge(run, (from, to), count, limits),
+                events: events_after(run, (from, to), count, limits),
             });
         }
         if !page.is_open() {
@@ -218,8 +218,8 @@ fn update_end(run: &mut Run, context: &Context) -> Option<bool> {
     changed.then_some(is_finished)
 }
 
-/// The verdicts of the canary and of the bounce breaker that fall with a move of recipients.
-fn judge(
+/// Decides by canary and bounce breaker after a move of recipients; returns the events of the run.
+fn events_after(
     run: &mut Run,
     moved: (RecipientState, RecipientState),
     count: u32,

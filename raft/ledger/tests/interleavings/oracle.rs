@@ -483,12 +483,12 @@ fn not_sent(run: &Run, outcome: &ClaimOutcome, slot: u16, attempts: u8, now: Tim
         return Some(match answer.scope {
             RefusalEffect::Mailbox => RecipientState::Dead,
             RefusalEffect::Unnamed if attempts + 1 >= run.policies.max_attempts => RecipientState::Dead,
-            RefusalEffect::Unnamed => demanded(run, attempts + 1, now),
-            _ => demanded(run, attempts, now),
+            RefusalEffect::Unnamed => state_after_not_sent(run, attempts + 1, now),
+            _ => state_after_not_sent(run, attempts, now),
         });
     }
     if outcome.released.iter().any(|(_, slots)| slots.contains(slot)) {
-        return Some(demanded(run, attempts, now));
+        return Some(state_after_not_sent(run, attempts, now));
     }
     if outcome.suppressed.contains(slot) {
         return Some(RecipientState::Suppressed);
@@ -496,7 +496,7 @@ fn not_sent(run: &Run, outcome: &ClaimOutcome, slot: u16, attempts: u8, now: Tim
     outcome.unsendable.iter().any(|(of, _)| *of == slot).then_some(RecipientState::Dead)
 }
 
-fn demanded(run: &Run, attempts: u8, now: Time) -> RecipientState {
+fn state_after_not_sent(run: &Run, attempts: u8, now: Time) -> RecipientState {
     match (&run.state, attempts) {
         (RunState::Cancelled { .. }, _) => RecipientState::Cancelled,
         (state, 0) if has_expired(state) || run.finish_by <= now => RecipientState::Expired,
