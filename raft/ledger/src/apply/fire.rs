@@ -32,9 +32,19 @@ impl Opened {
 /// Occurrences by schedule and name.
 pub(super) type Names = BTreeSet<(ScheduleId, Nominal)>;
 
-/// Occurrences with equal keys share a page. Late ones share pages only with late ones (P16). The number is that of a
-/// large occurrence, so it has a page of its own.
-type PageKey = (String, String, u8, Time, bool, Option<usize>);
+/// Occurrences with equal keys share a page. Pages open in the order of their keys, so the order of the fields must not
+/// change.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct PageKey {
+    tenant: String,
+    pool: String,
+    priority: u8,
+    due: Time,
+    /// Late occurrences share pages only with late ones (P16).
+    is_late: bool,
+    /// The number of a large occurrence, so that it has a page of its own. `None`: a small one.
+    large: Option<usize>,
+}
 
 impl Ledger {
     pub(super) fn fire(&mut self, context: &mut Context, fires: &[Fire]) -> CommandOutcome {
@@ -43,9 +53,7 @@ impl Ledger {
         let mut answers: Vec<Result<(), Refusal>> = Vec::with_capacity(fires.len());
         for fire in fires {
             let before = self.due_key(fire.schedule);
-            let in_time = self.check_opening_time(fire, context.now);
-            let alone = in_time.and_then(|()| self.check_alone(fire, &names));
-            let answer = alone.and_then(|()| self.fire_one(context, fire, &mut names));
+            let answer = self.fire_in_time(context, fire, &mut names);
             match &answer {
                 Ok(_) if fire.opened.is_empty() => self.alarm_missed_campaign(context, fire.schedule),
                 Ok(waited_for) => opened.extend(Opened::by(fire, *waited_for)),
@@ -60,6 +68,18 @@ impl Ledger {
         }
         let of = |fire: &Fire| runs.get(&fire.schedule).cloned().unwrap_or_default();
         CommandOutcome::Fired(answers.into_iter().zip(fires).map(|(answer, fire)| answer.map(|()| of(fire))).collect())
+    }
+
+    /// Fires one schedule, if its instant may open now and in this entry.
+    fn fire_in_time(
+        &mut self,
+        context: &mut Context,
+        fire: &Fire,
+        names: &mut Names,
+    ) -> Result<Option<RunId>, Refusal> {
+        self.check_opening_time(fire, context.now)?;
+        self.check_alone(fire, names)?;
+        self.fire_one(context, fire, names)
     }
 
     /// An instant opens at its time in the jitter window, not before. An edit that ends the timing does not wait for
@@ -90,6 +110,16 @@ impl Ledger {
         fire: &Fire,
         names: &mut Names,
     ) -> Result<Option<RunId>, Refusal> {
+        let fresh = self.check_fire(fire, names, context.now)?;
+        names.extend(fresh);
+        let waited_for = self.waited_for(fire, context.now);
+        self.explain(context, fire.schedule, &fire.explained);
+        self.move_plan(fire);
+        Ok(waited_for)
+    }
+
+    /// Compares a fire with the plan (P8). Returns the names that it opens.
+    fn check_fire(&self, fire: &Fire, names: &Names, now: Time) -> Result<Names, Refusal> {
         let id = fire.schedule;
         let schedule = self.schedules.get(&id).ok_or(Refusal::NoSuchSchedule(id))?;
         let plan = &schedule.plan;
@@ -99,21 +129,27 @@ impl Ledger {
         refuse_if(schedule.activity != Activity::Active, Refusal::NotActive(schedule.activity.kind()))?;
         refuse_if(!self.head.epoch.is_some_and(|epoch| epoch.clocks_agree), Refusal::ClocksDisagree)?;
         if compares {
-            check_instants(schedule, next.due, fire, context.now)?;
+            check_instants(schedule, next.due, fire, now)?;
         }
         bounded(Bounded::Openings, names.len() + fire.opened.len(), self.limits().openings)?;
         let fresh: Names = fire.opened.iter().map(|opening| (id, opening.nominal.clone())).collect();
         let is_new = |name: &(ScheduleId, Nominal)| !names.contains(name) && !self.has_opened(name);
         refuse_if(compares && (fresh.len() < fire.opened.len() || !fresh.iter().all(is_new)), Refusal::FiredThrough)?;
-        self.check_overlap(id, fire, context.now)?;
-        names.extend(fresh);
-        let opens = next.opens();
+        self.check_overlap(id, fire, now)?;
+        Ok(fresh)
+    }
+
+    /// Returns the run that the opened instant waited for.
+    fn waited_for(&self, fire: &Fire, now: Time) -> Option<RunId> {
+        let opens = self.schedules.get(&fire.schedule)?.plan.next.as_ref()?.opens();
         let was_due = |blocking: &BlockingRun| {
             opens <= blocking.through && fire.opened.iter().all(|one| one.due <= blocking.through)
         };
-        let waited_for = self.blocking_run(id, context.now).filter(was_due).map(|blocking| blocking.run);
-        self.explain(context, id, &fire.explained);
-        if let Some(schedule) = self.schedules.edit(&id) {
+        self.blocking_run(fire.schedule, now).filter(was_due).map(|blocking| blocking.run)
+    }
+
+    fn move_plan(&mut self, fire: &Fire) {
+        if let Some(schedule) = self.schedules.edit(&fire.schedule) {
             schedule.plan.fired_through = fire.through;
             schedule.plan.next = fire.next.clone();
             schedule.plan.opened = schedule.plan.opened.saturating_add(fire.opened.len() as u32);
@@ -124,7 +160,6 @@ impl Ledger {
                 schedule.activity = Activity::Done;
             }
         }
-        Ok(waited_for)
     }
 
     /// Records why instants did not open. A name that has opened keeps its run (P7).
@@ -178,13 +213,19 @@ impl Ledger {
         let mut groups: BTreeMap<PageKey, Vec<Opened>> = BTreeMap::new();
         for (number, occurrence) in opened.into_iter().enumerate() {
             let Some(schedule) = self.schedules.get(&occurrence.schedule) else { continue };
-            let alone = (schedule.recipients > limits.small_audience).then_some(number);
             let Opening { due, cause, .. } = occurrence.opening;
-            let key = (schedule.tenant.clone(), schedule.pool.clone(), schedule.priority, due, cause.is_late(), alone);
+            let key = PageKey {
+                tenant: schedule.tenant.clone(),
+                pool: schedule.pool.clone(),
+                priority: schedule.priority,
+                due,
+                is_late: cause.is_late(),
+                large: (schedule.recipients > limits.small_audience).then_some(number),
+            };
             groups.entry(key).or_default().push(occurrence);
         }
         let mut runs = Vec::new();
-        for ((tenant, pool, priority, due, ..), mut group) in groups {
+        for (PageKey { tenant, pool, priority, due, .. }, mut group) in groups {
             while !group.is_empty() {
                 let rest = group.split_off(group.len().min(limits.page_runs));
                 let id = RunId { index: context.index, place: runs.len() as u32 };
