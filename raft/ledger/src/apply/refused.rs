@@ -15,6 +15,19 @@ use crate::model::{
     RecipientState, RefusalEffect, Run, RunEventKind, RunId, RunState, Time,
 };
 
+/// The series of refusals that name no mailbox, after one more of them.
+enum RefusalSeries {
+    /// The run goes on.
+    Incomplete,
+    /// This refusal was the last one of the series.
+    Complete {
+        /// Numbers of the refused recipients.
+        recipients: Vec<u32>,
+        /// True if the state of the run allows a pause.
+        pauses: bool,
+    },
+}
+
 impl Ledger {
     /// Applies the refusals of a claim, each by the scope of its answer.
     pub(super) fn refuse(&mut self, context: &mut Context, claim: &mut Claim, refused: &[Refused]) -> u64 {
@@ -76,24 +89,11 @@ impl Ledger {
     /// pauses the run, and the recipients of those before it become pending again.
     fn count_unnamed_refusal(&mut self, context: &mut Context, key: ChunkKey, answer: &Refused) {
         let Some((id, recipient)) = self.recipient_at(key, answer.slot) else { return };
-        let mut earlier = Vec::new();
-        let mut pauses = false;
         let limits = self.limits();
-        self.edit_run(key, answer.slot, |run| {
-            // A recipient counts once, even if it uses up its attempts. Otherwise the last few recipients of a run
-            // could pause it.
-            let is_repeated = answer.scope == RefusalEffect::Unnamed && run.policy_refusals.contains(&recipient);
-            if is_repeated || is_suspicious(run, limits) {
-                return;
-            }
-            run.policy_refusals.push(recipient);
-            if run.policy_refusals.len() >= series_that_pauses(run, answer.scope, limits) {
-                earlier.clone_from(&run.policy_refusals);
-                pauses = matches!(run.state, RunState::Open | RunState::Finished);
-            }
-        });
+        let series = self.edit_run(key, answer.slot, |run| add_to_series(run, recipient, answer, limits));
+        let Some(RefusalSeries::Complete { recipients, pauses }) = series else { return };
         let halted = pauses.then(|| PauseReason::PolicyRefusals {
-            count: earlier.len() as u32,
+            count: recipients.len() as u32,
             code: answer.code,
             enhanced: answer.enhanced,
             text: answer.text.clone(),
@@ -102,7 +102,7 @@ impl Ledger {
             let reason = self.fit_in_page(id, reason.clone());
             self.edit_run(key, answer.slot, |run| run.state = RunState::Paused { reason });
         }
-        for number in earlier {
+        for number in recipients {
             self.undo_dead(context, id, number);
         }
         let run = self.run(id).map(|run| (run.name.clone(), run.schedule));
@@ -135,6 +135,21 @@ impl Ledger {
         self.record_recipients_event(context, run, RunEventKind::DeathUndone, &[recipient]);
         self.wait((page, chunk), slot, context.now.plus_ms(self.limits().policy_wait_ms));
     }
+}
+
+/// Adds a refusal to the series of its run. A recipient counts once, even if it uses up its attempts. Otherwise the last
+/// few recipients of a run could pause it.
+fn add_to_series(run: &mut Run, recipient: u32, answer: &Refused, limits: &LedgerLimits) -> RefusalSeries {
+    let is_repeated = answer.scope == RefusalEffect::Unnamed && run.policy_refusals.contains(&recipient);
+    if is_repeated || is_suspicious(run, limits) {
+        return RefusalSeries::Incomplete;
+    }
+    run.policy_refusals.push(recipient);
+    if run.policy_refusals.len() < series_that_pauses(run, answer.scope, limits) {
+        return RefusalSeries::Incomplete;
+    }
+    let pauses = matches!(run.state, RunState::Open | RunState::Finished);
+    RefusalSeries::Complete { recipients: run.policy_refusals.clone(), pauses }
 }
 
 /// True for a permanent answer that may be about the content or the sender. Answers about the relay (a changed

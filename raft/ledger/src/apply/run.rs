@@ -119,15 +119,15 @@ impl Ledger {
                 let paused = match &run.state {
                     RunState::Open => None,
                     RunState::Paused { reason } => Some(reason.clone()),
-                    _ => return Err(Refusal::NothingPending),
+                    _ => return None,
                 };
                 if run.finish_by > now {
-                    return Err(Refusal::NothingPending);
+                    return None;
                 }
                 run.state = RunState::Expired { paused };
-                Ok(())
+                Some(())
             };
-            if let Ok(page) = self.change_run(context, *run, due) {
+            if let Some((page, ())) = self.change_run_if(context, *run, due) {
                 let closing = Closing { fresh: RecipientState::Expired, tried: RecipientState::Dead };
                 moved += self.close_pending(context, *run, closing);
                 context.emit(Effect::RunChanged(page));
@@ -142,20 +142,18 @@ impl Ledger {
         let mut changed = 0;
         for RunBlock { run, part } in blocks {
             let since = context.now;
-            let mut alarm = None;
             let mark = |run: &mut Run| {
                 if run.counts.is_finished() || run.blocked.map(|blocked| blocked.part) == *part {
-                    return Err(Refusal::NothingPending);
+                    return None;
                 }
                 run.blocked = part.map(|part| MissingPart { part, since });
-                alarm = part.map(|part| {
-                    format!("run of {} is blocked: no live node has part {part} of its audience", run.name)
-                });
-                Ok(())
+                Some(run.name.clone())
             };
-            if let Ok(page) = self.change_run(context, *run, mark) {
+            if let Some((page, name)) = self.change_run_if(context, *run, mark) {
                 changed += 1;
-                alarm.into_iter().for_each(|text| context.alarm(text));
+                if let Some(part) = part {
+                    context.alarm(format!("run of {name} is blocked: no live node has part {part} of its audience"));
+                }
                 context.emit(Effect::RunChanged(page));
             }
         }
@@ -175,6 +173,22 @@ impl Ledger {
         let schedule = page.runs[position].schedule;
         self.update_overlap_indexes(context, schedule, run);
         Ok(id)
+    }
+
+    /// Like [`Ledger::change_run`], for a change that may turn out to change nothing. Returns the page and what `change`
+    /// returns; `None` if there is no such run, or if `change` left it as it was.
+    fn change_run_if<T>(
+        &mut self,
+        context: &mut Context,
+        run: RunId,
+        change: impl FnOnce(&mut Run) -> Option<T>,
+    ) -> Option<(RunId, T)> {
+        let (id, _, position) = self.page_of(run)?;
+        let page = self.pages.edit(&id)?;
+        let changed = change(&mut page.runs[position])?;
+        let schedule = page.runs[position].schedule;
+        self.update_overlap_indexes(context, schedule, run);
+        Some((id, changed))
     }
 
     /// Closes all pending recipients of a run, each by whether it has a counted attempt. The recipients of a chunk move

@@ -224,13 +224,14 @@ impl Ledger {
         verdict: impl FnOnce(&Run, u8, Time) -> Transition,
     ) -> u64 {
         let key = (claim.page, claim.chunk);
-        let from = match () {
-            () if claim.claimed.contains(slot) => RecipientState::Claimed,
-            () if claim.in_doubt.contains(slot) => RecipientState::InDoubt,
-            () if claim.assumed.contains(slot) && self.is_in_state(key, slot, RecipientState::Assumed) => {
-                RecipientState::Assumed
-            }
-            () => return 0,
+        let from = if claim.claimed.contains(slot) {
+            RecipientState::Claimed
+        } else if claim.in_doubt.contains(slot) {
+            RecipientState::InDoubt
+        } else if claim.assumed.contains(slot) && self.is_in_state(key, slot, RecipientState::Assumed) {
+            RecipientState::Assumed
+        } else {
+            return 0;
         };
         let one: Bitmap = [slot].into_iter().collect();
         claim.claimed.remove(&one);
@@ -314,11 +315,11 @@ impl Ledger {
         page.runs.get(page.run_of_slot(key.1 * CHUNK + u32::from(slot))?)
     }
 
-    pub(super) fn edit_run(&mut self, key: ChunkKey, slot: u16, edit: impl FnOnce(&mut Run)) {
-        let Some(page) = self.pages.edit(&key.0) else { return };
-        if let Some(number) = page.run_of_slot(key.1 * CHUNK + u32::from(slot)) {
-            edit(&mut page.runs[number]);
-        }
+    /// Edits the run of a slot. Returns what `edit` returns; `None` if there is no such run.
+    pub(super) fn edit_run<T>(&mut self, key: ChunkKey, slot: u16, edit: impl FnOnce(&mut Run) -> T) -> Option<T> {
+        let page = self.pages.edit(&key.0)?;
+        let number = page.run_of_slot(key.1 * CHUNK + u32::from(slot))?;
+        Some(edit(&mut page.runs[number]))
     }
 
     /// Returns the run of a slot, and the recipient's number in it.
