@@ -69,14 +69,14 @@ impl Text {
         let mut file = BufReader::with_capacity(PIECE, Raw { file: Box::new(file), seen: Rc::clone(&raw) });
         let head = file.fill_buf()?;
         let (gzip, zstd) = (head.starts_with(GZIP), head.starts_with(ZSTD));
-        let inner: Box<dyn Read> = match () {
-            () if gzip => Box::new(MultiGzDecoder::new(file)),
-            () if zstd => {
-                let mut decoder = zstd::Decoder::with_buffer(file)?;
-                decoder.window_log_max(WINDOW_LOG_MAX)?;
-                Box::new(decoder)
-            }
-            () => Box::new(file),
+        let inner: Box<dyn Read> = if gzip {
+            Box::new(MultiGzDecoder::new(file))
+        } else if zstd {
+            let mut decoder = zstd::Decoder::with_buffer(file)?;
+            decoder.window_log_max(WINDOW_LOG_MAX)?;
+            Box::new(decoder)
+        } else {
+            Box::new(file)
         };
         Ok(Text { inner, raw, unpacked: 0, packed: gzip || zstd })
     }

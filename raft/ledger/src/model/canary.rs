@@ -170,11 +170,14 @@ impl CanaryState {
 
     /// Returns the verdict that follows from the numbers; `None` if there is none yet or it was given before.
     fn judged(&self) -> Option<CanaryVerdict> {
-        match () {
-            () if self.verdict != CanaryVerdict::Undecided => None,
-            () if self.bad > self.bad_max => Some(CanaryVerdict::Held),
-            () if self.bad + self.undecided <= self.bad_max => Some(CanaryVerdict::Passed),
-            () => None,
+        if self.verdict != CanaryVerdict::Undecided {
+            None
+        } else if self.bad > self.bad_max {
+            Some(CanaryVerdict::Held)
+        } else if self.bad + self.undecided <= self.bad_max {
+            Some(CanaryVerdict::Passed)
+        } else {
+            None
         }
     }
 }

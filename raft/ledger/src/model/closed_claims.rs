@@ -89,10 +89,12 @@ enum Part {
 
 impl Part {
     fn of(granted: &Bitmap, part: &Bitmap) -> Part {
-        match () {
-            () if part.is_empty() => Part::None,
-            () if part == granted => Part::All,
-            () => Part::Some(part.clone()),
+        if part.is_empty() {
+            Part::None
+        } else if part == granted {
+            Part::All
+        } else {
+            Part::Some(part.clone())
         }
     }
 

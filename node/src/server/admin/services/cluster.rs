@@ -184,12 +184,16 @@ fn status_of(node: NodeId, member: &Member, described: Option<Described>, raft: 
     };
     let own_leader = node == raft.node && matches!(raft.role, Role::Leader { .. });
     let own_candidate = node == raft.node && raft.role == Role::Candidate;
-    let role = match () {
-        () if raft.leader == Some(node) => MemberRole::Leader,
-        () if own_leader => MemberRole::IsolatedLeader,
-        () if own_candidate => MemberRole::Candidate,
-        () if member.votes => MemberRole::Follower,
-        () => MemberRole::Learner,
+    let role = if raft.leader == Some(node) {
+        MemberRole::Leader
+    } else if own_leader {
+        MemberRole::IsolatedLeader
+    } else if own_candidate {
+        MemberRole::Candidate
+    } else if member.votes {
+        MemberRole::Follower
+    } else {
+        MemberRole::Learner
     };
     let state_hash = said.checkpoints.get(&said.applied).map(ToString::to_string);
     let checkpoint = |(index, hash): (u64, Hash)| Checkpoint { index, state_hash: hash.to_string() };
