@@ -48,7 +48,7 @@ async fn outcome_of(
         Err(outcome) => return Some(outcome),
     };
     let hand_off = Arc::new(hand_off);
-    let (relay, result) = match send_through_relays(context, claim, (&hand_off, email), permit, deadline).await {
+    let (relay, result) = match send_through_relays(context, claim, &hand_off, email, permit, deadline).await {
         Ok(result) => result,
         Err(outcome) => return Some(outcome),
     };
@@ -84,7 +84,8 @@ pub(crate) fn deadlines(context: &WorkerContext, open_by: Instant) -> Deadlines 
 async fn send_through_relays(
     context: &Arc<WorkerContext>,
     claim: &WorkedClaim,
-    (hand_off, email): (&Arc<HandOff>, Email),
+    hand_off: &Arc<HandOff>,
+    email: Email,
     mut permit: RelayPermit,
     deadline: Instant,
 ) -> Result<(String, DialogueResult), DeliveryOutcome> {

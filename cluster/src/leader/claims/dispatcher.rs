@@ -63,6 +63,17 @@ struct Claims {
     grants: Vec<ClaimGrant>,
 }
 
+/// What a wake reads from the state.
+struct ClaimsPlan {
+    claims: Claims,
+    /// Time until the next wake.
+    nap: Duration,
+    /// Nodes that get no claims after crashes.
+    in_backoff: BTreeMap<NodeId, CrashBackoff>,
+    /// Number of nodes that may own claims.
+    live: usize,
+}
+
 /// Claims to be proposed.
 struct ClaimsProposal {
     number: u64,
@@ -119,25 +130,25 @@ impl Dispatcher {
         let voters = context.voters().len();
         let commit = self.commits.at(woke_at).unwrap_or_default() + NAP_FOR_CREDIT;
         let measurements = RelayMeasurements { by_node: leadership.reports(), voters, commit };
-        let (claims, nap, in_backoff, live) = context.replica.read(|ledger| {
+        let plan = context.replica.read(|ledger| {
             let owners = live_owners(ledger, leadership);
             let allowances = allowances_of(ledger, &owners, voters, now);
             let in_backoff = nodes_in_backoff(ledger, &allowances);
             if owners.len() == in_backoff.len() {
-                return (Claims::default(), NAP_MAX, in_backoff, owners.len());
+                return ClaimsPlan { claims: Claims::default(), nap: NAP_MAX, in_backoff, live: owners.len() };
             }
             let lacking = owners.keys().map(|node| (*node, leadership.lacking(*node))).collect();
             let mut claimable = Claimable::of(ledger, &lacking, &self.in_flight, now);
             let given = self.rates.bounds(ledger, &self.in_flight, woke_at, now);
             let caps = measurements.caps(ledger, &owners);
-            let credits = credits(ledger, &allowances, (&caps, &self.in_flight), &claimable.offers);
+            let credits = credits(ledger, &allowances, &caps, &self.in_flight, &claimable.offers);
             let mut bounds = given.clone();
-            let claims = claims(&mut self.fair_queue, &mut claimable, (&credits, &mut bounds), &owners);
+            let claims = claims(&mut self.fair_queue, &mut claimable, &credits, &mut bounds, &owners);
             self.rates.spend(&given, &bounds);
-            (claims, nap(&claimable, &bounds, &self.rates), in_backoff, owners.len())
+            ClaimsPlan { claims, nap: nap(&claimable, &bounds, &self.rates), in_backoff, live: owners.len() }
         });
+        let ClaimsPlan { claims: Claims { claims, grants }, nap, in_backoff, live } = plan;
         self.backoff_alarms.update(in_backoff, live);
-        let Claims { claims, grants } = claims;
         if claims.is_empty() {
             return (None, nap);
         }
@@ -241,7 +252,8 @@ fn nodes_in_backoff(ledger: &Ledger, allowances: &BTreeMap<NodeId, Allowance>) -
 fn credits(
     ledger: &Ledger,
     allowances: &BTreeMap<NodeId, Allowance>,
-    (caps, in_flight): (&BTreeMap<(&str, NodeId), ClaimCap>, &InFlightClaims),
+    caps: &BTreeMap<(&str, NodeId), ClaimCap>,
+    in_flight: &InFlightClaims,
     offers: &[Offer],
 ) -> Vec<Credit> {
     let mut open: BTreeMap<(&str, NodeId), BTreeMap<&str, u32>> = BTreeMap::new();
@@ -284,7 +296,8 @@ fn credits(
 fn claims(
     fair: &mut FairQueue,
     claimable: &mut Claimable,
-    (credits, bounds): (&[Credit], &mut ClaimLimits),
+    credits: &[Credit],
+    bounds: &mut ClaimLimits,
     owners: &BTreeMap<NodeId, ClaimOwner>,
 ) -> Claims {
     let grants = fair.grants(&claimable.offers, credits, bounds, CLAIMS_MAX);

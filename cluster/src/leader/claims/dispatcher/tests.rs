@@ -157,9 +157,9 @@ impl World {
         let mut claimable = Claimable::of(&self.ledger, &lacking, &self.in_flight, self.now);
         let caps = self.measurements().caps(&self.ledger, &owners);
         let given = self.rates.bounds(&self.ledger, &self.in_flight, self.boot, self.now);
-        let credits = credits(&self.ledger, &allowances, (&caps, &self.in_flight), &claimable.offers);
+        let credits = credits(&self.ledger, &allowances, &caps, &self.in_flight, &claimable.offers);
         let mut bounds = given.clone();
-        let made = claims(&mut self.fair, &mut claimable, (&credits, &mut bounds), &owners);
+        let made = claims(&mut self.fair, &mut claimable, &credits, &mut bounds, &owners);
         self.rates.spend(&given, &bounds);
         let nap = nap(&claimable, &bounds, &self.rates);
         (made, nap)
@@ -287,7 +287,7 @@ fn tenants_of_a_pool_share_the_cap() {
     let offers = ["a", "b", "c", "d", "e"].map(|tenant| offer(tenant, 0));
     let allowances = allowances_of(&world.ledger, &world.owners(), 3, world.now);
     let caps = [(("default", NodeId(1)), ClaimCap { of_a_tenant: 4, of_all: 7 })].into();
-    let credits = credits(&world.ledger, &allowances, (&caps, &world.in_flight), &offers);
+    let credits = credits(&world.ledger, &allowances, &caps, &world.in_flight, &offers);
     let grants = FairQueue::new().grants(&offers, &credits, &mut ClaimLimits::default(), CLAIMS_MAX);
     assert_eq!(grants.iter().map(|grant| grant.recipients).collect::<Vec<_>>(), [4, 3], "{grants:?}");
 }
@@ -389,7 +389,7 @@ fn redirected_recipient_uses_credit_of_its_new_pool() {
     let (owners, measurements) = (world.owners(), world.measurements());
     let allowances = allowances_of(&world.ledger, &owners, 3, world.now);
     let caps = measurements.caps(&world.ledger, &owners);
-    let left = credits(&world.ledger, &allowances, (&caps, &world.in_flight), &[]);
+    let left = credits(&world.ledger, &allowances, &caps, &world.in_flight, &[]);
     let left = |pool: &str| left.iter().filter(|credit| credit.pool == pool).map(|credit| credit.recipients).sum();
     let whole = |pool: &str| caps.iter().filter(|((of, _), _)| *of == pool).map(|(_, cap)| cap.of_all).sum::<u32>();
     let (bulk, own): (u32, u32) = (left("bulk"), left("default"));
