@@ -228,7 +228,7 @@ impl ApplyWorker {
             std::mem::replace(&mut *current, ledger)
         };
         drop(former);
-        crash::point("machine.replace");
+        crash::point("state-machine.replace");
         applied_state.applied.send_replace(applied);
         applied_state.hint(Hint::Resync);
     }
@@ -278,7 +278,7 @@ fn apply_all(
         if Checkpoints::is_due(ledger) {
             batch.checkpoint = Some((index, ledger.freeze()));
         }
-        crash::point("machine.mid-apply-batch");
+        crash::point("state-machine.mid-apply-batch");
     }
     batch
 }

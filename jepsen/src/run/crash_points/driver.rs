@@ -64,7 +64,7 @@ const ROUTES: [(&str, Route); 14] = [
     ("snapshot.offer", Route::OwnSnapshot),
     ("snapshot.take-chunk", Route::OwnSnapshot),
     ("snapshot.install", Route::OwnSnapshot),
-    ("machine.replace", Route::OwnSnapshot),
+    ("state-machine.replace", Route::OwnSnapshot),
     ("wal.truncate", Route::Truncation),
     ("lifecycle.leadership-lost", Route::LeaderChange),
     ("wal.vote", Route::LeaderChange),
