@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn the_two_flags_are_found_in_every_spelling() {
+    fn two_flags_are_found_in_every_spelling() {
         for line in
             ["r -o json", "r -ojson x", "r -o=json", "r --output json", "r x --output=json", "r -o table -o json"]
         {

@@ -285,7 +285,7 @@ mod tests {
     use tonic_types::ErrorDetails;
 
     #[test]
-    fn a_status_becomes_what_where_why_and_next() {
+    fn status_becomes_what_where_why_and_next() {
         let mut details = ErrorDetails::new();
         details.set_error_info("UNKNOWN_ZONE", "reveille", HashMap::new());
         details.add_bad_request_violation("schedule.zone", "no zone 'Europe/Berlim'; did you mean Europe/Berlin?");
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn an_instant_that_is_over_is_followed_by_one_to_come() {
+    fn instant_that_is_over_is_followed_by_one_to_come() {
         let next = |field: &str| {
             let mut details = ErrorDetails::new();
             details.set_error_info("NEVER_FIRES", "reveille", HashMap::new());
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_without_details_is_named_by_its_code() {
+    fn status_without_details_is_named_by_its_code() {
         let failure = Failure::of_status(&Status::failed_precondition(""));
         assert_eq!((&*failure.reason, failure.exit), ("FAILED_PRECONDITION", Exit::Conflict));
         assert_eq!(failure.message, "the node answered FAILED_PRECONDITION");
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn the_json_of_an_error_has_all_its_fields() {
+    fn json_of_an_error_has_all_its_fields() {
         let failure = Failure::usage("--tz", "no such zone".to_owned(), "try another");
         let json: serde_json::Value = serde_json::from_str(&failure.to_json()).expect("JSON");
         assert_eq!(json["error"]["field"], "--tz");

@@ -259,7 +259,7 @@ fn texts_of_doctor() -> BTreeSet<String> {
 }
 
 #[test]
-fn the_handbook_has_a_line_for_each_check_of_doctor() {
+fn handbook_has_a_line_for_each_check_of_doctor() {
     let page = page("docs/reference/monitoring.md");
     let table = page.split("\n| check | problem | warning |\n").nth(1).expect("a table");
     let rows = table.lines().skip(1).take_while(|line| line.starts_with("| "));

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn an_instant_needs_its_offset() {
+    fn instant_needs_its_offset() {
         let instant = parse_instant("2026-03-08T09:00:00+02:00").expect("an instant");
         assert_eq!(instant.to_string(), "2026-03-08T07:00:00Z");
         assert_eq!(text(Some(&to_wire(instant))).as_deref(), Some("2026-03-08T07:00:00Z"));

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tree_of_commands_is_sound() {
+    fn tree_of_commands_is_sound() {
         Cli::command().debug_assert();
     }
 }

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_a_line() {
+    fn plain_list_has_one_address_per_line() {
         let (good, bad, end) =
             read(b"\xEF\xBB\xBFann@example.com\r\n\r\n \"bob@example.com\" \nnobody\nZo\xC3\xAB@example.com");
         assert_eq!(good, ["ann@example.com", "bob@example.com", "Zoë@example.com"]);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_and_rows_however_providers_write_them() {
+    fn header_and_rows_however_providers_write_them() {
         for (file, line) in [
             (b"email,reason\nann@example.com,bounce\n,x\n".as_slice(), 3),
             (b"Reason;E-Mail Address\r\nbounce;ann@example.com\r\nx\r\n", 3),
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_is_refused_and_a_line_without_end_is_one_bad_row() {
+    fn file_that_is_no_list_is_refused() {
         for file in [b"PK\x03\x04x".as_slice(), b"\xFF\xFEe\0", b"name,age\nann,3\n", b"ann@example.com,Ann\n"] {
             let (good, bad, end) = read(file);
             assert!(good.is_empty() && bad.is_empty() && end.is_some(), "{file:?}");

@@ -290,7 +290,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frame_goes_over_the_last_one_and_leaves_the_screen_as_it_was() {
+    fn frame_goes_over_the_last_one_and_leaves_the_screen_as_it_was() {
         let (first, drawn) = frame(0, "a\nb", 24);
         assert_eq!(drawn, 2);
         assert!(!first.contains('F') && first.contains("a\x1b[0m\x1b[K\nb"), "{first:?}");

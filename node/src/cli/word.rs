@@ -17,7 +17,7 @@ mod tests {
     use reveille_proto::admin::v1::InDoubt;
 
     #[test]
-    fn a_word_is_read_back_as_what_printed_it() {
+    fn word_is_read_back_as_what_printed_it() {
         let printed = word("IN_DOUBT_", InDoubt::AssumeSent.as_str_name());
         assert_eq!(printed, "assume_sent");
         assert_eq!(InDoubt::from_str_name(&name("IN_DOUBT_", &printed)), Some(InDoubt::AssumeSent));

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_stand_below_their_keys_and_nothing_is_taken_for_something_else() {
+    fn yaml_values_keep_their_place_and_their_type() {
         let value = json!({
             "name": "morning", "empty": [], "none": null, "number": 7, "at": "2026-03-08T07:00:00Z",
             "no": "no", "when": "daily: 09:00", "zone": "Europe/Berlin",

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn the_handbook_tells_of_each_and_of_no_other() {
+    fn handbook_lists_each_metric_and_no_other() {
         let documented = rows_of_the_handbook();
         let expected = MEASURES.iter().map(|measure| {
             let kind = match measure.kind {

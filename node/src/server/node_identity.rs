@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_keeps_its_node_and_counts_its_lives() {
+    fn folder_keeps_its_node_and_counts_its_lives() {
         let folder = tempfile::tempdir().expect("a folder");
         let first = start_incarnation(folder.path()).expect("first");
         let second = start_incarnation(folder.path()).expect("second");
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_count_is_refused_with_the_next_step() {
+    fn damaged_count_is_refused_with_the_next_step() {
         let folder = tempfile::tempdir().expect("a folder");
         start_incarnation(folder.path()).expect("first");
         std::fs::write(folder.path().join("incarnation"), "x").expect("written");

@@ -166,7 +166,7 @@ async fn twice_changes_nothing_and_an_edit_changes_what_it_names() {
 }
 
 #[tokio::test]
-async fn a_dry_run_and_a_diff_change_nothing_and_a_diff_tells_by_its_exit_code() {
+async fn dry_run_and_diff_change_nothing_and_diff_has_its_exit_code() {
     let folder = folder(NEWS);
     let file = folder.path().join("news.yaml");
     let fake = remembering().await;
@@ -263,7 +263,7 @@ async fn all_problems_are_reported_at_once() {
 }
 
 #[tokio::test]
-async fn refused_document_leaves_all_unchanged_and_is_named_with_its_line() {
+async fn refused_document_is_named_by_line_and_nothing_changes() {
     let bad = "kind: schedule\nname: bad\ndaily: 9:00\ntz: Europe/Berlim\nto: a@example.com\n\
                sender: b@example.com\nsubject: s\ninline_text: t\n";
     let folder = folder(&format!("{NEWS}---\n{bad}"));
@@ -298,7 +298,7 @@ async fn document_refused_while_it_is_made_spoils_no_other() {
 }
 
 #[tokio::test]
-async fn without_a_cluster_the_first_document_tells_and_no_other_is_asked_for() {
+async fn apply_without_cluster_fails_at_first_document() {
     let folder = folder(NEWS);
     let ended = reveille(None, "apply", &folder.path().join("news.yaml"), &["-o", "json"]).await;
     assert_eq!(ended.code, Some(5), "{ended:?}");
@@ -306,7 +306,7 @@ async fn without_a_cluster_the_first_document_tells_and_no_other_is_asked_for() 
 }
 
 #[tokio::test]
-async fn a_schedule_is_shown_as_the_document_that_would_make_it() {
+async fn schedule_is_shown_as_the_document_that_would_make_it() {
     let folder = folder(NEWS);
     let file = folder.path().join("news.yaml");
     let remembers = remembering().await;

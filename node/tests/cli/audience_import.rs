@@ -55,7 +55,7 @@ async fn import(fake: &Fake, path: &Path, flags: &str) -> crate::terminal::Ended
 }
 
 #[tokio::test]
-async fn a_list_is_sent_by_its_parts_and_sealed() {
+async fn list_is_sent_by_its_parts_and_sealed() {
     let (_folder, path) = file("email,name\nAnn@example.com,Ann\nbob@example.com,Bob\nann@example.com,Again\n");
     let fake = empty().await;
     let ended = import(&fake, &path, "-o json --request-id r1").await;
@@ -127,7 +127,7 @@ async fn what_is_there_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn a_cluster_that_is_away_for_a_moment_is_asked_again() {
+async fn cluster_that_is_away_for_a_moment_is_asked_again() {
     let (_folder, path) = file("email\nann@example.com\n");
     let times = Mutex::new(0);
     let fake = Fake::start(move |method, bytes| match method {
@@ -212,7 +212,7 @@ async fn rows_that_cannot_be_used_stop_it_before_anything_is_asked() {
 }
 
 #[tokio::test]
-async fn a_file_that_cannot_be_used_says_where() {
+async fn file_that_cannot_be_used_says_where() {
     let fake = empty().await;
     let refused = async |text: &str| {
         let (_folder, path) = file(text);

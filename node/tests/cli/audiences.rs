@@ -45,7 +45,7 @@ async fn show_and_list_print_the_same_fields() {
 }
 
 #[tokio::test]
-async fn an_audience_that_is_used_is_not_deleted() {
+async fn audience_that_is_used_is_not_deleted() {
     let fake = Fake::start(|_, _| {
         Err(refusal(Code::FailedPrecondition, "NOT_POSSIBLE", "audience 'million' is used by schedule 'report'"))
     })
@@ -55,7 +55,7 @@ async fn an_audience_that_is_used_is_not_deleted() {
 }
 
 #[tokio::test]
-async fn a_schedule_sends_to_it_by_name() {
+async fn schedule_sends_to_it_by_name() {
     let fake = Fake::start(|method, _| match method {
         "CreateSchedule" => one(v1::CreateScheduleResponse::default()),
         _ => Err(unknown(method)),

@@ -143,7 +143,7 @@ async fn status_of_an_open_one_says_when_it_ends() {
 }
 
 #[tokio::test]
-async fn the_line_of_a_canary_says_that_it_is_of_its_verdict_once_that_has_fallen() {
+async fn canary_line_says_that_it_is_of_its_verdict() {
     let shown = async |verdict: v1::CanaryVerdict| {
         let canary = v1::RunCanary { recipients: 100, undecided: 40, bad: 6, bad_max: 5, verdict: verdict.into() };
         let run = v1::Run { canary: Some(canary), ..under_way(100) };
@@ -161,7 +161,7 @@ async fn the_line_of_a_canary_says_that_it_is_of_its_verdict_once_that_has_falle
 }
 
 #[tokio::test]
-async fn watch_says_how_fast_it_goes_and_when_it_is_over_also_in_a_pipe() {
+async fn watch_shows_rate_and_end_also_in_a_pipe() {
     let looks = std::sync::atomic::AtomicUsize::new(0);
     let fake = Fake::start(move |method, _| match method {
         "GetCampaign" => {

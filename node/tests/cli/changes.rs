@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::fake::{Fake, one, unknown};
 
 #[tokio::test]
-async fn a_dry_run_only_reads_and_says_what_would_be() {
+async fn dry_run_only_reads_and_says_what_would_be() {
     let fake = Fake::start(|method, _| match method {
         "CancelRun" => {
             let counts = v1::RunCounts { pending: 3, claimed: 1, in_doubt: 1, ..v1::RunCounts::default() };
@@ -48,7 +48,7 @@ async fn a_dry_run_only_reads_and_says_what_would_be() {
 }
 
 #[tokio::test]
-async fn a_trigger_carries_the_request_id_that_was_given_or_one_that_is_drawn() {
+async fn trigger_has_given_or_drawn_request_id() {
     let fake = Fake::answering("TriggerSchedule", v1::TriggerScheduleResponse::default()).await;
     fake.reveille("schedule trigger morning --request-id mine --tenant acme").await;
     fake.reveille("schedule trigger morning").await;
@@ -63,7 +63,7 @@ async fn a_trigger_carries_the_request_id_that_was_given_or_one_that_is_drawn() 
 }
 
 #[tokio::test]
-async fn a_trigger_that_is_only_looked_at_shows_no_run_that_is_there() {
+async fn trigger_that_is_only_looked_at_shows_no_run_that_is_there() {
     let run = v1::Run {
         tenant: "default".into(),
         schedule: "morning".into(),
@@ -93,7 +93,7 @@ async fn a_trigger_that_is_only_looked_at_shows_no_run_that_is_there() {
 }
 
 #[tokio::test]
-async fn a_name_that_turns_a_line_around_is_spelled_out_where_it_is_repeated() {
+async fn name_with_bidi_control_is_escaped_where_it_is_repeated() {
     let fake = Fake::start(|method, _| Err(unknown(method))).await;
     let asked = fake.reveille("schedule delete a\u{202e}b\u{9b}2J").await;
     assert_eq!(asked.code, Some(2), "{asked:?}");
@@ -108,7 +108,7 @@ async fn a_name_that_turns_a_line_around_is_spelled_out_where_it_is_repeated() {
 }
 
 #[tokio::test]
-async fn an_opt_out_is_taken_back_for_a_reason_and_after_a_yes() {
+async fn opt_out_is_taken_back_for_a_reason_and_after_a_yes() {
     let fake = Fake::start(|method, bytes| {
         if method != "TakeBackOptOut" {
             return Err(unknown(method));
@@ -155,7 +155,7 @@ async fn paused_schedule(missed: u32) -> Fake {
 }
 
 #[tokio::test]
-async fn a_resume_that_is_only_looked_at_counts_in_words() {
+async fn resume_that_is_only_looked_at_counts_in_words() {
     for (missed, words) in
         [(0, "no runs open at once for"), (1, "1 run opens at once for"), (2, "2 runs open at once for")]
     {
@@ -166,7 +166,7 @@ async fn a_resume_that_is_only_looked_at_counts_in_words() {
 }
 
 #[tokio::test]
-async fn a_resume_shows_what_would_open_before_it_is_confirmed() {
+async fn resume_shows_what_would_open_before_it_is_confirmed() {
     let fake = paused_schedule(1).await;
     let ended = fake.reveille("schedule resume morning").await;
     assert_eq!(ended.code, Some(2), "{ended:?}");
@@ -187,7 +187,7 @@ async fn a_resume_shows_what_would_open_before_it_is_confirmed() {
 }
 
 #[tokio::test]
-async fn a_resume_of_which_nothing_opens_needs_no_confirmation() {
+async fn resume_of_which_nothing_opens_needs_no_confirmation() {
     let fake = paused_schedule(0).await;
     assert_eq!(fake.reveille("schedule resume morning").await.code, Some(0));
     assert_eq!(fake.reveille("schedule resume morning --dry-run").await.code, Some(0));
@@ -197,7 +197,7 @@ async fn a_resume_of_which_nothing_opens_needs_no_confirmation() {
 }
 
 #[tokio::test]
-async fn what_was_imported_is_not_resumed_with_its_placeholder_in_silence() {
+async fn resume_of_import_with_placeholder_is_not_silent() {
     let fake = Fake::start(|method, bytes| {
         let labels = [("crontab".to_owned(), "0".to_owned())].into();
         let schedule = v1::Schedule { name: "morning".into(), etag: "v7".into(), labels, ..Default::default() };
@@ -234,7 +234,7 @@ async fn what_was_imported_is_not_resumed_with_its_placeholder_in_silence() {
 }
 
 #[tokio::test]
-async fn a_pause_of_a_run_says_what_may_still_arrive() {
+async fn pause_of_a_run_says_what_may_still_arrive() {
     let crossed = v1::Crossing { run: "r5.0".into(), number: 3, fence: "1.2.7.0".into() };
     let barrier = v1::Barrier { index: 11, crossed: vec![crossed], unconfirmed: vec!["c".into()] };
     let run = v1::Run { run: "r5.0".into(), ..v1::Run::default() };
@@ -251,7 +251,7 @@ async fn a_pause_of_a_run_says_what_may_still_arrive() {
 }
 
 #[tokio::test]
-async fn a_relay_that_cannot_be_reached_is_a_failure_of_its_test() {
+async fn relay_that_cannot_be_reached_is_a_failure_of_its_test() {
     let answer = v1::TestRelayResponse { node: "a".into(), problem: "connect: refused".into(), ..Default::default() };
     let fake = Fake::answering("TestRelay", answer).await;
     let ended = fake.reveille("relay test main -o json").await;
@@ -260,7 +260,7 @@ async fn a_relay_that_cannot_be_reached_is_a_failure_of_its_test() {
 }
 
 #[tokio::test]
-async fn a_relay_that_answers_and_refuses_the_login_is_reachable_and_fails_its_test() {
+async fn relay_that_refuses_login_is_reachable_and_fails_its_test() {
     let answer = v1::TestRelayResponse {
         reachable: true,
         problem: "refused at the login: 535 no".into(),
@@ -285,7 +285,7 @@ async fn relay_that_answers_with_open_circuit_is_reported() {
 }
 
 #[tokio::test]
-async fn a_cluster_is_made_of_the_founders_that_are_named() {
+async fn cluster_is_made_of_the_founders_that_are_named() {
     let fake =
         Fake::answering("InitCluster", v1::InitClusterResponse { cluster: "c1".into(), ..Default::default() }).await;
     let ended = fake.reveille("cluster init --peer b:7601,c:7601 -o json").await;
@@ -317,7 +317,7 @@ async fn gaps() -> Fake {
 }
 
 #[tokio::test]
-async fn a_backfill_counts_before_it_opens_and_says_what_is_left() {
+async fn backfill_counts_before_it_opens_and_says_what_is_left() {
     let fake = gaps().await;
     let line = "schedule backfill morning --from 2026-03-01T00:00:00Z --to 2026-03-05T00:00:00Z";
     let looked = fake.reveille(&format!("{line} --dry-run -o json")).await;
@@ -351,7 +351,7 @@ async fn a_backfill_counts_before_it_opens_and_says_what_is_left() {
 }
 
 #[tokio::test]
-async fn a_backfill_of_more_than_a_thousand_is_partly_done() {
+async fn backfill_of_more_than_a_thousand_is_partly_done() {
     let rest = prost_types::Timestamp { seconds: 1_772_409_600, nanos: 0 };
     let answer = v1::BackfillScheduleResponse { opened: 1_000, rest: Some(rest), ..Default::default() };
     let fake = Fake::answering("BackfillSchedule", answer).await;
@@ -364,7 +364,7 @@ async fn a_backfill_of_more_than_a_thousand_is_partly_done() {
 }
 
 #[tokio::test]
-async fn a_cluster_of_one_is_said_to_be_alone_and_a_test_clock_to_be_for_good() {
+async fn cluster_of_one_and_permanent_test_clock_are_announced() {
     let members = vec![v1::Member { name: "a".into(), ..Default::default() }];
     let fake = Fake::answering("InitCluster", v1::InitClusterResponse { members, ..Default::default() }).await;
     let ended = fake.reveille("cluster init --test-clock --dry-run").await;
@@ -384,7 +384,7 @@ async fn what_no_relay_is_left_for_is_said_where_the_last_one_goes() {
 }
 
 #[tokio::test]
-async fn a_resume_says_whether_it_goes_on_without_its_canary() {
+async fn resume_says_whether_it_goes_on_without_its_canary() {
     let fake = Fake::answering("ResumeRun", v1::ResumeRunResponse { run: Some(v1::Run::default()), index: 7 }).await;
     for line in ["run resume r1.0", "run resume r1.0 --without-canary"] {
         assert_eq!(fake.reveille(line).await.code, Some(0));

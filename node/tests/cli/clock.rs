@@ -18,7 +18,7 @@ fn word(now: i64, done: bool) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_clock_is_shown() {
+async fn clock_is_shown() {
     let offset = Some(prost_types::Duration { seconds: 72_000, nanos: 0 });
     let fake = Fake::answering("GetClock", v1::GetClockResponse { now: at(0), offset, ..Default::default() }).await;
     let json = fake.reveille("clock show -o json").await.json();
@@ -48,7 +48,7 @@ async fn how_far_an_instant_is_counts_from_the_clock_of_the_cluster() {
 }
 
 #[tokio::test]
-async fn a_walk_ends_with_one_object() {
+async fn walk_ends_with_one_object() {
     let fake = Fake::start(|_, _| Ok(vec![word(3_600, false), word(86_400, true)])).await;
     let ended = fake.reveille("clock advance 24h --jump -o json").await;
     let json = ended.json();
@@ -64,7 +64,7 @@ async fn a_walk_ends_with_one_object() {
 }
 
 #[tokio::test]
-async fn a_walk_that_is_cut_short_may_have_moved_the_clock() {
+async fn walk_that_is_cut_short_may_have_moved_the_clock() {
     let fake = Fake::start(|_, _| Ok(vec![word(3_600, false)])).await;
     let ended = fake.reveille("clock advance --to 1970-01-02T00:00:00Z -o json").await;
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(8), ""), "{ended:?}");
@@ -84,7 +84,7 @@ async fn real_time_is_not_moved() {
 }
 
 #[tokio::test]
-async fn the_distance_or_the_end_is_given_and_not_both() {
+async fn distance_or_the_end_is_given_and_not_both() {
     let fake = Fake::refusing(Code::Unimplemented, "GENERAL", "not asked").await;
     for line in ["clock advance", "clock advance 1h --to 1970-01-02T00:00:00Z", "clock advance soon"] {
         assert_eq!(fake.reveille(line).await.code, Some(2), "{line}");

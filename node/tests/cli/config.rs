@@ -19,7 +19,7 @@ async fn checked(text: &str) -> (Ended, String) {
 }
 
 #[tokio::test]
-async fn a_sample_is_written_once_and_can_be_started_with() {
+async fn sample_is_written_once_and_can_be_started_with() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("reveille.toml");
     let init = format!("config init {} -o json", file.display());
@@ -41,7 +41,7 @@ async fn a_sample_is_written_once_and_can_be_started_with() {
 }
 
 #[tokio::test]
-async fn a_check_names_the_place_the_nearest_key_and_the_next_step() {
+async fn check_names_the_place_the_nearest_key_and_the_next_step() {
     let (ended, file) = checked("name = \"a\"\n[raft]\n  heartbeat_mss = 5\n").await;
     let error = ended.error();
     assert_eq!((ended.code, error["field"].as_str()), (Some(2), Some(format!("{file}:3:3").as_str())));
@@ -137,7 +137,7 @@ async fn what_counts_is_shown_with_its_origin() {
 }
 
 #[tokio::test]
-async fn a_wrong_variable_is_named() {
+async fn wrong_variable_is_named() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = written(folder.path(), "name = \"a\"\ndata_dir = \"/d\"\n").display().to_string();
     for (name, value, expected) in [

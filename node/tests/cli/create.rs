@@ -133,7 +133,7 @@ async fn create_from(fake: &Fake, recipients: &str, text: &str, more: &[&str]) -
 }
 
 #[tokio::test]
-async fn a_file_of_recipients_is_sent_and_duplicates_are_named_by_line() {
+async fn file_of_recipients_is_sent_and_duplicates_are_named_by_line() {
     let folder = Folder::new();
     let text = folder.file("t.txt", "Hi");
     let people = folder.file("people.csv", "\u{feff}email,name\r\nann@example.com,Ann\r\n\r\nAnn@example.com,Anne\r\n");
@@ -176,7 +176,7 @@ async fn one_bad_row_and_nothing_is_created_unless_it_may_be_left_out() {
 }
 
 #[tokio::test]
-async fn a_recipient_that_the_cluster_refuses_is_named_by_its_line() {
+async fn recipient_that_the_cluster_refuses_is_named_by_its_line() {
     let folder = Folder::new();
     let text = folder.file("t.txt", "Hi");
     let people = folder.file("people.csv", "email\n\nann@example.com\nbob@example.com\n");
@@ -192,7 +192,7 @@ async fn a_recipient_that_the_cluster_refuses_is_named_by_its_line() {
 }
 
 #[tokio::test]
-async fn a_file_that_cannot_be_used_is_named() {
+async fn file_that_cannot_be_used_is_named() {
     let folder = Folder::new();
     let (text, people) = (folder.file("t.txt", "Hi"), folder.file("people.csv", "email\nann@example.com\n"));
     let fake = willing().await;

@@ -120,7 +120,7 @@ async fn healthy_cluster_has_no_findings() {
 }
 
 #[tokio::test]
-async fn a_finding_says_what_why_and_next() {
+async fn finding_says_what_why_and_next() {
     let mut patient = Patient::well();
     patient.relays.clear();
     let ended = patient.clone().examined("-o json").await;
@@ -213,7 +213,7 @@ async fn clocks_and_time_zones_that_differ_are_named() {
 }
 
 #[tokio::test]
-async fn a_relay_that_is_left_alone_is_named() {
+async fn relay_that_is_left_alone_is_named() {
     let mut failing = v1::RelayHealth { node: "b".into(), cause: "connection refused".into(), ..Default::default() };
     failing.set_condition(v1::RelayCondition::Failing);
     let mut patient = Patient::well();
@@ -304,7 +304,7 @@ async fn work_that_stands_is_named() {
 
 /// A sender that the relay refuses makes recipients expire, too: then relays are neither slow nor down.
 #[tokio::test]
-async fn expired_recipients_are_reported_with_last_answer_or_with_unknown_cause() {
+async fn expired_recipients_have_last_answer_or_unknown_cause() {
     let late = v1::RunCounts { expired: 1, ..Default::default() };
     let mut patient = Patient::well();
     patient.runs.push(v1::Run { audience: 1, ..run("r8.0", v1::RunState::Expired, late, 60) });
@@ -369,7 +369,7 @@ async fn without_a_quorum_leader_only_reads_are_not_made() {
 }
 
 #[tokio::test]
-async fn the_folders_of_a_node_here_are_looked_at() {
+async fn folders_of_a_node_here_are_looked_at() {
     let folder = tempfile::tempdir().expect("a folder");
     let ended = Patient::well().examined(&format!("--data-dir {}/none -o json", folder.path().display())).await;
     assert_eq!((ended.code, told(&ended)), (Some(0), vec!["warning disk".to_owned()]), "{ended:?}");

@@ -12,7 +12,7 @@ use crate::fake::{Fake, one};
 use crate::terminal::{Ended, STEP_TIMEOUT, command, interrupt, reveille, run};
 
 #[tokio::test]
-async fn the_exit_code_says_what_happened() {
+async fn exit_code_says_what_happened() {
     for (code, reason, exit) in [
         (Code::InvalidArgument, "INVALID_FIELD", 2),
         (Code::NotFound, "SCHEDULE_NOT_FOUND", 3),
@@ -55,7 +55,7 @@ async fn negative_duration_and_endpoint_with_a_scheme_are_explained() {
 }
 
 #[tokio::test]
-async fn an_error_says_what_and_the_next_command() {
+async fn error_says_what_and_the_next_command() {
     let fake = Fake::refusing(Code::NotFound, "SCHEDULE_NOT_FOUND", "no schedule 'morning' in tenant default").await;
     let ended = fake.reveille("schedule show morning").await;
     assert_eq!(ended.stderr, "error: no schedule 'morning' in tenant default\n  next       reveille schedule list\n");
@@ -73,7 +73,7 @@ async fn without_a_quorum_it_is_tried_for_a_while_and_then_code_5() {
 }
 
 #[tokio::test]
-async fn a_node_that_says_nothing_is_code_8_with_the_request_id() {
+async fn node_that_says_nothing_is_code_8_with_the_request_id() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     let line = format!("--endpoint {address} --timeout 15s --request-id mine -o json schedule trigger morning");
@@ -97,7 +97,7 @@ async fn takes_and_goes() -> String {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_lost_is_not_asked_for_twice_when_that_could_do_it_twice() {
+async fn call_that_could_act_twice_is_not_repeated() {
     let address = takes_and_goes().await;
     let answer = v1::RequeueDeadLettersResponse { requeued: 1, index: 7, ..Default::default() };
     let fake = Fake::answering("RequeueDeadLetters", answer).await;
@@ -165,7 +165,7 @@ async fn interrupted_is_130_and_says_what_may_have_happened() {
 
 /// Stdin may stay silent forever, before the first row or after a thousand.
 #[tokio::test]
-async fn an_import_of_opt_outs_ends_while_stdin_is_silent() {
+async fn import_of_opt_outs_ends_while_stdin_is_silent() {
     let fake = Fake::answering("ImportOptOuts", v1::ImportOptOutsResponse::default()).await;
     let address = fake.address().to_string();
     let rows: String = (0..1_001).map(|number| format!("r{number}@example.com\n")).collect();
@@ -203,7 +203,7 @@ async fn what_may_have_happened_stays_so_whatever_other_nodes_say() {
 }
 
 #[tokio::test]
-async fn a_closed_pipe_is_no_error() {
+async fn closed_pipe_is_no_error() {
     let mut command = command(&["schedule", "preview", "--cron", "* * * * *", "--tz", "UTC", "--count", "20000"]);
     let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
     drop(child.stdout.take());
@@ -212,7 +212,7 @@ async fn a_closed_pipe_is_no_error() {
 }
 
 #[tokio::test]
-async fn a_mistyped_command_is_usage_in_the_format_that_was_asked_for() {
+async fn mistyped_command_is_usage_in_the_format_that_was_asked_for() {
     let ended = reveille("schedule shw morning").await;
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
     assert!(ended.stderr.contains("'show'"), "the nearest is offered: {}", ended.stderr);

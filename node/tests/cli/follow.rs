@@ -32,7 +32,7 @@ async fn changing() -> Fake {
 }
 
 #[tokio::test]
-async fn a_list_is_one_object_a_line_for_each_row_that_came_changed_or_went() {
+async fn watched_list_prints_one_object_per_changed_row() {
     let fake = changing().await;
     let all = |stdout: &str, _: &str| stdout.lines().count() >= 5;
     let ended = fake.followed("schedule list --watch -o json", all).await;
@@ -50,7 +50,7 @@ async fn a_list_is_one_object_a_line_for_each_row_that_came_changed_or_went() {
 }
 
 #[tokio::test]
-async fn without_a_screen_a_table_is_printed_again_when_something_changed() {
+async fn watched_table_without_screen_is_printed_at_each_change() {
     let fake = changing().await;
     let ended = fake.followed("schedule list --watch", |stdout, _| stdout.contains("\nc ")).await;
     let names = |table: &str| -> Vec<String> {
@@ -144,14 +144,14 @@ async fn ctrl_c_ends_it_with_130_and_without_a_word() {
 }
 
 #[tokio::test]
-async fn a_time_limit_ends_it_with_0() {
+async fn time_limit_ends_it_with_0() {
     // The timeout is long enough for the first request on any machine.
     let ended = mortal(usize::MAX).await.reveille("schedule list --watch -o name --timeout 15s").await;
     assert_eq!((ended.code, ended.stdout.as_str(), ended.stderr.as_str()), (Some(0), "a\n", ""), "{ended:?}");
 }
 
 #[tokio::test]
-async fn a_manifest_is_not_watched() {
+async fn manifest_is_not_watched() {
     for line in ["schedule show a --manifest --watch", "relay show a --manifest --watch"] {
         assert_eq!(reveille(line).await.code, Some(2), "{line}");
     }

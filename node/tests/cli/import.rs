@@ -98,7 +98,7 @@ fn sent(fake: &Fake) -> Vec<v1::CreateScheduleRequest> {
 }
 
 #[tokio::test]
-async fn a_dry_run_needs_no_cluster_and_says_what_each_line_would_become() {
+async fn dry_run_of_import_needs_no_cluster_and_shows_each_line() {
     let file = File::holding(TAB);
     let ended = import(None, &[&file.path(), "--sender", "cron@example.com", "--dry-run", "-o", "json"]).await;
     assert_eq!(ended.code, Some(7), "{ended:?}");
@@ -126,7 +126,7 @@ async fn a_dry_run_needs_no_cluster_and_says_what_each_line_would_become() {
 }
 
 #[tokio::test]
-async fn what_can_be_created_is_created_paused_with_its_place_in_the_reason() {
+async fn imported_schedule_is_paused_with_its_line_in_the_reason() {
     let file = File::holding(TAB);
     let (fake, _) = remembering().await;
     let arguments = [&file.path(), "--sender", "cron@example.com", "--pool", "bulk", "--tenant", "acme", "--yes"];
@@ -154,7 +154,7 @@ async fn what_can_be_created_is_created_paused_with_its_place_in_the_reason() {
 }
 
 #[tokio::test]
-async fn the_same_file_again_changes_nothing() {
+async fn same_file_again_changes_nothing() {
     let file = File::holding("MAILTO=a@example.com\n0 9 * * * one\n0 10 * * * two\n");
     let (fake, _) = remembering().await;
     let path = file.path();
@@ -202,7 +202,7 @@ async fn edited_schedule_is_kept_and_reported() {
 }
 
 #[tokio::test]
-async fn a_line_that_has_moved_or_a_file_of_another_name_is_the_same() {
+async fn line_that_has_moved_or_a_file_of_another_name_is_the_same() {
     let (fake, _) = remembering().await;
     let file = File::holding("MAILTO=a@example.com\n0 9 * * * one\n");
     assert_eq!(imported(&fake, &file.path()).await.0, Some(0));
@@ -212,7 +212,7 @@ async fn a_line_that_has_moved_or_a_file_of_another_name_is_the_same() {
 }
 
 #[tokio::test]
-async fn a_line_that_was_edited_spoils_no_other() {
+async fn line_that_was_edited_spoils_no_other() {
     let (fake, known) = remembering().await;
     let import = async |text: &str| {
         let file = File::holding(text);
@@ -265,7 +265,7 @@ async fn pool_without_relay_is_warned_before_creation() {
 }
 
 #[tokio::test]
-async fn without_a_cluster_the_first_line_tells_and_no_other_is_asked_for() {
+async fn import_without_cluster_fails_at_first_line() {
     let file = File::holding("MAILTO=a@example.com\n0 9 * * * one\n0 10 * * * two\n");
     let ended = import(None, &[&file.path(), "--sender", "c@example.com", "--tz", "UTC", "--yes"]).await;
     assert_eq!(ended.code, Some(5), "{ended:?}");
@@ -283,7 +283,7 @@ async fn nothing_is_created_before_it_is_confirmed() {
 }
 
 #[tokio::test]
-async fn the_system_form_comes_through_stdin_too() {
+async fn system_form_comes_through_stdin_too() {
     let arguments = ["import", "crontab", "-", "--system", "--to", "ops@example.com", "--sender", "c@example.com"];
     let mut command = command(&arguments);
     command.args(["--tz", "Europe/Berlin", "--prefix", "web1-", "--dry-run", "-o", "json"]).stdin(Stdio::piped());
@@ -301,7 +301,7 @@ async fn the_system_form_comes_through_stdin_too() {
 }
 
 #[tokio::test]
-async fn a_zone_that_does_not_exist_is_the_lines_own_fault() {
+async fn zone_that_does_not_exist_is_the_lines_own_fault() {
     let file = File::holding("MAILTO=a@example.com\nCRON_TZ=Europe/Berlni\n0 9 * * * one\n");
     let ended = import(None, &[&file.path(), "--sender", "c@example.com", "--dry-run", "-o", "json"]).await;
     assert_eq!(ended.code, Some(2), "{ended:?}");
@@ -338,7 +338,7 @@ async fn people_get_a_table_and_scripts_get_names() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_not_there_is_usage_and_an_empty_one_is_nothing_to_do() {
+async fn missing_crontab_is_usage_error_and_empty_one_does_nothing() {
     let missing = import(None, &["/nowhere/tab", "--dry-run", "-o", "json"]).await;
     assert_eq!((missing.code, missing.error()["field"].clone()), (Some(2), json!("/nowhere/tab")));
     let empty = File::holding("# nothing\n");

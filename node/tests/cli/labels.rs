@@ -55,7 +55,7 @@ async fn labelled() -> Fake {
 }
 
 #[tokio::test]
-async fn a_schedule_is_created_with_labels_and_shows_them() {
+async fn schedule_is_created_with_labels_and_shows_them() {
     let fake = labelled().await;
     let ended = fake.reveille(&format!("schedule create morning {WHAT} --label team=ops --label tier= -o json")).await;
     assert_eq!(ended.json()["labels"], json!({ "team": "ops", "tier": "" }));
@@ -85,7 +85,7 @@ async fn bad_label_is_refused_before_any_request() {
 }
 
 #[tokio::test]
-async fn an_update_names_each_label_and_leaves_the_others() {
+async fn update_names_each_label_and_leaves_the_others() {
     let fake = labelled().await;
     let ended = fake.reveille("schedule update morning --label team=books --label tier- -o json").await;
     assert_eq!(
@@ -122,7 +122,7 @@ async fn lists_are_chosen_by_the_cluster() {
 }
 
 #[tokio::test]
-async fn a_node_that_chooses_nothing_by_labels_is_not_believed() {
+async fn node_that_chooses_nothing_by_labels_is_not_believed() {
     let all = v1::ListSchedulesResponse {
         schedules: vec![v1::Schedule { name: "of-others".into(), ..v1::Schedule::default() }],
         ..Default::default()
@@ -168,7 +168,7 @@ async fn three() -> Fake {
 }
 
 #[tokio::test]
-async fn all_that_have_the_labels_are_paused_after_a_yes_that_saw_their_names() {
+async fn labelled_schedules_are_paused_after_their_names_were_shown() {
     let fake = three().await;
     let asked = fake.reveille("schedule pause -l team=ops --reason look").await;
     assert_eq!(asked.code, Some(2), "cannot ask: {asked:?}");
@@ -191,7 +191,7 @@ async fn all_that_have_the_labels_are_paused_after_a_yes_that_saw_their_names() 
 }
 
 #[tokio::test]
-async fn a_resume_of_several_shows_what_each_missed() {
+async fn resume_of_several_shows_what_each_missed() {
     let fake = three().await;
     let asked = fake.reveille("schedule resume -l team=ops").await;
     let words = "Resume 1 schedule: rested (2 runs for what it missed, 5 explained)?";
@@ -201,7 +201,7 @@ async fn a_resume_of_several_shows_what_each_missed() {
 }
 
 #[tokio::test]
-async fn a_selector_that_means_nothing_is_not_found_and_a_name_goes_without_one() {
+async fn selector_without_match_is_not_found() {
     let fake = three().await;
     let ended = fake.reveille("schedule pause -l team=none --yes -o json").await;
     assert_eq!((ended.code, ended.error()["field"].as_str()), (Some(3), Some("--selector")), "{ended:?}");
@@ -211,7 +211,7 @@ async fn a_selector_that_means_nothing_is_not_found_and_a_name_goes_without_one(
 }
 
 #[tokio::test]
-async fn a_list_that_was_chosen_by_labels_shows_them() {
+async fn list_that_was_chosen_by_labels_shows_them() {
     let answer = v1::ListSchedulesResponse {
         schedules: vec![v1::Schedule {
             name: "a".into(),

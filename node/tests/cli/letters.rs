@@ -86,7 +86,7 @@ async fn reasons_of_all_pages_add_up_most_first() {
 }
 
 #[tokio::test]
-async fn a_requeue_by_reason_is_counted_asked_about_and_done_page_by_page() {
+async fn requeue_by_reason_is_counted_confirmed_and_done_by_pages() {
     let fake = hospital().await;
     let address = fake.address().to_string();
     let words = ["--endpoint", &address, "dead-letter", "requeue", "--reason", "550 5.7.1", "--pool", "backup"];
@@ -117,7 +117,7 @@ async fn a_requeue_by_reason_is_counted_asked_about_and_done_page_by_page() {
 }
 
 #[tokio::test]
-async fn an_export_is_csv_or_lines_and_a_file_appears_when_it_is_whole() {
+async fn export_is_csv_or_lines_and_a_file_appears_when_it_is_whole() {
     let fake = hospital().await;
     let csv = fake.reveille("dead-letter export").await;
     let headings = "run,recipient,number,code,enhanced,text,attempts,since\n";
@@ -139,7 +139,7 @@ async fn an_export_is_csv_or_lines_and_a_file_appears_when_it_is_whole() {
 }
 
 #[tokio::test]
-async fn a_whole_run_in_doubt_is_counted_with_what_is_known_of_it() {
+async fn whole_run_in_doubt_is_counted_with_what_is_known_of_it() {
     let fake = hospital().await;
     let dry = fake.reveille("in-doubt resolve r1.0 --all --resend --dry-run").await;
     assert_eq!((dry.code, dry.stdout.as_str()), (Some(7), "7 recipients would be resolved\n"));
@@ -161,7 +161,7 @@ async fn a_whole_run_in_doubt_is_counted_with_what_is_known_of_it() {
 }
 
 #[tokio::test]
-async fn a_dry_run_of_fewer_than_are_named_ends_as_the_deed_would() {
+async fn dry_run_of_fewer_than_are_named_ends_as_the_deed_would() {
     let answer = v1::RequeueDeadLettersResponse { requeued: 1, ..Default::default() };
     let fake = Fake::answering("RequeueDeadLetters", answer).await;
     let ended = fake.reveille("dead-letter requeue r1.0 #1 #2 --dry-run").await;

@@ -37,7 +37,7 @@ async fn all_pages_are_one_list() {
 }
 
 #[tokio::test]
-async fn a_limit_is_kept_and_what_is_left_out_is_said() {
+async fn limit_is_kept_and_what_is_left_out_is_said() {
     let fake = three_pages().await;
     let ended = fake.reveille("run list --limit 3 -o json").await;
     assert_eq!(ended.json().as_array().map(Vec::len), Some(3));
@@ -48,7 +48,7 @@ async fn a_limit_is_kept_and_what_is_left_out_is_said() {
 }
 
 #[tokio::test]
-async fn an_empty_list_is_an_empty_array_and_a_word_for_people() {
+async fn empty_list_is_an_empty_array_and_a_word_for_people() {
     let fake = Fake::answering("ListDoubts", v1::ListDoubtsResponse::default()).await;
     let json = fake.reveille("in-doubt list -o json").await;
     assert_eq!((json.stdout.as_str(), json.stderr.as_str()), ("[]\n", ""));
@@ -59,7 +59,7 @@ async fn an_empty_list_is_an_empty_array_and_a_word_for_people() {
 }
 
 #[tokio::test]
-async fn a_table_is_narrow() {
+async fn table_of_list_is_narrow() {
     let counts = v1::RunCounts { sent: 1_234, ..v1::RunCounts::default() };
     let mut run =
         v1::Run { schedule: "morning".into(), nominal: "2026-03-08T09:00:00".into(), audience: 1_234, ..run(7) };

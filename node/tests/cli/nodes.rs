@@ -14,7 +14,7 @@ async fn unused_address() -> String {
 }
 
 #[tokio::test]
-async fn the_next_address_is_asked_when_one_does_not_answer_or_cannot() {
+async fn next_address_is_asked_when_one_does_not_answer_or_cannot() {
     let answer = v1::GetScheduleResponse::default();
     let follower = Fake::refusing(Code::Unavailable, "NO_LEADER", "no leader is known").await;
     let good = Fake::answering("GetSchedule", answer).await;
@@ -48,7 +48,7 @@ async fn version_makes_no_request() {
 }
 
 #[tokio::test]
-async fn a_stale_answer_says_how_old_it_is() {
+async fn stale_answer_says_how_old_it_is() {
     let freshness = v1::Freshness { index: 42, stale: true, age: Some(prost_types::Duration { seconds: 3, nanos: 0 }) };
     let answer = v1::GetRunResponse { run: None, freshness: Some(freshness) };
     let fake = Fake::answering("GetRun", answer).await;

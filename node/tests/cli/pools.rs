@@ -82,7 +82,7 @@ async fn show_and_list_print_the_same_fields() {
 }
 
 #[tokio::test]
-async fn a_status_says_which_day_is_used_up_and_how_much_waits() {
+async fn status_says_which_day_is_used_up_and_how_much_waits() {
     let fake = fake().await;
     let words = "pool bulk: today's cap of 500 is used up; 1,200 emails wait until 00:00 UTC";
     let ended = fake.reveille("cluster status").await;

@@ -34,7 +34,7 @@ async fn it_prints_instants_with_their_local_time_and_a_remark() {
 }
 
 #[tokio::test]
-async fn the_vectors_of_the_calendar_hold() {
+async fn vectors_of_the_calendar_hold() {
     for (zone, cron, from, expected) in [
         (
             "America/New_York",
@@ -76,7 +76,7 @@ async fn quarter_hours_fill_both_days_of_a_change() {
 }
 
 #[tokio::test]
-async fn the_policies_of_clock_changes_are_flags() {
+async fn policies_of_clock_changes_are_flags() {
     let skip = preview(&[
         "--daily",
         "02:30",
@@ -117,7 +117,7 @@ async fn the_policies_of_clock_changes_are_flags() {
 }
 
 #[tokio::test]
-async fn a_date_that_does_not_exist_is_explained() {
+async fn date_that_does_not_exist_is_explained() {
     let ended = preview(&[
         "--cron",
         "0 9 * * *",
@@ -168,7 +168,7 @@ async fn days_periods_and_single_instants_are_patterns_too() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_meant_is_usage_and_says_where_why_and_what_next() {
+async fn impossible_arguments_are_usage_errors_with_next_step() {
     let refused = async |arguments: &[&str]| {
         let mut all = arguments.to_vec();
         all.extend_from_slice(&["-o", "json"]);
@@ -192,7 +192,7 @@ async fn what_cannot_be_meant_is_usage_and_says_where_why_and_what_next() {
 
 /// `H` has the same value for the same name in the preview and in the cluster. Without a name it has none.
 #[tokio::test]
-async fn a_drawn_place_hangs_on_the_name() {
+async fn drawn_place_hangs_on_the_name() {
     let named = |name: &'static str, tenant: &'static str| {
         let zone = ["--tz", "UTC", "--from", "2026-11-20T00:00:00Z", "--count", "1"];
         let what = ["--cron", "H H(0-7) * * *", "--name", name, "--tenant", tenant, "-o", "name"];
@@ -213,7 +213,7 @@ async fn a_drawn_place_hangs_on_the_name() {
 
 /// Each instant opens within its window, at a place derived from the name. `instant` stays unchanged.
 #[tokio::test]
-async fn a_jitter_says_when_each_opens() {
+async fn jitter_says_when_each_opens() {
     let shown = async |name: &str, window: &str| {
         let when = ["--daily", "09:00", "--tz", "UTC", "--from", "2026-11-20T00:00:00Z", "--count", "20"];
         let what = ["--name", name, "--jitter", window, "-o", "json"];

@@ -96,7 +96,7 @@ async fn each_outcome_has_its_exit_code() {
 }
 
 #[tokio::test]
-async fn the_row_gives_the_variables_and_the_flag_the_address() {
+async fn row_gives_the_variables_and_the_flag_the_address() {
     let folder = tempfile::tempdir().expect("a folder");
     let people = folder.path().join("people.csv");
     std::fs::write(&people, "email,name\nann@example.com,Ann\nbob@example.com,Bob\n").expect("written");
@@ -116,7 +116,7 @@ async fn the_row_gives_the_variables_and_the_flag_the_address() {
 }
 
 #[tokio::test]
-async fn a_dry_run_ends_as_the_deed_would_and_prints_an_object() {
+async fn dry_run_ends_as_the_deed_would_and_prints_an_object() {
     let what = [&WHAT[..], &["--dry-run", "-o", "json"]].concat();
     for (state, code, outcome) in
         [(RecipientState::Sent, 0, "would_send"), (RecipientState::Suppressed, 4, "suppressed")]

@@ -78,7 +78,7 @@ fn holds(object: &Value, expected: Value) {
 }
 
 #[tokio::test]
-async fn a_schedule() {
+async fn shape_of_schedule() {
     let fake =
         Fake::answering("GetSchedule", v1::GetScheduleResponse { schedule: Some(schedule()), ..Default::default() })
             .await;
@@ -100,7 +100,7 @@ async fn a_schedule() {
 }
 
 #[tokio::test]
-async fn a_run() {
+async fn shape_of_run() {
     let fake = Fake::answering("GetRun", v1::GetRunResponse { run: Some(run()), freshness: None }).await;
     let json = fake.reveille("run show r1042.3 -o json").await.json();
     holds(
@@ -119,7 +119,7 @@ async fn a_run() {
 }
 
 #[tokio::test]
-async fn a_run_that_waits_says_for_which_relay() {
+async fn run_that_waits_says_for_which_relay() {
     let relay = |name: &str, pool: &str, condition: v1::RelayCondition| v1::Relay {
         name: name.into(),
         pool: pool.into(),
@@ -150,7 +150,7 @@ async fn a_run_that_waits_says_for_which_relay() {
 }
 
 #[tokio::test]
-async fn a_history() {
+async fn shape_of_history() {
     let mut fired = v1::HistoryEntry {
         nominal: "n2".into(),
         last: "n2".into(),
@@ -181,7 +181,7 @@ async fn a_history() {
 }
 
 #[tokio::test]
-async fn a_story() {
+async fn shape_of_explanation() {
     let event = v1::Event {
         index: 7,
         instant: at("2026-03-08T13:05:00Z"),
@@ -208,7 +208,7 @@ async fn a_story() {
 }
 
 #[tokio::test]
-async fn an_opt_out_names_what_crossed_and_who_was_silent() {
+async fn opt_out_names_what_crossed_and_who_was_silent() {
     let crossed = v1::Crossing { run: "r5.0".into(), number: 3, fence: "1.2.7.0".into() };
     let barrier = v1::Barrier { index: 11, crossed: vec![crossed], unconfirmed: vec!["c".into()] };
     let fake = Fake::answering(
@@ -276,7 +276,7 @@ async fn doubts_and_dead_letters() {
 }
 
 #[tokio::test]
-async fn a_cluster() {
+async fn shape_of_cluster() {
     let member = v1::Member { id: "1f".into(), name: "a".into(), address: "127.0.0.1:7601".into(), votes: true };
     let mut up = v1::MemberStatus {
         member: Some(member.clone()),
@@ -378,7 +378,7 @@ async fn relay_add_without_tls_is_refused_unless_host_is_loopback() {
 }
 
 #[tokio::test]
-async fn a_relay() {
+async fn shape_of_relay() {
     let mut relay = v1::Relay {
         name: "main".into(),
         pool: "default".into(),

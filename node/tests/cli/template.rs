@@ -20,7 +20,7 @@ fn folder() -> tempfile::TempDir {
 }
 
 #[tokio::test]
-async fn a_mail_is_read_as_its_recipient_would() {
+async fn mail_is_read_as_its_recipient_would() {
     let folder = folder();
     let flags =
         ["--subject", "Hi {{ name }}", "--text", "body.txt", "--recipients", "people.csv", "--var", "city=Rome"];

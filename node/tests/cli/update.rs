@@ -47,7 +47,7 @@ fn paths(request: &v1::UpdateScheduleRequest) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn a_change_is_shown_and_made_on_the_etag_that_was_read() {
+async fn change_is_shown_and_made_on_the_etag_that_was_read() {
     let fake = schedule().await;
     let ended = fake.reveille("schedule update morning --priority 7 -o json").await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
@@ -63,7 +63,7 @@ async fn a_change_is_shown_and_made_on_the_etag_that_was_read() {
 }
 
 #[tokio::test]
-async fn a_dry_run_prints_old_and_new_instants_and_asks_for_nothing_else() {
+async fn dry_run_of_update_prints_old_and_new_instants_only() {
     let fake = schedule().await;
     let ended = fake.reveille("schedule update morning --priority 7 --dry-run").await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
@@ -74,7 +74,7 @@ async fn a_dry_run_prints_old_and_new_instants_and_asks_for_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_stale_etag_ends_with_4_before_anything_is_changed() {
+async fn stale_etag_ends_with_4_before_anything_is_changed() {
     let fake = schedule().await;
     let ended = fake.reveille("schedule update morning --priority 7 --etag v0").await;
     assert_eq!(ended.code, Some(4), "{ended:?}");
@@ -136,7 +136,7 @@ async fn people_read_a_change_once_and_instants_only_where_they_move() {
 }
 
 #[tokio::test]
-async fn an_empty_etag_is_no_etag() {
+async fn empty_etag_is_no_etag() {
     let fake = schedule().await;
     let mut command = crate::terminal::command(&[
         "--endpoint",

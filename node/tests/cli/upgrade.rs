@@ -51,7 +51,7 @@ async fn status_shows_levels_versions_and_obstacles() {
 }
 
 #[tokio::test]
-async fn finish_raises_the_level_that_was_seen_and_only_when_confirmed() {
+async fn finish_raises_level_that_was_shown_only_when_confirmed() {
     let fake = fake(true).await;
     let status = fake.reveille("cluster upgrade status").await;
     assert!(status.stderr.contains("next: reveille cluster upgrade finish"), "{status:?}");

@@ -63,7 +63,7 @@ async fn paused_run_shows_its_reason_and_no_rate() {
 }
 
 #[tokio::test]
-async fn a_run_that_goes_on_is_left_when_the_time_is_over() {
+async fn run_that_goes_on_is_left_when_the_time_is_over() {
     let fake = Fake::start(|_, _| Ok(vec![message(1)])).await;
     let ended = fake.reveille("run watch r5.0 --timeout 15s -o json").await;
     assert_eq!(ended.code, Some(8), "{ended:?}");

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_keeps_the_name_of_the_page() {
+    fn run_keeps_the_name_of_the_page() {
         let mut names = Names::default();
         assert!(same(&lines("opened r12.0"), &lines("opened r9.1"), false, &mut names));
         assert_eq!(names.typed("reveille explain r12.0 '#1' err12.0"), "reveille explain r9.1 '#1' err12.0");

@@ -33,7 +33,7 @@ fn began(mut command: Command) -> Child {
 }
 
 #[test]
-fn an_import_goes_on_after_its_client_and_a_node_are_killed() {
+fn import_goes_on_after_its_client_and_a_node_are_killed() {
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path();
     let list = folder.join("list.csv");

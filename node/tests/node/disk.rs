@@ -33,7 +33,7 @@ fn create(node: &Process, folder: &Path, number: usize) -> bool {
 }
 
 #[test]
-fn a_full_disk_stops_the_node_and_what_was_answered_is_there_when_there_is_room() {
+fn full_disk_stops_node_and_loses_nothing_answered() {
     let Some(disk) = SmallDisk::mount(12) else { return };
     let elsewhere = tempfile::tempdir().expect("a folder");
     let mut node = Process::listening(disk.path(), "a");
@@ -73,7 +73,7 @@ fn fill(folder: &Path) {
 
 // The test thread blocks while it waits for the node, so the sink needs another thread.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_journal_stops_the_node_and_each_mail_comes_once_when_there_is_room() {
+async fn full_journal_stops_node_and_each_email_comes_once() {
     const RECIPIENTS: u64 = 600;
     let Some(disk) = SmallDisk::mount(1) else { return };
     let folder = tempfile::tempdir().expect("a folder");
@@ -126,7 +126,7 @@ fn list(folder: &Path) -> PathBuf {
 
 /// The error text of the disk is passed on by the node to the importing client.
 #[test]
-fn an_import_that_finds_no_room_says_so_at_once_and_goes_on_when_there_is_some() {
+fn import_without_disk_space_fails_at_once_and_can_continue() {
     let Some(disk) = SmallDisk::mount(4) else { return };
     let folder = tempfile::tempdir().expect("a folder");
     fs::create_dir(folder.path().join("a")).expect("a folder");

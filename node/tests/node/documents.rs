@@ -201,7 +201,7 @@ fn what_is_printed_as_a_document_makes_the_same_again() {
 }
 
 #[test]
-fn a_sealed_audience_goes_there_and_back_by_its_name() {
+fn sealed_audience_goes_there_and_back_by_its_name() {
     let (folder, node) = started();
     shown(&node, "audience generate subscribers --recipients 3 --column name");
     let content = CONTENT.split("recipients:").next().unwrap_or_default();
@@ -219,7 +219,7 @@ fn a_sealed_audience_goes_there_and_back_by_its_name() {
 }
 
 #[test]
-fn a_campaign_goes_there_and_back() {
+fn campaign_goes_there_and_back() {
     let (folder, node) = started();
     shown(&node, "audience generate subscribers --recipients 3 --column name");
     let content = CONTENT.split("recipients:").next().unwrap_or_default();

@@ -72,7 +72,7 @@ impl Trio {
 }
 
 #[test]
-fn a_daily_mail_goes_to_all_once_a_day_whatever_is_invoked_and_again_after_twenty_hours() {
+fn daily_email_goes_to_all_once_a_day_whatever_is_invoked() {
     let folder = tempfile::tempdir().expect("a folder");
     let nodes = ["one", "two", "three"].map(|name| Process::listening(folder.path(), name));
     let init = format!("cluster init --test-clock --peer {},{}", nodes[1].peers, nodes[2].peers);

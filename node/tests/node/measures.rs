@@ -16,7 +16,7 @@ fn names(node: &Process) -> Vec<String> {
 }
 
 #[test]
-fn a_gauge_ends_with_what_it_measures() {
+fn gauge_ends_with_what_it_measures() {
     const PENDING: &str = "reveille_recipients_pending";
     const ALONE: &str = "reveille_relay_circuit_open{relay=\"unreachable\"}";
     let folder = tempfile::tempdir().expect("a folder");

@@ -12,7 +12,7 @@ use crate::process::{Process, until};
 use crate::unsubscribe;
 
 #[test]
-fn without_a_quorum_nothing_is_changed_and_stale_reads_say_how_old_they_are() {
+fn node_without_quorum_changes_nothing_and_dates_stale_reads() {
     let folder = tempfile::tempdir().expect("a folder");
     let [mut one, mut two, three] = ["one", "two", "three"].map(|name| unsubscribe::listening(folder.path(), name));
     let init = format!("cluster init --peer {},{}", two.peers, three.peers);

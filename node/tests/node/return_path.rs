@@ -11,7 +11,7 @@ use tokio::runtime::Runtime;
 use crate::process::{Process, until};
 
 #[test]
-fn envelope_sender_is_the_return_path_with_a_token_of_run_and_recipient() {
+fn envelope_sender_is_return_path_with_token_of_recipient() {
     let folder = tempfile::tempdir().expect("a folder");
     let key = folder.path().join("return.key");
     fs::write(&key, "k".repeat(32)).expect("written");

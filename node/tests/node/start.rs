@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use crate::process::{Ended, Process, ports, start};
 
 #[test]
-fn a_port_that_is_taken_is_named_with_its_flag() {
+fn port_that_is_taken_is_named_with_its_flag() {
     let folder = tempfile::tempdir().expect("a folder");
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let taken = listener.local_addr().expect("an address").to_string();
@@ -24,7 +24,7 @@ fn a_port_that_is_taken_is_named_with_its_flag() {
 }
 
 #[test]
-fn a_folder_belongs_to_one_process_at_a_time() {
+fn folder_belongs_to_one_process_at_a_time() {
     let folder = tempfile::tempdir().expect("a folder");
     let _first = Process::listening(folder.path(), "a");
     let flags = ["--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0", "--http", "127.0.0.1:0"];
@@ -45,7 +45,7 @@ fn what_the_system_said_is_said_once() {
 }
 
 #[test]
-fn a_mistyped_key_is_named_with_its_place_and_the_nearest() {
+fn mistyped_key_is_named_with_its_place_and_the_nearest() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("reveille.toml");
     fs::write(&file, "name = \"a\"\n[raft]\n  heartbeat_mss = 5\n").expect("written");

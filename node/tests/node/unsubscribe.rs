@@ -111,7 +111,7 @@ fn one_click_in_a_mail_stops_the_next_one() {
 }
 
 #[test]
-fn a_suppression_list_is_imported_listed_and_written_out_again() {
+fn suppression_list_is_imported_listed_and_written_out_again() {
     let folder = tempfile::tempdir().expect("a folder");
     let node = Process::listening(folder.path(), "one");
     until("a cluster", || node.reveille("cluster init").code == Some(0));
@@ -149,7 +149,7 @@ fn a_suppression_list_is_imported_listed_and_written_out_again() {
 }
 
 #[test]
-fn a_node_that_cannot_write_the_way_out_sends_no_bulk_mail_and_says_why() {
+fn node_without_unsubscribe_address_sends_no_bulk_email() {
     let folder = tempfile::tempdir().expect("a folder");
     let node = Process::listening(folder.path(), "one");
     until("a cluster", || node.reveille("cluster init").code == Some(0));

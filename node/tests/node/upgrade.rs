@@ -14,7 +14,7 @@ fn upgrade(node: &mut Process, folder: &Path, name: &str) {
 }
 
 #[test]
-fn level_is_raised_by_command_and_the_former_release_does_not_start_afterwards() {
+fn raised_level_keeps_the_former_release_from_starting() {
     let folder = tempfile::tempdir().expect("a folder");
     let [mut one, mut two, mut three] = ["one", "two", "three"].map(|name| Process::listening(folder.path(), name));
     let init = format!("cluster init --peer {},{}", two.peers, three.peers);

@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_prefix_begins_a_name() {
+    fn prefix_begins_a_name() {
         for text in ["", "web1-", "a.b_"] {
             assert_eq!(parse_prefix(text).as_deref(), Ok(text));
         }

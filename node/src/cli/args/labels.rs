@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_label_is_given_or_taken_away() {
+    fn label_is_given_or_taken_away() {
         let change =
             |key: &str, value: Option<&str>| Ok(LabelChange { key: key.to_owned(), value: value.map(str::to_owned) });
         assert_eq!(parse_label_change("team=ops"), change("team", Some("ops")));

@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_of_day_is_hours_and_minutes() {
+    fn time_of_day_is_hours_and_minutes() {
         assert_eq!("09:05".parse(), Ok(TimeOfDay { hour: 9, minute: 5 }));
         assert_eq!("9:05".parse(), Ok(TimeOfDay { hour: 9, minute: 5 }));
         assert_eq!("23:59".parse(), Ok(TimeOfDay { hour: 23, minute: 59 }));

@@ -383,7 +383,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_into_the_database_names_the_machines_zone() {
+    fn link_into_the_database_names_the_machines_zone() {
         for (link, zone) in [
             ("/usr/share/zoneinfo/Europe/Berlin", Some("Europe/Berlin")),
             ("../usr/share/zoneinfo/posix/Etc/UTC", Some("Etc/UTC")),

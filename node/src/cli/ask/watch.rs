@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bar_says_how_far_how_fast_and_since_when() {
+    fn bar_says_how_far_how_fast_and_since_when() {
         let shown = bar((50, 200), "2/s, over in 1m 15s", Duration::from_secs(20));
         assert_eq!(shown, format!("{}{}  25 %  2/s, over in 1m 15s  20s", "█".repeat(10), "░".repeat(30)));
         assert!(bar((0, 0), "", Duration::ZERO).contains("100 %"), "of nothing all is done");

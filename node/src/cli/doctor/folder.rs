@@ -66,7 +66,7 @@ mod tests {
     use crate::cli::view::doctor::Severity;
 
     #[test]
-    fn a_journal_on_a_disk_is_a_warning() {
+    fn journal_on_a_disk_is_a_warning() {
         // The source folder is usually on a disk, but it may be on a tmpfs.
         let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
         let on_disk = !in_memory(folder).expect("a folder");

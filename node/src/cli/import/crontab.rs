@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn the_system_form_has_a_user() {
+    fn system_form_has_a_user() {
         let line =
             read(b"17 *\t* * *\troot\tcd / && run-parts --report /etc/cron.hourly\n", Form::System).lines.remove(0);
         let job = line.job.expect("a job");
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_as_long_as_cron_takes_and_no_longer() {
+    fn command_is_as_long_as_cron_takes_and_no_longer() {
         let line = |length: usize| format!("0 9 * * * {}\n", "x".repeat(length));
         assert!(user(&line(998)).lines.iter().all(|line| line.job.is_ok()));
         assert!(refused(line(999).as_bytes(), Form::User).1.contains("999 characters"));

@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_on_the_line_is_the_mails() {
+    fn text_on_crontab_line_is_text_of_email() {
         for (line, input, text) in [
             ("mail -s Hi a@x.org", Some("Dear all,\nBye"), "Dear all,\nBye"),
             ("echo 'All is well' | mail -s Hi a@x.org", None, "All is well"),

@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_is_named_by_its_program_and_its_words() {
+    fn command_is_named_by_its_program_and_its_words() {
         for (command, name) in [
             ("/usr/local/bin/backup.sh --full > /dev/null 2>&1", "backup-full"),
             ("cd / && run-parts --report /etc/cron.hourly", "run-parts-report-etc-cron-hourly"),

@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_mails_becomes_its_mail() {
+    fn command_that_mails_becomes_its_mail() {
         let planned = of("MAILTO=root\n0 9 * * 1 mail -r me@x.org -s 'Hi all' a@x.org%Dear all,%Bye\n", &choices());
         assert_eq!(
             (planned.name.as_str(), planned.subject.as_str(), planned.text.as_str()),
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn the_zone_is_that_of_the_nearest_who_says() {
+    fn zone_is_that_of_the_nearest_who_says() {
         let with = |tz: Option<&str>| Choices { tz: tz.map(str::to_owned), ..choices() };
         for (above, tz, zone, source, warned) in [
             ("CRON_TZ=Asia/Tokyo\nTZ=UTC\n", Some("Europe/Rome"), "Asia/Tokyo", Source::CronTz, 0),
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subject_holds_nothing_that_turns_a_line_around() {
+    fn subject_holds_nothing_that_turns_a_line_around() {
         let planned = of("# \u{202e}evil\u{7} \u{2066}bell\n0 9 * * * x\n", &choices());
         assert_eq!(planned.subject, "evil   bell");
     }

@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_quote_is_no_command() {
+    fn open_quote_is_no_command() {
         for line in ["a 'b", "a \"b", "a `b", "a $(b", "a ${b", "a \"b\\"] {
             assert_eq!(read(line), None, "{line}");
         }

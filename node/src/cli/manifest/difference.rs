@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_change_is_cut_short() {
+    fn long_change_is_cut_short() {
         let many = |text: &str| format!("to: [{}]", vec![text; 100].join(","));
         let lines = lines(&many("a"), &many("b"));
         assert_eq!((lines.len(), lines.last().map(String::as_str)), (62, Some("  … and 140 more lines")));

@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_that_cannot_be_meant_is_refused() {
+    fn header_that_cannot_be_meant_is_refused() {
         assert_eq!(refused(b""), "line 1: the file is empty; its first line names the columns, such as `email,name`");
         assert_eq!(refused(b"name,city\n"), "line 1: no column is named `email`; the header has: name, city");
         assert!(refused(b"ann@example.com\nbob@example.com\n").contains("this one holds an address"));
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_text_is_not_poured_over_the_terminal() {
+    fn file_that_is_no_text_is_not_poured_over_the_terminal() {
         let zip = refused(b"PK\x03\x04\x14\0\x06\0\x08\0");
         assert_eq!(zip, "line 1: the file is a spreadsheet or an archive (ZIP), no text; save it as CSV (UTF-8)");
         let binary = refused(b"\x7fELF\x02\x01\x01\x1b[2J,b\n");
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_a_schedule_can_hold_is_refused_at_the_line_where_it_is_too_much() {
+    fn recipients_above_schedule_limit_are_refused_with_their_line() {
         let mut text = "email\n".to_owned();
         for number in 0..=limits(LEVEL).inline_recipients {
             text.push_str(&format!("r{number}@example.com\n"));

@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_row_of_an_address_stays_and_bad_rows_are_named() {
+    fn first_row_of_an_address_stays_and_bad_rows_are_named() {
         let (_folder, path) = file("email,name\nB@x.org,1\na@x.org,2\npostmaster,3\nb@X.org,4\nc@x.org,5\na@x.org,6\n");
         let (survey, addresses) = addresses(&path);
         assert_eq!(addresses, ["B@x.org", "a@x.org", "c@x.org"]);
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_names_every_row_that_is_left_out() {
+    fn report_names_every_row_that_is_left_out() {
         let many: String = (0..100).map(|number| format!("postmaster{number}\n")).collect();
         let (folder, path) = file(&format!("email\na@x.org\n{many}A@x.org\n"));
         let place = folder.path().join("report.csv");
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_changed_in_between_becomes_no_audience() {
+    fn file_that_is_changed_in_between_becomes_no_audience() {
         let (_folder, path) = file("email\na@x.org\nb@x.org\n");
         let read = AtomicU64::new(0);
         let mut list = list(&path, &read);
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_grows_too_large_is_refused() {
+    fn part_that_grows_too_large_is_refused() {
         let wide = "x".repeat(40_000);
         let text: String = (0..2_000).map(|number| format!("r{number}@x.org,{wide}\n")).collect();
         let (_folder, path) = file(&format!("email,wide\n{text}"));
@@ -368,7 +368,7 @@ mod tests {
 
         /// The audience equals the set of keys, in the file's order.
         #[test]
-        fn an_audience_is_the_set_of_its_addresses(rows in prop::collection::vec((0_u8..40, any::<bool>(), 0_u8..10), 1..200)) {
+        fn audience_is_the_set_of_its_addresses(rows in prop::collection::vec((0_u8..40, any::<bool>(), 0_u8..10), 1..200)) {
             let mut text = "email\n".to_owned();
             let (mut seen, mut expected) = (BTreeSet::new(), Vec::new());
             let (mut duplicates, mut refused) = (0, 0);

@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_order_mark_and_other_delimiters_are_understood() {
+    fn byte_order_mark_and_other_delimiters_are_understood() {
         assert_eq!(read("\u{feff}a;b\n1,5;2"), [good(1, &["a", "b"]), good(2, &["1,5", "2"])]);
         assert_eq!(read("a\tb\n1\t2\n"), [good(1, &["a", "b"]), good(2, &["1", "2"])]);
         assert_eq!(read("a;\"b, c\"\n1;2"), [good(1, &["a", "b, c"]), good(2, &["1", "2"])], "a comma in a name");
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quote_that_does_not_close_swallows_no_row() {
+    fn quote_that_does_not_close_swallows_no_row() {
         let refused = all(b"a,b\nx,y\nx,\"y\nx,y\nx,y\n", 4096).map(|rows| panic!("{rows:?}"));
         assert_eq!(refused.unwrap_or_else(|bad: BadRow| bad.line), 3);
         let endless = [b"a\n\"".as_slice(), &b"x\n".repeat(ROW_BYTES_MAX)].concat();
@@ -416,7 +416,7 @@ mod tests {
 
     /// A quote that is never closed must not hide rows without an error.
     #[test]
-    fn a_bad_row_of_several_lines_swallows_no_row() {
+    fn bad_row_of_several_lines_swallows_no_row() {
         let refused = |text: &str, buffer: usize| match all(text.as_bytes(), buffer) {
             Ok(rows) => panic!("{rows:?}"),
             Err(bad) => bad,
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_of_too_many_fields_is_passed_over_and_not_kept() {
+    fn row_of_too_many_fields_is_passed_over_and_not_kept() {
         let line = |commas: usize| format!("{}\n", ",".repeat(commas));
         let text = ["a\n".to_owned(), line(FIELDS_MAX - 1), line(FIELDS_MAX), "y\n".to_owned()].concat();
         let rows = read(&text);
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_is_too_long_is_passed_over_and_not_kept() {
+    fn row_that_is_too_long_is_passed_over_and_not_kept() {
         let text = ["a\n", &"x".repeat(5 * ROW_BYTES_MAX), "\ny\n"].concat();
         let why = format!("more than {ROW_BYTES_MAX} bytes in one row");
         let read = all(text.as_bytes(), 4096);

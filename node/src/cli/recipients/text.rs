@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packed_file_that_is_cut_or_damaged_is_no_shorter_list() {
+    fn packed_file_that_is_cut_or_damaged_is_no_shorter_list() {
         let list: Vec<u8> = (0..2_000).flat_map(|number| format!("r{number}@example.com\n").into_bytes()).collect();
         for pack in [gzip, zstd] {
             let packed = pack(&list);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_without_end_is_refused() {
+    fn text_without_end_is_refused() {
         let mut text = Text::of(io::repeat(b'x')).expect("it opens");
         text.unpacked = TEXT_BYTES_MAX - 1_000;
         let refused = io::copy(&mut text, &mut io::sink()).expect_err("refused");

@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_walk_says_where_it_stands_and_what_it_waits_for() {
+    fn walk_says_where_it_stands_and_what_it_waits_for() {
         let word = v1::AdvanceClockResponse {
             now: Some(prost_types::Timestamp { seconds: 0, nanos: 0 }),
             steps: 1,

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_is_narrow_and_ends_its_lines_at_their_last_word() {
+    fn table_is_narrow_and_ends_its_lines_at_their_last_word() {
         let rows = vec![vec!["a".into(), Cell::or_dash(None)], vec!["longer".into(), Cell::count(1_000, Tone::Good)]];
         assert_eq!(table(&["NAME", "N"], rows, false), "NAME    N\na       -\nlonger  1,000");
     }

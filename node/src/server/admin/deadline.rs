@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn the_client_s_time_out_is_kept_with_a_margin_for_the_answer() {
+    fn client_s_time_out_is_kept_with_a_margin_for_the_answer() {
         assert!(left(Some("2S")) <= Duration::from_millis(1_900));
         assert!(left(Some("100m")) <= Duration::from_millis(90));
         assert!(left(Some("99999999H")) <= LONGEST);

@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fault_says_its_reason_its_fields_and_what_to_try_next() {
+    fn fault_says_its_reason_its_fields_and_what_to_try_next() {
         let wrong = |field: &str| FieldViolation {
             field: field.to_owned(),
             message: "is missing".to_owned(),

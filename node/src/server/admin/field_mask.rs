@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_path_is_named_with_those_that_are_known() {
+    fn unknown_path_is_named_with_those_that_are_known() {
         let mut fields = Fields::default();
         Mask::read(&mut fields, Some(FieldMask { paths: vec!["name".to_owned(), "zone".to_owned()] }));
         let fault = fields.done(Some(())).expect_err("a name is for ever");

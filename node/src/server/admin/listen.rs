@@ -205,7 +205,7 @@ mod tests {
     use tonic_types::StatusExt as _;
 
     #[tokio::test]
-    async fn a_part_has_its_own_time_and_every_other_call_the_longest() {
+    async fn part_has_its_own_time_and_every_other_call_the_longest() {
         assert!(UPLOAD.starts_with(&format!("/{}/", AudienceServiceServer::<Admin>::NAME)));
         let longest = Duration::from_millis(50);
         let slow = move || async move { tokio::time::sleep(4 * longest).await };

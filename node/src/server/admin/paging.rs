@@ -62,7 +62,7 @@ mod tests {
     use reveille_ledger::ids::RunId;
 
     #[test]
-    fn a_token_reads_back_in_the_list_that_gave_it() {
+    fn token_reads_back_in_the_list_that_gave_it() {
         let run = RunId { index: 1042, place: 3 };
         let first = Paging::<RunId>::new("runs", 0, "").expect("a page");
         assert_eq!((first.size, first.after), (100, None));

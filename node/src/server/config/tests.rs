@@ -21,7 +21,7 @@ fn refused(file: &str) -> String {
 const LEAST: &str = "name = \"a\"\ndata_dir = \"/data\"\n";
 
 #[test]
-fn a_name_and_a_folder_are_enough() {
+fn name_and_a_folder_are_enough() {
     let config = load(LEAST, &[], Settings::default()).expect("enough");
     assert_eq!(config.listen.to_string(), "127.0.0.1:7600");
     assert_eq!(config.peer_listen.to_string(), "127.0.0.1:7601");
@@ -63,7 +63,7 @@ fn flags_win_over_the_environment_and_that_over_the_file() {
 }
 
 #[test]
-fn an_unknown_key_is_named_with_its_place_and_the_nearest() {
+fn unknown_key_is_named_with_its_place_and_the_nearest() {
     assert_eq!(
         refused("name = \"a\"\n  lisen = \"127.0.0.1:1\"\n"),
         "FILE:2:3: unknown key `lisen`; did you mean `listen`?\n  2 |   lisen = \"127.0.0.1:1\"\n    |   ^^^^^"
@@ -77,7 +77,7 @@ fn an_unknown_key_is_named_with_its_place_and_the_nearest() {
 }
 
 #[test]
-fn a_wrong_value_is_named_with_its_place() {
+fn wrong_value_is_named_with_its_place() {
     assert!(refused("name = \"a\"\nlisten = \"here\"\n").starts_with("FILE:2:10: invalid socket address"));
     assert!(refused("name = 5\n").starts_with("FILE:1:8: invalid type"));
     assert!(refused("name = = 1\n").starts_with("FILE:1:8: "));
@@ -85,7 +85,7 @@ fn a_wrong_value_is_named_with_its_place() {
 }
 
 #[test]
-fn a_wrong_variable_is_named() {
+fn wrong_variable_is_named() {
     let refused = |name: &str, value: &str| {
         load(LEAST, &[(name, value)], Settings::default())
             .map(|config| panic!("{config:?}"))
@@ -106,7 +106,7 @@ fn a_wrong_variable_is_named() {
 }
 
 #[test]
-fn a_value_that_cannot_be_used_is_refused_with_a_way_out() {
+fn value_that_cannot_be_used_is_refused_with_a_way_out() {
     for (more, expected) in [
         ("listen = \"0.0.0.0:7600\"", "listen: 0.0.0.0:7600 can be reached by others"),
         (
@@ -164,7 +164,7 @@ fn credentials_are_bound_to_host_and_port() {
 }
 
 #[test]
-fn rules_for_replies_belong_to_one_relay_and_are_checked_with_their_place() {
+fn reply_rules_belong_to_one_relay_and_errors_name_their_place() {
     let folder = tempfile::tempdir().expect("a folder");
     let rules = folder.path().join("rules.toml");
     let file = format!("{LEAST}[replies.ses]\nfile = \"{}\"\n", rules.display());
@@ -208,14 +208,14 @@ fn others_may_reach_it_when_that_is_said() {
 }
 
 #[test]
-fn a_file_that_is_not_there_is_named() {
+fn file_that_is_not_there_is_named() {
     let missing = Path::new("/nowhere/reveille.toml");
     let error = Config::load(Some(missing), [], Settings::default()).expect_err("no file").to_string();
     assert!(error.starts_with("/nowhere/reveille.toml cannot be read: "), "{error}");
 }
 
 #[test]
-fn the_settings_are_flags_too() {
+fn settings_are_flags_too() {
     #[derive(clap::Parser)]
     struct Start {
         #[command(flatten)]

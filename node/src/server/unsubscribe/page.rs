@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_text_and_never_markup() {
+    fn address_is_text_and_never_markup() {
         for page in
             [UnsubscribePage::Confirm("<b>'\"&@x.org".to_owned()), UnsubscribePage::Done("<b>'\"&@x.org".to_owned())]
         {

@@ -76,7 +76,7 @@ fn fired(expression: &str, zones: &Zones) -> Ledger {
 }
 
 #[test]
-fn a_run_is_found_by_its_name_its_local_time_its_instant_or_its_trigger() {
+fn run_is_found_by_name_local_time_instant_or_trigger() {
     let zones = Zones::bundled("x");
     // 02:30 does not exist in that night. The schedule fires at 03:00, which is 07:00 UTC.
     let moved = fired("30 2 * * *", &zones);
@@ -111,7 +111,7 @@ fn a_run_is_found_by_its_name_its_local_time_its_instant_or_its_trigger() {
 }
 
 #[test]
-fn a_recipient_is_an_address_or_a_number() {
+fn recipient_is_an_address_or_a_number() {
     assert_eq!(RecipientArgument::parse("recipient", "#17"), Ok(RecipientArgument::Number(17)));
     let key = RecipientArgument::Key("ada@example.net".to_owned());
     assert_eq!(RecipientArgument::parse("recipient", "Ada@Example.NET"), Ok(key));
@@ -121,7 +121,7 @@ fn a_recipient_is_an_address_or_a_number() {
 }
 
 #[test]
-fn a_run_that_was_pruned_is_still_found_and_says_what_is_left() {
+fn run_that_was_pruned_is_still_found_and_says_what_is_left() {
     let zones = Zones::bundled("x");
     let mut ledger = fired("30 2 * * *", &zones);
     let (fired, triggered) = (RunId { index: 3, place: 0 }, RunId { index: 4, place: 0 });

@@ -340,7 +340,7 @@ mod tests {
 
     /// The dispatcher lets the node that died least recently send an eighth while all are in back-off.
     #[test]
-    fn node_that_died_least_recently_is_reported_with_an_eighth_while_all_are_in_back_off() {
+    fn least_recent_death_keeps_an_eighth_while_all_are_in_back_off() {
         let nodes = |ids: &[u64]| ids.iter().map(|id| NodeId(*id)).collect::<BTreeSet<_>>();
         let eighths = |ledger: &Ledger, answering: &[u64], several| {
             let backoffs = crash_backoffs(ledger, &nodes(answering), several);

@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_peer_address_has_a_host_and_a_port() {
+    fn peer_address_has_a_host_and_a_port() {
         for text in ["10.0.0.2:7601", "[::1]:7601", "node-2.example.org:7601", "localhost:1"] {
             assert!(is_address(text), "{text}");
         }

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_relay_that_is_not_there_is_a_problem_in_words() {
+    async fn relay_that_is_not_there_is_a_problem_in_words() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let port = listener.local_addr().expect("an address").port();
         drop(listener);

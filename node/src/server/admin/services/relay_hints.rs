@@ -205,7 +205,7 @@ pub mod tests {
     }
 
     #[test]
-    fn a_command_is_one_that_a_shell_takes_as_it_is_meant() {
+    fn command_is_one_that_a_shell_takes_as_it_is_meant() {
         let trust = Trust { ca: Some("/etc/Our CA/it's.pem".to_owned()), name: None };
         let credentials = Some("$(reboot)".to_owned());
         let odd = Relay { host: "a;b".into(), access: Access { tls: Tls::StartTls(trust), credentials }, ..relay() };

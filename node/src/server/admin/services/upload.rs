@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_part_is_its_pieces_and_has_a_size() {
+    async fn part_is_its_pieces_and_has_a_size() {
         let minute = Duration::from_secs(60);
         let whole = sent(tokio_stream::iter([piece(2), piece(3)]), minute, minute).await.expect("it came");
         assert_eq!((whole.part, whole.number, whole.bytes.len()), (Hash([7; 32]), 3, 5));

@@ -65,7 +65,7 @@ async fn triggered(node: &Node, schedule: &str) -> Run {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_made_again_is_the_same_and_another_needs_another_name() {
+async fn repeated_create_is_the_same_and_other_body_needs_other_name() {
     let node = node("").await;
     let first = made(&node, "all").await;
     assert_eq!((first.tenant.as_str(), first.name.as_str(), first.recipients), ("default", "all", RECIPIENTS));
@@ -141,7 +141,7 @@ async fn what_is_wrong_is_said_before_anything_is_written() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_daily_schedule_to_it_has_no_gap_and_is_refused_one() {
+async fn daily_schedule_to_it_has_no_gap_and_is_refused_one() {
     let node = node("").await;
     made(&node, "all").await;
     let daily = Daily { hour: 9, minute: 0, days: String::new() };
@@ -241,7 +241,7 @@ async fn who_has_the_parts_is_asked_before_every_seal() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_part_comes_again_with_its_bytes_and_with_no_others() {
+async fn part_comes_again_with_its_bytes_and_with_no_others() {
     let node = node("").await;
     let (bytes, others) = (encode(&generated(9).list()), encode(&generated(10).list()));
     let part = part_name(&bytes).expect("a part");

@@ -29,7 +29,7 @@ fn one(command: &str) -> (Code, String) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_name_or_an_audience_that_a_campaign_has_leads_to_the_campaign() {
+async fn name_or_audience_of_campaign_leads_to_the_campaign() {
     let node = node("").await;
     seal(&node, "all").await;
     let hour = at(SignedDuration::from_hours(1));

@@ -124,7 +124,7 @@ async fn repeated_launch_sends_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_audience_is_sealed_at_its_instant_or_it_does_not_fire() {
+async fn audience_is_sealed_at_its_instant_or_it_does_not_fire() {
     let node = node("").await;
     for (name, audience, ahead) in [("never", "missing", 20), ("late", "tomorrow", 3_600)] {
         let request = body(name, audience, at(SignedDuration::from_secs(ahead)));
@@ -188,7 +188,7 @@ async fn what_cannot_be_a_campaign_is_refused_by_its_field() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_shown_of_a_campaign_asks_for_it_after_another_instant_too() {
+async fn shown_campaign_can_be_created_again_for_another_instant() {
     let node = node("").await;
     seal(&node, "all").await;
     let [first, second, third] = [1, 2, 3].map(|hours| at(SignedDuration::from_hours(hours)));

@@ -111,7 +111,7 @@ async fn accounts(node: &Node, schedule: &str) -> (i64, i64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cluster_in_use_keeps_real_time() {
+async fn cluster_in_use_keeps_real_time() {
     let node = node("").await;
     let shown = node.clocks().get_clock(GetClockRequest::default()).await.expect_err("real time");
     assert_eq!(reason(&shown), (Code::FailedPrecondition, "NOT_POSSIBLE".to_owned()));
@@ -126,7 +126,7 @@ async fn a_cluster_in_use_keeps_real_time() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_test_clock_goes_forward_only_and_no_mail_leaves_the_machine() {
+async fn test_clock_goes_forward_only_and_no_mail_leaves_the_machine() {
     let node = node_with_test_clock("").await;
     let init = |test_clock| InitClusterRequest { test_clock, ..InitClusterRequest::default() };
     let mut cluster = ClusterServiceClient::new(node.channel.clone());
@@ -150,7 +150,7 @@ async fn a_test_clock_goes_forward_only_and_no_mail_leaves_the_machine() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_year_brings_one_mail_a_local_date_in_zones_with_odd_clock_changes() {
+async fn year_brings_one_mail_a_local_date_in_odd_zones() {
     let node = node_with_test_clock("").await;
     let year = Timestamp::from_second(now(&node).await).expect("an instant").to_zoned(TimeZone::UTC).year() + 1;
     let noon = |year| date(year, 1, 1).at(12, 0, 0, 0).to_zoned(TimeZone::UTC).expect("an instant").timestamp();
@@ -183,7 +183,7 @@ async fn a_year_brings_one_mail_a_local_date_in_zones_with_odd_clock_changes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_day_is_sent_to_all_once_whatever_is_asked_again_and_the_next_day_again() {
+async fn day_is_sent_once_whatever_is_repeated_and_next_day_again() {
     let node = node_with_test_clock("").await;
     let day = coming_day(&node).await;
     walk(&node, at(day + 8 * HOUR)).await;
@@ -215,7 +215,7 @@ async fn a_day_is_sent_to_all_once_whatever_is_asked_again_and_the_next_day_agai
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_any_outage_what_fired_and_what_was_explained_is_what_was_expected() {
+async fn outage_of_any_length_leaves_each_instant_fired_or_explained() {
     const EVERY: i64 = 10 * MINUTE;
     let node = node_with_test_clock("").await;
     let day = coming_day(&node).await;
@@ -261,7 +261,7 @@ async fn after_any_outage_what_fired_and_what_was_explained_is_what_was_expected
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_walk_stops_at_retries_and_deadlines_too() {
+async fn walk_stops_at_retries_and_deadlines_too() {
     let node = node_with_test_clock("rcpt:450=4.2.1 mailbox busy#2").await;
     let busy = node.triggered("busy", &["ada@example.net"], "").await.run;
     let stuck = node.triggered("stuck", &["bob@example.net"], "no-relay-here").await.run;
@@ -277,7 +277,7 @@ async fn a_walk_stops_at_retries_and_deadlines_too() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_older_than_its_retention_is_pruned_and_what_it_came_to_stays() {
+async fn run_older_than_retention_is_pruned_and_its_summary_stays() {
     let node = node_with_test_clock("").await;
     let day = coming_day(&node).await;
     walk(&node, at(day)).await;
@@ -322,7 +322,7 @@ async fn what_is_older_than_its_retention_is_pruned_and_what_it_came_to_stays() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_walk_goes_to_the_end_of_a_rest_and_does_not_sit_it_out() {
+async fn walk_goes_to_the_end_of_a_rest_and_does_not_sit_it_out() {
     let recipients = ["ada@example.net", "bob@example.net", "cyd@example.net", "dan@example.net"];
     let (node, run) = node_that_rests(&recipients).await;
     let before = now(&node).await;

@@ -26,7 +26,7 @@ use crate::server::admin::{Admin, serve};
 const SHORT: Duration = Duration::from_secs(2);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cluster_is_made_once_and_asking_again_is_the_same() {
+async fn cluster_is_made_once_and_asking_again_is_the_same() {
     let (one, two, other) = (founder(1).await, founder(2).await, founder(3).await);
     let mut cluster = ClusterServiceClient::new(one.channel.clone());
     let status = cluster.get_cluster_status(GetClusterStatusRequest {}).await.expect("a status").into_inner();
@@ -142,7 +142,7 @@ async fn any_node_answers_for_all_and_hands_leadership_over() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_without_the_protos_learns_what_there_is_and_whether_it_is_served() {
+async fn client_without_protos_learns_services_and_their_health() {
     let node = founder(1).await;
     let check = HealthCheckRequest::default();
     let health = HealthClient::new(node.channel.clone()).check(check).await.expect("an answer").into_inner();

@@ -18,7 +18,7 @@ fn event_names(story: &ExplainResponse) -> Vec<&str> {
 const NO_RELAY: &str = "no-relay-here";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_is_paused_resumed_and_cancelled_behind_barriers() {
+async fn run_is_paused_resumed_and_cancelled_behind_barriers() {
     let node = node("").await;
     let run = node.triggered("stuck", &["ada@example.net", "bob@example.net"], NO_RELAY).await.run;
     let tenant = String::new;
@@ -74,7 +74,7 @@ async fn watch_of_stopping_node_ends_with_an_error() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_opt_out_holds_when_it_is_answered_and_a_repeat_names_the_first() {
+async fn answered_opt_out_holds_and_repeat_names_the_first() {
     let node = node("").await;
     let add = AddOptOutRequest { recipient: "Ada@Example.net".to_owned(), ..AddOptOutRequest::default() };
     let first = node.opt_outs().add_opt_out(add.clone()).await.expect("added").into_inner();

@@ -34,7 +34,7 @@ async fn forecast(node: &Node, due: Option<prost_types::Timestamp>) -> (Forecast
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_least_of_rates_and_caps_decides_and_is_named() {
+async fn least_of_rates_and_caps_decides_and_is_named() {
     let node = node("").await;
     seal(&node, "all").await;
     let mut request = body("spring", "all", at(SignedDuration::from_hours(1)));
@@ -107,7 +107,7 @@ async fn without_a_relay_it_is_drafted_and_not_launched() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_launch_at_an_instant_that_is_over_says_what_happens() {
+async fn launch_at_an_instant_that_is_over_says_what_happens() {
     let node = node("").await;
     seal(&node, "all").await;
     relay_with(&node, 10.0).await;
@@ -140,7 +140,7 @@ async fn a_launch_at_an_instant_that_is_over_says_what_happens() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_end_of_an_open_one_keeps_to_the_warm_up_of_its_pool() {
+async fn end_of_an_open_one_keeps_to_the_warm_up_of_its_pool() {
     let node = node("").await;
     seal(&node, "all").await;
     let warm_up = SetPoolRequest { name: "default".into(), warm_up: vec![50, 100, 100], ..SetPoolRequest::default() };

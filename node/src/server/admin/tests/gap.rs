@@ -35,7 +35,7 @@ async fn with_gap(node: &Node, name: &str, hours: i64, overlap: Overlap) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn twenty_hours_refuse_at_nineteen_fifty_nine_and_allow_at_twenty() {
+async fn gap_of_twenty_hours_refuses_at_19_59_and_allows_at_20() {
     let node = node_with_test_clock("").await;
     with_gap(&node, "report", 20, Overlap::BufferOne).await;
     let first = trigger(&node, "report", "first").await.expect("triggered");
@@ -66,7 +66,7 @@ async fn twenty_hours_refuse_at_nineteen_fifty_nine_and_allow_at_twenty() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_triggers_at_once_are_one_mail() {
+async fn thousand_triggers_at_once_are_one_email() {
     let node = Arc::new(node_with_test_clock("").await);
     // With one request id, no `min_gap` is needed: all triggers are the same occurrence.
     for (name, overlap, gap, ids) in [
@@ -97,7 +97,7 @@ async fn a_thousand_triggers_at_once_are_one_mail() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_daily_schedule_mails_once_a_day_whatever_is_invoked() {
+async fn daily_schedule_mails_once_a_day_whatever_is_invoked() {
     let node = node_with_test_clock("").await;
     let day = (now(&node).await / DAY + 2) * DAY;
     walk(&node, at(day + 8 * HOUR)).await;

@@ -19,7 +19,7 @@ async fn runs(node: &Node) -> Vec<Run> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_opens_at_the_place_that_was_shown_and_is_named_by_its_instant() {
+async fn jittered_occurrence_opens_as_shown_and_is_named_by_instant() {
     let node = node_with_test_clock("").await;
     let day = (now(&node).await / DAY + 2) * DAY;
     walk(&node, at(day)).await;

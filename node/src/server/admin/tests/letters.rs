@@ -80,7 +80,7 @@ async fn letters_of_one_reason_go_again_by_another_pool_and_only_they() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn dead_letters_of_cancelled_run_cannot_be_requeued_but_discarded() {
+async fn dead_letters_of_cancelled_run_can_only_be_discarded() {
     let node = node("rcpt:550=5.1.1 no such user#1,rcpt:450=4.2.1 busy#1,rcpt:550=5.1.1 no such user").await;
     let stopped = node.triggered("stopped", &["ada@x.example", "bob@x.example"], "").await.run;
     node.until(&stopped, |run| run.counts.is_some_and(|counts| counts.dead == 1 && counts.pending == 1)).await;
@@ -122,7 +122,7 @@ async fn dead_letters_of_cancelled_run_cannot_be_requeued_but_discarded() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn requeue_of_recipient_that_is_not_dead_is_refused_and_writes_nothing() {
+async fn requeue_of_living_recipient_is_refused_and_writes_nothing() {
     let node = node("").await;
     let run = node.triggered("report", &["ada@x.example"], "").await.run;
     node.until(&run, |run| run.counts.is_some_and(|counts| counts.sent == 1)).await;

@@ -48,7 +48,7 @@ async fn relay(node: &Node) -> Relay {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_relay_that_is_asked_too_fast_slows_us_and_everybody_is_sent() {
+async fn relay_that_is_asked_too_fast_slows_us_and_everybody_is_sent() {
     for stage in ["mail", "before-commit"] {
         let faults = format!("{stage}:454=Throttling failure: Maximum sending rate exceeded.#3");
         let node = node_with_test_clock(&faults).await;
@@ -110,7 +110,7 @@ async fn transient_reply_without_enhanced_code_uses_up_no_attempt() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn attempt_without_named_cause_counts_and_is_followed_by_another() {
+async fn attempt_without_named_cause_counts_and_is_repeated() {
     for (fault, words) in
         [("rcpt:554=Transaction failed#1", "554 Transaction failed"), ("data:close#1", "lost at Data")]
     {
@@ -136,7 +136,7 @@ async fn attempt_without_named_cause_counts_and_is_followed_by_another() {
 
 /// Fewer than ten refusals pause the run, since it has no more recipients (P6).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn small_run_refused_for_its_sender_is_paused_and_expires_with_the_answer() {
+async fn small_run_refused_for_sender_is_paused_and_expires() {
     let node = node_with_test_clock("rcpt:553=5.1.8 Sender address rejected: Domain not found").await;
     let policies =
         Policies { finish_by: Some(prost_types::Duration { seconds: HOUR, nanos: 0 }), ..Policies::default() };

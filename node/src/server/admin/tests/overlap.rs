@@ -63,7 +63,7 @@ async fn trigger(node: &Node, name: &str) -> Result<Run, tonic::Status> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_policy_does_with_the_next_instant_what_it_says_and_tells_so() {
+async fn each_overlap_policy_treats_next_instant_as_documented() {
     let node = node_with_test_clock("").await;
     for (name, overlap) in [
         ("buffering", Overlap::BufferOne),

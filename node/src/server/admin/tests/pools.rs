@@ -83,7 +83,7 @@ async fn pool_without_reveille_headers_sends_emails_without_them() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_warm_up_that_cannot_be_is_refused_and_a_first_day_may_lie_behind() {
+async fn impossible_warm_up_is_refused_and_past_first_day_is_allowed() {
     let node = node("").await;
     let wrong = [
         set("a b", &[1]),

@@ -17,7 +17,7 @@ use tonic_types::StatusExt;
 use super::node::{STEP_TIMEOUT, creation, node, reason, yearly};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_schedule_is_created_once_however_often_it_is_asked_for() {
+async fn schedule_is_created_once_however_often_it_is_asked_for() {
     let node = node("").await;
     let body = || ScheduleBody {
         when: Some(When { pattern: Some(when::Pattern::Cron("0 9 * * *".to_owned())) }),
@@ -88,7 +88,7 @@ async fn pages_of_a_list_hold_each_schedule_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lists_of_schedules_and_runs_are_chosen_by_labels_page_by_page() {
+async fn schedules_and_runs_are_listed_by_labels_page_by_page() {
     let node = node("").await;
     let labelled = |name: &str, labels: &[(&str, &str)]| ScheduleBody {
         labels: labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
@@ -172,7 +172,7 @@ async fn lists_of_schedules_and_runs_are_chosen_by_labels_page_by_page() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_schedule_is_paused_resumed_triggered_and_deleted() {
+async fn schedule_is_paused_resumed_triggered_and_deleted() {
     let node = node("").await;
     node.schedules().create_schedule(creation(yearly("report", &["ada@example.net"]))).await.expect("created");
     let (tenant, name) = (String::new, || "report".to_owned());
@@ -271,7 +271,7 @@ async fn a_schedule_is_paused_resumed_triggered_and_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_backfill_opens_what_never_opened_and_nothing_twice() {
+async fn backfill_opens_what_never_opened_and_nothing_twice() {
     let node = node("").await;
     node.schedules().create_schedule(creation(yearly("report", &["ada@example.net"]))).await.expect("created");
     let at = |text: &str| {
@@ -330,7 +330,7 @@ async fn a_backfill_opens_what_never_opened_and_nothing_twice() {
 
 /// A repeated request gets one answer (I7). The two requests overlap only by chance, so the test covers many years.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_backfill_that_is_asked_twice_at_once_is_answered_once() {
+async fn backfill_that_is_asked_twice_at_once_is_answered_once() {
     let node = node("").await;
     node.schedules().create_schedule(creation(yearly("report", &["ada@example.net"]))).await.expect("created");
     for year in 1980..2020 {
@@ -385,7 +385,7 @@ async fn plan_by_another_zone_database_is_corrected_by_leader() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_filter_that_names_no_schedule_says_so_and_a_deleted_one_is_still_meant() {
+async fn filter_reports_unknown_schedule_and_finds_deleted_one() {
     let node = node("").await;
     node.triggered("morning", &["ada@example.net"], "").await;
     let runs_of = |schedule: &str| ListRunsRequest { schedule: schedule.to_owned(), ..ListRunsRequest::default() };

@@ -55,7 +55,7 @@ async fn it_is_accepted_once_and_leaves_a_run_and_no_schedule() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_first_refusal_is_the_answer_and_what_is_not_sent_in_time_expires() {
+async fn first_refusal_is_answered_and_unsent_test_email_expires() {
     let node = node("rcpt:550").await;
     let story = sent(&node, mail("one", "ada@example.net")).await;
     assert_eq!(story.state(), RecipientState::Dead, "{story:?}");
@@ -75,7 +75,7 @@ async fn the_first_refusal_is_the_answer_and_what_is_not_sent_in_time_expires() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_opt_out_holds_and_what_is_wrong_is_named() {
+async fn opt_out_holds_and_what_is_wrong_is_named() {
     let node = node("").await;
     let out = AddOptOutRequest { recipient: "ada@example.net".to_owned(), ..AddOptOutRequest::default() };
     node.opt_outs().add_opt_out(out).await.expect("opted out");

@@ -16,7 +16,7 @@ fn with_subject(bytes: usize) -> ScheduleBody {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_above_its_bound_is_refused_by_field_or_as_a_whole() {
+async fn request_above_its_bound_is_refused_by_field_or_as_a_whole() {
     let node = node("").await;
     let refused = node.schedules().create_schedule(creation(with_subject(1 << 20))).await.expect_err("a long subject");
     assert_eq!(reason(&refused).0, Code::InvalidArgument);

@@ -74,7 +74,7 @@ async fn remove(node: &Node, name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn relay_without_smtputf8_leaves_recipient_to_another_relay_of_the_pool() {
+async fn relay_without_smtputf8_leaves_recipient_to_another_relay() {
     let (node, bare) = (node("").await, Bare::start().await);
     // Its weight makes it the first choice for nearly every email.
     add(&node, Relay { weight: 100, ..bare.relay() }).await;
@@ -131,7 +131,7 @@ async fn relay_that_refuses_ehlo_makes_recipient_wait() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sender_beyond_ascii_in_pool_without_smtputf8_pauses_the_run_without_dead_letters() {
+async fn sender_beyond_ascii_without_smtputf8_pauses_the_run() {
     let (node, bare) = (node("").await, Bare::start().await);
     remove(&node, "mailbox").await;
     add(&node, bare.relay()).await;

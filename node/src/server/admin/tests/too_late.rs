@@ -56,7 +56,7 @@ fn all_arrived_once(node: &Node) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_short_outage_a_campaign_is_sent_late_at_its_rate_and_once() {
+async fn campaign_after_short_outage_is_sent_late_at_its_rate_once() {
     const LATE_RATE: u32 = 60;
     let node = node_with_test_clock("").await;
     relay_with(&node, Relay { late_rate_per_second: f64::from(LATE_RATE), ..node.relay() }).await;
@@ -88,7 +88,7 @@ async fn after_a_short_outage_a_campaign_is_sent_late_at_its_rate_and_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_long_outage_nothing_is_sent_and_each_recipient_has_a_reason() {
+async fn campaign_after_long_outage_expires_with_a_reason_for_each() {
     let node = node_with_test_clock("").await;
     let day = launched_for_nine(&node, Policies { start_within: lasting(2 * HOUR), ..Policies::default() }).await;
     jump(&node, at(day + NINE + 4 * HOUR)).await;
@@ -113,7 +113,7 @@ async fn after_a_long_outage_nothing_is_sent_and_each_recipient_has_a_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_deadline_in_the_middle_expires_the_rest_and_counts_it() {
+async fn deadline_in_the_middle_expires_the_rest_and_counts_it() {
     let node = node_with_test_clock("").await;
     // Sending to all recipients would take more than a minute.
     relay_with(&node, Relay { rate_per_second: 4.0, ..node.relay() }).await;

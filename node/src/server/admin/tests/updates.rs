@@ -35,7 +35,7 @@ async fn done(node: &Node, request: UpdateScheduleRequest) -> (Schedule, Schedul
 
 /// `H` is derived once from tenant and name. Its value is shown, and no other change moves it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_drawn_place_stays_through_updates() {
+async fn drawn_place_stays_through_updates() {
     let node = node("").await;
     let body = ScheduleBody { when: cron("H H(0-7) * * *").when, ..yearly("report", &["ada@example.net"]) };
     let made = node.schedules().create_schedule(creation(body.clone())).await.expect("created").into_inner();
@@ -57,7 +57,7 @@ async fn a_drawn_place_stays_through_updates() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_named_changes_and_an_open_run_keeps_what_it_opened_with() {
+async fn update_changes_named_fields_and_open_run_keeps_its_own() {
     let node = node("").await;
     let run = node.triggered("report", &["ada@example.net"], "nowhere").await;
     let content = Content { subject: "Other".to_owned(), sender: "ignored".to_owned(), ..Content::default() };
@@ -103,7 +103,7 @@ async fn trigger(node: &Node, request_id: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stale_etag_is_a_conflict_that_names_the_present_one() {
+async fn stale_etag_is_a_conflict_that_names_the_present_one() {
     let node = node("").await;
     node.schedules().create_schedule(creation(yearly("report", &["ada@example.net"]))).await.expect("created");
     let priority = |priority, etag: &str, request_id: &str| UpdateScheduleRequest {
@@ -158,7 +158,7 @@ async fn what_could_not_be_created_can_not_be_made_of_it_either() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_clock_that_is_ahead_of_ledger_time_hinders_no_other_timing() {
+async fn clock_that_is_ahead_of_ledger_time_hinders_no_other_timing() {
     let clock = Arc::new(SetClock::default());
     let node = node_by(&clock).await;
     node.schedules().create_schedule(creation(yearly("report", &["ada@example.net"]))).await.expect("created");

@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_is_moved_forward_and_not_by_a_slip_of_the_hand() {
+    fn clock_is_moved_forward_and_not_by_a_slip_of_the_hand() {
         let now = Time(1_000_000);
         assert_eq!(target(by(60), now).ok(), Some(Time(1_060_000)));
         assert_eq!(target(to(1_001), now).ok(), Some(Time(1_001_000)));

@@ -262,7 +262,7 @@ fn listed(behind: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_template_may_use_what_the_page_lists() {
+fn template_may_use_what_the_page_lists() {
     let text = |text: String| of_content(|content| content.text = Some(text));
     let filters = listed("and these filters: ");
     assert!(filters.len() > 10, "{filters:?}");

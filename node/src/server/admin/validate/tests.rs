@@ -106,7 +106,7 @@ fn recipients_with_one_key_are_one_and_the_others_are_reported() -> Result<(), B
 }
 
 #[test]
-fn a_period_without_an_anchor_always_means_the_same_instants() -> Result<(), Box<dyn Error>> {
+fn period_without_an_anchor_always_means_the_same_instants() -> Result<(), Box<dyn Error>> {
     let aligned = asked(ScheduleBody { when: every(3_600), ..body() }).map_err(|fault| fault.to_string())?;
     let next = aligned.create.next.ok_or("a next instant")?;
     assert_eq!(next.due, NOW.plus_ms(3_600_000), "noon is an instant, and the next one is at one");
@@ -117,7 +117,7 @@ fn a_period_without_an_anchor_always_means_the_same_instants() -> Result<(), Box
 }
 
 #[test]
-fn an_instant_that_became_past_is_left_to_the_ledger_where_the_schedule_exists() {
+fn past_instant_of_known_schedule_is_left_to_the_ledger() {
     let past = || ScheduleBody { when: Some(When { pattern: at(1_700_000_000).map(when::Pattern::At) }), ..body() };
     assert!(asked(past()).is_err());
     let repeat = schedule(Some(past()), NOW, true, (&Zones::bundled("2026x"), &|_, _| None), limits(LEVEL));
@@ -125,7 +125,7 @@ fn an_instant_that_became_past_is_left_to_the_ledger_where_the_schedule_exists()
 }
 
 #[test]
-fn every_bad_schedule_is_refused_in_words_that_say_where_why_and_what_to_do() {
+fn bad_schedule_is_refused_with_field_cause_and_next_step() {
     let long = |count: usize| "x".repeat(count);
     let names = "use letters, digits, '-', '_' and '.', beginning with a letter or a digit";
     #[rustfmt::skip]
@@ -181,7 +181,7 @@ fn every_bad_schedule_is_refused_in_words_that_say_where_why_and_what_to_do() {
 }
 
 #[test]
-fn a_bad_address_and_a_bad_template_name_their_place() {
+fn bad_address_and_a_bad_template_name_their_place() {
     let fault = asked(audience(|audience| audience.recipients.push(recipient("bob")))).expect_err("no address");
     assert!(fault.to_string().starts_with("schedule.audience.recipients[1].address: "), "{fault}");
     let fault =
@@ -202,7 +202,7 @@ fn all_that_is_wrong_is_said_at_once() {
 }
 
 #[test]
-fn a_relay_is_a_host_a_port_and_bounds() {
+fn relay_is_a_host_a_port_and_bounds() {
     let good = || Relay { name: "mx".into(), host: "::1".into(), port: 25, tls: 1, ..Relay::default() };
     let kept = relay(Some(Relay { rate_per_second: 2.5, late_rate_per_second: 0.5, ..good() })).expect("a relay");
     assert_eq!(

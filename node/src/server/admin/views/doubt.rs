@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_handbook_has_a_line_for_each_cause() {
+    fn handbook_has_a_line_for_each_cause() {
         let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/how-to/doubt-and-dead-letters.md");
         let page = std::fs::read_to_string(page).expect("the handbook");
         let table = page.split("| cause in `in-doubt list` |").nth(1).expect("a table");

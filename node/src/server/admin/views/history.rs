@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_handbook_has_a_line_for_each_reason() {
+    fn handbook_has_a_line_for_each_reason() {
         let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/schedules.md");
         let page = std::fs::read_to_string(page).expect("the handbook");
         for reason in [

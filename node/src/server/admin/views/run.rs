@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_that_expired_in_a_pause_says_that_the_pause_is_not_over() {
+    fn run_that_expired_in_a_pause_says_that_the_pause_is_not_over() {
         let shown_state = |paused: Option<&str>| {
             run_state(&RunState::Expired { paused: paused.map(|words| PauseReason::Operator(words.to_owned())) })
         };

@@ -29,7 +29,7 @@ fn every_field_of_the_struct_is_a_key_with_its_reason() {
 }
 
 #[test]
-fn the_sample_names_every_key_and_says_nothing_but_the_defaults() {
+fn sample_names_every_key_and_says_nothing_but_the_defaults() {
     let sample = sample();
     let uncommented: String = sample.lines().map(|line| uncommented(line) + "\n").collect();
     let everything = toml::from_str::<Table>(&uncommented).expect("TOML");
@@ -55,7 +55,7 @@ fn uncommented(line: &str) -> String {
 }
 
 #[test]
-fn the_words_about_defaults_and_bounds_are_true() {
+fn words_about_defaults_and_bounds_are_true() {
     assert_eq!(keys().iter().filter(|key| bounds(&key.why).is_some()).count(), 3, "whose bounds are tried");
     for key in keys() {
         if let (Some(words), false) = (
@@ -86,7 +86,7 @@ fn refusal(name: &str, number: u64) -> String {
 }
 
 #[test]
-fn the_handbook_has_the_table_of_the_keys() {
+fn handbook_has_table_of_keys() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/configuration.md");
     let page = std::fs::read_to_string(page).expect("the handbook");
     for key in keys() {

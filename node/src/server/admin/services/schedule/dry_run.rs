@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn the_policies_decide_what_a_resume_opens() {
+    fn policies_decide_what_a_resume_opens() {
         let one = rehearsed(CatchUp::One, None);
         assert_eq!((one.opens.len(), one.explained), (1, 29));
         assert_eq!(one.opens.first().map(|due| due.0 % DAY_MS), Some(6 * HOUR_MS), "the latest");

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gap_that_reaches_what_was_pruned_says_from_when_it_is_whole() {
+    fn gap_that_reaches_what_was_pruned_says_from_when_it_is_whole() {
         let hour = 3_600_000;
         let next = |hours: i64| v1::Instant {
             instant: Some(prost_types::Timestamp { seconds: hours * 3_600, nanos: 0 }),

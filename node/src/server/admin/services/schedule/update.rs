@@ -325,7 +325,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_came_in_between_is_planned_anew_and_what_is_wrong_is_not() {
+    fn overtaken_plan_is_made_anew_and_wrong_one_is_refused() {
         for overtaken in [Refusal::StalePlan, Refusal::FiredThrough, Refusal::NotDue(Time(0))] {
             assert!(is_overtaken(&overtaken), "{overtaken}");
         }
