@@ -148,14 +148,14 @@ impl Terminal {
     /// Prints a message on stderr, unless `-q` is set.
     pub fn say(&self, text: &str) {
         if !self.quiet {
-            talk(&harmless(text));
+            print_note(&harmless(text));
         }
     }
 
     /// Prints a detail on stderr, only with `-v`.
     pub fn detail(&self, text: &str) {
         if self.verbose {
-            talk(&harmless(text));
+            print_note(&harmless(text));
         }
     }
 
@@ -198,7 +198,7 @@ impl Terminal {
             Err(Stop::Left) => {
                 // Begins a new line after the `^C` that the terminal printed.
                 if self.screen {
-                    talk("");
+                    print_note("");
                 }
                 Exit::Interrupted.into()
             }
@@ -211,13 +211,13 @@ impl Terminal {
 
     fn print_failure(&self, failure: &Failure) {
         if self.format == Format::Json {
-            return talk(&harmless::json(&failure.to_json()));
+            return print_note(&harmless::json(&failure.to_json()));
         }
         let (on, dim, off) = if self.paint_talk { ("\x1b[1;31m", "\x1b[2m", "\x1b[0m") } else { ("", "", "") };
-        talk(&format!("{on}error:{off} {}", harmless(&failure.text())));
+        print_note(&format!("{on}error:{off} {}", harmless(&failure.text())));
         let aside = |word: &str, value: Option<&str>| {
             if let Some(value) = value {
-                talk(&format!("  {dim}{word:<11}{off}{}", on_one_line(value)));
+                print_note(&format!("  {dim}{word:<11}{off}{}", on_one_line(value)));
             }
         };
         aside("at", failure.field.as_deref());
@@ -240,7 +240,7 @@ fn on_one_line(text: &str) -> String {
 }
 
 /// Prints a line on stderr. A closed stderr is no error.
-fn talk(text: &str) {
+fn print_note(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 

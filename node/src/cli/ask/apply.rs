@@ -38,7 +38,7 @@ pub async fn run(context: &CommandContext<'_>, tenant: &str, what: &ApplyFiles) 
     let result = command_result(&done, is_made);
     // With `-o json`, stderr holds only the error object.
     if result.is_ok() || context.terminal.format() != Format::Json {
-        talk(context, &views);
+        print_notes(context, &views);
         if !is_made {
             context.terminal.say("checked; nothing was changed");
         }
@@ -129,7 +129,7 @@ fn list(context: &CommandContext<'_>, views: &[AppliedView], named: impl Fn(&App
     context.terminal.list(&views.iter().filter(|view| named(view)).cloned().collect::<Vec<_>>())
 }
 
-fn talk(context: &CommandContext<'_>, views: &[AppliedView]) {
+fn print_notes(context: &CommandContext<'_>, views: &[AppliedView]) {
     const OUTCOMES: [Outcome; 7] = [
         Outcome::Created,
         Outcome::Updated,

@@ -27,7 +27,7 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, args: CreateArgs)
     let question = CreateScheduleRequest { schedule, request_id, validate_only: dry_run };
     let call = |channel, question| async move { Service::new(channel).create_schedule(question).await };
     let answer = context.change(question, call).await.map_err(|failure| at_line(failure, &given, &recipients))?;
-    talk(context, &recipients, &answer, dry_run);
+    print_notes(context, &recipients, &answer, dry_run);
     let creation = creation(&recipients, &answer);
     context.terminal.show(&ScheduleView::from(answer.schedule.unwrap_or_default()).with_creation(creation))
 }
@@ -184,7 +184,7 @@ fn creation(recipients: &Recipients, answer: &CreateScheduleResponse) -> Creatio
     CreationView { created: answer.created, duplicates: duplicates.collect(), bad_rows: bad_rows.collect() }
 }
 
-fn talk(context: &CommandContext<'_>, recipients: &Recipients, answer: &CreateScheduleResponse, dry_run: bool) {
+fn print_notes(context: &CommandContext<'_>, recipients: &Recipients, answer: &CreateScheduleResponse, dry_run: bool) {
     if let Some(unusable) = recipients::unusable(&recipients.audience.columns) {
         context.terminal.say(&format!("warning: {unusable}"));
     }

@@ -69,7 +69,7 @@ async fn import(context: &CommandContext<'_>, tenant: &str, args: &CrontabArgs) 
     let stopped = if args.dry_run { None } else { create(context, &mut entries).await? };
     let views: Vec<ImportView> = entries.into_iter().map(|entry| entry.view).collect();
     print(context, &views)?;
-    talk(context, &views);
+    print_notes(context, &views);
     match stopped {
         Some(failure) => Err(failure.into()),
         None => fail_if_left_out(&views, &args.file, args.dry_run),
@@ -327,7 +327,7 @@ fn print(context: &CommandContext<'_>, views: &[ImportView]) -> Result<(), Stop>
 }
 
 /// Prints the lines below the table: counts, the zone's origin, and the next step.
-fn talk(context: &CommandContext<'_>, views: &[ImportView]) {
+fn print_notes(context: &CommandContext<'_>, views: &[ImportView]) {
     const OUTCOMES: [Outcome; 8] = [
         Outcome::Planned,
         Outcome::Created,

@@ -164,7 +164,8 @@ impl World {
             for event in claim.history {
                 let ClaimEvent { index, at, what, to, entries, .. } = event;
                 let entries = if entries > 1 { format!(", the last of {entries} entries") } else { String::new() };
-                let _ = writeln!(text, "    [{index}] at {}: {}, {}{entries}", self.time(at), told(&what), word(to));
+                let _ =
+                    writeln!(text, "    [{index}] at {}: {}, {}{entries}", self.time(at), describe(&what), word(to));
             }
         }
         for (index, event) in explanation.run_events {
@@ -317,7 +318,7 @@ impl World {
     }
 }
 
-fn told(what: &ClaimEventKind) -> String {
+fn describe(what: &ClaimEventKind) -> String {
     match what {
         ClaimEventKind::Refused { code, scope, text, .. } => format!("refused {code} {text} ({scope:?})"),
         ClaimEventKind::Released(Some(why)) => format!("released: {why:?}"),

@@ -68,14 +68,14 @@ fn reply(world: &World, reply: &CommandReply) -> String {
         CommandOutcome::Pruned(runs) => format!("pruned {runs} runs"),
         CommandOutcome::Moved(count) => format!("moved {count}"),
         CommandOutcome::MovedOf(runs) => {
-            let told = |moved: &Result<MovedRecipients, Refusal>| match moved {
+            let describe = |moved: &Result<MovedRecipients, Refusal>| match moved {
                 Ok(MovedRecipients { recipients, inside_gap: 0 }) => format!("moved {recipients}"),
                 Ok(MovedRecipients { recipients, inside_gap }) => {
                     format!("moved {recipients}, {inside_gap} inside the gap")
                 }
                 Err(refusal) => format!("refused: {refusal}"),
             };
-            runs.iter().map(told).collect::<Vec<_>>().join("; ")
+            runs.iter().map(describe).collect::<Vec<_>>().join("; ")
         }
         CommandOutcome::Refused(refusal) => format!("refused: {refusal}"),
     };
