@@ -6,7 +6,9 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use openraft::Config;
 use parking_lot::Mutex;
+use reveille_ledger::ids::NodeId;
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -30,7 +32,7 @@ use crate::snapshot::manager::{self, SnapshotManager, StoredState};
 use crate::snapshot::transfer::SnapshotReceiver;
 use crate::state_machine::applied_state::AppliedState;
 use crate::state_machine::apply_thread::ApplyThread;
-use crate::wal::{LogState, WalHealth, WalOptions};
+use crate::wal::{LogState, OpeningReport, WalHealth, WalOptions};
 use crate::{Raft, crash, injected_bugs};
 
 /// Limits of the stop: `RAFT_END` for Raft and then for the apply thread, `RUNTIME_END` for the runtime.
@@ -141,6 +143,77 @@ async fn open(
     opened
 }
 
+/// The log, opened.
+struct OpenedLog {
+    log: LogStore,
+    report: OpeningReport,
+    health: WalHealth,
+}
+
+/// Opens the log. Fails if the folder is not whole.
+fn open_log(options: &ReplicaOptions, identity: &Identity) -> Result<OpenedLog, FatalError> {
+    let log_options = WalOptions {
+        execution: options.execution,
+        sync_batches: injected_bugs::log_is_synced(),
+        ..WalOptions::new(options.node.0)
+    };
+    let (log, report) = match &options.log_disk {
+        Some(disk) => LogStore::open_on(Arc::clone(disk), &log_options)?,
+        None => LogStore::open(&options.data_dir.join("wal"), &log_options)?,
+    };
+    if report.records > 0 && identity.cluster().is_none() {
+        return Err(FatalError::Foreign(format!(
+            "{} has a log, and its file 'identity' is missing or names no cluster: the folder is not whole",
+            options.data_dir.display()
+        )));
+    }
+    let health = log.health();
+    Ok(OpenedLog { log, report, health })
+}
+
+/// The state of the newest snapshot, and what applies entries to it.
+struct LoadedState {
+    applied_state: Arc<AppliedState>,
+    snapshots: Arc<SnapshotManager>,
+    apply_thread: ApplyThread,
+    apply_ended: oneshot::Receiver<()>,
+}
+
+/// Loads the newest snapshot and starts the apply thread.
+fn load_state(
+    options: &ReplicaOptions,
+    log: &LogStore,
+    health: &WalHealth,
+    fatal_errors: &FatalErrorCell,
+) -> Result<LoadedState, FatalError> {
+    let stored = StoredState::load(&options.data_dir.join("snapshots"), options.highest_level)?;
+    check_continued(&log.state(), &stored)?;
+    let applied_state = AppliedState::new(stored.ledger, stored.position, fatal_errors.clone());
+    let applied_state = Arc::new(applied_state.of_log(health.clone(), options.highest_level));
+    let execution = options.execution;
+    let snapshots = SnapshotManager::new(stored.folder, stored.manifest, Arc::clone(&applied_state), execution);
+    let (apply_thread, apply_ended) = ApplyThread::start(Arc::clone(&applied_state), execution)?;
+    Ok(LoadedState { applied_state, snapshots: Arc::new(snapshots), apply_thread, apply_ended })
+}
+
+/// Starts Raft. Returns after it has published its first metrics: members and status are read from them.
+async fn start_raft(
+    node: NodeId,
+    config: Arc<Config>,
+    network: PeerNetwork,
+    log: LogStore,
+    state_machine: StateMachine,
+    fatal_errors: &FatalErrorCell,
+) -> Result<Raft, FatalError> {
+    let raft = Raft::new(node.0, config, network, log, state_machine)
+        .await
+        .map_err(|error| fatal_errors.get().unwrap_or_else(|| FatalError::State(error.to_string())))?;
+    raft.is_initialized()
+        .await
+        .map_err(|error| fatal_errors.get().unwrap_or_else(|| FatalError::State(error.to_string())))?;
+    Ok(raft)
+}
+
 async fn open_locked(
     options: ReplicaOptions,
     identity: Arc<Identity>,
@@ -148,30 +221,10 @@ async fn open_locked(
     ended: watch::Receiver<bool>,
 ) -> Result<(Replica, RunningRaft), FatalError> {
     let config = Arc::new(options.config()?);
-    let execution = options.execution;
-    let log_options =
-        WalOptions { execution, sync_batches: injected_bugs::log_is_synced(), ..WalOptions::new(options.node.0) };
-    let (log, report) = match options.log_disk {
-        Some(disk) => LogStore::open_on(disk, &log_options)?,
-        None => LogStore::open(&options.data_dir.join("wal"), &log_options)?,
-    };
-    let health = log.health();
-    let has_history = report.records > 0;
-    if has_history && identity.cluster().is_none() {
-        return Err(FatalError::Foreign(format!(
-            "{} has a log, and its file 'identity' is missing or names no cluster: the folder is not whole",
-            options.data_dir.display()
-        )));
-    }
-
     let fatal_errors = FatalErrorCell::new();
-    let stored = StoredState::load(&options.data_dir.join("snapshots"), options.highest_level)?;
-    check_continued(&log.state(), &stored)?;
-    let applied_state = AppliedState::new(stored.ledger, stored.position, fatal_errors.clone());
-    let applied_state = Arc::new(applied_state.of_log(health.clone(), options.highest_level));
-    let snapshots = SnapshotManager::new(stored.folder, stored.manifest, Arc::clone(&applied_state), execution);
-    let snapshots = Arc::new(snapshots);
-    let (apply_thread, apply_ended) = ApplyThread::start(Arc::clone(&applied_state), execution)?;
+    let OpenedLog { log, report, health } = open_log(&options, &identity)?;
+    let LoadedState { applied_state, snapshots, apply_thread, apply_ended } =
+        load_state(&options, &log, &health, &fatal_errors)?;
 
     let client = PeerClient { transport: Arc::clone(&options.transport), identity: Arc::clone(&identity) };
     let authenticator = Arc::new(Authenticator { identity: Arc::clone(&identity) });
@@ -182,19 +235,13 @@ async fn open_locked(
     let listening = options.transport.serve(Arc::clone(&handler) as Arc<dyn Handler>, stop.clone()).await;
     listening.map_err(|error| FatalError::Listen(error.to_string()))?;
 
-    if has_history {
+    if report.records > 0 {
         crash::point("lifecycle.catch-up-start");
         tokio::time::sleep(injected_bugs::startup_delay(options.startup_delay)).await;
     }
     let network = PeerNetwork { client: client.clone(), snapshots: Arc::clone(&snapshots) };
     let state_machine = StateMachine { apply_thread, snapshots: Arc::clone(&snapshots) };
-    let raft = Raft::new(options.node.0, config, network, log, state_machine)
-        .await
-        .map_err(|error| fatal_errors.get().unwrap_or_else(|| FatalError::State(error.to_string())))?;
-    // Raft answers only after it has published its first metrics. Members and status are read from them.
-    raft.is_initialized()
-        .await
-        .map_err(|error| fatal_errors.get().unwrap_or_else(|| FatalError::State(error.to_string())))?;
+    let raft = start_raft(options.node, config, network, log, state_machine, &fatal_errors).await?;
     applied_state.go_live();
 
     let role = watch::Sender::new(Role::Follower { leader: None });
@@ -234,7 +281,7 @@ async fn open_locked(
         application,
         fatal_errors,
         log: health,
-        execution,
+        execution: options.execution,
         runtime: Handle::current(),
         stop: shut.disarm(),
         ended,
