@@ -31,7 +31,7 @@ pub const KEY_BYTES_MIN: usize = 32;
 const KEY_BYTES_MAX: u64 = 4_096;
 
 /// Maximum length of a variable's name in bytes.
-const NAME_MAX_BYTES: usize = 1_024;
+const NAME_BYTES_MAX: usize = 1_024;
 
 impl FromStr for Secret {
     type Err = NoSecret;
@@ -117,7 +117,7 @@ fn key(secret: &Secret, purpose: &str) -> Result<[u8; blake3::KEY_LEN], String> 
 
 fn is_variable(name: &str) -> bool {
     let first = name.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_');
-    first && name.len() <= NAME_MAX_BYTES && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    first && name.len() <= NAME_BYTES_MAX && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
 impl fmt::Display for Secret {

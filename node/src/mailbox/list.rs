@@ -13,8 +13,8 @@ use super::decode::words;
 use super::document;
 use super::html::{Escaped, instant, page as whole_page, query_value, size};
 
-const PER_PAGE: usize = 50;
-const MAX_PER_PAGE: usize = 1_000;
+const PAGE_EMAILS: usize = 50;
+const PAGE_EMAILS_MAX: usize = 1_000;
 
 /// Parameters of the query string.
 #[derive(Debug, Default, Deserialize)]
@@ -76,7 +76,7 @@ pub(super) async fn page(
 }
 
 fn look_up(sink: &Handle, asked: &Asked) -> Found {
-    let per_page = asked.per_page.unwrap_or(PER_PAGE).clamp(1, MAX_PER_PAGE);
+    let per_page = asked.per_page.unwrap_or(PAGE_EMAILS).clamp(1, PAGE_EMAILS_MAX);
     let page = asked.page.unwrap_or(1).max(1);
     let emails = sink.emails();
     let fitting = || emails.iter().rev().filter(|(_, accept)| contains(&accept.recipient, &asked.recipient));

@@ -6,9 +6,9 @@ use reveille_sink::headers;
 use super::decode::{decoded, to_text, words};
 
 /// Maximum nesting depth of multiparts. A deeper multipart is listed as one part.
-const MAX_DEPTH: u8 = 8;
+const DEPTH_MAX: u8 = 8;
 /// Maximum number of parts that are read, multiparts included.
-const MAX_PARTS: usize = 100;
+const PARTS_MAX: usize = 100;
 
 /// The parts of an email for its page.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -37,13 +37,13 @@ pub(super) fn view(message: &[u8]) -> View {
 
 fn walk(entity: &[u8], depth: u8, view: &mut View, seen: &mut usize) {
     *seen += 1;
-    if *seen > MAX_PARTS {
+    if *seen > PARTS_MAX {
         return;
     }
     let (head, body) = headers::split(entity);
     let kind = Value::of(head, "Content-Type").unwrap_or_else(|| Value::parse("text/plain"));
     if kind.word.starts_with("multipart/")
-        && depth < MAX_DEPTH
+        && depth < DEPTH_MAX
         && let Some(boundary) = kind.parameter("boundary").filter(|boundary| !boundary.is_empty())
     {
         return pieces(body, boundary).into_iter().for_each(|piece| walk(piece, depth + 1, view, seen));
@@ -75,7 +75,7 @@ fn list(kind: &Value, disposition: Option<&Value>, bytes: usize, view: &mut View
 /// Returns the parts between the lines `--boundary`, up to `--boundary--` or the end of the body.
 fn pieces<'a>(body: &'a [u8], boundary: &str) -> Vec<&'a [u8]> {
     let (mut pieces, mut start, mut at) = (Vec::new(), None, 0);
-    while pieces.len() < MAX_PARTS {
+    while pieces.len() < PARTS_MAX {
         let Some(rest) = body.get(at..).filter(|rest| !rest.is_empty()) else { break };
         let length = rest.iter().position(|byte| *byte == b'\n').map_or(rest.len(), |end| end + 1);
         let line = rest.get(..length).unwrap_or_default().trim_ascii_end();
@@ -187,6 +187,6 @@ mod tests {
         let message = (0..50).map(level).collect::<String>().into_bytes();
         assert_eq!(view(&message).parts.len(), 1);
         let many = [b"Content-Type: multipart/mixed; boundary=b\r\n\r\n".to_vec(), b"--b\r\n\r\nx\r\n".repeat(5_000)];
-        assert!(view(&many.concat()).parts.len() < MAX_PARTS);
+        assert!(view(&many.concat()).parts.len() < PARTS_MAX);
     }
 }

@@ -17,7 +17,7 @@ use crate::smtp::cause::{Cause, Fix};
 
 /// Maximum size of a secret in bytes, more than any `user:password` has. Access tokens have about 2 KiB. RFC 4954
 /// (section 4) allows 12 KiB for a line of AUTH.
-const MAX_BYTES: u64 = 8192;
+const SECRET_BYTES_MAX: u64 = 8192;
 
 /// The credentials that a node's configuration defines, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -132,7 +132,7 @@ async fn read_file(path: &Path) -> Result<String, String> {
     let mut content = String::new();
     let file = tokio::fs::File::open(path).await.map_err(|error| format!("cannot be read: {error}"))?;
     // The error for invalid UTF-8 is worded here, since the library's could show the content.
-    file.take(MAX_BYTES + 1)
+    file.take(SECRET_BYTES_MAX + 1)
         .read_to_string(&mut content)
         .await
         .map_err(|error| format!("is no text: {}", error.kind()))?;
@@ -144,7 +144,7 @@ fn parse(content: &str) -> Option<Credentials> {
     let line = line.strip_suffix('\r').unwrap_or(line);
     let (user, password) = line.split_once(':')?;
     let good = !user.is_empty() && !password.is_empty() && !line.chars().any(char::is_control);
-    (good && line.len() as u64 <= MAX_BYTES).then(|| Credentials {
+    (good && line.len() as u64 <= SECRET_BYTES_MAX).then(|| Credentials {
         user: user.to_owned(),
         password: password.to_owned(),
         login: Login::default(),

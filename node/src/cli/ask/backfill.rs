@@ -12,7 +12,7 @@ use crate::cli::view::backfill::BackfillView;
 use crate::format;
 
 /// Limit of occurrences that one command opens, if `--max` does not give one.
-const MAX: u32 = 1_000;
+const OCCURRENCES_MAX: u32 = 1_000;
 
 /// Opens the occurrences, or only counts them with `--dry-run`.
 pub async fn run(context: &CommandContext<'_>, tenant: String, args: BackfillArgs) -> Result<(), Stop> {
@@ -21,7 +21,7 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, args: BackfillArg
         name: args.name.clone(),
         from: Some(to_wire(args.from)),
         to: Some(to_wire(args.to)),
-        max: args.max.unwrap_or(MAX),
+        max: args.max.unwrap_or(OCCURRENCES_MAX),
         request_id: context.client.request_id().to_owned(),
         validate_only: false,
     };
@@ -62,7 +62,7 @@ fn report(context: &CommandContext<'_>, args: &BackfillArgs, answer: BackfillSch
     Err(Failure {
         exit: Exit::Partly,
         reason: "PARTLY_DONE".into(),
-        message: format!("only the first {} were examined", format::counted(MAX.into(), "occurrence")),
+        message: format!("only the first {} were examined", format::counted(OCCURRENCES_MAX.into(), "occurrence")),
         next: Some(next),
         ..Failure::default()
     }

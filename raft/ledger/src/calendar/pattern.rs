@@ -9,9 +9,9 @@ use super::grammar::{self, Field};
 use super::when::When;
 
 /// Shortest period, in milliseconds: each firing costs a log entry.
-const PERIOD_MIN_MS: u64 = 1_000;
+const PERIOD_MS_MIN: u64 = 1_000;
 /// Longest period, in milliseconds: ten years.
-const PERIOD_MAX_MS: u64 = 10 * 366 * 24 * 3_600_000;
+const PERIOD_MS_MAX: u64 = 10 * 366 * 24 * 3_600_000;
 
 /// A compiled [`When`].
 #[derive(Clone, Debug)]
@@ -74,7 +74,7 @@ fn instant(instant_ms: i64) -> Result<Timestamp, PatternError> {
 fn period(period_ms: u64) -> Result<SignedDuration, PatternError> {
     match period_ms {
         0 => Err(PatternError::ZeroPeriod),
-        PERIOD_MIN_MS..=PERIOD_MAX_MS => Ok(SignedDuration::from_millis(i64::try_from(period_ms).unwrap_or(i64::MAX))),
+        PERIOD_MS_MIN..=PERIOD_MS_MAX => Ok(SignedDuration::from_millis(i64::try_from(period_ms).unwrap_or(i64::MAX))),
         _ => Err(PatternError::PeriodOutOfRange { period_ms }),
     }
 }
