@@ -236,7 +236,7 @@ pub enum Part {
     Accepts,
     /// Every other hand-off is a [`Mail`] too: refused, unanswered, or cut off by the sink.
     Handoffs,
-    /// Every complete message has its [`Content`], if its body has one.
+    /// Every complete message whose body has the workload's marker lines has its [`Content`].
     Contents,
     /// Every claim of every run is a [`Claim`].
     Claims,

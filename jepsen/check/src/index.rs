@@ -159,7 +159,7 @@ pub struct History {
     pub grants: Vec<Grant>,
     /// Outcomes, by item, then by log index.
     pub outcomes: Vec<ItemOutcome>,
-    /// Standings, by item.
+    /// Final states, by item.
     pub final_states: Vec<ItemState>,
     /// Runs by name. If a run was read twice, the last reading counts.
     pub runs: BTreeMap<Name, Run>,

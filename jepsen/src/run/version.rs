@@ -19,7 +19,7 @@ pub struct Version {
 }
 
 impl Version {
-    /// Runs the binary.
+    /// Reads `version -o json` of the binary.
     pub fn of(binary: &Path) -> Result<Version> {
         let mut command = Command::new(binary);
         let output = command.args(["version", "-o", "json"]).env(LEVEL_VARIABLE, NEXT_LEVEL.to_string()).output();

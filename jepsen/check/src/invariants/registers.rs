@@ -108,7 +108,7 @@ impl<'a> Register<'a> {
         }
     }
 
-    /// Did one write put it there, and no other one? Nothing at all is also what there is before the first.
+    /// True if exactly one write has this value, so a read of it proves that write.
     fn is_one_write(&self, value: &str) -> bool {
         self.writes.iter().filter(|write| write.value == Some(value)).count() == 1
     }

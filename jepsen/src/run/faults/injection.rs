@@ -48,7 +48,7 @@ pub(super) enum Repair {
 }
 
 impl Repair {
-    /// Starts nodes whose logs are whole.
+    /// The repair that starts these nodes, whose logs are whole.
     pub fn start(nodes: Vec<String>) -> Repair {
         Repair::Start { nodes, torn: Vec::new() }
     }
