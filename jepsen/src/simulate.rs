@@ -58,10 +58,10 @@ pub struct Args {
     /// as the product has it; 250 for the others]
     #[arg(long, value_parser = clap::value_parser!(u64).range(20..=1_000))]
     pub heartbeat_ms: Option<u64>,
-    /// Writes the whole trace there; for one seed
+    /// File for the whole trace; for one seed
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
-    /// Writes the history there, which `check` judges again; for one seed
+    /// File for the history, which `check` judges again; for one seed
     #[arg(long, value_name = "FILE")]
     pub history: Option<PathBuf>,
     /// Does not stop at a seed that fails, and appends the last line to this file (docs/reliability/simulations.jsonl)

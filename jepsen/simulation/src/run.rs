@@ -52,7 +52,7 @@ pub fn run(options: Options, file: Option<Box<dyn Write + Send>>) -> Result<Seed
         // Virtual time advances while the runtime is idle; the next clock reading includes it.
         .on_thread_unpark(move || {
             let elapsed = tokio::time::Instant::now().into_std().duration_since(start);
-            stand_in::passed(elapsed);
+            stand_in::set_elapsed(elapsed);
         })
         .build()
         .context("the runtime")?;

@@ -1,26 +1,25 @@
 //! Stands in for two functions of the C library, `getrandom` and `clock_gettime`, in a binary that links this crate.
 //!
-//! On a thread that called [`begin`], chance comes from a seed and the clocks show the time that [`passed`] sets.
-//! On every other thread both functions ask the kernel, as they always do. So whatever a simulation runs, of ours or of
-//! other people, draws the same numbers and reads the same clocks in every process: the keys of hash maps, the random
-//! numbers of Raft, `std::time::Instant`.
+//! On a thread that called [`begin`], random numbers come from a seed, and the clocks show the time that
+//! [`set_elapsed`] sets. On every other thread both functions ask the kernel, as they always do. So all code in a
+//! simulation, our own and that of dependencies, draws the same numbers and reads the same clocks in every process: the
+//! keys of hash maps, the random numbers of Raft, `std::time::Instant`.
 //!
-//! This is the only crate with `unsafe`, and these two functions are all of it. What it does not reach: who asks the
-//! kernel without the C library (`rustix`; the product reads those clocks behind its own seam), and instructions of
-//! the processor.
+//! This is the only crate with `unsafe`, and these two functions are all of it. It does not reach code that asks the
+//! kernel without the C library (`rustix`; the product reads those clocks behind its own seam), nor instructions of the
+//! processor.
 
 use std::cell::Cell;
 use std::time::Duration;
 
 use libc::{c_int, c_uint, c_void, clockid_t, size_t, ssize_t, timespec};
 
-/// What the clocks that are not the wall clock show at the beginning: so much that nothing subtracted from them
-/// reaches below zero.
+/// What all clocks except the wall clock show at the beginning. So much that no subtraction goes below zero.
 pub const UPTIME: Duration = Duration::from_secs(1_000_000);
 
 #[derive(Clone, Copy)]
 struct Virtual {
-    chance: u64,
+    random: u64,
     wall: Duration,
     elapsed: Duration,
 }
@@ -30,13 +29,13 @@ thread_local! {
     static HERE: Cell<Option<Virtual>> = const { Cell::new(None) };
 }
 
-/// From here on this thread draws its chance from `seed`, and its wall clock stands at `wall` after 1970.
+/// From now on this thread draws random numbers from `seed`, and its wall clock shows `wall` after 1970.
 pub fn begin(seed: u64, wall: Duration) {
-    HERE.set(Some(Virtual { chance: seed, wall, elapsed: Duration::ZERO }));
+    HERE.set(Some(Virtual { random: seed, wall, elapsed: Duration::ZERO }));
 }
 
-/// This much time has passed since [`begin`] on this thread. Nothing where it did not begin.
-pub fn passed(elapsed: Duration) {
+/// Sets the time since [`begin`] on this thread. Has no effect on a thread that did not begin.
+pub fn set_elapsed(elapsed: Duration) {
     if let Some(here) = HERE.get() {
         HERE.set(Some(Virtual { elapsed, ..here }));
     }
@@ -48,9 +47,9 @@ pub fn end() {
 }
 
 /// The next number of a sequence (splitmix64), which is all that hash keys and seeds need.
-fn next(chance: &mut u64) -> u64 {
-    *chance = chance.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let mut mixed = *chance;
+fn next(random: &mut u64) -> u64 {
+    *random = random.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let mut mixed = *random;
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     mixed ^ (mixed >> 31)
@@ -67,7 +66,7 @@ pub unsafe extern "C" fn getrandom(buffer: *mut c_void, length: size_t, flags: c
         return unsafe { libc::syscall(libc::SYS_getrandom, buffer, length, flags) } as ssize_t;
     };
     for start in (0..length).step_by(8) {
-        let bytes = next(&mut here.chance).to_le_bytes();
+        let bytes = next(&mut here.random).to_le_bytes();
         let count = (length - start).min(8);
         // SAFETY: `start + count` is at most `length`, and the bytes are a local array.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), buffer.cast::<u8>().add(start), count) };
@@ -128,7 +127,7 @@ mod tests {
         let start = Instant::now();
         assert_eq!(SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs(), 86_400);
         assert_eq!(start.elapsed(), Duration::ZERO);
-        passed(Duration::from_millis(1_500));
+        set_elapsed(Duration::from_millis(1_500));
         assert_eq!(start.elapsed(), Duration::from_millis(1_500));
         let elsewhere = std::thread::spawn(SystemTime::now).join().expect("a time");
         assert!(elsewhere.duration_since(UNIX_EPOCH).expect("after 1970").as_secs() > 1_700_000_000);

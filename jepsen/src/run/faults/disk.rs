@@ -235,14 +235,14 @@ fn files_named(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
 
 /// After a power cut: restores a part of what was written to this file and not synced. `None` if everything was synced,
 /// or nothing.
-pub(super) fn keep_part(segment: &Path, written: &[u8], chance: u64) -> Result<Option<String>> {
+pub(super) fn keep_part(segment: &Path, written: &[u8], random: u64) -> Result<Option<String>> {
     let synced = match fs::read(segment) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         synced => synced?,
     };
     let lost = written.strip_prefix(synced.as_slice()).unwrap_or_default();
     let Some(most) = lost.len().checked_sub(1).filter(|most| *most > 0) else { return Ok(None) };
-    let kept = 1 + (chance.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize % most;
+    let kept = 1 + (random.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize % most;
     let mut file = File::options().append(true).open(segment)?;
     file.write_all(lost.get(..kept).unwrap_or_default())?;
     file.sync_all()?;
@@ -278,9 +278,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let segment = folder.path().join("1.wal");
         let written = [[1; 512], [2; 512]].concat();
-        for chance in 0..200 {
+        for random in 0..200 {
             fs::write(&segment, &written[..512]).unwrap();
-            assert!(keep_part(&segment, &written, chance).unwrap().is_some());
+            assert!(keep_part(&segment, &written, random).unwrap().is_some());
             let left = fs::read(&segment).unwrap();
             assert!(left.len() > 512 && left.len() < 1_024 && written.starts_with(&left), "{} bytes", left.len());
         }

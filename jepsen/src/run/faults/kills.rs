@@ -186,8 +186,8 @@ impl Nemesis {
         let volumes = cluster.environment.volumes.as_mut().ok();
         let volume = volumes.and_then(|volumes| volumes.get_mut(name)).context("a node without a disk of its own")?;
         tokio::task::block_in_place(|| volume.cut_power())?;
-        let chance = self.seed.wrapping_add(self.power_cuts);
-        let kept = written.map(|(written, segment)| disk::keep_part(&segment, &written, chance)).transpose()?;
+        let random = self.seed.wrapping_add(self.power_cuts);
+        let kept = written.map(|(written, segment)| disk::keep_part(&segment, &written, random)).transpose()?;
         Ok(kept.flatten().map(|word| format!("{name}: {word}")))
     }
 }

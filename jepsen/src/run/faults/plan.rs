@@ -1,9 +1,8 @@
-//! The plan of faults. All chance is drawn from the seed before the run begins. Pure.
+//! The plan of faults. All random choices are drawn from the seed before the run begins. Pure.
 //!
 //! The fault phase is divided into periods. In each period a subset of the chosen families acts, in the last one all of
 //! them. Every family draws from its own stream, so that a further family changes no other. The node behind a target (the
-//! leader, a sender) is known only when the fault is injected; the fault, its instant and its length are not left to chance
-//! then.
+//! leader, a sender) is known only when the fault is injected; the fault, its instant and its length are known before.
 
 use std::time::Duration;
 

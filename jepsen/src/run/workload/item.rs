@@ -214,8 +214,8 @@ pub fn value_of(schedule: &Schedule) -> String {
 
 /// The value of a recipient's only variable in a generated audience, by the product's documented formula.
 fn generated_value(seed: u64, column: &str, recipient: u32) -> String {
-    let chance = mix(seed ^ mix(u64::from(recipient) << 8));
-    format!("{column} {:06x}", chance & 0xff_ffff)
+    let random = mix(seed ^ mix(u64::from(recipient) << 8));
+    format!("{column} {:06x}", random & 0xff_ffff)
 }
 
 /// The last step of SplitMix64.
