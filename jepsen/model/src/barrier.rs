@@ -21,17 +21,17 @@ pub fn answer(rules: Rules, state: &mut ModelState, leader: Node, about: About) 
     for node in Node::all() {
         unconfirmed[node.position()] = !confirms(state, node, index);
         let is_ahead = state.process(node).applied > view.index && !unconfirmed[node.position()];
-        if is_ahead && rules.keep(BrokenRule::NameByAnOlderState) {
+        if is_ahead && rules.enforces(BrokenRule::NameByAnOlderState) {
             return false;
         }
     }
     for node in Node::all().filter(|node| unconfirmed[node.position()]) {
-        if rules.keep(BrokenRule::AnswerBeforeBarrier) {
+        if rules.enforces(BrokenRule::AnswerBeforeBarrier) {
             lease::wait_out(rules, state, epoch, node, Some(index));
         }
     }
     let mut crossed = listed_by_nodes(state, about, &unconfirmed);
-    if rules.keep(BrokenRule::NameOnlyTheLiving) {
+    if rules.enforces(BrokenRule::NameOnlyTheLiving) {
         crossed.extend(doubtful_claims(state, leader, about, &unconfirmed));
     }
     crossed.sort_unstable();

@@ -1,8 +1,8 @@
 //! The rules that can be left out, one at a time, to prove that the search finds the violation.
 //!
 //! A model that accepts everything proves nothing. Each variant names the rule that it leaves out;
-//! `tests/broken_rules.rs` names the property that must fail without it. Code calls [`Rules::keep`] only where the rule is
-//! applied, so the list is also a map from rules to code.
+//! `tests/broken_rules.rs` names the property that must fail without it. Code calls [`Rules::enforces`] only where it
+//! applies the rule, so the list is also a map from rules to code.
 
 /// One rule left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -97,8 +97,8 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Whether the rule that `broken` would leave out is in force.
-    pub fn keep(self, broken: BrokenRule) -> bool {
-        self.broken != Some(broken)
+    /// Whether the rule that this variant leaves out is in force.
+    pub fn enforces(self, rule: BrokenRule) -> bool {
+        self.broken != Some(rule)
     }
 }

@@ -18,13 +18,14 @@ use crate::state::ModelState;
 pub fn grant(rules: Rules, state: &mut ModelState, leader: Node, node: Node) -> bool {
     let Some(epoch) = state.process(leader).term else { return false };
     let is_backed = epoch == state.log.tip().epoch;
-    if !is_backed && rules.keep(BrokenRule::GrantWithoutQuorum) {
+    if !is_backed && rules.enforces(BrokenRule::GrantWithoutQuorum) {
         return false;
     }
-    if revocation_is_under_way(state, leader, node) && rules.keep(BrokenRule::GrantDuringRevocation) {
+    if revocation_is_under_way(state, leader, node) && rules.enforces(BrokenRule::GrantDuringRevocation) {
         return false;
     }
-    let floor = if rules.keep(BrokenRule::GrantWithoutFloor) { state.view(leader).floor[node.position()] } else { 0 };
+    let floor =
+        if rules.enforces(BrokenRule::GrantWithoutFloor) { state.view(leader).floor[node.position()] } else { 0 };
     state.process_mut(node).take_lease(Lease { epoch, floor, is_backed })
 }
 
@@ -40,7 +41,7 @@ fn revocation_is_under_way(state: &ModelState, leader: Node, node: Node) -> bool
 /// The leader of `epoch` waits until the leases of `node` that it must consider have ended: its own, by its record of grants;
 /// its predecessors', by waiting after its own `EpochStart`. Meanwhile the node may have renewed with `floor`, if there is one.
 pub fn wait_out(rules: Rules, state: &mut ModelState, epoch: Epoch, node: Node, floor: Option<Index>) {
-    let waits_for_predecessors = rules.keep(BrokenRule::NewLeaderDoesNotWait);
+    let waits_for_predecessors = rules.enforces(BrokenRule::NewLeaderDoesNotWait);
     let is_over = |lease: &Lease| {
         let is_predecessors = lease.epoch < epoch && lease.is_backed && waits_for_predecessors;
         (lease.epoch == epoch || is_predecessors) && floor.is_none_or(|floor| lease.floor < floor)
@@ -59,12 +60,12 @@ pub fn wait_out(rules: Rules, state: &mut ModelState, epoch: Epoch, node: Node, 
 pub fn revoke(rules: Rules, state: &mut ModelState, leader: Node, claim: Fence) -> bool {
     let Some(epoch) = state.process(leader).term else { return false };
     let Some(owner) = state.view(leader).claim(claim).map(|claim| claim.owner) else { return false };
-    let by_ledger_time = !rules.keep(BrokenRule::LeaseByLedgerTime) && state.view(leader).now > 0;
+    let by_ledger_time = !rules.enforces(BrokenRule::LeaseByLedgerTime) && state.view(leader).now > 0;
     if !state.commit(rules, Entry::Revoke { epoch, claim }) {
         return false;
     }
     state.observations.revoked = true;
-    if rules.keep(BrokenRule::RevokeByAge) && !by_ledger_time {
+    if rules.enforces(BrokenRule::RevokeByAge) && !by_ledger_time {
         wait_out(rules, state, epoch, owner.node, None);
     }
     true

@@ -133,13 +133,13 @@ impl Protocol {
             Entry::EpochStart { leader, .. } if leader == name => {
                 process.term = Some(index);
             }
-            Entry::EpochStart { .. } if self.rules.keep(BrokenRule::BarrierOfAnyEpoch) => {
+            Entry::EpochStart { .. } if self.rules.enforces(BrokenRule::BarrierOfAnyEpoch) => {
                 process.term = None;
             }
             Entry::NodeUp { process } if process == name => {
                 worker::settle_earlier_incarnations(self.rules, state, node);
             }
-            Entry::Claim { epoch, owner, .. } if owner == name && !self.rules.keep(BrokenRule::LeaseFromApply) => {
+            Entry::Claim { epoch, owner, .. } if owner == name && !self.rules.enforces(BrokenRule::LeaseFromApply) => {
                 process.take_lease(Lease { epoch, floor: 0, is_backed: true });
             }
             _ => {}

@@ -13,7 +13,7 @@ use crate::state::ModelState;
 /// Whether `claim` belongs to the process on `node`: to its own incarnation (P10).
 fn is_own(rules: Rules, state: &ModelState, node: Node, claim: &Claim) -> bool {
     let name = state.process(node).name;
-    claim.owner == name || (claim.owner.node == node && !rules.keep(BrokenRule::NoIncarnation))
+    claim.owner == name || (claim.owner.node == node && !rules.enforces(BrokenRule::NoIncarnation))
 }
 
 /// Whether this recipient of this claim may pass the gate on `node` now (P5). The gate reads the state that the node has
@@ -25,8 +25,8 @@ pub fn may_pass(rules: Rules, state: &ModelState, node: Node, claim: Fence, reci
         && process.has_lease()
         && view.is_claimed_in(claim, recipient)
         && view.claim(claim).is_some_and(|claim| is_own(rules, state, node, claim))
-        && (view.sends() || !rules.keep(BrokenRule::GateIgnoresTheRun))
-        && (!view.is_past_deadline() || !rules.keep(BrokenRule::GateIgnoresTheDeadline))
+        && (view.sends() || !rules.enforces(BrokenRule::GateIgnoresTheRun))
+        && (!view.is_past_deadline() || !rules.enforces(BrokenRule::GateIgnoresTheDeadline))
         && !view.opted_out.has(recipient)
         && state.attempt(claim, recipient, process.name).is_none()
 }
@@ -36,7 +36,7 @@ pub fn pass(rules: Rules, state: &mut ModelState, node: Node, claim: Fence, reci
     if !may_pass(rules, state, node, claim, recipient) {
         return false;
     }
-    let record = if rules.keep(BrokenRule::BeginAfterTerminator) { Record::Begun } else { Record::Unwritten };
+    let record = if rules.enforces(BrokenRule::BeginAfterTerminator) { Record::Begun } else { Record::Unwritten };
     let tip = state.log.tip();
     state.observations.passed_outside_claim |= !tip.is_claimed_in(claim, recipient) && !tip.is_overtaken(recipient);
     state.observations.passed_after_answer |=
@@ -127,7 +127,7 @@ fn judge_against_answer(state: &mut ModelState, attempt: &Attempt) {
 /// them by their journals (P10, P11). By a complete journal it also settles recipients that a decision has closed meanwhile:
 /// assumed ones, and those that the relay accepted.
 pub fn settle_earlier_incarnations(rules: Rules, state: &mut ModelState, node: Node) {
-    if !rules.keep(BrokenRule::NoIncarnation) {
+    if !rules.enforces(BrokenRule::NoIncarnation) {
         return;
     }
     let process = state.process(node);
@@ -144,7 +144,7 @@ pub fn settle_earlier_incarnations(rules: Rules, state: &mut ModelState, node: N
             if !is_open && !is_news {
                 continue;
             }
-            let outcome = match (is_whole, rules.keep(BrokenRule::TrustLostJournal)) {
+            let outcome = match (is_whole, rules.enforces(BrokenRule::TrustLostJournal)) {
                 (true, _) => outcome_by_journal(record),
                 (false, true) => Outcome::InDoubt,
                 (false, false) => outcome_by_journal(None),

@@ -81,7 +81,7 @@ impl Clients {
         if first.or(second).is_none() {
             return;
         }
-        let Some(stage) = self.settled(&planned.campaign_name()).await else { return };
+        let Some(stage) = self.stage_after_seal(&planned.campaign_name()).await else { return };
         self.recorder.call_answered(asked, Answer::at(None));
         self.note_stage(&planned, &stage, ready);
         if !matches!(stage, CampaignStage::Armed(_)) {
@@ -93,7 +93,7 @@ impl Clients {
     }
 
     /// The stage of a campaign that no longer waits for its audience.
-    async fn settled(&self, named: &CampaignName) -> Option<CampaignStage> {
+    async fn stage_after_seal(&self, named: &CampaignName) -> Option<CampaignStage> {
         for number in 0_usize.. {
             if let Some(context) = self.fresh_context(number).await
                 && let Some(stage) =

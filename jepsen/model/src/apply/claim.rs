@@ -13,18 +13,19 @@ impl Ledger {
         owner: ClaimOwner,
         slice: Recipients,
     ) -> Result<(), Refusal> {
-        if rules.keep(BrokenRule::ClaimOfAnyEpoch) {
+        if rules.enforces(BrokenRule::ClaimOfAnyEpoch) {
             self.is_in_force(epoch)?;
         }
-        let any_incarnation = !rules.keep(BrokenRule::ClaimForAnyIncarnation) || !rules.keep(BrokenRule::NoIncarnation);
+        let any_incarnation =
+            !rules.enforces(BrokenRule::ClaimForAnyIncarnation) || !rules.enforces(BrokenRule::NoIncarnation);
         if !any_incarnation && owner != self.current(owner.node) {
             return Err(Refusal::OtherIncarnation);
         }
-        if rules.keep(BrokenRule::ClaimOfStoppedRun) && (!self.sends() || self.is_past_deadline()) {
+        if rules.enforces(BrokenRule::ClaimOfStoppedRun) && (!self.sends() || self.is_past_deadline()) {
             return Err(Refusal::NothingPending);
         }
         let pending = self.set(RecipientState::Pending);
-        let granted = if rules.keep(BrokenRule::ClaimWithoutPending) { slice.and(pending) } else { slice };
+        let granted = if rules.enforces(BrokenRule::ClaimWithoutPending) { slice.and(pending) } else { slice };
         if granted.is_empty() {
             return Err(Refusal::NothingPending);
         }
@@ -44,7 +45,7 @@ impl Ledger {
 
     /// Recipients that the lost owner had claimed are in doubt until its journal or a decision moves them.
     pub(super) fn revoke(&mut self, rules: Rules, epoch: Epoch, fence: Fence) -> Result<(), Refusal> {
-        if rules.keep(BrokenRule::RevokeOfAnyEpoch) {
+        if rules.enforces(BrokenRule::RevokeOfAnyEpoch) {
             self.is_in_force(epoch)?;
         }
         let claim = self.claim(fence).copied().ok_or(Refusal::NotInClaim)?;
@@ -54,7 +55,7 @@ impl Ledger {
         }
         self.floor[claim.owner.node.position()] = self.index;
         for recipient in lost.iter() {
-            if rules.keep(BrokenRule::Resend) {
+            if rules.enforces(BrokenRule::Resend) {
                 self.moves_to_doubt(recipient);
             } else {
                 self.moves_to(recipient, RecipientState::Pending);

@@ -29,7 +29,7 @@ impl Ledger {
         };
         let to = match decision {
             Decision::Resend => RecipientState::Pending,
-            Decision::Assume if rules.keep(BrokenRule::AssumedIsSent) => RecipientState::Assumed,
+            Decision::Assume if rules.enforces(BrokenRule::AssumedIsSent) => RecipientState::Assumed,
             Decision::Assume => RecipientState::Sent,
         };
         self.moves_to(recipient, to);
@@ -38,7 +38,7 @@ impl Ledger {
         }
         if resends {
             self.reopen(rules);
-            self.run.resent += u8::from(rules.keep(BrokenRule::ResendUncounted));
+            self.run.resent += u8::from(rules.enforces(BrokenRule::ResendUncounted));
         }
         Ok(())
     }
@@ -57,7 +57,7 @@ impl Ledger {
     /// Dead recipients are sent again, with attempts counted anew.
     pub(super) fn requeue(&mut self, rules: Rules, recipient: Recipient) -> Result<(), Refusal> {
         self.may_send_again(rules)?;
-        if !self.is_in_state(recipient, RecipientState::Dead) && rules.keep(BrokenRule::RequeueNotDead) {
+        if !self.is_in_state(recipient, RecipientState::Dead) && rules.enforces(BrokenRule::RequeueNotDead) {
             return Err(Refusal::NotPossible);
         }
         self.reopen(rules);
@@ -68,7 +68,7 @@ impl Ledger {
 
     /// A cancelled run stays cancelled: no recipient of it is sent again.
     fn may_send_again(&self, rules: Rules) -> Result<(), Refusal> {
-        let is_over = self.run.state == RunState::Cancelled && rules.keep(BrokenRule::ResendOfCancelledRun);
+        let is_over = self.run.state == RunState::Cancelled && rules.enforces(BrokenRule::ResendOfCancelledRun);
         if is_over { Err(Refusal::NotPossible) } else { Ok(()) }
     }
 
@@ -79,7 +79,7 @@ impl Ledger {
             self.run.finish_by = self.now.saturating_add(self.run.policies.finish_by);
         }
         if self.run.state == RunState::Expired {
-            let is_paused = self.run.stopped_since > 0 && rules.keep(BrokenRule::ExpiryForgetsPause);
+            let is_paused = self.run.stopped_since > 0 && rules.enforces(BrokenRule::ExpiryForgetsPause);
             self.run.state = if is_paused { RunState::Paused } else { RunState::Open };
         }
     }

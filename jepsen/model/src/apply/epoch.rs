@@ -9,15 +9,15 @@ impl Ledger {
     /// The voters' clocks may show any time; ledger time does not go back.
     pub(super) fn epoch_start(&mut self, rules: Rules, agreed: Time) {
         self.epoch = self.index;
-        self.now = if rules.keep(BrokenRule::EpochLowersTime) { agreed.max(self.now) } else { agreed };
+        self.now = if rules.enforces(BrokenRule::EpochLowersTime) { agreed.max(self.now) } else { agreed };
     }
 
     pub(super) fn tick(&mut self, rules: Rules, epoch: Epoch, now: Time) -> Result<(), Refusal> {
         self.is_in_force(epoch)?;
         match now {
             _ if now == self.now => Err(Refusal::NothingNew),
-            _ if now < self.now && rules.keep(BrokenRule::TimeGoesBack) => Err(Refusal::TimeWentBack),
-            _ if now > self.now + 1 && rules.keep(BrokenRule::TimeLeaps) => Err(Refusal::TimeLeaps),
+            _ if now < self.now && rules.enforces(BrokenRule::TimeGoesBack) => Err(Refusal::TimeWentBack),
+            _ if now > self.now + 1 && rules.enforces(BrokenRule::TimeLeaps) => Err(Refusal::TimeLeaps),
             _ => {
                 self.now = now;
                 Ok(())

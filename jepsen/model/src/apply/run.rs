@@ -61,7 +61,7 @@ impl Ledger {
             return Err(Refusal::NothingPending);
         }
         self.run.state = RunState::Expired;
-        if !rules.keep(BrokenRule::ExpireClaimed) {
+        if !rules.enforces(BrokenRule::ExpireClaimed) {
             for recipient in self.set(RecipientState::Claimed).iter() {
                 self.moves_to(recipient, RecipientState::Pending);
             }

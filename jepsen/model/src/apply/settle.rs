@@ -38,7 +38,7 @@ impl Ledger {
 
     fn is_open_in(&self, rules: Rules, claim: Fence, recipient: Recipient) -> bool {
         let is_open = |claim: &Claim| claim.open.has(recipient);
-        if rules.keep(BrokenRule::SettleWithoutClaim) {
+        if rules.enforces(BrokenRule::SettleWithoutClaim) {
             self.claim(claim).is_some_and(is_open)
         } else {
             self.claims.iter().any(is_open)
@@ -58,14 +58,14 @@ impl Ledger {
         if outcome != Outcome::InDoubt && is_assumed && claim.assumed.remove(recipient) {
             self.run.assumptions_disproved += 1;
             match outcome {
-                _ if !rules.keep(BrokenRule::AssumedNeverReturns) => {}
+                _ if !rules.enforces(BrokenRule::AssumedNeverReturns) => {}
                 Outcome::Refused => self.refuse(rules, recipient),
                 Outcome::Suppressed => self.moves_to(recipient, RecipientState::Suppressed),
                 _ => self.goes_back(rules, recipient),
             }
             return Ok(());
         }
-        if outcome == Outcome::Refused && !rules.keep(BrokenRule::CountEachRefusal) {
+        if outcome == Outcome::Refused && !rules.enforces(BrokenRule::CountEachRefusal) {
             self.run.count_attempt(recipient);
             return Ok(());
         }
@@ -77,7 +77,7 @@ impl Ledger {
     fn accept(&mut self, rules: Rules, fence: Fence, recipient: Recipient) -> Result<(), Refusal> {
         let claim = self.claims.iter_mut().find(|claim| claim.fence == fence).ok_or(Refusal::NotInClaim)?;
         let is_new = claim.sent.insert(recipient);
-        if !is_new && rules.keep(BrokenRule::CountEachRepeat) {
+        if !is_new && rules.enforces(BrokenRule::CountEachRepeat) {
             return Err(Refusal::NothingNew);
         }
         let ended =
@@ -97,7 +97,7 @@ impl Ledger {
     fn refuse(&mut self, rules: Rules, recipient: Recipient) {
         self.run.count_attempt(recipient);
         let is_last = self.run.attempts_of(recipient) >= self.run.policies.max_attempts;
-        if is_last && rules.keep(BrokenRule::RetryForEver) {
+        if is_last && rules.enforces(BrokenRule::RetryForEver) {
             self.note_resolved(recipient);
             self.moves_to(recipient, RecipientState::Dead);
         } else {
@@ -110,7 +110,7 @@ impl Ledger {
         self.note_resolved(recipient);
         let is_stale = self.run.state == RunState::Expired || self.is_past_deadline();
         let to = match self.run.state {
-            RunState::Cancelled if rules.keep(BrokenRule::CancelForgetsReturned) => RecipientState::Cancelled,
+            RunState::Cancelled if rules.enforces(BrokenRule::CancelForgetsReturned) => RecipientState::Cancelled,
             _ if is_stale && self.run.attempts_of(recipient) > 0 => RecipientState::Dead,
             _ if is_stale => RecipientState::Expired,
             _ => RecipientState::Pending,
