@@ -76,10 +76,10 @@ fn interrupt_run(jepsen: &Path, folder: &Path, signal: &str) -> String {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut talk = BufReader::new(run.stderr.take().unwrap());
+    let mut stderr = BufReader::new(run.stderr.take().unwrap());
     let mut said = String::new();
     while !said.contains("form a cluster") {
-        assert!(talk.read_line(&mut said).unwrap() > 0, "its nodes did not start: {said}");
+        assert!(stderr.read_line(&mut said).unwrap() > 0, "its nodes did not start: {said}");
     }
     assert!(is_named(folder), "its nodes run");
     assert!(Command::new("kill").args([signal, &run.id().to_string()]).status().unwrap().success());
@@ -143,8 +143,8 @@ fn sink_alone_reports_accepts_when_stopped() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut talk = BufReader::new(sink.stderr.take().unwrap()).lines();
-    let address = talk.next().unwrap().unwrap();
+    let mut stderr = BufReader::new(sink.stderr.take().unwrap()).lines();
+    let address = stderr.next().unwrap().unwrap();
     let address = address.strip_prefix("listening on ").unwrap();
     let mut client = BufReader::new(std::net::TcpStream::connect(address).unwrap());
     let mail = ["HELO n", "MAIL FROM:<a@x.test>", "RCPT TO:<b@x.test>", "RCPT TO:<c@x.test>", "DATA", "\r\n.", "QUIT"];

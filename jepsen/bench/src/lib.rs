@@ -31,7 +31,7 @@ impl<T: Send + 'static> Counter<T> {
         let counter = Counter(Arc::clone(&counts));
         let dots = DotWatcher::new(move |accept, answer| {
             // The answer of a killed node's email may be lost; the email counts.
-            if matches!(answer, DotAnswer::Accepted | DotAnswer::AcceptedUntold) {
+            if matches!(answer, DotAnswer::Accepted | DotAnswer::AcceptedUnanswered) {
                 note(&mut counts.lock().unwrap_or_else(PoisonError::into_inner), accept);
             }
         });

@@ -225,9 +225,9 @@ mod tests {
 
     #[test]
     fn tc_output_yields_delayed_packets() {
-        let told = "qdisc tbf 8001: root refcnt 2 rate 64Kbit burst 16Kb lat 800ms\n Sent 9 bytes 1 pkt (dropped 2, \
+        let output = "qdisc tbf 8001: root refcnt 2 rate 64Kbit burst 16Kb lat 800ms\n Sent 9 bytes 1 pkt (dropped 2, \
                     overlimits 41 requeues 0)\n backlog 0b 0p requeues 0\n";
-        assert_eq!((overlimits(told), overlimits("")), (41, 0));
+        assert_eq!((overlimits(output), overlimits("")), (41, 0));
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub(crate) async fn serve(sink: Arc<SinkState>, stream: TcpStream, peer: SocketA
         return turn_away(wire).await;
     };
     let mut dialogue = Dialogue::new(sink, wire, entry, peer);
-    let Err(end) = dialogue.talk().await;
+    let Err(end) = dialogue.run().await;
     let connection = dialogue.entry.connection;
     tracing::debug!(%peer, connection, emails = dialogue.emails, %end, "dialogue ended");
     drop(dialogue.entry);
@@ -89,7 +89,7 @@ impl Dialogue {
     }
 
     /// Runs the dialogue until it ends. Always returns the reason as an error.
-    async fn talk(&mut self) -> Result<std::convert::Infallible, DialogueEnd> {
+    async fn run(&mut self) -> Result<std::convert::Infallible, DialogueEnd> {
         self.greet().await?;
         let mut line = Vec::with_capacity(256);
         loop {

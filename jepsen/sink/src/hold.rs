@@ -80,7 +80,7 @@ pub(crate) struct HoldBoard {
 struct Posted {
     request: HoldRequest,
     left: usize,
-    tell: mpsc::Sender<Held>,
+    sender: mpsc::Sender<Held>,
 }
 
 /// The dialogue's part of a held email.
@@ -92,15 +92,15 @@ pub(crate) struct Caught {
 impl HoldBoard {
     pub(crate) fn post(&self, request: HoldRequest) -> Hold {
         let left = request.count.clamp(1, MAX_HELD_BY_ONE_REQUEST);
-        let (tell, held) = mpsc::channel(left);
-        self.requests.lock().push_back(Posted { request, left, tell });
+        let (sender, held) = mpsc::channel(left);
+        self.requests.lock().push_back(Posted { request, left, sender });
         Hold { held }
     }
 
     /// Returns a handle if the email of these accepts must be held at this point. Its requester has been notified then.
     pub(crate) fn catch(&self, point: HoldPoint, accepts: &[Arc<Accepted>]) -> Option<Caught> {
         let mut requests = self.requests.lock();
-        requests.retain(|posted| posted.left > 0 && !posted.tell.is_closed());
+        requests.retain(|posted| posted.left > 0 && !posted.sender.is_closed());
         requests.iter_mut().find_map(|posted| posted.catch(point, accepts))
     }
 }
@@ -114,7 +114,7 @@ impl Posted {
         let accepted = Arc::clone(accepts.iter().find(|accept| wanted.is_none_or(|ehlo| accept.ehlo == *ehlo))?);
         let (release, released) = oneshot::channel();
         // The channel has room for every email of the request, so sending fails only if the request was withdrawn.
-        self.tell.try_send(Held { accepted, release }).ok()?;
+        self.sender.try_send(Held { accepted, release }).ok()?;
         self.left -= 1;
         Some(Caught { released, limit: self.request.limit })
     }

@@ -75,7 +75,7 @@ pub enum DotAnswer {
     /// The email is accepted. The `250` was passed to the connection, or the client had left before.
     Accepted,
     /// The email is accepted, but an injected fault prevented a complete answer.
-    AcceptedUntold,
+    AcceptedUnanswered,
     /// The email was refused.
     Refused,
     /// The email was neither accepted nor answered.
@@ -95,12 +95,12 @@ pub struct DotWatcher(Arc<DotCallback>);
 type DotCallback = dyn Fn(&Accepted, DotAnswer) + Send + Sync;
 
 impl DotWatcher {
-    /// Creates a watcher that calls `told`.
-    pub fn new(told: impl Fn(&Accepted, DotAnswer) + Send + Sync + 'static) -> DotWatcher {
-        DotWatcher(Arc::new(told))
+    /// Creates a watcher that calls `callback`.
+    pub fn new(callback: impl Fn(&Accepted, DotAnswer) + Send + Sync + 'static) -> DotWatcher {
+        DotWatcher(Arc::new(callback))
     }
 
-    pub(crate) fn tell(&self, accept: &Accepted, answer: DotAnswer) {
+    pub(crate) fn notify(&self, accept: &Accepted, answer: DotAnswer) {
         (self.0)(accept, answer);
     }
 }

@@ -42,18 +42,18 @@ impl Dialogue {
             match progress {
                 Progress::Done => break,
                 Progress::Broken(violation) => {
-                    self.tell(&self.accepts(envelope, started), DotAnswer::Malformed);
+                    self.notify(&self.accepts(envelope, started), DotAnswer::Malformed);
                     return Err(self.last_words(521, violation.text()));
                 }
                 Progress::More if reader.bytes() > limit.saturating_mul(OVERSIZE_FACTOR) => {
-                    self.tell(&self.accepts(envelope, started), DotAnswer::Refused);
+                    self.notify(&self.accepts(envelope, started), DotAnswer::Refused);
                     return Err(self.last_words(552, "5.3.4 message too big"));
                 }
                 Progress::More => self.wire.fill().await?,
             }
         }
         if reader.bytes() > limit {
-            self.tell(&self.accepts(envelope, started), DotAnswer::Refused);
+            self.notify(&self.accepts(envelope, started), DotAnswer::Refused);
             self.forget_envelope();
             return self.refuse(552, "5.3.4 message too big");
         }
@@ -87,15 +87,15 @@ impl Dialogue {
             let came = self.wire.unread();
             let whole = came.windows(2).rposition(|pair| pair == b"\r\n").map_or(0, |end| end + 2);
             self.message = came.get(..whole).unwrap_or_default().to_vec();
-            self.tell(&self.accepts(envelope, started), DotAnswer::Cut);
+            self.notify(&self.accepts(envelope, started), DotAnswer::Cut);
         }
         end
     }
 
     /// Calls the watcher, if there is one, for each accept.
-    fn tell(&self, accepts: &[Arc<Accepted>], answer: DotAnswer) {
+    fn notify(&self, accepts: &[Arc<Accepted>], answer: DotAnswer) {
         if let Some(watcher) = &self.sink.options.dots {
-            accepts.iter().for_each(|accept| watcher.tell(accept, answer));
+            accepts.iter().for_each(|accept| watcher.notify(accept, answer));
         }
     }
 
@@ -107,10 +107,13 @@ impl Dialogue {
         let answered = self.commit_and_answer(&accepts, &mut answer).await;
         self.entry.answered(self.emails);
         // If the client left first, the missing answer is not due to a fault.
-        if matches!((&answered, answer), (Err(DialogueEnd::Gone | DialogueEnd::Broken(_)), DotAnswer::AcceptedUntold)) {
+        if matches!(
+            (&answered, answer),
+            (Err(DialogueEnd::Gone | DialogueEnd::Broken(_)), DotAnswer::AcceptedUnanswered)
+        ) {
             answer = DotAnswer::Accepted;
         }
-        self.tell(&accepts, answer);
+        self.notify(&accepts, answer);
         answered?;
         self.between_mails().await
     }
@@ -135,7 +138,7 @@ impl Dialogue {
             return Err(DialogueEnd::Closed("the record is lost, so it is unknown whether this email is accepted"));
         }
         self.emails += 1;
-        *answer = DotAnswer::AcceptedUntold;
+        *answer = DotAnswer::AcceptedUnanswered;
         self.hold(HoldPoint::AfterCommit, accepts).await?;
         self.strike(FaultStage::AfterCommit).await?;
         self.answer_dot().await?;

@@ -197,21 +197,21 @@ async fn another_plan_takes_over_while_dialogue_runs() {
 }
 
 #[tokio::test]
-async fn dot_watcher_is_told_each_answer() {
+async fn dot_watcher_gets_each_answer() {
     for (spec, answer) in [
         ("", DotAnswer::Accepted),
         ("answer:bare", DotAnswer::Accepted),
         ("before-commit:451", DotAnswer::Refused),
         ("before-commit:421", DotAnswer::Refused),
         ("before-commit:close", DotAnswer::Nothing),
-        ("after-commit:reset", DotAnswer::AcceptedUntold),
-        ("answer:close", DotAnswer::AcceptedUntold),
+        ("after-commit:reset", DotAnswer::AcceptedUnanswered),
+        ("answer:close", DotAnswer::AcceptedUnanswered),
         ("body:reset", DotAnswer::Cut),
         ("body:close", DotAnswer::Cut),
         ("body:421", DotAnswer::Cut),
     ] {
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let notes = Arc::clone(&told);
+        let answers = Arc::new(Mutex::new(Vec::new()));
+        let notes = Arc::clone(&answers);
         let note = move |accept: &reveille_sink::Accepted, answer| {
             notes.lock().unwrap().push((accept.recipient.clone(), answer));
         };
@@ -220,16 +220,16 @@ async fn dot_watcher_is_told_each_answer() {
         let sink = Sink::start(options).unwrap();
         story(&sink).await;
         sink.stop().await;
-        assert_eq!(*told.lock().unwrap(), [("a@x.test".to_owned(), answer)], "{spec}");
+        assert_eq!(*answers.lock().unwrap(), [("a@x.test".to_owned(), answer)], "{spec}");
     }
 }
 
 #[tokio::test]
-async fn dot_watcher_is_told_of_malformed_message() {
-    let (tell, told) = std::sync::mpsc::channel();
+async fn dot_watcher_gets_malformed_message() {
+    let (sender, answers) = std::sync::mpsc::channel();
     let note = move |accept: &reveille_sink::Accepted, answer| {
         // The receiver is gone when the test has failed.
-        let _ = tell.send((accept.fence.clone(), answer));
+        let _ = sender.send((accept.fence.clone(), answer));
     };
     let dots = Some(DotWatcher::new(note));
     let sink = Sink::start(SinkOptions { dots, ..SinkOptions::default() }).unwrap();
@@ -238,7 +238,7 @@ async fn dot_watcher_is_told_of_malformed_message() {
     client.say("X-Reveille-Fence: 1.17.99.3\r\n\r\none\n.\r\n").await;
     assert_eq!(client.code().await, 521);
     sink.stop().await;
-    assert_eq!(told.try_iter().collect::<Vec<_>>(), [(Some("1.17.99.3".to_owned()), DotAnswer::Malformed)]);
+    assert_eq!(answers.try_iter().collect::<Vec<_>>(), [(Some("1.17.99.3".to_owned()), DotAnswer::Malformed)]);
 }
 
 #[tokio::test]
@@ -246,10 +246,10 @@ async fn dot_watcher_gets_whole_lines_of_cut_message() {
     for (came, fence) in
         [("", None), ("X-Reveille-Fence: 1.1", None), ("X-Reveille-Fence: 1.17.99.3\r\nX-Rev", Some("1.17.99.3"))]
     {
-        let (tell, told) = std::sync::mpsc::channel();
+        let (sender, answers) = std::sync::mpsc::channel();
         let note = move |accept: &reveille_sink::Accepted, answer| {
             // The receiver is gone when the test has failed.
-            let _ = tell.send((accept.fence.clone(), answer));
+            let _ = sender.send((accept.fence.clone(), answer));
         };
         let dots = Some(DotWatcher::new(note));
         let sink = Sink::start(SinkOptions { faults: "body:reset".parse().unwrap(), dots, ..SinkOptions::default() });
@@ -259,12 +259,12 @@ async fn dot_watcher_gets_whole_lines_of_cut_message() {
         client.say(&format!("Subject: Hello\r\n{came}")).await;
         assert!(client.is_reset().await);
         sink.stop().await;
-        assert_eq!(told.try_iter().collect::<Vec<_>>(), [(fence.map(str::to_owned), DotAnswer::Cut)], "{came}");
+        assert_eq!(answers.try_iter().collect::<Vec<_>>(), [(fence.map(str::to_owned), DotAnswer::Cut)], "{came}");
     }
     // A client that leaves by itself was not cut off.
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, answers) = std::sync::mpsc::channel();
     let dots = Some(DotWatcher::new(move |_: &_, answer| {
-        let _ = tell.send(answer);
+        let _ = sender.send(answer);
     }));
     let sink =
         Sink::start(SinkOptions { faults: "body:reset".parse().unwrap(), dots, ..SinkOptions::default() }).unwrap();
@@ -273,5 +273,5 @@ async fn dot_watcher_gets_whole_lines_of_cut_message() {
     drop(client);
     until(|| sink.connections().is_empty()).await;
     sink.stop().await;
-    assert_eq!(told.try_iter().count(), 0);
+    assert_eq!(answers.try_iter().count(), 0);
 }

@@ -24,7 +24,7 @@ impl HandoffRecorder {
         DotWatcher::new(move |accept, answer| {
             let answer = match answer {
                 DotAnswer::Accepted => Answered::Accepted,
-                DotAnswer::AcceptedUntold => Answered::AcceptedUnanswered,
+                DotAnswer::AcceptedUnanswered => Answered::AcceptedUnanswered,
                 DotAnswer::Refused => Answered::Refused,
                 DotAnswer::Nothing => Answered::Nothing,
                 DotAnswer::Cut => Answered::Cut,
