@@ -34,9 +34,9 @@ pub fn due(recorder: &HistoryRecorder, plan: &SeedPlan, created: &[Created], led
         let names = planned.names(after_first.0, planned.end.0);
         let opened = opened(ledger, *id);
         for at in planned.due(after_first.0, planned.end.0) {
-            let told = explanation(ledger, *id, at, &names);
+            let explanation = explanation(ledger, *id, at, &names);
             let has_opened = opened.contains_key(&at);
-            if at <= after_last.0 && !has_opened && told.is_none() {
+            if at <= after_last.0 && !has_opened && explanation.is_none() {
                 continue;
             }
             recorder.note(Event::Due(Due {
@@ -45,7 +45,7 @@ pub fn due(recorder: &HistoryRecorder, plan: &SeedPlan, created: &[Created], led
                 due_unix_ms: at,
                 audience: planned.name.clone(),
             }));
-            if let (false, Some(outcome)) = (has_opened, told) {
+            if let (false, Some(outcome)) = (has_opened, explanation) {
                 recorder.note(Event::Explained(Explained {
                     tenant: planned.tenant.to_owned(),
                     schedule: planned.name.clone(),
@@ -73,14 +73,14 @@ fn explanation(ledger: &Ledger, id: ScheduleId, at: i64, names: &[Named]) -> Opt
     let mut wanted: Vec<Nominal> = civil.collect();
     wanted.push(Nominal::Instant(Time(at)));
     let history = ledger.history().iter().filter(|((schedule, _), _)| *schedule == id);
-    let told = history.filter_map(|((_, first), claim_row)| match claim_row {
+    let reasons = history.filter_map(|((_, first), outcome)| match outcome {
         InstantOutcome::Explained { instants, reason, .. } => {
             let covers = |name: &Nominal| instants.position(first, name).is_some_and(|position| position.is_member);
             wanted.iter().any(covers).then_some(*reason)
         }
         InstantOutcome::Opened(_) => None,
     });
-    told.filter_map(passed_over).next()
+    reasons.filter_map(passed_over).next()
 }
 
 /// The reason in the checker's terms. `None` for reasons that the checker does not accept for an instant of its
@@ -134,13 +134,13 @@ fn claim(
     (fence, claim_row): (Fence, reveille_ledger::Claim),
 ) {
     let ns = |at: Time| u64::try_from(at.since_ms(begins)).ok().map(|ms| ms * 1_000_000);
-    let who = |slot: u16| {
+    let recipient_of = |slot: u16| {
         let (run, number) = ledger.recipient_at((claim_row.page, claim_row.chunk), slot)?;
         Some((run, addresses.get(&run)?.get(number as usize)?.clone()))
     };
     let fence = fence_of(&fence);
     let mut granted: BTreeMap<RunId, Vec<String>> = BTreeMap::new();
-    for (run, recipient) in claim_row.granted.iter().filter_map(who) {
+    for (run, recipient) in claim_row.granted.iter().filter_map(recipient_of) {
         granted.entry(run).or_default().push(recipient);
     }
     for (run, recipients) in granted {
@@ -154,11 +154,11 @@ fn claim(
             proposed_ns: ns(claim_row.claimed_at),
         }));
     }
-    for moment in claim_row.history.iter() {
-        let Some(step) = step(&moment.what) else { continue };
-        for (run, recipient) in moment.slots(&claim_row.granted).iter().filter_map(who) {
-            let (index, run, fence) = (moment.index, run.to_string(), Some(fence));
-            let (proposed_ns, detail) = (ns(moment.at), String::new());
+    for event in claim_row.history.iter() {
+        let Some(step) = step(&event.what) else { continue };
+        for (run, recipient) in event.slots(&claim_row.granted).iter().filter_map(recipient_of) {
+            let (index, run, fence) = (event.index, run.to_string(), Some(fence));
+            let (proposed_ns, detail) = (ns(event.at), String::new());
             recorder.note(Event::Outcome(Outcome { index, fence, run, recipient, step, proposed_ns, detail }));
         }
     }
