@@ -10,7 +10,7 @@ use crate::coverage::{self, FaultCounts};
 use crate::failover::{Failovers, failovers};
 use crate::history::{FaultKind, Part};
 use crate::index::History;
-use crate::invariants::{ALL, ALWAYS, doubt, loss, once};
+use crate::invariants::{ALL, ALWAYS, Invariant, doubt, loss, once};
 use crate::verdict::{Findings, Verdict};
 
 /// The judgement of one run. As JSON it is the last line of `reveille-jepsen run` and `check`.
@@ -47,16 +47,16 @@ pub struct Judgement {
     /// Times without a leader, and without an email, after a leader was lost.
     pub failovers: Failovers,
     /// The invariants that were asked for: `I1` …
-    pub invariants: BTreeMap<Name, Verdict>,
+    pub invariants: BTreeMap<InvariantNumber, Verdict>,
     /// Whether the run exercised the system.
     pub coverage: Verdict,
 }
 
 /// `I1` to `I19`, in the order of their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Name(pub u8);
+pub struct InvariantNumber(pub u8);
 
-impl Serialize for Name {
+impl Serialize for InvariantNumber {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&format_args!("I{}", self.0))
     }
@@ -65,25 +65,27 @@ impl Serialize for Name {
 impl History {
     /// Judges the history.
     pub fn judge(&self) -> Judgement {
-        let asked = |number: &u8| ALWAYS.contains(number) || self.header.asks.contains(number);
-        let asked = ALL.iter().filter(|invariant| asked(&invariant.number));
-        let invariants: BTreeMap<Name, Verdict> =
-            asked.map(|invariant| (Name(invariant.number), Findings::verdict(self, invariant.judge))).collect();
+        let mut invariants = BTreeMap::new();
+        for Invariant { number, judge, .. } in ALL {
+            if ALWAYS.contains(&number) || self.header.asks.contains(&number) {
+                invariants.insert(InvariantNumber(number), Findings::verdict(self, judge));
+            }
+        }
         let coverage = Findings::verdict(self, coverage::exercised);
         let doubt = doubt::doubt(self);
         let duplicates = once::duplicates(self);
-        let known = [Part::Accepts, Part::Due, Part::Runs, Part::Instants, Part::FinalStates, Part::Calls];
-        let known = known.into_iter().all(|part| self.is_whole(part));
+        let parts = [Part::Accepts, Part::Due, Part::Runs, Part::Instants, Part::FinalStates, Part::Calls];
+        let losses_are_known = parts.into_iter().all(|part| self.is_whole(part));
         Judgement {
             seed: self.header.seed,
             commit: self.header.commit.clone(),
             // A run with an unknown number of losses is not valid.
-            valid: known && coverage.is_true() && invariants.values().all(Verdict::is_true),
+            valid: losses_are_known && coverage.is_true() && invariants.values().all(Verdict::is_true),
             recipients: loss::expected(self),
             accepted: self.accepts().count() as u64,
             duplicates: duplicates.undecided,
             duplicates_decided: duplicates.decided,
-            lost: known.then(|| loss::lost(self)),
+            lost: losses_are_known.then(|| loss::lost(self)),
             in_doubt: doubt.in_doubt,
             in_doubt_arrived: doubt.arrived,
             in_doubt_allowed: doubt.allowed,
@@ -109,18 +111,14 @@ impl Judgement {
     pub fn table(&self) -> String {
         let mut table = Table::new();
         table.load_style(UTF8_BORDERS_ONLY);
-        let told = |verdict: &Verdict| match verdict {
-            Verdict::True => "true".to_owned(),
-            Verdict::False { .. } => format!("FALSE\n{}", verdict.reasons().join("\n")),
-            Verdict::Unknown { .. } => verdict.reasons().join("\n"),
-        };
         for invariant in &ALL {
-            let verdict = self.invariants.get(&Name(invariant.number)).map_or("not asked".to_owned(), told);
+            let verdict =
+                self.invariants.get(&InvariantNumber(invariant.number)).map_or("not asked".to_owned(), verdict_text);
             table.add_row([format!("I{}", invariant.number), invariant.title.to_owned(), verdict]);
         }
-        table.add_row(["".to_owned(), "the run exercised the system".to_owned(), told(&self.coverage)]);
+        table.add_row(["".to_owned(), "the run exercised the system".to_owned(), verdict_text(&self.coverage)]);
         let counts = format!(
-            "{} due, {} accepted, {} double ({} more by an operator's decision), {} lost, {} in doubt ({} had arrived; {} allowed)",
+            "{} due, {} accepted, {} duplicates ({} more by an operator's decision), {} lost, {} in doubt ({} had arrived; {} allowed)",
             self.recipients,
             self.accepted,
             self.duplicates,
@@ -132,5 +130,13 @@ impl Judgement {
         );
         table.add_row(["".to_owned(), if self.valid { "VALID" } else { "NOT VALID" }.to_owned(), counts]);
         table.to_string()
+    }
+}
+
+fn verdict_text(verdict: &Verdict) -> String {
+    match verdict {
+        Verdict::True => "true".to_owned(),
+        Verdict::False { .. } => format!("FALSE\n{}", verdict.reasons().join("\n")),
+        Verdict::Unknown { .. } => verdict.reasons().join("\n"),
     }
 }

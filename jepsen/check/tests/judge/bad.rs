@@ -635,14 +635,14 @@ fn i12_tenant_that_waits_for_another() {
     let mut held = late.clone();
     let schedule = || Target::Schedule { tenant: "acme".to_owned(), schedule: "news".to_owned() };
     held.call(25.0, 25.1, Operation::Pause { target: schedule() }, Answer::Unknown);
-    let verdict = &held.judge().invariants[&reveille_check::judgement::Name(12)];
+    let verdict = &held.judge().invariants[&reveille_check::judgement::InvariantNumber(12)];
     assert!(
         matches!(verdict, reveille_check::Verdict::Unknown { .. }),
         "its schedule may have been paused: {verdict:?}"
     );
     let mut paused = late;
     paused.call(25.8, 25.9, Operation::Pause { target: Target::Run("r225.0".to_owned()) }, Answer::Unknown);
-    let verdict = &paused.judge().invariants[&reveille_check::judgement::Name(12)];
+    let verdict = &paused.judge().invariants[&reveille_check::judgement::InvariantNumber(12)];
     assert!(matches!(verdict, reveille_check::Verdict::Unknown { .. }), "an operator may have paused it: {verdict:?}");
 }
 
@@ -754,7 +754,10 @@ fn i15_claim_of_ended_process_that_stays_open() {
         history.events.push(open_claim(29.1));
         history.fault(FaultKind::Partition, &["n3"], 25.0);
     });
-    assert!(cut.judge().invariants[&reveille_check::judgement::Name(15)].is_true(), "the quorum is another one");
+    assert!(
+        cut.judge().invariants[&reveille_check::judgement::InvariantNumber(15)].is_true(),
+        "the quorum is another one"
+    );
     let down = |nodes: &[&str]| {
         let mut history = stays.clone();
         for lifetime in history.events.iter_mut().filter_map(|event| match event {
@@ -773,7 +776,7 @@ fn i15_claim_of_ended_process_that_stays_open() {
             end: None,
         });
         history.events.extend(later.map(Event::Lifetime));
-        history.judge().invariants[&reveille_check::judgement::Name(15)].is_true()
+        history.judge().invariants[&reveille_check::judgement::InvariantNumber(15)].is_true()
     };
     assert!(!down(&["n3"]), "two of three processes ran");
     assert!(down(&["n2", "n3"]), "a majority ran again from 25.5 s on");
@@ -816,7 +819,7 @@ fn i16_body_without_names_is_rejected_unless_cut_off() {
         let Some(Event::Mail(mail)) = history.events.last_mut() else { unreachable!() };
         mail.content = None;
     });
-    assert!(!cut.judge().invariants[&reveille_check::judgement::Name(16)].is_false());
+    assert!(!cut.judge().invariants[&reveille_check::judgement::InvariantNumber(16)].is_false());
 }
 
 #[test]
@@ -1025,7 +1028,7 @@ fn i17_recipients_that_wait_for_another_reason_are_accepted() {
         history.call(71.0, 71.1, Operation::Pause { target: target() }, ok(402));
         history.call(105.0, 105.1, Operation::Resume { target: target() }, ok(403));
     });
-    assert!(!paused.judge().invariants[&reveille_check::judgement::Name(17)].is_false());
+    assert!(!paused.judge().invariants[&reveille_check::judgement::InvariantNumber(17)].is_false());
     let refused = waiting_until(40.0, |history| history.step("r400.0", "d", 402, Step::Refused));
     assert!(refused.judge().valid, "\n{}", refused.judge().table());
     let without_a_majority = waiting_until(60.0, |history| {

@@ -100,7 +100,10 @@ fn i4_end_by_client_or_relay_is_explained() {
             *ended_ns = ns(39.0);
         }
     }
-    assert!(matches!(&died_later.judge().invariants[&reveille_check::judgement::Name(4)], Verdict::False { .. }));
+    assert!(matches!(
+        &died_later.judge().invariants[&reveille_check::judgement::InvariantNumber(4)],
+        Verdict::False { .. }
+    ));
     // And after the second hand-over it was not given back.
     let held = without_a_mail(RecipientState::Dead, |history| {
         history.claim("r120.0", "m7", fence(10, 121), ("n2", 1), 12.4);
@@ -455,16 +458,16 @@ fn i8_where_resumption_without_answer_was_done_ledger_tells() {
         resumption(history, Answer::Unknown);
         timeless(history, 229);
     });
-    let verdict = &unknown.judge().invariants[&reveille_check::judgement::Name(8)];
+    let verdict = &unknown.judge().invariants[&reveille_check::judgement::InvariantNumber(8)];
     assert!(matches!(verdict, reveille_check::Verdict::Unknown { .. }), "{verdict:?}");
     let behind = with(|history| {
         told(history);
         timeless(history, 229);
     });
-    assert!(behind.judge().invariants[&reveille_check::judgement::Name(8)].is_true());
+    assert!(behind.judge().invariants[&reveille_check::judgement::InvariantNumber(8)].is_true());
     let before = with(|history| {
         told(history);
         timeless(history, 224);
     });
-    assert!(before.judge().invariants[&reveille_check::judgement::Name(8)].is_false());
+    assert!(before.judge().invariants[&reveille_check::judgement::InvariantNumber(8)].is_false());
 }

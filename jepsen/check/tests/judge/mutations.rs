@@ -2,7 +2,7 @@
 //! wherever in the history it is made.
 
 use reveille_check::history::*;
-use reveille_check::judgement::Name;
+use reveille_check::judgement::InvariantNumber;
 use reveille_check::{Judgement, Verdict};
 
 use crate::good::{TestHistory, good};
@@ -23,7 +23,7 @@ enum By {
 
 impl By {
     fn rejects(self, judgement: &Judgement) -> bool {
-        let verdict = |number| &judgement.invariants[&Name(number)];
+        let verdict = |number| &judgement.invariants[&InvariantNumber(number)];
         match self {
             By::False(number) => verdict(number).is_false(),
             By::Unknown(number) => matches!(verdict(number), Verdict::Unknown { .. }),

@@ -50,15 +50,19 @@ fn under_resend_outcomes_are_needed() {
     history.header.in_doubt = InDoubt::Resend;
     assert!(history.judge().valid);
     history.ended.whole.retain(|part| *part != Part::Outcomes);
-    assert!(matches!(history.judge().invariants[&reveille_check::judgement::Name(1)], Verdict::Unknown { .. }));
+    assert!(matches!(
+        history.judge().invariants[&reveille_check::judgement::InvariantNumber(1)],
+        Verdict::Unknown { .. }
+    ));
 }
 
 #[test]
 fn relay_without_faults_answers_every_dot() {
     let mut history = good();
     history.ended.whole.retain(|part| *part != Part::Handoffs);
-    let doubt =
-        |history: &crate::good::TestHistory| history.judge().invariants[&reveille_check::judgement::Name(5)].clone();
+    let doubt = |history: &crate::good::TestHistory| {
+        history.judge().invariants[&reveille_check::judgement::InvariantNumber(5)].clone()
+    };
     assert!(matches!(doubt(&history), Verdict::Unknown { .. }));
     history.events.retain(|event| !matches!(event, Event::Fault(fault) if fault.kind == FaultKind::Relay));
     assert_eq!(doubt(&history), Verdict::True);
