@@ -233,16 +233,17 @@ impl History {
                 self.final_states.push(ItemState { item, number, state });
             }
             Event::Run(run) => {
-                self.names.keep(&run.tenant);
-                self.names.keep(&run.schedule);
-                let name = self.names.keep(&run.run);
+                self.names.intern(&run.tenant);
+                self.names.intern(&run.schedule);
+                let name = self.names.intern(&run.run);
                 self.runs.insert(name, run);
             }
             Event::Audience(audience) => {
-                let name = self.names.keep(&audience.name);
-                let mut recipients: Vec<Name> = audience.recipients.iter().map(|text| self.names.keep(text)).collect();
+                let name = self.names.intern(&audience.name);
+                let mut recipients: Vec<Name> =
+                    audience.recipients.iter().map(|text| self.names.intern(text)).collect();
                 for (recipient, code) in recipients.iter().zip(&audience.codes) {
-                    self.codes.insert((name, *recipient), self.names.keep(code));
+                    self.codes.insert((name, *recipient), self.names.intern(code));
                 }
                 recipients.sort_unstable();
                 recipients.dedup();
@@ -250,7 +251,7 @@ impl History {
             }
             Event::Due(due) => {
                 let instant = self.instant(&due.tenant, &due.schedule, due.due_unix_ms);
-                let audience = self.names.keep(&due.audience);
+                let audience = self.names.intern(&due.audience);
                 self.due.insert(instant, audience);
             }
             Event::Phase(phase) => match phase.phase {
@@ -266,12 +267,12 @@ impl History {
             Event::Overload(overload) => self.overloads.push(overload),
             Event::Limit(limit) => self.note_limit(limit),
             Event::Call(call) => {
-                self.keep_names_of(&call);
+                self.intern_names(&call);
                 self.calls.push(call);
             }
             Event::Fault(fault) => self.faults.push(fault),
             Event::Resumption(resumption) => {
-                self.resumptions.insert((self.names.keep(&resumption.run), resumption.index));
+                self.resumptions.insert((self.names.intern(&resumption.run), resumption.index));
             }
             Event::Paused { run } => {
                 self.paused.insert(run);
@@ -279,7 +280,7 @@ impl History {
             Event::OpenClaim(claim) => self.open_claims.push(claim),
             Event::StateHash(hash) => self.hashes.push(hash),
             Event::Explained(explained) => {
-                let whose = (self.names.keep(&explained.tenant), self.names.keep(&explained.schedule));
+                let whose = (self.names.intern(&explained.tenant), self.names.intern(&explained.schedule));
                 self.explained.entry(whose).or_default().push(explained);
             }
             Event::Found(found) => self.found.push(found),
@@ -289,17 +290,17 @@ impl History {
     }
 
     /// Interns the names in a call, even if no other event mentions them.
-    fn keep_names_of(&mut self, call: &Call) {
+    fn intern_names(&mut self, call: &Call) {
         if let Answer::Ok { run: Some(run), .. } = &call.answer {
-            self.names.keep(run);
+            self.names.intern(run);
         }
         match &call.operation {
             Operation::Trigger { audience, .. } => {
-                self.names.keep(audience);
+                self.names.intern(audience);
             }
             Operation::OptOut { tenant, recipient } | Operation::TakeBack { tenant, recipient } => {
-                self.names.keep(tenant);
-                self.names.keep(recipient);
+                self.names.intern(tenant);
+                self.names.intern(recipient);
             }
             _ => {}
         }
@@ -377,20 +378,20 @@ impl History {
 
     fn note_mail(&mut self, mail: &Mail) {
         let item = self.item(mail.run.as_deref().unwrap_or_default(), &mail.recipient);
-        let node = self.names.keep(&mail.node);
+        let node = self.names.intern(&mail.node);
         let Mail { at_ns, data_ns, fence, answer, .. } = *mail;
         let [message_id, body] = [&mail.message_id, &mail.body].map(|text| text.as_deref().map(Digest::of));
         let content = mail.content.as_ref().map(|content| ReceivedContent {
-            schedule: self.names.keep(&content.schedule),
-            recipient: self.names.keep(&content.recipient),
-            code: self.names.keep(&content.code),
+            schedule: self.names.intern(&content.schedule),
+            recipient: self.names.intern(&content.recipient),
+            code: self.names.intern(&content.code),
         });
         self.repeated_headers.extend(mail.repeated_headers.iter().map(|header| (item, header.clone())));
         self.handoffs.push(Handoff { item, at_ns, data_ns, fence, node, answer, message_id, body, content });
     }
 
     fn note_claim(&mut self, claim: &Claim) {
-        let node = self.names.keep(&claim.node);
+        let node = self.names.intern(&claim.node);
         for recipient in &claim.recipients {
             let item = self.item(&claim.run, recipient);
             let Claim { fence, incarnation, committed_ns, proposed_ns, .. } = *claim;
@@ -399,10 +400,10 @@ impl History {
     }
 
     fn item(&mut self, run: &str, recipient: &str) -> Item {
-        Item { run: self.names.keep(run), recipient: self.names.keep(recipient) }
+        Item { run: self.names.intern(run), recipient: self.names.intern(recipient) }
     }
 
     fn instant(&mut self, tenant: &str, schedule: &str, due_unix_ms: i64) -> Instant {
-        Instant { tenant: self.names.keep(tenant), schedule: self.names.keep(schedule), due_unix_ms }
+        Instant { tenant: self.names.intern(tenant), schedule: self.names.intern(schedule), due_unix_ms }
     }
 }

@@ -17,7 +17,7 @@ pub struct Names {
 
 impl Names {
     /// The number of this text; a new number if the text is new.
-    pub fn keep(&mut self, text: &str) -> Name {
+    pub fn intern(&mut self, text: &str) -> Name {
         if let Some(name) = self.numbers.get(text) {
             return *name;
         }
