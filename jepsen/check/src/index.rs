@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::history::{
-    Answer, Answered, Call, Claim, Ended, EpochStarted, Event, Explained, Fault, Fence, FinalState, Found, GatePasses,
-    GateReading, Header, Lifetime, Limit, Mail, OpenClaim, Operation, Outage, Outcome, Overload, Part, PhaseName,
-    RecipientState, Run, StateHash, Step,
+    Answer, Answered, Call, Claim, Ended, EpochStarted, Event, Explained, Fault, FaultKind, Fence, FinalState, Found,
+    GatePasses, GateReading, Header, Lifetime, Limit, Mail, OpenClaim, Operation, Outage, Outcome, Overload, Part,
+    PhaseName, RecipientState, Run, StateHash, Step,
 };
 use crate::names::{Name, Names};
 
@@ -328,6 +328,22 @@ impl History {
     /// When the history ends.
     pub fn ended_ns(&self) -> u64 {
         self.ended.as_ref().map_or(0, |ended| ended.at_ns)
+    }
+
+    /// Calls that did not fail: they were done, or may have been.
+    pub fn possible_calls(&self) -> impl Iterator<Item = &Call> {
+        self.calls.iter().filter(|call| call.may_be_done())
+    }
+
+    /// Number of possible calls that ask this about an item: [`Call::resends`] or [`Call::assumes`].
+    pub fn requests_about(&self, item: Item, asks: fn(&Call, &str, &str) -> bool) -> usize {
+        let (run, recipient) = (self.names.text(item.run), self.names.text(item.recipient));
+        self.possible_calls().filter(|call| asks(call, run, recipient)).count()
+    }
+
+    /// Faults of this kind that were, or may have been, installed.
+    pub fn possible_faults(&self, kind: FaultKind) -> impl Iterator<Item = &Fault> {
+        self.faults.iter().filter(move |fault| fault.kind == kind && fault.may_have_struck())
     }
 
     /// Accepted hand-offs, not in order of time.

@@ -28,16 +28,21 @@ impl History {
 
     /// Whether between these civil times some interval had no acting quorum, or the clock was moved by hand.
     pub fn was_hindered(&self, from_ms: i64, to_ms: i64) -> bool {
-        let overlaps = |first: i64, last: i64| first <= to_ms && last >= from_ms;
-        let out = |from_ns, until_ns| overlaps(self.civil_ms(from_ns), self.civil_ms(until_ns));
-        self.outages.iter().any(|outage| out(outage.from_ns, outage.until_ns))
-            || self.clock_moves.iter().any(|(at_ns, _)| out(at_ns.saturating_sub(1), *at_ns))
+        self.hindrances(from_ms, to_ms).next().is_some()
+    }
+
+    /// Civil intervals that overlap this one and had no acting quorum, or in which the clock was moved by hand.
+    fn hindrances(&self, from_ms: i64, to_ms: i64) -> impl Iterator<Item = (i64, i64)> {
+        let outages = self.outages.iter().map(|outage| (outage.from_ns, outage.until_ns));
+        let moves = self.clock_moves.iter().map(|(at_ns, _)| (at_ns.saturating_sub(1), *at_ns));
+        let civil =
+            outages.chain(moves).map(move |(from_ns, until_ns)| (self.civil_ms(from_ns), self.civil_ms(until_ns)));
+        civil.filter(move |(first, last)| *first <= to_ms && *last >= from_ms)
     }
 
     /// Whether a clock was wrong at some time of an interval.
     pub fn has_wrong_clock(&self, from_ns: u64, to_ns: u64) -> bool {
-        let mut clocks = self.faults.iter().filter(|fault| fault.kind == FaultKind::Clock && fault.may_have_struck());
-        clocks.any(|fault| fault.from_ns <= to_ns && fault.over_ns() >= from_ns)
+        self.possible_faults(FaultKind::Clock).any(|fault| fault.from_ns <= to_ns && fault.over_ns() >= from_ns)
     }
 
     /// When the next process of a node started after this instant.
@@ -51,19 +56,11 @@ impl History {
     /// again for the backlog.
     pub fn unhindered_ms(&self, from_ms: i64, to_ms: i64) -> i64 {
         let after_ms = 2 * (self.header.lease_ms + self.header.margin_ms);
-        let out =
-            |from_ns, until_ns| (self.civil_ms(from_ns), self.civil_ms(until_ns).saturating_add_unsigned(after_ms));
-        // Only outages and moves that overlap the interval count.
-        let meets = |from_ns, until_ns| self.civil_ms(from_ns) <= to_ms && self.civil_ms(until_ns) >= from_ms;
-        let outages = self.outages.iter().filter(|outage| meets(outage.from_ns, outage.until_ns));
-        let outages = outages.map(|outage| out(outage.from_ns, outage.until_ns));
-        let moves = self.clock_moves.iter().filter(|(at_ns, _)| meets(at_ns.saturating_sub(1), *at_ns));
-        let moves = moves.map(|(at_ns, _)| out(at_ns.saturating_sub(1), *at_ns));
-        let mut hindered: Vec<(i64, i64)> = outages.chain(moves).collect();
-        hindered.sort_unstable();
+        let mut hindrances: Vec<(i64, i64)> = self.hindrances(from_ms, to_ms).collect();
+        hindrances.sort_unstable();
         let (mut left, mut reached) = (to_ms.saturating_sub(from_ms).max(0), from_ms);
-        for (first, last) in hindered {
-            let (first, last) = (first.max(reached), last.min(to_ms));
+        for (first, last) in hindrances {
+            let (first, last) = (first.max(reached), last.saturating_add_unsigned(after_ms).min(to_ms));
             left -= last.saturating_sub(first).max(0);
             reached = reached.max(last);
         }

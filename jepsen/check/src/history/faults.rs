@@ -52,9 +52,7 @@ impl Fault {
             led_epoch: None,
         }
     }
-}
 
-impl Fault {
     /// Whether it was, or may have been, installed.
     pub fn may_have_struck(&self) -> bool {
         self.status != FaultStatus::Skipped

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Fence;
+use super::{Fence, Target};
 
 /// A claim. The log index is in the fence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -122,6 +122,16 @@ pub struct Run {
     pub unfinished: u32,
     /// The run of its schedule that had to finish before this one opened (`overlap`), if the ledger names one.
     pub waited_for: Option<String>,
+}
+
+impl Run {
+    /// Whether a call with this target concerns the run, by its name or its schedule.
+    pub fn is_in(&self, target: &Target) -> bool {
+        match target {
+            Target::Run(run) => *run == self.run,
+            Target::Schedule { tenant, schedule } => (tenant, schedule) == (&self.tenant, &self.schedule),
+        }
+    }
 }
 
 /// Why a run opened.

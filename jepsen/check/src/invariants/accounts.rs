@@ -6,7 +6,7 @@
 
 use super::identity;
 use crate::history::{Call, InDoubt, Part, RecipientState, Step};
-use crate::index::{History, Item, of_item};
+use crate::index::{History, of_item};
 use crate::verdict::Findings;
 
 /// I9.
@@ -58,7 +58,7 @@ fn by_itself(history: &History, findings: &mut Findings) {
     for outcomes in history.outcomes.chunk_by(|left, right| left.item == right.item) {
         let resent = outcomes.iter().filter(|outcome| outcome.step == Step::Resent).count();
         let Some(item) = outcomes.first().map(|outcome| outcome.item).filter(|_| resent > 0) else { continue };
-        let asked = asked_for(history, item, Call::resends);
+        let asked = history.requests_about(item, Call::resends);
         if resent > asked && findings.requires(history, &[Part::Calls]) {
             let item = history.describe(item);
             findings.violation(|| format!("{item} was to be sent again {resent} times, and {asked} were asked for"));
@@ -69,15 +69,9 @@ fn by_itself(history: &History, findings: &mut Findings) {
 /// Reports recipients that were closed as assumed without an operator's request.
 fn closed_by_itself(history: &History, findings: &mut Findings) {
     for item_state in history.final_states.iter().filter(|item_state| item_state.state == RecipientState::Assumed) {
-        if asked_for(history, item_state.item, Call::assumes) == 0 && findings.requires(history, &[Part::Calls]) {
+        if history.requests_about(item_state.item, Call::assumes) == 0 && findings.requires(history, &[Part::Calls]) {
             findings
                 .violation(|| format!("{} was closed as assumed without a request", history.describe(item_state.item)));
         }
     }
-}
-
-/// Number of such operator calls about this item that may have succeeded.
-fn asked_for(history: &History, item: Item, asks: fn(&Call, &str, &str) -> bool) -> usize {
-    let (run, recipient) = (history.names.text(item.run), history.names.text(item.recipient));
-    history.calls.iter().filter(|call| call.may_be_done() && asks(call, run, recipient)).count()
 }

@@ -45,8 +45,7 @@ pub fn bounded(history: &History, findings: &mut Findings) {
     let mut whole =
         findings.requires(history, &[Part::FinalStates, Part::Faults, Part::Accepts, Part::Claims, Part::Lifetimes]);
     // A relay without faults answers every final dot.
-    let relay_failed = |fault: &Fault| fault.kind == FaultKind::Relay && fault.may_have_struck();
-    if history.faults.iter().any(relay_failed) {
+    if history.possible_faults(FaultKind::Relay).next().is_some() {
         whole &= findings.requires(history, &[Part::Handoffs]);
     }
     if whole {

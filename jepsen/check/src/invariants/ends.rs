@@ -4,9 +4,7 @@
 
 use super::barriers::may_follow;
 use super::limits;
-use crate::history::{
-    Answer, Answered, Call, Lifetime, LifetimeEnd, Operation, Part, RecipientState, Run, Step, Target,
-};
+use crate::history::{Answer, Answered, Call, Lifetime, LifetimeEnd, Operation, Part, RecipientState, Run, Step};
 use crate::index::{Grant, History, Item, of_item};
 use crate::time::MS;
 
@@ -66,12 +64,8 @@ fn opted_out(history: &History, item: Item, run: &Run) -> bool {
 
 /// Whether the run was cancelled, or its schedule deleted.
 fn was_cancelled(history: &History, run: &Run) -> bool {
-    let may_be_so = history.calls.iter().filter(|call| call.may_be_done());
-    may_be_so.map(|call| &call.operation).any(|operation| match operation {
-        Operation::Cancel { target: Target::Run(of) } => *of == run.run,
-        Operation::Cancel { target: Target::Schedule { tenant, schedule } } => {
-            (tenant, schedule) == (&run.tenant, &run.schedule)
-        }
+    history.possible_calls().any(|call| match &call.operation {
+        Operation::Cancel { target } => run.is_in(target),
         Operation::Write { tenant, name, value: None, .. } => (tenant, name) == (&run.tenant, &run.schedule),
         _ => false,
     })

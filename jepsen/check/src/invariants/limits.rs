@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::history::{Answered, Bound, Limit, Part, RecipientState, Run};
+use crate::history::{Answered, Bound, Call, Limit, Part, RecipientState, Run};
 use crate::index::{Handoff, History, Item, of_item};
 use crate::names::Name;
 use crate::time::MS;
@@ -205,16 +205,10 @@ fn gives_up(history: &History, limit: &Limit, attempts: u32, findings: &mut Find
         // are not counted.
         let passed = |handoff: &&Handoff| handoff.answer.is_accepted() || handoff.answer == Answered::Nothing;
         let tried = of_item(&history.handoffs, item).iter().filter(passed).count() as u64;
-        let most = u64::from(attempts) * (1 + sent_again(history, item));
+        let most = u64::from(attempts) * (1 + history.requests_about(item, Call::resends) as u64);
         if tried > most {
             findings
                 .violation(|| format!("{} was handed over {tried} times; {most} are allowed", history.describe(item)));
         }
     }
-}
-
-/// Number of operator calls that may have sent it again.
-fn sent_again(history: &History, item: Item) -> u64 {
-    let (run, recipient) = (history.names.text(item.run), history.names.text(item.recipient));
-    history.calls.iter().filter(|call| call.may_be_done() && call.resends(run, recipient)).count() as u64
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use super::ends::{self, Cause};
 use crate::history::{
-    Answer, Call, Explained, Fault, FaultKind, Operation, Part, PassedOver, RecipientState, Run, RunCause, Target,
+    Answer, Call, Explained, FaultKind, Operation, Part, PassedOver, RecipientState, Run, RunCause, Target,
 };
 use crate::index::{History, Instant, Item};
 use crate::names::Name;
@@ -192,7 +192,6 @@ pub fn drains(history: &History, findings: &mut Findings) {
 
 /// Whether an operator may have paused the run, whatever the answer, or a guard because relays refused (P6).
 fn may_be_paused(history: &History, run: &str) -> bool {
-    let asked = |call: &Call| matches!(&call.operation, Operation::Pause { target: Target::Run(of) } if of == run);
-    let refused = |fault: &Fault| fault.kind == FaultKind::Relay && fault.may_have_struck();
-    history.calls.iter().any(asked) || history.faults.iter().any(refused)
+    let pauses = |call: &Call| matches!(&call.operation, Operation::Pause { target: Target::Run(name) } if name == run);
+    history.calls.iter().any(pauses) || history.possible_faults(FaultKind::Relay).next().is_some()
 }

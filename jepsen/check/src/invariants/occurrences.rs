@@ -74,14 +74,13 @@ fn as_many_as_triggers(history: &History, findings: &mut Findings) {
 fn backfilled(history: &History, findings: &mut Findings) {
     for (name, own) in history.runs.iter().filter(|(_, run)| run.cause == RunCause::Backfill) {
         let first_ns = of_run(&history.handoffs, *name).iter().map(|handoff| handoff.data_ns).min().unwrap_or(u64::MAX);
-        let is_asked = history.calls.iter().any(|call| {
-            let may_be_so = call.may_be_done() && call.invoked_ns < first_ns;
-            may_be_so
+        let is_requested = history.possible_calls().any(|call| {
+            call.invoked_ns < first_ns
                 && matches!(&call.operation, Operation::Backfill { tenant, schedule, from_unix_ms, until_unix_ms }
                     if (tenant, schedule) == (&own.tenant, &own.schedule)
                         && (*from_unix_ms..=*until_unix_ms).contains(&own.due_unix_ms))
         });
-        if !is_asked {
+        if !is_requested {
             findings.violation(|| format!("{} was backfilled without a request", own.run));
         }
     }
@@ -137,16 +136,17 @@ pub(super) fn was_stopped(history: &History, tenant: &str, schedule: &str, from_
         let in_time = call.answered_ns.is_some_and(|at_ns| history.civil_ms(at_ns) < from_ms);
         is_so && in_time && call.invoked_ns >= after_ns && matches!(call.answer, Answer::Ok { .. })
     };
-    let may_be_so = history.calls.iter().filter(|call| call.may_be_done());
-    may_be_so.filter(|call| history.civil_ms(call.invoked_ns) <= to_ms).any(|call| match &call.operation {
-        Operation::Pause { target: Target::Schedule { tenant: of, schedule: name } } if is_own(of, name) => {
-            !history.calls.iter().any(|later| resumes(later, call.answered_ns.unwrap_or(call.invoked_ns)))
+    history.possible_calls().filter(|call| history.civil_ms(call.invoked_ns) <= to_ms).any(|call| {
+        match &call.operation {
+            Operation::Pause { target: Target::Schedule { tenant: of, schedule: name } } if is_own(of, name) => {
+                !history.calls.iter().any(|later| resumes(later, call.answered_ns.unwrap_or(call.invoked_ns)))
+            }
+            Operation::Resume { target: Target::Schedule { tenant: of, schedule: name } }
+            | Operation::Write { tenant: of, name, .. } => {
+                is_own(of, name) && history.civil_ms(call.answered_ns.unwrap_or(u64::MAX)) >= from_ms
+            }
+            _ => false,
         }
-        Operation::Resume { target: Target::Schedule { tenant: of, schedule: name } }
-        | Operation::Write { tenant: of, name, .. } => {
-            is_own(of, name) && history.civil_ms(call.answered_ns.unwrap_or(u64::MAX)) >= from_ms
-        }
-        _ => false,
     })
 }
 

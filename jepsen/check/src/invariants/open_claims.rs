@@ -7,7 +7,7 @@
 //! a lost revocation is proposed again. While a clock is wrong, lease and margin may last a ninth longer: the leader
 //! measures them on CLOCK_BOOTTIME, which is right within one part in ten (P9).
 
-use crate::history::{FaultKind, FaultStatus, OpenClaim, Part};
+use crate::history::{FaultKind, OpenClaim, Part};
 use crate::index::History;
 use crate::time::MS;
 use crate::verdict::Findings;
@@ -43,12 +43,10 @@ pub fn revoked(history: &History, findings: &mut Findings) {
 fn disturbed(history: &History, from_ns: u64, to_ns: u64) -> u64 {
     let (mut reached, mut passed) = (from_ns, 0);
     // Sorted by their beginnings.
-    for fault in &history.faults {
-        if fault.kind == FaultKind::Link && fault.may_have_struck() {
-            let (first, last) = (fault.from_ns.max(reached), fault.over_ns().min(to_ns));
-            passed += last.saturating_sub(first);
-            reached = reached.max(last);
-        }
+    for fault in history.possible_faults(FaultKind::Link) {
+        let (first, last) = (fault.from_ns.max(reached), fault.over_ns().min(to_ns));
+        passed += last.saturating_sub(first);
+        reached = reached.max(last);
     }
     passed
 }
@@ -82,8 +80,6 @@ fn majorities_began(history: &History) -> Vec<u64> {
 fn able_since(history: &History, at_ns: u64) -> u64 {
     let epochs = history.epochs.iter().map(|epoch| epoch.at_ns).filter(|began| *began <= at_ns);
     let outages = history.outages.iter().filter(|outage| outage.from_ns <= at_ns).map(|outage| outage.until_ns);
-    let cuts = history.faults.iter().filter(|fault| {
-        fault.kind == FaultKind::Partition && fault.status != FaultStatus::Skipped && fault.from_ns <= at_ns
-    });
-    epochs.chain(outages).chain(cuts.map(|cut| cut.from_ns)).max().unwrap_or(0).min(at_ns)
+    let cuts = history.possible_faults(FaultKind::Partition).map(|cut| cut.from_ns).filter(|began| *began <= at_ns);
+    epochs.chain(outages).chain(cuts).max().unwrap_or(0).min(at_ns)
 }

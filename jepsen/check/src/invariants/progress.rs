@@ -16,7 +16,7 @@
 
 use super::limits;
 use super::majority::{Interval, in_force, rest_of};
-use crate::history::{Answered, Fault, FaultKind, Operation, RecipientState, Run, Step, Target};
+use crate::history::{Answered, Call, Fault, FaultKind, Operation, RecipientState, Run, Step};
 use crate::index::{Grant, History, Item, of_item, of_run};
 use crate::time::MS;
 use crate::verdict::Findings;
@@ -61,21 +61,21 @@ pub fn sends(history: &History, majorities: &[Interval], led_within_ns: u64, fin
 
 /// Reports recipients that stay claimed longer than this without a hand-off or an entry that releases them.
 fn begins(history: &History, quiet: &[Interval], within_ns: u64, findings: &mut Findings) {
-    let relay = history.faults.iter().filter(|fault| fault.kind == FaultKind::Relay && fault.may_have_struck());
     let over_ns = |fault: &Fault| fault.over_ns().saturating_add(PREPARED_WITHIN_NS);
     // Sorted by their beginnings.
-    let held_up: Vec<Interval> = relay.map(|fault| (fault.from_ns, over_ns(fault))).collect();
-    let quiet: Vec<Interval> = quiet.iter().flat_map(|interval| rest_of(*interval, &held_up)).collect();
+    let relay_faults: Vec<Interval> =
+        history.possible_faults(FaultKind::Relay).map(|fault| (fault.from_ns, over_ns(fault))).collect();
+    let quiet: Vec<Interval> = quiet.iter().flat_map(|interval| rest_of(*interval, &relay_faults)).collect();
     let quiet: Vec<Interval> = quiet.into_iter().filter(|(first, last)| last - first > within_ns).collect();
     for grant in &history.grants {
         let Some((from_ns, until_ns)) = unbegun(history, grant) else { continue };
         let held = quiet.iter().map(|(first, last)| (*last).min(until_ns).saturating_sub((*first).max(from_ns)));
         let held_ns = held.max().unwrap_or(0);
         if held_ns > within_ns {
-            let (who, held) = (history.describe(grant.item), held_ns as f64 / 1e9);
+            let (recipient, held) = (history.describe(grant.item), held_ns as f64 / 1e9);
             let (node, fence) = (history.names.text(grant.node), grant.fence);
             findings.violation(|| {
-                format!("{who} was claimed by {node} under {fence}, and not begun for {held:.3} s in which nothing was broken")
+                format!("{recipient} was claimed by {node} under {fence}, and not begun for {held:.3} s in which nothing was broken")
             });
         }
     }
@@ -106,13 +106,15 @@ fn quiet(history: &History, majorities: &[Interval], emails: &[u64]) -> Vec<Inte
     let starts = history.lifetimes.iter().flat_map(|lifetime| [Some(lifetime.started_ns), lifetime.ended_ns]).flatten();
     let epochs = history.epochs.iter().map(|epoch| epoch.at_ns);
     breaks.extend(starts.chain(epochs).map(|at_ns| (at_ns, at_ns)));
-    let faults = history.faults.iter().filter(|fault| fault.may_have_struck());
-    for fault in faults.clone().filter(|fault| !matches!(fault.kind, FaultKind::Relay | FaultKind::Operator)) {
+    for fault in history.faults.iter().filter(|fault| fault.may_have_struck()) {
+        if matches!(fault.kind, FaultKind::Relay | FaultKind::Operator) {
+            continue;
+        }
         let (from_ns, until_ns) = in_force(history, fault);
         // Other nodes take over the work of a node that never restarts.
         breaks.push((from_ns, if until_ns == u64::MAX { from_ns } else { until_ns }));
     }
-    breaks.extend(relay_disturbed(faults.filter(|fault| fault.kind == FaultKind::Relay), emails));
+    breaks.extend(relay_disturbed(history, emails));
     breaks.sort_unstable();
     let mut quiet = Vec::new();
     for (mut from_ns, until_ns) in majorities.iter().map(|(from, until)| (*from, (*until).min(history.ended_ns()))) {
@@ -132,8 +134,9 @@ fn quiet(history: &History, majorities: &[Interval], emails: &[u64]) -> Vec<Inte
 }
 
 /// Intervals in which the relay has a fault, until its circuits are closed again.
-fn relay_disturbed<'a>(faults: impl Iterator<Item = &'a Fault>, emails: &[u64]) -> Vec<Interval> {
+fn relay_disturbed(history: &History, emails: &[u64]) -> Vec<Interval> {
     let mut disturbed: Vec<Interval> = Vec::new();
+    let faults = history.possible_faults(FaultKind::Relay);
     let mut struck: Vec<Interval> = faults.map(|fault| (fault.from_ns, fault.over_ns())).collect();
     struck.sort_unstable();
     for (from_ns, until_ns) in struck {
@@ -185,15 +188,6 @@ fn waited_until(history: &History, item: Item, state: RecipientState) -> Option<
 
 /// Whether no pause, guard or limit can have delayed the run.
 fn may_go_on(history: &History, run: &Run) -> bool {
-    let pauses = |operation: &Operation| match operation {
-        Operation::Pause { target: Target::Run(of) } => *of == run.run,
-        Operation::Pause { target: Target::Schedule { tenant, schedule } } => {
-            (tenant, schedule) == (&run.tenant, &run.schedule)
-        }
-        _ => false,
-    };
-    let mut asked = history.calls.iter().filter(|call| call.may_be_done());
-    !history.paused.contains(&run.run)
-        && !limits::holds_back(history, run)
-        && !asked.any(|call| pauses(&call.operation))
+    let pauses = |call: &Call| matches!(&call.operation, Operation::Pause { target } if run.is_in(target));
+    !history.paused.contains(&run.run) && !limits::holds_back(history, run) && !history.possible_calls().any(pauses)
 }

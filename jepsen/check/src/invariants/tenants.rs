@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use super::{limits, occurrences};
-use crate::history::{Operation, Part, RecipientState, Run, RunCause, Target};
+use crate::history::{Call, Operation, Part, RecipientState, Run, RunCause, Target};
 use crate::index::{History, of_run};
 use crate::names::Name;
 use crate::time::seconds;
@@ -61,13 +61,10 @@ fn starts(history: &History) -> HashMap<Name, u64> {
 
 /// Whether the run, or its schedule at its instant, was or may have been paused: then it starts when it is resumed.
 fn may_be_paused(history: &History, run: &Run) -> bool {
-    if occurrences::was_stopped(history, &run.tenant, &run.schedule, run.due_unix_ms, run.opened_unix_ms) {
-        return true;
-    }
-    let may_be_so = history.calls.iter().filter(|call| call.may_be_done());
-    may_be_so
-        .map(|call| &call.operation)
-        .any(|operation| matches!(operation, Operation::Pause { target: Target::Run(of) } if *of == run.run))
+    let pauses =
+        |call: &Call| matches!(&call.operation, Operation::Pause { target: Target::Run(name) } if *name == run.run);
+    occurrences::was_stopped(history, &run.tenant, &run.schedule, run.due_unix_ms, run.opened_unix_ms)
+        || history.possible_calls().any(pauses)
 }
 
 /// Whether no recipient of the run was to get an email: all opted out, or the run was cancelled.
