@@ -100,27 +100,32 @@ fn was_refused(history: &History, item: Item) -> bool {
 /// Composing the email may have killed them (P12).
 fn killed_its_owners(history: &History, item: Item) -> bool {
     let grants = of_item(&history.grants, item);
-    let released = of_item(&history.outcomes, item).iter().filter(|outcome| outcome.step == Step::Released);
-    let released: Vec<u64> = released.map(|outcome| outcome.index).collect();
-    let died_of_it = |(place, grant): &(usize, &Grant)| {
-        let next = grants.get(place + 1).map_or(u64::MAX, |next| next.fence.index);
-        let given_back = released.iter().find(|index| (grant.fence.index..next).contains(index));
-        let node = history.names.text(grant.node);
-        let is_it = |lifetime: &&Lifetime, given_back| match grant.incarnation {
+    let mut deaths = 0_u32;
+    for (position, grant) in grants.iter().enumerate() {
+        let next_index = grants.get(position + 1).map_or(u64::MAX, |next| next.fence.index);
+        let mut releases = of_item(&history.outcomes, item).iter().filter(|outcome| outcome.step == Step::Released);
+        let release = releases.find(|outcome| (grant.fence.index..next_index).contains(&outcome.index));
+        deaths += u32::from(release.is_some_and(|release| owner_died(history, grant, release.index)));
+    }
+    deaths > 1
+}
+
+/// Whether a process died that owned this claim, or may have owned it. A process that was stopped in order released its
+/// claims.
+fn owner_died(history: &History, grant: &Grant, released_index: u64) -> bool {
+    let node = history.names.text(grant.node);
+    history.lifetimes.iter().filter(|lifetime| lifetime.node == node).any(|lifetime| {
+        let may_be_owner = match grant.incarnation {
             Some(_) => lifetime.incarnation == grant.incarnation,
-            None => may_have_held(history, lifetime, grant, given_back),
+            None => may_have_held(history, lifetime, grant, released_index),
         };
-        // A process that was stopped in order released its claims and did not crash.
-        let died = |lifetime: &Lifetime| lifetime.ended_ns.is_some() && lifetime.end != Some(LifetimeEnd::Stopped);
-        let lifetimes = history.lifetimes.iter().filter(|lifetime| lifetime.node == node);
-        given_back.is_some_and(|given_back| lifetimes.filter(|lifetime| is_it(lifetime, *given_back)).any(died))
-    };
-    grants.iter().enumerate().filter(died_of_it).count() > 1
+        may_be_owner && lifetime.ended_ns.is_some() && lifetime.end != Some(LifetimeEnd::Stopped)
+    })
 }
 
 /// Whether this process may have owned a claim whose incarnation is unknown, by the epochs of the claim and of the
 /// entry that released it. An ended process may get claims until its lease expires.
-fn may_have_held(history: &History, lifetime: &Lifetime, grant: &Grant, given_back: u64) -> bool {
+fn may_have_held(history: &History, lifetime: &Lifetime, grant: &Grant, released_index: u64) -> bool {
     let slack_ns = (history.header.lease_ms + history.header.margin_ms).saturating_mul(MS);
     let began_ns = history.epochs.iter().find(|epoch| epoch.epoch == grant.fence.epoch).map_or(0, |epoch| epoch.at_ns);
     // The first epoch after an entry began later than the entry.
@@ -131,5 +136,5 @@ fn may_have_held(history: &History, lifetime: &Lifetime, grant: &Grant, given_ba
     let ended_ns = lifetime.ended_ns.unwrap_or(u64::MAX);
     lifetime.started_ns <= over_ns(grant.fence.index)
         && began_ns.saturating_sub(slack_ns) <= ended_ns
-        && ended_ns <= over_ns(given_back)
+        && ended_ns <= over_ns(released_index)
 }

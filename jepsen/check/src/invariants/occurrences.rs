@@ -129,24 +129,25 @@ fn was_at_work(history: &History, run: Name, at_ms: i64) -> bool {
 /// Whether operators may have kept a schedule from opening between `from_ms` and `to_ms`: it was paused before and not
 /// resumed, or was resumed or changed since.
 pub(super) fn was_stopped(history: &History, tenant: &str, schedule: &str, from_ms: i64, to_ms: i64) -> bool {
-    let is_own = |of: &str, name: &str| (of, name) == (tenant, schedule);
-    let resumes = |call: &Call, after_ns: u64| {
-        let is_so = matches!(&call.operation,
-            Operation::Resume { target: Target::Schedule { tenant, schedule } } if is_own(tenant, schedule));
-        let in_time = call.answered_ns.is_some_and(|at_ns| history.civil_ms(at_ns) < from_ms);
-        is_so && in_time && call.invoked_ns >= after_ns && matches!(call.answer, Answer::Ok { .. })
+    let own = Target::Schedule { tenant: tenant.to_owned(), schedule: schedule.to_owned() };
+    let was_resumed = |pause: &Call| {
+        let after_ns = pause.answered_ns.unwrap_or(pause.invoked_ns);
+        history.calls.iter().any(|call| {
+            matches!(&call.operation, Operation::Resume { target } if *target == own)
+                && matches!(call.answer, Answer::Ok { .. })
+                && call.invoked_ns >= after_ns
+                && call.answered_ns.is_some_and(|at_ns| history.civil_ms(at_ns) < from_ms)
+        })
     };
-    history.possible_calls().filter(|call| history.civil_ms(call.invoked_ns) <= to_ms).any(|call| {
-        match &call.operation {
-            Operation::Pause { target: Target::Schedule { tenant: of, schedule: name } } if is_own(of, name) => {
-                !history.calls.iter().any(|later| resumes(later, call.answered_ns.unwrap_or(call.invoked_ns)))
-            }
-            Operation::Resume { target: Target::Schedule { tenant: of, schedule: name } }
-            | Operation::Write { tenant: of, name, .. } => {
-                is_own(of, name) && history.civil_ms(call.answered_ns.unwrap_or(u64::MAX)) >= from_ms
-            }
-            _ => false,
+    let may_act_after_start = |call: &Call| history.civil_ms(call.answered_ns.unwrap_or(u64::MAX)) >= from_ms;
+    let mut calls = history.possible_calls().filter(|call| history.civil_ms(call.invoked_ns) <= to_ms);
+    calls.any(|call| match &call.operation {
+        Operation::Pause { target } => *target == own && !was_resumed(call),
+        Operation::Resume { target } => *target == own && may_act_after_start(call),
+        Operation::Write { tenant: of, name, .. } => {
+            (of.as_str(), name.as_str()) == (tenant, schedule) && may_act_after_start(call)
         }
+        _ => false,
     })
 }
 

@@ -17,7 +17,7 @@ pub fn accepted_once(history: &History, findings: &mut Findings) {
     for (item, handoffs) in history.handoffs_by_item() {
         let accepts: Vec<&Handoff> = handoffs.iter().filter(|handoff| handoff.answer.is_accepted()).collect();
         let times = accepts.len();
-        if !were_decided(history, item, accepts) {
+        if undecided(history, item, accepts) > 0 {
             findings
                 .violation(|| format!("{} was accepted {times} times: {}", history.describe(item), fences(handoffs)));
         }
@@ -40,7 +40,7 @@ pub fn one_fence_past_the_gate(history: &History, findings: &mut Findings) {
         let mut past: Vec<&Handoff> = past.filter(|handoff| handoff.fence.is_some()).collect();
         past.sort_by_key(|handoff| (handoff.fence, handoff.at_ns));
         past.dedup_by_key(|handoff| handoff.fence);
-        if !were_decided(history, item, past) {
+        if undecided(history, item, past) > 0 {
             findings.violation(|| format!("{} passed the gate again: {}", history.describe(item), fences(handoffs)));
         }
     }
@@ -71,11 +71,11 @@ pub fn duplicates(history: &History) -> Duplicates {
 }
 
 fn fences(handoffs: &[Handoff]) -> String {
-    let told = handoffs.iter().map(|handoff| {
+    let texts = handoffs.iter().map(|handoff| {
         let fence = handoff.fence.map_or_else(|| "no fence".to_owned(), |fence| fence.to_string());
         format!("{fence} {:?} at {:.3} s", handoff.answer, handoff.at_ns as f64 / 1e9)
     });
-    told.collect::<Vec<_>>().join(", ")
+    texts.collect::<Vec<_>>().join(", ")
 }
 
 fn needs_outcomes(history: &History, findings: &mut Findings) {
@@ -97,11 +97,6 @@ struct Decision {
     is_step: bool,
 }
 
-/// Whether a separate decision lies between each two consecutive hand-offs, in the order of their fences.
-fn were_decided(history: &History, item: Item, handoffs: Vec<&Handoff>) -> bool {
-    undecided(history, item, handoffs) == 0
-}
-
 /// Number of consecutive pairs of hand-offs, in the order of their fences, without a separate decision between them.
 fn undecided(history: &History, item: Item, mut handoffs: Vec<&Handoff>) -> usize {
     if handoffs.len() < 2 {
@@ -109,15 +104,18 @@ fn undecided(history: &History, item: Item, mut handoffs: Vec<&Handoff>) -> usiz
     }
     handoffs.sort_by_key(|handoff| (handoff.fence, handoff.at_ns));
     let mut decisions = decisions(history, item);
-    let is_undecided = |pair: &&[&Handoff]| {
-        let fitting =
+    let mut undecided = 0;
+    for pair in handoffs.windows(2) {
+        let between =
             decisions.iter().enumerate().filter(|(_, decision)| decision.is_between(history, pair[0], pair[1]));
         // Prefer decisions with a known log index: they match only this pair.
-        let best = fitting.min_by_key(|(_, decision)| (decision.index.is_none(), decision.answered_ns));
-        let place = best.map(|(place, _)| place);
-        place.map(|place| decisions.swap_remove(place)).is_none()
-    };
-    handoffs.windows(2).filter(is_undecided).count()
+        let best = between.min_by_key(|(_, decision)| (decision.index.is_none(), decision.answered_ns));
+        match best.map(|(position, _)| position) {
+            Some(position) => _ = decisions.swap_remove(position),
+            None => undecided += 1,
+        }
+    }
+    undecided
 }
 
 /// The decisions about this item.

@@ -87,8 +87,9 @@ impl<'a> Register<'a> {
             Answer::Failed { .. } | Answer::Found { .. } => return,
         };
         let (request_id, invoked_ns) = (call.request_id.as_deref(), call.invoked_ns);
-        let is_it = |known: &&mut Write| request_id.is_some() && (known.request_id, known.value) == (request_id, value);
-        match self.writes.iter_mut().find(is_it) {
+        let is_same =
+            |known: &&mut Write| request_id.is_some() && (known.request_id, known.value) == (request_id, value);
+        match self.writes.iter_mut().find(is_same) {
             Some(known) => {
                 known.invoked_ns = known.invoked_ns.min(invoked_ns);
                 known.done_ns = known.done_ns.into_iter().chain(done_ns).min();
@@ -99,11 +100,11 @@ impl<'a> Register<'a> {
 
     /// A write whose value was read is done.
     fn learn(&mut self) {
-        for place in 0..self.writes.len() {
-            if let Some(value) = self.writes[place].value.filter(|value| self.is_one_write(value)) {
+        for position in 0..self.writes.len() {
+            if let Some(value) = self.writes[position].value.filter(|value| self.is_one_write(value)) {
                 let seen = self.reads.iter().filter(|read| read.value == Some(value)).map(|read| read.answered_ns);
-                let by_ns = seen.chain(self.writes[place].done_ns).min();
-                self.writes[place].done_ns = by_ns;
+                let by_ns = seen.chain(self.writes[position].done_ns).min();
+                self.writes[position].done_ns = by_ns;
             }
         }
     }
@@ -119,15 +120,15 @@ impl<'a> Register<'a> {
     }
 
     /// The value of the last answered write.
-    pub fn told(&self) -> Option<&'a str> {
+    pub fn last_answered(&self) -> Option<&'a str> {
         self.writes.iter().rev().find(|write| write.done_ns.is_some()).and_then(|write| write.value)
     }
 
     /// Whether this value is possible at the end, after all reads.
     pub fn may_hold(&self, held: Option<&str>) -> bool {
-        let replaced =
-            |write: &Write| self.is_held_alone(write) && self.reads.iter().any(|read| write.gives_way_to(read));
-        let came_back = self.writes.iter().any(|write| write.value == held && replaced(write));
+        let was_replaced =
+            |write: &Write| self.has_unique_value(write) && self.reads.iter().any(|read| write.is_replaced_at(read));
+        let came_back = self.writes.iter().any(|write| write.value == held && was_replaced(write));
         self.may_show(held, u64::MAX, u64::MAX) && !came_back
     }
 
@@ -137,8 +138,8 @@ impl<'a> Register<'a> {
     }
 
     fn wrong(&self, read: &Read) -> Option<ReadError> {
-        let by_then = |write: &Write| write.value == read.value && write.invoked_ns < read.answered_ns;
-        if read.value.is_some() && !self.writes.iter().any(by_then) {
+        let may_be_written = |write: &Write| write.value == read.value && write.invoked_ns < read.answered_ns;
+        if read.value.is_some() && !self.writes.iter().any(may_be_written) {
             Some(ReadError::NeverWritten)
         } else if !self.may_show(read.value, read.invoked_ns, read.answered_ns) {
             Some(ReadError::Stale)
@@ -150,34 +151,34 @@ impl<'a> Register<'a> {
     /// Whether a read in this interval may return the value: its write is not followed by another write that was done
     /// before `from_ns`.
     fn may_show(&self, value: Option<&str>, from_ns: u64, until_ns: u64) -> bool {
-        let was_done = |write: &Write| write.done_ns.is_some_and(|done_ns| done_ns < from_ns);
-        let is_over = |write: &Write| {
-            let after = |over_ns: u64| self.writes.iter().any(|other| was_done(other) && other.invoked_ns > over_ns);
-            write.done_ns.is_some_and(after)
-        };
-        let is_untouched = value.is_none() && !self.writes.iter().any(was_done);
-        let by = |write: &Write| write.value == value && write.invoked_ns < until_ns && !is_over(write);
-        is_untouched || self.writes.iter().any(by)
+        let done_before =
+            || self.writes.iter().filter(move |write| write.done_ns.is_some_and(|done_ns| done_ns < from_ns));
+        let is_replaced =
+            |write: &Write| write.done_ns.is_some_and(|done_ns| done_before().any(|later| later.invoked_ns > done_ns));
+        let is_untouched = value.is_none() && done_before().next().is_none();
+        let mut written = self.writes.iter().filter(|write| write.value == value && write.invoked_ns < until_ns);
+        is_untouched || written.any(|write| !is_replaced(write))
     }
 
     /// Whether this read lies between the only write of another value and a later read of that value.
     fn went_back(&self, read: &Read) -> bool {
-        let later = |write: &Write| {
-            let is_later = |later: &Read| later.value == write.value && later.invoked_ns > read.answered_ns;
-            self.reads.iter().any(is_later)
+        let is_read_later = |write: &Write| {
+            self.reads.iter().any(|later| later.value == write.value && later.invoked_ns > read.answered_ns)
         };
-        self.writes.iter().any(|write| write.gives_way_to(read) && self.is_held_alone(write) && later(write))
+        self.writes
+            .iter()
+            .any(|write| write.is_replaced_at(read) && self.has_unique_value(write) && is_read_later(write))
     }
 
     /// Whether no other write has the same value.
-    fn is_held_alone(&self, write: &Write) -> bool {
+    fn has_unique_value(&self, write: &Write) -> bool {
         write.value.is_some_and(|value| self.is_one_write(value))
     }
 }
 
 impl Write<'_> {
     /// Whether a read that began after this write returned another value.
-    fn gives_way_to(&self, read: &Read) -> bool {
+    fn is_replaced_at(&self, read: &Read) -> bool {
         self.value != read.value && self.done_ns.is_some_and(|done_ns| done_ns < read.invoked_ns)
     }
 }

@@ -25,7 +25,7 @@ pub fn survive(history: &History, findings: &mut Findings) {
     let found: HashMap<Key, &str> = found.collect();
     for (key, register) in registers(history) {
         for (read, wrong) in register.wrong_reads() {
-            findings.violation(|| told(key, &read, wrong));
+            findings.violation(|| describe(key, &read, wrong));
         }
         if objects_whole {
             at_the_end(key, &register, found.get(&key).copied(), findings);
@@ -35,22 +35,22 @@ pub fn survive(history: &History, findings: &mut Findings) {
 
 fn at_the_end((kind, tenant, name): Key, register: &Register, held: Option<&str>, findings: &mut Findings) {
     if register.is_written() && !register.may_hold(held) {
-        let (held, told) = (words(held), words(register.told()));
-        findings.violation(|| format!("{kind:?} {tenant}/{name} holds {held}; the last answered write: {told}"));
+        let (held, last) = (quoted(held), quoted(register.last_answered()));
+        findings.violation(|| format!("{kind:?} {tenant}/{name} holds {held}; the last answered write: {last}"));
     }
 }
 
-fn told((kind, tenant, name): Key, read: &Read, wrong: ReadError) -> String {
-    let (client, value, at_s) = (read.client, words(read.value), read.invoked_ns as f64 / 1e9);
-    let but = match wrong {
-        ReadError::NeverWritten => "no client had written that",
-        ReadError::Stale => "it held something else since before it was asked for",
-        ReadError::WentBack => "what was there before it was seen again afterwards",
+fn describe((kind, tenant, name): Key, read: &Read, wrong: ReadError) -> String {
+    let (client, value, at_s) = (read.client, quoted(read.value), read.invoked_ns as f64 / 1e9);
+    let why = match wrong {
+        ReadError::NeverWritten => "no client had written that value",
+        ReadError::Stale => "another value replaced it before the read began",
+        ReadError::WentBack => "a later read returned the earlier value again",
     };
-    format!("{client} read at {at_s:.3} s that {kind:?} {tenant}/{name} holds {value}, and {but}")
+    format!("{client} read at {at_s:.3} s that {kind:?} {tenant}/{name} holds {value}, but {why}")
 }
 
-fn words(value: Option<&str>) -> String {
+fn quoted(value: Option<&str>) -> String {
     value.map_or("nothing".to_owned(), |value| format!("'{value}'"))
 }
 
