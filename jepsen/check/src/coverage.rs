@@ -67,22 +67,19 @@ pub fn exercised(history: &History, findings: &mut Findings) {
         if counts.observed >= *wanted || (counts.cannot > 0 && counts.installed + counts.indeterminate == 0) {
             continue;
         }
-        let unseen = history
-            .faults
-            .iter()
-            .any(|fault| fault.kind == *kind && fault.may_have_struck() && fault.observed.is_none());
+        let unseen = history.possible_faults(*kind).any(|fault| fault.observed.is_none());
         let FaultCounts { installed, observed, skipped, cannot, indeterminate, .. } = counts;
-        let told = format!(
+        let text = format!(
             "{kind:?}: {wanted} asked for, {installed} installed, {observed} with an effect, {skipped} skipped \
              ({cannot} that this machine cannot do), {indeterminate} indeterminate"
         );
-        if unseen { findings.missing(told) } else { findings.violation(|| told) }
+        if unseen { findings.missing(text) } else { findings.violation(|| text) }
     }
-    let came_about = fault_counts.values().any(|counts| counts.installed + counts.indeterminate > 0);
-    if (came_about || !asked.faults.is_empty()) && fault_counts.values().all(|counts| counts.observed == 0) {
+    let any_struck = fault_counts.values().any(|counts| counts.installed + counts.indeterminate > 0);
+    if (any_struck || !asked.faults.is_empty()) && fault_counts.values().all(|counts| counts.observed == 0) {
         let unseen = |fault: &Fault| fault.may_have_struck() && fault.observed.is_none();
-        let told = "no fault at all was seen to have an effect".to_owned();
-        if history.faults.iter().any(unseen) { findings.missing(told) } else { findings.violation(|| told) }
+        let text = "no fault at all was seen to have an effect".to_owned();
+        if history.faults.iter().any(unseen) { findings.missing(text) } else { findings.violation(|| text) }
     }
     kills_inside(history, &fault_counts, findings);
     emails(history, findings);
@@ -90,11 +87,12 @@ pub fn exercised(history: &History, findings: &mut Findings) {
 
 fn kills_inside(history: &History, fault_counts: &BTreeMap<FaultKind, FaultCounts>, findings: &mut Findings) {
     let wanted = history.header.coverage.kills_inside_data;
-    // A paused process, and one that was asked to stop, loses no hand-off.
+    // A process that is paused or asked to stop loses no hand-off.
     let ends = [FaultKind::Kill, FaultKind::Upgrade, FaultKind::CrashPoint, FaultKind::PowerCut];
     let inside: u32 = ends.iter().filter_map(|kind| fault_counts.get(kind)).map(|counts| counts.inside_data).sum();
     if inside < wanted {
-        findings.violation(|| format!("{inside} lives ended between a final dot and its 250; {wanted} were asked for"));
+        findings
+            .violation(|| format!("{inside} processes ended between a final dot and its 250; {wanted} were asked for"));
     }
 }
 

@@ -383,6 +383,11 @@ impl History {
         format!("{} in {}", self.names.text(item.recipient), self.names.text(item.run))
     }
 
+    /// Text for people: the item and the time.
+    pub fn describe_handoff(&self, handoff: &Handoff) -> String {
+        format!("{} at {:.3} s", self.describe(handoff.item), handoff.at_ns as f64 / 1e9)
+    }
+
     /// A limit is recorded once at its start, and may be recorded again with its end.
     fn note_limit(&mut self, limit: Limit) {
         let open = |limit: &Limit| Limit { until_ns: None, ..limit.clone() };

@@ -11,20 +11,20 @@ use crate::verdict::Findings;
 pub fn covered(history: &History, findings: &mut Findings) {
     let claims_whole = findings.requires(history, &[Part::Accepts, Part::Claims]);
     for handoff in history.accepts() {
-        let told = || format!("{} at {:.3} s", history.describe(handoff.item), handoff.at_ns as f64 / 1e9);
+        let what = || history.describe_handoff(handoff);
         let Some(fence) = handoff.fence else {
-            findings.violation(|| format!("{}: a mail without a fence", told()));
+            findings.violation(|| format!("{}: an email without a fence", what()));
             continue;
         };
         match grant_of(history, handoff) {
-            None if claims_whole => findings.violation(|| format!("{}: no claim {fence} grants it", told())),
+            None if claims_whole => findings.violation(|| format!("{}: no claim {fence} grants it", what())),
             None => {}
             Some(grant) if grant.node != handoff.node => findings.violation(|| {
                 let (owner, sender) = (history.names.text(grant.node), history.names.text(handoff.node));
-                format!("{}: {fence} is {owner}'s, and {sender} sent it", told())
+                format!("{}: {fence} is {owner}'s, and {sender} sent it", what())
             }),
             Some(grant) if grant.committed_ns.is_some_and(|committed| committed > handoff.data_ns) => {
-                findings.violation(|| format!("{}: its DATA came before claim {fence} was committed", told()));
+                findings.violation(|| format!("{}: its DATA came before claim {fence} was committed", what()));
             }
             Some(_) => {}
         }

@@ -8,7 +8,7 @@ use crate::index::{Handoff, History, ReceivedContent};
 use crate::names::Name;
 use crate::verdict::Findings;
 
-use super::identity::{is_whole, told};
+use super::identity::{is_whole, origin};
 use super::loss::triggered;
 
 /// I16.
@@ -23,9 +23,9 @@ pub fn own(history: &History, findings: &mut Findings) {
             None if all_read => {
                 findings.violation(|| {
                     format!(
-                        "{} came with a body that names nothing: {}",
-                        item(history, handoff),
-                        told(history, handoff)
+                        "{} came with a body that names no content: {}",
+                        history.describe(handoff.item),
+                        origin(history, handoff)
                     )
                 });
             }
@@ -36,9 +36,9 @@ pub fn own(history: &History, findings: &mut Findings) {
 
 /// The audience of each run: by its instant, or by the call that triggered it.
 fn audiences(history: &History) -> BTreeMap<Name, Name> {
-    let by_instant = history.runs.iter().filter_map(|(run, told)| {
-        let audience = history.due.get(&history.instant_of(told)?)?;
-        Some((*run, *audience))
+    let by_instant = history.runs.iter().filter_map(|(name, run)| {
+        let audience = history.due.get(&history.instant_of(run)?)?;
+        Some((*name, *audience))
     });
     by_instant.chain(triggered(history)).collect()
 }
@@ -50,34 +50,23 @@ fn compare(
     findings: &mut Findings,
 ) {
     let text = |name| history.names.text(name);
+    let item = || history.describe(handoff.item);
     if content.recipient != handoff.item.recipient {
         findings.violation(|| {
-            format!(
-                "{} got what is for {}: {}",
-                item(history, handoff),
-                text(content.recipient),
-                told(history, handoff)
-            )
+            format!("{} got what is for {}: {}", item(), text(content.recipient), origin(history, handoff))
         });
         return;
     }
     // I2 and I10 judge emails without a run.
     let Some(run) = history.run_of(handoff.item) else { return };
     if run.schedule != text(content.schedule) {
-        findings.violation(|| {
-            format!("{} got the content of {}, not of {}", item(history, handoff), text(content.schedule), run.schedule)
-        });
+        findings
+            .violation(|| format!("{} got the content of {}, not of {}", item(), text(content.schedule), run.schedule));
         return;
     }
     let audience = audiences.get(&handoff.item.run);
     let code = audience.and_then(|audience| history.codes.get(&(*audience, content.recipient)));
     if let Some(code) = code.filter(|code| **code != content.code) {
-        findings.violation(|| {
-            format!("{} got the code {}, not {}", item(history, handoff), text(content.code), text(*code))
-        });
+        findings.violation(|| format!("{} got the code {}, not {}", item(), text(content.code), text(*code)));
     }
-}
-
-fn item(history: &History, handoff: &Handoff) -> String {
-    history.describe(handoff.item)
 }

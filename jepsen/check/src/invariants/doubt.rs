@@ -75,17 +75,17 @@ fn unexplained(history: &History) -> Vec<&Grant> {
     let unnamed = capacities.len();
     capacities.push(without_run(history));
     let mut classes: BTreeMap<CandidateFaults, Vec<&Grant>> = BTreeMap::new();
-    let held = doubted(history).filter(|item| !left_unanswered_by_relay(history, *item));
-    for grant in held.filter_map(|item| of_item(&history.grants, item).last()) {
+    let by_nodes = doubted(history).filter(|item| !left_unanswered_by_relay(history, *item));
+    for grant in by_nodes.filter_map(|item| of_item(&history.grants, item).last()) {
         let candidates = history.faults.iter().enumerate().filter(|(_, fault)| may_have_struck(history, fault, grant));
-        let candidates = candidates.map(|(place, _)| place).chain([unnamed]).filter(|place| capacities[*place] > 0);
+        let candidates = candidates.map(|(fault, _)| fault).chain([unnamed]).filter(|fault| capacities[*fault] > 0);
         classes.entry(candidates.collect()).or_default().push(grant);
     }
     let counts: Vec<(CandidateFaults, u64)> =
         classes.iter().map(|(candidates, grants)| (candidates.clone(), grants.len() as u64)).collect();
     let left = attribution::unexplained(&counts, &capacities);
-    let told = classes.into_values().zip(left).map(|(mut grants, left)| grants.split_off(grants.len() - left as usize));
-    told.flatten().collect()
+    let classes = classes.into_values().zip(left);
+    classes.flat_map(|(mut grants, left)| grants.split_off(grants.len() - left as usize)).collect()
 }
 
 /// Whether this fault can have left a hand-off under this claim in doubt: it affected the process that owned the claim

@@ -12,11 +12,13 @@ use crate::verdict::Findings;
 /// Reports violations of the emails.
 pub fn of_emails(history: &History, findings: &mut Findings) {
     for handoff in history.handoffs.iter().filter(|handoff| handoff.answer == Answered::Malformed) {
-        findings.violation(|| format!("{} was no message: {}", history.describe(handoff.item), told(history, handoff)));
+        findings.violation(|| {
+            format!("{} was a malformed message: {}", history.describe(handoff.item), origin(history, handoff))
+        });
     }
     for handoff in history.accepts().filter(|handoff| handoff.message_id.is_none()) {
         findings.violation(|| {
-            format!("{} came without a Message-ID: {}", history.describe(handoff.item), told(history, handoff))
+            format!("{} came without a Message-ID: {}", history.describe(handoff.item), origin(history, handoff))
         });
     }
     for (item, header) in &history.repeated_headers {
@@ -48,6 +50,7 @@ pub(super) fn is_whole(handoff: &Handoff) -> bool {
     !matches!(handoff.answer, Answered::Cut | Answered::Malformed)
 }
 
-pub(super) fn told(history: &History, handoff: &Handoff) -> String {
+/// Text for people: the node and the time.
+pub(super) fn origin(history: &History, handoff: &Handoff) -> String {
     format!("from {} at {:.3} s", history.names.text(handoff.node), handoff.at_ns as f64 / 1e9)
 }

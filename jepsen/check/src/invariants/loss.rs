@@ -29,13 +29,14 @@ pub fn nothing_lost(history: &History, findings: &mut Findings) {
             None => findings.violation(|| format!("{} neither opened nor is it explained", describe(history, instant))),
         }
     }
-    for (whose, told) in &history.explained {
-        for told in told {
-            let from = |due_unix_ms| Instant { tenant: whose.0, schedule: whose.1, due_unix_ms };
-            let covered = history.due.range(from(told.first_unix_ms)..=from(told.last_unix_ms.max(told.first_unix_ms)));
+    for ((tenant, schedule), ranges) in &history.explained {
+        let instant = |due_unix_ms| Instant { tenant: *tenant, schedule: *schedule, due_unix_ms };
+        for Explained { first_unix_ms, last_unix_ms, count, .. } in ranges {
+            let first = instant(*first_unix_ms);
+            let covered = history.due.range(first..=instant(*last_unix_ms.max(first_unix_ms)));
             let unopened = covered.filter(|(instant, _)| !by_instant.contains_key(instant)).count() as u64;
-            if unopened > told.count {
-                let (first, count) = (describe(history, &from(told.first_unix_ms)), told.count);
+            if unopened > *count {
+                let first = describe(history, &first);
                 findings.violation(|| format!("from {first} on {unopened} did not open, and {count} are explained"));
             }
         }
@@ -43,9 +44,8 @@ pub fn nothing_lost(history: &History, findings: &mut Findings) {
     for (run, audience) in triggered(history) {
         match history.runs.get(&run) {
             Some(run) => account(history, run, audience, findings),
-            None => {
-                findings.violation(|| format!("{} was answered to a trigger and is no run", history.names.text(run)))
-            }
+            None => findings
+                .violation(|| format!("a trigger returned {}, and there is no such run", history.names.text(run))),
         }
     }
 }
@@ -60,12 +60,12 @@ fn account(history: &History, run: &Run, audience: Name, findings: &mut Findings
     for recipient in recipients {
         let item = Item { run: name, recipient: *recipient };
         match history.final_state(item) {
-            None => findings.violation(|| format!("{} was due and stands nowhere", history.describe(item))),
+            None => findings.violation(|| format!("{} was due and has no final state", history.describe(item))),
             Some(state @ (RecipientState::Pending | RecipientState::Claimed)) if over => {
                 findings.violation(|| format!("{} is still {state:?} after the deadline", history.describe(item)));
             }
             Some(RecipientState::Pending | RecipientState::Claimed) => {
-                findings.missing("what becomes of those who were pending: the history ends before the deadline");
+                findings.missing("the final states of pending recipients: the history ends before the deadline");
             }
             Some(state) => match ends::cause(history, item, state) {
                 Cause::Seen => {}
@@ -149,13 +149,13 @@ pub fn triggered(history: &History) -> impl Iterator<Item = (Name, Name)> {
 
 /// Whether the ledger explains why this instant did not open.
 pub fn is_explained(history: &History, instant: &Instant) -> bool {
-    explanation(history, instant).is_some_and(|told| told.outcome != PassedOver::Waiting)
+    explanation(history, instant).is_some_and(|explained| explained.outcome != PassedOver::Waiting)
 }
 
 /// The ledger's explanation of an instant that did not open.
 pub fn explanation<'a>(history: &'a History, instant: &Instant) -> Option<&'a Explained> {
-    let told = history.explained.get(&(instant.tenant, instant.schedule))?;
-    told.iter().find(|told| (told.first_unix_ms..=told.last_unix_ms).contains(&instant.due_unix_ms))
+    let ranges = history.explained.get(&(instant.tenant, instant.schedule))?;
+    ranges.iter().find(|range| (range.first_unix_ms..=range.last_unix_ms).contains(&instant.due_unix_ms))
 }
 
 /// Text for people.

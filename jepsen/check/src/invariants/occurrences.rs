@@ -155,17 +155,17 @@ pub(super) fn was_stopped(history: &History, tenant: &str, schedule: &str, from_
 fn passed_over(history: &History, findings: &mut Findings) {
     let by_instant = loss::runs_by_instant(history);
     for instant in history.due.keys().filter(|instant| !by_instant.contains_key(instant)) {
-        let Some(told) = loss::explanation(history, instant) else { continue };
+        let Some(explained) = loss::explanation(history, instant) else { continue };
         let (from, to) = (instant.due_unix_ms, instant.due_unix_ms.saturating_add_unsigned(history.header.late_ms));
-        let (tenant, schedule) = (&told.tenant, &told.schedule);
+        let (tenant, schedule) = (&explained.tenant, &explained.schedule);
         // Runs that opened while the instant still could, not counting outages.
-        let before = |run: &Run, within_ms| {
+        let opened_in_time = |run: &Run, within_ms| {
             (&run.tenant, &run.schedule) == (tenant, schedule)
                 && run.opened_unix_ms >= from - within_ms
                 && history.unhindered_ms(from, run.opened_unix_ms) <= to - from
         };
-        let has_run = |within_ms| history.runs.values().any(|run| before(run, within_ms));
-        let (is_so, but) = match told.outcome {
+        let has_run = |within_ms| history.runs.values().any(|run| opened_in_time(run, within_ms));
+        let (is_so, but) = match explained.outcome {
             // I4 judges instants that wait.
             PassedOver::Waiting => continue,
             PassedOver::Coalesced | PassedOver::Expired => {
@@ -176,11 +176,11 @@ fn passed_over(history: &History, findings: &mut Findings) {
                 let may_be = history.header.policies.may_skip && has_run(i64::MAX / 2);
                 (may_be, "there was no earlier run that its policy gives way to")
             }
-            PassedOver::Refused => (has_run(NAMED_AGAIN_WITHIN_MS), "nothing opened before under its name"),
+            PassedOver::Refused => (has_run(NAMED_AGAIN_WITHIN_MS), "no earlier run has its civil time"),
         };
         if !is_so {
             let what = loss::describe(history, instant);
-            findings.violation(|| format!("{what} is {:?}, and {but}", told.outcome));
+            findings.violation(|| format!("{what} is {:?}, and {but}", explained.outcome));
         }
     }
 }
@@ -189,15 +189,15 @@ fn passed_over(history: &History, findings: &mut Findings) {
 fn emails(history: &History, findings: &mut Findings) {
     let triggered: BTreeMap<Name, Name> = loss::triggered(history).collect();
     for handoff in history.accepts() {
-        let told = || format!("{} at {:.3} s", history.describe(handoff.item), handoff.at_ns as f64 / 1e9);
+        let what = || history.describe_handoff(handoff);
         let Some(run) = history.run_of(handoff.item) else {
-            findings.violation(|| format!("{}: there is no such run", told()));
+            findings.violation(|| format!("{}: there is no such run", what()));
             continue;
         };
         let early = run.due_unix_ms.saturating_sub(history.civil_ms(handoff.at_ns));
         let asked_for = matches!(run.cause, RunCause::Trigger | RunCause::Test);
         if !asked_for && early > i64::try_from(history.header.clock_error_ms).unwrap_or(i64::MAX) {
-            findings.violation(|| format!("{}: {} before its instant", told(), seconds(early)));
+            findings.violation(|| format!("{}: {} before its instant", what(), seconds(early)));
         }
         let due = |instant: Instant| history.due.get(&instant);
         let audience = match run.cause {
@@ -206,7 +206,7 @@ fn emails(history: &History, findings: &mut Findings) {
         };
         let recipients = audience.and_then(|audience| history.audiences.get(audience));
         if recipients.is_some_and(|recipients| recipients.binary_search(&handoff.item.recipient).is_err()) {
-            findings.violation(|| format!("{}: it was not for that recipient", told()));
+            findings.violation(|| format!("{}: the recipient is not in the audience", what()));
         }
     }
 }
