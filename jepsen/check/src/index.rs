@@ -1,6 +1,7 @@
 //! A history in memory, as the invariants read it. Frequent events (hand-offs, claims, outcomes, states) are packed and
 //! sorted by item, so that the entries of an item are one slice. Rare events stay as they were recorded.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -20,7 +21,7 @@ pub struct Item {
     pub recipient: Name,
 }
 
-/// A [`Mail`].
+/// A [`Mail`]: one hand-off to one recipient, as the sink saw it.
 #[derive(Clone, Copy, Debug)]
 pub struct Handoff {
     /// The recipient of a run.
@@ -111,28 +112,30 @@ pub struct ItemState {
 }
 
 /// An entry about one item.
-pub trait OfItem {
+pub trait HasItem {
     /// The item.
     fn item(&self) -> Item;
 }
 
-macro_rules! of_item {
-    ($($entry:ty),*) => { $(impl OfItem for $entry { fn item(&self) -> Item { self.item } })* };
+macro_rules! has_item {
+    ($($entry:ty),*) => { $(impl HasItem for $entry { fn item(&self) -> Item { self.item } })* };
 }
-of_item!(Handoff, Grant, ItemOutcome, ItemState);
+has_item!(Handoff, Grant, ItemOutcome, ItemState);
 
 /// The entries of one run; `entries` are sorted by item.
-pub fn of_run<T: OfItem>(entries: &[T], run: Name) -> &[T] {
-    let from = entries.partition_point(|entry| entry.item().run < run);
-    let rest = entries.get(from..).unwrap_or_default();
-    rest.get(..rest.partition_point(|entry| entry.item().run == run)).unwrap_or_default()
+pub fn of_run<T: HasItem>(entries: &[T], run: Name) -> &[T] {
+    equal_range(entries, |entry| entry.item().run.cmp(&run))
 }
 
 /// The entries of one item, of entries that are sorted by item.
-pub fn of_item<T: OfItem>(entries: &[T], item: Item) -> &[T] {
-    let from = entries.partition_point(|entry| entry.item() < item);
+pub fn of_item<T: HasItem>(entries: &[T], item: Item) -> &[T] {
+    equal_range(entries, |entry| entry.item().cmp(&item))
+}
+
+fn equal_range<T>(entries: &[T], order: impl Fn(&T) -> Ordering) -> &[T] {
+    let from = entries.partition_point(|entry| order(entry).is_lt());
     let rest = entries.get(from..).unwrap_or_default();
-    rest.get(..rest.partition_point(|entry| entry.item() == item)).unwrap_or_default()
+    rest.get(..rest.partition_point(|entry| order(entry).is_eq())).unwrap_or_default()
 }
 
 /// An instant of a schedule that was due.
@@ -280,8 +283,8 @@ impl History {
             Event::OpenClaim(claim) => self.open_claims.push(claim),
             Event::StateHash(hash) => self.hashes.push(hash),
             Event::Explained(explained) => {
-                let whose = (self.names.intern(&explained.tenant), self.names.intern(&explained.schedule));
-                self.explained.entry(whose).or_default().push(explained);
+                let key = (self.names.intern(&explained.tenant), self.names.intern(&explained.schedule));
+                self.explained.entry(key).or_default().push(explained);
             }
             Event::Found(found) => self.found.push(found),
             Event::Drained { at_ns } => self.drained_ns = self.drained_ns.max(Some(at_ns)),

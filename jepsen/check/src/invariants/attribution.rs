@@ -12,13 +12,14 @@ pub type CandidateFaults = Vec<usize>;
 /// This is a maximum flow from classes to faults, found by augmenting paths. There are about as many classes as
 /// processes, not as recipients.
 pub fn unexplained(classes: &[(CandidateFaults, u64)], capacities: &[u64]) -> Vec<u64> {
-    let mut accounts = Accounts { classes, free: capacities.to_vec(), held: vec![BTreeMap::new(); capacities.len()] };
+    let mut attribution =
+        Attribution { classes, free: capacities.to_vec(), held: vec![BTreeMap::new(); capacities.len()] };
     let left = classes.iter().enumerate().map(|(class, (_, count))| {
         let mut left = *count;
         while left > 0 {
-            match accounts.place(class, left, &mut BTreeSet::new()) {
+            match attribution.attribute(class, left, &mut BTreeSet::new()) {
                 0 => break,
-                placed => left -= placed,
+                attributed => left -= attributed,
             }
         }
         left
@@ -26,33 +27,33 @@ pub fn unexplained(classes: &[(CandidateFaults, u64)], capacities: &[u64]) -> Ve
     left.collect()
 }
 
-struct Accounts<'a> {
+struct Attribution<'a> {
     classes: &'a [(CandidateFaults, u64)],
     free: Vec<u64>,
     /// For each fault: the number of items attributed to it, by class.
     held: Vec<BTreeMap<usize, u64>>,
 }
 
-impl Accounts<'_> {
+impl Attribution<'_> {
     /// Attributes up to `count` more items of a class, if necessary by moving other items to other faults. Returns how
     /// many.
-    fn place(&mut self, class: usize, count: u64, tried: &mut BTreeSet<usize>) -> u64 {
+    fn attribute(&mut self, class: usize, count: u64, tried: &mut BTreeSet<usize>) -> u64 {
         let Some((candidates, _)) = self.classes.get(class) else { return 0 };
         for &fault in candidates {
             if !tried.insert(fault) {
                 continue;
             }
-            let placed = self.room_at(fault, count, tried);
-            if placed > 0 {
-                *self.held[fault].entry(class).or_default() += placed;
-                return placed;
+            let attributed = self.take_capacity(fault, count, tried);
+            if attributed > 0 {
+                *self.held[fault].entry(class).or_default() += attributed;
+                return attributed;
             }
         }
         0
     }
 
     /// Takes capacity of a fault: free capacity, or capacity of items that can be attributed to another fault.
-    fn room_at(&mut self, fault: usize, count: u64, tried: &mut BTreeSet<usize>) -> u64 {
+    fn take_capacity(&mut self, fault: usize, count: u64, tried: &mut BTreeSet<usize>) -> u64 {
         let free = self.free[fault].min(count);
         if free > 0 {
             self.free[fault] -= free;
@@ -60,7 +61,7 @@ impl Accounts<'_> {
         }
         let others: Vec<(usize, u64)> = self.held[fault].iter().map(|(class, count)| (*class, *count)).collect();
         for (other, held) in others.into_iter().filter(|(_, held)| *held > 0) {
-            let moved = self.place(other, held.min(count), tried);
+            let moved = self.attribute(other, held.min(count), tried);
             if moved > 0 {
                 self.held[fault].entry(other).and_modify(|held| *held -= moved);
                 return moved;
@@ -75,13 +76,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn room_that_cannot_be_used_is_no_room() {
+    fn capacity_of_other_faults_explains_nothing() {
         assert_eq!(unexplained(&[(vec![0], 3), (vec![1], 1)], &[2, 5]), [1, 0]);
         assert_eq!(unexplained(&[(vec![], 2)], &[9]), [2]);
     }
 
     #[test]
-    fn item_with_another_suspect_makes_room() {
+    fn item_with_another_candidate_fault_is_moved() {
         // The first class takes the first fault, the only one for the third class; its items must move over the second.
         let classes = [(vec![0, 1], 2), (vec![1, 2], 3), (vec![0], 2)];
         assert_eq!(unexplained(&classes, &[2, 3, 2]), [0, 0, 0]);

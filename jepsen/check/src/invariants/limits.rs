@@ -183,8 +183,8 @@ fn keeps_gap(history: &History, limit: &Limit, gap_ms: u64, findings: &mut Findi
     let mut got: BTreeMap<_, Vec<(i64, Name)>> = BTreeMap::new();
     for handoff in handoffs_under(history, limit).into_iter().filter(|handoff| handoff.answer.is_accepted()) {
         let Some(run) = history.run_of(handoff.item) else { continue };
-        let whose = (run.tenant.as_str(), run.schedule.as_str(), handoff.item.recipient);
-        got.entry(whose).or_default().push((run.due_unix_ms, handoff.item.run));
+        let key = (run.tenant.as_str(), run.schedule.as_str(), handoff.item.recipient);
+        got.entry(key).or_default().push((run.due_unix_ms, handoff.item.run));
     }
     for ((_, schedule, recipient), mut runs) in got {
         runs.sort_unstable();
@@ -192,7 +192,7 @@ fn keeps_gap(history: &History, limit: &Limit, gap_ms: u64, findings: &mut Findi
             let [(first, former), (second, run)] = *pair else { continue };
             if former != run && second.abs_diff(first) < gap_ms {
                 let (recipient, apart) = (history.names.text(recipient), second.abs_diff(first));
-                findings.violation(|| format!("{recipient} got two emails of {schedule} whose instants are {apart} ms apart; {gap_ms} ms are owed"));
+                findings.violation(|| format!("{recipient} got two emails of {schedule} whose instants are {apart} ms apart; the min_gap is {gap_ms} ms"));
             }
         }
     }
