@@ -132,13 +132,13 @@ mod tests {
 
     #[test]
     fn skipped_time_is_due_at_end_of_gap() {
-        let of = |zone, hour, minute, date: &str| {
+        let due_on = |zone, hour, minute, date: &str| {
             local(zone, hour, minute, &format!("{date}T00:00:00Z"), &format!("{date}T23:59:59Z"))
         };
-        assert_eq!(of("America/New_York", 2, 0, "2026-03-08"), ["2026-03-08 03:00:00 -04:00"]);
-        assert_eq!(of("America/New_York", 2, 30, "2026-03-08"), ["2026-03-08 03:00:00 -04:00"]);
-        assert_eq!(of("America/New_York", 1, 30, "2026-11-01"), ["2026-11-01 01:30:00 -04:00"], "the first of two");
-        assert_eq!(of("Australia/Lord_Howe", 2, 15, "2026-10-03"), ["2026-10-04 02:30:00 +11:00"]);
+        assert_eq!(due_on("America/New_York", 2, 0, "2026-03-08"), ["2026-03-08 03:00:00 -04:00"]);
+        assert_eq!(due_on("America/New_York", 2, 30, "2026-03-08"), ["2026-03-08 03:00:00 -04:00"]);
+        assert_eq!(due_on("America/New_York", 1, 30, "2026-11-01"), ["2026-11-01 01:30:00 -04:00"], "the first of two");
+        assert_eq!(due_on("Australia/Lord_Howe", 2, 15, "2026-10-03"), ["2026-10-04 02:30:00 +11:00"]);
         let cairo = local("Africa/Cairo", 0, 0, "2026-04-23T12:00:00Z", "2026-04-24T12:00:00Z");
         assert_eq!(cairo, ["2026-04-24 01:00:00 +03:00"]);
         let apia = local("Pacific/Apia", 9, 0, "2011-12-29T10:00:00Z", "2011-12-31T10:00:00Z");

@@ -1,4 +1,4 @@
-//! Civil times of a zone, found by a walk over the minutes of the local calendar, and the instants that they are.
+//! Civil times of a zone, found minute by minute in the local calendar, and their instants.
 
 use chrono::{
     DateTime, Datelike, Days, Duration, LocalResult, NaiveDate, NaiveDateTime, NaiveTime, TimeZone, Timelike,

@@ -119,8 +119,7 @@ pub fn paused_or_cancelled(history: &History, findings: &mut Findings) {
             _ => continue,
         };
         let Answer::Ok { index, .. } = &call.answer else { continue };
-        let resumes = |operation: &Operation| matches!(operation, Operation::Resume { target: of } if of == target);
-        let lifted_ns = if for_good { None } else { lifted_by(history, call, resumes) };
+        let lifted_ns = if for_good { None } else { lifted_by(history, call, |operation| resumes(operation, target)) };
         let Some(index) = *index else {
             findings.missing("the log index of an answer to pause or cancel");
             continue;
@@ -170,10 +169,16 @@ impl Stop {
     }
 }
 
+fn resumes(operation: &Operation, target: &Target) -> bool {
+    matches!(operation, Operation::Resume { target: resumed } if resumed == target)
+}
+
 fn resumed(history: &History, pause: &Call, target: &Target) -> Until {
-    let resumes = |call: &&Call| matches!(&call.operation, Operation::Resume { target: of } if of == target);
     let mut until = Until::default();
-    for call in history.calls.iter().filter(resumes).filter(|call| may_follow(call, pause)) {
+    for call in &history.calls {
+        if !resumes(&call.operation, target) || !may_follow(call, pause) {
+            continue;
+        }
         match call.answer {
             // The log tells which of several resumptions was the first.
             Answer::Ok { index: Some(index), .. } => {
@@ -236,7 +241,7 @@ fn judge(history: &History, handoff: &Handoff, barriers: &[Barrier], what: &str,
         match barrier.forbids(history, handoff) {
             Some(false) => {}
             Some(true) => return findings.violation(|| late(history, handoff, barrier, what)),
-            None => findings.missing(format!("whether a mail of an unconfirmed node was claimed before {what}")),
+            None => findings.missing(format!("whether an email of an unconfirmed node was claimed before {what}")),
         }
     }
 }

@@ -82,23 +82,10 @@ fn account(history: &History, run: &Run, audience: Name, findings: &mut Findings
 
 /// Number of lost items: due, not accepted, not in doubt, and in no final state that has a cause.
 pub fn lost(history: &History) -> u64 {
-    let by_instant = runs_by_instant(history);
     let mut lost = 0;
-    let mut count = |run: Option<Name>, recipients: &[Name]| {
-        let item = |recipient| run.map(|run| Item { run, recipient });
-        let gone = |recipient: &Name| item(*recipient).is_none_or(|item| is_lost(history, item));
-        lost += recipients.iter().filter(|recipient| gone(recipient)).count() as u64;
-    };
-    for (instant, audience) in &history.due {
-        let recipients = history.audiences.get(audience).map_or(&[][..], Vec::as_slice);
-        match by_instant.get(instant).and_then(|runs| runs.first()) {
-            Some(run) => count(history.names.find(&run.run), recipients),
-            None if is_explained(history, instant) => {}
-            None => count(None, recipients),
-        }
-    }
-    for (run, audience) in triggered(history) {
-        count(Some(run), history.audiences.get(&audience).map_or(&[][..], Vec::as_slice));
+    for (run, recipients) in due_runs(history) {
+        let is_gone = |recipient: Name| run.is_none_or(|run| is_lost(history, Item { run, recipient }));
+        lost += recipients.iter().filter(|recipient| is_gone(**recipient)).count() as u64;
     }
     lost
 }
@@ -111,14 +98,29 @@ fn is_lost(history: &History, item: Item) -> bool {
     !history.arrived(item) && !history.final_state(item).is_some_and(ends)
 }
 
-/// Number of due items: recipients of instants that opened or are not explained, and of triggered runs.
+/// Number of due items.
 pub fn expected(history: &History) -> u64 {
+    due_runs(history).iter().map(|(_, recipients)| recipients.len() as u64).sum()
+}
+
+/// The run, if there is one, and the recipients of each instant that opened or is not explained, and of each trigger.
+fn due_runs(history: &History) -> Vec<(Option<Name>, &[Name])> {
     let by_instant = runs_by_instant(history);
-    let of = |audience: &Name| history.audiences.get(audience).map_or(0, |recipients| recipients.len() as u64);
-    let not_explained = |instant: &Instant| by_instant.contains_key(instant) || !is_explained(history, instant);
-    let due = history.due.iter().filter(|(instant, _)| not_explained(instant));
-    due.map(|(_, audience)| of(audience)).sum::<u64>()
-        + triggered(history).map(|(_, audience)| of(&audience)).sum::<u64>()
+    let mut due = Vec::new();
+    for (instant, audience) in &history.due {
+        match by_instant.get(instant).and_then(|runs| runs.first()) {
+            Some(run) => due.push((history.names.find(&run.run), recipients(history, *audience))),
+            None if is_explained(history, instant) => {}
+            None => due.push((None, recipients(history, *audience))),
+        }
+    }
+    due.extend(triggered(history).map(|(run, audience)| (Some(run), recipients(history, audience))));
+    due
+}
+
+/// The recipients of an audience; none if it was not recorded.
+fn recipients(history: &History, audience: Name) -> &[Name] {
+    history.audiences.get(&audience).map_or(&[][..], Vec::as_slice)
 }
 
 /// Runs by instant, without triggered runs.
