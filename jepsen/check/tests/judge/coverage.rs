@@ -4,7 +4,7 @@ use reveille_check::Verdict;
 use reveille_check::history::*;
 
 use crate::good::{TestHistory, good};
-use crate::{broken, with};
+use crate::{accepted, broken, with};
 
 fn fault(history: &mut TestHistory, kind: FaultKind, change: impl Fn(&mut Fault)) {
     for event in &mut history.events {
@@ -74,7 +74,8 @@ fn fault_without_target_makes_run_invalid() {
         cut.cannot = false;
         history.events.push(Event::Fault(cut.clone()));
     });
-    assert!(once.judge().valid, "the node was there, but the machine could not do it");
+    // The node was there, but the machine could not do it.
+    accepted(&once);
 }
 
 #[test]

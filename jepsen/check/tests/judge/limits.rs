@@ -3,7 +3,7 @@
 use reveille_check::history::*;
 
 use crate::good::{BEGAN, TestHistory, fence, good};
-use crate::{ns, rejected, unknown, with};
+use crate::{accepted, ns, rejected, unknown, with};
 
 /// The good history without its limits, and with this one.
 fn under(tenant: &str, schedules: &[&str], bound: Bound) -> TestHistory {
@@ -24,9 +24,9 @@ fn i18_relay_gets_its_rate_burst_and_email_for_each_session_in_any_second() {
         under("default", &["campaign"], Bound::RelayRate { per_second_milli, sessions })
     };
     // A burst is a tenth, and one for each node at least.
-    assert!(rate(23, 8).judge().valid, "\n{}", rate(23, 8).judge().table());
+    accepted(&rate(23, 8));
     rejected(&rate(22, 8), &[18]);
-    assert!(rate(43, 1).judge().valid);
+    accepted(&rate(43, 1));
     rejected(&rate(42, 1), &[18]);
     // Over ten seconds too: 90 emails, of which 5 a second, a burst of three and one for each session make 89.
     rejected(&rate(5, 12), &[18]);
@@ -52,7 +52,7 @@ fn i18_clock_that_is_ninth_too_fast_is_no_excess() {
         history.fault(FaultKind::Clock, &[node], 10.0).until_ns = Some(ns(until_s));
         history
     };
-    assert!(drifts("n1", 20.0).judge().valid, "\n{}", drifts("n1", 20.0).judge().table());
+    accepted(&drifts("n1", 20.0));
     rejected(&drifts("n1", 12.0), &[18]);
 }
 
@@ -65,8 +65,8 @@ fn i18_limit_is_judged_while_in_force() {
         history
     };
     rejected(&between(0.0, None), &[18]);
-    assert!(between(14.0, None).judge().valid);
-    assert!(between(0.0, Some(12.5)).judge().valid);
+    accepted(&between(14.0, None));
+    accepted(&between(0.0, Some(12.5)));
 }
 
 /// A run tells of a limit when it is set and again when it is lifted, so that it is known though the run breaks off.
@@ -81,8 +81,9 @@ fn i18_limit_that_is_told_again_with_its_end_is_one() {
         history
     };
     rejected(&told(&[None]), &[18]);
-    assert!(told(&[None, Some(12.5)]).judge().valid, "\n{}", told(&[None, Some(12.5)]).judge().table());
-    assert!(told(&[Some(12.5), None]).judge().valid, "their order means nothing");
+    accepted(&told(&[None, Some(12.5)]));
+    // Their order means nothing.
+    accepted(&told(&[Some(12.5), None]));
     rejected(&told(&[None, Some(14.0)]), &[18]);
 }
 
@@ -90,7 +91,7 @@ fn i18_limit_that_is_told_again_with_its_end_is_one() {
 fn i18_tenant_gets_its_rate_fifteen_seconds_late_at_most() {
     let rate = |per_second_milli| under("default", &["campaign"], Bound::TenantRate { per_second_milli, sessions: 2 });
     // Ninety within ten seconds: 25 s of the rate, and six sessions.
-    assert!(rate(3_360).judge().valid, "\n{}", rate(3_360).judge().table());
+    accepted(&rate(3_360));
     rejected(&rate(3_300), &[18]);
 }
 
@@ -99,11 +100,13 @@ fn i18_warm_up_allows_caps_of_days_so_far() {
     let first_day = BEGAN / 86_400_000;
     let caps =
         |first_day, caps: &[u32]| under("default", &["campaign"], Bound::WarmUp { first_day, caps: caps.to_vec() });
-    assert!(caps(first_day, &[90]).judge().valid);
+    accepted(&caps(first_day, &[90]));
     rejected(&caps(first_day, &[89]), &[18]);
     rejected(&caps(first_day, &[89, 89]), &[18]);
-    assert!(caps(first_day - 1, &[45, 45]).judge().valid, "the second day");
-    assert!(caps(first_day - 1, &[1]).judge().valid, "after the last day");
+    // The second day.
+    accepted(&caps(first_day - 1, &[45, 45]));
+    // After the last day.
+    accepted(&caps(first_day - 1, &[1]));
     rejected(&caps(first_day + 1, &[90]), &[18]);
 }
 
@@ -117,7 +120,7 @@ fn i18_without_budget_nothing_is_known() {
 fn i19_two_emails_within_gap_of_their_schedule_are_rejected() {
     // `d` gets emails of the instants 34 s and 35 s.
     let gap = |gap_ms| under("default", &["daily"], Bound::MinGap { gap_ms });
-    assert!(gap(1_000).judge().valid);
+    accepted(&gap(1_000));
     rejected(&gap(1_001), &[19]);
 }
 
@@ -134,7 +137,7 @@ fn i4_recipient_within_gap_of_another_run_may_be_suppressed() {
         history.alter_standing("r255.0", "d", RecipientState::Suppressed);
         history
     };
-    assert!(suppressed(1_001).judge().valid, "\n{}", suppressed(1_001).judge().table());
+    accepted(&suppressed(1_001));
     rejected(&suppressed(1_000), &[4]);
 }
 
@@ -151,12 +154,12 @@ fn i19_hand_offs_without_answer_are_as_many_as_attempts() {
         }
         history
     };
-    assert!(tried(3).judge().valid, "\n{}", tried(3).judge().table());
+    accepted(&tried(3));
     rejected(&tried(2), &[19]);
     // A decision to send again counts anew.
     let mut again = tried(2);
     let (run, recipient) = ("r120.0".to_owned(), Some("m7".to_owned()));
     again.call(16.1, 16.2, Operation::Resend { run, recipient }, crate::good::ok(166));
-    assert!(again.judge().valid, "\n{}", again.judge().table());
-    assert!(good().judge().valid);
+    accepted(&again);
+    accepted(&good());
 }

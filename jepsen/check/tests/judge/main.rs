@@ -14,6 +14,7 @@ use std::collections::BTreeSet;
 
 use good::{TestHistory, good, ns};
 use reveille_check::history::FaultKind;
+use reveille_check::judgement::InvariantNumber;
 use reveille_check::{Judgement, Verdict};
 
 /// Numbers of the invariants that are false.
@@ -28,7 +29,20 @@ fn unknown(judgement: &Judgement) -> BTreeSet<u8> {
     unknown.map(|(name, _)| name.0).collect()
 }
 
-/// It must be rejected by exactly these.
+/// The verdict on one invariant.
+fn verdict(history: &TestHistory, number: u8) -> Verdict {
+    history.judge().invariants[&InvariantNumber(number)].clone()
+}
+
+/// Asserts that a history is valid, and returns its judgement.
+#[track_caller]
+fn accepted(history: &TestHistory) -> Judgement {
+    let judgement = history.judge();
+    assert!(judgement.valid, "\n{}", judgement.table());
+    judgement
+}
+
+/// Asserts that exactly these invariants reject a history.
 #[track_caller]
 fn rejected(history: &TestHistory, by: &[u8]) {
     let judgement = history.judge();
@@ -48,8 +62,7 @@ fn with(change: impl FnOnce(&mut TestHistory)) -> TestHistory {
 
 #[test]
 fn good_history_is_accepted_and_counted() {
-    let judgement = good().judge();
-    assert!(judgement.valid, "\n{}", judgement.table());
+    let judgement = accepted(&good());
     assert_eq!(judgement.invariants.len(), 19);
     assert_eq!((judgement.recipients, judgement.accepted), (106, 103));
     assert_eq!((judgement.duplicates, judgement.lost), (0, Some(0)));

@@ -4,7 +4,7 @@
 use reveille_check::history::*;
 
 use crate::good::{TestHistory, fence, ns};
-use crate::{rejected, with};
+use crate::{accepted, rejected, with};
 
 /// `m7` of the campaign, in doubt after its message was cut off instead of accepted.
 fn cut_off(history: &mut TestHistory, change: impl Fn(&mut Mail)) {
@@ -24,13 +24,11 @@ fn cut_off(history: &mut TestHistory, change: impl Fn(&mut Mail)) {
 
 #[test]
 fn i5_message_that_was_cut_off_leaves_its_recipient_in_doubt() {
-    let judgement = with(|history| cut_off(history, |_| {})).judge();
-    assert!(judgement.valid, "\n{}", judgement.table());
+    let judgement = accepted(&with(|history| cut_off(history, |_| {})));
     assert_eq!((judgement.in_doubt, judgement.in_doubt_arrived, judgement.in_doubt_allowed), (3, 2, 3));
-    let unread = with(|history| cut_off(history, |mail| mail.fence = None)).judge();
-    assert!(unread.valid, "of its fence nothing had come\n{}", unread.table());
-    let without_run = with(|history| cut_off(history, |mail| (mail.fence, mail.run) = (None, None))).judge();
-    assert!(without_run.valid, "nor of its run\n{}", without_run.table());
+    // Its fence was not read, and then its run neither.
+    accepted(&with(|history| cut_off(history, |mail| mail.fence = None)));
+    accepted(&with(|history| cut_off(history, |mail| (mail.fence, mail.run) = (None, None))));
 }
 
 #[test]
@@ -69,7 +67,7 @@ fn i3_message_that_was_cut_off_may_have_been_before_its_gate() {
             history.handoff("r120.0", "m7", fence(10, 99), "n1", 12.3, answer);
         })
     };
-    assert!(again(Answered::Cut).judge().valid);
+    accepted(&again(Answered::Cut));
     rejected(&again(Answered::Nothing), &[3]);
     let twice = with(|history| history.handoff("r120.0", "m7", fence(10, 121), "n2", 12.6, Answered::Cut));
     rejected(&twice, &[3]);
@@ -83,7 +81,7 @@ fn i6_message_without_its_dot_passed_no_gate() {
             history.handoff("r230.0", "a", fence(210, 236), "n1", 29.1, answer);
         })
     };
-    assert!(late(Answered::Cut).judge().valid);
+    accepted(&late(Answered::Cut));
     rejected(&late(Answered::Refused), &[6]);
 }
 

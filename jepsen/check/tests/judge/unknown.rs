@@ -3,8 +3,8 @@
 use reveille_check::Verdict;
 use reveille_check::history::*;
 
-use crate::broken;
-use crate::good::{PARTS, good};
+use crate::good::{PARTS, TestHistory, good};
+use crate::{accepted, broken, unknown, verdict};
 
 /// Which invariants rest on a part.
 fn resting_on(part: Part) -> &'static [u8] {
@@ -35,8 +35,7 @@ fn incomplete_part_leaves_its_invariants_unknown() {
         let mut history = good();
         history.ended.whole.retain(|whole| *whole != part);
         let judgement = history.judge();
-        let unknown = judgement.invariants.iter().filter(|(_, verdict)| matches!(verdict, Verdict::Unknown { .. }));
-        let unknown: Vec<u8> = unknown.map(|(name, _)| name.0).collect();
+        let unknown: Vec<u8> = unknown(&judgement).into_iter().collect();
         assert_eq!(unknown, resting_on(part), "{part:?}\n{}", judgement.table());
         assert!(broken(&judgement).is_empty());
         let needed = !unknown.is_empty() || !judgement.coverage.is_true();
@@ -48,21 +47,16 @@ fn incomplete_part_leaves_its_invariants_unknown() {
 fn under_resend_outcomes_are_needed() {
     let mut history = good();
     history.header.in_doubt = InDoubt::Resend;
-    assert!(history.judge().valid);
+    accepted(&history);
     history.ended.whole.retain(|part| *part != Part::Outcomes);
-    assert!(matches!(
-        history.judge().invariants[&reveille_check::judgement::InvariantNumber(1)],
-        Verdict::Unknown { .. }
-    ));
+    assert!(matches!(verdict(&history, 1), Verdict::Unknown { .. }));
 }
 
 #[test]
 fn relay_without_faults_answers_every_dot() {
     let mut history = good();
     history.ended.whole.retain(|part| *part != Part::Handoffs);
-    let doubt = |history: &crate::good::TestHistory| {
-        history.judge().invariants[&reveille_check::judgement::InvariantNumber(5)].clone()
-    };
+    let doubt = |history: &TestHistory| verdict(history, 5);
     assert!(matches!(doubt(&history), Verdict::Unknown { .. }));
     history.events.retain(|event| !matches!(event, Event::Fault(fault) if fault.kind == FaultKind::Relay));
     assert_eq!(doubt(&history), Verdict::True);
@@ -76,8 +70,7 @@ fn history_that_was_cut_short_proves_nothing() {
     let cut = bytes.len() - 2;
     let judgement = reveille_check::History::read(&bytes[..cut]).unwrap().judge();
     assert!(!judgement.valid && broken(&judgement).is_empty());
-    let unknown = judgement.invariants.values().filter(|verdict| matches!(verdict, Verdict::Unknown { .. }));
-    assert_eq!(unknown.count(), 19);
+    assert_eq!(unknown(&judgement).len(), 19);
 }
 
 #[test]
