@@ -1,5 +1,4 @@
-//! Excuses that excuse nothing: histories in which something is explained, allowed or decided, and not by what would
-//! have to be there.
+//! Excuses that excuse nothing: something is explained, allowed or decided, and the required cause is missing.
 
 use reveille_check::Verdict;
 use reveille_check::history::*;
@@ -7,16 +6,16 @@ use reveille_check::history::*;
 use crate::good::{TestHistory, fence, ms, ns, ok};
 use crate::{accepted, rejected, verdict, with};
 
-/// `m7` of the campaign is never granted and never sent, and the ledger calls that an end.
+/// `m7` of the campaign is never claimed and never sent, and the ledger says that it is in this final state.
 fn ends(history: &mut TestHistory, state: RecipientState) {
-    let own = |run: &str, who: &str| run == "r120.0" && who == "m7";
+    let own = |run: &str, recipient: &str| run == "r120.0" && recipient == "m7";
     history.events.retain(|event| match event {
         Event::Mail(mail) => !own(mail.run.as_deref().unwrap_or_default(), &mail.recipient),
         Event::Claim(claim) => !own(&claim.run, &claim.recipients[0]),
         Event::Outcome(outcome) => !own(&outcome.run, &outcome.recipient),
         _ => true,
     });
-    history.alter_standing("r120.0", "m7", state);
+    history.set_final_state("r120.0", "m7", state);
 }
 
 fn without_a_mail(state: RecipientState, change: impl Fn(&mut TestHistory)) -> TestHistory {
@@ -80,7 +79,7 @@ fn i4_end_by_client_or_relay_is_explained() {
         history.step("r120.0", "m7", 124, Step::Released);
     });
     rejected(&given_back, &[4]);
-    // Both of its holders died; of one it is not known in which life it was.
+    // Both owners of its claims died; the incarnation of one of them is unknown.
     let killed = without_a_mail(RecipientState::Dead, |history| {
         history.claim("r120.0", "m7", fence(10, 121), ("n2", 1), 12.4);
         history.step("r120.0", "m7", 122, Step::Released);
@@ -93,7 +92,7 @@ fn i4_end_by_client_or_relay_is_explained() {
         claim.incarnation = None;
     });
     accepted(&killed);
-    // It died in the next epoch: by then the recipient had been given back long since.
+    // It died in the next epoch, long after the recipient was released.
     let mut died_later = killed.clone();
     for event in &mut died_later.events {
         if let Event::Lifetime(Lifetime { ended_ns: Some(ended_ns), .. }) = event {
@@ -101,7 +100,7 @@ fn i4_end_by_client_or_relay_is_explained() {
         }
     }
     assert!(verdict(&died_later, 4).is_false());
-    // And after the second hand-over it was not given back.
+    // After the second claim it was not released.
     let held = without_a_mail(RecipientState::Dead, |history| {
         history.claim("r120.0", "m7", fence(10, 121), ("n2", 1), 12.4);
         history.step("r120.0", "m7", 122, Step::Released);
@@ -121,12 +120,12 @@ fn i4_end_by_client_or_relay_is_explained() {
         let policies = &mut history.header.policies;
         (policies.finish_within_ms, policies.finish_at_least_ms) = (Some(40_000), 50_000);
     });
-    // Where so long is not given, all that is given is the least.
+    // If `finish_within` is shorter than the minimum, it is the minimum.
     accepted(&at_once);
     // Its schedule's next instant came.
     let daily = with(|history| {
         history.drop_first(|event| matches!(event, Event::Mail(mail) if mail.run.as_deref() == Some("r100.0")));
-        history.alter_standing("r100.0", "a", RecipientState::Expired);
+        history.set_final_state("r100.0", "a", RecipientState::Expired);
     });
     accepted(&daily);
     let mut too_soon = daily;
@@ -171,18 +170,18 @@ fn i1_decision_about_recipient_without_doubt_excuses_nothing() {
 }
 
 /// A recipient that is sent again was in doubt.
-fn again(history: &mut TestHistory, run: &str, who: &str, index: u64, at_s: f64) {
-    history.step(run, who, index - 30, Step::InDoubt);
-    accepted_again(history, run, who, index, at_s);
+fn again(history: &mut TestHistory, run: &str, recipient: &str, index: u64, at_s: f64) {
+    history.step(run, recipient, index - 30, Step::InDoubt);
+    accepted_again(history, run, recipient, index, at_s);
 }
 
-fn accepted_again(history: &mut TestHistory, run: &str, who: &str, index: u64, at_s: f64) {
-    history.claim(run, who, fence(10, index), ("n1", 1), at_s - 0.05);
-    history.handoff(run, who, fence(10, index), "n1", at_s, Answered::Accepted);
+fn accepted_again(history: &mut TestHistory, run: &str, recipient: &str, index: u64, at_s: f64) {
+    history.claim(run, recipient, fence(10, index), ("n1", 1), at_s - 0.05);
+    history.handoff(run, recipient, fence(10, index), "n1", at_s, Answered::Accepted);
 }
 
-fn resend(history: &mut TestHistory, at_s: f64, of: (&str, Option<&str>), answer: Answer) {
-    let (run, recipient) = (of.0.to_owned(), of.1.map(str::to_owned));
+fn resend(history: &mut TestHistory, at_s: f64, (run, recipient): (&str, Option<&str>), answer: Answer) {
+    let (run, recipient) = (run.to_owned(), recipient.map(str::to_owned));
     history.call(at_s, at_s + 0.1, Operation::Resend { run, recipient }, answer);
 }
 
@@ -207,7 +206,7 @@ fn i1_decision_excuses_only_hand_offs_on_both_sides() {
     });
     rejected(&third, &[1, 3]);
     assert_eq!((third.judge().duplicates, third.judge().duplicates_decided), (1, 1), "one of the two was decided");
-    // Its place in the log is unknown.
+    // Its log index is unknown.
     let perhaps = |at_s: f64| {
         with(|history| {
             again(history, "r120.0", "m7", 160, 16.0);
@@ -225,7 +224,7 @@ fn i1_dead_letter_that_is_requeued_is_sent_once() {
         resend(history, 6.0, ("r100.0", Some("c")), ok(106));
         again(history, "r100.0", "c", 107, 7.0);
         again(history, "r100.0", "c", 109, 7.5);
-        history.alter_standing("r100.0", "c", RecipientState::Sent);
+        history.set_final_state("r100.0", "c", RecipientState::Sent);
     });
     rejected(&requeued, &[1, 3]);
 }
@@ -255,7 +254,11 @@ fn i1_under_resend_step_after_both_excuses_nothing() {
         })
     };
     let by_policy = accepted(&resent(150));
-    assert_eq!((by_policy.duplicates, by_policy.duplicates_decided), (1, 0), "whose decision it was is not told");
+    assert_eq!(
+        (by_policy.duplicates, by_policy.duplicates_decided),
+        (1, 0),
+        "the ledger does not record whose decision it was"
+    );
     rejected(&resent(161), &[1, 3]);
 }
 
@@ -266,9 +269,9 @@ fn i6_node_that_was_waited_out_may_not_claim_anew() {
         history.handoff("r230.0", "c", fence(210, 333), "n3", 44.1, Answered::Refused);
     });
     rejected(&forgotten, &[6]);
-    // Without its place in the log the claims before it are unknown.
+    // Without its log index, it is unknown which claims were earlier.
     let unread = with(|history| {
-        history.alter(|event| match event {
+        history.change_first(|event| match event {
             Event::Call(Call { answer: Answer::Ok { index, unconfirmed, .. }, .. }) if !unconfirmed.is_empty() => {
                 *index = None;
                 true
@@ -279,12 +282,12 @@ fn i6_node_that_was_waited_out_may_not_claim_anew() {
     assert_eq!(crate::unknown(&unread.judge()), [6].into(), "\n{}", unread.judge().table());
 }
 
-/// Who asks first is not always served first.
+/// The call that is invoked first need not take effect first.
 #[test]
-fn i6_taking_back_that_was_asked_for_before_opt_out_and_done_after_it() {
+fn i6_take_back_invoked_before_opt_out_may_follow_it() {
     let asked_early = |index| {
         with(|history| {
-            history.alter(|event| match event {
+            history.change_first(|event| match event {
                 Event::Call(Call { invoked_ns, operation: Operation::TakeBack { .. }, answer, .. }) => {
                     (*invoked_ns, *answer) = (ns(1.9), ok(index));
                     true
@@ -306,7 +309,7 @@ fn i9_resend_without_request_is_rejected() {
         with(|history| {
             history.header.in_doubt = policy;
             history.step("r200.0", "b", 216, Step::Resent);
-            history.alter_standing("r200.0", "b", RecipientState::Dead);
+            history.set_final_state("r200.0", "b", RecipientState::Dead);
         })
     };
     rejected(&resent(InDoubt::Hold), &[9]);
@@ -330,7 +333,7 @@ fn i10_instant_that_is_skipped_or_refused_without_earlier_run() {
     accepted(&passed(PassedOver::Refused, false, "daily"));
 }
 
-/// A triggered run may come before an instant that no leader could open, and then the instant has to give way.
+/// A triggered run may open before an instant that no leader could open. Then the instant is skipped.
 #[test]
 fn i10_instant_skipped_for_run_that_opened_in_time_is_accepted() {
     let skipped = with(|history| {
@@ -351,8 +354,8 @@ fn i4_range_explains_its_count_of_instants() {
             history.header.policies.may_skip = true;
             (0..10).for_each(|number| history.due(("default", "daily"), 36.1 + f64::from(number) / 10.0, "team"));
             history.explained("daily", 36.1, PassedOver::Skipped);
-            let Some(Event::Explained(told)) = history.events.last_mut() else { unreachable!() };
-            (told.last_unix_ms, told.count) = (ms(37.0), count);
+            let Some(Event::Explained(explained)) = history.events.last_mut() else { unreachable!() };
+            (explained.last_unix_ms, explained.count) = (ms(37.0), count);
         })
     };
     accepted(&range(10));
@@ -361,7 +364,7 @@ fn i4_range_explains_its_count_of_instants() {
 
 /// A run of `daily`, whose instant is at 34 s, opens so many milliseconds late.
 fn late(history: &mut TestHistory, by_ms: i64) {
-    history.alter_run("r250.0", |run| run.opened_unix_ms += by_ms);
+    history.change_run("r250.0", |run| run.opened_unix_ms += by_ms);
 }
 
 #[test]
@@ -397,14 +400,14 @@ fn i12_tenant_that_gets_nothing_is_late() {
     let nothing = with(|history| {
         history.drop_first(|event| matches!(event, Event::Mail(mail) if mail.run.as_deref() == Some("r225.0")));
         history.drop_first(|event| matches!(event, Event::Claim(claim) if claim.run == "r225.0"));
-        history.alter_standing("r225.0", "d", RecipientState::Pending);
+        history.set_final_state("r225.0", "d", RecipientState::Pending);
     });
     rejected(&nothing, &[4, 12]);
 }
 
 /// The resumption of `r220.0`, which was paused at 221, is answered so.
 fn resumption(history: &mut TestHistory, answer: Answer) {
-    history.alter(|event| match event {
+    history.change_first(|event| match event {
         Event::Call(call) if matches!(&call.operation, Operation::Resume { target: Target::Run(_) }) => {
             call.answer = answer.clone();
             true
@@ -414,7 +417,7 @@ fn resumption(history: &mut TestHistory, answer: Answer) {
 }
 
 #[test]
-fn i8_resumption_without_its_place_in_log_excuses_nothing_before_it() {
+fn i8_resumption_without_log_index_excuses_nothing_before_it() {
     let nowhere = || Answer::Ok { index: None, run: None, crossed: vec![], unconfirmed: vec![] };
     for answer in [nowhere(), Answer::Unknown] {
         let judgement = with(|history| resumption(history, answer.clone())).judge();
@@ -439,14 +442,14 @@ fn i8_of_two_resumptions_first_in_log_counts() {
 }
 
 #[test]
-fn i8_where_resumption_without_answer_was_done_ledger_tells() {
+fn i8_ledger_records_resumption_without_answer() {
     // Claims of unknown instants: their times alone prove nothing.
     let timeless = |history: &mut TestHistory, index: u64| {
         history.claim("r220.0", "d", fence(210, index), ("n1", 1), 28.5);
         let Some(Event::Claim(claim)) = history.events.last_mut() else { unreachable!() };
         claim.committed_ns = None;
     };
-    let told = |history: &mut TestHistory| {
+    let recorded = |history: &mut TestHistory| {
         resumption(history, Answer::Unknown);
         history.events.push(Event::Resumption(Resumption { run: "r220.0".to_owned(), index: 227 }));
     };
@@ -456,12 +459,12 @@ fn i8_where_resumption_without_answer_was_done_ledger_tells() {
     });
     assert!(matches!(verdict(&unknown, 8), Verdict::Unknown { .. }));
     let behind = with(|history| {
-        told(history);
+        recorded(history);
         timeless(history, 229);
     });
     assert!(verdict(&behind, 8).is_true());
     let before = with(|history| {
-        told(history);
+        recorded(history);
         timeless(history, 224);
     });
     assert!(verdict(&before, 8).is_false());

@@ -1,4 +1,4 @@
-//! One history in which everything happens and nothing is wrong: what the bad ones are made from.
+//! One history in which everything happens and nothing is wrong. The bad histories are made from it.
 //!
 //! A minute of three nodes. Faults from 10 s to 40 s: the leader n2 is killed between a dot and its 250 at 21 s, n3 is
 //! paused around 30 s, the relay leaves two dots without an answer, a power cut is skipped.
@@ -10,7 +10,7 @@ use reveille_check::{History, Judgement};
 
 /// Civil time at the beginning.
 pub const BEGAN: i64 = 1_780_000_000_000;
-/// Recipients of the campaign, which make up the rate of mail.
+/// Recipients of the campaign, which reach the required rate of emails.
 const MANY: u32 = 90;
 
 /// A history that can still be changed.
@@ -30,8 +30,8 @@ pub fn ms(seconds: f64) -> i64 {
 }
 
 /// The value of a recipient's variable.
-pub fn code_of(who: &str) -> String {
-    format!("code of {who}")
+pub fn code_of(recipient: &str) -> String {
+    format!("code of {recipient}")
 }
 
 pub fn fence(epoch: u64, index: u64) -> Fence {
@@ -80,19 +80,19 @@ impl TestHistory {
         }));
     }
 
-    pub fn claim(&mut self, run: &str, who: &str, fence: Fence, node: (&str, u64), at_s: f64) {
+    pub fn claim(&mut self, run: &str, recipient: &str, fence: Fence, node: (&str, u64), at_s: f64) {
         self.events.push(Event::Claim(Claim {
             fence,
             node: node.0.to_owned(),
             incarnation: Some(node.1),
             run: run.to_owned(),
-            recipients: vec![who.to_owned()],
+            recipients: vec![recipient.to_owned()],
             committed_ns: Some(ns(at_s)),
             proposed_ns: None,
         }));
     }
 
-    pub fn handoff(&mut self, run: &str, who: &str, fence: Fence, node: &str, at_s: f64, answer: Answered) {
+    pub fn handoff(&mut self, run: &str, recipient: &str, fence: Fence, node: &str, at_s: f64, answer: Answered) {
         let schedule = self.events.iter().find_map(|event| match event {
             Event::Run(of) if of.run == run => Some(of.schedule.clone()),
             _ => None,
@@ -102,42 +102,49 @@ impl TestHistory {
             data_ns: ns(at_s - 0.01),
             at_ns: ns(at_s),
             run: Some(run.to_owned()),
-            recipient: who.to_owned(),
+            recipient: recipient.to_owned(),
             fence: Some(fence),
             node: node.to_owned(),
             connection: 1,
             answer,
-            message_id: Some(format!("<{run}.{who}@example.net>")),
-            body: Some(format!("what {run} says to {who}")),
-            content: Some(Content { schedule, recipient: who.to_owned(), code: code_of(who) }),
+            message_id: Some(format!("<{run}.{recipient}@example.net>")),
+            body: Some(format!("what {run} says to {recipient}")),
+            content: Some(Content { schedule, recipient: recipient.to_owned(), code: code_of(recipient) }),
             repeated_headers: Vec::new(),
         }));
     }
 
-    pub fn step(&mut self, run: &str, who: &str, index: u64, step: Step) {
-        let (run, recipient) = (run.to_owned(), who.to_owned());
+    pub fn step(&mut self, run: &str, recipient: &str, index: u64, step: Step) {
+        let (run, recipient) = (run.to_owned(), recipient.to_owned());
         let (fence, proposed_ns, detail) = (None, None, String::new());
         self.events.push(Event::Outcome(Outcome { index, fence, run, recipient, step, proposed_ns, detail }));
     }
 
-    pub fn item_state(&mut self, run: &str, who: &str, number: u32, state: RecipientState) {
-        let (run, recipient) = (run.to_owned(), who.to_owned());
+    pub fn item_state(&mut self, run: &str, recipient: &str, number: u32, state: RecipientState) {
+        let (run, recipient) = (run.to_owned(), recipient.to_owned());
         self.events.push(Event::FinalState(FinalState { run, recipient, number: Some(number), state }));
     }
 
     /// Claimed, accepted, settled.
-    pub fn sends(&mut self, run: &str, who: (&str, u32), fence: Fence, node: (&str, u64), at_s: f64) {
-        self.sends_slowly(run, who, fence, node, (at_s - 0.01, at_s));
+    pub fn sends(&mut self, run: &str, recipient: (&str, u32), fence: Fence, node: (&str, u64), at_s: f64) {
+        self.sends_slowly(run, recipient, fence, node, (at_s - 0.01, at_s));
     }
 
     /// From DATA to its final dot.
-    pub fn sends_slowly(&mut self, run: &str, who: (&str, u32), fence: Fence, node: (&str, u64), at_s: (f64, f64)) {
-        self.claim(run, who.0, fence, node, at_s.0 - 0.04);
-        self.handoff(run, who.0, fence, node.0, at_s.1, Answered::Accepted);
+    pub fn sends_slowly(
+        &mut self,
+        run: &str,
+        recipient: (&str, u32),
+        fence: Fence,
+        node: (&str, u64),
+        at_s: (f64, f64),
+    ) {
+        self.claim(run, recipient.0, fence, node, at_s.0 - 0.04);
+        self.handoff(run, recipient.0, fence, node.0, at_s.1, Answered::Accepted);
         let Some(Event::Mail(mail)) = self.events.last_mut() else { unreachable!() };
         mail.data_ns = ns(at_s.0);
-        self.step(run, who.0, fence.index + 1, Step::Sent);
-        self.item_state(run, who.0, who.1, RecipientState::Sent);
+        self.step(run, recipient.0, fence.index + 1, Step::Sent);
+        self.item_state(run, recipient.0, recipient.1, RecipientState::Sent);
     }
 
     pub fn call(&mut self, from_s: f64, to_s: f64, operation: Operation, answer: Answer) {
@@ -210,8 +217,8 @@ pub fn write(kind: ObjectKind, name: &str, value: Option<&str>) -> Operation {
     Operation::Write { kind, tenant: "default".to_owned(), name: name.to_owned(), value: value.map(str::to_owned) }
 }
 
-fn opt_out(who: &str) -> Operation {
-    Operation::OptOut { tenant: "default".to_owned(), recipient: who.to_owned() }
+fn opt_out(recipient: &str) -> Operation {
+    Operation::OptOut { tenant: "default".to_owned(), recipient: recipient.to_owned() }
 }
 
 pub fn trigger() -> Operation {
@@ -338,13 +345,12 @@ fn audiences(history: &mut TestHistory) {
         ("many", (0..MANY).map(|number| format!("m{number}")).collect()),
     ];
     for (name, recipients) in lists {
-        let codes = recipients.iter().map(|who| code_of(who)).collect();
+        let codes = recipients.iter().map(|recipient| code_of(recipient)).collect();
         history.events.push(Event::Audience(Audience { name: name.to_owned(), recipients, codes }));
     }
 }
 
-/// A refusal and its retry, a dead letter, a campaign, another tenant beside the overload, an instant that an outage
-/// swallowed.
+/// A refusal and its retry, a dead letter, a campaign, another tenant beside the overload, an instant during an outage.
 fn ordinary(history: &mut TestHistory) {
     let (daily, all) = (("default", "daily"), "team");
     history.due(daily, 5.0, all);
@@ -409,8 +415,8 @@ fn doubtful(history: &mut TestHistory) {
     history.call(37.0, 37.1, Operation::Resend { run, recipient }, ok(261));
 }
 
-/// Opt-outs that hold, that name a crossing, that wait a node out; a run paused and resumed, one cancelled, a schedule
-/// paused over its instant.
+/// Opt-outs that hold, that name a crossing, or that wait for a node's lease to end; a run paused and resumed, one
+/// cancelled, a schedule paused over its instant.
 fn barriers(history: &mut TestHistory) {
     let daily = ("default", "daily");
     history.due(daily, 30.0, "team");
@@ -460,16 +466,16 @@ fn administration(history: &mut TestHistory) {
     history.call(1.0, 1.1, write(schedule, "old", Some("v1")), ok(21));
     history.call(9.0, 9.1, write(schedule, "old", None), ok(117));
     history.found(schedule, "daily", "v2");
-    for who in ["a", "b", "c"] {
-        history.found(ObjectKind::OptOut, who, "opted_out");
+    for recipient in ["a", "b", "c"] {
+        history.found(ObjectKind::OptOut, recipient, "opted_out");
     }
     history.call(2.0, 2.1, opt_out("m0"), ok(22));
     let take_back = Operation::TakeBack { tenant: "default".to_owned(), recipient: "m0".to_owned() };
     history.call(3.0, 3.1, take_back, ok(23));
 }
 
-/// Reads of all of that, before, meanwhile and afterwards. A write without an answer is seen at last, and stays; two others
-/// are under way together, and the one that is seen last is there at the end.
+/// Reads before, during and after these writes. A write without an answer is read at last, and remains. Two others are
+/// under way together, and the one that is read last remains.
 fn reads(history: &mut TestHistory) {
     let schedule = ObjectKind::Schedule;
     let mut saw = |kind, name: &str, at_s: f64, value: Option<&str>| {
@@ -499,7 +505,7 @@ fn reads(history: &mut TestHistory) {
     history.call(5.0, 5.2, read(schedule, "daily"), Answer::Unknown);
 }
 
-/// An instant that fell into a pause opens by a backfill.
+/// An instant during a pause is opened by a backfill.
 fn backfilled(history: &mut TestHistory) {
     let weekly = ("default", "weekly");
     history.due(weekly, 17.0, "solo");
@@ -519,7 +525,7 @@ fn limited(history: &mut TestHistory) {
     history.limit("default", &[], Bound::MaxAttempts { attempts: 2 });
 }
 
-/// Each life passed its gate as often as dots of it arrived, and some more: of those the last bytes were lost.
+/// Each process passed its gate once for each of its dots that arrived, and twice more, for emails that were lost.
 fn gates(history: &mut TestHistory) {
     let mut passes: BTreeMap<(String, u64), u64> = BTreeMap::new();
     for event in &history.events {

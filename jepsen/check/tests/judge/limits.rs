@@ -69,10 +69,10 @@ fn i18_limit_is_judged_while_in_force() {
     accepted(&between(0.0, Some(12.5)));
 }
 
-/// A run tells of a limit when it is set and again when it is lifted, so that it is known though the run breaks off.
+/// A limit is recorded when it is set, and again when it is lifted, so that it is known even if the run ends early.
 #[test]
-fn i18_limit_that_is_told_again_with_its_end_is_one() {
-    let told = |ends_s: &[Option<f64>]| {
+fn i18_limit_recorded_again_with_its_end_is_one() {
+    let recorded = |ends_s: &[Option<f64>]| {
         let mut history = under("default", &["campaign"], Bound::RelayRate { per_second_milli: 10_000, sessions: 1 });
         let Some(Event::Limit(first)) = history.events.pop() else { unreachable!() };
         for until_s in ends_s {
@@ -80,11 +80,11 @@ fn i18_limit_that_is_told_again_with_its_end_is_one() {
         }
         history
     };
-    rejected(&told(&[None]), &[18]);
-    accepted(&told(&[None, Some(12.5)]));
+    rejected(&recorded(&[None]), &[18]);
+    accepted(&recorded(&[None, Some(12.5)]));
     // Their order means nothing.
-    accepted(&told(&[Some(12.5), None]));
-    rejected(&told(&[None, Some(14.0)]), &[18]);
+    accepted(&recorded(&[Some(12.5), None]));
+    rejected(&recorded(&[None, Some(14.0)]), &[18]);
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn i4_recipient_within_gap_of_another_run_may_be_suppressed() {
             Event::Outcome(outcome) => outcome.run != "r255.0",
             _ => true,
         });
-        history.alter_standing("r255.0", "d", RecipientState::Suppressed);
+        history.set_final_state("r255.0", "d", RecipientState::Suppressed);
         history
     };
     accepted(&suppressed(1_001));

@@ -1,4 +1,4 @@
-//! The judge is judged: one good history is accepted, and each way of making it bad is rejected by the invariant that
+//! Tests of the checker: one good history is accepted, and each way of making it bad is rejected by the invariant that
 //! forbids it, and by no other.
 
 mod bad;
@@ -51,7 +51,7 @@ fn rejected(history: &TestHistory, by: &[u8]) {
     assert!(judgement.coverage.is_true(), "\n{}", judgement.table());
 }
 
-/// The good history, made bad by this.
+/// The good history with this change.
 #[track_caller]
 fn with(change: impl FnOnce(&mut TestHistory)) -> TestHistory {
     let mut history = good();

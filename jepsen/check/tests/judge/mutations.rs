@@ -1,5 +1,5 @@
-//! Every item of the good history that carries a proof, lost, doubled or altered: each change names who must reject it,
-//! wherever in the history it is made.
+//! Each event of the good history that proves something is lost, doubled or changed, one at a time. Each change names
+//! the invariant that must reject it, wherever in the history it is made.
 
 use reveille_check::history::*;
 use reveille_check::judgement::InvariantNumber;
@@ -10,7 +10,7 @@ use crate::good::{TestHistory, good};
 /// What is done to an event.
 type Change = fn(&Event) -> Vec<Event>;
 
-/// Who must reject a change. Others may do so too, since one item may prove several things.
+/// What must reject a change. Other invariants may reject it too, since one event may prove several things.
 #[derive(Clone, Copy, Debug)]
 enum By {
     /// This invariant is false.
@@ -51,18 +51,18 @@ fn twice(event: &Event) -> Vec<Event> {
 #[track_caller]
 fn none_passes(what: &str, picks: impl Fn(&Event) -> bool, changes: &[(Change, By)]) {
     let history = good();
-    let places: Vec<usize> = (0..history.events.len()).filter(|place| picks(&history.events[*place])).collect();
-    assert!(!places.is_empty(), "{what}");
-    for place in places {
+    let positions: Vec<usize> = (0..history.events.len()).filter(|index| picks(&history.events[*index])).collect();
+    assert!(!positions.is_empty(), "{what}");
+    for position in positions {
         for (number, (change, by)) in changes.iter().enumerate() {
-            let event = &history.events[place];
+            let event = &history.events[position];
             let mut events = history.events.clone();
-            events.splice(place..=place, change(event));
+            events.splice(position..=position, change(event));
             let judgement =
                 TestHistory { events, header: history.header.clone(), ended: history.ended.clone() }.judge_in_memory();
-            let told =
+            let text =
                 || format!("{what}, change {number}, is not rejected by {by:?}: {event:?}\n{}", judgement.table());
-            assert!(!judgement.valid && by.rejects(&judgement), "{}", told());
+            assert!(!judgement.valid && by.rejects(&judgement), "{}", text());
         }
     }
 }
@@ -79,7 +79,7 @@ fn doubled_or_changed_mail_is_rejected() {
         |event| emails(event, |mail| mail.fence = mail.fence.map(|fence| Fence { place: 9, ..fence })),
         |event| emails(event, |mail| mail.node.push('x')),
     ];
-    none_passes("an accepted mail", accepted, &changes.map(|change| (change, By::False(2))));
+    none_passes("an accepted email", accepted, &changes.map(|change| (change, By::False(2))));
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn lost_mail_is_rejected() {
     };
     // The arrival of an email in doubt is unknown by definition.
     let proves = |event: &Event| matches!(event, Event::Mail(mail) if mail.answer.is_accepted() && !doubted(mail));
-    none_passes("an accepted mail", proves, &[(lost, By::False(9))]);
+    none_passes("an accepted email", proves, &[(lost, By::False(9))]);
 }
 
 #[test]
@@ -121,16 +121,16 @@ fn changed_final_state_is_rejected() {
     let changes: [Change; 3] =
         [lost, |event| to(event, RecipientState::Pending), |event| to(event, RecipientState::Claimed)];
     let changes = changes.map(|change| (change, By::False(4)));
-    none_passes("a standing", |event| matches!(event, Event::FinalState(_)), &changes);
-    let otherwise =
+    none_passes("a final state", |event| matches!(event, Event::FinalState(_)), &changes);
+    let is_sent =
         |event: &Event| matches!(event, Event::FinalState(final_state) if final_state.state == RecipientState::Sent);
     let changes: [Change; 2] = [|event| to(event, RecipientState::Dead), |event| to(event, RecipientState::Expired)];
-    none_passes("one who was sent", otherwise, &changes.map(|change| (change, By::False(9))));
+    none_passes("a recipient that was sent", is_sent, &changes.map(|change| (change, By::False(9))));
     let unsent = |event: &Event| {
         matches!(event, Event::FinalState(final_state)
             if matches!(final_state.state, RecipientState::Dead | RecipientState::Suppressed | RecipientState::Cancelled))
     };
-    none_passes("one who was not", unsent, &[(|event| to(event, RecipientState::Sent), By::False(9))]);
+    none_passes("a recipient that was not sent", unsent, &[(|event| to(event, RecipientState::Sent), By::False(9))]);
     none_passes("a run", |event| matches!(event, Event::Run(_)), &[(lost, By::False(4))]);
     none_passes("an explanation", |event| matches!(event, Event::Explained(_)), &[(lost, By::False(4))]);
     none_passes("an object", |event| matches!(event, Event::Found(_)), &[(lost, By::False(7))]);

@@ -1,5 +1,5 @@
-//! What a relay that was broken on purpose may leave behind: doubt about recipients without an answer, and no other
-//! (I5); and recipients that were sent again by a decision (I9).
+//! A relay that was broken on purpose leaves recipients without an answer in doubt, and no others (I5). A decision may
+//! send recipients again (I9).
 
 use reveille_check::history::*;
 
@@ -85,7 +85,7 @@ fn i6_message_without_its_dot_passed_no_gate() {
     rejected(&late(Answered::Refused), &[6]);
 }
 
-/// `b` of `r200.0` arrived and is in doubt; by a decision it goes round again, and ends so.
+/// `b` of `r200.0` arrived and is in doubt. A decision sends it again, and it ends in this state.
 fn decided(history: &mut TestHistory, at: Option<u64>, state: RecipientState) {
     history.header.in_doubt = InDoubt::Resend;
     if let Some(at) = at {
@@ -107,7 +107,7 @@ fn i9_recipient_sent_again_by_decision_may_end_in_any_state() {
         let judgement = with(|history| decided(history, Some(216), state)).judge();
         assert!(judgement.valid, "{state:?}\n{}", judgement.table());
         rejected(&with(|history| decided(history, None, state)), &[9]);
-        // It arrived in the round that the decision began, so what came of that round is wrong.
+        // It arrived at an attempt after the decision, so its final state is wrong.
         let after = with(|history| {
             decided(history, Some(216), state);
             history.claim("r200.0", "b", fence(210, 218), ("n1", 1), 24.9);
@@ -132,7 +132,7 @@ fn i5_hand_offs_under_way_at_kill_are_past_gate_too() {
             }
         })
     };
-    // n2 is killed at 21 s and lives again at 24 s. What came shortly before may have been answered in vain.
+    // n2 is killed at 21 s and restarted at 24 s. The answers to emails shortly before may have been lost.
     for at_s in [20.98, 21.01] {
         let judgement = late(at_s).judge();
         assert!(judgement.valid, "{at_s}\n{}", judgement.table());

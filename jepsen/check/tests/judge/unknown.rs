@@ -1,4 +1,4 @@
-//! What was not observed makes unknown what rests on it: never true, and never false.
+//! If a part was not observed completely, the invariants that need it are unknown: neither true nor false.
 
 use reveille_check::Verdict;
 use reveille_check::history::*;
@@ -6,8 +6,8 @@ use reveille_check::history::*;
 use crate::good::{PARTS, TestHistory, good};
 use crate::{accepted, broken, unknown, verdict};
 
-/// Which invariants rest on a part.
-fn resting_on(part: Part) -> &'static [u8] {
+/// The invariants that need a part.
+fn needing(part: Part) -> &'static [u8] {
     match part {
         Part::Accepts => &[1, 2, 3, 5, 6, 8, 9, 10, 12, 14, 16, 17, 18, 19],
         Part::Handoffs => &[3, 5, 18, 19],
@@ -36,10 +36,10 @@ fn incomplete_part_leaves_its_invariants_unknown() {
         history.ended.whole.retain(|whole| *whole != part);
         let judgement = history.judge();
         let unknown: Vec<u8> = unknown(&judgement).into_iter().collect();
-        assert_eq!(unknown, resting_on(part), "{part:?}\n{}", judgement.table());
+        assert_eq!(unknown, needing(part), "{part:?}\n{}", judgement.table());
         assert!(broken(&judgement).is_empty());
         let needed = !unknown.is_empty() || !judgement.coverage.is_true();
-        assert_eq!(judgement.valid, !needed, "unknown is no pass");
+        assert_eq!(judgement.valid, !needed, "unknown does not pass");
     }
 }
 
