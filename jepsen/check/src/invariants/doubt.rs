@@ -189,13 +189,15 @@ impl CommitTimes {
 
 /// Number of claimed recipients that the fault can have affected: those without a known outcome when it began.
 fn unsettled_at(history: &History, fault: &Fault, processes: &BTreeMap<Process, ClaimTimes>) -> u64 {
-    let of_process = |(process, times): (&Process, &ClaimTimes)| {
-        let until_ns = affects_claims_until(history, fault, *process)?;
-        let claimed = times.claimed_ns.partition_point(|at_ns| *at_ns <= until_ns);
-        let settled = times.settled_ns.partition_point(|at_ns| *at_ns < fault.from_ns);
-        Some(claimed.saturating_sub(settled) as u64)
-    };
-    processes.iter().filter_map(of_process).sum()
+    let mut unsettled = 0;
+    for (process, times) in processes {
+        if let Some(until_ns) = affects_claims_until(history, fault, *process) {
+            let claimed = times.claimed_ns.partition_point(|at_ns| *at_ns <= until_ns);
+            let settled = times.settled_ns.partition_point(|at_ns| *at_ns < fault.from_ns);
+            unsettled += claimed.saturating_sub(settled) as u64;
+        }
+    }
+    unsettled
 }
 
 /// How a fault can leave a hand-off in doubt.
@@ -257,17 +259,18 @@ const ANSWER_UNDER_WAY_NS: u64 = 250 * MS;
 /// Hand-offs of the affected nodes that the sink read shortly before the fault, or after it and before the nodes
 /// continued or restarted.
 fn under_way(history: &History, fault: &Fault) -> u64 {
-    let of_node = |node: &String| {
+    let from_ns = fault.from_ns.saturating_sub(ANSWER_UNDER_WAY_NS);
+    let mut count = 0;
+    for node in &fault.nodes {
         let next_start_ns = history.next_start(node, fault.from_ns);
-        let goes_on = (fault.kind == FaultKind::Pause).then(|| fault.until_ns.unwrap_or(fault.from_ns));
-        let until_ns = next_start_ns.into_iter().chain(goes_on).min().unwrap_or(u64::MAX);
+        let continues_ns = (fault.kind == FaultKind::Pause).then(|| fault.until_ns.unwrap_or(fault.from_ns));
+        let until_ns = next_start_ns.into_iter().chain(continues_ns).min().unwrap_or(u64::MAX);
         let node = history.names.find(node);
-        let handoffs =
-            history.handoffs.iter().filter(|handoff| Some(handoff.node) == node && handoff.answer != Answered::Cut);
-        let from_ns = fault.from_ns.saturating_sub(ANSWER_UNDER_WAY_NS);
-        handoffs.filter(|handoff| (from_ns..until_ns).contains(&handoff.at_ns)).count() as u64
-    };
-    fault.nodes.iter().map(of_node).sum()
+        let own = history.handoffs.iter().filter(|handoff| Some(handoff.node) == node);
+        let uncut = own.filter(|handoff| handoff.answer != Answered::Cut);
+        count += uncut.filter(|handoff| (from_ns..until_ns).contains(&handoff.at_ns)).count() as u64;
+    }
+    count
 }
 
 /// Whether an injected fault of the relay left the last hand-off without an answer.

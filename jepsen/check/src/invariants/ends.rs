@@ -46,20 +46,17 @@ pub fn cause(history: &History, item: Item, state: RecipientState) -> Cause {
 
 /// Whether the recipient had opted out of this tenant's emails and not taken it back before the run opened.
 fn opted_out(history: &History, item: Item, run: &Run) -> bool {
-    let recipient = history.names.text(item.recipient);
-    let is_own = |tenant: &str, of: &str| (tenant, of) == (run.tenant.as_str(), recipient);
-    let opts_out = |call: &Call| {
-        let own = matches!(&call.operation, Operation::OptOut { tenant, recipient } if is_own(tenant, recipient));
-        own && call.may_be_done()
+    let (tenant, recipient) = (run.tenant.clone(), history.names.text(item.recipient).to_owned());
+    let opt_out = Operation::OptOut { tenant: tenant.clone(), recipient: recipient.clone() };
+    let take_back = Operation::TakeBack { tenant, recipient };
+    let is_done_before = |call: &Call| {
+        let is_before = call.answered_ns.is_some_and(|at_ns| history.civil_ms(at_ns) < run.opened_unix_ms);
+        is_before && matches!(call.answer, Answer::Ok { .. })
     };
-    let takes_back = |call: &Call| {
-        let own = matches!(&call.operation, Operation::TakeBack { tenant, recipient } if is_own(tenant, recipient));
-        let before = call.answered_ns.is_some_and(|at_ns| history.civil_ms(at_ns) < run.opened_unix_ms);
-        own && before && matches!(call.answer, Answer::Ok { .. })
-    };
-    let backs: Vec<&Call> = history.calls.iter().filter(|call| takes_back(call)).collect();
-    let mut opt_outs = history.calls.iter().filter(|call| opts_out(call));
-    opt_outs.any(|opt_out| backs.iter().all(|back| may_follow(opt_out, back)))
+    let take_backs = history.calls.iter().filter(|call| call.operation == take_back && is_done_before(call));
+    let take_backs: Vec<&Call> = take_backs.collect();
+    let mut opt_outs = history.possible_calls().filter(|call| call.operation == opt_out);
+    opt_outs.any(|opt_out| take_backs.iter().all(|take_back| may_follow(opt_out, take_back)))
 }
 
 /// Whether the run was cancelled, or its schedule deleted.

@@ -29,25 +29,22 @@ pub fn within_budgets(history: &History, findings: &mut Findings) {
     findings.requires(history, &[Part::Accepts, Part::Handoffs, Part::Runs, Part::Lifetimes, Part::Faults]);
     let mut judged = 0_u32;
     for limit in &history.limits {
-        let what = match &limit.bound {
+        match &limit.bound {
             Bound::RelayRate { per_second_milli, sessions } => {
+                let (name, per_second_milli, sessions) = ("the rate of a relay", *per_second_milli, *sessions);
                 let burst = (per_second_milli / 10_000).max(history.header.nodes.len() as u64);
-                Some(("the rate of a relay", *per_second_milli, *sessions, 0, burst))
+                let rate = Rate { name, per_second_milli, sessions, delay_ns: 0, burst };
+                keeps_rate(history, limit, &rate, findings);
             }
             Bound::TenantRate { per_second_milli, sessions } => {
-                Some(("the rate of a tenant", *per_second_milli, *sessions, CLAIMED_BEFORE_NS, 0))
+                let (name, per_second_milli, sessions) = ("the rate of a tenant", *per_second_milli, *sessions);
+                let rate = Rate { name, per_second_milli, sessions, delay_ns: CLAIMED_BEFORE_NS, burst: 0 };
+                keeps_rate(history, limit, &rate, findings);
             }
-            Bound::WarmUp { first_day, caps } => {
-                judged += 1;
-                warms_up(history, limit, (*first_day, caps), findings);
-                None
-            }
-            Bound::MinGap { .. } | Bound::MaxAttempts { .. } => None,
-        };
-        if let Some(rate) = what {
-            judged += 1;
-            keeps_rate(history, limit, rate, findings);
+            Bound::WarmUp { first_day, caps } => warms_up(history, limit, (*first_day, caps), findings),
+            Bound::MinGap { .. } | Bound::MaxAttempts { .. } => continue,
         }
+        judged += 1;
     }
     if judged == 0 {
         findings.missing("a budget");
@@ -113,20 +110,26 @@ fn handoffs_under<'a>(history: &'a History, limit: &Limit) -> Vec<&'a Handoff> {
     handoffs.filter(|handoff| under.contains(&handoff.item.run)).collect()
 }
 
-/// Name, emails in 1,000 seconds, sessions of a process, delay of emails, burst.
-type Rate = (&'static str, u64, u32, u64, u64);
+/// A rate of emails.
+struct Rate {
+    /// Text for people.
+    name: &'static str,
+    /// Emails in 1,000 seconds.
+    per_second_milli: u64,
+    /// Sessions of a process.
+    sessions: u32,
+    /// How long before its DATA an email may be taken from the rate.
+    delay_ns: u64,
+    /// Emails at once.
+    burst: u64,
+}
 
-fn keeps_rate(
-    history: &History,
-    limit: &Limit,
-    (what, per_second_milli, sessions, longer_ns, burst): Rate,
-    findings: &mut Findings,
-) {
+fn keeps_rate(history: &History, limit: &Limit, rate: &Rate, findings: &mut Findings) {
     let mut began: Vec<u64> = handoffs_under(history, limit).iter().map(|handoff| handoff.data_ns).collect();
     began.sort_unstable();
     for length_ns in LENGTHS_NS {
-        let ms = (length_ns + longer_ns) / MS;
-        let budget = |ms: u64| per_second_milli.saturating_mul(ms).div_ceil(1_000_000) + burst;
+        let ms = (length_ns + rate.delay_ns) / MS;
+        let budget = |ms: u64| rate.per_second_milli.saturating_mul(ms).div_ceil(1_000_000) + rate.burst;
         let mut until = 0;
         for (from, from_ns) in began.iter().enumerate() {
             let until_ns = from_ns.saturating_add(length_ns);
@@ -136,11 +139,11 @@ fn keeps_rate(
                 continue;
             }
             let ms = if history.has_wrong_clock(*from_ns, until_ns) { ms.div_ceil(9) * 10 } else { ms };
-            let most = budget(ms) + processes(history, *from_ns, until_ns) * u64::from(sessions);
+            let most = budget(ms) + processes(history, *from_ns, until_ns) * u64::from(rate.sessions);
             if count > most {
-                let (at, seconds) = (*from_ns as f64 / 1e9, length_ns / (1_000 * MS));
+                let (name, at, seconds) = (rate.name, *from_ns as f64 / 1e9, length_ns / (1_000 * MS));
                 findings.violation(|| {
-                    format!("{what}: {count} emails began within {seconds} s from {at:.3} s on; {most} are allowed")
+                    format!("{name}: {count} emails began within {seconds} s from {at:.3} s on; {most} are allowed")
                 });
             }
         }
