@@ -77,8 +77,8 @@ impl Arrivals {
             Numbers::Listed(numbers) => numbers.get(recipient).copied(),
             Numbers::Generated(seed) => {
                 let (digits, rest) = recipient.strip_prefix('r')?.split_once('.')?;
-                let of = rest.strip_prefix('s')?.strip_suffix("@audience.invalid")?;
-                (of.parse() == Ok(*seed)).then(|| digits.parse().ok())?
+                let audience = rest.strip_prefix('s')?.strip_suffix("@audience.invalid")?;
+                (audience.parse() == Ok(*seed)).then(|| digits.parse().ok())?
             }
         }
     }

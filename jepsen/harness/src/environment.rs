@@ -67,11 +67,11 @@ impl Environment {
     /// No ports are free.
     pub fn ports(&self, names: &[String]) -> Result<Vec<Ports>> {
         let Ok(network) = &self.network else { return free_ports(names.len()) };
-        let of = |name: &String| {
+        let ports = |name: &String| {
             let address = network.address(name)?;
             Ok(PORTS_OF_HOST.map(|port| SocketAddr::from((address, port))))
         };
-        names.iter().map(of).collect()
+        names.iter().map(ports).collect()
     }
 
     /// Returns the address at which nodes reach this process.
@@ -103,9 +103,10 @@ impl Environment {
 
     /// Returns the words before the command line of a node.
     fn command_prefix(&self, name: &str) -> Vec<String> {
-        let of =
-            |network: &HostNetwork| vec!["nsenter".to_owned(), format!("--net=/run/netns/{}", network.namespace(name))];
-        self.network.as_ref().map(of).unwrap_or_default()
+        match &self.network {
+            Ok(network) => vec!["nsenter".to_owned(), format!("--net=/run/netns/{}", network.namespace(name))],
+            Err(_) => Vec::new(),
+        }
     }
 
     /// Returns environment variables for the process of a node.
@@ -127,8 +128,7 @@ fn part<T>(is_needed: bool, missing: Option<String>, new: impl FnOnce() -> Resul
 
 fn volumes(workspace: &Workspace, data: &Path, names: &[String]) -> Result<BTreeMap<String, Volume>> {
     workspace.will_mount(&names.iter().map(|name| data.join(name)).collect::<Vec<_>>())?;
-    let one = |name: &String| Ok((name.clone(), Volume::new(data, name, &data.join(name))?));
-    names.iter().map(one).collect()
+    names.iter().map(|name| Ok((name.clone(), Volume::new(data, name, &data.join(name))?))).collect()
 }
 
 #[cfg(test)]

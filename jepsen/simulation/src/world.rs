@@ -82,8 +82,8 @@ impl World {
     }
 
     fn new(options: Options, trace: Trace) -> (World, mpsc::Receiver<SenderKill>) {
-        let of = |concern| RandomStream::of(options.seed, concern);
-        let mut workload = of(Purpose::Workload);
+        let stream = |purpose| RandomStream::of(options.seed, purpose);
+        let mut workload = stream(Purpose::Workload);
         let limited = Limited::of(options.seed);
         let plan = SeedPlan::draw(&mut workload, options.seed, options.minutes as i64);
         trace.say(format_args!(
@@ -91,10 +91,10 @@ impl World {
             options.seed, plan.scenario.name, plan.scenario.zone, plan.begins
         ));
         let promise_lasts = Duration::from_millis(options.heartbeat_ms * node::ELECTION.end);
-        let network = Network::new(of(Purpose::Network), trace.clone(), promise_lasts);
-        let (relay, kills) = SimulatedRelay::new(of(Purpose::Relay), network.clone(), trace.clone());
+        let network = Network::new(stream(Purpose::Network), trace.clone(), promise_lasts);
+        let (relay, kills) = SimulatedRelay::new(stream(Purpose::Relay), network.clone(), trace.clone());
         relay.refuse_recipients(plan.unknown.iter().cloned());
-        let mut sizes = of(Purpose::Disk);
+        let mut sizes = stream(Purpose::Disk);
         let recorder = HistoryRecorder::new(trace.clone());
         let env = SimulatedEnvironment {
             network,
@@ -105,7 +105,7 @@ impl World {
             heartbeat_ms: options.heartbeat_ms,
             snapshot_every: *sizes.one_of(&[100, 400, 2_000]),
         };
-        let mut clocks = of(Purpose::Clock);
+        let mut clocks = stream(Purpose::Clock);
         let nodes = (1..=3).map(|number| {
             let error_ms = clocks.within(0..400) as i64 - 200;
             let up = Duration::from_secs(clocks.within(100..1_000_000));
@@ -117,7 +117,7 @@ impl World {
             nodes: nodes.collect(),
             agenda: BTreeMap::new(),
             steps: 0,
-            randoms: RandomStreams { faults: of(Purpose::Faults), disk: sizes, workload },
+            randoms: RandomStreams { faults: stream(Purpose::Faults), disk: sizes, workload },
             ledger_watch: LedgerWatch::new(trace, recorder.clone()),
             observer: Observer::new(recorder),
             begun: Instant::now(),

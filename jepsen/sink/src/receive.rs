@@ -215,8 +215,8 @@ impl Dialogue {
             size: u64::try_from(self.message.len()).unwrap_or(u64::MAX),
         };
         read_marks(head, &mut accept);
-        let one = |recipient| Arc::new(Accepted { recipient, ..accept.clone() });
-        envelope.recipients.into_iter().map(one).collect()
+        let recipients = envelope.recipients.into_iter();
+        recipients.map(|recipient| Arc::new(Accepted { recipient, ..accept.clone() })).collect()
     }
 }
 

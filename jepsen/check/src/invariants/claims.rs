@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::history::{self, GateReading, Part};
+use crate::history::{GateReading, Part};
 use crate::index::{Grant, Handoff, History, of_item};
 use crate::verdict::Findings;
 
@@ -96,6 +96,7 @@ fn accepts_by_process<'a>(history: &'a History, findings: &mut Findings) -> BTre
 
 /// Whether the process ended: then its last counter may be lost.
 fn is_over(history: &History, (node, incarnation): ProcessKey) -> bool {
-    let own = |known: &&history::Lifetime| (known.node.as_str(), known.incarnation) == (node, Some(incarnation));
-    history.lifetimes.iter().find(own).is_some_and(|known| known.ended_ns.is_some())
+    let mut lifetimes = history.lifetimes.iter().filter(|lifetime| lifetime.node == node);
+    let lifetime = lifetimes.find(|lifetime| lifetime.incarnation == Some(incarnation));
+    lifetime.is_some_and(|lifetime| lifetime.ended_ns.is_some())
 }

@@ -111,10 +111,11 @@ fn is_excused(history: &History, run: &Run, from_ms: i64, to_ms: i64) -> bool {
 /// Whether the ledger names an earlier run of the same schedule for which this one waited, and that run was not
 /// finished when this one was due.
 fn had_to_wait(history: &History, run: &Run) -> bool {
-    let of = run.waited_for.as_ref().and_then(|of| history.names.find(of));
-    let Some((name, of)) = of.and_then(|name| Some((name, history.runs.get(&name)?))) else { return false };
-    let is_earlier = (&of.tenant, &of.schedule) == (&run.tenant, &run.schedule) && of.opened_index < run.opened_index;
-    is_earlier && was_at_work(history, name, run.due_unix_ms)
+    let name = run.waited_for.as_ref().and_then(|name| history.names.find(name));
+    let Some((name, other)) = name.and_then(|name| Some((name, history.runs.get(&name)?))) else { return false };
+    (&other.tenant, &other.schedule) == (&run.tenant, &run.schedule)
+        && other.opened_index < run.opened_index
+        && was_at_work(history, name, run.due_unix_ms)
 }
 
 /// Whether an email of the run arrived after this instant, or a step of it may be later: after the last entry that is

@@ -151,8 +151,9 @@ fn i4_instant_or_recipient_that_is_gone() {
         history.explained("daily", 37.0, PassedOver::Waiting);
     });
     rejected(&waiting, &[4]);
-    let of = |event: &Event, run: &str| matches!(event, Event::FinalState(final_state) if final_state.run == run);
-    rejected(&with(|history| history.drop_first(|event| of(event, "r310.0"))), &[4]);
+    let is_state_in =
+        |event: &Event, run: &str| matches!(event, Event::FinalState(final_state) if final_state.run == run);
+    rejected(&with(|history| history.drop_first(|event| is_state_in(event, "r310.0"))), &[4]);
     rejected(&with(|history| history.set_final_state("r100.0", "c", RecipientState::Pending)), &[4]);
     rejected(&with(|history| history.set_final_state("r100.0", "c", RecipientState::Claimed)), &[4]);
     let run = |event: &Event| matches!(event, Event::Run(run) if run.run == "r310.0");

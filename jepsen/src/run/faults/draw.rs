@@ -28,12 +28,13 @@ impl Family {
     /// The faults of a family in one period. They begin before its last third, so that most end within the period.
     pub(super) fn draw(self, random: &mut StdRng, length_ms: u64, actions: u32) -> Vec<Drawn> {
         let latest = (length_ms * 7 / 10).max(1);
-        let one = |_| {
+        let mut drawn = Vec::new();
+        for _ in 0..actions {
             let at = random.random_range(0..latest);
             let (lasts, action) = self.draw_one(random);
-            (at, lasts, action)
-        };
-        (0..actions).map(one).collect()
+            drawn.push((at, lasts, action));
+        }
+        drawn
     }
 
     fn draw_one(self, random: &mut StdRng) -> (u64, FaultAction) {

@@ -62,7 +62,8 @@ mod tests {
     #[test]
     fn answer_belongs_to_process_that_ran_all_time() {
         let lifetimes = lifetimes();
-        let of = |from, to| lifetimes.during("n1", from, to).and_then(|lifetime| lifetime.incarnation);
-        assert_eq!((of(10, 100), of(10, 101), of(150, 250), of(200, 250)), (Some(1), None, None, Some(2)));
+        let incarnation = |from, to| lifetimes.during("n1", from, to).and_then(|lifetime| lifetime.incarnation);
+        let found = [(10, 100), (10, 101), (150, 250), (200, 250)].map(|(from, to)| incarnation(from, to));
+        assert_eq!(found, [Some(1), None, None, Some(2)]);
     }
 }
