@@ -42,7 +42,7 @@ pub fn run(args: &Args) -> Result<Report> {
     let lines = text
         .lines()
         .enumerate()
-        .map(|(place, line)| serde_json::from_str(line).with_context(|| format!("{name}, line {}", place + 1)));
+        .map(|(index, line)| serde_json::from_str(line).with_context(|| format!("{name}, line {}", index + 1)));
     let lines: Vec<Value> = lines.collect::<Result<_>>()?;
     Report::new(&sums(&lines), !lines.is_empty() && lines.iter().all(|line| line["valid"] == true))
 }

@@ -19,7 +19,7 @@ const FILLER: &str = "filler";
 /// A mounted image. A drop unmounts it.
 pub struct Volume {
     image: PathBuf,
-    place: PathBuf,
+    mount_point: PathBuf,
 }
 
 impl Volume {
@@ -28,30 +28,30 @@ impl Volume {
         tool::missing("disks", &["mkfs.ext4", "mount", "umount", "cp"])
     }
 
-    /// Creates an image in `folder` and mounts it at `place`.
-    pub fn new(folder: &Path, name: &str, place: &Path) -> Result<Volume> {
+    /// Creates an image in `folder` and mounts it at `mount_point`.
+    pub fn new(folder: &Path, name: &str, mount_point: &Path) -> Result<Volume> {
         let image = folder.join(format!("{name}.ext4"));
         File::create_new(&image)?.set_len(VOLUME_BYTES)?;
-        fs::create_dir_all(place)?;
+        fs::create_dir_all(mount_point)?;
         // All tables and the journal are written now, not later in the background.
         let options = "lazy_itable_init=0,lazy_journal_init=0,nodiscard";
         tool::run("mkfs.ext4", &["-q", "-F", "-m", "0", "-E", options, tool::text(&image)?])?;
-        mount(&image, place)?;
-        Ok(Volume { image, place: place.to_owned() })
+        mount(&image, mount_point)?;
+        Ok(Volume { image, mount_point: mount_point.to_owned() })
     }
 
     /// Simulates a power cut: data that was not synced is lost. No process may have a file of the disk open.
     pub fn cut_power(&mut self) -> Result<()> {
         let after = self.image.with_extension("after");
         tool::run("cp", &["--sparse=always", tool::text(&self.image)?, tool::text(&after)?])?;
-        unmount(&self.place)?;
+        unmount(&self.mount_point)?;
         fs::rename(&after, &self.image)?;
-        mount(&self.image, &self.place)
+        mount(&self.image, &self.mount_point)
     }
 
     /// Fills the disk completely.
     pub fn fill(&self) -> Result<()> {
-        let filler = self.place.join(FILLER);
+        let filler = self.mount_point.join(FILLER);
         let mut block = VOLUME_BYTES;
         let file = File::create(&filler)?;
         let mut bytes = 0;
@@ -68,7 +68,7 @@ impl Volume {
 
     /// Removes the filler. A power cut may have removed it before, since it was not synced.
     pub fn empty(&self) -> Result<()> {
-        match fs::remove_file(self.place.join(FILLER)) {
+        match fs::remove_file(self.mount_point.join(FILLER)) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(error).context("the filler of a disk"),
             _ => Ok(()),
         }
@@ -77,20 +77,20 @@ impl Volume {
 
 impl Drop for Volume {
     fn drop(&mut self) {
-        if let Err(error) = unmount(&self.place) {
+        if let Err(error) = unmount(&self.mount_point) {
             eprintln!("{error:#}");
         }
     }
 }
 
-fn mount(image: &Path, place: &Path) -> Result<()> {
-    tool::run("mount", &["-t", "ext4", "-o", "loop,noatime", tool::text(image)?, tool::text(place)?])
+fn mount(image: &Path, mount_point: &Path) -> Result<()> {
+    tool::run("mount", &["-t", "ext4", "-o", "loop,noatime", tool::text(image)?, tool::text(mount_point)?])
 }
 
 /// Unmounts the disk and frees its loop device. Unmounts lazily if a process that just ended still holds a file.
-fn unmount(place: &Path) -> Result<()> {
-    let place = tool::text(place)?;
-    tool::run("umount", &[place]).or_else(|_| tool::run("umount", &["--lazy", place]))
+fn unmount(mount_point: &Path) -> Result<()> {
+    let mount_point = tool::text(mount_point)?;
+    tool::run("umount", &[mount_point]).or_else(|_| tool::run("umount", &["--lazy", mount_point]))
 }
 
 #[cfg(test)]
@@ -104,27 +104,27 @@ mod tests {
             return;
         }
         let folder = tempfile::tempdir().unwrap();
-        let place = folder.path().join("place");
-        let Ok(mut volume) = Volume::new(folder.path(), "one", &place) else {
+        let mount_point = folder.path().join("mount_point");
+        let Ok(mut volume) = Volume::new(folder.path(), "one", &mount_point) else {
             reveille_strict::skip("this machine mounts no images");
             return;
         };
-        fs::write(place.join("synced"), "synced").unwrap();
-        File::open(place.join("synced")).unwrap().sync_all().unwrap();
-        File::open(&place).unwrap().sync_all().unwrap();
-        fs::write(place.join("written"), "written").unwrap();
+        fs::write(mount_point.join("synced"), "synced").unwrap();
+        File::open(mount_point.join("synced")).unwrap().sync_all().unwrap();
+        File::open(&mount_point).unwrap().sync_all().unwrap();
+        fs::write(mount_point.join("written"), "written").unwrap();
         volume.cut_power().unwrap();
-        assert_eq!(fs::read_to_string(place.join("synced")).unwrap(), "synced");
-        assert!(!place.join("written").exists());
+        assert_eq!(fs::read_to_string(mount_point.join("synced")).unwrap(), "synced");
+        assert!(!mount_point.join("written").exists());
 
         volume.fill().unwrap();
-        let full = fs::write(place.join("more"), [1; 8_192]);
+        let full = fs::write(mount_point.join("more"), [1; 8_192]);
         assert_eq!(full.unwrap_err().raw_os_error(), Some(28), "ENOSPC");
         volume.empty().unwrap();
         // ext4 frees blocks when its journal is committed.
-        File::open(&place).unwrap().sync_all().unwrap();
-        fs::write(place.join("more"), [1; 8_192]).unwrap();
+        File::open(&mount_point).unwrap().sync_all().unwrap();
+        fs::write(mount_point.join("more"), [1; 8_192]).unwrap();
         drop(volume);
-        assert_eq!(fs::read_dir(&place).unwrap().count(), 0, "unmounted");
+        assert_eq!(fs::read_dir(&mount_point).unwrap().count(), 0, "unmounted");
     }
 }

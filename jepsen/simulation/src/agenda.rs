@@ -41,7 +41,7 @@ pub(crate) fn upgrade_plan(seed: u64) -> Vec<(u32, AgendaStep)> {
     if level::KNOWN == LEVEL || seed % 3 != 2 {
         return Vec::new();
     }
-    let install = |place, level| AgendaStep::Install(place, level);
+    let install = |index, level| AgendaStep::Install(index, level);
     vec![
         (12, install(0, level::KNOWN)),
         (20, install(1, level::KNOWN)),

@@ -46,19 +46,19 @@ impl World {
         self.trace().say(format_args!("fault: {fault:?}"));
         let word = format!("{fault:?}");
         let leader = self.leader();
-        let target = |place: Option<NodeIndex>| place.or(leader).unwrap_or(0);
+        let target = |index: Option<NodeIndex>| index.or(leader).unwrap_or(0);
         match fault {
-            Fault::Kill(place, absence) => {
+            Fault::Kill(index, absence) => {
                 self.count("kill");
-                self.kill(target(place), Death::Kill, absence)?;
+                self.kill(target(index), Death::Kill, absence)?;
             }
-            Fault::PowerCut(place, syncs, absence) => {
+            Fault::PowerCut(index, syncs, absence) => {
                 self.count("power cut");
-                if let Some(disk) = self.nodes[target(place)].disk() {
+                if let Some(disk) = self.nodes[target(index)].disk() {
                     disk.arm(syncs);
                 }
                 // It restarts even if the power cut comes late.
-                self.after(absence + Duration::from_secs(10), AgendaStep::Start(target(place)));
+                self.after(absence + Duration::from_secs(10), AgendaStep::Start(target(index)));
             }
             Fault::KillBeforeAnswer(emails, end) => {
                 self.count("armed strike");
@@ -66,30 +66,30 @@ impl World {
             }
             Fault::Bounce(absence) => {
                 self.count("bounce of all");
-                for place in 0..self.nodes.len() {
-                    self.kill(place, Death::Kill, absence)?;
+                for index in 0..self.nodes.len() {
+                    self.kill(index, Death::Kill, absence)?;
                 }
             }
             Fault::All(absences, power) => {
                 self.count(if power { "power cut of all" } else { "kill of all" });
-                for (place, absence) in absences.into_iter().enumerate() {
+                for (index, absence) in absences.into_iter().enumerate() {
                     let death = if power { Death::PowerCut(self.randoms.disk.next()) } else { Death::Kill };
-                    self.kill(place, death, absence)?;
+                    self.kill(index, death, absence)?;
                 }
             }
-            Fault::Freeze(place, stay) => {
-                let place = target(place);
-                if self.nodes[place].process().is_none() {
+            Fault::Freeze(index, stay) => {
+                let index = target(index);
+                if self.nodes[index].process().is_none() {
                     return Ok(());
                 }
                 self.count("freeze");
-                self.fault_lasts(stay, (FaultScope::Process(place), FaultKind::Pause), word, &[place]);
-                self.env.network.freeze(self.nodes[place].id);
+                self.fault_lasts(stay, (FaultScope::Process(index), FaultKind::Pause), word, &[index]);
+                self.env.network.freeze(self.nodes[index].id);
             }
-            Fault::Isolate(place, stay) => {
+            Fault::Isolate(index, stay) => {
                 self.count("isolation");
-                let alone = self.nodes[target(place)].id;
-                self.fault_lasts(stay, (FaultScope::Network, FaultKind::Partition), word, &[target(place)]);
+                let alone = self.nodes[target(index)].id;
+                self.fault_lasts(stay, (FaultScope::Network, FaultKind::Partition), word, &[target(index)]);
                 for other in self.nodes.iter().map(|node| node.id).filter(|other| *other != alone) {
                     self.env.network.cut(alone, other);
                     self.env.network.cut(other, alone);
@@ -105,28 +105,28 @@ impl World {
                 self.fault_lasts(stay, (FaultScope::Network, FaultKind::Link), word, &[0, 1, 2]);
                 self.env.network.disturb(lossy, slow_ms);
             }
-            Fault::Jump(place, by_ms, stay) => {
+            Fault::Jump(index, by_ms, stay) => {
                 // Only one clock may be wrong: ledger time follows two of three clocks (P18).
-                if self.broken.keys().any(|scope| matches!(scope, FaultScope::Clock(other) if *other != place)) {
+                if self.broken.keys().any(|scope| matches!(scope, FaultScope::Clock(other) if *other != index)) {
                     return Ok(());
                 }
                 self.count("clock jump");
-                self.fault_lasts(stay, (FaultScope::Clock(place), FaultKind::Clock), word, &[place]);
-                self.nodes[place].clock.jump(by_ms);
+                self.fault_lasts(stay, (FaultScope::Clock(index), FaultKind::Clock), word, &[index]);
+                self.nodes[index].clock.jump(by_ms);
             }
-            Fault::Drift(place, ppm, stay) => {
+            Fault::Drift(index, ppm, stay) => {
                 self.count("clock drift");
-                self.fault_lasts(stay, (FaultScope::Clock(place), FaultKind::Clock), word, &[place]);
-                self.nodes[place].clock.drift(ppm);
+                self.fault_lasts(stay, (FaultScope::Clock(index), FaultKind::Clock), word, &[index]);
+                self.nodes[index].clock.drift(ppm);
             }
-            Fault::BootRate(place, ppm, stay) => {
+            Fault::BootRate(index, ppm, stay) => {
                 // The errors of two fast boot clocks would add up in ledger time.
                 if ppm > 0 && std::mem::replace(&mut self.fast_boot_clock, true) {
                     return Ok(());
                 }
                 self.count("boot clock rate");
-                self.fault_lasts(stay, (FaultScope::Clock(place), FaultKind::Clock), word, &[place]);
-                self.nodes[place].clock.boot_rate(ppm);
+                self.fault_lasts(stay, (FaultScope::Clock(index), FaultKind::Clock), word, &[index]);
+                self.nodes[index].clock.boot_rate(ppm);
             }
             Fault::Relay(behavior, stay) => {
                 self.count("relay");
@@ -138,13 +138,13 @@ impl World {
     }
 
     /// A fault begins, and ends after `stay`.
-    fn fault_lasts(&mut self, stay: Duration, of: (FaultScope, FaultKind), word: String, places: &[NodeIndex]) {
-        self.fault_began(of, word, places);
+    fn fault_lasts(&mut self, stay: Duration, of: (FaultScope, FaultKind), word: String, indices: &[NodeIndex]) {
+        self.fault_began(of, word, indices);
         self.after(stay, AgendaStep::EndFaults(of.0));
     }
 
-    fn fault_began(&mut self, (scope, kind): (FaultScope, FaultKind), word: String, places: &[NodeIndex]) {
-        let nodes: Vec<_> = places.iter().map(|place| self.nodes[*place].id).collect();
+    fn fault_began(&mut self, (scope, kind): (FaultScope, FaultKind), word: String, indices: &[NodeIndex]) {
+        let nodes: Vec<_> = indices.iter().map(|index| self.nodes[*index].id).collect();
         let broken = self.env.recorder.fault_began(kind, word, &nodes);
         self.broken.entry(scope).or_default().push(broken);
     }
@@ -156,18 +156,18 @@ impl World {
                 self.trace().say("the network is whole");
                 self.env.network.heal();
             }
-            FaultScope::Process(place) => {
-                self.trace().say(format_args!("n{} goes on", place + 1));
-                self.env.network.thaw(self.nodes[place].id);
+            FaultScope::Process(index) => {
+                self.trace().say(format_args!("n{} goes on", index + 1));
+                self.env.network.thaw(self.nodes[index].id);
             }
             FaultScope::Relay => {
                 let behavior = RelayBehavior::default();
                 self.trace().say(format_args!("relay: {behavior:?}"));
                 self.env.relay.set_behavior(behavior);
             }
-            FaultScope::Clock(place) => {
-                self.trace().say(format_args!("n{}: its clock is right", place + 1));
-                self.nodes[place].clock.set(self.true_time());
+            FaultScope::Clock(index) => {
+                self.trace().say(format_args!("n{}: its clock is right", index + 1));
+                self.nodes[index].clock.set(self.true_time());
             }
         }
         self.fault_over(scope);
@@ -179,16 +179,16 @@ impl World {
         }
     }
 
-    pub(crate) fn kill(&mut self, place: NodeIndex, death: Death, absence: Duration) -> Result<()> {
-        self.ends(place, if death == Death::Kill { FaultKind::Kill } else { FaultKind::PowerCut });
-        self.nodes[place].die(death)?;
-        self.after(absence, AgendaStep::Start(place));
+    pub(crate) fn kill(&mut self, index: NodeIndex, death: Death, absence: Duration) -> Result<()> {
+        self.ends(index, if death == Death::Kill { FaultKind::Kill } else { FaultKind::PowerCut });
+        self.nodes[index].die(death)?;
+        self.after(absence, AgendaStep::Start(index));
         Ok(())
     }
 
     /// Records the end of a process, with its hand-offs past the gate.
-    fn ends(&self, place: NodeIndex, kind: FaultKind) {
-        let node = &self.nodes[place];
+    fn ends(&self, index: NodeIndex, kind: FaultKind) {
+        let node = &self.nodes[index];
         let past_gate = node.process().map(|process| self.env.relay.past_gate(process));
         // A node that is down can be lost too: the hand-offs in its journal stay in doubt.
         let kills = past_gate.is_some() || kind == FaultKind::NodeLost;
@@ -213,22 +213,22 @@ impl World {
     /// Kills a sender between its final dot and the answer.
     pub(crate) fn kill_sender(&mut self, SenderKill { process, end }: SenderKill) -> Result<()> {
         let struck = self.nodes.iter().position(|node| node.process() == Some(process));
-        let Some(place) = struck else { return Ok(()) };
+        let Some(index) = struck else { return Ok(()) };
         let end = end.unwrap_or_else(|| faults::end(&mut self.randoms.faults));
         let (word, death) = match end.power {
             true => ("power cut between dot and answer", Death::PowerCut(self.randoms.disk.next())),
             false => ("kill between dot and answer", Death::Kill),
         };
         self.count(word);
-        self.kill(place, death, end.absence)
+        self.kill(index, death, end.absence)
     }
 
     /// Called when an armed power cut has occurred.
-    pub(crate) fn cut(&mut self, place: NodeIndex) -> Result<()> {
+    pub(crate) fn cut(&mut self, index: NodeIndex) -> Result<()> {
         self.count("torn sync");
         let death = Death::PowerCut(self.randoms.disk.next());
         let absence = Duration::from_millis(self.randoms.faults.within(100..20_000));
-        self.kill(place, death, absence)
+        self.kill(index, death, absence)
     }
 
     /// Ends all faults, except that one node may stay down, or unreachable in one direction, until the end.
@@ -254,26 +254,26 @@ impl World {
         let broken: Vec<FaultScope> = self.broken.keys().copied().collect();
         broken.into_iter().for_each(|scope| self.fault_over(scope));
         if self.randoms.faults.percent(40) {
-            let place = self.randoms.faults.within(0..3) as NodeIndex;
+            let index = self.randoms.faults.within(0..3) as NodeIndex;
             if self.randoms.faults.percent(50) {
                 self.count("node lost for good");
-                self.trace().say(format_args!("n{} is lost for good", place + 1));
-                self.lost.push(place);
-                self.ends(place, FaultKind::NodeLost);
+                self.trace().say(format_args!("n{} is lost for good", index + 1));
+                self.lost.push(index);
+                self.ends(index, FaultKind::NodeLost);
                 // It never restarts, so an error of copying its folder does not matter.
-                let _ = self.nodes[place].die(Death::Kill);
+                let _ = self.nodes[index].die(Death::Kill);
             } else {
                 self.count("half cut off for good");
-                let (from, to) = (self.nodes[place].id, self.nodes[(place + 1) % 3].id);
-                let ends = [place, (place + 1) % 3];
+                let (from, to) = (self.nodes[index].id, self.nodes[(index + 1) % 3].id);
+                let ends = [index, (index + 1) % 3];
                 self.fault_began((FaultScope::Network, FaultKind::Partition), "one way for good".to_owned(), &ends);
                 self.trace().say(format_args!("what n{} says to n{} is lost for good", from.0, to.0));
                 self.env.network.cut(from, to);
             }
         }
-        for place in 0..self.nodes.len() {
-            if self.nodes[place].process().is_none() {
-                self.after(Duration::from_millis(100), AgendaStep::Start(place));
+        for index in 0..self.nodes.len() {
+            if self.nodes[index].process().is_none() {
+                self.after(Duration::from_millis(100), AgendaStep::Start(index));
             }
         }
     }

@@ -110,8 +110,8 @@ impl Clients {
         let resume = RunResume { run, without_canary: false };
         self.call(("operator", None), Operation::Resume { target }, None, |_| Some(Command::RunResume(resume))).await;
         let mut known = self.known.lock();
-        if let Some(place) = known.paused.iter().position(|paused| *paused == run) {
-            known.paused.swap_remove(place);
+        if let Some(position) = known.paused.iter().position(|paused| *paused == run) {
+            known.paused.swap_remove(position);
         }
     }
 
@@ -183,12 +183,12 @@ impl Clients {
 
     async fn take_back(&self, which: u64) {
         let opted_out = self.known(|known| known.opted_out.clone());
-        let Some(place) = pick(&opted_out, which) else { return };
-        let operation = Operation::TakeBack { tenant: place.0.clone(), recipient: place.1.clone() };
+        let Some(opt_out) = pick(&opted_out, which) else { return };
+        let operation = Operation::TakeBack { tenant: opt_out.0.clone(), recipient: opt_out.1.clone() };
         self.call(("operator", None), operation, None, |context| {
             // A node that has not applied the opt-out yet refuses, and another one is asked.
-            let last = context.replica.read(|ledger| ledger.opted_out().get(&place).map_or(0, |known| known.last));
-            let (tenant, key, reason) = (place.0.clone(), place.1.clone(), "by letter".to_owned());
+            let last = context.replica.read(|ledger| ledger.opted_out().get(&opt_out).map_or(0, |known| known.last));
+            let (tenant, key, reason) = (opt_out.0.clone(), opt_out.1.clone(), "by letter".to_owned());
             Some(Command::OptOutTakeBack(OptOutTakeBack { tenant, key, last, reason }))
         })
         .await;

@@ -19,12 +19,12 @@ const AGAIN: Duration = Duration::from_secs(5);
 
 impl World {
     /// Kills a running node and starts it with the other release. A node that is down will start with it.
-    pub(crate) fn install(&mut self, place: NodeIndex, level: u32) -> Result<()> {
-        self.trace().say(format_args!("n{} gets a release of level {level}", place + 1));
+    pub(crate) fn install(&mut self, index: NodeIndex, level: u32) -> Result<()> {
+        self.trace().say(format_args!("n{} gets a release of level {level}", index + 1));
         self.count("release installed");
-        self.nodes[place].level = level;
-        match self.nodes[place].process() {
-            Some(_) => self.kill(place, Death::Kill, ABSENCE),
+        self.nodes[index].level = level;
+        match self.nodes[index].process() {
+            Some(_) => self.kill(index, Death::Kill, ABSENCE),
             None => Ok(()),
         }
     }

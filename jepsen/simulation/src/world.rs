@@ -199,8 +199,8 @@ impl World {
         while let Some(((at, _), _)) = self.agenda.first_key_value() {
             let at = *at;
             let cuts: Vec<_> = self.nodes.iter().map(|node| node.disk().cloned()).collect();
-            let cut = |place: usize| {
-                let disk = cuts[place].clone();
+            let cut = |index: usize| {
+                let disk = cuts[index].clone();
                 async move {
                     match disk {
                         Some(disk) => disk.was_cut().await,
@@ -239,9 +239,9 @@ impl World {
             }
             AgendaStep::InstallFault(fault) => self.install_fault(fault)?,
             AgendaStep::EndFaults(scope) => self.end_faults(scope),
-            AgendaStep::Start(place) => {
-                if self.nodes[place].process().is_none() && !self.lost.contains(&place) {
-                    self.nodes[place].start();
+            AgendaStep::Start(index) => {
+                if self.nodes[index].process().is_none() && !self.lost.contains(&index) {
+                    self.nodes[index].start();
                 }
             }
             AgendaStep::Create(number) => self.clients.create(self.plan.schedules[number].clone()),
@@ -267,12 +267,12 @@ impl World {
             }
             AgendaStep::StaleEntry => {
                 #[cfg(feature = "injected-bugs")]
-                if let Some(place) = self.leader() {
-                    crate::stale_entry::propose(self.nodes[place].context(), self.env.network.clone());
+                if let Some(index) = self.leader() {
+                    crate::stale_entry::propose(self.nodes[index].context(), self.env.network.clone());
                 }
                 self.after(STALE_ENTRY_EVERY, AgendaStep::StaleEntry);
             }
-            AgendaStep::Install(place, level) => self.install(place, level)?,
+            AgendaStep::Install(index, level) => self.install(index, level)?,
             AgendaStep::Finish => self.finish_upgrade(),
             AgendaStep::Heal => self.heal(),
             AgendaStep::End => {}

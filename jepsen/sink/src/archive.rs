@@ -89,8 +89,8 @@ impl Archive {
     /// Returns the whole text of an accept; `None` if it is not kept.
     pub(crate) fn text(&self, number: u64) -> Option<Arc<[u8]>> {
         let kept = self.kept.lock();
-        let place = kept.texts.partition_point(|text| text.last < number);
-        kept.texts.get(place).filter(|text| text.first <= number).map(|text| Arc::clone(&text.bytes))
+        let index = kept.texts.partition_point(|text| text.last < number);
+        kept.texts.get(index).filter(|text| text.first <= number).map(|text| Arc::clone(&text.bytes))
     }
 
     pub(crate) async fn wait_for(&self, wanted: u64, limit: Duration) -> Result<(), StillWaiting> {
@@ -134,7 +134,7 @@ pub struct Emails {
 impl Emails {
     /// Each accept with its number, oldest first; `.rev()` for the newest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, &Arc<Accepted>)> + '_ {
-        self.accepts.iter().enumerate().map(|(place, accept)| (self.first + place as u64, accept))
+        self.accepts.iter().enumerate().map(|(index, accept)| (self.first + index as u64, accept))
     }
 
     /// Returns the accept with that number; `None` if it is not among them.

@@ -64,15 +64,15 @@ impl Armed {
     }
 }
 
-/// Returns the random generator of a rule. The rule's place goes into the high half of the seed, so that neighbouring
+/// Returns the random generator of a rule. The rule's index goes into the high half of the seed, so that neighbouring
 /// seeds and neighbouring rules have different generators.
-fn dice_of(seed: u64, place: usize) -> StdRng {
-    let place = u64::try_from(place).unwrap_or(u64::MAX);
-    StdRng::seed_from_u64(seed ^ place.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15))
+fn dice_of(seed: u64, index: usize) -> StdRng {
+    let index = u64::try_from(index).unwrap_or(u64::MAX);
+    StdRng::seed_from_u64(seed ^ index.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15))
 }
 
 fn arm(plan: FaultPlan) -> Vec<Armed> {
-    let arm = |(place, rule)| Armed { random: dice_of(plan.seed, place), rule, struck: 0 };
+    let arm = |(index, rule)| Armed { random: dice_of(plan.seed, index), rule, struck: 0 };
     plan.rules.into_iter().enumerate().map(arm).collect()
 }
 

@@ -93,11 +93,11 @@ async fn reset_is_reset() {
 
 #[tokio::test]
 async fn bare_replies_have_code_and_nothing_else() {
-    for (stage, place) in [("banner", 0), ("ehlo", 1), ("mail", 2), ("rcpt", 3), ("data", 4), ("answer", 5)] {
+    for (stage, index) in [("banner", 0), ("ehlo", 1), ("mail", 2), ("rcpt", 3), ("data", 4), ("answer", 5)] {
         let sink = sink(&format!("{stage}:bare"));
         let heard = story(&sink).await;
-        let bare: Vec<_> = (0..heard.len()).filter(|place| heard[*place].ends_with("bare")).collect();
-        assert_eq!(bare, [place], "{stage}: {heard:?}");
+        let bare: Vec<_> = (0..heard.len()).filter(|index| heard[*index].ends_with("bare")).collect();
+        assert_eq!(bare, [index], "{stage}: {heard:?}");
         assert_eq!(sink.accepted_count(), 1, "a bare reply is as good as another");
         sink.stop().await;
     }

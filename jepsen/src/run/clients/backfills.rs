@@ -32,7 +32,7 @@ pub fn items(first: SystemTime, phase: Duration) -> Vec<WorkloadItem> {
     let count = ((phase.as_secs() / EVERY.as_secs()) as u32).clamp(1, PAUSED_MAX);
     let item = |number: u32| {
         let from_ms = unix_us(first + phase * (number + 1) / (count + 2)) / 1_000_000 * 1_000;
-        let instants_ms = (0..INSTANTS).map(|place| from_ms + place * PAUSED_PERIOD_MS).collect();
+        let instants_ms = (0..INSTANTS).map(|index| from_ms + index * PAUSED_PERIOD_MS).collect();
         let kind = ItemKind::Paused(instants_ms);
         WorkloadItem { name: format!("paused-{number}"), due_ms: 0, recipients: RECIPIENTS, kind }
     };

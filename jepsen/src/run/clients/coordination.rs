@@ -64,8 +64,8 @@ impl Coordination {
     pub fn take_paused(&self, by_ms: i64) -> Option<WorkloadItem> {
         let mut known = self.known();
         let is_over = |item: &WorkloadItem| item.instants_ms().iter().all(|at_ms| *at_ms < by_ms);
-        let place = known.paused_schedules.iter().position(is_over)?;
-        Some(known.paused_schedules.remove(place))
+        let index = known.paused_schedules.iter().position(is_over)?;
+        Some(known.paused_schedules.remove(index))
     }
 
     fn known(&self) -> MutexGuard<'_, SharedObjects> {

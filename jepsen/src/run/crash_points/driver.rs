@@ -119,8 +119,8 @@ impl<'a> Driver<'a> {
     ) -> Driver<'a> {
         let now = Instant::now();
         let names = nemesis.processes.names().into_iter().zip(0..);
-        let state = |place| PointState::Runs { until: now + Duration::from_secs(place), point: None };
-        let states = names.map(|(name, place)| (name, state(place))).collect();
+        let state = |seconds| PointState::Runs { until: now + Duration::from_secs(seconds), point: None };
+        let states = names.map(|(name, seconds)| (name, state(seconds))).collect();
         let hits = points.into_iter().map(|point| (point, 0)).collect();
         let random = StdRng::seed_from_u64(seed);
         Driver { nemesis, traffic, hits, wanted, random, states, transferred: now, isolated: now, reported: now }

@@ -1,4 +1,4 @@
-//! `crash-points`: nodes that die at named places of their code, again and again, while emails are sent. The run is judged
+//! `crash-points`: nodes that die at named points of their code, again and again, while emails are sent. The run is judged
 //! like any other.
 //!
 //! It needs a binary with the feature `crash-points`, which no release has. Each process gets one crash point; it dies there,

@@ -198,17 +198,17 @@ impl Nemesis {
     }
 }
 
-/// Inverts some bytes of a file, at places that the seed decides.
+/// Inverts some bytes of a file, at offsets that the seed decides.
 fn damage(path: &Path, seed: u64) -> Result<u64> {
     let mut file = File::options().read(true).write(true).open(path).with_context(|| path.display().to_string())?;
     let length = file.metadata()?.len().max(1);
-    let mut place = seed;
+    let mut offset = seed;
     for _ in 0..16 {
-        place = place.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(17).wrapping_add(1);
+        offset = offset.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(17).wrapping_add(1);
         let mut byte = [0];
-        file.seek(SeekFrom::Start(place % length))?;
+        file.seek(SeekFrom::Start(offset % length))?;
         if file.read(&mut byte)? == 1 {
-            file.seek(SeekFrom::Start(place % length))?;
+            file.seek(SeekFrom::Start(offset % length))?;
             file.write_all(&[!byte[0]])?;
         }
     }

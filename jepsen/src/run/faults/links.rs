@@ -35,7 +35,7 @@ pub fn alone(nodes: usize, node: usize) -> Vec<BrokenLink> {
 /// A minority that begins at `first` is cut off from the rest.
 pub fn halves(nodes: usize, first: usize) -> Vec<BrokenLink> {
     let minority = (nodes - 1) / 2;
-    let side = |place: usize| (place + nodes - first % nodes) % nodes < minority;
+    let side = |index: usize| (index + nodes - first % nodes) % nodes < minority;
     cut_unless(nodes, |from, to| side(from) == side(to))
 }
 
@@ -50,7 +50,7 @@ pub fn ring(nodes: usize) -> Vec<BrokenLink> {
 /// Two halves, and one node that is connected to both.
 pub fn bridge(nodes: usize, middle: usize) -> Vec<BrokenLink> {
     let middle = middle % nodes;
-    let side = |place: usize| (place + nodes - middle) % nodes <= nodes / 2;
+    let side = |index: usize| (index + nodes - middle) % nodes <= nodes / 2;
     cut_unless(nodes, |from, to| from == middle || to == middle || side(from) == side(to))
 }
 
@@ -118,8 +118,8 @@ impl Nemesis {
         let matched = matched + sum(broken, &self.matched());
         let mut left = self.broken_links.clone();
         for restored in broken {
-            if let Some(place) = left.iter().position(|link| link == restored) {
-                left.swap_remove(place);
+            if let Some(index) = left.iter().position(|link| link == restored) {
+                left.swap_remove(index);
             }
         }
         self.set_links(left)?;
@@ -159,15 +159,15 @@ fn sum(broken: &[BrokenLink], matched: &Matched) -> u64 {
 
 fn set(network: &HostNetwork, names: &[String], before: &[BrokenLink], now: &[BrokenLink]) -> Result<()> {
     let addresses = names.iter().map(|name| network.address(name)).collect::<Result<Vec<_>>>()?;
-    for (place, name) in names.iter().enumerate() {
-        network.set_rules(name, &rules(place, &addresses, now))?;
+    for (index, name) in names.iter().enumerate() {
+        network.set_rules(name, &rules(index, &addresses, now))?;
     }
-    for (place, name) in names.iter().enumerate() {
+    for (index, name) in names.iter().enumerate() {
         // Also where the rate stays the same: its counter restarts like all others.
-        if narrowest(place, before).is_some() {
+        if narrowest(index, before).is_some() {
             network.limit_rate(name, None)?;
         }
-        if let Some(kbit) = narrowest(place, now) {
+        if let Some(kbit) = narrowest(index, now) {
             network.limit_rate(name, Some(kbit))?;
         }
     }
@@ -196,7 +196,7 @@ fn matched(network: &HostNetwork, names: &[String], broken: &[BrokenLink]) -> Ma
 mod tests {
     use super::*;
 
-    /// Places that each place still hears, itself left out.
+    /// The nodes that each node still hears, without itself.
     fn heard(nodes: usize, bad: &[BrokenLink]) -> Vec<Vec<usize>> {
         let hears = |to: usize| {
             let others = (0..nodes).filter(move |from| *from != to);

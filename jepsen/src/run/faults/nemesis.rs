@@ -80,8 +80,8 @@ impl Nemesis {
         let mut due = plan.iter().peekable();
         while start.elapsed() < phase {
             self.restart_ended()?;
-            while let Some(place) = self.active.iter().position(|active| active.until <= Instant::now()) {
-                self.end(place).await?;
+            while let Some(index) = self.active.iter().position(|active| active.until <= Instant::now()) {
+                self.end(index).await?;
             }
             // Without this, faults that are late by a period would delay the last period, in which every family acts.
             while let Some(planned) = due.next_if(|planned| start.elapsed() >= planned.at + LATE_MAX) {
@@ -194,8 +194,8 @@ impl Nemesis {
         Ok(())
     }
 
-    async fn end(&mut self, place: usize) -> Result<()> {
-        let ActiveFault { mut fault, repair, .. } = self.active.swap_remove(place);
+    async fn end(&mut self, index: usize) -> Result<()> {
+        let ActiveFault { mut fault, repair, .. } = self.active.swap_remove(index);
         if let Err(error) = Box::pin(self.repair(repair, &mut fault)).await {
             fault.word = format!("{}; repairing it: {error:#}", fault.word);
             // It may be in force to the end.

@@ -28,9 +28,9 @@ pub async fn compare(file: &Path, sink: &Sink) -> Result<()> {
 }
 
 fn differ(file: &[Accepted], memory: &[&Accepted]) -> Option<String> {
-    let place = file.iter().zip(memory).position(|(written, kept)| written != *kept);
-    if let Some(place) = place {
-        return Some(format!("accept {} differs", place + 1));
+    let index = file.iter().zip(memory).position(|(written, kept)| written != *kept);
+    if let Some(index) = index {
+        return Some(format!("accept {} differs", index + 1));
     }
     let (written, kept) = (file.len(), memory.len());
     (written != kept).then(|| format!("the file has {written} accepts, memory has {kept}"))

@@ -117,7 +117,7 @@ fn record(
 ) {
     // If no event was dropped, the first resumption shown is the first one.
     let run_events = history.events.iter().filter(|event| event.fence.is_empty()).count();
-    for (place, event) in history.events.iter().enumerate() {
+    for (position, event) in history.events.iter().enumerate() {
         if event.what == "run resumed" && run_events < RUN_EVENTS_KEPT && clock.is_new(run, event.index) {
             recorder.event(&Event::Resumption(Resumption { run: run.to_owned(), index: event.index }));
         }
@@ -126,7 +126,7 @@ fn record(
             && let Some(fence) = fence
         {
             let incarnation = clock.incarnation(event);
-            let later = history.events.get(place + 1..).unwrap_or_default();
+            let later = history.events.get(position + 1..).unwrap_or_default();
             if let (Some(incarnation), Some(at_ns)) = (incarnation, open_until(clock, event, later)) {
                 let node = event.node.clone();
                 recorder.event(&Event::OpenClaim(OpenClaim { at_ns, fence, node, incarnation, claimed: 1 }));

@@ -55,12 +55,12 @@ pub fn schedules(seed: u64, phase: Duration, recipients: u32, now: Timestamp) ->
     let from = change - SignedDuration::from_hours(24 * random.random_range(0..days));
     let to = from + SignedDuration::from_hours(24 * days);
     let each = (i64::from(recipients) / (days * TIMES.len() as i64)).max(1) as u32;
-    let schedule = |(place, (zone, hour, minute)): (usize, (&'static str, u32, u32))| {
+    let schedule = |(index, (zone, hour, minute)): (usize, (&'static str, u32, u32))| {
         let between_ms = (from.as_millisecond(), to.as_millisecond());
         let instants_ms = Rule::daily(zone, hour, minute).instants(between_ms.0, between_ms.1)?;
         let times = DailyTimes { zone, hour, minute, between_ms, instants_ms };
         anyhow::Ok(WorkloadItem {
-            name: format!("daily-{place}"),
+            name: format!("daily-{index}"),
             due_ms: 0,
             recipients: each,
             kind: ItemKind::Daily(times),

@@ -81,7 +81,7 @@ impl WorkloadLimits {
             kind: ItemKind::Warming,
         });
         let count = (phase.as_millis() as i64 / GAPPED_PERIOD_MS).max(1);
-        let instants_ms = (0..count).map(|place| at_ms(Duration::ZERO) + place * GAPPED_PERIOD_MS).collect();
+        let instants_ms = (0..count).map(|index| at_ms(Duration::ZERO) + index * GAPPED_PERIOD_MS).collect();
         let gapped = self.has_gap.then(|| WorkloadItem {
             name: GAPPED.to_owned(),
             due_ms: 0,
