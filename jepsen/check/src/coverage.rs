@@ -81,11 +81,11 @@ pub fn exercised(history: &History, findings: &mut Findings) {
         let text = "no fault at all was seen to have an effect".to_owned();
         if history.faults.iter().any(unseen) { findings.missing(text) } else { findings.violation(|| text) }
     }
-    kills_inside(history, &fault_counts, findings);
-    emails(history, findings);
+    require_kills(history, &fault_counts, findings);
+    require_emails(history, findings);
 }
 
-fn kills_inside(history: &History, fault_counts: &BTreeMap<FaultKind, FaultCounts>, findings: &mut Findings) {
+fn require_kills(history: &History, fault_counts: &BTreeMap<FaultKind, FaultCounts>, findings: &mut Findings) {
     let wanted = history.header.coverage.kills_inside_data;
     // A process that is paused or asked to stop loses no hand-off.
     let ends = [FaultKind::Kill, FaultKind::Upgrade, FaultKind::CrashPoint, FaultKind::PowerCut];
@@ -96,7 +96,7 @@ fn kills_inside(history: &History, fault_counts: &BTreeMap<FaultKind, FaultCount
     }
 }
 
-fn emails(history: &History, findings: &mut Findings) {
+fn require_emails(history: &History, findings: &mut Findings) {
     let wanted = f64::from(history.header.coverage.mails_per_second);
     if wanted == 0.0 {
         return;

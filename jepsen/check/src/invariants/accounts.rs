@@ -44,17 +44,17 @@ pub fn agree(history: &History, findings: &mut Findings) {
             }
         }
     }
-    identity::of_emails(history, findings);
+    identity::report_emails(history, findings);
     if history.header.in_doubt != InDoubt::Resend {
-        by_itself(history, findings);
+        report_unrequested_resends(history, findings);
     }
     if history.header.in_doubt != InDoubt::AssumeSent {
-        closed_by_itself(history, findings);
+        report_unrequested_assumptions(history, findings);
     }
 }
 
 /// Reports resend steps beyond those that operators asked for.
-fn by_itself(history: &History, findings: &mut Findings) {
+fn report_unrequested_resends(history: &History, findings: &mut Findings) {
     for outcomes in history.outcomes.chunk_by(|left, right| left.item == right.item) {
         let resent = outcomes.iter().filter(|outcome| outcome.step == Step::Resent).count();
         let Some(item) = outcomes.first().map(|outcome| outcome.item).filter(|_| resent > 0) else { continue };
@@ -67,7 +67,7 @@ fn by_itself(history: &History, findings: &mut Findings) {
 }
 
 /// Reports recipients that were closed as assumed without an operator's request.
-fn closed_by_itself(history: &History, findings: &mut Findings) {
+fn report_unrequested_assumptions(history: &History, findings: &mut Findings) {
     for item_state in history.final_states.iter().filter(|item_state| item_state.state == RecipientState::Assumed) {
         if history.requests_about(item_state.item, Call::assumes) == 0 && findings.requires(history, &[Part::Calls]) {
             findings

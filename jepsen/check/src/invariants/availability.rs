@@ -18,14 +18,14 @@ pub fn available(history: &History, findings: &mut Findings) {
     }
     let majorities = majorities(history);
     let within_ns = history.header.led_within_ms.map_or(LED_WITHIN_NS, |ms| ms.saturating_mul(MS));
-    led(history, &majorities, within_ns, findings);
+    report_missing_leaders(history, &majorities, within_ns, findings);
     let of_recipients = [Part::Accepts, Part::Claims, Part::Outcomes, Part::FinalStates, Part::Runs, Part::Calls];
     if findings.requires(history, &of_recipients) {
-        progress::sends(history, &majorities, within_ns, findings);
+        progress::report_silence(history, &majorities, within_ns, findings);
     }
 }
 
-fn led(history: &History, majorities: &[Interval], within_ns: u64, findings: &mut Findings) {
+fn report_missing_leaders(history: &History, majorities: &[Interval], within_ns: u64, findings: &mut Findings) {
     for outage in &history.outages {
         for (from_ns, until_ns) in majorities {
             let (first, last) = ((*from_ns).max(outage.from_ns), (*until_ns).min(outage.until_ns));

@@ -104,7 +104,7 @@ pub fn opted_out(history: &History, findings: &mut Findings) {
         let Some(forbidding) = tenant.and_then(|tenant| barriers.get(&(tenant, handoff.item.recipient))) else {
             continue;
         };
-        judge(history, handoff, forbidding, "the opt-out", findings);
+        report_handoff(history, handoff, forbidding, "the opt-out", findings);
     }
 }
 
@@ -129,15 +129,15 @@ pub fn paused_or_cancelled(history: &History, findings: &mut Findings) {
         match target {
             Target::Run(run) => {
                 let Some(run) = history.names.find(run) else { continue };
-                no_claim(history, run, &stops, findings);
+                report_claims(history, run, &stops, findings);
                 barriers.entry(run).or_default().extend(Barrier::of(call, lifted_ns));
             }
-            Target::Schedule { tenant, schedule } => no_run(history, (tenant, schedule), &stops, findings),
+            Target::Schedule { tenant, schedule } => report_runs(history, (tenant, schedule), &stops, findings),
         }
     }
     for handoff in &history.handoffs {
         let forbidding = barriers.get(&handoff.item.run).map_or(&[][..], Vec::as_slice);
-        judge(history, handoff, forbidding, "the pause or cancel", findings);
+        report_handoff(history, handoff, forbidding, "the pause or cancel", findings);
     }
 }
 
@@ -198,7 +198,7 @@ fn resumed(history: &History, pause: &Call, target: &Target) -> Until {
     until
 }
 
-fn no_claim(history: &History, run: Name, stops: &Stop, findings: &mut Findings) {
+fn report_claims(history: &History, run: Name, stops: &Stop, findings: &mut Findings) {
     for grant in of_run(&history.grants, run) {
         let (item, fence) = (history.describe(grant.item), grant.fence);
         let there_by_ns = there_by(history, grant);
@@ -219,7 +219,7 @@ fn there_by(history: &History, grant: &Grant) -> Option<u64> {
     grant.committed_ns.into_iter().chain(own.map(|handoff| handoff.data_ns)).min()
 }
 
-fn no_run(history: &History, (tenant, schedule): (&String, &String), stops: &Stop, findings: &mut Findings) {
+fn report_runs(history: &History, (tenant, schedule): (&String, &String), stops: &Stop, findings: &mut Findings) {
     let own = history.runs.values().filter(|run| (&run.tenant, &run.schedule) == (tenant, schedule));
     // Openings are recorded in ledger time.
     let latest_ms = |run: &Run| run.opened_unix_ms.saturating_add_unsigned(history.header.clock_error_ms);
@@ -236,17 +236,17 @@ fn no_run(history: &History, (tenant, schedule): (&String, &String), stops: &Sto
     }
 }
 
-fn judge(history: &History, handoff: &Handoff, barriers: &[Barrier], what: &str, findings: &mut Findings) {
+fn report_handoff(history: &History, handoff: &Handoff, barriers: &[Barrier], what: &str, findings: &mut Findings) {
     for barrier in barriers {
         match barrier.forbids(history, handoff) {
             Some(false) => {}
-            Some(true) => return findings.violation(|| late(history, handoff, barrier, what)),
+            Some(true) => return findings.violation(|| describe(history, handoff, barrier, what)),
             None => findings.missing(format!("whether an email of an unconfirmed node was claimed before {what}")),
         }
     }
 }
 
-fn late(history: &History, handoff: &Handoff, barrier: &Barrier, what: &str) -> String {
+fn describe(history: &History, handoff: &Handoff, barrier: &Barrier, what: &str) -> String {
     let after_ms = (handoff.at_ns - barrier.answered_ns) as f64 / 1e6;
     let (item, node) = (history.describe(handoff.item), history.names.text(handoff.node));
     format!("{item} came from {node} {after_ms:.3} ms after the answer to {what}, which did not name it")

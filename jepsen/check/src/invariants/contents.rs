@@ -19,7 +19,7 @@ pub fn own(history: &History, findings: &mut Findings) {
     // Refused emails are judged too.
     for handoff in history.handoffs.iter().filter(|handoff| is_whole(handoff)) {
         match handoff.content {
-            Some(content) => compare(history, &audiences, (handoff, content), findings),
+            Some(content) => report_wrong_content(history, &audiences, (handoff, content), findings),
             None if all_read => {
                 findings.violation(|| {
                     format!(
@@ -43,7 +43,7 @@ fn audiences(history: &History) -> BTreeMap<Name, Name> {
     by_instant.chain(triggered(history)).collect()
 }
 
-fn compare(
+fn report_wrong_content(
     history: &History,
     audiences: &BTreeMap<Name, Name>,
     (handoff, content): (&Handoff, ReceivedContent),

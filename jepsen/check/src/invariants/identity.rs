@@ -10,7 +10,7 @@ use crate::index::{Handoff, History};
 use crate::verdict::Findings;
 
 /// Reports violations of the emails.
-pub fn of_emails(history: &History, findings: &mut Findings) {
+pub fn report_emails(history: &History, findings: &mut Findings) {
     for handoff in history.handoffs.iter().filter(|handoff| handoff.answer == Answered::Malformed) {
         findings.violation(|| {
             format!("{} was a malformed message: {}", history.describe(handoff.item), origin(history, handoff))

@@ -34,14 +34,14 @@ pub fn within_budgets(history: &History, findings: &mut Findings) {
                 let (name, per_second_milli, sessions) = ("the rate of a relay", *per_second_milli, *sessions);
                 let burst = (per_second_milli / 10_000).max(history.header.nodes.len() as u64);
                 let rate = Rate { name, per_second_milli, sessions, delay_ns: 0, burst };
-                keeps_rate(history, limit, &rate, findings);
+                report_rate(history, limit, &rate, findings);
             }
             Bound::TenantRate { per_second_milli, sessions } => {
                 let (name, per_second_milli, sessions) = ("the rate of a tenant", *per_second_milli, *sessions);
                 let rate = Rate { name, per_second_milli, sessions, delay_ns: CLAIMED_BEFORE_NS, burst: 0 };
-                keeps_rate(history, limit, &rate, findings);
+                report_rate(history, limit, &rate, findings);
             }
-            Bound::WarmUp { first_day, caps } => warms_up(history, limit, (*first_day, caps), findings),
+            Bound::WarmUp { first_day, caps } => report_warm_up(history, limit, (*first_day, caps), findings),
             Bound::MinGap { .. } | Bound::MaxAttempts { .. } => continue,
         }
         judged += 1;
@@ -57,8 +57,8 @@ pub fn gaps_and_attempts(history: &History, findings: &mut Findings) {
     let mut judged = 0_u32;
     for limit in &history.limits {
         match limit.bound {
-            Bound::MinGap { gap_ms } => keeps_gap(history, limit, gap_ms, findings),
-            Bound::MaxAttempts { attempts } => gives_up(history, limit, attempts, findings),
+            Bound::MinGap { gap_ms } => report_gaps(history, limit, gap_ms, findings),
+            Bound::MaxAttempts { attempts } => report_attempts(history, limit, attempts, findings),
             Bound::RelayRate { .. } | Bound::TenantRate { .. } | Bound::WarmUp { .. } => continue,
         }
         judged += 1;
@@ -124,7 +124,7 @@ struct Rate {
     burst: u64,
 }
 
-fn keeps_rate(history: &History, limit: &Limit, rate: &Rate, findings: &mut Findings) {
+fn report_rate(history: &History, limit: &Limit, rate: &Rate, findings: &mut Findings) {
     let mut began: Vec<u64> = handoffs_under(history, limit).iter().map(|handoff| handoff.data_ns).collect();
     began.sort_unstable();
     for length_ns in LENGTHS_NS {
@@ -159,7 +159,7 @@ fn processes(history: &History, from_ns: u64, until_ns: u64) -> u64 {
     ran.count() as u64
 }
 
-fn warms_up(history: &History, limit: &Limit, (first_day, caps): (i64, &[u32]), findings: &mut Findings) {
+fn report_warm_up(history: &History, limit: &Limit, (first_day, caps): (i64, &[u32]), findings: &mut Findings) {
     let mut arrived: Vec<u64> = handoffs_under(history, limit)
         .into_iter()
         .filter(|handoff| handoff.answer.is_accepted())
@@ -181,7 +181,7 @@ fn warms_up(history: &History, limit: &Limit, (first_day, caps): (i64, &[u32]), 
     }
 }
 
-fn keeps_gap(history: &History, limit: &Limit, gap_ms: u64, findings: &mut Findings) {
+fn report_gaps(history: &History, limit: &Limit, gap_ms: u64, findings: &mut Findings) {
     // Instants of runs by schedule and recipient.
     let mut got: BTreeMap<_, Vec<(i64, Name)>> = BTreeMap::new();
     for handoff in handoffs_under(history, limit).into_iter().filter(|handoff| handoff.answer.is_accepted()) {
@@ -201,7 +201,7 @@ fn keeps_gap(history: &History, limit: &Limit, gap_ms: u64, findings: &mut Findi
     }
 }
 
-fn gives_up(history: &History, limit: &Limit, attempts: u32, findings: &mut Findings) {
+fn report_attempts(history: &History, limit: &Limit, attempts: u32, findings: &mut Findings) {
     let items: BTreeSet<Item> = handoffs_under(history, limit).iter().map(|handoff| handoff.item).collect();
     for item in items {
         // Definite refusals and dialogues that were cut off before the final dot allow no further hand-offs, so they

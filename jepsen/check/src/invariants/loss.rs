@@ -24,7 +24,7 @@ pub fn nothing_lost(history: &History, findings: &mut Findings) {
     let by_instant = runs_by_instant(history);
     for (instant, audience) in &history.due {
         match by_instant.get(instant) {
-            Some(runs) => runs.iter().for_each(|run| account(history, run, *audience, findings)),
+            Some(runs) => runs.iter().for_each(|run| report_recipients(history, run, *audience, findings)),
             None if is_explained(history, instant) => {}
             None => findings.violation(|| format!("{} neither opened nor is it explained", describe(history, instant))),
         }
@@ -43,7 +43,7 @@ pub fn nothing_lost(history: &History, findings: &mut Findings) {
     }
     for (run, audience) in triggered(history) {
         match history.runs.get(&run) {
-            Some(run) => account(history, run, audience, findings),
+            Some(run) => report_recipients(history, run, audience, findings),
             None => findings
                 .violation(|| format!("a trigger returned {}, and there is no such run", history.names.text(run))),
         }
@@ -51,7 +51,7 @@ pub fn nothing_lost(history: &History, findings: &mut Findings) {
 }
 
 /// Checks that each recipient of a due run has a final state with a cause.
-fn account(history: &History, run: &Run, audience: Name, findings: &mut Findings) {
+fn report_recipients(history: &History, run: &Run, audience: Name, findings: &mut Findings) {
     let Some(recipients) = history.audiences.get(&audience) else {
         return findings.missing(format!("the audience {}", history.names.text(audience)));
     };

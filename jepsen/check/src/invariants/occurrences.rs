@@ -20,17 +20,17 @@ pub fn kept(history: &History, findings: &mut Findings) {
     if !findings.requires(history, &parts) {
         return;
     }
-    once_each(history, findings);
-    as_many_as_triggers(history, findings);
-    backfilled(history, findings);
+    report_extra_runs(history, findings);
+    report_extra_triggered_runs(history, findings);
+    report_unrequested_backfills(history, findings);
     for run in history.runs.values() {
-        on_time(history, run, findings);
+        report_early_and_late_runs(history, run, findings);
     }
-    passed_over(history, findings);
-    emails(history, findings);
+    report_wrong_explanations(history, findings);
+    report_misplaced_emails(history, findings);
 }
 
-fn once_each(history: &History, findings: &mut Findings) {
+fn report_extra_runs(history: &History, findings: &mut Findings) {
     for run in history.runs.values() {
         let by_schedule = !matches!(run.cause, RunCause::Trigger | RunCause::Test);
         let is_due = history.instant_of(run).is_some_and(|instant| history.due.contains_key(&instant));
@@ -47,7 +47,7 @@ fn once_each(history: &History, findings: &mut Findings) {
 }
 
 /// A trigger opens one run for each request id.
-fn as_many_as_triggers(history: &History, findings: &mut Findings) {
+fn report_extra_triggered_runs(history: &History, findings: &mut Findings) {
     let mut asked: BTreeMap<(&str, &str), BTreeSet<String>> = BTreeMap::new();
     for (place, call) in history.calls.iter().enumerate() {
         if let Operation::Trigger { tenant, schedule, .. } = &call.operation
@@ -69,9 +69,9 @@ fn as_many_as_triggers(history: &History, findings: &mut Findings) {
     }
 }
 
-/// A backfilled run lies in a range that an operator requested before its first email. (`once_each` checks that it is
-/// not a second run of its instant. Its opening is recorded in ledger time, which may be behind.)
-fn backfilled(history: &History, findings: &mut Findings) {
+/// A backfilled run lies in a range that an operator requested before its first email. (`report_extra_runs` checks that
+/// it is not a second run of its instant. Its opening is recorded in ledger time, which may be behind.)
+fn report_unrequested_backfills(history: &History, findings: &mut Findings) {
     for (name, own) in history.runs.iter().filter(|(_, run)| run.cause == RunCause::Backfill) {
         let first_ns = of_run(&history.handoffs, *name).iter().map(|handoff| handoff.data_ns).min().unwrap_or(u64::MAX);
         let is_requested = history.possible_calls().any(|call| {
@@ -86,7 +86,7 @@ fn backfilled(history: &History, findings: &mut Findings) {
     }
 }
 
-fn on_time(history: &History, run: &Run, findings: &mut Findings) {
+fn report_early_and_late_runs(history: &History, run: &Run, findings: &mut Findings) {
     let Run { due_unix_ms: due, opened_unix_ms: opened, .. } = *run;
     let late = opened.saturating_sub(due);
     match run.cause {
@@ -153,7 +153,7 @@ pub(super) fn was_stopped(history: &History, tenant: &str, schedule: &str, from_
 }
 
 /// An instant that did not open needs a reason that the history confirms.
-fn passed_over(history: &History, findings: &mut Findings) {
+fn report_wrong_explanations(history: &History, findings: &mut Findings) {
     let by_instant = loss::runs_by_instant(history);
     for instant in history.due.keys().filter(|instant| !by_instant.contains_key(instant)) {
         let Some(explained) = loss::explanation(history, instant) else { continue };
@@ -187,7 +187,7 @@ fn passed_over(history: &History, findings: &mut Findings) {
 }
 
 /// Reports emails before their instant, of an unknown run, or to an address outside the run's audience.
-fn emails(history: &History, findings: &mut Findings) {
+fn report_misplaced_emails(history: &History, findings: &mut Findings) {
     let triggered: BTreeMap<Name, Name> = loss::triggered(history).collect();
     for handoff in history.accepts() {
         let what = || history.describe_handoff(handoff);

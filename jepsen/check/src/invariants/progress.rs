@@ -31,14 +31,14 @@ const SESSION_WITHIN_NS: u64 = 10_000 * MS;
 /// Time after which a dialogue that the relay delays before DATA ends.
 const PREPARED_WITHIN_NS: u64 = 60_000 * MS;
 
-/// Judges these intervals with a majority, in which a leader must exist within `led_within_ns`.
-pub fn sends(history: &History, majorities: &[Interval], led_within_ns: u64, findings: &mut Findings) {
+/// Reports violations within these intervals with a majority, in which a leader must exist within `led_within_ns`.
+pub fn report_silence(history: &History, majorities: &[Interval], led_within_ns: u64, findings: &mut Findings) {
     let bound_ns = led_within_ns + (history.header.lease_ms + history.header.margin_ms) * MS + CLAIM_TO_EMAIL_NS;
     let mut emails: Vec<u64> = history.accepts().map(|handoff| handoff.at_ns).collect();
     emails.sort_unstable();
     let waiting = waiting(history);
     let quiet = quiet(history, majorities, &emails);
-    begins(history, &quiet, bound_ns + SESSION_WITHIN_NS, findings);
+    report_unbegun_claims(history, &quiet, bound_ns + SESSION_WITHIN_NS, findings);
     for (from_ns, until_ns) in quiet {
         for (first, last) in &waiting {
             let (first, last) = (from_ns.max(*first), until_ns.min(*last));
@@ -60,7 +60,7 @@ pub fn sends(history: &History, majorities: &[Interval], led_within_ns: u64, fin
 }
 
 /// Reports recipients that stay claimed longer than this without a hand-off or an entry that releases them.
-fn begins(history: &History, quiet: &[Interval], within_ns: u64, findings: &mut Findings) {
+fn report_unbegun_claims(history: &History, quiet: &[Interval], within_ns: u64, findings: &mut Findings) {
     let over_ns = |fault: &Fault| fault.over_ns().saturating_add(PREPARED_WITHIN_NS);
     // Sorted by their beginnings.
     let relay_faults: Vec<Interval> =

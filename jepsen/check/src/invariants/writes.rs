@@ -14,7 +14,7 @@ use crate::verdict::Findings;
 
 /// I7.
 pub fn survive(history: &History, findings: &mut Findings) {
-    same_answer(history, findings);
+    report_different_answers(history, findings);
     let calls_whole = findings.requires(history, &[Part::Calls]);
     let objects_whole = findings.requires(history, &[Part::Objects]);
     if !calls_whole {
@@ -25,22 +25,22 @@ pub fn survive(history: &History, findings: &mut Findings) {
     let found: HashMap<Key, &str> = found.collect();
     for (key, register) in registers(history) {
         for (read, wrong) in register.wrong_reads() {
-            findings.violation(|| describe(key, &read, wrong));
+            findings.violation(|| describe_read(key, &read, wrong));
         }
         if objects_whole {
-            at_the_end(key, &register, found.get(&key).copied(), findings);
+            report_wrong_end(key, &register, found.get(&key).copied(), findings);
         }
     }
 }
 
-fn at_the_end((kind, tenant, name): Key, register: &Register, held: Option<&str>, findings: &mut Findings) {
+fn report_wrong_end((kind, tenant, name): Key, register: &Register, held: Option<&str>, findings: &mut Findings) {
     if register.is_written() && !register.may_hold(held) {
         let (held, last) = (quoted(held), quoted(register.last_answered()));
         findings.violation(|| format!("{kind:?} {tenant}/{name} holds {held}; the last answered write: {last}"));
     }
 }
 
-fn describe((kind, tenant, name): Key, read: &Read, wrong: ReadError) -> String {
+fn describe_read((kind, tenant, name): Key, read: &Read, wrong: ReadError) -> String {
     let (client, value, at_s) = (read.client, quoted(read.value), read.invoked_ns as f64 / 1e9);
     let why = match wrong {
         ReadError::NeverWritten => "no client had written that value",
@@ -55,7 +55,7 @@ fn quoted(value: Option<&str>) -> String {
 }
 
 /// Calls with one request id must have equal answers, and the same body.
-fn same_answer(history: &History, findings: &mut Findings) {
+fn report_different_answers(history: &History, findings: &mut Findings) {
     let mut first: HashMap<&str, &Call> = HashMap::new();
     for call in history.calls.iter().filter(|call| matches!(call.answer, Answer::Ok { .. })) {
         let Some(id) = call.request_id.as_deref() else { continue };
