@@ -138,8 +138,7 @@ fn i3_fence_that_comes_twice_or_second_one_past_gate() {
     let second = with(|history| history.handoff("r120.0", "m7", fence(210, 240), "n1", 31.1, Answered::Nothing));
     rejected(&second, &[3]);
     let refused = with(|history| history.handoff("r120.0", "m7", fence(10, 99), "n1", 12.4, Answered::Refused));
-    // A definite refusal is no second one.
-    accepted(&refused);
+    accepted(&refused); // A definite refusal is no second one.
 }
 
 #[test]
@@ -178,8 +177,7 @@ fn i5_doubt_beyond_faults_or_of_unclaimed_recipient_is_rejected() {
     });
     rejected(&lost, &[5]);
     lose_journal(&mut lost);
-    // With its journal lost, a node may leave its claim cap.
-    accepted(&lost);
+    accepted(&lost); // With its journal lost, a node may leave its claim cap.
     let mut others = more;
     lose_journal(&mut others);
     rejected(&others, &[5]);
@@ -210,8 +208,7 @@ fn i5_power_cut_excuses_no_more_than_measured_claim_cap() {
             history.change_fault(FaultKind::Kill, |fault| fault.journals_lost = true);
         })
     };
-    // 26 with the one past its gate.
-    accepted(&cut(3, 25));
+    accepted(&cut(3, 25)); // 26 with the one past its gate.
     assert_eq!(cut(3, 25).judge().in_doubt_allowed, 2 * (10 + 3) + 1);
     rejected(&cut(3, 26), &[5]);
     accepted(&cut(8, 30));
@@ -257,8 +254,7 @@ fn i5_fault_of_one_node_explains_no_doubt_of_another() {
             history.set_final_state(run, recipient, RecipientState::InDoubt);
         })
     };
-    // n2 had claimed it when it was killed.
-    accepted(&doubt("r120.0", "m7"));
+    accepted(&doubt("r120.0", "m7")); // n2 had claimed it when it was killed.
     let others = doubt("r120.0", "m6");
     assert_eq!((others.judge().in_doubt, others.judge().in_doubt_allowed), (2, 2), "the sum would allow it");
     rejected(&others, &[5]);
@@ -274,8 +270,7 @@ fn i5_permanent_partition_hides_journals_of_both_sides() {
             history.fault(FaultKind::Partition, &[node], 39.0).until_ns = None;
         })
     };
-    // n2 had claimed it.
-    accepted(&cut("n2"));
+    accepted(&cut("n2")); // n2 had claimed it.
     rejected(&cut("n3"), &[5]);
 }
 
@@ -332,8 +327,7 @@ fn i7_write_that_is_gone_one_that_came_back_and_one_that_is_old() {
     };
     rejected(&holds("v1"), &[7]);
     rejected(&holds("v9"), &[7]);
-    // What may have happened may be there.
-    accepted(&holds("v3"));
+    accepted(&holds("v3")); // What may have happened may be there.
     let opted_out = |event: &Event| matches!(event, Event::Found(found) if found.kind == ObjectKind::OptOut);
     rejected(&with(|history| history.drop_first(opted_out)), &[7]);
     rejected(&with(|history| history.found(ObjectKind::OptOut, "m0", "opted_out")), &[7]);
@@ -347,8 +341,7 @@ fn and_read(name: &'static str, at_s: f64, value: Option<&'static str>) -> TestH
 #[test]
 fn i7_read_that_is_old() {
     rejected(&and_read("daily", 9.2, Some("v1")), &[7]);
-    // The write that replaces it had no answer yet.
-    accepted(&and_read("daily", 9.08, Some("v1")));
+    accepted(&and_read("daily", 9.08, Some("v1"))); // The write that replaces it had no answer yet.
     rejected(&and_read("daily", 1.2, None), &[7]);
     rejected(&and_read("old", 9.2, Some("v1")), &[7]);
     let opt_out = with(|history| history.call(27.3, 27.4, read(ObjectKind::OptOut, "a"), shows(None)));
@@ -362,16 +355,14 @@ fn i7_read_of_unwritten_value_is_rejected() {
     rejected(&and_read("daily", 8.0, Some("v2")), &[7]);
     rejected(&and_read("unwritten", 30.0, Some("v1")), &[7]);
     accepted(&and_read("unwritten", 30.0, None));
-    // A write without an answer may never be done.
-    accepted(&and_read("daily", 24.0, Some("v2")));
+    accepted(&and_read("daily", 24.0, Some("v2"))); // A write without an answer may never be done.
 }
 
 #[test]
 fn i7_read_that_goes_back() {
     // A write without an answer is undecided until a read returns it.
     rejected(&and_read("perhaps", 32.0, Some("v1")), &[7]);
-    // It was seen by a read that was not over yet.
-    accepted(&and_read("perhaps", 28.95, Some("v1")));
+    accepted(&and_read("perhaps", 28.95, Some("v1"))); // It was seen by a read that was not over yet.
     // Two writes were under way together. A read of v3 after v2 proves that v3 replaced v2.
     rejected(&and_read("both", 31.0, Some("v2")), &[7]);
     rejected(&and_read("both", 31.0, Some("v1")), &[7]);
@@ -405,8 +396,7 @@ fn i7_two_calls_of_one_request_are_one_write() {
         })
     };
     rejected(&written_by("w1"), &[7]);
-    // It was written once more.
-    accepted(&written_by("w3"));
+    accepted(&written_by("w3")); // It was written once more.
 }
 
 #[test]
@@ -433,8 +423,7 @@ fn i8_claim_run_or_mail_after_pause_or_cancel() {
         history.claim("r220.0", "d", fence(210, 220), ("n2", 2), 25.1);
         history.handoff("r220.0", "d", fence(210, 220), "n2", 25.19, Answered::Refused);
     });
-    // It came before the answer.
-    accepted(&before);
+    accepted(&before); // It came before the answer.
 }
 
 #[test]
@@ -451,12 +440,10 @@ fn i8_unknown_resume_excuses_nothing_before_its_call() {
             change(history);
         })
     };
-    // It may have gone on.
-    accepted(&lost(|_| {}));
+    accepted(&lost(|_| {})); // It may have gone on.
     rejected(&lost(|history| history.claim("r220.0", "d", fence(210, 222), ("n1", 1), 27.9)), &[8]);
     let after = lost(|history| history.claim("r220.0", "d", fence(210, 222), ("n1", 1), 28.05));
-    // It may have gone on by then.
-    accepted(&after);
+    accepted(&after); // It may have gone on by then.
 }
 
 fn resume_of_r220() -> Operation {
@@ -482,8 +469,7 @@ fn i9_assumed_recipient_without_request_is_rejected() {
     let mut unasked = with(|history| history.drop_first(assume));
     rejected(&unasked, &[9]);
     unasked.header.in_doubt = InDoubt::AssumeSent;
-    // By policy.
-    accepted(&unasked);
+    accepted(&unasked); // By policy.
 }
 
 #[test]
@@ -506,8 +492,7 @@ fn i9_email_without_unique_message_id_is_rejected() {
     };
     rejected(&again(|mail| mail.message_id = Some("<another@example.net>".to_owned())), &[9]);
     rejected(&again(|mail| mail.body = Some("another".to_owned())), &[9]);
-    // Its body was not read.
-    accepted(&again(|mail| mail.body = None));
+    accepted(&again(|mail| mail.body = None)); // Its body was not read.
 }
 
 #[test]
@@ -591,8 +576,7 @@ fn i10_early_late_skipped_and_misdirected_are_rejected() {
         })
     };
     rejected(&move_due(5.0), &[10]);
-    // Clocks may be so far apart.
-    accepted(&move_due(1.0));
+    accepted(&move_due(1.0)); // Clocks may be so far apart.
     let open = |by_ms: i64| with(|history| history.change_run("r120.0", |run| run.opened_unix_ms += by_ms));
     rejected(&open(-200), &[10]);
     rejected(&open(4_000), &[10]);
@@ -604,15 +588,13 @@ fn i10_early_late_skipped_and_misdirected_are_rejected() {
             });
         })
     };
-    // Late since it waited for an earlier run.
-    accepted(&waited("r230.0"));
+    accepted(&waited("r230.0")); // Late since it waited for an earlier run.
     // A run does not wait for one of another schedule, for a later one, for itself, or for one that was finished.
     for of in ["r120.0", "r255.0", "r250.0", "r200.0"] {
         rejected(&waited(of), &[10]);
     }
     let over_an_outage = with(|history| history.change_run("r200.0", |run| run.opened_unix_ms += 4_000));
-    // Late without a quorum.
-    accepted(&over_an_outage);
+    accepted(&over_an_outage); // Late without a quorum.
     let passed = with(|history| {
         history.due(("default", "daily"), 37.0, "team");
         history.explained("daily", 37.0, PassedOver::Expired);
@@ -638,8 +620,7 @@ fn i12_tenant_that_waits_for_another() {
             mail.data_ns += ns(2.0);
         });
     };
-    // It was granted in time.
-    accepted(&with(mail_late));
+    accepted(&with(mail_late)); // It was granted in time.
     let late = with(|history| {
         mail_late(history);
         for event in &mut history.events {
@@ -685,8 +666,7 @@ fn i13_run_paused_without_cause_is_rejected() {
         })
     };
     rejected(&paused(FaultStatus::Skipped), &[13]);
-    // A guard may have paused it.
-    accepted(&paused(FaultStatus::Installed));
+    accepted(&paused(FaultStatus::Installed)); // A guard may have paused it.
     let mut asked = paused(FaultStatus::Skipped);
     asked.call(1.0, 1.1, Operation::Pause { target: Target::Run("r100.0".to_owned()) }, Answer::Unknown);
     assert!(!crate::broken(&asked.judge()).contains(&13), "an operator may have paused it");
@@ -715,8 +695,7 @@ fn i14_last_reading_of_killed_process_counts() {
     let killed =
         |event: &Event| matches!(event, Event::GatePasses(gate) if (gate.node.as_str(), gate.incarnation) == ("n2", 1));
     let unread = with(|history| history.drop_first(killed));
-    // A counter that went with its process.
-    accepted(&unread);
+    accepted(&unread); // A counter that went with its process.
     let living = |event: &Event| matches!(event, Event::GatePasses(gate) if gate.node == "n1");
     rejected(&with(|history| history.drop_first(living)), &[14]);
     let arrived = |until_s: f64| {
@@ -760,8 +739,7 @@ fn i15_claim_of_ended_process_that_stays_open() {
     rejected(&stays, &[15]);
     let mut leaderless = stays.clone();
     leaderless.events.push(Event::Outage(Outage { from_ns: ns(25.0), until_ns: ns(26.0) }));
-    // No leader could revoke it.
-    accepted(&leaderless);
+    accepted(&leaderless); // No leader could revoke it.
     let cut = with(|history| {
         history.events.push(open_claim(29.1));
         history.fault(FaultKind::Partition, &["n3"], 25.0);
@@ -796,8 +774,7 @@ fn i15_claim_of_ended_process_that_stays_open() {
         history.events.push(Event::Fault(fault));
         history
     };
-    // 0.2 s do not count.
-    accepted(&disturbed(28.0, 28.2, FaultStatus::Installed));
+    accepted(&disturbed(28.0, 28.2, FaultStatus::Installed)); // 0.2 s do not count.
     rejected(&disturbed(28.0, 28.05, FaultStatus::Installed), &[15]);
     rejected(&disturbed(20.0, 23.0, FaultStatus::Installed), &[15]);
     rejected(&disturbed(28.0, 28.2, FaultStatus::Skipped), &[15]);
@@ -879,11 +856,9 @@ fn i17_outage_without_majority_is_excused() {
             }
         })
     };
-    // 8 s are left with a majority.
-    accepted(&two_faults(FaultKind::Clock, 49.0));
+    accepted(&two_faults(FaultKind::Clock, 49.0)); // 8 s are left with a majority.
     rejected(&two_faults(FaultKind::Clock, 46.0), &[17]);
-    // A torn log does not vote before there is a leader.
-    accepted(&two_faults(FaultKind::Damage, 46.0));
+    accepted(&two_faults(FaultKind::Damage, 46.0)); // A torn log does not vote before there is a leader.
     rejected(&two_faults(FaultKind::Relay, 57.0), &[17]);
 }
 
@@ -896,8 +871,7 @@ fn i17_torn_log_counts_when_leader_has_stood_for_five_seconds() {
             }
         })
     };
-    // The leader went before they had caught up.
-    accepted(&repaired(40.0));
+    accepted(&repaired(40.0)); // The leader went before they had caught up.
     rejected(&repaired(38.0), &[17]);
 }
 
@@ -984,8 +958,7 @@ fn i17_recipients_that_wait_for_longer_than_twenty_seconds_are_rejected() {
         history.run("r410.0", late, 84.0, 1, 410);
         history.sends("r410.0", ("d", 0), fence(210, 411), ("n1", 1), 85.0);
     });
-    // Emails came, though not this one.
-    accepted(&others);
+    accepted(&others); // Emails came, though not this one.
 }
 
 #[test]

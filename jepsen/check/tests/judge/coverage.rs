@@ -74,8 +74,7 @@ fn fault_without_target_makes_run_invalid() {
         cut.cannot = false;
         history.events.push(Event::Fault(cut.clone()));
     });
-    // The node was there, but the machine could not do it.
-    accepted(&once);
+    accepted(&once); // The node was there, but the machine could not do it.
 }
 
 #[test]

@@ -120,8 +120,7 @@ fn i4_end_by_client_or_relay_is_explained() {
         let policies = &mut history.header.policies;
         (policies.finish_within_ms, policies.finish_at_least_ms) = (Some(40_000), 50_000);
     });
-    // If `finish_within` is shorter than the minimum, it is the minimum.
-    accepted(&at_once);
+    accepted(&at_once); // If `finish_within` is shorter than the minimum, it is the minimum.
     // Its schedule's next instant came.
     let daily = with(|history| {
         history.drop_first(|event| matches!(event, Event::Mail(mail) if mail.run.as_deref() == Some("r100.0")));

@@ -82,8 +82,7 @@ fn i18_limit_recorded_again_with_its_end_is_one() {
     };
     rejected(&recorded(&[None]), &[18]);
     accepted(&recorded(&[None, Some(12.5)]));
-    // Their order means nothing.
-    accepted(&recorded(&[Some(12.5), None]));
+    accepted(&recorded(&[Some(12.5), None])); // Their order means nothing.
     rejected(&recorded(&[None, Some(14.0)]), &[18]);
 }
 
@@ -103,10 +102,8 @@ fn i18_warm_up_allows_caps_of_days_so_far() {
     accepted(&caps(first_day, &[90]));
     rejected(&caps(first_day, &[89]), &[18]);
     rejected(&caps(first_day, &[89, 89]), &[18]);
-    // The second day.
-    accepted(&caps(first_day - 1, &[45, 45]));
-    // After the last day.
-    accepted(&caps(first_day - 1, &[1]));
+    accepted(&caps(first_day - 1, &[45, 45])); // The second day.
+    accepted(&caps(first_day - 1, &[1])); // After the last day.
     rejected(&caps(first_day + 1, &[90]), &[18]);
 }
 
