@@ -86,16 +86,14 @@ pub fn another_is_near(history: &History, item: Item, run: &Run) -> bool {
         _ => None,
     });
     let Some(gap_ms) = gap_ms.max() else { return false };
-    let is_beside = |other: &&Run| {
-        let own = (&other.tenant, &other.schedule) == (&run.tenant, &run.schedule) && other.run != run.run;
-        own && other.due_unix_ms.abs_diff(run.due_unix_ms) < gap_ms
-    };
     let may_be_sent = |state| matches!(state, RecipientState::Sent | RecipientState::Assumed | RecipientState::InDoubt);
-    let may_have_got_it = |other: &Run| {
-        let beside = history.names.find(&other.run).map(|run| Item { run, ..item });
-        beside.is_some_and(|beside| history.arrived(beside) || history.final_state(beside).is_some_and(may_be_sent))
-    };
-    history.runs.values().filter(is_beside).any(may_have_got_it)
+    history.runs.iter().any(|(name, other)| {
+        let beside = Item { run: *name, ..item };
+        other.run != run.run
+            && (&other.tenant, &other.schedule) == (&run.tenant, &run.schedule)
+            && other.due_unix_ms.abs_diff(run.due_unix_ms) < gap_ms
+            && (history.arrived(beside) || history.final_state(beside).is_some_and(may_be_sent))
+    })
 }
 
 /// Hand-offs of the runs that `limit` concerns, with DATA while it was in force.

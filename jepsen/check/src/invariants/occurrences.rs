@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::loss;
 use crate::history::{Answer, Call, Operation, Part, PassedOver, Run, RunCause, Target};
-use crate::index::{History, Instant, of_run};
+use crate::index::{History, of_run};
 use crate::names::Name;
 use crate::time::seconds;
 use crate::verdict::Findings;
@@ -200,10 +200,9 @@ fn report_misplaced_emails(history: &History, findings: &mut Findings) {
         if !asked_for && early > i64::try_from(history.header.clock_error_ms).unwrap_or(i64::MAX) {
             findings.violation(|| format!("{}: {} before its instant", what(), seconds(early)));
         }
-        let due = |instant: Instant| history.due.get(&instant);
         let audience = match run.cause {
             RunCause::Trigger | RunCause::Test => triggered.get(&handoff.item.run),
-            _ => history.instant_of(run).and_then(due),
+            _ => history.instant_of(run).and_then(|instant| history.due.get(&instant)),
         };
         let recipients = audience.and_then(|audience| history.audiences.get(audience));
         if recipients.is_some_and(|recipients| recipients.binary_search(&handoff.item.recipient).is_err()) {

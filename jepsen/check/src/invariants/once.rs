@@ -6,8 +6,8 @@
 //! ledger's record counts. A decision before the first or after the second hand-off does not count, nor one about a
 //! recipient that was not in doubt: a requeued dead letter had no email that could be doubled.
 
-use crate::history::{Answer, Answered, Call, InDoubt, Part, Step};
-use crate::index::{Handoff, History, Item, ItemOutcome, of_item};
+use crate::history::{Answer, Answered, InDoubt, Part, Step};
+use crate::index::{Handoff, History, Item, of_item};
 use crate::verdict::Findings;
 
 /// I1.
@@ -120,28 +120,26 @@ fn undecided(history: &History, item: Item, mut handoffs: Vec<&Handoff>) -> usiz
 
 /// The decisions about this item.
 fn decisions(history: &History, item: Item) -> Vec<Decision> {
+    let mut decisions = Vec::new();
     if history.header.in_doubt == InDoubt::Resend {
         // Operators' decisions are steps too.
-        let resent = of_item(&history.outcomes, item).iter().filter(|outcome| outcome.step == Step::Resent);
-        let decision = |outcome: &ItemOutcome| Decision {
-            index: Some(outcome.index),
-            invoked_ns: 0,
-            answered_ns: u64::MAX,
-            is_step: true,
-        };
-        return resent.map(decision).collect();
+        for outcome in of_item(&history.outcomes, item).iter().filter(|outcome| outcome.step == Step::Resent) {
+            let index = Some(outcome.index);
+            decisions.push(Decision { index, invoked_ns: 0, answered_ns: u64::MAX, is_step: true });
+        }
+        return decisions;
     }
-    let (own_run, own_recipient) = (history.names.text(item.run), history.names.text(item.recipient));
-    let decision = |call: &Call| {
+    let (run, recipient) = (history.names.text(item.run), history.names.text(item.recipient));
+    for call in history.calls.iter().filter(|call| call.resends(run, recipient)) {
         let index = match call.answer {
             Answer::Ok { index, .. } => index,
             Answer::Unknown => None,
-            Answer::Failed { .. } | Answer::Found { .. } => return None,
+            Answer::Failed { .. } | Answer::Found { .. } => continue,
         };
         let (invoked_ns, answered_ns) = (call.invoked_ns, call.answered_ns.unwrap_or(u64::MAX));
-        call.resends(own_run, own_recipient).then_some(Decision { index, invoked_ns, answered_ns, is_step: false })
-    };
-    history.calls.iter().filter_map(decision).collect()
+        decisions.push(Decision { index, invoked_ns, answered_ns, is_step: false });
+    }
+    decisions
 }
 
 impl Decision {
