@@ -144,7 +144,7 @@ pub enum Event {
         /// The sum of all moves.
         offset_ms: i64,
     },
-    /// A final dot arrived at the sink.
+    /// A hand-off arrived at the sink.
     Mail(Mail),
     /// A list of recipients that [`Due`] instants refer to.
     Audience(Audience),

@@ -82,7 +82,7 @@ fn is_mail(event: &Event, run: &str, recipient: &str) -> bool {
 }
 
 #[test]
-fn i1_second_accept_under_another_claim() {
+fn i1_second_accept_under_another_claim_is_rejected() {
     let again = |history: &mut TestHistory| {
         history.claim("r120.0", "m7", fence(210, 240), ("n1", 1), 31.0);
         history.handoff("r120.0", "m7", fence(210, 240), "n1", 31.1, Answered::Accepted);
@@ -117,14 +117,14 @@ fn i1_under_resend_duplicate_without_step_is_rejected() {
 }
 
 #[test]
-fn i2_accept_without_its_claim() {
+fn i2_accept_without_its_claim_is_rejected() {
     rejected(&with(|history| history.drop_first(|event| is_claim(event, "r120.0", "m7"))), &[2]);
     rejected(&with(|history| history.change_mail("r120.0", "m7", |mail| mail.fence = None)), &[2]);
     rejected(&with(|history| history.change_mail("r120.0", "m7", |mail| mail.fence = Some(fence(10, 139)))), &[2]);
 }
 
 #[test]
-fn i2_claim_of_another_node_or_too_late() {
+fn i2_accept_under_wrong_or_late_claim_is_rejected() {
     let others = with(|history| history.change_mail("r120.0", "m7", |mail| mail.node = "n1".to_owned()));
     rejected(&others, &[2]);
     let late = with(|history| history.change_mail("r120.0", "m7", |mail| mail.data_ns -= ns(0.2)));
@@ -132,7 +132,7 @@ fn i2_claim_of_another_node_or_too_late() {
 }
 
 #[test]
-fn i3_fence_that_comes_twice_or_second_one_past_gate() {
+fn i3_repeated_fence_or_second_gate_pass_is_rejected() {
     let twice = |answer| with(|history| history.handoff("r120.0", "m7", fence(10, 121), "n2", 12.6, answer));
     rejected(&twice(Answered::Refused), &[3]);
     let second = with(|history| history.handoff("r120.0", "m7", fence(210, 240), "n1", 31.1, Answered::Nothing));
@@ -142,7 +142,7 @@ fn i3_fence_that_comes_twice_or_second_one_past_gate() {
 }
 
 #[test]
-fn i4_instant_or_recipient_that_is_gone() {
+fn i4_lost_instant_or_recipient_is_rejected() {
     rejected(&with(|history| history.due(("default", "daily"), 37.0, "team")), &[4]);
     assert_eq!(with(|history| history.due(("default", "daily"), 37.0, "team")).judge().lost, Some(3));
     let waiting = with(|history| {
@@ -296,7 +296,7 @@ fn i6_hand_off_begun_after_answer_is_rejected() {
 }
 
 #[test]
-fn i6_mail_after_answer_that_answer_did_not_name() {
+fn i6_email_that_opt_out_answer_did_not_name_is_rejected() {
     rejected(&with(|history| answer_of(history, "b", |crossed, _| crossed.clear())), &[6]);
     rejected(&with(|history| answer_of(history, "b", |crossed, _| crossed[0].number = 2)), &[6]);
     rejected(&with(|history| answer_of(history, "b", |crossed, _| crossed[0].fence = fence(210, 230))), &[6]);
@@ -315,7 +315,7 @@ fn i6_mail_after_answer_that_answer_did_not_name() {
 }
 
 #[test]
-fn i7_write_that_is_gone_one_that_came_back_and_one_that_is_old() {
+fn i7_lost_returned_or_old_write_is_rejected() {
     let daily = |event: &Event| matches!(event, Event::Found(found) if found.name == "daily");
     rejected(&with(|history| history.drop_first(daily)), &[7]);
     rejected(&with(|history| history.found(ObjectKind::Schedule, "old", "v1")), &[7]);
@@ -339,7 +339,7 @@ fn and_read(name: &'static str, at_s: f64, value: Option<&'static str>) -> TestH
 }
 
 #[test]
-fn i7_read_that_is_old() {
+fn i7_stale_read_is_rejected() {
     rejected(&and_read("daily", 9.2, Some("v1")), &[7]);
     accepted(&and_read("daily", 9.08, Some("v1"))); // The write that replaces it had no answer yet.
     rejected(&and_read("daily", 1.2, None), &[7]);
@@ -359,7 +359,7 @@ fn i7_read_of_unwritten_value_is_rejected() {
 }
 
 #[test]
-fn i7_read_that_goes_back() {
+fn i7_read_that_goes_back_is_rejected() {
     // A write without an answer is undecided until a read returns it.
     rejected(&and_read("perhaps", 32.0, Some("v1")), &[7]);
     accepted(&and_read("perhaps", 28.95, Some("v1"))); // It was seen by a read that was not over yet.
@@ -400,13 +400,13 @@ fn i7_two_calls_of_one_request_are_one_write() {
 }
 
 #[test]
-fn i7_one_request_id_with_two_answers() {
+fn i7_request_id_with_two_answers_is_rejected() {
     rejected(&with(|history| history.asked("t2", 42.1, trigger(), opened(300, "r300.0"))), &[7]);
     rejected(&with(|history| history.asked("t2", 43.0, write(ObjectKind::Schedule, "other", None), ok(312))), &[7]);
 }
 
 #[test]
-fn i8_claim_run_or_mail_after_pause_or_cancel() {
+fn i8_claim_run_or_email_after_pause_or_cancel_is_rejected() {
     rejected(&with(|history| history.claim("r220.0", "d", fence(210, 222), ("n1", 1), 26.0)), &[8]);
     rejected(&with(|history| history.claim("r310.0", "d", fence(210, 312), ("n1", 1), 43.0)), &[8]);
     let run = with(|history| {
@@ -510,7 +510,7 @@ fn i9_malformed_message_is_rejected() {
 }
 
 #[test]
-fn i10_extra_run_one_too_many_and_one_too_many_of_trigger() {
+fn i10_extra_run_of_instant_or_trigger_is_rejected() {
     let extra = with(|history| history.run("r350.0", ("default", "daily"), 33.0, 0, 350));
     rejected(&extra, &[10]);
     let twice = with(|history| {
@@ -604,7 +604,7 @@ fn i10_early_late_skipped_and_misdirected_are_rejected() {
 }
 
 #[test]
-fn i11_two_states_after_one_entry() {
+fn i11_two_states_after_one_entry_are_rejected() {
     let differs = with(|history| {
         let (at_ns, node, hash) = (0, "n3".to_owned(), "another".to_owned());
         history.events.push(Event::StateHash(StateHash { at_ns, node, applied_index: 150, hash }));
@@ -613,7 +613,7 @@ fn i11_two_states_after_one_entry() {
 }
 
 #[test]
-fn i12_tenant_that_waits_for_another() {
+fn i12_tenant_that_waits_for_another_is_rejected() {
     let mail_late = |history: &mut TestHistory| {
         history.change_mail("r225.0", "d", |mail| {
             mail.at_ns += ns(2.0);
@@ -642,7 +642,7 @@ fn i12_tenant_that_waits_for_another() {
 }
 
 #[test]
-fn i13_backlog_that_does_not_drain_in_time() {
+fn i13_backlog_that_drains_too_late_is_rejected() {
     let drained = |event: &Event| matches!(event, Event::Drained { .. });
     let mut history = good();
     history.drop_first(drained);
@@ -673,7 +673,7 @@ fn i13_run_paused_without_cause_is_rejected() {
 }
 
 #[test]
-fn i14_more_accepts_than_gate_passes() {
+fn i14_more_accepts_than_gate_passes_are_rejected() {
     let fewer = with(|history| {
         history.change_first(|event| match event {
             Event::GatePasses(gate) if gate.node == "n1" => {
@@ -728,7 +728,7 @@ fn i14_without_faults_they_are_equal() {
 }
 
 #[test]
-fn i15_claim_of_ended_process_that_stays_open() {
+fn i15_open_claim_of_ended_process_is_rejected() {
     let open_claim = |at_s: f64| {
         let (fence, node) = (fence(10, 202), "n2".to_owned());
         Event::OpenClaim(OpenClaim { at_ns: ns(at_s), fence, node, incarnation: 1, claimed: 1 })

@@ -149,7 +149,7 @@ fn i4_opt_out_applied_after_concurrent_take_back_suppresses() {
 }
 
 #[test]
-fn i4_run_that_was_answered_to_trigger_and_vanished() {
+fn i4_lost_run_of_trigger_is_rejected() {
     let vanished = with(|history| {
         history.events.retain(|event| match event {
             Event::Call(_) => true,
@@ -317,7 +317,7 @@ fn i9_resend_without_request_is_rejected() {
 }
 
 #[test]
-fn i10_instant_that_is_skipped_or_refused_without_earlier_run() {
+fn i10_skipped_instant_without_earlier_run_is_rejected() {
     let passed = |outcome, may_skip: bool, schedule: &str| {
         with(|history| {
             history.header.policies.may_skip = may_skip;
