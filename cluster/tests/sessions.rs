@@ -76,7 +76,7 @@ impl Node {
 
     fn sent(&self, tenant: &str) -> u32 {
         self.context.replica.read(|ledger| {
-            let runs = ledger.runs().filter(|(_, page, _)| page.tenant == tenant);
+            let runs = ledger.runs().filter(|(_, page, _)| *page.tenant == *tenant);
             runs.map(|(_, _, run)| run.counts.get(RecipientState::Sent)).sum()
         })
     }

@@ -169,7 +169,7 @@ fn outcome_unknown(ledger: &Ledger, about: &BarrierSubject, confirmed: &BTreeSet
             let may_concern = match about {
                 BarrierSubject::Run(other) => *other == run,
                 BarrierSubject::OptedOut { tenant, .. } => {
-                    ledger.pages().get(&claim.page).is_some_and(|page| page.tenant == *tenant)
+                    ledger.pages().get(&claim.page).is_some_and(|page| *page.tenant == **tenant)
                 }
             };
             if let Some(known) = ledger.run(run).filter(|_| may_concern) {

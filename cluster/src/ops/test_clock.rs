@@ -215,7 +215,7 @@ fn next_instant(ledger: &Ledger, alone: Option<NodeId>) -> Option<Time> {
     let waves = ledger.open_pages().filter(|(_, page)| is_open(page)).flat_map(|(id, page)| {
         let chunks = ledger.chunks().range((id, 0)..=(id, u32::MAX)).map(|(_, chunk)| chunk);
         let sends = |chunk: &&Chunk| {
-            let mut pools = chunk.pool_overrides.keys().map(String::as_str).chain([page.pool.as_str()]);
+            let mut pools = chunk.pool_overrides.keys().map(String::as_str).chain([&*page.pool]);
             pools.any(|pool| ledger.serves(pool))
         };
         chunks.filter(sends).filter_map(move |chunk| chunk.next_wave(now))

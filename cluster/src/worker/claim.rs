@@ -57,8 +57,8 @@ impl WorkedClaim {
         });
         let pool = ledger.pool_of_claim(page, claim);
         Some(WorkedClaim {
-            tenant: page.tenant.clone(),
-            share: ledger.tenants().get(&page.tenant).map_or(1, |tenant| tenant.share),
+            tenant: page.tenant.to_string(),
+            share: ledger.tenants().get(&page.tenant.to_string()).map_or(1, |tenant| tenant.share),
             pool: pool.to_owned(),
             reveille_headers: ledger.has_reveille_headers(pool),
             date: claim.claimed_at,

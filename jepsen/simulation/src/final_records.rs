@@ -102,8 +102,8 @@ pub fn runs(recorder: &HistoryRecorder, plan: &SeedPlan, ledger: &Ledger) {
         let count = |state| run.counts.get(state);
         recorder.note(Event::Run(Run {
             run: id.to_string(),
-            tenant: page.tenant.clone(),
-            schedule: run.name.clone(),
+            tenant: page.tenant.to_string(),
+            schedule: run.name.to_string(),
             due_unix_ms: run.due.0,
             cause: cause(run.cause),
             opened_index: id.index,

@@ -273,7 +273,7 @@ impl Clients {
                     (0..run.count).filter(|number| ledger.state(id, *number) == Some(*state)).collect();
                 let number = pick(&numbers, which >> 8)?;
                 let address = recipients(ledger, &self.lists, &run.audience).get(number as usize)?.clone();
-                Some(ChosenRecipient { tenant: page.tenant.clone(), run: id, number, address })
+                Some(ChosenRecipient { tenant: page.tenant.to_string(), run: id, number, address })
             })
         })
     }

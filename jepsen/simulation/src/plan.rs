@@ -115,12 +115,12 @@ fn planned(
         30..45 => {
             let every = *random.one_of(&[1, 2, 3, 5, 10]);
             let rule = civil_rule(Civil { every_minutes: every, ..Civil::default() });
-            (When::Cron { expression: format!("*/{every} * * * *") }, rule)
+            (When::Cron { expression: format!("*/{every} * * * *").into() }, rule)
         }
         45..60 => {
             let (day, month) = (civil.day().unsigned_abs(), civil.month().unsigned_abs());
             let rule = civil_rule(Civil { day: Some(day.into()), month: Some(month.into()), ..local });
-            (When::Cron { expression: format!("{of_hour} {hour} {day} {month} *") }, rule)
+            (When::Cron { expression: format!("{of_hour} {hour} {day} {month} *").into() }, rule)
         }
         60..80 => {
             let period_ms = *random.one_of(&[45_000, 60_000, 90_000, 150_000, 240_000]);

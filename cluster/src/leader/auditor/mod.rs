@@ -299,7 +299,7 @@ fn watch(ledger: &Ledger, leadership: &Leadership, now: Time) {
         for run in &page.runs {
             blocked += usize::from(run.blocked.is_some());
             if run.counts.total() != u64::from(run.count) {
-                tracing::error!(page = %id, run = run.name, "P1: the accounts of a run do not close");
+                tracing::error!(page = %id, run = %run.name, "P1: the accounts of a run do not close");
                 metrics::counter!("reveille_violations_total").increment(1);
             }
             for state in RecipientState::ALL {

@@ -163,7 +163,7 @@ impl<'a> ClaimableBuilder<'a> {
         let enough = u64::from(CLAIM_CAP_MAX) * self.nodes.len() as u64;
         let mut of_page: BTreeMap<&str, u64> = BTreeMap::new();
         for part in claimable(ledger, id, page, now) {
-            let group = (page.tenant.as_str(), part.pool, late);
+            let group = (&*page.tenant, part.pool, late);
             let of_pool = of_page.entry(part.pool).or_default();
             if *of_pool > enough {
                 match *has_overrides {
@@ -187,7 +187,7 @@ impl<'a> ClaimableBuilder<'a> {
             }
             *self.offered.entry(group).or_default().entry(barred.clone()).or_default() += 1;
             self.claimable.offers.push(Offer {
-                tenant: page.tenant.clone(),
+                tenant: page.tenant.to_string(),
                 pool: part.pool.to_owned(),
                 priority: page.priority,
                 due: page.due,

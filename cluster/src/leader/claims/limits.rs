@@ -141,7 +141,7 @@ impl ClaimRates {
 /// Returns the tenants and pools of [`ClaimLimits::waiting`].
 fn waiting(in_flight: &InFlightClaims, ledger: &Ledger) -> BTreeSet<TenantPool> {
     let pages = in_flight.grants().filter_map(|grant| Some((ledger.pages().get(&grant.page)?, &grant.pool)));
-    pages.map(|(page, pool)| (page.tenant.clone(), pool.clone())).collect()
+    pages.map(|(page, pool)| (page.tenant.to_string(), pool.clone())).collect()
 }
 
 /// Returns the limit of late emails a second of a pool. `None` if there is no limit; 0 without a relay.

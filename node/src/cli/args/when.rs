@@ -86,7 +86,7 @@ impl WhenArgs {
     pub fn to_calendar(&self, anchor: Timestamp) -> Option<calendar::When> {
         let anchor_ms = self.anchor.unwrap_or(anchor).as_millisecond();
         if let Some(expression) = &self.cron {
-            return Some(calendar::When::Cron { expression: expression.clone() });
+            return Some(calendar::When::Cron { expression: expression.as_str().into() });
         }
         if let Some(TimeOfDay { hour, minute }) = self.daily {
             return Some(calendar::When::Daily { hour, minute, weekdays: self.days.unwrap_or(Weekdays::EVERY_DAY) });

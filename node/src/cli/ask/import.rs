@@ -229,7 +229,7 @@ fn upcoming(
         };
         format!("{unknown} ({next})")
     })?;
-    let when = When::Cron { expression: planned.cron.clone() };
+    let when = When::Cron { expression: planned.cron.as_str().into() };
     let pattern = Pattern::compile(&when).map_err(|error| error.to_string())?;
     let calendar = Calendar { pattern: &pattern, zone: &zone };
     let window_ms = args.policies.jitter.map_or(0, |window| i64::try_from(window.as_millis()).unwrap_or(i64::MAX));

@@ -37,8 +37,8 @@ pub fn run(context: &CommandContext<'_>, tenant: &str, args: &PreviewArgs) -> Re
 fn when(tenant: &str, args: &PreviewArgs, from: Timestamp) -> Result<When, Failure> {
     let refused = |message: String| Failure::usage(args.when.flag(), message, HELP);
     match (&args.when.cron, &args.name) {
-        (Some(cron), Some(name)) => When::cron(cron.clone(), tenant, name).map_err(|error| refused(error.to_string())),
-        (Some(cron), None) if matches!(When::cron(cron.clone(), tenant, ""), Ok(When::Hashed { .. })) => {
+        (Some(cron), Some(name)) => When::cron(cron, tenant, name).map_err(|error| refused(error.to_string())),
+        (Some(cron), None) if matches!(When::cron(cron, tenant, ""), Ok(When::Hashed { .. })) => {
             let message = "`H` is drawn from a schedule's tenant and name, and no name was given";
             let next = "give the name that the schedule has or will have: --name NAME, and --tenant if it has one";
             Err(Failure::usage("--cron", message.to_owned(), next))

@@ -35,9 +35,8 @@ pub fn read(line: &str) -> Result<Timing<'_>, String> {
         let (fields, rest) = five(line)?;
         (expression(fields, &mut warnings)?, rest)
     };
-    let when = When::Cron { expression: cron };
+    let when = When::Cron { expression: cron.as_str().into() };
     Pattern::compile(&when).map_err(|error| error.to_string())?;
-    let When::Cron { expression: cron } = when else { return Err("the time is no cron expression".to_owned()) };
     Ok(Timing { cron, rest, warnings })
 }
 

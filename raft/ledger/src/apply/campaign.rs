@@ -313,8 +313,8 @@ impl Ledger {
     /// Returns the campaign of this schedule, with its name; `None` if it belongs to none.
     fn campaign_of(&self, id: ScheduleId) -> Option<(&str, &Campaign)> {
         let schedule = self.schedules.get(&id)?;
-        let campaign = self.campaigns.get(&(schedule.tenant.clone(), schedule.name.clone()))?;
-        (campaign.stage.schedule() == Some(id)).then_some((schedule.name.as_str(), campaign))
+        let campaign = self.campaigns.get(&(schedule.tenant.to_string(), schedule.name.to_string()))?;
+        (campaign.stage.schedule() == Some(id)).then_some((&*schedule.name, campaign))
     }
 
     /// Returns the run that a campaign opened, also if it was pruned.

@@ -57,6 +57,7 @@ impl Ledger {
         edit.audience.iter().for_each(|audience| self.retain_audience(audience));
         if let Some(schedule) = self.schedules.edit(&id) {
             schedule.take(edit, context.index);
+            schedule.intern(&mut self.derived);
         }
         if let Some((content, audience)) = former {
             edit.content.iter().for_each(|_| self.release_blob(&content));
@@ -102,15 +103,15 @@ impl Ledger {
             request: None,
             content: Content::from_blob(self.blob(&schedule.content)?)?,
             audience: Recipients::from_blob(self.blob(&schedule.audience)?)?.to(schedule.audience),
-            tenant: schedule.tenant,
-            name: schedule.name,
+            tenant: schedule.tenant.to_string(),
+            name: schedule.name.to_string(),
             when: schedule.when,
-            zone: schedule.zone,
+            zone: schedule.zone.to_string(),
             start: schedule.start,
             end: schedule.end,
             max_runs: schedule.max_runs,
             policies: schedule.policies,
-            pool: schedule.pool,
+            pool: schedule.pool.to_string(),
             priority: schedule.priority,
             paused: None,
             after: Time(0),
@@ -147,11 +148,11 @@ impl Schedule {
     pub fn take(&mut self, edit: &ScheduleEdit, index: u64) {
         if let Some(timing) = &edit.timing {
             self.when = timing.when.clone();
-            self.zone = timing.zone.clone();
+            self.zone = timing.zone.as_str().into();
             (self.start, self.end, self.max_runs) = (timing.start, timing.end, timing.max_runs);
             self.plan.fired_through = self.plan.fired_through.max(timing.through);
             self.plan.next = timing.next.clone();
-            self.plan.tzdb = timing.tzdb.clone();
+            self.plan.tzdb = timing.tzdb.as_str().into();
             self.plan.forget_what_is_past();
             self.activity = match (&self.activity, &timing.next) {
                 (Activity::Active | Activity::Done, Some(_)) => Activity::Active,
@@ -167,7 +168,9 @@ impl Schedule {
             self.recipients = audience.count();
         }
         self.policies = edit.policies.clone().unwrap_or_else(|| self.policies.clone());
-        self.pool = edit.pool.clone().unwrap_or_else(|| self.pool.clone());
+        if let Some(pool) = &edit.pool {
+            self.pool = pool.as_str().into();
+        }
         self.priority = edit.priority.unwrap_or(self.priority);
         self.labels = edit.labels.clone().unwrap_or_else(|| self.labels.clone());
         self.plan.version += 1;

@@ -1,6 +1,7 @@
 //! Fire (P8): a compare-and-set on a schedule's plan, and the pages that it opens.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::Context;
 use super::bounds::{bounded, inside_window, refuse_if};
@@ -36,8 +37,8 @@ pub(super) type Names = BTreeSet<(ScheduleId, Nominal)>;
 /// change.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct PageKey {
-    tenant: String,
-    pool: String,
+    tenant: Arc<str>,
+    pool: Arc<str>,
     priority: u8,
     due: Time,
     /// Late occurrences share pages only with late ones (P16).
@@ -153,7 +154,8 @@ impl Ledger {
             schedule.plan.fired_through = fire.through;
             schedule.plan.next = fire.next.clone();
             schedule.plan.opened = schedule.plan.opened.saturating_add(fire.opened.len() as u32);
-            schedule.plan.tzdb = fire.tzdb.clone();
+            schedule.plan.tzdb = fire.tzdb.as_str().into();
+            self.derived.texts.intern(&mut schedule.plan.tzdb);
             schedule.plan.refusals = 0;
             schedule.plan.forget_what_is_past();
             if fire.next.is_none() {

@@ -189,7 +189,8 @@ impl Ledger {
     /// Returns the request of a command whose answer is stored. `ScheduleCreate` and `Trigger` store theirs themselves:
     /// they are also idempotent by their names. `None` too if the command names an unknown schedule or run.
     fn stored_request<'c>(&self, command: &'c Command) -> Option<StoredRequest<'c>> {
-        let tenant_of = |schedule: &ScheduleId| self.schedules.get(schedule).map(|schedule| schedule.tenant.clone());
+        let tenant_of =
+            |schedule: &ScheduleId| self.schedules.get(schedule).map(|schedule| schedule.tenant.to_string());
         // Relays and pools belong to no tenant. So their request ids are stored with the default tenant.
         let default = || DEFAULT_TENANT.to_owned();
         let (tenant, request, body) = match command {
@@ -214,7 +215,7 @@ impl Ledger {
             }
             Command::Decide(decide) => {
                 let body = fingerprint(&Decide { request: None, ..decide.clone() });
-                (self.page_of(decide.run)?.1.tenant.clone(), decide.request.as_deref()?, body)
+                (self.page_of(decide.run)?.1.tenant.to_string(), decide.request.as_deref()?, body)
             }
             _ => return None,
         };

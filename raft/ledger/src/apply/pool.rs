@@ -87,7 +87,7 @@ impl Ledger {
     ) {
         let (Some(page), Some(chunk)) = (self.pages.get(&key.0), self.chunks.get(&key)) else { return };
         let parts = match chunk.pool_overrides.is_empty() {
-            true => vec![(page.pool.as_str(), slots.len())],
+            true => vec![(&*page.pool, slots.len())],
             false => {
                 let parts = chunk.by_pool(slots).into_iter();
                 parts.map(|(pool, slots)| (pool.unwrap_or(&page.pool), slots.len())).collect()

@@ -27,7 +27,8 @@ impl Ledger {
         let moves = replan.next.as_ref() != Some(&replan.from);
         if let Some(schedule) = self.schedules.edit(&id) {
             schedule.plan.next = replan.next.clone();
-            schedule.plan.tzdb = replan.tzdb.clone();
+            schedule.plan.tzdb = replan.tzdb.as_str().into();
+            self.derived.texts.intern(&mut schedule.plan.tzdb);
             schedule.plan.forget_what_is_past();
             if moves {
                 schedule.plan.version += 1;

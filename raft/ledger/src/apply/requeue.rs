@@ -61,7 +61,7 @@ impl Ledger {
 
     /// Moves a slot to this pool. Claimed recipients and those in doubt are never moved, because a claim has one pool.
     fn redirect(&mut self, key: ChunkKey, one: &Bitmap, pool: &str) {
-        let is_own = self.pages.get(&key.0).is_some_and(|page| page.pool == pool);
+        let is_own = self.pages.get(&key.0).is_some_and(|page| *page.pool == *pool);
         let Some(chunk) = self.chunks.edit(&key) else { return };
         remove_from_all(&mut chunk.pool_overrides, one);
         if !is_own {

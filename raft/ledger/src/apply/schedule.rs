@@ -40,16 +40,16 @@ impl Ledger {
         self.check_create(create)?;
         let content = create.content.blob();
         let id = ScheduleId(context.index);
-        let schedule = Schedule {
-            tenant: create.tenant.clone(),
-            name: create.name.clone(),
+        let mut schedule = Schedule {
+            tenant: create.tenant.as_str().into(),
+            name: create.name.as_str().into(),
             when: create.when.clone(),
-            zone: create.zone.clone(),
+            zone: create.zone.as_str().into(),
             start: create.start,
             end: create.end,
             max_runs: create.max_runs,
             policies: create.policies.clone(),
-            pool: create.pool.clone(),
+            pool: create.pool.as_str().into(),
             priority: create.priority,
             content: content.hash,
             audience: create.audience.hash(),
@@ -59,14 +59,15 @@ impl Ledger {
                 None if create.next.is_none() => Activity::Done,
                 None => Activity::Active,
             },
-            plan: Plan::new(create.next.clone(), create.after, create.tzdb.clone()),
+            plan: Plan::new(create.next.clone(), create.after, create.tzdb.as_str().into()),
             body,
             index: context.index,
             labels: create.labels.clone(),
         };
         self.store_blob(content);
         self.retain_audience(&create.audience);
-        self.derived.names.insert((create.tenant.clone(), create.name.clone()), id);
+        schedule.intern(&mut self.derived);
+        self.derived.name_schedule(id, &schedule);
         self.schedules.put(id, schedule);
         self.index_due(context, id, None);
         let outcome = CommandOutcome::Schedule(id);
@@ -142,7 +143,7 @@ impl Ledger {
     pub(super) fn schedule_delete(&mut self, context: &mut Context, id: ScheduleId) -> Result<CommandOutcome, Refusal> {
         let before = self.due_key(id);
         let schedule = self.schedules.remove(&id).ok_or(Refusal::NoSuchSchedule(id))?;
-        self.derived.names.remove(&(schedule.tenant, schedule.name));
+        self.derived.unname_schedule(&schedule);
         self.index_due(context, id, before);
         self.release_blob(&schedule.content);
         self.release_blob(&schedule.audience);

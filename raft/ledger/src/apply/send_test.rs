@@ -24,10 +24,10 @@ impl Ledger {
         refuse_if(test.audience.recipients.len() != 1, Impossible::NotOneRecipient)?;
         let id = ScheduleId(context.index);
         let schedule = Schedule {
-            tenant: test.tenant.clone(),
-            name: TEST_NAME.to_owned(),
+            tenant: test.tenant.as_str().into(),
+            name: TEST_NAME.into(),
             when: When::At { instant_ms: context.now.0 },
-            zone: "UTC".to_owned(),
+            zone: "UTC".into(),
             start: None,
             end: None,
             max_runs: Some(1),
@@ -37,13 +37,13 @@ impl Ledger {
                 overlap: Overlap::Allow,
                 ..test.policies.clone()
             },
-            pool: test.pool.clone(),
+            pool: test.pool.as_str().into(),
             priority: u8::MAX,
             content: content.hash,
             audience: audience.hash,
             recipients: 1,
             activity: Activity::Done,
-            plan: Plan { opened: 1, ..Plan::new(None, context.now, String::new()) },
+            plan: Plan { opened: 1, ..Plan::new(None, context.now, "".into()) },
             body: test.body(),
             index: context.index,
             labels: Labels::default(),

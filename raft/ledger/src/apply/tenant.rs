@@ -36,7 +36,7 @@ impl Ledger {
 
     /// Limits the slots that could be granted to what the tenant may still have claimed at once (P12).
     pub(super) fn within_concurrency(&self, page: RunId, granted: Bitmap) -> Result<Bitmap, Refusal> {
-        let Some(tenant) = self.pages.get(&page).map(|page| page.tenant.as_str()) else { return Ok(granted) };
+        let Some(tenant) = self.pages.get(&page).map(|page| &*page.tenant) else { return Ok(granted) };
         let Some(most) = self.tenant(tenant).at_once() else { return Ok(granted) };
         match most.saturating_sub(self.claimed_by_tenant(tenant)) {
             0 => Err(Refusal::AtConcurrency { tenant: tenant.to_owned(), most }),

@@ -22,18 +22,18 @@ impl When {
     ///
     /// # Errors
     /// As [`Pattern::compile`](super::Pattern::compile). Positions in errors are those of the expression as written.
-    pub fn cron(expression: String, tenant: &str, name: &str) -> Result<When, PatternError> {
-        let mut words = split(&expression)?;
+    pub fn cron(expression: &str, tenant: &str, name: &str) -> Result<When, PatternError> {
+        let mut words = split(expression)?;
         if !words.iter().any(|word| items(&word.text).any(is_hashed)) {
-            return Ok(When::Cron { expression });
+            return Ok(When::Cron { expression: expression.into() });
         }
         for (field, word) in Field::ALL.into_iter().zip(&mut words) {
             let text = write_out(field, &word.text, (tenant, name)).map_err(|problem| syntax(field, word, problem))?;
             word.text = text;
         }
         let written_out = words.each_ref().map(|word: &Word| word.text.as_str()).join(" ");
-        read_words(&words, &expression)?;
-        Ok(When::Hashed { written: expression, expression: written_out })
+        read_words(&words, expression)?;
+        Ok(When::Hashed { written: expression.into(), expression: written_out.into() })
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use jiff::civil::Weekday;
@@ -38,15 +39,27 @@ pub enum When {
     /// A cron expression of five fields, or a nickname such as `@daily`.
     Cron {
         /// The expression, as the user wrote it.
-        expression: String,
+        expression: Arc<str>,
     },
     /// A cron expression that contains `H`; made by [`When::cron`].
     Hashed {
         /// The expression, as the user wrote it.
-        written: String,
+        written: Arc<str>,
         /// The expression with the values of the schedule's name: five fields without `H`.
-        expression: String,
+        expression: Arc<str>,
     },
+}
+
+impl When {
+    /// Its texts. Many schedules have equal ones.
+    pub(crate) fn texts_mut(&mut self) -> impl Iterator<Item = &mut Arc<str>> {
+        let texts = match self {
+            When::Cron { expression } => [Some(expression), None],
+            When::Hashed { written, expression } => [Some(written), Some(expression)],
+            When::At { .. } | When::Every { .. } | When::Daily { .. } => [None, None],
+        };
+        texts.into_iter().flatten()
+    }
 }
 
 impl fmt::Display for When {

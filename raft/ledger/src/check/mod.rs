@@ -306,7 +306,8 @@ fn check_campaigns(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
         let Some(id) = campaign.stage.schedule() else { continue };
         let schedule = ledger.schedules().get(&id);
         let fits = schedule.is_some_and(|one| {
-            (&one.tenant, &one.name, one.content) == (tenant, name, campaign.content) && one.plan.opened <= 1
+            (&*one.tenant, &*one.name, one.content) == (tenant.as_str(), name.as_str(), campaign.content)
+                && one.plan.opened <= 1
         });
         report(found, "P7", fits, || format!("campaign {name} and its schedule {schedule:?}"));
         let opened = ledger.history_of(id).filter(|known| known.run().is_some()).count();

@@ -32,7 +32,7 @@ pub fn outdated(
         }
         last = Some(*id);
         let plan = &schedule.plan;
-        if plan.tzdb != tzdb && plan.next.as_ref().is_some_and(|next| next.due > now) {
+        if *plan.tzdb != *tzdb && plan.next.as_ref().is_some_and(|next| next.due > now) {
             found.push(*id);
         }
     }

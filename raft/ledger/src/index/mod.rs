@@ -1,16 +1,25 @@
 //! Secondary indexes: computed from the rows and never stored.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use crate::index::interner::Interner;
 use crate::index::recipient_mapping::RecipientMappings;
-use crate::model::{Hash, RunId, ScheduleId, Time};
+use crate::model::{Hash, RunId, Schedule, ScheduleId, Time};
 
+pub(crate) mod interner;
 pub(crate) mod recipient_mapping;
+
+/// Schedules of a tenant, by name. A name shares its memory with the schedule's row.
+pub(crate) type SchedulesByName = BTreeMap<Arc<str>, ScheduleId>;
 
 /// Indexes that are computed from the rows and never stored.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Derived {
-    pub names: BTreeMap<(String, String), ScheduleId>,
+    /// Schedules by tenant and name. Tenants without schedules are left out.
+    pub names: BTreeMap<Arc<str>, SchedulesByName>,
+    /// Texts of schedules. This is no index: it only saves memory.
+    pub texts: Interner<str>,
     pub due: BTreeSet<(Time, ScheduleId)>,
     pub open_pages: BTreeSet<RunId>,
     /// Runs that sent an email, may have sent one, or may be sending one, by nominal instant (P17).
@@ -35,4 +44,22 @@ pub(crate) struct Derived {
     pub claimed: BTreeMap<String, u32>,
     /// Number of claimed recipients by pool (P25).
     pub claimed_by_pool: BTreeMap<String, u32>,
+}
+
+impl Derived {
+    /// Adds a schedule to the names.
+    pub(crate) fn name_schedule(&mut self, id: ScheduleId, schedule: &Schedule) {
+        let names = self.names.entry(Arc::clone(&schedule.tenant)).or_default();
+        names.insert(Arc::clone(&schedule.name), id);
+    }
+
+    /// Removes a schedule from the names.
+    pub(crate) fn unname_schedule(&mut self, schedule: &Schedule) {
+        if let Some(names) = self.names.get_mut(&schedule.tenant) {
+            names.remove(&schedule.name);
+            if names.is_empty() {
+                self.names.remove(&schedule.tenant);
+            }
+        }
+    }
 }

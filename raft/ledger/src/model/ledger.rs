@@ -3,6 +3,7 @@
 //! Only `apply` changes it. Readers use the methods below.
 
 use std::collections::BTreeSet;
+use std::ops::Bound;
 
 use crate::index::Derived;
 use crate::injected_bugs::{self, Bug};
@@ -108,7 +109,8 @@ impl Ledger {
             let from = next.take()?;
             let key = (from.clone(), String::new());
             let bounded = self.tenants.range(from.clone()..).next().map(|(name, _)| name.as_str());
-            let scheduled = self.derived.names.range(key.clone()..).next().map(|((tenant, _), _)| tenant.as_str());
+            let bounds = (Bound::Included(from.as_str()), Bound::Unbounded);
+            let scheduled = self.derived.names.range::<str, _>(bounds).next().map(|(tenant, _)| &**tenant);
             let campaigning = self.campaigns.range(key..).next().map(|((tenant, _), _)| tenant.as_str());
             let default = Some(DEFAULT_TENANT).filter(|name| *name >= from.as_str());
             let found = [bounded, scheduled, campaigning, default].into_iter().flatten().min()?.to_owned();
@@ -155,7 +157,7 @@ impl Ledger {
 
     /// Returns the schedule of a name.
     pub fn schedule_named(&self, tenant: &str, name: &str) -> Option<(ScheduleId, &Schedule)> {
-        let number = *self.derived.names.get(&(tenant.to_owned(), name.to_owned()))?;
+        let number = *self.derived.names.get(tenant)?.get(name)?;
         Some((number, self.schedules.get(&number)?))
     }
 

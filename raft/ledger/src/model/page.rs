@@ -4,18 +4,20 @@
 //! own page. Code below the page handles only chunks of 65,536 slots.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::index::Derived;
 use crate::model::{Bitmap, Deferrals, RecipientState, Run, RunId, Time};
 
 /// Runs that opened together and share slots.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Page {
     /// Tenant of its runs.
-    pub tenant: String,
+    pub tenant: Arc<str>,
     /// Pool of relays that sends it, unless a chunk has overrides.
-    pub pool: String,
+    pub pool: Arc<str>,
     /// Priority of its runs; higher numbers go first within the tenant.
     pub priority: u8,
     /// When its runs were due.
@@ -31,6 +33,12 @@ pub struct Page {
 }
 
 impl Page {
+    /// Shares its texts, and the names of its runs, with other pages.
+    pub(crate) fn intern(&mut self, derived: &mut Derived) {
+        let names = self.runs.iter_mut().map(|run| &mut run.name);
+        names.chain([&mut self.tenant, &mut self.pool]).for_each(|text| derived.texts.intern(text));
+    }
+
     /// Position of the run that has a slot of the page; `None` if there is none.
     pub fn run_of_slot(&self, slot: u32) -> Option<usize> {
         let position = self.runs.partition_point(|run| run.first <= slot).checked_sub(1)?;

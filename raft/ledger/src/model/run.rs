@@ -1,7 +1,10 @@
 //! A run (an occurrence that opened), and the summary that remains after its details are pruned (P24).
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
+use crate::index::Derived;
 use crate::model::{
     BounceBreaker, CanaryState, DAY_MS, FINISH_MS_MIN, Hash, Nominal, OpeningCause, PauseReason, Policies,
     RecipientCounts, RecipientState, RunId, ScheduleId, Time,
@@ -77,7 +80,7 @@ pub struct Run {
     /// The schedule of the run.
     pub schedule: ScheduleId,
     /// Name of the schedule. After a delete another schedule may have the same name.
-    pub name: String,
+    pub name: Arc<str>,
     /// Name of the occurrence; unique within the schedule.
     pub nominal: Nominal,
     /// When it was due.
@@ -202,11 +205,11 @@ pub const SUMMARIES_MS: i64 = 400 * DAY_MS;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunSummary {
     /// Tenant of the run.
-    pub tenant: String,
+    pub tenant: Arc<str>,
     /// The schedule of the run.
     pub schedule: ScheduleId,
     /// Name of the schedule.
-    pub name: String,
+    pub name: Arc<str>,
     /// Name of the occurrence; unique within the schedule.
     pub nominal: Nominal,
     /// When it was due.
@@ -253,6 +256,11 @@ pub struct Mailing {
 }
 
 impl RunSummary {
+    /// Shares its texts with other summaries.
+    pub(crate) fn intern(&mut self, derived: &mut Derived) {
+        [&mut self.tenant, &mut self.name].into_iter().for_each(|text| derived.texts.intern(text));
+    }
+
     /// When the summary may be pruned too (P24).
     pub fn kept_until(&self) -> Time {
         self.pruned_at.max(self.opened_at.plus_ms(SUMMARIES_MS))

@@ -1,8 +1,11 @@
 //! A schedule, its plan, and the outcome of each of its instants.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::calendar::When;
+use crate::index::Derived;
 use crate::model::{BlockCause, Hash, InstantRange, Labels, Nominal, Overlap, Policies, RunId, Time};
 
 /// State of a schedule: it fires, or the reason why it does not.
@@ -72,7 +75,7 @@ pub struct Plan {
     /// Number of occurrences that opened.
     pub opened: u32,
     /// Version of the time zone database that computed `next`.
-    pub tzdb: String,
+    pub tzdb: Arc<str>,
     /// Fires that were refused since the plan last changed. The second one blocks the schedule (P8).
     pub refusals: u8,
     /// The run that the next instant waited for, until it was finished (`overlap = buffer_one`); `None` if it did not
@@ -84,7 +87,7 @@ pub struct Plan {
 
 impl Plan {
     /// Returns the plan of a new schedule.
-    pub fn new(next: Option<NextInstant>, fired_through: Time, tzdb: String) -> Plan {
+    pub fn new(next: Option<NextInstant>, fired_through: Time, tzdb: Arc<str>) -> Plan {
         Plan {
             version: 1,
             next,
@@ -115,17 +118,17 @@ pub struct BlockingRun {
     pub run: RunId,
 }
 
-/// A schedule.
+/// A schedule. Texts that many schedules have in common are shared in memory ([`Schedule::intern`]).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Schedule {
     /// Tenant of the schedule.
-    pub tenant: String,
+    pub tenant: Arc<str>,
     /// Name, unique within the tenant.
-    pub name: String,
+    pub name: Arc<str>,
     /// When it fires: its pattern or instant.
     pub when: When,
     /// IANA name of its time zone.
-    pub zone: String,
+    pub zone: Arc<str>,
     /// No instant before this fires.
     pub start: Option<Time>,
     /// No instant after this fires.
@@ -135,7 +138,7 @@ pub struct Schedule {
     /// Policies for firing and sending.
     pub policies: Policies,
     /// Pool of relays that sends it.
-    pub pool: String,
+    pub pool: Arc<str>,
     /// Higher numbers go first within the tenant.
     pub priority: u8,
     /// Hash of the content.
@@ -157,6 +160,12 @@ pub struct Schedule {
 }
 
 impl Schedule {
+    /// Shares its texts with other schedules, without its name.
+    pub(crate) fn intern(&mut self, derived: &mut Derived) {
+        let texts = [&mut self.tenant, &mut self.zone, &mut self.pool, &mut self.plan.tzdb];
+        texts.into_iter().chain(self.when.texts_mut()).for_each(|text| derived.texts.intern(text));
+    }
+
     /// When the leader acts next for this schedule; `None` if it does not fire. It is the next fire time or, while a
     /// run blocks it (`is_busy`), the time at which `start_within` is exceeded.
     pub(crate) fn wakes_at(&self, is_busy: bool) -> Option<Time> {

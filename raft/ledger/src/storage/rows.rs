@@ -24,23 +24,16 @@ fn rows<K: TableKey + Ord, V: RowForm>(tag: u8, level: u32, table: &Table<K, V>)
     table.iter().map(move |(key, value)| (key.to_bytes(tag), value.to_row(level)))
 }
 
-fn restore<K: TableKey + Ord + Clone, V: RowForm + Clone>(
-    table: &mut Table<K, V>,
-    mut key: &[u8],
-    value: &[u8],
-) -> Result<(), Unreadable> {
+fn read<K: TableKey, V: RowForm>(mut key: &[u8], value: &[u8]) -> Result<(K, V), Unreadable> {
     let wrong = || Unreadable("a key of the wrong form".to_owned());
-    let read = K::take(&mut key).ok_or_else(wrong)?;
-    if !key.is_empty() {
-        return Err(wrong());
-    }
-    table.put(read, V::from_row(value)?);
-    Ok(())
+    let row_key = K::take(&mut key).filter(|_| key.is_empty()).ok_or_else(wrong)?;
+    Ok((row_key, V::from_row(value)?))
 }
 
-/// The only list of tables and their tags; writing, reading and hashing use it.
+/// The only list of tables and their tags; writing, reading and hashing use it. Rows of some tables are interned when
+/// they are read.
 macro_rules! tables {
-    ($($tag:literal => $table:ident),* $(,)?) => {
+    ($($tag:literal => $table:ident $(interned by $intern:path)?),* $(,)?) => {
         impl Ledger {
             /// Iterates over all rows, in the order of their keys and in the forms of the ledger's level.
             pub fn all_rows(&self) -> impl Iterator<Item = Row> + '_ {
@@ -73,7 +66,15 @@ macro_rules! tables {
             fn restore_row(&mut self, key: &[u8], value: &[u8]) -> Result<(), Unreadable> {
                 match key.split_first() {
                     Some((&HEAD, [])) => self.head = Head::from_row(value)?,
-                    $(Some((&$tag, key)) => restore(&mut self.$table, key, value)?,)*
+                    $(Some((&$tag, key)) => {
+                        let (key, row) = read(key, value)?;
+                        $(let row = {
+                            let mut row = row;
+                            $intern(&mut row, &mut self.derived);
+                            row
+                        };)?
+                        self.$table.put(key, row);
+                    })*
                     _ => return Err(Unreadable("a row of an unknown table".to_owned())),
                 }
                 Ok(())
@@ -84,17 +85,17 @@ macro_rules! tables {
 tables! {
     1 => nodes,
     2 => relays,
-    3 => schedules,
+    3 => schedules interned by Schedule::intern,
     4 => history,
     5 => blobs,
-    6 => pages,
+    6 => pages interned by Page::intern,
     7 => chunks,
     8 => claims,
     9 => closed_claim_blocks,
     10 => dead,
     11 => opted_out,
     12 => answers,
-    13 => summaries,
+    13 => summaries interned by RunSummary::intern,
     14 => run_events,
     15 => audiences,
     16 => campaigns,
@@ -123,7 +124,8 @@ impl Ledger {
         for (key, value) in rows {
             ledger.restore_row(&key, &value)?;
         }
-        ledger.derived = ledger.derive();
+        let texts = std::mem::take(&mut ledger.derived.texts);
+        ledger.derived = Derived { texts, ..ledger.derive() };
         Ok(ledger)
     }
 
@@ -152,13 +154,13 @@ impl Ledger {
         derived.forgotten = forgotten.map(|(id, summary)| (summary.schedule, summary.due, *id)).collect();
         let busy: BTreeSet<ScheduleId> = derived.blocking.iter().map(|(schedule, _)| *schedule).collect();
         for (id, schedule) in self.schedules.iter() {
-            derived.names.insert((schedule.tenant.clone(), schedule.name.clone()), *id);
+            derived.name_schedule(*id, schedule);
             derived.due.extend(schedule.wakes_at(busy.contains(id)).map(|due| (due, *id)));
         }
         for (_, page) in self.pages.iter() {
             let claimed = page.runs.iter().map(|run| run.counts.get(RecipientState::Claimed)).sum::<u32>();
             if claimed > 0 {
-                *derived.claimed.entry(page.tenant.clone()).or_default() += claimed;
+                *derived.claimed.entry(page.tenant.to_string()).or_default() += claimed;
             }
         }
         for (_, row) in self.claims.iter().filter(|(_, row)| !row.claimed.is_empty()) {

@@ -9,10 +9,10 @@ use crate::support::is_fixed_time;
 
 /// Returns the expression with the values of `H` for a name; checks that it compiles.
 fn written_out(expression: &str, name: &str) -> String {
-    let when = When::cron(expression.to_string(), "default", name).unwrap_or_else(|error| panic!("{error}"));
+    let when = When::cron(expression, "default", name).unwrap_or_else(|error| panic!("{error}"));
     Pattern::compile(&when).unwrap_or_else(|error| panic!("{when}: {error}"));
     match when {
-        When::Hashed { written, expression: out } if written == expression => out,
+        When::Hashed { written, expression: out } if *written == *expression => out.to_string(),
         other => panic!("{other:?}"),
     }
 }
@@ -36,7 +36,7 @@ fn hashed_place_of_name_is_stable() {
         ("default", "news", "H,H(30-59) 9 * * mon-fri"),
     ];
     let places = places.map(|(tenant, name, expression)| {
-        When::cron(expression.to_string(), tenant, name).map_or_else(|error| error.to_string(), |when| when.to_string())
+        When::cron(expression, tenant, name).map_or_else(|error| error.to_string(), |when| when.to_string())
     });
     let recorded = [
         "cron H H(0-7) * * * (7 7 * * *)",
@@ -51,8 +51,8 @@ fn hashed_place_of_name_is_stable() {
 #[test]
 fn expression_without_h_is_unchanged() {
     for expression in ["0 9 * * thu", "@daily", "30 2 * mar Thu#2", "0 9 L * *"] {
-        let plain = When::Cron { expression: expression.to_string() };
-        assert_eq!(When::cron(expression.to_string(), "default", "x"), Ok(plain));
+        let plain = When::Cron { expression: expression.into() };
+        assert_eq!(When::cron(expression, "default", "x"), Ok(plain));
     }
 }
 
@@ -72,7 +72,7 @@ fn fields_and_items_are_drawn_by_themselves() {
     let both = |name: String| fields("H(0-22) H(0-22) * * *", &name);
     let equal = names().filter(|name| both(name.clone())[0] == both(name.clone())[1]).count();
     assert!((40..150).contains(&equal), "{equal} of 2,000 names have equal minute and hour");
-    let tenant = |tenant: &str| When::cron("H H * * *".to_string(), tenant, "x").unwrap();
+    let tenant = |tenant: &str| When::cron("H H * * *", tenant, "x").unwrap();
     assert_ne!(tenant("one"), tenant("two"));
 }
 
@@ -83,9 +83,9 @@ fn hashed_step_begins_within_its_first_period() {
         let minute = fields("H/15 * * * *", &name)[0].clone();
         let start: u32 = minute.strip_suffix("-59/15").and_then(|start| start.parse().ok()).expect("a start");
         assert!(start < 15, "{minute}");
-        let steps = When::cron("H/15 * * * *".to_string(), "default", &name).unwrap();
+        let steps = When::cron("H/15 * * * *", "default", &name).unwrap();
         assert!(!is_fixed_time(&Pattern::compile(&steps).unwrap()));
-        let once = When::cron("H H * * *".to_string(), "default", &name).unwrap();
+        let once = When::cron("H H * * *", "default", &name).unwrap();
         assert!(is_fixed_time(&Pattern::compile(&once).unwrap()));
     }
     let all: BTreeSet<String> = names().map(|name| fields("H(50-59)/10 * * * *", &name)[0].clone()).collect();
@@ -113,7 +113,7 @@ fn invalid_hash_expression_is_refused_with_advice() {
         ("0 9 * * H#2", Field::Weekday, 9, "`H` stands alone"),
         ("H 99 * * *", Field::Hour, 3, "it takes 0-23"),
     ] {
-        let taken = When::cron(expression.to_string(), "default", "x").and_then(|when| Pattern::compile(&when));
+        let taken = When::cron(expression, "default", "x").and_then(|when| Pattern::compile(&when));
         let Err(error) = taken else { panic!("{expression} was taken") };
         let place = match &error {
             PatternError::Syntax { field, position, .. } => (*field, *position),
@@ -123,7 +123,7 @@ fn invalid_hash_expression_is_refused_with_advice() {
         assert!(error.to_string().contains(words), "{expression}: {error}");
     }
     assert_eq!(
-        When::cron("H H 31 2 *".to_string(), "default", "x"),
+        When::cron("H H 31 2 *", "default", "x"),
         Err(PatternError::NeverFires { expression: "H H 31 2 *".to_string() })
     );
 }
@@ -131,6 +131,6 @@ fn invalid_hash_expression_is_refused_with_advice() {
 /// `H` needs a schedule's name. A crontab line and a preview without `--name` have none.
 #[test]
 fn hash_expression_without_name_is_refused() {
-    let error = Pattern::compile(&When::Cron { expression: "0 H * * *".to_string() }).map(|_| ()).unwrap_err();
+    let error = Pattern::compile(&When::Cron { expression: "0 H * * *".into() }).map(|_| ()).unwrap_err();
     assert!(error.to_string().contains("hour field `H` (position 3): `H` is drawn from a schedule's tenant and name"));
 }

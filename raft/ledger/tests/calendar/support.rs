@@ -18,7 +18,7 @@ pub fn zone(name: &str) -> TimeZone {
 }
 
 pub fn compile(expression: &str) -> Result<Pattern, PatternError> {
-    Pattern::compile(&When::Cron { expression: expression.to_string() })
+    Pattern::compile(&When::Cron { expression: expression.into() })
 }
 
 pub fn cron(expression: &str) -> Pattern {

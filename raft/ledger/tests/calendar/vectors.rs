@@ -279,7 +279,7 @@ fn stored_schedule_decodes_to_the_same() {
         When::At { instant_ms: -1 },
         When::Every { period_ms: 60_000, anchor_ms: 7 },
         When::Daily { hour: 23, minute: 59, weekdays: Weekdays::EVERY_DAY },
-        When::Cron { expression: "0 9 * * mon-fri".to_string() },
+        When::Cron { expression: "0 9 * * mon-fri".into() },
     ] {
         let bytes = postcard::to_stdvec(&when).unwrap();
         assert_eq!(postcard::from_bytes::<When>(&bytes).unwrap(), when);

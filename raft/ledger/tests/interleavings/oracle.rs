@@ -140,7 +140,7 @@ fn at_once(ledger: &Ledger, page: RunId) -> Option<u32> {
 fn judge_concurrency(before: &Ledger, entry: &Entry, after: &Ledger) {
     let Command::Claim(claims) = &entry.command else { return };
     let claimed = |ledger: &Ledger, tenant: &str| {
-        let of_tenant = ledger.pages().iter().filter(|(_, page)| page.tenant == tenant);
+        let of_tenant = ledger.pages().iter().filter(|(_, page)| *page.tenant == *tenant);
         let runs = of_tenant.flat_map(|(_, page)| &page.runs);
         runs.map(|run| run.counts.get(RecipientState::Claimed)).sum::<u32>()
     };

@@ -495,7 +495,7 @@ impl World {
         let jitter_ms = jitter_ms.unwrap_or(schedule.policies.jitter_ms);
         let wanted = RequestedTiming {
             when: when.unwrap_or_else(|| schedule.when.clone()),
-            zone: zone.unwrap_or_else(|| schedule.zone.clone()),
+            zone: zone.unwrap_or_else(|| schedule.zone.to_string()),
             start: schedule.start,
             end: schedule.end,
             max_runs,

@@ -208,7 +208,7 @@ impl World {
             return None;
         };
         let key = audience.recipients.get(number as usize)?.key.clone();
-        Some((page.tenant.clone(), key))
+        Some((page.tenant.to_string(), key))
     }
 
     /// Sealed audiences by name, and the seals whose parts are needed.

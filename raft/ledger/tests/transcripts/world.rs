@@ -91,7 +91,7 @@ impl World {
         if let Ok(run) = text.parse() {
             return Ok(run);
         }
-        let latest = self.ledger.runs().rev().find(|(_, _, run)| run.name == text);
+        let latest = self.ledger.runs().rev().find(|(_, _, run)| *run.name == *text);
         latest.map(|(id, _, _)| id).ok_or_else(|| format!("no run of '{text}'").into())
     }
 

@@ -38,7 +38,7 @@ pub fn describe(
     }
     let now = ledger.head().now;
     let place = ledger.slot_of(id, number);
-    let pool = place.map_or(page.pool.as_str(), |(id, chunk, slot)| ledger.pool_of(id, page, chunk, slot));
+    let pool = place.map_or(&*page.pool, |(id, chunk, slot)| ledger.pool_of(id, page, chunk, slot));
     Some(match &run.state {
         RunState::Paused { reason } => {
             let reason = reason.to_string();

@@ -62,7 +62,7 @@ impl RunArgument {
             RunArgument::Number(run) => {
                 let kept = ledger.page_of(*run).map(|(_, page, _)| &page.tenant);
                 let owner = kept.or_else(|| ledger.summaries().get(run).map(|summary| &summary.tenant));
-                owner.filter(|owner| *owner == tenant).map(|_| *run).ok_or_else(|| refusal::no_run(run))
+                owner.filter(|owner| ***owner == *tenant).map(|_| *run).ok_or_else(|| refusal::no_run(run))
             }
             RunArgument::Occurrence { schedule, occurrence } => {
                 let named = ledger.schedule_named(tenant, schedule);

@@ -15,7 +15,7 @@ pub fn absent_schedule(ledger: &Ledger, tenant: &str, name: &str) -> ApiError {
         return refusal::no_schedule_but_campaign(name);
     }
     let schedules = ledger.schedules().iter().take(NAMES_MAX).map(|(_, schedule)| schedule);
-    let names = schedules.filter(|one| one.tenant == tenant).map(|schedule| schedule.name.clone());
+    let names = schedules.filter(|one| *one.tenant == *tenant).map(|schedule| schedule.name.to_string());
     refusal::no_schedule(name).near(&near(name, names))
 }
 
@@ -54,9 +54,9 @@ pub fn check_schedule(ledger: &Ledger, tenant: &str, name: &str) -> Result<(), A
     let of_name = pages
         .by_ref()
         .take(EXAMINED_MAX)
-        .any(|(_, page)| page.tenant == tenant && page.runs.iter().any(|run| run.name == name));
+        .any(|(_, page)| *page.tenant == *tenant && page.runs.iter().any(|run| *run.name == *name));
     let mut summaries = ledger.summaries().iter();
-    let pruned = summaries.by_ref().take(EXAMINED_MAX).any(|(_, run)| run.tenant == tenant && run.name == name);
+    let pruned = summaries.by_ref().take(EXAMINED_MAX).any(|(_, run)| *run.tenant == *tenant && *run.name == *name);
     let has_left_runs = of_name || pruned || pages.next().is_some() || summaries.next().is_some();
     if has_left_runs { Ok(()) } else { Err(absent_schedule(ledger, tenant, name)) }
 }

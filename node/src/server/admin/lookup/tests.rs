@@ -14,7 +14,7 @@ const ZONE: &str = "America/New_York";
 
 /// Returns a schedule with one recipient.
 pub fn create(expression: &str, zones: &Zones, after: Time) -> ScheduleCreate {
-    let when = When::Cron { expression: expression.to_owned() };
+    let when = When::Cron { expression: expression.into() };
     let (pattern, zone) = (Pattern::compile(&when).expect("a pattern"), zones.get(ZONE).expect("a zone"));
     let policies = Policies { overlap: Overlap::Allow, ..Policies::default() };
     let address = "a@example.org".to_owned();

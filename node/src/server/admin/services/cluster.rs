@@ -162,12 +162,12 @@ fn blocked(ledger: &Ledger) -> (Vec<v1::BlockedRun>, u32) {
     let blocked_run = |id: RunId, tenant: &str, run: &Run| v1::BlockedRun {
         run: id.to_string(),
         tenant: tenant.to_owned(),
-        schedule: run.name.clone(),
+        schedule: run.name.to_string(),
         why: views::blocked(run),
     };
     let runs = ledger.open_pages().flat_map(|(id, page)| {
         let name = move |place: usize| RunId { index: id.index, place: id.place + place as u32 };
-        page.runs.iter().enumerate().map(move |(place, run)| (name(place), page.tenant.as_str(), run))
+        page.runs.iter().enumerate().map(move |(place, run)| (name(place), &*page.tenant, run))
     });
     let mut runs = runs.filter(|(.., run)| run.blocked.is_some());
     let first: Vec<_> = runs.by_ref().take(BLOCKED_MAX).map(|(id, tenant, run)| blocked_run(id, tenant, run)).collect();

@@ -45,7 +45,7 @@ impl Filter {
     }
 
     fn lets_run(&self, run: &Run) -> bool {
-        self.schedule.is_empty() || run.name == self.schedule
+        self.schedule.is_empty() || *run.name == *self.schedule
     }
 
     fn lets(&self, letter: &DeadLetter) -> bool {
@@ -80,7 +80,7 @@ impl<R> RecipientPage<R, DeadLetterKey> {
                 return;
             }
             self.examined += 1;
-            let page = ledger.page_of(id).filter(|(_, page, _)| page.tenant == tenant);
+            let page = ledger.page_of(id).filter(|(_, page, _)| *page.tenant == *tenant);
             let run = page.and_then(|(_, page, place)| page.runs.get(place)).filter(|run| filter.lets_run(run));
             let from = match paging.after {
                 Some((of, number)) if of == id => Bound::Excluded((id, number)),

@@ -59,7 +59,7 @@ impl RecipientPage<DoubtRow, Key> {
     fn take(&mut self, ledger: &Ledger, (tenant, only): (&str, Option<RunId>), (fence, slot): Key) {
         self.last = Some((fence, slot));
         let Some(row) = ledger.claims().get(&fence) else { return };
-        let Some(page) = ledger.pages().get(&row.page).filter(|page| page.tenant == tenant) else { return };
+        let Some(page) = ledger.pages().get(&row.page).filter(|page| *page.tenant == *tenant) else { return };
         let whole = row.chunk * CHUNK + u32::from(slot);
         let Some((place, run)) = page.run_of_slot(whole).and_then(|place| Some((place, page.runs.get(place)?))) else {
             return;

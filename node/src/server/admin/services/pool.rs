@@ -46,7 +46,7 @@ fn shown(ledger: &Ledger, name: String) -> Pool {
 
 /// Returns the number of pending recipients in open runs, by the pool of their page.
 fn waiting(ledger: &Ledger, pool: &str) -> u64 {
-    let pages = ledger.open_pages().map(|(_, page)| page).filter(|page| page.pool == pool);
+    let pages = ledger.open_pages().map(|(_, page)| page).filter(|page| *page.pool == *pool);
     let runs = pages.flat_map(|page| &page.runs).filter(|run| run.state == RunState::Open);
     runs.map(|run| u64::from(run.counts.get(RecipientState::Pending))).sum()
 }

@@ -48,8 +48,8 @@ fn list(ledger: &Ledger, filter: &Filter, paging: &Paging<RunId>) -> (Vec<Run>, 
             return (runs, last);
         }
         last = Some(id);
-        let wanted = page.tenant == filter.tenant
-            && (filter.schedule.is_empty() || run.name == filter.schedule)
+        let wanted = *page.tenant == *filter.tenant
+            && (filter.schedule.is_empty() || *run.name == *filter.schedule)
             && (filter.states.is_empty() || filter.states.contains(&views::run_state(&run.state).0))
             && filter.selector.means(ledger.schedules().get(&run.schedule).map(|schedule| &schedule.labels));
         if wanted {

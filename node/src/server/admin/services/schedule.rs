@@ -132,7 +132,7 @@ fn list(ledger: &Ledger, filter: &Filter, paging: &Paging<ScheduleId>) -> (Vec<L
         }
         last = Some(*id);
         let state = || views::schedule_state(&schedule.activity).0;
-        let wanted = schedule.tenant == filter.tenant
+        let wanted = *schedule.tenant == *filter.tenant
             && (filter.states.is_empty() || filter.states.contains(&state()))
             && filter.selector.means(Some(&schedule.labels))
             && (filter.with_campaigns || ledger.check_not_of_campaign(*id).is_ok());

@@ -24,7 +24,7 @@ pub fn pattern(
         return None;
     };
     let (field, when) = match asked {
-        when::Pattern::Cron(expression) => match When::cron(expression, tenant, name) {
+        when::Pattern::Cron(expression) => match When::cron(&expression, tenant, name) {
             Ok(when) => ("schedule.when.cron", Some(when)),
             Err(error) => return refuse(fields, "schedule.when.cron", &error),
         },

@@ -14,8 +14,8 @@ pub fn run(id: RunId, page: &Page, run: &Run) -> v1::Run {
     let (state, reason) = run_state(&run.state);
     v1::Run {
         run: id.to_string(),
-        tenant: page.tenant.clone(),
-        schedule: run.name.clone(),
+        tenant: page.tenant.to_string(),
+        schedule: run.name.to_string(),
         nominal: run.nominal.to_string(),
         cause: cause(run.cause).into(),
         state: state.into(),
@@ -60,8 +60,8 @@ pub fn summary(id: RunId, summary: &RunSummary) -> v1::Run {
     let (state, reason) = run_state(&summary.state);
     v1::Run {
         run: id.to_string(),
-        tenant: summary.tenant.clone(),
-        schedule: summary.name.clone(),
+        tenant: summary.tenant.to_string(),
+        schedule: summary.name.to_string(),
         nominal: summary.nominal.to_string(),
         cause: cause(summary.cause).into(),
         state: state.into(),

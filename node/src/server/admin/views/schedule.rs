@@ -22,13 +22,13 @@ const STEPS_MAX: usize = 4_096;
 pub fn schedule(id: ScheduleId, schedule: &Schedule, zones: &Zones, now: Time, count: usize) -> v1::Schedule {
     let (state, reason) = schedule_state(&schedule.activity);
     v1::Schedule {
-        tenant: schedule.tenant.clone(),
-        name: schedule.name.clone(),
+        tenant: schedule.tenant.to_string(),
+        name: schedule.name.to_string(),
         number: id.0,
         state: state.into(),
         reason,
         when: Some(pattern(&schedule.when)),
-        zone: schedule.zone.clone(),
+        zone: schedule.zone.to_string(),
         start: schedule.start.map(timestamp),
         end: schedule.end.map(timestamp),
         max_runs: schedule.max_runs,
@@ -37,12 +37,12 @@ pub fn schedule(id: ScheduleId, schedule: &Schedule, zones: &Zones, now: Time, c
         content_hash: schedule.content.to_string(),
         audience_hash: schedule.audience.to_string(),
         policies: Some(policies(&schedule.policies)),
-        pool: schedule.pool.clone(),
+        pool: schedule.pool.to_string(),
         priority: u32::from(schedule.priority),
         etag: etag(id, schedule),
         index: schedule.index,
         hashed_cron: match &schedule.when {
-            When::Hashed { expression, .. } => expression.clone(),
+            When::Hashed { expression, .. } => expression.to_string(),
             _ => String::new(),
         },
         waits_for: String::new(),
@@ -61,15 +61,15 @@ pub fn etag(id: ScheduleId, schedule: &Schedule) -> String {
 pub fn body(schedule: &Schedule, content: &Content, audience: &AudienceChoice) -> v1::ScheduleBody {
     let recipient = |known: &Recipient| v1::Recipient { address: known.address.clone(), values: known.values.clone() };
     v1::ScheduleBody {
-        tenant: schedule.tenant.clone(),
-        name: schedule.name.clone(),
+        tenant: schedule.tenant.to_string(),
+        name: schedule.name.to_string(),
         when: Some(pattern(&schedule.when)),
-        zone: schedule.zone.clone(),
+        zone: schedule.zone.to_string(),
         start: schedule.start.map(timestamp),
         end: schedule.end.map(timestamp),
         max_runs: schedule.max_runs,
         policies: Some(policies(&schedule.policies)),
-        pool: schedule.pool.clone(),
+        pool: schedule.pool.to_string(),
         priority: u32::from(schedule.priority),
         paused: match &schedule.activity {
             Activity::Paused { reason, .. } => Some(reason.clone()),
@@ -125,7 +125,9 @@ fn pattern(when: &When) -> v1::When {
             let days = if every_day { String::new() } else { weekdays.to_string() };
             when::Pattern::Daily(v1::Daily { hour: u32::from(*hour), minute: u32::from(*minute), days })
         }
-        When::Cron { expression } | When::Hashed { written: expression, .. } => when::Pattern::Cron(expression.clone()),
+        When::Cron { expression } | When::Hashed { written: expression, .. } => {
+            when::Pattern::Cron(expression.to_string())
+        }
     };
     v1::When { pattern: Some(pattern) }
 }

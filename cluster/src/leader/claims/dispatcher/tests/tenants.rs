@@ -33,7 +33,7 @@ impl World {
         let mut held = BTreeMap::new();
         for (_, claim) in self.ledger.claims().iter() {
             let page = self.ledger.pages().get(&claim.page).expect("a page");
-            *held.entry(page.tenant.clone()).or_default() += claim.claimed.len();
+            *held.entry(page.tenant.to_string()).or_default() += claim.claimed.len();
         }
         held.retain(|_, claimed| *claimed > 0);
         held
@@ -124,7 +124,7 @@ fn tenant_backlog_and_dead_relay_do_not_delay_other_tenants() {
         for wakes in 1..1_000 {
             world.boot += NAP_FOR_CREDIT;
             world.dispatch();
-            let others = world.ledger.runs().filter(|(_, page, _)| page.tenant == "other");
+            let others = world.ledger.runs().filter(|(_, page, _)| *page.tenant == *"other");
             let waits = others.map(|(_, _, run)| run.counts.get(reveille_ledger::RecipientState::Pending)).sum::<u32>();
             if waits == 0 {
                 return wakes;
@@ -162,7 +162,7 @@ fn tenant_backlog_and_dead_relay_do_not_delay_other_tenants() {
 
 /// Puts the grants for this tenant's pages in flight, without an answer.
 fn goes_for(world: &mut World, tenant: &str, made: Claims) {
-    let is_own = |grant: &ClaimGrant| world.ledger.pages().get(&grant.page).is_some_and(|page| page.tenant == tenant);
+    let is_own = |grant: &ClaimGrant| world.ledger.pages().get(&grant.page).is_some_and(|page| *page.tenant == *tenant);
     let grants: Vec<ClaimGrant> = made.grants.into_iter().filter(is_own).collect();
     assert!(!grants.is_empty(), "{tenant} was to have some");
     world.in_flight.insert(grants);

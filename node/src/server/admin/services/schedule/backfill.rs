@@ -42,7 +42,7 @@ pub async fn backfill(
     let asked = read(request, admin.limits())?;
     let found = admin.find_schedule((&request.tenant, &request.name), false, deadline).await?;
     admin.not_of_a_campaign(found.id)?;
-    let (id, tenant, through) = (found.id, found.schedule.tenant.clone(), found.schedule.plan.fired_through);
+    let (id, tenant, through) = (found.id, found.schedule.tenant.to_string(), found.schedule.plan.fired_through);
     if asked.from > through {
         let message = format!("lies ahead: the schedule itself opens or explains what comes after {through}");
         return Err(ApiError::of_field("from", message));

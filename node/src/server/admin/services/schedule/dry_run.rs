@@ -85,15 +85,15 @@ fn stand_in(schedule: &Schedule) -> ScheduleCreate {
         Recipient { address: "a@example.org".to_owned(), key: "a@example.org".to_owned(), values: Vec::new() };
     ScheduleCreate {
         request: None,
-        tenant: schedule.tenant.clone(),
-        name: schedule.name.clone(),
+        tenant: schedule.tenant.to_string(),
+        name: schedule.name.to_string(),
         when: schedule.when.clone(),
-        zone: schedule.zone.clone(),
+        zone: schedule.zone.to_string(),
         start: schedule.start,
         end: schedule.end,
         max_runs: schedule.max_runs.map(|most| most.saturating_sub(schedule.plan.opened)),
         policies: Policies { overlap: side_by_side(schedule.policies.overlap), ..schedule.policies.clone() },
-        pool: schedule.pool.clone(),
+        pool: schedule.pool.to_string(),
         priority: schedule.priority,
         paused: None,
         content: Content {
@@ -109,7 +109,7 @@ fn stand_in(schedule: &Schedule) -> ScheduleCreate {
         audience: Audience { columns: Vec::new(), recipients: vec![recipient] }.into(),
         after: schedule.plan.fired_through,
         next: schedule.plan.next.clone(),
-        tzdb: schedule.plan.tzdb.clone(),
+        tzdb: schedule.plan.tzdb.to_string(),
         labels: Labels::default(),
     }
 }
@@ -132,14 +132,14 @@ mod tests {
         let paused_at = Time(20_000 * DAY_MS);
         let due = paused_at.plus_ms(HOUR_MS);
         let schedule = Schedule {
-            tenant: "default".to_owned(),
-            name: "hourly".to_owned(),
-            zone: "UTC".to_owned(),
+            tenant: "default".into(),
+            name: "hourly".into(),
+            zone: "UTC".into(),
             start: None,
             end: None,
             max_runs,
             policies: Policies { catch_up, ..Policies::default() },
-            pool: "default".to_owned(),
+            pool: "default".into(),
             priority: 0,
             content: Hash([0; 32]),
             audience: Hash([0; 32]),
@@ -151,7 +151,7 @@ mod tests {
                 fired_through: paused_at,
                 forgotten_through: None,
                 opened: 7,
-                tzdb: "x".to_owned(),
+                tzdb: "x".into(),
                 refusals: 0,
                 blocked_by: None,
                 missed_before: None,

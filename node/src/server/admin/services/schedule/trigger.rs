@@ -22,8 +22,8 @@ pub fn would_open(admin: &Admin, found: &Found, request: &str) -> Result<Trigger
     });
     let (warnings, cancelled) = checked.map_err(|refusal| refusal::refused(&refusal))?;
     let run = Run {
-        tenant: schedule.tenant.clone(),
-        schedule: schedule.name.clone(),
+        tenant: schedule.tenant.to_string(),
+        schedule: schedule.name.to_string(),
         nominal: Nominal::Trigger(request.to_owned()).to_string(),
         cause: RunCause::Trigger.into(),
         state: RunState::Open.into(),

@@ -246,7 +246,7 @@ async fn plan(
 /// Returns true if the calendar gives other instants.
 fn moves_instants(schedule: &Schedule, wanted: &ScheduleCreate) -> bool {
     schedule.when != wanted.when
-        || schedule.zone != wanted.zone
+        || *schedule.zone != *wanted.zone
         || (schedule.start, schedule.end, schedule.max_runs) != (wanted.start, wanted.end, wanted.max_runs)
         || schedule.policies.dst != wanted.policies.dst
         || schedule.policies.jitter_ms != wanted.policies.jitter_ms
@@ -265,7 +265,7 @@ fn difference(present: &Present, mask: &Mask, wanted: &ScheduleCreate) -> Schedu
         plan_version: schedule.plan.version,
         timing: None,
         policies: policies.then(|| wanted.policies.clone()),
-        pool: (schedule.pool != wanted.pool).then(|| wanted.pool.clone()),
+        pool: (*schedule.pool != *wanted.pool).then(|| wanted.pool.clone()),
         priority: (schedule.priority != wanted.priority).then_some(wanted.priority),
         content: content.then(|| wanted.content.clone()),
         audience: audience.then(|| wanted.audience.clone()),
