@@ -105,7 +105,7 @@ impl Ledger {
     pub(super) fn store_blob(&mut self, blob: Blob) {
         match self.blobs.edit(&blob.hash) {
             Some(stored) => stored.references += 1,
-            None => drop(self.blobs.put(blob.hash, StoredBlob { bytes: blob.bytes, references: 1 })),
+            None => drop(self.blobs.put(blob.hash, StoredBlob { bytes: blob.bytes.into(), references: 1 })),
         }
     }
 

@@ -255,7 +255,7 @@ impl Ledger {
 
     /// Returns the encoded content or audience of a hash.
     pub fn blob(&self, hash: &Hash) -> Option<&[u8]> {
-        self.blobs.get(hash).map(|blob| blob.bytes.as_slice())
+        self.blobs.get(hash).map(|blob| &*blob.bytes)
     }
 
     /// Total size of all contents and audiences, in bytes. Reads each row.

@@ -21,7 +21,7 @@ pub struct StoredAnswer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredBlob {
     /// The encoded value.
-    pub bytes: Vec<u8>,
+    pub bytes: Box<[u8]>,
     /// Number of rows that refer to it.
     pub references: u64,
 }
