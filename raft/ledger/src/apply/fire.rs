@@ -238,7 +238,8 @@ impl Ledger {
                     due,
                     opened_at: context.now,
                     cluster_incarnation: self.head.cluster_incarnation,
-                    runs: Vec::new(),
+                    // Most pages of small schedules have a single run; a growing list would take room for four.
+                    runs: Vec::with_capacity(group.len()),
                     slots: 0,
                 };
                 runs.extend(self.open_page(context, id, page, std::mem::replace(&mut group, rest)));
