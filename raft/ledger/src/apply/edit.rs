@@ -6,6 +6,7 @@
 //! tomorrow.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::Context;
 use super::bounds::{bounded, check_labels, gap_needs_a_list, gap_within_retention, inside_window, refuse_if};
@@ -110,7 +111,7 @@ impl Ledger {
             start: schedule.start,
             end: schedule.end,
             max_runs: schedule.max_runs,
-            policies: schedule.policies,
+            policies: Arc::unwrap_or_clone(schedule.policies),
             pool: schedule.pool.to_string(),
             priority: schedule.priority,
             paused: None,
@@ -167,7 +168,9 @@ impl Schedule {
             self.audience = audience.hash();
             self.recipients = audience.count();
         }
-        self.policies = edit.policies.clone().unwrap_or_else(|| self.policies.clone());
+        if let Some(policies) = &edit.policies {
+            self.policies = Arc::new(policies.clone());
+        }
         if let Some(pool) = &edit.pool {
             self.pool = pool.as_str().into();
         }

@@ -48,7 +48,7 @@ impl Ledger {
             start: create.start,
             end: create.end,
             max_runs: create.max_runs,
-            policies: create.policies.clone(),
+            policies: create.policies.clone().into(),
             pool: create.pool.as_str().into(),
             priority: create.priority,
             content: content.hash,

@@ -3,6 +3,8 @@
 //! The run is like any other: its email is claimed, passes the gate and is settled (P3). So there is no second way to
 //! send an email, and no cleanup: a run outlives its schedule as after a delete.
 
+use std::sync::Arc;
+
 use super::Context;
 use super::bounds::{bounded, refuse_if};
 use super::fire::Opened;
@@ -31,12 +33,12 @@ impl Ledger {
             start: None,
             end: None,
             max_runs: Some(1),
-            policies: Policies {
+            policies: Arc::new(Policies {
                 // The first answer about the mailbox is the result of the test.
                 max_attempts: 1,
                 overlap: Overlap::Allow,
                 ..test.policies.clone()
-            },
+            }),
             pool: test.pool.as_str().into(),
             priority: u8::MAX,
             content: content.hash,

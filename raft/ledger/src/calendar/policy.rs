@@ -9,7 +9,7 @@ use thiserror::Error;
 /// Policy for a local time that does not exist, because the clocks go forward over it.
 ///
 /// A time on a date that does not exist at all is always skipped: an email for that date is not wanted on another day.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum DstGap {
     /// It fires at the first instant after the gap. Several times of one gap fire together.
     #[default]
@@ -21,7 +21,7 @@ pub enum DstGap {
 }
 
 /// Policy for a local time that exists twice, because the clocks go back over it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum DstOverlap {
     /// It fires before the clocks go back.
     #[default]
@@ -33,7 +33,7 @@ pub enum DstOverlap {
 }
 
 /// Both policies for clock changes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct DstPolicies {
     /// Policy for local times that do not exist.
     pub gap: DstGap,

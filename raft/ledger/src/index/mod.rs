@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::index::interner::Interner;
 use crate::index::recipient_mapping::RecipientMappings;
-use crate::model::{Hash, RunId, Schedule, ScheduleId, Time};
+use crate::model::{Hash, Policies, RunId, Schedule, ScheduleId, Time};
 
 pub(crate) mod interner;
 pub(crate) mod recipient_mapping;
@@ -18,8 +18,10 @@ pub(crate) type SchedulesByName = BTreeMap<Arc<str>, ScheduleId>;
 pub(crate) struct Derived {
     /// Schedules by tenant and name. Tenants without schedules are left out.
     pub names: BTreeMap<Arc<str>, SchedulesByName>,
-    /// Texts of schedules. This is no index: it only saves memory.
+    /// Texts of rows. This is no index: it only saves memory.
     pub texts: Interner<str>,
+    /// Policies of schedules and runs, to save memory.
+    pub policies: Interner<Policies>,
     pub due: BTreeSet<(Time, ScheduleId)>,
     pub open_pages: BTreeSet<RunId>,
     /// Runs that sent an email, may have sent one, or may be sending one, by nominal instant (P17).

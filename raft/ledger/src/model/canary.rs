@@ -24,7 +24,7 @@ use crate::model::{
 const WHOLE: u64 = 10_000;
 
 /// Size and limit of a canary, in hundredths of a percent. The user chooses them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Canary {
     /// Share of the recipients that are sent first; at least one recipient.
     pub share: u16,

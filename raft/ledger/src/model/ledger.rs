@@ -217,7 +217,7 @@ impl Ledger {
 
     /// Time from which all details of a page may be pruned (P24); `None` while one of its runs is not finished.
     pub fn kept_until(&self, page: &Page) -> Option<Time> {
-        let until = |run: &Run| run.kept_until(self.schedules.get(&run.schedule).map(|schedule| &schedule.policies));
+        let until = |run: &Run| run.kept_until(self.schedules.get(&run.schedule).map(|schedule| &*schedule.policies));
         page.runs.iter().map(until).try_fold(Time(i64::MIN), |latest, until| Some(latest.max(until?)))
     }
 

@@ -33,10 +33,13 @@ pub struct Page {
 }
 
 impl Page {
-    /// Shares its texts, and the names of its runs, with other pages.
+    /// Shares its texts, and the names and policies of its runs, with other pages.
     pub(crate) fn intern(&mut self, derived: &mut Derived) {
-        let names = self.runs.iter_mut().map(|run| &mut run.name);
-        names.chain([&mut self.tenant, &mut self.pool]).for_each(|text| derived.texts.intern(text));
+        [&mut self.tenant, &mut self.pool].into_iter().for_each(|text| derived.texts.intern(text));
+        for run in &mut self.runs {
+            derived.texts.intern(&mut run.name);
+            derived.policies.intern(&mut run.policies);
+        }
     }
 
     /// Position of the run that has a slot of the page; `None` if there is none.

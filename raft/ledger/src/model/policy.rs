@@ -17,7 +17,7 @@ pub const FINISH_MS_MIN: i64 = 10 * MINUTE_MS;
 pub const FINISH_MS_MAX: i64 = 30 * DAY_MS;
 
 /// Policy for missed instants (P16).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum CatchUp {
     /// The latest missed instant opens; the others are explained.
     #[default]
@@ -30,7 +30,7 @@ pub enum CatchUp {
 
 /// Policy for an instant that is due while an earlier run of its schedule is unfinished (P1): a recipient of that run
 /// is pending or claimed. Recipients in doubt do not block it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Overlap {
     /// The instant waits until the run is finished. If several wait, `catch_up` decides which of them open.
     #[default]
@@ -44,7 +44,7 @@ pub enum Overlap {
 }
 
 /// Policy for a recipient in doubt: its email may or may not have been accepted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum InDoubt {
     /// It waits for the operator, or for the owner's journal.
     #[default]
@@ -56,7 +56,7 @@ pub enum InDoubt {
 }
 
 /// Choices of the user for how a schedule fires and sends.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Policies {
     /// How clock changes are handled: local times that are skipped or occur twice.
     pub dst: calendar::DstPolicies,

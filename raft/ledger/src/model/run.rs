@@ -98,7 +98,7 @@ pub struct Run {
     /// Deadline: recipients that are not sent by then expire.
     pub finish_by: Time,
     /// Policies of the schedule when it opened; they never change.
-    pub policies: Policies,
+    pub policies: Arc<Policies>,
     /// Its state.
     pub state: RunState,
     /// Recipients by state.

@@ -118,7 +118,7 @@ pub struct BlockingRun {
     pub run: RunId,
 }
 
-/// A schedule. Texts that many schedules have in common are shared in memory ([`Schedule::intern`]).
+/// A schedule. Texts and policies that many schedules have in common are shared in memory ([`Schedule::intern`]).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Schedule {
     /// Tenant of the schedule.
@@ -136,7 +136,7 @@ pub struct Schedule {
     /// Largest number of occurrences that open; `None`: no limit.
     pub max_runs: Option<u32>,
     /// Policies for firing and sending.
-    pub policies: Policies,
+    pub policies: Arc<Policies>,
     /// Pool of relays that sends it.
     pub pool: Arc<str>,
     /// Higher numbers go first within the tenant.
@@ -160,10 +160,11 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Shares its texts with other schedules, without its name.
+    /// Shares its texts, except its name, and its policies with other schedules.
     pub(crate) fn intern(&mut self, derived: &mut Derived) {
         let texts = [&mut self.tenant, &mut self.zone, &mut self.pool, &mut self.plan.tzdb];
         texts.into_iter().chain(self.when.texts_mut()).for_each(|text| derived.texts.intern(text));
+        derived.policies.intern(&mut self.policies);
     }
 
     /// When the leader acts next for this schedule; `None` if it does not fire. It is the next fire time or, while a

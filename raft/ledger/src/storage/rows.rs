@@ -124,8 +124,8 @@ impl Ledger {
         for (key, value) in rows {
             ledger.restore_row(&key, &value)?;
         }
-        let texts = std::mem::take(&mut ledger.derived.texts);
-        ledger.derived = Derived { texts, ..ledger.derive() };
+        let Derived { texts, policies, .. } = std::mem::take(&mut ledger.derived);
+        ledger.derived = Derived { texts, policies, ..ledger.derive() };
         Ok(ledger)
     }
 

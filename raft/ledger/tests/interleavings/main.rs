@@ -411,7 +411,7 @@ impl World {
             policies: what.is_multiple_of(7).then(|| Policies {
                 max_attempts: 9,
                 overlap: if what >= 128 { Overlap::BufferOne } else { Overlap::Allow },
-                ..schedule.policies.clone()
+                ..(*schedule.policies).clone()
             }),
             pool: None,
             priority: None,

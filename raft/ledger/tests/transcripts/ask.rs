@@ -422,10 +422,12 @@ impl World {
             plan_version: words.number("plan", schedule.plan.version)?,
             timing,
             policies: match (words.key("catch_up"), words.key("overlap"), words.ms("min_gap")?) {
-                (None, None, None) => jitter_ms.map(|jitter_ms| Policies { jitter_ms, ..schedule.policies.clone() }),
-                (Some(_), ..) => Some(Policies { catch_up: CatchUp::None, ..schedule.policies }),
-                (None, Some(word), _) => Some(Policies { overlap: overlap(word)?, ..schedule.policies }),
-                (None, None, Some(min_gap_ms)) => Some(Policies { min_gap_ms, retention_ms, ..schedule.policies }),
+                (None, None, None) => jitter_ms.map(|jitter_ms| Policies { jitter_ms, ..(*schedule.policies).clone() }),
+                (Some(_), ..) => Some(Policies { catch_up: CatchUp::None, ..(*schedule.policies).clone() }),
+                (None, Some(word), _) => Some(Policies { overlap: overlap(word)?, ..(*schedule.policies).clone() }),
+                (None, None, Some(min_gap_ms)) => {
+                    Some(Policies { min_gap_ms, retention_ms, ..(*schedule.policies).clone() })
+                }
             },
             pool: words.key("pool").map(str::to_owned),
             priority: words.key("priority").map(str::parse).transpose()?,
@@ -499,7 +501,7 @@ impl World {
             start: schedule.start,
             end: schedule.end,
             max_runs,
-            policies: Policies { jitter_ms, ..schedule.policies.clone() },
+            policies: Policies { jitter_ms, ..(*schedule.policies).clone() },
         };
         let former = (Pattern::compile(&schedule.when)?, rules(&schedule.zone)?);
         let next = (Pattern::compile(&wanted.when)?, rules(&wanted.zone)?);

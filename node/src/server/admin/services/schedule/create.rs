@@ -133,7 +133,7 @@ async fn would_be(admin: &Admin, create: ScheduleCreate, now: Time) -> Result<v1
         start: create.start,
         end: create.end,
         max_runs: create.max_runs,
-        policies: create.policies,
+        policies: create.policies.into(),
         pool: create.pool.into(),
         priority: create.priority,
         index: 0,

@@ -255,7 +255,7 @@ fn moves_instants(schedule: &Schedule, wanted: &ScheduleCreate) -> bool {
 /// Returns the edit for all fields that the mask names and that differ, except for the timing.
 fn difference(present: &Present, mask: &Mask, wanted: &ScheduleCreate) -> ScheduleEdit {
     let schedule = &present.schedule;
-    let policies = mask.names("policies") && schedule.policies != wanted.policies;
+    let policies = mask.names("policies") && *schedule.policies != wanted.policies;
     let content = mask.names("content") && present.content != wanted.content;
     let audience = mask.names("audience") && present.audience != wanted.audience;
     ScheduleEdit {
