@@ -90,6 +90,8 @@ pub const MEASURES: &[Measure] = &[
     plain(Counter, "reveille_wal_batches_total", "Batches written to the log"),
     plain(Counter, "reveille_wal_records_total", "Records written to the log"),
     plain(Counter, "reveille_wal_bytes_total", "Bytes written to the log"),
+    by("table", Gauge, "reveille_ledger_rows", "Rows of a table of the state"),
+    by("table", Gauge, "reveille_ledger_bytes", "Encoded bytes of a table of the state"),
     plain(Counter, "reveille_snapshot_failures_total", "Snapshots that failed"),
 ];
 

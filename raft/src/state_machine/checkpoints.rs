@@ -49,7 +49,12 @@ impl Checkpoints {
         }
         let checkpoints = Arc::clone(checkpoints);
         tokio::spawn(async move {
-            let hash = execution.blocking(move || state.hash()).await;
+            let hash_and_report = move || {
+                let hash = state.hash();
+                report_sizes(&state);
+                hash
+            };
+            let hash = execution.blocking(hash_and_report).await;
             if let Ok(hash) = hash {
                 checkpoints.keep(index, hash);
             }
@@ -63,6 +68,14 @@ impl Checkpoints {
         while kept.len() > KEPT {
             kept.pop_first();
         }
+    }
+}
+
+/// Sets the gauges of the tables' sizes. The hash has encoded the state, so this costs no more than to add up.
+fn report_sizes(state: &FrozenState) {
+    for (table, size) in state.table_sizes() {
+        metrics::gauge!("reveille_ledger_rows", "table" => table).set(size.rows as f64);
+        metrics::gauge!("reveille_ledger_bytes", "table" => table).set(size.bytes as f64);
     }
 }
 

@@ -3,11 +3,13 @@
 //! Its pages are shared with the ledger. Snapshots and the state hash encode a page once into chunks; the ledger keeps
 //! their names until the page changes. So the cost of a snapshot or a hash depends on the changed pages.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 
 use super::form::Unreadable;
+use super::rows::TABLES;
 use crate::model::Hash;
 
 /// A row: key bytes and value bytes. Keys are unique and are ordered as bytes.
@@ -100,6 +102,15 @@ impl FrozenPage {
     }
 }
 
+/// Number of rows of a table, and their size in bytes as snapshots store them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TableSize {
+    /// Number of rows.
+    pub rows: u64,
+    /// Size of all rows in bytes.
+    pub bytes: u64,
+}
+
 /// The state at one index.
 #[derive(Clone)]
 pub struct FrozenState {
@@ -120,6 +131,20 @@ impl FrozenState {
     /// Returns the pages, in the order of their rows.
     pub fn pages(&self) -> &[FrozenPage] {
         &self.pages
+    }
+
+    /// Returns the size of each table, by the table's name. It reads the chunks only, so it is cheap after
+    /// [`FrozenState::hash`].
+    pub fn table_sizes(&self) -> BTreeMap<&'static str, TableSize> {
+        let mut sizes: BTreeMap<u8, TableSize> = BTreeMap::new();
+        for page in &self.pages {
+            let size = sizes.entry(page.tag).or_default();
+            for chunk in page.chunks() {
+                size.rows += u64::from(chunk.rows);
+                size.bytes += chunk.bytes;
+            }
+        }
+        TABLES.iter().map(|(tag, name)| (*name, sizes.remove(tag).unwrap_or_default())).collect()
     }
 
     /// Returns the hash of the state: equal on every replica at an equal index (I11). Encodes the pages that have

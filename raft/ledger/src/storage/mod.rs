@@ -9,7 +9,7 @@ pub(crate) mod next_level;
 mod rows;
 mod table;
 
-pub use frozen::{CHUNK_BYTES_MAX, ChunkEntry, FrozenPage, FrozenState, Row, hash_of_chunks, unpack_chunk};
+pub use frozen::{CHUNK_BYTES_MAX, ChunkEntry, FrozenPage, FrozenState, Row, TableSize, hash_of_chunks, unpack_chunk};
 pub use key::TableKey;
 pub use rows::ROW_BYTES_MAX;
 pub use table::{Rows, Table};

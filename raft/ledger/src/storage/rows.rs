@@ -80,6 +80,9 @@ macro_rules! tables {
                 Ok(())
             }
         }
+
+        /// Tags and names of all tables.
+        pub(super) const TABLES: &[(u8, &str)] = &[(HEAD, "head"), $(($tag, stringify!($table))),*];
     };
 }
 tables! {
