@@ -1,7 +1,9 @@
 //! Storage of a recipient of a large run after its end (P4): at most one byte of rows, with their keys, on disk and in
-//! snapshots.
+//! snapshots. Memory of a small schedule: what it has in common with others is there once.
 
 mod plain;
+
+use std::sync::Arc;
 
 use reveille_ledger::bitmap::{Bitmap, CHUNK};
 use reveille_ledger::calendar::{Pattern, When};
@@ -17,7 +19,7 @@ use reveille_ledger::ids::{ClaimOwner, Fence, Hash, Incarnation, NodeId, Nominal
 use reveille_ledger::limits::limits;
 use reveille_ledger::policy::DAY_MS;
 use reveille_ledger::reply::CommandOutcome;
-use reveille_ledger::{LEVEL, Ledger, RecipientState, RunState};
+use reveille_ledger::{LEVEL, Ledger, RecipientState, RunState, Schedule};
 
 const START: i64 = 1_800_000_000_000;
 /// Largest size of a row, in bytes.
@@ -249,4 +251,43 @@ fn page_whose_runs_are_all_paused_stays_below_one_mebibyte() {
     assert_eq!((reason(&runs[0]), reason(&runs[1_023])), (words, String::new()), "the first ones fit");
     let page = world.ledger.all_rows().map(|(_, value)| value.len()).max().expect("rows");
     assert!((ROW_BYTES_MAX / 2..=ROW_BYTES_MAX).contains(&page), "{page}");
+}
+
+#[test]
+fn schedules_share_texts_and_policies_also_after_a_restore() {
+    let mut world = World::new(1);
+    for name in ["one", "other"] {
+        let recipient = Recipient { address: format!("{name}@x.org"), key: format!("{name}@x.org"), values: vec![] };
+        let audience = Audience { columns: vec![], recipients: vec![recipient] };
+        let create = plain::schedule(name, audience, Time(START));
+        world.put(Command::ScheduleCreate(Box::new(create)));
+    }
+    let (schedule, _) = world.ledger.schedule_named("default", "one").expect("a schedule");
+    world.put(Command::Trigger(Trigger { schedule, request: "now".into() }));
+    let restored = Ledger::from_rows(world.ledger.all_rows()).expect("rows");
+    assert_eq!(restored.state_hash(), world.ledger.state_hash());
+    for ledger in [&world.ledger, &restored] {
+        let [one, other] = ["one", "other"].map(|name| ledger.schedule_named("default", name).expect("a schedule").1);
+        let texts = |schedule: &Schedule| {
+            let Schedule { tenant, zone, pool, plan, when, .. } = schedule.clone();
+            let When::Cron { expression } = when else { panic!("{when:?}") };
+            [tenant, zone, pool, plan.tzdb, expression]
+        };
+        assert!(texts(one).iter().zip(&texts(other)).all(|(one, other)| Arc::ptr_eq(one, other)));
+        assert!(Arc::ptr_eq(&one.policies, &other.policies));
+        let (_, page, run) = ledger.runs().next().expect("a run");
+        assert!(Arc::ptr_eq(&run.policies, &one.policies) && Arc::ptr_eq(&page.tenant, &one.tenant));
+    }
+    // A million schedules are to take 0.9 GB at most, and this is half of it.
+    assert!(size_of::<Schedule>() <= 464, "{} B", size_of::<Schedule>());
+}
+
+#[test]
+fn table_sizes_are_those_of_the_rows() {
+    let world = World::new(1);
+    let sizes = world.ledger.freeze().table_sizes();
+    assert_eq!(sizes.values().map(|size| size.rows).sum::<u64>(), world.ledger.row_count() as u64);
+    assert_eq!((sizes["nodes"].rows, sizes["schedules"].rows, sizes["pages"].rows), (3, 1, 0));
+    let bytes: usize = world.ledger.all_rows().map(|(key, value)| key.len() + value.len()).sum();
+    assert!(sizes.values().map(|size| size.bytes).sum::<u64>() >= bytes as u64);
 }

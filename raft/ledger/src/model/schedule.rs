@@ -118,7 +118,7 @@ pub struct BlockingRun {
     pub run: RunId,
 }
 
-/// A schedule. Texts and policies that many schedules have in common are shared in memory ([`Schedule::intern`]).
+/// A schedule. Texts and policies that many schedules have in common are shared in memory (`index::interner`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Schedule {
     /// Tenant of the schedule.
