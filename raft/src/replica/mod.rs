@@ -177,7 +177,7 @@ impl Replica {
         let checkpoints = &self.inner.applied_state.checkpoints;
         let (index, state) = self.read(|ledger| {
             let index = ledger.head().applied;
-            let is_new = index == seen && !checkpoints.all().contains_key(&index);
+            let is_new = index == seen && !checkpoints.contains(index);
             (index, is_new.then(|| ledger.freeze()))
         });
         if let Some(state) = state {

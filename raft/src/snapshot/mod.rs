@@ -113,11 +113,15 @@ impl Snapshots {
         let mut entries = Vec::new();
         for page in state.pages() {
             // A page that has not changed is on disk, unless its file was damaged.
-            if let Some(known) = page.known_chunks()
-                && self.first_unusable(known)?.is_none()
-            {
-                entries.extend_from_slice(known);
-                continue;
+            if let Some(known) = page.known_chunks() {
+                match self.check(known) {
+                    Ok(()) => {
+                        entries.extend_from_slice(known);
+                        continue;
+                    }
+                    Err(SnapshotError::Missing { .. } | SnapshotError::Damaged { .. }) => {}
+                    Err(error) => return Err(error),
+                }
             }
             for (entry, bytes) in page.pack() {
                 if self.chunks.put(entry.hash, &bytes)? {
@@ -126,22 +130,13 @@ impl Snapshots {
                 entries.push(entry);
             }
         }
-        match self.first_unusable(new)? {
-            Some(error) => Err(error),
-            None => Ok(entries),
-        }
+        self.check(new)?;
+        Ok(entries)
     }
 
-    /// Reads these chunks. Returns why the first unusable one is missing or damaged.
-    fn first_unusable(&self, chunks: &[ChunkEntry]) -> Result<Option<SnapshotError>, SnapshotError> {
-        for entry in chunks {
-            match self.chunks.read(entry.hash) {
-                Ok(_) => {}
-                Err(error @ (SnapshotError::Missing { .. } | SnapshotError::Damaged { .. })) => return Ok(Some(error)),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(None)
+    /// Checks every byte of these chunks.
+    fn check(&self, chunks: &[ChunkEntry]) -> Result<(), SnapshotError> {
+        chunks.iter().try_for_each(|entry| self.chunks.read(entry.hash).map(drop))
     }
 
     fn write_manifest(&self, manifest: &Manifest) -> Result<(), SnapshotError> {
@@ -188,7 +183,7 @@ impl Snapshots {
 
     /// Checks every byte of a snapshot.
     pub fn verify(&self, manifest: &Manifest) -> Result<(), SnapshotError> {
-        manifest.chunks.iter().try_for_each(|entry| self.chunks.read(entry.hash).map(drop))
+        self.check(&manifest.chunks)
     }
 
     /// Iterates over all rows, ascending by key. Each chunk is checked before its first row is returned. The iterator

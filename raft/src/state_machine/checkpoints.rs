@@ -36,10 +36,17 @@ impl Checkpoints {
         self.kept.lock().clone()
     }
 
+    /// True if the hash at this index is kept.
+    pub fn contains(&self, index: u64) -> bool {
+        self.kept.lock().contains_key(&index)
+    }
+
     /// True if the state is to be hashed at its index. Depends on the state only, so that replicas agree.
     pub fn is_due(ledger: &Ledger) -> bool {
-        let rows = ledger.row_count() as u64;
-        ledger.head().applied.is_multiple_of(EVERY * (rows / SMALL_ROWS + 1).next_power_of_two())
+        // Asked after each entry, so rows are counted at few indexes only.
+        let applied = ledger.head().applied;
+        let every = || EVERY * (ledger.row_count() as u64 / SMALL_ROWS + 1).next_power_of_two();
+        applied.is_multiple_of(EVERY) && applied.is_multiple_of(every())
     }
 
     /// Hashes a state on another thread, unless one is hashed already. Must be called on a runtime.

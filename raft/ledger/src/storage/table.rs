@@ -6,7 +6,6 @@
 //! A page ends after a key whose hash has a certain form. So equal tables have equal pages, whatever their histories
 //! were, and a change moves no boundary but its own.
 
-use std::cmp::Ordering;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
@@ -233,16 +232,10 @@ fn closes_page<K: TableKey, V: RowForm>(key: &K) -> bool {
 }
 
 /// Position of a row: number of its page, and its number in the page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Position {
     page: usize,
     row: usize,
-}
-
-impl Position {
-    fn cmp(self, other: Position) -> Ordering {
-        (self.page, self.row).cmp(&(other.page, other.row))
-    }
 }
 
 /// Iterator over rows; see [`Table::range`].
@@ -270,7 +263,7 @@ impl<'a, K, V> Iterator for Rows<'a, K, V> {
             self.front = Position { page: self.front.page + 1, row: 0 };
             return self.next();
         }
-        if self.front.cmp(self.back).is_ge() {
+        if self.front >= self.back {
             return None;
         }
         let (key, row) = page.rows.get(self.front.row)?;
@@ -285,7 +278,7 @@ impl<K, V> DoubleEndedIterator for Rows<'_, K, V> {
             let page = self.back.page.checked_sub(1)?;
             self.back = Position { page, row: self.table.pages.get(page)?.rows.len() };
         }
-        if self.front.cmp(self.back).is_ge() {
+        if self.front >= self.back {
             return None;
         }
         self.back.row -= 1;
