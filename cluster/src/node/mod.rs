@@ -4,6 +4,7 @@ pub(crate) mod cache;
 pub mod clock;
 pub(crate) mod conditions;
 pub mod context;
+pub mod descriptions;
 pub mod lease;
 pub mod lifecycle;
 pub(crate) mod limits;

@@ -7,12 +7,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use reveille_ledger::ids::{Hash, NodeId};
-use tokio::task::JoinSet;
+use reveille_ledger::ids::Hash;
 use tokio_util::sync::CancellationToken;
 
 use super::context::NodeContext;
-use super::peer_messages::{self, Describe};
+use super::descriptions::descriptions;
 
 /// Interval of comparisons. The newest hashes of each node cover several intervals.
 const COMPARE_EVERY: Duration = Duration::from_secs(10);
@@ -30,24 +29,14 @@ pub(crate) async fn run(context: Arc<NodeContext>, stop: CancellationToken) {
         if own.is_empty() || !voters.contains(&context.me.node) {
             continue;
         }
-        let others = checkpoints_of(&context, voters.iter().copied().filter(|node| *node != context.me.node)).await;
+        let others = voters.iter().copied().filter(|node| *node != context.me.node);
+        let described = descriptions(&context, others, ANSWER_WITHIN).await;
+        let others: Vec<Checkpoints> = described.into_values().map(|one| one.description.checkpoints).collect();
         if let Some(index) = differs_from_majority(&own, &others, voters.len()) {
             context.replica.stop_diverged(index);
             return;
         }
     }
-}
-
-async fn checkpoints_of(context: &Arc<NodeContext>, nodes: impl Iterator<Item = NodeId>) -> Vec<Checkpoints> {
-    let mut asked = JoinSet::new();
-    for node in nodes {
-        let context = Arc::clone(context);
-        asked.spawn(async move {
-            let description = peer_messages::ask(&context.replica.peer(node)?, Describe, ANSWER_WITHIN).await.ok()?;
-            (description.node == node).then_some(description.checkpoints)
-        });
-    }
-    asked.join_all().await.into_iter().flatten().collect()
 }
 
 /// Returns the first index at which a majority of the voters has one hash, and this node another one.

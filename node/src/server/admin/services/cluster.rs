@@ -1,10 +1,10 @@
 //! The cluster: initialization, status, members and leadership. Status and members need no quorum.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use reveille_cluster::leader::transfer;
-use reveille_cluster::node::peer_messages::{self, Describe, Description};
+use reveille_cluster::node::descriptions::{Described, descriptions};
 use reveille_cluster::ops::backlog::Backlog;
 use reveille_ledger::crash_backoff::{Allowance, allowances};
 use reveille_ledger::ids::{Hash, NodeId, RunId, Time};
@@ -17,7 +17,6 @@ use reveille_proto::admin::v1::{
     ListMembersRequest, ListMembersResponse, MemberRole, MemberStatus, TransferLeaderRequest, TransferLeaderResponse,
 };
 use reveille_raft::{Member, Role, Status as RaftStatus};
-use tokio::task::JoinSet;
 use tonic::{Request, Response, Status};
 
 use super::{initialize, pool};
@@ -29,37 +28,14 @@ const BLOCKED_MAX: usize = 100;
 /// Timeout for a member to describe itself.
 pub(crate) const DESCRIBED_WITHIN: Duration = Duration::from_millis(800);
 
-/// A member's description of itself, and the offset of its clock from this node's.
-pub(crate) struct Described {
-    pub(crate) said: Description,
-    clock_offset_ms: i64,
-}
-
 impl Admin {
-    /// Asks all given members for their descriptions, concurrently. An answer with another node id is ignored: another
-    /// node has taken over the address.
+    /// Asks all given members for their descriptions.
     pub(crate) async fn descriptions(
         &self,
         nodes: impl Iterator<Item = NodeId>,
         within: Duration,
     ) -> BTreeMap<NodeId, Described> {
-        let within = within.min(DESCRIBED_WITHIN);
-        let mut asked = JoinSet::new();
-        for node in nodes {
-            let context = std::sync::Arc::clone(&self.context);
-            asked.spawn(async move {
-                let begun = Instant::now();
-                let said = peer_messages::ask(&context.replica.peer(node)?, Describe, within).await.ok()?;
-                if said.node != node {
-                    tracing::warn!(member = %node, other = %said.node, "another node answers at a member's address");
-                    return None;
-                }
-                let half_ms = i64::try_from(begun.elapsed().as_millis() / 2).unwrap_or_default();
-                let clock_offset_ms = said.wall.plus_ms(half_ms).since_ms(context.clock.wall());
-                Some((node, Described { said, clock_offset_ms }))
-            });
-        }
-        asked.join_all().await.into_iter().flatten().collect()
+        descriptions(&self.context, nodes, within.min(DESCRIBED_WITHIN)).await
     }
 
     /// Returns the members. Without a cluster it returns this node alone.
@@ -122,7 +98,7 @@ impl Admin {
         let leader = self.context.replica.status().leader;
         let voters = members.iter().filter(|(node, member)| member.votes && Some(**node) != leader);
         let described = self.descriptions(voters.map(|(node, _)| *node), DESCRIBED_WITHIN).await;
-        let closest = described.into_iter().max_by_key(|(_, described)| described.said.applied);
+        let closest = described.into_iter().max_by_key(|(_, described)| described.description.applied);
         let no_voter = || refusal::not_possible("no other voter answers; leadership stays where it is");
         closest.map(|(node, _)| node).ok_or_else(|| no_voter().next("reveille cluster status"))
     }
@@ -178,7 +154,7 @@ fn blocked(ledger: &Ledger) -> (Vec<v1::BlockedRun>, u32) {
 /// Builds the status of one member.
 fn status_of(node: NodeId, member: &Member, described: Option<Described>, raft: &RaftStatus) -> MemberStatus {
     let member_view = Some(views::member(node, member));
-    let Some(Described { said, clock_offset_ms }) = described else {
+    let Some(Described { description, clock_offset_ms }) = described else {
         let role = MemberRole::Unreachable.into();
         return MemberStatus { member: member_view, role, ..MemberStatus::default() };
     };
@@ -195,21 +171,21 @@ fn status_of(node: NodeId, member: &Member, described: Option<Described>, raft: 
     } else {
         MemberRole::Learner
     };
-    let state_hash = said.checkpoints.get(&said.applied).map(ToString::to_string);
+    let state_hash = description.checkpoints.get(&description.applied).map(ToString::to_string);
     let checkpoint = |(index, hash): (u64, Hash)| Checkpoint { index, state_hash: hash.to_string() };
     MemberStatus {
         member: member_view,
         role: role.into(),
-        incarnation: Some(said.incarnation.0),
-        applied_index: Some(said.applied),
+        incarnation: Some(description.incarnation.0),
+        applied_index: Some(description.applied),
         state_hash,
-        lag: Some(raft.committed_index.saturating_sub(said.applied)),
+        lag: Some(raft.committed_index.saturating_sub(description.applied)),
         clock_offset_ms: Some(clock_offset_ms),
-        version: Some(said.version),
-        tzdb: Some(said.tzdb),
-        no_room: said.no_room,
-        stopping: said.stopping,
-        checkpoints: said.checkpoints.into_iter().map(checkpoint).collect(),
+        version: Some(description.version),
+        tzdb: Some(description.tzdb),
+        no_room: description.no_room,
+        stopping: description.stopping,
+        checkpoints: description.checkpoints.into_iter().map(checkpoint).collect(),
         crash_backoff_until: None,
         crash_backoff_eighths: 0,
     }

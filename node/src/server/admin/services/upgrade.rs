@@ -77,7 +77,7 @@ impl Admin {
             name: node.name.clone(),
             votes: node.votes,
             level: node.announced,
-            version: described.get(id).map(|described| described.said.version.clone()),
+            version: described.get(id).map(|described| described.description.version.clone()),
         };
         GetUpgradeResponse {
             level: levels.ledger,
