@@ -2,8 +2,8 @@
 //!
 //! A node counts from the start of its process to its end, except while a fault affects it. While any link is cut or
 //! bad, no majority counts. A node whose disk failed or lost data may have a torn log, and must catch up with a leader
-//! before it votes: it counts again when a leader has existed for five seconds after its start, or when its process has
-//! waited a minute for a leader. A process that ends earlier starts that minute again.
+//! before it votes: it counts again when one of its processes has had a leader and all links for five seconds, or has
+//! waited a minute for a leader. A process that ends earlier starts again.
 
 use crate::history::{Fault, FaultKind};
 use crate::index::History;
@@ -91,20 +91,23 @@ pub(super) fn in_force(history: &History, fault: &Fault) -> Interval {
     if !may_be_torn {
         return (fault.from_ns, until_ns);
     }
-    let led_ns = caught_up(history, until_ns);
-    let waited_ns = fault.nodes.iter().map(|node| has_waited(history, node, until_ns)).max().unwrap_or(until_ns);
-    (fault.from_ns, led_ns.min(waited_ns))
+    let votes = |node: &String| caught_up(history, node, until_ns).min(has_waited(history, node, until_ns));
+    (fault.from_ns, fault.nodes.iter().map(votes).max().unwrap_or(until_ns))
 }
 
-/// The first instant at which a leader has existed long enough for a node to catch up.
-fn caught_up(history: &History, since_ns: u64) -> u64 {
-    let mut outages: Vec<Interval> = history.outages.iter().map(|outage| (outage.from_ns, outage.until_ns)).collect();
-    outages.sort_unstable();
-    let led_ns = outages.into_iter().fold(since_ns, |led_ns, (from_ns, until_ns)| {
-        let is_between = from_ns < led_ns.saturating_add(CATCHES_UP_NS) && led_ns < until_ns;
-        if is_between { until_ns } else { led_ns }
+/// The first instant at which this node has had a leader and all links for long enough to catch up.
+fn caught_up(history: &History, node: &str, since_ns: u64) -> u64 {
+    let outages = history.outages.iter().map(|outage| (outage.from_ns, outage.until_ns));
+    let cuts = history.faults.iter().filter(|fault| is_network(fault));
+    let cuts = cuts.map(|fault| (fault.from_ns, fault.until_ns.unwrap_or(u64::MAX)));
+    let mut without: Vec<Interval> = outages.chain(cuts).collect();
+    without.sort_unstable();
+    let own = history.lifetimes.iter().filter(|lifetime| lifetime.node == node);
+    let led = own.flat_map(|lifetime| {
+        rest_of((lifetime.started_ns.max(since_ns), lifetime.ended_ns.unwrap_or(u64::MAX)), &without)
     });
-    led_ns.saturating_add(CATCHES_UP_NS)
+    let caught_up = led.map(|(from_ns, until_ns)| (from_ns.saturating_add(CATCHES_UP_NS), until_ns));
+    caught_up.filter(|(at_ns, until_ns)| at_ns <= until_ns).map(|(at_ns, _)| at_ns).min().unwrap_or(u64::MAX)
 }
 
 /// When a process of this node has run for the minute that a node with a torn log waits for a leader.

@@ -873,6 +873,16 @@ fn i17_torn_log_counts_when_leader_has_stood_for_five_seconds() {
     };
     accepted(&repaired(40.0)); // The leader went before they had caught up.
     rejected(&repaired(38.0), &[17]);
+    let cut_until = |until_s: f64| {
+        without_a_leader(14.0, |history| {
+            history.fault(FaultKind::Link, &["n1", "n2"], 35.0).until_ns = Some(ns(until_s));
+            for node in ["n1", "n2"] {
+                history.fault(FaultKind::Damage, &[node], 35.0).until_ns = Some(ns(36.0));
+            }
+        })
+    };
+    accepted(&cut_until(40.0)); // A bad link kept them from catching up.
+    rejected(&cut_until(38.0), &[17]);
 }
 
 #[test]
