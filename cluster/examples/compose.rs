@@ -81,7 +81,8 @@ fn mail(number: u32) -> (Recipient, Stamp) {
     let recipient = Recipient { key: address.clone(), address, values: vec![format!("Ann Number {number}")] };
     let stamp = Stamp {
         message_id: message_id(7, 1, run, number, "example.com"),
-        reveille: Some((run, Fence { group: 1, epoch: Epoch(9), index: 1050, place: number })),
+        run,
+        fence: Some(Fence { group: 1, epoch: Epoch(9), index: 1050, place: number }),
         date: Time(1_795_219_200_000),
         boundary_seed: [7; 32],
         list_unsubscribe: None,

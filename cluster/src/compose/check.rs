@@ -10,7 +10,8 @@ use reveille_ledger::content::Content;
 
 use super::controls::{control_in, line_of_control};
 use super::render::HTML;
-use super::{ContentError, HEADER_TEMPLATE_BYTES_MAX, RECIPIENT, SUBJECT, TEXT, VALUE_BYTES_MAX};
+use super::variables::built_in;
+use super::{ContentError, HEADER_TEMPLATE_BYTES_MAX, SUBJECT, TEXT, VALUE_BYTES_MAX};
 
 /// Maximum number of header fields that content may add.
 const HEADERS_MAX: usize = 64;
@@ -101,8 +102,8 @@ pub(super) fn names(content: &Content, columns: &[String]) -> Result<(), Content
         if !is_name(name) {
             return refuse(field, "is not a name; use letters, digits and '_', not beginning with a digit");
         }
-        if name == RECIPIENT {
-            return refuse(field, "is the recipient's address already; choose another name");
+        if let Some(value) = built_in(name) {
+            return refuse(field, format!("is {value} already; choose another name"));
         }
         if content.variables.iter().take(index).any(|(former, _)| former == name) {
             return refuse(field, "is given twice; remove one of them");
@@ -112,13 +113,15 @@ pub(super) fn names(content: &Content, columns: &[String]) -> Result<(), Content
         }
     }
     let mut seen = BTreeSet::new();
-    match columns.iter().find(|column| *column == RECIPIENT || !seen.insert(column.as_str())) {
-        Some(column) if column == RECIPIENT => {
-            refuse("columns", format!("'{RECIPIENT}' is the recipient's address already; rename the column"))
+    for column in columns {
+        if let Some(value) = built_in(column) {
+            return refuse("columns", format!("'{column}' is {value} already; rename the column"));
         }
-        Some(column) => refuse("columns", format!("'{column}' stands there twice; rename one of them")),
-        None => Ok(()),
+        if !seen.insert(column.as_str()) {
+            return refuse("columns", format!("'{column}' stands there twice; rename one of them"));
+        }
     }
+    Ok(())
 }
 
 fn is_name(name: &str) -> bool {

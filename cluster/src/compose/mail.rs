@@ -21,7 +21,7 @@ impl Compiled {
     /// Writes an email: the prepared parts of the sheet, and the rest rendered.
     pub(super) fn write(&self, sheet: &Sheet, recipient: &Recipient, stamp: &Stamp) -> Result<Composed, ComposeError> {
         let to = Mailbox::parse(&recipient.address)?;
-        let values = Values::new(&self.variables, recipient, &to)?;
+        let values = Values::new(&self.variables, recipient, &to, stamp.run)?;
         let mut out = Vec::with_capacity(sheet.size());
         mime::mailbox(&mut out, "From", &self.sender);
         mime::mailbox(&mut out, "To", &to);

@@ -43,7 +43,7 @@ use render::{HTML, RenderError, Templates};
 use sheet::{Body, Field, Sheet};
 pub use stamp::{Stamp, message_id};
 use values::Variables;
-pub use variables::{columns_used, is_variable};
+pub use variables::{built_in, columns_used, is_variable};
 
 /// Maximum bytes of a rendered subject or header value: one line.
 pub const HEADER_BYTES_MAX: usize = 998;
@@ -56,7 +56,11 @@ pub const VALUE_BYTES_MAX: usize = 64 * 1024;
 /// Maximum bytes of the field List-Unsubscribe: it fits one line with its name.
 pub const LIST_UNSUBSCRIBE_BYTES_MAX: usize = 960;
 /// Name of the built-in variable with the recipient's address as given.
-pub const RECIPIENT: &str = "recipient";
+const RECIPIENT: &str = "recipient";
+/// Name of the built-in variable with the run's name, such as `r12.0`.
+const RUN: &str = "run";
+/// The built-in variables and their values, for messages.
+const BUILT_IN: [(&str, &str); 2] = [(RECIPIENT, "the recipient's address"), (RUN, "the run's name")];
 
 const SUBJECT: &str = "subject";
 const TEXT: &str = "text";
@@ -156,7 +160,7 @@ impl Compiled {
             .collect();
         let mut known = constant.clone();
         known.extend(columns.iter().map(String::as_str));
-        known.insert(RECIPIENT);
+        known.extend(BUILT_IN.map(|(name, _)| name));
 
         let mut templates = Templates::new();
         let mut settled = Vec::new();

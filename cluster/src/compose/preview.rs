@@ -2,6 +2,7 @@
 
 use reveille_ledger::address::Mailbox;
 use reveille_ledger::content::Recipient;
+use reveille_ledger::ids::RunId;
 
 use super::check::HEADERS;
 use super::mail::unbroken;
@@ -23,13 +24,13 @@ pub struct Preview {
 }
 
 impl Compiled {
-    /// Renders the parts of the email for one recipient. [`Compiled::compose`] may still refuse it.
+    /// Renders the parts of the email of this run for one recipient. [`Compiled::compose`] may still refuse it.
     ///
     /// # Errors
     /// The [`ComposeError`] that composing it would return.
-    pub fn preview(&self, recipient: &Recipient) -> Result<Preview, ComposeError> {
+    pub fn preview(&self, recipient: &Recipient, run: RunId) -> Result<Preview, ComposeError> {
         let to = Mailbox::parse(&recipient.address)?;
-        let values = Values::new(&self.variables, recipient, &to)?;
+        let values = Values::new(&self.variables, recipient, &to, run)?;
         let part = |is_there: bool, field: &str| is_there.then(|| self.body_text(field, &values)).transpose();
         let header = |field: &str| one_line(field, &unbroken(&self.header_text(field, values.for_templates())?));
         let mut headers = Vec::new();

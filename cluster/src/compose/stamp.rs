@@ -11,9 +11,10 @@ use super::{ComposeError, LIST_UNSUBSCRIBE_BYTES_MAX, mime};
 pub struct Stamp {
     /// Result of [`message_id`], without angle brackets.
     pub message_id: String,
-    /// The run and the claim's fence, for `X-Reveille-Run` and `X-Reveille-Fence`. `None`: these fields are not
-    /// written.
-    pub reveille: Option<(RunId, Fence)>,
+    /// The run, for the variable `run`.
+    pub run: RunId,
+    /// The claim's fence. `None`: neither `X-Reveille-Run` nor `X-Reveille-Fence` is written.
+    pub fence: Option<Fence>,
     /// Ledger time of the claim.
     pub date: Time,
     /// Seed of the MIME boundary, fixed for the run.
@@ -64,8 +65,8 @@ pub(super) fn write(out: &mut Vec<u8>, stamp: &Stamp, auto_submitted: bool) -> R
     if let Some(ways) = &stamp.list_unsubscribe {
         write_list_unsubscribe(out, ways)?;
     }
-    if let Some((run, fence)) = stamp.reveille {
-        mime::field(out, "X-Reveille-Run", &run.to_string());
+    if let Some(fence) = stamp.fence {
+        mime::field(out, "X-Reveille-Run", &stamp.run.to_string());
         mime::field(out, "X-Reveille-Fence", &fence.to_string());
     }
     Ok(())

@@ -34,7 +34,8 @@ fn stamp(place: u32) -> Stamp {
     let run = RunId { index: 1042, place: 3 };
     Stamp {
         message_id: message_id(7, 1, run, 12, "example.com"),
-        reveille: Some((run, Fence { group: 1, epoch: Epoch(9), index: 1050, place })),
+        run,
+        fence: Some(Fence { group: 1, epoch: Epoch(9), index: 1050, place }),
         date: Time(1_795_219_200_000),
         list_unsubscribe: None,
         boundary_seed: [7; 32],
@@ -160,7 +161,7 @@ fn content_that_could_not_be_sent_is_refused_with_the_field_and_the_next_step() 
     );
     assert_eq!(
         refusal(|c| c.html = Some("\n{{ nam }}".to_owned())),
-        "html, line 2: unknown variable 'nam'; known are: city, name, recipient. Correct the name, or add a variable or a column 'nam'"
+        "html, line 2: unknown variable 'nam'; known are: city, name, recipient, run. Correct the name, or add a variable or a column 'nam'"
     );
     assert!(refusal(|c| c.text = Some("a\n{% if name %}".to_owned())).starts_with("text, line 2: does not compile: "));
     assert_eq!(
@@ -301,7 +302,7 @@ fn bulk_email_has_one_unsubscribe_link_on_unbroken_lines() {
 
 #[test]
 fn pool_without_reveille_headers_writes_neither_of_them() {
-    let hidden = Stamp { reveille: None, ..stamp(4) };
+    let hidden = Stamp { fence: None, ..stamp(4) };
     let ann = recipient("ann@example.com", "Ann");
     let made = |stamp: &Stamp| {
         let composed = compiled(&content()).compose(&ann, stamp).expect("composed");

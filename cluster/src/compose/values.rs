@@ -9,11 +9,12 @@ use std::collections::BTreeSet;
 use minijinja::Value;
 use reveille_ledger::address::Mailbox;
 use reveille_ledger::content::{Content, Recipient};
+use reveille_ledger::ids::RunId;
 
 use super::check::refuse;
 use super::controls::not_one_line;
 use super::render::Templates;
-use super::{ComposeError, ContentError, RECIPIENT, SUBJECT, VALUE_BYTES_MAX};
+use super::{ComposeError, ContentError, RECIPIENT, RUN, SUBJECT, VALUE_BYTES_MAX};
 
 /// Source of a variable's value.
 #[derive(Debug)]
@@ -21,6 +22,7 @@ pub(super) enum Source {
     Same(Value),
     Column(usize),
     Recipient,
+    Run,
 }
 
 /// The variables that any template uses, ordered by name.
@@ -31,8 +33,10 @@ impl Variables {
     /// Finds the source of each used variable. The recipient's columns override the common values.
     pub(super) fn new(content: &Content, columns: &[String], used: &BTreeSet<String>) -> Variables {
         let source_of = |name: &String| {
-            if name == RECIPIENT {
-                return Some(Source::Recipient);
+            match name.as_str() {
+                RECIPIENT => return Some(Source::Recipient),
+                RUN => return Some(Source::Run),
+                _ => {}
             }
             let column = columns.iter().position(|column| column == name).map(Source::Column);
             column.or_else(|| {
@@ -43,11 +47,11 @@ impl Variables {
         Variables(used.iter().filter_map(|name| source_of(name).map(|source| (name.clone(), source))).collect())
     }
 
-    /// Returns the values that are the same for all recipients.
+    /// Returns the values that are the same for all emails.
     pub(super) fn same(&self) -> Value {
         self.with(|_, source| match source {
             Source::Same(value) => Some(value.clone()),
-            Source::Column(_) | Source::Recipient => None,
+            Source::Column(_) | Source::Recipient | Source::Run => None,
         })
     }
 
@@ -56,7 +60,7 @@ impl Variables {
         self.0.iter().map(|(name, _)| name.as_str())
     }
 
-    /// Returns the position of a variable whose value differs between recipients. `None` for other names.
+    /// Returns the position of a variable whose value differs between emails. `None` for other names.
     pub(super) fn varying(&self, name: &str) -> Option<usize> {
         self.0.iter().position(|(known, source)| known == name && !matches!(source, Source::Same(_)))
     }
@@ -72,6 +76,7 @@ pub(super) struct Values<'a> {
     variables: &'a Variables,
     recipient: &'a Recipient,
     to: &'a Mailbox,
+    run: String,
     gathered: OnceCell<Value>,
 }
 
@@ -80,8 +85,11 @@ impl<'a> Values<'a> {
         variables: &'a Variables,
         recipient: &'a Recipient,
         to: &'a Mailbox,
+        run: RunId,
     ) -> Result<Values<'a>, ComposeError> {
-        let values = Values { variables, recipient, to, gathered: OnceCell::new() };
+        let names_run = variables.0.iter().any(|(_, source)| matches!(source, Source::Run));
+        let run = if names_run { run.to_string() } else { String::new() };
+        let values = Values { variables, recipient, to, run, gathered: OnceCell::new() };
         for (index, (name, _)) in variables.0.iter().enumerate() {
             if values.own(index).is_some_and(|value| value.len() > VALUE_BYTES_MAX) {
                 let message = format!("the value is longer than {VALUE_BYTES_MAX} bytes");
@@ -91,12 +99,13 @@ impl<'a> Values<'a> {
         Ok(values)
     }
 
-    /// Returns the value of a variable that differs between recipients. `None` if the recipient's row is too short.
-    pub(super) fn own(&self, index: usize) -> Option<&'a str> {
+    /// Returns the value of a variable that differs between emails. `None` if the recipient's row is too short.
+    pub(super) fn own(&self, index: usize) -> Option<&str> {
         match self.variables.0.get(index)?.1 {
             Source::Same(_) => None,
             Source::Column(column) => self.recipient.values.get(column).map(String::as_str),
             Source::Recipient => Some(self.to.address.as_given()),
+            Source::Run => Some(&self.run),
         }
     }
 
@@ -106,7 +115,7 @@ impl<'a> Values<'a> {
         self.gathered.get_or_init(|| {
             self.variables.with(|index, source| match source {
                 Source::Same(value) => Some(value.clone()),
-                Source::Column(_) | Source::Recipient => self.own(index).map(Value::from),
+                Source::Column(_) | Source::Recipient | Source::Run => self.own(index).map(Value::from),
             })
         })
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashSet};
 use minijinja::Environment;
 use reveille_ledger::content::Content;
 
-use super::RECIPIENT;
+use super::BUILT_IN;
 
 /// Returns the names of the variables that must come with the recipients: the templates use them, and the content does
 /// not set them. A template that does not compile has none; compiling the content reports its error.
@@ -15,8 +15,13 @@ pub fn columns_used(content: &Content) -> Vec<String> {
     for source in parts.chain(content.headers.iter().map(|(_, value)| value)) {
         used.extend(named_in(source));
     }
-    used.retain(|name| name != RECIPIENT && !content.variables.iter().any(|(known, _)| known == name));
+    used.retain(|name| built_in(name).is_none() && !content.variables.iter().any(|(known, _)| known == name));
     used.into_iter().collect()
+}
+
+/// Describes the value of a built-in variable. `None` for other names, which columns and variables may have.
+pub fn built_in(name: &str) -> Option<&'static str> {
+    BUILT_IN.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
 }
 
 /// True if a template can use the name. A column whose name is not an identifier is useless for templates.
@@ -37,7 +42,7 @@ mod tests {
 
     #[test]
     fn variable_name_is_one_that_templates_can_use() {
-        for name in ["name", "last_order", "Name2", "_x", RECIPIENT] {
+        for name in ["name", "last_order", "Name2", "_x", "recipient"] {
             assert!(is_variable(name), "{name:?}");
         }
         for name in ["first name", "a-b", "2nd", "", "a|upper", "a }} {{ b", "a.b", " a", "{{ a }}"] {

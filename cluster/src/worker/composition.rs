@@ -101,7 +101,8 @@ pub(crate) fn prepare(
     let (cluster, incarnation) = (node.cluster(), claim.cluster_incarnation);
     let stamp = Stamp {
         message_id: message_id(cluster, incarnation, claimed.run, claimed.recipient, sender.domain()),
-        reveille: claim.reveille_headers.then_some((claimed.run, claimed.claimed_slot.fence)),
+        run: claimed.run,
+        fence: claim.reveille_headers.then_some(claimed.claimed_slot.fence),
         date: claim.date,
         boundary_seed: claimed.content.0,
         list_unsubscribe,

@@ -49,6 +49,8 @@ pub struct Handoff {
 pub struct ReceivedContent {
     /// The schedule or campaign.
     pub schedule: Name,
+    /// The run.
+    pub run: Name,
     /// The recipient.
     pub recipient: Name,
     /// The value of the recipient's variable.
@@ -407,6 +409,7 @@ impl History {
         let [message_id, body] = [&mail.message_id, &mail.body].map(|text| text.as_deref().map(Digest::of));
         let content = mail.content.as_ref().map(|content| ReceivedContent {
             schedule: self.names.intern(&content.schedule),
+            run: self.names.intern(&content.run),
             recipient: self.names.intern(&content.recipient),
             code: self.names.intern(&content.code),
         });

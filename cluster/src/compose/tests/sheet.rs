@@ -74,7 +74,7 @@ fn header() -> impl Strategy<Value = String> {
     let usual = prop::sample::select(vec![
         "<https://example.com/u?a={{ recipient|urlencode }}>",
         "{{ h }}",
-        "Good day, {{ h|upper }} {{h}}\t{{ recipient }}",
+        "Good day, {{ h|upper }} {{h}}\t{{ recipient }} {{ run }}",
         "{% if h %}é {{ h }}{% endif %}",
         "{{ h|urlencode }}{{ 'x' }}",
         "{{ c|length }} =?",
@@ -197,7 +197,7 @@ fn fuel_is_shared_by_all_pieces() {
 fn usual_template_is_filled_and_not_rendered_whole() {
     let content = Content {
         text: Some("Hello {{ a }},\n{% if b %}\nmore\n{% endif %}\nend".to_owned()),
-        html: Some("<p>{{ a|default('you', true) }} <a href=\"{{ recipient|urlencode }}\">".to_owned()),
+        html: Some("<p>{{ a|default('you', true) }} <a href=\"{{ recipient|urlencode }}{{ run }}\">".to_owned()),
         headers: vec![("X-A".to_owned(), "{{ a }}".to_owned()), ("X-B".to_owned(), "{{ city }}".to_owned())],
         ..content()
     };
@@ -209,7 +209,7 @@ fn usual_template_is_filled_and_not_rendered_whole() {
     assert!(matches!(sheet.text, Body::Lines(..)) && matches!(sheet.html, Body::Lines(..)), "{sheet:?}");
     let to = Recipient { values: vec!["Ann".to_owned(), "x".to_owned()], ..recipient("ann@example.com", "") };
     let mailbox = Mailbox::parse("ann@example.com").expect("an address");
-    let values = Values::new(&compiled.variables, &to, &mailbox).expect("values");
+    let values = Values::new(&compiled.variables, &to, &mailbox, RunId { index: 3, place: 0 }).expect("values");
     for body in [&sheet.text, &sheet.html] {
         let Body::Lines(code, lines) = body else { panic!("{body:?}") };
         assert!(lines.write(&mut Vec::new(), "text/plain", code, &values));

@@ -36,12 +36,14 @@ pub struct Mail {
     pub repeated_headers: Vec<String>,
 }
 
-/// The lines in a body of the test workload that name its schedule and recipient, to detect the wrong content.
+/// The lines in a body of the test workload that name its schedule, run and recipient, to detect the wrong content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Content {
     /// The schedule or campaign, as the template names it.
     pub schedule: String,
-    /// The recipient's address, as the template's own variable has it.
+    /// The run, as the template's built-in variable has it.
+    pub run: String,
+    /// The recipient's address, as the template's built-in variable has it.
     pub recipient: String,
     /// The value of the recipient's variable: [`Audience::codes`].
     pub code: String,
@@ -53,13 +55,15 @@ impl Content {
 
     /// The text of a schedule, as a template.
     pub fn template(schedule: &str) -> String {
-        format!("Schedule: {schedule}\nRecipient: {{{{ recipient }}}}\nCode: {{{{ {} }}}}\n", Content::VARIABLE)
+        let code = Content::VARIABLE;
+        format!("Schedule: {schedule}\nRun: {{{{ run }}}}\nRecipient: {{{{ recipient }}}}\nCode: {{{{ {code} }}}}\n")
     }
 
-    /// Reads a body; `None` if one of the three lines is missing.
+    /// Reads a body; `None` if one of the four lines is missing.
     pub fn read(body: &str) -> Option<Content> {
         let value = |name: &str| body.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
-        Some(Content { schedule: value("Schedule: ")?, recipient: value("Recipient: ")?, code: value("Code: ")? })
+        let (schedule, run) = (value("Schedule: ")?, value("Run: ")?);
+        Some(Content { schedule, run, recipient: value("Recipient: ")?, code: value("Code: ")? })
     }
 
     /// The value of [`Content::VARIABLE`] for a recipient that a schedule names: 64 bits of both (FNV-1a).
@@ -271,10 +275,15 @@ mod tests {
         let code = Content::code_of("once-7", "ann@example.net");
         let body =
             Content::template("once-7").replace("{{ recipient }}", "ann@example.net").replace("{{ code }}", &code);
-        let content =
-            Content { schedule: "once-7".to_owned(), recipient: "ann@example.net".to_owned(), code: code.clone() };
+        let body = body.replace("{{ run }}", "r8.0");
+        let content = Content {
+            schedule: "once-7".to_owned(),
+            run: "r8.0".to_owned(),
+            recipient: "ann@example.net".to_owned(),
+            code: code.clone(),
+        };
         assert_eq!(Content::read(&body.replace('\n', "\r\n")), Some(content));
-        assert_eq!(Content::read("Schedule: once-7\nRecipient: ann@example.net\n"), None);
+        assert_eq!(Content::read("Schedule: once-7\nRun: r8.0\nRecipient: ann@example.net\n"), None);
         assert_ne!(code, Content::code_of("once-7", "bob@example.net"));
         assert_ne!(code, Content::code_of("once-8", "ann@example.net"));
     }

@@ -1,5 +1,5 @@
-//! I16: each recipient gets its own content. Each body of the workload names its schedule, its recipient and the value
-//! of the recipient's variable, which must match the run, the envelope and the audience.
+//! I16: each recipient gets its own content. Each body of the workload names its schedule, its run, its recipient and
+//! the value of the recipient's variable, which must match the run, the envelope and the audience.
 
 use std::collections::BTreeMap;
 
@@ -55,6 +55,11 @@ fn report_wrong_content(
         findings.violation(|| {
             format!("{} got what is for {}: {}", item(), text(content.recipient), origin(history, handoff))
         });
+        return;
+    }
+    if content.run != handoff.item.run {
+        findings
+            .violation(|| format!("{} got the content of {}: {}", item(), text(content.run), origin(history, handoff)));
         return;
     }
     // I2 and I10 judge emails without a run.

@@ -774,7 +774,7 @@ fn i15_open_claim_of_ended_process_is_rejected() {
         history.events.push(Event::Fault(fault));
         history
     };
-    accepted(&disturbed(28.0, 28.2, FaultStatus::Installed)); // 0.2 s do not count.
+    accepted(&disturbed(28.0, 28.11, FaultStatus::Installed)); // 0.11 s do not count.
     rejected(&disturbed(28.0, 28.05, FaultStatus::Installed), &[15]);
     rejected(&disturbed(20.0, 23.0, FaultStatus::Installed), &[15]);
     rejected(&disturbed(28.0, 28.2, FaultStatus::Skipped), &[15]);
@@ -794,6 +794,11 @@ fn i16_content_of_another_recipient_is_rejected() {
 #[test]
 fn i16_content_of_another_schedule_is_rejected() {
     rejected(&with_content(|content| content.schedule = "ping".to_owned()), &[16]);
+}
+
+#[test]
+fn i16_content_of_another_run_is_rejected() {
+    rejected(&with_content(|content| content.run = "r250.0".to_owned()), &[16]);
 }
 
 #[test]

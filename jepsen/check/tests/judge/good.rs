@@ -109,7 +109,12 @@ impl TestHistory {
             answer,
             message_id: Some(format!("<{run}.{recipient}@example.net>")),
             body: Some(format!("what {run} says to {recipient}")),
-            content: Some(Content { schedule, recipient: recipient.to_owned(), code: code_of(recipient) }),
+            content: Some(Content {
+                schedule,
+                run: run.to_owned(),
+                recipient: recipient.to_owned(),
+                code: code_of(recipient),
+            }),
             repeated_headers: Vec::new(),
         }));
     }

@@ -42,10 +42,11 @@ fn render(context: &CommandContext<'_>, args: RenderArgs) -> Result<(), Stop> {
         ComposeError::Field { field, line, message } => places.at(&field, line, &message),
         other => places.at("recipient", None, &other.to_string()),
     };
-    let preview = compiled.preview(&recipient).map_err(refused)?;
+    let preview = compiled.preview(&recipient, RUN).map_err(refused)?;
     let stamp = Stamp {
         message_id: message_id(0, 0, RUN, 0, compiled.sender().domain()),
-        reveille: Some((RUN, FENCE)),
+        run: RUN,
+        fence: Some(FENCE),
         date: Timestamp::now().into(),
         boundary_seed: [0; 32],
         // The base URL of unsubscribe links is part of a node's configuration.
@@ -137,7 +138,7 @@ impl Places {
         };
         let place = file.map_or_else(|| flag.to_owned(), |path| path.display().to_string());
         let line = line.map(|line| format!(":{line}")).unwrap_or_default();
-        let next = "fix it; the variables are the columns of --recipients, each --var, and recipient";
+        let next = "fix it; the variables are the columns of --recipients, each --var, recipient and run";
         Failure { next: Some(next.to_owned()), ..Failure::file(format!("{place}{line}"), message.to_owned()) }
     }
 }

@@ -13,7 +13,7 @@ mod text;
 use std::io::BufRead;
 use std::path::Path;
 
-use reveille_cluster::compose::{RECIPIENT, VALUE_BYTES_MAX, control_in, is_variable};
+use reveille_cluster::compose::{VALUE_BYTES_MAX, built_in, control_in, is_variable};
 use reveille_ledger::LEVEL;
 use reveille_ledger::address::Address;
 use reveille_ledger::content::Recipient;
@@ -219,10 +219,10 @@ impl Header {
             if name.is_empty() {
                 return Err(wrong(format!("column {} has no name", place + 1)));
             }
-            if name == RECIPIENT {
+            if let Some(value) = built_in(name) {
                 let problem = format!(
-                    "the column `{RECIPIENT}` cannot be used: `{{{{ {RECIPIENT} }}}}` is the address in every text already; rename \
-                     the column"
+                    "the column `{name}` cannot be used: `{{{{ {name} }}}}` is {value} in every text already; rename the \
+                     column"
                 );
                 return Err(wrong(problem));
             }
@@ -370,8 +370,8 @@ mod tests {
         assert_eq!(refused(b"email,a,A\n"), "line 1: the column `A` is there twice");
         assert_eq!(refused(b"email,EMAIL\n"), "line 1: the column `EMAIL` is there twice");
         assert_eq!(refused(b"email,,a\n"), "line 1: column 2 has no name");
-        let built_in = "line 1: the column `recipient` cannot be used: `{{ recipient }}` is the address in every text \
-                        already; rename the column";
+        let built_in = "line 1: the column `recipient` cannot be used: `{{ recipient }}` is the recipient's address in \
+                        every text already; rename the column";
         assert_eq!(refused(b"email,recipient\n"), built_in);
         assert_eq!(read("email,Recipient\na@b.c,A\n").audience.columns, ["Recipient"], "another name");
         assert_eq!(refused(&[0xFF, 0xFE, b'e', 0]), "line 1: the file is UTF-16; save it as UTF-8");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use reveille_cluster::compose::{Compiled, RECIPIENT, VALUE_BYTES_MAX, control_in};
+use reveille_cluster::compose::{Compiled, VALUE_BYTES_MAX, built_in, control_in};
 use reveille_ledger::address::Address;
 use reveille_ledger::content::{Audience, AudienceChoice, NamedAudience, Recipient};
 use reveille_ledger::limits::LedgerLimits;
@@ -121,8 +121,8 @@ pub fn columns(fields: &mut Fields, path: &str, columns: &[String]) {
         if length == 0 || length > COLUMN_NAME_MAX || column.chars().any(char::is_control) {
             let message = format!("is not the name of a column; give 1 to {COLUMN_NAME_MAX} characters on one line");
             fields.refuse(format!("{path}[{place}]"), message);
-        } else if column == RECIPIENT {
-            let message = format!("'{RECIPIENT}' is the recipient's address already; rename the column");
+        } else if let Some(value) = built_in(column) {
+            let message = format!("'{column}' is {value} already; rename the column");
             fields.refuse(format!("{path}[{place}]"), message);
         }
     }
