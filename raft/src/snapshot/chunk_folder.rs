@@ -1,13 +1,19 @@
-//! The folder of chunks: immutable files, each named by the hash of its bytes.
+//! The folder of chunks: immutable compressed files, each named by the hash of its uncompressed bytes.
 
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use reveille_ledger::ids::Hash;
+use reveille_ledger::storage::CHUNK_BYTES_MAX;
 
 use super::SnapshotError;
 use super::files::{self, doing};
+
+/// The fastest level of zstd that keeps its ratio: a snapshot is written while emails are sent.
+const COMPRESSION_LEVEL: i32 = 1;
+/// Limit of the uncompressed size. No chunk of the ledger reaches it; a damaged file must not allocate more.
+const UNCOMPRESSED_BYTES_MAX: u64 = 4 * CHUNK_BYTES_MAX as u64;
 
 /// Chunk files, found by their hash.
 pub(super) struct ChunkFolder {
@@ -25,16 +31,14 @@ impl ChunkFolder {
         self.folder.join(hash.to_string())
     }
 
-    /// Returns the bytes of a chunk. Fails with `Missing`, or with `Damaged` if the bytes do not match the name.
+    /// Returns the uncompressed bytes of a chunk. Fails with `Missing`, or with `Damaged` if they do not match the name.
     pub(super) fn read(&self, hash: Hash) -> Result<Vec<u8>, SnapshotError> {
-        let bytes = match fs::read(self.path_of(hash)) {
+        let file = match fs::read(self.path_of(hash)) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Err(SnapshotError::Missing { hash }),
             other => other.map_err(doing("read a snapshot chunk"))?,
         };
-        if Hash::of(&bytes) != hash {
-            return Err(SnapshotError::damaged(format!("chunk {hash} does not match its name")));
-        }
-        Ok(bytes)
+        let bytes = uncompress(&file).filter(|bytes| Hash::of(bytes) == hash);
+        bytes.ok_or_else(|| SnapshotError::damaged(format!("chunk {hash} does not match its name")))
     }
 
     /// Stores `bytes`, whose hash is `hash`. Returns false if the file existed with these bytes. The existing file is
@@ -42,12 +46,13 @@ impl ChunkFolder {
     pub(super) fn put(&self, hash: Hash, bytes: &[u8]) -> Result<bool, SnapshotError> {
         let path = self.path_of(hash);
         match fs::read(&path) {
-            Ok(present) if present == bytes => return Ok(false),
+            Ok(present) if uncompress(&present).is_some_and(|present| present == bytes) => return Ok(false),
             Ok(_) => tracing::warn!(%hash, "a damaged snapshot chunk was rewritten"),
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(doing("read a snapshot chunk")(error)),
         }
-        files::write_whole(&path, bytes)?;
+        let compressed = zstd::bulk::compress(bytes, COMPRESSION_LEVEL).map_err(doing("compress a snapshot chunk"))?;
+        files::write_whole(&path, &compressed)?;
         Ok(true)
     }
 
@@ -64,6 +69,13 @@ impl ChunkFolder {
     pub(super) fn hashes(&self) -> Result<Vec<Hash>, SnapshotError> {
         Ok(files::names(&self.folder)?.iter().filter_map(|name| parse(name)).collect())
     }
+}
+
+/// Returns the content of a chunk file. `None`: it is damaged. Trusts no size in the file.
+fn uncompress(file: &[u8]) -> Option<Vec<u8>> {
+    let size = zstd::zstd_safe::get_frame_content_size(file).ok().flatten()?;
+    let size = usize::try_from(size).ok().filter(|_| size <= UNCOMPRESSED_BYTES_MAX)?;
+    zstd::bulk::decompress(file, size).ok()
 }
 
 fn parse(name: &str) -> Option<Hash> {

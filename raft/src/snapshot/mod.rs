@@ -1,8 +1,8 @@
 //! Snapshots on disk: whole states of the ledger. A node starts from one and replays the log after it.
 //!
-//! A snapshot is a manifest and many chunks. A chunk is an immutable file named by the hash of its bytes. The ledger
-//! makes one chunk of each of its pages, or several. Snapshots share chunks, so a new one writes only what changed, and
-//! a follower fetches only what it lacks.
+//! A snapshot is a manifest and many chunks. A chunk is an immutable compressed file, named by the hash of its bytes.
+//! The ledger makes one chunk of each of its pages, or several. Snapshots share chunks, so a new one writes only what
+//! changed, and a follower fetches only what it lacks.
 //!
 //! `snapshots/chunks/<64 hex digits>` has rows; `snapshots/<log index, 20 digits>.manifest` has the list of chunks.
 //!

@@ -63,6 +63,36 @@ fn damaged_chunk_is_found_and_former_snapshot_taken() {
 }
 
 #[test]
+fn damaged_compressed_file_never_returns_other_bytes() {
+    let (_folder, snapshots) = opened();
+    let state = (0..100).map(|number| (key(number), vec![7; 400])).collect();
+    let chunk = build(&snapshots, 1, &state).manifest.chunks[0];
+    let (path, content) = (chunk_path(&snapshots, chunk), snapshots.read_chunk(chunk.hash).unwrap());
+    let whole = fs::read(&path).unwrap();
+    assert!(content.len() as u64 == chunk.bytes && whole.len() < content.len() / 10, "{} bytes", whole.len());
+    let is_damaged = |file: &[u8]| {
+        fs::write(&path, file).unwrap();
+        match snapshots.read_chunk(chunk.hash) {
+            Err(SnapshotError::Damaged { .. }) => true,
+            // A flipped bit that zstd does not use is harmless.
+            read => {
+                assert_eq!(read.unwrap(), content);
+                false
+            }
+        }
+    };
+    let flipped = (0..whole.len() * 8).filter(|bit| {
+        let mut file = whole.clone();
+        file[bit / 8] ^= 1 << (bit % 8);
+        is_damaged(&file)
+    });
+    assert!(flipped.count() > whole.len() * 4);
+    assert!((0..whole.len()).all(|length| is_damaged(&whole[..length])));
+    let claims_exabytes = [&[0x28, 0xb5, 0x2f, 0xfd, 0xe0][..], &(u64::MAX / 2).to_le_bytes(), &whole[9..]].concat();
+    assert!(is_damaged(&claims_exabytes));
+}
+
+#[test]
 fn damaged_bytes_are_not_confused_with_a_disk_that_refuses() {
     let (_folder, snapshots) = opened();
     let manifest = build(&snapshots, 1, &state(2_000)).manifest;
