@@ -98,6 +98,9 @@ pub(crate) struct SnapshotManager {
     folder: Snapshots,
     applied_state: Arc<AppliedState>,
     execution: Execution,
+    /// Build and install exclude each other. Otherwise a build of the old state would remove the snapshot that is being
+    /// installed.
+    changing: Mutex<()>,
     /// The newest verified snapshots, newest first, at most [`KEPT`]. The log reaches back to the oldest of them.
     kept: Mutex<Vec<Manifest>>,
     /// Snapshots that are being sent or received. Garbage collection keeps their chunks.
@@ -138,7 +141,13 @@ impl SnapshotManager {
         execution: Execution,
     ) -> SnapshotManager {
         let kept = Mutex::new(loaded.into_iter().collect());
-        SnapshotManager { folder, applied_state, execution, kept, in_transfer: Mutex::new(Vec::new()) }
+        let (changing, in_transfer) = (Mutex::new(()), Mutex::new(Vec::new()));
+        SnapshotManager { folder, applied_state, execution, changing, kept, in_transfer }
+    }
+
+    /// Returns the log index of the newest snapshot; 0 if there is none.
+    fn newest_index(&self) -> u64 {
+        self.kept.lock().first().map_or(0, |manifest| manifest.index)
     }
 
     /// Returns the newest snapshot, if any.
@@ -163,11 +172,16 @@ impl SnapshotManager {
     }
 
     /// Makes a snapshot of the applied state, and collects garbage. The apply thread waits only while the state is
-    /// frozen.
+    /// frozen. Returns the newest snapshot instead if the state is older: then it was just installed, and will replace
+    /// the state.
     pub fn build(&self) -> Result<Manifest, SnapshotManagerError> {
+        let _changing = self.changing.lock();
         crash::point("snapshot.build-start");
         let (position, state) = self.freeze()?;
         let index = position.last.map_or(0, |id| id.index);
+        if let Some(newest) = self.current().filter(|newest| newest.index > index) {
+            return Ok(newest);
+        }
         self.applied_state.wait_for_log()?;
         let built = self.folder.build(index, encode_position(&position)?, &state)?;
         crash::point("snapshot.build-end");
@@ -197,6 +211,7 @@ impl SnapshotManager {
 
     /// Makes a snapshot whose chunks are all on this disk the newest one of this node. Returns its state.
     pub fn install(&self, manifest: &Manifest) -> Result<(Ledger, AppliedPosition), SnapshotManagerError> {
+        let _changing = self.changing.lock();
         crash::point("snapshot.install-before-rename");
         self.folder.install(manifest)?;
         crash::point("snapshot.install-after-rename");
@@ -244,7 +259,7 @@ pub(crate) async fn run(
     let mut applied = snapshots.applied_state.applied.subscribe();
     let mut log_bytes = log.counters().bytes;
     while !stop.is_cancelled() {
-        let since = snapshots.current().map_or(0, |manifest| manifest.index);
+        let since = snapshots.newest_index();
         let due = since.saturating_add(every);
         let ripe = tokio::time::timeout(CHECK_EVERY, applied.wait_for(|applied| *applied >= due)).await.is_ok();
         let grown = log.counters().bytes.saturating_sub(log_bytes) >= LOG_BYTES_MAX;

@@ -1,6 +1,7 @@
-//! Tests of snapshots: round trips (here), shared chunks (`sharing`), damage (`damage`).
+//! Tests of snapshots: round trips (here), shared chunks (`sharing`), damage (`damage`), the manager (`manager`).
 
 mod damage;
+mod manager;
 mod sharing;
 mod small_disk;
 
