@@ -1,6 +1,6 @@
 //! Checks of content before its templates are compiled: sizes, names, addresses, header fields.
 //!
-//! [`super::Compiled::new`] calls this; [`check_size`] is called only where content is proposed. Each refusal names the
+//! [`super::Compiled::new`] calls this; [`check_proposed`] is called only where content is proposed. Each refusal names the
 //! field and the next step.
 
 use std::collections::BTreeSet;
@@ -51,13 +51,21 @@ pub(super) fn mailbox(field: &str, text: &str) -> Result<Mailbox, ContentError> 
     Mailbox::parse(text).or_else(|error| refuse(field, format!("{error}; write ADDRESS or NAME <ADDRESS>")))
 }
 
-/// Checks that proposed content has at most `most` bytes in all, by the ledger's limits. Content that the ledger has
-/// already accepted is sent, even if the limits are lower now.
-pub fn check_size(content: &Content, most: usize) -> Result<(), ContentError> {
+/// Checks that proposed content has at most `most` bytes in all, by the ledger's limits, and that neither its variables
+/// nor the columns have the name of a built-in variable. Content that the ledger has already accepted is sent all the
+/// same: a release may have lower limits or further built-in variables.
+pub fn check_proposed(content: &Content, columns: &[String], most: usize) -> Result<(), ContentError> {
     let bytes = content.blob().bytes.len();
-    match bytes > most {
-        true => refuse("content", format!("has {bytes} bytes, more than {most}; link to large parts instead")),
-        false => Ok(()),
+    if bytes > most {
+        return refuse("content", format!("has {bytes} bytes, more than {most}; link to large parts instead"));
+    }
+    let taken = |name: &str| built_in(name).map(|value| format!("'{name}' is a built-in variable ({value})"));
+    if let Some((name, taken)) = content.variables.iter().find_map(|(name, _)| Some((name, taken(name)?))) {
+        return refuse(format!("variables.{name}"), format!("{taken}; choose another name"));
+    }
+    match columns.iter().find_map(|column| taken(column)) {
+        Some(taken) => refuse("columns", format!("{taken}; rename the column")),
+        None => Ok(()),
     }
 }
 
@@ -102,9 +110,6 @@ pub(super) fn names(content: &Content, columns: &[String]) -> Result<(), Content
         if !is_name(name) {
             return refuse(field, "is not a name; use letters, digits and '_', not beginning with a digit");
         }
-        if let Some(value) = built_in(name) {
-            return refuse(field, format!("is {value} already; choose another name"));
-        }
         if content.variables.iter().take(index).any(|(former, _)| former == name) {
             return refuse(field, "is given twice; remove one of them");
         }
@@ -114,9 +119,6 @@ pub(super) fn names(content: &Content, columns: &[String]) -> Result<(), Content
     }
     let mut seen = BTreeSet::new();
     for column in columns {
-        if let Some(value) = built_in(column) {
-            return refuse("columns", format!("'{column}' is {value} already; rename the column"));
-        }
         if !seen.insert(column.as_str()) {
             return refuse("columns", format!("'{column}' stands there twice; rename one of them"));
         }

@@ -33,7 +33,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use reveille_ledger::address::{Address, AddressError, Mailbox};
 use reveille_ledger::content::{Content, Recipient};
 
-pub use check::check_size;
+pub use check::check_proposed;
 use check::refuse;
 pub use controls::control_in;
 use controls::not_one_line;

@@ -145,8 +145,8 @@ fn content_that_could_not_be_sent_is_refused_with_the_field_and_the_next_step() 
         "sender: is an address, not a template; write the address itself"
     );
     let large = Content { text: Some("x".repeat(1_000)), ..content() };
-    assert_eq!(check_size(&large, 5_000), Ok(()));
-    let refused = check_size(&large, 1_000).expect_err("too large").to_string();
+    assert_eq!(check_proposed(&large, &columns(), 5_000), Ok(()));
+    let refused = check_proposed(&large, &columns(), 1_000).expect_err("too large").to_string();
     assert!(refused.starts_with("content: has 1"), "{refused}");
     assert!(refused.ends_with(" bytes, more than 1000; link to large parts instead"), "{refused}");
     assert_eq!(refusal(|c| c.subject = "x".repeat(5_000)), "subject: is longer than 4096 bytes; shorten it");
@@ -168,12 +168,32 @@ fn content_that_could_not_be_sent_is_refused_with_the_field_and_the_next_step() 
         refusal(|c| c.variables.push(("a b".to_owned(), String::new()))),
         "variables.a b: is not a name; use letters, digits and '_', not beginning with a digit"
     );
-    assert_eq!(
-        refusal(|c| c.variables.push(("recipient".to_owned(), String::new()))),
-        "variables.recipient: is the recipient's address already; choose another name"
-    );
     assert!(refusal(|c| c.variables.push(("city".to_owned(), String::new()))).contains("twice"));
     assert!(refusal(|c| c.variables.push(("big".to_owned(), "x".repeat(70_000)))).contains("longer than 65536"));
+}
+
+#[test]
+fn name_of_built_in_variable_is_refused_in_a_proposal_and_wins_in_stored_content() {
+    let text = Some("{{ run }} {{ name }} {{ recipient }}".to_owned());
+    let proposed = |variables: &[(&str, &str)], columns: &[&str]| {
+        let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let content = Content { text: text.clone(), html: None, variables, ..content() };
+        let columns: Vec<String> = columns.iter().map(|column| (*column).to_owned()).collect();
+        let refused = check_proposed(&content, &columns, usize::MAX).err().map(|error| error.to_string());
+        let compiled = Compiled::new(&content, &columns).expect("stored content is composed");
+        let to = Recipient { values: vec!["Ann".to_owned(), "own".to_owned()], ..recipient("ann@example.com", "") };
+        let data = compiled.compose(&to, &stamp(4)).expect("an email").data;
+        let body = String::from_utf8(data).expect("text").lines().last().map(str::to_owned);
+        (refused, body.expect("a line"))
+    };
+    let (refused, body) = proposed(&[], &["name"]);
+    assert_eq!((refused, body.as_str()), (None, "r1042.3 Ann ann@example.com"));
+    let (refused, body) = proposed(&[], &["name", "run"]);
+    let column = "columns: 'run' is a built-in variable (the run's name); rename the column";
+    assert_eq!((refused.as_deref(), body.as_str()), (Some(column), "own Ann ann@example.com"));
+    let (refused, body) = proposed(&[("run", "same")], &["name"]);
+    let variable = "variables.run: 'run' is a built-in variable (the run's name); choose another name";
+    assert_eq!((refused.as_deref(), body.as_str()), (Some(variable), "same Ann ann@example.com"));
 }
 
 #[test]

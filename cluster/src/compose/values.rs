@@ -30,18 +30,19 @@ pub(super) enum Source {
 pub(super) struct Variables(Vec<(String, Source)>);
 
 impl Variables {
-    /// Finds the source of each used variable. The recipient's columns override the common values.
+    /// Finds the source of each used variable. The recipient's columns override the common values, and
+    /// both override the built-in variables: a former release may have accepted the name of a newer one.
     pub(super) fn new(content: &Content, columns: &[String], used: &BTreeSet<String>) -> Variables {
         let source_of = |name: &String| {
-            match name.as_str() {
-                RECIPIENT => return Some(Source::Recipient),
-                RUN => return Some(Source::Run),
-                _ => {}
-            }
             let column = columns.iter().position(|column| column == name).map(Source::Column);
-            column.or_else(|| {
+            let same = || {
                 let (_, value) = content.variables.iter().find(|(variable, _)| variable == name)?;
                 Some(Source::Same(Value::from(value.as_str())))
+            };
+            column.or_else(same).or(match name.as_str() {
+                RECIPIENT => Some(Source::Recipient),
+                RUN => Some(Source::Run),
+                _ => None,
             })
         };
         Variables(used.iter().filter_map(|name| source_of(name).map(|source| (name.clone(), source))).collect())

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use jiff::Timestamp;
-use reveille_cluster::compose::{Compiled, ComposeError, Stamp, check_size, message_id};
+use reveille_cluster::compose::{Compiled, ComposeError, Stamp, check_proposed, message_id};
 use reveille_ledger::LEVEL;
 use reveille_ledger::address::Address;
 use reveille_ledger::content::{Content, Recipient};
@@ -36,7 +36,8 @@ fn render(context: &CommandContext<'_>, args: RenderArgs) -> Result<(), Stop> {
     let (columns, recipient) = recipient(&args.recipients, args.row)?;
     let places = Places::of(&args);
     let content = content(args.content)?;
-    let compiled = check_size(&content, limits(LEVEL).content_bytes).and_then(|()| Compiled::new(&content, &columns));
+    let compiled = check_proposed(&content, &columns, limits(LEVEL).content_bytes)
+        .and_then(|()| Compiled::new(&content, &columns));
     let compiled = compiled.map_err(|error| places.at(&error.field, error.line, &error.message))?;
     let refused = |error: ComposeError| match error {
         ComposeError::Field { field, line, message } => places.at(&field, line, &message),

@@ -221,8 +221,7 @@ impl Header {
             }
             if let Some(value) = built_in(name) {
                 let problem = format!(
-                    "the column `{name}` cannot be used: `{{{{ {name} }}}}` is {value} in every text already; rename the \
-                     column"
+                    "the column `{name}` cannot be used: it is a built-in variable ({value}); rename the column"
                 );
                 return Err(wrong(problem));
             }
@@ -370,8 +369,8 @@ mod tests {
         assert_eq!(refused(b"email,a,A\n"), "line 1: the column `A` is there twice");
         assert_eq!(refused(b"email,EMAIL\n"), "line 1: the column `EMAIL` is there twice");
         assert_eq!(refused(b"email,,a\n"), "line 1: column 2 has no name");
-        let built_in = "line 1: the column `recipient` cannot be used: `{{ recipient }}` is the recipient's address in \
-                        every text already; rename the column";
+        let built_in = "line 1: the column `recipient` cannot be used: it is a built-in variable (the recipient's \
+                        address); rename the column";
         assert_eq!(refused(b"email,recipient\n"), built_in);
         assert_eq!(read("email,Recipient\na@b.c,A\n").audience.columns, ["Recipient"], "another name");
         assert_eq!(refused(&[0xFF, 0xFE, b'e', 0]), "line 1: the file is UTF-16; save it as UTF-8");

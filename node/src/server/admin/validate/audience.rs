@@ -122,7 +122,7 @@ pub fn columns(fields: &mut Fields, path: &str, columns: &[String]) {
             let message = format!("is not the name of a column; give 1 to {COLUMN_NAME_MAX} characters on one line");
             fields.refuse(format!("{path}[{place}]"), message);
         } else if let Some(value) = built_in(column) {
-            let message = format!("'{column}' is {value} already; rename the column");
+            let message = format!("'{column}' is a built-in variable ({value}); rename the column");
             fields.refuse(format!("{path}[{place}]"), message);
         }
     }

@@ -1,6 +1,6 @@
 //! Validates the body of a schedule, and turns it into the command that creates it.
 
-use reveille_cluster::compose::{Compiled, check_size};
+use reveille_cluster::compose::{Compiled, check_proposed};
 use reveille_cluster::ops::zones::Zones;
 use reveille_ledger::DEFAULT_POOL;
 use reveille_ledger::calendar::{Pattern, When};
@@ -159,7 +159,7 @@ pub fn content(fields: &mut Fields, asked: Option<v1::Content>) -> Option<Conten
 
 /// Checks that the content fits this audience, so that the error comes now and not when the run opens.
 fn compile(fields: &mut Fields, content: &Content, listed: &CheckedAudience, limits: &LedgerLimits) {
-    let fits = check_size(content, limits.content_bytes);
+    let fits = check_proposed(content, &listed.columns, limits.content_bytes);
     let error = match fits.and_then(|()| Compiled::new(content, &listed.columns)) {
         Ok(compiled) => return listed.fit(fields, &compiled),
         Err(error) => error,

@@ -62,7 +62,7 @@ pub fn cause(doubt: DoubtReason) -> &'static str {
         DoubtReason::NoAnswer => "no answer after the final dot",
         DoubtReason::OwnerLost => "owner lost",
         DoubtReason::Begun => "handed off, no answer in the journal",
-        DoubtReason::NoJournal => "holder came back without its journal",
+        DoubtReason::NoJournal => "owner came back without its journal",
     }
 }
 
