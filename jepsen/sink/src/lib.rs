@@ -13,7 +13,6 @@
 //! `node/src/mailbox`.
 
 mod accepted;
-mod archive;
 mod body;
 mod clock;
 mod command;
@@ -24,6 +23,7 @@ mod fault_spec;
 mod faults;
 pub mod headers;
 mod hold;
+mod kept_accepts;
 mod options;
 mod receive;
 mod record;
@@ -34,12 +34,12 @@ mod strike;
 mod wire;
 
 pub use accepted::Accepted;
-pub use archive::{Emails, StillWaiting};
 pub use connections::{DialogueState, OpenDialogue};
 pub use dice::FaultTally;
 pub use fault_spec::FaultSpecError;
 pub use faults::{Amount, FaultKind, FaultPlan, FaultRule, FaultStage};
 pub use hold::{Held, Hold, HoldPoint, HoldRequest};
+pub use kept_accepts::{Emails, StillWaiting};
 pub use options::{DotAnswer, DotWatcher, SinkOptions};
 pub use record::{RecordFile, TornTail};
 pub use sink::{Handle, Sink};

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::accepted::Accepted;
-use crate::archive::Delivery;
 use crate::body::{BodyReader, Progress};
 use crate::clock::SinkInstant;
 use crate::connections::DialogueState;
@@ -15,6 +14,7 @@ use crate::dialogue::{Dialogue, Envelope};
 use crate::faults::{FaultKind, FaultReply, FaultStage};
 use crate::headers;
 use crate::hold::HoldPoint;
+use crate::kept_accepts::Delivery;
 use crate::options::DotAnswer;
 use crate::wire::{DialogueEnd, Patience};
 
@@ -132,7 +132,7 @@ impl Dialogue {
         if self.sink.recorder.writes() {
             self.write_lines(accepts)?;
         }
-        let text = self.sink.archive.keeps_texts().then(|| self.message.as_slice().into());
+        let text = self.sink.kept.keeps_texts().then(|| self.message.as_slice().into());
         let delivery = Delivery { accepts: accepts.to_vec(), text };
         if self.sink.recorder.commit(delivery, &self.lines).await.is_err() {
             return Err(DialogueEnd::Closed("the record is lost, so it is unknown whether this email is accepted"));

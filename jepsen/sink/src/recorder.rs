@@ -18,12 +18,12 @@ use std::thread;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
-use crate::archive::{Archive, Delivery};
+use crate::kept_accepts::{Delivery, KeptAccepts};
 use crate::record::RecordFile;
 
 /// Records the accepts of all dialogues of a sink.
 pub(crate) struct AcceptRecorder {
-    archive: Arc<Archive>,
+    kept: Arc<KeptAccepts>,
     queue: Option<Arc<WriteQueue>>,
     writer: Mutex<Option<thread::JoinHandle<()>>>,
 }
@@ -54,18 +54,18 @@ struct Waiting {
 
 impl AcceptRecorder {
     /// Opens or continues the file and starts the writer thread. Without a file, accepts go to memory only.
-    pub(crate) fn start(path: Option<&Path>, sync: bool, archive: Arc<Archive>) -> io::Result<Self> {
+    pub(crate) fn start(path: Option<&Path>, sync: bool, kept: Arc<KeptAccepts>) -> io::Result<Self> {
         let Some(path) = path else {
-            return Ok(Self { archive, queue: None, writer: Mutex::new(None) });
+            return Ok(Self { kept, queue: None, writer: Mutex::new(None) });
         };
         let file = open(path)?;
         let queue =
             Arc::new(WriteQueue { pending: Mutex::default(), wake: Condvar::new(), lost: AtomicBool::new(false) });
-        let (its_queue, its_archive) = (Arc::clone(&queue), Arc::clone(&archive));
+        let (its_queue, its_kept) = (Arc::clone(&queue), Arc::clone(&kept));
         let writer = thread::Builder::new()
             .name("sink-record".to_owned())
-            .spawn(move || write_groups(file, sync, &its_queue, &its_archive))?;
-        Ok(Self { archive, queue: Some(queue), writer: Mutex::new(Some(writer)) })
+            .spawn(move || write_groups(file, sync, &its_queue, &its_kept))?;
+        Ok(Self { kept, queue: Some(queue), writer: Mutex::new(Some(writer)) })
     }
 
     /// True if there is a file to write to.
@@ -81,7 +81,7 @@ impl AcceptRecorder {
     /// Records one email. `lines` are its accepts as JSON, each with its line end; they are unused without a file.
     pub(crate) async fn commit(&self, delivery: Delivery, lines: &[u8]) -> Result<(), RecordLost> {
         let Some(queue) = &self.queue else {
-            self.archive.add([delivery]);
+            self.kept.add([delivery]);
             return Ok(());
         };
         let (recorded, answer) = oneshot::channel();
@@ -123,7 +123,7 @@ impl Drop for AcceptRecorder {
     }
 }
 
-fn write_groups(mut file: File, sync: bool, queue: &WriteQueue, archive: &Archive) {
+fn write_groups(mut file: File, sync: bool, queue: &WriteQueue, kept: &KeptAccepts) {
     let mut group = PendingLines::default();
     while queue.take(&mut group) {
         let written = file.write_all(&group.lines).and_then(|()| if sync { file.sync_data() } else { Ok(()) });
@@ -135,7 +135,7 @@ fn write_groups(mut file: File, sync: bool, queue: &WriteQueue, archive: &Archiv
         group.lines.clear();
         let (deliveries, recorded): (Vec<_>, Vec<_>) =
             group.waiting.drain(..).map(|waiting| (waiting.delivery, waiting.recorded)).unzip();
-        archive.add(deliveries);
+        kept.add(deliveries);
         for recorded in recorded {
             // A dialogue whose task was dropped no longer waits; its email is recorded all the same.
             let _gone = recorded.send(());
@@ -196,17 +196,17 @@ fn cut_torn_line(file: &File, path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::archive::Keep;
+    use crate::kept_accepts::Keep;
 
     #[tokio::test]
     async fn record_that_cannot_be_written_acknowledges_nothing_and_takes_no_more() {
-        let archive = Arc::new(Archive::new(Keep { records: 10, texts: 0, text_bytes: 0 }));
-        let recorder = AcceptRecorder::start(Some(Path::new("/dev/full")), false, Arc::clone(&archive)).unwrap();
+        let kept = Arc::new(KeptAccepts::new(Keep { records: 10, texts: 0, text_bytes: 0 }));
+        let recorder = AcceptRecorder::start(Some(Path::new("/dev/full")), false, Arc::clone(&kept)).unwrap();
         let delivery = Delivery { accepts: Vec::new(), text: None };
         assert_eq!(recorder.commit(delivery.clone(), b"{}\n").await, Err(RecordLost));
         assert!(recorder.is_lost());
         assert_eq!(recorder.commit(delivery, b"{}\n").await, Err(RecordLost));
-        assert_eq!(archive.count(), 0);
+        assert_eq!(kept.count(), 0);
         recorder.close();
     }
 }

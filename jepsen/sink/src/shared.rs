@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::archive::Archive;
 use crate::connections::Connections;
 use crate::dice::Dice;
 use crate::hold::HoldBoard;
+use crate::kept_accepts::KeptAccepts;
 use crate::options::SinkOptions;
 use crate::recorder::AcceptRecorder;
 
@@ -16,7 +16,7 @@ use crate::recorder::AcceptRecorder;
 pub(crate) struct SinkState {
     pub(crate) options: SinkOptions,
     pub(crate) address: SocketAddr,
-    pub(crate) archive: Arc<Archive>,
+    pub(crate) kept: Arc<KeptAccepts>,
     pub(crate) recorder: AcceptRecorder,
     pub(crate) dice: Dice,
     pub(crate) holds: HoldBoard,

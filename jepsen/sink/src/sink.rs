@@ -11,12 +11,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::accepted::Accepted;
-use crate::archive::{Archive, Emails, Keep, StillWaiting};
 use crate::connections::OpenDialogue;
 use crate::dialogue;
 use crate::dice::{Dice, FaultTally};
 use crate::faults::FaultPlan;
 use crate::hold::{Hold, HoldBoard, HoldRequest};
+use crate::kept_accepts::{Emails, Keep, KeptAccepts, StillWaiting};
 use crate::options::SinkOptions;
 use crate::recorder::AcceptRecorder;
 use crate::shared::SinkState;
@@ -55,11 +55,11 @@ impl Sink {
         let _inside = runtime.enter();
         let listener = listen(options.listen)?;
         let keep = Keep { records: options.keep_records, texts: options.keep_bodies, text_bytes: KEPT_TEXT_BYTES };
-        let archive = Arc::new(Archive::new(keep));
+        let kept = Arc::new(KeptAccepts::new(keep));
         let inner = Arc::new(SinkState {
             address: listener.local_addr()?,
-            recorder: AcceptRecorder::start(options.record.as_deref(), options.sync, Arc::clone(&archive))?,
-            archive,
+            recorder: AcceptRecorder::start(options.record.as_deref(), options.sync, Arc::clone(&kept))?,
+            kept,
             dice: Dice::new(options.faults.clone()),
             holds: HoldBoard::default(),
             connections: Arc::default(),
@@ -119,12 +119,12 @@ impl Handle {
 
     /// Returns the number of accepts since the sink started: one for each recipient of each email, duplicates included.
     pub fn accepted_count(&self) -> u64 {
-        self.inner.archive.count()
+        self.inner.kept.count()
     }
 
     /// Returns the accepts that are in memory now, up to [`SinkOptions::keep_records`].
     pub fn emails(&self) -> Emails {
-        self.inner.archive.emails()
+        self.inner.kept.emails()
     }
 
     /// Returns the accepts in memory for which `wanted` is true, oldest first.
@@ -136,7 +136,7 @@ impl Handle {
     /// Returns the whole text of an accept by its number, counted from 1 as in [`Emails::iter`]: headers and body with
     /// CR LF line ends, without dot-stuffing. `None` if it is not kept ([`SinkOptions::keep_bodies`]).
     pub fn text(&self, number: u64) -> Option<Arc<[u8]>> {
-        self.inner.archive.text(number)
+        self.inner.kept.text(number)
     }
 
     /// Waits until at least this many accepts were counted.
@@ -144,7 +144,7 @@ impl Handle {
     /// # Errors
     /// [`StillWaiting`], with the count, if `limit` passes first.
     pub async fn wait_for(&self, accepts: u64, limit: Duration) -> Result<(), StillWaiting> {
-        self.inner.archive.wait_for(accepts, limit).await
+        self.inner.kept.wait_for(accepts, limit).await
     }
 
     /// Returns the open dialogues. In the state [`DialogueState::AfterDot`](crate::DialogueState::AfterDot) they name

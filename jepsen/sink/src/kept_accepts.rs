@@ -18,13 +18,13 @@ pub(crate) struct Delivery {
 }
 
 /// Accepts by number, counted from 1 since the sink started.
-pub(crate) struct Archive {
+pub(crate) struct KeptAccepts {
     keep: Keep,
     kept: Mutex<Kept>,
     count: watch::Sender<u64>,
 }
 
-/// The bounds of an archive.
+/// The bounds of kept accepts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Keep {
     pub(crate) records: usize,
@@ -57,12 +57,12 @@ pub struct StillWaiting {
     pub wanted: u64,
 }
 
-impl Archive {
+impl KeptAccepts {
     pub(crate) fn new(keep: Keep) -> Self {
         Self { keep, kept: Mutex::default(), count: watch::Sender::new(0) }
     }
 
-    /// True if the archive keeps texts, so that a text must be copied.
+    /// True if it keeps texts, so that a text must be copied.
     pub(crate) fn keeps_texts(&self) -> bool {
         self.keep.texts > 0
     }
@@ -173,10 +173,10 @@ mod tests {
 
     #[test]
     fn numbers_stay_when_oldest_accepts_go() {
-        let archive = Archive::new(Keep { records: 2_000, texts: 0, text_bytes: 0 });
-        archive.add((1..=5_000).map(|number| delivery(&[number.to_string()], None)));
-        let emails = archive.emails();
-        assert_eq!(archive.count(), 5_000);
+        let kept = KeptAccepts::new(Keep { records: 2_000, texts: 0, text_bytes: 0 });
+        kept.add((1..=5_000).map(|number| delivery(&[number.to_string()], None)));
+        let emails = kept.emails();
+        assert_eq!(kept.count(), 5_000);
         assert_eq!(emails.iter().count(), 2_000);
         assert!(emails.iter().all(|(number, accept)| accept.recipient == number.to_string()));
         assert_eq!(emails.iter().next_back().map(|(number, _)| number), Some(5_000));
@@ -186,14 +186,14 @@ mod tests {
 
     #[test]
     fn text_belongs_to_all_its_recipients_and_oldest_goes_first() {
-        let archive = Archive::new(Keep { records: 10, texts: 2, text_bytes: 10 });
+        let kept = KeptAccepts::new(Keep { records: 10, texts: 2, text_bytes: 10 });
         let pair = ["a".to_owned(), "b".to_owned()];
-        archive.add([delivery(&pair, Some(b"first")), delivery(&["c".to_owned()], None)]);
-        archive.add([delivery(&pair, Some(b"later"))]);
-        let text = |number| archive.text(number).map(|text| text.to_vec());
+        kept.add([delivery(&pair, Some(b"first")), delivery(&["c".to_owned()], None)]);
+        kept.add([delivery(&pair, Some(b"later"))]);
+        let text = |number| kept.text(number).map(|text| text.to_vec());
         assert_eq!((text(1), text(2)), (Some(b"first".to_vec()), Some(b"first".to_vec())));
         assert_eq!((text(3), text(5)), (None, Some(b"later".to_vec())));
-        archive.add([delivery(&pair, Some(b"one more"))]);
+        kept.add([delivery(&pair, Some(b"one more"))]);
         assert_eq!((text(1), text(4), text(7)), (None, None, Some(b"one more".to_vec())));
     }
 }
