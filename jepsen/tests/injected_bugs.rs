@@ -1,5 +1,5 @@
-//! A judge that finds nothing proves something only if it can find something. Ten of the injected bugs: the two that a
-//! seed finds soonest, and those that only the invariants I16 to I19 find. All of them are `reveille-jepsen simulate
+//! A judge that finds nothing proves something only if it can find something. Eleven of the injected bugs: the two that a
+//! seed finds soonest, that of the archive, and those that only the invariants I16 to I19 find. All of them are `reveille-jepsen simulate
 //! --inject all --seeds 0..20`.
 //!
 //! Only in a build that has them: `cargo test --workspace --features injected-bugs --test injected_bugs`.
@@ -8,7 +8,11 @@
 use std::process::Command;
 
 fn is_found(bug: &str) {
-    let arguments = ["simulate", "--inject", bug, "--seeds", "0..6", "--minutes", "8"];
+    is_found_in(bug, "0..6");
+}
+
+fn is_found_in(bug: &str, seeds: &str) {
+    let arguments = ["simulate", "--inject", bug, "--seeds", seeds, "--minutes", "8"];
     let output = Command::new(env!("CARGO_BIN_EXE_reveille-jepsen")).args(arguments).output().expect("the binary runs");
     let said = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{bug} was not found: {said:?}");
@@ -62,4 +66,10 @@ fn missing_max_attempts_is_found() {
 #[test]
 fn claim_without_hand_off_is_found() {
     is_found("idle-claim");
+}
+
+#[test]
+fn archive_of_doubts_is_found() {
+    // Few journals return with evidence about doubts that are older than the archive's window.
+    is_found_in("early-archive", "7..9");
 }

@@ -4,8 +4,8 @@
 //! selects the point and the visit: `wal.after-append-before-fsync=2*off->return` aborts at the third visit (notation
 //! of the crate `fail-parallel`). The last line on stderr names the point. Nothing is cleaned up, as after `kill -9`.
 
-/// All crash points, in the order in which an email reaches them. `docs/reliability.md` lists their places in the code.
-pub const POINTS: [&str; 39] = [
+/// All crash points, in the order in which an email reaches them.
+pub const POINTS: [&str; 41] = [
     "timer.before-fire",
     "timer.after-fire-before-propose",
     "claim.before-propose",
@@ -33,6 +33,8 @@ pub const POINTS: [&str; 39] = [
     "state-machine.mid-apply-batch",
     "state-machine.replace",
     "snapshot.build-start",
+    "archive.before-save",
+    "archive.after-save",
     "snapshot.build-end",
     "snapshot.offer",
     "snapshot.send-chunk",

@@ -8,9 +8,10 @@
 //!
 //! It knows no email, no schedule and no lease: [`Application`] requests between nodes are opaque bytes.
 //!
-//! Reading order: `replica`, `proposer`, `state_machine`, [`peer`], `election`, [`snapshot`], `openraft_traits` (what
-//! openraft calls), [`wal`] (the log).
+//! Reading order: `replica`, `proposer`, `state_machine`, [`peer`], `election`, [`snapshot`], `archive` (finished runs),
+//! `openraft_traits` (what openraft calls), [`wal`] (the log).
 
+mod archive;
 pub mod crash;
 mod election;
 mod execution;
@@ -32,6 +33,7 @@ pub mod types;
 pub mod wal;
 mod wire;
 
+pub use archive::ArchiveError;
 pub use election::leader_liveness::LEADERLESS_AFTER;
 pub use election::role::Role;
 pub use execution::Execution;

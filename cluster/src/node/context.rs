@@ -29,8 +29,12 @@ use crate::worker::in_flight_handoffs::InFlightHandoffs;
 /// Maximum time between two entries on this node in milliseconds: an idle leader commits one every ten seconds (P18),
 /// and it takes some time to arrive.
 const BETWEEN_ENTRIES_MS_MAX: i64 = 15_000;
-/// Maximum bytes of decoded audiences that are kept: about a hundred of the largest lists that a schedule may have.
-const AUDIENCE_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Maximum bytes of decoded audiences that are kept: about forty of the largest lists that a schedule may have.
+const AUDIENCE_BYTES_MAX: usize = 96 * 1024 * 1024;
+/// Memory of an audience in addition to its recipients: most have one recipient, so this is what bounds them.
+const AUDIENCE_BYTES: usize = 300;
+/// Time from the end of a run to its archiving, unless the operator sets another one.
+const ARCHIVE_AFTER: Duration = Duration::from_hours(24);
 /// Memory of a string in addition to its bytes: its entry in a list, and its allocation.
 const STRING_BYTES: usize = 40;
 
@@ -82,6 +86,8 @@ pub struct NodeContext {
     pub backlogs: RwLock<Vec<Backlog>>,
     /// How recipients of bulk email opt out. `None`: this node is not configured for it, and sends no bulk email.
     pub unsubscribe: Option<Unsubscribe>,
+    /// Time from the end of a run to its archiving (P24).
+    pub archive_after: Duration,
     /// Address for bounces. `None`: bounces go to the content's sender.
     pub return_path: Option<ReturnPath>,
     /// True if the node is stopping: it returns what it has not begun, and ends.
@@ -117,6 +123,7 @@ impl NodeContext {
             settling: Mutex::new(RecentMean::default()),
             backlogs: RwLock::new(Vec::new()),
             unsubscribe: None,
+            archive_after: ARCHIVE_AFTER,
             return_path: None,
             stopping: AtomicBool::new(false),
         }
@@ -245,7 +252,7 @@ fn weight(recipients: &Recipients) -> usize {
             let each = audience.recipients.iter().map(|one| {
                 string(&one.address) + string(&one.key) + one.values.iter().map(string).sum::<usize>() + STRING_BYTES
             });
-            each.sum()
+            AUDIENCE_BYTES + each.sum::<usize>()
         }
         Recipients::Sealed(seal) => STRING_BYTES * (1 + seal.parts.len()),
     }

@@ -19,6 +19,8 @@ use crate::workspace::Workspace;
 const PORTS_OF_HOST: [u16; 3] = [7600, 7601, 7680];
 /// The variable that sets how often a node makes a snapshot.
 const SNAPSHOT_EVERY: &str = "REVEILLE__RAFT__SNAPSHOT_EVERY";
+/// The variable that sets how long after its end a run is archived.
+const ARCHIVE_AFTER: &str = "REVEILLE__ARCHIVE_AFTER_SECONDS";
 
 /// Parts of the environment that a command needs; the default is loopback only.
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,6 +34,8 @@ pub struct Needs {
     /// Log entries between two snapshots; `None` for the default of 20,000. The log keeps the entries of two snapshots;
     /// a node that was away for longer gets a snapshot.
     pub snapshot_every: Option<u64>,
+    /// Seconds from the end of a run to its archiving; `None` for the default of a day.
+    pub archive_after: Option<u64>,
     /// True if the cluster runs on one test clock, which the harness moves (P19).
     pub test_clock: bool,
 }
@@ -45,6 +49,7 @@ pub struct Environment {
     /// Clocks; an error says why there are none.
     pub clocks: Result<Clocks, String>,
     snapshot_every: Option<u64>,
+    archive_after: Option<u64>,
     test_clock: bool,
 }
 
@@ -57,6 +62,7 @@ impl Environment {
             volumes: part(needs.volumes, Volume::missing(), || volumes(workspace, data, names)),
             clocks: part(needs.clocks, None, || Clocks::new(workspace.data(), names)),
             snapshot_every: needs.snapshot_every,
+            archive_after: needs.archive_after,
             test_clock: needs.test_clock,
         }
     }
@@ -113,6 +119,7 @@ impl Environment {
     fn variables(&self, name: &str) -> Vec<(&'static str, OsString)> {
         let mut all = self.clocks.as_ref().map(|clocks| clocks.environment(name)).unwrap_or_default();
         all.extend(self.snapshot_every.map(|entries| (SNAPSHOT_EVERY, entries.to_string().into())));
+        all.extend(self.archive_after.map(|seconds| (ARCHIVE_AFTER, seconds.to_string().into())));
         all
     }
 }

@@ -1,6 +1,7 @@
-//! The end of a run: writes the due instants and the final state of the ledger into the history.
+//! The end of a run: writes the due instants and the final state into the history, from the ledger and its archive.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use reveille_check::calendar::Named;
 use reveille_check::history::{
@@ -13,6 +14,7 @@ use reveille_ledger::command::{OpeningCause, UnopenedReason};
 use reveille_ledger::content::Recipients;
 use reveille_ledger::ids::{Fence, Hash, Nominal, RunId, ScheduleId, Time};
 use reveille_ledger::{InstantOutcome, Ledger, RecipientState};
+use reveille_raft::Replica;
 
 use crate::clients::Created;
 use crate::observer::fence_of;
@@ -20,11 +22,32 @@ use crate::plan::SeedPlan;
 use crate::recorder::{HistoryRecorder, name};
 use crate::schedule::{AddressLists, value};
 
+/// A ledger and the parts of its archive.
+pub struct WholeLedger {
+    pub hot: Ledger,
+    pub archive: Vec<Arc<Ledger>>,
+}
+
+impl WholeLedger {
+    /// Reads the archive of a ledger, which `replica` has applied.
+    pub async fn open(hot: Ledger, replica: &Replica) -> anyhow::Result<WholeLedger> {
+        let mut archive = Vec::new();
+        for (key, _) in hot.parts().iter() {
+            archive.extend(replica.open_part(*key).await?);
+        }
+        Ok(WholeLedger { hot, archive })
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Ledger> {
+        std::iter::once(&self.hot).chain(self.archive.iter().map(|part| &**part))
+    }
+}
+
 /// Records what is due by the checker's calendar until the schedules end.
 ///
 /// If a creation was tried more than once, it is unknown which try counted. An instant between the first and the last
 /// try is due only if the ledger has it.
-pub fn due(recorder: &HistoryRecorder, plan: &SeedPlan, created: &[Created], ledger: &Ledger) {
+pub fn due(recorder: &HistoryRecorder, plan: &SeedPlan, created: &[Created], ledger: &WholeLedger) {
     for planned in &plan.schedules {
         let (name, recipients) = (planned.name.clone(), planned.recipients.clone());
         let codes = recipients.iter().map(|recipient| Content::code_of(&name, recipient)).collect();
@@ -34,7 +57,7 @@ pub fn due(recorder: &HistoryRecorder, plan: &SeedPlan, created: &[Created], led
         let names = planned.names(after_first.0, planned.end.0);
         let opened = opened(ledger, *id);
         for at in planned.due(after_first.0, planned.end.0) {
-            let explanation = explanation(ledger, *id, at, &names);
+            let explanation = explanation(&ledger.hot, *id, at, &names);
             let has_opened = opened.contains_key(&at);
             if at <= after_last.0 && !has_opened && explanation.is_none() {
                 continue;
@@ -61,8 +84,11 @@ pub fn due(recorder: &HistoryRecorder, plan: &SeedPlan, created: &[Created], led
 }
 
 /// Instants for which the schedule opened a run without a trigger.
-fn opened(ledger: &Ledger, id: ScheduleId) -> BTreeMap<i64, RunId> {
-    let own = ledger.runs().filter(|(_, _, run)| run.schedule == id && run.cause != OpeningCause::Trigger);
+fn opened(ledger: &WholeLedger, id: ScheduleId) -> BTreeMap<i64, RunId> {
+    let own = ledger
+        .all()
+        .flat_map(Ledger::runs)
+        .filter(|(_, _, run)| run.schedule == id && run.cause != OpeningCause::Trigger);
     own.map(|(run_id, _, run)| (run.due.0, run_id)).collect()
 }
 
@@ -78,7 +104,7 @@ fn explanation(ledger: &Ledger, id: ScheduleId, at: i64, names: &[Named]) -> Opt
             let covers = |name: &Nominal| instants.position(first, name).is_some_and(|position| position.is_member);
             wanted.iter().any(covers).then_some(*reason)
         }
-        InstantOutcome::Opened(_) => None,
+        InstantOutcome::Opened(_) | InstantOutcome::Archived { .. } | InstantOutcome::ArchivedTrigger { .. } => None,
     });
     reasons.filter_map(passed_over).next()
 }
@@ -96,7 +122,12 @@ fn passed_over(reason: UnopenedReason) -> Option<PassedOver> {
 }
 
 /// Records every run and its recipients.
-pub fn runs(recorder: &HistoryRecorder, plan: &SeedPlan, ledger: &Ledger) {
+pub fn runs(recorder: &HistoryRecorder, plan: &SeedPlan, ledger: &WholeLedger) {
+    ledger.all().for_each(|part| runs_of(recorder, plan, part, &ledger.hot));
+}
+
+/// Records the runs of the ledger, or of a part of its archive.
+fn runs_of(recorder: &HistoryRecorder, plan: &SeedPlan, ledger: &Ledger, hot: &Ledger) {
     let (mut addresses, lists) = (BTreeMap::new(), plan.lists());
     for (id, page, run) in ledger.runs() {
         let count = |state| run.counts.get(state);
@@ -112,7 +143,8 @@ pub fn runs(recorder: &HistoryRecorder, plan: &SeedPlan, ledger: &Ledger) {
             unfinished: count(RecipientState::Pending) + count(RecipientState::Claimed),
             waited_for: run.waited_for.map(|of| of.to_string()),
         }));
-        let own = recipients(ledger, &lists, &run.audience);
+        let with_audience = if ledger.blob(&run.audience).is_some() { ledger } else { hot };
+        let own = recipients(with_audience, &lists, &run.audience);
         for (number, recipient) in (0..).zip(&own) {
             let Some(state) = ledger.state(id, number) else { continue };
             let (run, recipient, state) = (id.to_string(), recipient.clone(), recorded_state(state));

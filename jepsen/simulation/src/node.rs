@@ -200,7 +200,10 @@ async fn run_process(
     let peer_handler = Arc::new(PeerHandler::new(Arc::clone(&clock), introduction.clone()));
     let parts = AudienceStore::open(options.data_dir.join("parts")).map_err(|error| anyhow!("parts: {error}"))?;
     let replica = Replica::start(options, peer_handler.clone()).await?;
-    let context = Arc::new(NodeContext::new(replica, me, introduction, clock, Zones::bundled("simulation"), parts));
+    let mut context = NodeContext::new(replica, me, introduction, clock, Zones::bundled("simulation"), parts);
+    // Long enough for the journals of most deaths, and short enough that a seed archives.
+    context.archive_after = Duration::from_secs(10);
+    let context = Arc::new(context);
     peer_handler.open(&context);
     tokio::spawn(see_claims(context.replica.effects(), recorder));
     let leading = NodeRuntime::lead(&context);

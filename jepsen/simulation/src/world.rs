@@ -10,6 +10,7 @@ use anyhow::{Context, Result, ensure};
 use parking_lot::Mutex;
 use reveille_check::history::Event;
 use reveille_cluster::node::context::NodeContext;
+use reveille_ledger::Ledger;
 use reveille_ledger::ids::{NodeId, Time};
 use reveille_ledger::injected_bugs;
 use reveille_raft::{ClusterId, Member, Role};
@@ -20,6 +21,7 @@ use crate::agenda::{AgendaStep, FaultScope, upgrade_plan};
 use crate::clients::{Clients, NodeContexts};
 use crate::clock::NodeClock;
 use crate::faults::{self, NodeIndex};
+use crate::final_records::WholeLedger;
 use crate::limits::Limited;
 use crate::network::Network;
 use crate::node::{Death, SimulatedEnvironment, SimulatedNode};
@@ -337,11 +339,11 @@ impl World {
         // The records of the relay and the ledger are read at one instant, since emails are sent until a node answers.
         let recorder = &self.env.recorder;
         self.env.relay.emails().into_iter().for_each(|email| recorder.note(Event::Mail(email)));
-        contexts[newest].replica.read(|ledger| {
-            final_records::due(recorder, &self.plan, &created.0, ledger);
-            final_records::runs(recorder, &self.plan, ledger);
-            final_records::objects(recorder, ledger);
-        });
+        let replica = &contexts[newest].replica;
+        let ledger = WholeLedger::open(replica.read(Ledger::clone), replica).await?;
+        final_records::due(recorder, &self.plan, &created.0, &ledger);
+        final_records::runs(recorder, &self.plan, &ledger);
+        final_records::objects(recorder, &ledger.hot);
         let history = history::whole(&self.options, &self.plan, self.env.recorder.events(), recorder.now_ns());
         if let Some(path) = &self.options.history {
             history::write(path, &history)?;

@@ -50,6 +50,8 @@ const LEAD: Duration = Duration::from_secs(4);
 const LEAD_A_SCHEDULE: Duration = Duration::from_millis(25);
 /// Log entries between two snapshots.
 const SNAPSHOT_EVERY: u64 = 150;
+/// Seconds from the end of a run to its archiving: the least, so that also short fault runs archive.
+pub(crate) const ARCHIVE_AFTER: u64 = 10;
 /// The whole run ends within twice the fault phase and this.
 const WHOLE: Duration = Duration::from_secs(300);
 /// The time for reading and judging, at the end of it.
@@ -145,6 +147,7 @@ fn needs(families: &[Family], args: &Args) -> Needs {
         volumes: any(&[Family::Disk, Family::Power]),
         clocks: any(&[Family::Clock]),
         snapshot_every: Some(SNAPSHOT_EVERY),
+        archive_after: Some(ARCHIVE_AFTER),
         test_clock: args.workload == Due::Daily,
     }
 }

@@ -74,6 +74,10 @@ pub struct Settings {
     /// How long a stop waits for dialogues with relays, in seconds; 10 to 3600 [default: 30]
     #[arg(long, value_name = "SECONDS")]
     pub shutdown_seconds: Option<u64>,
+    /// How long after its end a run leaves the replicated state for the archive, in seconds; 10 to 31536000
+    /// [default: 86400]
+    #[arg(long, value_name = "SECONDS")]
+    pub archive_after_seconds: Option<u64>,
     /// Raft's timings; in the file and the environment only.
     #[arg(skip)]
     pub raft: RaftSettings,
@@ -166,6 +170,8 @@ pub struct Config {
     pub journal_dir: PathBuf,
     /// How long a stop waits for dialogues.
     pub shutdown: Duration,
+    /// Time from the end of a run to its archiving.
+    pub archive_after: Duration,
     /// Raft's timings.
     pub raft: RaftConfig,
     /// How recipients of bulk mail opt out.
@@ -304,6 +310,7 @@ impl From<Config> for Settings {
             journal_dir: Some(config.journal_dir),
             insecure: None,
             shutdown_seconds: Some(config.shutdown.as_secs()),
+            archive_after_seconds: Some(config.archive_after.as_secs()),
             raft: RaftSettings {
                 heartbeat_ms: Some(config.raft.heartbeat_ms),
                 election_min_ms: Some(config.raft.election_ms.start),
@@ -343,6 +350,7 @@ impl Settings {
             journal_dir: self.journal_dir.or(below.journal_dir),
             insecure: self.insecure.or(below.insecure),
             shutdown_seconds: self.shutdown_seconds.or(below.shutdown_seconds),
+            archive_after_seconds: self.archive_after_seconds.or(below.archive_after_seconds),
             raft: self.raft.over(below.raft),
             unsubscribe: self.unsubscribe.over(below.unsubscribe),
             credentials: over_each(self.credentials, below.credentials, CredentialSettings::over),

@@ -56,7 +56,7 @@ pub const MEASURES: &[Measure] = &[
     plain(LeaderGauge, "reveille_recipients_in_doubt", "Recipients that are in doubt now"),
     plain(LeaderGauge, "reveille_schedules_overdue", "Active schedules more than 5 s behind their instant"),
     plain(LeaderCounter, "reveille_violations_total", "Accounts of a run that do not close: a bug"),
-    plain(LeaderCounter, "reveille_pruned_pages_total", "Pages of runs whose details went"),
+    plain(LeaderCounter, "reveille_archived_pages_total", "Pages with runs that left the state for the archive"),
     by("cause", LeaderCounter, "reveille_auditor_catches_total", "What the sweep had to drive on"),
     by(
         "cause",
@@ -83,6 +83,7 @@ pub const MEASURES: &[Measure] = &[
     by("relay", Gauge, "reveille_relay_circuit_open", "1: a relay is left alone"),
     by("rpc", Counter, "reveille_peer_errors_total", "Calls between nodes that failed"),
     plain(Distribution, "reveille_raft_loop_gap_seconds", "How late the runtime of Raft wakes"),
+    plain(Gauge, "reveille_archive_chunks_missing", "Chunks of the archive that are gone from the disk of this node"),
     plain(Gauge, "reveille_parts_lacking", "Parts of sealed audiences that this node lacks and fetches"),
     plain(Gauge, "reveille_parts_no_room", "1: the volume of this node has no room for parts of audiences"),
     plain(Distribution, "reveille_wal_sync_seconds", "How long a sync of the log takes"),

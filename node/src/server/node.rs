@@ -98,6 +98,7 @@ impl NodeServer {
         let replica = Replica::start(raft, peer_handler.clone()).await?;
         let mut context = NodeContext::new(replica, me, introduction, clock, Zones::bundled(tzdb()), parts);
         (context.accept_clock, context.return_path) = (accept_clock, return_path);
+        context.archive_after = options.archive_after;
         let (by, leaving) = leaving.map_or((None, None), |Leaving { by, listener }| (Some(by), Some(listener)));
         context.unsubscribe = by;
         let context = Arc::new(context);

@@ -1,5 +1,6 @@
 //! Tests of node processes: the binary is started as an operator starts it, and its errors are checked.
 
+mod archive;
 mod audience;
 mod date;
 mod disk;

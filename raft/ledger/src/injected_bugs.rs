@@ -79,6 +79,8 @@ bugs! {
     NoMaxAttempts = "no-max-attempts",
     /// The last recipient of a claim stays claimed for a minute without a hand-off, and is then released (P12).
     IdleClaim = "idle-claim",
+    /// Runs are archived while recipients are in doubt, so evidence about them comes too late (P24).
+    EarlyArchive = "early-archive",
 }
 
 impl fmt::Display for Bug {

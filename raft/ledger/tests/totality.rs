@@ -267,11 +267,17 @@ fn wild_backfill() -> impl Strategy<Value = Command> {
     })
 }
 
-fn wild_prune() -> impl Strategy<Value = Command> {
+fn wild_archive() -> impl Strategy<Value = Command> {
     let runs = || prop::collection::vec(run(), 0..3);
     let history = prop::collection::vec((schedule(), nominal()), 0..3);
-    (runs(), runs(), history)
-        .prop_map(|(pages, summaries, history)| Command::Prune(Prune { pages, summaries, history }))
+    let parts =
+        prop::collection::vec(run().prop_map(|RunId { index, place }| reveille_ledger::PartKey { index, place }), 0..2);
+    let blobs = prop::collection::vec(any::<[u8; 32]>().prop_map(Hash), 0..2);
+    (runs(), any::<i64>(), runs(), history, (parts, blobs)).prop_map(
+        |(pages, after_ms, summaries, history, (parts, blobs))| {
+            Command::Archive(Archive { pages, after_ms, summaries, history, parts, blobs })
+        },
+    )
 }
 
 fn wild_replan() -> impl Strategy<Value = Command> {
@@ -372,7 +378,7 @@ fn wild_command(fence: Fence) -> impl Strategy<Value = Command> {
         wild_create(),
         wild_edit(),
         wild_backfill(),
-        wild_prune(),
+        wild_archive(),
         wild_replan(),
         wild_send_test(),
         (schedule(), text()).prop_map(|(schedule, reason)| Command::SchedulePause(SchedulePause { schedule, reason })),

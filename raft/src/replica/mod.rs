@@ -10,15 +10,16 @@ use std::time::{Duration, Instant};
 
 use openraft::async_runtime::WatchReceiver;
 use openraft::{ChangeMembers, Instant as _};
-use reveille_ledger::Ledger;
 use reveille_ledger::command::{Command, Entry};
-use reveille_ledger::ids::{Epoch, Hash, NodeId, Time};
+use reveille_ledger::ids::{Epoch, Hash, NodeId, RunId, Time};
 use reveille_ledger::reply::CommandReply;
+use reveille_ledger::{Ledger, PartKey};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::Raft;
+use crate::archive::{ArchiveError, ArchiveReader};
 use crate::election::eligibility::Eligibility;
 use crate::election::leader_liveness::last_quorum_acked;
 use crate::election::role::Role;
@@ -46,6 +47,7 @@ pub struct Replica {
 pub(crate) struct ReplicaShared {
     pub raft: Raft,
     pub applied_state: Arc<AppliedState>,
+    pub archive: ArchiveReader,
     pub identity: Arc<Identity>,
     pub process_nonce: u64,
     pub router: Arc<Router>,
@@ -139,6 +141,17 @@ impl Replica {
     /// not wait.
     pub fn read<R>(&self, read: impl FnOnce(&Ledger) -> R) -> R {
         self.inner.applied_state.read(read)
+    }
+
+    /// Returns the part of the archive that has this run, or its summary, as a ledger with only the rows of the part.
+    /// `None`: no part has it.
+    pub async fn archived(&self, run: RunId) -> Result<Option<(PartKey, Arc<Ledger>)>, ArchiveError> {
+        self.inner.archive.archived(run).await
+    }
+
+    /// Opens a part of the archive. `None`: its retention has ended since it was listed.
+    pub async fn open_part(&self, key: PartKey) -> Result<Option<Arc<Ledger>>, ArchiveError> {
+        self.inner.archive.open(key).await
     }
 
     /// Waits until every write that was answered before this call, on any node, is applied on this node. Returns the

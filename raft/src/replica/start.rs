@@ -13,6 +13,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::archive::ArchiveReader;
 use crate::election::eligibility::Eligibility;
 use crate::election::role::{self, Role};
 use crate::execution::Execution;
@@ -267,6 +268,7 @@ async fn open_locked(
     let set_switch = move |may_campaign| switched.runtime_config().elect(may_campaign);
     tokio::spawn(eligibility.clone().run(set_switch, stop.clone()));
     tokio::spawn(runtime_watchdog::watch(stop.clone()));
+    let archive = ArchiveReader::new(Arc::clone(&applied_state), Arc::clone(&snapshots));
     let kept = manager::run(snapshots, raft.clone(), health.clone(), options.snapshot_every, stop.clone());
     tokio::spawn(kept);
     tokio::spawn(watch_fatal_errors(raft.clone(), health.clone(), fatal_errors.clone(), stop.clone()));
@@ -274,6 +276,7 @@ async fn open_locked(
     let inner = ReplicaShared {
         raft: raft.clone(),
         applied_state,
+        archive,
         identity: Arc::clone(&identity),
         process_nonce: options.process_nonce,
         router,

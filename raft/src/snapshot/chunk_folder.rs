@@ -31,7 +31,8 @@ impl ChunkFolder {
         self.folder.join(hash.to_string())
     }
 
-    /// Returns the uncompressed bytes of a chunk. Fails with `Missing`, or with `Damaged` if they do not match the name.
+    /// Returns the uncompressed bytes of a chunk. Fails with `Missing`, or with `Damaged` if they do not match the
+    /// name.
     pub(super) fn read(&self, hash: Hash) -> Result<Vec<u8>, SnapshotError> {
         let file = match fs::read(self.path_of(hash)) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Err(SnapshotError::Missing { hash }),
@@ -39,6 +40,11 @@ impl ChunkFolder {
         };
         let bytes = uncompress(&file).filter(|bytes| Hash::of(bytes) == hash);
         bytes.ok_or_else(|| SnapshotError::damaged(format!("chunk {hash} does not match its name")))
+    }
+
+    /// True if the folder has a file of this name. Its bytes are not checked.
+    pub(super) fn exists(&self, hash: Hash) -> Result<bool, SnapshotError> {
+        self.path_of(hash).try_exists().map_err(doing("find a snapshot chunk"))
     }
 
     /// Stores `bytes`, whose hash is `hash`. Returns false if the file existed with these bytes. The existing file is

@@ -2,9 +2,12 @@
 //!
 //! A scheduler of this crate makes them off the async runtime and gives them to openraft after they are on disk and
 //! verified. A failed snapshot is logged and tried again later. A restart loads the newest readable snapshot and
-//! replays the log after it. Invariant: the log reaches back to the last snapshot but one, so a node can start if the
-//! last one is damaged.
+//! replays the log after it.
+//!
+//! Invariants: the log reaches back to the last snapshot but one, so a node can start if the last one is damaged. Bytes
+//! of the archive leave the memory after a manifest that names them is durable, so no crash and no purge loses them.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -31,7 +34,9 @@ use crate::wal::WalHealth;
 const KEPT: usize = 2;
 /// A snapshot is also made when the log has grown by this many bytes. A restart reads the log of up to two snapshots.
 const LOG_BYTES_MAX: u64 = 256 * 1024 * 1024;
-/// Interval in which the size of the log is checked.
+/// A snapshot is also made when chunks of the archive of this size are in memory only.
+const UNSAVED_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// Interval in which the size of the log and of unsaved chunks is checked.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// Pause after a failed snapshot.
 const RETRY_AFTER: Duration = Duration::from_secs(30);
@@ -192,6 +197,7 @@ impl SnapshotManager {
             kept.truncate(KEPT);
         }
         self.collect();
+        self.forget_saved(&state);
         tracing::info!(
             index,
             rows = built.manifest.rows,
@@ -200,6 +206,16 @@ impl SnapshotManager {
             "snapshot made"
         );
         Ok(built.manifest)
+    }
+
+    /// Drops the chunks of the archive from memory that a durable snapshot now has. `state` still holds them, so the
+    /// lock is not held while they are freed.
+    fn forget_saved(&self, state: &FrozenState) {
+        let unsaved = state.parts().iter().filter(|part| part.bytes.is_some());
+        let saved: BTreeSet<Hash> = unsaved.map(|part| part.chunk.hash).collect();
+        if !saved.is_empty() {
+            self.applied_state.ledger.write().forget_saved(&saved);
+        }
     }
 
     fn freeze(&self) -> Result<(AppliedPosition, FrozenState), SnapshotManagerError> {
@@ -247,8 +263,8 @@ impl SnapshotManager {
     }
 }
 
-/// Makes a snapshot when `every` entries were applied since the last one, or when the log has grown too large. Then
-/// purges the log up to the oldest snapshot that is kept.
+/// Makes a snapshot when `every` entries were applied since the last one, when the log has grown too large, or when too
+/// many bytes of the archive are in memory only. Then purges the log up to the oldest snapshot that is kept.
 pub(crate) async fn run(
     snapshots: Arc<SnapshotManager>,
     raft: Raft,
@@ -262,7 +278,8 @@ pub(crate) async fn run(
         let since = snapshots.newest_index();
         let due = since.saturating_add(every);
         let ripe = tokio::time::timeout(CHECK_EVERY, applied.wait_for(|applied| *applied >= due)).await.is_ok();
-        let grown = log.counters().bytes.saturating_sub(log_bytes) >= LOG_BYTES_MAX;
+        let grown = log.counters().bytes.saturating_sub(log_bytes) >= LOG_BYTES_MAX
+            || snapshots.applied_state.read(Ledger::unsaved_bytes) >= UNSAVED_BYTES_MAX;
         if !(ripe || grown && *applied.borrow() > since) || stop.is_cancelled() {
             continue;
         }

@@ -1,5 +1,5 @@
-//! The manifest: the table of contents of a snapshot. About 40 bytes for each page of state, so it fits one peer
-//! message.
+//! The manifest: the table of contents of a snapshot. About 40 bytes for each page of state and each chunk of the
+//! archive, so it fits one peer message.
 
 use reveille_ledger::ids::Hash;
 use reveille_ledger::storage::{ChunkEntry, hash_of_chunks};
@@ -12,7 +12,8 @@ const MAGIC: &[u8; 4] = b"RVSM";
 /// The format that this program reads and writes.
 const FORMAT: u8 = 1;
 
-/// A snapshot: its log index and metadata, and the chunks that hold its rows in ascending order.
+/// A snapshot: its log index and metadata, the chunks that hold its rows in ascending order, and the chunks of the
+/// archive that its rows name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     /// Log index of the last entry in the snapshot. Snapshots of a node are ordered by it.
@@ -21,20 +22,33 @@ pub struct Manifest {
     pub meta: Vec<u8>,
     /// Hash of the state, that is, of the chunks' names: equal on every node at the same index (I11).
     pub state_hash: Hash,
-    /// Number of rows in all chunks.
+    /// Number of rows in `chunks`.
     pub rows: u64,
-    /// The chunks, in the order of their rows.
+    /// The chunks of the state, in the order of their rows.
     pub chunks: Vec<ChunkEntry>,
+    /// The chunks of the archive, by ascending hash, each once. They are no part of the state hash: rows name them.
+    pub parts: Vec<ChunkEntry>,
 }
 
 impl Manifest {
-    pub(super) fn new(index: u64, meta: Vec<u8>, state_hash: Hash, chunks: Vec<ChunkEntry>) -> Manifest {
-        Manifest { index, meta, state_hash, rows: count(&chunks), chunks }
+    pub(super) fn new(index: u64, meta: Vec<u8>, chunks: Vec<ChunkEntry>, parts: Vec<ChunkEntry>) -> Manifest {
+        Manifest { index, meta, state_hash: hash_of_chunks(&chunks), rows: count(&chunks), chunks, parts }
     }
 
-    /// Returns the size of all chunks in bytes: a follower without any chunk must fetch this much.
+    /// Iterates over all chunks that must be on disk.
+    pub(super) fn all_chunks(&self) -> impl Iterator<Item = &ChunkEntry> {
+        self.chunks.iter().chain(&self.parts)
+    }
+
+    /// Returns the uncompressed size of all chunks in bytes: a follower without any chunk must fetch this much.
     pub fn total_bytes(&self) -> u64 {
-        self.chunks.iter().fold(0, |sum, entry| sum.saturating_add(entry.bytes))
+        self.all_chunks().fold(0, |sum, entry| sum.saturating_add(entry.bytes))
+    }
+
+    /// True if the chunk is one of the archive only.
+    pub fn is_of_archive(&self, hash: Hash) -> bool {
+        self.parts.binary_search_by_key(&hash, |entry| entry.hash).is_ok()
+            && !self.chunks.iter().any(|entry| entry.hash == hash)
     }
 
     /// Encodes the manifest for disk and wire: magic, format, body, crc32c of all bytes before it.
@@ -61,8 +75,9 @@ impl Manifest {
             return Err(SnapshotError::OtherFormat { found, ours: FORMAT });
         }
         let (manifest, rest): (Manifest, _) = postcard::take_from_bytes(body).map_err(|_| damaged("cannot be read"))?;
-        let is_consistent =
-            manifest.rows == count(&manifest.chunks) && manifest.state_hash == hash_of_chunks(&manifest.chunks);
+        let is_consistent = manifest.rows == count(&manifest.chunks)
+            && manifest.state_hash == hash_of_chunks(&manifest.chunks)
+            && manifest.parts.is_sorted_by(|one, next| one.hash < next.hash);
         if !rest.is_empty() || !is_consistent {
             return Err(damaged("contradicts itself"));
         }

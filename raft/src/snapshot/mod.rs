@@ -1,7 +1,7 @@
 //! Snapshots on disk: whole states of the ledger. A node starts from one and replays the log after it.
 //!
-//! A snapshot is a manifest and many chunks. A chunk is an immutable compressed file, named by the hash of its bytes.
-//! The ledger makes one chunk of each of its pages, or several. Snapshots share chunks, so a new one writes only what
+//! A snapshot is a manifest and many chunks. A chunk is an immutable compressed file, named by the hash of its bytes:
+//! the rows of a page of the ledger, or of a part of its archive. Snapshots share chunks, so a new one writes only what
 //! changed, and a follower fetches only what it lacks.
 //!
 //! `snapshots/chunks/<64 hex digits>` has rows; `snapshots/<log index, 20 digits>.manifest` has the list of chunks.
@@ -21,13 +21,15 @@ pub(crate) mod transfer;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
 use reveille_ledger::ids::Hash;
-use reveille_ledger::storage::{ChunkEntry, FrozenState, hash_of_chunks};
+use reveille_ledger::storage::{ChunkEntry, FrozenPart, FrozenState};
+
+use crate::crash;
 
 pub use error::SnapshotError;
 pub use manifest::Manifest;
@@ -43,7 +45,7 @@ pub struct Built {
     pub manifest: Manifest,
     /// Number of chunks that this build wrote. The others existed already.
     pub new_chunks: usize,
-    /// Size of the written chunks in bytes.
+    /// Uncompressed size of the written chunks in bytes.
     pub new_bytes: u64,
 }
 
@@ -76,16 +78,15 @@ impl Snapshots {
     }
 
     /// Writes the snapshot of the state after log index `index`, and replaces a snapshot of the same index. `meta` is
-    /// stored unread. Every byte is checked on disk. Holds one page in memory.
+    /// stored unread. Checks every byte of the state on disk, and of the chunks of the archive that it writes. Holds
+    /// one page in memory.
+    ///
+    /// # Errors
+    /// Fails with `Missing` if an earlier snapshot saved a chunk of the archive, and its file is gone.
     pub fn build(&self, index: u64, meta: Vec<u8>, state: &FrozenState) -> Result<Built, SnapshotError> {
         let _changing = self.changing.lock();
         let mut new = Vec::new();
-        let manifest = self.write_chunks(state, &mut new).and_then(|chunks| {
-            let manifest = Manifest::new(index, meta, hash_of_chunks(&chunks), chunks);
-            self.write_manifest(&manifest)?;
-            Ok(manifest)
-        });
-        match manifest {
+        match self.write(index, meta, state, &mut new) {
             Ok(manifest) => {
                 let new_bytes = new.iter().map(|entry| entry.bytes).sum();
                 Ok(Built { manifest, new_chunks: new.len(), new_bytes })
@@ -109,6 +110,21 @@ impl Snapshots {
         }
     }
 
+    fn write(
+        &self,
+        index: u64,
+        meta: Vec<u8>,
+        state: &FrozenState,
+        new: &mut Vec<ChunkEntry>,
+    ) -> Result<Manifest, SnapshotError> {
+        let chunks = self.write_chunks(state, new)?;
+        let parts = self.write_parts(state.parts(), new)?;
+        self.check(new)?;
+        let manifest = Manifest::new(index, meta, chunks, parts);
+        self.write_manifest(&manifest)?;
+        Ok(manifest)
+    }
+
     fn write_chunks(&self, state: &FrozenState, new: &mut Vec<ChunkEntry>) -> Result<Vec<ChunkEntry>, SnapshotError> {
         let mut entries = Vec::new();
         for page in state.pages() {
@@ -130,8 +146,35 @@ impl Snapshots {
                 entries.push(entry);
             }
         }
-        self.check(new)?;
         Ok(entries)
+    }
+
+    /// Writes the chunks of the archive that no snapshot has yet. Those of earlier snapshots are not read: the archive
+    /// grows with the history, and a snapshot must not take longer with it. One that is gone is reported. It fails no
+    /// snapshot: without snapshots the log would grow until the disk is full.
+    fn write_parts(&self, parts: &[FrozenPart], new: &mut Vec<ChunkEntry>) -> Result<Vec<ChunkEntry>, SnapshotError> {
+        let has_unsaved = parts.iter().any(|part| part.bytes.is_some());
+        if has_unsaved {
+            crash::point("archive.before-save");
+        }
+        let (mut entries, mut gone) = (BTreeMap::new(), Vec::new());
+        for FrozenPart { chunk, bytes } in parts {
+            match bytes {
+                Some(bytes) if self.chunks.put(chunk.hash, bytes)? => new.push(*chunk),
+                Some(_) => {}
+                None if self.chunks.exists(chunk.hash)? => {}
+                None => gone.push(chunk.hash),
+            }
+            entries.insert(chunk.hash, *chunk);
+        }
+        metrics::gauge!("reveille_archive_chunks_missing").set(gone.len() as f64);
+        if let Some(first) = gone.first() {
+            tracing::error!(%first, count = gone.len(), "chunks of the archive are gone: the history of some runs is unreadable here");
+        }
+        if has_unsaved {
+            crash::point("archive.after-save");
+        }
+        Ok(entries.into_values().collect())
     }
 
     /// Checks every byte of these chunks.
@@ -181,34 +224,41 @@ impl Snapshots {
         Ok(manifest)
     }
 
-    /// Checks every byte of a snapshot.
+    /// Checks every byte of the state of a snapshot.
     pub fn verify(&self, manifest: &Manifest) -> Result<(), SnapshotError> {
         self.check(&manifest.chunks)
     }
 
-    /// Iterates over all rows, ascending by key. Each chunk is checked before its first row is returned. The iterator
-    /// ends after an error. Holds one chunk in memory.
+    /// Iterates over all rows of the state, ascending by key. Each chunk is checked before its first row is returned.
+    /// The iterator ends after an error. Holds one chunk in memory.
     pub fn read(&self, manifest: &Manifest) -> SnapshotRows<'_> {
         SnapshotRows::new(&self.chunks, manifest)
     }
 
-    /// Returns the chunks of `manifest` that this node must fetch, each once. Damaged chunks are removed and count as
-    /// missing.
+    /// Returns the chunks of `manifest` that this node must fetch, each once. Damaged chunks of the state are removed
+    /// and count as missing. Chunks of the archive are not read.
     pub fn missing(&self, manifest: &Manifest) -> Result<Vec<Hash>, SnapshotError> {
-        let mut missing = Vec::new();
-        for hash in named_by([manifest]) {
-            match self.chunks.read(hash) {
+        let mut missing = BTreeSet::new();
+        for ChunkEntry { hash, .. } in &manifest.chunks {
+            match self.chunks.read(*hash) {
                 Ok(_) => {}
-                Err(SnapshotError::Missing { .. }) => missing.push(hash),
+                Err(SnapshotError::Missing { .. }) => {
+                    missing.insert(*hash);
+                }
                 Err(error @ SnapshotError::Damaged { .. }) => {
                     tracing::warn!(%hash, %error, "a damaged snapshot chunk was removed; it will be fetched again");
-                    self.chunks.remove(hash)?;
-                    missing.push(hash);
+                    self.chunks.remove(*hash)?;
+                    missing.insert(*hash);
                 }
                 Err(error) => return Err(error),
             }
         }
-        Ok(missing)
+        for ChunkEntry { hash, .. } in &manifest.parts {
+            if !self.chunks.exists(*hash)? {
+                missing.insert(*hash);
+            }
+        }
+        Ok(missing.into_iter().collect())
     }
 
     /// Returns the checked bytes of a chunk, for a peer.
@@ -225,8 +275,8 @@ impl Snapshots {
         self.chunks.put(hash, bytes).map(drop)
     }
 
-    /// Makes a fetched snapshot this node's own after checking every chunk. After `Missing` or `Damaged` the caller
-    /// calls `missing` again.
+    /// Makes a fetched snapshot this node's own after checking every chunk of the state. After `Missing` or `Damaged`
+    /// the caller calls `missing` again. A chunk of the archive may be missing: the sender could not read it.
     pub fn install(&self, manifest: &Manifest) -> Result<(), SnapshotError> {
         let _changing = self.changing.lock();
         self.verify(manifest)?;
@@ -256,5 +306,5 @@ impl Snapshots {
 
 /// Returns the hashes of the chunks of these snapshots.
 fn named_by<'a>(manifests: impl IntoIterator<Item = &'a Manifest>) -> BTreeSet<Hash> {
-    manifests.into_iter().flat_map(|manifest| &manifest.chunks).map(|entry| entry.hash).collect()
+    manifests.into_iter().flat_map(Manifest::all_chunks).map(|entry| entry.hash).collect()
 }

@@ -49,7 +49,15 @@ pub(crate) async fn send(
     tracing::info!(%to, index = pinned.manifest.index, chunks = answer.missing.len(), "sending a snapshot");
     for hash in &answer.missing {
         let name = wire::to_hash(hash)?;
-        let content = snapshots.blocking(move |snapshots| snapshots.read_chunk(name)).await.map_err(local_error)?;
+        let content = match snapshots.blocking(move |snapshots| snapshots.read_chunk(name)).await {
+            Ok(content) => content,
+            // Old history must not keep the follower out. Another leader may send it later.
+            Err(error) if pinned.manifest.is_of_archive(name) => {
+                tracing::error!(%to, %name, %error, "a chunk of the archive was not sent");
+                continue;
+            }
+            Err(error) => return Err(local_error(error)),
+        };
         let chunk = v1::SendChunkRequest { header: None, hash: hash.clone(), content: content.into() };
         client.ask(to, chunk, CHUNK_LIMIT).await?;
         crash::point("snapshot.send-chunk");
@@ -120,6 +128,7 @@ impl SnapshotReceiver {
         // Check every chunk first: a failed installation ends Raft.
         let whole = Arc::clone(&pinned.manifest);
         let missing = self.snapshots.blocking(move |snapshots| snapshots.missing(&whole)).await.map_err(unavailable)?;
+        let missing: Vec<Hash> = missing.into_iter().filter(|name| !pinned.manifest.is_of_archive(*name)).collect();
         if !missing.is_empty() {
             return Err(unavailable(format!("{} chunks are missing: offer the snapshot again", missing.len())));
         }

@@ -1,4 +1,5 @@
-//! The ledger, its lock and its notifications. The apply thread changes the ledger; all other code only reads it.
+//! The ledger, its lock and its notifications. The apply thread changes the state; all other code only reads it. Only
+//! the snapshot manager drops bytes from the ledger that are no part of the state.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,6 +1,7 @@
 //! Whole replicas, one and three: their guarantees to callers that propose, read and follow.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod archive;
 mod disks;
 mod fatal_errors;
 mod forged;
@@ -8,6 +9,8 @@ mod memory;
 mod old_folders;
 mod one_node;
 mod partitions;
+#[path = "../../ledger/tests/plain/mod.rs"]
+mod plain;
 mod snapshots;
 mod support;
 mod three_nodes;

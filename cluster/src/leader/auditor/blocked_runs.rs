@@ -38,8 +38,8 @@ impl BlockedRunsWatch {
         let mut seen = BTreeMap::new();
         let mut found = Vec::new();
         for (id, page) in ledger.open_pages() {
-            for (index, run) in page.runs.iter().enumerate() {
-                let name = RunId { index: id.index, place: id.place + index as u32 };
+            for run in &page.runs {
+                let name = id.at(run);
                 let part = waits_for(ledger, id, run, &missing);
                 if part == run.blocked.map(|blocked| blocked.part) {
                     continue;

@@ -1,9 +1,10 @@
 //! The auditor: finds everything that is late and not terminal, and drives it on or escalates it. It logs and counts
-//! each catch with its cause. It also proposes the pruning of old rows.
+//! each catch with its cause. It also proposes what leaves the state (`archiver.rs`).
 //!
 //! Each sweep reads only the state and needs no memory of events, so it also finds what another actor missed. Belongs
 //! to a leadership.
 
+mod archiver;
 pub(crate) mod blocked_runs;
 mod catches;
 pub(crate) mod panic_guard;
@@ -20,9 +21,8 @@ use reveille_ledger::command::{
     CampaignArm, CampaignName, Command, Decide, Decider, Decision, Quarantine, Quarantined,
 };
 use reveille_ledger::content::Content;
-use reveille_ledger::decide::prune::{self, PruneCursor};
 use reveille_ledger::ids::{ClaimOwner, Fence, Hash, RunId, Time};
-use reveille_ledger::policy::{DAY_MS, InDoubt, MINUTE_MS};
+use reveille_ledger::policy::{DAY_MS, InDoubt};
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{GapLookups, Ledger, RecipientState, Run, RunState};
 
@@ -31,6 +31,7 @@ use super::leadership::Leadership;
 use crate::compose::Compiled;
 use crate::node::context::NodeContext;
 use crate::smtp::Timeouts;
+use archiver::Archiver;
 use catches::AuditorCatch;
 use panic_guard::PanicGuard;
 
@@ -46,19 +47,16 @@ const CAMPAIGNS_MAX: usize = 4;
 /// Delay after which an active schedule counts as overdue, because the timer has missed it. Milliseconds.
 const OVERDUE_MS: i64 = 5_000;
 
-/// Time between two scans for rows to prune (P24), by ledger time. Milliseconds.
-const PRUNE_EVERY_MS: i64 = 10 * MINUTE_MS;
-
 /// Sweeps until the leadership ends.
 pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) {
     let (mut panic_guard, mut quarantined) = (PanicGuard::new(), BTreeSet::new());
     let mut blocked = blocked_runs::BlockedRunsWatch::default();
-    let mut pruning = Pruning { next: Time(i64::MIN), cursor: PruneCursor::default() };
+    let mut archiver = Archiver::new(context.archive_after);
     let _gauges = Gauges;
     while !leadership.ended() {
         sweep(&context, &leadership, &mut panic_guard).await;
         block(&context, &leadership, &mut blocked).await;
-        pruning.go_on(&context, &leadership).await;
+        archiver.go_on(&context, &leadership).await;
         quarantine(&leadership, &panic_guard, &mut quarantined).await;
         leadership.wait_for_wakeup(&leadership.wake_auditor, SWEEP_EVERY).await;
     }
@@ -150,35 +148,6 @@ fn campaigns_that_wait(ledger: &Ledger, now: Time) -> Vec<WaitingCampaign> {
     ledger.campaigns_to_arm(now).take(CAMPAIGNS_MAX).map(found).collect()
 }
 
-/// The scan for rows to prune: one batch a sweep, and a pause after each complete scan.
-struct Pruning {
-    next: Time,
-    cursor: PruneCursor,
-}
-
-impl Pruning {
-    /// Proposes one batch, at most one entry (P24). If the proposal fails, the same batch is found again.
-    async fn go_on(&mut self, context: &NodeContext, leadership: &Leadership) {
-        let now = leadership.now();
-        if now < self.next {
-            return;
-        }
-        let (prune, cursor) = context.replica.read(|ledger| prune::next_batch(ledger, &self.cursor, now));
-        if !prune.is_empty() {
-            let (pages, summaries, explained) = (prune.pages.len(), prune.summaries.len(), prune.history.len());
-            if leadership.propose(Command::Prune(prune)).await.is_none() {
-                return;
-            }
-            tracing::info!(pages, summaries, explained, "pruned what is older than it has to be kept");
-            metrics::counter!("reveille_pruned_pages_total").increment(pages as u64);
-        }
-        match cursor {
-            Some(cursor) => self.cursor = cursor,
-            None => *self = Pruning { next: now.plus_ms(PRUNE_EVERY_MS), cursor: PruneCursor::default() },
-        }
-    }
-}
-
 /// Returns claims with claimed recipients whose owner's lease is over. No other claim may be revoked (P9).
 fn claims_of_lost_owners(ledger: &Ledger, leadership: &Leadership) -> BTreeMap<Fence, ClaimOwner> {
     let held = ledger.claims().iter().filter(|(_, claim)| !claim.claimed.is_empty());
@@ -190,8 +159,8 @@ fn claims_of_lost_owners(ledger: &Ledger, leadership: &Leadership) -> BTreeMap<F
 fn runs_past_deadline(ledger: &Ledger, now: Time, panic_guard: &mut PanicGuard<RunId>) -> Vec<RunId> {
     let mut late = Vec::new();
     for (id, page) in ledger.open_pages() {
-        for (index, run) in page.runs.iter().enumerate() {
-            let name = RunId { index: id.index, place: id.place + index as u32 };
+        for run in &page.runs {
+            let name = id.at(run);
             let is_late = || {
                 let open = matches!(run.state, RunState::Open | RunState::Paused { .. });
                 open && run.finish_by <= now && run.counts.get(RecipientState::Pending) > 0
@@ -318,7 +287,7 @@ mod tests {
 
     #[test]
     fn policy_resend_waits_for_the_answer_that_a_lost_holder_may_still_get() {
-        let minutes = |count: i64| Time(count * MINUTE_MS);
+        let minutes = |count: i64| Time(count * 60_000);
         let doubt = |doubt| Some((doubt, minutes(1)));
         assert!(may_be_answered(doubt(DoubtReason::OwnerLost), minutes(10)));
         assert!(

@@ -19,6 +19,7 @@ use serde_json::json;
 
 use self::driver::{Driver, SNAPSHOT_EVERY};
 use self::traffic::Traffic;
+use super::ARCHIVE_AFTER;
 use super::header::{asks, plain_header};
 use super::options::seed;
 use super::scenario::{HarnessErrors, Scenario};
@@ -62,7 +63,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let binary = start.binary()?;
     let points = chosen(points(&binary)?, &args.name)?;
     eprintln!("seed {}: {} points, {} times each", args.seed, points.len(), args.hits);
-    let needs = Needs { snapshot_every: Some(SNAPSHOT_EVERY), ..Needs::default() };
+    let needs = Needs { snapshot_every: Some(SNAPSHOT_EVERY), archive_after: Some(ARCHIVE_AFTER), ..Needs::default() };
     let cluster = Cluster::start(start, 3, needs).await?;
     let (admin, folder) = (cluster.admin().clone(), cluster.folder().to_owned());
 

@@ -32,7 +32,7 @@ pub struct RunView {
     finish_by: Option<String>,
     known_duplicates: u32,
     resent: u32,
-    pruned_index: Option<u64>,
+    archived_index: Option<u64>,
     waited_for: Option<String>,
     canary: Option<CanaryView>,
     blocked: Option<String>,
@@ -79,7 +79,7 @@ impl From<v1::Run> for RunView {
             finished_index: run.finished_index,
             known_duplicates: run.known_duplicates,
             resent: run.resent,
-            pruned_index: run.pruned_index,
+            archived_index: run.archived_index,
             waited_for: some(run.waited_for),
             canary: run.canary.map(CanaryView::from),
             blocked: some(run.blocked),
@@ -303,9 +303,9 @@ impl View for RunView {
         if self.resent > 0 {
             pairs.push(("resent", Cell::count(self.resent.into(), Tone::Notable)));
         }
-        if let Some(index) = self.pruned_index {
+        if let Some(index) = self.archived_index {
             let what = format!("at log index {index}: outcomes of recipients are no longer kept");
-            pairs.push(("pruned", Cell::toned(what, Tone::Notable)));
+            pairs.push(("archived", Cell::toned(what, Tone::Notable)));
         }
         card(pairs, paint)
     }

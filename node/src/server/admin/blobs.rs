@@ -12,6 +12,7 @@ use reveille_ledger::bitmap::CHUNK;
 use reveille_ledger::content::{Content, Recipient, Recipients};
 use reveille_ledger::ids::Hash;
 
+use super::archive::RunLedgers;
 use super::{Admin, ApiError, refusal};
 
 /// Maximum number of bytes that are copied for one page of a response. A page that needs more ends early.
@@ -33,6 +34,12 @@ impl Blobs {
         let bytes = ledger.blob(&hash).map(<[u8]>::to_vec).unwrap_or_default();
         self.total += bytes.len();
         self.bytes.insert(hash, bytes);
+    }
+
+    /// Copies a blob of a run. A part of the archive has only blobs that nothing in the state uses.
+    pub fn take_of_run(&mut self, at: RunLedgers<'_>, hash: Hash) {
+        let ledger = if at.own.blob(&hash).is_some() { at.own } else { at.state };
+        self.take(ledger, hash);
     }
 
     /// Returns true if no more blobs should be copied for this page.

@@ -11,9 +11,10 @@
 //!
 //! Reading order: this page, [`listen`], [`error`] with [`refusal`], [`reads`], [`writes`], then one file per service.
 //! [`validate`] turns requests into types, and [`views`] turns state into messages. [`lookup`] finds runs and
-//! recipients, and [`label_selector`] selects schedules. [`blobs`] reads contents and recipients, and [`explain`]
-//! returns the history of a recipient.
+//! recipients, and [`label_selector`] selects schedules. [`archive`] reads finished runs that left the replicated state.
+//! [`blobs`] reads contents and recipients, and [`explain`] returns the history of a recipient.
 
+mod archive;
 mod blobs;
 mod deadline;
 mod error;

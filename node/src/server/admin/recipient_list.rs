@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::blobs::Blobs;
-use super::lookup::{RunArgument, check_schedule};
+use super::lookup::check_schedule;
 use super::paging::Paging;
 use super::{Admin, ApiError, validate};
 
@@ -73,13 +73,15 @@ impl Admin {
         collect: impl FnOnce(&mut RecipientPage<R, K>, &Ledger, &PageRequest<'_, K>),
     ) -> Result<RecipientRows<R>, ApiError> {
         let tenant = validate::tenant(question.tenant)?;
-        let run = Some(question.run).filter(|run| !run.is_empty()).map(RunArgument::parse).transpose()?;
         let paging = Paging::new(question.list, question.page_size, question.page_token)?;
+        let only = match question.run {
+            "" => None,
+            run => Some(self.find_run((question.tenant, run), question.stale, deadline).await?.0),
+        };
         let mut page = RecipientPage::default();
         let (found, freshness) = self
             .read(question.stale, deadline, |ledger| {
                 check_schedule(ledger, &tenant, question.schedule)?;
-                let only = run.map(|run| run.find(ledger, &self.context.zones, &tenant)).transpose()?;
                 collect(&mut page, ledger, &PageRequest { tenant: &tenant, only, paging: &paging });
                 Ok::<_, ApiError>(())
             })

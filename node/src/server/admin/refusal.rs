@@ -6,7 +6,7 @@ use reveille_ledger::RunSummary;
 use reveille_ledger::ids::{Fence, RunId};
 use reveille_ledger::refusal::Refusal;
 use reveille_proto::admin::v1::ErrorReason;
-use reveille_raft::{Member, MembershipError, ProposeError, ReadError};
+use reveille_raft::{ArchiveError, Member, MembershipError, ProposeError, ReadError};
 use tonic::Code;
 
 use super::error::ApiError;
@@ -166,14 +166,38 @@ pub fn no_run(run: impl ToString) -> ApiError {
     ApiError::new(Code::NotFound, ErrorReason::RunNotFound, message).next("reveille run list")
 }
 
-/// The run is pruned: its details are gone, and only its summary is left (P24).
-pub fn pruned(run: RunId, summary: &RunSummary) -> ApiError {
+/// The retention of the run is over: its details are removed, and only its summary is left (P24).
+pub fn details_removed(run: RunId, summary: &RunSummary) -> ApiError {
     let kept = "its counts are kept, its recipients are not";
-    let message = format!(
-        "run {run} of {} was pruned on {} by entry {}: {kept}",
-        summary.name, summary.pruned_at, summary.pruned_index
-    );
+    let message = format!("run {run} of {} is older than its retention: {kept}", summary.name);
     ApiError::new(Code::NotFound, ErrorReason::RunNotFound, message).next(format!("reveille run show {run}"))
+}
+
+/// The run has left the replicated state, so nothing changes it any more (P24).
+pub fn archived(run: RunId, name: &str) -> ApiError {
+    let message = format!("run {run} of {name} is finished and in the archive: its results cannot change");
+    not_possible(message).next(format!("reveille run show {run}"))
+}
+
+/// This node cannot read a part of the archive. An answer without that part would be wrong, so there is none.
+pub fn archive_unreadable(error: &ArchiveError) -> ApiError {
+    let code = match error {
+        ArchiveError::Damaged { .. } => Code::DataLoss,
+        // A client with several addresses asks the next node.
+        ArchiveError::Disk { .. } | ArchiveError::Died => Code::Unavailable,
+    };
+    let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
+    let message = format!("{error}{cause}; finished runs are in it, so nothing is shown");
+    tracing::error!(message, "the archive is not readable");
+    ApiError::new(code, ErrorReason::Unspecified, message).next("ask another node: --endpoint a,b,c")
+}
+
+/// The named occurrence is not among the last archived runs of its schedule, and no more are searched.
+pub fn not_searched_further(searched: usize) -> ApiError {
+    let message =
+        format!("no such run among the last {searched} archived ones of the schedule; older ones were not searched");
+    ApiError::new(Code::NotFound, ErrorReason::RunNotFound, message)
+        .next("reveille schedule history NAME, which shows the id of each run")
 }
 
 /// The run has no such recipient.

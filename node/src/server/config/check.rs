@@ -58,6 +58,11 @@ impl Settings {
             advertise,
             journal_dir: self.journal_dir.unwrap_or_else(|| JOURNAL_DIR.into()),
             shutdown: Duration::from_secs(within("shutdown_seconds", self.shutdown_seconds.unwrap_or(30), 10..=3_600)?),
+            archive_after: Duration::from_secs(within(
+                "archive_after_seconds",
+                self.archive_after_seconds.unwrap_or(86_400),
+                10..=31_536_000,
+            )?),
             raft: self.raft.check()?,
             unsubscribe,
             credentials: credentials.collect::<Result<_, ConfigError>>()?,

@@ -10,8 +10,8 @@ use super::bounds::{bounded, refuse_if};
 use super::fire::Opened;
 use crate::command::{Backfill, Opening};
 use crate::model::{
-    Activity, Bounded, CommandOutcome, DAY_MS, Impossible, InstantOutcome, Ledger, Nominal, OpeningCause,
-    RangePosition, Refusal, ScheduleId,
+    Activity, Bounded, CommandOutcome, DAY_MS, Impossible, Ledger, Nominal, OpeningCause, RangePosition, Refusal,
+    ScheduleId,
 };
 
 /// True if two names can be out of order. Names of interval patterns never are.
@@ -25,18 +25,17 @@ fn is_within_a_day(one: &Nominal, other: &Nominal) -> bool {
 }
 
 impl Ledger {
-    /// Removes the name of an occurrence that opens from the explained ranges: an instant is either opened or explained
+    /// Removes the name of an occurrence that opens from the ranges of the history: an instant is either opened or explained
     /// (P1). The range is split around the name, even if it does not list the name, because the schedule had another
     /// timing then. So no row is inside a range, and only the row before a name can be a range that contains it.
     pub(super) fn split_ranges_at(&mut self, name: &(ScheduleId, Nominal), cause: OpeningCause) {
         for (first, position) in self.ranges_around(name, cause) {
-            let Some(InstantOutcome::Explained { instants, reason, index }) = self.history.remove(&first) else {
-                continue;
-            };
+            let Some(row) = self.history.remove(&first) else { continue };
+            let Some(instants) = row.instants() else { continue };
             let after = position.before + u32::from(position.is_member);
             let parts = [instants.part(&first.1, 0, position.before), instants.part(&first.1, after, u32::MAX)];
             for (part, instants) in parts.into_iter().flatten() {
-                self.history.put((name.0, part), InstantOutcome::Explained { instants, reason, index });
+                self.history.put((name.0, part), row.with_instants(instants));
             }
         }
     }
@@ -50,7 +49,7 @@ impl Ledger {
     ) -> Vec<((ScheduleId, Nominal), RangePosition)> {
         let mut around = Vec::new();
         for (key, row) in self.history.range(..=name).rev().take_while(|((schedule, _), _)| *schedule == name.0) {
-            if let InstantOutcome::Explained { instants, .. } = row {
+            if let Some(instants) = row.instants() {
                 around.extend(instants.position(&key.1, &name.1).map(|position| (key.clone(), position)));
             }
             if cause != OpeningCause::Backfill || !is_within_a_day(&key.1, &name.1) {

@@ -317,7 +317,7 @@ impl Ledger {
         (campaign.stage.schedule() == Some(id)).then_some((&*schedule.name, campaign))
     }
 
-    /// Returns the run that a campaign opened, also if it was pruned.
+    /// Returns the run that a campaign opened, also if it has left the state.
     pub fn run_of_campaign(&self, schedule: ScheduleId) -> Option<RunId> {
         self.history_of(schedule).find_map(InstantOutcome::run)
     }

@@ -11,7 +11,7 @@ use crate::injected_bugs::{self, Bug};
 use crate::model::{
     Activity, Bitmap, BlockCause, BlockingRun, BounceBreaker, Bounded, CHUNK, CanaryState, Chunk, CommandOutcome,
     Impossible, InstantOutcome, Ledger, LedgerLimits, NextInstant, Nominal, OpeningCause, Overlap, Page,
-    RecipientCounts, RecipientState, Refusal, Run, RunId, RunState, Schedule, ScheduleId, Time,
+    RecipientCounts, RecipientState, Refusal, Run, RunId, RunState, Schedule, ScheduleId, Time, distance_ms,
 };
 
 /// An occurrence that opens, before it has a page.
@@ -182,9 +182,26 @@ impl Ledger {
         self.history.put(name, InstantOutcome::Opened(run));
     }
 
-    /// True if an occurrence of that name has opened (P7). Its row stays, whatever is recorded later.
+    /// True if an occurrence of that name has opened (P7), also if its run is in the archive.
     pub fn has_opened(&self, name: &(ScheduleId, Nominal)) -> bool {
-        self.history.get(name).is_some_and(|known| known.run().is_some())
+        for (key, row) in self.history.range(..=name.clone()).rev().take_while(|((id, _), _)| *id == name.0) {
+            if key == name && row.run().is_some() {
+                return true;
+            }
+            let ahead_ms = distance_ms(&key.1, &name.1);
+            if let InstantOutcome::Archived { instants, .. } = row
+                && instants.position(&key.1, &name.1).is_some_and(|position| position.is_member)
+            {
+                return true;
+            }
+            // Where clocks go back, names of the other fold may stand between a range and a name in it.
+            let is_other_fold =
+                ahead_ms.is_none() && matches!((&key.1, &name.1), (Nominal::Civil { .. }, Nominal::Civil { .. }));
+            if ahead_ms.is_some_and(|ahead_ms| ahead_ms > 0) || ahead_ms.is_none() && !is_other_fold {
+                return false;
+            }
+        }
+        false
     }
 
     /// The second refusal of an unchanged plan blocks the schedule (P8). Stale proposals, clocks that disagree and a
@@ -258,7 +275,7 @@ impl Ledger {
         let mut runs = Vec::with_capacity(group.len());
         let limits = self.limits();
         for Opened { schedule: number, opening, waited_for } in group {
-            let run = id.at(page.runs.len());
+            let run = RunId { index: id.index, place: id.place + page.runs.len() as u32 };
             if opening.cause != OpeningCause::Backfill {
                 self.resolve_overlap(context, number, run);
             }
@@ -298,6 +315,7 @@ fn open_run(
     limits: &LedgerLimits,
 ) -> Run {
     Run {
+        place: id.place,
         schedule: number,
         name: schedule.name.clone(),
         nominal: opening.nominal.clone(),
@@ -322,6 +340,7 @@ fn open_run(
         blocked: None,
         bounce_breaker: BounceBreaker::new(&limits.bounce_breaker),
         reopened: false,
+        previous: None,
         canary: schedule.policies.canary.map(|canary| CanaryState::new(canary, schedule.recipients, id)),
     }
 }

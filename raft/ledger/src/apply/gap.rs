@@ -11,10 +11,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Context;
-use super::gap_neighbours::{CLAIMED, GapLookups, GapQuery};
+use super::gap_neighbours::{ArchivedTimes, CLAIMED, GapLookups, GapQuery};
 use crate::model::{
-    Bitmap, CHUNK, ChunkKey, Ledger, RecipientState, Refusal, Run, RunEventKind, RunId, RunState, ScheduleId, Time,
-    bucket_after, remove_from_all, run_events,
+    Bitmap, CHUNK, ChunkKey, InstantOutcome, Ledger, Nominal, RecipientState, Refusal, Run, RunEventKind, RunId,
+    RunState, ScheduleId, Time, bucket_after, remove_from_all, run_events,
 };
 
 /// The instants of one backfill, oldest first, with the recipients that they will send to (P17).
@@ -24,6 +24,7 @@ pub struct BackfillBatch {
     schedule: ScheduleId,
     /// Recipients that a run will send to, by its due time: of open runs, and of instants of this batch.
     to_mail: BTreeMap<Time, Bitmap>,
+    archived: ArchivedTimes,
 }
 
 /// Slots of one run in a chunk that count in another run within the gap, or are claimed in one.
@@ -85,7 +86,12 @@ impl Ledger {
     /// Begins a backfill of a schedule with the unfinished runs that have recipients to send to (P17). So a second
     /// backfill of a range opens no instant next to a run of the first.
     pub fn backfill_batch(&self, id: ScheduleId) -> BackfillBatch {
-        let mut batch = BackfillBatch { lookups: GapLookups::default(), schedule: id, to_mail: BTreeMap::new() };
+        let mut batch = BackfillBatch {
+            lookups: GapLookups::default(),
+            schedule: id,
+            to_mail: BTreeMap::new(),
+            archived: self.archived_times(id),
+        };
         let Some((query, all)) = self.query(id, Time(0)) else { return batch };
         for (other, run) in self.all_unfinished(id) {
             let goes_on =
@@ -101,13 +107,12 @@ impl Ledger {
     }
 
     /// True if an instant of a backfill may open (P17). It must send to at least one recipient: one without an email of
-    /// a run, an open run or an instant of the batch within the gap. An instant near a run with pruned recipients does
-    /// not open.
+    /// a run, an open run or an instant of the batch within the gap. An instant near an archived run does not open.
     ///
     /// `apply` and the dry run ask this for each instant of the batch, in order.
     pub fn may_backfill(&self, batch: &mut BackfillBatch, due: Time) -> bool {
         let Some((query, mut left)) = self.query(batch.schedule, due) else { return true };
-        if self.is_forgotten_beside(&query) {
+        if batch.archived.are_beside(&query) {
             return false;
         }
         for (_, mailed) in batch.to_mail.range(query.instants()).rev() {
@@ -133,8 +138,7 @@ impl Ledger {
     }
 
     /// Returns recipients of a run that would be suppressed if they were sent again (P17): those that got an email of
-    /// another run within the gap, or may have got one. If the details of such a run are pruned, these are all
-    /// recipients.
+    /// another run within the gap, or may have got one. If such a run is in the archive, these are all recipients.
     pub fn inside_gap(
         &self,
         lookups: &mut GapLookups,
@@ -144,7 +148,7 @@ impl Ledger {
         let Some(run) = self.run(id).filter(|run| run.policies.min_gap_ms > 0) else { return BTreeSet::new() };
         let recipients: Bitmap = numbers.into_iter().filter_map(|number| u16::try_from(number).ok()).collect();
         let query = GapQuery::of(id, run);
-        let kept = if self.is_forgotten_beside(&query) {
+        let kept = if self.archived_times(query.schedule).are_beside(&query) {
             recipients
         } else {
             self.neighbours(lookups, &query, &recipients).counts
@@ -179,9 +183,17 @@ impl Ledger {
         last_of(&self.derived.mailed, id)
     }
 
-    /// Returns the last such run whose recipients are unknown because its details were pruned.
-    pub fn last_forgotten(&self, id: ScheduleId) -> Option<(RunId, Time)> {
-        last_of(&self.derived.forgotten, id)
+    /// Returns the due time of the schedule's last archived run that was not triggered.
+    pub fn last_archived(&self, id: ScheduleId) -> Option<Time> {
+        let instants = self.history.range(..(id, Nominal::Trigger(String::new()))).rev();
+        let mut rows = instants.take_while(|((schedule, _), _)| *schedule == id);
+        rows.find_map(|((_, first), row)| match (row, row.last(first)) {
+            (InstantOutcome::Archived { ahead_max_ms, .. }, Nominal::Civil { civil_ms, .. }) => {
+                Some(Time(civil_ms).plus_ms(*ahead_max_ms))
+            }
+            (InstantOutcome::Archived { .. }, Nominal::Instant(instant)) => Some(instant),
+            _ => None,
+        })
     }
 
     /// Number of recipients of a run that were suppressed by the gap.
@@ -220,9 +232,9 @@ impl Ledger {
         };
         let whole = |slot: u16| key.1 * CHUNK + u32::from(slot);
         let start = page.run_of_slot(whole(lowest)).unwrap_or(0);
-        let touched = page.runs.iter().enumerate().skip(start).take_while(|(_, run)| run.first <= whole(highest));
-        for (number, run) in touched.filter(|(_, run)| run.policies.min_gap_ms > 0) {
-            let id = key.0.at(number);
+        let touched = page.runs.iter().skip(start).take_while(|run| run.first <= whole(highest));
+        for run in touched.filter(|run| run.policies.min_gap_ms > 0) {
+            let id = key.0.at(run);
             let recipients = numbers_of(run, key.1, slots);
             let neighbours = self.neighbours(lookups, &GapQuery::of(id, run), &recipients);
             let (near, waiting) = (slots_of(run, key.1, neighbours.counts), slots_of(run, key.1, neighbours.claimed));

@@ -8,9 +8,14 @@
 //! While a gap is in force, a recipient has at most two such runs. There are many only if emails were sent before the
 //! schedule had a gap.
 
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+
 use crate::index::recipient_mapping::{self, RecipientMapping, RecipientMappings};
 use crate::injected_bugs::{self, Bug};
-use crate::model::{Bitmap, Hash, Ledger, RecipientState, Run, RunId, ScheduleId, Time};
+use crate::model::{
+    Bitmap, Hash, InstantOutcome, InstantRange, Ledger, Nominal, RecipientState, Run, RunId, ScheduleId, Time,
+};
 
 /// Cost of one or several searches, and the mappings that they made.
 #[derive(Default)]
@@ -58,6 +63,30 @@ impl GapQuery {
     fn span(&self) -> std::ops::Range<(ScheduleId, Time, RunId)> {
         let (lowest, instants) = (RunId { index: 0, place: 0 }, self.instants());
         (self.schedule, instants.start, lowest)..(self.schedule, instants.end, lowest)
+    }
+}
+
+/// Due times of a schedule's runs that are in the archive, so that their recipients are unknown (P17, P24). Runs that
+/// sent no email count too.
+#[derive(Default)]
+pub(super) struct ArchivedTimes {
+    /// Names with the least and the largest time from a name to its instant.
+    ranges: Vec<(Nominal, InstantRange, RangeInclusive<i64>)>,
+    triggers: BTreeSet<Time>,
+}
+
+impl ArchivedTimes {
+    /// True if one of them is within the gap of the query.
+    pub fn are_beside(&self, query: &GapQuery) -> bool {
+        let instants = query.instants();
+        if query.gap_ms <= 0 || instants.is_empty() {
+            return false;
+        }
+        let is_near = |(first, range, ahead_ms): &(Nominal, InstantRange, RangeInclusive<i64>)| {
+            let from_ms = instants.start.since_ms(Time(*ahead_ms.end()));
+            range.has_between(first, from_ms, instants.end.since_ms(Time(*ahead_ms.start())).saturating_sub(1))
+        };
+        self.triggers.range(instants.clone()).next().is_some() || self.ranges.iter().any(is_near)
     }
 }
 
@@ -113,9 +142,20 @@ impl Ledger {
         seen.filter_map(|other| Some((other, self.run(other)?)))
     }
 
-    /// True if a run within the gap sent emails and its recipients are pruned (P24).
-    pub(super) fn is_forgotten_beside(&self, query: &GapQuery) -> bool {
-        query.gap_ms > 0 && self.derived.forgotten.range(query.span()).next().is_some()
+    /// Returns the times of a schedule's runs that are in the archive (P24).
+    pub(super) fn archived_times(&self, id: ScheduleId) -> ArchivedTimes {
+        let rows = self.history.range((id, Nominal::LOWEST)..).take_while(|((schedule, _), _)| *schedule == id);
+        let mut times = ArchivedTimes::default();
+        for ((_, first), row) in rows {
+            match row {
+                InstantOutcome::Archived { instants, ahead_min_ms, ahead_max_ms, .. } => {
+                    times.ranges.push((first.clone(), instants.clone(), *ahead_min_ms..=*ahead_max_ms));
+                }
+                InstantOutcome::ArchivedTrigger { due, .. } => drop(times.triggers.insert(*due)),
+                InstantOutcome::Opened(_) | InstantOutcome::Explained { .. } => {}
+            }
+        }
+        times
     }
 
     /// Returns those of `recipients` that have one of these states in another run.

@@ -4,6 +4,7 @@
 //! but refuses. Each file has one family of commands. This file has the exhaustive match, and what applies to each
 //! entry: the epoch (P13), ledger time (P18) and stored answers.
 
+pub(crate) mod archive;
 mod audience;
 mod backfill;
 mod bounds;
@@ -18,7 +19,6 @@ mod gap;
 mod gap_neighbours;
 mod overlap;
 mod pool;
-pub(crate) mod prune;
 mod refused;
 mod registry;
 mod replan;
@@ -31,11 +31,11 @@ mod tenant;
 mod test_clock;
 mod transition;
 
+pub(crate) use archive::history_kept_until;
 pub use claim::closed_slots;
 pub use epoch::agreed_time;
 pub use gap::BackfillBatch;
 pub use gap_neighbours::GapLookups;
-pub(crate) use prune::history_kept_until;
 pub use send_test::TEST_NAME;
 
 use self::bounds::refuse_if;
@@ -251,7 +251,7 @@ impl Ledger {
             Command::Advance(advance) => self.advance(context, advance),
             Command::ScheduleEdit(edit) => self.schedule_edit(context, edit),
             Command::Backfill(backfill) => self.backfill(context, backfill),
-            Command::Prune(prune) => Ok(self.prune(context, prune)),
+            Command::Archive(archive) => Ok(self.archive(context, archive)),
             Command::Replan(replans) => Ok(self.replan(context, replans)),
             Command::SendTest(test) => self.send_test(context, test),
             Command::AudienceSeal(seal) => self.audience_seal(context, seal),

@@ -7,7 +7,7 @@ use crate::command::{OptOut, OptOutTakeBack, Quarantine, Quarantined, RelayPut};
 use crate::effect::Effect;
 use crate::model::{
     Activity, Blob, BlockCause, CommandOutcome, Hash, Impossible, Ledger, OptedOut, PauseReason, Refusal, StoredBlob,
-    TakenBack, is_loopback,
+    TakenBack, Time, is_loopback,
 };
 
 impl Ledger {
@@ -105,7 +105,10 @@ impl Ledger {
     pub(super) fn store_blob(&mut self, blob: Blob) {
         match self.blobs.edit(&blob.hash) {
             Some(stored) => stored.references += 1,
-            None => drop(self.blobs.put(blob.hash, StoredBlob { bytes: blob.bytes.into(), references: 1 })),
+            None => {
+                let stored = StoredBlob { bytes: blob.bytes.into(), references: 1, kept_until: Time::default() };
+                self.blobs.put(blob.hash, stored);
+            }
         }
     }
 
@@ -116,11 +119,18 @@ impl Ledger {
         }
     }
 
-    /// Removes a reference. The last one removes the blob.
+    /// Removes a reference. The last one removes the blob, unless archived runs still refer to it.
     pub(super) fn release_blob(&mut self, hash: &Hash) {
-        let Some(stored) = self.blobs.edit(hash) else { return };
-        stored.references -= 1;
-        if stored.references == 0 {
+        if let Some(stored) = self.blobs.edit(hash) {
+            stored.references = stored.references.saturating_sub(1);
+        }
+        self.remove_unused_blob(hash);
+    }
+
+    /// Removes a blob to which nothing refers.
+    pub(super) fn remove_unused_blob(&mut self, hash: &Hash) {
+        let now = self.head.now;
+        if self.blobs.get(hash).is_some_and(|stored| stored.references == 0 && stored.kept_until <= now) {
             self.blobs.remove(hash);
             self.derived.seals.remove(hash);
             self.derived.mappings.forget(hash);

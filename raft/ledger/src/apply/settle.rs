@@ -60,13 +60,21 @@ impl Ledger {
     /// Applies the accepts of a claim. An accept is always true (P14, first line).
     fn accept(&mut self, context: &mut Context, claim: &mut Claim, outcome: &ClaimOutcome) -> u64 {
         let (fence, key) = (outcome.fence, (claim.page, claim.chunk));
-        let fresh = outcome.accepted.and(&claim.granted).and_not(&claim.sent);
+        let mut fresh = outcome.accepted.and(&claim.granted).and_not(&claim.sent);
+        let claimed = fresh.and(&claim.claimed);
+        let doubted = fresh.and(&claim.in_doubt);
+        let mut left_before = fresh.and_not(&claimed).and_not(&doubted);
+        if !left_before.is_empty() {
+            // Recipients of archived runs have no state: their evidence comes too late (P24).
+            let state = |slot: u16| self.chunks.get(&key)?.state(slot);
+            let gone: Bitmap = left_before.iter().filter(|slot| state(*slot).is_none()).collect();
+            fresh.remove(&gone);
+            left_before.remove(&gone);
+        }
         if fresh.is_empty() {
             return 0;
         }
         claim.sent.add(&fresh);
-        let claimed = fresh.and(&claim.claimed);
-        let doubted = fresh.and(&claim.in_doubt);
         claim.claimed.remove(&claimed);
         claim.in_doubt.remove(&doubted);
         self.transition(context, key, &claimed, RecipientState::Claimed, RecipientState::Sent);
@@ -78,7 +86,7 @@ impl Ledger {
         };
         claim.record(context, (taken.clone(), RecipientState::Sent), &claimed);
         claim.record(context, (taken, RecipientState::Sent), &doubted);
-        for slot in fresh.and_not(&claimed).and_not(&doubted).iter() {
+        for slot in left_before.iter() {
             let Some((what, to)) = self.accept_elsewhere(context, fence, key, slot) else { continue };
             moved += u32::from(what == ClaimEventKind::Accepted);
             claim.record(context, (what, to), &[slot].into_iter().collect());
@@ -327,7 +335,8 @@ impl Ledger {
         let page = self.pages.get(&key.0)?;
         let whole = key.1 * CHUNK + u32::from(slot);
         let number = page.run_of_slot(whole)?;
-        Some((key.0.at(number), whole - page.runs[number].first))
+        let run = page.runs.get(number)?;
+        Some((key.0.at(run), whole - run.first))
     }
 }
 

@@ -101,7 +101,7 @@ impl Ledger {
         let base = chunk * CHUNK;
         let start = page.run_of_slot(base + u32::from(lowest)).unwrap_or(0);
         let (mut left, mut changes) = (slots.len(), Vec::new());
-        for (position, run) in page.runs.iter_mut().enumerate().skip(start) {
+        for run in page.runs.iter_mut().skip(start) {
             if left == 0 {
                 break;
             }
@@ -117,7 +117,7 @@ impl Ledger {
             let finished = update_end(run, context);
             run.update_canary(chunk, slots, (from, to));
             changes.push(RunChange {
-                run: page_id.at(position),
+                run: page_id.at(run),
                 has_emails: Some(run.counts.has_emails()).filter(|has_emails| *has_emails != had_emails),
                 finished,
                 events: events_after(run, (from, to), count, limits),

@@ -72,10 +72,10 @@ pub(super) fn check_accepts(ledger: &Ledger, seen: &CheckedState, found: &mut Ve
     });
     for ((id, chunk), slots) in open.chain(checked) {
         let Some(page) = ledger.pages().get(&id) else { continue };
-        for (number, run) in page.runs.iter().enumerate() {
+        for run in &page.runs {
             let own = slots.and(&Ledger::slots_of_run(run.first, run.count, chunk)).len();
             if own > 0 {
-                *accepts.entry(id.at(number)).or_default() += u64::from(own);
+                *accepts.entry(id.at(run)).or_default() += u64::from(own);
             }
         }
     }

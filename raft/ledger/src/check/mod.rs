@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::index::recipient_mapping;
 use crate::model::{
     Bitmap, CHUNK, Chunk, Day, Hash, InstantOutcome, Ledger, Page, RecipientCounts, RecipientState, Run, RunId,
-    RunState,
+    RunState, Time,
 };
 use crate::storage::ROW_BYTES_MAX;
 
@@ -72,19 +72,23 @@ fn report(found: &mut Vec<InvariantViolation>, rule: &'static str, holds: bool, 
 
 /// The states of a run's recipients are disjoint, cover its audience, and are counted correctly (P1).
 fn check_page(ledger: &Ledger, id: RunId, page: &Page, found: &mut Vec<InvariantViolation>) {
-    let mut first = 0;
+    let (mut end, mut place) = (0, id.place);
     for run in &page.runs {
-        report(found, "P1", run.first == first, || format!("page {id}: slots have a hole at {first}"));
-        first = run.first + run.count;
+        let in_order = run.first >= end && run.place >= place;
+        report(found, "P1", in_order, || format!("page {id}: run {} is out of order", run.place));
+        (end, place) = (run.first + run.count, run.place + 1);
     }
-    report(found, "P1", first == page.slots, || format!("page {id}: {first} slots in runs, {} in all", page.slots));
+    report(found, "P1", end <= page.slots, || format!("page {id}: {end} slots in runs, {} in all", page.slots));
+    report(found, "P24", !page.runs.is_empty(), || format!("page {id} has no run"));
     let mut counts = vec![RecipientCounts::default(); page.runs.len()];
     for number in 0..page.slots.div_ceil(CHUNK) {
+        let slots = page.slots_of_chunk(number);
         let Some(chunk) = ledger.chunks().get(&(id, number)) else {
-            report(found, "P1", false, || format!("page {id}: chunk {number} is missing"));
+            report(found, "P1", slots.is_empty(), || format!("page {id}: chunk {number} is missing"));
             continue;
         };
-        check_chunk(id, number, chunk, (page.slots - number * CHUNK, &page.pool), found);
+        report(found, "P24", !slots.is_empty(), || format!("page {id}: chunk {number} has no run"));
+        check_chunk(id, number, chunk, (&slots, &page.pool), found);
         for (run, counts) in page.runs.iter().zip(&mut counts) {
             let slots = Ledger::slots_of_run(run.first, run.count, number);
             for state in RecipientState::ALL {
@@ -146,15 +150,20 @@ fn check_canary(ledger: &Ledger, id: RunId, run: &Run, found: &mut Vec<Invariant
     report(found, "P6", others == 0, || format!("run of {}: {others} were taken before its canary", run.name));
 }
 
-fn check_chunk(id: RunId, number: u32, chunk: &Chunk, (slots, own): (u32, &str), found: &mut Vec<InvariantViolation>) {
+fn check_chunk(
+    id: RunId,
+    number: u32,
+    chunk: &Chunk,
+    (whole, own): (&Bitmap, &str),
+    found: &mut Vec<InvariantViolation>,
+) {
     let mut all = Bitmap::new();
     let mut total = 0;
     for state in RecipientState::ALL {
         all.add(chunk.set(state));
         total += chunk.set(state).len();
     }
-    let whole = Bitmap::range(0, slots);
-    report(found, "P1", all == whole, || format!("chunk {number} of {id}: a slot has no state"));
+    report(found, "P1", all == *whole, || format!("chunk {number} of {id}: a slot has no state"));
     report(found, "P1", total == whole.len(), || format!("chunk {number} of {id}: a slot has two states"));
     let mut waiting = Bitmap::new();
     for wave in chunk.waves.values() {
@@ -163,7 +172,7 @@ fn check_chunk(id: RunId, number: u32, chunk: &Chunk, (slots, own): (u32, &str),
     }
     let mut deferred = Bitmap::new();
     for (_, slots) in chunk.deferrals.iter() {
-        let is_apart = !slots.is_empty() && deferred.and(slots).is_empty() && slots.and_not(&whole).is_empty();
+        let is_apart = !slots.is_empty() && deferred.and(slots).is_empty() && slots.and_not(whole).is_empty();
         report(found, "P6", is_apart, || format!("chunk {number} of {id}: {slots:?} are deferred twice"));
         deferred.add(slots);
     }
@@ -183,7 +192,7 @@ fn check_chunk(id: RunId, number: u32, chunk: &Chunk, (slots, own): (u32, &str),
     }
     let mut moved = Bitmap::new();
     for (pool, slots) in &chunk.pool_overrides {
-        let sound = !slots.is_empty() && slots.and_not(&whole).is_empty() && moved.and(slots).is_empty() && pool != own;
+        let sound = !slots.is_empty() && slots.and_not(whole).is_empty() && moved.and(slots).is_empty() && pool != own;
         report(found, "P4", sound, || format!("chunk {number} of {id}: {slots:?} go by pool {pool}"));
         moved.add(slots);
     }
@@ -243,7 +252,6 @@ fn check_indexes(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
         ("P12", kept.claimed_by_pool == derived.claimed_by_pool, "claimed recipients by pool"),
         ("P16", kept.blocking == derived.blocking, "runs that may block the next instant"),
         ("P17", kept.mailed == derived.mailed, "runs that sent an email"),
-        ("P17", kept.forgotten == derived.forgotten, "pruned runs that sent an email"),
         ("P17", kept.answers_by_index == derived.answers_by_index, "stored answers"),
         ("P17", kept.answers_of_tenant == derived.answers_of_tenant, "stored answers by tenant"),
         ("P20", kept.seals == derived.seals, "seals"),
@@ -274,7 +282,11 @@ fn check_blobs(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     for (_, campaign) in ledger.campaigns().iter() {
         *references.entry(campaign.content).or_default() += 1;
     }
-    let stored: BTreeMap<Hash, u64> = ledger.blobs.iter().map(|(hash, blob)| (*hash, blob.references)).collect();
+    let used = ledger.blobs.iter().filter(|(_, blob)| blob.references > 0);
+    let stored: BTreeMap<Hash, u64> = used.map(|(hash, blob)| (*hash, blob.references)).collect();
+    for (hash, blob) in ledger.blobs.iter().filter(|(_, blob)| blob.references == 0) {
+        report(found, "P24", blob.kept_until > Time::default(), || format!("nothing refers to blob {hash}"));
+    }
     report(found, "P20", references == stored, || "blobs and their references disagree".to_owned());
 }
 
@@ -332,14 +344,14 @@ fn check_pools(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     }
 }
 
-/// A run exists, or its summary, and the name stays for both. Nothing else remains of a pruned run (P24).
+/// A run exists, or its summary, and the name stays for both. Nothing else remains of a run that left (P24).
 fn check_summaries(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     for (id, summary) in ledger.summaries().iter() {
         report(found, "P24", ledger.run(*id).is_none(), || format!("{id} is there, and a summary of it"));
         let known = ledger.history().get(&(summary.schedule, summary.nominal.clone()));
-        report(found, "P7", known.and_then(InstantOutcome::run) == Some(*id), || format!("{id}, pruned: {known:?}"));
+        report(found, "P7", known.and_then(InstantOutcome::run) == Some(*id), || format!("{id}, gone: {known:?}"));
         let finished = summary.counts.is_finished();
-        report(found, "P24", finished, || format!("{id} was pruned while it was open: {:?}", summary.counts));
+        report(found, "P24", finished, || format!("{id} left while it was open: {:?}", summary.counts));
     }
     let orphan = |page: &RunId| ledger.pages().get(page).is_none();
     let claims = ledger

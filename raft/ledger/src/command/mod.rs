@@ -105,8 +105,8 @@ pub enum Command {
     ScheduleEdit(Box<ScheduleEdit>),
     /// Opens occurrences that the plan has passed and that did not open (P7).
     Backfill(Backfill),
-    /// Removes details that are older than their retention (P24).
-    Prune(Prune),
+    /// Moves finished runs to the archive, and removes what is older than its retention (P24).
+    Archive(Archive),
     /// Replaces next instants that another release of the time zone database changes (I10).
     Replan(Vec<Replan>),
     /// Sends one test email: opens a run whose schedule is deleted in the same entry.

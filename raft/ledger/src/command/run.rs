@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Decider, Fence, Nominal, RunId, ScheduleId};
+use crate::model::{Decider, Fence, Hash, Nominal, PartKey, RunId, ScheduleId};
 
 /// Arguments of [`Command::RunBlock`](super::Command::RunBlock). The mark is only shown to users; claims depend on what
 /// each node has.
@@ -14,15 +14,21 @@ pub struct RunBlock {
     pub part: Option<u32>,
 }
 
-/// Arguments of [`Command::Prune`](super::Command::Prune). Rows that are not old enough when it is applied stay.
+/// Arguments of [`Command::Archive`](super::Command::Archive). What is not old enough when it is applied stays.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Prune {
-    /// Pages to prune, by their first run. Each of their runs leaves a summary.
+pub struct Archive {
+    /// Pages whose finished runs leave the state, by their first run when they opened.
     pub pages: Vec<RunId>,
-    /// Runs whose summary and name are removed.
+    /// Time from the end of a run to its archiving. Milliseconds; ten seconds at least.
+    pub after_ms: i64,
+    /// Runs to sealed audiences whose summary and name are removed.
     pub summaries: Vec<RunId>,
-    /// Ranges of explained instants to remove, by schedule and first name.
+    /// Rows of the history to remove, by schedule and first name.
     pub history: Vec<(ScheduleId, Nominal)>,
+    /// Parts whose details or summaries are removed.
+    pub parts: Vec<PartKey>,
+    /// Contents and audiences to which no run refers any more.
+    pub blobs: Vec<Hash>,
 }
 
 /// Arguments of [`Command::RunPause`](super::Command::RunPause).

@@ -2,10 +2,10 @@
 //!
 //! They are pure, but they use the rules of time zones. So `apply` never calls them (P2); the entry has their results.
 
+pub mod archive;
 pub mod backfill;
 pub mod catch_up;
 pub mod edit;
 pub mod overlap;
-pub mod prune;
 pub mod replan;
 pub mod timing;

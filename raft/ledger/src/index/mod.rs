@@ -26,8 +26,6 @@ pub(crate) struct Derived {
     pub open_pages: BTreeSet<RunId>,
     /// Runs that sent an email, may have sent one, or may be sending one, by nominal instant (P17).
     pub mailed: BTreeSet<(ScheduleId, Time, RunId)>,
-    /// The same runs after their details were pruned, so that their recipients are unknown (P17, P24).
-    pub forgotten: BTreeSet<(ScheduleId, Time, RunId)>,
     /// Runs to sealed audiences, and summaries of such runs that sent emails, by content (P20).
     pub to_seals: BTreeSet<(Hash, RunId)>,
     /// For edited lists: the numbers of recipients in the former lists (P17), if they were needed.
@@ -46,6 +44,8 @@ pub(crate) struct Derived {
     pub claimed: BTreeMap<String, u32>,
     /// Number of claimed recipients by pool (P25).
     pub claimed_by_pool: BTreeMap<String, u32>,
+    /// Bytes of archived chunks that no durable snapshot names yet (P24). This is no index: a replay makes them again.
+    pub unsaved: BTreeMap<Hash, Arc<[u8]>>,
 }
 
 impl Derived {

@@ -19,7 +19,7 @@ const FIRST: Fence = Fence { group: 0, epoch: Epoch(0), index: 0, place: 0 };
 const LAST: Fence = Fence { group: u32::MAX, epoch: Epoch(u64::MAX), index: u64::MAX, place: u32::MAX };
 
 /// Version of the layout in which claims are packed. A change of [`Packed`], or of a type in it ([`ClaimHistory`]),
-/// needs a new version (decision 0025).
+/// needs a new version.
 const LAYOUT: u8 = 1;
 
 /// Key of a block: page, chunk, and a lower bound of the fences in it.
@@ -307,7 +307,7 @@ impl Ledger {
     }
 
     /// Removes the closed claims of a page.
-    pub(crate) fn prune_closed_claims(&mut self, page: RunId) {
+    pub(crate) fn remove_closed_claims(&mut self, page: RunId) {
         self.closed_claim_blocks.remove_range((page, 0, FIRST)..=(page, u32::MAX, LAST));
     }
 }

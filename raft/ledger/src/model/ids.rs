@@ -7,6 +7,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::Run;
+
 /// Number of the only Raft group today. Keys, fences and tokens contain it, so that tenants can be spread over several
 /// groups later without a change of format.
 pub const GROUP: u32 = 1;
@@ -144,9 +146,9 @@ pub struct RunId {
 }
 
 impl RunId {
-    /// Returns the id of the run at a position of the page with this id.
-    pub fn at(self, position: usize) -> RunId {
-        RunId { index: self.index, place: self.place + position as u32 }
+    /// Returns the id of a run of the page with this id.
+    pub fn at(self, run: &Run) -> RunId {
+        RunId { index: self.index, place: run.place }
     }
 }
 

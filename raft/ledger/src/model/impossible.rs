@@ -23,7 +23,7 @@ pub enum Impossible {
     /// Labels are invalid.
     #[error("labels: {0}")]
     Labels(WrongLabel),
-    /// Details would be pruned before `min_gap` is over (P17).
+    /// Details would be removed before `min_gap` is over (P17).
     #[error("a min_gap above the retention: what was sent would be forgotten")]
     GapAboveRetention,
     /// The ledger has no address keys of a sealed audience, so `min_gap` cannot be checked (P17).

@@ -90,6 +90,29 @@ impl InstantRange {
         None
     }
 
+    /// True if a name of the range that begins with `first` has a time from `from_ms` to `to_ms`, both inclusive. A civil
+    /// name has its time as if it were UTC.
+    pub fn has_between(&self, first: &Nominal, from_ms: i64, to_ms: i64) -> bool {
+        let mut at_ms = match first {
+            Nominal::Civil { civil_ms, .. } => *civil_ms,
+            Nominal::Instant(instant) => instant.0,
+            Nominal::Trigger(_) => return false,
+        };
+        for EqualSteps { step_ms, times } in &self.0 {
+            let length_ms = step_ms.saturating_mul(i64::from(*times));
+            let ahead_ms = from_ms.saturating_sub(at_ms);
+            if ahead_ms <= 0 || *step_ms <= 0 {
+                break;
+            }
+            if ahead_ms <= length_ms {
+                let steps = (ahead_ms - 1) / step_ms + 1;
+                return at_ms.saturating_add(step_ms.saturating_mul(steps)) <= to_ms;
+            }
+            at_ms = at_ms.saturating_add(length_ms);
+        }
+        (from_ms..=to_ms).contains(&at_ms)
+    }
+
     /// Returns the names from position `from` up to `to`, exclusive; `None` if there are none.
     pub fn part(&self, first: &Nominal, from: u32, to: u32) -> Option<(Nominal, InstantRange)> {
         let to = to.min(self.count());
@@ -168,6 +191,27 @@ mod tests {
                 assert_eq!(found, expected, "{from} to {to}");
             }
         }
+    }
+
+    #[test]
+    fn range_has_a_name_between_two_times() {
+        let (first, range) = (at(100), uneven());
+        for (from, to, has) in [
+            (0, 99, false),
+            (0, 100, true),
+            (101, 109, false),
+            (101, 110, true),
+            (130, 130, true),
+            (131, 199, false),
+            (131, 200, true),
+            (201, 299, false),
+            (300, 400, true),
+            (301, 400, false),
+        ] {
+            assert_eq!(range.has_between(&first, from, to), has, "{from} to {to}");
+        }
+        assert!(InstantRange::default().has_between(&first, 100, 100));
+        assert!(!InstantRange::default().has_between(&first, 101, 200));
     }
 
     #[test]

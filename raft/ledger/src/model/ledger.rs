@@ -8,10 +8,10 @@ use std::ops::Bound;
 use crate::index::Derived;
 use crate::injected_bugs::{self, Bug};
 use crate::model::{
-    Campaign, Chunk, Claim, ClaimOwner, ClosedClaimBlock, ClosedClaimKey, Day, DeadLetter, Fence, Hash, Head,
-    InstantOutcome, Node, NodeId, Nominal, OptedOut, Page, PoolRow, RecipientState, Recipients, Relay, Run, RunEvent,
-    RunEventKey, RunId, RunSummary, Schedule, ScheduleId, Seal, SealedAudience, StoredAnswer, StoredBlob, TakenBack,
-    Tenant, Time,
+    ArchivePart, Campaign, Chunk, Claim, ClaimOwner, ClosedClaimBlock, ClosedClaimKey, Day, DeadLetter, Fence, Hash,
+    Head, InstantOutcome, LeavingTimes, Node, NodeId, Nominal, OptedOut, Page, PartKey, PoolRow, RecipientState,
+    Recipients, Relay, Run, RunEvent, RunEventKey, RunId, RunSummary, Schedule, ScheduleId, Seal, SealedAudience,
+    StoredAnswer, StoredBlob, TakenBack, Tenant, Time,
 };
 use crate::storage::Table;
 
@@ -67,7 +67,7 @@ tables! {
     opted_out: (String, String) => OptedOut,
     /// Answers to request ids, by tenant and request id.
     answers: (String, String) => StoredAnswer,
-    /// Summaries of runs whose details were pruned (P24).
+    /// Summaries of runs to sealed audiences whose details were removed (P24).
     summaries: RunId => RunSummary,
     /// Events of runs that no claim caused, by run, log index and chunk.
     run_events: RunEventKey => Vec<RunEvent>,
@@ -81,6 +81,8 @@ tables! {
     taken_back: (String, String) => TakenBack,
     /// Pools with settings, by name (P25).
     pools: String => PoolRow,
+    /// Parts of the archive (P24).
+    parts: PartKey => ArchivePart,
 }
 
 impl Ledger {
@@ -215,20 +217,27 @@ impl Ledger {
         self.derived.open_pages.iter().filter_map(|id| Some((*id, self.pages.get(id)?)))
     }
 
-    /// Time from which all details of a page may be pruned (P24); `None` while one of its runs is not finished.
-    pub fn kept_until(&self, page: &Page) -> Option<Time> {
-        let until = |run: &Run| run.kept_until(self.schedules.get(&run.schedule).map(|schedule| &*schedule.policies));
-        page.runs.iter().map(until).try_fold(Time(i64::MIN), |latest, until| Some(latest.max(until?)))
+    /// Times from which a run may leave the state (P24); `None` while it is not finished.
+    pub fn leaves(&self, run: &Run, after_ms: i64) -> Option<LeavingTimes> {
+        let present = self.schedules.get(&run.schedule).map(|schedule| &*schedule.policies);
+        let stays = self.derived.seals.contains(&run.audience) || self.has_open_neighbour(run);
+        run.leaves(present, after_ms, stays)
+    }
+
+    /// True if a run of the schedule is unfinished, and its `min_gap` may concern recipients of this one (P17).
+    fn has_open_neighbour(&self, run: &Run) -> bool {
+        let is_near = |other: &Run| other.due.since_ms(run.due).saturating_abs() < other.policies.min_gap_ms;
+        run.counts.has_emails() && self.all_unfinished(run.schedule).any(|(_, other)| is_near(other))
     }
 
     /// Returns the page of a run, and the run's position in it.
     pub fn page_of(&self, run: RunId) -> Option<(RunId, &Page, usize)> {
         let (id, page) = self.pages.range(..=run).next_back()?;
-        let position = run.place.checked_sub(id.place)? as usize;
-        (id.index == run.index && position < page.runs.len()).then_some((*id, page, position))
+        let position = page.position_of(run)?;
+        (id.index == run.index).then_some((*id, page, position))
     }
 
-    /// Returns a run; `None` if it is unknown or pruned.
+    /// Returns a run; `None` if it is unknown or has left the state.
     pub fn run(&self, run: RunId) -> Option<&Run> {
         let (_, page, position) = self.page_of(run)?;
         page.runs.get(position)
@@ -236,9 +245,7 @@ impl Ledger {
 
     /// Iterates over all runs, in the order in which they opened.
     pub fn runs(&self) -> impl DoubleEndedIterator<Item = (RunId, &Page, &Run)> + '_ {
-        self.pages.iter().flat_map(|(id, page)| {
-            page.runs.iter().enumerate().map(move |(position, run)| (id.at(position), page, run))
-        })
+        self.pages.iter().flat_map(|(id, page)| page.runs.iter().map(move |run| (id.at(run), page, run)))
     }
 
     /// Iterates over the outcomes of a schedule's instants.

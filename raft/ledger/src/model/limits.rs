@@ -71,6 +71,10 @@ pub struct LedgerLimits {
     pub bounce_breaker: BounceBreakerLimits,
     /// Size of a block of packed closed claims at most, in bytes.
     pub claim_block_bytes: usize,
+    /// Time from the end of a run to its archiving at least.
+    pub archive_after_ms_min: i64,
+    /// How long the name of a trigger is kept after its run was archived.
+    pub trigger_name_ms: i64,
 }
 
 /// Limits of the bounce breaker; see the module `bounce_breaker`.
@@ -115,6 +119,8 @@ pub(crate) const LEVEL_1: LedgerLimits = LedgerLimits {
     policy_wait_ms: 5 * 60_000,
     bounce_breaker: BounceBreakerLimits { window: 10_000, one_of: 10, half_from: 500, further: 10 },
     claim_block_bytes: 2_048,
+    archive_after_ms_min: 10_000,
+    trigger_name_ms: 30 * DAY_MS,
 };
 
 /// The limits of a level.
@@ -147,7 +153,7 @@ mod tests {
             audience_name_bytes: 256, again_ms: 2592000000, warm_up_days: 400, tenant_rate_milli: 1000000000, \
             tenant_share: 16, run_events: 64, policy_refusals: 10, policy_wait_ms: 300000, bounce_breaker: \
             BounceBreakerLimits { window: 10000, one_of: 10, half_from: 500, further: 10 }, \
-            claim_block_bytes: 2048 }";
+            claim_block_bytes: 2048, archive_after_ms_min: 10000, trigger_name_ms: 2592000000 }";
         assert_eq!(format!("{:?}", limits(1)), recorded);
     }
 
@@ -171,7 +177,7 @@ mod tests {
     /// in the table.
     #[test]
     fn numbers_outside_the_table_are_as_recorded() {
-        use crate::apply::{epoch, prune};
+        use crate::apply::{archive, epoch};
         use crate::forecast;
         use crate::model::{self, bitmap, claim_history, content, crash_backoff, deferral, labels, policy, reply};
         let slots = (bitmap::CHUNK, model::WAVE_MS, claim_history::CLAIM_EVENTS_MAX, claim_history::EXACT_HISTORY_MAX);
@@ -183,6 +189,6 @@ mod tests {
         assert_eq!(finish, (600_000, 14_400_000, 2_592_000_000));
         let crashes = (crash_backoff::CRASHES_WITHIN_MS, crash_backoff::BACKOFF_MS, crash_backoff::DOUBLES_EVERY_MS);
         assert_eq!(crashes, (600_000, 600_000, 10_000));
-        assert_eq!((epoch::AGREEMENT_MS, prune::CIVIL_MS, deferral::JITTER_PART), (2_000, 86_400_000, 4));
+        assert_eq!((epoch::AGREEMENT_MS, archive::CIVIL_MS, deferral::JITTER_PART), (2_000, 86_400_000, 4));
     }
 }

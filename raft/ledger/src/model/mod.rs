@@ -25,6 +25,7 @@ macro_rules! word_enum {
 
 pub mod access;
 pub mod address;
+pub mod archive;
 pub mod bitmap;
 pub mod bounce_breaker;
 pub mod campaign;
@@ -58,6 +59,7 @@ pub mod tenant;
 
 pub use access::*;
 pub use address::*;
+pub use archive::*;
 pub use bitmap::*;
 pub use bounce_breaker::*;
 pub use campaign::*;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::index::Derived;
-use crate::model::{Bitmap, Deferrals, RecipientState, Run, RunId, Time};
+use crate::model::{Bitmap, Deferrals, Ledger, RecipientState, Run, RunId, Time, remove_from_all};
 
 /// Runs that opened together and share slots.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,9 +26,9 @@ pub struct Page {
     pub opened_at: Time,
     /// Cluster incarnation in which it opened; it is part of every Message-ID (P21).
     pub cluster_incarnation: u64,
-    /// Its runs, by position. Their slots follow each other in the same order.
+    /// Its runs, in the order in which they opened, which is that of their slots. Runs that were archived are missing.
     pub runs: Vec<Run>,
-    /// Total number of slots.
+    /// Number of slots when it opened. The slots of archived runs have no state.
     pub slots: u32,
 }
 
@@ -40,6 +40,20 @@ impl Page {
             derived.texts.intern(&mut run.name);
             derived.policies.intern(&mut run.policies);
         }
+    }
+
+    /// Position of a run; `None` if it is not in the page.
+    pub fn position_of(&self, run: RunId) -> Option<usize> {
+        self.runs.binary_search_by_key(&run.place, |known| known.place).ok()
+    }
+
+    /// The slots of its runs in one of its chunks.
+    pub(crate) fn slots_of_chunk(&self, chunk: u32) -> Bitmap {
+        let mut slots = Bitmap::new();
+        for run in &self.runs {
+            slots.add(&Ledger::slots_of_run(run.first, run.count, chunk));
+        }
+        slots
     }
 
     /// Position of the run that has a slot of the page; `None` if there is none.
@@ -104,6 +118,17 @@ impl Chunk {
     /// Compresses its sets. Called when few further changes are expected.
     pub(crate) fn rest(&mut self) {
         self.sets.iter_mut().for_each(Bitmap::optimize);
+    }
+
+    /// Removes all that is known about these slots.
+    pub(crate) fn remove(&mut self, slots: &Bitmap) {
+        self.sets.iter_mut().for_each(|set| set.remove(slots));
+        remove_from_all(&mut self.waves, slots);
+        self.attempts.retain(|slot, _| !slots.contains(*slot));
+        self.deferrals.remove(slots);
+        self.crash_suspects.remove(slots);
+        self.suppressed_by_gap.remove(slots);
+        remove_from_all(&mut self.pool_overrides, slots);
     }
 
     /// The slots in a state.

@@ -60,8 +60,8 @@ pub enum CommandOutcome {
         /// another run, or gets one of another instant of this backfill, too close to it.
         inside_gap: u32,
     },
-    /// Number of runs whose details were pruned.
-    Pruned(u32),
+    /// Number of runs that left the state.
+    Archived(u32),
     /// For each run with picked recipients: the numbers, or why the run was refused.
     MovedOf(Vec<Result<MovedRecipients, Refusal>>),
 }

@@ -1,10 +1,11 @@
-//! A run (an occurrence that opened), and the summary that remains after its details are pruned (P24).
+//! A run (an occurrence that opened), and the summary that remains after its details are removed (P24).
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::index::Derived;
+use crate::injected_bugs::{self, Bug};
 use crate::model::{
     BounceBreaker, CanaryState, DAY_MS, FINISH_MS_MIN, Hash, Nominal, OpeningCause, PauseReason, Policies,
     RecipientCounts, RecipientState, RunId, ScheduleId, Time,
@@ -77,6 +78,8 @@ word_enum! {
 /// An occurrence that opened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
+    /// Its position in the entry that opened it; with that entry's log index it is the run's id.
+    pub place: u32,
     /// The schedule of the run.
     pub schedule: ScheduleId,
     /// Name of the schedule. After a delete another schedule may have the same name.
@@ -131,6 +134,17 @@ pub struct Run {
     /// True if a requeue or a resend gave it a new deadline after it had ended. It then takes no part in `overlap`,
     /// like a backfill.
     pub reopened: bool,
+    /// In the archive: the run of the same schedule that was archived before it. `None`: none was.
+    pub previous: Option<RunId>,
+}
+
+/// Times from which a finished run may leave the state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeavingTimes {
+    /// It may be archived with all details. `None`: it stays in the state until `details_until`.
+    pub archived_from: Option<Time>,
+    /// Its details may be removed.
+    pub details_until: Time,
 }
 
 /// A part of an audience that no live node has.
@@ -178,9 +192,13 @@ impl Run {
         self.counts.get(RecipientState::InDoubt) > 0 || self.counts.get(RecipientState::Assumed) > 0
     }
 
-    /// When its details may be pruned (P24): its retention after it finished. Recipients in doubt extend this to
-    /// [`EVIDENCE_MS`]. `None` while it is not finished.
-    pub(super) fn kept_until(&self, present: Option<&Policies>) -> Option<Time> {
+    /// Times from which it may leave the state (P24); `None` while it is not finished.
+    ///
+    /// Its details are kept for its retention after it finished. Recipients in doubt extend this to [`EVIDENCE_MS`]. It
+    /// is archived `after_ms` after it finished, unless a recipient can still be decided about: one that is in doubt,
+    /// assumed or dead. `stays` is true if it is not archived before its retention is over: its audience is sealed, and
+    /// a node keeps the parts of an audience only for runs in the state; or another run reads what it sent.
+    pub(super) fn leaves(&self, present: Option<&Policies>, after_ms: i64, stays: bool) -> Option<LeavingTimes> {
         let horizon_ms = if self.counts.get(RecipientState::InDoubt) > 0 { EVIDENCE_MS } else { 0 };
         // A run less than `min_gap` later reads what was sent here for as long as it may claim (P17). It may have the
         // present `min_gap` of the schedule.
@@ -189,7 +207,13 @@ impl Run {
             if policies.min_gap_ms > 0 { policies.min_gap_ms.saturating_add(claims_ms) } else { 0 }
         };
         let gap_ms = asked_ms(&self.policies).max(present.map_or(0, asked_ms));
-        Some(self.finished_at?.plus_ms(self.policies.retention_ms.max(horizon_ms).max(gap_ms)))
+        let finished_at = self.finished_at?;
+        let is_decided = !self.may_come_back() && self.counts.get(RecipientState::Dead) == 0;
+        let is_decided = is_decided || injected_bugs::is(Bug::EarlyArchive);
+        Some(LeavingTimes {
+            archived_from: (is_decided && !stays).then(|| finished_at.plus_ms(after_ms.max(gap_ms))),
+            details_until: finished_at.plus_ms(self.policies.retention_ms.max(horizon_ms).max(gap_ms)),
+        })
     }
 }
 
@@ -201,7 +225,7 @@ pub const EVIDENCE_MS: i64 = 30 * DAY_MS;
 /// Never shorter than the details. Milliseconds.
 pub const SUMMARIES_MS: i64 = 400 * DAY_MS;
 
-/// Summary of a run whose details are pruned (P24).
+/// Summary of a run that has left the state (P24).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunSummary {
     /// Tenant of the run.
@@ -223,7 +247,7 @@ pub struct RunSummary {
     /// Its last state.
     pub state: RunState,
     /// Number of recipients by state. Recipients in doubt stay so for ever: the claims that evidence could name are
-    /// pruned.
+    /// removed.
     pub counts: RecipientCounts,
     /// Log index of the entry that finished it.
     pub finished_index: Option<u64>,
@@ -235,15 +259,17 @@ pub struct RunSummary {
     pub assumptions_disproved: u32,
     /// Number of recipients in doubt that were sent again by decision.
     pub resent: u32,
-    /// Log index of the entry that pruned it.
-    pub pruned_index: u64,
+    /// Log index of the entry that removed its details from the state.
+    pub archived_index: u64,
     /// Ledger time of that entry.
-    pub pruned_at: Time,
+    pub archived_at: Time,
     /// The run that its instant waited for; `None` if it did not wait.
     pub waited_for: Option<RunId>,
     /// Content and recipients of its send to a sealed audience; `None` if it sent no email, or its audience is not
     /// sealed.
     pub mailing: Option<Box<Mailing>>,
+    /// The run of the same schedule that was archived before it. `None`: none was.
+    pub previous: Option<RunId>,
 }
 
 /// Content and recipients of a send, by which a repetition is detected (P20).
@@ -261,8 +287,8 @@ impl RunSummary {
         [&mut self.tenant, &mut self.name].into_iter().for_each(|text| derived.texts.intern(text));
     }
 
-    /// When the summary may be pruned too (P24).
+    /// When the summary in the state may be removed too (P24).
     pub fn kept_until(&self) -> Time {
-        self.pruned_at.max(self.opened_at.plus_ms(SUMMARIES_MS))
+        self.archived_at.max(self.opened_at.plus_ms(SUMMARIES_MS))
     }
 }

@@ -70,10 +70,12 @@ pub struct Plan {
     /// Each instant up to here is opened or explained; it only grows (P7). It is an instant and not a name, because
     /// names are not ordered: an hour may occur twice. The history guarantees that no name opens twice.
     pub fired_through: Time,
-    /// Records of occurrences up to here may have been pruned (P24), so a backfill cannot know which of them opened.
+    /// Records of occurrences up to here may have been removed (P24), so a backfill cannot know which of them opened.
     pub forgotten_through: Option<Time>,
     /// Number of occurrences that opened.
     pub opened: u32,
+    /// The run of it that was archived last (P24). Each archived run names the one before it.
+    pub archived: Option<RunId>,
     /// Version of the time zone database that computed `next`.
     pub tzdb: Arc<str>,
     /// Fires that were refused since the plan last changed. The second one blocks the schedule (P8).
@@ -94,6 +96,7 @@ impl Plan {
             fired_through,
             forgotten_through: None,
             opened: 0,
+            archived: None,
             tzdb,
             refusals: 0,
             blocked_by: None,
@@ -193,22 +196,66 @@ pub enum InstantOutcome {
         /// Log index of the entry that explained them.
         index: u64,
     },
+    /// This instant and the following `instants` opened, and their runs are in the archive.
+    Archived {
+        /// The instants after this one.
+        instants: InstantRange,
+        /// The least time from a name to its instant. Milliseconds; it depends on the zone's offset.
+        ahead_min_ms: i64,
+        /// The largest such time.
+        ahead_max_ms: i64,
+        /// Until when the archive knows the last of the runs.
+        until: Time,
+    },
+    /// A trigger whose run is in the archive.
+    ArchivedTrigger {
+        /// The run.
+        run: RunId,
+        /// When it was due.
+        due: Time,
+        /// Until then a repetition of the trigger gets this run.
+        until: Time,
+    },
 }
 
 impl InstantOutcome {
     /// Returns the name of the last instant of this row. A civil name has its time as if it were UTC.
     pub fn last(&self, first: &Nominal) -> Nominal {
         match self {
-            InstantOutcome::Opened(_) => first.clone(),
-            InstantOutcome::Explained { instants, .. } => instants.last(first),
+            InstantOutcome::Opened(_) | InstantOutcome::ArchivedTrigger { .. } => first.clone(),
+            InstantOutcome::Explained { instants, .. } | InstantOutcome::Archived { instants, .. } => {
+                instants.last(first)
+            }
         }
     }
 
-    /// The run that opened; `None` if the instant did not open.
+    /// Number of distances that the row stores.
+    pub(crate) fn steps(&self) -> usize {
+        self.instants().map_or(0, InstantRange::len)
+    }
+
+    /// The instants after the first one, if the row is a range.
+    pub(crate) fn instants(&self) -> Option<&InstantRange> {
+        match self {
+            InstantOutcome::Explained { instants, .. } | InstantOutcome::Archived { instants, .. } => Some(instants),
+            InstantOutcome::Opened(_) | InstantOutcome::ArchivedTrigger { .. } => None,
+        }
+    }
+
+    /// The same row for other instants.
+    pub(crate) fn with_instants(&self, other: InstantRange) -> InstantOutcome {
+        let mut row = self.clone();
+        if let InstantOutcome::Explained { instants, .. } | InstantOutcome::Archived { instants, .. } = &mut row {
+            *instants = other;
+        }
+        row
+    }
+
+    /// The run that opened; `None` if the instant did not open, or if its run must be searched in the archive.
     pub fn run(&self) -> Option<RunId> {
         match self {
-            InstantOutcome::Opened(run) => Some(*run),
-            InstantOutcome::Explained { .. } => None,
+            InstantOutcome::Opened(run) | InstantOutcome::ArchivedTrigger { run, .. } => Some(*run),
+            InstantOutcome::Explained { .. } | InstantOutcome::Archived { .. } => None,
         }
     }
 }

@@ -22,8 +22,10 @@ pub struct StoredAnswer {
 pub struct StoredBlob {
     /// The encoded value.
     pub bytes: Box<[u8]>,
-    /// Number of rows that refer to it.
+    /// Number of rows that refer to it. 0: only archived runs do.
     pub references: u64,
+    /// Archived runs refer to it until then.
+    pub kept_until: Time,
 }
 
 /// A sealed audience. Its seal is stored by hash (P20).

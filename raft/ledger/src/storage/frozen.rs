@@ -75,31 +75,46 @@ impl FrozenPage {
 
     /// Encodes the page into chunks, and remembers their names.
     pub fn pack(&self) -> Vec<(ChunkEntry, Vec<u8>)> {
-        let (mut packed, mut open, mut count) = (Vec::new(), Vec::new(), 0);
-        let end = |open: &mut Vec<u8>, count: &mut u32, packed: &mut Vec<_>| {
-            let (bytes, rows) = (std::mem::take(open), std::mem::take(count));
-            packed.push((ChunkEntry { hash: Hash::of(&bytes), bytes: bytes.len() as u64, rows }, bytes));
-        };
-        for (key, value) in self.page.rows(self.tag, self.level) {
-            if count > 0 && open.len() + 16 + key.len() + value.len() > CHUNK_BYTES_MAX {
-                end(&mut open, &mut count, &mut packed);
-            }
-            if count == 0 {
-                open.extend_from_slice(MAGIC);
-            }
-            for piece in [key, value] {
-                open.extend_from_slice(&(piece.len() as u64).to_le_bytes());
-                open.extend_from_slice(&piece);
-            }
-            count += 1;
-        }
-        if count > 0 {
-            end(&mut open, &mut count, &mut packed);
-        }
+        let packed = pack_rows(self.page.rows(self.tag, self.level));
         // Two readers may compute the same chunks.
         let _ = self.page.chunks().set(packed.iter().map(|(chunk, _)| *chunk).collect());
         packed
     }
+}
+
+/// Encodes rows into chunks, in their order.
+pub(crate) fn pack_rows(rows: impl Iterator<Item = Row>) -> Vec<(ChunkEntry, Vec<u8>)> {
+    let (mut packed, mut open, mut count) = (Vec::new(), Vec::new(), 0);
+    let end = |open: &mut Vec<u8>, count: &mut u32, packed: &mut Vec<_>| {
+        let (bytes, rows) = (std::mem::take(open), std::mem::take(count));
+        packed.push((ChunkEntry { hash: Hash::of(&bytes), bytes: bytes.len() as u64, rows }, bytes));
+    };
+    for (key, value) in rows {
+        if count > 0 && open.len() + 16 + key.len() + value.len() > CHUNK_BYTES_MAX {
+            end(&mut open, &mut count, &mut packed);
+        }
+        if count == 0 {
+            open.extend_from_slice(MAGIC);
+        }
+        for piece in [key, value] {
+            open.extend_from_slice(&(piece.len() as u64).to_le_bytes());
+            open.extend_from_slice(&piece);
+        }
+        count += 1;
+    }
+    if count > 0 {
+        end(&mut open, &mut count, &mut packed);
+    }
+    packed
+}
+
+/// A chunk of the archive.
+#[derive(Clone, Debug)]
+pub struct FrozenPart {
+    /// Name and size of the chunk.
+    pub chunk: ChunkEntry,
+    /// Its bytes; `None` if a durable snapshot has named it.
+    pub bytes: Option<Arc<[u8]>>,
 }
 
 /// Number of rows of a table, and their size in bytes as snapshots store them.
@@ -115,13 +130,20 @@ pub struct TableSize {
 #[derive(Clone)]
 pub struct FrozenState {
     pages: Vec<FrozenPage>,
+    parts: Vec<FrozenPart>,
 }
 
 impl FrozenState {
     /// Makes a state of these pages, whose rows ascend.
     #[doc(hidden)]
     pub fn of_pages(pages: Vec<FrozenPage>) -> FrozenState {
-        FrozenState { pages }
+        FrozenState { pages, parts: Vec::new() }
+    }
+
+    /// Adds the chunks of the archive.
+    #[doc(hidden)]
+    pub fn with_parts(self, parts: Vec<FrozenPart>) -> FrozenState {
+        FrozenState { parts, ..self }
     }
 
     pub(crate) fn add(&mut self, tag: u8, level: u32, pages: impl Iterator<Item = Arc<dyn AnyPage>>) {
@@ -131,6 +153,11 @@ impl FrozenState {
     /// Returns the pages, in the order of their rows.
     pub fn pages(&self) -> &[FrozenPage] {
         &self.pages
+    }
+
+    /// Returns the chunks of the archive. The hash of the state has their names by the rows of the table `parts`.
+    pub fn parts(&self) -> &[FrozenPart] {
+        &self.parts
     }
 
     /// Returns the size of each table, by the table's name. It reads the chunks only, so it is cheap after

@@ -1,5 +1,6 @@
 //! Storage of the state: tables, keys as bytes, rows as bytes, and the versions of their forms.
 
+mod archived;
 pub mod form;
 mod frozen;
 mod key;
@@ -9,7 +10,10 @@ pub(crate) mod next_level;
 mod rows;
 mod table;
 
-pub use frozen::{CHUNK_BYTES_MAX, ChunkEntry, FrozenPage, FrozenState, Row, TableSize, hash_of_chunks, unpack_chunk};
+pub use form::Unreadable;
+pub use frozen::{
+    CHUNK_BYTES_MAX, ChunkEntry, FrozenPage, FrozenPart, FrozenState, Row, TableSize, hash_of_chunks, unpack_chunk,
+};
 pub use key::TableKey;
 pub use rows::ROW_BYTES_MAX;
 pub use table::{Rows, Table};

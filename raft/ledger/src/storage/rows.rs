@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 
 use crate::index::Derived;
 use crate::model::{
-    Campaign, Chunk, Claim, ClosedClaimBlock, DeadLetter, Hash, Head, InstantOutcome, Ledger, OptedOut, Page, PoolRow,
-    RecipientState, Relay, RunEvent, RunSummary, Schedule, ScheduleId, SealedAudience, StoredAnswer, StoredBlob,
-    TakenBack, Tenant,
+    ArchivePart, Campaign, Chunk, Claim, ClosedClaimBlock, DeadLetter, Hash, Head, InstantOutcome, Ledger, OptedOut,
+    Page, PoolRow, RecipientState, Relay, RunEvent, RunSummary, Schedule, ScheduleId, SealedAudience, StoredAnswer,
+    StoredBlob, TakenBack, Tenant,
 };
 use crate::storage::form::{RowForm, Unreadable};
 use crate::storage::{FrozenState, Row, Table, TableKey};
@@ -50,7 +50,7 @@ macro_rules! tables {
                 head.put((), self.head.clone());
                 state.add(HEAD, level, head.frozen_pages());
                 $(state.add($tag, level, self.$table.frozen_pages());)*
-                state
+                state.with_parts(self.frozen_parts())
             }
 
             /// Forgets how pages were encoded: another level may have other forms.
@@ -105,6 +105,7 @@ tables! {
     17 => tenants,
     18 => taken_back,
     19 => pools,
+    20 => parts,
 }
 
 /// Types whose rows have had only one form.
@@ -115,7 +116,7 @@ macro_rules! of_one_form {
 }
 of_one_form! {
     Head, Relay, Schedule, InstantOutcome, StoredBlob: 128, Page: 8, Chunk: 8, Claim: 32, ClosedClaimBlock: 8, DeadLetter, OptedOut,
-    StoredAnswer, RunSummary, Vec<RunEvent>: 8, SealedAudience, Campaign, Tenant, TakenBack, PoolRow,
+    StoredAnswer, RunSummary, Vec<RunEvent>: 8, SealedAudience, Campaign, Tenant, TakenBack, PoolRow, ArchivePart,
 }
 #[cfg(not(feature = "next-level"))]
 impl RowForm for crate::model::Node {}
@@ -153,8 +154,6 @@ impl Ledger {
             derived.blocking.extend(run.may_block_next().then_some(key));
             derived.mailed.extend(run.counts.has_emails().then_some((run.schedule, run.due, id)));
         }
-        let forgotten = self.summaries.iter().filter(|(_, summary)| summary.counts.has_emails());
-        derived.forgotten = forgotten.map(|(id, summary)| (summary.schedule, summary.due, *id)).collect();
         let busy: BTreeSet<ScheduleId> = derived.blocking.iter().map(|(schedule, _)| *schedule).collect();
         for (id, schedule) in self.schedules.iter() {
             derived.name_schedule(*id, schedule);

@@ -9,8 +9,8 @@ use super::*;
 /// Returns every name in the history, as often as it occurs.
 fn told(drill: &Drill) -> Vec<Nominal> {
     let names = drill.ledger.history().iter().flat_map(|((_, first), row)| match row {
-        InstantOutcome::Opened(_) => vec![first.clone()],
-        InstantOutcome::Explained { instants, .. } => {
+        InstantOutcome::Opened(_) | InstantOutcome::ArchivedTrigger { .. } => vec![first.clone()],
+        InstantOutcome::Explained { instants, .. } | InstantOutcome::Archived { instants, .. } => {
             let alone = |place| instants.part(first, place, place + 1).map(|(name, _)| name);
             (0..instants.count()).filter_map(alone).collect()
         }

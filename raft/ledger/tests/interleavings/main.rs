@@ -3,6 +3,8 @@
 //! Commands are generated for the present state. Some are stale, repeated or invalid, like those in a log with
 //! elections and lost answers.
 
+#[path = "../archived/mod.rs"]
+mod archived;
 #[path = "../given/mod.rs"]
 mod given;
 mod oracle;
@@ -20,7 +22,7 @@ use reveille_ledger::canary::Canary;
 use reveille_ledger::check::check;
 use reveille_ledger::command::*;
 use reveille_ledger::content::{Audience, AudienceChoice, Content, NamedAudience, Recipient, Seal};
-use reveille_ledger::decide::prune::{PruneCursor, next_batch};
+use reveille_ledger::decide::archive::{ArchiveCursor, next_batch};
 use reveille_ledger::ids::*;
 use reveille_ledger::instant_range::InstantRange;
 use reveille_ledger::policy::{Overlap, Policies};
@@ -41,7 +43,7 @@ enum Step {
     Resume(u8),
     Edit(u8, u8),
     Backfill(u8, u8),
-    Prune(u8),
+    Archive(u8),
     Delete(u8),
     Fire(u8),
     Claim(u8, u8, u8),
@@ -71,7 +73,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => small().prop_map(Step::Resume),
         1 => (small(), small()).prop_map(|(which, what)| Step::Edit(which, what)),
         1 => (small(), small()).prop_map(|(which, back)| Step::Backfill(which, back)),
-        1 => small().prop_map(Step::Prune),
+        1 => small().prop_map(Step::Archive),
         1 => small().prop_map(Step::Delete),
         3 => small().prop_map(Step::Fire),
         6 => (small(), small(), small()).prop_map(|(page, owner, take)| Step::Claim(page, owner, take)),
@@ -212,7 +214,7 @@ impl World {
             }
             Step::Edit(which, what) => self.edit(which, what),
             Step::Backfill(which, back) => self.backfill(which, back),
-            Step::Prune(which) => self.prune(which),
+            Step::Archive(which) => self.archive(which),
             Step::Delete(which) => {
                 let Some(schedule) = pick(&self.schedules(), which) else { return };
                 self.put(Command::ScheduleDelete(schedule));
@@ -456,17 +458,22 @@ impl World {
         assert_eq!(once, rows_without_head(&self.ledger));
     }
 
-    /// Prunes rows that are old enough; or names all rows, of which only those are removed.
-    fn prune(&mut self, which: u8) {
-        let (found, _) = next_batch(&self.ledger, &PruneCursor::default(), self.ledger.head().now);
-        let all = Prune {
+    /// Archives and removes what is old enough; or names all rows, of which only those go.
+    fn archive(&mut self, which: u8) {
+        let after_ms = 10_000 * (1 + i64::from(which % 3));
+        let (found, _) = next_batch(&self.ledger, &ArchiveCursor::default(), self.ledger.head().now, after_ms);
+        let all = Archive {
             pages: self.ledger.pages().iter().map(|(id, _)| *id).collect(),
+            after_ms,
             summaries: self.ledger.summaries().iter().map(|(id, _)| *id).collect(),
             history: self.ledger.history().iter().map(|(name, _)| name.clone()).collect(),
+            parts: self.ledger.parts().iter().map(|(key, _)| *key).collect(),
+            blobs: self.ledger.blobs().iter().map(|(hash, _)| *hash).collect(),
         };
-        let by_place = self.ledger.clone().apply(self.log.len() as u64 + 1, &self.entry(Command::Prune(found.clone())));
-        let by_name = self.put(Command::Prune(if which.is_multiple_of(2) { all } else { found }));
-        assert_eq!(by_name, by_place.reply.outcome, "P24: what is found is what may go");
+        let entry = self.entry(Command::Archive(found.clone()));
+        let of_found = self.ledger.clone().apply(self.log.len() as u64 + 1, &entry);
+        let outcome = self.put(Command::Archive(if which.is_multiple_of(2) { all } else { found }));
+        assert_eq!(outcome, of_found.reply.outcome, "P24: what is found is what may go");
     }
 
     fn entry(&self, command: Command) -> Entry {

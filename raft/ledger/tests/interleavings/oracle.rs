@@ -12,7 +12,9 @@ use reveille_ledger::content::Recipients;
 use reveille_ledger::ids::{RunId, Time};
 use reveille_ledger::policy::Overlap;
 use reveille_ledger::pool::Day;
-use reveille_ledger::{Chunk, Claim, Ledger, Page, RecipientState, Run, RunState, WAVE_MS};
+use reveille_ledger::{Chunk, Claim, Ledger, RecipientState, Run, RunState, WAVE_MS};
+
+use crate::archived::archived;
 
 type Seat = (RunId, u32, u16);
 
@@ -86,14 +88,16 @@ pub fn judge(before: &Ledger, entry: &Entry, after: &Ledger, refused: bool) {
             assert_eq!(is_crash_suspect(after, *seat), expected, "P12: {}", told());
         }
     }
-    let pruned: Vec<RunId> = before.runs().map(|(id, ..)| id).filter(|id| after.run(*id).is_none()).collect();
-    assert!(pruned.is_empty() || matches!(entry.command, Command::Prune(_)), "a run is gone after {entry:?}");
-    for (id, page, run) in before.runs().filter(|(id, ..)| pruned.contains(id)) {
-        judge_pruned(page, run, after, id, entry.now);
+    let left: Vec<RunId> = before.runs().map(|(id, ..)| id).filter(|id| after.run(*id).is_none()).collect();
+    assert!(left.is_empty() || matches!(entry.command, Command::Archive(_)), "a run is gone after {entry:?}");
+    for (id, _, run) in before.runs().filter(|(id, ..)| left.contains(id)) {
+        judge_archived(before, run, after, id, entry.now);
     }
-    let is_left = |seat: &Seat| is.contains_key(seat) || pruned.contains(&seat.0);
+    let has_left =
+        |seat: &Seat| before.recipient_at((seat.0, seat.1), seat.2).is_some_and(|(run, _)| left.contains(&run));
+    let is_left = |seat: &Seat| is.contains_key(seat) || has_left(seat);
     assert!(was.keys().all(is_left), "a recipient is gone after {entry:?}");
-    for (id, _, run) in before.runs().filter(|(id, ..)| !pruned.contains(id)) {
+    for (id, _, run) in before.runs().filter(|(id, ..)| !left.contains(id)) {
         let now = after.run(id).expect("a run stays");
         let told = || format!("{id} was {:?} and is {:?} after {entry:?}", run.state, now.state);
         assert!(run.state.word() == now.state.word() || may_become(&entry.command, id, run, now), "{}", told());
@@ -191,18 +195,47 @@ fn judge_reopened(before: &Ledger, entry: &Entry, after: &Ledger) {
     }
 }
 
-/// Only finished runs that are old enough are pruned, with all runs of their page. The name and the counts remain
-/// (P24).
-fn judge_pruned(page: &Page, run: &Run, after: &Ledger, id: RunId, now: Time) {
-    let summary = after.summaries().get(&id).expect("a summary stays");
-    assert_eq!((summary.counts, &summary.nominal), (run.counts, &run.nominal), "{id}");
-    for run in &page.runs {
-        let open = run.counts.get(RecipientState::Pending) + run.counts.get(RecipientState::Claimed);
-        let doubts = run.counts.get(RecipientState::InDoubt);
-        let age_ms = run.finished_at.map_or(-1, |at| now.since_ms(at));
-        assert!(open == 0 && age_ms >= run.policies.retention_ms, "{id} was pruned too early: {run:?}");
-        assert!(doubts == 0 || age_ms >= 30 * 86_400_000, "{id} was pruned before its evidence: {run:?}");
+/// Only finished runs leave: when nothing can be decided about them any more, with all details; or after their
+/// retention. The name and the counts remain (P24).
+fn judge_archived(before: &Ledger, run: &Run, after: &Ledger, id: RunId, now: Time) {
+    let count = |state| run.counts.get(state);
+    let age_ms = run.finished_at.map_or(-1, |at| now.since_ms(at));
+    assert_eq!(count(RecipientState::Pending) + count(RecipientState::Claimed), 0, "{id} was archived open: {run:?}");
+    let is_over = age_ms >= run.policies.retention_ms;
+    assert!(count(RecipientState::InDoubt) == 0 || age_ms >= 30 * 86_400_000, "{id} left before its evidence: {run:?}");
+    let summary = after.summaries().get(&id).cloned();
+    if let Some(summary) = &summary {
+        assert!(is_over, "{id} left too early: {run:?}");
+        assert_eq!((summary.counts, &summary.nominal), (run.counts, &run.nominal), "{id}");
+        return;
     }
+    assert!(
+        after.has_opened(&(run.schedule, run.nominal.clone())) || !after.schedules().contains(&run.schedule),
+        "P7: {run:?}"
+    );
+    let part = archived(after, id).expect("a part of the archive has the run");
+    let Some(kept) = part.run(id) else {
+        assert!(is_over, "the details of {id} went too early: {run:?}");
+        let summary = part.summaries().get(&id).expect("a summary");
+        assert_eq!((summary.counts, &summary.nominal), (run.counts, &run.nominal), "{id}");
+        return;
+    };
+    let undecided = [RecipientState::InDoubt, RecipientState::Assumed, RecipientState::Dead].map(count);
+    assert_eq!((undecided, age_ms >= 10_000), ([0; 3], true), "{id} was archived too early: {run:?}");
+    assert_eq!(*kept, Run { previous: kept.previous, ..run.clone() }, "{id}");
+    for number in 0..run.count {
+        assert_eq!(part.state(id, number), before.state(id, number), "{id}#{number}");
+    }
+    let claims =
+        |ledger: &Ledger, number| format!("{:?}", ledger.explain_recipient(id, number).expect("its story").claims);
+    for number in 0..run.count.min(8) {
+        assert_eq!(claims(&part, number), claims(before, number), "{id}#{number}");
+    }
+    let address = |ledger: &Ledger, other: &Ledger| {
+        let blob = ledger.blob(&run.audience).or(other.blob(&run.audience));
+        blob.map(<[u8]>::to_vec)
+    };
+    assert_eq!(address(&part, after), address(before, before), "{id}: its audience");
 }
 
 /// A fire does not move a plan before its next instant opens, with its jitter.
@@ -289,7 +322,8 @@ fn grows(before: &Ledger, after: &Ledger) {
     }
     for (name, was) in before.history().iter() {
         let is = after.history().get(name);
-        assert!(was.run().is_none() || is == Some(was), "P7: {name:?} was {was:?} and is {is:?}");
+        let has_left = !after.schedules().contains(&name.0) || before.has_opened(name) && after.has_opened(name);
+        assert!(was.run().is_none() || is == Some(was) || has_left, "P7: {name:?} was {was:?} and is {is:?}");
     }
 }
 

@@ -56,7 +56,7 @@ pub fn name(command: &Command) -> &'static str {
         Command::Advance(_) => "Advance",
         Command::ScheduleEdit(_) => "ScheduleEdit",
         Command::Backfill(_) => "Backfill",
-        Command::Prune(_) => "Prune",
+        Command::Archive(_) => "Archive",
         Command::Replan(_) => "Replan",
         Command::SendTest(_) => "SendTest",
         Command::AudienceSeal(_) => "AudienceSeal",
@@ -250,8 +250,15 @@ fn backfill(schedule: ScheduleId, name: NextInstant) -> Backfill {
     }
 }
 
-fn prune(page: RunId) -> Prune {
-    Prune { pages: vec![page], summaries: vec![RUN], history: vec![(ScheduleId(900), next(4).nominal)] }
+fn archive(page: RunId) -> Archive {
+    Archive {
+        pages: vec![page],
+        after_ms: 86_400_000,
+        summaries: vec![RUN],
+        history: vec![(ScheduleId(900), next(4).nominal)],
+        parts: vec![reveille_ledger::PartKey { index: 77, place: 1 }],
+        blobs: vec![Hash([8; 32])],
+    }
 }
 
 fn replan() -> Replan {
@@ -407,7 +414,7 @@ pub fn commands() -> Vec<(&'static str, Command)> {
         ("Advance", Command::Advance(Advance { to: Time(1_772_409_600_000), jump: true })),
         ("ScheduleEdit", Command::ScheduleEdit(Box::new(edit()))),
         ("Backfill", Command::Backfill(backfill(ScheduleId(900), next(4)))),
-        ("Prune", Command::Prune(prune(RUN))),
+        ("Archive", Command::Archive(archive(RUN))),
         ("Replan", Command::Replan(vec![replan()])),
         ("SendTest", Command::SendTest(Box::new(send_test()))),
         ("AudienceSeal", Command::AudienceSeal(audience_seal())),
@@ -479,7 +486,7 @@ pub fn replies() -> Vec<(String, CommandReply)> {
             rest: Some(Time(7_200_000)),
             inside_gap: 3,
         },
-        CommandOutcome::Pruned(300),
+        CommandOutcome::Archived(300),
         CommandOutcome::MovedOf(vec![
             Ok(MovedRecipients { recipients: 300, inside_gap: 2 }),
             Err(Refusal::NoSuchRun(RUN)),
@@ -620,12 +627,15 @@ pub fn ledger() -> Ledger {
     let later = 200_000_000;
     let readings = vec![VoterClock { node: NODE, wall: Time(later) }];
     put(later, Command::EpochStart(EpochStart::new(OWNER, 1, readings)));
-    assert_eq!(put(later, Command::Prune(prune(triggered))), CommandOutcome::Pruned(1));
+    assert_eq!(put(later, Command::Archive(archive(triggered))), CommandOutcome::Archived(1));
     put(later, other("late", "request-8"));
     put(later, Command::TenantSet(tenant_set()));
     put(later, Command::PoolSet(pool_set()));
     put(later, Command::AudienceSeal(audience_seal()));
-    put(later, sealed());
+    let CommandOutcome::Schedule(news) = put(later, sealed()) else { panic!("a schedule") };
+    let trigger = Command::Trigger(Trigger { schedule: news, request: "news".into() });
+    let CommandOutcome::Run { run: sent, .. } = put(later, trigger) else { panic!("a run") };
+    put(later, Command::RunCancel(sent));
     for name in ["autumn", "spring", "summer"] {
         let campaign = CampaignCreate { request: None, ..campaign(name) };
         assert_eq!(put(later, Command::CampaignCreate(Box::new(campaign))), CommandOutcome::Done);
@@ -638,6 +648,19 @@ pub fn ledger() -> Ledger {
     let (epoch, next) = (head.epoch.map_or(Epoch(0), |epoch| epoch.epoch), head.applied + 1);
     let taken_back = ledger.apply(next, &Entry { epoch, now: Time(later), command }).reply;
     assert_eq!(taken_back.outcome, CommandOutcome::Moved(1));
+    // A run to a sealed audience leaves its summary in the state.
+    let much_later = Time(later + 100 * 86_400_000);
+    let start = EpochStart::new(OWNER, 1, vec![VoterClock { node: NODE, wall: much_later }]);
+    let epoch = Epoch(next + 1);
+    for (index, command) in (next + 1..).zip([
+        Command::EpochStart(start),
+        Command::Archive(archive(sent)),
+        Command::TenantSet(tenant_set()),
+    ]) {
+        let outcome = ledger.apply(index, &Entry { epoch, now: much_later, command }).reply.outcome;
+        assert!(!matches!(outcome, CommandOutcome::Refused(_)), "{outcome:?}");
+    }
+    assert!(ledger.summaries().contains(&sent));
     assert_eq!(ledger.nodes().get(&NODE).map(|node| node.crashes.times()), Some(&[Time(14_000)][..]));
     assert!(matches!(ledger.run(page).map(|run| &run.state), Some(RunState::Paused { .. })));
     ledger

@@ -9,15 +9,15 @@ use reveille_ledger::calendar::{self, Pattern, When};
 use reveille_ledger::canary::Canary;
 use reveille_ledger::command::*;
 use reveille_ledger::content::{AudienceChoice, NamedAudience, Seal};
+use reveille_ledger::decide::archive::{ArchiveCursor, next_batch};
 use reveille_ledger::decide::backfill::range;
 use reveille_ledger::decide::catch_up;
 use reveille_ledger::decide::edit::{RequestedTiming, plan_timing_change};
-use reveille_ledger::decide::prune::{PruneCursor, next_batch};
 use reveille_ledger::decide::timing::{self, Calendar, Jitter, Zone};
 use reveille_ledger::ids::*;
 use reveille_ledger::instant_range::{InstantRange, distance_ms};
 use reveille_ledger::labels::Labels;
-use reveille_ledger::policy::{CatchUp, InDoubt, Overlap, Policies};
+use reveille_ledger::policy::{CatchUp, DAY_MS, InDoubt, Overlap, Policies};
 use reveille_ledger::pool::{Day, PoolSet};
 use reveille_ledger::tenant::TenantSet;
 
@@ -41,7 +41,7 @@ impl World {
             "create" => return self.create(words).map(Some),
             "edit" => return self.edit(words).map(Some),
             "backfill" => return self.backfill(words).map(Some),
-            "prune" => self.prune(words)?,
+            "archive" => self.archive(words)?,
             "pause" => Command::SchedulePause(SchedulePause {
                 schedule: self.schedule(words.need("schedule")?)?,
                 reason: words.key("reason").unwrap_or("rest").into(),
@@ -451,9 +451,7 @@ impl World {
         let (from, to) = (at(words.ms("from")?), at(words.ms("to")?));
         let (pattern, zone) = (Pattern::compile(&known.when)?, rules(&known.zone)?);
         let calendar = Calendar { pattern: &pattern, zone: &zone };
-        let has_opened = |name: &Nominal| {
-            self.ledger.history().get(&(schedule, name.clone())).is_some_and(|row| row.run().is_some())
-        };
+        let has_opened = |name: &Nominal| self.ledger.has_opened(&(schedule, name.clone()));
         let found =
             range(known, calendar, (from, to), words.number("max", self.ledger.limits().backfill)?, now, has_opened);
         let rest = found.rest.map_or("nothing".to_owned(), |rest| format!("what begins at {}", self.time(rest)));
@@ -474,15 +472,18 @@ impl World {
         Ok(told + &self.commit(Command::Backfill(backfill), words)?)
     }
 
-    /// `prune`: what the auditor finds. Or only these rows: `prune r5.0`, `prune summary=r5.0`.
-    fn prune(&mut self, words: &mut Words) -> Parsed<Command> {
+    /// `archive`: what the auditor finds a day after a run finished, or `after=TIME`. Or only these rows: `archive r5.0`,
+    /// `archive summary=r5.0`.
+    fn archive(&mut self, words: &mut Words) -> Parsed<Command> {
+        let after_ms = words.ms("after")?.unwrap_or(DAY_MS);
         let summaries = words.all("summary").into_iter().map(|run| self.run(run)).collect::<Parsed<Vec<_>>>()?;
         let pages = words.rest().into_iter().map(|run| self.run(run)).collect::<Parsed<Vec<_>>>()?;
         if pages.is_empty() && summaries.is_empty() {
-            let (found, more) = next_batch(&self.ledger, &PruneCursor::default(), self.ledger.head().now);
-            return if more.is_none() { Ok(Command::Prune(found)) } else { Err("more than one stretch".into()) };
+            let now = self.ledger.head().now;
+            let (found, more) = next_batch(&self.ledger, &ArchiveCursor::default(), now, after_ms);
+            return if more.is_none() { Ok(Command::Archive(found)) } else { Err("more than one batch".into()) };
         }
-        Ok(Command::Prune(Prune { pages, summaries, history: vec![] }))
+        Ok(Command::Archive(Archive { pages, after_ms, summaries, ..Archive::default() }))
     }
 
     fn retiming(
@@ -509,8 +510,7 @@ impl World {
         let calendar = Calendar { pattern: &next.0, zone: &next.1 };
         let fires = schedule.activity == Activity::Active;
         let due = fires.then(|| catch_up::plan_leave(&self.ledger, id, former.pattern, former.zone, through)).flatten();
-        let has_opened =
-            |name: &Nominal| self.ledger.history().get(&(id, name.clone())).is_some_and(|row| row.run().is_some());
+        let has_opened = |name: &Nominal| self.ledger.has_opened(&(id, name.clone()));
         let waits = self.ledger.waits_at(id, through);
         Ok(plan_timing_change(schedule, due, Some(former), (wanted, calendar), (through, waits), has_opened)?)
     }

@@ -5,6 +5,8 @@
 //! entry is encoded and decoded. `UPDATE_GOLDENFILES=1 cargo test -p reveille-ledger --test transcripts` records them
 //! again; read the difference before you keep it.
 
+#[path = "../archived/mod.rs"]
+mod archived;
 mod ask;
 #[path = "../given/mod.rs"]
 mod given;
@@ -68,7 +70,7 @@ scripts! {
     overlap_p16
     pages
     policy_refusals_p6
-    pruning_p24
+    archive_p24 archive_details_p24 archive_chain_p24
     quarantine
     real_time_p19
     requests

@@ -12,6 +12,7 @@ use reveille_ledger::ids::{NodeId, RunId};
 use reveille_ledger::pool::{Day, PoolRow};
 use reveille_ledger::{InstantOutcome, RecipientState};
 
+use crate::archived::archived;
 use crate::tell::{instant, state, word};
 use crate::words::{Parsed, Words};
 use crate::world::World;
@@ -47,10 +48,10 @@ impl World {
             (Some(run), _) => (format!("{id} of {}: {}, {} recipients:", run.name, state(run), run.count), run.counts),
             (None, Some(summary)) => {
                 let ended = summary.state.word();
-                let pruned = format!("pruned by {}", summary.pruned_index);
-                (format!("{id} of {}, {}: {ended}, {pruned}:", summary.name, summary.nominal), summary.counts)
+                let left = format!("left at {}", summary.archived_index);
+                (format!("{id} of {}, {}: {ended}, {left}:", summary.name, summary.nominal), summary.counts)
             }
-            (None, None) => return Ok("no such run\n".into()),
+            (None, None) => return Ok(self.show_archived(id)),
         };
         for state in RecipientState::ALL {
             if counts.get(state) > 0 {
@@ -58,6 +59,24 @@ impl World {
             }
         }
         Ok(text + "\n")
+    }
+
+    /// The run as the archive has it.
+    fn show_archived(&self, id: RunId) -> String {
+        let Some(part) = archived(&self.ledger, id) else { return "no such run\n".into() };
+        let previous = |run: Option<RunId>| run.map_or("none".to_owned(), |run| run.to_string());
+        let (kind, run_counts, former) = match (part.run(id), part.summaries().get(&id)) {
+            (Some(run), _) => ("with details", run.counts, run.previous),
+            (None, Some(summary)) => ("as a summary", summary.counts, summary.previous),
+            (None, None) => return "in its part it is missing\n".into(),
+        };
+        let mut text = format!("{id} is in the archive {kind}, after {}:", previous(former));
+        for state in RecipientState::ALL {
+            if run_counts.get(state) > 0 {
+                let _ = write!(text, " {} {}", run_counts.get(state), word(state));
+            }
+        }
+        text + "\n"
     }
 
     fn show_rows(&self) -> String {
@@ -136,6 +155,16 @@ impl World {
                 let (last, count) = (instants.last(nominal), instants.count());
                 format!("{nominal} to {last}: {count} {reason:?}, said {index}\n")
             }
+            InstantOutcome::Archived { instants, ahead_min_ms, ahead_max_ms, until } => {
+                let (last, count) = (instants.last(nominal), instants.count());
+                format!(
+                    "{nominal} to {last}: {count} archived, ahead by {ahead_min_ms} to {ahead_max_ms} ms, known until {}\n",
+                    self.time(*until)
+                )
+            }
+            InstantOutcome::ArchivedTrigger { run, until, .. } => {
+                format!("{nominal}: archived {run}, known until {}\n", self.time(*until))
+            }
         };
         Ok(rows.map(one).collect())
     }
@@ -154,7 +183,8 @@ impl World {
     fn show_story(&self, words: &mut Words) -> Parsed<String> {
         let run = self.run(words.need("run")?)?;
         let number = words.need("recipient")?.parse()?;
-        let Some(explanation) = self.ledger.explain_recipient(run, number) else {
+        let part = if self.ledger.run(run).is_none() { archived(&self.ledger, run) } else { None };
+        let Some(explanation) = part.as_ref().unwrap_or(&self.ledger).explain_recipient(run, number) else {
             return Ok("no such recipient\n".into());
         };
         let mut text = format!("{}\n", word(explanation.state));
@@ -275,7 +305,7 @@ impl World {
         let ledger = &self.ledger;
         let blobs = ledger.all_rows().filter(|(key, _)| key.first() == Some(&5)).count();
         format!(
-            "{} pages, {} chunks, {} open rows, {} closed rows, {} letters, {blobs} blobs, {} names, {} summaries\n",
+            "{} pages, {} chunks, {} open rows, {} closed rows, {} letters, {blobs} blobs, {} names, {} summaries, {} parts\n",
             ledger.pages().len(),
             ledger.chunks().len(),
             ledger.claims().len(),
@@ -283,6 +313,7 @@ impl World {
             ledger.dead().len(),
             ledger.history().len(),
             ledger.summaries().len(),
+            ledger.parts().len(),
         )
     }
 

@@ -65,7 +65,7 @@ fn reply(world: &World, reply: &CommandReply) -> String {
             let inside = if *inside_gap == 0 { String::new() } else { format!("; {inside_gap} inside the gap") };
             format!("backfilled {opened}, {} to {}; {known} had opened before{inside}{rest}", run(first), run(last))
         }
-        CommandOutcome::Pruned(runs) => format!("pruned {runs} runs"),
+        CommandOutcome::Archived(runs) => format!("archived {runs} runs"),
         CommandOutcome::Moved(count) => format!("moved {count}"),
         CommandOutcome::MovedOf(runs) => {
             let describe = |moved: &Result<MovedRecipients, Refusal>| match moved {
@@ -121,7 +121,7 @@ fn changes(world: &World, before: &Ledger) -> Vec<String> {
         differences(&mut lines, &schedule_facts(world, before, *id), &schedule_facts(world, &world.ledger, *id));
     }
     let gone = before.runs().filter(|(id, ..)| world.ledger.run(*id).is_none());
-    lines.extend(gone.map(|(id, _, run)| format!("{id} of {} is pruned", run.name)));
+    lines.extend(gone.map(|(id, _, run)| format!("{id} of {} has left", run.name)));
     let gone = before.summaries().iter().filter(|(id, _)| !world.ledger.summaries().contains(id));
     lines.extend(gone.map(|(id, summary)| format!("the summary of {id} of {} is forgotten", summary.name)));
     for (id, page, run) in world.ledger.runs() {

@@ -1,7 +1,9 @@
-//! Tests of snapshots: round trips (here), shared chunks (`sharing`), damage (`damage`), the manager (`manager`).
+//! Tests of snapshots: round trips (here), shared chunks (`sharing`), archived chunks (`parts`), damage (`damage`), the
+//! manager (`manager`).
 
 mod damage;
 mod manager;
+mod parts;
 mod sharing;
 mod small_disk;
 

@@ -16,6 +16,7 @@ use reveille_ledger::run_events::{RunEvent, RunEventKind};
 use reveille_ledger::{Ledger, Page, RecipientState, Run, RunState};
 use reveille_proto::admin::v1::Event;
 
+use super::archive::RunLedgers;
 use super::validate::in_words;
 use super::views::{made_way, node_name, timestamp, waited_for};
 pub use waits::WaitContext;
@@ -23,12 +24,12 @@ pub use waits::WaitContext;
 /// Returns the recipient's state and the events that led to it. Returns `None` if there is no such recipient. `key` is
 /// its address key; `None` if this node does not know it.
 pub fn collect_events(
-    ledger: &Ledger,
+    RunLedgers { state: ledger, own }: RunLedgers<'_>,
     (id, number, key): (RunId, u32, Option<&str>),
     around: &WaitContext,
 ) -> Option<(RecipientState, Vec<Event>)> {
-    let (_, page, place) = ledger.page_of(id)?;
-    let (run, story) = (page.runs.get(place)?, ledger.explain_recipient(id, number)?);
+    let (_, page, place) = own.page_of(id)?;
+    let (run, story) = (page.runs.get(place)?, own.explain_recipient(id, number)?);
     let mut events = vec![opened((id, number), page, run)];
     for chapter in &story.claims {
         events.push(claimed(ledger, chapter));
@@ -172,7 +173,8 @@ fn canary(run: &Run) -> String {
     format!("of {recipients} recipients {bad} were dead or in doubt and {bad_max} may be; {undecided} were undecided")
 }
 
-/// Describes the email that was less than `min_gap` away (P17). The run that sent it may be pruned.
+/// Describes the email that was less than `min_gap` away (P17). The run that sent it may be in another part of the
+/// archive, and is then not named.
 fn too_near(story: &RecipientExplanation, run: &Run) -> String {
     let gap = in_words(run.policies.min_gap_ms);
     let of = story.kept_apart_by.map(|other| format!(" of {other}")).unwrap_or_default();

@@ -15,12 +15,16 @@ use reveille_cluster::ops::zones::Zones;
 use reveille_ledger::address::Address;
 use reveille_ledger::ids::{Nominal, RunId, ScheduleId, Time};
 use reveille_ledger::policy::DAY_MS;
-use reveille_ledger::{InstantOutcome, Ledger};
+use reveille_ledger::{InstantOutcome, Ledger, Schedule};
+use reveille_proto::admin::v1::Freshness;
 
+use super::archive::{ArchiveChain, ArchivedRun};
 use super::blobs::Blobs;
 use super::{Admin, ApiError, refusal, validate};
 pub use schedule::{absent_audience, absent_campaign, absent_relay, absent_schedule, check_schedule, near};
 
+/// Maximum number of archived runs of a schedule that are searched for a named one. Each may need a file.
+const SEARCHED_MAX: usize = 2_000;
 /// Maximum number of recipients that one request can name.
 const NAMED_MAX: usize = 10_000;
 /// Maximum distance between a firing and the local time that names it: no gap and no offset of a zone is larger.
@@ -56,38 +60,114 @@ impl RunArgument {
         }
     }
 
-    /// Returns the id of the run of this tenant.
-    pub fn find(&self, ledger: &Ledger, zones: &Zones, tenant: &str) -> Result<RunId, ApiError> {
+    /// Searches the run of this tenant in the replicated state.
+    pub fn find(&self, ledger: &Ledger, zones: &Zones, tenant: &str) -> Result<FoundRun, ApiError> {
         match self {
-            RunArgument::Number(run) => {
-                let kept = ledger.page_of(*run).map(|(_, page, _)| &page.tenant);
-                let owner = kept.or_else(|| ledger.summaries().get(run).map(|summary| &summary.tenant));
-                owner.filter(|owner| ***owner == *tenant).map(|_| *run).ok_or_else(|| refusal::no_run(run))
-            }
+            RunArgument::Number(run) => match tenant_of(ledger, *run) {
+                Some(owner) if owner == tenant => Ok(FoundRun::Known(*run)),
+                Some(_) => Err(self.unknown()),
+                None => Ok(FoundRun::Archived(ArchiveQuery::Run(*run))),
+            },
             RunArgument::Occurrence { schedule, occurrence } => {
                 let named = ledger.schedule_named(tenant, schedule);
                 let (id, known) = named.ok_or_else(|| absent_schedule(ledger, tenant, schedule))?;
-                let found = occurrence_of(ledger, zones, id, &known.zone, occurrence);
-                found.ok_or_else(|| refusal::no_run(format!("of '{schedule}' at {occurrence}")))
+                occurrence_of(ledger, zones, (id, known), occurrence).ok_or_else(|| self.unknown())
+            }
+        }
+    }
+
+    /// Returns the error for a run that does not exist.
+    fn unknown(&self) -> ApiError {
+        match self {
+            RunArgument::Number(run) => refusal::no_run(run),
+            RunArgument::Occurrence { schedule, occurrence } => {
+                refusal::no_run(format!("of '{schedule}' at {occurrence}"))
             }
         }
     }
 }
 
-/// Returns the error for a run without details: it is pruned or unknown.
+/// Result of the search for a run in the replicated state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FoundRun {
+    /// The run. It may be in the archive.
+    Known(RunId),
+    /// Only the archive may have it.
+    Archived(ArchiveQuery),
+}
+
+/// A run that is searched in the archive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ArchiveQuery {
+    /// The run with this id.
+    Run(RunId),
+    /// The run of an occurrence.
+    Occurrence {
+        /// The run of the schedule that was archived last.
+        last: RunId,
+        /// The occurrence.
+        wanted: WantedOccurrence,
+    },
+}
+
+/// An occurrence of a schedule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WantedOccurrence {
+    /// With this name.
+    Named(Nominal),
+    /// Due at this time, and named by a local time.
+    Due(Time),
+}
+
+impl WantedOccurrence {
+    fn fits(&self, run: &ArchivedRun) -> bool {
+        match self {
+            WantedOccurrence::Named(nominal) => run.nominal == *nominal,
+            WantedOccurrence::Due(due) => run.due == *due && matches!(run.nominal, Nominal::Civil { .. }),
+        }
+    }
+}
+
+/// Returns the tenant of a run of this ledger.
+fn tenant_of(ledger: &Ledger, run: RunId) -> Option<&str> {
+    let kept = ledger.page_of(run).map(|(_, page, _)| &*page.tenant);
+    kept.or_else(|| ledger.summaries().get(&run).map(|summary| &*summary.tenant))
+}
+
+/// Returns the error for a run without details: they are removed, or the run is unknown.
 fn absent(ledger: &Ledger, run: RunId) -> ApiError {
     match ledger.summaries().get(&run) {
-        Some(summary) => refusal::pruned(run, summary),
+        Some(summary) => refusal::details_removed(run, summary),
         None => refusal::no_run(run),
     }
 }
 
-fn occurrence_of(ledger: &Ledger, zones: &Zones, id: ScheduleId, zone: &str, text: &str) -> Option<RunId> {
-    let named = |nominal: Nominal| ledger.history().get(&(id, nominal)).and_then(InstantOutcome::run);
-    let rules = zones.get(zone).ok().map(|zone| zone.rules);
+fn occurrence_of(
+    ledger: &Ledger,
+    zones: &Zones,
+    (id, schedule): (ScheduleId, &Schedule),
+    text: &str,
+) -> Option<FoundRun> {
+    let in_archive = |wanted| {
+        let last = schedule.plan.archived?;
+        Some(FoundRun::Archived(ArchiveQuery::Occurrence { last, wanted }))
+    };
+    let named = |nominal: Nominal| {
+        let name = (id, nominal);
+        match ledger.history().get(&name).and_then(InstantOutcome::run) {
+            Some(run) => Some(FoundRun::Known(run)),
+            None if ledger.has_opened(&name) => in_archive(WantedOccurrence::Named(name.1)),
+            None => None,
+        }
+    };
+    let due_at = |civil, due| match due_at(ledger, id, civil, due)? {
+        DueRun::Run(run) => Some(FoundRun::Known(run)),
+        DueRun::Archived => in_archive(WantedOccurrence::Due(due)),
+    };
+    let rules = zones.get(&schedule.zone).ok().map(|zone| zone.rules);
     if let Ok(instant) = text.parse::<jiff::Timestamp>() {
         let civil = rules.map_or_else(|| Offset::UTC.to_datetime(instant), |rules| rules.to_datetime(instant));
-        return named(Nominal::Instant(instant.into())).or_else(|| due_at(ledger, id, civil, instant.into()));
+        return named(Nominal::Instant(instant.into())).or_else(|| due_at(civil, instant.into()));
     }
     let (civil, fold) = match text.strip_suffix(" (second)") {
         Some(civil) => (civil, 1),
@@ -97,23 +177,43 @@ fn occurrence_of(ledger: &Ledger, zones: &Zones, id: ScheduleId, zone: &str, tex
         let instant = rules.and_then(|rules| rules.to_ambiguous_timestamp(civil).compatible().ok());
         return named(Nominal::Civil { civil_ms: civil_ms(civil)?, fold })
             .or_else(|| named(Nominal::Instant(instant?.into())))
-            .or_else(|| due_at(ledger, id, civil, instant?.into()));
+            .or_else(|| due_at(civil, instant?.into()));
     }
-    named(Nominal::Trigger(text.strip_prefix("trigger ").unwrap_or(text).to_owned()))
+    let trigger = Nominal::Trigger(text.strip_prefix("trigger ").unwrap_or(text).to_owned());
+    // The state forgets the name of an archived trigger long before the archive forgets its run.
+    named(trigger.clone()).or_else(|| in_archive(WantedOccurrence::Named(trigger)))
+}
+
+/// A run that is known by its due time.
+enum DueRun {
+    Run(RunId),
+    /// An archived run that may have been due then.
+    Archived,
 }
 
 /// Returns the run that was due at this instant, near this local time. A change of the clocks may have moved it away
 /// from its local time.
-fn due_at(ledger: &Ledger, id: ScheduleId, civil: DateTime, due: Time) -> Option<RunId> {
+fn due_at(ledger: &Ledger, id: ScheduleId, civil: DateTime, due: Time) -> Option<DueRun> {
     let near = civil_ms(civil)?;
     let first = Nominal::Civil { civil_ms: near.saturating_sub(MOVED_MS_MAX), fold: 0 };
     let last = Nominal::Civil { civil_ms: near.saturating_add(MOVED_MS_MAX), fold: 1 };
-    let runs = ledger.history().range((id, first)..=(id, last)).filter_map(|(_, row)| row.run());
+    let runs = ledger.history().range((id, first)..=(id, last.clone())).filter_map(|(_, row)| row.run());
     let due_of = |run: &RunId| {
         let kept = ledger.run(*run).map(|run| run.due);
         kept.or_else(|| ledger.summaries().get(run).map(|summary| summary.due))
     };
-    runs.into_iter().find(|run| due_of(run) == Some(due))
+    if let Some(run) = runs.into_iter().find(|run| due_of(run) == Some(due)) {
+        return Some(DueRun::Run(run));
+    }
+    // A range of archived names may begin long before the name.
+    let mut rows = ledger.history().range((id, Nominal::Civil { civil_ms: i64::MIN, fold: 0 })..=(id, last));
+    let may_have = rows.any(|((_, first), row)| match row {
+        InstantOutcome::Archived { instants, ahead_min_ms, ahead_max_ms, .. } => {
+            instants.has_between(first, due.plus_ms(-ahead_max_ms).0, due.plus_ms(-ahead_min_ms).0)
+        }
+        InstantOutcome::Opened(_) | InstantOutcome::Explained { .. } | InstantOutcome::ArchivedTrigger { .. } => false,
+    });
+    may_have.then_some(DueRun::Archived)
 }
 
 fn civil_ms(civil: DateTime) -> Option<i64> {
@@ -161,14 +261,82 @@ pub struct RunRecipients {
     pub numbers: Vec<u32>,
 }
 
+/// A recipient of a run.
+pub struct RunRecipient {
+    /// The run.
+    pub run: RunId,
+    /// Its number in the run.
+    pub number: u32,
+    /// Its address, or `#` and its number if this node does not know it.
+    pub address: String,
+    pub freshness: Option<Freshness>,
+}
+
 impl Admin {
-    /// Returns the id of the named run.
-    pub(crate) async fn find_run(&self, tenant: &str, run: &str, deadline: Instant) -> Result<RunId, ApiError> {
+    /// Returns the id of the named run, wherever the run is.
+    pub(crate) async fn find_run(
+        &self,
+        (tenant, run): (&str, &str),
+        stale: bool,
+        deadline: Instant,
+    ) -> Result<(RunId, Option<Freshness>), ApiError> {
         let (tenant, argument) = (validate::tenant(tenant)?, RunArgument::parse(run)?);
-        self.read(false, deadline, |ledger| argument.find(ledger, &self.context.zones, &tenant)).await?.0
+        let query = self.read(stale, deadline, |ledger| argument.find(ledger, &self.context.zones, &tenant));
+        let (found, freshness) = query.await?;
+        let run = match found? {
+            FoundRun::Known(run) => run,
+            FoundRun::Archived(query) => {
+                let found = self.find_archived(&query, &tenant).await?;
+                found.ok_or_else(|| argument.unknown())?
+            }
+        };
+        Ok((run, freshness))
     }
 
-    /// Returns the named run and its named recipients, or all of them.
+    async fn find_archived(&self, query: &ArchiveQuery, tenant: &str) -> Result<Option<RunId>, ApiError> {
+        match query {
+            ArchiveQuery::Run(run) => {
+                let part = self.part_of(*run).await?;
+                Ok(part.filter(|(_, part)| tenant_of(part, *run) == Some(tenant)).map(|_| *run))
+            }
+            ArchiveQuery::Occurrence { last, wanted } => {
+                let mut chain = ArchiveChain::new(self, Some(*last));
+                for _ in 0..SEARCHED_MAX {
+                    match chain.next().await? {
+                        None => return Ok(None),
+                        Some(run) if wanted.fits(&run) => return Ok(Some(run.id)),
+                        Some(_) => {}
+                    }
+                }
+                Err(refusal::not_searched_further(SEARCHED_MAX))
+            }
+        }
+    }
+
+    /// Returns the id of the named run, for a change.
+    ///
+    /// # Errors
+    /// If the run is in the archive.
+    pub(crate) async fn find_run_to_change(
+        &self,
+        tenant: &str,
+        run: &str,
+        deadline: Instant,
+    ) -> Result<RunId, ApiError> {
+        let (run, _) = self.find_run((tenant, run), false, deadline).await?;
+        let may_change = self.read_run(run, |at| {
+            if at.state.run(run).is_some() {
+                return Ok(());
+            }
+            let archived = at.own.run(run).map(|run| &run.name);
+            let name = archived.or_else(|| at.own.summaries().get(&run).map(|summary| &summary.name));
+            Err(name.map_or_else(|| refusal::no_run(run), |name| refusal::archived(run, name)))
+        });
+        may_change.await??;
+        Ok(run)
+    }
+
+    /// Returns the named run and its named recipients, or all of them, for a change.
     pub(crate) async fn pick(
         &self,
         (tenant, run): (&str, &str),
@@ -194,7 +362,7 @@ impl Admin {
             .zip(recipients)
             .map(|(place, text)| RecipientArgument::parse(&format!("recipients[{place}]"), text))
             .collect::<Result<_, _>>()?;
-        let run = self.find_run(tenant, run, deadline).await?;
+        let run = self.find_run_to_change(tenant, run, deadline).await?;
         if all {
             return Ok(RunRecipients { run, numbers: Vec::new() });
         }
@@ -220,26 +388,23 @@ impl Admin {
         Ok(RunRecipients { run, numbers })
     }
 
-    /// Returns the named run, and the number and address of its named recipient.
+    /// Returns the named recipient of the named run, wherever the run is.
     pub(crate) async fn pick_one(
         &self,
-        (tenant, run): (&str, &str),
+        place: (&str, &str),
         recipient: &str,
         stale: bool,
         deadline: Instant,
-    ) -> Result<(RunId, u32, String), ApiError> {
-        let (tenant, argument) = (validate::tenant(tenant)?, RunArgument::parse(run)?);
+    ) -> Result<RunRecipient, ApiError> {
         let wanted = RecipientArgument::parse("recipient", recipient)?;
+        let (run, freshness) = self.find_run(place, stale, deadline).await?;
         let mut blobs = Blobs::default();
-        let (found, _) = self
-            .read(stale, deadline, |ledger| {
-                let run = argument.find(ledger, &self.context.zones, &tenant)?;
-                let known = ledger.run(run).ok_or_else(|| absent(ledger, run))?;
-                blobs.take(ledger, known.audience);
-                Ok::<_, ApiError>((run, known.audience, known.count))
-            })
-            .await?;
-        let (run, audience, count) = found?;
+        let found = self.read_run(run, |at| {
+            let known = at.own.run(run).ok_or_else(|| absent(at.own, run))?;
+            blobs.take_of_run(at, known.audience);
+            Ok::<_, ApiError>((known.audience, known.count))
+        });
+        let (audience, count) = found.await??;
         let number = match &wanted {
             RecipientArgument::Number(number) => Some(*number).filter(|number| *number < count),
             RecipientArgument::Key(key) => {
@@ -248,7 +413,7 @@ impl Admin {
         };
         let number = number.ok_or_else(|| refusal::no_recipient(recipient, run))?;
         let address = self.addresses(&blobs, &[(audience, number)]).await.pop().unwrap_or_default();
-        Ok((run, number, address))
+        Ok(RunRecipient { run, number, address, freshness })
     }
 }
 

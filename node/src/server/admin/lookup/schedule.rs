@@ -56,7 +56,9 @@ pub fn check_schedule(ledger: &Ledger, tenant: &str, name: &str) -> Result<(), A
         .take(EXAMINED_MAX)
         .any(|(_, page)| *page.tenant == *tenant && page.runs.iter().any(|run| *run.name == *name));
     let mut summaries = ledger.summaries().iter();
-    let pruned = summaries.by_ref().take(EXAMINED_MAX).any(|(_, run)| *run.tenant == *tenant && *run.name == *name);
-    let has_left_runs = of_name || pruned || pages.next().is_some() || summaries.next().is_some();
+    let summarized = summaries.by_ref().take(EXAMINED_MAX).any(|(_, run)| *run.tenant == *tenant && *run.name == *name);
+    // The archive has no index by name, so the schedule may have runs in it as well.
+    let may_have_more = pages.next().is_some() || summaries.next().is_some() || !ledger.parts().is_empty();
+    let has_left_runs = of_name || summarized || may_have_more;
     if has_left_runs { Ok(()) } else { Err(absent_schedule(ledger, tenant, name)) }
 }

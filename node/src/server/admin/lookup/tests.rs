@@ -2,7 +2,7 @@
 
 use super::*;
 use reveille_ledger::calendar::{Pattern, When};
-use reveille_ledger::command::{Command, Entry, EpochStart, Prune, ScheduleCreate, Trigger, VoterClock};
+use reveille_ledger::command::{Archive, Command, Entry, EpochStart, ScheduleCreate, Trigger, VoterClock};
 use reveille_ledger::content::{Audience, Content, Recipient};
 use reveille_ledger::decide::catch_up::plan_fire;
 use reveille_ledger::decide::timing::{Jitter, first};
@@ -94,10 +94,11 @@ fn run_is_found_by_name_local_time_instant_or_trigger() {
     ];
     for (ledger, text, run) in table {
         let argument = RunArgument::parse(text).expect(text);
-        assert_eq!(argument.find(ledger, &zones, "default").map(|run| run.to_string()), Ok(run.to_owned()), "{text}");
+        let expected = FoundRun::Known(run.parse().expect("a run"));
+        assert_eq!(argument.find(ledger, &zones, "default"), Ok(expected), "{text}");
         assert_eq!(argument.find(ledger, &zones, "acme").map_err(|fault| fault.code()), Err(Code::NotFound), "{text}");
     }
-    for text in ["night@2026-03-09T02:30", "night@id-8", "r9.0", "day@id-7"] {
+    for text in ["night@2026-03-09T02:30", "night@id-8", "day@id-7"] {
         let argument = RunArgument::parse(text).expect(text);
         assert_eq!(
             argument.find(&moved, &zones, "default").map_err(|fault| fault.code()),
@@ -105,6 +106,8 @@ fn run_is_found_by_name_local_time_instant_or_trigger() {
             "{text}"
         );
     }
+    let unknown = RunArgument::parse("r9.0").expect("a run").find(&moved, &zones, "default").expect("a search");
+    assert_eq!(unknown, FoundRun::Archived(ArchiveQuery::Run(RunId { index: 9, place: 0 })));
     for text in ["", "night", "@id", "night@", "1042.3"] {
         assert!(RunArgument::parse(text).is_err(), "{text}");
     }
@@ -121,7 +124,7 @@ fn recipient_is_an_address_or_a_number() {
 }
 
 #[test]
-fn run_that_was_pruned_is_still_found_and_says_what_is_left() {
+fn archived_run_is_searched_in_the_archive() {
     let zones = Zones::bundled("x");
     let mut ledger = fired("30 2 * * *", &zones);
     let (fired, triggered) = (RunId { index: 3, place: 0 }, RunId { index: 4, place: 0 });
@@ -142,19 +145,21 @@ fn run_that_was_pruned_is_still_found_and_says_what_is_left() {
     play(0, Command::RunCancel(fired));
     play(0, Command::RunCancel(triggered));
     play(91, Command::Tick);
-    let prune = Prune { pages: vec![fired], ..Prune::default() };
-    assert_eq!(play(0, Command::Prune(prune)), reveille_ledger::reply::CommandOutcome::Pruned(1));
+    let archive = Archive { pages: vec![fired, triggered], ..Archive::default() };
+    assert_eq!(play(0, Command::Archive(archive)), reveille_ledger::reply::CommandOutcome::Archived(2));
 
-    for name in ["r3.0", "night@2026-03-08T02:30", "night@2026-03-08T03:00:00"] {
-        let found = RunArgument::parse(name).expect(name).find(&ledger, &zones, "default").expect(name);
-        assert_eq!(found, fired, "{name}");
+    let find = |text: &str| RunArgument::parse(text).expect(text).find(&ledger, &zones, "default");
+    let occurrence = |wanted| Ok(FoundRun::Archived(ArchiveQuery::Occurrence { last: triggered, wanted }));
+    assert_eq!(find("r3.0"), Ok(FoundRun::Archived(ArchiveQuery::Run(fired))));
+    let civil_ms = civil_ms(jiff::civil::datetime(2026, 3, 8, 2, 30, 0, 0)).expect("a local time");
+    let moved = WantedOccurrence::Named(Nominal::Civil { civil_ms, fold: 0 });
+    assert_eq!(find("night@2026-03-08T02:30"), occurrence(moved));
+    let due: jiff::Timestamp = "2026-03-08T07:00:00Z".parse().expect("an instant");
+    for name in ["night@2026-03-08T03:00:00", "night@2026-03-08T07:00:00Z"] {
+        assert_eq!(find(name), occurrence(WantedOccurrence::Due(due.into())), "{name}");
     }
-    let left = crate::server::admin::services::watch::read_run(&ledger, fired).expect("a summary");
-    assert_eq!((left.pruned_index, left.counts.map(|counts| counts.cancelled)), (Some(8), Some(1)));
-    let gone = absent(&ledger, fired);
-    assert_eq!(gone.code(), Code::NotFound);
-    assert!(format!("{gone:?}").contains("run r3.0 of night was pruned on"), "{gone:?}");
-    let kept = crate::server::admin::services::watch::read_run(&ledger, triggered).expect("the run");
-    assert_eq!(kept.pruned_index, None);
-    assert!(RunArgument::parse("r3.0").expect("a run").find(&ledger, &zones, "other").is_err());
+    assert_eq!(find("night@id-7"), Ok(FoundRun::Known(triggered)), "the state still has the name");
+    let unknown = WantedOccurrence::Named(Nominal::Trigger("id-8".to_owned()));
+    assert_eq!(find("night@id-8"), occurrence(unknown), "the state may have forgotten the name");
+    assert_eq!(find("night@2026-03-08T04:00").map_err(|fault| fault.code()), Err(Code::NotFound));
 }

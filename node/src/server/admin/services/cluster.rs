@@ -141,10 +141,8 @@ fn blocked(ledger: &Ledger) -> (Vec<v1::BlockedRun>, u32) {
         schedule: run.name.to_string(),
         why: views::blocked(run),
     };
-    let runs = ledger.open_pages().flat_map(|(id, page)| {
-        let name = move |place: usize| RunId { index: id.index, place: id.place + place as u32 };
-        page.runs.iter().enumerate().map(move |(place, run)| (name(place), &*page.tenant, run))
-    });
+    let runs =
+        ledger.open_pages().flat_map(|(id, page)| page.runs.iter().map(move |run| (id.at(run), &*page.tenant, run)));
     let mut runs = runs.filter(|(.., run)| run.blocked.is_some());
     let first: Vec<_> = runs.by_ref().take(BLOCKED_MAX).map(|(id, tenant, run)| blocked_run(id, tenant, run)).collect();
     let count = first.len() + runs.count();

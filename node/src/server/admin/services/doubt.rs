@@ -19,7 +19,7 @@ use reveille_proto::admin::v1::{
 use tonic::{Request, Response, Status};
 
 use crate::server::admin::blobs::Blobs;
-use crate::server::admin::lookup::RunRecipients;
+use crate::server::admin::lookup::{RunRecipient, RunRecipients};
 use crate::server::admin::paging::EXAMINED_MAX;
 use crate::server::admin::recipient_list::{PageRequest, RecipientPage, RecipientQuery};
 use crate::server::admin::validate::Fields;
@@ -61,10 +61,8 @@ impl RecipientPage<DoubtRow, Key> {
         let Some(row) = ledger.claims().get(&fence) else { return };
         let Some(page) = ledger.pages().get(&row.page).filter(|page| *page.tenant == *tenant) else { return };
         let whole = row.chunk * CHUNK + u32::from(slot);
-        let Some((place, run)) = page.run_of_slot(whole).and_then(|place| Some((place, page.runs.get(place)?))) else {
-            return;
-        };
-        let id = RunId { index: row.page.index, place: row.page.place + place as u32 };
+        let Some(run) = page.run_of_slot(whole).and_then(|position| page.runs.get(position)) else { return };
+        let id = row.page.at(run);
         if only.is_some_and(|only| only != id) {
             return;
         }
@@ -191,7 +189,8 @@ impl DoubtService for Admin {
         let deadline = deadline::of(&request);
         let request = request.into_inner();
         let place = (request.tenant.as_str(), request.run.as_str());
-        let (run, number, address) = self.pick_one(place, &request.recipient, request.stale, deadline).await?;
+        let RunRecipient { run, number, address, .. } =
+            self.pick_one(place, &request.recipient, request.stale, deadline).await?;
         let tenant = validate::tenant(&request.tenant)?;
         let mut page = RecipientPage::default();
         // `pick_one` has already waited for a fresh state, unless the caller wants a stale one.

@@ -31,13 +31,13 @@ use reveille_proto::admin::v1::{
 };
 use tonic::{Request, Response, Status};
 
-use super::watch;
 use crate::server::admin::label_selector::Selector;
 use crate::server::admin::lookup::absent_schedule;
 use crate::server::admin::paging::{EXAMINED_MAX, Paging};
 use crate::server::admin::validate::{Fields, tenant};
 use crate::server::admin::{Admin, ApiError, deadline, refusal, views};
 use dry_run::{Rehearsal, rehearse};
+use history::HistoryPage;
 use notes::ScheduleNotes;
 
 /// Maximum number of instants in a response about one schedule.
@@ -277,12 +277,15 @@ impl ScheduleService for Admin {
         let CommandOutcome::Run { run: opened, cancelled } = reply.outcome else {
             return Err(refusal::broken(format!("a trigger was answered by {:?}", reply.outcome)).into());
         };
-        let (run, warnings) = self.context.replica.read(|ledger| {
-            let mut warnings = create::warnings(ledger, &found.schedule.pool);
-            warnings.extend(views::inside_gap(ledger, opened));
-            (watch::read_run(ledger, opened), warnings)
+        // A repeated trigger names its run, which may be archived by now.
+        let reading = self.read_run(opened, |at| {
+            let mut warnings = create::warnings(at.state, &found.schedule.pool);
+            warnings.extend(views::inside_gap(at.own, opened));
+            (views::run_of(at.own, opened), warnings)
         });
-        Ok(Response::new(trigger::response(run?, warnings, &cancelled)))
+        let (run, warnings) = reading.await?;
+        let run = run.ok_or_else(|| refusal::no_run(opened))?;
+        Ok(Response::new(trigger::response(run, warnings, &cancelled)))
     }
 
     async fn backfill_schedule(
@@ -323,10 +326,12 @@ impl ScheduleService for Admin {
         let query = self.read(request.stale, deadline, |ledger| {
             let found = ledger.schedule_named(&tenant, &request.name);
             let (id, schedule) = found.ok_or_else(|| absent_schedule(ledger, &tenant, &request.name))?;
-            Ok::<_, ApiError>(history::list(ledger, id, schedule, &paging))
+            let waiting = views::waiting(ledger, id, schedule).filter(|_| paging.after.is_none());
+            Ok::<_, ApiError>((waiting, HistoryPage::read(ledger, id, schedule, &paging)))
         });
         let (found, freshness) = query.await?;
-        let (entries, last) = found?;
+        let (waiting, page) = found?;
+        let (entries, last) = page.complete(self, waiting).await?;
         let next_page_token = paging.token(last.as_ref());
         Ok(Response::new(ListScheduleHistoryResponse { entries, next_page_token, freshness }))
     }
@@ -347,10 +352,8 @@ fn resumed(
 
 fn open_runs(ledger: &Ledger, schedule: ScheduleId) -> Vec<String> {
     let of_pages = ledger.open_pages().flat_map(|(id, page)| {
-        page.runs.iter().enumerate().filter_map(move |(place, run)| {
-            let open = run.schedule == schedule && !run.counts.is_finished();
-            open.then(|| format!("r{}.{}", id.index, id.place + place as u32))
-        })
+        let open = page.runs.iter().filter(move |run| run.schedule == schedule && !run.counts.is_finished());
+        open.map(move |run| id.at(run).to_string())
     });
     of_pages.take(OPEN_RUNS_SHOWN).collect()
 }

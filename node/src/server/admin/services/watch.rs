@@ -3,16 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use reveille_cluster::node::context::NodeContext;
-use reveille_ledger::Ledger;
 use reveille_ledger::ids::RunId;
-use reveille_proto::admin::v1::{ErrorReason, Run, WatchRunResponse};
+use reveille_proto::admin::v1::{ErrorReason, WatchRunResponse};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Status};
 
-use crate::server::admin::{Admin, ApiError, refusal, views};
+use crate::server::admin::{Admin, ApiError};
 
 /// The stream that a watcher receives.
 pub type Watched = ReceiverStream<Result<WatchRunResponse, Status>>;
@@ -23,29 +21,20 @@ const POLL_EVERY: Duration = Duration::from_millis(250);
 const WAITING_MAX: usize = 1;
 const ASK_ANOTHER: &str = "ask another node: --endpoint a,b,c";
 
-/// Returns the message of a run, or of its summary if it is pruned.
-pub fn read_run(ledger: &Ledger, run: RunId) -> Result<Run, ApiError> {
-    if let Some(summary) = ledger.summaries().get(&run) {
-        return Ok(views::summary(run, summary));
-    }
-    let (_, page, place) = ledger.page_of(run).ok_or_else(|| refusal::no_run(run))?;
-    let known = page.runs.get(place).ok_or_else(|| refusal::no_run(run))?;
-    Ok(views::run(run, page, known))
-}
-
 impl Admin {
-    /// Streams a run until none of its recipients is pending or claimed, the watcher disconnects, or the node stops.
+    /// Streams a run until none of its recipients is pending or claimed, the watcher disconnects, or the node stops. An
+    /// archived run is streamed once.
     pub(crate) fn watch(&self, run: RunId) -> Result<Watched, ApiError> {
         let permit = Arc::clone(&self.watchers).try_acquire_owned().map_err(|_| {
             let message = "too many runs are watched on this node; nothing happened";
             ApiError::new(Code::Unavailable, ErrorReason::Busy, message).next(ASK_ANOTHER)
         })?;
         let (sender, receiver) = mpsc::channel(WAITING_MAX);
-        let (context, stop) = (Arc::clone(&self.context), self.stop.clone());
+        let (admin, stop) = (self.share(), self.stop.clone());
         tokio::spawn(async move {
             let (_permit, gone) = (permit, sender.clone());
             tokio::select! {
-                () = follow(&context, run, &sender) => {}
+                () = follow(&admin, run, &sender) => {}
                 () = gone.closed() => {}
                 () = stop.cancelled() => {
                     let message = "this node is stopping";
@@ -59,13 +48,13 @@ impl Admin {
     }
 }
 
-async fn follow(context: &NodeContext, run: RunId, watcher: &mpsc::Sender<Result<WatchRunResponse, Status>>) {
-    let mut applied = context.replica.applied();
+async fn follow(admin: &Admin, run: RunId, watcher: &mpsc::Sender<Result<WatchRunResponse, Status>>) {
+    let mut applied = admin.context.replica.applied();
     let mut known = None;
     loop {
         let poll_at = Instant::now() + POLL_EVERY;
         applied.mark_unchanged();
-        let state = match context.replica.read(|ledger| read_run(ledger, run)) {
+        let state = match admin.show_run(run).await {
             Ok(state) => state,
             Err(gone) => {
                 // The watcher may have disconnected.

@@ -277,7 +277,7 @@ async fn walk_stops_at_retries_and_deadlines_too() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn run_older_than_retention_is_pruned_and_its_summary_stays() {
+async fn run_older_than_retention_keeps_its_summary() {
     let node = node_with_test_clock("").await;
     let day = coming_day(&node).await;
     walk(&node, at(day)).await;
@@ -296,12 +296,12 @@ async fn run_older_than_retention_is_pruned_and_its_summary_stays() {
 
     // The clock advances day by day, until the first day's runs are older than their retention of a day.
     walk(&node, at(day + 3 * DAY)).await;
-    let run = node.until(&by_hand, |run| run.pruned_index.is_some()).await;
+    let run = node.until(&by_hand, |run| run.archived_index.is_some()).await;
     assert_eq!((run.state(), run.counts.map(|counts| counts.sent)), (RunState::Finished, Some(1)), "{run:?}");
-    let gone = node.runs().explain(explain()).await.expect_err("pruned");
-    assert!(gone.message().contains("was pruned on"), "{gone:?}");
+    let gone = node.runs().explain(explain()).await.expect_err("its details are removed");
+    assert!(gone.message().contains("is older than its retention"), "{gone:?}");
 
-    // A repeated request gets the same run, and no pruned instant opens again.
+    // A repeated request gets the same run, and no instant opens again.
     let emails = node.sink.accepted_count();
     assert_eq!(emails, 4, "by hand, and at nine on three days");
     let again = node.schedules().trigger_schedule(trigger).await.expect("the same").into_inner();
@@ -315,7 +315,7 @@ async fn run_older_than_retention_is_pruned_and_its_summary_stays() {
     };
     let backfilled = node.schedules().backfill_schedule(backfill).await.expect("nothing").into_inner();
     assert_eq!((backfilled.opened, backfilled.opened_before), (0, 1));
-    assert_eq!(accounts(&node, "daily").await, (4, 0), "the history names what was pruned");
+    assert_eq!(accounts(&node, "daily").await, (4, 0), "the history names archived runs");
     walk(&node, by(HOUR)).await;
     assert_eq!(node.sink.accepted_count(), emails);
     node.stop().await;

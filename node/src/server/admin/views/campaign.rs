@@ -10,12 +10,12 @@ use reveille_proto::admin::v1::{self, CampaignState, RunState};
 use super::forecast::{Prospect, outlook};
 use super::history::why_it_opened;
 use super::schedule::{mail, policies};
-use super::{run, summary, timestamp};
+use super::{run_of, timestamp};
 
 /// Returns the campaign in its current state.
 pub fn campaign(ledger: &Ledger, named: &CampaignName, known: &Campaign) -> v1::Campaign {
     let made = known.stage.schedule().and_then(|schedule| ledger.run_of_campaign(schedule));
-    let opened = made.and_then(|id| Some((id, summary_of_run(ledger, id)?)));
+    let opened = made.and_then(|id| Some((id, run_of(ledger, id)?)));
     let sealed = ledger.audiences().get(&(named.tenant.clone(), known.audience.clone()));
     let (state, reason) = state(ledger, known, (opened.as_ref(), sealed.is_some()));
     let opened = opened.map(|(_, run)| run);
@@ -121,14 +121,6 @@ fn progress(
     let ends = capped(left, (per_second * 1_000.0) as u64).map_or(ends, |capped| capped.max(ends));
     let in_time = run.finish_by.and_then(instant).is_none_or(|finish_by| ends <= finish_by);
     Some(v1::Progress { per_second, ends: in_time.then(|| timestamp(ends)) })
-}
-
-fn summary_of_run(ledger: &Ledger, id: RunId) -> Option<v1::Run> {
-    if let Some(known) = ledger.summaries().get(&id) {
-        return Some(summary(id, known));
-    }
-    let (_, page, place) = ledger.page_of(id)?;
-    Some(run(id, page, page.runs.get(place)?))
 }
 
 /// Until the audience is sealed, its recipients are not known, and the content cannot be checked against them.

@@ -2,27 +2,29 @@
 
 use reveille_ledger::command::{OpeningCause, Unopened, UnopenedReason};
 use reveille_ledger::ids::{Nominal, RunId, ScheduleId, Time};
+use reveille_ledger::instant_range::InstantRange;
 use reveille_ledger::policy::{MINUTE_MS, Policies};
-use reveille_ledger::{InstantOutcome, Ledger, RunState, Schedule};
+use reveille_ledger::{Ledger, RunState, Schedule};
 use reveille_proto::admin::v1::{HistoryEntry, HistoryOutcome};
 
 use super::run::made_way;
 use crate::server::admin::validate::in_words;
 
-/// Builds the entry of one row of a schedule's history.
-pub fn history(ledger: &Ledger, policies: &Policies, nominal: &Nominal, row: &InstantOutcome) -> HistoryEntry {
-    match row {
-        InstantOutcome::Opened(run) => opened(nominal, *run, ledger),
-        InstantOutcome::Explained { instants, reason, index } => {
-            let (last, count) = (instants.last(nominal).to_string(), instants.count());
-            let (outcome, reason) = (outcome(*reason), why(*reason, policies));
-            let (nominal, run) = (nominal.to_string(), String::new());
-            HistoryEntry { nominal, last, outcome: outcome.into(), reason, count, run, index: *index }
-        }
-    }
+/// Builds the entry of a range of instants that did not open.
+pub fn explained(
+    nominal: &Nominal,
+    instants: &InstantRange,
+    (reason, index): (UnopenedReason, u64),
+    policies: &Policies,
+) -> HistoryEntry {
+    let (last, count) = (instants.last(nominal).to_string(), instants.count());
+    let (outcome, reason) = (outcome(reason), why(reason, policies));
+    let (nominal, run) = (nominal.to_string(), String::new());
+    HistoryEntry { nominal, last, outcome: outcome.into(), reason, count, run, index }
 }
 
-fn opened(nominal: &Nominal, run: RunId, ledger: &Ledger) -> HistoryEntry {
+/// Builds the entry of an instant that opened. `ledger` has the run or its summary.
+pub fn opened(nominal: &Nominal, run: RunId, ledger: &Ledger) -> HistoryEntry {
     let state = ledger.run(run).map(|known| &known.state);
     let state = state.or_else(|| Some(&ledger.summaries().get(&run)?.state));
     let cancelled = match state {
@@ -36,7 +38,7 @@ fn opened(nominal: &Nominal, run: RunId, ledger: &Ledger) -> HistoryEntry {
     HistoryEntry { last: nominal.clone(), nominal, outcome, reason, count: 1, run, index }
 }
 
-/// Returns why a run opened and how late, if it is more than that it was due. The run may be pruned.
+/// Returns why a run opened and how late, if it is more than that it was due. Only its summary may be left.
 pub fn why_it_opened(ledger: &Ledger, id: RunId) -> String {
     let kept = ledger.page_of(id).and_then(|(_, page, place)| {
         let run = page.runs.get(place)?;

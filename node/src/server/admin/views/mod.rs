@@ -17,9 +17,9 @@ use reveille_raft::Member;
 
 pub use campaign::{campaign, campaign_body, finish_by_ms};
 pub use doubt::{DoubtRow, cause, dead_letter, doubt};
-pub use history::{history, inside_gap, waited_for, waiting};
+pub use history::{explained, inside_gap, opened, waited_for, waiting};
 pub use relay::{health, relay};
-pub use run::{blocked, made_way, recipient_state, run, run_state, state_word, summary};
+pub use run::{blocked, made_way, recipient_state, run_of, run_state, state_word};
 pub use schedule::{body, etag, instant_of, schedule, schedule_state};
 
 /// Converts an instant.

@@ -4,13 +4,18 @@ use reveille_ledger::canary::{CanaryState, CanaryVerdict};
 use reveille_ledger::causes::PauseReason;
 use reveille_ledger::command::OpeningCause;
 use reveille_ledger::ids::RunId;
-use reveille_ledger::{MissingPart, Page, RecipientCounts, RecipientState, Run, RunState, RunSummary};
+use reveille_ledger::{Ledger, MissingPart, Page, RecipientCounts, RecipientState, Run, RunState, RunSummary};
 use reveille_proto::admin::v1;
 
 use super::timestamp;
 
-/// Builds the message of a run that is not pruned.
-pub fn run(id: RunId, page: &Page, run: &Run) -> v1::Run {
+/// Builds the message of a run, or of its summary if its details are removed. Returns `None` if the ledger has neither.
+pub fn run_of(ledger: &Ledger, id: RunId) -> Option<v1::Run> {
+    let kept = ledger.page_of(id).and_then(|(_, page, place)| Some(run(id, page, page.runs.get(place)?)));
+    kept.or_else(|| Some(summary(id, ledger.summaries().get(&id)?)))
+}
+
+fn run(id: RunId, page: &Page, run: &Run) -> v1::Run {
     let (state, reason) = run_state(&run.state);
     v1::Run {
         run: id.to_string(),
@@ -29,7 +34,7 @@ pub fn run(id: RunId, page: &Page, run: &Run) -> v1::Run {
         finish_by: Some(timestamp(run.finish_by)),
         known_duplicates: run.known_duplicates,
         resent: run.resent,
-        pruned_index: None,
+        archived_index: None,
         waited_for: run.waited_for.map(|former| former.to_string()).unwrap_or_default(),
         canary: run.canary.map(canary),
         blocked: blocked(run),
@@ -55,8 +60,7 @@ fn canary(trial: CanaryState) -> v1::RunCanary {
     v1::RunCanary { recipients, undecided, bad, bad_max, verdict: verdict.into() }
 }
 
-/// Builds the message of a pruned run from its summary.
-pub fn summary(id: RunId, summary: &RunSummary) -> v1::Run {
+fn summary(id: RunId, summary: &RunSummary) -> v1::Run {
     let (state, reason) = run_state(&summary.state);
     v1::Run {
         run: id.to_string(),
@@ -75,7 +79,7 @@ pub fn summary(id: RunId, summary: &RunSummary) -> v1::Run {
         finish_by: Some(timestamp(summary.finish_by)),
         known_duplicates: summary.known_duplicates,
         resent: summary.resent,
-        pruned_index: Some(summary.pruned_index),
+        archived_index: Some(summary.archived_index),
         waited_for: summary.waited_for.map(|former| former.to_string()).unwrap_or_default(),
         canary: None,
         blocked: String::new(),

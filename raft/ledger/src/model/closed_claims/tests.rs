@@ -84,7 +84,7 @@ proptest! {
         }
         let read = Ledger::from_rows(ledger.all_rows()).expect("it reads back");
         prop_assert_eq!(read.closed_claims().collect::<Vec<_>>(), all);
-        ledger.prune_closed_claims(PAGE);
+        ledger.remove_closed_claims(PAGE);
         prop_assert!(ledger.closed_claim_blocks().is_empty());
     }
 }

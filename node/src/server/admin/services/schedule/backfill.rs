@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use prost::Message;
-use reveille_ledger::Ledger;
 use reveille_ledger::calendar::Pattern;
 use reveille_ledger::command::{Backfill, Command, Opening};
 use reveille_ledger::decide::backfill::{BackfillRange, range};
@@ -164,8 +163,7 @@ async fn answered(admin: &Admin, found: Found, outcome: CommandOutcome) -> Resul
     let CommandOutcome::Backfilled { opened, first, last, known, rest, inside_gap } = outcome else {
         return Err(refusal::broken(format!("a backfill was answered by {outcome:?}")));
     };
-    let due_of = |run: Option<RunId>| admin.context.replica.read(|ledger| due(ledger, run?));
-    let (first_due, last_due) = (due_of(first), due_of(last));
+    let (first_due, last_due) = (due_of(admin, first).await?, due_of(admin, last).await?);
     let instants = admin.calendar(move |zones| {
         let schedule = &found.schedule;
         let calendar = zones.get(&schedule.zone).ok().zip(Pattern::compile(&schedule.when).ok());
@@ -189,8 +187,12 @@ async fn answered(admin: &Admin, found: Found, outcome: CommandOutcome) -> Resul
     })
 }
 
-/// Returns when a run was due. The run may be pruned.
-fn due(ledger: &Ledger, run: RunId) -> Option<Time> {
-    let summary = || ledger.summaries().get(&run).map(|left| left.due);
-    ledger.run(run).map(|run| run.due).or_else(summary)
+/// Returns when a run was due. A repeated request may name archived runs.
+async fn due_of(admin: &Admin, run: Option<RunId>) -> Result<Option<Time>, ApiError> {
+    let Some(run) = run else { return Ok(None) };
+    let reading = admin.read_run(run, |at| {
+        let summary = || at.own.summaries().get(&run).map(|left| left.due);
+        at.own.run(run).map(|run| run.due).or_else(summary)
+    });
+    reading.await
 }

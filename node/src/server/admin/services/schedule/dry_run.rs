@@ -151,6 +151,7 @@ mod tests {
                 fired_through: paused_at,
                 forgotten_through: None,
                 opened: 7,
+                archived: None,
                 tzdb: "x".into(),
                 refusals: 0,
                 blocked_by: None,

@@ -1,24 +1,96 @@
 //! The history of a schedule, latest first: the outcome of each instant, and the triggered runs.
 //!
-//! The ledger orders instants by time and triggers by request id. Both are read backwards and merged by log index.
+//! The state orders instants by time and triggers by request id. Both are read backwards and merged by log index. The
+//! state has the names of archived instants, but not their runs, and it forgets archived triggers. Both are read from
+//! the chain of the schedule's archived runs.
+//!
+//! An entry keeps its place when its run is archived, so pages neither repeat nor skip it.
 
+use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use reveille_ledger::ids::{Nominal, ScheduleId};
+use reveille_ledger::ids::{Nominal, RunId, ScheduleId};
+use reveille_ledger::instant_range::InstantRange;
 use reveille_ledger::{InstantOutcome, Ledger, Schedule};
 use reveille_proto::admin::v1::HistoryEntry;
 use serde::{Deserialize, Serialize};
 
+use crate::server::admin::archive::{ArchiveChain, ArchivedRun};
 use crate::server::admin::paging::Paging;
-use crate::server::admin::views;
+use crate::server::admin::{Admin, ApiError, views};
 
-/// Where a page ended in both orders.
+/// Rows that are read beyond the end of a page. Where the clocks of a zone go back, a range of archived names begins
+/// before names of the other fold and ends after them.
+const ROWS_BEYOND: usize = 8;
+
+/// Where a page ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistoryCursor {
     /// The last instant that was returned.
     instant: Option<Nominal>,
-    /// The last trigger that was returned: log index and request id.
-    trigger: Option<(u64, String)>,
+    /// The last trigger that was returned.
+    trigger: Option<TriggerKey>,
+    /// The run that was archived last when the page was read, and the first one in the chain that was not returned.
+    /// Runs between them need not be read again.
+    chain: Option<(RunId, Option<RunId>)>,
+}
+
+/// Log index and request id of a trigger.
+type TriggerKey = (u64, String);
+
+impl HistoryCursor {
+    /// True if the entry of this run is not after the cursor.
+    fn has_returned(&self, run: RunId, nominal: &Nominal) -> bool {
+        match nominal {
+            Nominal::Trigger(request) => {
+                self.trigger.as_ref().is_some_and(|last| (run.index, request) >= (last.0, &last.1))
+            }
+            Nominal::Civil { .. } | Nominal::Instant(_) => self.instant.as_ref().is_some_and(|last| nominal >= last),
+        }
+    }
+}
+
+/// What is known about an entry.
+#[derive(Clone, Debug, PartialEq)]
+enum Outcome {
+    /// All of it.
+    Entry(HistoryEntry),
+    /// Its run, which is in the archive.
+    Run(RunId),
+    /// It opened, and its run must be found in the chain.
+    Archived,
+}
+
+/// The next step through the history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// The next archived run must be read first.
+    ReadArchive,
+    /// An instant is next.
+    Instant,
+    /// A trigger is next.
+    Trigger,
+    /// Nothing is left.
+    End,
+}
+
+/// The entries of one page, and some more.
+pub struct HistoryPage {
+    size: usize,
+    instants: BTreeMap<Nominal, Outcome>,
+    triggers: BTreeMap<TriggerKey, Outcome>,
+    /// True if the state has further rows.
+    more: bool,
+    /// Moves with each entry that is taken.
+    cursor: HistoryCursor,
+    /// The run that was archived last.
+    last_archived: Option<RunId>,
+    /// Archived runs of instants.
+    found: BTreeMap<Nominal, RunId>,
+    /// The runs that were read from the chain, in its order.
+    from_chain: Vec<(RunId, Nominal)>,
+    /// All runs that are left in the chain were archived up to this log index. `None`: the chain has ended.
+    archived_through: Option<u64>,
 }
 
 /// Returns the key that separates the instants of a schedule from its triggers, which follow.
@@ -30,59 +102,211 @@ fn first_instant(id: ScheduleId) -> (ScheduleId, Nominal) {
     (id, Nominal::Civil { civil_ms: i64::MIN, fold: 0 })
 }
 
-fn index_of(row: &InstantOutcome) -> u64 {
-    match row {
-        InstantOutcome::Opened(run) => run.index,
-        InstantOutcome::Explained { index, .. } => *index,
+impl HistoryPage {
+    /// Reads the state.
+    pub fn read(ledger: &Ledger, id: ScheduleId, schedule: &Schedule, paging: &Paging<HistoryCursor>) -> HistoryPage {
+        let cursor = paging.after.clone().unwrap_or_default();
+        let mut page = HistoryPage::new(paging.size, cursor, schedule.plan.archived);
+        page.read_instants(ledger, id, schedule);
+        page.read_triggers(ledger, id);
+        page
     }
-}
 
-/// Returns one page. Also returns where it ended if there is more.
-pub fn list(
-    ledger: &Ledger,
-    id: ScheduleId,
-    schedule: &Schedule,
-    paging: &Paging<HistoryCursor>,
-) -> (Vec<HistoryEntry>, Option<HistoryCursor>) {
-    let mut place = paging.after.clone().unwrap_or_default();
-    let before = place.instant.clone().map_or_else(|| first_trigger(id), |nominal| (id, nominal));
-    let instants = ledger.history().range((Bound::Included(first_instant(id)), Bound::Excluded(before)));
-    let mut instants = instants.rev().map(|((_, nominal), row)| (index_of(row), nominal, row)).peekable();
-    let mut triggers = triggers(ledger, id, place.trigger.as_ref()).into_iter().peekable();
-    let mut entries = Vec::new();
-    if paging.after.is_none() {
-        entries.extend(views::waiting(ledger, id, schedule));
-    }
-    while entries.len() < paging.size {
-        let later = match (instants.peek(), triggers.peek()) {
-            (Some((instant, ..)), Some((trigger, ..))) => instant >= trigger,
-            (Some(_), None) => true,
-            (None, _) => false,
-        };
-        let next = if later { instants.next() } else { triggers.next() };
-        let Some((index, nominal, row)) = next else { return (entries, None) };
-        match nominal {
-            Nominal::Trigger(request) => place.trigger = Some((index, request.clone())),
-            Nominal::Civil { .. } | Nominal::Instant(_) => place.instant = Some(nominal.clone()),
+    fn new(size: usize, cursor: HistoryCursor, last_archived: Option<RunId>) -> HistoryPage {
+        HistoryPage {
+            size,
+            instants: BTreeMap::new(),
+            triggers: BTreeMap::new(),
+            more: false,
+            cursor,
+            last_archived,
+            found: BTreeMap::new(),
+            from_chain: Vec::new(),
+            archived_through: Some(u64::MAX),
         }
-        entries.push(views::history(ledger, &schedule.policies, nominal, row));
     }
-    let more = instants.peek().is_some() || triggers.peek().is_some();
-    (entries, more.then_some(place))
+
+    /// Reads one instant more than the page has.
+    fn read_instants(&mut self, ledger: &Ledger, id: ScheduleId, schedule: &Schedule) {
+        let before = self.cursor.instant.clone();
+        let end = before.clone().map_or_else(|| first_trigger(id), |nominal| (id, nominal));
+        let rows = ledger.history().range((Bound::Included(first_instant(id)), Bound::Excluded(end)));
+        let mut beyond = 0;
+        for ((_, nominal), row) in rows.rev() {
+            if self.instants.len() > self.size {
+                beyond += 1;
+                if beyond > ROWS_BEYOND {
+                    self.more = true;
+                    break;
+                }
+            }
+            let outcome = match row {
+                InstantOutcome::Opened(run) => Outcome::Entry(views::opened(nominal, *run, ledger)),
+                InstantOutcome::Explained { instants, reason, index } => {
+                    Outcome::Entry(views::explained(nominal, instants, (*reason, *index), &schedule.policies))
+                }
+                InstantOutcome::ArchivedTrigger { run, .. } => Outcome::Run(*run),
+                InstantOutcome::Archived { instants, .. } => {
+                    let names = names_before(nominal, instants, before.as_ref(), self.size + 1);
+                    self.instants.extend(names.into_iter().map(|name| (name, Outcome::Archived)));
+                    continue;
+                }
+            };
+            self.instants.insert(nominal.clone(), outcome);
+        }
+        while self.instants.len() > self.size + 1 {
+            self.instants.pop_first();
+            self.more = true;
+        }
+    }
+
+    /// Reads one trigger more than the page has.
+    fn read_triggers(&mut self, ledger: &Ledger, id: ScheduleId) {
+        let end = first_instant(ScheduleId(id.0.saturating_add(1)));
+        let rows = ledger.history().range((Bound::Included(first_trigger(id)), Bound::Excluded(end)));
+        let mut triggers: BTreeMap<TriggerKey, (&Nominal, &InstantOutcome)> = BTreeMap::new();
+        for ((_, nominal), row) in rows {
+            let (Nominal::Trigger(request), Some(run)) = (nominal, row.run()) else { continue };
+            if !self.cursor.has_returned(run, nominal) {
+                triggers.insert((run.index, request.clone()), (nominal, row));
+            }
+            if triggers.len() > self.size + 1 {
+                triggers.pop_first();
+                self.more = true;
+            }
+        }
+        self.triggers.extend(triggers.into_iter().filter_map(|(key, (nominal, row))| {
+            let outcome = match row {
+                InstantOutcome::Opened(run) => Outcome::Entry(views::opened(nominal, *run, ledger)),
+                row => Outcome::Run(row.run()?),
+            };
+            Some((key, outcome))
+        }));
+    }
+
+    /// Returns the next step.
+    fn step(&mut self) -> Step {
+        let instant = loop {
+            let Some((nominal, outcome)) = self.instants.last_key_value() else { break None };
+            break match (outcome, self.found.get(nominal)) {
+                (Outcome::Entry(entry), _) => Some(entry.index),
+                (Outcome::Run(run), _) | (Outcome::Archived, Some(run)) => Some(run.index),
+                (Outcome::Archived, None) if self.archived_through.is_some() => return Step::ReadArchive,
+                (Outcome::Archived, None) => {
+                    // The archive does not have the run any more.
+                    self.cursor.instant = self.instants.pop_last().map(|(nominal, _)| nominal);
+                    continue;
+                }
+            };
+        };
+        let trigger = self.triggers.last_key_value().map(|((index, _), _)| *index);
+        // A run that is left in the chain may be a later trigger if it may have opened later.
+        if self.archived_through.is_some_and(|through| instant.max(trigger).is_none_or(|latest| latest < through)) {
+            return Step::ReadArchive;
+        }
+        match (instant, trigger) {
+            (None, None) => Step::End,
+            (Some(instant), trigger) if trigger.is_none_or(|trigger| instant >= trigger) => Step::Instant,
+            _ => Step::Trigger,
+        }
+    }
+
+    /// Adds the next archived run. `None`: the chain has ended.
+    fn add(&mut self, run: Option<ArchivedRun>) {
+        self.archived_through = run.as_ref().map(|run| run.archived_index);
+        let Some(ArchivedRun { id, nominal, .. }) = run else { return };
+        self.from_chain.push((id, nominal.clone()));
+        if self.cursor.has_returned(id, &nominal) {
+            return;
+        }
+        match nominal {
+            // The state still has the names of triggers that were archived lately.
+            Nominal::Trigger(request) => {
+                self.triggers.entry((id.index, request)).or_insert(Outcome::Run(id));
+            }
+            Nominal::Civil { .. } | Nominal::Instant(_) => {
+                self.found.insert(nominal, id);
+            }
+        }
+    }
+
+    /// Takes the entry of this step.
+    fn take(&mut self, step: Step) -> Option<(Nominal, Outcome)> {
+        match step {
+            Step::Instant => {
+                let (nominal, outcome) = self.instants.pop_last()?;
+                self.cursor.instant = Some(nominal.clone());
+                let outcome = match (outcome, self.found.remove(&nominal)) {
+                    (Outcome::Archived, Some(run)) => Outcome::Run(run),
+                    (outcome, _) => outcome,
+                };
+                Some((nominal, outcome))
+            }
+            Step::Trigger => {
+                let (key, outcome) = self.triggers.pop_last()?;
+                let nominal = Nominal::Trigger(key.1.clone());
+                self.cursor.trigger = Some(key);
+                Some((nominal, outcome))
+            }
+            Step::ReadArchive | Step::End => None,
+        }
+    }
+
+    /// Returns where the page ended. `next`: the next run of the chain.
+    fn end(self, next: Option<RunId>) -> HistoryCursor {
+        let left = self.from_chain.iter().find(|(run, nominal)| !self.cursor.has_returned(*run, nominal));
+        let first_left = left.map(|(run, _)| *run).or(next);
+        HistoryCursor { chain: self.last_archived.map(|last| (last, first_left)), ..self.cursor }
+    }
+
+    /// Returns the entries of the page, after those of `begun`. Also returns where the page ended if there is more.
+    pub async fn complete(
+        mut self,
+        admin: &Admin,
+        begun: Option<HistoryEntry>,
+    ) -> Result<(Vec<HistoryEntry>, Option<HistoryCursor>), ApiError> {
+        let mut entries: Vec<HistoryEntry> = begun.into_iter().collect();
+        let mut chain = ArchiveChain::new(admin, self.last_archived).skipping(self.cursor.chain);
+        loop {
+            if entries.len() >= self.size && !(self.instants.is_empty() && self.triggers.is_empty()) {
+                return Ok((entries, Some(self.end(chain.position()))));
+            }
+            match self.step() {
+                Step::ReadArchive => self.add(chain.next().await?),
+                Step::End => {
+                    let more = self.more;
+                    return Ok((entries, more.then(|| self.end(chain.position()))));
+                }
+                step => match self.take(step) {
+                    Some((_, Outcome::Entry(entry))) => entries.push(entry),
+                    Some((nominal, Outcome::Run(run))) => {
+                        let part = admin.part_of(run).await?;
+                        entries.extend(part.map(|(_, part)| views::opened(&nominal, run, &part)));
+                    }
+                    Some((_, Outcome::Archived)) | None => {}
+                },
+            }
+        }
+    }
 }
 
-type Row<'l> = (u64, &'l Nominal, &'l InstantOutcome);
-
-/// Returns triggered runs, latest first, after the last one that was returned.
-fn triggers<'l>(ledger: &'l Ledger, id: ScheduleId, last: Option<&(u64, String)>) -> Vec<Row<'l>> {
-    let until = first_instant(ScheduleId(id.0.saturating_add(1)));
-    let rows = ledger.history().range((Bound::Included(first_trigger(id)), Bound::Excluded(until)));
-    let mut rows: Vec<Row> = rows.map(|((_, nominal), row)| (index_of(row), nominal, row)).collect();
-    let key = |row: &Row<'l>| match row.1 {
-        Nominal::Trigger(request) => (row.0, request.clone()),
-        Nominal::Civil { .. } | Nominal::Instant(_) => (row.0, String::new()),
-    };
-    rows.retain(|row| last.is_none_or(|last| key(row) < *last));
-    rows.sort_by_key(|row| std::cmp::Reverse(key(row)));
-    rows
+/// Returns the last names of a range before `before`, at most so many.
+fn names_before(first: &Nominal, range: &InstantRange, before: Option<&Nominal>, most: usize) -> Vec<Nominal> {
+    let name = |range: &InstantRange, first: &Nominal, at: u32| range.part(first, at, at + 1).map(|(name, _)| name);
+    let is_before = |at| before.is_none_or(|before| name(range, first, at).is_some_and(|name| name < *before));
+    let (mut end, mut above) = (0, range.count());
+    while end < above {
+        let middle = end + (above - end) / 2;
+        if is_before(middle) {
+            end = middle + 1;
+        } else {
+            above = middle;
+        }
+    }
+    let begin = end.saturating_sub(u32::try_from(most).unwrap_or(u32::MAX));
+    let Some((first, range)) = range.part(first, begin, end) else { return Vec::new() };
+    (0..range.count()).filter_map(|at| name(&range, &first, at)).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,17 +15,20 @@ pub struct ScheduleNotes {
     waits_for: Option<RunId>,
     /// The last run that sent an email or may have, and when it was due.
     mailed: Option<(RunId, Time)>,
-    /// When the last pruned run was due. Its recipients are no longer known.
-    forgotten: Option<Time>,
+    /// When the last archived run was due. Its recipients are not in the state.
+    archived: Option<Time>,
     of_campaign: bool,
 }
 
 impl ScheduleNotes {
     /// Reads the facts from the ledger.
     pub fn of(ledger: &Ledger, id: ScheduleId) -> ScheduleNotes {
-        let forgotten = ledger.last_forgotten(id).map(|(_, due)| due);
-        let of_campaign = ledger.check_not_of_campaign(id).is_err();
-        ScheduleNotes { waits_for: ledger.waits_for(id), mailed: ledger.last_mailed(id), forgotten, of_campaign }
+        ScheduleNotes {
+            waits_for: ledger.waits_for(id),
+            mailed: ledger.last_mailed(id),
+            archived: ledger.last_archived(id),
+            of_campaign: ledger.check_not_of_campaign(id).is_err(),
+        }
     }
 
     /// Adds the notes to the message of the schedule.
@@ -51,15 +54,10 @@ impl ScheduleNotes {
                 }
                 _ => last = Some((next.local.clone(), due)),
             }
-            // This happens if `min_gap` is longer than the retention of the pruned run.
-            if let Some(forgotten) = self.forgotten.filter(|forgotten| due.since_ms(*forgotten) < gap_ms) {
-                let whole = forgotten.plus_ms(gap_ms);
-                add(
-                    next,
-                    format!(
-                        "the recipients of runs up to {forgotten} are no longer recorded: the min gap holds from {whole}"
-                    ),
-                );
+            // This happens if an edit has made `min_gap` longer after the run was archived.
+            if let Some(archived) = self.archived.filter(|archived| due.since_ms(*archived) < gap_ms) {
+                let whole = archived.plus_ms(gap_ms);
+                add(next, format!("runs up to {archived} are in the archive: the min gap holds from {whole}"));
             }
         }
     }
@@ -89,10 +87,9 @@ mod tests {
             next: vec![next(25), next(30)],
             ..v1::Schedule::default()
         };
-        let beside = ScheduleNotes { forgotten: Some(Time(10 * hour)), ..ScheduleNotes::default() };
+        let beside = ScheduleNotes { archived: Some(Time(10 * hour)), ..ScheduleNotes::default() };
         let remarks: Vec<String> = beside.apply_to(shown).next.into_iter().map(|next| next.remark).collect();
-        let whole = "the recipients of runs up to 1970-01-01T10:00:00Z are no longer recorded: \
-                     the min gap holds from 1970-01-02T06:00:00Z";
+        let whole = "runs up to 1970-01-01T10:00:00Z are in the archive: the min gap holds from 1970-01-02T06:00:00Z";
         assert_eq!(remarks, [whole, "inside the min gap of at 25: recipients of that email get none"]);
     }
 }

@@ -10,7 +10,6 @@ use reveille_ledger::reply::CommandOutcome;
 use reveille_proto::admin::v1::{self, ScheduleBody, SendTestRequest, SendTestResponse};
 
 use super::create;
-use crate::server::admin::services::watch;
 use crate::server::admin::validate;
 use crate::server::admin::validate::{CheckedSchedule, Fields};
 use crate::server::admin::{Admin, ApiError, refusal, views};
@@ -88,6 +87,6 @@ pub async fn send_test(
     let CommandOutcome::Run { run: opened, .. } = reply.outcome else {
         return Err(refusal::broken(format!("a test email was answered by {:?}", reply.outcome)));
     };
-    let run = admin.context.replica.read(|ledger| watch::read_run(ledger, opened))?;
+    let run = admin.show_run(opened).await?;
     Ok(SendTestResponse { run: Some(run), warnings, opted_out: false })
 }

@@ -1,0 +1,69 @@
+//! Proposes which runs leave the state for the archive, and which old rows are removed (P24).
+
+use std::time::Duration;
+
+use reveille_ledger::command::Command;
+use reveille_ledger::decide::archive::{self, ArchiveCursor};
+use reveille_ledger::ids::Time;
+use reveille_ledger::policy::HOUR_MS;
+
+use crate::leader::leadership::Leadership;
+use crate::node::context::NodeContext;
+
+/// Parts of the archive that no snapshot has yet are in memory. With more than this, no run is archived. Bytes.
+const UNSAVED_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// With more parts no run is archived: the list of their chunks, 40 bytes each, must fit into one message to a follower
+/// that gets a snapshot. So many are made in 400 days by one each seven minutes.
+const PARTS_MAX: usize = 80_000;
+
+/// The scan for what may leave the state: one batch a sweep, and a pause after each complete scan.
+pub(super) struct Archiver {
+    /// Time from the end of a run to its archiving, by ledger time. Milliseconds.
+    after_ms: i64,
+    /// Ledger time of the next scan.
+    next: Time,
+    cursor: ArchiveCursor,
+}
+
+impl Archiver {
+    pub(super) fn new(after: Duration) -> Archiver {
+        let after_ms = i64::try_from(after.as_millis()).unwrap_or(i64::MAX);
+        Archiver { after_ms, next: Time(i64::MIN), cursor: ArchiveCursor::default() }
+    }
+
+    /// Proposes one batch, at most one entry. If the proposal fails, the same batch is found again.
+    pub(super) async fn go_on(&mut self, context: &NodeContext, leadership: &Leadership) {
+        let now = leadership.now();
+        if now < self.next || context.replica.read(|ledger| ledger.unsaved_bytes()) > UNSAVED_BYTES_MAX {
+            return;
+        }
+        let (mut batch, cursor, parts) = context.replica.read(|ledger| {
+            let (batch, cursor) = archive::next_batch(ledger, &self.cursor, now, self.after_ms);
+            (batch, cursor, ledger.parts().len())
+        });
+        if parts > PARTS_MAX && !batch.pages.is_empty() {
+            tracing::warn!(
+                parts,
+                "the archive has too many parts: no run is archived until old parts go; raise archive_after_seconds"
+            );
+            batch.pages.clear();
+        }
+        if !batch.is_empty() {
+            let (pages, parts) = (batch.pages.len(), batch.parts.len());
+            if leadership.propose(Command::Archive(batch)).await.is_none() {
+                return;
+            }
+            tracing::info!(pages, parts, "finished runs were archived, or old parts of the archive removed");
+            metrics::counter!("reveille_archived_pages_total").increment(pages as u64);
+        }
+        match cursor {
+            Some(cursor) => self.cursor = cursor,
+            // Few large parts are better than many small ones. So a scan waits for some runs.
+            None => {
+                let pause_ms = (self.after_ms / 24).clamp(1_000, HOUR_MS);
+                (self.next, self.cursor) = (now.plus_ms(pause_ms), ArchiveCursor::default());
+            }
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Reads runs that have left the replicated state for the archive (P24).
+//!
+//! A finished run moves to the archive in one step. So a reader asks the state first, and then the archive if the state
+//! does not have the run. Parts of the archive are opened outside the lock of the state.
+
+use std::sync::Arc;
+
+use reveille_ledger::ids::{Nominal, RunId, Time};
+use reveille_ledger::{Ledger, PartKey};
+use reveille_proto::admin::v1;
+
+use super::{Admin, ApiError, refusal, views};
+
+/// The ledgers to read a run from.
+#[derive(Clone, Copy)]
+pub struct RunLedgers<'l> {
+    /// The replicated state. It also has contents and audiences of archived runs that other runs use.
+    pub state: &'l Ledger,
+    /// Has the run or its summary: the replicated state, or a part of the archive.
+    pub own: &'l Ledger,
+}
+
+/// Returns true if the ledger has the run or its summary.
+fn has_run(ledger: &Ledger, run: RunId) -> bool {
+    ledger.run(run).is_some() || ledger.summaries().contains(&run)
+}
+
+impl Admin {
+    /// Reads a run from the state of this node or from the archive. If neither has the run, `own` is the state.
+    pub(crate) async fn read_run<T>(
+        &self,
+        run: RunId,
+        mut query: impl FnMut(RunLedgers<'_>) -> T,
+    ) -> Result<T, ApiError> {
+        let replica = &self.context.replica;
+        let in_state = replica.read(|state| has_run(state, run).then(|| query(RunLedgers { state, own: state })));
+        if let Some(found) = in_state {
+            return Ok(found);
+        }
+        let part = self.part_of(run).await?;
+        Ok(replica.read(|state| {
+            let own = part.as_ref().map_or(state, |(_, part)| &**part);
+            query(RunLedgers { state, own })
+        }))
+    }
+
+    /// Returns the message of a run.
+    pub(crate) async fn show_run(&self, run: RunId) -> Result<v1::Run, ApiError> {
+        let found = self.read_run(run, |at| views::run_of(at.own, run)).await?;
+        found.ok_or_else(|| refusal::no_run(run))
+    }
+
+    /// Returns the part of the archive that has the run or its summary.
+    pub(crate) async fn part_of(&self, run: RunId) -> Result<Option<(PartKey, Arc<Ledger>)>, ApiError> {
+        self.context.replica.archived(run).await.map_err(|error| refusal::archive_unreadable(&error))
+    }
+
+    /// Opens a part of the archive. Returns `None` if its retention has ended.
+    pub(crate) async fn open_part(&self, key: PartKey) -> Result<Option<Arc<Ledger>>, ApiError> {
+        self.context.replica.open_part(key).await.map_err(|error| refusal::archive_unreadable(&error))
+    }
+}
+
+/// An archived run of a schedule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArchivedRun {
+    pub id: RunId,
+    pub nominal: Nominal,
+    pub due: Time,
+    /// Log index of the entry that archived it.
+    pub archived_index: u64,
+}
+
+/// Reads the archived runs of a schedule, the one that was archived last first. It ends where no part has the next run
+/// any more.
+pub struct ArchiveChain<'a> {
+    admin: &'a Admin,
+    next: Option<RunId>,
+    /// Where the chain reaches the first run, it continues with the second one.
+    skip: Option<(RunId, Option<RunId>)>,
+    /// The part of the last run. Consecutive runs are often in one part.
+    part: Option<(PartKey, Arc<Ledger>)>,
+}
+
+impl<'a> ArchiveChain<'a> {
+    /// Begins with the run `last`, which is `plan.archived` of the schedule.
+    pub fn new(admin: &'a Admin, last: Option<RunId>) -> ArchiveChain<'a> {
+        ArchiveChain { admin, next: last, skip: None, part: None }
+    }
+
+    /// Leaves out the runs from the first one up to the second one, exclusive. `None`: up to the end.
+    pub fn skipping(self, skip: Option<(RunId, Option<RunId>)>) -> ArchiveChain<'a> {
+        ArchiveChain { skip, ..self }
+    }
+
+    /// Returns the id of the next run.
+    pub fn position(&self) -> Option<RunId> {
+        match self.skip {
+            Some((from, to)) if self.next == Some(from) => to,
+            _ => self.next,
+        }
+    }
+
+    /// Reads the next run.
+    pub async fn next(&mut self) -> Result<Option<ArchivedRun>, ApiError> {
+        let Some(id) = self.position() else { return Ok(None) };
+        if self.next != Some(id) {
+            self.skip = None;
+        }
+        self.part = match self.part.take().filter(|(_, part)| has_run(part, id)) {
+            Some(part) => Some(part),
+            None => self.admin.part_of(id).await?,
+        };
+        let found = self.part.as_ref().and_then(|(key, part)| archived_run(part, *key, id));
+        let (run, previous) = found.unzip();
+        self.next = previous.flatten();
+        Ok(run)
+    }
+}
+
+/// Returns a run of a part, and the run of its schedule that was archived before it.
+fn archived_run(part: &Ledger, key: PartKey, id: RunId) -> Option<(ArchivedRun, Option<RunId>)> {
+    let (nominal, due, previous) = match (part.run(id), part.summaries().get(&id)) {
+        (Some(run), _) => (&run.nominal, run.due, run.previous),
+        (None, Some(summary)) => (&summary.nominal, summary.due, summary.previous),
+        (None, None) => return None,
+    };
+    Some((ArchivedRun { id, nominal: nominal.clone(), due, archived_index: key.index }, previous))
+}

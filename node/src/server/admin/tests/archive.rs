@@ -1,0 +1,170 @@
+//! Archived runs: every read gives the same answer as before, on every page of a list.
+
+use std::time::Instant;
+
+use jiff::Timestamp;
+use reveille_ledger::ids::RunId;
+use reveille_proto::admin::v1::{
+    CancelRunRequest, DeleteScheduleRequest, ExplainRequest, ExplainResponse, GetRunRequest, HistoryEntry,
+    ListDeadLettersRequest, ListRunsRequest, ListScheduleHistoryRequest, PauseRunRequest, Policies,
+    RequeueDeadLettersRequest, Run, RunState, ScheduleBody, TriggerScheduleRequest, WatchRunRequest, When, when,
+};
+
+use super::clock::{DAY, HOUR, at, by, coming_day, walk};
+use super::node::{Node, STEP_TIMEOUT, creation, node_with_test_clock, reason, yearly};
+
+const RECIPIENTS: [&str; 2] = ["ada@example.net", "bob@example.net"];
+
+/// Returns all runs of a list, read in pages of this size.
+async fn list(node: &Node, page_size: i32, filter: ListRunsRequest) -> Vec<Run> {
+    let (mut runs, mut page_token) = (Vec::new(), String::new());
+    loop {
+        let request = ListRunsRequest { page_size, page_token, ..filter.clone() };
+        let page = node.runs().list_runs(request).await.expect("a list").into_inner();
+        assert!(page_size == 0 || page.runs.len() <= page_size as usize);
+        runs.extend(page.runs);
+        page_token = page.next_page_token;
+        if page_token.is_empty() {
+            return runs;
+        }
+    }
+}
+
+async fn history(node: &Node, page_size: i32) -> Vec<HistoryEntry> {
+    let (mut entries, mut page_token) = (Vec::new(), String::new());
+    loop {
+        let name = "daily".to_owned();
+        let request =
+            ListScheduleHistoryRequest { name, page_size, page_token, ..ListScheduleHistoryRequest::default() };
+        let page = node.schedules().list_schedule_history(request).await.expect("a history").into_inner();
+        entries.extend(page.entries);
+        page_token = page.next_page_token;
+        if page_token.is_empty() {
+            return entries;
+        }
+    }
+}
+
+async fn show(node: &Node, run: &str) -> Run {
+    let request = GetRunRequest { run: run.to_owned(), ..GetRunRequest::default() };
+    node.runs().get_run(request).await.expect("a run").into_inner().run.expect("a run")
+}
+
+/// Returns the history of a recipient, without the freshness of the answer.
+async fn explain(node: &Node, run: &str, recipient: &str) -> ExplainResponse {
+    let (run, recipient) = (run.to_owned(), recipient.to_owned());
+    let request = ExplainRequest { run, recipient, ..ExplainRequest::default() };
+    let story = node.runs().explain(request).await.expect("a story").into_inner();
+    ExplainResponse { freshness: None, ..story }
+}
+
+/// Waits until none of these runs is in the replicated state.
+async fn until_archived(node: &Node, runs: &[Run]) {
+    let ids: Vec<RunId> = runs.iter().map(|run| run.run.parse().expect("a run")).collect();
+    let end = Instant::now() + STEP_TIMEOUT;
+    while node.context().replica.read(|ledger| ids.iter().any(|id| ledger.run(*id).is_some())) {
+        assert!(Instant::now() < end, "not archived within {STEP_TIMEOUT:?}");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn archived_runs_are_answered_as_before() {
+    let node = node_with_test_clock("").await;
+    let day = coming_day(&node).await;
+    walk(&node, at(day)).await;
+    let no_gap = Some(prost_types::Duration::default());
+    let body = ScheduleBody {
+        when: Some(When { pattern: Some(when::Pattern::Cron("0 9 * * *".to_owned())) }),
+        policies: Some(Policies { min_gap: no_gap, ..Policies::default() }),
+        ..yearly("daily", &RECIPIENTS)
+    };
+    node.schedules().create_schedule(creation(body)).await.expect("created");
+    let trigger = TriggerScheduleRequest {
+        name: "daily".to_owned(),
+        request_id: "by-hand".to_owned(),
+        ..TriggerScheduleRequest::default()
+    };
+    walk(&node, at(day + DAY + 12 * HOUR)).await;
+    node.schedules().trigger_schedule(trigger.clone()).await.expect("triggered");
+    walk(&node, at(day + 2 * DAY + 12 * HOUR)).await;
+
+    let runs = list(&node, 0, ListRunsRequest::default()).await;
+    assert_eq!(runs.len(), 4, "three days and a trigger");
+    assert!(runs.iter().all(|run| run.state() == RunState::Finished), "{runs:?}");
+    let entries = history(&node, 0).await;
+    assert_eq!(entries.len(), 4);
+    let mut stories = Vec::new();
+    for run in &runs {
+        stories.push(explain(&node, &run.run, RECIPIENTS[0]).await);
+    }
+
+    walk(&node, by(4 * DAY)).await;
+    until_archived(&node, &runs).await;
+    for size in [0, 1, 2, 3] {
+        let all = list(&node, size, ListRunsRequest::default()).await;
+        assert_eq!(all.len(), 8, "{size} a page");
+        assert_eq!(all[4..], runs, "{size} a page");
+        let all = history(&node, size).await;
+        assert_eq!(all.len(), 8, "{size} a page");
+        assert_eq!(all[4..], entries, "{size} a page");
+    }
+    for (run, story) in runs.iter().zip(&stories) {
+        assert_eq!(show(&node, &run.run).await, *run);
+        assert_eq!(explain(&node, &run.run, RECIPIENTS[0]).await, *story);
+        assert_eq!(explain(&node, &run.run, "#0").await, *story);
+        let watch = WatchRunRequest { run: run.run.clone(), ..WatchRunRequest::default() };
+        let mut watched = node.runs().watch_run(watch).await.expect("a stream").into_inner();
+        assert_eq!(watched.message().await.expect("a state").and_then(|state| state.run).as_ref(), Some(run));
+        assert_eq!(watched.message().await.expect("the end"), None);
+    }
+
+    // Names of occurrences still lead to their runs.
+    let nine = |days: i64| Timestamp::from_second(day + days * DAY + 9 * HOUR).expect("an instant");
+    let local = nine(1).to_zoned(jiff::tz::TimeZone::UTC).datetime();
+    let by_hand = runs.iter().find(|run| run.nominal.ends_with("by-hand")).expect("the trigger");
+    for (name, run) in [
+        (format!("daily@{}", nine(0)), &runs[3]),
+        (format!("daily@{local}"), &runs[2]),
+        (format!("daily@{}", nine(2)), &runs[0]),
+        ("daily@by-hand".to_owned(), by_hand),
+    ] {
+        assert_eq!(show(&node, &name).await.run, run.run, "{name}");
+    }
+    let unknown = GetRunRequest { run: format!("daily@{}", nine(-3)), ..GetRunRequest::default() };
+    assert_eq!(reason(&node.runs().get_run(unknown).await.expect_err("no such run")).1, "RUN_NOT_FOUND");
+    let again = node.schedules().trigger_schedule(trigger).await.expect("the same").into_inner();
+    assert_eq!(again.run.as_ref(), Some(by_hand), "a repeated trigger gets its run");
+
+    // Filters.
+    let since = runs[1].opened_at;
+    assert_eq!(list(&node, 1, ListRunsRequest { since, ..Default::default() }).await.len(), 6);
+    let states = vec![RunState::Cancelled.into()];
+    assert!(list(&node, 1, ListRunsRequest { states, ..Default::default() }).await.is_empty());
+    let labelled = ListRunsRequest { selector: "team".to_owned(), ..Default::default() };
+    assert!(list(&node, 1, labelled).await.is_empty());
+    let other = ListRunsRequest { tenant: "other".to_owned(), ..Default::default() };
+    assert!(list(&node, 1, other).await.is_empty());
+
+    // Nothing changes an archived run.
+    let run = runs[0].run.clone();
+    let archived = format!("run {run} of daily is finished and in the archive: its results cannot change");
+    let pause = PauseRunRequest { run: run.clone(), ..PauseRunRequest::default() };
+    assert_eq!(node.runs().pause_run(pause).await.expect_err("archived").message(), archived);
+    let cancel = CancelRunRequest { run: run.clone(), ..CancelRunRequest::default() };
+    assert_eq!(node.runs().cancel_run(cancel).await.expect_err("archived").message(), archived);
+    let recipients = vec![RECIPIENTS[0].to_owned()];
+    let requeue = RequeueDeadLettersRequest { run: run.clone(), recipients, ..RequeueDeadLettersRequest::default() };
+    assert_eq!(node.dead_letters().requeue_dead_letters(requeue).await.expect_err("archived").message(), archived);
+    let letters = ListDeadLettersRequest { run, ..ListDeadLettersRequest::default() };
+    let letters = node.dead_letters().list_dead_letters(letters).await.expect("a list").into_inner();
+    assert!(letters.dead_letters.is_empty());
+
+    // A deleted schedule leaves its archived runs.
+    let delete = DeleteScheduleRequest { name: "daily".to_owned(), ..DeleteScheduleRequest::default() };
+    node.schedules().delete_schedule(delete).await.expect("deleted");
+    let of_it = ListRunsRequest { schedule: "daily".to_owned(), ..ListRunsRequest::default() };
+    assert_eq!(list(&node, 3, of_it).await.len(), 8);
+    assert_eq!(show(&node, &runs[3].run).await, runs[3]);
+    node.stop().await;
+}

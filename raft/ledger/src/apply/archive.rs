@@ -1,0 +1,415 @@
+//! The archive (P24): removes finished runs and old rows from the state, if an entry names them.
+//!
+//! A finished run leaves the state with all its rows as soon as nothing can be decided about it any more, and all of
+//! its rows when its retention is over. Runs that leave in one entry become parts of the archive (`model/archive.rs`),
+//! one for each retention: first with their details, and then with a summary. Names that opened stay, as ranges.
+//!
+//! A run to a sealed audience leaves at the end of its retention. Its summary stays in the state, for the check of
+//! repeated campaigns (P20). Recipients that are still in doubt then stay so for ever.
+//!
+//! `apply` checks each age again: a run that was reopened after the proposal stays.
+
+use std::collections::BTreeMap;
+
+use super::Context;
+use crate::command::Archive;
+use crate::effect::Effect;
+use crate::model::{
+    ArchivePart, Bitmap, CHUNK, Chunk, Claim, CommandOutcome, DAY_MS, Hash, InstantOutcome, InstantRange, Ledger,
+    Nominal, Page, PartKey, RecipientState, Run, RunId, RunSummary, SUMMARIES_MS, Schedule, ScheduleId, StoredBlob,
+    Time, distance_ms, run_events,
+};
+
+/// Tolerance for a civil time that is read as UTC: the instant is never further away. It is compared only with
+/// retentions of many days. Milliseconds.
+pub(crate) const CIVIL_MS: i64 = DAY_MS;
+/// Distances of one range of archived names at most: a row of the history stays small.
+const RANGE_STEPS_MAX: usize = 1_024;
+
+/// When a row of the history may be removed: after its last instant is old enough. `None` for the name of a run in the
+/// state.
+pub fn history_kept_until(first: &Nominal, row: &InstantOutcome) -> Option<Time> {
+    match row {
+        InstantOutcome::Opened(_) => None,
+        InstantOutcome::ArchivedTrigger { until, .. } | InstantOutcome::Archived { until, .. } => Some(*until),
+        InstantOutcome::Explained { .. } => Some(latest(&row.last(first))?.plus_ms(SUMMARIES_MS)),
+    }
+}
+
+/// Returns an instant that is not before that of this name; `None` for a trigger.
+fn latest(name: &Nominal) -> Option<Time> {
+    match name {
+        Nominal::Civil { civil_ms, .. } => Some(Time(*civil_ms).plus_ms(CIVIL_MS)),
+        Nominal::Instant(instant) => Some(*instant),
+        Nominal::Trigger(_) => None,
+    }
+}
+
+/// What the runs of a part have in common: their retention in milliseconds, and whether it is over.
+type PartKind = (i64, bool);
+
+/// Runs of one kind that leave the state together.
+#[derive(Default)]
+struct NewPart {
+    details: Ledger,
+    summaries: Ledger,
+    runs: Vec<RunId>,
+    details_until: Option<Time>,
+}
+
+/// A run that leaves the state.
+struct LeavingRun {
+    run: Run,
+    /// Until when its details are kept; `None`: its retention is over.
+    details_until: Option<Time>,
+}
+
+impl Ledger {
+    pub(super) fn archive(&mut self, context: &mut Context, archive: &Archive) -> CommandOutcome {
+        let after_ms = archive.after_ms.max(self.limits().archive_after_ms_min);
+        let mut new: BTreeMap<PartKind, NewPart> = BTreeMap::new();
+        let left = archive.pages.iter().map(|page| self.archive_page(context, *page, after_ms, &mut new)).sum();
+        for (place, part) in (0..).zip(new.into_values().filter(|part| !part.runs.is_empty())) {
+            self.add_part(PartKey { index: context.index, place }, part);
+        }
+        for run in &archive.summaries {
+            self.remove_summary(*run, context.now);
+        }
+        for name in &archive.history {
+            let kept_until = self.history.get(name).and_then(|row| history_kept_until(&name.1, row));
+            if kept_until.is_some_and(|until| until <= context.now) {
+                self.forget_name(name);
+            }
+        }
+        archive.parts.iter().for_each(|key| self.shrink_part(*key, context.now));
+        archive.blobs.iter().for_each(|hash| self.remove_unused_blob(hash));
+        CommandOutcome::Archived(left)
+    }
+
+    fn add_part(&mut self, key: PartKey, new: NewPart) {
+        let NewPart { mut details, mut summaries, runs, details_until } = new;
+        let summaries_until = self.known_until(details_until);
+        let (Some(first), Some(last)) = (runs.iter().min(), runs.iter().max()) else { return };
+        (details.head.level, summaries.head.level) = (self.head.level, self.head.level);
+        let part = ArchivePart {
+            details: self.pack_part(&details),
+            summaries: self.pack_part(&summaries),
+            first: *first,
+            last: *last,
+            runs: runs.len() as u32,
+            details_until: details_until.unwrap_or_default(),
+            summaries_until,
+        };
+        self.parts.put(key, part);
+    }
+
+    /// Until when a run that is archived now is known. It only grows from entry to entry. So of a schedule's archived
+    /// runs, each of which names the one before it, the first ones are forgotten first.
+    fn known_until(&self, details_until: Option<Time>) -> Time {
+        details_until.max(Some(self.head.now.plus_ms(SUMMARIES_MS))).unwrap_or_default()
+    }
+
+    /// Removes the runs of a page that may leave, and adds them to the new parts by their retention.
+    fn archive_page(
+        &mut self,
+        context: &mut Context,
+        id: RunId,
+        after_ms: i64,
+        new: &mut BTreeMap<PartKind, NewPart>,
+    ) -> u32 {
+        let now = context.now;
+        let leaves = |run: &Run| {
+            let times = self.leaves(run, after_ms)?;
+            let is_over = times.details_until <= now;
+            let leaves = is_over || times.archived_from.is_some_and(|from| from <= now);
+            leaves.then_some((!is_over).then_some(times.details_until))
+        };
+        let Some(page) = self.pages.get(&id) else { return 0 };
+        let times: Vec<Option<Option<Time>>> = page.runs.iter().map(leaves).collect();
+        if times.iter().all(Option::is_none) {
+            return 0;
+        }
+        let Some(mut page) = self.pages.remove(&id) else { return 0 };
+        let (mut groups, mut staying): (BTreeMap<PartKind, Vec<LeavingRun>>, Vec<Run>) = (BTreeMap::new(), Vec::new());
+        for (run, times) in page.runs.drain(..).zip(times) {
+            match times {
+                Some(details_until) => {
+                    let group = groups.entry((run.policies.retention_ms, details_until.is_none())).or_default();
+                    group.push(LeavingRun { run, details_until });
+                }
+                None => staying.push(run),
+            }
+        }
+        let left = groups.values().map(Vec::len).sum::<usize>() as u32;
+        let mut gone: BTreeMap<u32, Bitmap> = BTreeMap::new();
+        for LeavingRun { run, .. } in groups.values().flatten() {
+            add_slots(&mut gone, run);
+        }
+        self.close_doubts(context, id, &gone);
+        for (kind, leaving) in groups {
+            self.archive_runs(context, (id, &page), leaving, new.entry(kind).or_default());
+        }
+        if staying.is_empty() {
+            self.remove_closed_claims(id);
+            self.chunks.remove_range((id, 0)..=(id, u32::MAX));
+            return left;
+        }
+        page.runs = staying;
+        for (number, slots) in gone {
+            // Slots of runs that left have no state.
+            if page.slots_of_chunk(number).is_empty() {
+                self.chunks.remove(&(id, number));
+            } else if let Some(chunk) = self.chunks.edit(&(id, number)) {
+                chunk.remove(&slots);
+            }
+        }
+        self.pages.put(id, page);
+        left
+    }
+
+    /// Closes claims whose recipients in doubt leave the state: nothing resolves them any more.
+    fn close_doubts(&mut self, context: &mut Context, id: RunId, gone: &BTreeMap<u32, Bitmap>) {
+        let is_in_doubt = |(number, slots): (&u32, &Bitmap)| {
+            let chunk = self.chunks.get(&(id, *number));
+            chunk.is_some_and(|chunk| !chunk.set(RecipientState::InDoubt).and(slots).is_empty())
+        };
+        if !gone.iter().any(is_in_doubt) {
+            return;
+        }
+        let open: Vec<_> = self.claims.iter().filter(|(_, claim)| claim.page == id).map(|(fence, _)| *fence).collect();
+        for fence in open {
+            let Some(mut claim) = self.claims.get(&fence).cloned() else { continue };
+            gone.get(&claim.chunk).into_iter().for_each(|slots| claim.in_doubt.remove(slots));
+            if claim.is_closed() {
+                context.emit(Effect::ClaimClosed { fence, owner: claim.owner });
+            }
+            self.put_claim(fence, claim, true);
+        }
+    }
+
+    /// Moves runs of a page to a new part: their rows, or only summaries if their retention is over.
+    fn archive_runs(
+        &mut self,
+        context: &Context,
+        (page_id, page): (RunId, &Page),
+        leaving: Vec<LeavingRun>,
+        part: &mut NewPart,
+    ) {
+        let mut archived = page.clone();
+        for LeavingRun { mut run, details_until } in leaving {
+            let id = page_id.at(&run);
+            self.dead.remove_range((id, 0)..=(id, u32::MAX));
+            self.derived.mailed.remove(&(run.schedule, run.due, id));
+            if self.derived.seals.contains(&run.audience) {
+                self.summarize_sealed_run(context, (id, page), &run);
+            } else {
+                run.previous = self.follow_archived(run.schedule, id);
+                self.archive_name(context, (id, &run), self.known_until(details_until));
+                let summary = summary(page, &run, context);
+                part.runs.push(id);
+                part.summaries.summaries.put(id, summary);
+            }
+            let events = self.run_events.range(run_events::keys_of(id));
+            let events: Vec<_> = events.map(|(key, events)| (*key, events.clone())).collect();
+            self.run_events.remove_range(run_events::keys_of(id));
+            let Some(until) = details_until else {
+                self.release_blob(&run.content);
+                self.release_blob(&run.audience);
+                continue;
+            };
+            part.details_until = part.details_until.max(Some(until));
+            for (key, events) in events {
+                part.details.run_events.put(key, events);
+            }
+            for hash in [run.content, run.audience] {
+                if let Some(blob) = self.archive_blob(&hash, until) {
+                    part.details.blobs.put(hash, blob);
+                }
+            }
+            archived.runs.push(run);
+        }
+        if archived.runs.is_empty() {
+            return;
+        }
+        let mut own: BTreeMap<u32, Bitmap> = BTreeMap::new();
+        archived.runs.iter().for_each(|run| add_slots(&mut own, run));
+        for (number, slots) in &own {
+            let Some(chunk) = self.chunks.get(&(page_id, *number)) else { continue };
+            let mut chunk = chunk.clone();
+            chunk.remove(&Bitmap::range(0, CHUNK).and_not(slots));
+            chunk.rest();
+            part.details.chunks.put((page_id, *number), chunk);
+        }
+        self.archive_claims(page_id, &own, &mut part.details);
+        part.details.pages.put(page_id, archived);
+    }
+
+    /// Copies the claims that granted these slots: closed ones, and open ones in which others are in doubt.
+    fn archive_claims(&self, page: RunId, own: &BTreeMap<u32, Bitmap>, details: &mut Ledger) {
+        for (number, slots) in own {
+            let granted = |claim: &Claim| !claim.granted.and(slots).is_empty();
+            for (fence, claim) in self.closed_claims_of((page, *number)).filter(|(_, claim)| granted(claim)) {
+                details.put_closed_claim(fence, &claim);
+            }
+            let has_doubts = |chunk: &Chunk| !chunk.set(RecipientState::InDoubt).is_empty();
+            if self.chunks.get(&(page, *number)).is_some_and(has_doubts) {
+                let open = self.claims.iter().filter(|(_, claim)| (claim.page, claim.chunk) == (page, *number));
+                for (fence, claim) in open.filter(|(_, claim)| granted(claim)) {
+                    details.claims.put(*fence, claim.clone());
+                }
+            }
+        }
+    }
+
+    /// Leaves the summary of a run to a sealed audience in the state, if it sent email (P20).
+    fn summarize_sealed_run(&mut self, context: &Context, (id, page): (RunId, &Page), run: &Run) {
+        let mailing = self.mailing(run);
+        if mailing.is_none() {
+            self.derived.to_seals.remove(&(run.content, id));
+        }
+        self.summaries.put(id, RunSummary { mailing, ..summary(page, run, context) });
+    }
+
+    /// Makes a run the last archived one of its schedule. Returns the one before it.
+    fn follow_archived(&mut self, schedule: ScheduleId, run: RunId) -> Option<RunId> {
+        self.schedules.edit(&schedule)?.plan.archived.replace(run)
+    }
+
+    /// Replaces the name of a run in the history by a range of names that opened (P7).
+    fn archive_name(&mut self, context: &Context, (id, run): (RunId, &Run), until: Time) {
+        let name = (run.schedule, run.nominal.clone());
+        let ahead_ms = match &run.nominal {
+            // No name of a deleted schedule opens again.
+            _ if !self.schedules.contains(&run.schedule) => return drop(self.history.remove(&name)),
+            Nominal::Trigger(_) => {
+                let until = context.now.plus_ms(self.limits().trigger_name_ms);
+                self.history.put(name, InstantOutcome::ArchivedTrigger { run: id, due: run.due, until });
+                return;
+            }
+            Nominal::Civil { civil_ms, .. } => run.due.since_ms(Time(*civil_ms)),
+            Nominal::Instant(instant) => run.due.since_ms(*instant),
+        };
+        let former = self.history.range(..name.clone()).next_back().filter(|(key, _)| key.0 == name.0);
+        let joined = former.and_then(|(key, row)| {
+            let InstantOutcome::Archived { instants, ahead_min_ms, ahead_max_ms, until: others_until } = row else {
+                return None;
+            };
+            let step_ms = distance_ms(&instants.last(&key.1), &name.1).filter(|step_ms| *step_ms > 0)?;
+            let mut instants = instants.clone();
+            instants.extend(step_ms, 1);
+            let joined = InstantOutcome::Archived {
+                instants,
+                ahead_min_ms: ahead_ms.min(*ahead_min_ms),
+                ahead_max_ms: ahead_ms.max(*ahead_max_ms),
+                until: until.max(*others_until),
+            };
+            Some((key.clone(), joined)).filter(|(_, joined)| joined.steps() <= RANGE_STEPS_MAX)
+        });
+        match joined {
+            Some((key, joined)) => {
+                self.history.remove(&name);
+                self.history.put(key, joined);
+            }
+            None => {
+                let (instants, ahead_min_ms, ahead_max_ms) = (InstantRange::default(), ahead_ms, ahead_ms);
+                self.history.put(name, InstantOutcome::Archived { instants, ahead_min_ms, ahead_max_ms, until });
+            }
+        }
+    }
+
+    /// Releases a blob of an archived run whose details are kept until `until`. Returns the blob if nothing else uses
+    /// it, for the archive. Else it stays in the state at least until then.
+    fn archive_blob(&mut self, hash: &Hash, until: Time) -> Option<StoredBlob> {
+        let now = self.head.now;
+        let stored = self.blobs.edit(hash)?;
+        if stored.references == 1 && stored.kept_until <= now {
+            let blob = stored.clone();
+            self.release_blob(hash);
+            return Some(blob);
+        }
+        stored.kept_until = stored.kept_until.max(until);
+        self.release_blob(hash);
+        None
+    }
+
+    /// Removes the details of a part after their retention, and all of it when the summaries are old enough.
+    fn shrink_part(&mut self, key: PartKey, now: Time) {
+        let Some(part) = self.parts.get(&key) else { return };
+        let is_over = part.summaries_until <= now;
+        let is_without_details = part.details_until <= now && !part.details.is_empty();
+        if is_over {
+            self.parts.remove(&key);
+        } else if is_without_details && let Some(part) = self.parts.edit(&key) {
+            part.details.clear();
+        }
+    }
+
+    fn remove_summary(&mut self, run: RunId, now: Time) {
+        if self.summaries.get(&run).is_none_or(|summary| summary.kept_until() > now) {
+            return;
+        }
+        let Some(summary) = self.summaries.remove(&run) else { return };
+        if let Some(mailing) = summary.mailing {
+            self.derived.to_seals.remove(&(mailing.content, run));
+        }
+        let name = (summary.schedule, summary.nominal);
+        self.forget_through(name.0, summary.due);
+        self.forget_name(&name);
+    }
+
+    /// Removes a name from the history, with the whole range that begins with it.
+    fn forget_name(&mut self, name: &(ScheduleId, Nominal)) {
+        let Some(row) = self.history.remove(name) else { return };
+        let has_gap = |schedule: &Schedule| schedule.policies.min_gap_ms > 0;
+        let last = match row {
+            // A backfill beside it would not see its emails (P17).
+            InstantOutcome::ArchivedTrigger { due, .. } => {
+                Some(due).filter(|_| self.schedules.get(&name.0).is_some_and(has_gap))
+            }
+            row => latest(&row.last(&name.1)),
+        };
+        if let Some(last) = last {
+            self.forget_through(name.0, last);
+        }
+    }
+
+    /// Records that a backfill opens nothing up to this instant any more (P7).
+    fn forget_through(&mut self, schedule: ScheduleId, through: Time) {
+        if let Some(schedule) = self.schedules.edit(&schedule) {
+            let through = through.min(schedule.plan.fired_through);
+            schedule.plan.forgotten_through = schedule.plan.forgotten_through.max(Some(through));
+        }
+    }
+}
+
+/// Adds the slots of a run, by chunk.
+fn add_slots(slots: &mut BTreeMap<u32, Bitmap>, run: &Run) {
+    for number in Ledger::chunks_of_run(run.first, run.count) {
+        slots.entry(number).or_default().add(&Ledger::slots_of_run(run.first, run.count, number));
+    }
+}
+
+fn summary(page: &Page, run: &Run, context: &Context) -> RunSummary {
+    RunSummary {
+        tenant: page.tenant.clone(),
+        schedule: run.schedule,
+        name: run.name.clone(),
+        nominal: run.nominal.clone(),
+        due: run.due,
+        cause: run.cause,
+        opened_at: page.opened_at,
+        finish_by: run.finish_by,
+        state: run.state.clone(),
+        counts: run.counts,
+        finished_index: run.finished_index,
+        known_duplicates: run.known_duplicates,
+        contradictions: run.contradictions,
+        assumptions_disproved: run.assumptions_disproved,
+        resent: run.resent,
+        archived_index: context.index,
+        archived_at: context.now,
+        waited_for: run.waited_for,
+        mailing: None,
+        previous: run.previous,
+    }
+}

@@ -1,0 +1,125 @@
+//! Finds runs that may leave the state and rows that are old enough to go (P24), one batch at a time, so that no scan
+//! of the state is long.
+//!
+//! The leader's auditor calls it and keeps an [`ArchiveCursor`] between two batches. Without the cursor the scan begins
+//! again. `apply` checks everything again.
+
+use std::ops::Bound;
+
+use crate::apply::history_kept_until;
+use crate::command::Archive;
+use crate::model::{Hash, Ledger, Nominal, Page, PartKey, RunId, ScheduleId, Time};
+
+/// Runs that one entry archives at most; a page with more runs has its own entry. The ledger is locked for about ten
+/// milliseconds then, and a part of the archive has one to two megabytes.
+pub const RUNS_MAX: usize = 4_096;
+/// Rows of each other kind that one entry removes at most. A name has at most 128 bytes, so this is far below the limit
+/// of an entry.
+const ROWS_MAX: usize = 1_000;
+/// Runs, and rows of each other table, that one call reads; a page with more runs is read whole.
+const SCAN_MAX: usize = 16_384;
+
+/// Position at which the last call stopped. The default begins a new scan.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ArchiveCursor {
+    page: Option<RunId>,
+    summary: Option<RunId>,
+    history: Option<(ScheduleId, Nominal)>,
+    part: Option<PartKey>,
+    blob: Option<Hash>,
+}
+
+/// Returns what follows `cursor` and may leave the state by `now`, and where to continue. `None`: the scan is complete.
+/// Runs are archived `after_ms` after they finished.
+pub fn next_batch(
+    ledger: &Ledger,
+    cursor: &ArchiveCursor,
+    now: Time,
+    after_ms: i64,
+) -> (Archive, Option<ArchiveCursor>) {
+    let mut archive = Archive { after_ms, ..Archive::default() };
+    let mut next = cursor.clone();
+    let mut runs = 0;
+    let mut more = false;
+    let mut scanned = 0;
+    for (id, page) in ledger.pages().range(after(&cursor.page)) {
+        let leaving = leaving(ledger, page, now, after_ms);
+        if scanned >= SCAN_MAX || leaving > 0 && runs > 0 && runs + leaving > RUNS_MAX {
+            more = true;
+            break;
+        }
+        next.page = Some(*id);
+        scanned += page.runs.len();
+        if leaving > 0 {
+            runs += leaving;
+            archive.pages.push(*id);
+        }
+    }
+    let mut scan = |found: &mut dyn FnMut() -> Option<bool>| {
+        let mut taken = 0;
+        for _ in 0..SCAN_MAX {
+            match found() {
+                None => return,
+                Some(goes) => taken += usize::from(goes),
+            }
+            if taken >= ROWS_MAX {
+                break;
+            }
+        }
+        more = true;
+    };
+    let mut rows = ledger.summaries().range(after(&cursor.summary));
+    scan(&mut || {
+        let (id, summary) = rows.next()?;
+        next.summary = Some(*id);
+        let goes = summary.kept_until() <= now;
+        archive.summaries.extend(goes.then_some(*id));
+        Some(goes)
+    });
+    let mut rows = ledger.history().range(after(&cursor.history));
+    scan(&mut || {
+        let (name, row) = rows.next()?;
+        next.history = Some(name.clone());
+        let goes = history_kept_until(&name.1, row).is_some_and(|until| until <= now);
+        archive.history.extend(goes.then(|| name.clone()));
+        Some(goes)
+    });
+    let mut rows = ledger.parts().range(after(&cursor.part));
+    scan(&mut || {
+        let (key, part) = rows.next()?;
+        next.part = Some(*key);
+        let goes = part.summaries_until <= now || !part.details.is_empty() && part.details_until <= now;
+        archive.parts.extend(goes.then_some(*key));
+        Some(goes)
+    });
+    let mut rows = ledger.blobs().range(after(&cursor.blob));
+    scan(&mut || {
+        let (hash, blob) = rows.next()?;
+        next.blob = Some(*hash);
+        let goes = blob.references == 0 && blob.kept_until <= now;
+        archive.blobs.extend(goes.then_some(*hash));
+        Some(goes)
+    });
+    (archive, more.then_some(next))
+}
+
+/// Number of runs of a page that may leave the state.
+fn leaving(ledger: &Ledger, page: &Page, now: Time, after_ms: i64) -> usize {
+    let leaves = page.runs.iter().filter(|run| {
+        let times = ledger.leaves(run, after_ms);
+        times.is_some_and(|times| times.details_until <= now || times.archived_from.is_some_and(|from| from <= now))
+    });
+    leaves.count()
+}
+
+impl Archive {
+    /// True if there is nothing to archive or to remove.
+    pub fn is_empty(&self) -> bool {
+        let Archive { pages, after_ms: _, summaries, history, parts, blobs } = self;
+        pages.is_empty() && summaries.is_empty() && history.is_empty() && parts.is_empty() && blobs.is_empty()
+    }
+}
+
+fn after<K: Clone>(cursor: &Option<K>) -> (Bound<K>, Bound<K>) {
+    (cursor.clone().map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded)
+}

@@ -1,0 +1,51 @@
+//! Parts of the archive: finished runs that left the state (P24).
+//!
+//! A part has the rows of its runs, in the forms of the ledger and in chunks like those of a snapshot. The state keeps
+//! one small row for each part, with the names of the chunks. The bytes of new chunks are in memory until a durable
+//! snapshot names them; they are no part of the state, and a replay makes them again.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::{RunId, Time};
+use crate::storage::ChunkEntry;
+
+/// Key of a part: log index of the entry that made it, and position in the entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct PartKey {
+    /// Log index of the entry.
+    pub index: u64,
+    /// Position in the entry.
+    pub place: u32,
+}
+
+/// A part of the archive.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArchivePart {
+    /// Chunks with pages, recipients, claims and events of the runs, and with contents and audiences that nothing else
+    /// uses. Empty: they were removed after the retention.
+    pub details: Vec<ChunkEntry>,
+    /// Chunks with a summary of each run.
+    pub summaries: Vec<ChunkEntry>,
+    /// Its lowest run.
+    pub first: RunId,
+    /// Its highest run.
+    pub last: RunId,
+    /// Number of its runs.
+    pub runs: u32,
+    /// When the details may be removed: the end of the longest retention.
+    pub details_until: Time,
+    /// When all of it may be removed.
+    pub summaries_until: Time,
+}
+
+impl ArchivePart {
+    /// Returns the chunks that have the most about its runs: the details, or else the summaries.
+    pub fn chunks(&self) -> &[ChunkEntry] {
+        if self.details.is_empty() { &self.summaries } else { &self.details }
+    }
+
+    /// Iterates over all chunks.
+    pub fn all_chunks(&self) -> impl Iterator<Item = &ChunkEntry> {
+        self.details.iter().chain(&self.summaries)
+    }
+}

@@ -1,0 +1,296 @@
+//! Reads the archive: opens a part as a small ledger that has only the rows of the part.
+//!
+//! Until a durable snapshot has a chunk of a part, the ledger has its bytes; then the chunk folder of the snapshots has
+//! them. Called for requests of operators only: nothing that sends an email waits for the archive.
+
+use std::sync::Arc;
+
+use reveille_ledger::ids::{Hash, RunId};
+use reveille_ledger::storage::{FrozenPart, hash_of_chunks, unpack_chunk};
+use reveille_ledger::{Ledger, PartKey};
+use tokio::sync::Mutex;
+
+use crate::snapshot::SnapshotError;
+use crate::snapshot::manager::{SnapshotManager, SnapshotManagerError};
+use crate::state_machine::applied_state::AppliedState;
+
+/// Limit of the opened parts that are kept, as the size of their chunks.
+const CACHE_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Least size that a part counts with: an opened part with few rows needs memory too.
+const OPENED_BYTES_MIN: u64 = 256 * 1024;
+
+/// Reason why a part of the archive was not read.
+#[derive(Debug, thiserror::Error)]
+pub enum ArchiveError {
+    /// A chunk of the part is missing or damaged on this node. Read it on another node.
+    #[error("part {}.{} of the archive is not readable on this node: {what}", .part.index, .part.place)]
+    Damaged {
+        /// The part.
+        part: PartKey,
+        /// The chunk, and what is wrong with it.
+        what: String,
+    },
+    /// The disk of this node failed to read. Try again, here or on another node.
+    #[error("cannot read part {}.{} of the archive", .part.index, .part.place)]
+    Disk {
+        /// The part.
+        part: PartKey,
+        /// The failed operation.
+        #[source]
+        source: SnapshotError,
+    },
+    /// The thread that reads the archive died: this node stops.
+    #[error("the thread that reads the archive died")]
+    Died,
+}
+
+impl ArchiveError {
+    fn of(part: PartKey, error: SnapshotManagerError) -> ArchiveError {
+        match error {
+            SnapshotManagerError::Snapshot(source @ (SnapshotError::Io { .. } | SnapshotError::Full { .. })) => {
+                ArchiveError::Disk { part, source }
+            }
+            SnapshotManagerError::Died => ArchiveError::Died,
+            damaged => ArchiveError::Damaged { part, what: damaged.to_string() },
+        }
+    }
+}
+
+/// Opens parts of the archive of this node, and keeps those that were opened last.
+pub(crate) struct ArchiveReader {
+    applied_state: Arc<AppliedState>,
+    snapshots: Arc<SnapshotManager>,
+    /// Locked while a part is opened: reading the history must not take the memory and the processors from sending.
+    cache: Mutex<Cache>,
+}
+
+impl ArchiveReader {
+    pub fn new(applied_state: Arc<AppliedState>, snapshots: Arc<SnapshotManager>) -> ArchiveReader {
+        ArchiveReader { applied_state, snapshots, cache: Mutex::default() }
+    }
+
+    /// Returns the part that has a run or its summary. `None`: no part has it.
+    pub async fn archived(&self, run: RunId) -> Result<Option<(PartKey, Arc<Ledger>)>, ArchiveError> {
+        // The runs of a part have finished together, and have not opened together. So ranges overlap.
+        let may_have: Vec<PartKey> = self.applied_state.read(|ledger| {
+            let parts = ledger.parts().iter().rev().filter(|(_, part)| part.first <= run && run <= part.last);
+            parts.map(|(key, _)| *key).collect()
+        });
+        let mut failed = None;
+        for key in may_have {
+            match self.open(key).await {
+                Ok(Some(part)) if part.run(run).is_some() || part.summaries().contains(&run) => {
+                    return Ok(Some((key, part)));
+                }
+                Ok(_) => {}
+                // Another part may have the run.
+                Err(error) => failed = Some(error),
+            }
+        }
+        failed.map_or(Ok(None), Err)
+    }
+
+    /// Opens a part. `None`: its retention has ended.
+    pub async fn open(&self, key: PartKey) -> Result<Option<Arc<Ledger>>, ArchiveError> {
+        let mut failed: Option<(Hash, ArchiveError)> = None;
+        loop {
+            let Some(chunks) = self.applied_state.read(|ledger| chunks_of(ledger, key)) else { return Ok(None) };
+            let name = name_of(&chunks);
+            if let Some((_, error)) = failed.filter(|(former, _)| *former == name) {
+                return Err(error);
+            }
+            match self.open_chunks(name, chunks).await {
+                Ok(part) => return Ok(Some(part)),
+                // Meanwhile the retention of the details may have ended, and their chunks were removed. Look again.
+                Err(error) => failed = Some((name, ArchiveError::of(key, error))),
+            }
+        }
+    }
+
+    async fn open_chunks(&self, name: Hash, chunks: Vec<FrozenPart>) -> Result<Arc<Ledger>, SnapshotManagerError> {
+        let mut cache = self.cache.lock().await;
+        if let Some(ledger) = cache.get(name) {
+            return Ok(ledger);
+        }
+        let bytes = chunks.iter().fold(0, |sum: u64, part| sum.saturating_add(part.chunk.bytes));
+        let ledger = Arc::new(self.snapshots.blocking(move |snapshots| read(snapshots, &chunks)).await?);
+        cache.put(OpenedPart { name, ledger: Arc::clone(&ledger), bytes: bytes.max(OPENED_BYTES_MIN) });
+        Ok(ledger)
+    }
+}
+
+/// Returns the chunks of a part, with their bytes unless a snapshot has them.
+fn chunks_of(ledger: &Ledger, key: PartKey) -> Option<Vec<FrozenPart>> {
+    let chunks = ledger.parts().get(&key)?.chunks().iter();
+    Some(chunks.map(|chunk| FrozenPart { chunk: *chunk, bytes: ledger.unsaved_chunk(&chunk.hash) }).collect())
+}
+
+/// Names the content of a part. The part with its details and the part without them have different names.
+fn name_of(chunks: &[FrozenPart]) -> Hash {
+    hash_of_chunks(chunks.iter().map(|part| &part.chunk))
+}
+
+fn read(snapshots: &SnapshotManager, chunks: &[FrozenPart]) -> Result<Ledger, SnapshotManagerError> {
+    let mut rows = Vec::new();
+    for FrozenPart { chunk, bytes } in chunks {
+        let unpacked = match bytes {
+            Some(bytes) => unpack_chunk(bytes),
+            None => unpack_chunk(&snapshots.read_chunk(chunk.hash)?),
+        };
+        rows.extend(unpacked.map_err(|error| SnapshotError::damaged(format!("chunk {}: {error}", chunk.hash)))?);
+    }
+    Ok(Ledger::from_rows(rows).map_err(|error| SnapshotError::damaged(error.to_string()))?)
+}
+
+/// An opened part.
+struct OpenedPart {
+    name: Hash,
+    ledger: Arc<Ledger>,
+    /// Size that the part counts with.
+    bytes: u64,
+}
+
+/// The parts that were opened last, the most recently used one at the end. At most some hundred.
+#[derive(Default)]
+struct Cache {
+    parts: Vec<OpenedPart>,
+}
+
+impl Cache {
+    fn get(&mut self, name: Hash) -> Option<Arc<Ledger>> {
+        let position = self.parts.iter().position(|part| part.name == name)?;
+        let part = self.parts.remove(position);
+        let ledger = Arc::clone(&part.ledger);
+        self.parts.push(part);
+        Some(ledger)
+    }
+
+    fn put(&mut self, part: OpenedPart) {
+        self.parts.push(part);
+        let mut bytes = 0_u64;
+        let newest = self.parts.iter().rev().take_while(|part| {
+            bytes = bytes.saturating_add(part.bytes);
+            bytes <= CACHE_BYTES_MAX
+        });
+        let excess = self.parts.len() - newest.count();
+        self.parts.drain(..excess);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use reveille_ledger::OptedOut;
+    use reveille_ledger::form::RowForm;
+    use reveille_ledger::ids::Time;
+    use reveille_ledger::storage::{FrozenPage, TableKey};
+
+    use super::*;
+    use crate::execution::Execution;
+    use crate::fatal_error::FatalErrorCell;
+    use crate::snapshot::Snapshots;
+    use crate::state_machine::position::AppliedPosition;
+
+    /// Tag of the table of opt-outs. Rows of any table do for these tests; those of opt-outs are the simplest.
+    const OPTED_OUT: u8 = 11;
+
+    const KEY: PartKey = PartKey { index: 7, place: 0 };
+
+    fn reader() -> (tempfile::TempDir, ArchiveReader) {
+        let folder = tempfile::tempdir().unwrap();
+        let state = AppliedState::new(Ledger::new(), AppliedPosition::default(), FatalErrorCell::new());
+        let state = Arc::new(state);
+        let snapshots = Snapshots::open(folder.path()).unwrap();
+        let snapshots = SnapshotManager::new(snapshots, None, Arc::clone(&state), Execution::Inline);
+        (folder, ArchiveReader::new(state, Arc::new(snapshots)))
+    }
+
+    fn key(name: &str) -> (String, String) {
+        ("default".to_owned(), name.to_owned())
+    }
+
+    /// Returns a chunk in memory with one row.
+    fn in_memory(name: &str) -> FrozenPart {
+        let row = OptedOut { index: 1, at: Time(0), last: 1 };
+        let row = (key(name).to_bytes(OPTED_OUT), row.to_row(reveille_ledger::GENESIS_LEVEL));
+        let (chunk, bytes) = FrozenPage::of_rows(vec![row]).pack().remove(0);
+        FrozenPart { chunk, bytes: Some(bytes.into()) }
+    }
+
+    /// Saves a chunk, as a snapshot does.
+    fn on_disk(reader: &ArchiveReader, name: &str) -> FrozenPart {
+        let FrozenPart { chunk, bytes } = in_memory(name);
+        reader.snapshots.put_chunk(chunk.hash, &bytes.unwrap()).unwrap();
+        FrozenPart { chunk, bytes: None }
+    }
+
+    async fn open(reader: &ArchiveReader, chunks: Vec<FrozenPart>) -> Result<Arc<Ledger>, ArchiveError> {
+        reader.open_chunks(name_of(&chunks), chunks).await.map_err(|error| ArchiveError::of(KEY, error))
+    }
+
+    fn has(ledger: &Ledger, name: &str) -> bool {
+        ledger.opted_out().contains(&key(name))
+    }
+
+    #[tokio::test]
+    async fn part_in_memory_and_on_disk_is_read() {
+        let (_folder, reader) = reader();
+        let chunks = vec![in_memory("new"), on_disk(&reader, "saved")];
+        let part = open(&reader, chunks).await.unwrap();
+        assert!(has(&part, "new") && has(&part, "saved") && !has(&part, "other"));
+    }
+
+    #[tokio::test]
+    async fn damaged_or_missing_chunk_is_named() {
+        let (folder, reader) = reader();
+        let chunk = on_disk(&reader, "saved").chunk;
+        let path = folder.path().join("chunks").join(chunk.hash.to_string());
+        let lost = || open(&reader, vec![FrozenPart { chunk, bytes: None }]);
+        for harm in [b"damaged".as_slice(), b""] {
+            std::fs::write(&path, harm).unwrap();
+            let error = lost().await.unwrap_err();
+            assert!(matches!(error, ArchiveError::Damaged { part: KEY, .. }), "{error:?}");
+            assert!(error.to_string().contains(&chunk.hash.to_string()), "{error}");
+        }
+        std::fs::remove_file(&path).unwrap();
+        let error = lost().await.unwrap_err();
+        assert!(matches!(&error, ArchiveError::Damaged { what, .. } if what.contains("missing")), "{error}");
+        std::fs::create_dir(&path).unwrap();
+        assert!(matches!(lost().await, Err(ArchiveError::Disk { .. })));
+        std::fs::remove_dir(&path).unwrap();
+
+        on_disk(&reader, "saved");
+        assert!(has(&lost().await.unwrap(), "saved"), "a failure is not kept");
+    }
+
+    #[tokio::test]
+    async fn opened_part_is_kept_with_saved_chunk_too() {
+        let (_folder, reader) = reader();
+        let first = open(&reader, vec![in_memory("one")]).await.unwrap();
+        let saved = FrozenPart { bytes: None, ..in_memory("one") };
+        assert!(Arc::ptr_eq(&open(&reader, vec![saved]).await.unwrap(), &first), "no file is read");
+    }
+
+    #[tokio::test]
+    async fn unknown_part_is_none() {
+        let (_folder, reader) = reader();
+        assert!(reader.open(KEY).await.unwrap().is_none());
+        assert!(reader.archived(RunId { index: 7, place: 0 }).await.unwrap().is_none());
+    }
+
+    #[test]
+    fn cache_drops_least_recently_used_part() {
+        let mut cache = Cache::default();
+        let name = |number: u8| Hash::of(&[number]);
+        let put = |cache: &mut Cache, number, bytes| {
+            cache.put(OpenedPart { name: name(number), ledger: Arc::new(Ledger::new()), bytes });
+        };
+        (0..4).for_each(|number| put(&mut cache, number, CACHE_BYTES_MAX / 4));
+        assert!(cache.get(name(0)).is_some());
+        put(&mut cache, 4, CACHE_BYTES_MAX / 4);
+        assert_eq!([0, 1, 2, 3, 4].map(|number| cache.get(name(number)).is_some()), [true, false, true, true, true]);
+        put(&mut cache, 5, CACHE_BYTES_MAX);
+        assert_eq!(cache.parts.len(), 1);
+        put(&mut cache, 6, CACHE_BYTES_MAX + 1);
+        assert!(cache.parts.is_empty(), "a part above the limit is not kept");
+    }
+}
