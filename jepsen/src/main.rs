@@ -21,7 +21,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
-use reveille_bench::{campaign, schedules, tenants};
+use reveille_bench::{campaign, days, schedules, tenants};
 use reveille_harness::{Report, StartArgs};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -51,6 +51,8 @@ enum Command {
     Bulkhead(tenants::Args),
     /// Creation, idle cost and lateness of many schedules that are due in the same second
     Punctual(schedules::Args),
+    /// Memory, rate, disk and answers after months of daily schedules on the test clock
+    Days(days::Args),
     /// Time without a leader and without emails after a kill -9 of the leader; elections on a busy machine
     Failover(run::failover::Args),
     /// Judges a recorded history
@@ -114,6 +116,7 @@ async fn execute(cli: Cli) -> Result<Report> {
         Command::Bench(args) => Box::pin(campaign::run(&cli.start, &args)).await,
         Command::Bulkhead(args) => Box::pin(tenants::run(&cli.start, &args)).await,
         Command::Punctual(args) => Box::pin(schedules::run(&cli.start, &args)).await,
+        Command::Days(args) => Box::pin(days::run(&cli.start, &args)).await,
         Command::Failover(args) => Box::pin(run::failover::run(&cli.start, &args)).await,
         Command::Check(args) => check::run(&args),
         Command::Run(args) => Box::pin(run::run(&cli.start, &args)).await,
@@ -183,6 +186,7 @@ mod tests {
             "bulkhead",
             "punctual --schedules 5",
             "punctual --schedules 5 --kept 100",
+            "days --schedules 20000 --days 90",
             "failover",
             "check history.jsonl",
             "run --seed 1",
@@ -203,7 +207,7 @@ mod tests {
 
     #[test]
     fn sizes_out_of_range_are_refused() {
-        for line in ["punctual --schedules 0", "bench --recipients 0", "run --seed 1 --nodes 2"] {
+        for line in ["punctual --schedules 0", "bench --recipients 0", "days --days 5", "run --seed 1 --nodes 2"] {
             assert!(parse(line).is_err(), "{line}");
         }
     }

@@ -7,6 +7,8 @@ use std::collections::HashMap;
 pub struct Arrivals {
     counts: Vec<u8>,
     numbers: Numbers,
+    /// Emails that each address gets.
+    expected: u8,
     /// Emails to addresses that are not expected.
     pub unexpected: u64,
 }
@@ -23,22 +25,27 @@ enum Numbers {
 impl Arrivals {
     /// The generated audience of this seed and size is expected.
     pub fn of_generated(recipients: u32, seed: u64) -> Arrivals {
-        Arrivals { counts: vec![0; recipients as usize], numbers: Numbers::Generated(seed), unexpected: 0 }
+        Arrivals { counts: vec![0; recipients as usize], numbers: Numbers::Generated(seed), expected: 1, unexpected: 0 }
     }
 
     /// These addresses are expected.
     pub fn of(addresses: impl Iterator<Item = String>) -> Arrivals {
         let numbers: HashMap<String, usize> =
             addresses.enumerate().map(|(number, address)| (address, number)).collect();
-        Arrivals { counts: vec![0; numbers.len()], numbers: Numbers::Listed(numbers), unexpected: 0 }
+        Arrivals { counts: vec![0; numbers.len()], numbers: Numbers::Listed(numbers), expected: 1, unexpected: 0 }
     }
 
-    /// Counts an email. Returns whether it is the first one of an expected address.
+    /// From now on each address gets so many emails in all. 255 and more cannot be told apart.
+    pub fn set_expected(&mut self, emails: u8) {
+        self.expected = emails;
+    }
+
+    /// Counts an email. Returns whether its address is expected, and had too few.
     pub fn note(&mut self, recipient: &str) -> bool {
         match self.number_of(recipient).and_then(|number| self.counts.get_mut(number)) {
             Some(count) => {
                 *count = count.saturating_add(1);
-                *count == 1
+                *count <= self.expected
             }
             None => {
                 self.unexpected += 1;
@@ -52,24 +59,24 @@ impl Arrivals {
         self.number_of(recipient).and_then(|number| self.counts.get(number)).is_some_and(|count| *count > 0)
     }
 
-    /// Addresses with an email.
+    /// Expected emails that came.
     pub fn arrived(&self) -> u64 {
-        self.counts.iter().filter(|count| **count > 0).count() as u64
+        self.counts.iter().map(|count| u64::from(*count.min(&self.expected))).sum()
     }
 
-    /// Addresses without an email.
+    /// Expected emails that did not come.
     pub fn missing(&self) -> u64 {
-        self.counts.len() as u64 - self.arrived()
+        self.counts.len() as u64 * u64::from(self.expected) - self.arrived()
     }
 
-    /// Emails beyond the first one of an address.
+    /// Emails beyond the expected ones of an address.
     pub fn duplicates(&self) -> u64 {
-        self.counts.iter().map(|count| u64::from(count.saturating_sub(1))).sum()
+        self.counts.iter().map(|count| u64::from(count.saturating_sub(self.expected))).sum()
     }
 
-    /// Whether each address got exactly one email, and no other address any.
+    /// Whether each address got exactly the expected emails, and no other address any.
     pub fn is_exact(&self) -> bool {
-        self.unexpected == 0 && self.counts.iter().all(|count| *count == 1)
+        self.unexpected == 0 && self.counts.iter().all(|count| *count == self.expected)
     }
 
     fn number_of(&self, recipient: &str) -> Option<usize> {
@@ -107,6 +114,17 @@ mod tests {
         let firsts = ["a", "a", "b"].map(|address| arrivals.note(address));
         assert_eq!(firsts, [true, false, true]);
         assert_eq!((arrivals.arrived(), arrivals.missing(), arrivals.duplicates()), (2, 1, 1));
+        assert!(!arrivals.is_exact());
+    }
+
+    #[test]
+    fn further_emails_are_missing_until_they_come() {
+        let mut arrivals = Arrivals::of(["a", "b"].into_iter().map(str::to_owned));
+        assert!(arrivals.note("a") && arrivals.note("b") && arrivals.is_exact());
+        arrivals.set_expected(2);
+        assert_eq!((arrivals.arrived(), arrivals.missing()), (2, 2));
+        assert_eq!(["b", "b", "a"].map(|address| arrivals.note(address)), [true, false, true]);
+        assert_eq!((arrivals.arrived(), arrivals.missing(), arrivals.duplicates()), (4, 0, 1));
         assert!(!arrivals.is_exact());
     }
 }

@@ -1,11 +1,12 @@
 //! Benchmarks of a cluster of real nodes: commands of `reveille-jepsen`. Each measures, and checks that every email came
 //! exactly once. The fault runs judge; a benchmark keeps no history, since its volume does not fit into one.
 //!
-//! `campaign` measures the throughput of one large run, `tenants` how late a small tenant is beside a large one, and
-//! `schedules` the lateness, the cost and the creation of many schedules.
+//! `campaign` measures the throughput of one large run, `tenants` how late a small tenant is beside a large one,
+//! `schedules` the lateness, the cost and the creation of many schedules, and `days` what months of daily schedules leave.
 
 mod arrivals;
 pub mod campaign;
+pub mod days;
 mod flow;
 pub mod schedules;
 pub mod tenants;
@@ -13,7 +14,8 @@ mod yardstick;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use reveille_harness::{Cluster, http};
 use reveille_sink::{Accepted, DotAnswer, DotWatcher, Sink, SinkOptions};
 
 /// Sessions to the sink, on each node.
@@ -42,4 +44,14 @@ impl<T: Send + 'static> Counter<T> {
     fn read(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The sum of a counter of all nodes.
+async fn sum_of_nodes(cluster: &Cluster, counter: &str) -> Result<u64> {
+    let mut sum = 0;
+    for node in cluster.nodes() {
+        let value = http::counter(node.http, counter).await;
+        sum += value.with_context(|| format!("{} shows no metrics", node.name))?;
+    }
+    Ok(sum)
 }

@@ -7,14 +7,14 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use reveille_harness::load::{self, A_YEAR, CreateMeasurements};
 use reveille_harness::measure::{cpu_seconds, in_ms, percentile, resident_mb, rounded, sleep_until, unix_us};
-use reveille_harness::{Cluster, Needs, Report, StartArgs, http};
+use reveille_harness::{Cluster, Needs, Report, StartArgs};
 use serde_json::{Value, json};
 
-use crate::Counter;
 use crate::arrivals::Arrivals;
+use crate::{Counter, sum_of_nodes};
 
 const NODES: u8 = 3;
 /// Clients that create schedules at the same time.
@@ -67,11 +67,11 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     cluster.admin().add_relay(sink.address(), SESSIONS).await?;
 
     let empty = idle_if(&cluster, args.kept > 0).await?;
-    let syncs_before = syncs(&cluster).await?;
+    let syncs_before = sum_of_nodes(&cluster, SYNCS).await?;
     let later = SystemTime::now() + A_YEAR;
     let body = move |number| load::once_to(format!("kept-{number}"), later, 1);
     let kept = load::create(cluster.admin(), CLIENTS, args.kept.max(KEPT_MIN), "schedules due in a year", body).await?;
-    let syncs = (syncs(&cluster).await? - syncs_before) / u64::from(NODES);
+    let syncs = (sum_of_nodes(&cluster, SYNCS).await? - syncs_before) / u64::from(NODES);
     eprintln!("{} schedules due in a year, {:.0} a second", kept.count(), kept.rate());
     let full = idle_if(&cluster, args.kept > 0).await?;
 
@@ -146,16 +146,6 @@ async fn idle_if(cluster: &Cluster, wanted: bool) -> Result<Option<Value>> {
     });
     let percent: BTreeMap<String, f64> = percent.collect();
     Ok(Some(json!({"cpu_percent_of_a_core": percent, "rss_mb": cluster.of_each(resident_mb)?})))
-}
-
-/// Over all nodes.
-async fn syncs(cluster: &Cluster) -> Result<u64> {
-    let mut sum = 0;
-    for node in cluster.nodes() {
-        let syncs = http::counter(node.http, SYNCS).await;
-        sum += syncs.with_context(|| format!("{} shows no metrics", node.name))?;
-    }
-    Ok(sum)
 }
 
 fn whole_second(at: SystemTime) -> SystemTime {

@@ -147,8 +147,8 @@ fn p99_ms(rounds: &[Round]) -> Vec<f64> {
     rounds.iter().filter_map(|round| percentile(&round.late_us, 99.0).map(in_ms)).collect()
 }
 
-/// The lower one of an even number.
-fn median(of: &[f64]) -> Option<f64> {
+/// The median; of an even number of values the lower one.
+pub(crate) fn median(of: &[f64]) -> Option<f64> {
     let mut sorted = of.to_vec();
     sorted.sort_by(f64::total_cmp);
     percentile(&sorted, 50.0)

@@ -1,5 +1,7 @@
-//! Percentiles, clocks, and measurements of a process by the kernel.
+//! Percentiles, clocks, sizes of folders, and measurements of a process by the kernel.
 
+use std::io::ErrorKind;
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
@@ -58,6 +60,32 @@ pub fn resident_mb(process: u32) -> Result<f64> {
     Ok(rounded(kib as f64 * 1_024.0 / 1e6))
 }
 
+/// The files below a folder.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FolderSize {
+    /// Sum of their lengths.
+    pub bytes: u64,
+    /// Their number.
+    pub files: u64,
+}
+
+/// Returns the size of a folder with its subfolders. A process may remove files meanwhile.
+pub fn folder_size(folder: &Path) -> Result<FolderSize> {
+    let mut size = FolderSize::default();
+    for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let path = entry?.path();
+        let added = match std::fs::symlink_metadata(&path) {
+            Ok(metadata) if metadata.is_dir() => folder_size(&path)?,
+            Ok(metadata) => FolderSize { bytes: metadata.len(), files: 1 },
+            Err(error) if error.kind() == ErrorKind::NotFound => FolderSize::default(),
+            Err(error) => return Err(error).with_context(|| path.display().to_string()),
+        };
+        size.bytes += added.bytes;
+        size.files += added.files;
+    }
+    Ok(size)
+}
+
 /// Returns the sum of `utime` and `stime` (proc(5), fields 14 and 15). The second field is a name in brackets that may
 /// contain anything, so counting begins after the last bracket, with field 3.
 fn cpu_ticks(stat: &str) -> Option<u64> {
@@ -101,6 +129,17 @@ mod tests {
         let status = "Name:\treveille\nVmPeak:\t  900 kB\nVmRSS:\t  123456 kB\nThreads:\t9\n";
         assert_eq!(resident_kib(status), Some(123_456));
         assert_eq!(resident_kib("Name:\tzombie\n"), None);
+    }
+
+    #[test]
+    fn folder_size_includes_subfolders() {
+        let folder = tempfile::tempdir().unwrap();
+        let inner = folder.path().join("inner");
+        std::fs::create_dir(&inner).unwrap();
+        std::fs::write(folder.path().join("a"), [1; 3]).unwrap();
+        std::fs::write(inner.join("b"), [1; 4]).unwrap();
+        assert_eq!(folder_size(folder.path()).unwrap(), FolderSize { bytes: 7, files: 2 });
+        assert!(folder_size(&folder.path().join("missing")).is_err());
     }
 
     #[test]

@@ -135,14 +135,22 @@ impl AdminClient {
 
     /// Returns one page of the history of a schedule.
     pub async fn history(&self, schedule: &str) -> Result<Vec<HistoryEntry>> {
-        let request = ListScheduleHistoryRequest {
-            tenant: self.tenant(),
-            name: schedule.to_owned(),
-            page_size: PAGE_SIZE,
-            ..ListScheduleHistoryRequest::default()
-        };
+        Ok(self.history_page(schedule, PAGE_SIZE, String::new()).await?.0)
+    }
+
+    /// Returns one page of the history of a schedule, latest first, and the token of the next page, which is empty after
+    /// the last one.
+    pub async fn history_page(
+        &self,
+        schedule: &str,
+        page_size: i32,
+        page_token: String,
+    ) -> Result<(Vec<HistoryEntry>, String)> {
+        let (tenant, name) = (self.tenant(), schedule.to_owned());
+        let request = ListScheduleHistoryRequest { tenant, name, page_size, page_token, stale: false };
         let call = rpc!(ScheduleServiceClient, list_schedule_history);
-        Ok(self.read("schedule history", call, request).await?.entries)
+        let answer = self.read("schedule history", call, request).await?;
+        Ok((answer.entries, answer.next_page_token))
     }
 
     /// Creates the draft of a campaign.

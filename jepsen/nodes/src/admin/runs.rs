@@ -10,12 +10,25 @@ use reveille_proto::admin::v1::{
 use super::{AdminClient, CallResult, PAGE_SIZE, rpc};
 
 impl AdminClient {
-    /// Returns the only run of a schedule; `None` until it has opened.
+    /// Returns the last run of a schedule; `None` until it has opened.
     pub async fn run_of(&self, schedule: &str) -> Result<Option<Run>> {
-        let (tenant, schedule) = (self.tenant(), schedule.to_owned());
-        let request = ListRunsRequest { tenant, schedule, ..ListRunsRequest::default() };
+        // A page ends early where it has read many runs of other schedules.
+        let request = |page_token| ListRunsRequest {
+            tenant: self.tenant(),
+            schedule: schedule.to_owned(),
+            page_token,
+            ..ListRunsRequest::default()
+        };
+        let call = rpc!(RunServiceClient, list_runs);
+        let runs = self.list("run list", call, request, |answer| (answer.runs, answer.next_page_token)).await?;
+        Ok(runs.into_iter().next())
+    }
+
+    /// Returns one page of runs, latest first, and the token of the next page, which is empty after the last one.
+    pub async fn runs_page(&self, page_size: i32, page_token: String) -> Result<(Vec<Run>, String)> {
+        let request = ListRunsRequest { tenant: self.tenant(), page_size, page_token, ..ListRunsRequest::default() };
         let answer = self.read("run list", rpc!(RunServiceClient, list_runs), request).await?;
-        Ok(answer.runs.into_iter().next())
+        Ok((answer.runs, answer.next_page_token))
     }
 
     /// All runs.

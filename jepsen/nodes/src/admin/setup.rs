@@ -11,9 +11,9 @@ use reveille_proto::admin::v1::pool_service_client::PoolServiceClient;
 use reveille_proto::admin::v1::relay_service_client::RelayServiceClient;
 use reveille_proto::admin::v1::tenant_service_client::TenantServiceClient;
 use reveille_proto::admin::v1::{
-    AddRelayRequest, AdvanceClockRequest, FinishUpgradeRequest, GetClockRequest, GetClusterStatusRequest,
-    GetClusterStatusResponse, GetUpgradeRequest, InitClusterRequest, Relay, RelayTls, RemovePoolRequest,
-    SetPoolRequest, SetTenantRequest, TransferLeaderRequest,
+    AddRelayRequest, AdvanceClockRequest, FinishUpgradeRequest, GetClockRequest, GetClockResponse,
+    GetClusterStatusRequest, GetClusterStatusResponse, GetUpgradeRequest, InitClusterRequest, Relay, RelayTls,
+    RemovePoolRequest, SetPoolRequest, SetTenantRequest, TransferLeaderRequest,
 };
 use tokio::process::Command;
 use tonic::transport::Channel;
@@ -126,12 +126,15 @@ impl AdminClient {
         Ok(())
     }
 
+    /// Returns the test clock.
+    pub async fn clock(&self) -> Result<GetClockResponse> {
+        self.read("clock show", rpc!(ClockServiceClient, get_clock), GetClockRequest::default()).await
+    }
+
     /// Moves the test clock to an instant; if one node fails, by another node.
     pub async fn advance_clock(&self, to_unix_ms: i64) -> Result<()> {
         for node in 0..CLOCK_TRIES_MAX {
-            let call = rpc!(ClockServiceClient, get_clock);
-            let clock = self.read("clock show", call, GetClockRequest::default()).await?;
-            if clock.now.is_some_and(|now| now.seconds >= to_unix_ms.div_euclid(1_000)) {
+            if self.clock().await?.now.is_some_and(|now| now.seconds >= to_unix_ms.div_euclid(1_000)) {
                 return Ok(());
             }
             let channel = self.channel(node).context("a cluster without nodes")?;

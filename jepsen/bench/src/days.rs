@@ -1,0 +1,468 @@
+//! `days`: sends daily schedules for months of virtual days on the test clock (P19), and compares day 3 with the last day.
+//! Memory and rate must stay equal, because finished runs leave the state for the archive (P24).
+//!
+//! Each day the clock moves to two seconds before the instant, and the instant itself comes by real time. When all emails
+//! have arrived, the clock moves on by some hours: the runs of the day before are more than 24 hours old, and the leader
+//! archives them while nothing is sent.
+//!
+//! The result is valid if each address got one email more after each day, none before its instant, and no other address
+//! got any.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context, Result, ensure};
+use reveille_harness::load;
+use reveille_harness::measure::{FolderSize, folder_size, in_ms, now_ms, resident_mb, rounded};
+use reveille_harness::{AdminClient, Cluster, Needs, Report, StartArgs, http};
+use reveille_proto::admin::v1::{GetClusterStatusResponse, MemberStatus, ScheduleBody, When, when};
+use serde_json::{Value, json};
+
+use crate::arrivals::Arrivals;
+use crate::tenants::median;
+use crate::{Counter, SESSIONS, sum_of_nodes};
+
+const NODES: u8 = 3;
+/// Clients that create schedules at the same time.
+const CLIENTS: u32 = 64;
+const MINUTE_MS: i64 = 60_000;
+const HOUR_MS: i64 = 60 * MINUTE_MS;
+const DAY_MS: i64 = 24 * HOUR_MS;
+/// From the start to the first instant at least, by the test clock. The creates end before.
+const FIRST_AFTER_MS: i64 = 6 * HOUR_MS;
+/// The clock moves to this time before an instant.
+const AHEAD_MS: i64 = 2_000;
+/// When all emails have arrived, the clock moves on by this time, until runs are archived. The leader pauses for an hour
+/// after each complete scan for finished runs. All steps together are less than a day.
+const ARCHIVE_STEP_MS: i64 = 2 * HOUR_MS;
+const ARCHIVE_STEPS_MAX: i64 = 10;
+/// The day that the last day is compared with. The caches of a new cluster are full by then.
+const EARLY_DAY: u8 = 3;
+/// The slowest rate at which a day's emails are waited for, and what is added to that time.
+const SLOWEST_PER_SECOND: u64 = 50;
+const WAIT_AT_LEAST: Duration = Duration::from_secs(120);
+/// The leader archives one batch at each sweep of half a second. After this time without one all are archived. A
+/// duplicate may come within this time, too.
+const QUIET: Duration = Duration::from_millis(1_500);
+const ARCHIVED_WITHIN: Duration = Duration::from_secs(60);
+/// A killed node must be ready and have applied what the leader has within this time.
+const RESTARTED_WITHIN: Duration = Duration::from_secs(300);
+/// The interval of progress reports within a day.
+const REPORT_EVERY: Duration = Duration::from_secs(5);
+const POLL_EVERY: Duration = Duration::from_millis(100);
+/// Entries of a page of runs, the default of the API.
+const RUNS_A_PAGE: i32 = 100;
+/// Entries of a page of a schedule's history: months have several pages.
+const HISTORY_A_PAGE: i32 = 20;
+/// The leader's counter of pages with runs that it archived.
+const ARCHIVED_PAGES: &str = "reveille_archived_pages_total";
+/// Tables whose rows are reported.
+const TABLES: [&str; 3] = ["pages", "history", "parts"];
+
+/// Options of `days`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// Daily schedules of one recipient each, all at the same time of day
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub schedules: u64,
+    /// Virtual days
+    #[arg(long, default_value_t = 90, value_parser = clap::value_parser!(u8).range(6..=250))]
+    pub days: u8,
+}
+
+/// The emails that came.
+struct DayCounts {
+    arrivals: Arrivals,
+    /// The present instant by the wall clock, in microseconds. The largest number while the clock is moved, since no email
+    /// may come then.
+    due_us: i64,
+    last_us: i64,
+    /// Emails before their instant.
+    early: u64,
+}
+
+impl DayCounts {
+    fn new(arrivals: Arrivals) -> DayCounts {
+        DayCounts { arrivals, due_us: i64::MAX, last_us: 0, early: 0 }
+    }
+
+    fn note(&mut self, recipient: &str, at_us: i64) {
+        self.arrivals.note(recipient);
+        self.early += u64::from(at_us < self.due_us);
+        self.last_us = self.last_us.max(at_us);
+    }
+
+    /// Emails a second, from the instant to the last arrival.
+    fn rate(&self, emails: u64) -> f64 {
+        emails as f64 / ((self.last_us - self.due_us) as f64 / 1e6).max(1e-3)
+    }
+}
+
+/// Runs it.
+pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
+    let addresses = (0..args.schedules).map(|number| load::address(&name_of(number), 0));
+    let counts = DayCounts::new(Arrivals::of(addresses));
+    let (counter, sink) =
+        Counter::start(counts, |counts, accept| counts.note(&accept.recipient, accept.accept_unix_us as i64))?;
+    let needs = Needs { test_clock: true, ..Needs::default() };
+    let mut cluster = Cluster::start(start, NODES, needs).await?;
+    cluster.admin().add_relay(sink.address(), SESSIONS).await?;
+    let first_due_ms = first_due_ms(now_ms() as i64);
+    let body = move |number| daily(number, first_due_ms);
+    let created = load::create(cluster.admin(), CLIENTS, args.schedules, "daily schedules", body).await?;
+    eprintln!("{} daily schedules, created at {:.0} a second", created.count(), created.rate());
+
+    let days = Days { cluster: &cluster, counter: &counter, args, first_due_ms }.run().await?;
+    let rows = rows(&cluster).await;
+    let answers = answers(cluster.admin(), &days.first_run).await?;
+    let restart = restart(&mut cluster).await?;
+
+    let counts = counter.read();
+    let arrivals = &counts.arrivals;
+    let valid = days.is_exact && arrivals.is_exact() && counts.early == 0;
+    // Those of the last day finished less than 24 hours before its end.
+    let archived_runs = args.schedules * u64::from(args.days - 1);
+    let bytes_per_run = days.last.snapshots.iter().map(|(name, size)| {
+        let bytes_per_run = rounded(size.bytes as f64 / archived_runs as f64);
+        (name.clone(), bytes_per_run)
+    });
+    let rates = compared_rates(&days.rates);
+    let figures = json!({
+        "schedules": args.schedules,
+        "days": args.days,
+        "create_per_second": rounded(created.rate()),
+        // Of each node: resident memory, and the folder `snapshots` with the state and the archive.
+        "after_day_3": days.early.figures(),
+        "after_last_day": days.last.figures(),
+        "rss_ratio": days.last.rss_ratio(&days.early),
+        // Emails a second from the instant to the last arrival: medians of days 2 to 4 and of the last three days.
+        "rate_day_3": rates.map(|(early, _)| rounded(early)),
+        "rate_last_day": rates.map(|(_, last)| rounded(last)),
+        "rate_ratio": rates.map(|(early, last)| rounded(last / early)),
+        // All days but the last one.
+        "archived_runs": archived_runs,
+        "archived_pages": days.archived_pages,
+        // All bytes of `snapshots` at the end, divided by the archived runs. The bytes of the state are included; those of
+        // the newest parts are in memory until the next snapshot, 32 MiB at most.
+        "snapshot_bytes_per_archived_run": bytes_per_run.collect::<BTreeMap<String, f64>>(),
+        // Rows of tables, of the first node, when it counted them last.
+        "rows": rows,
+        // Of a follower, from its start after a `kill -9` at the end.
+        "restart_seconds": restart,
+        // Of the first node: of a first call, and of the same call again.
+        "answer_ms": answers,
+        "arrived": arrivals.arrived(),
+        "duplicates": arrivals.duplicates(),
+        "missing": arrivals.missing(),
+        "unexplained": arrivals.unexpected,
+        "early": counts.early,
+        "valid": valid,
+    });
+    Report::new(&figures, valid)
+}
+
+/// Sends day after day.
+struct Days<'a> {
+    cluster: &'a Cluster,
+    counter: &'a Counter<DayCounts>,
+    args: &'a Args,
+    first_due_ms: i64,
+}
+
+/// The measurements of all days.
+struct DayMeasurements {
+    /// Emails a second of each day.
+    rates: Vec<f64>,
+    /// True if after each day each address had one email more.
+    is_exact: bool,
+    early: NodeSizes,
+    last: NodeSizes,
+    archived_pages: u64,
+    /// The run of the first schedule on day 1.
+    first_run: String,
+}
+
+impl Days<'_> {
+    async fn run(&self) -> Result<DayMeasurements> {
+        let (mut rates, mut is_exact, mut archived_pages) = (Vec::new(), true, 0);
+        let (mut first_run, mut early) = (None, None);
+        for day in 1..=self.args.days {
+            let rate = self.send(day).await?;
+            rates.push(rate);
+            if first_run.is_none() {
+                first_run = self.cluster.admin().run_of(&name_of(0)).await?.map(|run| run.run);
+            }
+            archived_pages = self.archive(day).await?;
+            let is_exact_today = self.counter.read().arrivals.is_exact();
+            is_exact &= is_exact_today;
+            let rss_mb = self.cluster.of_each(resident_mb)?;
+            let days = self.args.days;
+            eprintln!("day {day} of {days}: {rate:.0} emails a second, RSS in MB {rss_mb:?}, exact: {is_exact_today}");
+            if day == EARLY_DAY {
+                early = Some(NodeSizes::of(self.cluster)?);
+            }
+        }
+        Ok(DayMeasurements {
+            rates,
+            is_exact,
+            early: early.context("too few days")?,
+            last: NodeSizes::of(self.cluster)?,
+            archived_pages,
+            first_run: first_run.context("no run of the first schedule was found on day 1")?,
+        })
+    }
+
+    fn due_ms(&self, day: u8) -> i64 {
+        self.first_due_ms + i64::from(day - 1) * DAY_MS
+    }
+
+    /// Returns the rate of a day when all its emails have arrived.
+    async fn send(&self, day: u8) -> Result<f64> {
+        let (admin, due_ms, emails) = (self.cluster.admin(), self.due_ms(day), self.args.schedules);
+        {
+            let mut counts = self.counter.read();
+            counts.arrivals.set_expected(day);
+            counts.due_us = i64::MAX;
+        }
+        admin.advance_clock(due_ms - AHEAD_MS).await?;
+        let offset = admin.clock().await?.offset.context("a test clock without an offset")?;
+        let offset = Duration::try_from(offset).context("the offset of the test clock")?;
+        self.counter.read().due_us = due_ms * 1_000 - offset.as_micros() as i64;
+        let wait = WAIT_AT_LEAST + Duration::from_secs(emails / SLOWEST_PER_SECOND);
+        let (until, mut reported) = (Instant::now() + wait, Instant::now());
+        loop {
+            let missing = self.counter.read().arrivals.missing();
+            if missing == 0 {
+                return Ok(self.counter.read().rate(emails));
+            }
+            ensure!(
+                Instant::now() < until,
+                "day {day}: {missing} of {emails} emails did not arrive within {} s; --keep FOLDER keeps the logs",
+                wait.as_secs()
+            );
+            if reported.elapsed() >= REPORT_EVERY {
+                reported = Instant::now();
+                eprintln!("day {day}: {missing} of {emails} emails have not arrived yet");
+            }
+            tokio::time::sleep(POLL_EVERY).await;
+        }
+    }
+
+    /// Lets the leader archive the runs of the day before. Returns the pages that were archived so far.
+    ///
+    /// A scan for finished runs may be under way and past their pages. So the clock moves on until runs are archived. On
+    /// day 1 there are none, and a few may have been archived during the sending.
+    async fn archive(&self, day: u8) -> Result<u64> {
+        let before = sum_of_nodes(self.cluster, ARCHIVED_PAGES).await?;
+        let mut pages = before;
+        for step in 1..=ARCHIVE_STEPS_MAX {
+            self.cluster.admin().advance_clock(self.due_ms(day) + step * ARCHIVE_STEP_MS).await?;
+            pages = self.archived_pages().await?;
+            if pages > before || day == 1 {
+                return Ok(pages);
+            }
+        }
+        eprintln!("day {day}: no run was archived after the emails had arrived");
+        Ok(pages)
+    }
+
+    /// Returns the number of archived pages when it stays the same.
+    async fn archived_pages(&self) -> Result<u64> {
+        let mut pages = sum_of_nodes(self.cluster, ARCHIVED_PAGES).await?;
+        let (begun, mut unchanged_since) = (Instant::now(), Instant::now());
+        while unchanged_since.elapsed() < QUIET {
+            let seconds = begun.elapsed().as_secs();
+            ensure!(begun.elapsed() < ARCHIVED_WITHIN, "runs are still being archived after {seconds} s");
+            tokio::time::sleep(POLL_EVERY).await;
+            let now = sum_of_nodes(self.cluster, ARCHIVED_PAGES).await?;
+            if now != pages {
+                (pages, unchanged_since) = (now, Instant::now());
+            }
+        }
+        Ok(pages)
+    }
+}
+
+/// Memory and disk of each node.
+struct NodeSizes {
+    rss_mb: BTreeMap<String, f64>,
+    snapshots: BTreeMap<String, FolderSize>,
+}
+
+impl NodeSizes {
+    fn of(cluster: &Cluster) -> Result<NodeSizes> {
+        let mut snapshots = BTreeMap::new();
+        for node in cluster.nodes() {
+            snapshots.insert(node.name.clone(), folder_size(&node.folder().join("snapshots"))?);
+        }
+        Ok(NodeSizes { rss_mb: cluster.of_each(resident_mb)?, snapshots })
+    }
+
+    /// The memory of each node, relative to `before`.
+    fn rss_ratio(&self, before: &NodeSizes) -> BTreeMap<String, f64> {
+        let ratio = |(name, mb): (&String, &f64)| Some((name.clone(), rounded(mb / before.rss_mb.get(name)?)));
+        self.rss_mb.iter().filter_map(ratio).collect()
+    }
+
+    fn figures(&self) -> Value {
+        let size = |size: &FolderSize| json!({"mb": rounded(size.bytes as f64 / 1e6), "files": size.files});
+        let snapshots = self.snapshots.iter().map(|(name, folder)| (name.clone(), size(folder)));
+        json!({"rss_mb": self.rss_mb, "snapshots": snapshots.collect::<BTreeMap<String, Value>>()})
+    }
+}
+
+/// Rows of tables of the first node, as of its last count; null without an answer.
+async fn rows(cluster: &Cluster) -> BTreeMap<&'static str, Option<u64>> {
+    let mut rows = BTreeMap::new();
+    if let Some(node) = cluster.nodes().first() {
+        for table in TABLES {
+            let gauge = format!("reveille_ledger_rows{{table=\"{table}\"}}");
+            rows.insert(table, http::counter(node.http, &gauge).await);
+        }
+    }
+    rows
+}
+
+/// How fast the admin API answers questions about the past.
+async fn answers(admin: &AdminClient, first_run: &str) -> Result<Value> {
+    let schedule = name_of(0);
+    // First, so that the part with this run is not open yet.
+    let (run_show, _) = twice(|| admin.counts(first_run)).await?;
+    let (run_list, _) = twice(|| admin.runs_page(RUNS_A_PAGE, String::new())).await?;
+    let (mut pages, mut entries, mut token) = (Vec::new(), 0, String::new());
+    loop {
+        let (took, (page, next)) = twice(|| admin.history_page(&schedule, HISTORY_A_PAGE, token.clone())).await?;
+        pages.push(took);
+        entries += page.len();
+        if next.is_empty() {
+            break;
+        }
+        token = next;
+    }
+    Ok(json!({
+        "run_show_of_day_1": run_show,
+        "run_list_first_page": run_list,
+        "history_first_page": pages.first(),
+        "history_oldest_page": pages.last(),
+        // Pages and entries of the history; there is one entry for each day.
+        "history_pages": pages.len(),
+        "history_entries": entries,
+    }))
+}
+
+/// Calls twice. Returns the milliseconds of both calls, and the last answer.
+async fn twice<T, F: Future<Output = Result<T>>>(call: impl Fn() -> F) -> Result<([f64; 2], T)> {
+    let begun = Instant::now();
+    call().await?;
+    let first = begun.elapsed();
+    let begun = Instant::now();
+    let answer = call().await?;
+    Ok(([first, begun.elapsed()].map(|took| in_ms(took.as_micros() as i64)), answer))
+}
+
+/// Kills a follower and starts it again. Returns the seconds until it is ready, and until it has applied what the leader
+/// has.
+async fn restart(cluster: &mut Cluster) -> Result<Value> {
+    let leader = cluster.leader().await.context("no node leads")?;
+    let mut names = cluster.nodes().iter().map(|node| node.name.clone());
+    let name = names.find(|name| *name != leader).context("no node follows")?;
+    eprintln!("restarting the follower {name}");
+    cluster.node_mut(&name)?.kill()?;
+    let begun = Instant::now();
+    cluster.node_mut(&name)?.start()?;
+    let page = cluster.node(&name)?.http;
+    while !http::is_ready(page).await {
+        ensure!(
+            begun.elapsed() < RESTARTED_WITHIN,
+            "{name} was not ready {} s after its start",
+            begun.elapsed().as_secs()
+        );
+        tokio::time::sleep(POLL_EVERY).await;
+    }
+    let ready = begun.elapsed();
+    loop {
+        let status = cluster.admin().status().await?;
+        let applied = applied_index(&status, &name).zip(applied_index(&status, &leader));
+        if applied.is_some_and(|(own, leaders)| own >= leaders) {
+            break;
+        }
+        ensure!(
+            begun.elapsed() < RESTARTED_WITHIN,
+            "{name} lags behind {} s after its start",
+            begun.elapsed().as_secs()
+        );
+        tokio::time::sleep(POLL_EVERY).await;
+    }
+    let seconds = |took: Duration| rounded(took.as_secs_f64());
+    Ok(json!({"ready": seconds(ready), "caught_up": seconds(begun.elapsed())}))
+}
+
+fn applied_index(status: &GetClusterStatusResponse, name: &str) -> Option<u64> {
+    let is_named = |status: &&MemberStatus| status.member.as_ref().is_some_and(|member| member.name == name);
+    status.members.iter().find(is_named)?.applied_index
+}
+
+fn name_of(number: u64) -> String {
+    format!("day-{number}")
+}
+
+/// A schedule with one recipient, each day at the time of day of this instant.
+fn daily(number: u64, due_ms: i64) -> ScheduleBody {
+    let when = When { pattern: Some(when::Pattern::Cron(cron(due_ms))) };
+    ScheduleBody { when: Some(when), ..load::once_to(name_of(number), SystemTime::UNIX_EPOCH, 1) }
+}
+
+/// The first instant: a whole minute.
+fn first_due_ms(now_ms: i64) -> i64 {
+    (now_ms / MINUTE_MS + 1) * MINUTE_MS + FIRST_AFTER_MS
+}
+
+/// The time of day of an instant in UTC as a cron expression.
+fn cron(due_ms: i64) -> String {
+    let minute = due_ms.rem_euclid(DAY_MS) / MINUTE_MS;
+    format!("{} {} * * *", minute % 60, minute / 60)
+}
+
+/// The median rates of the three days around day 3, and of the last three days.
+fn compared_rates(rates: &[f64]) -> Option<(f64, f64)> {
+    let around = usize::from(EARLY_DAY);
+    let (early, last) = (rates.get(around - 2..=around)?, rates.get(rates.len().checked_sub(3)?..)?);
+    median(early).zip(median(last))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_instant_is_whole_minute_after_creates() {
+        let now_ms = 1_700_000_012_345;
+        let due_ms = first_due_ms(now_ms);
+        assert_eq!(due_ms % MINUTE_MS, 0);
+        assert!((FIRST_AFTER_MS..=FIRST_AFTER_MS + MINUTE_MS).contains(&(due_ms - now_ms)));
+    }
+
+    #[test]
+    fn cron_has_time_of_day_of_instant() {
+        assert_eq!(cron(3 * DAY_MS + 14 * HOUR_MS + 5 * MINUTE_MS), "5 14 * * *");
+        assert_eq!(cron(20_000 * DAY_MS), "0 0 * * *");
+    }
+
+    #[test]
+    fn rates_are_medians_of_three_days() {
+        let rates = [1.0, 20.0, 900.0, 30.0, 5.0, 7.0, 6.0];
+        assert_eq!(compared_rates(&rates), Some((30.0, 6.0)));
+        assert_eq!(compared_rates(&rates[..3]), None);
+    }
+
+    #[test]
+    fn email_before_its_instant_is_early() {
+        let mut counts = DayCounts::new(Arrivals::of(["a", "b"].into_iter().map(str::to_owned)));
+        counts.arrivals.set_expected(1);
+        counts.note("a", 900);
+        counts.due_us = 1_000_000;
+        counts.note("b", 3_000_000);
+        assert_eq!((counts.early, counts.rate(2)), (1, 1.0));
+        assert!(counts.arrivals.is_exact());
+    }
+}
