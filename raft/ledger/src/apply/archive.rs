@@ -103,8 +103,8 @@ impl Ledger {
         self.parts.put(key, part);
     }
 
-    /// Until when a run that is archived now is known. It only grows from entry to entry. So of a schedule's archived
-    /// runs, each of which names the one before it, the first ones are forgotten first.
+    /// Until when a run that is archived now is known. Unless an edit shortens the retention, it only grows. So of a
+    /// schedule's archived runs, each of which names the one before it, the first ones are forgotten first.
     fn known_until(&self, details_until: Option<Time>) -> Time {
         details_until.max(Some(self.head.now.plus_ms(SUMMARIES_MS))).unwrap_or_default()
     }
