@@ -6,6 +6,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -39,6 +40,7 @@ pub struct Incoming {
     listener: TcpListener,
     name: &'static str,
     preface: usize,
+    when_ended: Option<WhenEnded>,
     permits: PollSemaphore,
     permit: Option<OwnedSemaphorePermit>,
     pause: Option<Pin<Box<Sleep>>>,
@@ -49,7 +51,12 @@ impl Incoming {
     /// caller must limit that time itself.
     pub fn new(listener: TcpListener, name: &'static str, preface: usize) -> Incoming {
         let permits = PollSemaphore::new(Arc::new(Semaphore::new(CONNECTIONS_MAX)));
-        Incoming { listener, name, preface, permits, permit: None, pause: None }
+        Incoming { listener, name, preface, when_ended: None, permits, permit: None, pause: None }
+    }
+
+    /// `when_ended` is called at the end of each connection whose [`Client`] was named.
+    pub fn reporting_ends(self, when_ended: WhenEnded) -> Incoming {
+        Incoming { when_ended: Some(when_ended), ..self }
     }
 }
 
@@ -72,7 +79,9 @@ impl Stream for Incoming {
                     // Without TCP_NODELAY a short answer may wait for the acknowledgement of the previous answer.
                     let _ = stream.set_nodelay(true);
                     let silent = (self.preface > 0).then(|| (self.preface, Box::pin(sleep(FIRST_BYTES_WITHIN))));
-                    return Poll::Ready(Some(Ok(Connection { stream, silent, _permit: self.permit.take() })));
+                    let (client, when_ended) = (Client::default(), self.when_ended.clone());
+                    let connection = Connection { stream, silent, client, when_ended, _permit: self.permit.take() };
+                    return Poll::Ready(Some(Ok(connection)));
                 }
                 Err(error) => {
                     tracing::warn!(%error, listener = self.name, "a connection was not accepted");
@@ -88,6 +97,8 @@ pub struct Connection {
     stream: TcpStream,
     /// Number of first bytes that are still missing, and their deadline. `None`: all have arrived.
     silent: Option<(usize, Pin<Box<Sleep>>)>,
+    client: Client,
+    when_ended: Option<WhenEnded>,
     _permit: Option<OwnedSemaphorePermit>,
 }
 
@@ -136,10 +147,37 @@ impl AsyncWrite for Connection {
     }
 }
 
-impl Connected for Connection {
-    type ConnectInfo = ();
+impl Drop for Connection {
+    fn drop(&mut self) {
+        let client = self.client.0.load(Ordering::Relaxed);
+        if client != 0
+            && let Some(when_ended) = &self.when_ended
+        {
+            when_ended(client);
+        }
+    }
+}
 
-    fn connect_info(&self) {}
+impl Connected for Connection {
+    type ConnectInfo = Client;
+
+    fn connect_info(&self) -> Client {
+        self.client.clone()
+    }
+}
+
+/// Called with the number of the client whose connection has ended.
+pub type WhenEnded = Arc<dyn Fn(u64) + Send + Sync>;
+
+/// The client of a connection, as far as the requests on it named one. Each request has it as an extension.
+#[derive(Clone, Debug, Default)]
+pub struct Client(Arc<AtomicU64>);
+
+impl Client {
+    /// Records which client sends on this connection; 0 is no client.
+    pub fn name(&self, number: u64) {
+        self.0.store(number, Ordering::Relaxed);
+    }
 }
 
 /// Memory budget for the messages of one listener.

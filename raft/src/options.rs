@@ -29,7 +29,8 @@ pub struct ReplicaOptions {
     /// Interval of a leader's heartbeats in milliseconds.
     pub heartbeat_ms: u64,
     /// Range of election time-outs in milliseconds. A follower that hears no heartbeat for a random time from this
-    /// range requests votes. Fail-over takes the maximum plus one such random time.
+    /// range requests votes. Fail-over takes the maximum plus one such random time, or only the maximum if the leader's
+    /// connection ends (`election/early.rs`).
     pub election_ms: std::ops::Range<u64>,
     /// Time that a node with a log that is not empty waits before it takes part. Its former process may have promised a
     /// leader not to vote for another node for that time. At least the maximum of `election_ms`, except in tests.
@@ -50,7 +51,7 @@ pub struct ReplicaOptions {
 }
 
 impl ReplicaOptions {
-    /// Returns the defaults: fail-over within 0.6 to 1.2 s, measured over 200 isolations.
+    /// Returns the defaults: fail-over within 0.6 to 1.2 s.
     pub fn new(data_dir: PathBuf, me: ClaimOwner, transport: Arc<dyn Transport>) -> ReplicaOptions {
         ReplicaOptions {
             data_dir,

@@ -49,7 +49,8 @@ impl LeaderLiveness {
         }
     }
 
-    fn silence(&self) -> Duration {
+    /// Returns the time without contact.
+    pub fn silence(&self) -> Duration {
         let sign = *self.sign.lock();
         last_quorum_acked(&self.raft).map_or(sign, |acked| acked.max(sign)).elapsed()
     }

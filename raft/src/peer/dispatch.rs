@@ -16,6 +16,7 @@ use reveille_proto::peer::v1;
 use super::authenticator::Authenticator;
 use super::{Application, Handler, Rejection, Request, Response};
 use crate::Raft;
+use crate::election::early::EarlyElection;
 use crate::election::eligibility::Eligibility;
 use crate::proposer::router::{RetryPolicy, Router};
 use crate::proposer::{ProposeError, check_forwarded};
@@ -39,6 +40,7 @@ pub(crate) struct Dispatch {
     pub raft: Raft,
     pub router: Arc<Router>,
     pub eligibility: Eligibility,
+    pub early_election: EarlyElection,
     pub snapshots: SnapshotReceiver,
     pub application: Arc<dyn Application>,
     /// Time when a rejected request was last logged. `None`: never.
@@ -57,6 +59,12 @@ impl Handler for StartupHandler {
         match self.dispatch.get() {
             Some(dispatch) => dispatch.handle(request).await,
             None => Err(Rejection::Unavailable("this node is starting".to_owned())),
+        }
+    }
+
+    fn connection_ended(&self, peer: NodeId) {
+        if let Some(dispatch) = self.dispatch.get() {
+            dispatch.connection_ended(peer);
         }
     }
 }
@@ -85,6 +93,10 @@ impl Handler for Dispatch {
             Request::Application(request) => self.application(from, request).await.map(Response::Application),
             Request::Identify(_) => Ok(Response::Identify(self.identify())),
         }
+    }
+
+    fn connection_ended(&self, peer: NodeId) {
+        self.early_election.connection_ended(peer);
     }
 }
 

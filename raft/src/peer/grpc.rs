@@ -13,6 +13,7 @@ use async_trait::async_trait;
 use axum::extract::State;
 use axum::middleware::from_fn_with_state;
 use parking_lot::Mutex;
+use reveille_ledger::ids::NodeId;
 use reveille_proto::peer::v1;
 use reveille_proto::peer::v1::peer_service_client::PeerServiceClient;
 use reveille_proto::peer::v1::peer_service_server::{PeerService, PeerServiceServer};
@@ -22,7 +23,7 @@ use tonic::service::Routes;
 use tonic::transport::{Channel, Endpoint, Server};
 use tonic::{Code, Status};
 
-use crate::listen::{self, HTTP2_PREFACE, Incoming};
+use crate::listen::{self, Client, HTTP2_PREFACE, Incoming};
 
 use super::rpc::for_each_request;
 use super::{Destination, Handler, MESSAGE_BYTES_MAX, PeerError, Rejection, Request, Response, Transport};
@@ -104,7 +105,9 @@ impl Transport for GrpcTransport {
     async fn serve(&self, handler: Arc<dyn Handler>, stop: CancellationToken) -> io::Result<()> {
         let listener = self.listener.lock().take().ok_or_else(|| io::Error::other("this transport serves already"))?;
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        let incoming = Incoming::new(listener, "peers", HTTP2_PREFACE);
+        let ends = Arc::clone(&handler);
+        let when_ended = Arc::new(move |peer| ends.connection_ended(NodeId(peer)));
+        let incoming = Incoming::new(listener, "peers", HTTP2_PREFACE).reporting_ends(when_ended);
         // This succeeds: a second call of `serve` has no listener and fails above.
         let _ = self.runtime.set(Handle::current());
         let service = PeerServiceServer::new(Receiver { handler })
@@ -208,7 +211,12 @@ macro_rules! grpc {
                 &self,
                 request: tonic::Request<v1::$request>,
             ) -> Result<tonic::Response<v1::$response>, Status> {
-                match self.handler.handle(Request::$name(request.into_inner())).await {
+                let client = request.extensions().get::<Client>().cloned();
+                let request = Request::$name(request.into_inner());
+                if let (Request::Append(append), Some(client)) = (&request, client) {
+                    client.name(append.header.as_ref().map_or(0, |header| header.from));
+                }
+                match self.handler.handle(request).await {
                     Ok(Response::$name(answer)) => Ok(tonic::Response::new(answer)),
                     Ok(_) => Err(Status::internal("another answer than that of the request")),
                     Err(rejection) => Err(status(rejection)),

@@ -14,6 +14,7 @@ use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::archive::ArchiveReader;
+use crate::election::early::EarlyElection;
 use crate::election::eligibility::Eligibility;
 use crate::election::role::{self, Role};
 use crate::execution::Execution;
@@ -242,7 +243,7 @@ async fn open_locked(
     }
     let network = PeerNetwork { client: client.clone(), snapshots: Arc::clone(&snapshots) };
     let state_machine = StateMachine { apply_thread, snapshots: Arc::clone(&snapshots) };
-    let raft = start_raft(options.node, config, network, log, state_machine, &fatal_errors).await?;
+    let raft = start_raft(options.node, Arc::clone(&config), network, log, state_machine, &fatal_errors).await?;
     applied_state.go_live();
 
     let role = watch::Sender::new(Role::Follower { leader: None });
@@ -251,11 +252,22 @@ async fn open_locked(
     if raft.voter_ids().eq([options.node.0]) {
         eligibility.set_only_voter();
     }
+    let early_election = EarlyElection {
+        raft: raft.clone(),
+        own: options.node,
+        role: role.subscribe(),
+        liveness: router.leader_liveness.clone(),
+        eligibility: eligibility.clone(),
+        promised: Duration::from_millis(config.election_timeout_max),
+        heartbeat: Duration::from_millis(config.heartbeat_interval),
+        runtime: Handle::current(),
+    };
     let dispatch = Dispatch {
         authenticator,
         raft: raft.clone(),
         router: Arc::clone(&router),
         eligibility: eligibility.clone(),
+        early_election,
         snapshots: SnapshotReceiver::new(Arc::clone(&snapshots)),
         application: Arc::clone(&application),
         refusal_logged: Mutex::new(None),

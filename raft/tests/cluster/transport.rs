@@ -101,6 +101,40 @@ async fn connection_broken_after_request_is_lost_and_not_unreachable() {
     peer.join().expect("the peer ends");
 }
 
+/// Reports the peers whose connections end.
+struct Ends(tokio::sync::mpsc::UnboundedSender<NodeId>);
+
+#[async_trait]
+impl Handler for Ends {
+    async fn handle(&self, _: Request) -> Result<Response, Rejection> {
+        Ok(identity())
+    }
+
+    fn connection_ended(&self, peer: NodeId) {
+        let _ = self.0.send(peer);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn end_of_connection_is_reported_with_the_peer_that_sent_entries() {
+    let server = loopback();
+    let stop = CancellationToken::new();
+    let (report, mut ended) = tokio::sync::mpsc::unbounded_channel();
+    server.serve(Arc::new(Ends(report)), stop.clone()).await.expect("it listens");
+    let append = |from| {
+        let header = Some(v1::Header { from, ..v1::Header::default() });
+        Request::Append(v1::AppendRequest { header, ..v1::AppendRequest::default() })
+    };
+    for request in [identify(), append(7), append(9)] {
+        // Dropping the transport ends its connection.
+        let _ = loopback().call(&at(server.address()), request, PATIENCE).await;
+    }
+    let mut reported = [ended.recv().await, ended.recv().await];
+    reported.sort_unstable();
+    assert_eq!(reported, [Some(NodeId(7)), Some(NodeId(9))], "a client that sends no entries is not reported");
+    stop.cancel();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn restarted_peer_is_found_again() {
     let server = loopback();
