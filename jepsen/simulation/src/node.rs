@@ -3,7 +3,7 @@
 //! A process ends at one instant. From then on the network, the log's disk, the relay and the folders accept nothing from
 //! it. So its tasks that still run have no effect.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -261,7 +261,8 @@ async fn work(
     end
 }
 
-/// Copies a folder recursively, if it exists.
+/// Copies a folder recursively, if it exists. Files keep their times of modification: those are times of the simulated
+/// clock, and the node removes files by their age.
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
     if !from.is_dir() {
         return Ok(());
@@ -273,8 +274,29 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
         if entry.file_type()?.is_dir() {
             copy(&entry.path(), &target)?;
         } else {
-            fs::copy(entry.path(), target)?;
+            fs::copy(entry.path(), &target)?;
+            File::options().append(true).open(target)?.set_modified(entry.metadata()?.modified()?)?;
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+
+    #[test]
+    fn copied_files_keep_their_times() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+        fs::create_dir_all(from.join("parts")).expect("a folder");
+        let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
+        let file = File::create(from.join("parts/one")).expect("a file");
+        file.set_modified(long_ago).expect("a time");
+        copy(&from, &to).expect("a copy");
+        let copied = fs::metadata(to.join("parts/one")).expect("the copy");
+        assert_eq!(copied.modified().expect("its time"), long_ago);
+    }
 }
