@@ -119,10 +119,8 @@ impl Ledger {
     ) -> u32 {
         let now = context.now;
         let leaves = |run: &Run| {
-            let times = self.leaves(run, after_ms)?;
-            let is_over = times.details_until <= now;
-            let leaves = is_over || times.archived_from.is_some_and(|from| from <= now);
-            leaves.then_some((!is_over).then_some(times.details_until))
+            let times = self.leaves(run, after_ms).filter(|times| times.have_come(now))?;
+            Some(Some(times.details_until).filter(|until| *until > now))
         };
         let Some(page) = self.pages.get(&id) else { return 0 };
         let times: Vec<Option<Option<Time>>> = page.runs.iter().map(leaves).collect();
@@ -335,11 +333,11 @@ impl Ledger {
     /// Removes the details of a part after their retention, and all of it when the summaries are old enough.
     fn shrink_part(&mut self, key: PartKey, now: Time) {
         let Some(part) = self.parts.get(&key) else { return };
-        let is_over = part.summaries_until <= now;
-        let is_without_details = part.details_until <= now && !part.details.is_empty();
-        if is_over {
+        if part.is_over(now) {
             self.parts.remove(&key);
-        } else if is_without_details && let Some(part) = self.parts.edit(&key) {
+        } else if part.has_old_details(now)
+            && let Some(part) = self.parts.edit(&key)
+        {
             part.details.clear();
         }
     }

@@ -130,7 +130,7 @@ impl Ledger {
     /// Removes a blob to which nothing refers.
     pub(super) fn remove_unused_blob(&mut self, hash: &Hash) {
         let now = self.head.now;
-        if self.blobs.get(hash).is_some_and(|stored| stored.references == 0 && stored.kept_until <= now) {
+        if self.blobs.get(hash).is_some_and(|stored| stored.is_unused(now)) {
             self.blobs.remove(hash);
             self.derived.seals.remove(hash);
             self.derived.mappings.forget(hash);

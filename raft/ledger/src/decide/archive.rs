@@ -88,7 +88,7 @@ pub fn next_batch(
     scan(&mut || {
         let (key, part) = rows.next()?;
         next.part = Some(*key);
-        let goes = part.summaries_until <= now || !part.details.is_empty() && part.details_until <= now;
+        let goes = part.is_over(now) || part.has_old_details(now);
         archive.parts.extend(goes.then_some(*key));
         Some(goes)
     });
@@ -96,7 +96,7 @@ pub fn next_batch(
     scan(&mut || {
         let (hash, blob) = rows.next()?;
         next.blob = Some(*hash);
-        let goes = blob.references == 0 && blob.kept_until <= now;
+        let goes = blob.is_unused(now);
         archive.blobs.extend(goes.then_some(*hash));
         Some(goes)
     });
@@ -105,10 +105,7 @@ pub fn next_batch(
 
 /// Number of runs of a page that may leave the state.
 fn leaving(ledger: &Ledger, page: &Page, now: Time, after_ms: i64) -> usize {
-    let leaves = page.runs.iter().filter(|run| {
-        let times = ledger.leaves(run, after_ms);
-        times.is_some_and(|times| times.details_until <= now || times.archived_from.is_some_and(|from| from <= now))
-    });
+    let leaves = page.runs.iter().filter(|run| ledger.leaves(run, after_ms).is_some_and(|times| times.have_come(now)));
     leaves.count()
 }
 

@@ -44,6 +44,16 @@ impl ArchivePart {
         if self.details.is_empty() { &self.summaries } else { &self.details }
     }
 
+    /// True if all of it may be removed at `now`.
+    pub(crate) fn is_over(&self, now: Time) -> bool {
+        self.summaries_until <= now
+    }
+
+    /// True if it has details that may be removed at `now`.
+    pub(crate) fn has_old_details(&self, now: Time) -> bool {
+        self.details_until <= now && !self.details.is_empty()
+    }
+
     /// Iterates over all chunks.
     pub fn all_chunks(&self) -> impl Iterator<Item = &ChunkEntry> {
         self.details.iter().chain(&self.summaries)

@@ -147,6 +147,13 @@ pub struct LeavingTimes {
     pub details_until: Time,
 }
 
+impl LeavingTimes {
+    /// True if it may leave the state at `now`, with its details or without them.
+    pub(crate) fn have_come(&self, now: Time) -> bool {
+        self.details_until <= now || self.archived_from.is_some_and(|from| from <= now)
+    }
+}
+
 /// A part of an audience that no live node has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MissingPart {

@@ -28,6 +28,13 @@ pub struct StoredBlob {
     pub kept_until: Time,
 }
 
+impl StoredBlob {
+    /// True if nothing refers to it at `now`.
+    pub(crate) fn is_unused(&self, now: Time) -> bool {
+        self.references == 0 && self.kept_until <= now
+    }
+}
+
 /// A sealed audience. Its seal is stored by hash (P20).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SealedAudience {
