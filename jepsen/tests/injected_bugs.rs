@@ -64,7 +64,7 @@ fn missing_max_attempts_is_found() {
 }
 
 #[test]
-fn claim_without_hand_off_is_found() {
+fn claim_without_handoff_is_found() {
     is_found("idle-claim");
 }
 

@@ -1,4 +1,4 @@
-//! Data that one hand-off adds to the content, and the header fields for it.
+//! Data that one handoff adds to the content, and the header fields for it.
 
 use std::sync::LazyLock;
 
@@ -6,7 +6,7 @@ use reveille_ledger::ids::{Fence, RunId, Time};
 
 use super::{ComposeError, LIST_UNSUBSCRIBE_BYTES_MAX, mime};
 
-/// Data that one hand-off adds to the content. Only fence and date differ between attempts of one (run, recipient).
+/// Data that one handoff adds to the content. Only fence and date differ between attempts of one (run, recipient).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// Result of [`message_id`], without angle brackets.

@@ -1,5 +1,5 @@
 //! Barriers (P15): after an opt-out, a pause or a cancel is applied, the leader makes sure that every gate on every
-//! node takes it into account. The barrier also names the hand-offs that had passed their gate before.
+//! node takes it into account. The barrier also names the handoffs that had passed their gate before.
 //!
 //! No barrier waits for a relay. If a node is silent, the barrier waits until the leases granted to it before the entry
 //! are over. Later leases carry the entry as their floor (see `lease`), so every barrier ends. [`hold`] is the leader's
@@ -18,9 +18,9 @@ use tokio::task::JoinSet;
 use super::leadership::Leadership;
 use crate::node::context::NodeContext;
 use crate::node::peer_messages::{
-    self, BarrierAnswer, BarrierReport, BarrierRequest, BarrierSubject, CrossedHandOff, HoldBarrier,
+    self, BarrierAnswer, BarrierReport, BarrierRequest, BarrierSubject, CrossedHandoff, HoldBarrier,
 };
-use crate::worker::in_flight_handoffs::HandOff;
+use crate::worker::in_flight_handoffs::Handoff;
 
 /// Maximum time of one step: the answer to a request, or applying the entry.
 const STEP_TIMEOUT: Duration = Duration::from_secs(1);
@@ -99,7 +99,7 @@ pub async fn hold(
         asked.spawn(async move { (owner, ask(&context, &leadership, owner, index, about).await) });
     }
     let answers = asked.join_all().await;
-    // A node that is ahead of this one may have put a hand-off in doubt and removed it from its list. In this node's
+    // A node that is ahead of this one may have put a handoff in doubt and removed it from its list. In this node's
     // state it is still claimed, so it would not be named (the model finds this in thirteen steps). So this node
     // catches up with the most advanced node first.
     let known = answers.iter().filter_map(|(_, answer)| answer.as_ref()).map(|answer| answer.applied).max();
@@ -111,10 +111,10 @@ pub async fn hold(
     if caught_up.is_none() {
         return Err(BarrierError::Behind);
     }
-    let mut crossed: BTreeMap<(Fence, RunId, u32), CrossedHandOff> = BTreeMap::new();
+    let mut crossed: BTreeMap<(Fence, RunId, u32), CrossedHandoff> = BTreeMap::new();
     let mut confirmed = BTreeSet::new();
     let mut unconfirmed = Vec::new();
-    let key = |crossed: &CrossedHandOff| (crossed.fence, crossed.run, crossed.recipient);
+    let key = |crossed: &CrossedHandoff| (crossed.fence, crossed.run, crossed.recipient);
     for (owner, answer) in answers {
         match answer {
             Some(answer) => {
@@ -144,7 +144,7 @@ async fn ask(
             Some(peer) => peer_messages::ask(&peer, question, 2 * STEP_TIMEOUT).await.unwrap_or_default(),
             None => BarrierAnswer::default(),
         };
-        // Only the same incarnation knows its own hand-offs; the next one does not.
+        // Only the same incarnation knows its own handoffs; the next one does not.
         if answer.confirmed && answer.incarnation == owner.incarnation {
             return Some(answer);
         }
@@ -155,7 +155,7 @@ async fn ask(
     }
 }
 
-/// Returns hand-offs whose outcome no process can report: recipients in doubt, and recipients claimed by an incarnation
+/// Returns handoffs whose outcome no process can report: recipients in doubt, and recipients claimed by an incarnation
 /// that did not confirm. (Without them the model finds an accepted email that was not named, within eleven steps.)
 fn outcome_unknown(ledger: &Ledger, about: &BarrierSubject, confirmed: &BTreeSet<ClaimOwner>) -> Vec<Unknown> {
     let mut found = Vec::new();
@@ -173,60 +173,60 @@ fn outcome_unknown(ledger: &Ledger, about: &BarrierSubject, confirmed: &BTreeSet
                 }
             };
             if let Some(known) = ledger.run(run).filter(|_| may_concern) {
-                found.push((CrossedHandOff { run, recipient, fence: *fence }, known.audience));
+                found.push((CrossedHandoff { run, recipient, fence: *fence }, known.audience));
             }
         }
     }
     found
 }
 
-/// A hand-off whose outcome is not known, and the audience that has the address key of its recipient.
-type Unknown = (CrossedHandOff, Hash);
+/// A handoff whose outcome is not known, and the audience that has the address key of its recipient.
+type Unknown = (CrossedHandoff, Hash);
 
-/// Returns the hand-offs that concern the subject: all of them for a run, those with one of the keys for an opt-out.
+/// Returns the handoffs that concern the subject: all of them for a run, those with one of the keys for an opt-out.
 /// Reads each audience and each part once, outside the lock of the state: after a reboot thousands of recipients of one
-/// list may be in doubt. If an audience cannot be read on this node, all its hand-offs are returned.
-async fn concerning(context: &Arc<NodeContext>, about: &BarrierSubject, unknown: Vec<Unknown>) -> Vec<CrossedHandOff> {
-    let all: Vec<CrossedHandOff> = unknown.iter().map(|(crossed, _)| crossed.clone()).collect();
+/// list may be in doubt. If an audience cannot be read on this node, all its handoffs are returned.
+async fn concerning(context: &Arc<NodeContext>, about: &BarrierSubject, unknown: Vec<Unknown>) -> Vec<CrossedHandoff> {
+    let all: Vec<CrossedHandoff> = unknown.iter().map(|(crossed, _)| crossed.clone()).collect();
     let BarrierSubject::OptedOut { keys, .. } = about else { return all };
     let (own, keys) = (Arc::clone(context), keys.clone());
     context.replica.blocking(move || concerning_keys(&own, unknown, &keys)).await.unwrap_or(all)
 }
 
-fn concerning_keys(context: &NodeContext, unknown: Vec<Unknown>, keys: &BTreeSet<String>) -> Vec<CrossedHandOff> {
+fn concerning_keys(context: &NodeContext, unknown: Vec<Unknown>, keys: &BTreeSet<String>) -> Vec<CrossedHandoff> {
     let mut found = Vec::new();
-    let mut by_audience: BTreeMap<Hash, Vec<CrossedHandOff>> = BTreeMap::new();
+    let mut by_audience: BTreeMap<Hash, Vec<CrossedHandoff>> = BTreeMap::new();
     for (crossed, audience) in unknown {
         by_audience.entry(audience).or_default().push(crossed);
     }
-    for (audience, hand_offs) in by_audience {
+    for (audience, handoffs) in by_audience {
         match context.recipients(audience).as_deref() {
-            Err(_) => found.extend(hand_offs),
+            Err(_) => found.extend(handoffs),
             Ok(Recipients::Inline(audience)) => {
                 let key = |number: u32| audience.recipients.get(number as usize).map(|recipient| &recipient.key);
-                let concerns = |crossed: &CrossedHandOff| key(crossed.recipient).is_some_and(|key| keys.contains(key));
-                found.extend(hand_offs.into_iter().filter(concerns));
+                let concerns = |crossed: &CrossedHandoff| key(crossed.recipient).is_some_and(|key| keys.contains(key));
+                found.extend(handoffs.into_iter().filter(concerns));
             }
-            Ok(Recipients::Sealed(seal)) => found.extend(concerning_keys_of_seal(context, seal, hand_offs, keys)),
+            Ok(Recipients::Sealed(seal)) => found.extend(concerning_keys_of_seal(context, seal, handoffs, keys)),
         }
     }
     found
 }
 
-/// Returns the hand-offs of a sealed audience that concern these keys (P20).
+/// Returns the handoffs of a sealed audience that concern these keys (P20).
 fn concerning_keys_of_seal(
     context: &NodeContext,
     seal: &Seal,
-    hand_offs: Vec<CrossedHandOff>,
+    handoffs: Vec<CrossedHandoff>,
     keys: &BTreeSet<String>,
-) -> Vec<CrossedHandOff> {
-    let mut by_part: BTreeMap<Hash, BTreeMap<u16, Vec<CrossedHandOff>>> = BTreeMap::new();
-    for crossed in hand_offs {
+) -> Vec<CrossedHandoff> {
+    let mut by_part: BTreeMap<Hash, BTreeMap<u16, Vec<CrossedHandoff>>> = BTreeMap::new();
+    for crossed in handoffs {
         if let Some((part, position)) = seal.locate(crossed.recipient) {
             by_part.entry(part).or_default().entry(position).or_default().push(crossed);
         }
     }
-    let of_part = |(part, by_position): (Hash, BTreeMap<u16, Vec<CrossedHandOff>>)| {
+    let of_part = |(part, by_position): (Hash, BTreeMap<u16, Vec<CrossedHandoff>>)| {
         let positions: Vec<u16> = by_position.keys().copied().collect();
         let meant = context.parts.of_these(part, &positions, keys).ok();
         let is_meant = move |position: &u16| meant.as_ref().is_none_or(|meant| meant.contains(position));
@@ -235,28 +235,28 @@ fn concerning_keys_of_seal(
     by_part.into_iter().flat_map(of_part).collect()
 }
 
-/// Answers a barrier on a node that sends. Once the readable state includes the entry, it reads the list of hand-offs
+/// Answers a barrier on a node that sends. Once the readable state includes the entry, it reads the list of handoffs
 /// and then the applied index.
 ///
-/// The order matters. A hand-off leaves the list before its answer is known only if a state that this node could read
+/// The order matters. A handoff leaves the list before its answer is known only if a state that this node could read
 /// has settled it, or has it in doubt. The index is read after the list, so that state is not newer than the index, and
 /// the leader waits for the index. An index read before the list could miss an entry, applied in between, that removed
-/// a hand-off from the list. A higher index than necessary only costs a wait. The index comes from the state itself,
+/// a handoff from the list. A higher index than necessary only costs a wait. The index comes from the state itself,
 /// because claim workers read the state too; the watch on the applied index follows later.
 pub async fn answer(context: &NodeContext, question: BarrierRequest) -> BarrierAnswer {
     let deadline = Instant::now() + STEP_TIMEOUT;
     if context.replica.wait_applied(question.index, deadline).await.is_none() {
         return BarrierAnswer { incarnation: context.me.incarnation, ..BarrierAnswer::default() };
     }
-    let concerns = |hand_off: &HandOff| match &question.subject {
-        BarrierSubject::OptedOut { tenant, keys } => hand_off.tenant == *tenant && keys.contains(&hand_off.key),
-        BarrierSubject::Run(run) => hand_off.run == *run,
+    let concerns = |handoff: &Handoff| match &question.subject {
+        BarrierSubject::OptedOut { tenant, keys } => handoff.tenant == *tenant && keys.contains(&handoff.key),
+        BarrierSubject::Run(run) => handoff.run == *run,
     };
-    let crossed = context.hand_offs.about(concerns).into_iter();
-    let crossed = crossed.map(|hand_off| CrossedHandOff {
-        run: hand_off.run,
-        recipient: hand_off.recipient,
-        fence: hand_off.claimed_slot.fence,
+    let crossed = context.handoffs.about(concerns).into_iter();
+    let crossed = crossed.map(|handoff| CrossedHandoff {
+        run: handoff.run,
+        recipient: handoff.recipient,
+        fence: handoff.claimed_slot.fence,
     });
     let crossed = crossed.collect();
     let applied = context.replica.read(|ledger| ledger.head().applied);

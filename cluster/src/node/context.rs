@@ -1,4 +1,4 @@
-//! State that the actors of one node share: the replica, the clock, the node's identity, its lease and its hand-offs.
+//! State that the actors of one node share: the replica, the clock, the node's identity, its lease and its handoffs.
 //!
 //! It has no logic beyond small queries. The comment of a field names the actor that changes it.
 
@@ -67,8 +67,8 @@ pub struct NodeContext {
     pub lease: Arc<NodeLease>,
     /// The clock for decisions by a lease.
     pub(crate) lease_clock: Arc<LeaseClock>,
-    /// Hand-offs past the gate. The gates add them (P15).
-    pub hand_offs: InFlightHandoffs,
+    /// Handoffs past the gate. The gates add them (P15).
+    pub handoffs: InFlightHandoffs,
     /// Recipients of sealed audiences (P20).
     pub parts: AudienceStore,
     /// Decoded audiences of the ledger.
@@ -114,7 +114,7 @@ impl NodeContext {
             zones,
             lease,
             lease_clock,
-            hand_offs: InFlightHandoffs::default(),
+            handoffs: InFlightHandoffs::default(),
             parts,
             audiences: Cache::new(AUDIENCE_BYTES_MAX),
             accept_clock: false,

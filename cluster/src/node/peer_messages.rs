@@ -164,18 +164,18 @@ pub struct BarrierRequest {
 pub struct BarrierAnswer {
     /// True if the gates' state includes the entry. False: it did not in time.
     pub confirmed: bool,
-    /// The process that answers. It knows only its own hand-offs.
+    /// The process that answers. It knows only its own handoffs.
     pub incarnation: Incarnation,
-    /// Hand-offs that were past the gate and may still arrive.
-    pub crossed: Vec<CrossedHandOff>,
-    /// Index that the node had applied after reading `crossed`. If this state has settled a hand-off or has it in
-    /// doubt, the hand-off is not listed. Every state that includes this index then has it settled or in doubt too.
+    /// Handoffs that were past the gate and may still arrive.
+    pub crossed: Vec<CrossedHandoff>,
+    /// Index that the node had applied after reading `crossed`. If this state has settled a handoff or has it in
+    /// doubt, the handoff is not listed. Every state that includes this index then has it settled or in doubt too.
     pub applied: u64,
 }
 
-/// A hand-off that was past the gate when a barrier was answered.
+/// A handoff that was past the gate when a barrier was answered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CrossedHandOff {
+pub struct CrossedHandoff {
     /// The run of the email.
     pub run: RunId,
     /// The recipient's number in the run.
@@ -191,9 +191,9 @@ pub struct HoldBarrier(pub BarrierRequest);
 /// Result of holding a barrier (P15).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BarrierReport {
-    /// Hand-offs that may still arrive.
-    pub crossed: Vec<CrossedHandOff>,
-    /// Nodes that did not answer before their leases ended. They hand off nothing more, and their former hand-offs are
+    /// Handoffs that may still arrive.
+    pub crossed: Vec<CrossedHandoff>,
+    /// Nodes that did not answer before their leases ended. They hand off nothing more, and their former handoffs are
     /// not known yet.
     pub unconfirmed: Vec<NodeId>,
 }

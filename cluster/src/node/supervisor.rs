@@ -76,7 +76,7 @@ impl ActorKind {
             | ActorKind::BacklogWatch
             | ActorKind::AudienceParts
             | ActorKind::StateComparison => OnEnd::Restart(Duration::from_secs(1)),
-            // These two have the hand-offs past the gate and the outcomes that are not settled.
+            // These two have the handoffs past the gate and the outcomes that are not settled.
             ActorKind::ClaimWorkers | ActorKind::Settler => OnEnd::StopNode,
         }
     }

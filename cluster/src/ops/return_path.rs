@@ -1,4 +1,4 @@
-//! The envelope sender with a token, so that the address of a bounce identifies the hand-off (VERP).
+//! The envelope sender with a token, so that the address of a bounce identifies the handoff (VERP).
 //!
 //! Made once at the start of a node; the claim worker gets the sender of each email from it. `bounce@b.example.com`
 //! becomes `bounce+TOKEN@b.example.com`. A token contains run and recipient (the ledger knows their tenant), and a

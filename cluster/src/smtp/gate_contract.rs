@@ -51,7 +51,7 @@ pub enum GateRefusal {
     /// `begin` could not be written to the journal (P11).
     #[error("the journal failed")]
     JournalFailed,
-    /// The journal already has a `begin` of this recipient in this claim, which is a bug. The first hand-off may be
+    /// The journal already has a `begin` of this recipient in this claim, which is a bug. The first handoff may be
     /// running, so nothing is known of the recipient (P5).
     #[error("handed off before")]
     BegunBefore,

@@ -3,7 +3,7 @@
 //! The claim workers call [`registry`], which has one [`Pool`] for each relay. They acquire a permit, pass it an email
 //! and a [`Gate`], and get exactly one [`DialogueResult`]. This module retries nothing and does not know the ledger's
 //! recipients or claims. The [`Gate`] decides if an email may leave (P5), the [`DialogueResult`] says what the answer
-//! means (P6), and the pool limits how many hand-offs may be in doubt at once (P12).
+//! means (P6), and the pool limits how many handoffs may be in doubt at once (P12).
 
 pub mod cause;
 pub mod gate_contract;

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 use super::audience_read::NOT_READ;
 use super::claim::{ClaimedRecipient, WorkedClaim};
 use super::context::{COMPOSING_MAX, WorkerContext};
-use super::in_flight_handoffs::HandOff;
+use super::in_flight_handoffs::Handoff;
 use super::journal::JournalStep;
 use super::outcome::{DeliveryOutcome, no_relay, not_composed};
 use super::{gate, injected_bugs};
@@ -34,7 +34,7 @@ pub(crate) async fn compose(
     claim: &WorkedClaim,
     recipient: &ClaimedRecipient,
     deadline: Instant,
-) -> Result<(HandOff, Email), DeliveryOutcome> {
+) -> Result<(Handoff, Email), DeliveryOutcome> {
     // A crash suspect waits here with a session reserved, because the feeder chooses a recipient only after it has a
     // session for it. The wait ends at `deadline`.
     let permits = context.composing.acquire_many(if recipient.crash_suspect { COMPOSING_MAX } else { 1 });
@@ -50,14 +50,14 @@ pub(crate) async fn compose(
     append(JournalStep::Open).map_err(|_| journal_failed())?;
     let prepared = catch_unwind(AssertUnwindSafe(|| prepare(context, claim, recipient)));
     append(JournalStep::Composed).map_err(|_| journal_failed())?;
-    let (hand_off, email) = prepared.unwrap_or_else(|_| Err(not_composed("preparing it panicked")))?;
+    let (handoff, email) = prepared.unwrap_or_else(|_| Err(not_composed("preparing it panicked")))?;
     // The gate checks the same again. Here a refusal costs no dialogue.
-    if let Err(refusal) = gate::check(context, &hand_off)
+    if let Err(refusal) = gate::check(context, &handoff)
         && let Some(outcome) = DeliveryOutcome::of_closed_gate(refusal)
     {
         return Err(outcome);
     }
-    Ok((hand_off, email))
+    Ok((handoff, email))
 }
 
 /// Composes the email of one recipient, without the journal.
@@ -68,7 +68,7 @@ pub(crate) fn prepare(
     context: &WorkerContext,
     claim: &WorkedClaim,
     claimed: &ClaimedRecipient,
-) -> Result<(HandOff, Email), DeliveryOutcome> {
+) -> Result<(Handoff, Email), DeliveryOutcome> {
     let node = &context.node;
     let content = context.compiled_content(claimed.content, claimed.audience).map_err(|cause| not_composed(&cause))?;
     let recipient = match content.recipients.as_ref() {
@@ -84,7 +84,7 @@ pub(crate) fn prepare(
         Some(Err(cause)) => return Err(no_relay(claimed.claimed_slot, cause)),
         None => return Err(not_composed("the recipient is not in the audience")),
     };
-    let hand_off = HandOff {
+    let handoff = Handoff {
         claimed_slot: claimed.claimed_slot,
         run: claimed.run,
         recipient: claimed.recipient,
@@ -94,7 +94,7 @@ pub(crate) fn prepare(
     let sender = content.compiled.sender();
     let list_unsubscribe = match (content.compiled.is_bulk(), &node.unsubscribe) {
         (false, _) => None,
-        (true, Some(unsubscribe)) => Some(unsubscribe.header(&hand_off.tenant, &hand_off.key)),
+        (true, Some(unsubscribe)) => Some(unsubscribe.header(&handoff.tenant, &handoff.key)),
         // Another node may have this setting.
         (true, None) => return Err(no_relay(claimed.claimed_slot, NO_UNSUBSCRIBE)),
     };
@@ -108,7 +108,7 @@ pub(crate) fn prepare(
         list_unsubscribe,
     };
     let mut composed = content.compiled.compose(recipient, &stamp).map_err(|error| {
-        tracing::warn!(recipient = hand_off.name(), %error, "an email cannot be composed");
+        tracing::warn!(recipient = handoff.name(), %error, "an email cannot be composed");
         not_composed(&error.to_string())
     })?;
     injected_bugs::swap_contents((&content.compiled, &content.recipients), claimed.recipient, &stamp, &mut composed);
@@ -122,5 +122,5 @@ pub(crate) fn prepare(
         None => (sender.wire(), Notify::Failure),
     };
     let dsn = Some(Dsn { envelope_id: claimed.claimed_slot.fence.to_string(), notify });
-    Ok((hand_off, Email { from, to: composed.to, data: composed.data, dsn }))
+    Ok((handoff, Email { from, to: composed.to, data: composed.data, dsn }))
 }

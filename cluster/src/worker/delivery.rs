@@ -12,13 +12,13 @@ use super::claim::{ClaimedRecipient, WorkedClaim};
 use super::composition::compose;
 use super::context::WorkerContext;
 use super::gate::WorkerGate;
-use super::in_flight_handoffs::HandOff;
+use super::in_flight_handoffs::Handoff;
 use super::journal::{ClaimedSlot, JournalStep};
 use super::outcome::{DeliveryOutcome, clip, no_relay, unanswered};
 use crate::smtp::registry::RelayPermit;
 use crate::smtp::{self, Deadlines, DialogueResult, Email, RefusalScope, Stage, Unavailable};
 
-/// Time within which a dialogue must reach its gate. Otherwise it ends without a hand-off.
+/// Time within which a dialogue must reach its gate. Otherwise it ends without a handoff.
 pub(crate) const PREPARE_WITHIN: Duration = Duration::from_secs(60);
 
 /// Sends the email of one recipient, from composing to the settled outcome.
@@ -43,24 +43,24 @@ async fn outcome_of(
     permit: RelayPermit,
     deadline: Instant,
 ) -> Option<DeliveryOutcome> {
-    let (hand_off, email) = match compose(context, claim, recipient, deadline).await {
+    let (handoff, email) = match compose(context, claim, recipient, deadline).await {
         Ok(composed) => composed,
         Err(outcome) => return Some(outcome),
     };
-    let hand_off = Arc::new(hand_off);
-    let (relay, result) = match send_through_relays(context, claim, &hand_off, email, permit, deadline).await {
+    let handoff = Arc::new(handoff);
+    let (relay, result) = match send_through_relays(context, claim, &handoff, email, permit, deadline).await {
         Ok(result) => result,
         Err(outcome) => return Some(outcome),
     };
     let reply = recipient.test.then(|| relay_reply(relay, &result)).flatten();
-    let outcome = classify_and_journal(context, &hand_off, result)?;
-    // A hand-off in doubt stays listed until the state names it, because until then only this node knows of it (P15).
-    let hand_offs = &context.node.hand_offs;
+    let outcome = classify_and_journal(context, &handoff, result)?;
+    // A handoff in doubt stays listed until the state names it, because until then only this node knows of it (P15).
+    let handoffs = &context.node.handoffs;
     if outcome == DeliveryOutcome::InDoubt {
-        hand_offs.in_doubt(&hand_off);
+        handoffs.in_doubt(&handoff);
     }
-    if outcome != DeliveryOutcome::InDoubt || !is_claimed(context, hand_off.claimed_slot) {
-        hand_offs.remove(&hand_off);
+    if outcome != DeliveryOutcome::InDoubt || !is_claimed(context, handoff.claimed_slot) {
+        handoffs.remove(&handoff);
     }
     Some(match reply {
         Some(reply) => DeliveryOutcome::Test(reply, Box::new(outcome)),
@@ -84,14 +84,14 @@ pub(crate) fn deadlines(context: &WorkerContext, open_by: Instant) -> Deadlines 
 async fn send_through_relays(
     context: &Arc<WorkerContext>,
     claim: &WorkedClaim,
-    hand_off: &Arc<HandOff>,
+    handoff: &Arc<Handoff>,
     email: Email,
     mut permit: RelayPermit,
     deadline: Instant,
 ) -> Result<(String, DialogueResult), DeliveryOutcome> {
     let (mut lacking, mut all_asked) = (BTreeSet::new(), true);
     loop {
-        let gate = WorkerGate { context: Arc::clone(context), hand_off: Arc::clone(hand_off) };
+        let gate = WorkerGate { context: Arc::clone(context), handoff: Arc::clone(handoff) };
         let result = permit.permit.send(&email, gate, &deadlines(context, deadline)).await;
         let DialogueResult::NoSmtpUtf8 { asked } = &result else {
             return Ok((permit.relay, result));
@@ -113,13 +113,13 @@ async fn send_through_relays(
             }
             // If the recipient were pending at once, it would be claimed again at the rate of the relay that cannot
             // take it.
-            Some(Err(Some(why))) => return Err(no_relay(hand_off.claimed_slot, &why.to_string())),
+            Some(Err(Some(why))) => return Err(no_relay(handoff.claimed_slot, &why.to_string())),
         };
     }
 }
 
 /// Returns true if the recipient is claimed in the applied state. Otherwise the claim was revoked: the state has named
-/// this hand-off, or a decision has closed it.
+/// this handoff, or a decision has closed it.
 fn is_claimed(context: &WorkerContext, claimed_slot: ClaimedSlot) -> bool {
     let claimed = |claim: &reveille_ledger::Claim| claim.claimed.contains(claimed_slot.slot);
     context.node.replica.read(|ledger| ledger.claims().get(&claimed_slot.fence).is_some_and(claimed))
@@ -127,12 +127,8 @@ fn is_claimed(context: &WorkerContext, claimed_slot: ClaimedSlot) -> bool {
 
 /// Returns what a dialogue's result means for the recipient (P6); `None` if nothing may be settled. Answers are
 /// journaled before they are settled (P11).
-fn classify_and_journal(
-    context: &WorkerContext,
-    hand_off: &HandOff,
-    result: DialogueResult,
-) -> Option<DeliveryOutcome> {
-    let claimed_slot = hand_off.claimed_slot;
+fn classify_and_journal(context: &WorkerContext, handoff: &Handoff, result: DialogueResult) -> Option<DeliveryOutcome> {
+    let claimed_slot = handoff.claimed_slot;
     Some(match result {
         DialogueResult::Accepted { .. } => {
             crash::point("smtp.after-250-before-record");
@@ -164,7 +160,7 @@ fn classify_and_journal(
         DialogueResult::NoSmtpUtf8 { .. } => DeliveryOutcome::Unsendable(Unsendable::NoSmtpUtf8),
         DialogueResult::GateClosed(refusal) => return DeliveryOutcome::of_closed_gate(refusal),
         DialogueResult::InDoubt { cause } => {
-            tracing::warn!(recipient = hand_off.name(), fence = %claimed_slot.fence, %cause, "in doubt");
+            tracing::warn!(recipient = handoff.name(), fence = %claimed_slot.fence, %cause, "in doubt");
             metrics::counter!("reveille_in_doubt_total").increment(1);
             DeliveryOutcome::InDoubt
         }

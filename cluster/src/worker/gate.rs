@@ -1,4 +1,4 @@
-//! The gate (P5): the last check before the terminator, and the only code that permits a hand-off.
+//! The gate (P5): the last check before the terminator, and the only code that permits a handoff.
 //!
 //! It reads the state that this node has applied. The recipient must be in this claim, its run must be open and before
 //! its deadline, and the recipient must not have opted out. The node's lease must be valid. Then `begin` goes into the
@@ -10,31 +10,31 @@ use reveille_ledger::ids::{ClaimOwner, RunId};
 use reveille_ledger::{Ledger, RunState};
 
 use super::context::{JournalWriter, WorkerContext};
-use super::in_flight_handoffs::HandOff;
+use super::in_flight_handoffs::Handoff;
 use super::journal::{ClaimedSlot, JournalFault, JournalStep};
 use crate::smtp::{Gate, GateAnswer, GateRefusal};
 
-/// The gate of one hand-off.
+/// The gate of one handoff.
 pub(crate) struct WorkerGate {
     pub context: Arc<WorkerContext>,
-    pub hand_off: Arc<HandOff>,
+    pub handoff: Arc<Handoff>,
 }
 
 impl Gate for WorkerGate {
     fn pass(&mut self) -> GateAnswer {
-        let (context, hand_off) = (&self.context, &self.hand_off);
-        // The hand-off is listed before the state is read (P15).
-        context.node.hand_offs.insert(hand_off);
-        let passed = check(context, hand_off).and_then(|()| journal_begin(&context.journal, hand_off.claimed_slot));
+        let (context, handoff) = (&self.context, &self.handoff);
+        // The handoff is listed before the state is read (P15).
+        context.node.handoffs.insert(handoff);
+        let passed = check(context, handoff).and_then(|()| journal_begin(&context.journal, handoff.claimed_slot));
         match passed {
             Ok(()) => {
                 metrics::counter!("reveille_gate_passes_total").increment(1);
                 GateAnswer::Pass
             }
             Err(refusal) => {
-                // After a second `begin` the first hand-off of this recipient may be in flight, so it stays listed.
+                // After a second `begin` the first handoff of this recipient may be in flight, so it stays listed.
                 if refusal != GateRefusal::BegunBefore {
-                    context.node.hand_offs.remove(hand_off);
+                    context.node.handoffs.remove(handoff);
                 }
                 metrics::counter!("reveille_gate_shut_total", "why" => refusal.to_string()).increment(1);
                 GateAnswer::Closed(refusal)
@@ -52,8 +52,8 @@ fn journal_begin(journal: &JournalWriter, claimed_slot: ClaimedSlot) -> Result<(
 }
 
 /// All checks of the gate (P5).
-pub(crate) fn check(context: &WorkerContext, hand_off: &HandOff) -> Result<(), GateRefusal> {
-    state_then_lease(context, |ledger| may_hand_off(ledger, context.node.me, hand_off))
+pub(crate) fn check(context: &WorkerContext, handoff: &Handoff) -> Result<(), GateRefusal> {
+    state_then_lease(context, |ledger| handoff_allowed(ledger, context.node.me, handoff))
 }
 
 /// Checks a recipient that is about to get a session, as far as no address is needed. The gate checks the same again.
@@ -77,9 +77,9 @@ fn state_then_lease(
 }
 
 /// Checks that need the applied state only.
-fn may_hand_off(ledger: &Ledger, me: ClaimOwner, hand_off: &HandOff) -> Result<(), GateRefusal> {
-    may_send(ledger, me, hand_off.claimed_slot, hand_off.run)?;
-    if ledger.opted_out().contains(&(hand_off.tenant.clone(), hand_off.key.clone())) {
+fn handoff_allowed(ledger: &Ledger, me: ClaimOwner, handoff: &Handoff) -> Result<(), GateRefusal> {
+    may_send(ledger, me, handoff.claimed_slot, handoff.run)?;
+    if ledger.opted_out().contains(&(handoff.tenant.clone(), handoff.key.clone())) {
         return Err(GateRefusal::OptedOut);
     }
     Ok(())
@@ -130,7 +130,7 @@ mod tests {
         assert_eq!(
             DeliveryOutcome::of_closed_gate(GateRefusal::BegunBefore),
             None,
-            "the first hand-off may be under way"
+            "the first handoff may be under way"
         );
     }
 }

@@ -29,7 +29,7 @@ pub enum DeliveryOutcome {
 
 impl DeliveryOutcome {
     /// Returns the outcome after a refusal of the gate: nothing was handed off. If the recipient has left the claim,
-    /// this resolves the doubt of a revoked claim, and changes nothing otherwise (P14). `None` if an earlier hand-off
+    /// this resolves the doubt of a revoked claim, and changes nothing otherwise (P14). `None` if an earlier handoff
     /// of the same claim may be in flight: its task, or recovery after the next start, settles the outcome.
     pub(crate) fn of_closed_gate(refusal: GateRefusal) -> Option<DeliveryOutcome> {
         Some(DeliveryOutcome::Released(match refusal {

@@ -62,7 +62,7 @@ pub(crate) async fn run(context: Arc<WorkerContext>, stop: StopSignals) {
                     vec![fence]
                 }
                 Some(Hint::Effect { effect: Effect::ClaimClosed { fence, owner }, .. }) if owner == context.node.me => {
-                    context.node.hand_offs.claim_closed(fence);
+                    context.node.handoffs.claim_closed(fence);
                     forget_if_closed(&context, fence);
                     continue;
                 }
@@ -124,7 +124,7 @@ fn own_claims(context: &WorkerContext, worked: &mut BTreeSet<Fence>) -> Vec<Fenc
     });
     for fence in closed {
         worked.remove(&fence);
-        context.node.hand_offs.claim_closed(fence);
+        context.node.handoffs.claim_closed(fence);
         context.forget(fence);
     }
     own

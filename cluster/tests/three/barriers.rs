@@ -119,7 +119,7 @@ async fn barrier_is_confirmed_only_by_the_asked_incarnation() {
     cluster.nodes[owner].valve.open();
     cluster.restart(owner).await;
     let report = asking.await.expect("it does not panic");
-    assert_eq!(report.unconfirmed, [node], "its next life knows nothing of its hand-offs");
+    assert_eq!(report.unconfirmed, [node], "its next life knows nothing of its handoffs");
     assert!(names(&report, crossed), "what may have arrived is named: {report:?}");
 
     let context = cluster.nodes[leads].context();
@@ -130,7 +130,7 @@ async fn barrier_is_confirmed_only_by_the_asked_incarnation() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hand_off_in_progress_is_named_despite_later_decisions() {
+async fn handoff_in_progress_is_named_despite_later_decisions() {
     let Halfway { cluster, leads, owner, held } = halfway().await;
     let (me, context) = (&cluster.nodes[owner], cluster.nodes[leads].context());
     let crossed = number_of(&held.accepted.recipient);
@@ -153,13 +153,13 @@ async fn hand_off_in_progress_is_named_despite_later_decisions() {
 
     assert!(held.release(), "its answer is still waited for");
     until("its answer is there, and it is named no longer", || {
-        me.context().hand_offs.about(|hand_off| hand_off.recipient == crossed).is_empty().then_some(())
+        me.context().handoffs.about(|handoff| handoff.recipient == crossed).is_empty().then_some(())
     })
     .await;
     cluster.end().await;
 }
 
-/// Returns the `Settle` of the recipient's owner if the outcome of its hand-off is unknown.
+/// Returns the `Settle` of the recipient's owner if the outcome of its handoff is unknown.
 fn no_answer(context: &NodeContext, number: u32) -> Command {
     let run = run(context);
     let outcome = context.replica.read(|ledger| {
@@ -174,11 +174,11 @@ fn no_answer(context: &NodeContext, number: u32) -> Command {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn named_hand_offs_come_from_a_state_as_new_as_all_confirmations() {
+async fn named_handoffs_come_from_a_state_as_new_as_all_confirmations() {
     let Halfway { cluster, leads, owner, held } = halfway().await;
     let (node, context) = (cluster.nodes[owner].id, Arc::clone(cluster.nodes[leads].context()));
     let crossed = number_of(&held.accepted.recipient);
-    // Simulates an owner whose state is ahead of the leader's: there the hand-off is in doubt and no longer listed.
+    // Simulates an owner whose state is ahead of the leader's: there the handoff is in doubt and no longer listed.
     let ahead = Arc::new(AtomicU64::new(u64::MAX));
     let its_state = Arc::clone(&ahead);
     cluster.network.change_answers(node, "Barrier", move |response| {

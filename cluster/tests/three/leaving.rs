@@ -76,7 +76,7 @@ async fn leavers(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_hand_off_starts_after_opt_out_is_answered() {
+async fn no_handoff_starts_after_opt_out_is_answered() {
     let seed: u64 = rand::rng().random();
     eprintln!("seed {seed}");
     let mut dice = StdRng::seed_from_u64(seed);

@@ -87,7 +87,7 @@ pub fn exercised(history: &History, findings: &mut Findings) {
 
 fn require_kills(history: &History, fault_counts: &BTreeMap<FaultKind, FaultCounts>, findings: &mut Findings) {
     let wanted = history.header.coverage.kills_inside_data;
-    // A process that is paused or asked to stop loses no hand-off.
+    // A process that is paused or asked to stop loses no handoff.
     let ends = [FaultKind::Kill, FaultKind::Upgrade, FaultKind::CrashPoint, FaultKind::PowerCut];
     let inside: u32 = ends.iter().filter_map(|kind| fault_counts.get(kind)).map(|counts| counts.inside_data).sum();
     if inside < wanted {

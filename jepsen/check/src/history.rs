@@ -144,7 +144,7 @@ pub enum Event {
         /// The sum of all moves.
         offset_ms: i64,
     },
-    /// A hand-off arrived at the sink.
+    /// A handoff arrived at the sink.
     Mail(Mail),
     /// A list of recipients that [`Due`] instants refer to.
     Audience(Audience),
@@ -234,7 +234,7 @@ pub struct Ended {
 pub enum Part {
     /// Every accept of the sink is a [`Mail`].
     Accepts,
-    /// Every other hand-off is a [`Mail`] too: refused, unanswered, or cut off by the sink.
+    /// Every other handoff is a [`Mail`] too: refused, unanswered, or cut off by the sink.
     Handoffs,
     /// Every complete message whose body has the workload's marker lines has its [`Content`].
     Contents,

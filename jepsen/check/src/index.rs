@@ -1,4 +1,4 @@
-//! A history in memory, as the invariants read it. Frequent events (hand-offs, claims, outcomes, states) are packed and
+//! A history in memory, as the invariants read it. Frequent events (handoffs, claims, outcomes, states) are packed and
 //! sorted by item, so that the entries of an item are one slice. Rare events stay as they were recorded.
 
 use std::cmp::Ordering;
@@ -21,7 +21,7 @@ pub struct Item {
     pub recipient: Name,
 }
 
-/// A [`Mail`]: one hand-off to one recipient, as the sink saw it.
+/// A [`Mail`]: one handoff to one recipient, as the sink saw it.
 #[derive(Clone, Copy, Debug)]
 pub struct Handoff {
     /// The recipient of a run.
@@ -158,7 +158,7 @@ pub struct History {
     pub header: Header,
     /// All texts.
     pub names: Names,
-    /// Hand-offs that arrived at the sink, by item, then by arrival.
+    /// Handoffs that arrived at the sink, by item, then by arrival.
     pub handoffs: Vec<Handoff>,
     /// Claims, by item, then by fence.
     pub grants: Vec<Grant>,
@@ -351,12 +351,12 @@ impl History {
         self.faults.iter().filter(move |fault| fault.kind == kind && fault.may_have_struck())
     }
 
-    /// Accepted hand-offs, not in order of time.
+    /// Accepted handoffs, not in order of time.
     pub fn accepts(&self) -> impl Iterator<Item = &Handoff> {
         self.handoffs.iter().filter(|handoff| handoff.answer.is_accepted())
     }
 
-    /// The hand-offs of each item.
+    /// The handoffs of each item.
     pub fn handoffs_by_item(&self) -> impl Iterator<Item = (Item, &[Handoff])> {
         let groups = self.handoffs.chunk_by(|left, right| left.item == right.item);
         groups.filter_map(|handoffs| handoffs.first().map(|first| (first.item, handoffs)))

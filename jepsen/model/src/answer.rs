@@ -14,7 +14,7 @@ pub enum About {
 }
 
 impl About {
-    /// Whether it concerns a hand-off to this recipient.
+    /// Whether it concerns a handoff to this recipient.
     pub fn concerns(self, recipient: Recipient) -> bool {
         matches!(self, About::Run) || self == About::OptedOut(recipient)
     }
@@ -35,11 +35,11 @@ pub struct Answer {
     pub about: About,
     /// The answered entry.
     pub index: Index,
-    /// Hand-offs that were past the gate, or may have been, with their claims.
+    /// Handoffs that were past the gate, or may have been, with their claims.
     pub crossed: Vec<(Fence, Recipient)>,
-    /// Nodes that did not answer: their hand-offs past the gate may still arrive.
+    /// Nodes that did not answer: their handoffs past the gate may still arrive.
     pub unconfirmed: [bool; NODES],
-    /// Hand-offs past the gate that the answer wrongly does not name. No process of the model reads this.
+    /// Handoffs past the gate that the answer wrongly does not name. No process of the model reads this.
     pub missed: Vec<(Fence, Recipient)>,
 }
 

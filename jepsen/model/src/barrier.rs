@@ -1,6 +1,6 @@
 //! The barrier behind an opt-out, a pause and a cancel, and what its answer promises (P15).
 //!
-//! Each node must first have applied the entry and listed its hand-offs past the gate, or be unable to pass a gate by an older
+//! Each node must first have applied the entry and listed its handoffs past the gate, or be unable to pass a gate by an older
 //! state. Once true, both stay true, so the model checks them when the leader answers.
 
 use crate::answer::{About, Answer};
@@ -48,7 +48,7 @@ fn confirms(state: &ModelState, node: Node, index: Index) -> bool {
     process.alive && process.applied >= index
 }
 
-/// Hand-offs past the gates of the nodes that confirmed, without a known answer. After its dialogue has ended, a hand-off
+/// Handoffs past the gates of the nodes that confirmed, without a known answer. After its dialogue has ended, a handoff
 /// stays listed until its node's state no longer has the recipient claimed; from then on the leader's state names it.
 fn listed_by_nodes(state: &ModelState, about: About, unconfirmed: &[bool; NODES]) -> Vec<(Fence, Recipient)> {
     let is_marked = |attempt: &Attempt| match attempt.record {
@@ -65,7 +65,7 @@ fn listed_by_nodes(state: &ModelState, about: About, unconfirmed: &[bool; NODES]
     state.attempts.iter().filter(is_listed).map(|attempt| (attempt.claim, attempt.recipient)).collect()
 }
 
-/// Hand-offs that no running process can list, and that may still be in a buffer: of recipients in doubt, or claimed for a
+/// Handoffs that no running process can list, and that may still be in a buffer: of recipients in doubt, or claimed for a
 /// process that did not confirm.
 fn doubtful_claims(
     state: &ModelState,
@@ -84,7 +84,7 @@ fn doubtful_claims(
     view.claims.iter().flat_map(doubtful).collect()
 }
 
-/// Hand-offs that may still arrive and are not named. One kind need not be named: its process has died, or its dialogue has
+/// Handoffs that may still arrive and are not named. One kind need not be named: its process has died, or its dialogue has
 /// ended without an answer, and a doubt about its recipient was decided in any claim.
 fn missed(state: &ModelState, answer: &Answer) -> Vec<(Fence, Recipient)> {
     let is_left_out = |attempt: &Attempt| {

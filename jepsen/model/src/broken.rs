@@ -46,9 +46,9 @@ pub enum BrokenRule {
     AnswerBeforeBarrier,
     /// P15, as corrected: a leader whose state names another epoch answers all the same.
     BarrierOfAnyEpoch,
-    /// P15, as corrected: only hand-offs of running processes are named as crossed.
+    /// P15, as corrected: only handoffs of running processes are named as crossed.
     NameOnlyTheLiving,
-    /// P15, as corrected: the leader names hand-offs that no process lists by its own state, which may be older than the
+    /// P15, as corrected: the leader names handoffs that no process lists by its own state, which may be older than the
     /// state by which a process removed them.
     NameByAnOlderState,
     /// P4: `apply` grants in a run that is paused, ended or past its deadline.

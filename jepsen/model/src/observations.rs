@@ -16,9 +16,9 @@ pub struct Observations {
     pub passed_unaware: bool,
     /// A recipient was claimed in a run that was paused, ended, or past its deadline.
     pub claimed_of_stopped: bool,
-    /// After an answer the relay accepted a hand-off that the answer should have named, and had not.
+    /// After an answer the relay accepted a handoff that the answer should have named, and had not.
     pub accepted_unnamed: bool,
-    /// After an answer the relay accepted a hand-off that the answer had named.
+    /// After an answer the relay accepted a handoff that the answer had named.
     pub accepted_named: bool,
     /// A Settle that had been committed before was committed again and changed something.
     pub repeat_changed: bool,

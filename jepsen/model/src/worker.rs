@@ -1,7 +1,7 @@
 //! The worker: gate, journal, answer, and how the next incarnation settles by an old journal (P5, P10, P11).
 //!
 //! Gate, `begin` and the write of the final dot are one step here. The email may then arrive at any later time, whatever
-//! happens to its sender. So a process that freezes after its gate appears as a hand-off that arrives late.
+//! happens to its sender. So a process that freezes after its gate appears as a handoff that arrives late.
 
 use crate::attempt::{Attempt, Record, Transit, outcome_by_journal};
 use crate::broken::{BrokenRule, Rules};

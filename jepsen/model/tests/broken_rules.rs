@@ -133,6 +133,6 @@ fn barrier_run_by_deposed_leader_misses_leases_of_next() {
 }
 
 #[test]
-fn hand_offs_of_dead_process_must_be_named() {
+fn handoffs_of_dead_process_must_be_named() {
     violates(BrokenRule::NameOnlyTheLiving, ARRIVALS_ARE_NAMED, Sizes { kills: 1, ..OPT_OUT });
 }

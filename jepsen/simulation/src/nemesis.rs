@@ -186,11 +186,11 @@ impl World {
         Ok(())
     }
 
-    /// Records the end of a process, with its hand-offs past the gate.
+    /// Records the end of a process, with its handoffs past the gate.
     fn ends(&self, index: NodeIndex, kind: FaultKind) {
         let node = &self.nodes[index];
         let past_gate = node.process().map(|process| self.env.relay.past_gate(process));
-        // A node that is down can be lost too: the hand-offs in its journal stay in doubt.
+        // A node that is down can be lost too: the handoffs in its journal stay in doubt.
         let kills = past_gate.is_some() || kind == FaultKind::NodeLost;
         let term = node.context().and_then(|context| context.leadership());
         self.env.recorder.note(Event::Fault(FaultRecord {

@@ -135,7 +135,7 @@ fn planned(
             (When::At { instant_ms }, Rule::Once { at_unix_ms: instant_ms })
         }
     };
-    // One schedule needs many recipients: some faults are aimed at hand-offs.
+    // One schedule needs many recipients: some faults are aimed at handoffs.
     let people = *random.one_of(if number == 0 { &[80, 160, 300][..] } else { &[1, 1, 3, 8, 16, 40, 300] });
     PlannedSchedule {
         tenant: if random.percent(30) { TENANTS[1] } else { TENANTS[0] },

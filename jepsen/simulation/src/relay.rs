@@ -104,7 +104,7 @@ impl SimulatedRelay {
         self.state.lock().emails.clone()
     }
 
-    /// Number of unanswered final dots of this process: its hand-offs past the gate.
+    /// Number of unanswered final dots of this process: its handoffs past the gate.
     pub fn past_gate(&self, process: ProcessId) -> u64 {
         self.state.lock().waiting.get(&process).copied().unwrap_or(0)
     }

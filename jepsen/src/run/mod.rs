@@ -43,7 +43,7 @@ use self::workload::{Workload, WorkloadLimits};
 
 /// Sessions to the sink on each node.
 const SESSIONS: u32 = 8;
-/// The sink answers as slowly as a relay that is not on the same host, so that kills find hand-offs past the gate.
+/// The sink answers as slowly as a relay that is not on the same host, so that kills find handoffs past the gate.
 const PACE: &str = "after-commit:stall=40ms@0.7";
 /// From the first create to the first instant, and what each schedule adds.
 const LEAD: Duration = Duration::from_secs(4);

@@ -71,7 +71,7 @@ pub struct Processes {
 pub enum Stopped {
     /// It stopped, or had ended before.
     ByItself,
-    /// It had to be killed, with hand-offs past the gate.
+    /// It had to be killed, with handoffs past the gate.
     Killed { past_gate: u64 },
 }
 

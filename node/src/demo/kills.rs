@@ -149,7 +149,7 @@ async fn choose(kill: Kill, nodes: &Nodes, admin: &AdminClient, silent: &mut BTr
     match kill {
         Kill::Leader if silent.contains(&leader) => {
             let heir = nodes.running().into_iter().find(|name| !silent.contains(name))?;
-            // Without a hand-over it is tried again.
+            // Without a transfer it is tried again.
             let _ = admin.transfer_leader(&heir).await;
             None
         }

@@ -48,7 +48,7 @@ pub const MEASURES: &[Measure] = &[
     plain(LeaderCounter, "reveille_runs_opened_total", "Runs that this node opened as leader when they fell due"),
     by("outcome,reason", LeaderCounter, "reveille_instants_total", "Instants that were due, by what became of them"),
     by("outcome,reason", Counter, "reveille_emails_total", "Emails that this node had in hand, by what became of them"),
-    plain(Counter, "reveille_gate_passes_total", "Hand-offs past the gate"),
+    plain(Counter, "reveille_gate_passes_total", "Handoffs past the gate"),
     by("why", Counter, "reveille_gate_shut_total", "Gates that stayed shut"),
     plain(Counter, "reveille_in_doubt_total", "Emails that came into doubt in a dialogue"),
     plain(LeaderGauge, "reveille_recipients_pending", "Recipients that wait to be sent to, over all open runs"),

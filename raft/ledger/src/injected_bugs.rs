@@ -77,7 +77,7 @@ bugs! {
     NoMinGap = "no-min-gap",
     /// The policy `resend` acts after any number of attempts (P4).
     NoMaxAttempts = "no-max-attempts",
-    /// The last recipient of a claim stays claimed for a minute without a hand-off, and is then released (P12).
+    /// The last recipient of a claim stays claimed for a minute without a handoff, and is then released (P12).
     IdleClaim = "idle-claim",
     /// Runs are archived while recipients are in doubt, so evidence about them comes too late (P24).
     EarlyArchive = "early-archive",

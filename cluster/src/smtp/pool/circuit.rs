@@ -2,7 +2,7 @@
 //!
 //! The pool calls [`Circuit::admit`] before each email and [`Circuit::note`] after it. The circuit opens
 //! - at once when a session cannot be opened or MAIL fails;
-//! - after three losses after the dot without a 250 between, or when a minute's losses exceed 0.1 % of its hand-offs;
+//! - after three losses after the dot without a 250 between, or when a minute's losses exceed 0.1 % of its handoffs;
 //! - after three losses in a row between MAIL and the dot;
 //! - for longer when the day's allowance is used up (the relay is parked).
 //!
@@ -16,7 +16,7 @@ use std::time::Duration;
 /// Number of losses in a row that open the circuit (P12).
 const LOSSES: u32 = 3;
 
-/// A minute's losses after the dot open the circuit if they exceed one in this many hand-offs (P12).
+/// A minute's losses after the dot open the circuit if they exceed one in this many handoffs (P12).
 const HANDOFFS_PER_LOSS: u64 = 1000;
 
 const MINUTE: Duration = Duration::from_secs(60);

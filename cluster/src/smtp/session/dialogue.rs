@@ -188,7 +188,9 @@ impl Session {
         }
         crash::point("smtp.before-dot");
         let dot = self.timeouts.dot;
-        if let Some(reason) = within(dot, self.stream.hand_over(offer.text.whole(ONE_WRITE_BYTES), gate)).await? {
+        if let Some(reason) =
+            within(dot, self.stream.end_text_through_gate(offer.text.whole(ONE_WRITE_BYTES), gate)).await?
+        {
             return Ok(DialogueResult::GateClosed(reason));
         }
         crash::point("smtp.after-dot-before-250");

@@ -1,7 +1,7 @@
 //! The only code that writes bytes to a relay and asks the gate (P3, P5). It works above TLS and has no time-outs.
 //!
 //! - Commands are written only outside an email's text. Texts are written only as `Stuffed`, which cannot contain a
-//!   line of one dot. So exactly one function can end a text, `Stream::hand_over`, and it asks the gate exactly once.
+//!   line of one dot. So exactly one function can end a text, `Stream::end_text_through_gate`, and it asks the gate exactly once.
 //! - The [`Stage`] is at least what the relay may know: it changes to `DotHanded` before the first byte of the
 //!   terminator.
 //! - Unexpected bytes before the gate end the dialogue: answers could no longer be matched to commands.
@@ -137,7 +137,7 @@ impl Stream {
     ///
     /// After the gate has passed, every error leaves the stage at `DotHanded`. This includes a write that fails at its
     /// first byte: a transport that encrypts may have taken it before it failed.
-    pub async fn hand_over(
+    pub async fn end_text_through_gate(
         &mut self,
         text: Option<Piece<'_>>,
         gate: &mut dyn Gate,
@@ -186,7 +186,7 @@ impl Stream {
     }
 
     /// Sends the lone dot of RFC 2920 3.1. It ends a text that the relay accepted although it had refused the only
-    /// recipient. It is not a hand-off and asks no gate: `refusal` proves that there is no recipient.
+    /// recipient. It is not a handoff and asks no gate: `refusal` proves that there is no recipient.
     pub async fn dot_without_recipients(&mut self, refusal: &Reply) -> Result<Reply, Cause> {
         if self.stage != Stage::Data || refusal.class() < 4 {
             return Err(Cause::OutOfStep("a dot that could land somewhere".to_owned()));
@@ -284,7 +284,7 @@ mod tests {
         let ok = Reply { code: 250, text: String::new() };
         let text = Stuffed::new(b"x\r\n").expect("a good text");
         let piece = text.pieces(10).next().expect("a piece");
-        assert!(stream.hand_over(None, &mut Never).await.is_err(), "not before a text");
+        assert!(stream.end_text_through_gate(None, &mut Never).await.is_err(), "not before a text");
         assert!(stream.text(piece).await.is_err(), "and no text before 354");
         stream.at(Stage::Data);
         assert!(stream.dot_without_recipients(&ok).await.is_err(), "not with a recipient");

@@ -60,7 +60,7 @@ pub enum JournalFault {
     Broken(String),
     /// A second `begin` for a recipient of a claim, which is a bug of the caller. Nothing was written, and the caller
     /// must not write the terminator.
-    #[error("a second hand-off of slot {} under fence {} was stopped", .0.slot, .0.fence)]
+    #[error("a second handoff of slot {} under fence {} was stopped", .0.slot, .0.fence)]
     BegunTwice(ClaimedSlot),
 }
 

@@ -170,7 +170,7 @@ pub enum Answer {
         index: Option<u64>,
         /// The run that a trigger opened.
         run: Option<String>,
-        /// Answer of a barrier: hand-offs that were past the gate.
+        /// Answer of a barrier: handoffs that were past the gate.
         crossed: Vec<Crossing>,
         /// Answer of a barrier: nodes whose leases were waited out.
         unconfirmed: Vec<String>,
@@ -201,7 +201,7 @@ impl Answer {
     }
 }
 
-/// A hand-off that a barrier found past its gate.
+/// A handoff that a barrier found past its gate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Crossing {
     /// Name of the run.

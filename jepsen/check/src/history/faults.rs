@@ -23,9 +23,9 @@ pub struct Fault {
     pub observed: Option<bool>,
     /// Text for people: the effect, or why it was skipped.
     pub word: String,
-    /// For the end of a process: whether one of its hand-offs was between final dot and 250. `None`: unknown.
+    /// For the end of a process: whether one of its handoffs was between final dot and 250. `None`: unknown.
     pub inside_data: Option<bool>,
-    /// Number of its hand-offs past the gate at that time, by the sink. `None`: unknown.
+    /// Number of its handoffs past the gate at that time, by the sink. `None`: unknown.
     pub past_gate: Option<u64>,
     /// Whether the journals of these nodes were lost.
     pub journals_lost: bool,

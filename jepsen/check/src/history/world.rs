@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Fence;
 
-/// A hand-off that arrived at the sink, for one recipient; an email to three recipients is recorded three times. It is
+/// A handoff that arrived at the sink, for one recipient; an email to three recipients is recorded three times. It is
 /// the sink's own record, not a node's. Also a message that a fault of the sink cut off before its final dot
 /// ([`Answered::Cut`], with run and fence if they had arrived), or that was refused as malformed
 /// ([`Answered::Malformed`]).
@@ -75,7 +75,7 @@ impl Content {
     }
 }
 
-/// How the sink answered a hand-off.
+/// How the sink answered a handoff.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answered {
@@ -158,14 +158,14 @@ pub enum LifetimeEnd {
     ByItself,
 }
 
-/// The number of hand-offs that passed the gate in a whole process lifetime.
+/// The number of handoffs that passed the gate in a whole process lifetime.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GatePasses {
     /// Name of the node.
     pub node: String,
     /// Incarnation of the process.
     pub incarnation: u64,
-    /// Number of hand-offs that passed the gate.
+    /// Number of handoffs that passed the gate.
     pub passes: u64,
 }
 
@@ -178,7 +178,7 @@ pub struct GateReading {
     pub node: String,
     /// Incarnation of the process.
     pub incarnation: u64,
-    /// Number of hand-offs that passed the gate.
+    /// Number of handoffs that passed the gate.
     pub passes: u64,
 }
 
@@ -259,9 +259,9 @@ pub enum Bound {
         /// Milliseconds.
         gap_ms: u64,
     },
-    /// Hand-offs to a recipient without a definite answer, unless an operator decides to send again (P4, P14).
+    /// Handoffs to a recipient without a definite answer, unless an operator decides to send again (P4, P14).
     MaxAttempts {
-        /// Hand-offs.
+        /// Handoffs.
         attempts: u32,
     },
 }

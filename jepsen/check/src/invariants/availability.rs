@@ -1,5 +1,5 @@
 //! I17: while a majority of the nodes is up and undisturbed (`majority.rs`), there is a leader within ten seconds,
-//! emails are sent, and no recipient stays claimed without a hand-off (`progress.rs`).
+//! emails are sent, and no recipient stays claimed without a handoff (`progress.rs`).
 
 use super::majority::{Interval, majorities};
 use super::progress;

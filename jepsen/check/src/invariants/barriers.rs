@@ -1,4 +1,4 @@
-//! I6: after the answer to an opt-out no hand-off passes a gate. A later accept is allowed only if the answer named it
+//! I6: after the answer to an opt-out no handoff passes a gate. A later accept is allowed only if the answer named it
 //! as crossed, or if it has an earlier claim of a node that the answer named as unconfirmed. I8: after the answer to a
 //! pause or cancel there is no later claim, and no later run of a paused schedule; later accepts are judged as for I6.
 //!
@@ -31,7 +31,7 @@ impl<'a> Barrier<'a> {
         Some(Barrier { answered_ns, lifted_ns, index: *index, crossed, unconfirmed })
     }
 
-    /// Whether it forbids this hand-off. `None`: it is unknown whether the claim was earlier.
+    /// Whether it forbids this handoff. `None`: it is unknown whether the claim was earlier.
     fn forbids(&self, history: &History, handoff: &Handoff) -> Option<bool> {
         // A message without its final dot may not have passed the gate.
         let has_dot = !matches!(handoff.answer, Answered::Cut | Answered::Malformed);
@@ -39,7 +39,7 @@ impl<'a> Barrier<'a> {
         if !within {
             return Some(false);
         }
-        // The gate comes after the answer to DATA (P5), so this hand-off had not passed its gate before the barrier's
+        // The gate comes after the answer to DATA (P5), so this handoff had not passed its gate before the barrier's
         // answer.
         if handoff.data_ns > self.answered_ns {
             return Some(true);

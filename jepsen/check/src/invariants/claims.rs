@@ -31,7 +31,7 @@ pub fn covered(history: &History, findings: &mut Findings) {
     }
 }
 
-/// The claim of a hand-off.
+/// The claim of a handoff.
 pub fn grant_of<'a>(history: &'a History, handoff: &Handoff) -> Option<&'a Grant> {
     of_item(&history.grants, handoff.item).iter().find(|grant| Some(grant.fence) == handoff.fence)
 }

@@ -6,9 +6,9 @@
 //! it began. Below that, it explains, for each affected node:
 //!
 //! - the end of a process whose journal remains (kill, crash point, restart, damage, failing disk), and a pause: the
-//!   hand-offs past the gate by the sink's record; those whose final dots the sink read later, before the node
+//!   handoffs past the gate by the sink's record; those whose final dots the sink read later, before the node
 //!   continued; and those whose dots it read shortly before, whose answers may have been lost. At most the node's
-//!   sessions, which also count if the hand-offs were not counted;
+//!   sessions, which also count if the handoffs were not counted;
 //! - the end of a process without its journal (a power cut, a node that never restarts), and each of the faults above
 //!   if the policy `assume_sent` closes doubts before a journal is read: the node's claim cap as the sink measures it
 //!   (`claim_cap.rs`), for each process whose claims may be open;
@@ -16,7 +16,7 @@
 //!   ends, so that no journal behind it is read, or if the policy is `assume_sent`: the claim cap for each lease that
 //!   it may have cost;
 //! - faults of clocks, relays and operators, and leadership transfers: none. Faults of the relay are in the sink's
-//!   record: a recipient whose last hand-off the sink left unanswered or cut off is in doubt because of it. (A message
+//!   record: a recipient whose last handoff the sink left unanswered or cut off is in doubt because of it. (A message
 //!   that was cut off before its run was read explains any one recipient.)
 
 use std::collections::BTreeMap;
@@ -88,7 +88,7 @@ fn unexplained(history: &History) -> Vec<&Grant> {
     classes.flat_map(|(mut grants, left)| grants.split_off(grants.len() - left as usize)).collect()
 }
 
-/// Whether this fault can have left a hand-off under this claim in doubt: it affected the process that owned the claim
+/// Whether this fault can have left a handoff under this claim in doubt: it affected the process that owned the claim
 /// or, if a journal was lost, a later process of that node, which would have read the journal. A partition or bad link
 /// may affect any node; a partition that never ends also hides the journals of the nodes that it cuts off.
 fn may_have_struck(history: &History, fault: &Fault, grant: &Grant) -> bool {
@@ -163,7 +163,7 @@ fn claim_times(history: &History) -> BTreeMap<Process, ClaimTimes> {
     processes
 }
 
-/// When entries were committed at the latest, by the sink's clock: a claim was committed before its first hand-off, and
+/// When entries were committed at the latest, by the sink's clock: a claim was committed before its first handoff, and
 /// so were all entries before that claim.
 struct CommitTimes(BTreeMap<u64, u64>);
 
@@ -200,7 +200,7 @@ fn unsettled_at(history: &History, fault: &Fault, processes: &BTreeMap<Process, 
     unsettled
 }
 
-/// How a fault can leave a hand-off in doubt.
+/// How a fault can leave a handoff in doubt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effect {
     /// A process ends or pauses past its gate; its journal can be read later.
@@ -256,7 +256,7 @@ fn doubted(history: &History) -> impl Iterator<Item = Item> {
 /// Time between the sink's answer and the sender's journal entry, on a busy machine.
 const ANSWER_UNDER_WAY_NS: u64 = 250 * MS;
 
-/// Hand-offs of the affected nodes that the sink read shortly before the fault, or after it and before the nodes
+/// Handoffs of the affected nodes that the sink read shortly before the fault, or after it and before the nodes
 /// continued or restarted.
 fn under_way(history: &History, fault: &Fault) -> u64 {
     let from_ns = fault.from_ns.saturating_sub(ANSWER_UNDER_WAY_NS);
@@ -273,7 +273,7 @@ fn under_way(history: &History, fault: &Fault) -> u64 {
     count
 }
 
-/// Whether an injected fault of the relay left the last hand-off without an answer.
+/// Whether an injected fault of the relay left the last handoff without an answer.
 fn left_unanswered_by_relay(history: &History, item: Item) -> bool {
     let last = of_item(&history.grants, item).last().map(|grant| grant.fence);
     // The fence of a message that was cut off may not have been read.

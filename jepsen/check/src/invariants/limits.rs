@@ -96,7 +96,7 @@ pub fn another_is_near(history: &History, item: Item, run: &Run) -> bool {
     })
 }
 
-/// Hand-offs of the runs that `limit` concerns, with DATA while it was in force.
+/// Handoffs of the runs that `limit` concerns, with DATA while it was in force.
 fn handoffs_under<'a>(history: &'a History, limit: &Limit) -> Vec<&'a Handoff> {
     let under = history.runs.iter().filter(|(_, run)| concerns(limit, run)).map(|(name, _)| *name);
     let under: BTreeSet<Name> = under.collect();
@@ -202,7 +202,7 @@ fn report_gaps(history: &History, limit: &Limit, gap_ms: u64, findings: &mut Fin
 fn report_attempts(history: &History, limit: &Limit, attempts: u32, findings: &mut Findings) {
     let items: BTreeSet<Item> = handoffs_under(history, limit).iter().map(|handoff| handoff.item).collect();
     for item in items {
-        // Definite refusals and dialogues that were cut off before the final dot allow no further hand-offs, so they
+        // Definite refusals and dialogues that were cut off before the final dot allow no further handoffs, so they
         // are not counted.
         let passed = |handoff: &&Handoff| handoff.answer.is_accepted() || handoff.answer == Answered::Nothing;
         let tried = of_item(&history.handoffs, item).iter().filter(passed).count() as u64;

@@ -1,9 +1,9 @@
 //! I1: no recipient of a run is accepted twice. I3: each attempt has a fence of its own, and at most one fence passes
 //! the gate without a definite refusal.
 //!
-//! A duplicate is allowed if the history has a separate decision between the two hand-offs. Under `hold` and
+//! A duplicate is allowed if the history has a separate decision between the two handoffs. Under `hold` and
 //! `assume_sent` only operators decide, so only their calls count, and not the ledger's record; under `resend` the
-//! ledger's record counts. A decision before the first or after the second hand-off does not count, nor one about a
+//! ledger's record counts. A decision before the first or after the second handoff does not count, nor one about a
 //! recipient that was not in doubt: a requeued dead letter had no email that could be doubled.
 
 use crate::history::{Answer, Answered, InDoubt, Part, Step};
@@ -97,7 +97,7 @@ struct Decision {
     is_step: bool,
 }
 
-/// Number of consecutive pairs of hand-offs, in the order of their fences, without a separate decision between them.
+/// Number of consecutive pairs of handoffs, in the order of their fences, without a separate decision between them.
 fn undecided(history: &History, item: Item, mut handoffs: Vec<&Handoff>) -> usize {
     if handoffs.len() < 2 {
         return 0;
@@ -143,8 +143,8 @@ fn decisions(history: &History, item: Item) -> Vec<Decision> {
 }
 
 impl Decision {
-    /// Whether this decision lies between two hand-offs: by the log, or by time if its index is unknown. DATA comes
-    /// before the gate, so the first hand-off's DATA precedes the decision, and the second's follows the operator's
+    /// Whether this decision lies between two handoffs: by the log, or by time if its index is unknown. DATA comes
+    /// before the gate, so the first handoff's DATA precedes the decision, and the second's follows the operator's
     /// call.
     fn is_between(&self, history: &History, first: &Handoff, second: &Handoff) -> bool {
         let in_time = match (first.fence, second.fence) {
@@ -160,7 +160,7 @@ impl Decision {
     }
 }
 
-/// Whether the item was in doubt after this hand-off and before this entry. True if steps were not observed.
+/// Whether the item was in doubt after this handoff and before this entry. True if steps were not observed.
 fn was_in_doubt(history: &History, handoff: &Handoff, until: Option<u64>) -> bool {
     let from = handoff.fence.map_or(0, |fence| fence.index);
     let mut steps = of_item(&history.outcomes, handoff.item).iter().filter(|outcome| outcome.step == Step::InDoubt);

@@ -59,7 +59,7 @@ pub fn report_silence(history: &History, majorities: &[Interval], led_within_ns:
     }
 }
 
-/// Reports recipients that stay claimed longer than this without a hand-off or an entry that releases them.
+/// Reports recipients that stay claimed longer than this without a handoff or an entry that releases them.
 fn report_unbegun_claims(history: &History, quiet: &[Interval], within_ns: u64, findings: &mut Findings) {
     let over_ns = |fault: &Fault| fault.over_ns().saturating_add(PREPARED_WITHIN_NS);
     // Sorted by their beginnings.

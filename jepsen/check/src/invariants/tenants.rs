@@ -1,5 +1,5 @@
 //! I12: one tenant's overload does not delay the start of another tenant's run beyond a bound. A run starts with its
-//! first claim, if that has a time, or its first hand-off at the sink.
+//! first claim, if that has a time, or its first handoff at the sink.
 
 use std::collections::HashMap;
 
@@ -32,7 +32,7 @@ pub fn apart(history: &History, findings: &mut Findings) {
         // A run without any claim is late by the whole time until the end.
         let first_ns = first.get(name).copied();
         if first_ns.is_none() && !of_run(&history.grants, *name).is_empty() {
-            // Its claims have no times, and their owners ended before the first hand-off.
+            // Its claims have no times, and their owners ended before the first handoff.
             continue;
         }
         judged += 1;

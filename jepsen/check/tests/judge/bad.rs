@@ -247,7 +247,7 @@ fn i5_claims_of_short_lived_process_may_be_open_too() {
 
 #[test]
 fn i5_fault_of_one_node_explains_no_doubt_of_another() {
-    // n2 was killed with one hand-off past its gate. That one is no longer in doubt, so the kill explains another.
+    // n2 was killed with one handoff past its gate. That one is no longer in doubt, so the kill explains another.
     let doubt = |run: &'static str, recipient: &'static str| {
         with(|history| {
             history.set_final_state("r200.0", "b", RecipientState::Sent);
@@ -289,7 +289,7 @@ fn answer_of(history: &mut TestHistory, recipient: &str, change: impl Fn(&mut Ve
 }
 
 #[test]
-fn i6_hand_off_begun_after_answer_is_rejected() {
+fn i6_handoff_begun_after_answer_is_rejected() {
     for recipient in ["b", "c"] {
         rejected(&with(|history| history.change_mail("r230.0", recipient, |mail| mail.data_ns = mail.at_ns - 1)), &[6]);
     }
@@ -1035,7 +1035,7 @@ fn i17_recipients_that_wait_for_another_reason_are_accepted() {
     accepted(&without_a_majority);
 }
 
-/// At 100 s, a node claims `d` and releases it after so many seconds without a hand-off. It is sent at once under its
+/// At 100 s, a node claims `d` and releases it after so many seconds without a handoff. It is sent at once under its
 /// next claim. Other emails come each ten seconds.
 fn held_for(seconds: f64, change: impl FnOnce(&mut TestHistory)) -> TestHistory {
     with(|history| {

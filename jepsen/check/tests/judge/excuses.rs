@@ -185,7 +185,7 @@ fn resend(history: &mut TestHistory, at_s: f64, (run, recipient): (&str, Option<
 }
 
 #[test]
-fn i1_decision_excuses_only_hand_offs_on_both_sides() {
+fn i1_decision_excuses_only_handoffs_on_both_sides() {
     let decided = |at_s: f64, index: u64| {
         with(|history| {
             again(history, "r120.0", "m7", 160, 16.0);

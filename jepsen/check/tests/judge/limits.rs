@@ -139,7 +139,7 @@ fn i4_recipient_within_gap_of_another_run_may_be_suppressed() {
 }
 
 #[test]
-fn i19_hand_offs_without_answer_are_as_many_as_attempts() {
+fn i19_handoffs_without_answer_are_as_many_as_attempts() {
     let tried = |attempts| {
         let mut history = under("default", &["campaign"], Bound::MaxAttempts { attempts });
         history.header.in_doubt = InDoubt::Resend;

@@ -118,7 +118,7 @@ fn i9_recipient_sent_again_by_decision_may_end_in_any_state() {
 }
 
 #[test]
-fn i5_hand_offs_under_way_at_kill_are_past_gate_too() {
+fn i5_handoffs_under_way_at_kill_are_past_gate_too() {
     let late = |at_s: f64| {
         with(|history| {
             for event in &mut history.events {

@@ -1,4 +1,4 @@
-//! Reads each node's counter of hand-offs that passed its gate (I14). It polls, because a killed process loses its counter.
+//! Reads each node's counter of handoffs that passed its gate (I14). It polls, because a killed process loses its counter.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};

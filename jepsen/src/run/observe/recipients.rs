@@ -164,7 +164,7 @@ fn open_until(clock: &LedgerTimeline, claimed: &api::Event, later: &[api::Event]
     clock.ns(ends?)
 }
 
-/// The words of `explain` that end a hand-off or decide a doubt.
+/// The words of `explain` that end a handoff or decide a doubt.
 fn step(what: &str) -> Option<Step> {
     Some(match what {
         "sent" | "sent twice" | "sent after all" => Step::Sent,

@@ -71,7 +71,7 @@ pub enum CampaignCommand {
         #[arg(long)]
         again: bool,
     },
-    /// Stop it: before its instant nothing opens, after it no hand-off starts
+    /// Stop it: before its instant nothing opens, after it no handoff starts
     #[command(after_long_help = "Example:\n  reveille campaign pause spring --reason 'wrong price in it'")]
     Pause {
         /// Its name

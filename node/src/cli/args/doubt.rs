@@ -72,7 +72,7 @@ pub struct ResolveArgs {
     /// Send it again: it may come twice
     #[arg(long)]
     pub resend: bool,
-    /// Only doubts of hand-offs up to this one, as `in-doubt show` prints it [default: those that are counted first]
+    /// Only doubts of handoffs up to this one, as `in-doubt show` prints it [default: those that are counted first]
     #[arg(long, value_name = "FENCE")]
     pub fence: Option<String>,
     /// Count them, and change nothing

@@ -189,7 +189,7 @@ pub enum Question {
     Run(RunArgs),
     /// The whole story of one recipient in one run, by log index
     Explain(ExplainArgs),
-    /// Emails whose hand-off may or may not have happened
+    /// Emails whose handoff may or may not have happened
     InDoubt(DoubtArgs),
     /// Recipients that were refused for good
     DeadLetter(DeadLetterArgs),

@@ -22,7 +22,7 @@ pub struct OptOutArgs {
 pub enum OptOutCommand {
     /// Send no more to an address; answers when it holds on every node
     ///
-    /// Hand-offs that were past the last check are named: they may still arrive.
+    /// Handoffs that were past the last check are named: they may still arrive.
     #[command(after_long_help = "Example:\n  reveille optout add ann@example.com")]
     Add {
         /// The address

@@ -27,7 +27,7 @@ pub struct DstArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Policies")]
 pub struct AttemptArgs {
-    /// An email whose hand-off may have happened: hold it for your decision, send again, or take it as sent
+    /// An email whose handoff may have happened: hold it for your decision, send again, or take it as sent
     #[arg(long, value_name = "POLICY", default_value = "hold",
         value_parser = PossibleValuesParser::new(["hold", "resend", "assume_sent"]))]
     pub in_doubt: String,

@@ -62,7 +62,7 @@ Examples:
     },
     /// Stop a run; answers when it holds on every node
     ///
-    /// After the answer none of its emails is handed over any more. Hand-offs that were past the last check
+    /// After the answer none of its emails is handed over any more. Handoffs that were past the last check
     /// are named: they may still arrive.
     #[command(after_long_help = "Example:\n  reveille run pause r1042.0 --reason 'the wrong list'")]
     Pause {

@@ -14,13 +14,13 @@ const CROSSED_SHOWN: usize = 10;
 pub struct BarrierView {
     /// Log index of the entry that forbids the emails.
     pub index: u64,
-    /// Hand-offs that had passed the gate.
+    /// Handoffs that had passed the gate.
     pub crossed: Vec<CrossingView>,
     /// Nodes that did not answer, and whose lease was waited out.
     pub unconfirmed: Vec<String>,
 }
 
-/// A hand-off that had passed the gate.
+/// A handoff that had passed the gate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CrossingView {
     /// Run of the email.

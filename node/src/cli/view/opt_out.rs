@@ -177,7 +177,7 @@ pub struct ImportedView {
     pub bad: Vec<BadRowView>,
     /// Log index of the last entry; null if there was none.
     pub index: Option<u64>,
-    /// Hand-offs that had passed the gate.
+    /// Handoffs that had passed the gate.
     pub crossed: Vec<CrossingView>,
     /// Nodes that did not answer, and whose lease was waited out.
     pub unconfirmed: Vec<String>,

@@ -104,7 +104,7 @@ impl Admin {
         self
     }
 
-    /// Waits until no gate on any node lets a hand-off pass that the entry at `index` forbids (P15).
+    /// Waits until no gate on any node lets a handoff pass that the entry at `index` forbids (P15).
     async fn barrier(&self, index: u64, about: BarrierSubject, deadline: Instant) -> Result<v1::Barrier, ApiError> {
         let held = barrier::through_leader(&self.context, index, about, deadline).await;
         let report = held.map_err(|error| refusal::not_held(index, error))?;

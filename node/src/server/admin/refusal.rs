@@ -229,9 +229,9 @@ pub fn out_of_memory() -> ApiError {
     ApiError::new(Code::Unavailable, ErrorReason::Busy, message).next("ask another node: --endpoint a,b,c")
 }
 
-/// The recipients are in doubt for a later hand-off than the decision names.
+/// The recipients are in doubt for a later handoff than the decision names.
 pub fn later_doubt(run: RunId, later: Fence) -> ApiError {
-    let message = format!("in doubt for a later hand-off, {later}, than the one that the decision names");
+    let message = format!("in doubt for a later handoff, {later}, than the one that the decision names");
     not_possible(message).next(format!("look again: reveille in-doubt list --run {run}"))
 }
 

@@ -3,7 +3,7 @@
 //!
 //! A GET shows a page with a button and changes nothing, because mail programs and scanners follow links. A POST with
 //! `List-Unsubscribe=One-Click`, from the button or a mail program, opts out in the same way as `optout add`. It
-//! returns 200 only when no node can start a hand-off to that recipient any more (P15). If that cannot be proved, it
+//! returns 200 only when no node can start a handoff to that recipient any more (P15). If that cannot be proved, it
 //! returns 503 with Retry-After; a repeated request does no harm.
 //!
 //! The load from the public is limited: connections, concurrent opt-outs, bytes, time, and the rate of opt-outs for one

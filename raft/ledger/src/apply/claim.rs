@@ -114,7 +114,7 @@ impl Ledger {
 }
 
 impl Ledger {
-    /// Injected bug [`Bug::SendAgain`]: handles a lost owner as if it had begun no hand-off.
+    /// Injected bug [`Bug::SendAgain`]: handles a lost owner as if it had begun no handoff.
     fn return_to_pending(&mut self, context: &mut Context, fence: Fence) -> u64 {
         let Some(mut claim) = self.claims.get(&fence).cloned() else { return 0 };
         let (claimed, key) = (std::mem::take(&mut claim.claimed), (claim.page, claim.chunk));

@@ -16,7 +16,7 @@ impl Ledger {
     /// Decides about recipients in doubt. Their owner reported the doubt after their gate, or its lease is over; so it
     /// can no longer pass a gate for them (P14).
     ///
-    /// A recipient that was sent to again since may be in doubt for another hand-off, of which the decision knows
+    /// A recipient that was sent to again since may be in doubt for another handoff, of which the decision knows
     /// nothing. So claims after `up_to` keep their doubts.
     pub(super) fn decide(&mut self, context: &mut Context, decide: &Decide) -> Result<CommandOutcome, Refusal> {
         let (to, resends) = match decide.decision {

@@ -70,7 +70,7 @@ impl Ledger {
     }
 
     /// Checks that one more run with this due time would send to at least one recipient (P17). A recipient that is
-    /// claimed in another run counts as one, because that claim may end without a hand-off.
+    /// claimed in another run counts as one, because that claim may end without a handoff.
     ///
     /// # Errors
     /// Fails with the run that sent last, and the instant at which the first recipient may get another email.

@@ -22,7 +22,7 @@ pub enum DoubtReason {
     NoAnswer,
     /// The owner's lease is over, and the owner has reported nothing since.
     OwnerLost,
-    /// A later incarnation of the node read the owner's journal: the hand-off began, and no answer is recorded.
+    /// A later incarnation of the node read the owner's journal: the handoff began, and no answer is recorded.
     Begun,
     /// A later incarnation of the node found no journal that proves anything.
     NoJournal,

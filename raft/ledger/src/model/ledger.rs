@@ -306,7 +306,7 @@ impl Ledger {
         Some((page, slot / crate::model::CHUNK, (slot % crate::model::CHUNK) as u16))
     }
 
-    /// Returns the floor of a node (P9, P15): the index of the last entry that forbids hand-offs which the node may
+    /// Returns the floor of a node (P9, P15): the index of the last entry that forbids handoffs which the node may
     /// have been granted before. The leader puts it into each lease. Under that lease a gate passes only if the applied
     /// state includes this index.
     pub fn floor(&self, node: NodeId) -> u64 {

@@ -107,7 +107,7 @@ fn released(why: Option<ReleaseReason>) -> &'static str {
         Some(ReleaseReason::LeaseOver) => "the lease of this node was over, and its gates shut",
         Some(ReleaseReason::JournalFailed) => "the journal of this node could not be written, so its gates were shut",
         Some(ReleaseReason::Stopping) => "this node was stopping",
-        Some(ReleaseReason::OwnerDied) => "this node died before the hand-off began, as its journal proves",
+        Some(ReleaseReason::OwnerDied) => "this node died before the handoff began, as its journal proves",
         Some(ReleaseReason::OwnerDiedComposing) => "this node died while it prepared the email, as its journal proves",
     }
 }
@@ -116,7 +116,7 @@ fn in_doubt(doubt: DoubtReason) -> &'static str {
     match doubt {
         DoubtReason::NoAnswer => "no answer came after the final dot",
         DoubtReason::OwnerLost => "owner lost: the lease of this node was over while it held the claim",
-        DoubtReason::Begun => "this node came back: its journal says that the hand-off began, and holds no answer",
+        DoubtReason::Begun => "this node came back: its journal says that the handoff began, and holds no answer",
         DoubtReason::NoJournal => "this node came back, and no journal proves what became of it",
     }
 }

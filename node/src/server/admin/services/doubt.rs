@@ -95,11 +95,11 @@ struct Rehearsal {
     groups: Vec<DoubtGroup>,
     /// Number of recipients that it would leave, because of an email within `min_gap` (P17).
     inside_gap: u64,
-    /// The newest hand-off of all these recipients.
+    /// The newest handoff of all these recipients.
     newest: Option<Fence>,
 }
 
-/// Returns what a decision about hand-offs up to `up_to` would do. Fails if it concerns none of the `named` recipients.
+/// Returns what a decision about handoffs up to `up_to` would do. Fails if it concerns none of the `named` recipients.
 fn rehearse(
     ledger: &Ledger,
     picked: &RunRecipients,

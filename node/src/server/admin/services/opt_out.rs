@@ -39,7 +39,7 @@ pub struct OptOutResult {
 
 impl Admin {
     /// All opt-outs use this function: it writes the entry and then waits for the barrier (P15). After it returns, no
-    /// hand-off to these recipients starts. If it fails, the entry may be in force; the same call can be repeated.
+    /// handoff to these recipients starts. If it fails, the entry may be in force; the same call can be repeated.
     pub async fn opt_out(
         &self,
         tenant: &str,
@@ -65,7 +65,7 @@ impl OptOutService for Admin {
         let key = key_of("recipient", &request.recipient)?;
         let keys = BTreeSet::from([key.clone()]);
         let mut barrier = self.opt_out(&tenant, keys, &request.request_id, deadline).await?.barrier;
-        // A repeated opt-out writes another entry, but the first one forbids the hand-offs.
+        // A repeated opt-out writes another entry, but the first one forbids the handoffs.
         let place = (tenant, key);
         let first = self.context.replica.read(|ledger| ledger.opted_out().get(&place).map(|opted_out| opted_out.index));
         barrier.index = first.unwrap_or(barrier.index);

@@ -233,12 +233,12 @@ async fn lost_answer_is_in_doubt_until_decided() {
     }
     let early = ResolveDoubtsRequest { fence: "1.0.0.0".to_owned(), ..resolve(&["#0"], false, Resolution::Sent) };
     let early = node.doubts().resolve_doubts(early).await.expect_err("a later doubt");
-    let later = format!("in doubt for a later hand-off, {}, than the one that the decision names", doubt.fence);
+    let later = format!("in doubt for a later handoff, {}, than the one that the decision names", doubt.fence);
     assert_eq!(early.message(), later);
     let dry_run =
         ResolveDoubtsRequest { validate_only: true, fence: String::new(), ..resolve(&[], true, Resolution::Resend) };
     let checked = node.doubts().resolve_doubts(dry_run).await.expect("counted").into_inner();
-    assert_eq!(checked.fence, doubt.fence, "the hand-off of the decision");
+    assert_eq!(checked.fence, doubt.fence, "the handoff of the decision");
     let group = DoubtGroup { cause: doubt.cause.clone(), count: 1, node: "node-1".to_owned() };
     assert_eq!((checked.resolved, checked.index, checked.groups), (1, 0, vec![group]), "counted, and nothing changed");
     let sent = ResolveDoubtsRequest { request_id: "once".to_owned(), ..resolve(&["#0"], false, Resolution::Sent) };

@@ -74,7 +74,7 @@ fn resolve(held: &DoubtRow) -> String {
     )
 }
 
-/// Returns what is known about the hand-off, and what to do next.
+/// Returns what is known about the handoff, and what to do next.
 fn evidence(held: &DoubtRow) -> (String, Option<String>) {
     let DoubtRow { node, incarnation: life, .. } = held;
     match (held.doubt, held.returned) {
@@ -95,7 +95,7 @@ fn evidence(held: &DoubtRow) -> (String, Option<String>) {
         ),
         (DoubtReason::Begun, _) => (
             format!(
-                "{node} came back with the journal of its life {life}: the hand-off had begun and no answer is \
+                "{node} came back with the journal of its life {life}: the handoff had begun and no answer is \
                  written, so only the relay can tell"
             ),
             None,
