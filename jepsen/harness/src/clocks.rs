@@ -113,6 +113,6 @@ mod tests {
         wait_for(&|offset| offset.abs() < 2.0);
         shell.kill().unwrap();
         shell.wait().unwrap();
-        reveille_nodes::node_process::remove_clock_files(shell.id());
+        reveille_node_client::node_process::remove_clock_files(shell.id());
     }
 }

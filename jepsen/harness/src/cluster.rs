@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use reveille_nodes::{AdminClient, NodeProcess, http};
+use reveille_node_client::{AdminClient, NodeProcess, http};
 
 use crate::environment::{Environment, Needs};
 use crate::measure::{cpu_seconds, rounded};

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use reveille_nodes::{LaunchOptions, Ports, free_ports};
+use reveille_node_client::{LaunchOptions, Ports, free_ports};
 
 use crate::clocks::Clocks;
 use crate::host_network::HostNetwork;

@@ -4,7 +4,7 @@
 //! its processes end and its folders, mounts and network namespaces are removed. After a `kill -9` of the harness itself
 //! the next start removes them. Progress goes to standard error: only the commands of `reveille-jepsen` use this crate.
 //!
-//! Reading order: [`cluster`] (the processes; each is of the crate `reveille-nodes`, as are their admin API and pages),
+//! Reading order: [`cluster`] (the processes; each is of the crate `reveille-node-client`, as are their admin API and pages),
 //! [`environment`] (their network, disks and clocks), [`workspace`] (their folders), [`load`] (their schedules).
 
 pub mod clocks;
@@ -22,5 +22,5 @@ pub mod workspace;
 pub use cluster::{Cluster, StartArgs};
 pub use environment::{Environment, Needs};
 pub use report::Report;
-pub use reveille_nodes::node_process::{FORMER_LEVEL, LEVEL_VARIABLE, NEXT_LEVEL};
-pub use reveille_nodes::{AdminClient, CallResult, admin, http, node_process};
+pub use reveille_node_client::node_process::{FORMER_LEVEL, LEVEL_VARIABLE, NEXT_LEVEL};
+pub use reveille_node_client::{AdminClient, CallResult, admin, http, node_process};

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use reveille_nodes::node_process::remove_clock_files;
+use reveille_node_client::node_process::remove_clock_files;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Result, bail};
-use reveille_nodes::AdminClient;
+use reveille_node_client::AdminClient;
 use reveille_proto::admin::v1::{Audience, Content, Daily, Field, Recipient, RunCounts, ScheduleBody, When, when};
 
 /// How long an answer that is to come is waited for.

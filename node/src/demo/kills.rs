@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result};
-use reveille_nodes::AdminClient;
+use reveille_node_client::AdminClient;
 use reveille_sink::{Hold, HoldPoint, HoldRequest, Sink};
 
 use super::client;

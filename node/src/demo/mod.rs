@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use reveille_nodes::AdminClient;
+use reveille_node_client::AdminClient;
 use reveille_sink::{Sink, SinkOptions};
 
 use judgement::Judgement;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use reveille_nodes::{LaunchOptions, NodeProcess, free_ports, http};
+use reveille_node_client::{LaunchOptions, NodeProcess, free_ports, http};
 use rustix::process::Signal;
 
 /// A node must answer its health page within this.

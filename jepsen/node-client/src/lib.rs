@@ -1,4 +1,4 @@
-//! Node processes on this machine, seen from outside: the processes, their admin API and their HTTP pages. `reveille demo`
+//! Starts and kills node processes on this machine, and is a client of their admin API and HTTP pages. `reveille demo`
 //! and the harness of the fault runs use it.
 
 pub mod admin;
