@@ -1,6 +1,6 @@
 //! The answer of the barrier behind an opt-out, a pause and a cancel (P15).
 
-use crate::attempt::Attempt;
+use crate::handoff::Handoff;
 use crate::ledger::Ledger;
 use crate::names::{Fence, Index, NODES, Recipient};
 
@@ -44,11 +44,11 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Whether the answer covers this attempt's arrival.
-    pub fn names(&self, attempt: &Attempt) -> bool {
-        let is_listed = self.crossed.contains(&(attempt.claim, attempt.recipient));
-        let is_named = is_listed || self.unconfirmed[attempt.by.node.position()];
-        self.about.concerns(attempt.recipient) && is_named
+    /// Whether the answer covers the arrival of this hand-off.
+    pub fn names(&self, handoff: &Handoff) -> bool {
+        let is_listed = self.crossed.contains(&(handoff.claim, handoff.recipient));
+        let is_named = is_listed || self.unconfirmed[handoff.by.node.position()];
+        self.about.concerns(handoff.recipient) && is_named
     }
 
     /// Whether gates must not pass this recipient: after an opt-out or a cancel always, after a pause until the run is

@@ -4,8 +4,8 @@
 //! state. Once true, both stay true, so the model checks them when the leader answers.
 
 use crate::answer::{About, Answer};
-use crate::attempt::{Attempt, Record};
 use crate::broken::{BrokenRule, Rules};
+use crate::handoff::{Handoff, Record};
 use crate::lease;
 use crate::ledger::{Claim, RecipientState};
 use crate::names::{Fence, Index, NODES, Node, Recipient};
@@ -51,18 +51,18 @@ fn confirms(state: &ModelState, node: Node, index: Index) -> bool {
 /// Handoffs past the gates of the nodes that confirmed, without a known answer. After its dialogue has ended, a handoff
 /// stays listed until its node's state no longer has the recipient claimed; from then on the leader's state names it.
 fn listed_by_nodes(state: &ModelState, about: About, unconfirmed: &[bool; NODES]) -> Vec<(Fence, Recipient)> {
-    let is_marked = |attempt: &Attempt| match attempt.record {
+    let is_marked = |handoff: &Handoff| match handoff.record {
         Record::Begun | Record::Unwritten => true,
-        Record::Lost => state.view(attempt.by.node).is_claimed_in(attempt.claim, attempt.recipient),
+        Record::Lost => state.view(handoff.by.node).is_claimed_in(handoff.claim, handoff.recipient),
         Record::Released | Record::Accepted | Record::Refused => false,
     };
-    let is_listed = |attempt: &&Attempt| {
-        about.concerns(attempt.recipient)
-            && state.is_alive(attempt.by)
-            && !unconfirmed[attempt.by.node.position()]
-            && is_marked(attempt)
+    let is_listed = |handoff: &&Handoff| {
+        about.concerns(handoff.recipient)
+            && state.is_alive(handoff.by)
+            && !unconfirmed[handoff.by.node.position()]
+            && is_marked(handoff)
     };
-    state.attempts.iter().filter(is_listed).map(|attempt| (attempt.claim, attempt.recipient)).collect()
+    state.handoffs.iter().filter(is_listed).map(|handoff| (handoff.claim, handoff.recipient)).collect()
 }
 
 /// Handoffs that no running process can list, and that may still be in a buffer: of recipients in doubt, or claimed for a
@@ -87,12 +87,12 @@ fn doubtful_claims(
 /// Handoffs that may still arrive and are not named. One kind need not be named: its process has died, or its dialogue has
 /// ended without an answer, and a doubt about its recipient was decided in any claim.
 fn missed(state: &ModelState, answer: &Answer) -> Vec<(Fence, Recipient)> {
-    let is_left_out = |attempt: &Attempt| {
-        let is_decided = |claim: &Claim| claim.resent.or(claim.assumed).has(attempt.recipient);
-        let is_over = !state.is_alive(attempt.by) || attempt.record == Record::Lost;
+    let is_left_out = |handoff: &Handoff| {
+        let is_decided = |claim: &Claim| claim.resent.or(claim.assumed).has(handoff.recipient);
+        let is_over = !state.is_alive(handoff.by) || handoff.record == Record::Lost;
         is_over && state.log.tip().claims.iter().any(is_decided)
     };
-    let under_way = state.attempts.iter().filter(|attempt| attempt.is_under_way());
-    let concerned = under_way.filter(|attempt| answer.about.concerns(attempt.recipient) && !is_left_out(attempt));
-    concerned.filter(|attempt| !answer.names(attempt)).map(|attempt| (attempt.claim, attempt.recipient)).collect()
+    let under_way = state.handoffs.iter().filter(|handoff| handoff.is_under_way());
+    let concerned = under_way.filter(|handoff| answer.about.concerns(handoff.recipient) && !is_left_out(handoff));
+    concerned.filter(|handoff| !answer.names(handoff)).map(|handoff| (handoff.claim, handoff.recipient)).collect()
 }

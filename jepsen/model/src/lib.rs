@@ -12,7 +12,7 @@
 //! - **Leaders**: a node believes that it leads while its prefix has its own `EpochStart` and no later one.
 //! - **Leases** ([`lease`]): no clock. A lease ends when a leader treats it as ended, which the arithmetic of P9 justifies;
 //!   broken variants remove the reasons.
-//! - **Handoffs** ([`attempt`]): gate, journal and write are one step. The email may then arrive at any later time, whatever
+//! - **Hand-offs** ([`handoff`]): gate, journal and write are one step. The email may then arrive at any later time, whatever
 //!   happened to its sender.
 //! - **Settles**: each one ever proposed may be committed at any time, again and again.
 //! - **Decisions** ([`auditor`], and the operator): recipients in doubt are resent or assumed, by policy or by an operator.
@@ -38,17 +38,16 @@
 pub mod action;
 pub mod answer;
 pub mod apply;
-pub mod attempt;
 pub mod auditor;
 pub mod barrier;
 pub mod broken;
 pub mod entry;
+pub mod handoff;
 pub mod lease;
 pub mod ledger;
 pub mod log;
 pub mod names;
 pub mod observations;
-mod offer;
 pub mod process;
 pub mod properties;
 pub mod protocol;
@@ -56,6 +55,7 @@ pub mod run;
 mod search;
 pub mod sizes;
 pub mod state;
+mod steps;
 pub mod worker;
 
 pub use broken::{BrokenRule, Rules};

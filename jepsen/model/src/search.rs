@@ -7,11 +7,11 @@ use crate::ledger::Ledger;
 use crate::log::Log;
 use crate::names::{NODES, Node};
 use crate::observations::Observations;
-use crate::offer;
 use crate::process::Process;
 use crate::properties;
 use crate::protocol::Protocol;
 use crate::state::{ModelState, Orders};
+use crate::steps;
 
 impl Model for Protocol {
     type State = ModelState;
@@ -26,7 +26,7 @@ impl Model for Protocol {
         vec![ModelState {
             log: Log::new(opening),
             processes,
-            attempts: Vec::new(),
+            handoffs: Vec::new(),
             settles: Vec::new(),
             answer: None,
             elections: 0,
@@ -39,7 +39,7 @@ impl Model for Protocol {
     }
 
     fn actions(&self, state: &ModelState, actions: &mut Vec<Action>) {
-        offer::all(&self.sizes, state, actions);
+        steps::all(&self.sizes, state, actions);
     }
 
     fn next_state(&self, last: &ModelState, action: Action) -> Option<ModelState> {

@@ -1,9 +1,9 @@
-//! One state of the model: the log, the processes, the attempts, and the proposed settles.
+//! One state of the model: the log, the processes, the hand-offs, and the proposed settles.
 
 use crate::answer::Answer;
-use crate::attempt::Attempt;
 use crate::broken::Rules;
 use crate::entry::{Entry, Settle};
+use crate::handoff::Handoff;
 use crate::ledger::Ledger;
 use crate::log::Log;
 use crate::names::{ClaimOwner, Fence, NODES, Node, Recipient};
@@ -17,8 +17,8 @@ pub struct ModelState {
     pub log: Log,
     /// The processes, one for each node.
     pub processes: [Process; NODES],
-    /// Every attempt so far, sorted.
-    pub attempts: Vec<Attempt>,
+    /// Every hand-off so far, sorted.
+    pub handoffs: Vec<Handoff>,
     /// Every Settle ever proposed, sorted, and whether it was committed. None is removed: a proposal may be committed late,
     /// and again and again.
     pub settles: Vec<(Settle, bool)>,
@@ -85,17 +85,17 @@ impl ModelState {
         process.alive && process.name == name
     }
 
-    /// The attempt of this owner for this recipient of this claim.
-    pub fn attempt(&self, claim: Fence, recipient: Recipient, by: ClaimOwner) -> Option<&Attempt> {
-        self.attempts
+    /// The hand-off of this owner for this recipient of this claim.
+    pub fn handoff(&self, claim: Fence, recipient: Recipient, by: ClaimOwner) -> Option<&Handoff> {
+        self.handoffs
             .iter()
-            .find(|attempt| attempt.claim == claim && attempt.recipient == recipient && attempt.by == by)
+            .find(|handoff| handoff.claim == claim && handoff.recipient == recipient && handoff.by == by)
     }
 
-    /// Adds an attempt.
-    pub fn begin(&mut self, attempt: Attempt) {
-        self.attempts.push(attempt);
-        self.attempts.sort_unstable();
+    /// Adds a hand-off.
+    pub fn begin(&mut self, handoff: Handoff) {
+        self.handoffs.push(handoff);
+        self.handoffs.sort_unstable();
     }
 
     /// Proposes a Settle, which may be committed at any time from now on.
@@ -112,7 +112,7 @@ impl ModelState {
         let mut claims = self.log.tip().claims.iter().filter(|claim| claim.owner.node == node);
         claims.any(|claim| {
             let open = view.claim(claim.fence).map_or(claim.granted, |claim| claim.open);
-            let is_new = |recipient| self.attempt(claim.fence, recipient, process.name).is_none();
+            let is_new = |recipient| self.handoff(claim.fence, recipient, process.name).is_none();
             open.iter().any(is_new)
         })
     }

@@ -3,9 +3,9 @@
 //! Gate, `begin` and the write of the final dot are one step here. The email may then arrive at any later time, whatever
 //! happens to its sender. So a process that freezes after its gate appears as a handoff that arrives late.
 
-use crate::attempt::{Attempt, Record, Transit, outcome_by_journal};
 use crate::broken::{BrokenRule, Rules};
 use crate::entry::{Outcome, Settle};
+use crate::handoff::{Handoff, Record, Transit, outcome_by_journal};
 use crate::ledger::Claim;
 use crate::names::{Fence, Node, Recipient};
 use crate::state::ModelState;
@@ -28,7 +28,7 @@ pub fn may_pass(rules: Rules, state: &ModelState, node: Node, claim: Fence, reci
         && (view.sends() || !rules.enforces(BrokenRule::GateIgnoresTheRun))
         && (!view.is_past_deadline() || !rules.enforces(BrokenRule::GateIgnoresTheDeadline))
         && !view.opted_out.has(recipient)
-        && state.attempt(claim, recipient, process.name).is_none()
+        && state.handoff(claim, recipient, process.name).is_none()
 }
 
 /// Passes the gate: `begin` is written, then the final dot.
@@ -44,7 +44,7 @@ pub fn pass(rules: Rules, state: &mut ModelState, node: Node, claim: Fence, reci
     state.observations.passed_too_late |= state.view(node).is_past_deadline();
     state.observations.passed_unaware |= state.log.tip().is_past_deadline();
     let by = state.process(node).name;
-    state.begin(Attempt { claim, recipient, by, record, transit: Transit::UnderWay });
+    state.begin(Handoff { claim, recipient, by, record, transit: Transit::UnderWay });
     true
 }
 
@@ -57,18 +57,18 @@ pub fn release(rules: Rules, state: &mut ModelState, node: Node, fence: Fence, r
         .view(node)
         .claim(fence)
         .is_some_and(|claim| claim.open.has(recipient) && is_own(rules, state, node, claim));
-    if !process.alive || !is_held || state.attempt(fence, recipient, by).is_some() {
+    if !process.alive || !is_held || state.handoff(fence, recipient, by).is_some() {
         return false;
     }
     let record = Record::Released;
-    state.begin(Attempt { claim: fence, recipient, by, record, transit: Transit::Silent });
+    state.begin(Handoff { claim: fence, recipient, by, record, transit: Transit::Silent });
     let has_opted_out = state.view(node).opted_out.has(recipient);
     let outcome = if has_opted_out { Outcome::Suppressed } else { Outcome::Released };
     state.propose(Settle { claim: fence, recipient, outcome });
     true
 }
 
-/// An event of an attempt that is past the gate.
+/// An event of a hand-off that is past the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WorkerEvent {
     /// The final dot arrives and the relay accepts the email, whether or not its sender still runs.
@@ -81,46 +81,46 @@ pub enum WorkerEvent {
     ConnectionIsLost,
 }
 
-/// Applies `event` to the attempt with this index; false if it cannot happen.
+/// Applies `event` to the hand-off with this index; false if it cannot happen.
 pub fn event(state: &mut ModelState, position: usize, event: WorkerEvent) -> bool {
-    let Some(mut attempt) = state.attempts.get(position).copied() else { return false };
-    let waits = matches!(attempt.record, Record::Begun | Record::Unwritten) && state.is_alive(attempt.by);
-    let outcome = match (event, attempt.transit) {
+    let Some(mut handoff) = state.handoffs.get(position).copied() else { return false };
+    let waits = matches!(handoff.record, Record::Begun | Record::Unwritten) && state.is_alive(handoff.by);
+    let outcome = match (event, handoff.transit) {
         (WorkerEvent::RelayAccepts, Transit::UnderWay) => {
-            attempt.transit = Transit::Accepted;
-            judge_against_answer(state, &attempt);
+            handoff.transit = Transit::Accepted;
+            judge_against_answer(state, &handoff);
             None
         }
         (WorkerEvent::RelayRefuses, Transit::UnderWay) => {
-            attempt.transit = Transit::Refused;
+            handoff.transit = Transit::Refused;
             None
         }
         (WorkerEvent::AnswerArrives, Transit::Accepted) if waits => {
-            attempt.record = Record::Accepted;
+            handoff.record = Record::Accepted;
             Some(Outcome::Accepted)
         }
         (WorkerEvent::AnswerArrives, Transit::Refused) if waits => {
-            attempt.record = Record::Refused;
+            handoff.record = Record::Refused;
             Some(Outcome::Refused)
         }
         (WorkerEvent::ConnectionIsLost, _) if waits => {
-            attempt.record = Record::Lost;
+            handoff.record = Record::Lost;
             Some(Outcome::InDoubt)
         }
         _ => return false,
     };
-    state.attempts[position] = attempt;
+    state.handoffs[position] = handoff;
     if let Some(outcome) = outcome {
-        let Attempt { claim, recipient, .. } = attempt;
+        let Handoff { claim, recipient, .. } = handoff;
         state.propose(Settle { claim, recipient, outcome });
     }
     true
 }
 
-fn judge_against_answer(state: &mut ModelState, attempt: &Attempt) {
+fn judge_against_answer(state: &mut ModelState, handoff: &Handoff) {
     let Some(answer) = &state.answer else { return };
-    state.observations.accepted_unnamed |= answer.missed.contains(&(attempt.claim, attempt.recipient));
-    state.observations.accepted_named |= answer.names(attempt);
+    state.observations.accepted_unnamed |= answer.missed.contains(&(handoff.claim, handoff.recipient));
+    state.observations.accepted_named |= answer.names(handoff);
 }
 
 /// The process on `node` has just applied its own `NodeUp`, so the claims of its earlier incarnations are complete. It settles
@@ -138,7 +138,7 @@ pub fn settle_earlier_incarnations(rules: Rules, state: &mut ModelState, node: N
         }
         let is_whole = process.has_journal_of(claim.owner.incarnation);
         for recipient in claim.granted.iter() {
-            let record = state.attempt(claim.fence, recipient, claim.owner).map(|known| known.record);
+            let record = state.handoff(claim.fence, recipient, claim.owner).map(|known| known.record);
             let is_news = is_whole && record == Some(Record::Accepted) && !claim.sent.has(recipient);
             let is_open = claim.open.has(recipient) || (is_whole && claim.assumed.has(recipient));
             if !is_open && !is_news {

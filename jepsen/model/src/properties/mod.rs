@@ -1,13 +1,13 @@
 //! The properties that must always hold, and ([`reach`]) the states that a search must reach to prove anything.
 //!
-//! The names begin with the number of the rule or invariant. The relay's side of an attempt is the truth by which the ledger
+//! The names begin with the number of the rule or invariant. The relay's side of a hand-off is the truth by which the ledger
 //! is judged.
 
 pub mod reach;
 
 use stateright::Property;
 
-use crate::attempt::{Attempt, Transit};
+use crate::handoff::{Handoff, Transit};
 use crate::ledger::{Ledger, RecipientState};
 use crate::names::{Recipient, Recipients};
 use crate::protocol::Protocol;
@@ -95,37 +95,37 @@ fn recipients(model: &Protocol) -> impl Iterator<Item = Recipient> + use<> {
 }
 
 fn one_accept(model: &Protocol, state: &ModelState) -> bool {
-    surplus(model, state, Attempt::is_accepted) <= usize::from(state.log.tip().run.resent)
+    surplus(model, state, Handoff::is_accepted) <= usize::from(state.log.tip().run.resent)
 }
 
 fn one_past_the_gate(model: &Protocol, state: &ModelState) -> bool {
-    surplus(model, state, Attempt::may_have_arrived) <= usize::from(state.log.tip().run.resent)
+    surplus(model, state, Handoff::may_have_arrived) <= usize::from(state.log.tip().run.resent)
 }
 
 /// Attempts that count, beyond one for each recipient.
-fn surplus(model: &Protocol, state: &ModelState, counts: fn(&Attempt) -> bool) -> usize {
+fn surplus(model: &Protocol, state: &ModelState, counts: fn(&Handoff) -> bool) -> usize {
     let surplus = recipients(model).map(|recipient| {
-        let of_recipient = |attempt: &&Attempt| attempt.recipient == recipient && counts(attempt);
-        state.attempts.iter().filter(of_recipient).count().saturating_sub(1)
+        let of_recipient = |handoff: &&Handoff| handoff.recipient == recipient && counts(handoff);
+        state.handoffs.iter().filter(of_recipient).count().saturating_sub(1)
     });
     surplus.sum()
 }
 
 fn covered(_: &Protocol, state: &ModelState) -> bool {
-    state.attempts.iter().filter(|attempt| attempt.is_accepted()).all(|attempt| {
+    state.handoffs.iter().filter(|handoff| handoff.is_accepted()).all(|handoff| {
         state
             .log
             .tip()
-            .claim(attempt.claim)
-            .is_some_and(|claim| claim.owner == attempt.by && claim.granted.has(attempt.recipient))
+            .claim(handoff.claim)
+            .is_some_and(|claim| claim.owner == handoff.by && claim.granted.has(handoff.recipient))
     })
 }
 
 /// The recipients whose emails the relay accepted.
 fn accepted(state: &ModelState) -> Recipients {
     let mut accepted = Recipients::NONE;
-    for attempt in state.attempts.iter().filter(|attempt| attempt.is_accepted()) {
-        accepted.insert(attempt.recipient);
+    for handoff in state.handoffs.iter().filter(|handoff| handoff.is_accepted()) {
+        accepted.insert(handoff.recipient);
     }
     accepted
 }
@@ -135,10 +135,10 @@ fn ledger_and_relay(_: &Protocol, state: &ModelState) -> bool {
     let held = [RecipientState::Sent, RecipientState::Claimed, RecipientState::InDoubt, RecipientState::Assumed];
     let held = held.into_iter().fold(Recipients::NONE, |held, recipient_state| held.or(tip.set(recipient_state)));
     let was_resent =
-        |attempt: &Attempt| tip.claim(attempt.claim).is_some_and(|claim| claim.resent.has(attempt.recipient));
-    let mut taken = state.attempts.iter().filter(|attempt| attempt.is_accepted());
+        |handoff: &Handoff| tip.claim(handoff.claim).is_some_and(|claim| claim.resent.has(handoff.recipient));
+    let mut taken = state.handoffs.iter().filter(|handoff| handoff.is_accepted());
     tip.set(RecipientState::Sent).without(accepted(state)).is_empty()
-        && taken.all(|attempt| held.has(attempt.recipient) || was_resent(attempt))
+        && taken.all(|handoff| held.has(handoff.recipient) || was_resent(handoff))
 }
 
 fn closed_accounting(model: &Protocol, state: &ModelState) -> bool {
@@ -174,9 +174,9 @@ fn fences_grow(_: &Protocol, state: &ModelState) -> bool {
 fn attempts(model: &Protocol, state: &ModelState) -> bool {
     let tip = state.log.tip();
     recipients(model).all(|recipient| {
-        let refused = |attempt: &&Attempt| attempt.recipient == recipient && attempt.transit == Transit::Refused;
+        let refused = |handoff: &&Handoff| handoff.recipient == recipient && handoff.transit == Transit::Refused;
         let resent = tip.claims.iter().filter(|claim| claim.resent.has(recipient)).count();
-        usize::from(tip.run.attempts_of(recipient)) <= state.attempts.iter().filter(refused).count() + resent
+        usize::from(tip.run.attempts_of(recipient)) <= state.handoffs.iter().filter(refused).count() + resent
     })
 }
 

@@ -4,7 +4,7 @@ use stateright::Property;
 
 use super::accepted;
 use crate::answer::About;
-use crate::attempt::{Attempt, Transit};
+use crate::handoff::{Handoff, Transit};
 use crate::ledger::RecipientState;
 use crate::names::Node;
 use crate::protocol::Protocol;
@@ -76,10 +76,10 @@ fn of_the_spine() -> Vec<Property<Protocol>> {
         sometimes(TWO_LEADERS, |_, state| Node::all().all(|node| state.process(node).term.is_some())),
         sometimes(LATE_SENDER, |_, state| {
             let tip = state.log.tip();
-            state.attempts.iter().any(|attempt| {
-                attempt.transit == Transit::Accepted
-                    && tip.epoch > attempt.claim.epoch
-                    && state.process(attempt.by.node).applied < tip.epoch
+            state.handoffs.iter().any(|handoff| {
+                handoff.transit == Transit::Accepted
+                    && tip.epoch > handoff.claim.epoch
+                    && state.process(handoff.by.node).applied < tip.epoch
             })
         }),
         sometimes(REVOKED, |_, state| state.observations.revoked),
@@ -109,8 +109,8 @@ fn of_decisions() -> Vec<Property<Protocol>> {
         }),
         sometimes(REQUEUED, |_, state| state.orders.requeues > 0 && is_in_state(state, RecipientState::Sent)),
         sometimes(DUPLICATE, |_, state| {
-            let is_taken = |attempt: &&Attempt| attempt.recipient == 0 && attempt.is_accepted();
-            state.attempts.iter().filter(is_taken).count() > 1
+            let is_taken = |handoff: &&Handoff| handoff.recipient == 0 && handoff.is_accepted();
+            state.handoffs.iter().filter(is_taken).count() > 1
         }),
         sometimes(KNOWN_DUPLICATE, |_, state| state.log.tip().run.known_duplicates > 0),
         sometimes(CONTRADICTION, |_, state| state.log.tip().run.contradictions > 0),

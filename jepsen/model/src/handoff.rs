@@ -1,11 +1,11 @@
-//! One attempt to hand one email to the relay: what the worker and its journal know (P5, P11), and what the relay did.
+//! One hand-off of one email to the relay: what the worker and its journal know (P5, P11), and what the relay did.
 //!
 //! The two sides are separate. The properties judge by the relay's side; the protocol decides by the worker's side only.
 
 use crate::entry::Outcome;
 use crate::names::{ClaimOwner, Fence, Recipient};
 
-/// The record of the attempt in the journal. It survives a kill, and is lost by a power cut.
+/// The record of the hand-off in the journal. It survives a kill, and is lost by a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Record {
     /// Returned before the gate; this worker never begins it.
@@ -35,9 +35,9 @@ pub enum Transit {
     Refused,
 }
 
-/// One owner's attempt at one recipient of one claim. There is at most one for each (P5).
+/// The hand-off of one owner to one recipient of one claim. There is at most one for each (P5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Attempt {
+pub struct Handoff {
     /// The claim that gave the right.
     pub claim: Fence,
     /// The recipient.
@@ -50,7 +50,7 @@ pub struct Attempt {
     pub transit: Transit,
 }
 
-impl Attempt {
+impl Handoff {
     /// Whether it is past the gate and no refusal of it is known.
     pub fn may_have_arrived(&self) -> bool {
         self.transit != Transit::Silent && self.record != Record::Refused

@@ -3,8 +3,8 @@
 
 use crate::action::Action;
 use crate::answer::About;
-use crate::attempt::{Attempt, Transit};
 use crate::entry::Decision;
+use crate::handoff::{Handoff, Transit};
 use crate::names::{ClaimOwner, Node, Recipient, Recipients};
 use crate::run::InDoubt;
 use crate::sizes::Sizes;
@@ -114,14 +114,14 @@ fn messages(sizes: &Sizes, state: &ModelState, actions: &mut Vec<Action>) {
 }
 
 fn relay_steps(sizes: &Sizes, state: &ModelState, actions: &mut Vec<Action>) {
-    let is_refused = |attempt: &&Attempt| attempt.transit == Transit::Refused;
-    let refusals = state.attempts.iter().filter(is_refused).count();
-    for (position, attempt) in state.attempts.iter().enumerate() {
+    let is_refused = |handoff: &&Handoff| handoff.transit == Transit::Refused;
+    let refusals = state.handoffs.iter().filter(is_refused).count();
+    for (position, handoff) in state.handoffs.iter().enumerate() {
         actions.push(Action::WorkerEvent(position, WorkerEvent::RelayAccepts));
         if refusals < usize::from(sizes.refusals) {
             actions.push(Action::WorkerEvent(position, WorkerEvent::RelayRefuses));
         }
-        if state.is_alive(attempt.by) {
+        if state.is_alive(handoff.by) {
             actions.push(Action::WorkerEvent(position, WorkerEvent::AnswerArrives));
             actions.push(Action::WorkerEvent(position, WorkerEvent::ConnectionIsLost));
         }
