@@ -38,8 +38,8 @@ pub fn judge(history: &Path) -> Result<Judgement> {
 mod tests {
     use std::fs;
 
-    use reveille_check::history::{
-        Answered, Claim, Ended, Event, FORMAT, Fence, FinalState, Header, Mail, Part, RecipientState, Writer,
+    use reveille_check::events::{
+        Answered, Claim, Ended, Event, FORMAT, Fence, FinalState, Header, Mail, Observed, RecipientState, Writer,
     };
 
     use super::*;
@@ -92,7 +92,7 @@ mod tests {
         let history = folder.join("history.jsonl");
         let mut writer = Writer::begin(fs::File::create(&history).unwrap(), &header()).unwrap();
         events.iter().for_each(|event| writer.event(event).unwrap());
-        use Part::{Accepts, Calls, Claims, Due, Faults, FinalStates, Instants, Runs};
+        use Observed::{Accepts, Calls, Claims, Due, Faults, FinalStates, Instants, Runs};
         let whole = vec![Accepts, Calls, Claims, Due, Faults, Instants, Runs, FinalStates];
         writer.end(&Ended { at_ns: 10, whole }).unwrap();
         Args { history }

@@ -55,7 +55,7 @@ struct CampaignCounts {
     arrivals: Arrivals,
 }
 
-/// Runs it.
+/// Runs the benchmark of one campaign.
 pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let rate_before = postfix_rate(args).await?;
     let emails = u64::from(args.recipients);

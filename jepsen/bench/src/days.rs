@@ -98,7 +98,7 @@ impl DayCounts {
     }
 }
 
-/// Runs it.
+/// Runs the benchmark of days.
 pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let addresses = (0..args.schedules).map(|number| load::address(&name_of(number), 0));
     let counts = DayCounts::new(Arrivals::of(addresses));

@@ -55,7 +55,7 @@ struct ScheduleCounts {
     late_us: Vec<i64>,
 }
 
-/// Runs it.
+/// Runs the benchmark of schedules.
 pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let addresses = (0..args.schedules).map(|number| load::address(&format!("due-{number}"), 0));
     let counts = ScheduleCounts { arrivals: Arrivals::of(addresses), due_us: 0, late_us: Vec::new() };

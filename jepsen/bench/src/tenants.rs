@@ -89,7 +89,7 @@ struct Round {
     last_us: i64,
 }
 
-/// Runs it.
+/// Runs the benchmark of tenants.
 pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let counts = TenantCounts::new(unix_us(SystemTime::now()) as u64);
     let (counter, sink) =

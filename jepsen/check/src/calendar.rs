@@ -1,5 +1,5 @@
 //! When schedules are due, calculated with other zone tables than the product's. A [`Rule`] describes a schedule of the
-//! workload and gives its [`Due`](crate::history::Due) instants.
+//! workload and gives its [`Due`](crate::events::Due) instants.
 //!
 //! The tables are those of chrono-tz, which are older than the product's: use only zones whose rules have not changed
 //! since.

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::history::FaultStatus;
-use crate::index::History;
+use crate::events::FaultStatus;
+use crate::history::History;
 use crate::invariants::majority::majorities;
 
 /// The fail-overs of a run.

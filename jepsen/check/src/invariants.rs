@@ -1,6 +1,6 @@
 //! The invariants of docs/protocol.md, one function each, from a history to a verdict.
 
-use crate::index::History;
+use crate::history::History;
 use crate::verdict::Findings;
 
 pub mod accounts;

@@ -7,9 +7,9 @@ use comfy_table::presets::UTF8_BORDERS_ONLY;
 use serde::Serialize;
 
 use crate::coverage::{self, FaultCounts};
+use crate::events::{FaultKind, Observed};
 use crate::failover::{Failovers, failovers};
-use crate::history::{FaultKind, Part};
-use crate::index::History;
+use crate::history::History;
 use crate::invariants::{ALL, ALWAYS, Invariant, doubt, loss, once};
 use crate::verdict::{Findings, Verdict};
 
@@ -74,7 +74,14 @@ impl History {
         let coverage = Findings::verdict(self, coverage::exercised);
         let doubt = doubt::doubt(self);
         let duplicates = once::duplicates(self);
-        let parts = [Part::Accepts, Part::Due, Part::Runs, Part::Instants, Part::FinalStates, Part::Calls];
+        let parts = [
+            Observed::Accepts,
+            Observed::Due,
+            Observed::Runs,
+            Observed::Instants,
+            Observed::FinalStates,
+            Observed::Calls,
+        ];
         let losses_are_known = parts.into_iter().all(|part| self.is_whole(part));
         Judgement {
             seed: self.header.seed,

@@ -6,20 +6,20 @@
 //! The verdict on an invariant is true, false with its violations, or unknown with the missing observations. **Unknown
 //! does not pass**, and neither does a run that did not exercise the system: [`coverage`].
 //!
-//! Reading order: [`history`] (the recorded events), [`index`] (the same in memory, by item), [`verdict`],
+//! Reading order: [`events`] (what is recorded), [`history`] (the same in memory, by item), [`verdict`],
 //! [`invariants`] (one function an invariant), [`coverage`], [`judgement`].
 
 pub mod calendar;
 pub mod coverage;
+pub mod events;
 pub mod failover;
 pub mod history;
-pub mod index;
 pub mod invariants;
 pub mod judgement;
 pub mod names;
 pub mod time;
 pub mod verdict;
 
-pub use index::History;
+pub use history::History;
 pub use judgement::Judgement;
 pub use verdict::Verdict;

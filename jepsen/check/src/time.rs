@@ -1,7 +1,7 @@
 //! Converts between the clock of the history and civil time, and finds intervals in which the cluster could not act.
 
-use crate::history::FaultKind;
-use crate::index::History;
+use crate::events::FaultKind;
+use crate::history::History;
 
 /// Nanoseconds of a millisecond.
 pub const MS: u64 = 1_000_000;

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use crate::history::Part;
-use crate::index::History;
+use crate::events::Observed;
+use crate::history::History;
 
 /// Violations that are listed; all are counted.
 const LISTED_MAX: usize = 10;
@@ -76,7 +76,7 @@ impl Findings {
     }
 
     /// Records which of these parts were not observed completely; true if all were.
-    pub fn requires(&mut self, history: &History, parts: &[Part]) -> bool {
+    pub fn requires(&mut self, history: &History, parts: &[Observed]) -> bool {
         let mut whole = true;
         for part in parts.iter().filter(|part| !history.is_whole(**part)) {
             whole = false;

@@ -27,7 +27,7 @@ pub enum Action {
     Pass(Node, Fence, Recipient),
     /// A worker returns a recipient before the gate.
     Release(Node, Fence, Recipient),
-    /// An event of the hand-off with this index in the list.
+    /// An event of the handoff with this index in the list.
     WorkerEvent(usize, WorkerEvent),
     /// The Settle with this index in the list is committed, perhaps late or again.
     Settle(usize),

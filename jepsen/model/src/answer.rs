@@ -44,7 +44,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Whether the answer covers the arrival of this hand-off.
+    /// Whether the answer covers the arrival of this handoff.
     pub fn names(&self, handoff: &Handoff) -> bool {
         let is_listed = self.crossed.contains(&(handoff.claim, handoff.recipient));
         let is_named = is_listed || self.unconfirmed[handoff.by.node.position()];

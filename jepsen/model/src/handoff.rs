@@ -1,11 +1,11 @@
-//! One hand-off of one email to the relay: what the worker and its journal know (P5, P11), and what the relay did.
+//! One handoff of one email to the relay: what the worker and its journal know (P5, P11), and what the relay did.
 //!
 //! The two sides are separate. The properties judge by the relay's side; the protocol decides by the worker's side only.
 
 use crate::entry::Outcome;
 use crate::names::{ClaimOwner, Fence, Recipient};
 
-/// The record of the hand-off in the journal. It survives a kill, and is lost by a power cut.
+/// The record of the handoff in the journal. It survives a kill, and is lost by a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Record {
     /// Returned before the gate; this worker never begins it.
@@ -35,7 +35,7 @@ pub enum Transit {
     Refused,
 }
 
-/// The hand-off of one owner to one recipient of one claim. There is at most one for each (P5).
+/// The handoff of one owner to one recipient of one claim. There is at most one for each (P5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Handoff {
     /// The claim that gave the right.

@@ -12,7 +12,7 @@
 //! - **Leaders**: a node believes that it leads while its prefix has its own `EpochStart` and no later one.
 //! - **Leases** ([`lease`]): no clock. A lease ends when a leader treats it as ended, which the arithmetic of P9 justifies;
 //!   broken variants remove the reasons.
-//! - **Hand-offs** ([`handoff`]): gate, journal and write are one step. The email may then arrive at any later time, whatever
+//! - **Handoffs** ([`handoff`]): gate, journal and write are one step. The email may then arrive at any later time, whatever
 //!   happened to its sender.
 //! - **Settles**: each one ever proposed may be committed at any time, again and again.
 //! - **Decisions** ([`auditor`], and the operator): recipients in doubt are resent or assumed, by policy or by an operator.

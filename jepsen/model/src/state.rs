@@ -1,4 +1,4 @@
-//! One state of the model: the log, the processes, the hand-offs, and the proposed settles.
+//! One state of the model: the log, the processes, the handoffs, and the proposed settles.
 
 use crate::answer::Answer;
 use crate::broken::Rules;
@@ -17,7 +17,7 @@ pub struct ModelState {
     pub log: Log,
     /// The processes, one for each node.
     pub processes: [Process; NODES],
-    /// Every hand-off so far, sorted.
+    /// Every handoff so far, sorted.
     pub handoffs: Vec<Handoff>,
     /// Every Settle ever proposed, sorted, and whether it was committed. None is removed: a proposal may be committed late,
     /// and again and again.
@@ -85,14 +85,14 @@ impl ModelState {
         process.alive && process.name == name
     }
 
-    /// The hand-off of this owner for this recipient of this claim.
+    /// The handoff of this owner for this recipient of this claim.
     pub fn handoff(&self, claim: Fence, recipient: Recipient, by: ClaimOwner) -> Option<&Handoff> {
         self.handoffs
             .iter()
             .find(|handoff| handoff.claim == claim && handoff.recipient == recipient && handoff.by == by)
     }
 
-    /// Adds a hand-off.
+    /// Adds a handoff.
     pub fn begin(&mut self, handoff: Handoff) {
         self.handoffs.push(handoff);
         self.handoffs.sort_unstable();

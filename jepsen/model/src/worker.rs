@@ -68,7 +68,7 @@ pub fn release(rules: Rules, state: &mut ModelState, node: Node, fence: Fence, r
     true
 }
 
-/// An event of a hand-off that is past the gate.
+/// An event of a handoff that is past the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WorkerEvent {
     /// The final dot arrives and the relay accepts the email, whether or not its sender still runs.
@@ -81,7 +81,7 @@ pub enum WorkerEvent {
     ConnectionIsLost,
 }
 
-/// Applies `event` to the hand-off with this index; false if it cannot happen.
+/// Applies `event` to the handoff with this index; false if it cannot happen.
 pub fn event(state: &mut ModelState, position: usize, event: WorkerEvent) -> bool {
     let Some(mut handoff) = state.handoffs.get(position).copied() else { return false };
     let waits = matches!(handoff.record, Record::Begun | Record::Unwritten) && state.is_alive(handoff.by);

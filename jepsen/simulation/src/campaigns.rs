@@ -2,7 +2,7 @@
 //! history shows are recorded in [`Known::violations`](crate::clients::Known): a campaign without its schedule, and a
 //! run of a campaign that a trigger opened.
 
-use reveille_check::history::{Answer, ObjectKind, Operation};
+use reveille_check::events::{Answer, ObjectKind, Operation};
 use reveille_ledger::campaign::CampaignStage;
 use reveille_ledger::command::{CampaignCreate, CampaignLaunch, CampaignName, Command};
 use reveille_ledger::ids::Time;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use reveille_check::history::{Answer, Crossing, ObjectKind, Operation};
+use reveille_check::events::{Answer, Crossing, ObjectKind, Operation};
 use reveille_cluster::leader::barrier;
 use reveille_cluster::node::context::NodeContext;
 use reveille_cluster::node::peer_messages::{BarrierReport, BarrierSubject};

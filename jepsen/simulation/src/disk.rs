@@ -52,14 +52,15 @@ impl LogDisk {
         self.cut.notified().await;
     }
 
-    /// Ends the process. Nothing that it wrote is lost.
+    /// Stops this handle, as a `kill -9` would, and returns the disk that the next process opens. No write is lost.
     pub fn kill(&self) -> MemoryDisk {
         let mut state = self.state.lock();
         state.dead = true;
         state.left.take().unwrap_or_else(|| MemoryDisk::with(self.inner.files()))
     }
 
-    /// Cuts the power: unsynced writes are lost, as `seed` decides.
+    /// Stops this handle, as a power cut would, and returns the disk that the next process opens. Unsynced writes are lost,
+    /// as `seed` decides.
     pub fn lose_power(&self, seed: u64) -> MemoryDisk {
         let mut state = self.state.lock();
         state.dead = true;

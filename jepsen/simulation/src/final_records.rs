@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use reveille_check::calendar::Named;
-use reveille_check::history::{
+use reveille_check::events::{
     self, Audience, Claim, Content, Due, Event, Explained, Found, OPTED_OUT, ObjectKind, Outcome, PassedOver, Run,
     RunCause, Step,
 };
@@ -149,7 +149,7 @@ fn runs_of(recorder: &HistoryRecorder, plan: &SeedPlan, ledger: &Ledger, hot: &L
             let Some(state) = ledger.state(id, number) else { continue };
             let (run, recipient, state) = (id.to_string(), recipient.clone(), recorded_state(state));
             let number = Some(number);
-            recorder.note(Event::FinalState(history::FinalState { run, recipient, number, state }));
+            recorder.note(Event::FinalState(events::FinalState { run, recipient, number, state }));
         }
         addresses.insert(id, own);
     }
@@ -228,17 +228,17 @@ fn step(what: &ClaimEventKind) -> Option<Step> {
     })
 }
 
-fn recorded_state(state: RecipientState) -> history::RecipientState {
+fn recorded_state(state: RecipientState) -> events::RecipientState {
     match state {
-        RecipientState::Pending => history::RecipientState::Pending,
-        RecipientState::Claimed => history::RecipientState::Claimed,
-        RecipientState::Sent => history::RecipientState::Sent,
-        RecipientState::Dead => history::RecipientState::Dead,
-        RecipientState::Suppressed => history::RecipientState::Suppressed,
-        RecipientState::Expired => history::RecipientState::Expired,
-        RecipientState::Cancelled => history::RecipientState::Cancelled,
-        RecipientState::Assumed => history::RecipientState::Assumed,
-        RecipientState::InDoubt => history::RecipientState::InDoubt,
+        RecipientState::Pending => events::RecipientState::Pending,
+        RecipientState::Claimed => events::RecipientState::Claimed,
+        RecipientState::Sent => events::RecipientState::Sent,
+        RecipientState::Dead => events::RecipientState::Dead,
+        RecipientState::Suppressed => events::RecipientState::Suppressed,
+        RecipientState::Expired => events::RecipientState::Expired,
+        RecipientState::Cancelled => events::RecipientState::Cancelled,
+        RecipientState::Assumed => events::RecipientState::Assumed,
+        RecipientState::InDoubt => events::RecipientState::InDoubt,
     }
 }
 

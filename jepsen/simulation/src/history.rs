@@ -6,7 +6,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use reveille_check::History;
-use reveille_check::history::{Clock, Ended, Event, FORMAT, Header, InDoubt, Part, Phase, PhaseName, Policies, Writer};
+use reveille_check::events::{
+    Clock, Ended, Event, FORMAT, Header, InDoubt, Observed, Phase, PhaseName, Policies, Writer,
+};
 use reveille_cluster::node::lease::{LEASE, MARGIN};
 use reveille_ledger::policy;
 
@@ -35,23 +37,23 @@ fn led_within_ms(heartbeat_ms: u64) -> u64 {
 }
 
 /// The parts that a simulation observes completely: all but gates and overloads.
-const WHOLE: [Part; 16] = [
-    Part::Accepts,
-    Part::Handoffs,
-    Part::Contents,
-    Part::Claims,
-    Part::Outcomes,
-    Part::FinalStates,
-    Part::Runs,
-    Part::Instants,
-    Part::Due,
-    Part::Calls,
-    Part::Objects,
-    Part::Lifetimes,
-    Part::Faults,
-    Part::Outages,
-    Part::OpenClaims,
-    Part::StateHashes,
+const WHOLE: [Observed; 16] = [
+    Observed::Accepts,
+    Observed::Handoffs,
+    Observed::Contents,
+    Observed::Claims,
+    Observed::Outcomes,
+    Observed::FinalStates,
+    Observed::Runs,
+    Observed::Instants,
+    Observed::Due,
+    Observed::Calls,
+    Observed::Objects,
+    Observed::Lifetimes,
+    Observed::Faults,
+    Observed::Outages,
+    Observed::OpenClaims,
+    Observed::StateHashes,
 ];
 
 /// A complete history in memory.

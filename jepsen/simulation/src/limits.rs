@@ -6,7 +6,7 @@
 //! the seed alone, so that it changes no random draw.
 
 use reveille_check::calendar::{Gap, Rule, Twice};
-use reveille_check::history::{Bound, Limit};
+use reveille_check::events::{Bound, Limit};
 use reveille_ledger::access::Access;
 use reveille_ledger::calendar::When;
 use reveille_ledger::command::{Command, Relay, RelayPut};

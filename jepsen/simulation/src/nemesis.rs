@@ -1,7 +1,7 @@
 //! Installs faults and ends them.
 
 use anyhow::Result;
-use reveille_check::history::{Event, Fault as FaultRecord, FaultKind, FaultStatus, Phase, PhaseName};
+use reveille_check::events::{Event, Fault as FaultRecord, FaultKind, FaultStatus, Phase, PhaseName};
 use tokio::time::Duration;
 
 use crate::agenda::{AgendaStep, FaultScope};

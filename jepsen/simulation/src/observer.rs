@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use reveille_check::history::{EpochStarted, Event, OpenClaim, Outage};
+use reveille_check::events::{EpochStarted, Event, OpenClaim, Outage};
 use reveille_cluster::node::context::NodeContext;
 use reveille_ledger::{Ledger, RecipientState};
 use tokio::time::Duration;
@@ -94,6 +94,6 @@ fn is_done(ledger: &Ledger) -> bool {
 }
 
 /// The fence in the format of histories.
-pub fn fence_of(fence: &reveille_ledger::ids::Fence) -> reveille_check::history::Fence {
-    reveille_check::history::Fence { group: fence.group, epoch: fence.epoch.0, index: fence.index, place: fence.place }
+pub fn fence_of(fence: &reveille_ledger::ids::Fence) -> reveille_check::events::Fence {
+    reveille_check::events::Fence { group: fence.group, epoch: fence.epoch.0, index: fence.index, place: fence.place }
 }

@@ -1,7 +1,7 @@
 //! Operations while faults are in force: operators trigger, pause, resume and cancel runs, pause schedules, decide
 //! about recipients in doubt and requeue dead letters; recipients opt out and take it back.
 
-use reveille_check::history::{Operation, Target};
+use reveille_check::events::{Operation, Target};
 use reveille_cluster::node::peer_messages::BarrierSubject;
 use reveille_ledger::command::{
     Command, Decide, Decider, Decision, OptOut, OptOutTakeBack, PickedRecipients, Requeue, RunPause, RunResume,

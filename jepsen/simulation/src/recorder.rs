@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use reveille_check::history::{Answer, Call, Event, Fault, FaultKind, Fence, Lifetime, LifetimeEnd, Operation};
+use reveille_check::events::{Answer, Call, Event, Fault, FaultKind, Fence, Lifetime, LifetimeEnd, Operation};
 use reveille_ledger::ids::NodeId;
 
 use crate::network::ProcessId;

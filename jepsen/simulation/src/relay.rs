@@ -13,7 +13,7 @@ use std::task::{Context, Poll, ready};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use reveille_check::history::Mail;
+use reveille_check::events::Mail;
 use reveille_cluster::smtp::{Connected, Dial};
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use tokio::sync::mpsc;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use chrono_tz::Tz;
 use reveille_check::calendar::{Gap, Named, Rule, Twice};
-use reveille_check::history as checked;
+use reveille_check::events as checked;
 use reveille_cluster::audience;
 use reveille_ledger::calendar::{self, DstGap, DstOverlap, Pattern, When};
 use reveille_ledger::command::ScheduleCreate;

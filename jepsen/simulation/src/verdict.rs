@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use reveille_check::history::{Event, LifetimeEnd, StateHash};
+use reveille_check::events::{Event, LifetimeEnd, StateHash};
 use reveille_check::{History, Judgement};
 use reveille_cluster::node::context::NodeContext;
 use reveille_ledger::check::{CheckedState, check_again};

@@ -57,7 +57,7 @@ pub enum FaultStage {
     Rcpt,
     /// Instead of the `354`. Fits also a refusal and `bare`.
     Data,
-    /// Part of the message was received, its end was not. Fits also a refusal, which ends the dialogue.
+    /// Observed of the message was received, its end was not. Fits also a refusal, which ends the dialogue.
     Body,
     /// The final dot is read, nothing is recorded. Fits also a refusal.
     BeforeCommit,

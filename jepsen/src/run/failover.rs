@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Result, ensure};
-use reveille_check::history::{Coverage, FaultKind, InDoubt, PhaseName};
+use reveille_check::events::{Coverage, FaultKind, InDoubt, PhaseName};
 use reveille_harness::measure::sleep_until;
 use reveille_harness::{Cluster, Needs, Report, StartArgs};
 use serde_json::json;
@@ -39,7 +39,7 @@ pub struct Args {
     pub busy: bool,
 }
 
-/// Runs it.
+/// Runs the command `failover`.
 pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     ensure!(args.kills > 0 || args.busy, "--kills 0 without --busy leaves nothing to do");
     let killing = KILL_EVERY * args.kills;
@@ -53,7 +53,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
         kills_inside_data: 0,
         faults: (args.kills > 0).then_some((FaultKind::Kill, args.kills)).into_iter().collect(),
     };
-    let header = reveille_check::history::Header {
+    let header = reveille_check::events::Header {
         asks: asks(true, false),
         drain_within_ms: (phase + WHOLE).as_millis() as u64,
         coverage,

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-use reveille_check::history::{Coverage, FORMAT, FaultKind, Header, InDoubt, Policies};
+use reveille_check::events::{Coverage, FORMAT, FaultKind, Header, InDoubt, Policies};
 
 use reveille_harness::Cluster;
 use reveille_harness::measure::unix_us;

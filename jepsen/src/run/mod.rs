@@ -25,7 +25,7 @@ mod workload;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Result;
-use reveille_check::history::PhaseName;
+use reveille_check::events::PhaseName;
 use reveille_harness::measure::sleep_until;
 use reveille_harness::{Cluster, Needs, Report, StartArgs};
 use serde_json::json;
@@ -57,7 +57,7 @@ const WHOLE: Duration = Duration::from_secs(300);
 /// The time for reading and judging, at the end of it.
 const TO_READ: Duration = Duration::from_secs(35);
 
-/// Runs it. The result is valid if every invariant holds, the backlog drained, and no process ended unexpectedly.
+/// Runs the command `run`. The result is valid if every invariant holds, the backlog drained, and no process ended unexpectedly.
 pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let began = Instant::now();
     let phase = Duration::from_secs(args.seconds);

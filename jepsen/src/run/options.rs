@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use reveille_check::history::InDoubt;
+use reveille_check::events::InDoubt;
 
 use super::faults::Family;
 

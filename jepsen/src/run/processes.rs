@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use reveille_check::history::{Event, Lifetime, LifetimeEnd};
+use reveille_check::events::{Event, Lifetime, LifetimeEnd};
 use reveille_harness::leader_watch::{LeaderWatch, SILENCE_US};
 use reveille_harness::measure::monotonic_us;
 use reveille_harness::{Cluster, http};

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use reveille_check::Judgement;
-use reveille_check::history::{Event, Header, Part, Phase, PhaseName};
+use reveille_check::events::{Event, Header, Observed, Phase, PhaseName};
 use reveille_harness::Cluster;
 use reveille_harness::leader_watch::LeaderWatch;
 use reveille_sink::{Sink, SinkOptions};
@@ -161,25 +161,25 @@ impl Scenario {
         let read = final_state::read(admin, workload, &recorder, &clock, ends - TO_JUDGE).await;
         let mut whole = errors.note(read).unwrap_or_default();
         let compared = accepts::compare(&processes.cluster.folder().join(ACCEPTS), &processes.sink).await;
-        whole.extend(errors.note(compared).map(|()| Part::Accepts));
+        whole.extend(errors.note(compared).map(|()| Observed::Accepts));
         // Accepts before gates: an email passes its gate before it is accepted.
         if self.handoffs.record_rest(&recorder, &processes.sink) {
-            whole.extend([Part::Handoffs, Part::Contents]);
+            whole.extend([Observed::Handoffs, Observed::Contents]);
         }
         if self.gates.record(&processes.cluster, &recorder, &lifetimes).await {
-            whole.push(Part::Gates);
+            whole.push(Observed::Gates);
         }
         outages::record(&self.watch, &recorder);
         workload.record(&recorder);
         workload.record_overload(&recorder, &processes.sink);
         processes.record_alive();
         // `processes.rs` sees each start and end of a process, and the nodes were asked for their leader until now.
-        whole.extend([Part::Lifetimes, Part::Outages]);
+        whole.extend([Observed::Lifetimes, Observed::Outages]);
         if workload.is_known() {
-            whole.push(Part::Due);
+            whole.push(Observed::Due);
         }
         if nemesis.has_ended() {
-            whole.extend([Part::Calls, Part::Faults]);
+            whole.extend([Observed::Calls, Observed::Faults]);
         }
         recorder.end(whole)?;
         let unexpected_ends = std::mem::take(&mut nemesis.processes.unexpected_ends);

@@ -5,14 +5,14 @@
 //! no recipient is closed as assumed unless an operator asked for it.
 
 use super::identity;
-use crate::history::{Call, InDoubt, Part, RecipientState, Step};
-use crate::index::{History, of_item};
+use crate::events::{Call, InDoubt, Observed, RecipientState, Step};
+use crate::history::{History, of_item};
 use crate::verdict::Findings;
 
-/// I9.
+/// I9: ledger and sink agree.
 pub fn agree(history: &History, findings: &mut Findings) {
-    let accepts_whole = findings.requires(history, &[Part::Accepts]);
-    let states_whole = findings.requires(history, &[Part::FinalStates]);
+    let accepts_whole = findings.requires(history, &[Observed::Accepts]);
+    let states_whole = findings.requires(history, &[Observed::FinalStates]);
     if accepts_whole {
         let sent = history.final_states.iter().filter(|item_state| item_state.state == RecipientState::Sent);
         for item_state in sent.filter(|item_state| !history.arrived(item_state.item)) {
@@ -59,7 +59,7 @@ fn report_unrequested_resends(history: &History, findings: &mut Findings) {
         let resent = outcomes.iter().filter(|outcome| outcome.step == Step::Resent).count();
         let Some(item) = outcomes.first().map(|outcome| outcome.item).filter(|_| resent > 0) else { continue };
         let asked = history.requests_about(item, Call::resends);
-        if resent > asked && findings.requires(history, &[Part::Calls]) {
+        if resent > asked && findings.requires(history, &[Observed::Calls]) {
             let item = history.describe(item);
             findings.violation(|| format!("{item} was to be sent again {resent} times, and {asked} were asked for"));
         }
@@ -69,7 +69,8 @@ fn report_unrequested_resends(history: &History, findings: &mut Findings) {
 /// Reports recipients that were closed as assumed without an operator's request.
 fn report_unrequested_assumptions(history: &History, findings: &mut Findings) {
     for item_state in history.final_states.iter().filter(|item_state| item_state.state == RecipientState::Assumed) {
-        if history.requests_about(item_state.item, Call::assumes) == 0 && findings.requires(history, &[Part::Calls]) {
+        if history.requests_about(item_state.item, Call::assumes) == 0 && findings.requires(history, &[Observed::Calls])
+        {
             findings
                 .violation(|| format!("{} was closed as assumed without a request", history.describe(item_state.item)));
         }

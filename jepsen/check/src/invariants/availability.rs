@@ -3,23 +3,30 @@
 
 use super::majority::{Interval, majorities};
 use super::progress;
-use crate::history::Part;
-use crate::index::History;
+use crate::events::Observed;
+use crate::history::History;
 use crate::time::MS;
 use crate::verdict::Findings;
 
 /// A majority has a leader within this. An election takes under a second; a process needs some seconds to start on a
 /// busy machine.
 const LED_WITHIN_NS: u64 = 10_000 * MS;
-/// I17.
+/// I17: a majority that is up has a leader and sends.
 pub fn available(history: &History, findings: &mut Findings) {
-    if !findings.requires(history, &[Part::Lifetimes, Part::Faults, Part::Outages]) {
+    if !findings.requires(history, &[Observed::Lifetimes, Observed::Faults, Observed::Outages]) {
         return;
     }
     let majorities = majorities(history);
     let within_ns = history.header.led_within_ms.map_or(LED_WITHIN_NS, |ms| ms.saturating_mul(MS));
     report_missing_leaders(history, &majorities, within_ns, findings);
-    let of_recipients = [Part::Accepts, Part::Claims, Part::Outcomes, Part::FinalStates, Part::Runs, Part::Calls];
+    let of_recipients = [
+        Observed::Accepts,
+        Observed::Claims,
+        Observed::Outcomes,
+        Observed::FinalStates,
+        Observed::Runs,
+        Observed::Calls,
+    ];
     if findings.requires(history, &of_recipients) {
         progress::report_silence(history, &majorities, within_ns, findings);
     }

@@ -6,8 +6,8 @@
 
 use std::collections::HashMap;
 
-use crate::history::{Answer, Answered, Call, Crossing, Operation, Part, Run, RunCause, Target};
-use crate::index::{Grant, Handoff, History, Item, of_item, of_run};
+use crate::events::{Answer, Answered, Call, Crossing, Observed, Operation, Run, RunCause, Target};
+use crate::history::{Handoff, History, Item, ItemClaim, of_item, of_run};
 use crate::names::Name;
 use crate::verdict::Findings;
 
@@ -84,9 +84,9 @@ pub(super) fn may_follow(call: &Call, earlier: &Call) -> bool {
     }
 }
 
-/// I6.
+/// I6: no gate pass after the answer to an opt-out.
 pub fn opted_out(history: &History, findings: &mut Findings) {
-    findings.requires(history, &[Part::Accepts, Part::Calls, Part::Runs]);
+    findings.requires(history, &[Observed::Accepts, Observed::Calls, Observed::Runs]);
     let mut barriers: HashMap<(Name, Name), Vec<Barrier>> = HashMap::new();
     for call in &history.calls {
         let Operation::OptOut { tenant, recipient } = &call.operation else { continue };
@@ -108,9 +108,9 @@ pub fn opted_out(history: &History, findings: &mut Findings) {
     }
 }
 
-/// I8.
+/// I8: no claim after a pause or cancel.
 pub fn paused_or_cancelled(history: &History, findings: &mut Findings) {
-    findings.requires(history, &[Part::Accepts, Part::Calls, Part::Claims, Part::Runs]);
+    findings.requires(history, &[Observed::Accepts, Observed::Calls, Observed::Claims, Observed::Runs]);
     let mut barriers: HashMap<Name, Vec<Barrier>> = HashMap::new();
     for call in &history.calls {
         let (target, for_good) = match &call.operation {
@@ -199,10 +199,10 @@ fn resumed(history: &History, pause: &Call, target: &Target) -> Until {
 }
 
 fn report_claims(history: &History, run: Name, stops: &Stop, findings: &mut Findings) {
-    for grant in of_run(&history.grants, run) {
-        let (item, fence) = (history.describe(grant.item), grant.fence);
-        let there_by_ns = there_by(history, grant);
-        match stops.holds_at(grant.fence.index, |at_ns| Some(there_by_ns? < at_ns)) {
+    for claim in of_run(&history.claims, run) {
+        let (item, fence) = (history.describe(claim.item), claim.fence);
+        let there_by_ns = there_by(history, claim);
+        match stops.holds_at(claim.fence.index, |at_ns| Some(there_by_ns? < at_ns)) {
             Some(false) => {}
             Some(true) => {
                 findings.violation(|| format!("{item} was claimed by {fence} after it was stopped at {}", stops.index));
@@ -214,9 +214,9 @@ fn report_claims(history: &History, run: Name, stops: &Stop, findings: &mut Find
 
 /// A time at which the claim existed: its commit or the first DATA under it, whichever is earlier. `None`: neither was
 /// observed.
-fn there_by(history: &History, grant: &Grant) -> Option<u64> {
-    let own = of_item(&history.handoffs, grant.item).iter().filter(|handoff| handoff.fence == Some(grant.fence));
-    grant.committed_ns.into_iter().chain(own.map(|handoff| handoff.data_ns)).min()
+fn there_by(history: &History, claim: &ItemClaim) -> Option<u64> {
+    let own = of_item(&history.handoffs, claim.item).iter().filter(|handoff| handoff.fence == Some(claim.fence));
+    claim.committed_ns.into_iter().chain(own.map(|handoff| handoff.data_ns)).min()
 }
 
 fn report_runs(history: &History, (tenant, schedule): (&String, &String), stops: &Stop, findings: &mut Findings) {

@@ -7,8 +7,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::history::{Answered, Fault};
-use crate::index::History;
+use crate::events::{Answered, Fault};
+use crate::history::History;
 use crate::names::Name;
 use crate::time::MS;
 

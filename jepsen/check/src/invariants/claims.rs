@@ -3,27 +3,27 @@
 
 use std::collections::BTreeMap;
 
-use crate::history::{GateReading, Part};
-use crate::index::{Grant, Handoff, History, of_item};
+use crate::events::{GateReading, Observed};
+use crate::history::{Handoff, History, ItemClaim, of_item};
 use crate::verdict::Findings;
 
-/// I2.
+/// I2: every accept is covered by a committed claim.
 pub fn covered(history: &History, findings: &mut Findings) {
-    let claims_whole = findings.requires(history, &[Part::Accepts, Part::Claims]);
+    let claims_whole = findings.requires(history, &[Observed::Accepts, Observed::Claims]);
     for handoff in history.accepts() {
         let what = || history.describe_handoff(handoff);
         let Some(fence) = handoff.fence else {
             findings.violation(|| format!("{}: an email without a fence", what()));
             continue;
         };
-        match grant_of(history, handoff) {
+        match claim_of(history, handoff) {
             None if claims_whole => findings.violation(|| format!("{}: no claim {fence} grants it", what())),
             None => {}
-            Some(grant) if grant.node != handoff.node => findings.violation(|| {
-                let (owner, sender) = (history.names.text(grant.node), history.names.text(handoff.node));
+            Some(claim) if claim.node != handoff.node => findings.violation(|| {
+                let (owner, sender) = (history.names.text(claim.node), history.names.text(handoff.node));
                 format!("{}: {fence} is {owner}'s, and {sender} sent it", what())
             }),
-            Some(grant) if grant.committed_ns.is_some_and(|committed| committed > handoff.data_ns) => {
+            Some(claim) if claim.committed_ns.is_some_and(|committed| committed > handoff.data_ns) => {
                 findings.violation(|| format!("{}: its DATA came before claim {fence} was committed", what()));
             }
             Some(_) => {}
@@ -32,16 +32,16 @@ pub fn covered(history: &History, findings: &mut Findings) {
 }
 
 /// The claim of a handoff.
-pub fn grant_of<'a>(history: &'a History, handoff: &Handoff) -> Option<&'a Grant> {
-    of_item(&history.grants, handoff.item).iter().find(|grant| Some(grant.fence) == handoff.fence)
+pub fn claim_of<'a>(history: &'a History, handoff: &Handoff) -> Option<&'a ItemClaim> {
+    of_item(&history.claims, handoff.item).iter().find(|claim| Some(claim.fence) == handoff.fence)
 }
 
 /// A process: its node and its incarnation.
 type ProcessKey<'a> = (&'a str, u64);
 
-/// I14.
+/// I14: accepts are at most gate passes.
 pub fn passed_the_gate(history: &History, findings: &mut Findings) {
-    if !findings.requires(history, &[Part::Accepts, Part::Gates, Part::Faults]) {
+    if !findings.requires(history, &[Observed::Accepts, Observed::Gates, Observed::Faults]) {
         return;
     }
     let accepts = accepts_by_process(history, findings);
@@ -81,12 +81,12 @@ pub fn passed_the_gate(history: &History, findings: &mut Findings) {
 fn accepts_by_process<'a>(history: &'a History, findings: &mut Findings) -> BTreeMap<ProcessKey<'a>, Vec<u64>> {
     let mut accepts: BTreeMap<ProcessKey, Vec<u64>> = BTreeMap::new();
     for handoff in history.accepts() {
-        match grant_of(history, handoff).map(|grant| grant.incarnation) {
+        match claim_of(history, handoff).map(|claim| claim.incarnation) {
             Some(Some(incarnation)) => {
                 accepts.entry((history.names.text(handoff.node), incarnation)).or_default().push(handoff.at_ns)
             }
             // I2 reports accepts without a claim.
-            None if history.is_whole(Part::Claims) => {}
+            None if history.is_whole(Observed::Claims) => {}
             _ => findings.missing("the sending process of some accepts"),
         }
     }

@@ -3,18 +3,18 @@
 
 use std::collections::BTreeMap;
 
-use crate::history::Part;
-use crate::index::{Handoff, History, ReceivedContent};
+use crate::events::Observed;
+use crate::history::{Handoff, History, ReceivedContent};
 use crate::names::Name;
 use crate::verdict::Findings;
 
 use super::identity::{is_whole, origin};
 use super::loss::triggered;
 
-/// I16.
+/// I16: each recipient gets its own content.
 pub fn own(history: &History, findings: &mut Findings) {
-    findings.requires(history, &[Part::Accepts, Part::Runs]);
-    let all_read = findings.requires(history, &[Part::Contents]);
+    findings.requires(history, &[Observed::Accepts, Observed::Runs]);
+    let all_read = findings.requires(history, &[Observed::Contents]);
     let audiences = audiences(history);
     // Refused emails are judged too.
     for handoff in history.handoffs.iter().filter(|handoff| is_whole(handoff)) {

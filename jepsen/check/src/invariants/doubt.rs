@@ -23,8 +23,8 @@ use std::collections::BTreeMap;
 
 use super::attribution::{self, CandidateFaults};
 use super::claim_cap::{claim_cap, unsettled_processes};
-use crate::history::{Answered, Fault, FaultKind, Fence, InDoubt, Lifetime, Part, RecipientState, Step};
-use crate::index::{Grant, History, Item, of_item};
+use crate::events::{Answered, Fault, FaultKind, Fence, InDoubt, Lifetime, Observed, RecipientState, Step};
+use crate::history::{History, Item, ItemClaim, of_item};
 use crate::names::Name;
 use crate::time::MS;
 use crate::verdict::Findings;
@@ -40,21 +40,23 @@ pub struct Doubt {
     pub allowed: u64,
 }
 
-/// I5.
+/// I5: doubt is bounded and explained.
 pub fn bounded(history: &History, findings: &mut Findings) {
-    let mut whole =
-        findings.requires(history, &[Part::FinalStates, Part::Faults, Part::Accepts, Part::Claims, Part::Lifetimes]);
+    let mut whole = findings.requires(
+        history,
+        &[Observed::FinalStates, Observed::Faults, Observed::Accepts, Observed::Claims, Observed::Lifetimes],
+    );
     // A relay without faults answers every final dot.
     if history.possible_faults(FaultKind::Relay).next().is_some() {
-        whole &= findings.requires(history, &[Part::Handoffs]);
+        whole &= findings.requires(history, &[Observed::Handoffs]);
     }
     if whole {
-        for item in doubted(history).filter(|item| of_item(&history.grants, *item).is_empty()) {
+        for item in doubted(history).filter(|item| of_item(&history.claims, *item).is_empty()) {
             findings.violation(|| format!("{} is in doubt and no claim ever held it", history.describe(item)));
         }
-        for grant in unexplained(history) {
-            let (item, node) = (history.describe(grant.item), history.names.text(grant.node));
-            let incarnation = grant.incarnation.map_or("unknown".to_owned(), |number| number.to_string());
+        for claim in unexplained(history) {
+            let (item, node) = (history.describe(claim.item), history.names.text(claim.node));
+            let incarnation = claim.incarnation.map_or("unknown".to_owned(), |number| number.to_string());
             findings.violation(|| format!("{item} is in doubt; incarnation {incarnation} of {node} owned its claim last, and no remaining fault explains it"));
         }
     }
@@ -70,30 +72,30 @@ pub fn doubt(history: &History) -> Doubt {
 }
 
 /// The last claims of recipients in doubt that neither a fault nor a missing answer of the relay explains.
-fn unexplained(history: &History) -> Vec<&Grant> {
+fn unexplained(history: &History) -> Vec<&ItemClaim> {
     let mut capacities = capacities(history);
     let unnamed = capacities.len();
     capacities.push(without_run(history));
-    let mut classes: BTreeMap<CandidateFaults, Vec<&Grant>> = BTreeMap::new();
+    let mut classes: BTreeMap<CandidateFaults, Vec<&ItemClaim>> = BTreeMap::new();
     let by_nodes = doubted(history).filter(|item| !left_unanswered_by_relay(history, *item));
-    for grant in by_nodes.filter_map(|item| of_item(&history.grants, item).last()) {
-        let candidates = history.faults.iter().enumerate().filter(|(_, fault)| may_have_struck(history, fault, grant));
+    for claim in by_nodes.filter_map(|item| of_item(&history.claims, item).last()) {
+        let candidates = history.faults.iter().enumerate().filter(|(_, fault)| may_have_struck(history, fault, claim));
         let candidates = candidates.map(|(fault, _)| fault).chain([unnamed]).filter(|fault| capacities[*fault] > 0);
-        classes.entry(candidates.collect()).or_default().push(grant);
+        classes.entry(candidates.collect()).or_default().push(claim);
     }
     let counts: Vec<(CandidateFaults, u64)> =
-        classes.iter().map(|(candidates, grants)| (candidates.clone(), grants.len() as u64)).collect();
+        classes.iter().map(|(candidates, claims)| (candidates.clone(), claims.len() as u64)).collect();
     let left = attribution::unexplained(&counts, &capacities);
     let classes = classes.into_values().zip(left);
-    classes.flat_map(|(mut grants, left)| grants.split_off(grants.len() - left as usize)).collect()
+    classes.flat_map(|(mut claims, left)| claims.split_off(claims.len() - left as usize)).collect()
 }
 
 /// Whether this fault can have left a handoff under this claim in doubt: it affected the process that owned the claim
 /// or, if a journal was lost, a later process of that node, which would have read the journal. A partition or bad link
 /// may affect any node; a partition that never ends also hides the journals of the nodes that it cuts off.
-fn may_have_struck(history: &History, fault: &Fault, grant: &Grant) -> bool {
-    let until_ns = affects_claims_until(history, fault, (grant.node, grant.incarnation));
-    until_ns.is_some_and(|until_ns| claimed_ns(grant) <= until_ns)
+fn may_have_struck(history: &History, fault: &Fault, claim: &ItemClaim) -> bool {
+    let until_ns = affects_claims_until(history, fault, (claim.node, claim.incarnation));
+    until_ns.is_some_and(|until_ns| claimed_ns(claim) <= until_ns)
 }
 
 /// Ledger time, which separates incarnations, may be wrong by the clock error, and an ended process may get claims
@@ -131,8 +133,8 @@ fn affects_claims_until(history: &History, fault: &Fault, process: Process) -> O
 }
 
 /// The earliest time at which it may have been claimed; 0 if that is unknown.
-fn claimed_ns(grant: &Grant) -> u64 {
-    grant.committed_ns.or(grant.proposed_ns).unwrap_or(0)
+fn claimed_ns(claim: &ItemClaim) -> u64 {
+    claim.committed_ns.or(claim.proposed_ns).unwrap_or(0)
 }
 
 /// A node and its incarnation.
@@ -149,10 +151,10 @@ struct ClaimTimes {
 fn claim_times(history: &History) -> BTreeMap<Process, ClaimTimes> {
     let mut processes: BTreeMap<Process, ClaimTimes> = BTreeMap::new();
     let committed_by = CommitTimes::new(history);
-    for grant in &history.grants {
-        let times = processes.entry((grant.node, grant.incarnation)).or_default();
-        times.claimed_ns.push(claimed_ns(grant));
-        let next = of_item(&history.outcomes, grant.item).iter().find(|outcome| outcome.index > grant.fence.index);
+    for claim in &history.claims {
+        let times = processes.entry((claim.node, claim.incarnation)).or_default();
+        times.claimed_ns.push(claimed_ns(claim));
+        let next = of_item(&history.outcomes, claim.item).iter().find(|outcome| outcome.index > claim.fence.index);
         let known = next.filter(|next| matches!(next.step, Step::Sent | Step::Refused | Step::Released));
         times.settled_ns.extend(known.map(|next| committed_by.ns(next.index)));
     }
@@ -275,7 +277,7 @@ fn under_way(history: &History, fault: &Fault) -> u64 {
 
 /// Whether an injected fault of the relay left the last handoff without an answer.
 fn left_unanswered_by_relay(history: &History, item: Item) -> bool {
-    let last = of_item(&history.grants, item).last().map(|grant| grant.fence);
+    let last = of_item(&history.claims, item).last().map(|claim| claim.fence);
     // The fence of a message that was cut off may not have been read.
     let is_last = |fence: Option<Fence>| fence.is_none() || fence == last;
     of_item(&history.handoffs, item).iter().any(|handoff| handoff.answer.leaves_doubt() && is_last(handoff.fence))
@@ -325,7 +327,7 @@ fn allowed_by(history: &History, fault: &Fault, cap: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::{Claim, Event, Header, Mail, Outcome};
+    use crate::events::{Claim, Event, Header, Mail, Outcome};
 
     /// Ten recipients are claimed in one entry each, one every second, handed off half a second later, and settled in
     /// the entry after their claim.

@@ -4,8 +4,8 @@
 
 use super::barriers::may_follow;
 use super::limits;
-use crate::history::{Answer, Answered, Call, Lifetime, LifetimeEnd, Operation, Part, RecipientState, Run, Step};
-use crate::index::{Grant, History, Item, of_item};
+use crate::events::{Answer, Answered, Call, Lifetime, LifetimeEnd, Observed, Operation, RecipientState, Run, Step};
+use crate::history::{History, Item, ItemClaim, of_item};
 use crate::time::MS;
 
 /// Whether a final state has a cause.
@@ -16,7 +16,7 @@ pub enum Cause {
     /// There is no cause.
     None,
     /// Unknown, because this part was not observed.
-    Unknown(Part),
+    Unknown(Observed),
 }
 
 /// Whether the final state of a recipient without an email has a cause.
@@ -24,11 +24,11 @@ pub fn cause(history: &History, item: Item, state: RecipientState) -> Cause {
     let Some(run) = history.run_of(item) else { return Cause::None };
     let (is_seen, rests_on) = match state {
         RecipientState::Suppressed => {
-            (opted_out(history, item, run) || limits::another_is_near(history, item, run), Part::Calls)
+            (opted_out(history, item, run) || limits::another_is_near(history, item, run), Observed::Calls)
         }
-        RecipientState::Cancelled => (was_cancelled(history, run), Part::Calls),
-        RecipientState::Expired => (is_over(history, run), Part::Due),
-        RecipientState::Dead => (was_refused(history, item) || killed_its_owners(history, item), Part::Outcomes),
+        RecipientState::Cancelled => (was_cancelled(history, run), Observed::Calls),
+        RecipientState::Expired => (is_over(history, run), Observed::Due),
+        RecipientState::Dead => (was_refused(history, item) || killed_its_owners(history, item), Observed::Outcomes),
         RecipientState::Pending
         | RecipientState::Claimed
         | RecipientState::Sent
@@ -38,7 +38,7 @@ pub fn cause(history: &History, item: Item, state: RecipientState) -> Cause {
     match is_seen {
         _ if history.arrived(item) => Cause::Seen, // I9 judges the state of an accepted item.
         true => Cause::Seen,
-        false if !history.is_whole(Part::Accepts) => Cause::Unknown(Part::Accepts),
+        false if !history.is_whole(Observed::Accepts) => Cause::Unknown(Observed::Accepts),
         false if history.is_whole(rests_on) => Cause::None,
         false => Cause::Unknown(rests_on),
     }
@@ -96,25 +96,25 @@ fn was_refused(history: &History, item: Item) -> bool {
 /// At least two processes died while they owned a claim of this recipient, and each of these claims was released.
 /// Composing the email may have killed them (P12).
 fn killed_its_owners(history: &History, item: Item) -> bool {
-    let grants = of_item(&history.grants, item);
+    let claims = of_item(&history.claims, item);
     let mut deaths = 0_u32;
-    for (position, grant) in grants.iter().enumerate() {
-        let next_index = grants.get(position + 1).map_or(u64::MAX, |next| next.fence.index);
+    for (position, claim) in claims.iter().enumerate() {
+        let next_index = claims.get(position + 1).map_or(u64::MAX, |next| next.fence.index);
         let mut releases = of_item(&history.outcomes, item).iter().filter(|outcome| outcome.step == Step::Released);
-        let release = releases.find(|outcome| (grant.fence.index..next_index).contains(&outcome.index));
-        deaths += u32::from(release.is_some_and(|release| owner_died(history, grant, release.index)));
+        let release = releases.find(|outcome| (claim.fence.index..next_index).contains(&outcome.index));
+        deaths += u32::from(release.is_some_and(|release| owner_died(history, claim, release.index)));
     }
     deaths > 1
 }
 
 /// Whether a process died that owned this claim, or may have owned it. A process that was stopped in order released its
 /// claims.
-fn owner_died(history: &History, grant: &Grant, released_index: u64) -> bool {
-    let node = history.names.text(grant.node);
+fn owner_died(history: &History, claim: &ItemClaim, released_index: u64) -> bool {
+    let node = history.names.text(claim.node);
     history.lifetimes.iter().filter(|lifetime| lifetime.node == node).any(|lifetime| {
-        let may_be_owner = match grant.incarnation {
-            Some(_) => lifetime.incarnation == grant.incarnation,
-            None => may_have_held(history, lifetime, grant, released_index),
+        let may_be_owner = match claim.incarnation {
+            Some(_) => lifetime.incarnation == claim.incarnation,
+            None => may_have_held(history, lifetime, claim, released_index),
         };
         may_be_owner && lifetime.ended_ns.is_some() && lifetime.end != Some(LifetimeEnd::Stopped)
     })
@@ -122,16 +122,16 @@ fn owner_died(history: &History, grant: &Grant, released_index: u64) -> bool {
 
 /// Whether this process may have owned a claim whose incarnation is unknown, by the epochs of the claim and of the
 /// entry that released it. An ended process may get claims until its lease expires.
-fn may_have_held(history: &History, lifetime: &Lifetime, grant: &Grant, released_index: u64) -> bool {
+fn may_have_held(history: &History, lifetime: &Lifetime, claim: &ItemClaim, released_index: u64) -> bool {
     let slack_ns = (history.header.lease_ms + history.header.margin_ms).saturating_mul(MS);
-    let began_ns = history.epochs.iter().find(|epoch| epoch.epoch == grant.fence.epoch).map_or(0, |epoch| epoch.at_ns);
+    let began_ns = history.epochs.iter().find(|epoch| epoch.epoch == claim.fence.epoch).map_or(0, |epoch| epoch.at_ns);
     // The first epoch after an entry began later than the entry.
     let over_ns = |index: u64| {
         let later = history.epochs.iter().filter(|epoch| epoch.epoch > index).map(|epoch| epoch.at_ns);
         later.min().unwrap_or(u64::MAX).saturating_add(slack_ns)
     };
     let ended_ns = lifetime.ended_ns.unwrap_or(u64::MAX);
-    lifetime.started_ns <= over_ns(grant.fence.index)
+    lifetime.started_ns <= over_ns(claim.fence.index)
         && began_ns.saturating_sub(slack_ns) <= ended_ns
         && ended_ns <= over_ns(released_index)
 }

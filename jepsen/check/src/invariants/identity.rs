@@ -5,8 +5,8 @@
 //!
 //! Messages that were cut off are not judged.
 
-use crate::history::Answered;
-use crate::index::{Handoff, History};
+use crate::events::Answered;
+use crate::history::{Handoff, History};
 use crate::verdict::Findings;
 
 /// Reports violations of the emails.

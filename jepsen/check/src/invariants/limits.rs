@@ -9,8 +9,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::history::{Answered, Bound, Call, Limit, Part, RecipientState, Run};
-use crate::index::{Handoff, History, Item, of_item};
+use crate::events::{Answered, Bound, Call, Limit, Observed, RecipientState, Run};
+use crate::history::{Handoff, History, Item, of_item};
 use crate::names::Name;
 use crate::time::MS;
 use crate::verdict::Findings;
@@ -24,9 +24,12 @@ const CLAIMED_BEFORE_NS: u64 = 15_000 * MS;
 const UNDER_WAY_NS: u64 = 1_000 * MS;
 const DAY_MS: i64 = 86_400_000;
 
-/// I18.
+/// I18: no budget is exceeded across fail-overs.
 pub fn within_budgets(history: &History, findings: &mut Findings) {
-    findings.requires(history, &[Part::Accepts, Part::Handoffs, Part::Runs, Part::Lifetimes, Part::Faults]);
+    findings.requires(
+        history,
+        &[Observed::Accepts, Observed::Handoffs, Observed::Runs, Observed::Lifetimes, Observed::Faults],
+    );
     let mut judged = 0_u32;
     for limit in &history.limits {
         match &limit.bound {
@@ -51,9 +54,9 @@ pub fn within_budgets(history: &History, findings: &mut Findings) {
     }
 }
 
-/// I19.
+/// I19: `min_gap` and `max_attempts` are kept.
 pub fn gaps_and_attempts(history: &History, findings: &mut Findings) {
-    findings.requires(history, &[Part::Accepts, Part::Handoffs, Part::Runs, Part::Calls]);
+    findings.requires(history, &[Observed::Accepts, Observed::Handoffs, Observed::Runs, Observed::Calls]);
     let mut judged = 0_u32;
     for limit in &history.limits {
         match limit.bound {

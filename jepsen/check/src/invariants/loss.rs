@@ -2,22 +2,22 @@
 //! email, and every due instant opened a run or is explained. I13: when a quorum is healed, the backlog drains, and no
 //! run stays paused without a reason.
 //!
-//! Due instants are the [`Due`](crate::history::Due) events, which no part of the product writes.
+//! Due instants are the [`Due`](crate::events::Due) events, which no part of the product writes.
 
 use std::collections::BTreeMap;
 
 use super::ends::{self, Cause};
-use crate::history::{
-    Answer, Call, Explained, FaultKind, Operation, Part, PassedOver, RecipientState, Run, RunCause, Target,
+use crate::events::{
+    Answer, Call, Explained, FaultKind, Observed, Operation, PassedOver, RecipientState, Run, RunCause, Target,
 };
-use crate::index::{History, Instant, Item};
+use crate::history::{History, Instant, Item};
 use crate::names::Name;
 use crate::time::MS;
 use crate::verdict::Findings;
 
-/// I4.
+/// I4: nothing due is lost.
 pub fn nothing_lost(history: &History, findings: &mut Findings) {
-    let parts = [Part::Due, Part::Calls, Part::Runs, Part::Instants, Part::FinalStates];
+    let parts = [Observed::Due, Observed::Calls, Observed::Runs, Observed::Instants, Observed::FinalStates];
     if !findings.requires(history, &parts) {
         return;
     }
@@ -172,7 +172,7 @@ fn deadline_ns(history: &History) -> Option<u64> {
     Some(from.saturating_add(history.header.drain_within_ms.saturating_mul(MS)))
 }
 
-/// I13.
+/// I13: the backlog drains after healing.
 pub fn drains(history: &History, findings: &mut Findings) {
     match (deadline_ns(history), history.drained_ns) {
         _ if history.ended.is_none() => findings.missing("the end of the history"),

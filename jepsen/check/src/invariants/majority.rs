@@ -5,8 +5,8 @@
 //! before it votes: it counts again when one of its processes has had a leader and all links for five seconds, or has
 //! waited a minute for a leader. A process that ends earlier starts again.
 
-use crate::history::{Fault, FaultKind};
-use crate::index::History;
+use crate::events::{Fault, FaultKind};
+use crate::history::History;
 use crate::time::MS;
 
 /// How long a node with a torn log waits for a leader.

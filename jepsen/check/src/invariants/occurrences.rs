@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::loss;
-use crate::history::{Answer, Call, Operation, Part, PassedOver, Run, RunCause, Target};
-use crate::index::{History, of_run};
+use crate::events::{Answer, Call, Observed, Operation, PassedOver, Run, RunCause, Target};
+use crate::history::{History, of_run};
 use crate::names::Name;
 use crate::time::seconds;
 use crate::verdict::Findings;
@@ -14,9 +14,10 @@ use crate::verdict::Findings;
 /// Longest time after which a local time can occur again, in milliseconds: longer than any change of the clocks.
 const NAMED_AGAIN_WITHIN_MS: i64 = 26 * 3_600_000;
 
-/// I10.
+/// I10: each occurrence opens once, never early.
 pub fn kept(history: &History, findings: &mut Findings) {
-    let parts = [Part::Due, Part::Runs, Part::Instants, Part::Calls, Part::Accepts, Part::Outages];
+    let parts =
+        [Observed::Due, Observed::Runs, Observed::Instants, Observed::Calls, Observed::Accepts, Observed::Outages];
     if !findings.requires(history, &parts) {
         return;
     }

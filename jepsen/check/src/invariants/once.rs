@@ -6,13 +6,13 @@
 //! ledger's record counts. A decision before the first or after the second handoff does not count, nor one about a
 //! recipient that was not in doubt: a requeued dead letter had no email that could be doubled.
 
-use crate::history::{Answer, Answered, InDoubt, Part, Step};
-use crate::index::{Handoff, History, Item, of_item};
+use crate::events::{Answer, Answered, InDoubt, Observed, Step};
+use crate::history::{Handoff, History, Item, of_item};
 use crate::verdict::Findings;
 
-/// I1.
+/// I1: no recipient of a run is accepted twice.
 pub fn accepted_once(history: &History, findings: &mut Findings) {
-    findings.requires(history, &[Part::Accepts]);
+    findings.requires(history, &[Observed::Accepts]);
     needs_outcomes(history, findings);
     for (item, handoffs) in history.handoffs_by_item() {
         let accepts: Vec<&Handoff> = handoffs.iter().filter(|handoff| handoff.answer.is_accepted()).collect();
@@ -24,9 +24,9 @@ pub fn accepted_once(history: &History, findings: &mut Findings) {
     }
 }
 
-/// I3.
+/// I3: each attempt has its own fence, one passes the gate.
 pub fn one_fence_past_the_gate(history: &History, findings: &mut Findings) {
-    findings.requires(history, &[Part::Accepts, Part::Handoffs]);
+    findings.requires(history, &[Observed::Accepts, Observed::Handoffs]);
     needs_outcomes(history, findings);
     for (item, handoffs) in history.handoffs_by_item() {
         let mut all: Vec<_> = handoffs.iter().filter_map(|handoff| handoff.fence).collect();
@@ -80,7 +80,7 @@ fn fences(handoffs: &[Handoff]) -> String {
 
 fn needs_outcomes(history: &History, findings: &mut Findings) {
     if history.header.in_doubt == InDoubt::Resend {
-        findings.requires(history, &[Part::Outcomes]);
+        findings.requires(history, &[Observed::Outcomes]);
     }
 }
 
@@ -164,6 +164,6 @@ impl Decision {
 fn was_in_doubt(history: &History, handoff: &Handoff, until: Option<u64>) -> bool {
     let from = handoff.fence.map_or(0, |fence| fence.index);
     let mut steps = of_item(&history.outcomes, handoff.item).iter().filter(|outcome| outcome.step == Step::InDoubt);
-    !history.is_whole(Part::Outcomes)
+    !history.is_whole(Observed::Outcomes)
         || steps.any(|outcome| outcome.index > from && until.is_none_or(|until| outcome.index < until))
 }

@@ -8,8 +8,8 @@
 //! lost again. While a clock is wrong, lease and margin may last a ninth longer: the leader
 //! measures them on CLOCK_BOOTTIME, which is right within one part in ten (P9).
 
-use crate::history::{FaultKind, OpenClaim, Part};
-use crate::index::History;
+use crate::events::{FaultKind, Observed, OpenClaim};
+use crate::history::History;
 use crate::time::MS;
 use crate::verdict::Findings;
 
@@ -19,9 +19,9 @@ const REVOKED_WITHIN_MS: u64 = 1_000;
 /// Time with lost messages that does not count: five losses one after the other, which 24 % of round trips have.
 const RESENT_WITHIN_MS: u64 = 10_000;
 
-/// I15.
+/// I15: no claim stays open after its owner ended.
 pub fn revoked(history: &History, findings: &mut Findings) {
-    if !findings.requires(history, &[Part::OpenClaims, Part::Lifetimes, Part::Outages]) {
+    if !findings.requires(history, &[Observed::OpenClaims, Observed::Lifetimes, Observed::Outages]) {
         return;
     }
     let lease_ns = (history.header.lease_ms + history.header.margin_ms).saturating_mul(MS);

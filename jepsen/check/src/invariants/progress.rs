@@ -16,8 +16,8 @@
 
 use super::limits;
 use super::majority::{Interval, in_force, rest_of};
-use crate::history::{Answered, Call, Fault, FaultKind, Operation, RecipientState, Run, Step};
-use crate::index::{Grant, History, Item, of_item, of_run};
+use crate::events::{Answered, Call, Fault, FaultKind, Operation, RecipientState, Run, Step};
+use crate::history::{History, Item, ItemClaim, of_item, of_run};
 use crate::time::MS;
 use crate::verdict::Findings;
 
@@ -67,13 +67,13 @@ fn report_unbegun_claims(history: &History, quiet: &[Interval], within_ns: u64, 
         history.possible_faults(FaultKind::Relay).map(|fault| (fault.from_ns, over_ns(fault))).collect();
     let quiet: Vec<Interval> = quiet.iter().flat_map(|interval| rest_of(*interval, &relay_faults)).collect();
     let quiet: Vec<Interval> = quiet.into_iter().filter(|(first, last)| last - first > within_ns).collect();
-    for grant in &history.grants {
-        let Some((from_ns, until_ns)) = unbegun(history, grant) else { continue };
+    for claim in &history.claims {
+        let Some((from_ns, until_ns)) = unbegun(history, claim) else { continue };
         let held = quiet.iter().map(|(first, last)| (*last).min(until_ns).saturating_sub((*first).max(from_ns)));
         let held_ns = held.max().unwrap_or(0);
         if held_ns > within_ns {
-            let (recipient, held) = (history.describe(grant.item), held_ns as f64 / 1e9);
-            let (node, fence) = (history.names.text(grant.node), grant.fence);
+            let (recipient, held) = (history.describe(claim.item), held_ns as f64 / 1e9);
+            let (node, fence) = (history.names.text(claim.node), claim.fence);
             findings.violation(|| {
                 format!("{recipient} was claimed by {node} under {fence}, and not begun for {held:.3} s in which nothing was broken")
             });
@@ -82,22 +82,22 @@ fn report_unbegun_claims(history: &History, quiet: &[Interval], within_ns: u64, 
 }
 
 /// The interval from a claim to the DATA of its email or the entry that ended it; `None` if one of these has no time.
-fn unbegun(history: &History, grant: &Grant) -> Option<Interval> {
-    let Grant { item, fence, .. } = *grant;
+fn unbegun(history: &History, claim: &ItemClaim) -> Option<Interval> {
+    let ItemClaim { item, fence, .. } = *claim;
     let error_ns = history.header.clock_error_ms.saturating_mul(MS);
-    let claimed = |grant: &Grant| grant.committed_ns.or(grant.proposed_ns.map(|at_ns| at_ns + error_ns));
+    let claimed = |claim: &ItemClaim| claim.committed_ns.or(claim.proposed_ns.map(|at_ns| at_ns + error_ns));
     let begun = of_item(&history.handoffs, item)
         .iter()
         .filter(|handoff| handoff.fence == Some(fence))
         .map(|handoff| handoff.data_ns);
     // Sorted by fence and by log index.
-    let next = of_item(&history.grants, item).iter().find(|next| next.fence > fence);
+    let next = of_item(&history.claims, item).iter().find(|next| next.fence > fence);
     let over_ns = match of_item(&history.outcomes, item).iter().find(|outcome| outcome.index > fence.index) {
         Some(outcome) => outcome.proposed_ns.map(|at_ns| at_ns.saturating_sub(error_ns)),
         None => (history.final_state(item) == Some(RecipientState::Claimed)).then(|| history.ended_ns()),
     };
     let next_ns = next.map(|next| claimed(next).unwrap_or(0));
-    Some((claimed(grant)?, begun.chain(next_ns).chain([over_ns?]).min()?))
+    Some((claimed(claim)?, begun.chain(next_ns).chain([over_ns?]).min()?))
 }
 
 /// Intervals with a majority in which no process, leadership or fault begins or ends, and no fault is in force.
@@ -179,7 +179,7 @@ fn waiting(history: &History) -> Vec<Interval> {
 fn waited_until(history: &History, item: Item, state: RecipientState) -> Option<u64> {
     let handoffs = of_item(&history.handoffs, item);
     let is_plain = of_item(&history.outcomes, item).iter().all(|outcome| outcome.step == Step::Sent);
-    match (state, of_item(&history.grants, item).len(), handoffs) {
+    match (state, of_item(&history.claims, item).len(), handoffs) {
         (RecipientState::Sent, 1, [handoff]) if is_plain && handoff.answer == Answered::Accepted => Some(handoff.at_ns),
         (RecipientState::Pending, 0, []) if is_plain => Some(history.ended_ns()),
         _ => None,

@@ -6,8 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::history::{Answer, Call, OPTED_OUT, ObjectKind, Operation};
-use crate::index::History;
+use crate::events::{Answer, Call, OPTED_OUT, ObjectKind, Operation};
+use crate::history::History;
 
 /// Kind, tenant and name of an object.
 pub type Key<'a> = (ObjectKind, &'a str, &'a str);

@@ -4,15 +4,15 @@
 use std::collections::HashMap;
 
 use super::{limits, occurrences};
-use crate::history::{Call, Operation, Part, RecipientState, Run, RunCause, Target};
-use crate::index::{History, of_run};
+use crate::events::{Call, Observed, Operation, RecipientState, Run, RunCause, Target};
+use crate::history::{History, of_run};
 use crate::names::Name;
 use crate::time::seconds;
 use crate::verdict::Findings;
 
-/// I12.
+/// I12: tenants do not delay each other.
 pub fn apart(history: &History, findings: &mut Findings) {
-    findings.requires(history, &[Part::Accepts, Part::Calls, Part::Runs, Part::Outages]);
+    findings.requires(history, &[Observed::Accepts, Observed::Calls, Observed::Runs, Observed::Outages]);
     let Some(bound) = history.header.start_bound_ms else {
         findings.missing("a bound");
         return;
@@ -31,7 +31,7 @@ pub fn apart(history: &History, findings: &mut Findings) {
         }
         // A run without any claim is late by the whole time until the end.
         let first_ns = first.get(name).copied();
-        if first_ns.is_none() && !of_run(&history.grants, *name).is_empty() {
+        if first_ns.is_none() && !of_run(&history.claims, *name).is_empty() {
             // Its claims have no times, and their owners ended before the first handoff.
             continue;
         }
@@ -51,9 +51,9 @@ pub fn apart(history: &History, findings: &mut Findings) {
 
 fn starts(history: &History) -> HashMap<Name, u64> {
     let by_handoffs = history.handoffs.iter().map(|handoff| (handoff.item.run, handoff.at_ns));
-    let by_grants = history.grants.iter().filter_map(|grant| Some((grant.item.run, grant.committed_ns?)));
+    let by_claims = history.claims.iter().filter_map(|claim| Some((claim.item.run, claim.committed_ns?)));
     let mut first: HashMap<Name, u64> = HashMap::new();
-    for (run, at_ns) in by_handoffs.chain(by_grants) {
+    for (run, at_ns) in by_handoffs.chain(by_claims) {
         first.entry(run).and_modify(|first_ns| *first_ns = at_ns.min(*first_ns)).or_insert(at_ns);
     }
     first

@@ -8,15 +8,15 @@
 use std::collections::HashMap;
 
 use super::registers::{Key, Read, ReadError, Register, registers};
-use crate::history::{Answer, Call, Part};
-use crate::index::History;
+use crate::events::{Answer, Call, Observed};
+use crate::history::History;
 use crate::verdict::Findings;
 
-/// I7.
+/// I7: acknowledged writes remain.
 pub fn survive(history: &History, findings: &mut Findings) {
     report_different_answers(history, findings);
-    let calls_whole = findings.requires(history, &[Part::Calls]);
-    let objects_whole = findings.requires(history, &[Part::Objects]);
+    let calls_whole = findings.requires(history, &[Observed::Calls]);
+    let objects_whole = findings.requires(history, &[Observed::Objects]);
     if !calls_whole {
         return;
     }

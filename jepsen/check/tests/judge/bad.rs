@@ -1,7 +1,7 @@
 //! Bad histories, made by hand from the good one; each names the invariants that must reject it.
 
 use reveille_check::Verdict;
-use reveille_check::history::*;
+use reveille_check::events::*;
 
 use crate::good::{TestHistory, backfill, code_of, fence, good, ms, ns, ok, opened, read, shows, trigger, write};
 use crate::{accepted, rejected, verdict, with};

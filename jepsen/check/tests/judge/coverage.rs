@@ -1,7 +1,7 @@
 //! Runs that did not exercise the system: nothing is wrong with them, and they do not count.
 
 use reveille_check::Verdict;
-use reveille_check::history::*;
+use reveille_check::events::*;
 
 use crate::good::{TestHistory, good};
 use crate::{accepted, broken, with};

@@ -1,7 +1,7 @@
 //! Excuses that excuse nothing: something is explained, allowed or decided, and the required cause is missing.
 
 use reveille_check::Verdict;
-use reveille_check::history::*;
+use reveille_check::events::*;
 
 use crate::good::{TestHistory, fence, ms, ns, ok};
 use crate::{accepted, rejected, verdict, with};

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use reveille_check::history::*;
+use reveille_check::events::*;
 use reveille_check::{History, Judgement};
 
 /// Civil time at the beginning.
@@ -267,24 +267,24 @@ fn header() -> Header {
 }
 
 /// Everything that can be observed.
-pub const PARTS: [Part; 17] = [
-    Part::Accepts,
-    Part::Handoffs,
-    Part::Contents,
-    Part::Claims,
-    Part::Outcomes,
-    Part::FinalStates,
-    Part::Runs,
-    Part::Instants,
-    Part::Due,
-    Part::Calls,
-    Part::Objects,
-    Part::Lifetimes,
-    Part::Gates,
-    Part::Faults,
-    Part::Outages,
-    Part::OpenClaims,
-    Part::StateHashes,
+pub const PARTS: [Observed; 17] = [
+    Observed::Accepts,
+    Observed::Handoffs,
+    Observed::Contents,
+    Observed::Claims,
+    Observed::Outcomes,
+    Observed::FinalStates,
+    Observed::Runs,
+    Observed::Instants,
+    Observed::Due,
+    Observed::Calls,
+    Observed::Objects,
+    Observed::Lifetimes,
+    Observed::Gates,
+    Observed::Faults,
+    Observed::Outages,
+    Observed::OpenClaims,
+    Observed::StateHashes,
 ];
 
 pub fn good() -> TestHistory {

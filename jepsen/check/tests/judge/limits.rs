@@ -1,6 +1,6 @@
 //! Budgets, gaps and attempts: what is just allowed, and one more.
 
-use reveille_check::history::*;
+use reveille_check::events::*;
 
 use crate::good::{BEGAN, TestHistory, fence, good};
 use crate::{accepted, ns, rejected, unknown, with};

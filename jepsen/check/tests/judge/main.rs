@@ -13,7 +13,7 @@ mod unknown;
 use std::collections::BTreeSet;
 
 use good::{TestHistory, good, ns};
-use reveille_check::history::FaultKind;
+use reveille_check::events::FaultKind;
 use reveille_check::judgement::InvariantNumber;
 use reveille_check::{Judgement, Verdict};
 

@@ -1,7 +1,7 @@
 //! Each event of the good history that proves something is lost, doubled or changed, one at a time. Each change names
 //! the invariant that must reject it, wherever in the history it is made.
 
-use reveille_check::history::*;
+use reveille_check::events::*;
 use reveille_check::judgement::InvariantNumber;
 use reveille_check::{Judgement, Verdict};
 

@@ -1,7 +1,7 @@
 //! A relay that was broken on purpose leaves recipients without an answer in doubt, and no others (I5). A decision may
 //! send recipients again (I9).
 
-use reveille_check::history::*;
+use reveille_check::events::*;
 
 use crate::good::{TestHistory, fence, ns};
 use crate::{accepted, rejected, with};

@@ -1,31 +1,31 @@
 //! If a part was not observed completely, the invariants that need it are unknown: neither true nor false.
 
 use reveille_check::Verdict;
-use reveille_check::history::*;
+use reveille_check::events::*;
 
 use crate::good::{PARTS, TestHistory, good};
 use crate::{accepted, broken, unknown, verdict};
 
 /// The invariants that need a part.
-fn needing(part: Part) -> &'static [u8] {
+fn needing(part: Observed) -> &'static [u8] {
     match part {
-        Part::Accepts => &[1, 2, 3, 5, 6, 8, 9, 10, 12, 14, 16, 17, 18, 19],
-        Part::Handoffs => &[3, 5, 18, 19],
-        Part::Contents => &[16],
-        Part::Claims => &[2, 5, 8, 17],
-        Part::Outcomes => &[17],
-        Part::FinalStates => &[4, 5, 9, 17],
-        Part::Runs => &[4, 6, 8, 10, 12, 16, 17, 18, 19],
-        Part::Instants => &[4, 10],
-        Part::Due => &[4, 10],
-        Part::Calls => &[4, 6, 7, 8, 10, 12, 17, 19],
-        Part::Objects => &[7],
-        Part::Lifetimes => &[5, 15, 17, 18],
-        Part::Gates => &[14],
-        Part::Faults => &[5, 14, 17, 18],
-        Part::Outages => &[10, 12, 15, 17],
-        Part::OpenClaims => &[15],
-        Part::StateHashes => &[11],
+        Observed::Accepts => &[1, 2, 3, 5, 6, 8, 9, 10, 12, 14, 16, 17, 18, 19],
+        Observed::Handoffs => &[3, 5, 18, 19],
+        Observed::Contents => &[16],
+        Observed::Claims => &[2, 5, 8, 17],
+        Observed::Outcomes => &[17],
+        Observed::FinalStates => &[4, 5, 9, 17],
+        Observed::Runs => &[4, 6, 8, 10, 12, 16, 17, 18, 19],
+        Observed::Instants => &[4, 10],
+        Observed::Due => &[4, 10],
+        Observed::Calls => &[4, 6, 7, 8, 10, 12, 17, 19],
+        Observed::Objects => &[7],
+        Observed::Lifetimes => &[5, 15, 17, 18],
+        Observed::Gates => &[14],
+        Observed::Faults => &[5, 14, 17, 18],
+        Observed::Outages => &[10, 12, 15, 17],
+        Observed::OpenClaims => &[15],
+        Observed::StateHashes => &[11],
     }
 }
 
@@ -48,14 +48,14 @@ fn under_resend_outcomes_are_needed() {
     let mut history = good();
     history.header.in_doubt = InDoubt::Resend;
     accepted(&history);
-    history.ended.whole.retain(|part| *part != Part::Outcomes);
+    history.ended.whole.retain(|part| *part != Observed::Outcomes);
     assert!(matches!(verdict(&history, 1), Verdict::Unknown { .. }));
 }
 
 #[test]
 fn relay_without_faults_answers_every_dot() {
     let mut history = good();
-    history.ended.whole.retain(|part| *part != Part::Handoffs);
+    history.ended.whole.retain(|part| *part != Observed::Handoffs);
     let doubt = |history: &TestHistory| verdict(history, 5);
     assert!(matches!(doubt(&history), Verdict::Unknown { .. }));
     history.events.retain(|event| !matches!(event, Event::Fault(fault) if fault.kind == FaultKind::Relay));

@@ -1,6 +1,6 @@
 //! The properties that must always hold, and ([`reach`]) the states that a search must reach to prove anything.
 //!
-//! The names begin with the number of the rule or invariant. The relay's side of a hand-off is the truth by which the ledger
+//! The names begin with the number of the rule or invariant. The relay's side of a handoff is the truth by which the ledger
 //! is judged.
 
 pub mod reach;

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use reveille_check::history::{Answered, Content, Mail};
+use reveille_check::events::{Answered, Content, Mail};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
 
 use super::SimulatedRelay;

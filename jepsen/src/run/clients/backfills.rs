@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Result;
-use reveille_check::history::{Answer, Operation, Target};
+use reveille_check::events::{Answer, Operation, Target};
 use reveille_harness::CallResult;
 use reveille_harness::measure::{now_ms, unix_us};
 use reveille_proto::admin::v1::{BackfillScheduleResponse, ScheduleState};

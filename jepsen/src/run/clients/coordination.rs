@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use reveille_check::history::ObjectKind;
+use reveille_check::events::ObjectKind;
 
 use crate::run::workload::WorkloadItem;
 

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use reveille_check::history::{Answer, Operation};
+use reveille_check::events::{Answer, Operation};
 use reveille_harness::CallResult;
 use reveille_harness::admin::{DecisionAnswer, RecipientOfRun};
 use reveille_proto::admin::v1::Resolution;

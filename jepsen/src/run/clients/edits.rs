@@ -2,7 +2,7 @@
 //! with another; schedules are deleted, and created again.
 
 use anyhow::Result;
-use reveille_check::history::{Answer, ObjectKind, Operation};
+use reveille_check::events::{Answer, ObjectKind, Operation};
 use reveille_harness::CallResult;
 
 use super::operator::{Operator, at};

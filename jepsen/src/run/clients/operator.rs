@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use reveille_check::history::{Answer, Crossing, ObjectKind, Operation, Target};
+use reveille_check::events::{Answer, Crossing, ObjectKind, Operation, Target};
 use reveille_harness::measure::now_ms;
 use reveille_harness::{AdminClient, CallResult};
 use reveille_proto::admin::v1::Barrier;

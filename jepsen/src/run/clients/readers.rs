@@ -6,7 +6,7 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
-use reveille_check::history::{Answer, OPTED_OUT, ObjectKind, Operation};
+use reveille_check::events::{Answer, OPTED_OUT, ObjectKind, Operation};
 use reveille_harness::AdminClient;
 use tokio::task::JoinSet;
 

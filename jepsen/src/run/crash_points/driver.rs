@@ -7,7 +7,7 @@ use anyhow::Result;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
-use reveille_check::history::{Event, Fault, FaultKind};
+use reveille_check::events::{Event, Fault, FaultKind};
 
 use super::traffic::Traffic;
 use crate::run::faults::{Nemesis, status_of};

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Result, bail};
-use reveille_check::history::{Coverage, FaultKind, Header, InDoubt, PhaseName};
+use reveille_check::events::{Coverage, FaultKind, Header, InDoubt, PhaseName};
 use reveille_harness::{Cluster, Needs, Report, StartArgs};
 use serde_json::json;
 
@@ -57,7 +57,7 @@ pub struct Args {
     append: Option<PathBuf>,
 }
 
-/// Runs it. The appended line is valid if every invariant holds; the command fails also if a point was reached too seldom.
+/// Runs the command `crash-points`. The appended line is valid if every invariant holds; the command fails also if a point was reached too seldom.
 pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let began = Instant::now();
     let binary = start.binary()?;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use reveille_check::history::FaultKind;
+use reveille_check::events::FaultKind;
 
 /// Families of faults, as they are chosen on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, clap::ValueEnum)]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use reveille_check::history::Fault;
+use reveille_check::events::Fault;
 use reveille_harness::node_process::NodeProcess;
 use reveille_harness::tool;
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use reveille_check::history::{Fault, FaultStatus};
+use reveille_check::events::{Fault, FaultStatus};
 use reveille_harness::CallResult;
 use reveille_harness::clocks::CORRECT;
 use reveille_sink::FaultPlan;

@@ -1,6 +1,6 @@
 //! The result of injecting a fault.
 
-use reveille_check::history::Fault;
+use reveille_check::events::Fault;
 
 use super::actions::LinkFault;
 use super::syscall_trace::SyncTrace;

@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use reveille_check::history::Fault;
+use reveille_check::events::Fault;
 use reveille_sink::{Held, HoldPoint, HoldRequest};
 
 use super::actions::FaultTarget;

@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use reveille_check::history::{Event, Fault, FaultKind, FaultStatus};
+use reveille_check::events::{Event, Fault, FaultKind, FaultStatus};
 use tokio::task::JoinSet;
 
 use super::actions::{DiskFault, FaultAction, FaultTarget};

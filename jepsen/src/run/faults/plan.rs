@@ -90,7 +90,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use clap::ValueEnum;
-    use reveille_check::history::FaultKind;
+    use reveille_check::events::FaultKind;
 
     use super::super::draw;
     use super::*;

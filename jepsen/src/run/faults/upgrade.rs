@@ -3,7 +3,7 @@
 //! `next-level` is both releases: a variable says which one a process is.
 
 use anyhow::{Context, Result};
-use reveille_check::history::FaultStatus;
+use reveille_check::events::FaultStatus;
 use reveille_harness::{CallResult, FORMER_LEVEL, NEXT_LEVEL};
 
 use super::inject::status_of;

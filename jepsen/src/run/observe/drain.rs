@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use reveille_check::history::Event;
+use reveille_check::events::Event;
 use reveille_proto::admin::v1 as api;
 
 use super::final_state::all_runs;

@@ -8,8 +8,8 @@ use anyhow::{Context, Result};
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
-use reveille_check::history::{
-    Event, Explained, Found, OPTED_OUT, ObjectKind, Part, PassedOver, Run, RunCause, StateHash,
+use reveille_check::events::{
+    Event, Explained, Found, OPTED_OUT, ObjectKind, Observed, PassedOver, Run, RunCause, StateHash,
 };
 use reveille_harness::AdminClient;
 use reveille_proto::admin::v1 as api;
@@ -34,27 +34,27 @@ pub async fn read(
     recorder: &Recorder,
     clock: &LedgerTimeline,
     until: Instant,
-) -> Result<Vec<Part>> {
+) -> Result<Vec<Observed>> {
     let mut runs = BTreeMap::new();
     for run in all_runs(admin).await? {
         runs.insert((run.tenant.clone(), run.run.clone()), run.schedule.clone());
         recorder.event(&Event::Run(of_run(&run).with_context(|| format!("{} has no {{due}}", run.run))?));
     }
-    let mut whole = vec![Part::Runs];
+    let mut whole = vec![Observed::Runs];
     let wanted = wanted(workload, &runs);
     if recipients::read(admin, recorder, clock, wanted, until).await? {
-        whole.extend([Part::Claims, Part::Outcomes, Part::FinalStates]);
+        whole.extend([Observed::Claims, Observed::Outcomes, Observed::FinalStates]);
         if clock.is_right() {
-            whole.push(Part::OpenClaims);
+            whole.push(Observed::OpenClaims);
         }
     }
     if instants(admin, workload, recorder, until).await? {
-        whole.push(Part::Instants);
+        whole.push(Observed::Instants);
     }
     objects(admin, recorder).await?;
-    whole.push(Part::Objects);
+    whole.push(Observed::Objects);
     if hashes(admin, recorder).await? {
-        whole.push(Part::StateHashes);
+        whole.push(Observed::StateHashes);
     }
     Ok(whole)
 }

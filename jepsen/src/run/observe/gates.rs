@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use reveille_check::history::{Event, GatePasses, GateReading};
+use reveille_check::events::{Event, GatePasses, GateReading};
 use tokio::task::JoinSet;
 
 use super::lifetimes::Lifetimes;

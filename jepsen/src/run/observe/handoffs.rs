@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use reveille_check::history::{Answered, Content, Event, Mail};
+use reveille_check::events::{Answered, Content, Event, Mail};
 use reveille_sink::{Accepted, DialogueState, DotAnswer, DotWatcher, Sink};
 
 use super::recorder::Recorder;

@@ -1,6 +1,6 @@
 //! Finds the process of a node by an instant: the ledger and the pages name nodes and instants only.
 
-use reveille_check::history::Lifetime;
+use reveille_check::events::Lifetime;
 
 /// The lifetimes of all processes, also of running ones.
 #[derive(Clone, Debug, Default)]

@@ -11,7 +11,7 @@ pub mod outages;
 mod recipients;
 mod recorder;
 
-use reveille_check::history::Answer;
+use reveille_check::events::Answer;
 use reveille_harness::CallResult;
 
 pub use gates::GateReader;

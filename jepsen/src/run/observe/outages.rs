@@ -1,6 +1,6 @@
 //! Records the intervals without a leader, and every leadership, as the nodes' pages showed them.
 
-use reveille_check::history::{EpochStarted, Event, Outage};
+use reveille_check::events::{EpochStarted, Event, Outage};
 use reveille_harness::leader_watch::LeaderWatch;
 
 use super::recorder::Recorder;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use reveille_check::history::{Claim, Event, Fence, FinalState, OpenClaim, Outcome, RecipientState, Resumption, Step};
+use reveille_check::events::{Claim, Event, Fence, FinalState, OpenClaim, Outcome, RecipientState, Resumption, Step};
 use reveille_harness::AdminClient;
 use reveille_proto::admin::v1 as api;
 use reveille_sink::Sink;

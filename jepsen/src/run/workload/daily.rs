@@ -17,7 +17,7 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use reveille_check::calendar::Rule;
-use reveille_check::history::Event;
+use reveille_check::events::Event;
 use reveille_harness::AdminClient;
 
 use super::item::{DailyTimes, ItemKind, WorkloadItem};

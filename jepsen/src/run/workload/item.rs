@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use reveille_check::history::{Content, ObjectKind};
+use reveille_check::events::{Content, ObjectKind};
 use reveille_harness::admin::timestamp;
 use reveille_harness::load;
 use reveille_harness::measure::unix_us;

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::Result;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use reveille_check::history::{Bound, Event, Limit};
+use reveille_check::events::{Bound, Event, Limit};
 use reveille_harness::AdminClient;
 use reveille_harness::measure::unix_us;
 

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use anyhow::Result;
-use reveille_check::history::{Answer, Audience, Content, Due, Event, InDoubt, Operation, Overload};
+use reveille_check::events::{Answer, Audience, Content, Due, Event, InDoubt, Operation, Overload};
 use reveille_harness::measure::{now_ms, unix_us};
 use reveille_harness::{AdminClient, CallResult};
 use reveille_proto::admin::v1::{self as api, ScheduleBody};

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, Write};
 use serde::{Deserialize, Serialize};
 
 use super::{Ended, Event, FORMAT, Header};
-use crate::index::History;
+use crate::history::History;
 
 /// The first line.
 #[derive(Serialize, Deserialize)]

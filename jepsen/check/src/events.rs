@@ -1,0 +1,280 @@
+//! The recorded history of a run, as JSON lines. The recorder of real processes and the simulation write it, and the
+//! checker judges a run by nothing else.
+//!
+//! The first line is the [`Header`], each other line an [`Event`], the last one [`Ended`]. The order of the other
+//! events has no meaning, since several observers write. An instant (`…_ns`) counts nanoseconds since the beginning of
+//! the history on one clock: CLOCK_BOOTTIME of the machine that judges, or virtual time. Events before the beginning
+//! are at 0. A civil instant (`…_unix_ms`) counts milliseconds since 1970 UTC.
+//!
+//! Events that were not observed are left out. [`Ended::whole`] names the parts that were observed completely; an
+//! invariant that needs another part is unknown.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+mod calls;
+mod faults;
+mod fence;
+mod file;
+mod ledger;
+mod world;
+
+pub use calls::{Answer, Call, Crossing, OPTED_OUT, ObjectKind, Operation, Target};
+pub use faults::{Fault, FaultKind, FaultStatus};
+pub use fence::{Fence, NotAFence};
+pub use file::Writer;
+pub use ledger::{
+    Claim, Explained, FinalState, Found, OpenClaim, Outcome, PassedOver, RecipientState, Resumption, Run, RunCause,
+    StateHash, Step,
+};
+pub use world::{
+    Answered, Audience, Bound, Content, Due, EpochStarted, GatePasses, GateReading, Lifetime, LifetimeEnd, Limit, Mail,
+    Outage, Overload,
+};
+
+/// The format that this crate writes and reads.
+pub const FORMAT: u32 = 1;
+
+/// The parameters of a run, and the bounds by which it is judged.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Header {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// The seed of all random choices.
+    pub seed: u64,
+    /// The command that repeats the run.
+    pub command: String,
+    /// The commit that was judged.
+    pub commit: String,
+    /// The clock of the fields `…_ns`.
+    pub clock: Clock,
+    /// Civil time at the beginning of the history. Civil time at an instant is this plus the instant, plus what
+    /// [`Event::ClockMoved`] says.
+    pub began_unix_ms: i64,
+    /// Names of the nodes, as they give them in EHLO.
+    pub nodes: Vec<String>,
+    /// The workload's policy for recipients in doubt.
+    pub in_doubt: InDoubt,
+    /// Length of a node lease (P9).
+    pub lease_ms: u64,
+    /// What a leader waits beyond the lease before it revokes it.
+    pub margin_ms: u64,
+    /// Sessions to the sink on each node, over all relays.
+    pub sessions: u32,
+    /// Recipients that a node may hold claimed and unsettled at most, whatever its relays let through (P12).
+    pub claim_cap: u32,
+    /// Allowed difference between the judging clock and ledger time: no email may come earlier than this before its
+    /// instant.
+    pub clock_error_ms: u64,
+    /// How late an instant may open while a quorum can act.
+    pub late_ms: u64,
+    /// Time from healing until everything must be done.
+    pub drain_within_ms: u64,
+    /// Time within which a majority that is up must have a leader (I17); `None`: ten seconds, for the product's own
+    /// election times.
+    pub led_within_ms: Option<u64>,
+    /// How much another tenant's overload may delay the first email of a run (I12).
+    pub start_bound_ms: Option<u64>,
+    /// Other policies of the workload's schedules.
+    pub policies: Policies,
+    /// Numbers of the invariants to judge. 1, 2, 4 and 9 are always judged.
+    pub asks: Vec<u8>,
+    /// What the run must have exercised to be valid.
+    pub coverage: Coverage,
+}
+
+/// Policies of a workload's schedules.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Policies {
+    /// Time after its instant at which an unsent email may expire; `None`: it does not expire by time. It may always
+    /// expire at the next instant.
+    pub finish_within_ms: Option<u64>,
+    /// Time after opening before which no email of the run expires.
+    pub finish_at_least_ms: u64,
+    /// An instant may be skipped because an earlier run of its schedule is not finished.
+    pub may_skip: bool,
+}
+
+/// What a run must have exercised to be valid.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Coverage {
+    /// Accepted emails a second while faults were in force, on average.
+    pub mails_per_second: u32,
+    /// Kills of a sending process between a final dot and its 250.
+    pub kills_inside_data: u32,
+    /// For each kind of fault, how many must be installed with an observed effect.
+    pub faults: BTreeMap<FaultKind, u32>,
+}
+
+/// The clock of the fields `…_ns`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Clock {
+    /// Real time.
+    #[default]
+    Wall,
+    /// The time of a simulation.
+    Virtual,
+}
+
+/// The policy for what is in doubt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InDoubt {
+    /// Not sent again without an operator's decision.
+    #[default]
+    Hold,
+    /// Sent again; duplicates are accepted.
+    Resend,
+    /// Closed as assumed when the run ends.
+    AssumeSent,
+}
+
+/// One observation, such as the line `{"mail":{…}}`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Event {
+    /// A phase of the run began.
+    Phase(Phase),
+    /// The test clock was moved by hand (P19): from then on civil time is ahead by this offset.
+    ClockMoved {
+        /// When it happened.
+        at_ns: u64,
+        /// The sum of all moves.
+        offset_ms: i64,
+    },
+    /// A handoff arrived at the sink.
+    Mail(Mail),
+    /// A list of recipients that [`Due`] instants refer to.
+    Audience(Audience),
+    /// An instant that was due, by a calendar that shares no code with the product.
+    Due(Due),
+    /// The lifetime of a node's process.
+    Lifetime(Lifetime),
+    /// The gate passes of a whole process lifetime.
+    GatePasses(GatePasses),
+    /// The gate passes of a process while it ran.
+    GateReading(GateReading),
+    /// A leadership began.
+    EpochStarted(EpochStarted),
+    /// No quorum could act.
+    Outage(Outage),
+    /// One tenant's load was above its budget.
+    Overload(Overload),
+    /// A limit of the workload.
+    Limit(Limit),
+    /// A client's call.
+    Call(Call),
+    /// A fault, installed or not.
+    Fault(Fault),
+    /// A claim in the ledger.
+    Claim(Claim),
+    /// A step of a claimed recipient in the ledger.
+    Outcome(Outcome),
+    /// A resumption of a run in the ledger.
+    Resumption(Resumption),
+    /// A run that was paused when all faults were over.
+    Paused {
+        /// Name of the run.
+        run: String,
+    },
+    /// A claim that was observed open.
+    OpenClaim(OpenClaim),
+    /// A node's hash of its state.
+    StateHash(StateHash),
+    /// Read at the end: a run.
+    Run(Run),
+    /// Read at the end: instants that opened no run.
+    Explained(Explained),
+    /// Read at the end: the state of a recipient of a run.
+    FinalState(FinalState),
+    /// Read at the end: an object that an administrator may have made.
+    Found(Found),
+    /// No recipient was pending or claimed any more.
+    Drained {
+        /// When it happened.
+        at_ns: u64,
+    },
+    /// The last line.
+    Ended(Ended),
+}
+
+/// A phase of the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Phase {
+    /// When it began.
+    pub at_ns: u64,
+    /// The phase.
+    pub phase: PhaseName,
+}
+
+/// The phases, in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PhaseName {
+    /// Faults begin.
+    Faults,
+    /// From now on a quorum is undisturbed. Remaining faults stay until the end.
+    Healed,
+}
+
+/// The last line. A history without it was cut short and cannot be judged.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ended {
+    /// When the last read was done. Later emails were not observed.
+    pub at_ns: u64,
+    /// The parts that were observed completely.
+    pub whole: Vec<Observed>,
+}
+
+/// A part of a history that can be observed completely or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Observed {
+    /// Every accept of the sink is a [`Mail`].
+    Accepts,
+    /// Every other handoff is a [`Mail`] too: refused, unanswered, or cut off by the sink.
+    Handoffs,
+    /// Every complete message whose body has the workload's marker lines has its [`Content`].
+    Contents,
+    /// Every claim of every run is a [`Claim`].
+    Claims,
+    /// Every step of every recipient is an [`Outcome`].
+    Outcomes,
+    /// Every recipient of every run has a [`FinalState`].
+    FinalStates,
+    /// Every run is a [`Run`].
+    Runs,
+    /// Every instant without a run is [`Explained`].
+    Instants,
+    /// Every instant that was due until the end of the workload is a [`Due`].
+    Due,
+    /// Every change that was asked for is a [`Call`].
+    Calls,
+    /// Every object that is there at the end is [`Found`].
+    Objects,
+    /// Every process of every node is a [`Lifetime`].
+    Lifetimes,
+    /// Every process that ran at the end has its [`GatePasses`]. An ended process has them too, or a [`GateReading`]
+    /// for each second: the last counter of a killed process cannot be read.
+    Gates,
+    /// Every fault is a [`Fault`].
+    Faults,
+    /// Every interval without an acting quorum is an [`Outage`], and every leadership is an [`EpochStarted`].
+    Outages,
+    /// Open claims were read at least once a second; or each closed claim has an [`OpenClaim`] with the last time at
+    /// which it was open.
+    OpenClaims,
+    /// State hashes were read of several nodes at equal indices.
+    StateHashes,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(super) fn header() -> Header {
+        Header { format: FORMAT, seed: 7, nodes: vec!["n1".to_owned()], ..Header::default() }
+    }
+}
