@@ -137,9 +137,9 @@ fn classify_and_journal(context: &WorkerContext, handoff: &Handoff, result: Dial
             DeliveryOutcome::Accepted
         }
         DialogueResult::Refused { stage, code, enhanced, text, scope, .. } => {
-            let scope = refusal_effect(stage, code, scope);
+            let effect = refusal_effect(stage, code, scope);
             let text = clip(&smtp::without_enhanced_code(&text, enhanced));
-            let refused = Refused { slot: claimed_slot.slot, code, enhanced, text, scope };
+            let refused = Refused { slot: claimed_slot.slot, code, enhanced, text, effect };
             let _ = context.journal.append(claimed_slot, JournalStep::Refused(refused.clone()));
             DeliveryOutcome::Refused(refused)
         }

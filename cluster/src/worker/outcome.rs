@@ -58,7 +58,7 @@ impl DeliveryOutcome {
             DeliveryOutcome::Suppressed => ("suppressed", "opted_out"),
             DeliveryOutcome::InDoubt => ("in_doubt", ""),
             DeliveryOutcome::Unsendable(_) => ("unsendable", ""),
-            DeliveryOutcome::Refused(refused) => match refused.scope {
+            DeliveryOutcome::Refused(refused) => match refused.effect {
                 // No relay answered (P6).
                 RefusalEffect::Relay if refused.code == 0 => ("released", "no_relay"),
                 RefusalEffect::Unnamed => ("refused", "unnamed"),
@@ -82,9 +82,9 @@ pub(crate) fn unanswered(claimed_slot: ClaimedSlot, cause: &str) -> DeliveryOutc
     without_answer(claimed_slot, cause, RefusalEffect::Unnamed)
 }
 
-fn without_answer(claimed_slot: ClaimedSlot, cause: &str, scope: RefusalEffect) -> DeliveryOutcome {
+fn without_answer(claimed_slot: ClaimedSlot, cause: &str, effect: RefusalEffect) -> DeliveryOutcome {
     let text = clip(cause);
-    DeliveryOutcome::Refused(Refused { slot: claimed_slot.slot, code: 0, enhanced: None, text, scope })
+    DeliveryOutcome::Refused(Refused { slot: claimed_slot.slot, code: 0, enhanced: None, text, effect })
 }
 
 /// Outcome if the email cannot be composed.
@@ -120,9 +120,9 @@ mod tests {
 
     #[test]
     fn released_recipients_are_not_counted_as_refused() {
-        let refused = |code, scope| {
+        let refused = |code, effect| {
             let text = "circuit open: connection refused".to_owned();
-            DeliveryOutcome::Refused(Refused { slot: 1, code, enhanced: None, text, scope }).words()
+            DeliveryOutcome::Refused(Refused { slot: 1, code, enhanced: None, text, effect }).words()
         };
         assert_eq!(refused(0, RefusalEffect::Relay), ("released", "no_relay"));
         assert_eq!(refused(454, RefusalEffect::Relay), ("refused", "relay"));

@@ -108,7 +108,7 @@ impl World {
                 slot,
                 code: 450,
                 enhanced: Some((4, 2, 1)),
-                scope: RefusalEffect::Deferred,
+                effect: RefusalEffect::Deferred,
                 text: "busy".into(),
             });
             let fence = fences.into_iter().next().and_then(Result::ok).expect("granted");

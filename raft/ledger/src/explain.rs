@@ -32,7 +32,7 @@ pub struct LastRefusal {
     /// Enhanced status code; `None` if the answer had none, or if it is no longer known.
     pub enhanced: Option<(u8, u16, u16)>,
     /// Subject of the answer.
-    pub scope: RefusalEffect,
+    pub effect: RefusalEffect,
 }
 
 /// One claim that contains the recipient.
@@ -86,12 +86,12 @@ impl Ledger {
 fn last_refusal(claims: &[ClaimExplanation], since: u64, deferral: Option<Deferral>) -> Option<LastRefusal> {
     let events = claims.iter().flat_map(|claim| &claim.history).filter(|event| event.index > since);
     let refusals = events.filter_map(|event| match event.what {
-        ClaimEventKind::Refused { code, enhanced, scope, .. } if code > 0 => {
-            Some((event.index, LastRefusal { code, enhanced, scope }))
+        ClaimEventKind::Refused { code, enhanced, effect, .. } if code > 0 => {
+            Some((event.index, LastRefusal { code, enhanced, effect }))
         }
         _ => None,
     });
-    let deferred = |Deferral { code, .. }| LastRefusal { code, enhanced: None, scope: RefusalEffect::Deferred };
+    let deferred = |Deferral { code, .. }| LastRefusal { code, enhanced: None, effect: RefusalEffect::Deferred };
     refusals.max_by_key(|(index, _)| *index).map(|(_, answer)| answer).or_else(|| deferral.map(deferred))
 }
 

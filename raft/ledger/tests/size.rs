@@ -123,7 +123,7 @@ fn settled(
         slot,
         code: 550,
         enhanced: Some((5, 1, 1)),
-        scope: RefusalEffect::Mailbox,
+        effect: RefusalEffect::Mailbox,
         text: "no such user".into(),
     };
     ClaimOutcome {

@@ -303,20 +303,20 @@ fn wild_send_test() -> impl Strategy<Value = Command> {
 }
 
 fn wild_outcome(fence: Fence) -> impl Strategy<Value = ClaimOutcome> {
-    let scope = prop::sample::select(vec![
+    let effect = prop::sample::select(vec![
         RefusalEffect::Mailbox,
         RefusalEffect::Deferred,
         RefusalEffect::Relay,
         RefusalEffect::SenderOrContent,
         RefusalEffect::Unnamed,
     ]);
-    let refused = (any::<u16>(), any::<u16>(), prop::option::of((any::<u8>(), any::<u16>(), any::<u16>())), scope);
-    let refused = refused.prop_map(|(slot, code, enhanced, scope)| Refused {
+    let refused = (any::<u16>(), any::<u16>(), prop::option::of((any::<u8>(), any::<u16>(), any::<u16>())), effect);
+    let refused = refused.prop_map(|(slot, code, enhanced, effect)| Refused {
         slot: slot % 8,
         code,
         enhanced,
         text: "no".into(),
-        scope,
+        effect,
     });
     let sets = (set(), set(), set(), set());
     let place = prop_oneof![

@@ -32,7 +32,7 @@ fn refused(slot: u16, code: u16) -> JournalStep {
         slot,
         code,
         enhanced: Some((5, 1, 1)),
-        scope: RefusalEffect::Mailbox,
+        effect: RefusalEffect::Mailbox,
         text: "no such user".to_owned(),
     })
 }
@@ -242,7 +242,7 @@ fn long_answer_is_cut_at_a_character_boundary() {
     let folder = folder();
     let mut journal = journal(&folder);
     let text = format!("x{}", "é".repeat(100_000));
-    let long = Refused { slot: 0, code: 550, enhanced: None, scope: RefusalEffect::SenderOrContent, text };
+    let long = Refused { slot: 0, code: 550, enhanced: None, effect: RefusalEffect::SenderOrContent, text };
     assert!(journal.append(&[record(50, 0, JournalStep::Refused(long))]).is_ok());
     let claims = whole(&folder);
     let Some(JournalStep::Refused(kept)) = claims.step(fence(50), 0) else { panic!("{claims:?}") };

@@ -29,7 +29,7 @@ enum RefusalSeries {
 }
 
 impl Ledger {
-    /// Applies the refusals of a claim, each by the scope of its answer.
+    /// Applies the refusals of a claim, each by the effect of its answer.
     pub(super) fn refuse(&mut self, context: &mut Context, claim: &mut Claim, refused: &[Refused]) -> u64 {
         let (key, limits) = ((claim.page, claim.chunk), self.limits());
         let mut moved = 0;
@@ -38,15 +38,15 @@ impl Ledger {
             if held && names_no_mailbox(answer) {
                 self.count_unnamed_refusal(context, key, answer);
             }
-            // Every scope except the relay's proves that the email was composed, even if the dialogue broke: RCPT comes
+            // Every effect except `Relay` proves that the email was composed, even if the dialogue broke: RCPT comes
             // after composing. So this recipient does not crash the node that prepares it (P12).
-            if held && answer.scope != RefusalEffect::Relay {
+            if held && answer.effect != RefusalEffect::Relay {
                 self.clear_crash_suspects(key, &[answer.slot].into_iter().collect());
             }
             let what = ClaimEventKind::Refused {
                 code: answer.code,
                 enhanced: answer.enhanced,
-                scope: answer.scope,
+                effect: answer.effect,
                 text: answer.text.clone(),
             };
             let deferred = self.deferral_after(key, answer);
@@ -68,7 +68,7 @@ impl Ledger {
 
     /// Returns the recipient that an answer defers, with its step after the answer.
     fn deferral_after(&self, key: ChunkKey, answer: &Refused) -> Option<((RunId, u32), Deferral)> {
-        if answer.scope != RefusalEffect::Deferred {
+        if answer.effect != RefusalEffect::Deferred {
             return None;
         }
         let recipient = self.recipient_at(key, answer.slot)?;
@@ -140,12 +140,12 @@ impl Ledger {
 /// Adds a refusal to the series of its run. A recipient counts once, even if it uses up its attempts. Otherwise the last
 /// few recipients of a run could pause it.
 fn add_to_series(run: &mut Run, recipient: u32, answer: &Refused, limits: &LedgerLimits) -> RefusalSeries {
-    let is_repeated = answer.scope == RefusalEffect::Unnamed && run.policy_refusals.contains(&recipient);
+    let is_repeated = answer.effect == RefusalEffect::Unnamed && run.policy_refusals.contains(&recipient);
     if is_repeated || is_suspicious(run, limits) {
         return RefusalSeries::Incomplete;
     }
     run.policy_refusals.push(recipient);
-    if run.policy_refusals.len() < series_that_pauses(run, answer.scope, limits) {
+    if run.policy_refusals.len() < series_that_pauses(run, answer.effect, limits) {
         return RefusalSeries::Incomplete;
     }
     let pauses = matches!(run.state, RunState::Open | RunState::Finished);
@@ -155,7 +155,7 @@ fn add_to_series(run: &mut Run, recipient: u32, answer: &Refused, limits: &Ledge
 /// True for a permanent answer that may be about the content or the sender. Answers about the relay (a changed
 /// password, a used-up daily limit) never are, whatever their code.
 fn names_no_mailbox(answer: &Refused) -> bool {
-    match answer.scope {
+    match answer.effect {
         RefusalEffect::Relay | RefusalEffect::Deferred => false,
         // An answer about the sender may have a code of the subjects 1 and 2 (x.1.7, x.1.8).
         RefusalEffect::SenderOrContent | RefusalEffect::Unnamed => answer.code >= 500,
@@ -168,14 +168,14 @@ fn is_unnamed(code: u16, enhanced: Option<(u8, u16, u16)>) -> bool {
     code >= 500 && !enhanced.is_some_and(|(_, subject, _)| subject == 1 || subject == 2)
 }
 
-/// Length of the series of such answers that pauses the run, if its last answer has this scope.
+/// Length of the series of such answers that pauses the run, if its last answer has this effect.
 ///
 /// A run of fewer than ten recipients could be refused as a whole without an alarm. So it is paused after as many
 /// answers as it has recipients, if the last one is about sender or content. Answers that may be about one recipient
 /// always need ten: a run of one recipient must not be paused because its mailbox is unknown. A test email shows its
 /// answer to the caller, who waits for it.
-fn series_that_pauses(run: &Run, scope: RefusalEffect, limits: &LedgerLimits) -> usize {
-    let is_for_all = scope == RefusalEffect::SenderOrContent && run.cause != OpeningCause::Test;
+fn series_that_pauses(run: &Run, effect: RefusalEffect, limits: &LedgerLimits) -> usize {
+    let is_for_all = effect == RefusalEffect::SenderOrContent && run.cause != OpeningCause::Test;
     let recipients = if is_for_all { run.count as usize } else { usize::MAX };
     limits.policy_refusals.min(recipients)
 }
@@ -212,7 +212,7 @@ fn next_state(
     limits: &LedgerLimits,
 ) -> Transition {
     let policy_wait = now.plus_ms(limits.policy_wait_ms);
-    match answer.scope {
+    match answer.effect {
         _ if is_suspicious(run, limits) && names_no_mailbox(answer) => {
             state_after_not_sent(run, attempts, now, Some(policy_wait))
         }
@@ -233,7 +233,7 @@ fn count_attempt(run: &Run, attempts: u8, now: Time, answer: &Refused) -> Transi
         since: now,
         discarded: false,
     };
-    if answer.scope == RefusalEffect::Mailbox || attempts >= run.policies.max_attempts {
+    if answer.effect == RefusalEffect::Mailbox || attempts >= run.policies.max_attempts {
         return Transition::dead(letter);
     }
     let until = now.plus_ms(run.policies.backoff_ms(attempts));

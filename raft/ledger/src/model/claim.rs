@@ -199,5 +199,5 @@ pub struct Refused {
     /// Text of the answer without its codes, cleaned and truncated by the claim worker.
     pub text: String,
     /// Effect of the refusal.
-    pub scope: RefusalEffect,
+    pub effect: RefusalEffect,
 }

@@ -44,7 +44,7 @@ pub enum ClaimEventKind {
         /// Enhanced status code; `None` if the answer had none.
         enhanced: Option<(u8, u16, u16)>,
         /// Effect of the refusal.
-        scope: RefusalEffect,
+        effect: RefusalEffect,
         /// Text of the answer; empty if merged answers differ.
         text: String,
     },
@@ -73,11 +73,11 @@ impl ClaimEventKind {
     fn merge_texts(&self, other: &ClaimEventKind) -> Option<ClaimEventKind> {
         match (self, other) {
             (
-                ClaimEventKind::Refused { code, enhanced, scope, text },
-                ClaimEventKind::Refused { code: c, enhanced: e, scope: s, text: t },
-            ) if (code, enhanced, scope) == (c, e, s) => {
+                ClaimEventKind::Refused { code, enhanced, effect, text },
+                ClaimEventKind::Refused { code: c, enhanced: e, effect: s, text: t },
+            ) if (code, enhanced, effect) == (c, e, s) => {
                 let text = if text == t { text.clone() } else { String::new() };
-                Some(ClaimEventKind::Refused { code: *code, enhanced: *enhanced, scope: *scope, text })
+                Some(ClaimEventKind::Refused { code: *code, enhanced: *enhanced, effect: *effect, text })
             }
             (one, other) if one == other => Some(one.clone()),
             (ClaimEventKind::Unsendable(_), ClaimEventKind::Unsendable(_)) => {
@@ -93,7 +93,7 @@ impl ClaimEventKind {
             (ClaimEventKind::Refused { .. }, ClaimEventKind::Refused { .. }) => Some(ClaimEventKind::Refused {
                 code: 0,
                 enhanced: None,
-                scope: RefusalEffect::Relay,
+                effect: RefusalEffect::Relay,
                 text: String::new(),
             }),
             (ClaimEventKind::Released(_), ClaimEventKind::Released(_)) => Some(ClaimEventKind::Released(None)),
@@ -233,7 +233,7 @@ mod tests {
     }
 
     fn refused(code: u16, text: &str) -> ClaimEventKind {
-        ClaimEventKind::Refused { code, enhanced: None, scope: RefusalEffect::Mailbox, text: text.to_owned() }
+        ClaimEventKind::Refused { code, enhanced: None, effect: RefusalEffect::Mailbox, text: text.to_owned() }
     }
 
     /// Returns the events of a slot: log index and number of entries.

@@ -542,8 +542,8 @@ impl World {
                     (554, RefusalEffect::SenderOrContent),
                 ];
                 for slot in chosen {
-                    let (code, scope) = codes[usize::from(kind / 6) % codes.len()];
-                    outcome.refused.push(Refused { slot, code, enhanced: None, text: "no".into(), scope });
+                    let (code, effect) = codes[usize::from(kind / 6) % codes.len()];
+                    outcome.refused.push(Refused { slot, code, enhanced: None, text: "no".into(), effect });
                 }
             }
         }

@@ -304,7 +304,7 @@ fn suspicion(
         return Some(was);
     }
     // It was handed off, or a relay answered about it.
-    let answered = outcome.refused.iter().any(|answer| answer.slot == slot && answer.scope != RefusalEffect::Relay);
+    let answered = outcome.refused.iter().any(|answer| answer.slot == slot && answer.effect != RefusalEffect::Relay);
     let cleared = answered || (former, state) == (RecipientState::Claimed, RecipientState::InDoubt);
     let caught = state == RecipientState::Pending && outcome.interrupted().contains(slot);
     Some(!cleared && (was || caught))
@@ -470,7 +470,7 @@ fn settled(
     let run = run_of(ledger, seat)?;
     // A series of permanent refusals that name no mailbox pauses the run: ten, or as many as it has recipients if one of
     // them is about sender or content. Then others of the series may come back, which is not predicted here.
-    let is_policy = |refused: &Refused| refused.code >= 500 && refused.scope == RefusalEffect::SenderOrContent;
+    let is_policy = |refused: &Refused| refused.code >= 500 && refused.effect == RefusalEffect::SenderOrContent;
     let unnamed = |refused: &&Refused| refused.code >= 500 && !matches!(refused.enhanced, Some((_, 1 | 2, _)));
     let counts = |refused: &&Refused| is_policy(refused) || unnamed(refused);
     let most = if outcome.refused.iter().any(is_policy) { run.count.min(10) as usize } else { 10 };
@@ -514,7 +514,7 @@ fn is_mine(row: &Claim, slot: u16, state: RecipientState) -> bool {
 
 fn not_sent(run: &Run, outcome: &ClaimOutcome, slot: u16, attempts: u8, now: Time) -> Option<RecipientState> {
     if let Some(answer) = outcome.refused.iter().find(|answer| answer.slot == slot) {
-        return Some(match answer.scope {
+        return Some(match answer.effect {
             RefusalEffect::Mailbox => RecipientState::Dead,
             RefusalEffect::Unnamed if attempts + 1 >= run.policies.max_attempts => RecipientState::Dead,
             RefusalEffect::Unnamed => state_after_not_sent(run, attempts + 1, now),

@@ -327,12 +327,12 @@ fn settle() -> ClaimOutcome {
         RefusalEffect::SenderOrContent,
         RefusalEffect::Unnamed,
     ];
-    let refused = |(slot, scope)| Refused {
+    let refused = |(slot, effect)| Refused {
         slot: slot as u16,
         code: 450 + slot as u16,
         enhanced: (slot > 0).then_some((4, 2, 1)),
         text: "no".into(),
-        scope,
+        effect,
     };
     ClaimOutcome {
         page: RUN,
@@ -610,9 +610,9 @@ pub fn ledger() -> Ledger {
         code,
         enhanced: Some((5, 1, 1)),
         text: "no".into(),
-        scope: RefusalEffect::Mailbox,
+        effect: RefusalEffect::Mailbox,
     };
-    let unnamed = |slot, code| Refused { enhanced: None, scope: RefusalEffect::Unnamed, ..refused(slot, code) };
+    let unnamed = |slot, code| Refused { enhanced: None, effect: RefusalEffect::Unnamed, ..refused(slot, code) };
     settle.refused = vec![refused(2, 550), unnamed(3, 0), unnamed(4, 554)];
     put(12_000, Command::Settle(vec![settle]));
     let mut settle = ClaimOutcome::empty(page, 0, fourth);

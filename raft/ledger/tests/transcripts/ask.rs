@@ -816,22 +816,22 @@ fn numbers(words: &mut Words) -> Parsed<Vec<u32>> {
 /// `0-3 550 5.1.1 mailbox no such user`; `-`: no enhanced code.
 fn refused(text: &str) -> Parsed<Vec<Refused>> {
     let words: Vec<&str> = text.split_whitespace().collect();
-    let [which, code, enhanced, scope, ref said @ ..] = words[..] else {
+    let [which, code, enhanced, effect, ref said @ ..] = words[..] else {
         return Err(format!("'{text}': expected SLOTS CODE ENHANCED SCOPE TEXT").into());
     };
     let enhanced = match enhanced.split('.').map(str::parse::<u16>).collect::<Result<Vec<_>, _>>() {
         Ok(parts) if parts.len() == 3 => Some((parts[0] as u8, parts[1], parts[2])),
         _ => None,
     };
-    let scope = match scope {
+    let effect = match effect {
         "mailbox" => RefusalEffect::Mailbox,
         "deferred" => RefusalEffect::Deferred,
         "relay" => RefusalEffect::Relay,
         "policy" => RefusalEffect::SenderOrContent,
         "unnamed" => RefusalEffect::Unnamed,
-        other => return Err(format!("scope {other}?").into()),
+        other => return Err(format!("effect {other}?").into()),
     };
-    let one = |slot| Ok(Refused { slot, code: code.parse()?, enhanced, text: said.join(" "), scope });
+    let one = |slot| Ok(Refused { slot, code: code.parse()?, enhanced, text: said.join(" "), effect });
     slots(which)?.iter().map(one).collect()
 }
 

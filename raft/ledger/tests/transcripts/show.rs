@@ -204,14 +204,14 @@ impl World {
         if let Some(until) = explanation.waits_until {
             let _ = writeln!(text, "  waits until {}", self.time(until));
         }
-        if let Some(LastRefusal { code, enhanced, scope }) = explanation.last_refusal
+        if let Some(LastRefusal { code, enhanced, effect }) = explanation.last_refusal
             && matches!(explanation.state, RecipientState::Pending | RecipientState::Expired)
         {
             let enhanced = enhanced.map(|(class, subject, detail)| format!(" {class}.{subject}.{detail}"));
             let enhanced = enhanced.unwrap_or_default();
-            let _ = match (scope, explanation.state) {
+            let _ = match (effect, explanation.state) {
                 (RefusalEffect::Deferred, _) => writeln!(text, "  deferred: {code}"),
-                (_, RecipientState::Expired) => writeln!(text, "  refused last: {code}{enhanced} ({scope:?})"),
+                (_, RecipientState::Expired) => writeln!(text, "  refused last: {code}{enhanced} ({effect:?})"),
                 _ => Ok(()),
             };
         }
@@ -351,7 +351,7 @@ impl World {
 
 fn describe(what: &ClaimEventKind) -> String {
     match what {
-        ClaimEventKind::Refused { code, scope, text, .. } => format!("refused {code} {text} ({scope:?})"),
+        ClaimEventKind::Refused { code, effect, text, .. } => format!("refused {code} {text} ({effect:?})"),
         ClaimEventKind::Released(Some(why)) => format!("released: {why:?}"),
         ClaimEventKind::Released(None) => "released, whyever".to_owned(),
         ClaimEventKind::Unsendable(cause) => format!("unsendable: {}", cause.text()),

@@ -18,15 +18,15 @@ pub fn describe(claim_event: &ClaimEvent) -> (&'static str, String) {
         ClaimEventKind::Contradiction => {
             ("sent after all", "the relay had taken it, though it was closed: counted as a contradiction".to_owned())
         }
-        ClaimEventKind::Refused { code: 0, scope: scope @ RefusalEffect::Unnamed, text, .. } => {
-            ("refused", format!("{}; {}", without_answer(text), concerns(*scope)))
+        ClaimEventKind::Refused { code: 0, effect: effect @ RefusalEffect::Unnamed, text, .. } => {
+            ("refused", format!("{}; {}", without_answer(text), concerns(*effect)))
         }
         ClaimEventKind::Refused { code: 0, text, .. } if text.is_empty() => {
             ("given back", "no relay took it".to_owned())
         }
         ClaimEventKind::Refused { code: 0, text, .. } => ("given back", format!("no relay could take it: {text}")),
-        ClaimEventKind::Refused { code, enhanced, scope, text } => {
-            ("refused", format!("{}; {}", answer(*code, *enhanced, text), concerns(*scope)))
+        ClaimEventKind::Refused { code, enhanced, effect, text } => {
+            ("refused", format!("{}; {}", answer(*code, *enhanced, text), concerns(*effect)))
         }
         ClaimEventKind::Released(why) => ("given back", released(*why).to_owned()),
         ClaimEventKind::Suppressed => ("suppressed", "it had opted out before it was handed off".to_owned()),
@@ -61,7 +61,7 @@ pub fn answer(code: u16, enhanced: Option<(u8, u16, u16)>, text: &str) -> String
 pub fn died_of(claim_event: &ClaimEvent) -> String {
     match &claim_event.what {
         ClaimEventKind::Refused { code, enhanced, text, .. } if *code > 0 => answer(*code, *enhanced, text),
-        ClaimEventKind::Refused { scope: RefusalEffect::Unnamed, text, .. } => without_answer(text).to_owned(),
+        ClaimEventKind::Refused { effect: RefusalEffect::Unnamed, text, .. } => without_answer(text).to_owned(),
         ClaimEventKind::Released(Some(ReleaseReason::OwnerDiedComposing)) => {
             "its node died composing it, or its deadline passed".to_owned()
         }
@@ -84,8 +84,8 @@ fn without_answer(text: &str) -> &str {
     if text.is_empty() { "the dialogue broke" } else { text }
 }
 
-fn concerns(scope: RefusalEffect) -> &'static str {
-    match scope {
+fn concerns(effect: RefusalEffect) -> &'static str {
+    match effect {
         RefusalEffect::Mailbox => "about this mailbox: final",
         RefusalEffect::Unnamed => "no cause is named: the attempt counts",
         RefusalEffect::Deferred => "deferred: no attempt is counted",

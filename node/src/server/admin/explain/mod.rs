@@ -132,8 +132,8 @@ fn enhanced_text(enhanced: Option<(u8, u16, u16)>) -> String {
 
 /// Returns the last answer of a relay, because it is the reason why the deadline passed. Empty if no relay answered.
 fn last_answer(story: &RecipientExplanation) -> String {
-    let Some(LastRefusal { code, enhanced, scope }) = story.last_refusal else { return String::new() };
-    let subject = match scope {
+    let Some(LastRefusal { code, enhanced, effect }) = story.last_refusal else { return String::new() };
+    let subject = match effect {
         RefusalEffect::Deferred => "it deferred the recipient",
         RefusalEffect::Relay => "about the relay or its rate",
         RefusalEffect::SenderOrContent => "about content or sender",
