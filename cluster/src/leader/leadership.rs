@@ -11,7 +11,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use reveille_ledger::command::Command;
 use reveille_ledger::ids::{ClaimOwner, Epoch, Fence, Hash, NodeId, Time};
-use reveille_ledger::refusal::Refusal;
+use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_raft::{ProposeError, Replica};
 use tokio::sync::Notify;
@@ -188,8 +188,8 @@ impl Leadership {
     /// Ends the leadership if the ledger refused a timestamp that is too far ahead of ledger time: only a new epoch can
     /// make such a step (P18). Timestamps that are refused for their epoch or as too early do not come here: the
     /// replica reports them as the end of the epoch.
-    fn end_if_time_leaps(&self, refusal: &Refusal) {
-        if matches!(refusal, Refusal::TimeLeaps { .. }) {
+    fn end_if_time_leaps(&self, refusal: &CommandRefusal) {
+        if matches!(refusal, CommandRefusal::TimeLeaps { .. }) {
             tracing::warn!(%refusal, epoch = self.epoch.0, "the leadership ends");
             self.ended.cancel();
         }

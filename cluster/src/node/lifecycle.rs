@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use reveille_ledger::command::{Command, NodeUp};
 use reveille_ledger::effect::Effect;
 use reveille_ledger::impossible::Impossible;
-use reveille_ledger::refusal::Refusal;
+use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_raft::{Hint, Role};
 use tokio::sync::watch;
@@ -64,7 +64,7 @@ pub struct RuntimeOptions {
 pub enum StartError {
     /// The ledger refuses this incarnation.
     #[error("the cluster does not take this node: {0}")]
-    NotTaken(Refusal),
+    NotTaken(CommandRefusal),
     /// The ledger has a level that this build does not know, and this node's log has no entry of that level yet (P23).
     #[error(
         "the cluster is at ledger level {level}, and this build applies up to {highest}; start a newer build on this \
@@ -247,15 +247,17 @@ pub struct LeadershipHandle {
 async fn enlist(context: &NodeContext, options: &RuntimeOptions, cancel: &CancellationToken) -> Result<(), StartError> {
     let (level, process_nonce) = (context.replica.highest_level(), context.replica.process_nonce());
     let up = NodeUp { owner: context.me, name: options.name.clone(), level, process_nonce };
-    let is_final = |refusal: &Refusal| matches!(refusal, Refusal::OldIncarnation { .. } | Refusal::NotPossible(_));
+    let is_final = |refusal: &CommandRefusal| {
+        matches!(refusal, CommandRefusal::OldIncarnation { .. } | CommandRefusal::NotPossible(_))
+    };
     let reply = propose_until_taken(context, &Command::NodeUp(up), is_final, cancel).await;
     let reply = reply.map_err(|_| StartError::Stopped)?;
     if let CommandOutcome::Refused(refusal) = reply.outcome {
-        if let Refusal::OldIncarnation { .. } = refusal {
+        if let CommandRefusal::OldIncarnation { .. } = refusal {
             context.replica.mark_outdated(&refusal.to_string());
         }
         return Err(match refusal {
-            Refusal::NotPossible(Impossible::LevelTooLow { ledger, node }) => {
+            CommandRefusal::NotPossible(Impossible::LevelTooLow { ledger, node }) => {
                 StartError::AboveLevel { level: ledger, highest: node }
             }
             refusal => StartError::NotTaken(refusal),

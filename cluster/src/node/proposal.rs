@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use reveille_ledger::command::{ClaimOutcome, Command};
-use reveille_ledger::refusal::Refusal;
+use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::{CommandOutcome, CommandReply};
 use reveille_raft::ProposeError;
 use tokio_util::sync::CancellationToken;
@@ -46,7 +46,7 @@ impl Propose for NodeContext {
 pub(crate) async fn propose_until_taken(
     context: &NodeContext,
     command: &Command,
-    is_final: fn(&Refusal) -> bool,
+    is_final: fn(&CommandRefusal) -> bool,
     cancel: &CancellationToken,
 ) -> Result<CommandReply, NotTaken> {
     retry(context, command, is_final, cancel).await
@@ -103,7 +103,7 @@ fn halves(mut outcomes: Vec<ClaimOutcome>) -> Option<[Vec<ClaimOutcome>; 2]> {
 async fn retry(
     ledger: &impl Propose,
     command: &Command,
-    is_final: fn(&Refusal) -> bool,
+    is_final: fn(&CommandRefusal) -> bool,
     cancel: &CancellationToken,
 ) -> Result<CommandReply, NotTaken> {
     let mut tries: u32 = 0;

@@ -12,7 +12,7 @@ use reveille_ledger::command::{Advance, Command};
 use reveille_ledger::crash_backoff::Allowance;
 use reveille_ledger::ids::{NodeId, Time};
 use reveille_ledger::impossible::Impossible;
-use reveille_ledger::refusal::Refusal;
+use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{Chunk, Ledger, Page, RecipientState, Run, RunState};
 use reveille_raft::{ProposeError, ReadError};
@@ -60,7 +60,7 @@ pub struct AdvanceProgress {
 pub enum AdvanceError {
     /// The ledger refuses it.
     #[error("{0}")]
-    Refused(Refusal),
+    Refused(CommandRefusal),
     /// No leader accepts the proposal.
     #[error("{0}")]
     NotProposed(ProposeError),
@@ -156,7 +156,9 @@ async fn advance_once(context: &NodeContext, to: Time, jump: bool) -> Result<(),
             }
         };
         match refusal {
-            Refusal::TimeLeaps { .. } | Refusal::TimeWentBack { .. } | Refusal::WrongEpoch { .. } => {
+            CommandRefusal::TimeLeaps { .. }
+            | CommandRefusal::TimeWentBack { .. }
+            | CommandRefusal::WrongEpoch { .. } => {
                 tracing::debug!(%refusal, "the clock was not moved: leadership changes");
                 tokio::time::sleep(RETRY_AFTER).await;
             }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use reveille_ledger::command::{RefusalEffect, Refused, RelayReply, ReleaseReason, Unsendable};
+use reveille_ledger::command::{RefusalEffect, RelayRefusal, RelayReply, ReleaseReason, Unsendable};
 use reveille_raft::crash;
 use tokio::time::Instant;
 
@@ -139,7 +139,7 @@ fn classify_and_journal(context: &WorkerContext, handoff: &Handoff, result: Dial
         DialogueResult::Refused { stage, code, enhanced, text, scope, .. } => {
             let effect = refusal_effect(stage, code, scope);
             let text = clip(&smtp::without_enhanced_code(&text, enhanced));
-            let refused = Refused { slot: claimed_slot.slot, code, enhanced, text, effect };
+            let refused = RelayRefusal { slot: claimed_slot.slot, code, enhanced, text, effect };
             let _ = context.journal.append(claimed_slot, JournalStep::Refused(refused.clone()));
             DeliveryOutcome::Refused(refused)
         }

@@ -1,6 +1,6 @@
 //! The outcome of one recipient of a claim, and its names in the metrics.
 
-use reveille_ledger::command::{RefusalEffect, Refused, RelayReply, ReleaseReason, Unsendable};
+use reveille_ledger::command::{RefusalEffect, RelayRefusal, RelayReply, ReleaseReason, Unsendable};
 
 use super::journal::ClaimedSlot;
 use crate::smtp::GateRefusal;
@@ -20,7 +20,7 @@ pub enum DeliveryOutcome {
     /// The email was not handed off, because the recipient opted out.
     Suppressed,
     /// The relay refused the email, or no relay accepted or refused it (code 0).
-    Refused(Refused),
+    Refused(RelayRefusal),
     /// The email was handed off, and the answer is not known.
     InDoubt,
     /// The email cannot be composed, or no relay of the pool offers SMTPUTF8 for it.
@@ -84,7 +84,7 @@ pub(crate) fn unanswered(claimed_slot: ClaimedSlot, cause: &str) -> DeliveryOutc
 
 fn without_answer(claimed_slot: ClaimedSlot, cause: &str, effect: RefusalEffect) -> DeliveryOutcome {
     let text = clip(cause);
-    DeliveryOutcome::Refused(Refused { slot: claimed_slot.slot, code: 0, enhanced: None, text, effect })
+    DeliveryOutcome::Refused(RelayRefusal { slot: claimed_slot.slot, code: 0, enhanced: None, text, effect })
 }
 
 /// Outcome if the email cannot be composed.
@@ -122,7 +122,7 @@ mod tests {
     fn released_recipients_are_not_counted_as_refused() {
         let refused = |code, effect| {
             let text = "circuit open: connection refused".to_owned();
-            DeliveryOutcome::Refused(Refused { slot: 1, code, enhanced: None, text, effect }).words()
+            DeliveryOutcome::Refused(RelayRefusal { slot: 1, code, enhanced: None, text, effect }).words()
         };
         assert_eq!(refused(0, RefusalEffect::Relay), ("released", "no_relay"));
         assert_eq!(refused(454, RefusalEffect::Relay), ("refused", "relay"));

@@ -15,7 +15,7 @@ use reveille_ledger::RunKind;
 use reveille_ledger::command::{AudienceSeal, Command};
 use reveille_ledger::ids::{RunId, ScheduleId, Time};
 use reveille_ledger::impossible::Impossible;
-use reveille_ledger::refusal::Refusal;
+use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::{CommandOutcome, CommandReply};
 use reveille_raft::ProposeError;
 use tokio::time::Duration;
@@ -279,8 +279,8 @@ pub(crate) async fn try_once(
 
 /// Whether this refusal shows that a pause is over: a finished run is no longer paused (P15). A refusal because the run
 /// is open does not show it.
-fn ends_the_pause(command: &Command, refusal: &Refusal) -> bool {
-    let finished = Refusal::from(Impossible::RunIs(RunKind::Finished));
+fn ends_the_pause(command: &Command, refusal: &CommandRefusal) -> bool {
+    let finished = CommandRefusal::from(Impossible::RunIs(RunKind::Finished));
     matches!(command, Command::RunResume(_)) && *refusal == finished
 }
 

@@ -7,7 +7,7 @@ use std::time::Instant;
 use reveille_cluster::node::context::NodeContext;
 use reveille_ledger::command::{Command, Entry};
 use reveille_ledger::ids::Epoch;
-use reveille_ledger::refusal::Refusal;
+use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_raft::Role;
 use tokio::time::Duration;
@@ -27,7 +27,7 @@ pub fn propose(context: Option<Arc<NodeContext>>, network: Network) {
         let entry = Entry { epoch, now, command: Command::Tick };
         let written = context.replica.propose_stamped(term, &entry, Instant::now() + WITHIN).await;
         if let Some(Ok(reply)) = written
-            && !matches!(reply.outcome, CommandOutcome::Refused(Refusal::WrongEpoch { .. }))
+            && !matches!(reply.outcome, CommandOutcome::Refused(CommandRefusal::WrongEpoch { .. }))
         {
             let index = reply.index;
             network.record_violation(format!("P13: entry {index} of epoch {} was taken after it was over", epoch.0));

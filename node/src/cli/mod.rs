@@ -37,7 +37,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
 use reveille_cluster::node::lifecycle::StartError;
-use reveille_ledger::refusal::Refusal;
+use reveille_ledger::refusal::CommandRefusal;
 use reveille_raft::FatalError;
 
 use crate::format;
@@ -122,7 +122,7 @@ fn is_other_folder(error: &anyhow::Error) -> bool {
     use FatalError::{BadIdentity, Foreign, Outdated};
     matches!(error.downcast_ref(), Some(Outdated(_) | Foreign(_) | BadIdentity { .. }))
         || matches!(error.downcast_ref(), Some(NodeIdentityError::Missing { .. }))
-        || matches!(error.downcast_ref(), Some(StartError::NotTaken(Refusal::OldIncarnation { .. })))
+        || matches!(error.downcast_ref(), Some(StartError::NotTaken(CommandRefusal::OldIncarnation { .. })))
 }
 
 async fn demo(args: crate::demo::Args) -> Result<(), Stop> {
@@ -187,7 +187,7 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let (asked, known) = (Incarnation(1), Incarnation(12));
-        let old = StartError::NotTaken(Refusal::OldIncarnation { asked, known });
+        let old = StartError::NotTaken(CommandRefusal::OldIncarnation { asked, known });
         let remembered = FatalError::Outdated("its life 12 is known".into());
         let other = FatalError::Foreign("identity belongs to node 2".into());
         let garbled = FatalError::BadIdentity { path: "data/identity".into(), detail: "no first line".into() };

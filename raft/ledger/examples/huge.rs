@@ -16,8 +16,8 @@ use reveille_ledger::bitmap::{Bitmap, CHUNK};
 use reveille_ledger::calendar::When;
 use reveille_ledger::canary::Canary;
 use reveille_ledger::command::{
-    AudienceSeal, ClaimOutcome, ClaimRequest, Command, Entry, EpochStart, NodeUp, RefusalEffect, Refused, RunPause,
-    ScheduleCreate, Trigger, VoterClock,
+    AudienceSeal, ClaimOutcome, ClaimRequest, Command, Entry, EpochStart, NodeUp, RefusalEffect, RelayRefusal,
+    RunPause, ScheduleCreate, Trigger, VoterClock,
 };
 use reveille_ledger::content::{AudienceChoice, NamedAudience, Seal};
 use reveille_ledger::ids::{ClaimOwner, Hash, Incarnation, NodeId, RunId, Time};
@@ -104,7 +104,7 @@ impl World {
             let (chunk, slots) = (first / CHUNK, Bitmap::range(first % CHUNK, SLICE));
             let claim = ClaimRequest { page: run, chunk, slice: slots.clone(), owner: OWNER };
             let CommandOutcome::Claimed(fences) = self.put(Command::Claim(vec![claim])) else { panic!("no claim") };
-            let refused = slots.iter().map(|slot| Refused {
+            let refused = slots.iter().map(|slot| RelayRefusal {
                 slot,
                 code: 450,
                 enhanced: Some((4, 2, 1)),

@@ -10,7 +10,7 @@ use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::command::{ClaimRequest, Command, Entry, NodeUp, RaiseLevel};
 use reveille_ledger::ids::{ClaimOwner, Incarnation, NodeId, RunId};
 use reveille_ledger::impossible::{Bounded, Impossible};
-use reveille_ledger::refusal::Refusal;
+use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{LEVEL, Ledger, level};
 
@@ -91,7 +91,7 @@ fn until_the_level_is_raised_rows_are_in_the_former_form() {
     let mut world = World::new();
     world.up(NodeId(2), LEVEL);
     assert_eq!(world.up(NodeId(2), level::KNOWN), CommandOutcome::Done);
-    let refused = CommandOutcome::Refused(Refusal::from(Impossible::LevelNotAnnounced {
+    let refused = CommandOutcome::Refused(CommandRefusal::from(Impossible::LevelNotAnnounced {
         asked: level::KNOWN,
         node: world.nodes().into_iter().find(|node| *node != NodeId(2)).expect("another node"),
         announced: LEVEL,
@@ -114,7 +114,8 @@ fn after_the_level_is_raised_all_rows_are_in_the_new_form() {
 #[test]
 fn after_the_level_is_raised_a_node_of_the_former_release_is_not_taken() {
     let mut world = World::raised();
-    let refused = CommandOutcome::Refused(Refusal::from(Impossible::LevelTooLow { ledger: level::KNOWN, node: LEVEL }));
+    let refused =
+        CommandOutcome::Refused(CommandRefusal::from(Impossible::LevelTooLow { ledger: level::KNOWN, node: LEVEL }));
     assert_eq!(world.up(NodeId(2), LEVEL), refused);
 }
 
@@ -126,11 +127,11 @@ fn limits_are_those_of_the_level() {
         world.put(Command::Claim(vec![ClaimRequest { page, chunk: 0, slice: Bitmap::range(0, 512), owner }]))
     };
     let (former, next) = (claim(&mut World::new()), claim(&mut World::raised()));
-    let too_large = Refusal::TooLarge { what: Bounded::Slice, bound: 256 };
+    let too_large = CommandRefusal::TooLarge { what: Bounded::Slice, bound: 256 };
     assert_eq!(former, CommandOutcome::Claimed(vec![Err(too_large)]));
     assert_eq!(
         next,
-        CommandOutcome::Claimed(vec![Err(Refusal::OwnerGone)]),
+        CommandOutcome::Claimed(vec![Err(CommandRefusal::OwnerGone)]),
         "512 recipients fit; incarnation 9 never was"
     );
 }

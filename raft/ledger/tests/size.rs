@@ -9,8 +9,8 @@ use reveille_ledger::bitmap::{Bitmap, CHUNK};
 use reveille_ledger::calendar::{Pattern, When};
 use reveille_ledger::check::check;
 use reveille_ledger::command::{
-    AudienceSeal, ClaimOutcome, ClaimRequest, Command, Entry, EpochStart, NextInstant, NodeUp, RefusalEffect, Refused,
-    RunPause, ScheduleCreate, Trigger, VoterClock,
+    AudienceSeal, ClaimOutcome, ClaimRequest, Command, Entry, EpochStart, NextInstant, NodeUp, RefusalEffect,
+    RelayRefusal, RunPause, ScheduleCreate, Trigger, VoterClock,
 };
 use reveille_ledger::content::{Audience, AudienceChoice, NamedAudience, Recipient, Seal};
 use reveille_ledger::decide::catch_up::plan_fire;
@@ -119,7 +119,7 @@ fn settled(
     let mine = slice.iter().filter(|slot| slot % 5 == portion);
     let is_refused = |slot: &u16| refused.is_some_and(|every| u32::from(*slot) % every == 0);
     let (no, yes): (Vec<u16>, Vec<u16>) = mine.partition(is_refused);
-    let refuse = |slot: u16| Refused {
+    let refuse = |slot: u16| RelayRefusal {
         slot,
         code: 550,
         enhanced: Some((5, 1, 1)),

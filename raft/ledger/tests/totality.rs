@@ -311,7 +311,7 @@ fn wild_outcome(fence: Fence) -> impl Strategy<Value = ClaimOutcome> {
         RefusalEffect::Unnamed,
     ]);
     let refused = (any::<u16>(), any::<u16>(), prop::option::of((any::<u8>(), any::<u16>(), any::<u16>())), effect);
-    let refused = refused.prop_map(|(slot, code, enhanced, effect)| Refused {
+    let refused = refused.prop_map(|(slot, code, enhanced, effect)| RelayRefusal {
         slot: slot % 8,
         code,
         enhanced,

@@ -5,8 +5,8 @@
 //! waits for a permit until its deadline and then fails with [`ProposeError::Busy`].
 //!
 //! A proposal with an unknown outcome is never retried. A retry happens in two cases, since the command did not happen:
-//! the ledger refused an old stamp ([`Refusal::WrongEpoch`], [`Refusal::TimeWentBack`]), or the node was not the
-//! leader.
+//! the ledger refused an old stamp ([`CommandRefusal::WrongEpoch`],
+//! [`CommandRefusal::TimeWentBack`]), or the node was not the leader.
 
 pub(crate) mod in_flight;
 #[cfg(feature = "injected-bugs")]
@@ -24,7 +24,7 @@ use prost::bytes::Bytes;
 use reveille_ledger::command::{Command, ENTRY_BYTES_MAX, Entry};
 use reveille_ledger::form;
 use reveille_ledger::ids::{Epoch, NodeId, Time};
-use reveille_ledger::refusal::Refusal;
+use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::{CommandOutcome, CommandReply};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout_at;
@@ -261,7 +261,7 @@ fn classify(result: ClientWriteResult<TypeConfig>) -> Attempt {
 /// Converts a reply. If the ledger refused the stamp, the command did not happen and may be tried again.
 fn classify_reply(reply: CommandReply) -> Attempt {
     match reply.outcome {
-        CommandOutcome::Refused(Refusal::WrongEpoch { .. } | Refusal::TimeWentBack { .. }) => {
+        CommandOutcome::Refused(CommandRefusal::WrongEpoch { .. } | CommandRefusal::TimeWentBack { .. }) => {
             Attempt::Again(ProposeError::NotReady)
         }
         _ => Attempt::Done(reply),

@@ -7,7 +7,7 @@ use reveille_ledger::LEVEL;
 use reveille_ledger::command::{Command, ENTRY_BYTES_MAX, NodeUp, RaiseLevel};
 use reveille_ledger::effect::Effect;
 use reveille_ledger::ids::{ClaimOwner, Incarnation, NodeId};
-use reveille_ledger::refusal::Refusal;
+use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_raft::peer::{PeerError, Rejection};
 use reveille_raft::{FatalError, Hint, MembershipError, ProposeError, Replica, Role};
@@ -47,7 +47,7 @@ async fn refusal_is_an_answer_and_not_an_error() {
     let mut node = one().await;
     let remove = Command::RelayRemove("unknown".to_owned());
     let reply = node.replica().propose(&remove, soon()).await.expect("it is answered");
-    assert_eq!(reply.outcome, CommandOutcome::Refused(Refusal::NoSuchRelay("unknown".to_owned())));
+    assert_eq!(reply.outcome, CommandOutcome::Refused(CommandRefusal::NoSuchRelay("unknown".to_owned())));
     node.stop().await;
 }
 
@@ -160,7 +160,10 @@ async fn entry_that_raises_level_above_the_build_stops_the_node() {
     let level = LEVEL + 1;
     let raise = Command::RaiseLevel(RaiseLevel { level, voters: vec![node.id] });
     let refused = node.replica().propose(&raise, soon()).await.expect("it is answered").outcome;
-    assert!(matches!(refused, CommandOutcome::Refused(Refusal::NotPossible(_))), "not announced yet: {refused:?}");
+    assert!(
+        matches!(refused, CommandOutcome::Refused(CommandRefusal::NotPossible(_))),
+        "not announced yet: {refused:?}"
+    );
     let holder = ClaimOwner { node: node.id, incarnation: Incarnation(1) };
     let up = Command::NodeUp(NodeUp { owner: holder, name: "n1".into(), level, process_nonce: 1 });
     let last = node.replica().propose(&up, soon()).await.expect("a later release announces its level").index;

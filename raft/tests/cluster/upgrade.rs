@@ -2,7 +2,7 @@
 
 use reveille_ledger::command::{Command, NodeUp, RaiseLevel};
 use reveille_ledger::ids::{ClaimOwner, Hash, Incarnation};
-use reveille_ledger::refusal::Refusal;
+use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{LEVEL, Ledger, level};
 use reveille_raft::{FatalError, ProposeError, ReplicaOptions};
@@ -83,7 +83,7 @@ async fn nodes_of_two_releases_are_equal_until_the_former_one_must_stop() {
         marks(&nodes[place], &format!("n{place} has level {level}"), 30).await;
         compare(&nodes).await;
         assert!(
-            matches!(raise(&nodes).await, CommandOutcome::Refused(Refusal::NotPossible(_))),
+            matches!(raise(&nodes).await, CommandOutcome::Refused(CommandRefusal::NotPossible(_))),
             "one node is in the way"
         );
     }

@@ -4,7 +4,7 @@
 //! the checksum of the frame before. So a frame counts only if every frame before it is unchanged. The inverted length
 //! separates a damaged length from a frame whose end was never written. The first frame is the [`Header`].
 
-use reveille_ledger::command::Refused;
+use reveille_ledger::command::RelayRefusal;
 use reveille_ledger::ids::{ClaimOwner, Fence, RunId};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -48,7 +48,7 @@ pub enum JournalStep {
     /// The relay answered 250 to the terminator.
     Accepted,
     /// The relay refused the email. The journal keeps the first [`TEXT_BYTES_MAX`] bytes of the text.
-    Refused(Refused),
+    Refused(RelayRefusal),
     /// Composing has ended, and nothing was handed off yet. If the process dies now, this recipient was not the cause
     /// (P12).
     Composed,

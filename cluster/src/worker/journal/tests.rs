@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use proptest::prelude::*;
 use reveille_ledger::bitmap::Bitmap;
-use reveille_ledger::command::{ClaimOutcome, OutcomeSource, RefusalEffect, Refused};
+use reveille_ledger::command::{ClaimOutcome, OutcomeSource, RefusalEffect, RelayRefusal};
 use reveille_ledger::ids::{Epoch, Incarnation, NodeId, RunId};
 use tempfile::TempDir;
 
@@ -28,7 +28,7 @@ fn record(index: u64, slot: u16, step: JournalStep) -> Record {
 }
 
 fn refused(slot: u16, code: u16) -> JournalStep {
-    JournalStep::Refused(Refused {
+    JournalStep::Refused(RelayRefusal {
         slot,
         code,
         enhanced: Some((5, 1, 1)),
@@ -242,7 +242,7 @@ fn long_answer_is_cut_at_a_character_boundary() {
     let folder = folder();
     let mut journal = journal(&folder);
     let text = format!("x{}", "é".repeat(100_000));
-    let long = Refused { slot: 0, code: 550, enhanced: None, effect: RefusalEffect::SenderOrContent, text };
+    let long = RelayRefusal { slot: 0, code: 550, enhanced: None, effect: RefusalEffect::SenderOrContent, text };
     assert!(journal.append(&[record(50, 0, JournalStep::Refused(long))]).is_ok());
     let claims = whole(&folder);
     let Some(JournalStep::Refused(kept)) = claims.step(fence(50), 0) else { panic!("{claims:?}") };

@@ -4,7 +4,7 @@ use reveille_cluster::leader::barrier::BarrierError;
 use reveille_cluster::leader::transfer::TransferError;
 use reveille_ledger::RunSummary;
 use reveille_ledger::ids::{Fence, RunId};
-use reveille_ledger::refusal::Refusal;
+use reveille_ledger::refusal::CommandRefusal;
 use reveille_proto::admin::v1::ErrorReason;
 use reveille_raft::{ArchiveError, Member, MembershipError, ProposeError, ReadError};
 use tonic::Code;
@@ -301,24 +301,27 @@ pub fn no_campaign(name: &str) -> ApiError {
 const CHANGED: &str = "the schedule has changed meanwhile";
 
 /// Turns the ledger's refusal of a change of this schedule into an error.
-pub fn refused_of(schedule: &str, refusal: &Refusal) -> ApiError {
+pub fn refused_of(schedule: &str, refusal: &CommandRefusal) -> ApiError {
     match refusal {
-        Refusal::StalePlan => stale_etag(schedule, CHANGED),
+        CommandRefusal::StalePlan => stale_etag(schedule, CHANGED),
         refusal => refused(refusal),
     }
 }
 
 /// Turns the ledger's refusal of a campaign command into an error that suggests campaign commands.
-pub fn refused_of_campaign(name: &str, refusal: &Refusal) -> ApiError {
+pub fn refused_of_campaign(name: &str, refusal: &CommandRefusal) -> ApiError {
     let status = format!("reveille campaign status {name}");
     match refusal {
-        Refusal::StalePlan => {
+        CommandRefusal::StalePlan => {
             ApiError::new(Code::Aborted, ErrorReason::EtagMismatch, "the campaign has changed meanwhile").next(status)
         }
-        Refusal::CampaignIs(stage) => not_possible(format!("campaign {name} is {} already", stage.word())).next(status),
-        Refusal::NotPossible(_) | Refusal::NotActive(_) | Refusal::NoSuchRun(_) | Refusal::NoSuchSchedule(_) => {
-            not_possible(format!("campaign {name}: {refusal}")).next(status)
+        CommandRefusal::CampaignIs(stage) => {
+            not_possible(format!("campaign {name} is {} already", stage.word())).next(status)
         }
+        CommandRefusal::NotPossible(_)
+        | CommandRefusal::NotActive(_)
+        | CommandRefusal::NoSuchRun(_)
+        | CommandRefusal::NoSuchSchedule(_) => not_possible(format!("campaign {name}: {refusal}")).next(status),
         refusal => refused(refusal),
     }
 }
@@ -336,64 +339,64 @@ pub fn no_pool(name: &str) -> ApiError {
 }
 
 /// Turns a refusal of the ledger into an error. A refusal is certain, and the same on every node.
-pub fn refused(refusal: &Refusal) -> ApiError {
+pub fn refused(refusal: &CommandRefusal) -> ApiError {
     let message = refusal.to_string();
     match refusal {
-        Refusal::NoSuchSchedule(_) => {
+        CommandRefusal::NoSuchSchedule(_) => {
             ApiError::new(Code::NotFound, ErrorReason::ScheduleNotFound, message).next("reveille schedule list")
         }
-        Refusal::NoSuchRun(run) => no_run(run),
-        Refusal::NoSuchRelay(name) => no_relay(name),
-        Refusal::NameTaken(name) => ApiError::new(Code::AlreadyExists, ErrorReason::NameTaken, message)
+        CommandRefusal::NoSuchRun(run) => no_run(run),
+        CommandRefusal::NoSuchRelay(name) => no_relay(name),
+        CommandRefusal::NameTaken(name) => ApiError::new(Code::AlreadyExists, ErrorReason::NameTaken, message)
             .next(format!("reveille schedule show {name}")),
-        Refusal::RelayNameTaken(name) => ApiError::new(Code::AlreadyExists, ErrorReason::NameTaken, message)
+        CommandRefusal::RelayNameTaken(name) => ApiError::new(Code::AlreadyExists, ErrorReason::NameTaken, message)
             .next(format!("reveille relay show {name}")),
-        Refusal::RequestReused(_) => ApiError::new(Code::AlreadyExists, ErrorReason::RequestIdReused, message),
+        CommandRefusal::RequestReused(_) => ApiError::new(Code::AlreadyExists, ErrorReason::RequestIdReused, message),
         // The name is added by `refused_of`, whose caller knows it.
-        Refusal::StalePlan => {
+        CommandRefusal::StalePlan => {
             ApiError::new(Code::Aborted, ErrorReason::EtagMismatch, CHANGED).next("reveille schedule list")
         }
-        Refusal::TooLarge { .. } => ApiError::new(Code::InvalidArgument, ErrorReason::TooLarge, message),
-        Refusal::ClocksDisagree => not_possible(message).next(SHOW_CLUSTER_STATUS),
-        Refusal::InsideGap { run, .. } => not_possible(message).next(format!("reveille run show {run}")),
-        Refusal::NoSuchAudience(name) => no_audience(name),
-        Refusal::AudienceNameTaken(name) => ApiError::new(Code::AlreadyExists, ErrorReason::NameTaken, message)
+        CommandRefusal::TooLarge { .. } => ApiError::new(Code::InvalidArgument, ErrorReason::TooLarge, message),
+        CommandRefusal::ClocksDisagree => not_possible(message).next(SHOW_CLUSTER_STATUS),
+        CommandRefusal::InsideGap { run, .. } => not_possible(message).next(format!("reveille run show {run}")),
+        CommandRefusal::NoSuchAudience(name) => no_audience(name),
+        CommandRefusal::AudienceNameTaken(name) => ApiError::new(Code::AlreadyExists, ErrorReason::NameTaken, message)
             .next(format!("reveille audience show {name}")),
-        Refusal::AudienceUsed { schedule, .. } => {
+        CommandRefusal::AudienceUsed { schedule, .. } => {
             not_possible(message).next(format!("reveille schedule delete {schedule}"))
         }
-        Refusal::AudienceOfCampaign { campaigns, .. } => {
+        CommandRefusal::AudienceOfCampaign { campaigns, .. } => {
             let first = campaigns.first().map(String::as_str).unwrap_or_default();
             let next = format!("reveille campaign delete {first}, a draft or once it is over or cancelled");
             not_possible(message).next(next)
         }
-        Refusal::CampaignNameTaken(name) => ApiError::new(Code::AlreadyExists, ErrorReason::NameTaken, message)
+        CommandRefusal::CampaignNameTaken(name) => ApiError::new(Code::AlreadyExists, ErrorReason::NameTaken, message)
             .next(format!("reveille campaign status {name}")),
-        Refusal::NoSuchCampaign(name) => no_campaign(name),
-        Refusal::OfCampaign(name) => not_possible(message).next(format!("reveille campaign status {name}")),
-        Refusal::LaunchedBefore { campaign, .. } => {
+        CommandRefusal::NoSuchCampaign(name) => no_campaign(name),
+        CommandRefusal::OfCampaign(name) => not_possible(message).next(format!("reveille campaign status {name}")),
+        CommandRefusal::LaunchedBefore { campaign, .. } => {
             not_possible(message).next(format!("reveille campaign status {campaign}; --again, if it is meant"))
         }
-        Refusal::SentBefore { run, .. } => {
+        CommandRefusal::SentBefore { run, .. } => {
             not_possible(message).next(format!("reveille run show {run}; --again, if it is meant"))
         }
-        Refusal::CanaryHeld(_) => not_possible(message).next(
+        CommandRefusal::CanaryHeld(_) => not_possible(message).next(
             "reveille dead-letter list names the failed recipients; then the same with --without-canary, or cancel it",
         ),
-        Refusal::RunOpen(run) => not_possible(message).next(format!("reveille run watch {run}")),
-        Refusal::WrongEpoch { .. } | Refusal::TimeWentBack { .. } | Refusal::TimeLeaps { .. } => {
+        CommandRefusal::RunOpen(run) => not_possible(message).next(format!("reveille run watch {run}")),
+        CommandRefusal::WrongEpoch { .. } | CommandRefusal::TimeWentBack { .. } | CommandRefusal::TimeLeaps { .. } => {
             not_reachable(format!("leadership changes: {refusal}"), None).next(SHOW_CLUSTER_STATUS)
         }
-        Refusal::OldIncarnation { .. }
-        | Refusal::NotDue(_)
-        | Refusal::FiredThrough
-        | Refusal::NotActive(_)
-        | Refusal::OwnerGone
-        | Refusal::NothingPending
-        | Refusal::CampaignIs(_)
-        | Refusal::AtConcurrency { .. }
-        | Refusal::CapUsedUp { .. }
-        | Refusal::NotPossible(_) => not_possible(message),
+        CommandRefusal::OldIncarnation { .. }
+        | CommandRefusal::NotDue(_)
+        | CommandRefusal::FiredThrough
+        | CommandRefusal::NotActive(_)
+        | CommandRefusal::OwnerGone
+        | CommandRefusal::NothingPending
+        | CommandRefusal::CampaignIs(_)
+        | CommandRefusal::AtConcurrency { .. }
+        | CommandRefusal::CapUsedUp { .. }
+        | CommandRefusal::NotPossible(_) => not_possible(message),
     }
 }
 
@@ -438,13 +441,13 @@ mod tests {
 
     #[test]
     fn refusals_keep_their_words() {
-        let fault = refused(&Refusal::NameTaken("daily".to_owned()));
+        let fault = refused(&CommandRefusal::NameTaken("daily".to_owned()));
         assert_eq!(
             format!("{fault:?}"),
-            format!("{} NAME_TAKEN: {}", Code::AlreadyExists, Refusal::NameTaken("daily".to_owned()))
+            format!("{} NAME_TAKEN: {}", Code::AlreadyExists, CommandRefusal::NameTaken("daily".to_owned()))
         );
-        assert_eq!(refused(&Refusal::StalePlan).reason(), ErrorReason::EtagMismatch);
-        let status = tonic::Status::from(refused_of("daily", &Refusal::StalePlan));
+        assert_eq!(refused(&CommandRefusal::StalePlan).reason(), ErrorReason::EtagMismatch);
+        let status = tonic::Status::from(refused_of("daily", &CommandRefusal::StalePlan));
         let details = status.get_details_error_info().expect("details");
         assert_eq!(details.metadata.get("next").map(String::as_str), Some("reveille schedule show daily"));
     }

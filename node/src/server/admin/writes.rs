@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use reveille_ledger::command::Command;
-use reveille_ledger::refusal::Refusal;
+use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::{CommandOutcome, CommandReply, MovedRecipients};
 use reveille_raft::{ProposeError, crash};
 
@@ -42,7 +42,7 @@ impl Admin {
         command: Command,
         request_id: &str,
         deadline: Instant,
-    ) -> Result<Result<Option<CommandReply>, Refusal>, ApiError> {
+    ) -> Result<Result<Option<CommandReply>, CommandRefusal>, ApiError> {
         if dry_run {
             let (checked, _) = self.read(false, deadline, |ledger| ledger.check(&command)).await?;
             return Ok(checked.map(|()| None));
@@ -56,7 +56,7 @@ impl Admin {
         command: Command,
         request_id: &str,
         deadline: Instant,
-    ) -> Result<Result<CommandReply, Refusal>, ApiError> {
+    ) -> Result<Result<CommandReply, CommandRefusal>, ApiError> {
         self.member()?;
         let reply = match self.context.replica.propose_while_led(&command, deadline).await {
             Ok(reply) => reply,

@@ -8,7 +8,7 @@ use super::Context;
 use super::bounds::{bounded, refuse_if};
 use crate::command::{AudienceDelete, AudienceSeal};
 use crate::model::{
-    AudienceChoice, Bounded, CAMPAIGNS_NAMED, CampaignStage, CommandOutcome, Impossible, Ledger, Refusal,
+    AudienceChoice, Bounded, CAMPAIGNS_NAMED, CampaignStage, CommandOutcome, CommandRefusal, Impossible, Ledger,
     SealedAudience,
 };
 
@@ -18,14 +18,14 @@ impl Ledger {
         &mut self,
         context: &mut Context,
         asked: &AudienceSeal,
-    ) -> Result<CommandOutcome, Refusal> {
+    ) -> Result<CommandOutcome, CommandRefusal> {
         let AudienceSeal { tenant, seal, .. } = asked;
         if let Some(wrong) = seal.wrong(self.limits()) {
             return Err(Impossible::Seal(wrong).into());
         }
         let (name, blob) = ((tenant.clone(), seal.name.clone()), seal.blob());
         match self.audiences.get(&name).copied() {
-            Some(known) if known.seal != blob.hash => return Err(Refusal::AudienceNameTaken(seal.name.clone())),
+            Some(known) if known.seal != blob.hash => return Err(CommandRefusal::AudienceNameTaken(seal.name.clone())),
             Some(known) => context.repeats = Some(known.index),
             None => {
                 let (index, at) = (context.index, context.now);
@@ -39,28 +39,30 @@ impl Ledger {
 
     /// Refuses the delete while a campaign or a schedule uses the audience. A draft counts too: it was checked against
     /// these recipients. Reads all schedules, because deletes are rare.
-    pub(super) fn check_audience_delete(&self, asked: &AudienceDelete) -> Result<(), Refusal> {
+    pub(super) fn check_audience_delete(&self, asked: &AudienceDelete) -> Result<(), CommandRefusal> {
         let key = (asked.tenant.clone(), asked.name.clone());
-        let gone = || Refusal::NoSuchAudience(asked.name.clone());
+        let gone = || CommandRefusal::NoSuchAudience(asked.name.clone());
         let seal = self.audiences.get(&key).ok_or_else(gone)?.seal;
         self.check_used_by_no_campaign(&key)?;
         let mut schedules = self.schedules.iter();
         let user = schedules.find(|(_, schedule)| *schedule.tenant == *asked.tenant && schedule.audience == seal);
         match user {
-            Some((_, user)) => Err(Refusal::AudienceUsed { name: asked.name.clone(), schedule: user.name.to_string() }),
+            Some((_, user)) => {
+                Err(CommandRefusal::AudienceUsed { name: asked.name.clone(), schedule: user.name.to_string() })
+            }
             None => Ok(()),
         }
     }
 
-    pub(super) fn audience_delete(&mut self, asked: &AudienceDelete) -> Result<CommandOutcome, Refusal> {
+    pub(super) fn audience_delete(&mut self, asked: &AudienceDelete) -> Result<CommandOutcome, CommandRefusal> {
         let removed = self.audiences.remove(&(asked.tenant.clone(), asked.name.clone()));
-        let seal = removed.ok_or_else(|| Refusal::NoSuchAudience(asked.name.clone()))?.seal;
+        let seal = removed.ok_or_else(|| CommandRefusal::NoSuchAudience(asked.name.clone()))?.seal;
         self.release_blob(&seal);
         Ok(CommandOutcome::Done)
     }
 
     /// Refuses if a campaign uses the audience. A campaign that was cancelled before it opened does not count.
-    fn check_used_by_no_campaign(&self, (tenant, audience): &(String, String)) -> Result<(), Refusal> {
+    fn check_used_by_no_campaign(&self, (tenant, audience): &(String, String)) -> Result<(), CommandRefusal> {
         let mut users = self.campaigns_of(tenant).filter(|(_, campaign)| {
             let is_over = matches!(campaign.stage, CampaignStage::Cancelled { opened: None, .. });
             campaign.audience == *audience && !is_over
@@ -71,11 +73,11 @@ impl Ledger {
             return Ok(());
         }
         let more = u32::try_from(users.count()).unwrap_or(u32::MAX);
-        Err(Refusal::AudienceOfCampaign { name: audience.clone(), campaigns, more })
+        Err(CommandRefusal::AudienceOfCampaign { name: audience.clone(), campaigns, more })
     }
 
     /// Checks that a schedule of this tenant may send to the audience.
-    pub(super) fn check_audience(&self, tenant: &str, to: &AudienceChoice) -> Result<(), Refusal> {
+    pub(super) fn check_audience(&self, tenant: &str, to: &AudienceChoice) -> Result<(), CommandRefusal> {
         match to {
             AudienceChoice::Listed(audience) => {
                 let limits = self.limits();
@@ -86,7 +88,7 @@ impl Ledger {
             AudienceChoice::Sealed(named) => {
                 let known = self.audiences.get(&(tenant.to_owned(), named.name.clone()));
                 let same = known.is_some_and(|known| known.seal == named.seal && known.rows == named.rows);
-                if same { Ok(()) } else { Err(Refusal::NoSuchAudience(named.name.clone())) }
+                if same { Ok(()) } else { Err(CommandRefusal::NoSuchAudience(named.name.clone())) }
             }
         }
     }

@@ -10,8 +10,8 @@ use super::bounds::{bounded, refuse_if};
 use super::fire::Opened;
 use crate::command::{Backfill, Opening};
 use crate::model::{
-    Activity, Bounded, CommandOutcome, DAY_MS, Impossible, Ledger, Nominal, OpeningCause, RangePosition, Refusal,
-    ScheduleId,
+    Activity, Bounded, CommandOutcome, CommandRefusal, DAY_MS, Impossible, Ledger, Nominal, OpeningCause,
+    RangePosition, ScheduleId,
 };
 
 /// True if two names can be out of order. Names of interval patterns never are.
@@ -59,11 +59,18 @@ impl Ledger {
         around
     }
 
-    pub(super) fn backfill(&mut self, context: &mut Context, backfill: &Backfill) -> Result<CommandOutcome, Refusal> {
+    pub(super) fn backfill(
+        &mut self,
+        context: &mut Context,
+        backfill: &Backfill,
+    ) -> Result<CommandOutcome, CommandRefusal> {
         let id = backfill.schedule;
-        let schedule = self.schedules.get(&id).ok_or(Refusal::NoSuchSchedule(id))?;
+        let schedule = self.schedules.get(&id).ok_or(CommandRefusal::NoSuchSchedule(id))?;
         bounded(Bounded::Backfill, backfill.openings.len(), self.limits().backfill)?;
-        refuse_if(matches!(schedule.activity, Activity::Blocked { .. }), Refusal::NotActive(schedule.activity.kind()))?;
+        refuse_if(
+            matches!(schedule.activity, Activity::Blocked { .. }),
+            CommandRefusal::NotActive(schedule.activity.kind()),
+        )?;
         let (through, forgotten) = (schedule.plan.fired_through, schedule.plan.forgotten_through);
         let names: BTreeSet<&Nominal> = backfill.openings.iter().map(|opening| &opening.nominal).collect();
         let is_behind = |opening: &Opening| {

@@ -1,31 +1,31 @@
 //! Checks of sizes and policies that several families of commands share.
 
-use crate::model::{Bounded, Impossible, Labels, NextInstant, Policies, Refusal};
+use crate::model::{Bounded, CommandRefusal, Impossible, Labels, NextInstant, Policies};
 
 /// Refuses if the condition holds. Changes nothing otherwise.
-pub(super) fn refuse_if(condition: bool, refusal: impl Into<Refusal>) -> Result<(), Refusal> {
+pub(super) fn refuse_if(condition: bool, refusal: impl Into<CommandRefusal>) -> Result<(), CommandRefusal> {
     if condition { Err(refusal.into()) } else { Ok(()) }
 }
 
-pub(super) fn bounded(what: Bounded, value: usize, bound: usize) -> Result<(), Refusal> {
-    refuse_if(value > bound, Refusal::TooLarge { what, bound: bound as u64 })
+pub(super) fn bounded(what: Bounded, value: usize, bound: usize) -> Result<(), CommandRefusal> {
+    refuse_if(value > bound, CommandRefusal::TooLarge { what, bound: bound as u64 })
 }
 
-pub(super) fn check_labels(labels: &Labels) -> Result<(), Refusal> {
+pub(super) fn check_labels(labels: &Labels) -> Result<(), CommandRefusal> {
     labels.check().map_err(|wrong| Impossible::Labels(wrong).into())
 }
 
 /// `min_gap` must not exceed the retention, so that earlier emails within the gap are still known (P17).
-pub(super) fn gap_within_retention(policies: &Policies) -> Result<(), Refusal> {
+pub(super) fn gap_within_retention(policies: &Policies) -> Result<(), CommandRefusal> {
     refuse_if(policies.min_gap_ms > policies.retention_ms, Impossible::GapAboveRetention)
 }
 
 /// `min_gap` compares address keys, and the ledger has keys of inline audiences only (P17).
-pub(super) fn gap_needs_a_list(policies: &Policies, is_sealed: bool) -> Result<(), Refusal> {
+pub(super) fn gap_needs_a_list(policies: &Policies, is_sealed: bool) -> Result<(), CommandRefusal> {
     refuse_if(policies.min_gap_ms > 0 && is_sealed, Impossible::GapOfSealed)
 }
 
 /// The next instant must open within the window after it (`jitter`, P8).
-pub(super) fn inside_window(next: Option<&NextInstant>, policies: &Policies) -> Result<(), Refusal> {
+pub(super) fn inside_window(next: Option<&NextInstant>, policies: &Policies) -> Result<(), CommandRefusal> {
     refuse_if(next.is_some_and(|next| !next.is_within(policies.jitter_ms)), Impossible::OutsideWindow)
 }

@@ -5,8 +5,8 @@ use super::bounds::{bounded, check_labels, gap_needs_a_list, refuse_if};
 use crate::calendar::When;
 use crate::command::{CampaignArm, CampaignCreate, CampaignLaunch, CampaignName, ScheduleCreate};
 use crate::model::{
-    Armed, AudienceChoice, Bounded, Campaign, CampaignStage, CommandOutcome, Content, Hash, Impossible, InstantOutcome,
-    Launch, Ledger, MissedCause, NamedAudience, NextInstant, Nominal, Policies, Refusal, RunId, ScheduleId,
+    Armed, AudienceChoice, Bounded, Campaign, CampaignStage, CommandOutcome, CommandRefusal, Content, Hash, Impossible,
+    InstantOutcome, Launch, Ledger, MissedCause, NamedAudience, NextInstant, Nominal, Policies, RunId, ScheduleId,
     SealedAudience, Time,
 };
 
@@ -16,14 +16,16 @@ impl Ledger {
         &mut self,
         context: &mut Context,
         asked: &CampaignCreate,
-    ) -> Result<CommandOutcome, Refusal> {
+    ) -> Result<CommandOutcome, CommandRefusal> {
         let key = (asked.tenant.clone(), asked.name.clone());
         match self.campaigns.get(&key) {
-            Some(known) if !known.matches_request(asked) => return Err(Refusal::CampaignNameTaken(asked.name.clone())),
+            Some(known) if !known.matches_request(asked) => {
+                return Err(CommandRefusal::CampaignNameTaken(asked.name.clone()));
+            }
             Some(known) => context.repeats = Some(known.index),
             None => {
                 if self.schedule_named(&asked.tenant, &asked.name).is_some() {
-                    return Err(Refusal::NameTaken(asked.name.clone()));
+                    return Err(CommandRefusal::NameTaken(asked.name.clone()));
                 }
                 let content = asked.content.blob();
                 bounded(Bounded::ContentBytes, content.bytes.len(), self.limits().content_bytes)?;
@@ -58,7 +60,7 @@ impl Ledger {
         &mut self,
         context: &mut Context,
         asked: &CampaignLaunch,
-    ) -> Result<CommandOutcome, Refusal> {
+    ) -> Result<CommandOutcome, CommandRefusal> {
         let key = asked.campaign.key();
         if let Some(launch) = self.may_launch(asked, context.now)? {
             context.repeats = Some(launch.index);
@@ -87,7 +89,7 @@ impl Ledger {
     }
 
     /// Checks whether a launch would be accepted at `now`. Returns the earlier launch that it repeats, if there is one.
-    pub fn may_launch(&self, asked: &CampaignLaunch, now: Time) -> Result<Option<&Launch>, Refusal> {
+    pub fn may_launch(&self, asked: &CampaignLaunch, now: Time) -> Result<Option<&Launch>, CommandRefusal> {
         let campaign = self.campaign(&asked.campaign)?;
         match &campaign.stage {
             CampaignStage::Armed(armed) if self.missed_because(campaign, armed).is_some() => {}
@@ -97,13 +99,13 @@ impl Ledger {
                 return Ok(Some(launch));
             }
             CampaignStage::Draft | CampaignStage::Missed { .. } => {}
-            other => return Err(Refusal::CampaignIs(other.kind())),
+            other => return Err(CommandRefusal::CampaignIs(other.kind())),
         }
         let over = asked.due.plus_ms(campaign.policies.start_within_ms);
         refuse_if(over <= now, Impossible::InstantOver(over))?;
         let sealed = self.audiences.get(&(asked.campaign.tenant.clone(), campaign.audience.clone())).copied();
         if sealed.is_none() && asked.due <= now {
-            return Err(Refusal::NoSuchAudience(campaign.audience.clone()));
+            return Err(CommandRefusal::NoSuchAudience(campaign.audience.clone()));
         }
         if let Some(sealed) = sealed.filter(|sealed| asked.checked == Some(sealed.seal)) {
             self.check_not_sent_recently(now, &asked.campaign, campaign, (asked.again, sealed))?;
@@ -113,17 +115,21 @@ impl Ledger {
 
     /// Decides about a campaign that waits for its audience. The leader proposes this once the audience is sealed, and
     /// at the campaign's instant at the latest.
-    pub(super) fn campaign_arm(&mut self, context: &mut Context, arm: &CampaignArm) -> Result<CommandOutcome, Refusal> {
+    pub(super) fn campaign_arm(
+        &mut self,
+        context: &mut Context,
+        arm: &CampaignArm,
+    ) -> Result<CommandOutcome, CommandRefusal> {
         let asked = &arm.campaign;
         let mut campaign = self.campaign(asked)?.clone();
         let CampaignStage::Waiting(launch) = campaign.stage.clone() else {
-            return Err(Refusal::CampaignIs(campaign.stage.kind()));
+            return Err(CommandRefusal::CampaignIs(campaign.stage.kind()));
         };
         let sealed = self.audiences.get(&(asked.tenant.clone(), campaign.audience.clone())).copied();
         let in_time = sealed.filter(|sealed| sealed.at <= campaign.due);
         // The audience was deleted and sealed again since the check, so the result is about another list.
         if in_time.is_some_and(|sealed| arm.checked != Some(sealed.seal)) {
-            return Err(Refusal::NoSuchAudience(campaign.audience.clone()));
+            return Err(CommandRefusal::NoSuchAudience(campaign.audience.clone()));
         }
         let armed = match (&arm.wrong, in_time) {
             (Some(wrong), Some(_)) => Err(MissedCause::Unfit(wrong.clone())),
@@ -137,7 +143,7 @@ impl Ledger {
                 let armed = create.and_then(|create| self.arm(context, &create, launch.clone(), sealed));
                 armed.map_err(|refusal| MissedCause::Refused(Box::new(refusal)))
             }
-            (_, None) if context.now < campaign.due => return Err(Refusal::NotDue(campaign.due)),
+            (_, None) if context.now < campaign.due => return Err(CommandRefusal::NotDue(campaign.due)),
             (_, None) => Err(MissedCause::NotSealed { audience: campaign.audience.clone(), due: campaign.due }),
         };
         campaign.index = context.index;
@@ -160,9 +166,9 @@ impl Ledger {
         launch: &Launch,
         sealed: SealedAudience,
         now: Time,
-    ) -> Result<ScheduleCreate, Refusal> {
+    ) -> Result<ScheduleCreate, CommandRefusal> {
         let content = self.blob(&campaign.content).and_then(Content::from_blob);
-        let content = content.ok_or_else(|| Refusal::NoSuchCampaign(named.name.clone()))?;
+        let content = content.ok_or_else(|| CommandRefusal::NoSuchCampaign(named.name.clone()))?;
         let audience = NamedAudience { name: campaign.audience.clone(), seal: sealed.seal, rows: sealed.rows };
         let due = campaign.due;
         let create = ScheduleCreate {
@@ -189,7 +195,7 @@ impl Ledger {
             labels: campaign.labels.clone(),
         };
         if self.schedule_named(&named.tenant, &named.name).is_some_and(|(known, _)| Some(known) != former) {
-            return Err(Refusal::NameTaken(named.name.clone()));
+            return Err(CommandRefusal::NameTaken(named.name.clone()));
         }
         self.check_create(&create)?;
         Ok(create)
@@ -202,10 +208,10 @@ impl Ledger {
         create: &ScheduleCreate,
         launch: Launch,
         sealed: SealedAudience,
-    ) -> Result<Armed, Refusal> {
+    ) -> Result<Armed, CommandRefusal> {
         match self.schedule_create(context, create)? {
             CommandOutcome::Schedule(schedule) => Ok(Armed { launch, schedule, audience: sealed.seal }),
-            _ => Err(Refusal::NameTaken(create.name.clone())),
+            _ => Err(CommandRefusal::NameTaken(create.name.clone())),
         }
     }
 
@@ -217,7 +223,7 @@ impl Ledger {
     }
 
     /// A campaign whose run has ended cannot be cancelled.
-    pub(super) fn check_campaign_cancel(&self, asked: &CampaignName) -> Result<(), Refusal> {
+    pub(super) fn check_campaign_cancel(&self, asked: &CampaignName) -> Result<(), CommandRefusal> {
         match &self.campaign(asked)?.stage {
             CampaignStage::Armed(armed) => {
                 self.run_of_campaign(armed.schedule).map_or(Ok(()), |run| self.check_run_cancel(run))
@@ -231,7 +237,7 @@ impl Ledger {
         &mut self,
         context: &mut Context,
         asked: &CampaignName,
-    ) -> Result<CommandOutcome, Refusal> {
+    ) -> Result<CommandOutcome, CommandRefusal> {
         let campaign = self.campaign(asked)?.clone();
         let (outcome, opened) = match &campaign.stage {
             CampaignStage::Cancelled { .. } => {
@@ -252,7 +258,7 @@ impl Ledger {
     }
 
     /// A campaign can be deleted only if nothing of it can be sent any more.
-    pub(super) fn check_campaign_delete(&self, asked: &CampaignName) -> Result<(), Refusal> {
+    pub(super) fn check_campaign_delete(&self, asked: &CampaignName) -> Result<(), CommandRefusal> {
         let campaign = self.campaign(asked)?;
         let schedule = campaign.stage.schedule();
         let is_over = match (&campaign.stage, schedule.map(|schedule| self.run_of_campaign(schedule))) {
@@ -275,7 +281,7 @@ impl Ledger {
         &mut self,
         context: &mut Context,
         asked: &CampaignName,
-    ) -> Result<CommandOutcome, Refusal> {
+    ) -> Result<CommandOutcome, CommandRefusal> {
         let campaign = self.campaign(asked)?.clone();
         let schedule = campaign.stage.schedule();
         if let Some(schedule) = schedule.filter(|schedule| self.schedules.get(schedule).is_some()) {
@@ -287,9 +293,9 @@ impl Ledger {
     }
 
     /// A campaign and a schedule never have the same name, because each is found by it.
-    pub(super) fn check_name_is_free_of_campaigns(&self, create: &ScheduleCreate) -> Result<(), Refusal> {
+    pub(super) fn check_name_is_free_of_campaigns(&self, create: &ScheduleCreate) -> Result<(), CommandRefusal> {
         match self.campaigns.contains(&(create.tenant.clone(), create.name.clone())) {
-            true => Err(Refusal::CampaignNameTaken(create.name.clone())),
+            true => Err(CommandRefusal::CampaignNameTaken(create.name.clone())),
             false => Ok(()),
         }
     }
@@ -303,9 +309,9 @@ impl Ledger {
     }
 
     /// The schedule of a campaign opens once, and no other command changes it (P7).
-    pub fn check_not_of_campaign(&self, id: ScheduleId) -> Result<(), Refusal> {
+    pub fn check_not_of_campaign(&self, id: ScheduleId) -> Result<(), CommandRefusal> {
         match self.campaign_of(id) {
-            Some((name, _)) => Err(Refusal::OfCampaign(name.to_owned())),
+            Some((name, _)) => Err(CommandRefusal::OfCampaign(name.to_owned())),
             None => Ok(()),
         }
     }
@@ -322,8 +328,8 @@ impl Ledger {
         self.history_of(schedule).find_map(InstantOutcome::run)
     }
 
-    fn campaign(&self, named: &CampaignName) -> Result<&Campaign, Refusal> {
-        self.campaigns.get(&named.key()).ok_or_else(|| Refusal::NoSuchCampaign(named.name.clone()))
+    fn campaign(&self, named: &CampaignName) -> Result<&Campaign, CommandRefusal> {
+        self.campaigns.get(&named.key()).ok_or_else(|| CommandRefusal::NoSuchCampaign(named.name.clone()))
     }
 
     /// Iterates over campaigns that wait for their audience and can be decided at `now`. Sealed audiences come with the

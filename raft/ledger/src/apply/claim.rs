@@ -7,8 +7,8 @@ use crate::command::ClaimRequest;
 use crate::effect::Effect;
 use crate::injected_bugs::{self, Bug};
 use crate::model::{
-    Bitmap, Bounded, Claim, ClaimEventKind, ClaimHistory, CommandOutcome, DoubtReason, Fence, GROUP, Ledger, NodeId,
-    Page, RecipientState, Refusal, RunState, Time,
+    Bitmap, Bounded, Claim, ClaimEventKind, ClaimHistory, CommandOutcome, CommandRefusal, DoubtReason, Fence, GROUP,
+    Ledger, NodeId, Page, RecipientState, RunState, Time,
 };
 
 impl Ledger {
@@ -18,12 +18,17 @@ impl Ledger {
         CommandOutcome::Claimed(answers.collect())
     }
 
-    fn claim_one(&mut self, context: &mut Context, place: u32, request: &ClaimRequest) -> Result<Fence, Refusal> {
+    fn claim_one(
+        &mut self,
+        context: &mut Context,
+        place: u32,
+        request: &ClaimRequest,
+    ) -> Result<Fence, CommandRefusal> {
         bounded(Bounded::Slice, request.slice.len() as usize, self.limits().slice as usize)?;
-        refuse_if(!self.is_current(request.owner), Refusal::OwnerGone)?;
+        refuse_if(!self.is_current(request.owner), CommandRefusal::OwnerGone)?;
         let mut granted = self.claimable(request, context.now);
         granted.remove(&self.keep_apart(context, (request.page, request.chunk), &granted));
-        refuse_if(granted.is_empty(), Refusal::NothingPending)?;
+        refuse_if(granted.is_empty(), CommandRefusal::NothingPending)?;
         let granted = self.within_concurrency(request.page, granted)?;
         let granted = self.within_cap((request.page, request.chunk), granted, context.now)?;
         let epoch = self.head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();

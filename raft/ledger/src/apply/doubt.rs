@@ -8,8 +8,8 @@ use super::gap_neighbours::GapLookups;
 use crate::command::{Decide, Decision};
 use crate::injected_bugs::{self, Bug};
 use crate::model::{
-    Bitmap, CHUNK, ChunkKey, ClaimEventKind, CommandOutcome, Decider, Fence, Impossible, Ledger, MovedRecipients,
-    RecipientState, Refusal, Run, RunId, RunKind, RunState, Time,
+    Bitmap, CHUNK, ChunkKey, ClaimEventKind, CommandOutcome, CommandRefusal, Decider, Fence, Impossible, Ledger,
+    MovedRecipients, RecipientState, Run, RunId, RunKind, RunState, Time,
 };
 
 impl Ledger {
@@ -18,7 +18,7 @@ impl Ledger {
     ///
     /// A recipient that was sent to again since may be in doubt for another handoff, of which the decision knows
     /// nothing. So claims after `up_to` keep their doubts.
-    pub(super) fn decide(&mut self, context: &mut Context, decide: &Decide) -> Result<CommandOutcome, Refusal> {
+    pub(super) fn decide(&mut self, context: &mut Context, decide: &Decide) -> Result<CommandOutcome, CommandRefusal> {
         let (to, resends) = match decide.decision {
             Decision::Assume => (RecipientState::Assumed, false),
             Decision::Resend => (RecipientState::Pending, true),
@@ -91,8 +91,8 @@ impl Ledger {
     }
 
     /// Returns the claims with the recipients in doubt that the decision names, each with their slots.
-    fn doubts(&self, decide: &Decide) -> Result<Vec<(Fence, Bitmap)>, Refusal> {
-        let (page, _, _) = self.page_of(decide.run).ok_or(Refusal::NoSuchRun(decide.run))?;
+    fn doubts(&self, decide: &Decide) -> Result<Vec<(Fence, Bitmap)>, CommandRefusal> {
+        let (page, _, _) = self.page_of(decide.run).ok_or(CommandRefusal::NoSuchRun(decide.run))?;
         let mut picked: BTreeMap<u32, Bitmap> = BTreeMap::new();
         let mut found = Vec::new();
         let is_meant = |fence: &Fence| decide.up_to.is_none_or(|up_to| *fence <= up_to);
@@ -139,8 +139,8 @@ impl Ledger {
     ///
     /// # Errors
     /// Fails if the run is cancelled or unknown.
-    pub fn may_send_again(&self, run: RunId) -> Result<(), Refusal> {
-        match self.run(run).ok_or(Refusal::NoSuchRun(run))?.state {
+    pub fn may_send_again(&self, run: RunId) -> Result<(), CommandRefusal> {
+        match self.run(run).ok_or(CommandRefusal::NoSuchRun(run))?.state {
             RunState::Cancelled { .. } => Err(Impossible::RunIs(RunKind::Cancelled).into()),
             _ => Ok(()),
         }
@@ -152,7 +152,7 @@ impl Ledger {
     /// The other recipients keep their deadline: pending ones past it expire first, whether or not the auditor proposed
     /// it. A run that was over takes no further part in `overlap`, since its new deadline does not end at the
     /// schedule's next instant.
-    pub(super) fn reopen(&mut self, context: &mut Context, run: RunId) -> Result<(), Refusal> {
+    pub(super) fn reopen(&mut self, context: &mut Context, run: RunId) -> Result<(), CommandRefusal> {
         self.expire(context, &[run]);
         let now = context.now;
         self.change_run(context, run, |run| {

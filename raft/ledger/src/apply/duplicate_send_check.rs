@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use crate::command::CampaignName;
-use crate::model::{Armed, Campaign, Hash, Ledger, Mailing, Refusal, Run, RunId, SealedAudience, Time};
+use crate::model::{Armed, Campaign, CommandRefusal, Hash, Ledger, Mailing, Run, RunId, SealedAudience, Time};
 
 /// A run to a sealed audience that sends or has sent emails.
 struct Former<'a> {
@@ -31,7 +31,7 @@ impl Ledger {
         named: &CampaignName,
         campaign: &Campaign,
         (again, sealed): (bool, SealedAudience),
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), CommandRefusal> {
         if again {
             return Ok(());
         }
@@ -48,7 +48,7 @@ impl Ledger {
             }
             let is_other = name != named.name && is_lately(launch.at.max(other.due));
             if is_other && other.content == campaign.content && is_same(*audience) {
-                return Err(Refusal::LaunchedBefore { campaign: name.to_owned(), at: launch.at });
+                return Err(CommandRefusal::LaunchedBefore { campaign: name.to_owned(), at: launch.at });
             }
         }
         let (first, last) = (RunId { index: 0, place: 0 }, RunId { index: u64::MAX, place: u32::MAX });
@@ -64,7 +64,7 @@ impl Ledger {
                 FormerAudience::Recipients(kept) => Some(kept) == recipients,
             };
             if tenant == named.tenant && is_same {
-                return Err(Refusal::SentBefore { run: *run, name: name.to_owned(), at: opened_at });
+                return Err(CommandRefusal::SentBefore { run: *run, name: name.to_owned(), at: opened_at });
             }
         }
         Ok(())

@@ -13,8 +13,8 @@ use super::bounds::{bounded, check_labels, gap_needs_a_list, gap_within_retentio
 use super::fire::Opened;
 use crate::command::{ExplainedRange, ScheduleCreate, ScheduleEdit, TimingChange};
 use crate::model::{
-    Activity, AudienceChoice, Bounded, CommandOutcome, Content, Hash, Impossible, Ledger, Overlap, Recipients, Refusal,
-    Schedule, ScheduleId, Time, UnopenedReason,
+    Activity, AudienceChoice, Bounded, CommandOutcome, CommandRefusal, Content, Hash, Impossible, Ledger, Overlap,
+    Recipients, Schedule, ScheduleId, Time, UnopenedReason,
 };
 
 impl Ledger {
@@ -22,10 +22,10 @@ impl Ledger {
         &mut self,
         context: &mut Context,
         edit: &ScheduleEdit,
-    ) -> Result<CommandOutcome, Refusal> {
+    ) -> Result<CommandOutcome, CommandRefusal> {
         let id = edit.schedule;
-        let schedule = self.schedules.get(&id).ok_or(Refusal::NoSuchSchedule(id))?;
-        refuse_if(schedule.plan.version != edit.plan_version, Refusal::StalePlan)?;
+        let schedule = self.schedules.get(&id).ok_or(CommandRefusal::NoSuchSchedule(id))?;
+        refuse_if(schedule.plan.version != edit.plan_version, CommandRefusal::StalePlan)?;
         if let Some(content) = &edit.content {
             bounded(Bounded::ContentBytes, content.blob().bytes.len(), self.limits().content_bytes)?;
         }
@@ -74,7 +74,7 @@ impl Ledger {
 
     /// A range is stored under the name of its first instant (P1). If that has opened, its row is the run, and the rest
     /// of the range would be lost.
-    fn check_ranges(&self, id: ScheduleId, explained: &[ExplainedRange]) -> Result<(), Refusal> {
+    fn check_ranges(&self, id: ScheduleId, explained: &[ExplainedRange]) -> Result<(), CommandRefusal> {
         let lost = |range: &ExplainedRange| {
             range.reason != UnopenedReason::OpenedBefore && self.has_opened(&(id, range.first.clone()))
         };
@@ -82,12 +82,17 @@ impl Ledger {
     }
 
     /// Opens or explains the instants of the former timing up to `through` (P8).
-    fn end_timing(&mut self, context: &mut Context, timing: &TimingChange, edit: &ScheduleEdit) -> Result<(), Refusal> {
+    fn end_timing(
+        &mut self,
+        context: &mut Context,
+        timing: &TimingChange,
+        edit: &ScheduleEdit,
+    ) -> Result<(), CommandRefusal> {
         if let Some(fire) = &timing.due {
             let before = self.due_key(fire.schedule);
             let waited_for = self.fire_one(context, fire, &mut BTreeSet::new()).map_err(|refusal| match refusal {
                 // A run has opened since the edit was computed.
-                Refusal::RunOpen(_) => Refusal::StalePlan,
+                CommandRefusal::RunOpen(_) => CommandRefusal::StalePlan,
                 other => other,
             })?;
             self.index_due(context, fire.schedule, before);
@@ -189,10 +194,10 @@ fn check_timing(
     timing: &TimingChange,
     waits: bool,
     now: Time,
-) -> Result<(), Refusal> {
+) -> Result<(), CommandRefusal> {
     let plan = &schedule.plan;
     let wrong = |what: Impossible| Err(what.into());
-    refuse_if(timing.through > now, Refusal::NotDue(timing.through))?;
+    refuse_if(timing.through > now, CommandRefusal::NotDue(timing.through))?;
     inside_window(timing.next.as_ref(), edit.policies.as_ref().unwrap_or(&schedule.policies))?;
     let is_due = plan.next.as_ref().is_some_and(|next| next.due <= timing.through);
     match &timing.due {
@@ -203,7 +208,7 @@ fn check_timing(
             return wrong(Impossible::MoreIsDue);
         }
         // The instant waited for a run when the edit was computed, and the run has finished since.
-        None if is_due && schedule.activity == Activity::Active && !waits => return Err(Refusal::StalePlan),
+        None if is_due && schedule.activity == Activity::Active && !waits => return Err(CommandRefusal::StalePlan),
         None if is_due && timing.explained.is_empty() => {
             return wrong(Impossible::DueUnexplained);
         }
@@ -212,7 +217,7 @@ fn check_timing(
     }
     refuse_if(
         timing.next.iter().any(|next| next.due <= plan.fired_through.max(timing.through)),
-        Refusal::FiredThrough,
+        CommandRefusal::FiredThrough,
     )?;
     let opened = u64::from(plan.opened) + timing.due.as_ref().map_or(0, |fire| fire.opened.len() as u64);
     if timing.max_runs.is_some_and(|most| u64::from(most) <= opened) && timing.next.is_some() {

@@ -7,8 +7,8 @@ use super::bounds::refuse_if;
 use crate::command::{EpochStart, NodeUp, RaiseLevel};
 use crate::effect::Effect;
 use crate::model::{
-    ClaimOwner, CommandOutcome, CrashHistory, Epoch, EpochState, Impossible, Ledger, Node, NodeId, Refusal, SoleClock,
-    Time, VoterClock,
+    ClaimOwner, CommandOutcome, CommandRefusal, CrashHistory, Epoch, EpochState, Impossible, Ledger, Node, NodeId,
+    SoleClock, Time, VoterClock,
 };
 
 /// Two clocks agree if they differ by at most this. Milliseconds (P18).
@@ -57,7 +57,8 @@ impl Ledger {
     /// # Errors
     /// Fails with a text for users if the clocks disagree, or the only voter's clock was moved too far.
     pub fn agreed_by(&self, start: &EpochStart) -> Result<Time, String> {
-        let agreed = agreed_time(start.voters, &start.readings).ok_or_else(|| Refusal::ClocksDisagree.to_string())?;
+        let agreed =
+            agreed_time(start.voters, &start.readings).ok_or_else(|| CommandRefusal::ClocksDisagree.to_string())?;
         let moved_ms = self.moved_ms(start);
         if start.accept_clock || moved_ms.unsigned_abs() <= self.limits().clock_step_ms {
             return Ok(agreed);
@@ -69,7 +70,11 @@ impl Ledger {
         ))
     }
 
-    pub(super) fn epoch_start(&mut self, context: &mut Context, start: &EpochStart) -> Result<CommandOutcome, Refusal> {
+    pub(super) fn epoch_start(
+        &mut self,
+        context: &mut Context,
+        start: &EpochStart,
+    ) -> Result<CommandOutcome, CommandRefusal> {
         let epoch = Epoch(context.index);
         let agreed = self.agreed_by(start);
         let wall = agreed.as_ref().ok().map(|wall| wall.plus_ms(self.head.offset_ms()));
@@ -87,7 +92,7 @@ impl Ledger {
         Ok(CommandOutcome::EpochStarted { epoch, base, clocks_agree })
     }
 
-    pub(super) fn node_up(&mut self, context: &mut Context, up: &NodeUp) -> Result<CommandOutcome, Refusal> {
+    pub(super) fn node_up(&mut self, context: &mut Context, up: &NodeUp) -> Result<CommandOutcome, CommandRefusal> {
         let ledger = self.head.level;
         refuse_if(up.level < ledger, Impossible::LevelTooLow { ledger, node: up.level })?;
         let asked = up.owner.incarnation;
@@ -96,7 +101,7 @@ impl Ledger {
                 context.repeats = Some(node.up_index);
                 return Ok(CommandOutcome::Done);
             }
-            refuse_if(asked <= node.incarnation, Refusal::OldIncarnation { asked, known: node.incarnation })?;
+            refuse_if(asked <= node.incarnation, CommandRefusal::OldIncarnation { asked, known: node.incarnation })?;
         }
         let revoked_index = self.nodes.get(&up.owner.node).map_or(0, |node| node.revoked_index);
         let crashes = self.crashes_before(context, up.owner.node);
@@ -124,7 +129,7 @@ impl Ledger {
     }
 
     /// The level rises only if each voter and each known node has announced that it can apply it (P23).
-    pub(super) fn check_raise_level(&self, raise: &RaiseLevel) -> Result<(), Refusal> {
+    pub(super) fn check_raise_level(&self, raise: &RaiseLevel) -> Result<(), CommandRefusal> {
         let (asked, ledger) = (raise.level, self.head.level);
         refuse_if(asked < ledger, Impossible::LevelRaised { asked, ledger })?;
         match self.announced_levels(&raise.voters).into_iter().find(|(_, announced)| *announced < asked) {

@@ -10,8 +10,8 @@ use crate::effect::Effect;
 use crate::injected_bugs::{self, Bug};
 use crate::model::{
     Activity, Bitmap, BlockCause, BlockingRun, BounceBreaker, Bounded, CHUNK, CanaryState, Chunk, CommandOutcome,
-    Impossible, InstantOutcome, Ledger, LedgerLimits, NextInstant, Nominal, OpeningCause, Overlap, Page,
-    RecipientCounts, RecipientState, Refusal, Run, RunId, RunState, Schedule, ScheduleId, Time, distance_ms,
+    CommandRefusal, Impossible, InstantOutcome, Ledger, LedgerLimits, NextInstant, Nominal, OpeningCause, Overlap,
+    Page, RecipientCounts, RecipientState, Run, RunId, RunState, Schedule, ScheduleId, Time, distance_ms,
 };
 
 /// An occurrence that opens, before it has a page.
@@ -51,7 +51,7 @@ impl Ledger {
     pub(super) fn fire(&mut self, context: &mut Context, fires: &[Fire]) -> CommandOutcome {
         let mut opened = Vec::new();
         let mut names = BTreeSet::new();
-        let mut answers: Vec<Result<(), Refusal>> = Vec::with_capacity(fires.len());
+        let mut answers: Vec<Result<(), CommandRefusal>> = Vec::with_capacity(fires.len());
         for fire in fires {
             let before = self.due_key(fire.schedule);
             let answer = self.fire_in_time(context, fire, &mut names);
@@ -77,7 +77,7 @@ impl Ledger {
         context: &mut Context,
         fire: &Fire,
         names: &mut Names,
-    ) -> Result<Option<RunId>, Refusal> {
+    ) -> Result<Option<RunId>, CommandRefusal> {
         self.check_opening_time(fire, context.now)?;
         self.check_alone(fire, names)?;
         self.fire_one(context, fire, names)
@@ -85,22 +85,22 @@ impl Ledger {
 
     /// An instant opens at its time in the jitter window, not before. An edit that ends the timing does not wait for
     /// it, so only fires are checked.
-    fn check_opening_time(&self, fire: &Fire, now: Time) -> Result<(), Refusal> {
+    fn check_opening_time(&self, fire: &Fire, now: Time) -> Result<(), CommandRefusal> {
         let plan = self.schedules.get(&fire.schedule).map(|schedule| &schedule.plan);
         let planned = plan.filter(|plan| plan.version == fire.plan_version).and_then(|plan| plan.next.as_ref());
         match planned.filter(|next| next.nominal == fire.from).map(NextInstant::opens) {
-            Some(opens) if opens > now => Err(Refusal::NotDue(opens)),
+            Some(opens) if opens > now => Err(CommandRefusal::NotDue(opens)),
             _ => Ok(()),
         }
     }
 
     /// Refuses a second fire of a schedule in one entry if its runs must not overlap. The runs of an entry open after
     /// its last fire, so `check_overlap` does not see those of the first one.
-    fn check_alone(&self, fire: &Fire, names: &Names) -> Result<(), Refusal> {
+    fn check_alone(&self, fire: &Fire, names: &Names) -> Result<(), CommandRefusal> {
         let first = (fire.schedule, Nominal::LOWEST);
         let has_opened = names.range(first..).next().is_some_and(|(schedule, _)| *schedule == fire.schedule);
         let overlap = self.schedules.get(&fire.schedule).map(|schedule| schedule.policies.overlap);
-        refuse_if(has_opened && !fire.opened.is_empty() && overlap != Some(Overlap::Allow), Refusal::StalePlan)
+        refuse_if(has_opened && !fire.opened.is_empty() && overlap != Some(Overlap::Allow), CommandRefusal::StalePlan)
     }
 
     /// Checks one fire against the plan and moves the plan. Returns the run that the opened instant waited for. `names`
@@ -110,7 +110,7 @@ impl Ledger {
         context: &mut Context,
         fire: &Fire,
         names: &mut Names,
-    ) -> Result<Option<RunId>, Refusal> {
+    ) -> Result<Option<RunId>, CommandRefusal> {
         let fresh = self.check_fire(fire, names, context.now)?;
         names.extend(fresh);
         let waited_for = self.waited_for(fire, context.now);
@@ -120,22 +120,28 @@ impl Ledger {
     }
 
     /// Compares a fire with the plan (P8). Returns the names that it opens.
-    fn check_fire(&self, fire: &Fire, names: &Names, now: Time) -> Result<Names, Refusal> {
+    fn check_fire(&self, fire: &Fire, names: &Names, now: Time) -> Result<Names, CommandRefusal> {
         let id = fire.schedule;
-        let schedule = self.schedules.get(&id).ok_or(Refusal::NoSuchSchedule(id))?;
+        let schedule = self.schedules.get(&id).ok_or(CommandRefusal::NoSuchSchedule(id))?;
         let plan = &schedule.plan;
-        let next = plan.next.as_ref().ok_or(Refusal::StalePlan)?;
+        let next = plan.next.as_ref().ok_or(CommandRefusal::StalePlan)?;
         let compares = !injected_bugs::is(Bug::TimerTrustsLeader);
-        refuse_if(compares && (plan.version != fire.plan_version || next.nominal != fire.from), Refusal::StalePlan)?;
-        refuse_if(schedule.activity != Activity::Active, Refusal::NotActive(schedule.activity.kind()))?;
-        refuse_if(!self.head.epoch.is_some_and(|epoch| epoch.clocks_agree), Refusal::ClocksDisagree)?;
+        refuse_if(
+            compares && (plan.version != fire.plan_version || next.nominal != fire.from),
+            CommandRefusal::StalePlan,
+        )?;
+        refuse_if(schedule.activity != Activity::Active, CommandRefusal::NotActive(schedule.activity.kind()))?;
+        refuse_if(!self.head.epoch.is_some_and(|epoch| epoch.clocks_agree), CommandRefusal::ClocksDisagree)?;
         if compares {
             check_instants(schedule, next.due, fire, now)?;
         }
         bounded(Bounded::Openings, names.len() + fire.opened.len(), self.limits().openings)?;
         let fresh: Names = fire.opened.iter().map(|opening| (id, opening.nominal.clone())).collect();
         let is_new = |name: &(ScheduleId, Nominal)| !names.contains(name) && !self.has_opened(name);
-        refuse_if(compares && (fresh.len() < fire.opened.len() || !fresh.iter().all(is_new)), Refusal::FiredThrough)?;
+        refuse_if(
+            compares && (fresh.len() < fire.opened.len() || !fresh.iter().all(is_new)),
+            CommandRefusal::FiredThrough,
+        )?;
         self.check_overlap(id, fire, now)?;
         Ok(fresh)
     }
@@ -206,14 +212,14 @@ impl Ledger {
 
     /// The second refusal of an unchanged plan blocks the schedule (P8). Stale proposals, clocks that disagree and a
     /// full entry do not count.
-    fn count_fire_refusal(&mut self, context: &mut Context, fire: &Fire, refusal: &Refusal) {
+    fn count_fire_refusal(&mut self, context: &mut Context, fire: &Fire, refusal: &CommandRefusal) {
         match refusal {
-            Refusal::StalePlan
-            | Refusal::NoSuchSchedule(_)
-            | Refusal::NotActive(_)
-            | Refusal::ClocksDisagree
-            | Refusal::RunOpen(_) => return,
-            Refusal::TooLarge { .. } if fire.opened.len() <= self.limits().openings => return,
+            CommandRefusal::StalePlan
+            | CommandRefusal::NoSuchSchedule(_)
+            | CommandRefusal::NotActive(_)
+            | CommandRefusal::ClocksDisagree
+            | CommandRefusal::RunOpen(_) => return,
+            CommandRefusal::TooLarge { .. } if fire.opened.len() <= self.limits().openings => return,
             _ => {}
         }
         let Some(schedule) = self.schedules.edit(&fire.schedule) else { return };
@@ -346,16 +352,16 @@ fn open_run(
 }
 
 /// Checks that no instant opens early or at or before `fired_through`, and that the plan moves forward (P7, P8).
-fn check_instants(schedule: &Schedule, due: Time, fire: &Fire, now: Time) -> Result<(), Refusal> {
-    refuse_if(due > now, Refusal::NotDue(due))?;
+fn check_instants(schedule: &Schedule, due: Time, fire: &Fire, now: Time) -> Result<(), CommandRefusal> {
+    refuse_if(due > now, CommandRefusal::NotDue(due))?;
     inside_window(fire.next.as_ref(), &schedule.policies)?;
-    refuse_if(fire.through > now, Refusal::NotDue(fire.through))?;
+    refuse_if(fire.through > now, CommandRefusal::NotDue(fire.through))?;
     refuse_if(fire.opened.is_empty() && fire.explained.is_empty(), Impossible::EmptyFire)?;
     let opened = u64::from(schedule.plan.opened) + fire.opened.len() as u64;
     refuse_if(schedule.max_runs.is_some_and(|most| opened > u64::from(most)), Impossible::RunsUsedUp)?;
     let inside = |opening: &Opening| opening.due > schedule.plan.fired_through && opening.due <= fire.through;
     let ahead = fire.next.as_ref().is_none_or(|next| next.due > fire.through);
     let onward = fire.through >= due && fire.through > schedule.plan.fired_through;
-    refuse_if(!fire.opened.iter().all(inside) || !ahead || !onward, Refusal::FiredThrough)?;
+    refuse_if(!fire.opened.iter().all(inside) || !ahead || !onward, CommandRefusal::FiredThrough)?;
     refuse_if(!fire.opened.is_sorted_by(|one, other| one.due < other.due), Impossible::Unordered)
 }

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Context;
 use super::gap_neighbours::{ArchivedTimes, CLAIMED, GapLookups, GapQuery};
 use crate::model::{
-    Bitmap, CHUNK, ChunkKey, InstantOutcome, Ledger, Nominal, RecipientState, Refusal, Run, RunEventKind, RunId,
+    Bitmap, CHUNK, ChunkKey, CommandRefusal, InstantOutcome, Ledger, Nominal, RecipientState, Run, RunEventKind, RunId,
     RunState, ScheduleId, Time, bucket_after, remove_from_all, run_events,
 };
 
@@ -74,11 +74,11 @@ impl Ledger {
     ///
     /// # Errors
     /// Fails with the run that sent last, and the instant at which the first recipient may get another email.
-    pub fn check_gap_leaves_recipient(&self, id: ScheduleId, due: Time) -> Result<(), Refusal> {
+    pub fn check_gap_leaves_recipient(&self, id: ScheduleId, due: Time) -> Result<(), CommandRefusal> {
         let Some((query, all)) = self.query(id, due) else { return Ok(()) };
         let neighbours = self.neighbours(&mut GapLookups::default(), &query, &all);
         match neighbours.mailed.filter(|_| neighbours.counts == all) {
-            Some((run, last)) => Err(Refusal::InsideGap { run, until: last.plus_ms(query.gap_ms) }),
+            Some((run, last)) => Err(CommandRefusal::InsideGap { run, until: last.plus_ms(query.gap_ms) }),
             None => Ok(()),
         }
     }

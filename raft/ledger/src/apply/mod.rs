@@ -19,8 +19,8 @@ mod gap;
 mod gap_neighbours;
 mod overlap;
 mod pool;
-mod refused;
 mod registry;
+mod relay_refusals;
 mod replan;
 mod requeue;
 mod run;
@@ -45,7 +45,7 @@ use crate::effect::Effect;
 use crate::fingerprint::fingerprint;
 use crate::injected_bugs::{self, Bug};
 use crate::model::{
-    CommandOutcome, CommandReply, Hash, Ledger, PoolSet, Refusal, ScheduleId, StoredAnswer, TenantSet, Time,
+    CommandOutcome, CommandRefusal, CommandReply, Hash, Ledger, PoolSet, ScheduleId, StoredAnswer, TenantSet, Time,
 };
 
 /// Result of applying one entry.
@@ -120,7 +120,7 @@ impl Ledger {
     }
 
     /// Checks each entry except `EpochStart`, and advances ledger time (P13, P18).
-    fn admit(&mut self, entry: &Entry) -> Result<(), Refusal> {
+    fn admit(&mut self, entry: &Entry) -> Result<(), CommandRefusal> {
         if matches!(entry.command, Command::EpochStart(_)) {
             return Ok(());
         }
@@ -130,13 +130,16 @@ impl Ledger {
     }
 
     /// Returns the ledger time of an entry with a valid epoch and time.
-    fn check_stamp(&self, entry: &Entry) -> Result<Time, Refusal> {
+    fn check_stamp(&self, entry: &Entry) -> Result<Time, CommandRefusal> {
         let current = self.head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
         let is_current = entry.epoch == current || injected_bugs::is(Bug::NoEpochCheck);
-        refuse_if(self.head.epoch.is_none() || !is_current, Refusal::WrongEpoch { proposed: entry.epoch, current })?;
+        refuse_if(
+            self.head.epoch.is_none() || !is_current,
+            CommandRefusal::WrongEpoch { proposed: entry.epoch, current },
+        )?;
         let (ledger, now) = (self.head.now, self.time_of(entry));
-        refuse_if(now < ledger, Refusal::TimeWentBack { ledger, entry: now })?;
-        refuse_if(now.since_ms(ledger) > self.limits().leap_ms, Refusal::TimeLeaps { ledger, entry: now })?;
+        refuse_if(now < ledger, CommandRefusal::TimeWentBack { ledger, entry: now })?;
+        refuse_if(now.since_ms(ledger) > self.limits().leap_ms, CommandRefusal::TimeLeaps { ledger, entry: now })?;
         Ok(now)
     }
 
@@ -152,13 +155,13 @@ impl Ledger {
     ///
     /// # Errors
     /// Returns the refusal of `apply`.
-    pub fn check(&self, command: &Command) -> Result<(), Refusal> {
+    pub fn check(&self, command: &Command) -> Result<(), CommandRefusal> {
         match command {
             Command::RelayPut(put) => self.check_relay_put(put),
             Command::ScheduleCreate(create) => self.check_name_is_free_of_campaigns(create),
             Command::ScheduleDelete(schedule) => {
                 self.check_not_of_campaign(*schedule)?;
-                self.schedules.get(schedule).map(drop).ok_or(Refusal::NoSuchSchedule(*schedule))
+                self.schedules.get(schedule).map(drop).ok_or(CommandRefusal::NoSuchSchedule(*schedule))
             }
             Command::Trigger(trigger) => self.check_not_of_campaign(trigger.schedule),
             Command::ScheduleEdit(edit) => self.check_not_of_campaign(edit.schedule),
@@ -173,7 +176,7 @@ impl Ledger {
     }
 
     /// Checks and executes a command, unless its request id has a stored answer.
-    fn dispatch(&mut self, context: &mut Context, command: &Command) -> Result<CommandOutcome, Refusal> {
+    fn dispatch(&mut self, context: &mut Context, command: &Command) -> Result<CommandOutcome, CommandRefusal> {
         self.check(command)?;
         let Some(StoredRequest { tenant, request, body }) = self.stored_request(command) else {
             return self.execute(context, command);
@@ -222,7 +225,7 @@ impl Ledger {
         Some(StoredRequest { tenant, request, body })
     }
 
-    fn execute(&mut self, context: &mut Context, command: &Command) -> Result<CommandOutcome, Refusal> {
+    fn execute(&mut self, context: &mut Context, command: &Command) -> Result<CommandOutcome, CommandRefusal> {
         match command {
             Command::EpochStart(start) => self.epoch_start(context, start),
             Command::Tick => Ok(CommandOutcome::Done),
@@ -274,12 +277,17 @@ impl Ledger {
     }
 
     /// Returns the stored answer to a request id with the same body.
-    fn answered(&self, tenant: &str, request: Option<&str>, body: Hash) -> Result<Option<CommandOutcome>, Refusal> {
+    fn answered(
+        &self,
+        tenant: &str,
+        request: Option<&str>,
+        body: Hash,
+    ) -> Result<Option<CommandOutcome>, CommandRefusal> {
         let Some(request) = request else { return Ok(None) };
         match self.answers.get(&(tenant.to_owned(), request.to_owned())) {
             None => Ok(None),
             Some(answer) if answer.body == body => Ok(Some(answer.outcome.clone())),
-            Some(_) => Err(Refusal::RequestReused(request.to_owned())),
+            Some(_) => Err(CommandRefusal::RequestReused(request.to_owned())),
         }
     }
 
@@ -290,7 +298,7 @@ impl Ledger {
         tenant: &str,
         request: Option<&str>,
         body: Hash,
-    ) -> Result<Option<CommandOutcome>, Refusal> {
+    ) -> Result<Option<CommandOutcome>, CommandRefusal> {
         let outcome = self.answered(tenant, request, body)?;
         if outcome.is_some() {
             context.repeats = request.and_then(|request| self.answer_to(tenant, request)).map(|answer| answer.index);

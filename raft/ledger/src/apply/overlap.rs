@@ -15,8 +15,8 @@ use super::Context;
 use super::bounds::refuse_if;
 use crate::command::Fire;
 use crate::model::{
-    BlockingRun, CancelledRun, CancelledRuns, Impossible, Ledger, NextInstant, Overlap, RecipientState, Refusal, Run,
-    RunId, RunState, ScheduleId, Time,
+    BlockingRun, CancelledRun, CancelledRuns, CommandRefusal, Impossible, Ledger, NextInstant, Overlap, RecipientState,
+    Run, RunId, RunState, ScheduleId, Time,
 };
 
 impl Ledger {
@@ -69,9 +69,9 @@ impl Ledger {
 
     /// Checks that a triggered run may open beside unfinished runs. A paused or triggered run forbids it too: the
     /// operator who triggers can decide about that run first.
-    pub fn may_trigger(&self, id: ScheduleId, now: Time) -> Result<(), Refusal> {
+    pub fn may_trigger(&self, id: ScheduleId, now: Time) -> Result<(), CommandRefusal> {
         match self.unfinished(id).find(|(_, run)| run.has_work_left(now)) {
-            Some((run, _)) if self.forbids_overlap(id) => Err(Refusal::RunOpen(run)),
+            Some((run, _)) if self.forbids_overlap(id) => Err(CommandRefusal::RunOpen(run)),
             _ => Ok(()),
         }
     }
@@ -84,11 +84,11 @@ impl Ledger {
     }
 
     /// Checks that a fire opens one run at a time, and none beside another, where `overlap` forbids it.
-    pub(super) fn check_overlap(&self, id: ScheduleId, fire: &Fire, now: Time) -> Result<(), Refusal> {
+    pub(super) fn check_overlap(&self, id: ScheduleId, fire: &Fire, now: Time) -> Result<(), CommandRefusal> {
         let Some(schedule) = self.schedules.get(&id).filter(|_| !fire.opened.is_empty()) else { return Ok(()) };
         refuse_if(schedule.policies.overlap != Overlap::Allow && fire.opened.len() > 1, Impossible::SeveralOpenings)?;
         match self.blocking_runs(id).find(|(_, run)| run.has_work_left(now)) {
-            Some((run, _)) if self.forbids_overlap(id) => Err(Refusal::RunOpen(run)),
+            Some((run, _)) if self.forbids_overlap(id) => Err(CommandRefusal::RunOpen(run)),
             _ => Ok(()),
         }
     }

@@ -6,11 +6,12 @@
 use super::Context;
 use super::bounds::{bounded, refuse_if};
 use crate::model::{
-    Bitmap, Bounded, ChunkKey, CommandOutcome, Day, Impossible, Ledger, PoolRow, PoolSet, RecipientState, Refusal, Time,
+    Bitmap, Bounded, ChunkKey, CommandOutcome, CommandRefusal, Day, Impossible, Ledger, PoolRow, PoolSet,
+    RecipientState, Time,
 };
 
 impl Ledger {
-    pub(super) fn pool_set(&mut self, context: &Context, set: &PoolSet) -> Result<CommandOutcome, Refusal> {
+    pub(super) fn pool_set(&mut self, context: &Context, set: &PoolSet) -> Result<CommandOutcome, CommandRefusal> {
         let PoolSet { pool, caps, first, reveille_headers, .. } = set;
         let most = self.limits().warm_up_days;
         bounded(Bounded::WarmUpDays, caps.len(), most)?;
@@ -64,13 +65,18 @@ impl Ledger {
     }
 
     /// Limits the slots that could be granted, all of one pool, to the rest of today's cap.
-    pub(super) fn within_cap(&self, (page, chunk): ChunkKey, granted: Bitmap, now: Time) -> Result<Bitmap, Refusal> {
+    pub(super) fn within_cap(
+        &self,
+        (page, chunk): ChunkKey,
+        granted: Bitmap,
+        now: Time,
+    ) -> Result<Bitmap, CommandRefusal> {
         let Some(lowest) = granted.min().filter(|_| !self.pools.is_empty()) else { return Ok(granted) };
         let Some(pool) = self.pages.get(&page).map(|known| self.pool_of(page, known, chunk, lowest)) else {
             return Ok(granted);
         };
         match self.remaining_today(pool, now) {
-            Some(0) => Err(Refusal::CapUsedUp { pool: pool.to_owned(), until: Day::of(now).end() }),
+            Some(0) => Err(CommandRefusal::CapUsedUp { pool: pool.to_owned(), until: Day::of(now).end() }),
             Some(remaining) => Ok(granted.first(remaining)),
             None => Ok(granted),
         }

@@ -6,8 +6,8 @@ use crate::DEFAULT_TENANT;
 use crate::command::{OptOut, OptOutTakeBack, Quarantine, Quarantined, RelayPut};
 use crate::effect::Effect;
 use crate::model::{
-    Activity, Blob, BlockCause, CommandOutcome, Hash, Impossible, Ledger, OptedOut, PauseReason, Refusal, StoredBlob,
-    TakenBack, Time, is_loopback,
+    Activity, Blob, BlockCause, CommandOutcome, CommandRefusal, Hash, Impossible, Ledger, OptedOut, PauseReason,
+    StoredBlob, TakenBack, Time, is_loopback,
 };
 
 impl Ledger {
@@ -20,7 +20,7 @@ impl Ledger {
     }
 
     /// Checks a relay. A request that was answered before gets its answer, whatever the state is by now.
-    pub(super) fn check_relay_put(&self, put: &RelayPut) -> Result<(), Refusal> {
+    pub(super) fn check_relay_put(&self, put: &RelayPut) -> Result<(), CommandRefusal> {
         let RelayPut { relay, replace, request } = put;
         if self.answered(DEFAULT_TENANT, request.as_deref(), put.body())?.is_some() {
             return Ok(());
@@ -29,13 +29,13 @@ impl Ledger {
             return Err(Impossible::RelayElsewhere { host: relay.host.clone() }.into());
         }
         match self.relays.get(&relay.name) {
-            Some(known) if known != relay && !replace => Err(Refusal::RelayNameTaken(relay.name.clone())),
+            Some(known) if known != relay && !replace => Err(CommandRefusal::RelayNameTaken(relay.name.clone())),
             _ => Ok(()),
         }
     }
 
-    pub(super) fn relay_remove(&mut self, context: &mut Context, name: &str) -> Result<CommandOutcome, Refusal> {
-        self.relays.remove(&name.to_owned()).ok_or_else(|| Refusal::NoSuchRelay(name.to_owned()))?;
+    pub(super) fn relay_remove(&mut self, context: &mut Context, name: &str) -> Result<CommandOutcome, CommandRefusal> {
+        self.relays.remove(&name.to_owned()).ok_or_else(|| CommandRefusal::NoSuchRelay(name.to_owned()))?;
         context.emit(Effect::RelaysChanged);
         Ok(CommandOutcome::Done)
     }
@@ -65,7 +65,7 @@ impl Ledger {
         &mut self,
         context: &mut Context,
         back: &OptOutTakeBack,
-    ) -> Result<CommandOutcome, Refusal> {
+    ) -> Result<CommandOutcome, CommandRefusal> {
         let OptOutTakeBack { tenant, key, last, reason } = back;
         let row_key = (tenant.clone(), key.clone());
         refuse_if(reason.trim().is_empty(), Impossible::NoReason)?;
@@ -85,7 +85,7 @@ impl Ledger {
         &mut self,
         context: &mut Context,
         quarantine: &Quarantine,
-    ) -> Result<CommandOutcome, Refusal> {
+    ) -> Result<CommandOutcome, CommandRefusal> {
         match quarantine.item {
             Quarantined::Schedule(id) => {
                 let cause = BlockCause::Quarantined(quarantine.cause.clone());

@@ -9,14 +9,18 @@ use super::Context;
 use super::gap_neighbours::GapLookups;
 use crate::command::{PickedRecipients, Requeue};
 use crate::model::{
-    Bitmap, ChunkKey, CommandOutcome, Impossible, Ledger, MovedRecipients, RecipientState, Refusal, RunEventKind,
-    remove_from_all,
+    Bitmap, ChunkKey, CommandOutcome, CommandRefusal, Impossible, Ledger, MovedRecipients, RecipientState,
+    RunEventKind, remove_from_all,
 };
 
 impl Ledger {
     /// Sends dead recipients again, with attempts counted from zero, by another pool if one is named. A pool without a
     /// relay is refused: the recipients would only wait for their deadline.
-    pub(super) fn requeue(&mut self, context: &mut Context, requeue: &Requeue) -> Result<CommandOutcome, Refusal> {
+    pub(super) fn requeue(
+        &mut self,
+        context: &mut Context,
+        requeue: &Requeue,
+    ) -> Result<CommandOutcome, CommandRefusal> {
         if let Some(pool) = &requeue.pool
             && !self.serves(pool)
         {
@@ -33,7 +37,7 @@ impl Ledger {
         context: &mut Context,
         picked: &PickedRecipients,
         pool: Option<&str>,
-    ) -> Result<MovedRecipients, Refusal> {
+    ) -> Result<MovedRecipients, CommandRefusal> {
         self.may_send_again(picked.run)?;
         let mut numbers = self.dead_numbers(picked)?;
         let mut lookups = GapLookups::default();
@@ -74,7 +78,7 @@ impl Ledger {
         CommandOutcome::MovedOf(picked.iter().map(|picked| self.discard_of(context, picked)).collect())
     }
 
-    fn discard_of(&mut self, context: &Context, picked: &PickedRecipients) -> Result<MovedRecipients, Refusal> {
+    fn discard_of(&mut self, context: &Context, picked: &PickedRecipients) -> Result<MovedRecipients, CommandRefusal> {
         let numbers = self.dead_numbers(picked)?;
         for number in &numbers {
             if let Some(letter) = self.dead.edit(&(picked.run, *number)) {
@@ -86,8 +90,8 @@ impl Ledger {
     }
 
     /// Returns the picked recipients with a dead letter that is not discarded.
-    fn dead_numbers(&self, picked: &PickedRecipients) -> Result<Vec<u32>, Refusal> {
-        self.page_of(picked.run).ok_or(Refusal::NoSuchRun(picked.run))?;
+    fn dead_numbers(&self, picked: &PickedRecipients) -> Result<Vec<u32>, CommandRefusal> {
+        self.page_of(picked.run).ok_or(CommandRefusal::NoSuchRun(picked.run))?;
         let meant: BTreeSet<u32> = picked.recipients.iter().copied().collect();
         let listed = self.dead.range((picked.run, 0)..=(picked.run, u32::MAX));
         let left =

@@ -6,8 +6,8 @@ use super::Context;
 use crate::command::{RunBlock, RunPause, RunResume};
 use crate::effect::Effect;
 use crate::model::{
-    Bitmap, CommandOutcome, DeadLetter, DeathCause, Impossible, Ledger, MissingPart, PauseReason, RecipientState,
-    Refusal, Run, RunEvent, RunEventKind, RunId, RunState,
+    Bitmap, CommandOutcome, CommandRefusal, DeadLetter, DeathCause, Impossible, Ledger, MissingPart, PauseReason,
+    RecipientState, Run, RunEvent, RunEventKind, RunId, RunState,
 };
 use crate::storage::form::RowForm;
 
@@ -21,7 +21,11 @@ struct Closing {
 }
 
 impl Ledger {
-    pub(super) fn run_pause(&mut self, context: &mut Context, pause: &RunPause) -> Result<CommandOutcome, Refusal> {
+    pub(super) fn run_pause(
+        &mut self,
+        context: &mut Context,
+        pause: &RunPause,
+    ) -> Result<CommandOutcome, CommandRefusal> {
         let known = self.page_of(pause.run).map(|(_, page, position)| &page.runs[position].state);
         let reason = match known {
             Some(RunState::Paused { reason }) if pause.reason.is_empty() => reason.clone(),
@@ -37,7 +41,7 @@ impl Ledger {
         context: &mut Context,
         run: RunId,
         reason: PauseReason,
-    ) -> Result<CommandOutcome, Refusal> {
+    ) -> Result<CommandOutcome, CommandRefusal> {
         let kept = self.fit_in_page(run, reason.clone());
         let page = self.change_run(context, run, |run| {
             stoppable(run)?;
@@ -58,7 +62,11 @@ impl Ledger {
         if bytes > self.limits().page_bytes { reason.without_text() } else { reason }
     }
 
-    pub(super) fn run_resume(&mut self, context: &mut Context, resume: RunResume) -> Result<CommandOutcome, Refusal> {
+    pub(super) fn run_resume(
+        &mut self,
+        context: &mut Context,
+        resume: RunResume,
+    ) -> Result<CommandOutcome, CommandRefusal> {
         let RunResume { run, without_canary } = resume;
         let bounce_breaker = &self.limits().bounce_breaker;
         let page = self.change_run(context, run, |run| match run.state {
@@ -78,12 +86,12 @@ impl Ledger {
     }
 
     /// Checks that the run can be cancelled. A cancelled run can be cancelled again.
-    pub(super) fn check_run_cancel(&self, run: RunId) -> Result<(), Refusal> {
-        let (_, page, position) = self.page_of(run).ok_or(Refusal::NoSuchRun(run))?;
+    pub(super) fn check_run_cancel(&self, run: RunId) -> Result<(), CommandRefusal> {
+        let (_, page, position) = self.page_of(run).ok_or(CommandRefusal::NoSuchRun(run))?;
         match page.runs.get(position) {
             Some(run) if run.state.is_cancelled() => Ok(()),
             Some(run) => stoppable(run),
-            None => Err(Refusal::NoSuchRun(run)),
+            None => Err(CommandRefusal::NoSuchRun(run)),
         }
     }
 
@@ -95,7 +103,7 @@ impl Ledger {
         context: &mut Context,
         run: RunId,
         by: Option<RunId>,
-    ) -> Result<CommandOutcome, Refusal> {
+    ) -> Result<CommandOutcome, CommandRefusal> {
         let page = self.change_run(context, run, |run| {
             if !run.state.is_cancelled() {
                 stoppable(run)?;
@@ -165,10 +173,10 @@ impl Ledger {
         &mut self,
         context: &mut Context,
         run: RunId,
-        change: impl FnOnce(&mut Run) -> Result<(), Refusal>,
-    ) -> Result<RunId, Refusal> {
-        let (id, _, position) = self.page_of(run).ok_or(Refusal::NoSuchRun(run))?;
-        let page = self.pages.edit(&id).ok_or(Refusal::NoSuchRun(run))?;
+        change: impl FnOnce(&mut Run) -> Result<(), CommandRefusal>,
+    ) -> Result<RunId, CommandRefusal> {
+        let (id, _, position) = self.page_of(run).ok_or(CommandRefusal::NoSuchRun(run))?;
+        let page = self.pages.edit(&id).ok_or(CommandRefusal::NoSuchRun(run))?;
         change(&mut page.runs[position])?;
         let schedule = page.runs[position].schedule;
         self.update_overlap_indexes(context, schedule, run);
@@ -288,7 +296,7 @@ impl Ledger {
 
 /// Checks that a run can be paused or cancelled: an email of it may still be sent, now or when a recipient in doubt
 /// becomes pending.
-fn stoppable(run: &Run) -> Result<(), Refusal> {
+fn stoppable(run: &Run) -> Result<(), CommandRefusal> {
     match run.state {
         RunState::Open | RunState::Paused { .. } => Ok(()),
         RunState::Finished if run.may_come_back() => Ok(()),

@@ -9,8 +9,8 @@ use crate::command::{Opening, ScheduleCreate, SchedulePause, ScheduleResume, Tri
 use crate::effect::Effect;
 use crate::fingerprint::fingerprint;
 use crate::model::{
-    Activity, AudienceChoice, Bounded, CancelledRuns, CommandOutcome, Impossible, InstantOutcome, Ledger, Nominal,
-    OpeningCause, Plan, Refusal, RunId, Schedule, ScheduleId, Time,
+    Activity, AudienceChoice, Bounded, CancelledRuns, CommandOutcome, CommandRefusal, Impossible, InstantOutcome,
+    Ledger, Nominal, OpeningCause, Plan, RunId, Schedule, ScheduleId, Time,
 };
 
 impl Ledger {
@@ -18,7 +18,7 @@ impl Ledger {
         &mut self,
         context: &mut Context,
         create: &ScheduleCreate,
-    ) -> Result<CommandOutcome, Refusal> {
+    ) -> Result<CommandOutcome, CommandRefusal> {
         let body = create.body();
         let request = create.request.as_deref();
         if let Some(outcome) = self.answered(&create.tenant, request, body)? {
@@ -29,7 +29,7 @@ impl Ledger {
         }
         if let Some((id, known)) = self.schedule_named(&create.tenant, &create.name) {
             if known.body != body {
-                return Err(Refusal::NameTaken(create.name.clone()));
+                return Err(CommandRefusal::NameTaken(create.name.clone()));
             }
             context.repeats = Some(id.0);
             // The answer is stored, so that a late repeat of this request does not create a deleted schedule again.
@@ -76,7 +76,7 @@ impl Ledger {
     }
 
     /// Checks that this schedule can be created. Does not check its name.
-    pub(super) fn check_create(&self, create: &ScheduleCreate) -> Result<(), Refusal> {
+    pub(super) fn check_create(&self, create: &ScheduleCreate) -> Result<(), CommandRefusal> {
         bounded(Bounded::ContentBytes, create.content.blob().bytes.len(), self.limits().content_bytes)?;
         self.check_audience(&create.tenant, &create.audience)?;
         refuse_if(create.max_runs == Some(0), Impossible::NoRuns)?;
@@ -92,9 +92,9 @@ impl Ledger {
         context: &mut Context,
         id: ScheduleId,
         change: impl FnOnce(&Schedule) -> Activity,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), CommandRefusal> {
         let before = self.due_key(id);
-        let schedule = self.schedules.edit(&id).ok_or(Refusal::NoSuchSchedule(id))?;
+        let schedule = self.schedules.edit(&id).ok_or(CommandRefusal::NoSuchSchedule(id))?;
         schedule.activity = change(schedule);
         schedule.plan.version += 1;
         schedule.plan.refusals = 0;
@@ -107,7 +107,7 @@ impl Ledger {
         &mut self,
         context: &mut Context,
         pause: &SchedulePause,
-    ) -> Result<CommandOutcome, Refusal> {
+    ) -> Result<CommandOutcome, CommandRefusal> {
         let since = context.now;
         self.change_activity(context, pause.schedule, |schedule| match &schedule.activity {
             // A repeated pause without a reason keeps the former reason.
@@ -122,14 +122,14 @@ impl Ledger {
         &mut self,
         context: &mut Context,
         resume: &ScheduleResume,
-    ) -> Result<CommandOutcome, Refusal> {
+    ) -> Result<CommandOutcome, CommandRefusal> {
         let id = resume.schedule;
-        let schedule = self.schedules.get(&id).ok_or(Refusal::NoSuchSchedule(id))?;
-        refuse_if(schedule.plan.version != resume.plan_version, Refusal::StalePlan)?;
+        let schedule = self.schedules.get(&id).ok_or(CommandRefusal::NoSuchSchedule(id))?;
+        refuse_if(schedule.plan.version != resume.plan_version, CommandRefusal::StalePlan)?;
         let since = match &schedule.activity {
             Activity::Paused { since, .. } => Some(*since),
             Activity::Blocked { .. } => None,
-            activity => return Err(Refusal::NotActive(activity.kind())),
+            activity => return Err(CommandRefusal::NotActive(activity.kind())),
         };
         // Instants of the pause are between `next` and now: the next fire opens or explains them.
         self.change_activity(context, id, |schedule| match schedule.plan.next {
@@ -140,9 +140,13 @@ impl Ledger {
         Ok(CommandOutcome::Done)
     }
 
-    pub(super) fn schedule_delete(&mut self, context: &mut Context, id: ScheduleId) -> Result<CommandOutcome, Refusal> {
+    pub(super) fn schedule_delete(
+        &mut self,
+        context: &mut Context,
+        id: ScheduleId,
+    ) -> Result<CommandOutcome, CommandRefusal> {
         let before = self.due_key(id);
-        let schedule = self.schedules.remove(&id).ok_or(Refusal::NoSuchSchedule(id))?;
+        let schedule = self.schedules.remove(&id).ok_or(CommandRefusal::NoSuchSchedule(id))?;
         self.derived.unname_schedule(&schedule);
         self.index_due(context, id, before);
         self.release_blob(&schedule.content);
@@ -152,27 +156,34 @@ impl Ledger {
 
     /// Opens a run that is named by its request (P7). The same request opens no second run until its name is removed, 30
     /// days after its run was archived. For another schedule the same request id is refused while its answer is stored.
-    pub(super) fn trigger(&mut self, context: &mut Context, trigger: &Trigger) -> Result<CommandOutcome, Refusal> {
+    pub(super) fn trigger(
+        &mut self,
+        context: &mut Context,
+        trigger: &Trigger,
+    ) -> Result<CommandOutcome, CommandRefusal> {
         let id = trigger.schedule;
         let nominal = Nominal::Trigger(trigger.request.clone());
         if let Some(run) = self.history.get(&(id, nominal.clone())).and_then(InstantOutcome::run) {
             context.repeats = Some(run.index);
             return Ok(self.answer_of_first_trigger(trigger, run));
         }
-        let schedule = self.schedules.get(&id).ok_or(Refusal::NoSuchSchedule(id))?;
+        let schedule = self.schedules.get(&id).ok_or(CommandRefusal::NoSuchSchedule(id))?;
         let (tenant, request, body) =
             (schedule.tenant.clone(), Some(trigger.request.as_str()), fingerprint(&("trigger", id)));
         if let Some(outcome) = self.answered_again(context, &tenant, request, body)? {
             return Ok(outcome);
         }
-        refuse_if(matches!(schedule.activity, Activity::Blocked { .. }), Refusal::NotActive(schedule.activity.kind()))?;
+        refuse_if(
+            matches!(schedule.activity, Activity::Blocked { .. }),
+            CommandRefusal::NotActive(schedule.activity.kind()),
+        )?;
         let finish_by = context.now.plus_ms(schedule.policies.finish_by_ms);
         self.may_trigger(id, context.now)?;
         self.check_gap_leaves_recipient(id, context.now)?;
         let opening = Opening { nominal, due: context.now, cause: OpeningCause::Trigger, finish_by };
         let cancelled = self.would_cancel(id, context.now);
         let runs = self.open_runs(context, vec![Opened { schedule: id, opening, waited_for: None }]);
-        let opened = runs.first().map(|(_, run)| *run).ok_or(Refusal::NoSuchSchedule(id))?;
+        let opened = runs.first().map(|(_, run)| *run).ok_or(CommandRefusal::NoSuchSchedule(id))?;
         let outcome = CommandOutcome::Run { run: opened, cancelled };
         self.remember(context, &tenant, request, body, &outcome);
         Ok(outcome)

@@ -11,15 +11,19 @@ use super::fire::Opened;
 use crate::calendar::When;
 use crate::command::{Opening, SendTest};
 use crate::model::{
-    Activity, Bounded, CancelledRuns, CommandOutcome, Impossible, Labels, Ledger, Nominal, OpeningCause, Overlap, Plan,
-    Policies, Refusal, Schedule, ScheduleId,
+    Activity, Bounded, CancelledRuns, CommandOutcome, CommandRefusal, Impossible, Labels, Ledger, Nominal,
+    OpeningCause, Overlap, Plan, Policies, Schedule, ScheduleId,
 };
 
 /// Name of the schedule in runs of test emails. No schedule is found by it.
 pub const TEST_NAME: &str = "send-test";
 
 impl Ledger {
-    pub(super) fn send_test(&mut self, context: &mut Context, test: &SendTest) -> Result<CommandOutcome, Refusal> {
+    pub(super) fn send_test(
+        &mut self,
+        context: &mut Context,
+        test: &SendTest,
+    ) -> Result<CommandOutcome, CommandRefusal> {
         let (content, audience) = (test.content.blob(), test.audience.blob());
         bounded(Bounded::ContentBytes, content.bytes.len(), self.limits().content_bytes)?;
         bounded(Bounded::InlineBytes, audience.bytes.len(), self.limits().inline_bytes)?;
@@ -64,7 +68,7 @@ impl Ledger {
             self.release_blob(&schedule.content);
             self.release_blob(&schedule.audience);
         }
-        let run = runs.first().map(|(_, run)| *run).ok_or(Refusal::NoSuchSchedule(id))?;
+        let run = runs.first().map(|(_, run)| *run).ok_or(CommandRefusal::NoSuchSchedule(id))?;
         Ok(CommandOutcome::Run { run, cancelled: CancelledRuns::default() })
     }
 }

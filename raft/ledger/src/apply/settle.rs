@@ -1,10 +1,10 @@
-//! Settle: applies the outcomes of one claim (P4, P14). `refused.rs` decides what a refusal means.
+//! Settle: applies the outcomes of one claim (P4, P14). `relay_refusals.rs` decides what a refusal means.
 //!
 //! A negative outcome moves only recipients that are claimed or in doubt in that claim; for others it changes nothing.
 //! An accept is always true. So a settle that arrives twice, late, or after another decision changes nothing more.
 
 use super::Context;
-use super::refused::state_after_not_sent;
+use super::relay_refusals::state_after_not_sent;
 use super::transition::Transition;
 use crate::command::ClaimOutcome;
 use crate::effect::Effect;

@@ -5,10 +5,10 @@
 
 use super::Context;
 use super::bounds::{bounded, refuse_if};
-use crate::model::{Bitmap, Bounded, CommandOutcome, Impossible, Ledger, Refusal, RunId, Tenant, TenantSet};
+use crate::model::{Bitmap, Bounded, CommandOutcome, CommandRefusal, Impossible, Ledger, RunId, Tenant, TenantSet};
 
 impl Ledger {
-    pub(super) fn tenant_set(&mut self, context: &Context, set: &TenantSet) -> Result<CommandOutcome, Refusal> {
+    pub(super) fn tenant_set(&mut self, context: &Context, set: &TenantSet) -> Result<CommandOutcome, CommandRefusal> {
         let TenantSet { name, rate_milli, concurrency, share, .. } = set;
         let known = self.tenant(name);
         let wanted = Tenant {
@@ -35,11 +35,11 @@ impl Ledger {
     }
 
     /// Limits the slots that could be granted to what the tenant may still have claimed at once (P12).
-    pub(super) fn within_concurrency(&self, page: RunId, granted: Bitmap) -> Result<Bitmap, Refusal> {
+    pub(super) fn within_concurrency(&self, page: RunId, granted: Bitmap) -> Result<Bitmap, CommandRefusal> {
         let Some(tenant) = self.pages.get(&page).map(|page| &*page.tenant) else { return Ok(granted) };
         let Some(most) = self.tenant(tenant).at_once() else { return Ok(granted) };
         match most.saturating_sub(self.claimed_by_tenant(tenant)) {
-            0 => Err(Refusal::AtConcurrency { tenant: tenant.to_owned(), most }),
+            0 => Err(CommandRefusal::AtConcurrency { tenant: tenant.to_owned(), most }),
             remaining => Ok(granted.first(remaining)),
         }
     }

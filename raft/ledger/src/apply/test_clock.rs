@@ -7,10 +7,10 @@ use super::Context;
 use super::bounds::refuse_if;
 use crate::command::Advance;
 use crate::effect::Effect;
-use crate::model::{CommandOutcome, Impossible, Ledger, Refusal, TestClock};
+use crate::model::{CommandOutcome, CommandRefusal, Impossible, Ledger, TestClock};
 
 impl Ledger {
-    pub(super) fn choose_test_clock(&mut self, context: &mut Context) -> Result<CommandOutcome, Refusal> {
+    pub(super) fn choose_test_clock(&mut self, context: &mut Context) -> Result<CommandOutcome, CommandRefusal> {
         if let Some(clock) = self.head.test_clock {
             context.repeats = Some(clock.index);
             return Ok(CommandOutcome::Done);
@@ -22,7 +22,11 @@ impl Ledger {
         Ok(CommandOutcome::Done)
     }
 
-    pub(super) fn advance(&mut self, context: &mut Context, advance: &Advance) -> Result<CommandOutcome, Refusal> {
+    pub(super) fn advance(
+        &mut self,
+        context: &mut Context,
+        advance: &Advance,
+    ) -> Result<CommandOutcome, CommandRefusal> {
         let Some(clock) = &mut self.head.test_clock else {
             return Err(Impossible::RealTime.into());
         };

@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::Refused;
-
-use crate::model::{Bitmap, ClaimOwner, Fence, OutcomeSource, RelayReply, ReleaseReason, RunId, Unsendable};
+use crate::model::{
+    Bitmap, ClaimOwner, Fence, OutcomeSource, RelayRefusal, RelayReply, ReleaseReason, RunId, Unsendable,
+};
 
 /// A request for one slice for one owner.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,7 +38,7 @@ pub struct ClaimOutcome {
     /// Definitely not handed off, because the recipient opted out.
     pub suppressed: Bitmap,
     /// Definitely refused by a relay.
-    pub refused: Vec<Refused>,
+    pub refused: Vec<RelayRefusal>,
     /// The final dot may have been sent, and no answer is known.
     pub in_doubt: Bitmap,
     /// Definitely not handed off, and no relay can be given the email: dead at once, with the cause.

@@ -28,7 +28,9 @@ pub use relay::*;
 pub use run::*;
 pub use schedule::*;
 
-pub use crate::model::claim::{Decider, OutcomeSource, RefusalEffect, Refused, RelayReply, ReleaseReason, Unsendable};
+pub use crate::model::claim::{
+    Decider, OutcomeSource, RefusalEffect, RelayRefusal, RelayReply, ReleaseReason, Unsendable,
+};
 pub use crate::model::node::{MachineClock, VoterClock};
 pub use crate::model::relay::Relay;
 pub use crate::model::schedule::{NextInstant, OpeningCause, Unopened, UnopenedReason};

@@ -17,7 +17,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use crate::model::{
-    Bitmap, CHUNK, Impossible, Ledger, PauseReason, RecipientState, Refusal, Run, RunId, RunState, mix,
+    Bitmap, CHUNK, CommandRefusal, Impossible, Ledger, PauseReason, RecipientState, Run, RunId, RunState, mix,
 };
 
 /// The whole, in hundredths of a percent.
@@ -251,11 +251,11 @@ impl Run {
     /// Overrules a failed canary when the operator resumes a paused run. The canary may have failed after the operator
     /// read the run, under another pause. So the request must say whether a canary is overruled, and this is compared
     /// with the state.
-    pub(crate) fn overrule_canary(&mut self, without_canary: bool) -> Result<(), Refusal> {
+    pub(crate) fn overrule_canary(&mut self, without_canary: bool) -> Result<(), CommandRefusal> {
         let held = self.canary.as_mut().filter(|canary| canary.verdict == CanaryVerdict::Held);
         match (held, without_canary) {
             (Some(canary), true) => canary.verdict = CanaryVerdict::Overruled,
-            (Some(canary), false) => return Err(Refusal::CanaryHeld(*canary)),
+            (Some(canary), false) => return Err(CommandRefusal::CanaryHeld(*canary)),
             (None, true) => return Err(Impossible::NoCanary.into()),
             (None, false) => {}
         }

@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{BounceBreaker, CanaryState, Refusal, Time, Unsendable};
+use crate::model::{BounceBreaker, CanaryState, CommandRefusal, Time, Unsendable};
 
 /// Why a run is paused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,7 +85,7 @@ pub enum BlockCause {
     Quarantined(String),
     /// Its fire was refused twice (P8); this is the second refusal.
     #[error("its fire was refused twice: {0}")]
-    FireRefused(Box<Refusal>),
+    FireRefused(Box<CommandRefusal>),
 }
 
 /// Why a launched campaign did not open.
@@ -112,7 +112,7 @@ pub enum MissedCause {
     },
     /// The ledger refused to open it.
     #[error("{0}")]
-    Refused(Box<Refusal>),
+    Refused(Box<CommandRefusal>),
 }
 
 /// Why a recipient is dead.
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn cause_ordinals_are_stable() {
         let words = || "words".to_owned();
-        let stale = || Box::new(Refusal::StalePlan);
+        let stale = || Box::new(CommandRefusal::StalePlan);
         let reasons = [
             PauseReason::Operator(words()),
             PauseReason::Quarantined(words()),

@@ -189,7 +189,7 @@ pub struct RelayReply {
 
 /// A definite refusal of one recipient.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Refused {
+pub struct RelayRefusal {
     /// Slot of the recipient in its chunk.
     pub slot: u16,
     /// Basic code, 400 to 599. 0 if no relay answered; the text then gives the cause.

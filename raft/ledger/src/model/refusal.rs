@@ -10,7 +10,7 @@ use crate::model::{
 
 /// Why the ledger refuses a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-pub enum Refusal {
+pub enum CommandRefusal {
     /// The entry was proposed under another epoch than the current one (P13).
     #[error("proposed under epoch {}, but epoch {} is in force", .proposed.0, .current.0)]
     WrongEpoch {

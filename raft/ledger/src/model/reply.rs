@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Epoch, Fence, Refusal, RunId, ScheduleId, Time};
+use crate::model::{CommandRefusal, Epoch, Fence, RunId, ScheduleId, Time};
 
 /// Reply to one entry, equal on every replica.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,13 +37,13 @@ pub enum CommandOutcome {
         cancelled: CancelledRuns,
     },
     /// For each fire: the runs that it opened, or why it was refused.
-    Fired(Vec<Result<Vec<RunId>, Refusal>>),
+    Fired(Vec<Result<Vec<RunId>, CommandRefusal>>),
     /// For each claim: its fence, or why it was refused.
-    Claimed(Vec<Result<Fence, Refusal>>),
+    Claimed(Vec<Result<Fence, CommandRefusal>>),
     /// Number of recipients that changed their state. For a replan: number of schedules whose next instant changed.
     Moved(u64),
     /// Refused; nothing changed.
-    Refused(Refusal),
+    Refused(CommandRefusal),
     /// A backfill opened occurrences that the plan had passed.
     Backfilled {
         /// Number of occurrences that opened.
@@ -63,7 +63,7 @@ pub enum CommandOutcome {
     /// Number of runs that left the state.
     Archived(u32),
     /// For each run with picked recipients: the numbers, or why the run was refused.
-    MovedOf(Vec<Result<MovedRecipients, Refusal>>),
+    MovedOf(Vec<Result<MovedRecipients, CommandRefusal>>),
 }
 
 /// Numbers of picked recipients of one run.

@@ -543,7 +543,7 @@ impl World {
                 ];
                 for slot in chosen {
                     let (code, effect) = codes[usize::from(kind / 6) % codes.len()];
-                    outcome.refused.push(Refused { slot, code, enhanced: None, text: "no".into(), effect });
+                    outcome.refused.push(RelayRefusal { slot, code, enhanced: None, text: "no".into(), effect });
                 }
             }
         }

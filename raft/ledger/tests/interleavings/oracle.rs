@@ -470,9 +470,9 @@ fn settled(
     let run = run_of(ledger, seat)?;
     // A series of permanent refusals that name no mailbox pauses the run: ten, or as many as it has recipients if one of
     // them is about sender or content. Then others of the series may come back, which is not predicted here.
-    let is_policy = |refused: &Refused| refused.code >= 500 && refused.effect == RefusalEffect::SenderOrContent;
-    let unnamed = |refused: &&Refused| refused.code >= 500 && !matches!(refused.enhanced, Some((_, 1 | 2, _)));
-    let counts = |refused: &&Refused| is_policy(refused) || unnamed(refused);
+    let is_policy = |refused: &RelayRefusal| refused.code >= 500 && refused.effect == RefusalEffect::SenderOrContent;
+    let unnamed = |refused: &&RelayRefusal| refused.code >= 500 && !matches!(refused.enhanced, Some((_, 1 | 2, _)));
+    let counts = |refused: &&RelayRefusal| is_policy(refused) || unnamed(refused);
     let most = if outcome.refused.iter().any(is_policy) { run.count.min(10) as usize } else { 10 };
     if run.policy_refusals.len() + outcome.refused.iter().filter(counts).count() >= most {
         return None;

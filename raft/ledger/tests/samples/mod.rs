@@ -13,7 +13,7 @@ use reveille_ledger::instant_range::InstantRange;
 use reveille_ledger::labels::Labels;
 use reveille_ledger::policy::{CatchUp, InDoubt, Overlap, Policies};
 use reveille_ledger::pool::{Day, PoolSet};
-use reveille_ledger::refusal::Refusal;
+use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::{CancelledRun, CancelledRuns, CommandOutcome, CommandReply, MovedRecipients};
 use reveille_ledger::tenant::TenantSet;
 use reveille_ledger::{ActivityKind, Ledger, RunKind, RunState};
@@ -327,7 +327,7 @@ fn settle() -> ClaimOutcome {
         RefusalEffect::SenderOrContent,
         RefusalEffect::Unnamed,
     ];
-    let refused = |(slot, effect)| Refused {
+    let refused = |(slot, effect)| RelayRefusal {
         slot: slot as u16,
         code: 450 + slot as u16,
         enhanced: (slot > 0).then_some((4, 2, 1)),
@@ -475,8 +475,8 @@ pub fn replies() -> Vec<(String, CommandReply)> {
             run: RUN,
             cancelled: CancelledRuns { runs: vec![CancelledRun { run: RUN, cancelled: 300, claimed: 2 }], more: 1 },
         },
-        CommandOutcome::Fired(vec![Ok(vec![RUN]), Err(Refusal::StalePlan)]),
-        CommandOutcome::Claimed(vec![Ok(FENCE), Err(Refusal::NothingPending)]),
+        CommandOutcome::Fired(vec![Ok(vec![RUN]), Err(CommandRefusal::StalePlan)]),
+        CommandOutcome::Claimed(vec![Ok(FENCE), Err(CommandRefusal::NothingPending)]),
         CommandOutcome::Moved(300),
         CommandOutcome::Backfilled {
             opened: 300,
@@ -489,43 +489,43 @@ pub fn replies() -> Vec<(String, CommandReply)> {
         CommandOutcome::Archived(300),
         CommandOutcome::MovedOf(vec![
             Ok(MovedRecipients { recipients: 300, inside_gap: 2 }),
-            Err(Refusal::NoSuchRun(RUN)),
+            Err(CommandRefusal::NoSuchRun(RUN)),
         ]),
     ];
     let refusals = vec![
-        Refusal::WrongEpoch { proposed: Epoch(1), current: Epoch(2) },
-        Refusal::TimeWentBack { ledger: Time(2), entry: Time(1) },
-        Refusal::TimeLeaps { ledger: Time(1), entry: Time(90_000) },
-        Refusal::ClocksDisagree,
-        Refusal::OldIncarnation { asked: Incarnation(1), known: Incarnation(2) },
-        Refusal::NoSuchSchedule(ScheduleId(9)),
-        Refusal::NoSuchRun(RUN),
-        Refusal::NoSuchRelay("main".into()),
-        Refusal::NameTaken("daily".into()),
-        Refusal::RequestReused("request-1".into()),
-        Refusal::StalePlan,
-        Refusal::NotDue(Time(5)),
-        Refusal::FiredThrough,
-        Refusal::NotActive(ActivityKind::Paused),
-        Refusal::OwnerGone,
-        Refusal::NothingPending,
-        Refusal::TooLarge { what: Bounded::ContentBytes, bound: 524_288 },
+        CommandRefusal::WrongEpoch { proposed: Epoch(1), current: Epoch(2) },
+        CommandRefusal::TimeWentBack { ledger: Time(2), entry: Time(1) },
+        CommandRefusal::TimeLeaps { ledger: Time(1), entry: Time(90_000) },
+        CommandRefusal::ClocksDisagree,
+        CommandRefusal::OldIncarnation { asked: Incarnation(1), known: Incarnation(2) },
+        CommandRefusal::NoSuchSchedule(ScheduleId(9)),
+        CommandRefusal::NoSuchRun(RUN),
+        CommandRefusal::NoSuchRelay("main".into()),
+        CommandRefusal::NameTaken("daily".into()),
+        CommandRefusal::RequestReused("request-1".into()),
+        CommandRefusal::StalePlan,
+        CommandRefusal::NotDue(Time(5)),
+        CommandRefusal::FiredThrough,
+        CommandRefusal::NotActive(ActivityKind::Paused),
+        CommandRefusal::OwnerGone,
+        CommandRefusal::NothingPending,
+        CommandRefusal::TooLarge { what: Bounded::ContentBytes, bound: 524_288 },
         Impossible::RunIs(RunKind::Cancelled).into(),
-        Refusal::RelayNameTaken("main".into()),
-        Refusal::RunOpen(RUN),
-        Refusal::NoSuchAudience("all".into()),
-        Refusal::AudienceNameTaken("all".into()),
-        Refusal::AudienceUsed { name: "all".into(), schedule: "daily".into() },
-        Refusal::NoSuchCampaign("spring".into()),
-        Refusal::AudienceOfCampaign { name: "all".into(), campaigns: vec!["spring".into()], more: 0 },
-        Refusal::CampaignNameTaken("spring".into()),
-        Refusal::CampaignIs(StageKind::Cancelled),
-        Refusal::OfCampaign("spring".into()),
-        Refusal::LaunchedBefore { campaign: "spring".into(), at: Time(1_772_409_600_000) },
-        Refusal::SentBefore { run: RUN, name: "spring".into(), at: Time(1_772_409_600_000) },
-        Refusal::AtConcurrency { tenant: "acme".into(), most: 300 },
-        Refusal::CapUsedUp { pool: "bulk".into(), until: Time(1_772_409_600_000) },
-        Refusal::CanaryHeld(CanaryState {
+        CommandRefusal::RelayNameTaken("main".into()),
+        CommandRefusal::RunOpen(RUN),
+        CommandRefusal::NoSuchAudience("all".into()),
+        CommandRefusal::AudienceNameTaken("all".into()),
+        CommandRefusal::AudienceUsed { name: "all".into(), schedule: "daily".into() },
+        CommandRefusal::NoSuchCampaign("spring".into()),
+        CommandRefusal::AudienceOfCampaign { name: "all".into(), campaigns: vec!["spring".into()], more: 0 },
+        CommandRefusal::CampaignNameTaken("spring".into()),
+        CommandRefusal::CampaignIs(StageKind::Cancelled),
+        CommandRefusal::OfCampaign("spring".into()),
+        CommandRefusal::LaunchedBefore { campaign: "spring".into(), at: Time(1_772_409_600_000) },
+        CommandRefusal::SentBefore { run: RUN, name: "spring".into(), at: Time(1_772_409_600_000) },
+        CommandRefusal::AtConcurrency { tenant: "acme".into(), most: 300 },
+        CommandRefusal::CapUsedUp { pool: "bulk".into(), until: Time(1_772_409_600_000) },
+        CommandRefusal::CanaryHeld(CanaryState {
             recipients: 10,
             bad_max: 1,
             undecided: 3,
@@ -605,14 +605,14 @@ pub fn ledger() -> Ledger {
     settle.accepted.insert(0);
     put(12_000, Command::Settle(vec![settle]));
     let mut settle = ClaimOutcome::empty(page, 0, third);
-    let refused = |slot, code| Refused {
+    let refused = |slot, code| RelayRefusal {
         slot,
         code,
         enhanced: Some((5, 1, 1)),
         text: "no".into(),
         effect: RefusalEffect::Mailbox,
     };
-    let unnamed = |slot, code| Refused { enhanced: None, effect: RefusalEffect::Unnamed, ..refused(slot, code) };
+    let unnamed = |slot, code| RelayRefusal { enhanced: None, effect: RefusalEffect::Unnamed, ..refused(slot, code) };
     settle.refused = vec![refused(2, 550), unnamed(3, 0), unnamed(4, 554)];
     put(12_000, Command::Settle(vec![settle]));
     let mut settle = ClaimOutcome::empty(page, 0, fourth);

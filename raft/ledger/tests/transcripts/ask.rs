@@ -814,7 +814,7 @@ fn numbers(words: &mut Words) -> Parsed<Vec<u32>> {
 }
 
 /// `0-3 550 5.1.1 mailbox no such user`; `-`: no enhanced code.
-fn refused(text: &str) -> Parsed<Vec<Refused>> {
+fn refused(text: &str) -> Parsed<Vec<RelayRefusal>> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let [which, code, enhanced, effect, ref said @ ..] = words[..] else {
         return Err(format!("'{text}': expected SLOTS CODE ENHANCED SCOPE TEXT").into());
@@ -831,7 +831,7 @@ fn refused(text: &str) -> Parsed<Vec<Refused>> {
         "unnamed" => RefusalEffect::Unnamed,
         other => return Err(format!("effect {other}?").into()),
     };
-    let one = |slot| Ok(Refused { slot, code: code.parse()?, enhanced, text: said.join(" "), effect });
+    let one = |slot| Ok(RelayRefusal { slot, code: code.parse()?, enhanced, text: said.join(" "), effect });
     slots(which)?.iter().map(one).collect()
 }
 

@@ -9,7 +9,7 @@ use reveille_ledger::canary::CanaryState;
 use reveille_ledger::command::{Fire, NextInstant};
 use reveille_ledger::effect::Effect;
 use reveille_ledger::ids::{RunId, ScheduleId};
-use reveille_ledger::refusal::Refusal;
+use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::{CancelledRun, CommandOutcome, CommandReply, MovedRecipients};
 use reveille_ledger::{ApplyResult, Ledger, Page, RecipientState, Run, RunState, wave_start};
 
@@ -68,7 +68,7 @@ fn reply(world: &World, reply: &CommandReply) -> String {
         CommandOutcome::Archived(runs) => format!("archived {runs} runs"),
         CommandOutcome::Moved(count) => format!("moved {count}"),
         CommandOutcome::MovedOf(runs) => {
-            let describe = |moved: &Result<MovedRecipients, Refusal>| match moved {
+            let describe = |moved: &Result<MovedRecipients, CommandRefusal>| match moved {
                 Ok(MovedRecipients { recipients, inside_gap: 0 }) => format!("moved {recipients}"),
                 Ok(MovedRecipients { recipients, inside_gap }) => {
                     format!("moved {recipients}, {inside_gap} inside the gap")

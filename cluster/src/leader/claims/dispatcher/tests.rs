@@ -4,7 +4,8 @@ use reveille_ledger::bitmap::CHUNK;
 use reveille_ledger::canary::Canary;
 use reveille_ledger::command::{
     AudienceSeal, ClaimOutcome, ClaimRequest, Entry, EpochStart, Fire, NodeUp, Opening, OpeningCause, OutcomeSource,
-    PickedRecipients, RefusalEffect, Refused, Relay, ReleaseReason, Requeue, ScheduleCreate, Unsendable, VoterClock,
+    PickedRecipients, RefusalEffect, Relay, RelayRefusal, ReleaseReason, Requeue, ScheduleCreate, Unsendable,
+    VoterClock,
 };
 use reveille_ledger::content::{AudienceChoice, NamedAudience, Seal};
 use reveille_ledger::ids::{Fence, Hash, Incarnation, Nominal, RunId, ScheduleId};
@@ -459,7 +460,7 @@ fn canary_waiting_for_its_wave_costs_no_further_search() {
     let asked: u32 = world.dispatch().iter().map(|claim| claim.slice.len()).sum();
     assert_eq!(asked, 3, "one in a hundred");
     let refused =
-        |slot| Refused { slot, code: 450, enhanced: None, text: "later".into(), effect: RefusalEffect::Deferred };
+        |slot| RelayRefusal { slot, code: 450, enhanced: None, text: "later".into(), effect: RefusalEffect::Deferred };
     let outcome = |(fence, claim): (&Fence, &reveille_ledger::Claim)| ClaimOutcome {
         refused: claim.claimed.iter().map(refused).collect(),
         ..ClaimOutcome::empty(claim.page, claim.chunk, *fence)

@@ -10,7 +10,7 @@ use reveille_ledger::command::{AudienceDelete, AudienceSeal, Command};
 use reveille_ledger::content::Seal;
 use reveille_ledger::ids::Hash;
 use reveille_ledger::limits::LedgerLimits;
-use reveille_ledger::refusal::Refusal;
+use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::{Ledger, SealedAudience};
 use reveille_proto::admin::v1::audience_service_server::AudienceService;
 use reveille_proto::admin::v1::{
@@ -73,7 +73,7 @@ impl Admin {
         });
         match query.await?.0 {
             Some((_, rows, columns)) if rows != order.rows || columns != order.columns => {
-                Err(refusal::refused(&Refusal::AudienceNameTaken(order.name.clone())))
+                Err(refusal::refused(&CommandRefusal::AudienceNameTaken(order.name.clone())))
             }
             known => Ok(known.map(|(seal, ..)| seal)),
         }

@@ -12,7 +12,7 @@ use reveille_ledger::content::NamedAudience;
 use reveille_ledger::forecast::CAMPAIGN_FINISH_MS_MIN;
 use reveille_ledger::ids::{Hash, Time};
 use reveille_ledger::policy::HOUR_MS;
-use reveille_ledger::refusal::Refusal;
+use reveille_ledger::refusal::CommandRefusal;
 use reveille_proto::admin::v1::{CreateCampaignRequest, CreateCampaignResponse, ScheduleBody, when};
 
 use crate::server::admin::services::schedule::create;
@@ -56,8 +56,10 @@ impl Admin {
         };
         if validate_only {
             let taken = match known {
-                Some(known) if !known.matches_request(&create) => Some(Refusal::CampaignNameTaken(create.name.clone())),
-                None if is_schedule => Some(Refusal::NameTaken(create.name.clone())),
+                Some(known) if !known.matches_request(&create) => {
+                    Some(CommandRefusal::CampaignNameTaken(create.name.clone()))
+                }
+                None if is_schedule => Some(CommandRefusal::NameTaken(create.name.clone())),
                 _ => None,
             };
             if let Some(taken) = taken {

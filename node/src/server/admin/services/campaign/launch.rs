@@ -7,7 +7,7 @@ use reveille_ledger::campaign::Campaign;
 use reveille_ledger::command::{CampaignLaunch, CampaignName, Command};
 use reveille_ledger::content::Content;
 use reveille_ledger::ids::Hash;
-use reveille_ledger::refusal::Refusal;
+use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::{Activity, Ledger};
 use reveille_proto::admin::v1::{LaunchCampaignRequest, LaunchCampaignResponse};
 
@@ -44,12 +44,12 @@ impl Admin {
             (repeats, ledger.serves(&campaign.pool), warnings, blocked)
         };
         let (repeats, served, warnings, blocked) = self.context.replica.read(query);
-        let refused = |refusal: &Refusal| match refusal {
+        let refused = |refusal: &CommandRefusal| match refusal {
             // The instant of the campaign has passed. The operator can choose another one.
-            Refusal::NotPossible(_) => refusal::not_possible(refusal.to_string())
+            CommandRefusal::NotPossible(_) => refusal::not_possible(refusal.to_string())
                 .next(format!("reveille campaign launch {} --at INSTANT", named.name)),
             refusal => match (refusal, &blocked) {
-                (Refusal::CampaignIs(_), Some(cause)) => {
+                (CommandRefusal::CampaignIs(_), Some(cause)) => {
                     refusal::not_possible(format!("campaign {} is blocked: {cause}", named.name))
                         .next(format!("reveille campaign resume {}", named.name))
                 }

@@ -11,7 +11,7 @@ use reveille_ledger::decide::backfill::{BackfillRange, range};
 use reveille_ledger::decide::timing::Calendar;
 use reveille_ledger::ids::{Hash, Nominal, RunId, Time};
 use reveille_ledger::limits::LedgerLimits;
-use reveille_ledger::refusal::Refusal;
+use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_proto::admin::v1::{BackfillScheduleRequest, BackfillScheduleResponse};
 
@@ -81,7 +81,7 @@ fn stored(
     if answer.body == asked.body {
         return Ok(Some(answer.outcome));
     }
-    Err(refusal::refused(&Refusal::RequestReused(id.to_owned())).request(&request.request_id))
+    Err(refusal::refused(&CommandRefusal::RequestReused(id.to_owned())).request(&request.request_id))
 }
 
 fn read(request: &BackfillScheduleRequest, limits: &LedgerLimits) -> Result<Asked, ApiError> {

@@ -8,7 +8,7 @@ use reveille_ledger::command::{Command, ScheduleCreate};
 use reveille_ledger::content::Content;
 use reveille_ledger::ids::{Hash, ScheduleId, Time};
 use reveille_ledger::limits::limits;
-use reveille_ledger::refusal::Refusal;
+use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{Activity, DEFAULT_TENANT, LEVEL, Ledger, Plan, Schedule};
 use reveille_proto::admin::v1::{self, CreateScheduleRequest, CreateScheduleResponse};
@@ -41,7 +41,7 @@ pub async fn create(
     let asked = admin.calendar(move |zones| validate::schedule(body, now, exists, (zones, &sealed), limits)).await?;
     let CheckedSchedule { mut create, duplicates } = asked.map_err(|fault| fault.request(&request.request_id))?;
     if of_campaign && (request.validate_only || known.is_some()) {
-        let taken = Refusal::CampaignNameTaken(create.name);
+        let taken = CommandRefusal::CampaignNameTaken(create.name);
         return Err(refusal::refused(&taken).request(&request.request_id));
     }
     if let Some((id, body)) = known
@@ -49,8 +49,8 @@ pub async fn create(
     {
         let used = |id: &str| admin.context.replica.read(|ledger| ledger.answer_to(&create.tenant, id).is_some());
         let why = match request_id.as_deref().is_some_and(used) {
-            true => Refusal::RequestReused(request.request_id.clone()),
-            false => Refusal::NameTaken(create.name),
+            true => CommandRefusal::RequestReused(request.request_id.clone()),
+            false => CommandRefusal::NameTaken(create.name),
         };
         return Err(refusal::refused(&why).index(id.0).request(&request.request_id));
     }

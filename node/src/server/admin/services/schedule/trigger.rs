@@ -2,7 +2,7 @@
 
 use reveille_ledger::Activity;
 use reveille_ledger::ids::Nominal;
-use reveille_ledger::refusal::Refusal;
+use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::CancelledRuns;
 use reveille_proto::admin::v1::{self, Run, RunCause, RunCounts, RunState, TriggerScheduleResponse};
 
@@ -14,7 +14,7 @@ use crate::server::admin::{Admin, ApiError, refusal, views};
 pub fn would_open(admin: &Admin, found: &Found, request: &str) -> Result<TriggerScheduleResponse, ApiError> {
     let Found { id, schedule, now, .. } = found;
     if let Activity::Blocked { .. } = schedule.activity {
-        return Err(refusal::refused(&Refusal::NotActive(schedule.activity.kind())));
+        return Err(refusal::refused(&CommandRefusal::NotActive(schedule.activity.kind())));
     }
     let checked = admin.context.replica.read(|ledger| {
         let may = ledger.may_trigger(*id, *now).and_then(|()| ledger.check_gap_leaves_recipient(*id, *now));

@@ -15,7 +15,7 @@ use reveille_ledger::decide::catch_up::plan_leave;
 use reveille_ledger::decide::edit::{RequestedTiming, plan_timing_change};
 use reveille_ledger::decide::timing::{Calendar, Zone};
 use reveille_ledger::ids::{Hash, Nominal, ScheduleId, Time};
-use reveille_ledger::refusal::Refusal;
+use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{Activity, Schedule, StoredAnswer};
 use reveille_proto::admin::v1::{self, ErrorReason, UpdateScheduleRequest, UpdateScheduleResponse};
@@ -90,15 +90,15 @@ pub async fn update(
             Err(refusal) if tries == TRIES || !is_overtaken(&refusal) => {
                 return Err(refusal::refused_of(&asked.name, &refusal).request(&request.request_id));
             }
-            Err(Refusal::NotDue(_)) => until = Until::Applied,
+            Err(CommandRefusal::NotDue(_)) => until = Until::Applied,
             Err(refusal) => tracing::debug!(%refusal, "an edit is planned anew"),
         }
     }
 }
 
 /// Returns true if the plan or the ledger time differed from what this node knew. Then it plans again.
-fn is_overtaken(refusal: &Refusal) -> bool {
-    matches!(refusal, Refusal::StalePlan | Refusal::FiredThrough | Refusal::NotDue(_))
+fn is_overtaken(refusal: &CommandRefusal) -> bool {
+    matches!(refusal, CommandRefusal::StalePlan | CommandRefusal::FiredThrough | CommandRefusal::NotDue(_))
 }
 
 async fn attempt(
@@ -107,13 +107,13 @@ async fn attempt(
     (asked, mask, body): (&v1::ScheduleBody, &Mask, Hash),
     (request_id, until): (Option<&str>, Until),
     deadline: Instant,
-) -> Result<Result<UpdateScheduleResponse, Refusal>, ApiError> {
+) -> Result<Result<UpdateScheduleResponse, CommandRefusal>, ApiError> {
     let present = present(admin, asked, request_id, deadline).await?;
     let (id, now, beside) = (present.id, present.now, present.beside);
     admin.not_of_a_campaign(id)?;
     if let Some(answer) = &present.answer {
         if answer.body != body {
-            let reused = Refusal::RequestReused(request.request_id.clone());
+            let reused = CommandRefusal::RequestReused(request.request_id.clone());
             return Err(refusal::refused(&reused).request(&request.request_id));
         }
         let shown = admin.show_schedule(id, &asked.name).await?;
@@ -326,10 +326,10 @@ mod tests {
 
     #[test]
     fn overtaken_plan_is_made_anew_and_wrong_one_is_refused() {
-        for overtaken in [Refusal::StalePlan, Refusal::FiredThrough, Refusal::NotDue(Time(0))] {
+        for overtaken in [CommandRefusal::StalePlan, CommandRefusal::FiredThrough, CommandRefusal::NotDue(Time(0))] {
             assert!(is_overtaken(&overtaken), "{overtaken}");
         }
-        for wrong in [Refusal::ClocksDisagree, Impossible::NoRecipients.into()] {
+        for wrong in [CommandRefusal::ClocksDisagree, Impossible::NoRecipients.into()] {
             assert!(!is_overtaken(&wrong), "{wrong}");
         }
     }

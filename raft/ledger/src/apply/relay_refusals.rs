@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use super::Context;
 use super::transition::Transition;
-use crate::command::{OpeningCause, Refused};
+use crate::command::{OpeningCause, RelayRefusal};
 use crate::effect::Effect;
 use crate::model::{
     ChunkKey, Claim, ClaimEventKind, DeadLetter, DeathCause, Deferral, Ledger, LedgerLimits, PauseReason,
@@ -30,7 +30,7 @@ enum RefusalSeries {
 
 impl Ledger {
     /// Applies the refusals of a claim, each by the effect of its answer.
-    pub(super) fn refuse(&mut self, context: &mut Context, claim: &mut Claim, refused: &[Refused]) -> u64 {
+    pub(super) fn refuse(&mut self, context: &mut Context, claim: &mut Claim, refused: &[RelayRefusal]) -> u64 {
         let (key, limits) = ((claim.page, claim.chunk), self.limits());
         let mut moved = 0;
         for answer in refused {
@@ -67,7 +67,7 @@ impl Ledger {
     }
 
     /// Returns the recipient that an answer defers, with its step after the answer.
-    fn deferral_after(&self, key: ChunkKey, answer: &Refused) -> Option<((RunId, u32), Deferral)> {
+    fn deferral_after(&self, key: ChunkKey, answer: &RelayRefusal) -> Option<((RunId, u32), Deferral)> {
         if answer.effect != RefusalEffect::Deferred {
             return None;
         }
@@ -87,7 +87,7 @@ impl Ledger {
 
     /// Counts an answer that names no mailbox. The last one of a series without an accept ([`series_that_pauses`])
     /// pauses the run, and the recipients of those before it become pending again.
-    fn count_unnamed_refusal(&mut self, context: &mut Context, key: ChunkKey, answer: &Refused) {
+    fn count_unnamed_refusal(&mut self, context: &mut Context, key: ChunkKey, answer: &RelayRefusal) {
         let Some((id, recipient)) = self.recipient_at(key, answer.slot) else { return };
         let limits = self.limits();
         let series = self.edit_run(key, answer.slot, |run| add_to_series(run, recipient, answer, limits));
@@ -139,7 +139,7 @@ impl Ledger {
 
 /// Adds a refusal to the series of its run. A recipient counts once, even if it uses up its attempts. Otherwise the last
 /// few recipients of a run could pause it.
-fn add_to_series(run: &mut Run, recipient: u32, answer: &Refused, limits: &LedgerLimits) -> RefusalSeries {
+fn add_to_series(run: &mut Run, recipient: u32, answer: &RelayRefusal, limits: &LedgerLimits) -> RefusalSeries {
     let is_repeated = answer.effect == RefusalEffect::Unnamed && run.policy_refusals.contains(&recipient);
     if is_repeated || is_suspicious(run, limits) {
         return RefusalSeries::Incomplete;
@@ -154,7 +154,7 @@ fn add_to_series(run: &mut Run, recipient: u32, answer: &Refused, limits: &Ledge
 
 /// True for a permanent answer that may be about the content or the sender. Answers about the relay (a changed
 /// password, a used-up daily limit) never are, whatever their code.
-fn names_no_mailbox(answer: &Refused) -> bool {
+fn names_no_mailbox(answer: &RelayRefusal) -> bool {
     match answer.effect {
         RefusalEffect::Relay | RefusalEffect::Deferred => false,
         // An answer about the sender may have a code of the subjects 1 and 2 (x.1.7, x.1.8).
@@ -207,7 +207,7 @@ fn next_state(
     run: &Run,
     attempts: u8,
     now: Time,
-    answer: &Refused,
+    answer: &RelayRefusal,
     deferral_ms: i64,
     limits: &LedgerLimits,
 ) -> Transition {
@@ -224,7 +224,7 @@ fn next_state(
 }
 
 /// Next state after a counted attempt, the `attempts`-th. It is the last attempt if the answer names the mailbox.
-fn count_attempt(run: &Run, attempts: u8, now: Time, answer: &Refused) -> Transition {
+fn count_attempt(run: &Run, attempts: u8, now: Time, answer: &RelayRefusal) -> Transition {
     let letter = DeadLetter {
         code: answer.code,
         enhanced: answer.enhanced,
