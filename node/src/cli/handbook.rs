@@ -250,7 +250,7 @@ fn every_reason_of_a_refusal_has_a_next_step() {
 
 /// Returns all string literals in the code of `doctor`, which include the names of its checks.
 fn texts_of_doctor() -> BTreeSet<String> {
-    let mut files = vec![root().join("node/src/cli/ask/doctor.rs")];
+    let mut files = vec![root().join("node/src/cli/commands/doctor.rs")];
     let folder = std::fs::read_dir(root().join("node/src/cli/doctor")).expect("a folder");
     files.extend(folder.map(|entry| entry.expect("an entry").path()));
     let sources = files.iter().map(|file| std::fs::read_to_string(file).expect("a source"));

@@ -8,13 +8,13 @@
 //!   be repeated after a lost answer.
 //! - **Every wait ends**: by `--timeout`, by Ctrl-C, or when the peer stops answering pings.
 //!
-//! Reading order: `args` (commands and help), `ask` (one function per command), `view` (output), [`client`],
-//! [`terminal`], [`failure`]; [`doctor`] has the checks of `ask::doctor`.
+//! Reading order: `args` (commands and help), `commands` (one function per command), `view` (output), [`client`],
+//! [`terminal`], [`failure`]; [`doctor`] has the checks of `commands::doctor`.
 
 mod args;
-mod ask;
 mod client;
 mod clocks;
+mod commands;
 mod doctor;
 mod early;
 mod failure;
@@ -139,7 +139,7 @@ async fn demo(args: crate::demo::Args) -> Result<(), Stop> {
 
 /// Runs a command until it ends, or until Ctrl-C.
 async fn until_interrupted(global: &Global, question: Question, terminal: &Terminal) -> Result<(), Stop> {
-    let context = ask::CommandContext::new(global, terminal);
+    let context = commands::CommandContext::new(global, terminal);
     let by_flags = flags::give_its_values(&question);
     let result = tokio::select! {
         result = Box::pin(ask(&context, question)) => result,
@@ -148,30 +148,30 @@ async fn until_interrupted(global: &Global, question: Question, terminal: &Termi
     if by_flags { result.map_err(flags::named) } else { result }
 }
 
-async fn ask(context: &ask::CommandContext<'_>, question: Question) -> Result<(), Stop> {
+async fn ask(context: &commands::CommandContext<'_>, question: Question) -> Result<(), Stop> {
     match question {
-        Question::Cluster(args) => ask::cluster::run(context, args).await,
-        Question::Clock(args) => ask::clock::run(context, args).await,
-        Question::Relay(args) => ask::relay::run(context, args).await,
-        Question::Schedule(args) => ask::schedule::run(context, args).await,
-        Question::Apply(args) => Box::pin(ask::apply::run(context, &args.tenant, &args.what)).await,
-        Question::Diff(args) => Box::pin(ask::apply::diff(context, &args.tenant, &args.what)).await,
-        Question::Template(args) => ask::template::run(context, args).await,
-        Question::Import(args) => ask::import::run(context, args).await,
-        Question::Run(args) => ask::run::run(context, args).await,
-        Question::Explain(args) => ask::run::explain(context, args).await,
-        Question::InDoubt(args) => ask::doubt::run(context, args).await,
-        Question::DeadLetter(args) => ask::dead_letter::run(context, args).await,
-        Question::Audience(args) => ask::audience::run(context, args).await,
-        Question::Campaign(args) => ask::campaign::run(context, args).await,
-        Question::Optout(args) => ask::opt_out::run(context, args).await,
-        Question::Tenant(args) => ask::tenant::run(context, args).await,
-        Question::Pool(args) => ask::pool::run(context, args).await,
-        Question::Doctor(args) => ask::doctor::run(context, args).await,
-        Question::Config(args) => ask::config::run(context, args).await,
-        Question::Completion(args) => ask::completion::run(context, &args),
-        Question::Man(args) => ask::completion::man(context, &args),
-        Question::Version => ask::version::run(context),
+        Question::Cluster(args) => commands::cluster::run(context, args).await,
+        Question::Clock(args) => commands::clock::run(context, args).await,
+        Question::Relay(args) => commands::relay::run(context, args).await,
+        Question::Schedule(args) => commands::schedule::run(context, args).await,
+        Question::Apply(args) => Box::pin(commands::apply::run(context, &args.tenant, &args.what)).await,
+        Question::Diff(args) => Box::pin(commands::apply::diff(context, &args.tenant, &args.what)).await,
+        Question::Template(args) => commands::template::run(context, args).await,
+        Question::Import(args) => commands::import::run(context, args).await,
+        Question::Run(args) => commands::run::run(context, args).await,
+        Question::Explain(args) => commands::run::explain(context, args).await,
+        Question::InDoubt(args) => commands::doubt::run(context, args).await,
+        Question::DeadLetter(args) => commands::dead_letter::run(context, args).await,
+        Question::Audience(args) => commands::audience::run(context, args).await,
+        Question::Campaign(args) => commands::campaign::run(context, args).await,
+        Question::Optout(args) => commands::opt_out::run(context, args).await,
+        Question::Tenant(args) => commands::tenant::run(context, args).await,
+        Question::Pool(args) => commands::pool::run(context, args).await,
+        Question::Doctor(args) => commands::doctor::run(context, args).await,
+        Question::Config(args) => commands::config::run(context, args).await,
+        Question::Completion(args) => commands::completion::run(context, &args),
+        Question::Man(args) => commands::completion::man(context, &args),
+        Question::Version => commands::version::run(context),
     }
 }
 

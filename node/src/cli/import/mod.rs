@@ -1,5 +1,5 @@
 //! Converts a crontab to schedules: parses each line and plans its schedule. Pure: bytes in, a plan for each line out.
-//! Called by `import crontab` (`ask/import.rs`), which reads the file, computes instants and sends the requests.
+//! Called by `import crontab` (`commands/import.rs`), which reads the file, computes instants and sends the requests.
 //!
 //! - **Every line is accounted for.** It is blank, a comment, a setting or a job. A job is planned, or left out with a
 //!   reason and a next step.

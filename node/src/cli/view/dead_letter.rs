@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::mail::MailView;
 use super::sheet::{Cell, Tone, card};
 use super::{Row, View, some};
-use crate::cli::ask::export::Record;
+use crate::cli::commands::export::Record;
 use crate::cli::instant::text;
 
 /// A recipient that was refused permanently.

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::barrier::{BarrierView, CrossingView};
 use super::sheet::{Cell, Tone, card};
 use super::{Row, View};
-use crate::cli::ask::export::Record;
+use crate::cli::commands::export::Record;
 use crate::cli::failure::BadRow;
 use crate::cli::instant::text;
 use crate::format;

@@ -10,8 +10,8 @@ use reveille_proto::admin::v1::{
 use tonic::Request;
 
 use super::step::{Plan, Step};
-use crate::cli::ask::{CommandContext, pool, tenant};
 use crate::cli::client::RetrySafety;
+use crate::cli::commands::{CommandContext, pool, tenant};
 use crate::cli::failure::{Exit, Failure};
 use crate::cli::manifest::difference::{Change, between};
 use crate::cli::manifest::export;

@@ -1,39 +1,19 @@
-//! `reveille schedule create`: reads the files, sends the request, and prints the next instants.
+//! The body of a request that creates or changes a schedule: labels, content and recipients, from flags and files.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use reveille_ledger::LEVEL;
 use reveille_ledger::limits::limits;
-use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient as Service;
-use reveille_proto::admin::v1::{
-    Audience, Content, CreateScheduleRequest, CreateScheduleResponse, Field, Recipient, ScheduleBody,
-};
+use reveille_proto::admin::v1::{Audience, Content, Field, Recipient, ScheduleBody};
 
-use super::CommandContext;
-use crate::cli::args::{ContentArgs, CreateArgs, RecipientArgs};
-use crate::cli::failure::{BAD_ROWS_SHOWN, BadRows, Failure, Stop};
+use crate::cli::args::{ContentArgs, ContentChange, CreateArgs, RecipientArgs};
+use crate::cli::failure::{BAD_ROWS_SHOWN, BadRows, Failure};
 use crate::cli::instant::to_wire;
 use crate::cli::recipients::{self, Recipients};
-use crate::cli::view::schedule::{BadRowView, CreationView, DuplicateView, ScheduleView};
-use crate::format;
-
-/// Creates the schedule.
-pub async fn run(context: &CommandContext<'_>, tenant: String, args: CreateArgs) -> Result<(), Stop> {
-    let recipients = recipients(&args.recipients)?;
-    let (given, dry_run) = (args.recipients.clone(), args.dry_run);
-    let schedule = Some(body(tenant, args, &recipients)?);
-    let request_id = context.client.request_id().to_owned();
-    let question = CreateScheduleRequest { schedule, request_id, validate_only: dry_run };
-    let call = |channel, question| async move { Service::new(channel).create_schedule(question).await };
-    let answer = context.change(question, call).await.map_err(|failure| at_line(failure, &given, &recipients))?;
-    print_notes(context, &recipients, &answer, dry_run);
-    let creation = creation(&recipients, &answer);
-    context.terminal.show(&ScheduleView::from(answer.schedule.unwrap_or_default()).with_creation(creation))
-}
 
 /// Builds the body that the flags describe; reads the content's files.
-pub(super) fn body(tenant: String, args: CreateArgs, recipients: &Recipients) -> Result<ScheduleBody, Failure> {
+pub fn body(tenant: String, args: CreateArgs, recipients: &Recipients) -> Result<ScheduleBody, Failure> {
     let labels = labels(args.labels)?;
     Ok(ScheduleBody {
         tenant,
@@ -54,7 +34,7 @@ pub(super) fn body(tenant: String, args: CreateArgs, recipients: &Recipients) ->
 }
 
 /// Returns the labels as a map. Fails if a key occurs twice, because neither value can be preferred.
-pub(super) fn labels(pairs: Vec<(String, String)>) -> Result<BTreeMap<String, String>, Failure> {
+pub fn labels(pairs: Vec<(String, String)>) -> Result<BTreeMap<String, String>, Failure> {
     let mut labels = BTreeMap::new();
     for (key, value) in pairs {
         if let Some(other) = labels.insert(key.clone(), value) {
@@ -67,7 +47,7 @@ pub(super) fn labels(pairs: Vec<(String, String)>) -> Result<BTreeMap<String, St
 
 /// Reads the recipients from the command line or from a file. Fails if the file has bad rows, unless `--skip-bad-rows`
 /// leaves them out.
-pub(super) fn recipients(args: &RecipientArgs) -> Result<Recipients, Failure> {
+pub fn recipients(args: &RecipientArgs) -> Result<Recipients, Failure> {
     if let Some(listed) = &args.listed {
         return Ok(listed.clone());
     }
@@ -97,14 +77,29 @@ fn bad_rows(path: &Path, read: &Recipients) -> Failure {
     Failure::bad_rows(path, "created", BadRows { count: read.bad.len() as u64, shown }, None)
 }
 
-pub(super) fn content(args: ContentArgs) -> Result<Content, Failure> {
+pub fn content(args: ContentArgs) -> Result<Content, Failure> {
     let fields = |pairs: Vec<(String, String)>| pairs.into_iter().map(|(name, value)| Field { name, value }).collect();
     Ok(Content {
         sender: args.sender,
         reply_to: args.reply_to.unwrap_or_default(),
         subject: args.subject,
-        text: part(args.text, args.inline_text)?,
-        html: part(args.html, args.inline_html)?,
+        text: template_or_inline(args.text, args.inline_text)?,
+        html: template_or_inline(args.html, args.inline_html)?,
+        headers: fields(args.headers),
+        variables: fields(args.variables),
+        bulk: args.bulk,
+    })
+}
+
+/// Returns the content fields that the flags set.
+pub fn changed_content(args: ContentChange) -> Result<Content, Failure> {
+    let fields = |pairs: Vec<(String, String)>| pairs.into_iter().map(|(name, value)| Field { name, value }).collect();
+    Ok(Content {
+        sender: args.sender.unwrap_or_default(),
+        reply_to: args.reply_to.unwrap_or_default(),
+        subject: args.subject.unwrap_or_default(),
+        text: template_or_inline(args.text, args.inline_text)?,
+        html: template_or_inline(args.html, args.inline_html)?,
         headers: fields(args.headers),
         variables: fields(args.variables),
         bulk: args.bulk,
@@ -112,7 +107,7 @@ pub(super) fn content(args: ContentArgs) -> Result<Content, Failure> {
 }
 
 /// Returns a template: the file's text, or the inline text.
-pub(super) fn part(file: Option<PathBuf>, inline: Option<String>) -> Result<Option<String>, Failure> {
+pub fn template_or_inline(file: Option<PathBuf>, inline: Option<String>) -> Result<Option<String>, Failure> {
     file.map_or(Ok(inline), |path| template(&path).map(Some))
 }
 
@@ -137,7 +132,7 @@ fn template(path: &Path) -> Result<String, Failure> {
 const IN_REQUEST: &str = "schedule.audience.recipients[";
 
 /// Replaces a recipient's index in the request by its line in the file, so that the user can find it.
-pub(super) fn at_line(mut failure: Failure, args: &RecipientArgs, recipients: &Recipients) -> Failure {
+pub fn at_line(mut failure: Failure, args: &RecipientArgs, recipients: &Recipients) -> Failure {
     let line_of = |place: &str| recipients.lines.get(place.parse::<usize>().ok()?);
     let line = failure.field.as_deref().and_then(|field| {
         let (_, rest) = field.split_once(IN_REQUEST)?;
@@ -174,35 +169,6 @@ fn by_line(message: &str, line_of: impl Fn(&str) -> Option<String>) -> String {
         }
     }
     message
-}
-
-fn creation(recipients: &Recipients, answer: &CreateScheduleResponse) -> CreationView {
-    let line = |place: u32| recipients.lines.get(place as usize).copied().unwrap_or_default();
-    let duplicates = answer.duplicates.iter();
-    let duplicates = duplicates.map(|one| DuplicateView { line: line(one.recipient), same_as: line(one.same_as) });
-    let bad_rows = recipients.bad.iter().map(|bad| BadRowView { line: bad.line, problem: bad.problem.clone() });
-    CreationView { created: answer.created, duplicates: duplicates.collect(), bad_rows: bad_rows.collect() }
-}
-
-fn print_notes(context: &CommandContext<'_>, recipients: &Recipients, answer: &CreateScheduleResponse, dry_run: bool) {
-    if let Some(unusable) = recipients::unusable(&recipients.audience.columns) {
-        context.terminal.say(&format!("warning: {unusable}"));
-    }
-    for bad in &recipients.bad {
-        context.terminal.say(&format!("left out: {bad}"));
-    }
-    if !answer.duplicates.is_empty() {
-        let duplicates = format::counted(answer.duplicates.len() as u64, "duplicate");
-        context.terminal.say(&format!("{duplicates} left out: each address gets one email a run"));
-    }
-    for warning in &answer.warnings {
-        context.terminal.say(&format!("warning: {warning}"));
-    }
-    context.terminal.say(match (dry_run, answer.created) {
-        (true, _) => "checked; nothing was changed",
-        (false, true) => "created",
-        (false, false) => "exists already with the same body; nothing was changed",
-    });
 }
 
 #[cfg(test)]

@@ -11,7 +11,8 @@ use reveille_ledger::content::{Content, Recipient};
 use reveille_ledger::ids::{Epoch, Fence, RunId};
 use reveille_ledger::limits::limits;
 
-use super::{CommandContext, create, send_test};
+use super::schedule::body;
+use super::{CommandContext, send_test};
 use crate::cli::args::{ContentChange, RecipientArgs, RenderArgs, TemplateArgs, TemplateCommand};
 use crate::cli::failure::{Failure, Stop};
 use crate::cli::view::template::{HeaderView, MailView};
@@ -88,7 +89,7 @@ fn recipient(args: &RecipientArgs, row: u32) -> Result<(Vec<String>, Recipient),
             "--to ADDRESS with --var, or --recipients FILE.csv",
         ));
     }
-    let listed = create::recipients(args)?;
+    let listed = body::recipients(args)?;
     let count = listed.audience.recipients.len();
     let place = usize::try_from(row).unwrap_or(usize::MAX) - 1;
     let Some(chosen) = listed.audience.recipients.into_iter().nth(place) else {
@@ -103,8 +104,8 @@ fn content(args: ContentChange) -> Result<Content, Failure> {
         sender: args.sender.unwrap_or_else(|| SENDER.to_owned()),
         reply_to: args.reply_to,
         subject: args.subject.unwrap_or_default(),
-        text: create::part(args.text, args.inline_text)?,
-        html: create::part(args.html, args.inline_html)?,
+        text: body::template_or_inline(args.text, args.inline_text)?,
+        html: body::template_or_inline(args.html, args.inline_html)?,
         headers: args.headers,
         variables: args.variables,
         bulk: args.bulk,

@@ -10,8 +10,8 @@ use reveille_proto::admin::v1::{
 };
 use tokio::time::{Instant, sleep};
 
-use super::create::{content, labels};
-use super::schedule_reads::{NO_BODY, older};
+use super::schedule::body::{content, labels};
+use super::schedule::read::{NO_BODY, older};
 use super::{CommandContext, Page, Seen};
 use crate::cli::args::{CampaignArgs, CampaignCommand, CampaignCreateArgs};
 use crate::cli::client::RetrySafety;

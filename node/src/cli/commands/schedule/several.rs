@@ -7,10 +7,11 @@
 use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient as Service;
 use reveille_proto::admin::v1::{ListSchedulesRequest, PauseScheduleRequest, ResumeScheduleRequest};
 
-use super::imported::warn_of_placeholder;
-use super::{CHECKED, CommandContext, schedule_reads};
+use super::read;
 use crate::cli::args::Format;
 use crate::cli::client::RetrySafety;
+use crate::cli::commands::imported::warn_of_placeholder;
+use crate::cli::commands::{CHECKED, CommandContext};
 use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::view::schedule::ScheduleView;
 use crate::cli::view::several::{Outcome, PausedView, SeveralView};
@@ -135,9 +136,8 @@ async fn choose(
         selector: selector.to_owned(),
         ..ListSchedulesRequest::default()
     };
-    let page = |page_size, page_token| {
-        schedule_reads::page(context, ListSchedulesRequest { page_size, page_token, ..question.clone() })
-    };
+    let page =
+        |page_size, page_token| read::page(context, ListSchedulesRequest { page_size, page_token, ..question.clone() });
     let chosen = context.pages(SEVERAL_MAX, &page).await?;
     if chosen.more {
         let message = format!("more than {SEVERAL_MAX} schedules have these labels");

@@ -2,12 +2,12 @@
 
 use prost_types::FieldMask;
 use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient as Service;
-use reveille_proto::admin::v1::{Content, Field, ScheduleBody, UpdateScheduleRequest};
+use reveille_proto::admin::v1::{ScheduleBody, UpdateScheduleRequest};
 
-use super::CommandContext;
-use super::create::{at_line, part, recipients};
-use crate::cli::args::{ContentChange, Format, UpdateArgs};
+use super::body::{at_line, changed_content, recipients};
+use crate::cli::args::{Format, UpdateArgs};
 use crate::cli::client::RetrySafety;
+use crate::cli::commands::{CHECKED, CommandContext};
 use crate::cli::failure::{Failure, Stop};
 use crate::cli::instant::to_wire;
 use crate::cli::recipients::Recipients;
@@ -34,7 +34,7 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, args: UpdateArgs)
         context.terminal.say(&format!("{duplicates} left out: each address gets one email a run"));
     }
     if dry_run {
-        context.terminal.say(super::CHECKED);
+        context.terminal.say(CHECKED);
         return context.terminal.show(&plan);
     }
     // A table has the same lines, so that they are not printed twice.
@@ -74,7 +74,7 @@ fn request(
         pool: args.pool.unwrap_or_default(),
         priority: args.priority.unwrap_or_default().into(),
         paused: None,
-        content: Some(content(args.content)?),
+        content: Some(changed_content(args.content)?),
         audience: listed.as_ref().map(|listed| listed.audience.clone()),
         labels: args.labels.into_iter().filter_map(|label| Some((label.key, label.value?))).collect(),
     };
@@ -128,19 +128,4 @@ fn paths(args: &UpdateArgs) -> Vec<String> {
     let policies = args.policies.names.iter().map(|name| format!("policies.{name}"));
     let labels = args.labels.iter().map(|label| format!("labels.{}", label.key));
     given.chain(when).chain(policies).chain(labels).chain(args.clear.iter().map(|flag| path_of(flag))).collect()
-}
-
-/// Returns the content fields that the flags set.
-pub(super) fn content(args: ContentChange) -> Result<Content, Failure> {
-    let fields = |pairs: Vec<(String, String)>| pairs.into_iter().map(|(name, value)| Field { name, value }).collect();
-    Ok(Content {
-        sender: args.sender.unwrap_or_default(),
-        reply_to: args.reply_to.unwrap_or_default(),
-        subject: args.subject.unwrap_or_default(),
-        text: part(args.text, args.inline_text)?,
-        html: part(args.html, args.inline_html)?,
-        headers: fields(args.headers),
-        variables: fields(args.variables),
-        bulk: args.bulk,
-    })
 }

@@ -3,9 +3,9 @@
 use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient as Service;
 use reveille_proto::admin::v1::{BackfillScheduleRequest, BackfillScheduleResponse};
 
-use super::CommandContext;
 use crate::cli::args::BackfillArgs;
 use crate::cli::client::RetrySafety;
+use crate::cli::commands::CommandContext;
 use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::instant::{text, to_wire};
 use crate::cli::view::backfill::BackfillView;

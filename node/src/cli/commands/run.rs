@@ -8,7 +8,8 @@ use reveille_proto::admin::v1::{
     PauseRunRequest, ResumeRunRequest, RunState,
 };
 
-use super::{CommandContext, Page, Seen, schedule_reads, watch};
+use super::schedule::read;
+use super::{CommandContext, Page, Seen, watch};
 use crate::cli::args::{ExplainArgs, Format, RunArgs, RunCommand};
 use crate::cli::client::RetrySafety;
 use crate::cli::doctor;
@@ -79,7 +80,7 @@ async fn page(context: &CommandContext<'_>, question: ListRunsRequest) -> Result
     let selector = question.selector.clone();
     let call = |channel, question| async move { Service::new(channel).list_runs(question).await };
     let answer = context.client.ask(RetrySafety::Read, question, call).await?;
-    schedule_reads::heeded(&selector, &answer.selector)?;
+    read::heeded(&selector, &answer.selector)?;
     let rows = answer.runs.into_iter().map(RunView::from).collect();
     Ok(Page { rows, next: answer.next_page_token, freshness: answer.freshness })
 }

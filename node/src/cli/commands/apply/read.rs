@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use reveille_proto::admin::v1::{CreateCampaignRequest, Pool, Relay, ScheduleBody, Tenant};
 
 use crate::cli::args::{ManifestFiles, SetPoolArgs, SetTenantArgs};
-use crate::cli::ask::{campaign, create, relay};
+use crate::cli::commands::schedule::body;
+use crate::cli::commands::{campaign, relay};
 use crate::cli::failure::Failure;
 use crate::cli::input;
 use crate::cli::manifest::document::{DesiredObject, Document, Source};
@@ -77,7 +78,7 @@ impl Asked {
         if let (Message::Schedule { recipients, .. }, DesiredObject::Schedule(args)) = (&self.wish, &self.document.wish)
             && failure.field.as_deref().is_some_and(|field| field.contains("recipients["))
         {
-            return create::at_line(failure, &args.recipients, recipients);
+            return body::at_line(failure, &args.recipients, recipients);
         }
         let message = match &failure.field {
             // The error names the line of the document; the author does not know the API's field path.
@@ -189,9 +190,9 @@ fn document(node: Node, source: &Source) -> Result<Asked, Vec<Problem>> {
         DesiredObject::Tenant(args) => Message::Tenant(Box::new(tenant(args))),
         DesiredObject::Pool(args) => Message::Pool(Box::new(pool(args))),
         DesiredObject::Schedule(args) => {
-            let recipients = create::recipients(&args.recipients).map_err(problem)?;
+            let recipients = body::recipients(&args.recipients).map_err(problem)?;
             let tenant = document.tenant.clone().unwrap_or_default();
-            let body = create::body(tenant, *args, &recipients).map_err(problem)?;
+            let body = body::body(tenant, *args, &recipients).map_err(problem)?;
             Message::Schedule { body: Box::new(body), recipients: Box::new(recipients) }
         }
     };

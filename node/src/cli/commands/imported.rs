@@ -5,7 +5,8 @@ use prost::Message as _;
 use reveille_ledger::ids::Hash;
 use reveille_proto::admin::v1::{self, GetScheduleRequest, ScheduleBody};
 
-use super::{CommandContext, apply, schedule_reads};
+use super::schedule::read;
+use super::{CommandContext, apply};
 use crate::cli::failure::Failure;
 use crate::cli::import::plan::{LABEL, PLACEHOLDER};
 use crate::cli::view::import::Outcome;
@@ -64,7 +65,7 @@ pub async fn warn_of_placeholder(
     }
     let (tenant, name) = (tenant.to_owned(), of.name.clone());
     let question = GetScheduleRequest { tenant, name, stale: context.stale, with_body: true };
-    let content = schedule_reads::get(context, question).await?.body.and_then(|body| body.content).unwrap_or_default();
+    let content = read::get(context, question).await?.body.and_then(|body| body.content).unwrap_or_default();
     let is_unwritten = content.text.is_some_and(|text| text.starts_with(PLACEHOLDER));
     if is_unwritten {
         let next = format!("reveille schedule update {} --text FILE", of.name);

@@ -13,8 +13,9 @@ use reveille_proto::admin::v1::{
 use super::beside;
 use super::read::{Asked, Message};
 use super::step::{Plan, Step};
-use crate::cli::ask::{CommandContext, schedule_reads};
 use crate::cli::client::RetrySafety;
+use crate::cli::commands::CommandContext;
+use crate::cli::commands::schedule::read;
 use crate::cli::failure::{Exit, Failure};
 use crate::cli::manifest::difference::{Change, between};
 use crate::cli::manifest::export;
@@ -102,7 +103,7 @@ pub async fn compared(
     let call = |channel, question| async move { ScheduleServiceClient::new(channel).update_schedule(question).await };
     let answer = context.client.ask(RetrySafety::Read, preview_request, call).await?;
     let (Some(former), Some(wanted)) = (&answer.former_body, &answer.body) else {
-        return Err(schedule_reads::older(schedule_reads::NO_BODY));
+        return Err(read::older(read::NO_BODY));
     };
     let changes = between(&export::schedule(former), &export::schedule(wanted));
     Ok((answer, changes))

@@ -10,7 +10,8 @@ use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient;
 use reveille_proto::admin::v1::{Audience, ExplainRequest, ExplainResponse, Recipient, ScheduleBody, SendTestRequest};
 use tokio::time::{Instant, sleep};
 
-use super::{CommandContext, create, update};
+use super::CommandContext;
+use super::schedule::body;
 use crate::cli::args::{Format, RecipientArgs, SendTestArgs};
 use crate::cli::client::RetrySafety;
 use crate::cli::failure::{Exit, Failure, Stop};
@@ -37,7 +38,7 @@ pub async fn run(context: &CommandContext<'_>, args: SendTestArgs) -> Result<(),
         tenant: args.tenant.clone(),
         pool: args.pool.clone(),
         audience: Some(audience(&args)?),
-        content: Some(update::content(args.content)?),
+        content: Some(body::changed_content(args.content)?),
         ..ScheduleBody::default()
     });
     let question = SendTestRequest {
@@ -96,7 +97,7 @@ fn audience(args: &SendTestArgs) -> Result<Audience, Failure> {
         skip_bad_rows: args.skip_bad_rows,
         listed: None,
     };
-    let Audience { columns, recipients, .. } = create::recipients(&file)?.audience;
+    let Audience { columns, recipients, .. } = body::recipients(&file)?.audience;
     let there = format::counted(recipients.len() as u64, "recipient");
     let place = usize::try_from(args.row).unwrap_or(usize::MAX) - 1;
     match recipients.into_iter().nth(place) {

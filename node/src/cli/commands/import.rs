@@ -19,7 +19,8 @@ use reveille_proto::admin::v1::{self, CreateScheduleRequest, ScheduleBody};
 use tokio::time::timeout;
 
 use super::imported::{marked, outcome_of_taken_name};
-use super::{CommandContext, preview, relay};
+use super::schedule::preview;
+use super::{CommandContext, relay};
 use crate::cli::args::{CrontabArgs, Format, ImportArgs, ImportCommand};
 use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::import::crontab::{self, Form};

@@ -6,8 +6,8 @@ use reveille_ledger::calendar::{AbsenceReason, DstPolicies, Pattern, Step, When,
 use reveille_ledger::decide::timing::{Calendar, Jitter};
 use reveille_ledger::ids::Time;
 
-use super::CommandContext;
 use crate::cli::args::PreviewArgs;
+use crate::cli::commands::CommandContext;
 use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::view::instant::InstantView;
 
@@ -73,7 +73,7 @@ fn resolve(
 }
 
 /// Returns the first `count` instants after `from`, and in words the local times before them that have no instant.
-pub(super) fn upcoming(
+pub fn upcoming(
     calendar: Calendar<'_>,
     policies: &DstPolicies,
     jitter: Jitter<'_>,

@@ -1,0 +1,116 @@
+//! `reveille schedule pause`, `resume`, `trigger` and `delete` of one schedule.
+
+use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient as Service;
+use reveille_proto::admin::v1::{
+    self, DeleteScheduleRequest, PauseScheduleRequest, ResumeScheduleRequest, TriggerScheduleRequest,
+};
+
+use crate::cli::client::RetrySafety;
+use crate::cli::commands::imported::warn_of_placeholder;
+use crate::cli::commands::{CHECKED, CommandContext};
+use crate::cli::failure::Stop;
+use crate::cli::import::plan::LABEL;
+use crate::cli::view::View;
+use crate::cli::view::run::TriggerView;
+use crate::cli::view::schedule::{DeletedView, ResumeView, ScheduleView};
+use crate::format;
+
+pub(super) async fn pause(
+    context: &CommandContext<'_>,
+    tenant: String,
+    name: String,
+    reason: String,
+    dry_run: bool,
+) -> Result<(), Stop> {
+    let question = PauseScheduleRequest { tenant, name, reason, validate_only: dry_run };
+    let call = |channel, question| async move { Service::new(channel).pause_schedule(question).await };
+    let answer = context.client.ask(RetrySafety::Repeatable, question, call).await?;
+    context.terminal.show(&ScheduleView::from(answer.schedule.unwrap_or_default()))?;
+    context.checked(dry_run);
+    Ok(())
+}
+
+/// Resumes a schedule. The user first confirms what was missed; the etag makes sure that it has not changed since.
+pub(super) async fn resume(
+    context: &CommandContext<'_>,
+    tenant: String,
+    name: String,
+    dry_run: bool,
+) -> Result<(), Stop> {
+    let call = |channel, question| async move { Service::new(channel).resume_schedule(question).await };
+    let preview_request = ResumeScheduleRequest { tenant, name, etag: String::new(), validate_only: true };
+    let plan = context.client.ask(RetrySafety::Read, preview_request.clone(), call).await?;
+    let schedule = plan.schedule.clone().unwrap_or_default();
+    let is_unwritten = warn_of_placeholder(context, &preview_request.tenant, &schedule).await?;
+    let view = ResumeView::from(plan);
+    let words = missed(&view, &schedule);
+    if dry_run {
+        context.terminal.say(&words);
+        return context.terminal.show(&view);
+    }
+    if view.opens_count > 0 || is_unwritten {
+        let unwritten = if is_unwritten { "It would send the placeholder of its import; " } else { "" };
+        context.terminal.confirm(&format!("{unwritten}{words}. Resume?"))?;
+    }
+    let etag = schedule.etag;
+    let question = ResumeScheduleRequest { etag, validate_only: false, ..preview_request };
+    let resumed = context.client.ask(RetrySafety::Repeatable, question, call).await?;
+    context.terminal.show(&ResumeView::from(resumed))
+}
+
+/// Returns in words what a resume does about the instants missed during the pause.
+fn missed(view: &ResumeView, schedule: &v1::Schedule) -> String {
+    let opens = format::counted(view.opens_count.into(), "run");
+    let verb = if view.opens_count == 1 { "opens" } else { "open" };
+    let mut words = format!("{opens} {verb} at once for what {} missed while it was paused", schedule.name);
+    if view.explained_count > 0 {
+        let skipped = format::counted(view.explained_count.into(), "missed instant");
+        words += &format!("; {skipped} will not open, and the history says why");
+    }
+    if view.opens_count > 0 && schedule.labels.contains_key(LABEL) {
+        let name = &schedule.name;
+        words += &format!(
+            "; it was imported, and cron may have sent that already: nothing opens after \
+             `reveille schedule update {name} --catch-up none`"
+        );
+    }
+    words
+}
+
+pub(super) async fn trigger(
+    context: &CommandContext<'_>,
+    tenant: String,
+    name: String,
+    dry_run: bool,
+) -> Result<(), Stop> {
+    let request_id = context.client.request_id().to_owned();
+    let question = TriggerScheduleRequest { tenant, name, request_id, validate_only: dry_run };
+    let call = |channel, question| async move { Service::new(channel).trigger_schedule(question).await };
+    let answer = context.change(question, call).await?;
+    for warning in &answer.warnings {
+        context.terminal.say(&format!("warning: {warning}"));
+    }
+    let view = TriggerView::from(answer);
+    let next = format!("next: reveille run watch {}", view.name());
+    context.terminal.show(&view)?;
+    context.terminal.say(if dry_run { CHECKED } else { &next });
+    Ok(())
+}
+
+pub(super) async fn delete(
+    context: &CommandContext<'_>,
+    tenant: String,
+    name: String,
+    dry_run: bool,
+) -> Result<(), Stop> {
+    if !dry_run {
+        context.terminal.confirm(&format!("Delete schedule {name}? It never fires again; open runs go on."))?;
+    }
+    let question = DeleteScheduleRequest { tenant, name: name.clone(), validate_only: dry_run };
+    let call = |channel, question| async move { Service::new(channel).delete_schedule(question).await };
+    let nature = if dry_run { RetrySafety::Read } else { RetrySafety::Once };
+    let answer = context.client.ask(nature, question, call).await?;
+    context.terminal.show(&DeletedView { name, index: answer.index, open_runs: answer.open_runs, dry_run })?;
+    context.checked(dry_run);
+    Ok(())
+}

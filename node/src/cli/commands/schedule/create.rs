@@ -1,0 +1,55 @@
+//! `reveille schedule create`: reads the files, sends the request, and prints the next instants.
+
+use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient as Service;
+use reveille_proto::admin::v1::{CreateScheduleRequest, CreateScheduleResponse};
+
+use super::body::{at_line, body, recipients};
+use crate::cli::args::CreateArgs;
+use crate::cli::commands::CommandContext;
+use crate::cli::failure::Stop;
+use crate::cli::recipients::{self, Recipients};
+use crate::cli::view::schedule::{BadRowView, CreationView, DuplicateView, ScheduleView};
+use crate::format;
+
+/// Creates the schedule.
+pub async fn run(context: &CommandContext<'_>, tenant: String, args: CreateArgs) -> Result<(), Stop> {
+    let recipients = recipients(&args.recipients)?;
+    let (given, dry_run) = (args.recipients.clone(), args.dry_run);
+    let schedule = Some(body(tenant, args, &recipients)?);
+    let request_id = context.client.request_id().to_owned();
+    let question = CreateScheduleRequest { schedule, request_id, validate_only: dry_run };
+    let call = |channel, question| async move { Service::new(channel).create_schedule(question).await };
+    let answer = context.change(question, call).await.map_err(|failure| at_line(failure, &given, &recipients))?;
+    print_notes(context, &recipients, &answer, dry_run);
+    let creation = creation(&recipients, &answer);
+    context.terminal.show(&ScheduleView::from(answer.schedule.unwrap_or_default()).with_creation(creation))
+}
+
+fn creation(recipients: &Recipients, answer: &CreateScheduleResponse) -> CreationView {
+    let line = |place: u32| recipients.lines.get(place as usize).copied().unwrap_or_default();
+    let duplicates = answer.duplicates.iter();
+    let duplicates = duplicates.map(|one| DuplicateView { line: line(one.recipient), same_as: line(one.same_as) });
+    let bad_rows = recipients.bad.iter().map(|bad| BadRowView { line: bad.line, problem: bad.problem.clone() });
+    CreationView { created: answer.created, duplicates: duplicates.collect(), bad_rows: bad_rows.collect() }
+}
+
+fn print_notes(context: &CommandContext<'_>, recipients: &Recipients, answer: &CreateScheduleResponse, dry_run: bool) {
+    if let Some(unusable) = recipients::unusable(&recipients.audience.columns) {
+        context.terminal.say(&format!("warning: {unusable}"));
+    }
+    for bad in &recipients.bad {
+        context.terminal.say(&format!("left out: {bad}"));
+    }
+    if !answer.duplicates.is_empty() {
+        let duplicates = format::counted(answer.duplicates.len() as u64, "duplicate");
+        context.terminal.say(&format!("{duplicates} left out: each address gets one email a run"));
+    }
+    for warning in &answer.warnings {
+        context.terminal.say(&format!("warning: {warning}"));
+    }
+    context.terminal.say(match (dry_run, answer.created) {
+        (true, _) => "checked; nothing was changed",
+        (false, true) => "created",
+        (false, false) => "exists already with the same body; nothing was changed",
+    });
+}
