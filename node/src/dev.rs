@@ -1,7 +1,7 @@
 //! `reveille dev`: one node and a mailbox that catches all mail, on loopback only.
 //!
-//! A cluster of one, made at the first start; the mailbox is its relay. Taken ports are replaced by free
-//! ones. It is the product itself, not a model of it: the same node, ledger and gate.
+//! The first start creates a cluster of one node, whose relay is the mailbox. If a usual port is taken, the system
+//! chooses another. The node is the same code as `reveille start`.
 
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -25,7 +25,7 @@ use crate::server::start::stop_on_signal;
 
 /// The mailbox's usual port.
 const MAILBOX_PORT: u16 = 7625;
-/// Open sessions of the mailbox; further ones get 421. Below the usual limit of 1,024 open files.
+/// Maximum number of open sessions of the mailbox; further ones get 421. Below the usual limit of 1,024 open files.
 const CONNECTIONS_MAX: usize = 512;
 /// Maximum time until a new cluster has its first leader.
 const FIRST_LEADER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -107,7 +107,7 @@ pub async fn run(args: Args) -> Result<()> {
     ended.map(|_| ())
 }
 
-/// The usual ports, or free ones where these are taken.
+/// Returns the usual ports, or free ones where these are taken.
 fn config(args: &Args) -> Result<Config> {
     let port = |usual: u16| -> SocketAddr {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, usual));
@@ -139,7 +139,7 @@ fn config(args: &Args) -> Result<Config> {
     Ok(Config::load(None, [], settings)?)
 }
 
-/// The key of links in bulk mail, made at the first start: by its absolute path.
+/// Returns the absolute path of the key for links in bulk mail. The first start creates it.
 fn key(folder: &Path) -> Result<PathBuf> {
     let folder = folder.canonicalize().with_context(|| format!("{} cannot be found", folder.display()))?;
     let path = folder.join("unsubscribe.key");
@@ -163,7 +163,7 @@ async fn make_cluster(node: &NodeServer) -> Result<()> {
     Ok(())
 }
 
-/// P19: a test clock is chosen before anything else; answers whether there is one.
+/// Sets a test clock, if the flag asks for one, before any other change (P19). Returns true if the cluster has one.
 async fn keep_time(context: &NodeContext, args: &Args) -> Result<bool> {
     if args.test_clock {
         let deadline = Instant::now() + FIRST_LEADER_TIMEOUT;

@@ -1,4 +1,4 @@
-//! The demo as a user of the admin API: its schedule, its campaign, and the questions that it asks.
+//! The demo's requests to the admin API.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -6,13 +6,13 @@ use anyhow::{Result, bail};
 use reveille_node_client::AdminClient;
 use reveille_proto::admin::v1::{Audience, Content, Daily, Field, Recipient, RunCounts, ScheduleBody, When, when};
 
-/// How long an answer that is to come is waited for.
+/// Maximum wait for an expected answer.
 const COMES_WITHIN: Duration = Duration::from_secs(30);
 const ASK_AGAIN: Duration = Duration::from_millis(100);
-/// The campaign is due this long after it was created.
+/// Time from the creation of the campaign to its due time.
 const STARTS_IN: Duration = Duration::from_secs(2);
 
-/// Name of the leader; waits for one.
+/// Returns the name of the leader. Waits until there is one.
 pub async fn leader(admin: &AdminClient) -> Result<String> {
     let until = Instant::now() + COMES_WITHIN;
     loop {
@@ -27,13 +27,13 @@ pub async fn leader(admin: &AdminClient) -> Result<String> {
     }
 }
 
-/// Creates a daily schedule, the most usual kind.
+/// Creates a daily schedule, the most common kind.
 pub async fn create_daily(admin: &AdminClient, name: &str) -> Result<()> {
     let pattern = when::Pattern::Daily(Daily { hour: 9, ..Daily::default() });
     admin.create(schedule(name, pattern, "Europe/Berlin", 1)).await
 }
 
-/// Creates a campaign that starts in a moment; returns its run once it has opened.
+/// Creates a campaign that starts soon. Waits until its run opens, and returns the run.
 pub async fn start_campaign(admin: &AdminClient, name: &str, recipients: u32) -> Result<String> {
     let at = prost_types::Timestamp::from(SystemTime::now() + STARTS_IN);
     admin.create(schedule(name, when::Pattern::At(at), "UTC", recipients)).await?;
@@ -75,19 +75,19 @@ fn schedule(name: &str, pattern: when::Pattern, zone: &str, recipients: u32) -> 
     }
 }
 
-/// When a recipient was claimed under a fence, by the ledger.
+/// Returns when a recipient was claimed under a fence, by ledger time.
 pub async fn claimed_at(admin: &AdminClient, run: &str, recipient: &str, fence: &str) -> Option<SystemTime> {
     let events = admin.explain(run, recipient).await.ok()?.events;
     let claimed = events.into_iter().find(|event| event.what == "claimed" && event.fence == fence)?;
     SystemTime::try_from(claimed.instant?).ok()
 }
 
-/// Address of a recipient by number.
+/// Returns the address of a recipient.
 pub fn address_of(number: u32) -> String {
     format!("reader-{number}@example.net")
 }
 
-/// Nothing pending, nothing claimed.
+/// True if no recipient is pending or claimed.
 pub fn is_finished(counts: &RunCounts) -> bool {
     counts.pending == 0 && counts.claimed == 0
 }

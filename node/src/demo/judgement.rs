@@ -1,6 +1,5 @@
-//! The judgement: what arrived, held against what was expected and what the ledger says.
-//!
-//! The mailbox's record is the truth; the ledger is the one that is judged.
+//! Compares the emails that the mailbox recorded with the expected ones and with the ledger's counts. The mailbox's
+//! record is the truth.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +7,7 @@ use reveille_sink::Emails;
 
 use super::client::address_of;
 
-/// What the demo comes to.
+/// Result of the demo.
 pub struct Judgement {
     expected: u32,
     accepted_once: u32,
@@ -22,7 +21,7 @@ pub struct Judgement {
 }
 
 impl Judgement {
-    /// Compares. `doubts`: addresses that the ledger holds in doubt.
+    /// Compares the mailbox's record with the ledger. `doubts`: addresses that the ledger holds in doubt.
     pub fn new(
         expected: u32,
         run: &str,
@@ -68,12 +67,12 @@ impl Judgement {
         judgement
     }
 
-    /// Nothing lost, nothing twice, and each recipient that the ledger calls sent got its email.
+    /// True if nothing was lost or came twice, and each recipient that the ledger calls sent got its email.
     pub fn is_valid(&self) -> bool {
         self.duplicates == 0 && self.lost == 0 && self.sent_not_arrived == 0
     }
 
-    /// The table for a terminal.
+    /// Returns the table for a terminal.
     pub fn table(&self) -> String {
         let mut table = comfy_table::Table::new();
         table.load_style(comfy_table::presets::UTF8_BORDERS_ONLY);
@@ -94,7 +93,7 @@ impl Judgement {
         table.to_string()
     }
 
-    /// The line for programs.
+    /// Returns the line for programs.
     pub fn json(&self) -> String {
         let mut sorted = self.failovers_ms.clone();
         sorted.sort_unstable();

@@ -1,7 +1,7 @@
-//! The kills: each one lands between the final dot and its answer, on purpose and not by luck.
+//! Kills a node between the final dot and the relay's answer.
 //!
-//! The mailbox holds the answer of the victim's next email; then the victim gets `kill -9`. So the relay has
-//! taken an email whose sender will never hear of it: the case that only an honest ledger can tell.
+//! The mailbox holds its answer to the victim's next email, and then the victim gets `kill -9`. So the relay has accepted
+//! an email whose sender never got the answer.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant, SystemTime};
@@ -14,11 +14,11 @@ use super::client;
 use super::processes::Nodes;
 use super::progress::DemoProgress;
 
-/// How long a held answer waits at most.
+/// Maximum time that the mailbox holds an answer.
 const HOLD_FOR: Duration = Duration::from_secs(20);
-/// Emails among which the first of a new epoch is looked for: far more than arrive between two polls.
+/// Number of newest emails that are searched for the first one of a new epoch: more than arrive between two polls.
 const NEWEST: usize = 5_000;
-/// A killed node is started again after this.
+/// Time from a kill to the restart.
 const DOWN_FOR: Duration = Duration::from_secs(3);
 
 /// The process to kill.
@@ -33,13 +33,13 @@ pub enum Kill {
 }
 
 enum Step {
-    /// Waits for the mailbox to have this many emails.
+    /// Waits until the mailbox has this many emails.
     At(u64),
     /// The mailbox holds the victim's next answer.
     Holding { victim: String, hold: Hold },
-    /// The victim is down.
+    /// The victim is dead.
     Down { victim: String, since: Instant, killed: SystemTime, epoch: u64, claimed: Option<Duration> },
-    /// It is over.
+    /// The victim runs again.
     Done,
 }
 
@@ -48,11 +48,11 @@ struct Planned {
     step: Step,
 }
 
-/// The kills of a demo, one after the other.
+/// The kills of a demo, in order.
 pub struct Kills {
     planned: Vec<Planned>,
     failovers: Vec<Duration>,
-    /// Nodes that sent nothing when they were chosen: one that died three times in ten minutes rests (P12).
+    /// Nodes that sent nothing when they were chosen. A node that died three times in ten minutes gets less work (P12).
     silent: BTreeSet<String>,
 }
 
@@ -66,17 +66,18 @@ impl Kills {
         Kills { planned: planned.collect(), failovers: Vec::new(), silent: BTreeSet::new() }
     }
 
-    /// Is every victim back?
+    /// True if every victim runs again.
     pub fn are_done(&self) -> bool {
         self.planned.iter().all(|planned| matches!(planned.step, Step::Done))
     }
 
-    /// From the kill of a leader to the first claim under the next epoch whose mail arrived, in milliseconds.
+    /// Returns, in milliseconds, the time from each kill of a leader to the first claim of the next epoch whose email
+    /// arrived.
     pub fn failovers_ms(&self) -> Vec<u64> {
         self.failovers.iter().map(|failover| failover.as_millis() as u64).collect()
     }
 
-    /// Does what is to be done now.
+    /// Does the next step, if its condition holds.
     pub async fn act(
         &mut self,
         run: &str,
@@ -102,7 +103,7 @@ impl Kills {
             Step::At(_) | Step::Done => {}
             Step::Holding { victim, hold } => {
                 let Some(held) = hold.next(Duration::from_secs(2)).await else {
-                    // It sends nothing now: draw again, among the others.
+                    // It sends nothing now, so another victim is chosen.
                     self.silent.insert(victim.clone());
                     planned.step = Step::At(0);
                     return Ok(());
@@ -140,7 +141,7 @@ impl Kills {
     }
 }
 
-/// The victim; none when there is none at this moment. A leader that sends nothing hands over first.
+/// Returns the victim, if there is one now. A leader that sends nothing first transfers the leadership.
 async fn choose(kill: Kill, nodes: &Nodes, admin: &AdminClient, silent: &mut BTreeSet<String>) -> Option<String> {
     let leader = client::leader(admin).await.ok()?;
     if nodes.running().iter().all(|name| silent.contains(name)) {
@@ -149,7 +150,7 @@ async fn choose(kill: Kill, nodes: &Nodes, admin: &AdminClient, silent: &mut BTr
     match kill {
         Kill::Leader if silent.contains(&leader) => {
             let heir = nodes.running().into_iter().find(|name| !silent.contains(name))?;
-            // Without a transfer it is tried again.
+            // If the transfer fails, the next step tries it again.
             let _ = admin.transfer_leader(&heir).await;
             None
         }
@@ -162,13 +163,13 @@ async fn choose(kill: Kill, nodes: &Nodes, admin: &AdminClient, silent: &mut BTr
     }
 }
 
-/// The epoch in a fence `group.epoch.index.place`.
+/// Returns the epoch of a fence `group.epoch.index.place`.
 fn epoch_of(fence: Option<&str>) -> u64 {
     fence.and_then(|fence| fence.split('.').nth(1)).and_then(|epoch| epoch.parse().ok()).unwrap_or(0)
 }
 
-/// How long after the kill the first email of a later epoch was claimed, by the ledger's own account of an email
-/// that arrived; none while there is none. Emails that were claimed before the kill go on meanwhile.
+/// Returns the time from the kill to the first claim of a later epoch whose email arrived. Emails that were claimed before
+/// the kill may arrive meanwhile.
 async fn first_claim_after(
     sink: &Sink,
     admin: &AdminClient,
@@ -191,7 +192,7 @@ async fn first_claim_after(
     Some(claimed.duration_since(killed).unwrap_or_default())
 }
 
-/// The log index in a fence.
+/// Returns the log index of a fence.
 fn index_of(fence: Option<&str>) -> u64 {
     fence.and_then(|fence| fence.split('.').nth(2)).and_then(|index| index.parse().ok()).unwrap_or(u64::MAX)
 }

@@ -26,19 +26,19 @@ use kills::{Kill, Kills};
 use processes::Nodes;
 use progress::DemoProgress;
 
-/// The run is stretched over at least this long by the relay's budget, so that kills meet open dialogues.
+/// Minimum length of the campaign. The relay's rate stretches it, so that kills meet open dialogues.
 const SENDING_SECONDS: u32 = 18;
-/// And over this long for each kill: its victim comes back before the next one.
+/// Additional length per kill: its victim returns before the next kill.
 const SECONDS_A_KILL: u32 = 9;
 /// Maximum time by which the campaign may end later than planned, kills included.
 const CAMPAIGN_TIMEOUT: Duration = Duration::from_secs(240);
 /// Maximum time for doubts to resolve after their node has returned with its journal.
 const DOUBT_TIMEOUT: Duration = Duration::from_secs(20);
-/// How often the run is read.
+/// Interval at which the run is read.
 const POLL_EVERY: Duration = Duration::from_millis(250);
 /// Sessions to the mailbox on each node.
 const SESSIONS: u32 = 4;
-/// The usual port of the mailbox; another one where it is taken.
+/// Usual port of the mailbox. If it is taken, the system chooses another.
 const MAILBOX_PORT: u16 = 7625;
 
 /// Options of `reveille demo`.
@@ -68,7 +68,7 @@ pub struct Args {
     pub data_dir: Option<PathBuf>,
 }
 
-/// Runs the demo; true when nothing was lost and nothing came twice.
+/// Runs the demo. Returns true if nothing was lost and nothing came twice.
 pub async fn run(args: Args) -> Result<bool> {
     let folder = Folder::open(args.data_dir.clone())?;
     let sink = mailbox(&folder.path)?;
@@ -124,7 +124,7 @@ async fn show(args: &Args, folder: &Folder, sink: &Sink, nodes: &mut Nodes) -> R
     Ok(judgement.is_valid())
 }
 
-/// Judges until nothing is in doubt any more, or [`DOUBT_TIMEOUT`] is over.
+/// Judges again until nothing is in doubt, or until [`DOUBT_TIMEOUT`].
 async fn judge(args: &Args, sink: &Sink, admin: &AdminClient, run: &str, kills: &Kills) -> Result<Judgement> {
     let until = Instant::now() + DOUBT_TIMEOUT;
     loop {
@@ -162,10 +162,10 @@ async fn stay_up(sink: &Sink, nodes: &Nodes, folder: &Folder) -> Result<()> {
     }
 }
 
-/// Where nodes and mailbox keep their files.
+/// The folders of the nodes and the mailbox.
 struct Folder {
     path: PathBuf,
-    /// In memory where there is such a file system: a kill leaves them, a power cut does not (P11).
+    /// Folder of the journals, in memory if there is such a file system (P11).
     journals: PathBuf,
     temporary: bool,
 }
@@ -187,7 +187,7 @@ impl Folder {
         Ok(Folder { path, journals, temporary })
     }
 
-    /// Removes a temporary folder, unless there is something to look at in it.
+    /// Removes a temporary folder, unless it holds something to inspect.
     fn close(self, valid: bool) {
         // Journals of a demo that is over are of no use; where there are none, nothing is to be removed.
         let _ = std::fs::remove_dir_all(&self.journals);

@@ -7,11 +7,11 @@ use anyhow::{Context, Result, bail};
 use reveille_node_client::{LaunchOptions, NodeProcess, free_ports, http};
 use rustix::process::Signal;
 
-/// A node must answer its health page within this.
+/// Time within which a node must answer its health page.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
-/// A node that did not stop on SIGTERM is killed after this.
+/// Time after which a node that did not stop on SIGTERM is killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
-/// The interval of polls.
+/// Interval of polls.
 const POLL_EVERY: Duration = Duration::from_millis(50);
 
 /// All nodes of the demo.
@@ -42,27 +42,27 @@ impl Nodes {
         Ok(Nodes(nodes))
     }
 
-    /// Admin addresses of all nodes.
+    /// Returns the admin addresses of all nodes.
     pub fn endpoints(&self) -> Vec<String> {
         self.0.iter().map(|node| node.admin.to_string()).collect()
     }
 
-    /// Peer addresses of all nodes but the first.
+    /// Returns the peer addresses of all nodes but the first.
     pub fn peers(&self) -> Vec<String> {
         self.0.iter().skip(1).map(|node| node.peers.to_string()).collect()
     }
 
-    /// The node of that name.
+    /// Returns the node of that name.
     pub fn named(&mut self, name: &str) -> Option<&mut NodeProcess> {
         self.0.iter_mut().find(|node| node.name == name)
     }
 
-    /// Names of the nodes whose process runs.
+    /// Returns the names of the nodes whose process runs.
     pub fn running(&self) -> Vec<String> {
         self.0.iter().filter(|node| node.process_id().is_some()).map(|node| node.name.clone()).collect()
     }
 
-    /// Stops every process; kills those that do not stop in time.
+    /// Stops all processes, and kills those that do not stop in time.
     pub async fn stop(&mut self) {
         for node in &self.0 {
             // A node that is down needs no signal.

@@ -1,4 +1,4 @@
-//! Live progress: a bar on a terminal, a line now and then elsewhere. Talk goes to stderr.
+//! Live progress on stderr: a bar on a terminal, otherwise a line from time to time.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use reveille_proto::admin::v1::RunCounts;
 
-/// A line this often where there is no terminal.
+/// Interval of lines without a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(2);
 
-/// What the demo shows while it runs.
+/// Output of the demo while it runs.
 pub struct DemoProgress {
     bar: Option<ProgressBar>,
     recipients: u32,
@@ -17,7 +17,7 @@ pub struct DemoProgress {
 }
 
 impl DemoProgress {
-    /// For a campaign of this many recipients.
+    /// Creates the output for a campaign of this many recipients.
     pub fn new(recipients: u32) -> DemoProgress {
         let bar = std::io::stderr().is_terminal().then(|| {
             let style = ProgressStyle::with_template("  {bar:40.green} {pos}/{len} arrived  {msg}");
@@ -26,7 +26,7 @@ impl DemoProgress {
         DemoProgress { bar, recipients, next_line: Instant::now() }
     }
 
-    /// Shows what arrived and what the ledger says.
+    /// Shows how many emails arrived, and the counts of the ledger.
     pub fn show(&mut self, arrived: u64, counts: Option<&RunCounts>) {
         let ledger = counts.map_or("no answer from the cluster".to_owned(), |counts| {
             format!(
@@ -47,7 +47,7 @@ impl DemoProgress {
         }
     }
 
-    /// Says that something happened.
+    /// Prints an event.
     pub fn note(&self, text: &str) {
         match &self.bar {
             Some(bar) => bar.println(format!("  {text}")),
@@ -55,7 +55,7 @@ impl DemoProgress {
         }
     }
 
-    /// Leaves the last state on the screen.
+    /// Ends the bar; its last state stays on the screen.
     pub fn end(&self) {
         if let Some(bar) = &self.bar {
             bar.abandon();

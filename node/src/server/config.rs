@@ -1,10 +1,10 @@
 //! The settings of a node of a real cluster: defaults, then the file, then `REVEILLE__…` variables
 //! of the environment, then flags; the later one wins.
 //!
-//! Called by `start`, `dev` and `reveille config …`. [`Settings`] is what may be said, in any of the three
-//! places; its comments are the help of the flags, the lines of the sample and the table of the handbook
-//! ([`keys`]). [`Config`] is what comes of it: complete, checked, and typed. Whatever is refused is named with
-//! its place and a way out. It opens no file but the configuration, and binds nothing.
+//! Called by `start`, `dev` and `reveille config …`. [`Settings`] holds the values of one source or of all merged; its
+//! doc comments are the help texts of the flags, of the sample and of the table in the docs ([`keys`]). [`Config`] is
+//! complete, checked and typed. An error names the invalid setting, its place, and what to do. [`Config::load`] opens no
+//! file but the configuration.
 
 mod check;
 mod key;
@@ -27,9 +27,9 @@ pub use key::{keys, sample};
 pub use origin::{Origin, Origins};
 pub use source::ConfigError;
 
-/// What may be said in the file, in the environment, or by flags.
+/// Optional settings from the file, the environment or flags.
 ///
-/// The first line of a comment is read by operators: it says why and in which unit, and `[default: …]` last.
+/// The first paragraph of each doc comment is a help text for operators. It ends with `[default: …]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
@@ -92,7 +92,7 @@ pub struct Settings {
     pub replies: BTreeMap<String, ReplySettings>,
 }
 
-/// Raft's timings, as they may be said. No command has them as flags: `clap` keeps their comments.
+/// Settings of section `raft`. No command has them as flags: `clap` keeps their help texts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields, default)]
 pub struct RaftSettings {
@@ -108,7 +108,7 @@ pub struct RaftSettings {
     pub snapshot_every: Option<u64>,
 }
 
-/// How recipients of bulk mail opt out, as it may be said. No command has it as flags.
+/// Settings of section `unsubscribe`: how recipients of bulk mail opt out. No command has them as flags.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields, default)]
 pub struct UnsubscribeSettings {
@@ -122,7 +122,7 @@ pub struct UnsubscribeSettings {
     pub keys: Option<Vec<String>>,
 }
 
-/// Credentials for one relay, as they may be said. No command has them as flags.
+/// Settings of one section `credentials.NAME`. No command has them as flags.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields, default)]
 pub struct CredentialSettings {
@@ -137,7 +137,7 @@ pub struct CredentialSettings {
     pub mechanism: Option<String>,
 }
 
-/// Rules for the answers of one relay, as they may be said. No command has them as flags.
+/// Settings of one section `replies.RELAY`. No command has them as flags.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields, default)]
 pub struct ReplySettings {
@@ -145,12 +145,12 @@ pub struct ReplySettings {
     pub file: Option<PathBuf>,
 }
 
-/// Everything that a node needs to know.
+/// The complete configuration of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// The node's name.
     pub name: String,
-    /// What it calls itself in EHLO; empty: the machine's full name, else the address of each connection.
+    /// Name in EHLO. If empty: the machine's full name, else the address of each connection.
     pub hello_name: String,
     /// The envelope sender of its emails.
     pub return_path: ReturnPathConfig,
@@ -162,13 +162,13 @@ pub struct Config {
     pub peer_listen: SocketAddr,
     /// HTTP listener.
     pub http: SocketAddr,
-    /// How peers reach it, `host:port`.
+    /// Address for peers, `host:port`.
     pub advertise: String,
-    /// The other founders' peer addresses; never its own.
+    /// Peer addresses of the other founders, without its own.
     pub join: Vec<String>,
     /// The journal's folder.
     pub journal_dir: PathBuf,
-    /// How long a stop waits for dialogues.
+    /// Maximum time that a stop waits for dialogues.
     pub shutdown: Duration,
     /// Time from the end of a run to its archiving.
     pub archive_after: Duration,
@@ -176,29 +176,29 @@ pub struct Config {
     pub raft: RaftConfig,
     /// How recipients of bulk mail opt out.
     pub unsubscribe: UnsubscribeConfig,
-    /// What it logs in with at relays.
+    /// Logins for relays.
     pub credentials: CredentialStore,
     /// Files of rules for the answers of relays, by the relay's name.
     pub replies: BTreeMap<String, PathBuf>,
 }
 
-/// How recipients of bulk mail opt out, checked as far as the values show.
+/// How recipients of bulk mail opt out. Only the values are checked, not the files that they name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnsubscribeConfig {
-    /// Empty: they do not, and nothing listens.
+    /// If empty, there is no unsubscribe page.
     pub url: String,
-    /// The listener.
+    /// Address of the page's listener.
     pub listen: SocketAddr,
-    /// Empty: there is none.
+    /// An email address for opt-outs. Empty if there is none.
     pub mailto: String,
     /// The first one signs.
     pub keys: Vec<Secret>,
 }
 
-/// The envelope sender, checked as far as the values show.
+/// The envelope sender. Only the values are checked, not the files that they name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReturnPathConfig {
-    /// Empty: that of each content.
+    /// If empty, the sender of each content is used.
     pub address: String,
     /// The first one signs.
     pub keys: Vec<Secret>,
@@ -207,27 +207,24 @@ pub struct ReturnPathConfig {
 /// Raft's timings, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RaftConfig {
-    /// A leader shows itself this often.
+    /// Interval of heartbeats.
     pub heartbeat_ms: u64,
-    /// A follower that hears nothing for a time drawn from this asks for votes.
+    /// Range of election timeouts.
     pub election_ms: Range<u64>,
-    /// A snapshot is made after so many entries.
+    /// Number of log entries between two snapshots.
     pub snapshot_every: u64,
 }
 
-/// What was said, all places laid over each other, and where each part of it was said.
+/// The merged settings, and the source of each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConfigLayer {
-    /// What; not checked, and without defaults.
+    /// The settings: not checked, and without defaults.
     pub settings: Settings,
     origins: Origins,
 }
 
 impl ConfigLayer {
-    /// Reads the file where one is named, and lays environment and flags over it.
-    ///
-    /// # Errors
-    /// A [`ConfigError`] that names the place, `file:line:column` or the variable.
+    /// Reads the file, if one is named. The environment overrides it, and flags override both.
     pub fn read(
         file: Option<&Path>,
         environment: impl IntoIterator<Item = (String, String)>,
@@ -241,28 +238,22 @@ impl ConfigLayer {
         Ok(ConfigLayer { settings: flags.over(from_environment.settings.over(from_file.settings)), origins })
     }
 
-    /// Fills in the defaults and checks the whole.
-    ///
-    /// # Errors
-    /// A [`ConfigError`] that names the key, where it was said, the reason and a way out.
+    /// Fills in the defaults and checks all values.
     pub fn check(&self) -> Result<Config, ConfigError> {
-        self.settings.clone().check().map_err(|error| error.said_at(&self.origins))
+        self.settings.clone().check().map_err(|error| self.with_origin_of(error))
     }
 
-    /// What was refused after the check, with the place where it was said.
-    pub fn placed(&self, error: ConfigError) -> ConfigError {
-        error.said_at(&self.origins)
+    /// Adds the source of the setting to an error.
+    pub fn with_origin_of(&self, error: ConfigError) -> ConfigError {
+        error.with_origin(&self.origins)
     }
 
-    /// Where a key was said.
+    /// Returns the source of a key's value.
     pub fn origin(&self, key: &str) -> Origin {
         self.origins.get(key).cloned().unwrap_or_default()
     }
 
-    /// Every key with the value that counts, and where that was said.
-    ///
-    /// # Errors
-    /// As [`ConfigLayer::check`].
+    /// Returns each key with its effective value and the source of that.
     pub fn effective(&self) -> Result<Vec<(String, toml::Value, Origin)>, ConfigError> {
         let insecure = Some(self.settings.insecure.unwrap_or_default());
         let all = key::values(&Settings { insecure, ..self.check()?.into() });
@@ -280,10 +271,7 @@ impl Config {
     /// Port of the unsubscribe page, unless another is named.
     pub const UNSUBSCRIBE_PORT: u16 = 7681;
 
-    /// Reads the file where one is named, lays environment and flags over it, and checks the whole.
-    ///
-    /// # Errors
-    /// A [`ConfigError`] that names the place (`file:line:column`, variable or key), the reason and a way out.
+    /// Reads the settings of all sources, and checks them.
     pub fn load(
         file: Option<&Path>,
         environment: impl IntoIterator<Item = (String, String)>,
@@ -294,7 +282,7 @@ impl Config {
 }
 
 impl From<Config> for Settings {
-    /// All of it said in so many words, but for `insecure`, which leaves no trace.
+    /// Returns all values as explicit settings. `insecure` is lost.
     fn from(config: Config) -> Settings {
         Settings {
             name: Some(config.name),
@@ -334,7 +322,7 @@ impl From<Config> for Settings {
 }
 
 impl Settings {
-    /// What is said here, and where nothing is, what is said below.
+    /// Returns these settings; those of `below` where none is set.
     fn over(self, below: Settings) -> Settings {
         Settings {
             name: self.name.or(below.name),

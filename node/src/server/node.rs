@@ -1,8 +1,9 @@
 //! Starts and runs one node: replica, actors, admin API, HTTP.
 //!
-//! Start order: a new incarnation, the listeners, the replica, leadership, then the [`NodeRuntime`]. Leadership comes
-//! before the runtime because a cluster needs a leader to register a member. The admin API answers as soon as it
-//! listens: `cluster init` and `cluster status` must work on a node without a cluster.
+//! Start order: the listeners, a new incarnation, the replica, leadership, then the [`NodeRuntime`]. The listeners come
+//! first so that a taken port uses up no incarnation. Leadership comes before the runtime because a cluster needs a leader
+//! to register a member. The admin API answers as soon as it listens: `cluster init` and `cluster status` must work on a
+//! node without a cluster.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

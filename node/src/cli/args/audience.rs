@@ -6,7 +6,6 @@ use clap::{Args, Subcommand};
 
 use super::Paging;
 
-/// The noun.
 #[derive(Debug, Args)]
 pub struct AudienceArgs {
     /// Tenant
@@ -17,7 +16,6 @@ pub struct AudienceArgs {
     pub command: AudienceCommand,
 }
 
-/// Its verbs.
 #[derive(Debug, Subcommand)]
 pub enum AudienceCommand {
     /// Seal the recipients of a file of any size under a name

@@ -7,7 +7,6 @@ use super::labels::parse_label;
 use super::{CampaignPolicyArgs, ContentArgs, Paging, Watch};
 use crate::cli::instant::parse_instant;
 
-/// The noun.
 #[derive(Debug, Args)]
 pub struct CampaignArgs {
     /// Tenant
@@ -18,7 +17,6 @@ pub struct CampaignArgs {
     pub command: CampaignCommand,
 }
 
-/// Its verbs.
 #[derive(Debug, Subcommand)]
 pub enum CampaignCommand {
     /// Draft a campaign: one content, one audience, one instant

@@ -6,7 +6,6 @@ use jiff::{SignedDuration, Timestamp};
 use super::Watch;
 use crate::cli::instant::{parse_duration, parse_instant};
 
-/// The noun.
 #[derive(Debug, Args)]
 pub struct ClockArgs {
     /// What to do.
@@ -14,7 +13,6 @@ pub struct ClockArgs {
     pub command: ClockCommand,
 }
 
-/// Its verbs.
 #[derive(Debug, Subcommand)]
 pub enum ClockCommand {
     /// What time it is, and when the next schedule is due

@@ -4,7 +4,6 @@ use clap::{Args, Subcommand};
 
 use super::Watch;
 
-/// The noun.
 #[derive(Debug, Args)]
 pub struct ClusterArgs {
     /// What to do.
@@ -12,7 +11,6 @@ pub struct ClusterArgs {
     pub command: ClusterCommand,
 }
 
-/// Its verbs.
 #[derive(Debug, Subcommand)]
 pub enum ClusterCommand {
     /// Make the cluster, once and for all, of the asked node and its fellow founders

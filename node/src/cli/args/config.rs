@@ -6,7 +6,6 @@ use clap::{Args, Subcommand};
 
 use crate::server::config::Settings;
 
-/// The noun.
 #[derive(Debug, Args)]
 pub struct ConfigArgs {
     /// What to do.
@@ -14,7 +13,6 @@ pub struct ConfigArgs {
     pub command: ConfigCommand,
 }
 
-/// Its verbs.
 #[derive(Debug, Subcommand)]
 pub enum ConfigCommand {
     /// Write a sample: every key, its default, and a line about it

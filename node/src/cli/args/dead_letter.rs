@@ -8,7 +8,6 @@ use jiff::Timestamp;
 use super::Paging;
 use crate::cli::instant::parse_instant;
 
-/// The noun.
 #[derive(Debug, Args)]
 pub struct DeadLetterArgs {
     /// Tenant
@@ -19,7 +18,6 @@ pub struct DeadLetterArgs {
     pub command: DeadLetterCommand,
 }
 
-/// Its verbs.
 #[derive(Debug, Subcommand)]
 pub enum DeadLetterCommand {
     /// Recipients that were refused for good, and why; latest run first

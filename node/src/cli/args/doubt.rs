@@ -4,7 +4,6 @@ use clap::{ArgGroup, Args, Subcommand};
 
 use super::{Paging, Picked, Watch};
 
-/// The noun.
 #[derive(Debug, Args)]
 pub struct DoubtArgs {
     /// Tenant
@@ -15,7 +14,6 @@ pub struct DoubtArgs {
     pub command: DoubtCommand,
 }
 
-/// Its verbs.
 #[derive(Debug, Subcommand)]
 pub enum DoubtCommand {
     /// What is in doubt, oldest first

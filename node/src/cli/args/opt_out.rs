@@ -6,7 +6,6 @@ use clap::{Args, Subcommand};
 
 use super::{ExportFormat, Paging};
 
-/// The noun.
 #[derive(Debug, Args)]
 pub struct OptOutArgs {
     /// Tenant
@@ -17,7 +16,6 @@ pub struct OptOutArgs {
     pub command: OptOutCommand,
 }
 
-/// Its verbs.
 #[derive(Debug, Subcommand)]
 pub enum OptOutCommand {
     /// Send no more to an address; answers when it holds on every node

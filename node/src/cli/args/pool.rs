@@ -4,7 +4,6 @@ use clap::{Args, Subcommand};
 
 use super::{Paging, Watch};
 
-/// The noun.
 #[derive(Debug, Args)]
 pub struct PoolArgs {
     /// What to do.
@@ -12,7 +11,6 @@ pub struct PoolArgs {
     pub command: PoolCommand,
 }
 
-/// Its verbs.
 #[derive(Debug, Subcommand)]
 pub enum PoolCommand {
     /// Warm a pool up by a cap for each of its first days, or turn the headers X-Reveille-Run and -Fence off

@@ -5,7 +5,6 @@ use reveille_ledger::access::is_loopback;
 
 use super::{Paging, Watch};
 
-/// The noun.
 #[derive(Debug, Args)]
 pub struct RelayArgs {
     /// What to do.
@@ -13,7 +12,6 @@ pub struct RelayArgs {
     pub command: RelayCommand,
 }
 
-/// Its verbs.
 #[derive(Debug, Subcommand)]
 pub enum RelayCommand {
     /// Add a relay

@@ -6,7 +6,6 @@ use jiff::Timestamp;
 use super::{Paging, SelectorArgs, Watch};
 use crate::cli::instant::parse_instant;
 
-/// The noun.
 #[derive(Debug, Args)]
 pub struct RunArgs {
     /// Tenant
@@ -17,7 +16,7 @@ pub struct RunArgs {
     pub command: RunCommand,
 }
 
-/// Its verbs. A run is named rINDEX.PLACE, or NAME@INSTANT by its schedule and nominal instant.
+/// A run is named rINDEX.PLACE, or NAME@INSTANT by its schedule and nominal instant.
 #[derive(Debug, Subcommand)]
 pub enum RunCommand {
     /// Runs, latest first

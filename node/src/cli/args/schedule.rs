@@ -14,7 +14,6 @@ use super::{ApplyFiles, DstArgs, ManifestFiles, Paging, PolicyArgs, Watch, WhenA
 use crate::cli::instant::parse_instant;
 use crate::cli::recipients::Recipients;
 
-/// The noun.
 #[derive(Debug, Args)]
 pub struct ScheduleArgs {
     /// Tenant
@@ -25,7 +24,6 @@ pub struct ScheduleArgs {
     pub command: ScheduleCommand,
 }
 
-/// Its verbs.
 #[derive(Debug, Subcommand)]
 pub enum ScheduleCommand {
     /// Create a schedule, and print its next ten instants

@@ -7,7 +7,6 @@ use clap::{Args, Subcommand};
 use super::schedule::parse_address;
 use super::{ContentChange, RecipientArgs};
 
-/// The noun.
 #[derive(Debug, Args)]
 pub struct TemplateArgs {
     /// What to do.
@@ -15,7 +14,6 @@ pub struct TemplateArgs {
     pub command: TemplateCommand,
 }
 
-/// Its verbs.
 #[derive(Debug, Subcommand)]
 pub enum TemplateCommand {
     /// What an email says to one recipient; needs no cluster and sends nothing

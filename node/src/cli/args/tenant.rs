@@ -4,7 +4,6 @@ use clap::{Args, Subcommand};
 
 use super::{Paging, Watch};
 
-/// The noun.
 #[derive(Debug, Args)]
 pub struct TenantArgs {
     /// What to do.
@@ -12,7 +11,6 @@ pub struct TenantArgs {
     pub command: TenantCommand,
 }
 
-/// Its verbs.
 #[derive(Debug, Subcommand)]
 pub enum TenantCommand {
     /// Set what a tenant may take of what all of them share; what is not named stays

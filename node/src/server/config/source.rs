@@ -61,13 +61,13 @@ pub enum ConfigError {
 
 impl ConfigError {
     /// Adds the place where the setting was set.
-    pub(super) fn said_at(self, origins: &Origins) -> ConfigError {
+    pub(super) fn with_origin(self, origins: &Origins) -> ConfigError {
         match self {
             ConfigError::Setting { key, message, next, .. } => {
                 let origin = origins.get(&*key).cloned().unwrap_or_default();
                 ConfigError::Setting { key, message, next, origin }
             }
-            read => read,
+            other => other,
         }
     }
 }
