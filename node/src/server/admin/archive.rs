@@ -9,7 +9,7 @@ use reveille_ledger::ids::{Nominal, RunId, Time};
 use reveille_ledger::{Ledger, PartKey};
 use reveille_proto::admin::v1;
 
-use super::{Admin, ApiError, refusal, views};
+use super::{Admin, ApiError, error_texts, views};
 
 /// The ledgers to read a run from.
 #[derive(Clone, Copy)]
@@ -47,17 +47,17 @@ impl Admin {
     /// Returns the message of a run.
     pub(crate) async fn show_run(&self, run: RunId) -> Result<v1::Run, ApiError> {
         let found = self.read_run(run, |at| views::run_of(at.own, run)).await?;
-        found.ok_or_else(|| refusal::no_run(run))
+        found.ok_or_else(|| error_texts::no_run(run))
     }
 
     /// Returns the part of the archive that has the run or its summary.
     pub(crate) async fn part_of(&self, run: RunId) -> Result<Option<(PartKey, Arc<Ledger>)>, ApiError> {
-        self.context.replica.archived(run).await.map_err(|error| refusal::archive_unreadable(&error))
+        self.context.replica.archived(run).await.map_err(|error| error_texts::archive_unreadable(&error))
     }
 
     /// Opens a part of the archive. Returns `None` if its retention has ended.
     pub(crate) async fn open_part(&self, key: PartKey) -> Result<Option<Arc<Ledger>>, ApiError> {
-        self.context.replica.open_part(key).await.map_err(|error| refusal::archive_unreadable(&error))
+        self.context.replica.open_part(key).await.map_err(|error| error_texts::archive_unreadable(&error))
     }
 }
 

@@ -13,7 +13,7 @@ use reveille_ledger::content::{Content, Recipient, Recipients};
 use reveille_ledger::ids::Hash;
 
 use super::archive::RunLedgers;
-use super::{Admin, ApiError, refusal};
+use super::{Admin, ApiError, error_texts};
 
 /// Maximum number of bytes that are copied for one page of a response. A page that needs more ends early.
 const BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -135,7 +135,7 @@ impl Admin {
             }
             Ok(found)
         });
-        let read = read.await.map_err(|error| refusal::broken(format!("reading an audience failed: {error}")))?;
-        read.map_err(|fault: PartFault| refusal::not_possible(fault.to_string()).next("name it by number: '#17'"))
+        let read = read.await.map_err(|error| error_texts::broken(format!("reading an audience failed: {error}")))?;
+        read.map_err(|fault: PartFault| error_texts::not_possible(fault.to_string()).next("name it by number: '#17'"))
     }
 }

@@ -29,8 +29,8 @@ use tonic::service::Routes;
 use tonic::transport::Server;
 use tonic::{Code, Status};
 
-use super::refusal::CallKind;
-use super::{Admin, deadline, refusal};
+use super::error_texts::CallKind;
+use super::{Admin, deadline, error_texts};
 
 /// Maximum size of a request, in bytes. The largest schedule has about 1.3 MB.
 const REQUEST_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -74,7 +74,7 @@ pub async fn serve(
                 true => next.run(request).await,
                 false => listen::meter_memory(memory, request, next)
                     .await
-                    .unwrap_or_else(|| Status::from(refusal::out_of_memory()).into_http()),
+                    .unwrap_or_else(|| Status::from(error_texts::out_of_memory()).into_http()),
             }
         });
     let routes = Routes::from(bounded(routes, deadline::LONGEST).layer(memory).layer(from_fn(is_grpc)));
@@ -168,7 +168,7 @@ async fn within(State(longest): State<Duration>, request: Request, next: Next) -
     let kind = kind_of(request.uri().path());
     let answer = tokio::time::timeout(longest, next.run(request)).await;
     answer.unwrap_or_else(|_| match kind {
-        CallKind::Write => Status::from(refusal::timed_out()).into_http(),
+        CallKind::Write => Status::from(error_texts::timed_out()).into_http(),
         CallKind::Read => Status::deadline_exceeded("the call took too long").into_http(),
     })
 }
@@ -188,7 +188,9 @@ async fn named(response: Response) -> Response {
         return response;
     };
     match status.code() {
-        Code::OutOfRange => Status::from(refusal::request_too_large(status.message(), REQUEST_BYTES_MAX)).into_http(),
+        Code::OutOfRange => {
+            Status::from(error_texts::request_too_large(status.message(), REQUEST_BYTES_MAX)).into_http()
+        }
         Code::Internal if status.message().starts_with(NO_MESSAGE) => {
             Status::invalid_argument(status.message()).into_http()
         }

@@ -9,7 +9,7 @@
 //!
 //! The ledger decides, not this API. A check here that `apply` repeats only gives a better message.
 //!
-//! Reading order: this page, [`listen`], [`error`] with [`refusal`], [`reads`], [`writes`], then one file per service.
+//! Reading order: this page, [`listen`], [`error`] with [`error_texts`], [`reads`], [`writes`], then one file per service.
 //! [`validate`] turns requests into types, and [`views`] turns state into messages. [`lookup`] finds runs and
 //! recipients, and [`label_selector`] selects schedules. [`archive`] reads finished runs that left the replicated state.
 //! [`blobs`] reads contents and recipients, and [`explain`] returns the history of a recipient.
@@ -18,6 +18,7 @@ mod archive;
 mod blobs;
 mod deadline;
 mod error;
+mod error_texts;
 mod explain;
 mod field_mask;
 mod label_selector;
@@ -27,7 +28,6 @@ mod no_leader;
 mod paging;
 mod reads;
 mod recipient_list;
-mod refusal;
 mod services;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -107,7 +107,7 @@ impl Admin {
     /// Waits until no gate on any node lets a handoff pass that the entry at `index` forbids (P15).
     async fn barrier(&self, index: u64, about: BarrierSubject, deadline: Instant) -> Result<v1::Barrier, ApiError> {
         let held = barrier::through_leader(&self.context, index, about, deadline).await;
-        let report = held.map_err(|error| refusal::not_held(index, error))?;
+        let report = held.map_err(|error| error_texts::not_held(index, error))?;
         Ok(self.context.replica.read(|ledger| views::barrier(ledger, index, &report)))
     }
 }

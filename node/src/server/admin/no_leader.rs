@@ -9,8 +9,8 @@ use reveille_proto::admin::v1::ErrorReason;
 use reveille_raft::Member;
 use tonic::Code;
 
-use super::refusal::CallKind;
-use super::{Admin, ApiError, refusal};
+use super::error_texts::CallKind;
+use super::{Admin, ApiError, error_texts};
 
 /// The response is sent this long before the deadline.
 const MARGIN: Duration = Duration::from_millis(100);
@@ -26,7 +26,7 @@ impl Admin {
     /// voters which of them answer.
     pub(crate) async fn no_leader(&self, asked: CallKind, deadline: Instant) -> ApiError {
         let Some(silence) = self.context.replica.leaderless_for() else {
-            return refusal::no_leader(asked, self.leader().as_ref());
+            return error_texts::no_leader(asked, self.leader().as_ref());
         };
         let voters: Vec<_> = self.context.replica.members().into_iter().filter(|(_, member)| member.votes).collect();
         let left = deadline.saturating_duration_since(Instant::now()).saturating_sub(MARGIN);

@@ -7,13 +7,21 @@ use reveille_ledger::ids::Time;
 use reveille_proto::admin::v1::Freshness;
 use reveille_raft::{Member, ReadError};
 
-use super::refusal::CallKind;
+use super::error_texts::CallKind;
 use super::views::duration;
-use super::{Admin, ApiError, refusal};
+use super::{Admin, ApiError, error_texts};
 
 impl Admin {
-    /// Reads a state that includes every write that was answered before this call. With `stale`, it reads what this
-    /// node has applied, without a request to another node.
+    /// Reads a state that includes every write that was answered before this call.
+    pub(crate) async fn read_latest<T>(
+        &self,
+        deadline: Instant,
+        query: impl FnOnce(&Ledger) -> T,
+    ) -> Result<T, ApiError> {
+        Ok(self.read(false, deadline, query).await?.0)
+    }
+
+    /// Like [`Admin::read_latest`]. With `stale`, it reads what this node has applied, without a request to another node.
     ///
     /// The age of a stale answer is the time since the ledger time of the last applied entry. An idle leader commits an
     /// entry every ten seconds (P18).
@@ -28,7 +36,7 @@ impl Admin {
             match self.context.replica.linearizable_while_led(deadline).await {
                 Ok(_) => {}
                 Err(ReadError::NoLeader) => return Err(self.no_leader(CallKind::Read, deadline).await),
-                Err(error) => return Err(refusal::not_read(error, self.leader().as_ref())),
+                Err(error) => return Err(error_texts::not_read(error, self.leader().as_ref())),
             }
         }
         let (value, index, stamped) = self.context.replica.read(|ledger| {
@@ -50,7 +58,7 @@ impl Admin {
     /// # Errors
     /// If it belongs to none.
     pub(crate) fn member(&self) -> Result<(), ApiError> {
-        self.context.replica.cluster().map(|_| ()).ok_or_else(refusal::not_initialized)
+        self.context.replica.cluster().map(|_| ()).ok_or_else(error_texts::not_initialized)
     }
 
     /// Returns the leader, or `None` if this node knows none.

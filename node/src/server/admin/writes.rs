@@ -7,8 +7,33 @@ use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::{CommandOutcome, CommandReply, MovedRecipients};
 use reveille_raft::{ProposeError, crash};
 
-use super::refusal::CallKind;
-use super::{Admin, ApiError, refusal};
+use super::error_texts::CallKind;
+use super::{Admin, ApiError, error_texts};
+
+/// Why a write returns no reply of the ledger.
+#[derive(Debug)]
+pub enum WriteError {
+    /// The ledger refused the command, and nothing changed.
+    Refused(CommandRefusal),
+    /// The command was not proposed, or its outcome is unknown.
+    Failed(ApiError),
+}
+
+impl WriteError {
+    /// Returns the error for the caller. `text` words a refusal.
+    pub fn worded(self, text: impl FnOnce(&CommandRefusal) -> ApiError) -> ApiError {
+        match self {
+            WriteError::Refused(refusal) => text(&refusal),
+            WriteError::Failed(error) => error,
+        }
+    }
+}
+
+impl From<ApiError> for WriteError {
+    fn from(error: ApiError) -> WriteError {
+        WriteError::Failed(error)
+    }
+}
 
 impl Admin {
     /// Proposes the command, waits until this node has applied it, and returns the ledger's reply. A refusal is an
@@ -19,8 +44,8 @@ impl Admin {
         request_id: &str,
         deadline: Instant,
     ) -> Result<CommandReply, ApiError> {
-        let written = self.try_write(command, request_id, deadline).await?;
-        written.map_err(|refusal| refusal::refused(&refusal).request(request_id))
+        let written = self.try_write(command, request_id, deadline).await;
+        written.map_err(|error| error.worded(|refusal| error_texts::refused(refusal).request(request_id)))
     }
 
     /// Like [`Admin::write`]. With `dry_run` it only runs the ledger's check of the command, and returns `None`.
@@ -31,8 +56,8 @@ impl Admin {
         request_id: &str,
         deadline: Instant,
     ) -> Result<Option<CommandReply>, ApiError> {
-        let written = self.try_write_unless(dry_run, command, request_id, deadline).await?;
-        written.map_err(|refusal| refusal::refused(&refusal).request(request_id))
+        let written = self.try_write_unless(dry_run, command, request_id, deadline).await;
+        written.map_err(|error| error.worded(|refusal| error_texts::refused(refusal).request(request_id)))
     }
 
     /// Like [`Admin::write_unless`], but returns the ledger's refusal, so that the caller can word the error.
@@ -42,12 +67,12 @@ impl Admin {
         command: Command,
         request_id: &str,
         deadline: Instant,
-    ) -> Result<Result<Option<CommandReply>, CommandRefusal>, ApiError> {
+    ) -> Result<Option<CommandReply>, WriteError> {
         if dry_run {
-            let (checked, _) = self.read(false, deadline, |ledger| ledger.check(&command)).await?;
-            return Ok(checked.map(|()| None));
+            let checked = self.read_latest(deadline, |ledger| ledger.check(&command)).await?;
+            return checked.map(|()| None).map_err(WriteError::Refused);
         }
-        Ok(self.try_write(command, request_id, deadline).await?.map(Some))
+        self.try_write(command, request_id, deadline).await.map(Some)
     }
 
     /// Like [`Admin::write`], but returns the ledger's refusal, so that the caller can read the state again.
@@ -56,22 +81,22 @@ impl Admin {
         command: Command,
         request_id: &str,
         deadline: Instant,
-    ) -> Result<Result<CommandReply, CommandRefusal>, ApiError> {
+    ) -> Result<CommandReply, WriteError> {
         self.member()?;
         let reply = match self.context.replica.propose_while_led(&command, deadline).await {
             Ok(reply) => reply,
             Err(ProposeError::NoLeader | ProposeError::NotReady) => {
-                return Err(self.no_leader(CallKind::Write, deadline).await.request(request_id));
+                return Err(self.no_leader(CallKind::Write, deadline).await.request(request_id).into());
             }
-            Err(error) => return Err(refusal::not_proposed(&error, self.leader().as_ref(), request_id)),
+            Err(error) => return Err(error_texts::not_proposed(&error, self.leader().as_ref(), request_id).into()),
         };
         if let CommandOutcome::Refused(refusal) = reply.outcome {
-            return Ok(Err(refusal));
+            return Err(WriteError::Refused(refusal));
         }
         let applied = self.context.replica.wait_applied(reply.index, deadline).await;
-        applied.ok_or_else(|| refusal::not_seen(reply.index, request_id))?;
+        applied.ok_or_else(|| error_texts::not_seen(reply.index, request_id))?;
         crash::point("admin.after-commit-before-reply");
-        Ok(Ok(reply))
+        Ok(reply)
     }
 }
 

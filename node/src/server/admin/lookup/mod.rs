@@ -20,7 +20,7 @@ use reveille_proto::admin::v1::Freshness;
 
 use super::archive::{ArchiveChain, ArchivedRun};
 use super::blobs::Blobs;
-use super::{Admin, ApiError, refusal, validate};
+use super::{Admin, ApiError, error_texts, validate};
 pub use schedule::{absent_audience, absent_campaign, absent_relay, absent_schedule, check_schedule, near};
 
 /// Maximum number of archived runs of a schedule that are searched for a named one. Each may need a file.
@@ -79,9 +79,9 @@ impl RunArgument {
     /// Returns the error for a run that does not exist.
     fn unknown(&self) -> ApiError {
         match self {
-            RunArgument::Number(run) => refusal::no_run(run),
+            RunArgument::Number(run) => error_texts::no_run(run),
             RunArgument::Occurrence { schedule, occurrence } => {
-                refusal::no_run(format!("of '{schedule}' at {occurrence}"))
+                error_texts::no_run(format!("of '{schedule}' at {occurrence}"))
             }
         }
     }
@@ -137,8 +137,8 @@ fn tenant_of(ledger: &Ledger, run: RunId) -> Option<&str> {
 /// Returns the error for a run without details: they are removed, or the run is unknown.
 fn absent(ledger: &Ledger, run: RunId) -> ApiError {
     match ledger.summaries().get(&run) {
-        Some(summary) => refusal::details_removed(run, summary),
-        None => refusal::no_run(run),
+        Some(summary) => error_texts::details_removed(run, summary),
+        None => error_texts::no_run(run),
     }
 }
 
@@ -308,7 +308,7 @@ impl Admin {
                         Some(_) => {}
                     }
                 }
-                Err(refusal::not_searched_further(SEARCHED_MAX))
+                Err(error_texts::not_searched_further(SEARCHED_MAX))
             }
         }
     }
@@ -330,7 +330,7 @@ impl Admin {
             }
             let archived = at.own.run(run).map(|run| &run.name);
             let name = archived.or_else(|| at.own.summaries().get(&run).map(|summary| &summary.name));
-            Err(name.map_or_else(|| refusal::no_run(run), |name| refusal::archived(run, name)))
+            Err(name.map_or_else(|| error_texts::no_run(run), |name| error_texts::archived(run, name)))
         });
         may_change.await??;
         Ok(run)
@@ -382,7 +382,7 @@ impl Admin {
                 RecipientArgument::Number(number) => Some(*number).filter(|number| *number < count),
                 RecipientArgument::Key(key) => keys.get(key.as_str()).copied(),
             };
-            number.ok_or_else(|| refusal::no_recipient(text, run))
+            number.ok_or_else(|| error_texts::no_recipient(text, run))
         };
         let numbers = arguments.iter().zip(recipients).map(number).collect::<Result<_, _>>()?;
         Ok(RunRecipients { run, numbers })
@@ -411,7 +411,7 @@ impl Admin {
                 self.numbers(&blobs, audience, [key.clone()].into()).await?.get(key).copied()
             }
         };
-        let number = number.ok_or_else(|| refusal::no_recipient(recipient, run))?;
+        let number = number.ok_or_else(|| error_texts::no_recipient(recipient, run))?;
         let address = self.addresses(&blobs, &[(audience, number)]).await.pop().unwrap_or_default();
         Ok(RunRecipient { run, number, address, freshness })
     }

@@ -4,7 +4,7 @@ use reveille_ledger::calendar::nearest_names;
 use reveille_ledger::{Ledger, TEST_NAME};
 
 use crate::server::admin::paging::EXAMINED_MAX;
-use crate::server::admin::{ApiError, refusal};
+use crate::server::admin::{ApiError, error_texts};
 
 /// Maximum number of names that are compared to find similar ones, because the distance to each is computed.
 const NAMES_MAX: usize = 2_000;
@@ -12,30 +12,30 @@ const NAMES_MAX: usize = 2_000;
 /// Returns the error for an unknown schedule of this tenant.
 pub fn absent_schedule(ledger: &Ledger, tenant: &str, name: &str) -> ApiError {
     if ledger.campaigns().contains(&(tenant.to_owned(), name.to_owned())) {
-        return refusal::no_schedule_but_campaign(name);
+        return error_texts::no_schedule_but_campaign(name);
     }
     let schedules = ledger.schedules().iter().take(NAMES_MAX).map(|(_, schedule)| schedule);
     let names = schedules.filter(|one| *one.tenant == *tenant).map(|schedule| schedule.name.to_string());
-    refusal::no_schedule(name).near(&near(name, names))
+    error_texts::no_schedule(name).near(&near(name, names))
 }
 
 /// Returns the error for an unknown campaign of this tenant.
 pub fn absent_campaign(ledger: &Ledger, tenant: &str, name: &str) -> ApiError {
     let from = ledger.campaigns().range((tenant.to_owned(), String::new())..);
     let names = from.take_while(|((of, _), _)| of == tenant).map(|((_, name), _)| name.clone());
-    refusal::no_campaign(name).near(&near(name, names))
+    error_texts::no_campaign(name).near(&near(name, names))
 }
 
 /// Returns the error for an unknown sealed audience of this tenant.
 pub fn absent_audience(ledger: &Ledger, tenant: &str, name: &str) -> ApiError {
     let from = ledger.audiences().range((tenant.to_owned(), String::new())..);
     let names = from.take_while(|((of, _), _)| of == tenant).map(|((_, name), _)| name.clone());
-    refusal::no_audience(name).near(&near(name, names))
+    error_texts::no_audience(name).near(&near(name, names))
 }
 
 /// Returns the error for an unknown relay.
 pub fn absent_relay(ledger: &Ledger, name: &str) -> ApiError {
-    refusal::no_relay(name).near(&near(name, ledger.relays().iter().map(|(name, _)| name.clone())))
+    error_texts::no_relay(name).near(&near(name, ledger.relays().iter().map(|(name, _)| name.clone())))
 }
 
 /// Returns the names that are similar to this one.

@@ -24,7 +24,7 @@ use tonic::{Code, Request, Response, Status, Streaming};
 use crate::server::admin::lookup::absent_audience;
 use crate::server::admin::paging::Paging;
 use crate::server::admin::validate::{Fields, SCHEDULE_NAME_MAX};
-use crate::server::admin::{Admin, ApiError, deadline, refusal, validate, views};
+use crate::server::admin::{Admin, ApiError, deadline, error_texts, validate, views};
 
 /// Maximum number of progress messages that wait for a caller. A slow caller misses some of them.
 pub(crate) const WAITING_MAX: usize = 2;
@@ -67,13 +67,13 @@ impl Admin {
     /// is written. Returns the hash of the existing seal with that name.
     pub(crate) async fn free(&self, order: &AudienceRequest, deadline: Instant) -> Result<Option<Hash>, ApiError> {
         let place = (order.tenant.clone(), order.name.clone());
-        let query = self.read(false, deadline, |ledger| {
+        let query = self.read_latest(deadline, |ledger| {
             let known = ledger.audiences().get(&place)?;
             ledger.seal(&known.seal).map(|seal| (known.seal, seal.rows, seal.columns))
         });
-        match query.await?.0 {
+        match query.await? {
             Some((_, rows, columns)) if rows != order.rows || columns != order.columns => {
-                Err(refusal::refused(&CommandRefusal::AudienceNameTaken(order.name.clone())))
+                Err(error_texts::refused(&CommandRefusal::AudienceNameTaken(order.name.clone())))
             }
             known => Ok(known.map(|(seal, ..)| seal)),
         }
@@ -91,7 +91,7 @@ impl Admin {
             let known = ledger.audiences().get(&(tenant.clone(), name.clone()))?;
             Some(shown(ledger, (&tenant, &name), known, &lacking))
         });
-        shown.ok_or_else(|| refusal::no_audience(&name))
+        shown.ok_or_else(|| error_texts::no_audience(&name))
     }
 }
 
@@ -187,11 +187,11 @@ impl AudienceService for Admin {
         let deadline = deadline::of(&request);
         let DeleteAudienceRequest { tenant, name, validate_only } = request.into_inner();
         let (tenant, place) = (validate::tenant(&tenant)?, name.clone());
-        let absent = self.read(false, deadline, |ledger| {
+        let absent = self.read_latest(deadline, |ledger| {
             let is_there = ledger.audiences().contains(&(tenant.clone(), place.clone()));
             (!is_there).then(|| absent_audience(ledger, &tenant, &place))
         });
-        if let (Some(absent), _) = absent.await? {
+        if let Some(absent) = absent.await? {
             return Err(absent.into());
         }
         let delete = AudienceDelete { tenant, name };

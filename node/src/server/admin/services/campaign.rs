@@ -26,7 +26,7 @@ use crate::server::admin::lookup::absent_campaign;
 use crate::server::admin::paging::Paging;
 use crate::server::admin::validate;
 use crate::server::admin::validate::Fields;
-use crate::server::admin::{Admin, ApiError, deadline, refusal, views};
+use crate::server::admin::{Admin, ApiError, deadline, error_texts, views};
 
 impl Admin {
     /// Returns the campaign from the state of this node.
@@ -40,10 +40,10 @@ impl Admin {
     /// Returns the request that would create the campaign.
     fn body_of_campaign(&self, named: &CampaignName) -> Result<v1::ScheduleBody, ApiError> {
         self.context.replica.read(|ledger| {
-            let known = ledger.campaigns().get(&named.key()).ok_or_else(|| refusal::no_campaign(&named.name))?;
+            let known = ledger.campaigns().get(&named.key()).ok_or_else(|| error_texts::no_campaign(&named.name))?;
             let content = ledger.blob(&known.content).and_then(Content::from_blob);
             let content =
-                content.ok_or_else(|| refusal::broken(format!("the content of {} is not there", named.name)))?;
+                content.ok_or_else(|| error_texts::broken(format!("the content of {} is not there", named.name)))?;
             Ok(views::campaign_body(named, known, &content))
         })
     }
@@ -55,21 +55,21 @@ impl Admin {
         deadline: Instant,
     ) -> Result<(CampaignName, Campaign, Made), ApiError> {
         let named = CampaignName { tenant: validate::tenant(tenant)?, name: name.to_owned() };
-        let query = self.read(false, deadline, |ledger| {
+        let query = self.read_latest(deadline, |ledger| {
             let known = ledger.campaigns().get(&named.key());
             let known = known.ok_or_else(|| absent_campaign(ledger, &named.tenant, name))?.clone();
             let schedule = known.stage.schedule();
             let run = schedule.and_then(|schedule| ledger.run_of_campaign(schedule));
             Ok::<_, ApiError>((known, Made { schedule, run }))
         });
-        let (campaign, made) = query.await?.0?;
+        let (campaign, made) = query.await??;
         Ok((named, campaign, made))
     }
 
     /// Refuses schedules of campaigns: they cannot be backfilled, changed or triggered by their own name (P7).
     pub(crate) fn not_of_a_campaign(&self, id: ScheduleId) -> Result<(), ApiError> {
         let may = self.context.replica.read(|ledger| ledger.check_not_of_campaign(id));
-        may.map_err(|refusal| refusal::refused(&refusal))
+        may.map_err(|refusal| error_texts::refused(&refusal))
     }
 
     /// Proposes a change of a campaign. Errors of the ledger are worded for the campaign, not for its schedule.
@@ -79,8 +79,8 @@ impl Admin {
         command: Command,
         deadline: Instant,
     ) -> Result<CommandReply, ApiError> {
-        let written = self.try_write(command, "", deadline).await?;
-        written.map_err(|refusal| refusal::refused_of_campaign(&named.name, &refusal))
+        let written = self.try_write(command, "", deadline).await;
+        written.map_err(|error| error.worded(|refusal| error_texts::refused_of_campaign(&named.name, refusal)))
     }
 
     /// Like [`Admin::change`]. With `dry_run` it only checks the command, and returns `None`.
@@ -91,8 +91,8 @@ impl Admin {
         command: Command,
         deadline: Instant,
     ) -> Result<Option<CommandReply>, ApiError> {
-        let written = self.try_write_unless(dry_run, command, "", deadline).await?;
-        written.map_err(|refusal| refusal::refused_of_campaign(&named.name, &refusal))
+        let written = self.try_write_unless(dry_run, command, "", deadline).await;
+        written.map_err(|error| error.worded(|refusal| error_texts::refused_of_campaign(&named.name, refusal)))
     }
 }
 
@@ -201,7 +201,7 @@ impl CampaignService for Admin {
         let place = (request.tenant.as_str(), request.name.as_str());
         let (named, campaign, made) = self.find_campaign(place, deadline).await?;
         if made.run.is_none() && made.schedule.is_some() && request.without_canary {
-            return Err(refusal::not_possible(
+            return Err(error_texts::not_possible(
                 "it has not opened: no canary has held it, so there is none to overrule",
             )
             .next(format!("reveille campaign resume {name}, without --without-canary", name = named.name))
@@ -215,7 +215,7 @@ impl CampaignService for Admin {
                 let state = word(self.campaign(&named)?.state());
                 let message = format!("campaign {} is {state}, not paused: there is nothing to resume", named.name);
                 let next = format!("reveille campaign status {}", named.name);
-                return Err(refusal::not_possible(message).next(next).into());
+                return Err(error_texts::not_possible(message).next(next).into());
             }
         };
         self.change(&named, command, deadline).await?;
@@ -283,5 +283,5 @@ fn not_launched(name: &str, campaign: &Campaign, verb: &str) -> ApiError {
     };
     let stage = if campaign.stage == CampaignStage::Draft { "a draft" } else { campaign.stage.word() };
     let message = format!("campaign {name} is {stage}: there is nothing to {verb}");
-    refusal::not_possible(message).next(next)
+    error_texts::not_possible(message).next(next)
 }

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Response, Status};
 
-use crate::server::admin::{Admin, ApiError, deadline, refusal, validate, views};
+use crate::server::admin::{Admin, ApiError, deadline, error_texts, validate, views};
 
 /// Maximum number of progress messages that wait for a caller. A slow caller misses some of them.
 const WAITING_MAX: usize = 2;
@@ -29,7 +29,7 @@ impl Admin {
             (ledger.head().now, ledger.head().test_clock, due)
         });
         let ((applied, clock, due), freshness) = query.await?;
-        let clock = clock.ok_or_else(refusal::no_test_clock)?;
+        let clock = clock.ok_or_else(error_texts::no_test_clock)?;
         Ok(GetClockResponse {
             now: Some(views::timestamp(self.now(applied))),
             offset: Some(views::duration(clock.offset_ms)),
@@ -93,9 +93,9 @@ fn response(to: Time, walked: &AdvanceProgress, done: bool) -> AdvanceClockRespo
 
 fn fault(error: AdvanceError) -> ApiError {
     match error {
-        AdvanceError::Refused(refusal) => refusal::refused(&refusal),
-        AdvanceError::NotProposed(error) => refusal::not_proposed(&error, None, ""),
-        AdvanceError::NotRead(error) => refusal::not_read(error, None),
+        AdvanceError::Refused(refusal) => error_texts::refused(&refusal),
+        AdvanceError::NotProposed(error) => error_texts::not_proposed(&error, None, ""),
+        AdvanceError::NotRead(error) => error_texts::not_read(error, None),
     }
 }
 

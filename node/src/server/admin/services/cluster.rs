@@ -20,7 +20,7 @@ use reveille_raft::{Member, Role, Status as RaftStatus};
 use tonic::{Request, Response, Status};
 
 use super::{initialize, pool};
-use crate::server::admin::{Admin, ApiError, deadline, refusal, views};
+use crate::server::admin::{Admin, ApiError, deadline, error_texts, views};
 
 /// Maximum number of blocked runs in a status. Thousands of them would be too large for clients, just when they need
 /// it.
@@ -93,13 +93,13 @@ impl Admin {
         let members = self.context.replica.members();
         if !to.is_empty() {
             let mut named = members.iter().filter(|(node, member)| member.name == to || node.to_string() == to);
-            return named.next().map(|(node, _)| *node).ok_or_else(|| refusal::no_member(to));
+            return named.next().map(|(node, _)| *node).ok_or_else(|| error_texts::no_member(to));
         }
         let leader = self.context.replica.status().leader;
         let voters = members.iter().filter(|(node, member)| member.votes && Some(**node) != leader);
         let described = self.descriptions(voters.map(|(node, _)| *node), DESCRIBED_WITHIN).await;
         let closest = described.into_iter().max_by_key(|(_, described)| described.description.applied);
-        let no_voter = || refusal::not_possible("no other voter answers; leadership stays where it is");
+        let no_voter = || error_texts::not_possible("no other voter answers; leadership stays where it is");
         closest.map(|(node, _)| node).ok_or_else(|| no_voter().next("reveille cluster status"))
     }
 }
@@ -222,7 +222,7 @@ impl ClusterService for Admin {
         self.member()?;
         self.led(deadline).await?;
         let to = self.successor(&request.into_inner().to).await?;
-        transfer::to(&self.context, to, deadline).await.map_err(|error| refusal::not_handed_over(&error))?;
+        transfer::to(&self.context, to, deadline).await.map_err(|error| error_texts::not_handed_over(&error))?;
         let leader = self.context.replica.members().get(&to).map(|member| member.name.clone()).unwrap_or_default();
         Ok(Response::new(TransferLeaderResponse { leader }))
     }

@@ -19,7 +19,7 @@ use tonic::{Request, Response, Status};
 use super::dead_letter_pages::{DeadLetterKey, Filter, reason};
 use super::doubt::states_in_words;
 use crate::server::admin::recipient_list::{RecipientPage, RecipientQuery};
-use crate::server::admin::{Admin, ApiError, deadline, refusal, views};
+use crate::server::admin::{Admin, ApiError, deadline, error_texts, views};
 
 /// Name of the list, for its page tokens.
 const LIST: &str = "dead-letters";
@@ -73,14 +73,14 @@ impl Admin {
             let (count, _) = self
                 .read(true, deadline, |ledger| {
                     if !cancelled {
-                        ledger.may_send_again(run).map_err(|refusal| refusal::refused(&refusal))?;
+                        ledger.may_send_again(run).map_err(|refusal| error_texts::refused(&refusal))?;
                     }
                     let letters = numbers.iter().filter_map(|number| ledger.dead().get(&(run, *number)));
                     let count = letters.filter(|letter| !letter.discarded).count();
                     if count > 0 || recipients.is_empty() {
                         return Ok(count);
                     }
-                    Err(refusal::none_dead(&recipients, run, &states_in_words(ledger, run, &numbers)))
+                    Err(error_texts::none_dead(&recipients, run, &states_in_words(ledger, run, &numbers)))
                 })
                 .await?;
             let count = count?;
@@ -129,7 +129,7 @@ impl Admin {
             return Ok((MovedRecipients::default(), 0, reply.index));
         };
         if let [Err(refusal)] = runs.as_slice() {
-            return Err(refusal::refused(refusal));
+            return Err(error_texts::refused(refusal));
         }
         let moved = runs.iter().flatten().fold(MovedRecipients::default(), |sum, moved| MovedRecipients {
             recipients: sum.recipients + moved.recipients,
@@ -255,14 +255,14 @@ impl DeadLetterService for Admin {
             request.into_inner();
         let pool = Some(pool).filter(|pool| !pool.is_empty());
         if let Some(pool) = &pool {
-            let serves = self.read(false, deadline, |ledger| ledger.serves(pool)).await?.0;
+            let serves = self.read_latest(deadline, |ledger| ledger.serves(pool)).await?;
             let wrong = || ApiError::of_field("pool", format!("no relay of pool '{pool}' takes mail"));
             serves.then_some(()).ok_or_else(wrong)?;
         }
         let meant = Meant { tenant, run, recipients, all, filter, page_token, cancelled: false };
         let batch = self.letters(meant, deadline).await?;
         let (moved, left, index) = if validate_only {
-            let (inside_gap, _) = self.read(false, deadline, |ledger| inside_gap(ledger, &batch.picked)).await?;
+            let inside_gap = self.read_latest(deadline, |ledger| inside_gap(ledger, &batch.picked)).await?;
             (MovedRecipients { recipients: batch.count.saturating_sub(inside_gap), inside_gap }, 0, 0)
         } else {
             let command = Command::Requeue(Requeue { picked: batch.picked.clone(), pool });

@@ -25,7 +25,7 @@ use crate::server::admin::recipient_list::{PageRequest, RecipientPage, Recipient
 use crate::server::admin::validate::Fields;
 use crate::server::admin::views::DoubtRow;
 use crate::server::admin::writes::moved;
-use crate::server::admin::{Admin, ApiError, deadline, refusal, validate, views};
+use crate::server::admin::{Admin, ApiError, deadline, error_texts, validate, views};
 
 /// Fence of the claim and slot of a recipient in doubt.
 type Key = (Fence, u16);
@@ -108,7 +108,7 @@ fn rehearse(
     resends: bool,
 ) -> Result<Rehearsal, ApiError> {
     if resends {
-        ledger.may_send_again(picked.run).map_err(|refusal| refusal::refused(&refusal))?;
+        ledger.may_send_again(picked.run).map_err(|refusal| error_texts::refused(&refusal))?;
     }
     let page = ledger.page_of(picked.run).map(|(page, _, _)| page);
     let mut counts: BTreeMap<(&str, String), u64> = BTreeMap::new();
@@ -134,9 +134,13 @@ fn rehearse(
     }
     if counts.is_empty() && inside_gap == 0 && !named.is_empty() {
         if let Some(later) = later {
-            return Err(refusal::later_doubt(picked.run, later));
+            return Err(error_texts::later_doubt(picked.run, later));
         }
-        return Err(refusal::none_in_doubt(named, picked.run, &states_in_words(ledger, picked.run, &picked.numbers)));
+        return Err(error_texts::none_in_doubt(
+            named,
+            picked.run,
+            &states_in_words(ledger, picked.run, &picked.numbers),
+        ));
     }
     let group = |((cause, node), count): ((&str, String), u64)| DoubtGroup { cause: cause.to_owned(), count, node };
     let mut groups: Vec<DoubtGroup> = counts.into_iter().map(group).collect();
@@ -204,7 +208,7 @@ impl DoubtService for Admin {
                 Some(())
             })
             .await?;
-        row.ok_or_else(|| refusal::not_in_doubt(&address, run))?;
+        row.ok_or_else(|| error_texts::not_in_doubt(&address, run))?;
         let doubt = messages(self, &page.rows, &page.blobs).await.pop();
         Ok(Response::new(GetDoubtResponse { doubt, freshness }))
     }

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use tonic::Code;
 
 use crate::server::admin::validate::Fields;
-use crate::server::admin::{Admin, ApiError, refusal, views};
+use crate::server::admin::{Admin, ApiError, error_texts, views};
 use crate::server::config::Config;
 
 /// Timeout for a founder to describe itself.
@@ -46,7 +46,7 @@ pub async fn found(
     }
     let cluster = ClusterId(uuid::Uuid::new_v4().as_u128());
     let made = admin.context.replica.initialize(cluster, &members).await;
-    made.map_err(|error| refusal::not_changed(&error).request(&request.request_id))?;
+    made.map_err(|error| error_texts::not_changed(&error).request(&request.request_id))?;
     tracing::info!(%cluster, founders = members.len(), "a cluster was made");
     known_members(admin, deadline).await;
     keep_time(admin, cluster, &request, deadline).await?;
@@ -70,7 +70,7 @@ async fn keep_time(
         admin.write(Command::TestClock, &request.request_id, deadline).await?;
     } else if !request.test_clock && admin.context.replica.read(|ledger| ledger.head().test_clock.is_some()) {
         let message = format!("this node belongs to cluster {cluster}, whose clock is a test's for good");
-        return Err(refusal::already_initialized(message));
+        return Err(error_texts::already_initialized(message));
     }
     Ok(())
 }
@@ -100,7 +100,7 @@ async fn again(
             "this node was called by cluster {cluster}, or its own making was cut short; when its status does not \
              change, wipe its data folder, in which nothing is yet"
         );
-        return Err(refusal::already_initialized(message));
+        return Err(error_texts::already_initialized(message));
     }
     let own = &admin.context.introduction.address;
     let wanted: BTreeSet<&String> = peers.iter().chain([own]).collect();
@@ -108,7 +108,7 @@ async fn again(
     if wanted == founders {
         return Ok(answer(cluster.to_string(), &known));
     }
-    Err(refusal::already_initialized(format!("this node belongs to cluster {cluster} already")))
+    Err(error_texts::already_initialized(format!("this node belongs to cluster {cluster} already")))
 }
 
 /// Returns the peer addresses without duplicates, if all are well formed.

@@ -18,7 +18,7 @@ use tonic::{Request, Response, Status};
 
 use crate::server::admin::paging::Paging;
 use crate::server::admin::validate::Fields;
-use crate::server::admin::{Admin, ApiError, deadline, refusal, validate, views};
+use crate::server::admin::{Admin, ApiError, deadline, error_texts, validate, views};
 
 fn key_of(field: &str, recipient: &str) -> Result<String, ApiError> {
     let address = Address::parse(recipient).map_err(|error| ApiError::of_field(field, error.to_string()))?;
@@ -109,9 +109,9 @@ impl OptOutService for Admin {
         let known = |ledger: &Ledger| {
             (ledger.opted_out().get(&place).map(|known| known.last), ledger.taken_back().get(&place).map(taken_back))
         };
-        let ((last, before), _) = self.read(false, deadline, known).await?;
+        let (last, before) = self.read_latest(deadline, known).await?;
         let Some(last) = last else {
-            let never = || refusal::not_opted_out(&place.1);
+            let never = || error_texts::not_opted_out(&place.1);
             let taken_back = before.ok_or_else(never)?;
             return Ok(Response::new(TakeBackOptOutResponse { recipient: place.1, taken_back: Some(taken_back) }));
         };
@@ -143,7 +143,7 @@ impl OptOutService for Admin {
             let is_new = |known: &reveille_ledger::Ledger| {
                 keys.iter().filter(|key| !known.opted_out().contains(&(tenant.clone(), (*key).clone()))).count() as u64
             };
-            let (added, _) = self.read(false, deadline, is_new).await?;
+            let added = self.read_latest(deadline, is_new).await?;
             return Ok(Response::new(ImportOptOutsResponse { added, barrier: None }));
         }
         let OptOutResult { added, barrier } = self.opt_out(&tenant, keys, "", deadline).await?;

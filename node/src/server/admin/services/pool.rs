@@ -15,7 +15,7 @@ use tonic::{Request, Response, Status};
 use crate::server::admin::lookup::near;
 use crate::server::admin::paging::Paging;
 use crate::server::admin::validate::{Fields, NAME_MAX};
-use crate::server::admin::{Admin, ApiError, deadline, refusal, validate, views};
+use crate::server::admin::{Admin, ApiError, deadline, error_texts, validate, views};
 
 /// Returns the names of pools that have relays or settings.
 fn names(ledger: &Ledger) -> BTreeSet<String> {
@@ -104,7 +104,7 @@ impl PoolService for Admin {
         let name = named(&request.name)?;
         let query = self.read(request.stale, deadline, |ledger| match names(ledger) {
             names if names.contains(&name) => Ok(shown(ledger, name.clone())),
-            names => Err(refusal::no_pool(&name).near(&near(&name, names.into_iter()))),
+            names => Err(error_texts::no_pool(&name).near(&near(&name, names.into_iter()))),
         });
         let (pool, freshness) = query.await?;
         let pool = Some(pool?);

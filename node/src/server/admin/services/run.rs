@@ -20,7 +20,7 @@ use crate::server::admin::label_selector::Selector;
 use crate::server::admin::lookup::RunRecipient;
 use crate::server::admin::paging::Paging;
 use crate::server::admin::validate::Fields;
-use crate::server::admin::{Admin, ApiError, deadline, explain, refusal, validate, views};
+use crate::server::admin::{Admin, ApiError, deadline, error_texts, explain, validate, views};
 
 #[tonic::async_trait]
 impl RunService for Admin {
@@ -105,7 +105,7 @@ impl RunService for Admin {
         let key = Address::parse(&recipient).ok().map(|address| address.key());
         let subject = (run, number, key.as_deref());
         let explanation = self.read_run(run, |at| explain::collect_events(at, subject, &around)).await?;
-        let (state, events) = explanation.ok_or_else(|| refusal::no_recipient(&request.recipient, run))?;
+        let (state, events) = explanation.ok_or_else(|| error_texts::no_recipient(&request.recipient, run))?;
         let state = views::recipient_state(state).into();
         Ok(Response::new(ExplainResponse { run: run.to_string(), recipient, number, state, events, freshness }))
     }

@@ -35,7 +35,7 @@ use crate::server::admin::label_selector::Selector;
 use crate::server::admin::lookup::absent_schedule;
 use crate::server::admin::paging::{EXAMINED_MAX, Paging};
 use crate::server::admin::validate::{Fields, tenant};
-use crate::server::admin::{Admin, ApiError, deadline, refusal, views};
+use crate::server::admin::{Admin, ApiError, deadline, error_texts, views};
 use dry_run::{Rehearsal, rehearse};
 use history::HistoryPage;
 use notes::ScheduleNotes;
@@ -78,7 +78,7 @@ impl Admin {
         let query = |ledger: &Ledger| {
             Some((ledger.schedules().get(&id)?.clone(), ScheduleNotes::of(ledger, id), ledger.head().now))
         };
-        let (schedule, beside, now) = self.context.replica.read(query).ok_or_else(|| refusal::no_schedule(name))?;
+        let (schedule, beside, now) = self.context.replica.read(query).ok_or_else(|| error_texts::no_schedule(name))?;
         let now = self.now(now);
         let shown = self.calendar(move |zones| views::schedule(id, &schedule, zones, now, INSTANTS_SHOWN)).await?;
         Ok(beside.apply_to(shown))
@@ -92,7 +92,9 @@ impl Admin {
             let audience = Recipients::from_blob(ledger.blob(&schedule.audience)?)?.to(schedule.audience);
             Some(views::body(schedule, &content, &audience))
         });
-        made.ok_or_else(|| refusal::broken(format!("the content or the audience of {} is not there", schedule.name)))
+        made.ok_or_else(|| {
+            error_texts::broken(format!("the content or the audience of {} is not there", schedule.name))
+        })
     }
 
     /// Returns the limits by which a command that is proposed now is applied.
@@ -107,7 +109,7 @@ impl Admin {
     ) -> Result<T, ApiError> {
         let context = Arc::clone(&self.context);
         let walked = tokio::task::spawn_blocking(move || walk(&context.zones)).await;
-        walked.map_err(|error| refusal::broken(format!("walking a calendar failed: {error}")))
+        walked.map_err(|error| error_texts::broken(format!("walking a calendar failed: {error}")))
     }
 }
 
@@ -212,7 +214,7 @@ impl ScheduleService for Admin {
         let as_campaign = |fault: ApiError| fault.next(format!("reveille campaign pause {}", request.name));
         self.not_of_a_campaign(found.id).map_err(as_campaign)?;
         if found.schedule.activity == Activity::Done {
-            return Err(refusal::not_possible("the schedule is done: no instant is left").into());
+            return Err(error_texts::not_possible("the schedule is done: no instant is left").into());
         }
         if !request.validate_only {
             let pause = SchedulePause { schedule: found.id, reason };
@@ -235,17 +237,17 @@ impl ScheduleService for Admin {
         let etag = views::etag(id, &found.schedule);
         if !request.etag.is_empty() && request.etag != etag {
             let message = format!("the schedule has changed: its etag is {etag}, not {}", request.etag);
-            return Err(refusal::stale_etag(&request.name, message).into());
+            return Err(error_texts::stale_etag(&request.name, message).into());
         }
         if !matches!(found.schedule.activity, Activity::Paused { .. } | Activity::Blocked { .. }) {
             let state = found.schedule.activity.word();
-            return Err(refusal::not_possible(format!("the schedule is {state}, not paused")).into());
+            return Err(error_texts::not_possible(format!("the schedule is {state}, not paused")).into());
         }
         let (opens, rehearsal) = self.calendar(move |zones| resumed(&found, zones)).await??;
         if !request.validate_only {
             let resume = Command::ScheduleResume(ScheduleResume { schedule: id, plan_version });
-            let resumed = self.try_write(resume, "", deadline).await?;
-            resumed.map_err(|refusal| refusal::refused_of(&request.name, &refusal))?;
+            let resumed = self.try_write(resume, "", deadline).await;
+            resumed.map_err(|error| error.worded(|refusal| error_texts::refused_of(&request.name, refusal)))?;
         }
         Ok(Response::new(ResumeScheduleResponse {
             schedule: Some(self.show_schedule(id, &request.name).await?),
@@ -275,7 +277,7 @@ impl ScheduleService for Admin {
         let command = Command::Trigger(Trigger { schedule: found.id, request });
         let reply = self.write(command, &request_id, deadline).await?;
         let CommandOutcome::Run { run: opened, cancelled } = reply.outcome else {
-            return Err(refusal::broken(format!("a trigger was answered by {:?}", reply.outcome)).into());
+            return Err(error_texts::broken(format!("a trigger was answered by {:?}", reply.outcome)).into());
         };
         // A repeated trigger names its run, which may be archived by now.
         let reading = self.read_run(opened, |at| {
@@ -284,7 +286,7 @@ impl ScheduleService for Admin {
             (views::run_of(at.own, opened), warnings)
         });
         let (run, warnings) = reading.await?;
-        let run = run.ok_or_else(|| refusal::no_run(opened))?;
+        let run = run.ok_or_else(|| error_texts::no_run(opened))?;
         Ok(Response::new(trigger::response(run, warnings, &cancelled)))
     }
 
@@ -342,8 +344,9 @@ fn resumed(
     found: &Found,
     zones: &reveille_cluster::ops::zones::Zones,
 ) -> Result<(Vec<v1::Instant>, Rehearsal), ApiError> {
-    let zone = zones.get(&found.schedule.zone).map_err(|unknown| refusal::not_possible(unknown.to_string()))?;
-    let pattern = Pattern::compile(&found.schedule.when).map_err(|error| refusal::not_possible(error.to_string()))?;
+    let zone = zones.get(&found.schedule.zone).map_err(|unknown| error_texts::not_possible(unknown.to_string()))?;
+    let pattern =
+        Pattern::compile(&found.schedule.when).map_err(|error| error_texts::not_possible(error.to_string()))?;
     let rehearsal = rehearse(&found.schedule, &pattern, &zone, found.now);
     let named = rehearsal.opens.iter().take(INSTANTS_SHOWN);
     let opens = named.map(|due| views::instant_of(&pattern, &zone.rules, &found.schedule.policies, *due)).collect();

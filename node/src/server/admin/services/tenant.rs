@@ -12,7 +12,7 @@ use tonic::{Request, Response, Status};
 
 use crate::server::admin::lookup::near;
 use crate::server::admin::paging::Paging;
-use crate::server::admin::{Admin, deadline, refusal, validate};
+use crate::server::admin::{Admin, deadline, error_texts, validate};
 
 fn shown(ledger: &Ledger, name: String) -> Tenant {
     let known = ledger.tenant(&name);
@@ -68,7 +68,7 @@ impl TenantService for Admin {
                 Some(known) => Ok(shown(ledger, known)),
                 None => {
                     let names = ledger.tenant_names_from(String::new());
-                    Err(refusal::no_tenant(&name).near(&near(&name, names.map(|name| name.to_owned()))))
+                    Err(error_texts::no_tenant(&name).near(&near(&name, names.map(|name| name.to_owned()))))
                 }
             }
         });

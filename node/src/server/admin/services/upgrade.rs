@@ -10,7 +10,7 @@ use reveille_proto::admin::v1::{FinishUpgradeRequest, FinishUpgradeResponse, Get
 use reveille_raft::Member;
 
 use super::cluster::DESCRIBED_WITHIN;
-use crate::server::admin::{Admin, ApiError, refusal};
+use crate::server::admin::{Admin, ApiError, error_texts};
 
 const STATUS: &str = "reveille cluster upgrade status";
 
@@ -101,20 +101,20 @@ impl Admin {
     ) -> Result<FinishUpgradeResponse, ApiError> {
         let FinishUpgradeRequest { level: asked, request_id } = request;
         // After this read, this node also knows nodes that have just started.
-        self.read(false, deadline, |_| ()).await?;
+        self.read_latest(deadline, |_| ()).await?;
         let levels = self.levels();
         let level = if asked == 0 { levels.target() } else { asked };
         if level == levels.ledger {
             let obstacles = levels.obstacles(levels.highest());
             let waits = asked == 0 && !obstacles.is_empty();
             return match waits {
-                true => Err(refusal::not_possible(obstacles.join("; ")).next(STATUS)),
+                true => Err(error_texts::not_possible(obstacles.join("; ")).next(STATUS)),
                 false => Ok(FinishUpgradeResponse { level, raised: false }),
             };
         }
         let obstacles = levels.obstacles(level);
         if !obstacles.is_empty() {
-            return Err(refusal::not_possible(obstacles.join("; ")).next(STATUS));
+            return Err(error_texts::not_possible(obstacles.join("; ")).next(STATUS));
         }
         let voters = levels.nodes.iter().filter(|(_, node)| node.votes).map(|(id, _)| *id).collect();
         self.write(Command::RaiseLevel(RaiseLevel { level, voters }), &request_id, deadline).await?;

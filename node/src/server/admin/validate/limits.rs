@@ -10,7 +10,7 @@ use reveille_proto::admin::v1::{
     when,
 };
 
-use super::{Fields, relay, schedule, tenant_bounds};
+use super::{CheckContext, Fields, relay, schedule, tenant_bounds};
 
 /// 2026-11-20T12:00:00Z.
 const NOW: Time = Time(1_795_176_000_000);
@@ -86,126 +86,111 @@ fn lasting(seconds: i64, set: fn(&mut Policies, Option<Duration>)) -> ScheduleBo
 }
 
 fn is_refused(body: ScheduleBody) -> Option<String> {
-    schedule(Some(body), NOW, false, (&Zones::bundled("2026x"), &|_, _| None), LIMITS)
-        .err()
-        .map(|fault| fault.to_string())
+    let zones = Zones::bundled("2026x");
+    let context = CheckContext { now: NOW, exists: false, zones: &zones, sealed: &|_, _| None, limits: LIMITS };
+    schedule(Some(body), &context).err().map(|fault| fault.to_string())
 }
 
-/// A line of the table: two texts of it, bodies that pass, and bodies that are refused.
-type Line = (&'static str, &'static str, Vec<ScheduleBody>, Vec<ScheduleBody>);
+/// A row of the table on the page, with bodies that pass and bodies that are refused.
+struct LimitRow {
+    what: &'static str,
+    limit: &'static str,
+    passing: Vec<ScheduleBody>,
+    refused: Vec<ScheduleBody>,
+}
 
-fn lines() -> Vec<Line> {
-    let names = |count| (0..count).map(|number| format!("c{number}")).collect();
+/// Makes the row of a limit: `body` returns a body with a value.
+fn row<T: Copy>(
+    what: &'static str,
+    limit: &'static str,
+    body: impl Fn(T) -> ScheduleBody,
+    passing: &[T],
+    refused: &[T],
+) -> LimitRow {
+    let bodies = |values: &[T]| values.iter().map(|value| body(*value)).collect();
+    LimitRow { what, limit, passing: bodies(passing), refused: bodies(refused) }
+}
+
+fn rows() -> Vec<LimitRow> {
+    let to = |count| ScheduleBody {
+        audience: Some(Audience { columns: Vec::new(), recipients: recipients(count), sealed: String::new() }),
+        ..body()
+    };
+    let columns = |count: usize| of_columns((0..count).map(|number| format!("c{number}")).collect(), String::new());
     let headers = |count| {
         of_content(|content| {
             let field = |number| Field { name: format!("X-{number}"), value: "x".to_owned() };
             content.headers = (0..count).map(field).collect();
         })
     };
-    let to = |count| ScheduleBody {
-        audience: Some(Audience { columns: Vec::new(), recipients: recipients(count), sealed: String::new() }),
-        ..body()
-    };
-    let subject = |count| of_content(|content| content.subject = long(count));
-    let text = |bytes| of_content(|content| content.text = Some(long(bytes)));
-    let column = |length| of_columns(vec![long(length)], "x".to_owned());
-    let value = |bytes| of_columns(vec!["value".to_owned()], long(bytes));
-    let named = |length| ScheduleBody { name: long(length), ..body() };
-    let (tenant, pool) = (
-        |length| ScheduleBody { tenant: long(length), ..body() },
-        |length| ScheduleBody { pool: long(length), ..body() },
-    );
-    let paused = |length| ScheduleBody { paused: Some(long(length)), ..body() };
     let labels = |count: usize| ScheduleBody {
         labels: (0..count).map(|number| (format!("k{number}"), String::new())).collect(),
         ..body()
     };
-    let label = |key, value| ScheduleBody { labels: [(long(key), long(value))].into(), ..body() };
+    let label = |(key, value)| ScheduleBody { labels: [(long(key), long(value))].into(), ..body() };
+    let text = |bytes| of_content(|content| content.text = Some(long(bytes)));
+    let subject = |bytes| of_content(|content| content.subject = long(bytes));
+    let tenant_and_pool = |(tenant, pool)| ScheduleBody { tenant: long(tenant), pool: long(pool), ..body() };
     let start_within = |seconds| lasting(seconds, |policies, length| policies.start_within = length);
     let finish_by = |seconds| lasting(seconds, |policies, length| policies.finish_by = length);
     let retention = |seconds| lasting(seconds, |policies, length| policies.retention = length);
     let min_gap = |seconds| lasting(seconds, |policies, length| policies.min_gap = length);
     let jitter = |seconds| lasting(seconds, |policies, length| policies.jitter = length);
+    let attempts = |attempts| of_policies(|policies| policies.max_attempts = attempts);
+    let (values_max, content_max) = (LIMITS.inline_bytes, LIMITS.content_bytes);
     vec![
-        ("recipients of a schedule", "10,000", vec![to(10_000)], vec![to(10_001)]),
-        (
-            "recipients and their values together",
-            "768 KiB",
-            vec![of_values(LIMITS.inline_bytes - 16 * 1024)],
-            vec![of_values(LIMITS.inline_bytes)],
+        row("recipients of a schedule", "10,000", to, &[10_000], &[10_001]),
+        row("recipients and their values together", "768 KiB", of_values, &[values_max - 16 * 1024], &[values_max]),
+        row("columns of recipients", "64", columns, &[64], &[65]),
+        row("name of a column", "64 characters", |length| of_columns(vec![long(length)], "x".to_owned()), &[64], &[65]),
+        row(
+            "value of one variable",
+            "64 KiB",
+            |bytes| of_columns(vec!["value".to_owned()], long(bytes)),
+            &[64 * 1024],
+            &[64 * 1024 + 1],
         ),
-        (
-            "columns of recipients",
-            "64",
-            vec![of_columns(names(64), String::new())],
-            vec![of_columns(names(65), String::new())],
+        row("content, all its parts and variables together", "512 KiB", text, &[content_max - 1_024], &[content_max]),
+        row("template of the subject or of a header", "4,096 bytes", subject, &[900], &[4_097]),
+        row("header fields of one's own", "64", headers, &[64], &[65]),
+        row(
+            "name of a schedule",
+            "128 characters",
+            |length| ScheduleBody { name: long(length), ..body() },
+            &[128],
+            &[129],
         ),
-        ("name of a column", "64 characters", vec![column(64)], vec![column(65)]),
-        ("value of one variable", "64 KiB", vec![value(64 * 1024)], vec![value(64 * 1024 + 1)]),
-        (
-            "content, all its parts and variables together",
-            "512 KiB",
-            vec![text(LIMITS.content_bytes - 1_024)],
-            vec![text(LIMITS.content_bytes)],
+        row("name of a tenant, pool or relay", "64 characters", tenant_and_pool, &[(64, 64)], &[(65, 64), (64, 65)]),
+        row(
+            "reason of a pause",
+            "500 characters",
+            |length| ScheduleBody { paused: Some(long(length)), ..body() },
+            &[500],
+            &[501],
         ),
-        ("template of the subject or of a header", "4,096 bytes", vec![subject(900)], vec![subject(4_097)]),
-        ("header fields of one's own", "64", vec![headers(64)], vec![headers(65)]),
-        ("name of a schedule", "128 characters", vec![named(128)], vec![named(129)]),
-        ("name of a tenant, pool or relay", "64 characters", vec![tenant(64), pool(64)], vec![tenant(65), pool(65)]),
-        ("reason of a pause", "500 characters", vec![paused(500)], vec![paused(501)]),
-        ("labels of a schedule", "16", vec![labels(16)], vec![labels(17)]),
-        ("key or value of a label", "63 characters", vec![label(63, 63)], vec![label(64, 63), label(63, 64)]),
-        (
-            "`--priority`",
-            "255",
-            vec![ScheduleBody { priority: 255, ..body() }],
-            vec![ScheduleBody { priority: 256, ..body() }],
-        ),
-        (
-            "`--max-attempts`",
-            "100",
-            vec![of_policies(|policies| policies.max_attempts = 100)],
-            vec![of_policies(|policies| policies.max_attempts = 101)],
-        ),
-        (
-            "`--start-within`",
-            "1 min to 30 d",
-            vec![start_within(60), start_within(30 * DAY)],
-            vec![start_within(59), start_within(30 * DAY + 1)],
-        ),
-        (
-            "`--finish-by`",
-            "1 min to 30 d",
-            vec![finish_by(60), finish_by(30 * DAY)],
-            vec![finish_by(59), finish_by(30 * DAY + 1)],
-        ),
-        (
-            "`--retention`",
-            "1 d to 3650 d",
-            vec![retention(DAY), retention(3_650 * DAY)],
-            vec![retention(DAY - 1), retention(3_650 * DAY + 1)],
-        ),
-        (
-            "`--min-gap`",
-            "as long as the retention",
-            vec![min_gap(0), min_gap(1), min_gap(90 * DAY)],
-            vec![min_gap(90 * DAY + 1)],
-        ),
-        ("`--jitter`", "1 s to 1 d", vec![jitter(1), jitter(DAY)], vec![jitter(DAY + 1)]),
-        ("`--every`", "1 s to 10 years", vec![every(1), every(3_660 * DAY)], vec![every(0), every(3_660 * DAY + 1)]),
+        row("labels of a schedule", "16", labels, &[16], &[17]),
+        row("key or value of a label", "63 characters", label, &[(63, 63)], &[(64, 63), (63, 64)]),
+        row("`--priority`", "255", |priority| ScheduleBody { priority, ..body() }, &[255], &[256]),
+        row("`--max-attempts`", "100", attempts, &[100], &[101]),
+        row("`--start-within`", "1 min to 30 d", start_within, &[60, 30 * DAY], &[59, 30 * DAY + 1]),
+        row("`--finish-by`", "1 min to 30 d", finish_by, &[60, 30 * DAY], &[59, 30 * DAY + 1]),
+        row("`--retention`", "1 d to 3650 d", retention, &[DAY, 3_650 * DAY], &[DAY - 1, 3_650 * DAY + 1]),
+        row("`--min-gap`", "as long as the retention", min_gap, &[0, 1, 90 * DAY], &[90 * DAY + 1]),
+        row("`--jitter`", "1 s to 1 d", jitter, &[1, DAY], &[DAY + 1]),
+        row("`--every`", "1 s to 10 years", every, &[1, 3_660 * DAY], &[0, 3_660 * DAY + 1]),
     ]
 }
 
 #[test]
 fn each_limit_of_a_schedule_is_where_the_page_says() {
     let page = page();
-    for (what, most, fine, beyond) in lines() {
-        assert!(page.contains(&format!("| {what} | {most} |")), "docs/reference/limits.md lacks `{what}`: {most}");
-        for body in fine {
-            assert_eq!(is_refused(body), None, "{what}: {most}");
+    for LimitRow { what, limit, passing, refused } in rows() {
+        assert!(page.contains(&format!("| {what} | {limit} |")), "docs/reference/limits.md lacks `{what}`: {limit}");
+        for body in passing {
+            assert_eq!(is_refused(body), None, "{what}: {limit}");
         }
-        for body in beyond {
-            assert!(is_refused(body).is_some(), "{what}: beyond {most}");
+        for body in refused {
+            assert!(is_refused(body).is_some(), "{what}: beyond {limit}");
         }
     }
 }

@@ -33,7 +33,7 @@ pub use canary::canary;
 pub use clock::target as clock_target;
 pub use pool::pool;
 pub use relay::relay;
-pub use schedule::{CheckedSchedule, content, schedule};
+pub use schedule::{CheckContext, CheckedSchedule, content, schedule};
 pub use tenant::tenant_bounds;
 
 /// Maximum length of a schedule's name, in characters.

@@ -3,10 +3,10 @@
 use reveille_cluster::compose::{Compiled, check_proposed};
 use reveille_cluster::ops::zones::Zones;
 use reveille_ledger::DEFAULT_POOL;
-use reveille_ledger::calendar::{Pattern, When};
+use reveille_ledger::calendar::When;
 use reveille_ledger::command::ScheduleCreate;
 use reveille_ledger::content::{Content, NamedAudience};
-use reveille_ledger::decide::timing::{self, Jitter, Zone};
+use reveille_ledger::decide::timing::{self, Jitter};
 use reveille_ledger::ids::Time;
 use reveille_ledger::labels::{Labels, WrongLabel};
 use reveille_ledger::limits::LedgerLimits;
@@ -29,15 +29,24 @@ pub struct CheckedSchedule {
 /// Returns the sealed audience of a tenant and a name, with the names of its recipients' variables.
 pub type SealedByName<'a> = &'a dyn Fn(&str, &str) -> Option<(NamedAudience, Vec<String>)>;
 
-/// Checks a body. `now` is the ledger time that this node knows. `exists` is true if a schedule has the name already:
-/// then the ledger compares both, and a repeated request may name instants that have passed.
-pub fn schedule(
-    body: Option<v1::ScheduleBody>,
-    now: Time,
-    exists: bool,
-    (zones, sealed): (&Zones, SealedByName<'_>),
-    limits: &LedgerLimits,
-) -> Result<CheckedSchedule, ApiError> {
+/// What the checks of a schedule read besides its body.
+pub struct CheckContext<'a> {
+    /// The ledger time that this node knows.
+    pub now: Time,
+    /// True if a schedule has the name already: then the ledger compares both, and a repeated request may name instants
+    /// that have passed.
+    pub exists: bool,
+    /// The time zones.
+    pub zones: &'a Zones,
+    /// The sealed audiences.
+    pub sealed: SealedByName<'a>,
+    /// The limits of the ledger.
+    pub limits: &'a LedgerLimits,
+}
+
+/// Checks a body.
+pub fn schedule(body: Option<v1::ScheduleBody>, context: &CheckContext<'_>) -> Result<CheckedSchedule, ApiError> {
+    let CheckContext { now, exists, zones, sealed, limits } = *context;
     let mut fields = Fields::default();
     let body = body.ok_or_else(|| ApiError::of_field("schedule", "is missing"))?;
     let tenant = fields.name_or("schedule.tenant", &body.tenant, reveille_ledger::DEFAULT_TENANT);
@@ -70,34 +79,39 @@ pub fn schedule(
     if let (Some(content), Some(listed)) = (&content, &audience) {
         compile(&mut fields, content, listed, limits);
     }
-    let made = (|| {
-        let ((when, pattern), zone) = (pattern?, zone?);
+    let next = pattern.as_ref().zip(zone.as_ref()).and_then(|((_, pattern), zone)| {
         let jitter = Jitter { tenant: &tenant, name: &name, window_ms: policies.jitter_ms };
-        let next = first(&mut fields, (&when, &pattern), &zone, (&policies, jitter), (now, start, end), exists);
-        let CheckedAudience { to: audience, duplicates, .. } = audience?;
-        let create = ScheduleCreate {
-            request: None,
-            tenant,
-            name,
-            when,
-            zone: body.zone,
-            start,
-            end,
-            max_runs: body.max_runs,
-            policies,
-            pool,
-            priority: priority.ok()?,
-            paused,
-            content: content?,
-            audience,
-            after: now,
-            next,
-            tzdb: zone.tzdb,
-            labels: labels.ok()?,
-        };
-        Some(CheckedSchedule { create, duplicates })
-    })();
-    fields.done(made)
+        timing::first(pattern, zone, &policies.dst, now, (start, end), jitter)
+    });
+    if let (Some((when, _)), Some(_), None, false) = (&pattern, &zone, &next, exists) {
+        refuse_past(&mut fields, when, now, end);
+    }
+    let parts = (pattern, zone, content, audience, priority, labels);
+    let (Some((when, _)), Some(zone), Some(content), Some(audience), Ok(priority), Ok(labels)) = parts else {
+        return fields.done(None);
+    };
+    let CheckedAudience { to: audience, duplicates, .. } = audience;
+    let create = ScheduleCreate {
+        request: None,
+        tenant,
+        name,
+        when,
+        zone: body.zone,
+        start,
+        end,
+        max_runs: body.max_runs,
+        policies,
+        pool,
+        priority,
+        paused,
+        content,
+        audience,
+        after: now,
+        next,
+        tzdb: zone.tzdb,
+        labels,
+    };
+    fields.done(Some(CheckedSchedule { create, duplicates }))
 }
 
 /// Returns the path of an invalid label. An invalid value is reported under its key.
@@ -108,31 +122,20 @@ fn field_of(wrong: &WrongLabel) -> String {
     }
 }
 
-/// Returns the first instant after `now`. A new schedule must have one.
-fn first(
-    fields: &mut Fields,
-    (when, pattern): (&When, &Pattern),
-    zone: &Zone,
-    (policies, jitter): (&reveille_ledger::policy::Policies, Jitter<'_>),
-    (now, start, end): (Time, Option<Time>, Option<Time>),
-    exists: bool,
-) -> Option<reveille_ledger::command::NextInstant> {
-    let next = timing::first(pattern, zone, &policies.dst, now, (start, end), jitter);
-    if next.is_none() && !exists {
-        let (field, message) = match (when, end) {
-            (When::At { instant_ms }, None) if *instant_ms <= now.0 => {
-                let instant = Time(*instant_ms);
-                ("schedule.when.at", format!("{instant} is in the past: it is {now}; give an instant to come"))
-            }
-            (_, Some(end)) => {
-                let between = format!("between now, {now}, and the end, {end}");
-                ("schedule.when", format!("has no instant {between}; give a later end"))
-            }
-            (_, None) => ("schedule.when", format!("has no instant after now, {now}; give one to come")),
-        };
-        fields.refuse_as(ErrorReason::NeverFires, field, message);
-    }
-    next
+/// Refuses a new schedule without an instant after `now`.
+fn refuse_past(fields: &mut Fields, when: &When, now: Time, end: Option<Time>) {
+    let (field, message) = match (when, end) {
+        (When::At { instant_ms }, None) if *instant_ms <= now.0 => {
+            let instant = Time(*instant_ms);
+            ("schedule.when.at", format!("{instant} is in the past: it is {now}; give an instant to come"))
+        }
+        (_, Some(end)) => {
+            let between = format!("between now, {now}, and the end, {end}");
+            ("schedule.when", format!("has no instant {between}; give a later end"))
+        }
+        (_, None) => ("schedule.when", format!("has no instant after now, {now}; give one to come")),
+    };
+    fields.refuse_as(ErrorReason::NeverFires, field, message);
 }
 
 pub fn content(fields: &mut Fields, asked: Option<v1::Content>) -> Option<Content> {

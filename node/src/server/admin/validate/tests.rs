@@ -12,7 +12,7 @@ use reveille_proto::admin::v1::{
     Audience, Content, Daily, ErrorReason, Every, Field, Policies, Recipient, Relay, ScheduleBody, When, when,
 };
 
-use super::{CheckedSchedule, relay, schedule, tenant};
+use super::{CheckContext, CheckedSchedule, relay, schedule, tenant};
 
 /// 2026-11-20T12:00:00Z.
 const NOW: Time = Time(1_795_176_000_000);
@@ -59,8 +59,12 @@ fn body() -> ScheduleBody {
     }
 }
 
+fn context(zones: &Zones, exists: bool) -> CheckContext<'_> {
+    CheckContext { now: NOW, exists, zones, sealed: &|_, _| None, limits: limits(LEVEL) }
+}
+
 fn asked(body: ScheduleBody) -> Result<CheckedSchedule, super::ApiError> {
-    schedule(Some(body), NOW, false, (&Zones::bundled("2026x"), &|_, _| None), limits(LEVEL))
+    schedule(Some(body), &context(&Zones::bundled("2026x"), false))
 }
 
 fn content(change: impl FnOnce(&mut Content)) -> ScheduleBody {
@@ -120,7 +124,7 @@ fn period_without_an_anchor_always_means_the_same_instants() -> Result<(), Box<d
 fn past_instant_of_known_schedule_is_left_to_the_ledger() {
     let past = || ScheduleBody { when: Some(When { pattern: at(1_700_000_000).map(when::Pattern::At) }), ..body() };
     assert!(asked(past()).is_err());
-    let repeat = schedule(Some(past()), NOW, true, (&Zones::bundled("2026x"), &|_, _| None), limits(LEVEL));
+    let repeat = schedule(Some(past()), &context(&Zones::bundled("2026x"), true));
     assert!(repeat.is_ok_and(|asked| asked.create.next.is_none()));
 }
 
@@ -194,9 +198,7 @@ fn all_that_is_wrong_is_said_at_once() {
     let fault = asked(ScheduleBody::default()).expect_err("nothing is there");
     assert_eq!(fault.to_string(), "schedule.name: is missing (and 4 more fields)");
     assert_eq!(
-        schedule(None, NOW, false, (&Zones::bundled("x"), &|_, _| None), limits(LEVEL))
-            .expect_err("no body")
-            .to_string(),
+        schedule(None, &context(&Zones::bundled("x"), false)).expect_err("no body").to_string(),
         "schedule: is missing"
     );
 }

@@ -17,8 +17,8 @@ use reveille_proto::admin::v1::{CreateCampaignRequest, CreateCampaignResponse, S
 
 use crate::server::admin::services::schedule::create;
 use crate::server::admin::validate;
-use crate::server::admin::validate::{CheckedSchedule, Fields};
-use crate::server::admin::{Admin, ApiError, refusal, views};
+use crate::server::admin::validate::{CheckContext, CheckedSchedule, Fields};
+use crate::server::admin::{Admin, ApiError, error_texts, views};
 
 /// Default of `start_within`: a campaign that is later than this does not open (P16).
 const START_WITHIN_MS: i64 = HOUR_MS;
@@ -39,7 +39,7 @@ impl Admin {
             let known = ledger.campaigns().get(&place).cloned();
             (known, ledger.schedule_named(&place.0, &place.1).is_some(), ledger.head().now)
         };
-        let (known, is_schedule, now) = self.read(false, deadline, query).await?.0;
+        let (known, is_schedule, now) = self.read_latest(deadline, query).await?;
         let exists = known.is_some();
         let mut create = self.asked(body, exists, self.now(now)).await.map_err(|fault| fault.request(&request_id))?;
         create.policies.canary = canary;
@@ -63,7 +63,7 @@ impl Admin {
                 _ => None,
             };
             if let Some(taken) = taken {
-                return Err(refusal::refused(&taken).request(&request_id));
+                return Err(error_texts::refused(&taken).request(&request_id));
             }
             let campaign = match exists {
                 true => self.campaign(&named)?,
@@ -119,7 +119,7 @@ impl Admin {
                 Some((named, columns.clone()))
             };
             let sealed = |tenant: &str, name: &str| context.sealed(tenant, name).or_else(|| to_come(name));
-            validate::schedule(Some(body), now, exists, (zones, &sealed), limits)
+            validate::schedule(Some(body), &CheckContext { now, exists, zones, sealed: &sealed, limits })
         });
         let CheckedSchedule { create, .. } = asked.await??;
         let When::At { instant_ms } = create.when else {

@@ -14,7 +14,7 @@ use reveille_proto::admin::v1::{LaunchCampaignRequest, LaunchCampaignResponse};
 use crate::server::admin::services::schedule::create;
 use crate::server::admin::validate::Fields;
 use crate::server::admin::views::forecast::{Prospect, outlook};
-use crate::server::admin::{Admin, ApiError, refusal, views};
+use crate::server::admin::{Admin, ApiError, error_texts, views};
 
 impl Admin {
     pub(crate) async fn launch_one(
@@ -46,14 +46,14 @@ impl Admin {
         let (repeats, served, warnings, blocked) = self.context.replica.read(query);
         let refused = |refusal: &CommandRefusal| match refusal {
             // The instant of the campaign has passed. The operator can choose another one.
-            CommandRefusal::NotPossible(_) => refusal::not_possible(refusal.to_string())
+            CommandRefusal::NotPossible(_) => error_texts::not_possible(refusal.to_string())
                 .next(format!("reveille campaign launch {} --at INSTANT", named.name)),
             refusal => match (refusal, &blocked) {
                 (CommandRefusal::CampaignIs(_), Some(cause)) => {
-                    refusal::not_possible(format!("campaign {} is blocked: {cause}", named.name))
+                    error_texts::not_possible(format!("campaign {} is blocked: {cause}", named.name))
                         .next(format!("reveille campaign resume {}", named.name))
                 }
-                _ => refusal::refused_of_campaign(&named.name, refusal),
+                _ => error_texts::refused_of_campaign(&named.name, refusal),
             },
         };
         // A repeated launch gets the same answer, even if the relay has been removed since.
@@ -65,8 +65,8 @@ impl Admin {
             let shown = self.context.replica.read(|ledger| views::campaign(ledger, &named, &campaign));
             return Ok(LaunchCampaignResponse { campaign: Some(shown), warnings });
         }
-        let written = self.try_write(Command::CampaignLaunch(launch), "", deadline).await?;
-        written.map_err(|refusal| refused(&refusal))?;
+        let written = self.try_write(Command::CampaignLaunch(launch), "", deadline).await;
+        written.map_err(|error| error.worded(refused))?;
         Ok(LaunchCampaignResponse { campaign: Some(self.campaign(&named)?), warnings })
     }
 
@@ -91,12 +91,13 @@ impl Admin {
     async fn fits(&self, named: &CampaignName, campaign: &Campaign) -> Result<Option<Hash>, ApiError> {
         let content = self.context.replica.read(|ledger| ledger.blob(&campaign.content).and_then(Content::from_blob));
         let Some((sealed, columns)) = self.context.sealed(&named.tenant, &campaign.audience) else { return Ok(None) };
-        let content = content.ok_or_else(|| refusal::broken(format!("the content of {} is not there", named.name)))?;
+        let content =
+            content.ok_or_else(|| error_texts::broken(format!("the content of {} is not there", named.name)))?;
         let compiled = self.calendar(move |_| Compiled::new(&content, &columns).map(drop)).await?;
         compiled.map(|()| Some(sealed.seal)).map_err(|error| {
             let message =
                 format!("audience '{}' does not fit the {}: {}", campaign.audience, error.field, error.message);
-            refusal::not_possible(message).next(format!("reveille audience show {}", campaign.audience))
+            error_texts::not_possible(message).next(format!("reveille audience show {}", campaign.audience))
         })
     }
 }
@@ -111,7 +112,7 @@ fn blocked_by(ledger: &Ledger, campaign: &Campaign) -> Option<String> {
 
 /// Without a relay all emails would wait until they expire, so the launch is refused.
 fn no_relay(name: &str, pool: &str) -> ApiError {
-    refusal::not_possible(format!(
+    error_texts::not_possible(format!(
         "no relay is in pool {pool}: campaign {name} was not launched, for nothing of it would be sent"
     ))
     .next(create::add_relay(pool))

@@ -18,7 +18,7 @@ use reveille_proto::admin::v1::{BackfillScheduleRequest, BackfillScheduleRespons
 use super::Found;
 use crate::server::admin::validate::Fields;
 use crate::server::admin::views::timestamp;
-use crate::server::admin::{Admin, ApiError, refusal, views};
+use crate::server::admin::{Admin, ApiError, error_texts, views};
 
 /// Maximum number of instants that are checked under one read lock of the ledger.
 const INSTANTS_AT_ONCE: usize = 64;
@@ -32,7 +32,7 @@ struct Asked {
     body: Hash,
 }
 
-/// Handles a request.
+/// Opens occurrences that never opened.
 pub async fn backfill(
     admin: &Admin,
     request: &BackfillScheduleRequest,
@@ -81,7 +81,7 @@ fn stored(
     if answer.body == asked.body {
         return Ok(Some(answer.outcome));
     }
-    Err(refusal::refused(&CommandRefusal::RequestReused(id.to_owned())).request(&request.request_id))
+    Err(error_texts::refused(&CommandRefusal::RequestReused(id.to_owned())).request(&request.request_id))
 }
 
 fn read(request: &BackfillScheduleRequest, limits: &LedgerLimits) -> Result<Asked, ApiError> {
@@ -122,8 +122,8 @@ async fn find_openings(
     let (span, most) = ((asked.from, asked.to), asked.most);
     let computed = admin.calendar(move |zones| {
         let schedule = &found.schedule;
-        let zone = zones.get(&schedule.zone).map_err(|unknown| refusal::not_possible(unknown.to_string()))?;
-        let pattern = Pattern::compile(&schedule.when).map_err(|error| refusal::not_possible(error.to_string()))?;
+        let zone = zones.get(&schedule.zone).map_err(|unknown| error_texts::not_possible(unknown.to_string()))?;
+        let pattern = Pattern::compile(&schedule.when).map_err(|error| error_texts::not_possible(error.to_string()))?;
         let calendar = Calendar { pattern: &pattern, zone: &zone };
         // The lock is taken for each name, so that entries do not wait for the whole calendar computation.
         let is_known = |name: &Nominal| {
@@ -161,7 +161,7 @@ async fn find_openings(
 /// Builds the response from the ledger's outcome: some occurrences may have opened between the check and the entry.
 async fn answered(admin: &Admin, found: Found, outcome: CommandOutcome) -> Result<BackfillScheduleResponse, ApiError> {
     let CommandOutcome::Backfilled { opened, first, last, known, rest, inside_gap } = outcome else {
-        return Err(refusal::broken(format!("a backfill was answered by {outcome:?}")));
+        return Err(error_texts::broken(format!("a backfill was answered by {outcome:?}")));
     };
     let (first_due, last_due) = (due_of(admin, first).await?, due_of(admin, last).await?);
     let instants = admin.calendar(move |zones| {

@@ -17,14 +17,14 @@ use tonic::Status;
 use super::INSTANTS_SHOWN;
 use super::notes::ScheduleNotes;
 use crate::server::admin::validate;
-use crate::server::admin::validate::{CheckedSchedule, Fields};
-use crate::server::admin::{Admin, ApiError, refusal, views};
+use crate::server::admin::validate::{CheckContext, CheckedSchedule, Fields};
+use crate::server::admin::{Admin, ApiError, error_texts, views};
 
 /// Warning about bulk mail on a node that cannot send it.
 const NO_UNSUBSCRIBE: &str = "this node sends no bulk mail: its configuration has no unsubscribe.url, by which each one \
      would carry its way to opt out; what it is given waits for another node";
 
-/// Handles a request.
+/// Creates a schedule.
 pub async fn create(
     admin: &Admin,
     request: CreateScheduleRequest,
@@ -38,11 +38,13 @@ pub async fn create(
     let context = Arc::clone(&admin.context);
     let sealed = move |tenant: &str, name: &str| context.sealed(tenant, name);
     let limits = admin.limits();
-    let asked = admin.calendar(move |zones| validate::schedule(body, now, exists, (zones, &sealed), limits)).await?;
-    let CheckedSchedule { mut create, duplicates } = asked.map_err(|fault| fault.request(&request.request_id))?;
+    let asked = admin
+        .calendar(move |zones| validate::schedule(body, &CheckContext { now, exists, zones, sealed: &sealed, limits }));
+    let CheckedSchedule { mut create, duplicates } =
+        asked.await?.map_err(|fault| fault.request(&request.request_id))?;
     if of_campaign && (request.validate_only || known.is_some()) {
         let taken = CommandRefusal::CampaignNameTaken(create.name);
-        return Err(refusal::refused(&taken).request(&request.request_id));
+        return Err(error_texts::refused(&taken).request(&request.request_id));
     }
     if let Some((id, body)) = known
         && body != create.body()
@@ -52,7 +54,7 @@ pub async fn create(
             true => CommandRefusal::RequestReused(request.request_id.clone()),
             false => CommandRefusal::NameTaken(create.name),
         };
-        return Err(refusal::refused(&why).index(id.0).request(&request.request_id));
+        return Err(error_texts::refused(&why).index(id.0).request(&request.request_id));
     }
     let mut warnings = admin.context.replica.read(|ledger| warnings(ledger, &create.pool));
     warnings.extend(no_page(admin, &create.content));
@@ -67,7 +69,7 @@ pub async fn create(
     let name = create.name.clone();
     let reply = admin.write(Command::ScheduleCreate(Box::new(create)), &request.request_id, deadline).await?;
     let CommandOutcome::Schedule(id) = reply.outcome else {
-        return Err(refusal::broken(format!("a creation was answered by {:?}", reply.outcome)));
+        return Err(error_texts::broken(format!("a creation was answered by {:?}", reply.outcome)));
     };
     let schedule = admin.show_schedule(id, &name).await?;
     Ok(CreateScheduleResponse { schedule: Some(schedule), created: !exists, duplicates, warnings })
@@ -75,7 +77,8 @@ pub async fn create(
 
 /// Returns why every cluster would refuse this body. It needs no cluster.
 pub fn unfit(body: v1::ScheduleBody, now: Time, zones: &Zones) -> Option<Status> {
-    validate::schedule(Some(body), now, false, (zones, &|_, _| None), limits(LEVEL)).err().map(Status::from)
+    let context = CheckContext { now, exists: false, zones, sealed: &|_, _| None, limits: limits(LEVEL) };
+    validate::schedule(Some(body), &context).err().map(Status::from)
 }
 
 /// Returns warnings about what prevents emails of a pool from being sent, although the request is valid.
@@ -106,11 +109,11 @@ async fn existing(
 ) -> Result<(Known, bool, Time), ApiError> {
     let (tenant, name) = body.map_or(("", ""), |body| (body.tenant.as_str(), body.name.as_str()));
     let tenant = if tenant.is_empty() { DEFAULT_TENANT } else { tenant };
-    let query = admin.read(false, deadline, |ledger| {
+    let query = admin.read_latest(deadline, |ledger| {
         let known = ledger.schedule_named(tenant, name).map(|(id, schedule)| (id, schedule.body));
         (known, ledger.campaigns().contains(&(tenant.to_owned(), name.to_owned())), ledger.head().now)
     });
-    let ((known, of_campaign, now), _) = query.await?;
+    let (known, of_campaign, now) = query.await?;
     Ok((known, of_campaign, admin.now(now)))
 }
 

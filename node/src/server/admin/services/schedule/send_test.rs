@@ -11,8 +11,8 @@ use reveille_proto::admin::v1::{self, ScheduleBody, SendTestRequest, SendTestRes
 
 use super::create;
 use crate::server::admin::validate;
-use crate::server::admin::validate::{CheckedSchedule, Fields};
-use crate::server::admin::{Admin, ApiError, refusal, views};
+use crate::server::admin::validate::{CheckContext, CheckedSchedule, Fields};
+use crate::server::admin::{Admin, ApiError, error_texts, views};
 
 /// Default of `finish_within`, in milliseconds. A test email that is not sent within it expires.
 const FINISH_WITHIN_MS: i64 = 60_000;
@@ -47,7 +47,7 @@ pub async fn send_test(
         fields.refuse("schedule.audience.recipients", format!("{count} are given; a test mail goes to one"));
     }
     let id = fields.done(id)?;
-    let (now, _) = admin.read(false, deadline, |ledger| ledger.head().now).await?;
+    let now = admin.read_latest(deadline, |ledger| ledger.head().now).await?;
     let now = admin.now(now);
     // It is validated like a schedule. Fields that a test email does not have get placeholder values.
     let body = ScheduleBody {
@@ -61,7 +61,9 @@ pub async fn send_test(
         ..ScheduleBody::default()
     };
     let limits = admin.limits();
-    let asked = admin.calendar(move |zones| validate::schedule(Some(body), now, false, (zones, &|_, _| None), limits));
+    let asked = admin.calendar(move |zones| {
+        validate::schedule(Some(body), &CheckContext { now, exists: false, zones, sealed: &|_, _| None, limits })
+    });
     let asked = asked.await?;
     let CheckedSchedule { create, .. } = asked.map_err(|fault| fault.request(&request_id))?;
     let AudienceChoice::Listed(audience) = create.audience else {
@@ -85,7 +87,7 @@ pub async fn send_test(
     };
     let reply = admin.write(Command::SendTest(Box::new(test)), &request_id, deadline).await?;
     let CommandOutcome::Run { run: opened, .. } = reply.outcome else {
-        return Err(refusal::broken(format!("a test email was answered by {:?}", reply.outcome)));
+        return Err(error_texts::broken(format!("a test email was answered by {:?}", reply.outcome)));
     };
     let run = admin.show_run(opened).await?;
     Ok(SendTestResponse { run: Some(run), warnings, opted_out: false })

@@ -8,19 +8,19 @@ use reveille_proto::admin::v1::{self, Run, RunCause, RunCounts, RunState, Trigge
 
 use super::Found;
 use super::create;
-use crate::server::admin::{Admin, ApiError, refusal, views};
+use crate::server::admin::{Admin, ApiError, error_texts, views};
 
 /// Returns the run that would open, or the refusal.
 pub fn would_open(admin: &Admin, found: &Found, request: &str) -> Result<TriggerScheduleResponse, ApiError> {
     let Found { id, schedule, now, .. } = found;
     if let Activity::Blocked { .. } = schedule.activity {
-        return Err(refusal::refused(&CommandRefusal::NotActive(schedule.activity.kind())));
+        return Err(error_texts::refused(&CommandRefusal::NotActive(schedule.activity.kind())));
     }
     let checked = admin.context.replica.read(|ledger| {
         let may = ledger.may_trigger(*id, *now).and_then(|()| ledger.check_gap_leaves_recipient(*id, *now));
         may.map(|()| (create::warnings(ledger, &schedule.pool), ledger.would_cancel(*id, *now)))
     });
-    let (warnings, cancelled) = checked.map_err(|refusal| refusal::refused(&refusal))?;
+    let (warnings, cancelled) = checked.map_err(|refusal| error_texts::refused(&refusal))?;
     let run = Run {
         tenant: schedule.tenant.to_string(),
         schedule: schedule.name.to_string(),

@@ -7,13 +7,14 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use reveille_cluster::node::context::NodeContext;
 use reveille_cluster::ops::zones::Zones;
 use reveille_ledger::calendar::Pattern;
-use reveille_ledger::command::{Command, ExplainedRange, Fire, ScheduleCreate, ScheduleEdit, TimingChange};
+use reveille_ledger::command::{Command, ExplainedRange, ScheduleCreate, ScheduleEdit, TimingChange};
 use reveille_ledger::content::{AudienceChoice, Content, Recipients};
 use reveille_ledger::decide::catch_up::plan_leave;
 use reveille_ledger::decide::edit::{RequestedTiming, plan_timing_change};
-use reveille_ledger::decide::timing::{Calendar, Zone};
+use reveille_ledger::decide::timing::Calendar;
 use reveille_ledger::ids::{Hash, Nominal, ScheduleId, Time};
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::CommandOutcome;
@@ -25,8 +26,9 @@ use super::notes::ScheduleNotes;
 use crate::server::admin::field_mask::Mask;
 use crate::server::admin::lookup::absent_schedule;
 use crate::server::admin::validate;
-use crate::server::admin::validate::{Fields, tenant};
-use crate::server::admin::{Admin, ApiError, refusal, views};
+use crate::server::admin::validate::{CheckContext, Fields, tenant};
+use crate::server::admin::writes::WriteError;
+use crate::server::admin::{Admin, ApiError, error_texts, views};
 
 /// Bound on the difference of the voters' clocks (P18), in milliseconds. This node's time minus it is hardly in the
 /// leader's future. Ledger time may be further behind for hours, because it follows a clock change at the rate of a
@@ -44,6 +46,15 @@ enum Until {
     Applied,
 }
 
+/// A checked request.
+struct Edit {
+    asked: v1::ScheduleBody,
+    mask: Mask,
+    /// Hash of the fields that the mask names, by which a repeated request is recognized.
+    body: Hash,
+    request_id: Option<String>,
+}
+
 /// A schedule with everything that an edit of it needs.
 struct Present {
     id: ScheduleId,
@@ -51,7 +62,7 @@ struct Present {
     content: Content,
     audience: AudienceChoice,
     answer: Option<StoredAnswer>,
-    beside: ScheduleNotes,
+    notes: ScheduleNotes,
     /// Ledger time: that of the last applied entry, and `now` by this node's clock.
     applied: Time,
     now: Time,
@@ -66,7 +77,7 @@ struct Planned {
     duplicates: Vec<v1::Duplicate>,
 }
 
-/// Handles a request.
+/// Updates a schedule.
 pub async fn update(
     admin: &Admin,
     mut request: UpdateScheduleRequest,
@@ -80,18 +91,20 @@ pub async fn update(
         fields.refuse("schedule", "is missing; it names the schedule that is to change");
     }
     let (mask, asked) = fields.done(asked.map(|asked| (mask, asked)))?;
-    let body = mask.hash(&asked);
+    let edit = Arc::new(Edit { body: mask.hash(&asked), asked, mask, request_id });
     let (mut until, mut tries) = (Until::Now, 0);
     loop {
         tries += 1;
-        let tried = attempt(admin, &request, (&asked, &mask, body), (request_id.as_deref(), until), deadline).await?;
-        match tried {
-            Ok(answer) => return Ok(answer),
-            Err(refusal) if tries == TRIES || !is_overtaken(&refusal) => {
-                return Err(refusal::refused_of(&asked.name, &refusal).request(&request.request_id));
+        match attempt(admin, &request, &edit, until, deadline).await {
+            Err(WriteError::Refused(refusal)) if tries < TRIES && is_overtaken(&refusal) => match refusal {
+                CommandRefusal::NotDue(_) => until = Until::Applied,
+                refusal => tracing::debug!(%refusal, "an edit is planned anew"),
+            },
+            done => {
+                let refused =
+                    |refusal: &CommandRefusal| error_texts::refused_of(&edit.asked.name, refusal).request(&request.request_id);
+                return done.map_err(|error| error.worded(refused));
             }
-            Err(CommandRefusal::NotDue(_)) => until = Until::Applied,
-            Err(refusal) => tracing::debug!(%refusal, "an edit is planned anew"),
         }
     }
 }
@@ -104,32 +117,31 @@ fn is_overtaken(refusal: &CommandRefusal) -> bool {
 async fn attempt(
     admin: &Admin,
     request: &UpdateScheduleRequest,
-    (asked, mask, body): (&v1::ScheduleBody, &Mask, Hash),
-    (request_id, until): (Option<&str>, Until),
+    edit: &Arc<Edit>,
+    until: Until,
     deadline: Instant,
-) -> Result<Result<UpdateScheduleResponse, CommandRefusal>, ApiError> {
-    let present = present(admin, asked, request_id, deadline).await?;
-    let (id, now, beside) = (present.id, present.now, present.beside);
+) -> Result<UpdateScheduleResponse, WriteError> {
+    let present = present(admin, edit, deadline).await?;
+    let (id, now, notes, name) = (present.id, present.now, present.notes, &edit.asked.name);
     admin.not_of_a_campaign(id)?;
     if let Some(answer) = &present.answer {
-        if answer.body != body {
+        if answer.body != edit.body {
             let reused = CommandRefusal::RequestReused(request.request_id.clone());
-            return Err(refusal::refused(&reused).request(&request.request_id));
+            return Err(error_texts::refused(&reused).request(&request.request_id).into());
         }
-        let shown = admin.show_schedule(id, &asked.name).await?;
+        let shown = admin.show_schedule(id, name).await?;
         let former = Some(shown.clone());
-        return Ok(Ok(UpdateScheduleResponse { schedule: Some(shown), former, ..UpdateScheduleResponse::default() }));
+        return Ok(UpdateScheduleResponse { schedule: Some(shown), former, ..UpdateScheduleResponse::default() });
     }
     let etag = views::etag(id, &present.schedule);
     if !request.etag.is_empty() && request.etag != etag {
         let changed = format!("last changed at log index {}", present.schedule.index);
         let message = format!("the schedule is another one now: its etag is {etag}, {changed}, not {}", request.etag);
-        return Err(refusal::stale_etag(&asked.name, message));
+        return Err(error_texts::stale_etag(name, message).into());
     }
     let former = present.schedule.clone();
-    let request_id = request_id.map(str::to_owned);
     let former_body = request.with_bodies.then(|| views::body(&former, &present.content, &present.audience));
-    let planned = plan(admin, present, until, (asked.clone(), mask.clone()), (request_id, body)).await;
+    let planned = plan(admin, present, until, Arc::clone(edit)).await;
     let planned = planned.map_err(|fault| fault.request(&request.request_id))?;
     let Planned { edit, content, audience, duplicates } = planned;
     let due = edit.timing.iter().flat_map(|timing| &timing.due);
@@ -141,7 +153,7 @@ async fn attempt(
     let body = request.with_bodies.then(|| views::body(&would_be, &content, &audience));
     let changes = edit.changes_something();
     let shown = admin.calendar(move |zones| {
-        let show = |schedule: &Schedule| beside.apply_to(views::schedule(id, schedule, zones, now, INSTANTS_SHOWN));
+        let show = |schedule: &Schedule| notes.apply_to(views::schedule(id, schedule, zones, now, INSTANTS_SHOWN));
         (show(&former), v1::Schedule { etag: String::new(), ..show(&would_be) })
     });
     let (former, would_be) = shown.await?;
@@ -150,17 +162,14 @@ async fn attempt(
         (true, true) => would_be,
         (true, false) => {
             let command = Command::ScheduleEdit(Box::new(edit));
-            let outcome = match admin.try_write(command, &request.request_id, deadline).await? {
-                Ok(reply) => reply.outcome,
-                Err(refusal) => return Ok(Err(refusal)),
-            };
+            let outcome = admin.try_write(command, &request.request_id, deadline).await?.outcome;
             let CommandOutcome::Schedule(id) = outcome else {
-                return Err(refusal::broken(format!("an edit was answered by {outcome:?}")));
+                return Err(error_texts::broken(format!("an edit was answered by {outcome:?}")).into());
             };
-            admin.show_schedule(id, &asked.name).await?
+            admin.show_schedule(id, name).await?
         }
     };
-    Ok(Ok(UpdateScheduleResponse {
+    Ok(UpdateScheduleResponse {
         schedule: Some(schedule),
         former: Some(former),
         duplicates,
@@ -168,28 +177,22 @@ async fn attempt(
         explained_count,
         body,
         former_body,
-    }))
+    })
 }
 
 /// Returns a copy of the schedule, and the stored answer to the request id.
-async fn present(
-    admin: &Admin,
-    asked: &v1::ScheduleBody,
-    request_id: Option<&str>,
-    deadline: Instant,
-) -> Result<Present, ApiError> {
-    let tenant = tenant(&asked.tenant)?;
-    let query = admin.read(false, deadline, |ledger| {
-        let found = ledger.schedule_named(&tenant, &asked.name);
-        let (id, schedule) = found.ok_or_else(|| absent_schedule(ledger, &tenant, &asked.name))?;
+async fn present(admin: &Admin, edit: &Edit, deadline: Instant) -> Result<Present, ApiError> {
+    let (tenant, name) = (tenant(&edit.asked.tenant)?, &edit.asked.name);
+    let query = admin.read_latest(deadline, |ledger| {
+        let found = ledger.schedule_named(&tenant, name);
+        let (id, schedule) = found.ok_or_else(|| absent_schedule(ledger, &tenant, name))?;
         let bytes = |hash| ledger.blob(hash).map(<[u8]>::to_vec).unwrap_or_default();
         let blobs = (bytes(&schedule.content), bytes(&schedule.audience));
-        let answer = request_id.and_then(|request| ledger.answer_to(&tenant, request)).cloned();
+        let answer = edit.request_id.as_deref().and_then(|request| ledger.answer_to(&tenant, request)).cloned();
         Ok::<_, ApiError>((id, schedule.clone(), blobs, (answer, ScheduleNotes::of(ledger, id)), ledger.head().now))
     });
-    let (found, _) = query.await?;
-    let (id, schedule, (content, audience), (answer, beside), applied) = found?;
-    let unreadable = || refusal::broken(format!("the content or the audience of {} does not read back", asked.name));
+    let (id, schedule, (content, audience), (answer, notes), applied) = query.await??;
+    let unreadable = || error_texts::broken(format!("the content or the audience of {name} does not read back"));
     Ok(Present {
         content: Content::from_blob(&content).ok_or_else(unreadable)?,
         audience: Recipients::from_blob(&audience).ok_or_else(unreadable)?.to(schedule.audience),
@@ -197,46 +200,33 @@ async fn present(
         id,
         schedule,
         answer,
-        beside,
+        notes,
         applied,
     })
 }
 
 /// Applies the change to the present schedule, and returns the edit to propose.
-async fn plan(
-    admin: &Admin,
-    present: Present,
-    until: Until,
-    (asked, mask): (v1::ScheduleBody, Mask),
-    (request, body): (Option<String>, Hash),
-) -> Result<Planned, ApiError> {
+async fn plan(admin: &Admin, present: Present, until: Until, asked: Arc<Edit>) -> Result<Planned, ApiError> {
     let (context, limits) = (Arc::clone(&admin.context), admin.limits());
     let planned = admin.calendar(move |zones| {
+        let mask = &asked.mask;
         let mut wanted = views::body(&present.schedule, &present.content, &present.audience);
         // Whether the schedule is paused is not part of an update.
         wanted.paused = None;
         mask.check_timing(&wanted)?;
-        mask.lay_over(&mut wanted, asked);
+        mask.lay_over(&mut wanted, asked.asked.clone());
         let sealed = |tenant: &str, name: &str| context.sealed(tenant, name);
-        let validate::CheckedSchedule { create, duplicates } =
-            validate::schedule(Some(wanted), present.now, true, (zones, &sealed), limits)?;
-        let mut edit = difference(&present, &mask, &create);
-        (edit.request, edit.body) = (request, body);
+        let validate::CheckedSchedule { create, duplicates } = validate::schedule(
+            Some(wanted),
+            &CheckContext { now: present.now, exists: true, zones, sealed: &sealed, limits },
+        )?;
+        let mut edit = difference(&present, &asked, &create);
         if moves_instants(&present.schedule, &create) {
             let through = match until {
                 Until::Now => present.now.plus_ms(-CLOCKS_MS).max(present.applied),
                 Until::Applied => present.applied,
             };
-            let due = |pattern: &Pattern, zone: &Zone| {
-                context.replica.read(|ledger| plan_leave(ledger, present.id, pattern, zone, through))
-            };
-            // The lock is taken for each name, so that entries do not wait for the whole calendar computation.
-            let has_opened = |name: &Nominal| {
-                let name = (present.id, name.clone());
-                context.replica.read(|ledger| ledger.has_opened(&name))
-            };
-            let waits = context.replica.read(|ledger| ledger.waits_at(present.id, through));
-            edit.timing = Some(retimed(&present, &create, zones, (through, waits), (&due, &has_opened))?);
+            edit.timing = Some(retimed(&context, &present, &create, zones, through)?);
         }
         Ok(Planned { edit, content: create.content, audience: create.audience, duplicates })
     });
@@ -253,14 +243,14 @@ fn moves_instants(schedule: &Schedule, wanted: &ScheduleCreate) -> bool {
 }
 
 /// Returns the edit for all fields that the mask names and that differ, except for the timing.
-fn difference(present: &Present, mask: &Mask, wanted: &ScheduleCreate) -> ScheduleEdit {
-    let schedule = &present.schedule;
+fn difference(present: &Present, asked: &Edit, wanted: &ScheduleCreate) -> ScheduleEdit {
+    let (schedule, mask) = (&present.schedule, &asked.mask);
     let policies = mask.names("policies") && *schedule.policies != wanted.policies;
     let content = mask.names("content") && present.content != wanted.content;
     let audience = mask.names("audience") && present.audience != wanted.audience;
     ScheduleEdit {
-        request: None,
-        body: Hash([0; 32]),
+        request: asked.request_id.clone(),
+        body: asked.body,
         schedule: present.id,
         plan_version: schedule.plan.version,
         timing: None,
@@ -273,25 +263,29 @@ fn difference(present: &Present, mask: &Mask, wanted: &ScheduleCreate) -> Schedu
     }
 }
 
-/// Two functions: one plans the fire of due instants of the old timing, the other tells whether a name has opened.
-type Past<'a> = (&'a dyn Fn(&Pattern, &Zone) -> Option<Fire>, NameHasOpened<'a>);
-type NameHasOpened<'a> = &'a dyn Fn(&Nominal) -> bool;
-
-/// Returns the new timing. It must have a future instant.
+/// Returns the timing after the edit, from `through` on. It must have a future instant.
 fn retimed(
+    context: &NodeContext,
     present: &Present,
     create: &ScheduleCreate,
     zones: &Zones,
-    (through, waits): (Time, bool),
-    (due, has_opened): Past<'_>,
+    through: Time,
 ) -> Result<TimingChange, ApiError> {
     let schedule = &present.schedule;
-    let compiled = |of: &_| Pattern::compile(of).map_err(|error| refusal::not_possible(error.to_string()));
-    let zone = zones.get(&create.zone).map_err(|unknown| refusal::not_possible(unknown.to_string()))?;
+    let compiled = |of: &_| Pattern::compile(of).map_err(|error| error_texts::not_possible(error.to_string()));
+    let zone = zones.get(&create.zone).map_err(|unknown| error_texts::not_possible(unknown.to_string()))?;
     let pattern = compiled(&create.when)?;
     let former = (compiled(&schedule.when)?, zones.get(&schedule.zone).ok());
     let former = former.1.as_ref().map(|zone| Calendar { pattern: &former.0, zone });
-    let due = former.filter(|_| schedule.activity == Activity::Active).and_then(|of| due(of.pattern, of.zone));
+    let active = former.filter(|_| schedule.activity == Activity::Active);
+    let due = active
+        .and_then(|old| context.replica.read(|ledger| plan_leave(ledger, present.id, old.pattern, old.zone, through)));
+    // The lock is taken for each name, so that entries do not wait for the whole calendar computation.
+    let has_opened = |name: &Nominal| {
+        let name = (present.id, name.clone());
+        context.replica.read(|ledger| ledger.has_opened(&name))
+    };
+    let waits = context.replica.read(|ledger| ledger.waits_at(present.id, through));
     let wanted = RequestedTiming {
         when: create.when.clone(),
         zone: create.zone.clone(),
@@ -301,8 +295,8 @@ fn retimed(
         policies: create.policies.clone(),
     };
     let wanted = (wanted, Calendar { pattern: &pattern, zone: &zone });
-    let retiming = plan_timing_change(schedule, due, former, wanted, (through, waits), has_opened);
-    let retiming = retiming.map_err(|wait| refusal::not_possible(wait.to_string()))?;
+    let retiming = plan_timing_change(schedule, due, former, wanted, (through, waits), &has_opened);
+    let retiming = retiming.map_err(|wait| error_texts::not_possible(wait.to_string()))?;
     match (&retiming.next, create.max_runs) {
         (Some(_), _) => Ok(retiming),
         (None, Some(most)) if schedule.plan.opened >= most => {
