@@ -9,20 +9,20 @@
 //! ```
 //!
 //! The leader's actors belong to one [`leader::leadership`]: they start from the state when its epoch is applied, and
-//! end with it. A node's own actors belong to [`node::lifecycle`]: they process the claims of this node, ask the gate
+//! end with it. A node's own actors belong to [`process::lifecycle`]: they process the claims of this node, ask the gate
 //! immediately before the final dot, and pass each outcome to the settler.
 //!
 //! This crate does not use openraft or tonic: it calls a `Replica` and answers as its `Application`.
 //!
-//! Reading order: [`node`] (start, stop, shared state), [`leader`] (timer, claims, leases, barriers, auditor),
+//! Reading order: [`process`] (start, stop, shared state), [`leader`] (timer, claims, leases, barriers, auditor),
 //! [`worker`] (from a claim to the gate, the settler, the [`worker::journal`] and recovery), [`smtp`] (sessions, pools,
 //! classification of answers), [`audience`] (recipients on disk), [`compose`] (templates to messages), [`ops`].
 
 pub mod audience;
 pub mod compose;
 pub mod leader;
-pub mod node;
 pub mod ops;
+pub mod process;
 #[cfg(test)]
 mod samples;
 pub mod smtp;

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use reveille_cluster::audience::{GeneratedAudience, encode};
-use reveille_cluster::node::clock::{Clock, SystemClock};
-use reveille_cluster::node::context::NodeContext;
-use reveille_cluster::node::lifecycle::{NodeRuntime, RuntimeOptions};
+use reveille_cluster::process::clock::{Clock, SystemClock};
+use reveille_cluster::process::context::NodeContext;
+use reveille_cluster::process::lifecycle::{NodeRuntime, RuntimeOptions};
 use reveille_cluster::smtp::{CredentialStore, RelayRules, TcpDialer};
 use reveille_ledger::access::Access;
 use reveille_ledger::check::check;

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use reveille_cluster::node::secret::Secret;
+use reveille_cluster::process::secret::Secret;
 use reveille_cluster::smtp::{
     Binding, Cause, Deadlines, DialogueResult, Dsn, Email, Fix, Gate, GateAnswer, Login, Mechanism, Notify,
     ProbeReport, Session, Stage, Target, TcpDialer, Timeouts,

@@ -9,9 +9,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use reveille_cluster::node::clock::SystemClock;
-use reveille_cluster::node::context::NodeContext;
-use reveille_cluster::node::lifecycle::{NodeRuntime, RuntimeOptions};
+use reveille_cluster::process::clock::SystemClock;
+use reveille_cluster::process::context::NodeContext;
+use reveille_cluster::process::lifecycle::{NodeRuntime, RuntimeOptions};
 use reveille_cluster::smtp::{CredentialStore, RelayRules, TcpDialer};
 use reveille_cluster::worker::journal::{ClaimedSlot, Journal, JournalOwner, JournalStep, Reading, Record, boot_id};
 use reveille_ledger::access::Access;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use reveille_cluster::node::context::NodeContext;
+use reveille_cluster::process::context::NodeContext;
 use reveille_ledger::DEFAULT_POOL;
 use reveille_ledger::access::Access;
 use reveille_ledger::command::{Command, Relay};

@@ -32,7 +32,7 @@ use reveille_ledger::content::Recipient;
 use reveille_ledger::ids::{Hash, NodeId};
 use tokio::sync::Semaphore;
 
-use crate::node::cache::Cache;
+use crate::process::cache::Cache;
 
 pub use check::AudienceFault;
 use file::Head;

@@ -14,8 +14,8 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::node::context::NodeContext;
-use crate::node::peer_messages::{self, HoldParts, TakePart};
+use crate::process::context::NodeContext;
+use crate::process::peer_messages::{self, HoldParts, TakePart};
 
 /// Maximum time in which a member answers which parts it has.
 const HOLD_WITHIN: Duration = Duration::from_secs(5);

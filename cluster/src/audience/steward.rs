@@ -11,8 +11,8 @@ use reveille_ledger::ids::{Hash, NodeId};
 use tokio_util::sync::CancellationToken;
 
 use super::NAMED_MAX;
-use crate::node::context::NodeContext;
-use crate::node::peer_messages::{self, FetchPart, PartPiece};
+use crate::process::context::NodeContext;
+use crate::process::peer_messages::{self, FetchPart, PartPiece};
 
 /// Interval of the checks.
 const CHECK_EVERY: Duration = Duration::from_secs(1);

@@ -16,8 +16,8 @@ use reveille_ledger::injected_bugs::{self, Bug};
 use tokio::task::JoinSet;
 
 use super::leadership::Leadership;
-use crate::node::context::NodeContext;
-use crate::node::peer_messages::{
+use crate::process::context::NodeContext;
+use crate::process::peer_messages::{
     self, BarrierAnswer, BarrierReport, BarrierRequest, BarrierSubject, CrossedHandoff, HoldBarrier,
 };
 use crate::worker::in_flight_handoffs::Handoff;

@@ -18,9 +18,9 @@ use tokio::task::JoinSet;
 
 use super::leadership::Leadership;
 use super::transfer::{self, Unfit};
-use crate::node::clock::Clock;
-use crate::node::context::NodeContext;
-use crate::node::peer_messages::{self, ReadClock};
+use crate::process::clock::Clock;
+use crate::process::context::NodeContext;
+use crate::process::peer_messages::{self, ReadClock};
 use crate::worker::journal::boot_id;
 
 /// Maximum time to wait for a voter's clock.

@@ -24,7 +24,7 @@ use super::claims::dispatcher::{measured, relay_capacities};
 use super::claims::limits::late_rate;
 use super::leadership::Leadership;
 use super::transfer::{self, Unfit};
-use crate::node::context::NodeContext;
+use crate::process::context::NodeContext;
 
 /// Time between two checks.
 const CHECK_EVERY: Duration = Duration::from_millis(250);

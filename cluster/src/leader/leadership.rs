@@ -19,9 +19,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::lease_grants::{LeaseGrants, LeaseRefused};
 use super::replication_lag::{self, AppliedHistory, FRESH};
-use crate::node::clock::LedgerClock;
-use crate::node::lease::LeaseClock;
-use crate::node::peer_messages::{LeaseRequest, NodeMeasurements};
+use crate::process::clock::LedgerClock;
+use crate::process::lease::LeaseClock;
+use crate::process::peer_messages::{LeaseRequest, NodeMeasurements};
 
 /// Time after which the outcome of a proposal is unknown. Actors then read the state and continue from there.
 pub(crate) const PROPOSAL_TIMEOUT: Duration = Duration::from_secs(5);

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use reveille_ledger::ids::ClaimOwner;
 
-use crate::node::lease::{LEASE, LeaseGrant, MARGIN, keep};
+use crate::process::lease::{LEASE, LeaseGrant, MARGIN, keep};
 
 /// Reason why the leader grants no lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -120,7 +120,7 @@ mod tests {
     use reveille_ledger::ids::{Incarnation, NodeId, Time};
 
     use super::*;
-    use crate::node::lease::{ClockJumps, NodeLease};
+    use crate::process::lease::{ClockJumps, NodeLease};
 
     const fn at(milliseconds: u64) -> Duration {
         Duration::from_millis(milliseconds)

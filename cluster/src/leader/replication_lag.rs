@@ -15,7 +15,7 @@ use std::time::Duration;
 use reveille_ledger::Ledger;
 use reveille_ledger::ids::ClaimOwner;
 
-use crate::node::limits::SESSION_WITHIN;
+use crate::process::limits::SESSION_WITHIN;
 
 /// A node whose state is older gets no claims. A healthy follower learns of a commit with the next heartbeat and
 /// applies it. A node that was only busy gets claims again with its next request.

@@ -22,7 +22,7 @@ use reveille_raft::crash;
 
 use super::fire_metrics;
 use super::leadership::Leadership;
-use crate::node::context::NodeContext;
+use crate::process::context::NodeContext;
 
 /// Maximum number of schedules in one fire entry, with some 200 bytes each. Openings, explained ranges and their
 /// distances have some 30 bytes each, and the ledger's limits bound their number. So the entry stays well below its

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use reveille_ledger::ids::NodeId;
 
-use crate::node::context::NodeContext;
-use crate::node::peer_messages::{self, HandOver};
+use crate::process::context::NodeContext;
+use crate::process::peer_messages::{self, HandOver};
 
 /// Maximum time to wait for one voter to take over before the next is tried.
 const EACH: Duration = Duration::from_millis(1_500);

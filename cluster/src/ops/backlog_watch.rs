@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::backlog::{BacklogReading, BacklogWatch, add_waiting};
-use crate::node::context::NodeContext;
+use crate::process::context::NodeContext;
 
 /// Interval of the measurements.
 const MEASURE_EVERY: Duration = Duration::from_secs(5);

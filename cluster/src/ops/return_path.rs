@@ -8,7 +8,7 @@
 use reveille_ledger::address::Address;
 use reveille_ledger::ids::RunId;
 
-use crate::node::secret::{Secret, SigningKeys};
+use crate::process::secret::{Secret, SigningKeys};
 
 /// Maximum bytes of a local part (RFC 5321 4.5.3.1.1).
 const LOCAL_BYTES_MAX: usize = 64;

@@ -18,7 +18,7 @@ use reveille_ledger::{Chunk, Ledger, Page, RecipientState, Run, RunState};
 use reveille_raft::{ProposeError, ReadError};
 
 use crate::leader::claims::claimable::claimable;
-use crate::node::context::NodeContext;
+use crate::process::context::NodeContext;
 
 /// Maximum time for the answer to one proposal before it is repeated.
 const PROPOSAL_TIMEOUT: Duration = Duration::from_secs(5);

@@ -12,7 +12,7 @@ use reveille_ledger::access::is_loopback;
 use reveille_ledger::address::Address;
 
 use crate::compose::LIST_UNSUBSCRIBE_BYTES_MAX;
-use crate::node::secret::{Secret, SigningKeys};
+use crate::process::secret::{Secret, SigningKeys};
 
 /// Maximum bytes of the listener's public URL.
 pub const URL_BYTES_MAX: usize = 250;

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::CircuitStatus;
-use crate::node::conditions::{Change, Conditions};
+use crate::process::conditions::{Change, Conditions};
 
 /// The relays that are known to be parked.
 #[derive(Debug, Default)]

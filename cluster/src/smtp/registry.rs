@@ -21,7 +21,7 @@ use super::parked_relays::ParkedRelays;
 use super::{
     CircuitStatus, CredentialStore, Dial, Permit, Pool, PoolLimits, RelayRules, RelayStatus, Target, Unavailable,
 };
-use crate::node::peer_messages::RelayFlow;
+use crate::process::peer_messages::RelayFlow;
 
 /// Rate of a relay without a limit: far above what one node can send.
 const UNBOUNDED_PER_SECOND: f64 = 1_000_000.0;

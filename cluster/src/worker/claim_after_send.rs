@@ -21,7 +21,7 @@ use super::delivery::{PREPARE_WITHIN, deadlines};
 use super::journal::ClaimedSlot;
 use super::outcome::DeliveryOutcome;
 use crate::leader::claims::claimable::claimable;
-use crate::node::limits::SESSION_WITHIN;
+use crate::process::limits::SESSION_WITHIN;
 use crate::smtp::{DialogueResult, Gate, GateAnswer};
 
 /// Fence place of a claim that no entry has granted.

@@ -20,7 +20,7 @@ use super::feeder::feed;
 use super::journal::ClaimedSlot;
 use super::outcome::{DeliveryOutcome, no_relay};
 use super::pool_queue::WaitingClaim;
-use crate::node::limits::SESSION_WITHIN;
+use crate::process::limits::SESSION_WITHIN;
 
 /// Prepares one claim for sending.
 pub(crate) struct ClaimWorker {

@@ -16,9 +16,9 @@ use super::journal::{ClaimedSlot, Journal, JournalFault, JournalStep};
 use super::pool_queue::PoolQueues;
 use super::settler::Settler;
 use crate::compose::Compiled;
-use crate::node::cache::Cache;
-use crate::node::context::NodeContext;
-use crate::node::supervisor::Failing;
+use crate::process::cache::Cache;
+use crate::process::context::NodeContext;
+use crate::process::supervisor::Failing;
 use crate::smtp::registry::RelayRegistry;
 
 /// Maximum bytes of compiled contents in the cache. A compiled content is assumed to need a multiple of its source's

@@ -110,7 +110,7 @@ mod tests {
     use reveille_ledger::ids::{Epoch, Fence, Incarnation, NodeId};
 
     use super::*;
-    use crate::node::supervisor::Supervisor;
+    use crate::process::supervisor::Supervisor;
     use crate::worker::journal::{Journal, JournalOwner};
     use crate::worker::outcome::DeliveryOutcome;
 

@@ -11,9 +11,9 @@ use reveille_raft::crash;
 use tokio_util::sync::CancellationToken;
 
 use crate::audience::steward::open_parts;
-use crate::node::context::NodeContext;
-use crate::node::lease::ASK_EVERY;
-use crate::node::peer_messages::{self, LeaseAnswer, LeaseRequest, NodeMeasurements};
+use crate::process::context::NodeContext;
+use crate::process::lease::ASK_EVERY;
+use crate::process::peer_messages::{self, LeaseAnswer, LeaseRequest, NodeMeasurements};
 
 /// Pause after a refused or failed request. No email is sent until a new leader's epoch is applied and it grants a
 /// lease.
@@ -118,7 +118,7 @@ fn must_report(sent: &NodeMeasurements, now: &NodeMeasurements) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::peer_messages::RelayFlow;
+    use crate::process::peer_messages::RelayFlow;
 
     fn measured(dialogue_ms: Option<u64>, rate_milli: u64) -> NodeMeasurements {
         let flow = RelayFlow { dialogue: dialogue_ms.map(Duration::from_millis), rate_milli };

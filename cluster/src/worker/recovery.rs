@@ -15,8 +15,8 @@ use reveille_ledger::{Claim, Ledger, RecipientState};
 use tokio_util::sync::CancellationToken;
 
 use super::journal::{self, Journal, JournalOwner, Reading};
-use crate::node::context::NodeContext;
-use crate::node::proposal;
+use crate::process::context::NodeContext;
+use crate::process::proposal;
 
 /// Maximum time to wait until this node has applied a settle.
 const APPLY_TIMEOUT: Duration = Duration::from_secs(3);

@@ -17,8 +17,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::journal::ClaimedSlot;
 use super::outcome::DeliveryOutcome;
-use crate::node::context::NodeContext;
-use crate::node::proposal;
+use crate::process::context::NodeContext;
+use crate::process::proposal;
 
 /// Maximum number of outcomes that wait for the settler: twice the largest claim cap. If the queue is full, claim
 /// workers wait and hand nothing off, since nothing can be settled.

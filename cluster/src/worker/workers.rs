@@ -20,7 +20,7 @@ use super::claim_tasks::ClaimTasks;
 use super::claim_worker::ClaimWorker;
 use super::context::WorkerContext;
 use super::lease_client::StopSignals;
-use crate::node::lease::{ASK_EVERY, LEASE};
+use crate::process::lease::{ASK_EVERY, LEASE};
 
 /// Interval at which the state is read for claims whose hint was lost.
 const POLL_EVERY: Duration = Duration::from_secs(1);

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use reveille_cluster::node::context::NodeContext;
-use reveille_cluster::node::lifecycle::NodeRuntime;
+use reveille_cluster::process::context::NodeContext;
+use reveille_cluster::process::lifecycle::NodeRuntime;
 use reveille_ledger::ids::NodeId;
 use reveille_raft::Role;
 use reveille_raft::wal::MemoryDisk;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use reveille_cluster::node::context::NodeContext;
-use reveille_cluster::node::lease::LEASE;
-use reveille_cluster::node::lifecycle::NodeRuntime;
+use reveille_cluster::process::context::NodeContext;
+use reveille_cluster::process::lease::LEASE;
+use reveille_cluster::process::lifecycle::NodeRuntime;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_raft::Role;
 use tokio::runtime::{Builder, Runtime};

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use reveille_cluster::node::clock::SystemClock;
-use reveille_cluster::node::context::NodeContext;
-use reveille_cluster::node::lifecycle::{LeadershipHandle, NodeRuntime, RuntimeOptions};
+use reveille_cluster::process::clock::SystemClock;
+use reveille_cluster::process::context::NodeContext;
+use reveille_cluster::process::lifecycle::{LeadershipHandle, NodeRuntime, RuntimeOptions};
 use reveille_cluster::smtp::{CredentialStore, RelayRules, TcpDialer};
 use reveille_ledger::ids::{Epoch, NodeId};
 use reveille_raft::{ClusterId, GrpcTransport, Member};

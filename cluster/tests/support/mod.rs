@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reveille_cluster::audience::AudienceStore;
-use reveille_cluster::node::clock::{Clock, SystemClock};
-use reveille_cluster::node::context::NodeContext;
-use reveille_cluster::node::context::NodeIntroduction;
-use reveille_cluster::node::peer_handler::PeerHandler;
 use reveille_cluster::ops::zones::Zones;
+use reveille_cluster::process::clock::{Clock, SystemClock};
+use reveille_cluster::process::context::NodeContext;
+use reveille_cluster::process::context::NodeIntroduction;
+use reveille_cluster::process::peer_handler::PeerHandler;
 use reveille_ledger::calendar::When;
 use reveille_ledger::command::{Command, NextInstant, ScheduleCreate};
 use reveille_ledger::content::{Audience, AudienceChoice, Content, Recipient};

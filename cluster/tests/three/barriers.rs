@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use reveille_cluster::leader::barrier;
-use reveille_cluster::node::context::NodeContext;
-use reveille_cluster::node::peer_messages::{self, BarrierAnswer, BarrierReport, BarrierRequest, BarrierSubject};
+use reveille_cluster::process::context::NodeContext;
+use reveille_cluster::process::peer_messages::{self, BarrierAnswer, BarrierReport, BarrierRequest, BarrierSubject};
 use reveille_ledger::RecipientState;
 use reveille_ledger::command::{ClaimOutcome, Command, Decide, Decider, Decision, OptOut};
 use reveille_ledger::ids::NodeId;

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use reveille_cluster::node::clock::SystemClock;
-use reveille_cluster::node::context::NodeContext;
-use reveille_cluster::node::lifecycle::{self, LeadershipHandle, NodeRuntime};
+use reveille_cluster::process::clock::SystemClock;
+use reveille_cluster::process::context::NodeContext;
+use reveille_cluster::process::lifecycle::{self, LeadershipHandle, NodeRuntime};
 use reveille_cluster::smtp::{CredentialStore, RelayRules, RelayStatus};
 use reveille_ledger::command::Command;
 use reveille_ledger::ids::NodeId;

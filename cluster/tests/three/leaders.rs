@@ -1,7 +1,7 @@
 //! A leader that is killed, and a leader that is cut off.
 
-use reveille_cluster::node::lease::{LEASE, MARGIN};
-use reveille_cluster::node::peer_messages::{LeaseRequest, NodeMeasurements};
+use reveille_cluster::process::lease::{LEASE, MARGIN};
+use reveille_cluster::process::peer_messages::{LeaseRequest, NodeMeasurements};
 use reveille_ledger::RecipientState;
 use std::time::{Duration, Instant};
 

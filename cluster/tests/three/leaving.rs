@@ -11,9 +11,9 @@ use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use reveille_cluster::audience::GeneratedAudience;
 use reveille_cluster::leader::{barrier, transfer};
-use reveille_cluster::node::clock::{Clock, SystemClock};
-use reveille_cluster::node::context::NodeContext;
-use reveille_cluster::node::peer_messages::{BarrierReport, BarrierSubject};
+use reveille_cluster::process::clock::{Clock, SystemClock};
+use reveille_cluster::process::context::NodeContext;
+use reveille_cluster::process::peer_messages::{BarrierReport, BarrierSubject};
 use reveille_ledger::RecipientState;
 use reveille_ledger::command::{Command, OptOut};
 

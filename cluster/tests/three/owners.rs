@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use reveille_cluster::node::lease::{LEASE, MARGIN};
+use reveille_cluster::process::lease::{LEASE, MARGIN};
 use reveille_ledger::RecipientState;
 
 use crate::cluster::*;

@@ -175,7 +175,7 @@ async fn run_without_part_is_blocked_until_a_node_has_it() {
     cluster.put(leads, relay(&cluster, 0)).await;
     cluster.put(leads, schedule_to(to)).await;
     let blocked = |index: usize| {
-        let context: &reveille_cluster::node::context::NodeContext = cluster.nodes[index].context();
+        let context: &reveille_cluster::process::context::NodeContext = cluster.nodes[index].context();
         context.replica.read(|ledger| ledger.runs().next().and_then(|(_, _, run)| run.blocked))
     };
     for index in 0..3 {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use reveille_cluster::audience::{GeneratedAudience, encode, spread};
-use reveille_cluster::node::context::NodeContext;
+use reveille_cluster::process::context::NodeContext;
 use reveille_ledger::access::Access;
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::check::check;

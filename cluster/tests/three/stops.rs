@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use reveille_cluster::node::clock::{Clock, SystemClock};
-use reveille_cluster::node::lease::{LEASE, MARGIN};
+use reveille_cluster::process::clock::{Clock, SystemClock};
+use reveille_cluster::process::lease::{LEASE, MARGIN};
 use reveille_ledger::RecipientState;
 use reveille_ledger::calendar::When;
 use reveille_ledger::command::{Command, NextInstant, ScheduleCreate};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use reveille_cluster::node::clock::Clock;
+use reveille_cluster::process::clock::Clock;
 use reveille_ledger::ids::Time;
 use tokio::time::{Duration, Instant};
 

@@ -9,7 +9,7 @@ use reveille_check::History;
 use reveille_check::events::{
     Clock, Ended, Event, FORMAT, Header, InDoubt, Observed, Phase, PhaseName, Policies, Writer,
 };
-use reveille_cluster::node::lease::{LEASE, MARGIN};
+use reveille_cluster::process::lease::{LEASE, MARGIN};
 use reveille_ledger::policy;
 
 use crate::limits::{self, Limited};

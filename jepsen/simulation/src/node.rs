@@ -11,12 +11,12 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow};
 use reveille_cluster::audience::AudienceStore;
-use reveille_cluster::node::clock::Clock;
-use reveille_cluster::node::context::NodeContext;
-use reveille_cluster::node::context::NodeIntroduction;
-use reveille_cluster::node::lifecycle::{self, NodeRuntime};
-use reveille_cluster::node::peer_handler::PeerHandler;
 use reveille_cluster::ops::zones::Zones;
+use reveille_cluster::process::clock::Clock;
+use reveille_cluster::process::context::NodeContext;
+use reveille_cluster::process::context::NodeIntroduction;
+use reveille_cluster::process::lifecycle::{self, NodeRuntime};
+use reveille_cluster::process::peer_handler::PeerHandler;
 use reveille_ledger::LEVEL;
 use reveille_ledger::effect::Effect;
 use reveille_ledger::ids::{ClaimOwner, Incarnation, NodeId};

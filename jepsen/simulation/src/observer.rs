@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use reveille_check::events::{EpochStarted, Event, OpenClaim, Outage};
-use reveille_cluster::node::context::NodeContext;
+use reveille_cluster::process::context::NodeContext;
 use reveille_ledger::{Ledger, RecipientState};
 use tokio::time::Duration;
 

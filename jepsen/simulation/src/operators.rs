@@ -2,7 +2,7 @@
 //! about recipients in doubt and requeue dead letters; recipients opt out and take it back.
 
 use reveille_check::events::{Operation, Target};
-use reveille_cluster::node::peer_messages::BarrierSubject;
+use reveille_cluster::process::peer_messages::BarrierSubject;
 use reveille_ledger::command::{
     Command, Decide, Decider, Decision, OptOut, OptOutTakeBack, PickedRecipients, Requeue, RunPause, RunResume,
     SchedulePause, ScheduleResume, Trigger,

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use reveille_cluster::node::context::NodeContext;
+use reveille_cluster::process::context::NodeContext;
 use reveille_ledger::command::{Command, Entry};
 use reveille_ledger::ids::Epoch;
 use reveille_ledger::refusal::CommandRefusal;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use reveille_check::events::{Event, LifetimeEnd, StateHash};
 use reveille_check::{History, Judgement};
-use reveille_cluster::node::context::NodeContext;
+use reveille_cluster::process::context::NodeContext;
 use reveille_ledger::check::{CheckedState, check_again};
 use reveille_ledger::ids::NodeId;
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, ensure};
 use parking_lot::Mutex;
 use reveille_check::events::Event;
-use reveille_cluster::node::context::NodeContext;
+use reveille_cluster::process::context::NodeContext;
 use reveille_ledger::Ledger;
 use reveille_ledger::ids::{NodeId, Time};
 use reveille_ledger::injected_bugs;

@@ -36,7 +36,7 @@ mod yaml;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
-use reveille_cluster::node::lifecycle::StartError;
+use reveille_cluster::process::lifecycle::StartError;
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_raft::FatalError;
 

@@ -17,7 +17,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use reveille_cluster::node::secret::Secret;
+use reveille_cluster::process::secret::Secret;
 use reveille_cluster::smtp::{Binding, CredentialStore, Login};
 use serde::{Deserialize, Serialize};
 

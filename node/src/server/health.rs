@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::get;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
-use reveille_cluster::node::context::NodeContext;
+use reveille_cluster::process::context::NodeContext;
 use reveille_raft::Role;
 
 use crate::server::metrics;

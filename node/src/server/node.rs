@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use reveille_cluster::audience::AudienceStore;
-use reveille_cluster::node::clock::SystemClock;
-use reveille_cluster::node::context::NodeContext;
-use reveille_cluster::node::context::NodeIntroduction;
-use reveille_cluster::node::lifecycle::{self, LeadershipHandle, NodeRuntime, StartError};
-use reveille_cluster::node::peer_handler::PeerHandler;
 use reveille_cluster::ops::unsubscribe::Unsubscribe;
 use reveille_cluster::ops::zones::Zones;
+use reveille_cluster::process::clock::SystemClock;
+use reveille_cluster::process::context::NodeContext;
+use reveille_cluster::process::context::NodeIntroduction;
+use reveille_cluster::process::lifecycle::{self, LeadershipHandle, NodeRuntime, StartError};
+use reveille_cluster::process::peer_handler::PeerHandler;
 use reveille_cluster::smtp::{RelayRules, TcpDialer};
 use reveille_raft::{GrpcTransport, Replica};
 use tokio::net::TcpListener;

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use reveille_cluster::node::context::NodeContext;
+use reveille_cluster::process::context::NodeContext;
 use reveille_raft::Role;
 use sd_notify::NotifyState;
 use tokio::runtime::Handle;

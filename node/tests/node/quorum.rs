@@ -1,7 +1,7 @@
 //! What a node says without a majority, and with a majority against it.
 
-use reveille_cluster::node::secret::Secret;
 use reveille_cluster::ops::unsubscribe::Unsubscribe;
+use reveille_cluster::process::secret::Secret;
 
 #[cfg(feature = "injected-bugs")]
 use reveille_sink::{Sink, SinkOptions};

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use reveille_cluster::node::secret::Secret;
 use reveille_cluster::ops::return_path::ReturnPath;
+use reveille_cluster::process::secret::Secret;
 use reveille_sink::{Sink, SinkOptions};
 use serde_json::Value;
 use tokio::runtime::Runtime;

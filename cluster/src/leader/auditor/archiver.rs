@@ -8,7 +8,7 @@ use reveille_ledger::ids::Time;
 use reveille_ledger::policy::HOUR_MS;
 
 use crate::leader::leadership::Leadership;
-use crate::node::context::NodeContext;
+use crate::process::context::NodeContext;
 
 /// Parts of the archive that no snapshot has yet are in memory. With more than this, no run is archived. Bytes.
 const UNSAVED_BYTES_MAX: usize = 64 * 1024 * 1024;

@@ -29,7 +29,7 @@ use reveille_ledger::{GapLookups, Ledger, RecipientState, Run, RunState};
 use super::claims::dispatcher;
 use super::leadership::Leadership;
 use crate::compose::Compiled;
-use crate::node::context::NodeContext;
+use crate::process::context::NodeContext;
 use crate::smtp::Timeouts;
 use archiver::Archiver;
 use catches::AuditorCatch;

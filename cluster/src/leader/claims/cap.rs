@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use reveille_ledger::injected_bugs::{self, Bug};
 
-use crate::node::limits::SESSION_WITHIN;
+use crate::process::limits::SESSION_WITHIN;
 
 /// Maximum number of claimed and unsettled recipients of a (pool, node) (P12).
 pub const CLAIM_CAP_MAX: u32 = 4_096;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use reveille_ledger::ids::{NodeId, Time};
 
-use crate::node::conditions::{Change, Conditions};
+use crate::process::conditions::{Change, Conditions};
 
 /// A node that gets no claims.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -29,8 +29,8 @@ use super::in_flight::InFlightClaims;
 use super::limits::{ClaimLimits, ClaimRates};
 use super::types::{ClaimGrant, Credit, Offer};
 use crate::leader::leadership::{Leadership, NodeReport};
-use crate::node::context::NodeContext;
-use crate::node::peer_messages::NodeMeasurements;
+use crate::process::context::NodeContext;
+use crate::process::peer_messages::NodeMeasurements;
 use crate::smtp::pool::latency::RecentMean;
 use crate::smtp::registry::share;
 

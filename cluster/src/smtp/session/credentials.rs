@@ -12,7 +12,7 @@ use std::path::Path;
 
 use tokio::io::AsyncReadExt;
 
-use crate::node::secret::Secret;
+use crate::process::secret::Secret;
 use crate::smtp::cause::{Cause, Fix};
 
 /// Maximum size of a secret in bytes, more than any `user:password` has. Access tokens have about 2 KiB. RFC 4954

@@ -7,7 +7,7 @@ use reveille_ledger::access::{Access, Tls, Trust};
 
 use super::certificates::Authority;
 use super::server::{Act, Counting, Exchange, Moment, Script, ServerTls, mail, script, when, willing};
-use crate::node::secret::Secret;
+use crate::process::secret::Secret;
 use crate::smtp::cause::{Cause, Fix};
 use crate::smtp::replies::dialogue_result::DialogueResult;
 use crate::smtp::session::auth::Mechanism;

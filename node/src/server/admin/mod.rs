@@ -39,8 +39,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use reveille_cluster::leader::barrier;
-use reveille_cluster::node::context::NodeContext;
-use reveille_cluster::node::peer_messages::BarrierSubject;
+use reveille_cluster::process::context::NodeContext;
+use reveille_cluster::process::peer_messages::BarrierSubject;
 use reveille_cluster::smtp::{Dial, TcpDialer};
 use reveille_proto::admin::v1;
 use tokio::sync::Semaphore;

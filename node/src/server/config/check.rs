@@ -8,9 +8,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use reveille_cluster::node::secret::Secret;
 use reveille_cluster::ops::return_path::{ReturnPath, ReturnPathError};
 use reveille_cluster::ops::unsubscribe::{Unsubscribe, UnsubscribeError};
+use reveille_cluster::process::secret::Secret;
 use reveille_cluster::smtp::{Binding, CredentialStore, Login, RelayRules, ReplyRules, Target};
 
 use super::{

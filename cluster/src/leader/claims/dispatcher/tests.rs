@@ -14,7 +14,7 @@ use reveille_ledger::reply::{CommandOutcome, MovedRecipients};
 
 use super::*;
 use crate::leader::claims::claimable::canary_waits;
-use crate::node::peer_messages::{NodeMeasurements, RelayFlow};
+use crate::process::peer_messages::{NodeMeasurements, RelayFlow};
 use crate::samples;
 
 mod lacking_parts;

@@ -6,7 +6,7 @@ mod launch;
 use std::ops::Bound;
 use std::time::Instant;
 
-use reveille_cluster::node::peer_messages::BarrierSubject;
+use reveille_cluster::process::peer_messages::BarrierSubject;
 use reveille_ledger::campaign::{Campaign, CampaignStage};
 use reveille_ledger::command::{CampaignName, Command, RunPause, RunResume, SchedulePause, ScheduleResume};
 use reveille_ledger::content::Content;

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use reveille_cluster::leader::transfer;
-use reveille_cluster::node::descriptions::{Described, descriptions};
 use reveille_cluster::ops::backlog::Backlog;
+use reveille_cluster::process::descriptions::{Described, descriptions};
 use reveille_ledger::crash_backoff::{Allowance, allowances};
 use reveille_ledger::ids::{Hash, NodeId, RunId, Time};
 use reveille_ledger::{Ledger, Node, Run};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::time::Instant;
 
-use reveille_cluster::node::peer_messages::BarrierSubject;
+use reveille_cluster::process::peer_messages::BarrierSubject;
 use reveille_ledger::address::Address;
 use reveille_ledger::command::{Command, OPT_OUTS_MAX, OptOut, OptOutTakeBack};
 use reveille_ledger::reply::CommandOutcome;

@@ -3,7 +3,7 @@
 mod list;
 
 use list::RunFilter;
-use reveille_cluster::node::peer_messages::BarrierSubject;
+use reveille_cluster::process::peer_messages::BarrierSubject;
 use reveille_ledger::address::Address;
 use reveille_ledger::command::{Command, RunPause, RunResume};
 use reveille_ledger::ids::RunId;

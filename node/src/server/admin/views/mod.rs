@@ -9,7 +9,7 @@ mod run;
 mod schedule;
 
 use prost_types::{Duration, Timestamp};
-use reveille_cluster::node::peer_messages::BarrierReport;
+use reveille_cluster::process::peer_messages::BarrierReport;
 use reveille_ledger::Ledger;
 use reveille_ledger::ids::{NodeId, Time};
 use reveille_proto::admin::v1;
