@@ -8,7 +8,7 @@
 //! It does not measure other nodes or relays. Raft replaces a leader whose machine is starved, or that cannot reach a
 //! quorum.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,10 +19,10 @@ use reveille_ledger::{Ledger, Node, Page};
 use reveille_raft::{Hint, Hints};
 
 use super::claims::cap::RelayCapacity;
-use super::claims::claimable::{ClaimablePart, Lacking, barred, claimable, is_late};
+use super::claims::claimable::{Lacking, barred, claimable, is_late};
 use super::claims::dispatcher::{measured, relay_capacities};
 use super::claims::limits::late_rate;
-use super::leadership::Leadership;
+use super::leadership::{Leadership, NodeReport};
 use super::transfer::{self, Unfit};
 use crate::process::context::NodeContext;
 
@@ -135,60 +135,80 @@ async fn grants_until_next_check(leadership: &Leadership, hints: &mut Hints) -> 
 
 fn observe(context: &NodeContext, leadership: &Leadership, granted: bool) -> Observations {
     let status = context.replica.status();
-    let (now, voters, reports) = (leadership.now(), context.voters().len(), leadership.reports());
-    let several = voters > 1;
+    let (now, voters) = (leadership.now(), context.voters().len());
+    let nodes = LedNodes { leadership, reports: leadership.reports(), voters };
+    let could_grant = |ledger: &Ledger| could_grant(ledger, &nodes, voters > 1, now);
     Observations {
         committed: status.committed_index,
         applied: status.applied_index,
         sync_running_for: context.replica.sync_running_for(),
-        could_grant: !granted
-            && context.replica.read(|ledger| {
-                let measurements =
-                    |node| measured(&reports, ClaimOwner { node, incarnation: ledger.nodes().get(&node)?.incarnation });
-                let sends = |node, pool: &str| {
-                    relay_capacities(ledger, pool, measurements(node), voters).iter().any(RelayCapacity::lets_through)
-                };
-                could_grant(
-                    ledger,
-                    several,
-                    now,
-                    |owner| leadership.may_claim(owner),
-                    (|node| leadership.lacking(node), sends),
-                )
-            }),
+        could_grant: !granted && context.replica.read(could_grant),
         granted,
+    }
+}
+
+/// What a leadership knows of the nodes, beside the ledger.
+trait NodeView {
+    /// True if claims may be granted to this process.
+    fn may_claim(&self, owner: ClaimOwner) -> bool;
+    /// The audience parts that a node lacks (P20).
+    fn lacking(&self, node: NodeId) -> BTreeSet<Hash>;
+    /// True if a relay of the pool accepts email from this process.
+    fn sends(&self, ledger: &Ledger, owner: ClaimOwner, pool: &str) -> bool;
+}
+
+/// The nodes as this leadership knows them.
+struct LedNodes<'a> {
+    leadership: &'a Leadership,
+    reports: BTreeMap<NodeId, NodeReport>,
+    voters: usize,
+}
+
+impl NodeView for LedNodes<'_> {
+    fn may_claim(&self, owner: ClaimOwner) -> bool {
+        self.leadership.may_claim(owner)
+    }
+
+    fn lacking(&self, node: NodeId) -> BTreeSet<Hash> {
+        self.leadership.lacking(node)
+    }
+
+    fn sends(&self, ledger: &Ledger, owner: ClaimOwner, pool: &str) -> bool {
+        let relays = relay_capacities(ledger, pool, measured(&self.reports, owner), self.voters);
+        relays.iter().any(RelayCapacity::lets_through)
     }
 }
 
 /// Returns true if a dispatcher would claim something, whatever its fairness and caps. There must be credit: no node
 /// has a claim. There must be a due recipient whose run sends. A node that may claim and is not in crash back-off (P12)
 /// must reach a relay of its pool and have its part of a sealed audience (P20).
-fn could_grant(
-    ledger: &Ledger,
-    several: bool,
-    now: Time,
-    may_claim: impl Fn(ClaimOwner) -> bool,
-    (lacking, sends): (impl Fn(NodeId) -> BTreeSet<Hash>, impl Fn(NodeId, &str) -> bool),
-) -> bool {
+fn could_grant(ledger: &Ledger, nodes: &impl NodeView, several: bool, now: Time) -> bool {
     if ledger.claims().iter().any(|(_, claim)| !claim.claimed.is_empty()) {
         return false;
     }
-    let live =
-        |(node, known): &(&NodeId, &Node)| may_claim(ClaimOwner { node: **node, incarnation: known.incarnation });
-    let live = ledger.nodes().iter().filter(live).map(|(node, known)| (*node, known));
-    let allowances = allowances(live, ledger.limits(), several, now);
-    let free = allowances.into_iter().filter(|(_, allowance)| *allowance != Allowance::NONE);
-    let free: Lacking = free.map(|(node, _)| (node, lacking(node))).collect();
-    // Computed once for each pool and node, because a run may have a thousand parts.
+    let owner_of = |node: NodeId, known: &Node| ClaimOwner { node, incarnation: known.incarnation };
+    let live = ledger.nodes().iter().filter(|(node, known)| nodes.may_claim(owner_of(**node, known)));
+    let allowances = allowances(live.map(|(node, known)| (*node, known)), ledger.limits(), several, now);
     let pools: BTreeSet<&str> = ledger.relays().iter().map(|(_, relay)| relay.pool.as_str()).collect();
-    let pairs = pools.iter().flat_map(|pool| free.keys().map(move |node| (*pool, *node)));
-    let sending: BTreeSet<(&str, NodeId)> = pairs.filter(|(pool, node)| sends(*node, pool)).collect();
-    let somewhere = |page: &Page, part: &ClaimablePart| {
-        let barred = barred(ledger, page, part.number, &free);
-        free.keys().any(|node| !barred.contains(node) && sending.contains(&(part.pool, *node)))
-    };
-    let could = |page: &Page, part: &ClaimablePart| is_soon(ledger, page, part.pool, now) && somewhere(page, part);
-    ledger.open_pages().any(|(id, page)| claimable(ledger, id, page, now).any(|part| could(page, &part)))
+    // Computed once for each pool and node, because a run may have a thousand parts.
+    let (mut lacking, mut sending) = (Lacking::new(), BTreeSet::new());
+    for (node, _) in allowances.into_iter().filter(|(_, allowance)| *allowance != Allowance::NONE) {
+        let Some(owner) = ledger.nodes().get(&node).map(|known| owner_of(node, known)) else { continue };
+        lacking.insert(node, nodes.lacking(node));
+        sending.extend(pools.iter().filter(|pool| nodes.sends(ledger, owner, pool)).map(|pool| (*pool, node)));
+    }
+    for (id, page) in ledger.open_pages() {
+        for chunk in claimable(ledger, id, page, now) {
+            if !is_soon(ledger, page, chunk.pool, now) {
+                continue;
+            }
+            let barred = barred(ledger, page, chunk.number, &lacking);
+            if lacking.keys().any(|node| !barred.contains(node) && sending.contains(&(chunk.pool, *node))) {
+                return true;
+            }
+        }
+    }
+    false
 }
 
 /// Returns true if the rates and the daily cap let recipients of a page be claimed well within [`IDLE_MAX`]. Late email

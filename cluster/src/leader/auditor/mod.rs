@@ -218,7 +218,7 @@ fn doubts_to_decide(ledger: &Ledger, now: Time, panic_guard: &mut PanicGuard<Run
 
 /// Returns true if the first handoff of a recipient in doubt may still get its answer. Its owner lost its lease and
 /// has reported nothing since. The process may be alive but cut off, and wait for its relay as long as for any answer
-/// to the terminator. Once it, or a later process of the node, has reported, the doubt has another reason.
+/// to the final dot. Once it, or a later process of the node, has reported, the doubt has another reason.
 fn may_be_answered(doubt: Option<(DoubtReason, Time)>, now: Time) -> bool {
     let dot_ms = i64::try_from(Timeouts::default().dot.as_millis()).unwrap_or(i64::MAX);
     doubt.is_some_and(|(doubt, since)| doubt == DoubtReason::OwnerLost && now.since_ms(since) < dot_ms)

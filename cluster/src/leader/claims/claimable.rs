@@ -12,7 +12,7 @@ use reveille_ledger::{Chunk, Ledger, Page, RecipientState, Run, RunState, bucket
 
 use super::cap::CLAIM_CAP_MAX;
 use super::in_flight::InFlightClaims;
-use super::types::Offer;
+use super::types::{ClaimSource, Offer};
 use crate::audience::NAMED_MAX;
 
 /// Maximum number of chunks of one tenant and pool that one wake offers, oldest page first; more than its credit can
@@ -25,7 +25,7 @@ const OFFERS_MAX: usize = 256;
 pub(crate) type Lacking = BTreeMap<NodeId, BTreeSet<Hash>>;
 
 /// Recipients of one chunk that one pool could claim now.
-pub(crate) struct ClaimablePart<'a> {
+pub(crate) struct ClaimableChunk<'a> {
     pub number: u32,
     pub chunk: &'a Chunk,
     pub pool: &'a str,
@@ -39,7 +39,7 @@ pub(crate) fn claimable<'a>(
     id: RunId,
     page: &'a Page,
     now: Time,
-) -> impl Iterator<Item = ClaimablePart<'a>> {
+) -> impl Iterator<Item = ClaimableChunk<'a>> {
     let sends = |run: &Run| run.state == RunState::Open && run.has_claimable() && !canary_waits(ledger, id, run, now);
     let chunks = if page.runs.iter().any(sends) { page.slots.div_ceil(CHUNK) } else { 0 };
     let chunks = (0..chunks).filter_map(move |number| {
@@ -49,13 +49,8 @@ pub(crate) fn claimable<'a>(
         Some((number, chunk, slots))
     });
     chunks.flat_map(move |(number, chunk, slots)| {
-        let part = move |(pool, slots): (Option<&'a str>, Bitmap)| ClaimablePart {
-            number,
-            chunk,
-            pool: pool.unwrap_or(&page.pool),
-            slots,
-        };
-        chunk.by_pool(&slots).into_iter().map(part)
+        let by_pool = chunk.by_pool(&slots).into_iter();
+        by_pool.map(move |(pool, slots)| ClaimableChunk { number, chunk, pool: pool.unwrap_or(&page.pool), slots })
     })
 }
 
@@ -89,14 +84,11 @@ fn has_pool_overrides(ledger: &Ledger, id: RunId) -> bool {
     ledger.chunks().range((id, 0)..=(id, u32::MAX)).any(|(_, chunk)| !chunk.pool_overrides.is_empty())
 }
 
-/// A chunk, and the pool that sends a part of it.
-pub(crate) type Source = (RunId, u32, String);
-
 /// Recipients that can be claimed now: an offer for each chunk and pool, and its slots.
 #[derive(Default)]
 pub(crate) struct Claimable {
     pub offers: Vec<Offer>,
-    pub slots: BTreeMap<Source, ClaimableSlots>,
+    pub slots: BTreeMap<ClaimSource, ClaimableSlots>,
 }
 
 /// Slots that are left to claim in a chunk.
@@ -109,9 +101,9 @@ pub(crate) struct ClaimableSlots {
 }
 
 impl ClaimableSlots {
-    fn of(part: &ClaimablePart<'_>) -> ClaimableSlots {
-        let suspects = &part.chunk.crash_suspects;
-        ClaimableSlots { plain: part.slots.and_not(suspects), suspect: part.slots.and(suspects).first(1) }
+    fn of(claimable: &ClaimableChunk<'_>) -> ClaimableSlots {
+        let suspects = &claimable.chunk.crash_suspects;
+        ClaimableSlots { plain: claimable.slots.and_not(suspects), suspect: claimable.slots.and(suspects).first(1) }
     }
 
     fn len(&self) -> u32 {
@@ -132,7 +124,7 @@ impl Claimable {
 
     /// Returns the offers with slots that are left.
     pub fn left(&self) -> impl Iterator<Item = &Offer> {
-        self.offers.iter().filter(|offer| self.slots.get(&offer.source()).is_some_and(|slots| slots.len() > 0))
+        self.offers.iter().filter(|offer| self.slots.get(&offer.source).is_some_and(|slots| slots.len() > 0))
     }
 }
 
@@ -162,9 +154,9 @@ impl<'a> ClaimableBuilder<'a> {
         let has_overrides = LazyCell::new(|| own_pool_is_full || has_pool_overrides(ledger, id));
         let enough = u64::from(CLAIM_CAP_MAX) * self.nodes.len() as u64;
         let mut of_page: BTreeMap<&str, u64> = BTreeMap::new();
-        for part in claimable(ledger, id, page, now) {
-            let group = (&*page.tenant, part.pool, late);
-            let of_pool = of_page.entry(part.pool).or_default();
+        for chunk in claimable(ledger, id, page, now) {
+            let group = (&*page.tenant, chunk.pool, late);
+            let of_pool = of_page.entry(chunk.pool).or_default();
             if *of_pool > enough {
                 match *has_overrides {
                     true => continue,
@@ -174,11 +166,11 @@ impl<'a> ClaimableBuilder<'a> {
             if self.is_full(group, &none_barred) {
                 continue;
             }
-            let slots = ClaimableSlots::of(&part);
+            let slots = ClaimableSlots::of(&chunk);
             if slots.len() == 0 {
                 continue;
             }
-            let barred = barred(ledger, page, part.number, self.nodes);
+            let barred = barred(ledger, page, chunk.number, self.nodes);
             if barred.len() == self.nodes.len() || self.is_full(group, &barred) {
                 continue;
             }
@@ -186,18 +178,17 @@ impl<'a> ClaimableBuilder<'a> {
                 *of_pool += u64::from(slots.plain.len());
             }
             *self.offered.entry(group).or_default().entry(barred.clone()).or_default() += 1;
+            let source = ClaimSource { page: id, chunk: chunk.number, pool: chunk.pool.to_owned() };
             self.claimable.offers.push(Offer {
                 tenant: page.tenant.to_string(),
-                pool: part.pool.to_owned(),
                 priority: page.priority,
                 due: page.due,
                 late,
-                page: id,
-                chunk: part.number,
+                source: source.clone(),
                 claimable: slots.len(),
                 barred,
             });
-            self.claimable.slots.insert((id, part.number, part.pool.to_owned()), slots);
+            self.claimable.slots.insert(source, slots);
         }
     }
 }

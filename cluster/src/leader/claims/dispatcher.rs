@@ -13,7 +13,6 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use reveille_ledger::Ledger;
-use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::command::{ClaimRequest, Command, Relay};
 use reveille_ledger::crash_backoff::{Allowance, allowances};
 use reveille_ledger::ids::{ClaimOwner, NodeId, Time};
@@ -27,12 +26,12 @@ use super::crash_backoff::{CrashBackoff, CrashBackoffAlarms};
 use super::fair_queue::FairQueue;
 use super::in_flight::InFlightClaims;
 use super::limits::{ClaimLimits, ClaimRates};
-use super::types::{ClaimGrant, Credit, Offer};
+use super::types::{Credit, Offer, PlannedSlice};
 use crate::leader::leadership::{Leadership, NodeReport};
 use crate::process::context::NodeContext;
 use crate::process::peer_messages::NodeMeasurements;
-use crate::smtp::pool::latency::RecentMean;
 use crate::smtp::registry::share;
+use crate::smtp::relay::latency::RecentMean;
 
 /// Longest sleep. Deferred recipients become due, and leases begin, without a wakeup.
 const NAP_MAX: Duration = Duration::from_millis(200);
@@ -43,7 +42,7 @@ const NAP_MIN: Duration = Duration::from_millis(1);
 /// Pause after a proposal without an answer.
 const NAP_AFTER_UNKNOWN: Duration = Duration::from_millis(100);
 /// Maximum number of slices in one entry. Each is a claim, or two if it contains a crash suspect.
-const CLAIMS_MAX: usize = 256;
+const SLICES_MAX: usize = 256;
 
 /// State that a leadership's dispatcher keeps between wakes.
 struct Dispatcher {
@@ -57,30 +56,53 @@ struct Dispatcher {
 
 /// The claims of one wake.
 #[derive(Debug, Default)]
-struct Claims {
-    claims: Vec<ClaimRequest>,
-    /// The grants from which the claims were made.
-    grants: Vec<ClaimGrant>,
+struct PlannedClaims {
+    requests: Vec<ClaimRequest>,
+    /// The slices from which the requests were made.
+    slices: Vec<PlannedSlice>,
 }
 
 /// What a wake reads from the state.
 struct ClaimsPlan {
-    claims: Claims,
+    claims: PlannedClaims,
     /// Time until the next wake.
     nap: Duration,
     /// Nodes that get no claims after crashes.
     in_backoff: BTreeMap<NodeId, CrashBackoff>,
     /// Number of nodes that may own claims.
-    live: usize,
+    live_owners: usize,
+}
+
+/// Result of a wake.
+struct Wake {
+    /// Claims to propose now, if any.
+    proposal: Option<ClaimsProposal>,
+    /// Time until the next wake.
+    nap: Duration,
+}
+
+impl Wake {
+    fn without_claims(nap: Duration) -> Wake {
+        Wake { proposal: None, nap }
+    }
 }
 
 /// Claims to be proposed.
 struct ClaimsProposal {
     number: u64,
-    claims: Vec<ClaimRequest>,
+    requests: Vec<ClaimRequest>,
     read_at: Duration,
     /// Held until the proposal is answered, or given up.
     claiming: OwnedRwLockReadGuard<()>,
+}
+
+/// A proposal that the dispatcher no longer waits for.
+struct EndedProposal {
+    number: u64,
+    /// Time at which the state was read.
+    read_at: Duration,
+    /// `None`: the outcome is not known.
+    answer: Option<CommandOutcome>,
 }
 
 /// Dispatches until the leadership ends.
@@ -94,15 +116,15 @@ pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) 
     };
     let mut answers = FuturesUnordered::new();
     while !leadership.ended() {
-        let (proposal, nap) = dispatcher.plan_claims(&context, &leadership);
-        answers.extend(proposal.map(|proposal| answer(&leadership, proposal)));
+        let Wake { proposal, nap } = dispatcher.plan_claims(&context, &leadership);
+        answers.extend(proposal.map(|proposal| propose(&leadership, proposal)));
         tokio::select! {
             () = leadership.wait_for_wakeup(&leadership.wake_dispatcher, nap) => {}
-            Some((number, read_at, answer)) = answers.next() => {
-                let answered_at = context.clock.monotonic();
-                dispatcher.commits.note(answered_at.saturating_sub(read_at), answered_at);
-                dispatcher.in_flight.remove(number);
-                if answer.is_none() {
+            Some(ended) = answers.next() => {
+                let ended_at = context.clock.monotonic();
+                dispatcher.commits.note(ended_at.saturating_sub(ended.read_at), ended_at);
+                dispatcher.in_flight.remove(ended.number);
+                if ended.answer.is_none() {
                     leadership.sleep(NAP_AFTER_UNKNOWN).await;
                 }
             }
@@ -110,22 +132,24 @@ pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) 
     }
 }
 
-/// Proposes claims. Returns the number of the proposal, the time at which the state was read, and the answer.
-async fn answer(leadership: &Leadership, proposal: ClaimsProposal) -> (u64, Duration, Option<CommandOutcome>) {
-    let ClaimsProposal { number, claims, read_at, claiming } = proposal;
-    let answer = leadership.propose(Command::Claim(claims)).await;
+/// Proposes claims and waits for the answer.
+async fn propose(leadership: &Leadership, proposal: ClaimsProposal) -> EndedProposal {
+    let ClaimsProposal { number, requests, read_at, claiming } = proposal;
+    let answer = leadership.propose(Command::Claim(requests)).await;
     drop(claiming);
-    (number, read_at, answer)
+    EndedProposal { number, read_at, answer }
 }
 
 impl Dispatcher {
-    /// Returns the claims to propose now, if any, and how long to sleep then.
-    fn plan_claims(&mut self, context: &NodeContext, leadership: &Leadership) -> (Option<ClaimsProposal>, Duration) {
+    /// Plans the claims to propose now.
+    fn plan_claims(&mut self, context: &NodeContext, leadership: &Leadership) -> Wake {
         if !self.in_flight.has_room() {
-            return (None, NAP_MAX);
+            return Wake::without_claims(NAP_MAX);
         }
         // A stopping node waits for the claims in flight. Until it has them, no others are proposed.
-        let Ok(claiming) = Arc::clone(&leadership.claiming).try_read_owned() else { return (None, NAP_FOR_CREDIT) };
+        let Ok(claiming) = Arc::clone(&leadership.claiming).try_read_owned() else {
+            return Wake::without_claims(NAP_FOR_CREDIT);
+        };
         let (now, woke_at) = (leadership.now(), context.clock.monotonic());
         let voters = context.voters().len();
         let commit = self.commits.at(woke_at).unwrap_or_default() + NAP_FOR_CREDIT;
@@ -135,27 +159,28 @@ impl Dispatcher {
             let allowances = allowances_of(ledger, &owners, voters, now);
             let in_backoff = nodes_in_backoff(ledger, &allowances);
             if owners.len() == in_backoff.len() {
-                return ClaimsPlan { claims: Claims::default(), nap: NAP_MAX, in_backoff, live: owners.len() };
+                let claims = PlannedClaims::default();
+                return ClaimsPlan { claims, nap: NAP_MAX, in_backoff, live_owners: owners.len() };
             }
             let lacking = owners.keys().map(|node| (*node, leadership.lacking(*node))).collect();
             let mut claimable = Claimable::of(ledger, &lacking, &self.in_flight, now);
-            let given = self.rates.bounds(ledger, &self.in_flight, woke_at, now);
+            let mut limits = self.rates.limits(ledger, &self.in_flight, woke_at, now);
             let caps = measurements.caps(ledger, &owners);
             let credits = credits(ledger, &allowances, &caps, &self.in_flight, &claimable.offers);
-            let mut bounds = given.clone();
-            let claims = claims(&mut self.fair_queue, &mut claimable, &credits, &mut bounds, &owners);
-            self.rates.spend(&given, &bounds);
-            ClaimsPlan { claims, nap: nap(&claimable, &bounds, &self.rates), in_backoff, live: owners.len() }
+            let claims = requests_for(&mut self.fair_queue, &mut claimable, &credits, &mut limits, &owners);
+            self.rates.spend(&claims.slices);
+            let nap = nap(&claimable, &limits, &self.rates);
+            ClaimsPlan { claims, nap, in_backoff, live_owners: owners.len() }
         });
-        let ClaimsPlan { claims: Claims { claims, grants }, nap, in_backoff, live } = plan;
-        self.backoff_alarms.update(in_backoff, live);
-        if claims.is_empty() {
-            return (None, nap);
+        let ClaimsPlan { claims: PlannedClaims { requests, slices }, nap, in_backoff, live_owners } = plan;
+        self.backoff_alarms.update(in_backoff, live_owners);
+        if requests.is_empty() {
+            return Wake::without_claims(nap);
         }
         crash::point("claim.before-propose");
-        let nap = if grants.len() == CLAIMS_MAX { Duration::ZERO } else { nap };
-        let number = self.in_flight.insert(grants);
-        (Some(ClaimsProposal { number, claims, read_at: woke_at, claiming }), nap)
+        let nap = if slices.len() == SLICES_MAX { Duration::ZERO } else { nap };
+        let number = self.in_flight.insert(slices);
+        Wake { proposal: Some(ClaimsProposal { number, requests, read_at: woke_at, claiming }), nap }
     }
 }
 
@@ -183,13 +208,13 @@ impl RelayMeasurements {
         owners: &BTreeMap<NodeId, ClaimOwner>,
     ) -> BTreeMap<(&'a str, NodeId), ClaimCap> {
         let pools: BTreeSet<&str> = ledger.relays().iter().map(|(_, relay)| relay.pool.as_str()).collect();
-        let of = |pool: &str, owner: &ClaimOwner| {
+        let cap_of = |pool: &str, owner: &ClaimOwner| {
             let measurements = measured(&self.by_node, *owner);
             let settle = measurements.and_then(|measurements| measurements.settle).unwrap_or_default();
             claim_cap(&relay_capacities(ledger, pool, measurements, self.voters), self.commit + settle)
         };
         let each = pools.iter().flat_map(|pool| owners.values().map(move |owner| (*pool, owner)));
-        each.map(|(pool, owner)| ((pool, owner.node), of(pool, owner))).collect()
+        each.map(|(pool, owner)| ((pool, owner.node), cap_of(pool, owner))).collect()
     }
 }
 
@@ -263,15 +288,13 @@ fn credits(
             *of_pool.entry(&page.tenant).or_default() += claim.claimed.len();
         }
     }
-    for grant in in_flight.grants() {
-        if let Some(page) = ledger.pages().get(&grant.page) {
-            let of_pool = open.entry((&grant.pool, grant.node)).or_default();
-            *of_pool.entry(&page.tenant).or_default() += grant.recipients;
-        }
+    for slice in in_flight.slices() {
+        let of_pool = open.entry((&slice.source.pool, slice.node)).or_default();
+        *of_pool.entry(&slice.tenant).or_default() += slice.recipients;
     }
     let nothing = BTreeMap::new();
     let tenants: BTreeSet<(&str, &str)> =
-        offers.iter().map(|offer| (offer.pool.as_str(), offer.tenant.as_str())).collect();
+        offers.iter().map(|offer| (offer.source.pool.as_str(), offer.tenant.as_str())).collect();
     let mut credits = Vec::new();
     for ((pool, node), cap) in caps {
         let Some(allowance) = allowances.get(node) else { continue };
@@ -286,39 +309,37 @@ fn credits(
             });
         };
         credit(None, cap.of_all, open.values().sum());
-        for (_, tenant) in tenants.iter().filter(|(of, _)| of == pool) {
+        for (_, tenant) in tenants.iter().filter(|(its_pool, _)| its_pool == pool) {
             credit(Some(tenant), cap.of_a_tenant, open.get(tenant).copied().unwrap_or(0));
         }
     }
     credits
 }
 
-fn claims(
-    fair: &mut FairQueue,
+/// Returns the next slices, and the claims to request for them. Their slots leave `claimable`.
+fn requests_for(
+    fair_queue: &mut FairQueue,
     claimable: &mut Claimable,
     credits: &[Credit],
-    bounds: &mut ClaimLimits,
+    limits: &mut ClaimLimits,
     owners: &BTreeMap<NodeId, ClaimOwner>,
-) -> Claims {
-    let grants = fair.grants(&claimable.offers, credits, bounds, CLAIMS_MAX);
-    let mut claims = Vec::new();
-    for grant in &grants {
-        let source = (grant.page, grant.chunk, grant.pool.clone());
-        let (Some(left), Some(owner)) = (claimable.slots.get_mut(&source), owners.get(&grant.node)) else { continue };
-        let mut claim = |slice: Bitmap| {
-            claims.push(ClaimRequest { page: grant.page, chunk: grant.chunk, slice, owner: *owner });
-        };
+) -> PlannedClaims {
+    let slices = fair_queue.next_slices(&claimable.offers, credits, limits, SLICES_MAX);
+    let mut requests = Vec::new();
+    for PlannedSlice { source, node, recipients, .. } in &slices {
+        let (Some(left), Some(owner)) = (claimable.slots.get_mut(source), owners.get(node)) else { continue };
         let suspect = std::mem::take(&mut left.suspect);
-        let slice = left.plain.first(grant.recipients.saturating_sub(suspect.len()));
-        left.plain.remove(&slice);
-        if !suspect.is_empty() {
-            claim(suspect);
-        }
-        if !slice.is_empty() {
-            claim(slice);
-        }
+        let plain = left.plain.first(recipients.saturating_sub(suspect.len()));
+        left.plain.remove(&plain);
+        let claims = [suspect, plain].into_iter().filter(|slice| !slice.is_empty());
+        requests.extend(claims.map(|slice| ClaimRequest {
+            page: source.page,
+            chunk: source.chunk,
+            slice,
+            owner: *owner,
+        }));
     }
-    Claims { claims, grants }
+    PlannedClaims { requests, slices }
 }
 
 #[cfg(test)]

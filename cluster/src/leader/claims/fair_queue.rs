@@ -1,7 +1,7 @@
 //! Decides which tenant's email goes next and to which node: deficit round robin over tenants, within limits.
 //!
 //! The dispatcher passes offers, credits and limits; the result is slices to propose as claims (P4). Plain data: no
-//! runtime, no clock, no ledger. `apply` still checks that granted recipients are pending. It promises:
+//! runtime, no clock, no ledger. `apply` grants those recipients of a slice that are still pending. It promises:
 //! - **Never above a credit** (P12, P25), nor above the limits of late pages, tenants and pools.
 //! - **Fair shares**: tenants of a pool that can be served get recipients in proportion to their shares. The largest
 //!   share is exact to within one slice ([`ClaimLimits::slice`]). A tenant that could not be served saves nothing.
@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use reveille_ledger::ids::NodeId;
 
 use super::limits::ClaimLimits;
-use super::types::{ClaimGrant, Credit, Offer};
+use super::types::{Credit, Offer, PlannedSlice};
 
 /// Smallest slice into which a tenant's recipients are split to spread them over all nodes. A few emails thus use the
 /// sessions of all nodes, but smaller slices would cost the ledger too many claims.
@@ -36,31 +36,31 @@ impl FairQueue {
         FairQueue::default()
     }
 
-    /// Returns the next slices, at most `slices`, in the order in which they should be claimed. Sorts the offers once;
+    /// Returns the next slices, at most `slices_max`, in the order in which they should be claimed. Sorts the offers once;
     /// each slice then costs one pass over the nodes.
-    pub fn grants(
+    pub fn next_slices(
         &mut self,
         offers: &[Offer],
         credits: &[Credit],
-        bounds: &mut ClaimLimits,
-        slices: usize,
-    ) -> Vec<ClaimGrant> {
-        let mut pools = pools(offers, credits, bounds.slice);
+        limits: &mut ClaimLimits,
+        slices_max: usize,
+    ) -> Vec<PlannedSlice> {
+        let mut pools = pools(offers, credits, limits.slice);
         // A pool without offers and without claims in flight has no turn to remember.
-        let waiting: BTreeSet<&str> = bounds.waiting.iter().map(|(_, pool)| pool.as_str()).collect();
+        let waiting: BTreeSet<&str> = limits.waiting.iter().map(|(_, pool)| pool.as_str()).collect();
         self.rings.retain(|pool, _| pools.contains_key(pool.as_str()) || waiting.contains(pool.as_str()));
-        let mut grants = Vec::new();
-        while grants.len() < slices
+        let mut slices = Vec::new();
+        while slices.len() < slices_max
             && let Some(name) = next_after(&pools, &self.last_pool)
             && let Some(pool) = pools.get_mut(name)
         {
             self.last_pool = name.to_owned();
-            match self.rings.entry(name.to_owned()).or_default().next_slice(name, pool, bounds) {
-                Some(grant) => grants.push(grant),
+            match self.rings.entry(name.to_owned()).or_default().next_slice(name, pool, limits) {
+                Some(slice) => slices.push(slice),
                 None => drop(pools.remove(name)),
             }
         }
-        grants
+        slices
     }
 }
 
@@ -82,23 +82,23 @@ struct Ring {
 impl Ring {
     /// Returns a slice for the tenant with the current turn, or for the next tenant that can be served. If none can be
     /// served, the turn and its rest stay, and continue when there is credit again.
-    fn next_slice(&mut self, name: &str, pool: &mut Pool<'_>, bounds: &mut ClaimLimits) -> Option<ClaimGrant> {
+    fn next_slice(&mut self, name: &str, pool: &mut PoolTurns<'_>, limits: &mut ClaimLimits) -> Option<PlannedSlice> {
         let before = self.clone();
         loop {
             if self.deficit == 0 || !pool.tenants.contains_key(self.turn.as_str()) {
                 let Some(next) = next_after(&pool.tenants, &self.turn) else { break };
-                *self = Ring { turn: next.to_owned(), deficit: pool.turn((next, name), bounds) };
+                *self = Ring { turn: next.to_owned(), deficit: pool.turn((next, name), limits) };
             }
             let queue = pool.tenants.get_mut(self.turn.as_str())?;
-            let most = self.deficit.min(bounds.of_tenant(&self.turn)).min(bounds.of_pool(name));
+            let most = self.deficit.min(limits.of_tenant(&self.turn)).min(limits.of_pool(name));
             if most > 0
-                && let Some(grant) = queue.slice(&mut pool.shared, bounds.late.get_mut(name), most)
+                && let Some(slice) = queue.slice(&mut pool.shared, limits.late.get_mut(name), most)
             {
-                self.deficit -= grant.recipients;
-                for left in [bounds.tenants.get_mut(&self.turn), bounds.pools.get_mut(name)].into_iter().flatten() {
-                    *left -= grant.recipients;
+                self.deficit -= slice.recipients;
+                for left in [limits.tenants.get_mut(&self.turn), limits.pools.get_mut(name)].into_iter().flatten() {
+                    *left -= slice.recipients;
                 }
-                return Some(grant);
+                return Some(slice);
             }
             // Credit does not grow within a call, so the tenant is out for the rest of it.
             pool.tenants.remove(self.turn.as_str());
@@ -109,14 +109,14 @@ impl Ring {
     }
 }
 
-/// Offers and credits of one pool, counted down as slices are granted.
+/// Offers and credits of one pool, counted down as slices are planned.
 #[derive(Default)]
-struct Pool<'a> {
+struct PoolTurns<'a> {
     tenants: BTreeMap<&'a str, Queue<'a>>,
     shared: BTreeMap<NodeId, u32>,
 }
 
-impl<'a> Pool<'a> {
+impl<'a> PoolTurns<'a> {
     /// Returns the queue of each tenant, with the credits that all tenants share.
     fn queues(&mut self) -> impl Iterator<Item = (&mut Queue<'a>, &BTreeMap<NodeId, u32>)> {
         let shared = &self.shared;
@@ -126,12 +126,12 @@ impl<'a> Pool<'a> {
     /// Returns the length of a tenant's turn, by its share among the tenants that are left or have claims in flight.
     /// The turn of the largest share is a whole slice, so that turns do not cut slices. The other turns are shorter, so
     /// no tenant waits longer because another share is large.
-    fn turn(&self, (tenant, pool): (&str, &str), bounds: &ClaimLimits) -> u32 {
-        let waits = |name: &String| bounds.waiting.contains(&(name.clone(), pool.to_owned()));
-        let others = bounds.shares.iter();
+    fn turn(&self, (tenant, pool): (&str, &str), limits: &ClaimLimits) -> u32 {
+        let waits = |name: &String| limits.waiting.contains(&(name.clone(), pool.to_owned()));
+        let others = limits.shares.iter();
         let others = others.filter(|(name, _)| self.tenants.contains_key(name.as_str()) || waits(name));
         let largest = others.map(|(_, share)| *share).max().unwrap_or(1);
-        (bounds.slice / largest).max(1).saturating_mul(bounds.share(tenant)).min(bounds.slice)
+        (limits.slice / largest).max(1).saturating_mul(limits.share(tenant)).min(limits.slice)
     }
 }
 
@@ -145,10 +145,10 @@ struct Queue<'a> {
     slice_max: u32,
 }
 
-fn pools<'a>(offers: &'a [Offer], credits: &'a [Credit], slice: u32) -> BTreeMap<&'a str, Pool<'a>> {
-    let mut pools: BTreeMap<&str, Pool<'_>> = BTreeMap::new();
+fn pools<'a>(offers: &'a [Offer], credits: &'a [Credit], slice: u32) -> BTreeMap<&'a str, PoolTurns<'a>> {
+    let mut pools: BTreeMap<&str, PoolTurns<'_>> = BTreeMap::new();
     for offer in offers.iter().filter(|offer| offer.claimable > 0) {
-        let pool = pools.entry(&offer.pool).or_default();
+        let pool = pools.entry(&offer.source.pool).or_default();
         pool.tenants.entry(&offer.tenant).or_default().offers.push((offer, offer.claimable));
     }
     for Credit { tenant, pool, node, recipients } in credits {
@@ -159,12 +159,12 @@ fn pools<'a>(offers: &'a [Offer], credits: &'a [Credit], slice: u32) -> BTreeMap
             *credit = credit.saturating_add(*recipients);
         }
     }
-    for (queue, shared) in pools.values_mut().flat_map(Pool::queues) {
+    for (queue, shared) in pools.values_mut().flat_map(PoolTurns::queues) {
         let all = queue.offers.iter().map(|(_, claimable)| u64::from(*claimable)).sum::<u64>();
         let nodes = queue.nodes(shared).len().max(1) as u64;
         queue.slice_max = u32::try_from(all.div_ceil(nodes)).unwrap_or(slice).max(SPREAD_MIN).min(slice);
         queue.offers.sort_by_key(|(offer, _)| {
-            Reverse((Reverse(offer.priority), offer.late, offer.due, offer.page, offer.chunk))
+            Reverse((Reverse(offer.priority), offer.late, offer.due, offer.source.page, offer.source.chunk))
         });
     }
     pools
@@ -172,7 +172,7 @@ fn pools<'a>(offers: &'a [Offer], credits: &'a [Credit], slice: u32) -> BTreeMap
 
 impl Queue<'_> {
     /// Returns the next slice, of at most `most` recipients. `None` if no offer or no credit is left.
-    fn slice(&mut self, shared: &mut BTreeMap<NodeId, u32>, late: Option<&mut u32>, most: u32) -> Option<ClaimGrant> {
+    fn slice(&mut self, shared: &mut BTreeMap<NodeId, u32>, late: Option<&mut u32>, most: u32) -> Option<PlannedSlice> {
         self.node_with_most_credit(shared, &BTreeSet::new())?;
         if late.as_deref() == Some(&0) {
             // The late credit does not grow within a call.
@@ -188,7 +188,13 @@ impl Queue<'_> {
         if let Some(late) = late {
             *late -= recipients;
         }
-        let grant = ClaimGrant { page: offer.page, chunk: offer.chunk, pool: offer.pool.clone(), node, recipients };
+        let slice = PlannedSlice {
+            tenant: offer.tenant.clone(),
+            late: offer.late,
+            source: offer.source.clone(),
+            node,
+            recipients,
+        };
         if *left == 0 {
             self.offers.remove(at);
         }
@@ -197,7 +203,7 @@ impl Queue<'_> {
                 *credit -= recipients;
             }
         }
-        Some(grant)
+        Some(slice)
     }
 
     /// Returns the nodes with a credit.

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, btree_map};
 
 use reveille_ledger::ids::RunId;
 
-use super::types::ClaimGrant;
+use super::types::PlannedSlice;
 
 /// Maximum number of claim entries without an answer.
 pub(crate) const ENTRIES_IN_FLIGHT_MAX: usize = 4;
@@ -17,8 +17,8 @@ pub(crate) const ENTRIES_IN_FLIGHT_MAX: usize = 4;
 #[derive(Debug, Default)]
 pub(crate) struct InFlightClaims {
     last: u64,
-    entries: BTreeMap<u64, Vec<ClaimGrant>>,
-    /// Number of grants of each page. Each wake reads it for every open page.
+    entries: BTreeMap<u64, Vec<PlannedSlice>>,
+    /// Number of slices of each page. Each wake reads it for every open page.
     pages: BTreeMap<RunId, usize>,
 }
 
@@ -29,20 +29,20 @@ impl InFlightClaims {
     }
 
     /// Adds an entry that is about to be proposed; returns its number.
-    pub fn insert(&mut self, grants: Vec<ClaimGrant>) -> u64 {
+    pub fn insert(&mut self, slices: Vec<PlannedSlice>) -> u64 {
         self.last += 1;
-        for grant in &grants {
-            *self.pages.entry(grant.page).or_default() += 1;
+        for slice in &slices {
+            *self.pages.entry(slice.source.page).or_default() += 1;
         }
-        self.entries.insert(self.last, grants);
+        self.entries.insert(self.last, slices);
         self.last
     }
 
     /// Removes an entry: it was applied, or the dispatcher stopped waiting for it.
     pub fn remove(&mut self, number: u64) {
-        let Some(grants) = self.entries.remove(&number) else { return };
-        for grant in &grants {
-            if let btree_map::Entry::Occupied(mut left) = self.pages.entry(grant.page) {
+        let Some(slices) = self.entries.remove(&number) else { return };
+        for slice in &slices {
+            if let btree_map::Entry::Occupied(mut left) = self.pages.entry(slice.source.page) {
                 *left.get_mut() -= 1;
                 if *left.get() == 0 {
                     left.remove();
@@ -51,13 +51,13 @@ impl InFlightClaims {
         }
     }
 
-    /// Returns true if a grant of this page is in flight.
+    /// Returns true if a slice of this page is in flight.
     pub fn holds(&self, page: RunId) -> bool {
         self.pages.contains_key(&page)
     }
 
-    /// Returns all grants in flight.
-    pub fn grants(&self) -> impl Iterator<Item = &ClaimGrant> {
+    /// Returns all slices in flight.
+    pub fn slices(&self) -> impl Iterator<Item = &PlannedSlice> {
         self.entries.values().flatten()
     }
 }
@@ -67,20 +67,21 @@ mod tests {
     use reveille_ledger::ids::NodeId;
 
     use super::*;
+    use crate::leader::claims::types::ClaimSource;
 
     #[test]
     fn page_is_held_until_all_its_claim_entries_are_answered() {
         let page = |index| RunId { index, place: 0 };
-        let grant = |index, chunk| ClaimGrant {
-            page: page(index),
-            chunk,
-            pool: "default".to_owned(),
+        let slice = |index, chunk| PlannedSlice {
+            tenant: "default".to_owned(),
+            late: false,
+            source: ClaimSource { page: page(index), chunk, pool: "default".to_owned() },
             node: NodeId(1),
             recipients: 1,
         };
         let mut in_flight = InFlightClaims::default();
-        let first = in_flight.insert(vec![grant(1, 0), grant(1, 1), grant(2, 0)]);
-        let second = in_flight.insert(vec![grant(1, 2)]);
+        let first = in_flight.insert(vec![slice(1, 0), slice(1, 1), slice(2, 0)]);
+        let second = in_flight.insert(vec![slice(1, 2)]);
         let held = |in_flight: &InFlightClaims| [1, 2, 3].map(|index| in_flight.holds(page(index)));
         assert_eq!(held(&in_flight), [true, true, false]);
         in_flight.remove(first);

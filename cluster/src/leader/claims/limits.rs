@@ -1,7 +1,7 @@
 //! Limits of claims beside the nodes' credits: the rate of late pages (P16), the rate and the concurrency of a tenant,
 //! the daily cap of a pool in warm-up (P12, P25), and each tenant's share.
 //!
-//! The dispatcher makes [`ClaimLimits`] at each wake, and the fair queue counts them down as it grants. Only the leader
+//! The dispatcher makes [`ClaimLimits`] at each wake, and the fair queue counts them down as it plans slices. Only the leader
 //! claims, so these limits need not be split over nodes. `apply` enforces concurrency and cap by cutting a claim. This
 //! file respects them too, so that nothing is proposed in vain. Claims in flight count as claimed.
 //!
@@ -18,11 +18,11 @@ use reveille_ledger::Ledger;
 use reveille_ledger::ids::Time;
 
 use super::in_flight::InFlightClaims;
-use super::types::{Offer, TenantPool};
-use crate::smtp::pool::rate_limiter::RateLimiter;
+use super::types::{Offer, PlannedSlice, TenantPool};
+use crate::smtp::relay::rate_limiter::RateLimiter;
 
 /// Recipients that may be claimed now, by name. A name that is missing has no limit.
-pub(crate) type Gathered = BTreeMap<String, u32>;
+pub(crate) type NamedLimits = BTreeMap<String, u32>;
 
 /// Time for which a rate's credit is gathered before it is claimed, at most up to a whole slice. This saves entries.
 const GATHER_SECONDS: f64 = 1.0;
@@ -35,11 +35,11 @@ pub(crate) struct ClaimLimits {
     /// The largest claim that `apply` accepts.
     pub slice: u32,
     /// Limit of late recipients, by pool.
-    pub late: Gathered,
+    pub late: NamedLimits,
     /// Limit of recipients of a pool, for all tenants together.
-    pub pools: Gathered,
+    pub pools: NamedLimits,
     /// Limit of recipients of a tenant, for all pools together.
-    pub tenants: Gathered,
+    pub tenants: NamedLimits,
     /// The shares of tenants with a share above 1.
     pub shares: BTreeMap<String, u32>,
     /// Tenants and pools with claims in flight. Their pages are not offered until the answer, and the tenants keep
@@ -82,7 +82,7 @@ pub(crate) struct ClaimRates {
 
 impl ClaimRates {
     /// Returns the limits at `now`, less the claims in flight.
-    pub fn bounds(
+    pub fn limits(
         &mut self,
         ledger: &Ledger,
         in_flight: &InFlightClaims,
@@ -90,20 +90,19 @@ impl ClaimRates {
         ledger_time: Time,
     ) -> ClaimLimits {
         let (mut of_tenants, mut of_pools) = (BTreeMap::<&str, u32>::new(), BTreeMap::<&str, u32>::new());
-        for grant in in_flight.grants() {
-            *of_pools.entry(&grant.pool).or_default() += grant.recipients;
-            if let Some(page) = ledger.pages().get(&grant.page) {
-                *of_tenants.entry(&page.tenant).or_default() += grant.recipients;
-            }
+        for slice in in_flight.slices() {
+            *of_pools.entry(&slice.source.pool).or_default() += slice.recipients;
+            *of_tenants.entry(&slice.tenant).or_default() += slice.recipients;
         }
-        let of = |counts: &BTreeMap<&str, u32>, name: &str| counts.get(name).copied().unwrap_or(0);
+        let count_in = |counts: &BTreeMap<&str, u32>, name: &str| counts.get(name).copied().unwrap_or(0);
         let rates = ledger.tenants().iter().filter_map(|(name, tenant)| Some((name.clone(), tenant.rate()?)));
         let slice = ledger.limits().slice;
         let mut tenants = self.tenants.gathered(rates.collect(), slice, now);
         let mut shares = BTreeMap::new();
         for (name, tenant) in ledger.tenants().iter() {
             if let Some(most) = tenant.at_once() {
-                let room = most.saturating_sub(ledger.claimed_by_tenant(name)).saturating_sub(of(&of_tenants, name));
+                let room =
+                    most.saturating_sub(ledger.claimed_by_tenant(name)).saturating_sub(count_in(&of_tenants, name));
                 tenants.entry(name.clone()).and_modify(|known| *known = room.min(*known)).or_insert(room);
             }
             if tenant.share > 1 {
@@ -112,36 +111,42 @@ impl ClaimRates {
         }
         let room = |pool: &String| {
             let room = ledger.remaining_today(pool, ledger_time)?;
-            Some((pool.clone(), room.saturating_sub(of(&of_pools, pool))))
+            Some((pool.clone(), room.saturating_sub(count_in(&of_pools, pool))))
         };
         let pools = ledger.pools().iter().filter_map(|(pool, _)| room(pool)).collect();
         let late = self.late.gathered(late_rates(ledger), slice, now);
-        ClaimLimits { slice, late, pools, tenants, shares, waiting: waiting(in_flight, ledger) }
+        ClaimLimits { slice, late, pools, tenants, shares, waiting: waiting(in_flight) }
     }
 
-    /// Takes from the buckets what was claimed: the difference between `given` and `left`.
-    pub fn spend(&mut self, given: &ClaimLimits, left: &ClaimLimits) {
-        self.late.spend(&given.late, &left.late);
-        self.tenants.spend(&given.tenants, &left.tenants);
+    /// Takes from the buckets what these slices claim.
+    pub fn spend(&mut self, slices: &[PlannedSlice]) {
+        for slice in slices {
+            self.tenants.spend(&slice.tenant, slice.recipients);
+            if slice.late {
+                self.late.spend(&slice.source.pool, slice.recipients);
+            }
+        }
     }
 
     /// Returns how long after the last wake a rate lets an offer be claimed; `None` if no limit holds it back. The
     /// daily cap gives the longest time, because it is checked as rarely as possible.
     pub fn holds_back(&self, offer: &Offer, left: &ClaimLimits) -> Option<Duration> {
-        let late =
-            || self.late.until_gathered(&offer.pool, left.slice).filter(|_| left.late.get(&offer.pool) == Some(&0));
+        let late = || {
+            self.late
+                .until_gathered(&offer.source.pool, left.slice)
+                .filter(|_| left.late.get(&offer.source.pool) == Some(&0))
+        };
         let late = if offer.late { late() } else { None };
         let out = left.of_tenant(&offer.tenant) == 0;
         let tenant = self.tenants.until_gathered(&offer.tenant, left.slice).filter(|until| out && !until.is_zero());
-        let pool = (left.of_pool(&offer.pool) == 0).then_some(Duration::MAX);
+        let pool = (left.of_pool(&offer.source.pool) == 0).then_some(Duration::MAX);
         late.max(tenant).max(pool)
     }
 }
 
 /// Returns the tenants and pools of [`ClaimLimits::waiting`].
-fn waiting(in_flight: &InFlightClaims, ledger: &Ledger) -> BTreeSet<TenantPool> {
-    let pages = in_flight.grants().filter_map(|grant| Some((ledger.pages().get(&grant.page)?, &grant.pool)));
-    pages.map(|(page, pool)| (page.tenant.to_string(), pool.clone())).collect()
+fn waiting(in_flight: &InFlightClaims) -> BTreeSet<TenantPool> {
+    in_flight.slices().map(|slice| (slice.tenant.clone(), slice.source.pool.clone())).collect()
 }
 
 /// Returns the limit of late emails a second of a pool. `None` if there is no limit; 0 without a relay.
@@ -167,13 +172,13 @@ pub(crate) struct RateLimiters(BTreeMap<String, RateLimiter>);
 impl RateLimiters {
     /// Returns how many recipients may be claimed at `now` by these rates, in emails a second. `slice` is the largest
     /// claim.
-    pub fn gathered(&mut self, rates: BTreeMap<String, f64>, slice: u32, now: Duration) -> Gathered {
+    pub fn gathered(&mut self, rates: BTreeMap<String, f64>, slice: u32, now: Duration) -> NamedLimits {
         self.0.retain(|name, _| rates.contains_key(name));
         let credit = |(name, rate): (String, f64)| {
             let burst = rate * BURST_SECONDS;
-            let pace = self.0.entry(name.clone()).or_insert_with(|| RateLimiter::new(rate, burst));
-            pace.set_budget(now, rate, burst);
-            let saved = pace.saved(now);
+            let bucket = self.0.entry(name.clone()).or_insert_with(|| RateLimiter::new(rate, burst));
+            bucket.set_budget(now, rate, burst);
+            let saved = bucket.saved(now);
             (name, if saved >= gathering(rate, slice) { saved } else { 0 })
         };
         rates.into_iter().map(credit).collect()
@@ -181,14 +186,13 @@ impl RateLimiters {
 
     /// Returns how long after the last wake a name without credit has some again; `None` if it has no rate.
     pub fn until_gathered(&self, name: &str, slice: u32) -> Option<Duration> {
-        self.0.get(name).map(|pace| pace.until_saved(gathering(pace.budget(), slice)))
+        self.0.get(name).map(|bucket| bucket.until_saved(gathering(bucket.budget(), slice)))
     }
 
-    /// Takes from the buckets what was claimed: the difference between `given` and `left`.
-    pub fn spend(&mut self, given: &Gathered, left: &Gathered) {
-        for (name, pace) in &mut self.0 {
-            let of = |credits: &Gathered| credits.get(name).copied().unwrap_or(0);
-            pace.take_saved(of(given).saturating_sub(of(left)));
+    /// Takes claimed recipients from the bucket of this name, if it has one.
+    pub fn spend(&mut self, name: &str, recipients: u32) {
+        if let Some(bucket) = self.0.get_mut(name) {
+            bucket.take_saved(recipients);
         }
     }
 }

@@ -7,38 +7,38 @@ use reveille_ledger::ids::{NodeId, RunId, Time};
 /// Name of a tenant, and name of a pool.
 pub(crate) type TenantPool = (String, String);
 
+/// Where claimable recipients are: a chunk, and the pool that must send them.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ClaimSource {
+    /// Page, named by its first run.
+    pub page: RunId,
+    /// Number of the chunk in the page.
+    pub chunk: u32,
+    /// Pool that must send the recipients.
+    pub pool: String,
+}
+
 /// Recipients of one chunk that one pool could claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
     /// Tenant of the page.
     pub tenant: String,
-    /// Pool that must send the recipients.
-    pub pool: String,
     /// Priority within the tenant; a higher one goes first.
     pub priority: u8,
     /// True if its runs were missed and are caught up. They go after runs that are on time (P16).
     pub late: bool,
     /// Due time of its runs; the oldest goes first.
     pub due: Time,
-    /// Page, named by its first run.
-    pub page: RunId,
-    /// Number of the chunk in the page.
-    pub chunk: u32,
+    /// Where the recipients are.
+    pub source: ClaimSource,
     /// Number of recipients that could be claimed now.
     pub claimable: u32,
     /// Nodes that lack its audience part (P20).
     pub barred: BTreeSet<NodeId>,
 }
 
-impl Offer {
-    /// Returns the chunk and pool of the offer.
-    pub fn source(&self) -> (RunId, u32, String) {
-        (self.page, self.chunk, self.pool.clone())
-    }
-}
-
 /// Number of recipients that may be claimed for a pool on a node. If there is a credit for the tenant and one for all
-/// tenants, both apply. If there is only one of them, that one applies; without any, nothing is granted.
+/// tenants, both apply. If there is only one of them, that one applies; without any, nothing is planned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credit {
     /// Tenant of the credit; `None` for all tenants together.
@@ -51,15 +51,15 @@ pub struct Credit {
     pub recipients: u32,
 }
 
-/// A slice of one offer for one node; the dispatcher proposes it as claims.
+/// A slice of one offer for one node. The dispatcher proposes it as claims, and `apply` grants what is still pending.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClaimGrant {
-    /// Page, named by its first run.
-    pub page: RunId,
-    /// Number of the chunk in the page.
-    pub chunk: u32,
-    /// Pool of the slice.
-    pub pool: String,
+pub struct PlannedSlice {
+    /// Tenant of the offer.
+    pub tenant: String,
+    /// True if the offer is late.
+    pub late: bool,
+    /// Where the recipients are.
+    pub source: ClaimSource,
     /// Node that gets the claim.
     pub node: NodeId,
     /// Number of recipients, from 1 to the largest claim that `apply` accepts.

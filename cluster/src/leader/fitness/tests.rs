@@ -176,16 +176,34 @@ impl Stage {
     }
 
     fn could_grant(&self) -> bool {
-        could_grant(&self.ledger, true, NOW, |owner| owner == OWNER, (has_all, sends))
+        self.could_grant_to(&ReadyNode::default(), NOW)
+    }
+
+    fn could_grant_to(&self, nodes: &ReadyNode, now: Time) -> bool {
+        could_grant(&self.ledger, nodes, true, now)
     }
 }
 
-fn has_all(_: NodeId) -> BTreeSet<Hash> {
-    BTreeSet::new()
+/// A node with a lease, all parts and a working relay, but for these exceptions.
+#[derive(Default)]
+struct ReadyNode {
+    has_no_lease: bool,
+    lacks: BTreeSet<Hash>,
+    silent_pool: Option<&'static str>,
 }
 
-fn sends(_: NodeId, _: &str) -> bool {
-    true
+impl NodeView for ReadyNode {
+    fn may_claim(&self, owner: ClaimOwner) -> bool {
+        owner == OWNER && !self.has_no_lease
+    }
+
+    fn lacking(&self, _: NodeId) -> BTreeSet<Hash> {
+        self.lacks.clone()
+    }
+
+    fn sends(&self, _: &Ledger, _: ClaimOwner, pool: &str) -> bool {
+        self.silent_pool != Some(pool)
+    }
 }
 
 #[test]
@@ -195,7 +213,8 @@ fn due_recipients_with_lease_and_relay_are_grantable() {
     assert!(!stage.could_grant(), "no work");
     stage.run();
     assert!(stage.could_grant());
-    assert!(!could_grant(&stage.ledger, true, NOW, |_| false, (has_all, sends)), "no node has a lease");
+    let nodes = ReadyNode { has_no_lease: true, ..ReadyNode::default() };
+    assert!(!stage.could_grant_to(&nodes, NOW));
 }
 
 #[test]
@@ -212,7 +231,7 @@ fn paused_and_expired_runs_are_not_grantable() {
     stage.relay("default");
     let run = stage.run();
     let over = NOW.plus_ms(400 * 86_400_000);
-    assert!(!could_grant(&stage.ledger, true, over, |_| true, (has_all, sends)), "past its deadline");
+    assert!(!stage.could_grant_to(&ReadyNode::default(), over), "past its deadline");
     stage.play(Command::RunPause(RunPause { run, reason: "by hand".into() }));
     assert!(!stage.could_grant(), "paused");
 }
@@ -223,7 +242,8 @@ fn relays_with_open_circuit_everywhere_are_not_grantable() {
     stage.relay("default");
     stage.run();
     assert!(stage.could_grant());
-    assert!(!could_grant(&stage.ledger, true, NOW, |_| true, (has_all, |_, pool: &str| pool != "default")));
+    let nodes = ReadyNode { silent_pool: Some("default"), ..ReadyNode::default() };
+    assert!(!stage.could_grant_to(&nodes, NOW));
 }
 
 #[test]
@@ -242,7 +262,7 @@ fn late_emails_paced_below_check_interval_are_not_grantable() {
         let mut stage = Stage::new();
         stage.relay_with("default", late_rate_milli);
         stage.caught_up();
-        assert_eq!(could_grant(&stage.ledger, true, stage.now, |_| true, (has_all, sends)), could, "{late_rate_milli}");
+        assert_eq!(stage.could_grant_to(&ReadyNode::default(), stage.now), could, "{late_rate_milli}");
     }
 }
 
@@ -271,10 +291,8 @@ fn part_missing_everywhere_is_not_grantable() {
     let part = Hash::of(b"a part");
     stage.sealed_run(part);
     assert!(stage.could_grant());
-    assert!(
-        !could_grant(&stage.ledger, true, NOW, |_| true, (|_| [part].into(), sends)),
-        "each node that may claim lacks it"
-    );
+    let nodes = ReadyNode { lacks: [part].into(), ..ReadyNode::default() };
+    assert!(!stage.could_grant_to(&nodes, NOW), "each node that may claim lacks it");
     stage.run();
-    assert!(could_grant(&stage.ledger, true, NOW, |_| true, (|_| [part].into(), sends)), "the other run lacks nothing");
+    assert!(stage.could_grant_to(&nodes, NOW), "the other run lacks nothing");
 }

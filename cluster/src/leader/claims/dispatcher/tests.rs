@@ -1,6 +1,6 @@
 //! Tests of the claims that the dispatcher makes from a state.
 
-use reveille_ledger::bitmap::CHUNK;
+use reveille_ledger::bitmap::{Bitmap, CHUNK};
 use reveille_ledger::canary::Canary;
 use reveille_ledger::command::{
     AudienceSeal, ClaimOutcome, ClaimRequest, Entry, EpochStart, Fire, NodeUp, Opening, OpeningCause, OutcomeSource,
@@ -14,6 +14,7 @@ use reveille_ledger::reply::{CommandOutcome, MovedRecipients};
 
 use super::*;
 use crate::leader::claims::claimable::canary_waits;
+use crate::leader::claims::types::ClaimSource;
 use crate::process::peer_messages::{NodeMeasurements, RelayFlow};
 use crate::samples;
 
@@ -146,23 +147,22 @@ impl World {
     /// Proposes the claims of one wake; returns them and the sleep after it.
     fn plan_claims(&mut self) -> (Vec<ClaimRequest>, Duration) {
         let (made, nap) = self.made();
-        self.put(Command::Claim(made.claims.clone()));
-        (made.claims, nap)
+        self.put(Command::Claim(made.requests.clone()));
+        (made.requests, nap)
     }
 
     /// Returns the claims of one wake without proposing them, and the sleep after it.
-    fn made(&mut self) -> (Claims, Duration) {
+    fn made(&mut self) -> (PlannedClaims, Duration) {
         let owners = self.owners();
         let allowances = allowances_of(&self.ledger, &owners, 3, self.now);
         let lacking = owners.keys().map(|node| (*node, BTreeSet::new())).collect();
         let mut claimable = Claimable::of(&self.ledger, &lacking, &self.in_flight, self.now);
         let caps = self.measurements().caps(&self.ledger, &owners);
-        let given = self.rates.bounds(&self.ledger, &self.in_flight, self.boot, self.now);
+        let mut limits = self.rates.limits(&self.ledger, &self.in_flight, self.boot, self.now);
         let credits = credits(&self.ledger, &allowances, &caps, &self.in_flight, &claimable.offers);
-        let mut bounds = given.clone();
-        let made = claims(&mut self.fair, &mut claimable, &credits, &mut bounds, &owners);
-        self.rates.spend(&given, &bounds);
-        let nap = nap(&claimable, &bounds, &self.rates);
+        let made = requests_for(&mut self.fair, &mut claimable, &credits, &mut limits, &owners);
+        self.rates.spend(&made.slices);
+        let nap = nap(&claimable, &limits, &self.rates);
         (made, nap)
     }
 
@@ -271,12 +271,10 @@ fn relay_with_open_circuit_gets_no_claims() {
 fn offer(tenant: &str, chunk: u32) -> Offer {
     Offer {
         tenant: tenant.into(),
-        pool: "default".into(),
         priority: 0,
         due: OPENED_AT,
         late: false,
-        page: PAGE,
-        chunk,
+        source: ClaimSource { page: PAGE, chunk, pool: "default".into() },
         claimable: 9,
         barred: BTreeSet::new(),
     }
@@ -289,8 +287,8 @@ fn tenants_of_a_pool_share_the_cap() {
     let allowances = allowances_of(&world.ledger, &world.owners(), 3, world.now);
     let caps = [(("default", NodeId(1)), ClaimCap { of_a_tenant: 4, of_all: 7 })].into();
     let credits = credits(&world.ledger, &allowances, &caps, &world.in_flight, &offers);
-    let grants = FairQueue::new().grants(&offers, &credits, &mut ClaimLimits::default(), CLAIMS_MAX);
-    assert_eq!(grants.iter().map(|grant| grant.recipients).collect::<Vec<_>>(), [4, 3], "{grants:?}");
+    let slices = FairQueue::new().next_slices(&offers, &credits, &mut ClaimLimits::default(), SLICES_MAX);
+    assert_eq!(slices.iter().map(|slice| slice.recipients).collect::<Vec<_>>(), [4, 3], "{slices:?}");
 }
 
 #[test]
@@ -413,22 +411,22 @@ fn claimed_in_a_second(world: &mut World) -> u32 {
 fn recipients_due_during_pending_claims_are_claimed_once() {
     let mut world = World::with(40);
     let (first, _) = world.made();
-    let asked: u32 = first.claims.iter().map(|claim| claim.slice.len()).sum();
+    let asked: u32 = first.requests.iter().map(|claim| claim.slice.len()).sum();
     assert_eq!(asked, 40);
-    let number = world.in_flight.insert(first.grants);
+    let number = world.in_flight.insert(first.slices);
     let create = ScheduleCreate { name: "second".into(), ..schedule(200) };
     let created = world.put(Command::ScheduleCreate(Box::new(create)));
     let CommandOutcome::Schedule(second) = created else { panic!("{created:?}") };
     let page = world.fire(second, OpeningCause::Due);
     let (meanwhile, _) = world.made();
-    let pages: BTreeSet<RunId> = meanwhile.claims.iter().map(|claim| claim.page).collect();
+    let pages: BTreeSet<RunId> = meanwhile.requests.iter().map(|claim| claim.page).collect();
     assert_eq!(pages, [page].into(), "not the page that waits for its answer");
-    let asked: u32 = meanwhile.claims.iter().map(|claim| claim.slice.len()).sum();
+    let asked: u32 = meanwhile.requests.iter().map(|claim| claim.slice.len()).sum();
     assert_eq!(asked, 2 * CAP - 40, "what is on its way uses credit");
     // The proposal never reached the log, so all its recipients are offered again.
     world.in_flight.remove(number);
     let (again, _) = world.made();
-    assert!(again.claims.iter().any(|claim| claim.page == PAGE));
+    assert!(again.requests.iter().any(|claim| claim.page == PAGE));
 }
 
 #[test]

@@ -6,16 +6,19 @@ use reveille_ledger::ids::{RunId, Time};
 use reveille_ledger::limits::limits;
 
 use super::*;
+use crate::leader::claims::types::ClaimSource;
+
+fn source(pool: &str, page: u64, chunk: u32) -> ClaimSource {
+    ClaimSource { page: RunId { index: page, place: 0 }, chunk, pool: pool.to_owned() }
+}
 
 fn offer(tenant: &str, page: u64, claimable: u32) -> Offer {
     Offer {
         tenant: tenant.to_owned(),
-        pool: "default".to_owned(),
         priority: 0,
         due: Time(0),
         late: false,
-        page: RunId { index: page, place: 0 },
-        chunk: 0,
+        source: source("default", page, 0),
         claimable,
         barred: BTreeSet::new(),
     }
@@ -40,24 +43,24 @@ fn shares(shares: &[(&str, u32)]) -> ClaimLimits {
     }
 }
 
-fn pages(grants: &[ClaimGrant]) -> Vec<(u64, u32)> {
-    grants.iter().map(|grant| (grant.page.index, grant.recipients)).collect()
+fn pages(slices: &[PlannedSlice]) -> Vec<(u64, u32)> {
+    slices.iter().map(|planned| (planned.source.page.index, planned.recipients)).collect()
 }
 
 #[test]
 fn small_tenant_does_not_wait_for_large_one() {
     let offers = [offer("large", 1, 1_000_000), offer("small", 2, 3)];
-    let grants = FairQueue::new().grants(&offers, &[shared(1, 10_000)], &mut ClaimLimits::default(), 4);
-    assert_eq!(pages(&grants), [(1, 256), (2, 3), (1, 256), (1, 256)]);
+    let slices = FairQueue::new().next_slices(&offers, &[shared(1, 10_000)], &mut ClaimLimits::default(), 4);
+    assert_eq!(pages(&slices), [(1, 256), (2, 3), (1, 256), (1, 256)]);
 }
 
 #[test]
 fn slice_is_as_large_as_the_level_of_the_ledger_allows() {
     let offers = [offer("large", 1, 1_000_000), offer("small", 2, 3)];
     for slice in [16, 512] {
-        let mut bounds = ClaimLimits { slice, ..ClaimLimits::default() };
-        let grants = FairQueue::new().grants(&offers, &[shared(1, 10_000)], &mut bounds, 3);
-        assert_eq!(pages(&grants), [(1, slice), (2, 3), (1, slice)]);
+        let mut limits = ClaimLimits { slice, ..ClaimLimits::default() };
+        let slices = FairQueue::new().next_slices(&offers, &[shared(1, 10_000)], &mut limits, 3);
+        assert_eq!(pages(&slices), [(1, slice), (2, 3), (1, slice)]);
     }
 }
 
@@ -70,8 +73,8 @@ fn within_a_tenant_priority_goes_before_on_time_before_age() {
         Offer { due: Time(90), priority: 7, ..offer("a", 4, 1) },
         Offer { due: Time(5), late: true, ..offer("a", 5, 1) },
     ];
-    let grants = FairQueue::new().grants(&offers, &[credit("a", 1, 100)], &mut ClaimLimits::default(), 100);
-    assert_eq!(pages(&grants), [(4, 1), (3, 1), (1, 1), (5, 1), (2, 1)]);
+    let slices = FairQueue::new().next_slices(&offers, &[credit("a", 1, 100)], &mut ClaimLimits::default(), 100);
+    assert_eq!(pages(&slices), [(4, 1), (3, 1), (1, 1), (5, 1), (2, 1)]);
 }
 
 #[test]
@@ -79,74 +82,78 @@ fn late_emails_use_own_credit_and_delay_no_others() {
     let late = |page, priority| Offer { late: true, priority, ..offer("a", page, 1_000) };
     let offers = [late(1, 9), late(2, 0), offer("a", 3, 40), Offer { late: true, ..offer("b", 4, 1_000) }];
     let mut credits = late_credits("default", 30);
-    let grants = FairQueue::new().grants(&offers, &[shared(1, 500)], &mut credits, 100);
-    assert_eq!(pages(&grants), [(1, 30), (3, 40)], "priority goes first, and what is on time is not behind it");
+    let slices = FairQueue::new().next_slices(&offers, &[shared(1, 500)], &mut credits, 100);
+    assert_eq!(pages(&slices), [(1, 30), (3, 40)], "priority goes first, and what is on time is not behind it");
     assert_eq!(credits.late["default"], 0);
-    let grants = FairQueue::new().grants(&offers, &[shared(1, 500)], &mut credits, 100);
-    assert_eq!(pages(&grants), [(3, 40)]);
+    let slices = FairQueue::new().next_slices(&offers, &[shared(1, 500)], &mut credits, 100);
+    assert_eq!(pages(&slices), [(3, 40)]);
     let mut of_another = late_credits("other", 0);
-    let grants = FairQueue::new().grants(&offers[1..2], &[shared(1, 500)], &mut of_another, 100);
-    assert_eq!(pages(&grants), [(2, 256), (2, 244)], "a pool that is not named has no bound");
+    let slices = FairQueue::new().next_slices(&offers[1..2], &[shared(1, 500)], &mut of_another, 100);
+    assert_eq!(pages(&slices), [(2, 256), (2, 244)], "a pool that is not named has no bound");
 }
 
 #[test]
 fn tenant_bound_holds_in_all_pools_and_delays_no_others() {
-    let fast = Offer { pool: "fast".to_owned(), ..offer("a", 2, 1_000) };
+    let fast = Offer { source: source("fast", 2, 0), ..offer("a", 2, 1_000) };
     let offers = [offer("a", 1, 1_000), fast, offer("b", 3, 1_000)];
     let credits = [shared(1, 500), Credit { pool: "fast".to_owned(), ..shared(1, 500) }];
-    let mut bounds = ClaimLimits { tenants: [("a".to_owned(), 300)].into(), ..ClaimLimits::default() };
-    let grants = FairQueue::new().grants(&offers, &credits, &mut bounds, 100);
-    assert_eq!(pages(&grants), [(1, 256), (2, 44), (3, 244)], "the rest of the credit is for the other one");
-    assert_eq!(bounds.tenants["a"], 0);
-    let grants = FairQueue::new().grants(&offers, &credits, &mut bounds, 100);
-    assert_eq!(pages(&grants), [(3, 256), (3, 244)]);
+    let mut limits = ClaimLimits { tenants: [("a".to_owned(), 300)].into(), ..ClaimLimits::default() };
+    let slices = FairQueue::new().next_slices(&offers, &credits, &mut limits, 100);
+    assert_eq!(pages(&slices), [(1, 256), (2, 44), (3, 244)], "the rest of the credit is for the other one");
+    assert_eq!(limits.tenants["a"], 0);
+    let slices = FairQueue::new().next_slices(&offers, &credits, &mut limits, 100);
+    assert_eq!(pages(&slices), [(3, 256), (3, 244)]);
 }
 
 #[test]
 fn daily_cap_of_pool_holds_for_all_tenants() {
-    let fast = Offer { pool: "fast".to_owned(), ..offer("a", 3, 1_000) };
+    let fast = Offer { source: source("fast", 3, 0), ..offer("a", 3, 1_000) };
     let offers = [offer("a", 1, 1_000), offer("b", 2, 1_000), fast];
     let credits = [shared(1, 900), Credit { pool: "fast".to_owned(), ..shared(1, 200) }];
-    let mut bounds = ClaimLimits { pools: [("default".to_owned(), 300)].into(), ..ClaimLimits::default() };
-    let grants = FairQueue::new().grants(&offers, &credits, &mut bounds, 100);
-    assert_eq!(pages(&grants), [(1, 256), (3, 200), (2, 44)]);
-    assert_eq!(bounds.pools["default"], 0);
-    assert_eq!(pages(&FairQueue::new().grants(&offers, &credits, &mut bounds, 100)), [(3, 200)]);
+    let mut limits = ClaimLimits { pools: [("default".to_owned(), 300)].into(), ..ClaimLimits::default() };
+    let slices = FairQueue::new().next_slices(&offers, &credits, &mut limits, 100);
+    assert_eq!(pages(&slices), [(1, 256), (3, 200), (2, 44)]);
+    assert_eq!(limits.pools["default"], 0);
+    assert_eq!(pages(&FairQueue::new().next_slices(&offers, &credits, &mut limits, 100)), [(3, 200)]);
 }
 
 #[test]
 fn turns_are_as_long_as_shares_are_and_never_longer_than_a_quantum() {
     let offers = [offer("a", 1, 9_000), offer("b", 2, 9_000), offer("c", 3, 9_000)];
-    let mut bounds = shares(&[("a", 4), ("c", 2)]);
-    let grants = FairQueue::new().grants(&offers, &[shared(1, 10_000)], &mut bounds, 6);
-    assert_eq!(pages(&grants), [(1, 256), (2, 64), (3, 128), (1, 256), (2, 64), (3, 128)]);
-    let grants = FairQueue::new().grants(&offers[1..], &[shared(1, 10_000)], &mut bounds, 4);
-    assert_eq!(pages(&grants), [(2, 128), (3, 256), (2, 128), (3, 256)], "of those that wait");
+    let mut limits = shares(&[("a", 4), ("c", 2)]);
+    let slices = FairQueue::new().next_slices(&offers, &[shared(1, 10_000)], &mut limits, 6);
+    assert_eq!(pages(&slices), [(1, 256), (2, 64), (3, 128), (1, 256), (2, 64), (3, 128)]);
+    let slices = FairQueue::new().next_slices(&offers[1..], &[shared(1, 10_000)], &mut limits, 4);
+    assert_eq!(pages(&slices), [(2, 128), (3, 256), (2, 128), (3, 256)], "of those that wait");
 }
 
 #[test]
 fn pool_without_credit_delays_no_other_pools() {
-    let dead = Offer { pool: "dead".to_owned(), priority: 9, ..offer("a", 1, 500) };
+    let dead = Offer { source: source("dead", 1, 0), priority: 9, ..offer("a", 1, 500) };
     let offers = [dead, offer("a", 2, 5), offer("b", 3, 5)];
-    let grants =
-        FairQueue::new().grants(&offers, &[credit("a", 1, 100), credit("b", 1, 100)], &mut ClaimLimits::default(), 100);
-    assert_eq!(pages(&grants), [(2, 5), (3, 5)]);
-    assert_eq!(FairQueue::new().grants(&offers, &[], &mut ClaimLimits::default(), 100), [], "no credit, no claim");
+    let slices = FairQueue::new().next_slices(
+        &offers,
+        &[credit("a", 1, 100), credit("b", 1, 100)],
+        &mut ClaimLimits::default(),
+        100,
+    );
+    assert_eq!(pages(&slices), [(2, 5), (3, 5)]);
+    assert_eq!(FairQueue::new().next_slices(&offers, &[], &mut ClaimLimits::default(), 100), [], "no credit, no claim");
 }
 
 #[test]
 fn both_credits_bound_a_tenant_that_has_both() {
     let offers = [offer("a", 1, 1_000), offer("b", 2, 1_000)];
-    let grants =
-        FairQueue::new().grants(&offers, &[shared(1, 150), credit("a", 1, 40)], &mut ClaimLimits::default(), 100);
-    assert_eq!(pages(&grants), [(1, 40), (2, 110)]);
+    let slices =
+        FairQueue::new().next_slices(&offers, &[shared(1, 150), credit("a", 1, 40)], &mut ClaimLimits::default(), 100);
+    assert_eq!(pages(&slices), [(1, 40), (2, 110)]);
 }
 
 #[test]
 fn slices_go_where_the_most_room_is() {
     let credits = [credit("a", 1, 300), credit("a", 2, 400), credit("a", 3, 0)];
-    let grants = FairQueue::new().grants(&[offer("a", 1, 10_000)], &credits, &mut ClaimLimits::default(), 100);
-    let nodes: Vec<(u64, u32)> = grants.iter().map(|grant| (grant.node.0, grant.recipients)).collect();
+    let slices = FairQueue::new().next_slices(&[offer("a", 1, 10_000)], &credits, &mut ClaimLimits::default(), 100);
+    let nodes: Vec<(u64, u32)> = slices.iter().map(|planned| (planned.node.0, planned.recipients)).collect();
     assert_eq!(nodes, [(2, 256), (1, 256), (2, 144), (1, 44)]);
 }
 
@@ -154,13 +161,17 @@ fn slices_go_where_the_most_room_is() {
 fn offer_with_lacking_part_goes_to_other_nodes() {
     let part = Offer { barred: [NodeId(2)].into(), ..offer("a", 1, 300) };
     let offers = [part, offer("a", 2, 300)];
-    let grants =
-        FairQueue::new().grants(&offers, &[credit("a", 1, 100), credit("a", 2, 900)], &mut ClaimLimits::default(), 100);
-    let mut who: Vec<(u64, u64)> = grants.iter().map(|grant| (grant.page.index, grant.node.0)).collect();
+    let slices = FairQueue::new().next_slices(
+        &offers,
+        &[credit("a", 1, 100), credit("a", 2, 900)],
+        &mut ClaimLimits::default(),
+        100,
+    );
+    let mut who: Vec<(u64, u64)> = slices.iter().map(|planned| (planned.source.page.index, planned.node.0)).collect();
     who.dedup();
     assert_eq!(who, [(1, 1), (2, 2)], "an offer that no node may serve delays nothing");
     let barred = Offer { barred: [NodeId(1)].into(), ..offer("a", 1, 300) };
-    assert_eq!(FairQueue::new().grants(&[barred], &[credit("a", 1, 100)], &mut ClaimLimits::default(), 100), []);
+    assert_eq!(FairQueue::new().next_slices(&[barred], &[credit("a", 1, 100)], &mut ClaimLimits::default(), 100), []);
 }
 
 #[test]
@@ -168,19 +179,22 @@ fn interrupted_turn_continues_in_next_call() {
     let mut fair = FairQueue::new();
     let offers = [offer("a", 1, 1_000), offer("b", 2, 1_000)];
     assert_eq!(
-        pages(&fair.grants(&offers, &[shared(1, 100)], &mut ClaimLimits::default(), 9)),
+        pages(&fair.next_slices(&offers, &[shared(1, 100)], &mut ClaimLimits::default(), 9)),
         [(1, 100)],
         "by a credit"
     );
-    assert_eq!(pages(&fair.grants(&offers, &[], &mut ClaimLimits::default(), 9)), [], "or by none");
+    assert_eq!(pages(&fair.next_slices(&offers, &[], &mut ClaimLimits::default(), 9)), [], "or by none");
     assert_eq!(
-        pages(&fair.grants(&offers, &[shared(1, 9_000)], &mut ClaimLimits::default(), 1)),
+        pages(&fair.next_slices(&offers, &[shared(1, 9_000)], &mut ClaimLimits::default(), 1)),
         [(1, 156)],
         "or by the number of slices"
     );
-    assert_eq!(pages(&fair.grants(&offers, &[shared(1, 9_000)], &mut ClaimLimits::default(), 2)), [(2, 256), (1, 256)]);
     assert_eq!(
-        pages(&fair.grants(&offers[..1], &[shared(1, 9_000)], &mut ClaimLimits::default(), 1)),
+        pages(&fair.next_slices(&offers, &[shared(1, 9_000)], &mut ClaimLimits::default(), 2)),
+        [(2, 256), (1, 256)]
+    );
+    assert_eq!(
+        pages(&fair.next_slices(&offers[..1], &[shared(1, 9_000)], &mut ClaimLimits::default(), 1)),
         [(1, 256)],
         "alone, it has all turns"
     );
@@ -188,15 +202,15 @@ fn interrupted_turn_continues_in_next_call() {
 
 #[test]
 fn pools_take_turns_slice_by_slice() {
-    let fast = Offer { pool: "fast".to_owned(), ..offer("a", 2, 1_000) };
+    let fast = Offer { source: source("fast", 2, 0), ..offer("a", 2, 1_000) };
     let credit_fast = Credit { pool: "fast".to_owned(), ..shared(1, 9_000) };
-    let grants = FairQueue::new().grants(
+    let slices = FairQueue::new().next_slices(
         &[offer("a", 1, 1_000), fast],
         &[shared(1, 9_000), credit_fast],
         &mut ClaimLimits::default(),
         4,
     );
-    assert_eq!(pages(&grants), [(1, 256), (2, 256), (1, 256), (2, 256)]);
+    assert_eq!(pages(&slices), [(1, 256), (2, 256), (1, 256), (2, 256)]);
 }
 
 fn names(count: usize) -> Vec<String> {
@@ -206,55 +220,56 @@ fn names(count: usize) -> Vec<String> {
 #[test]
 fn tenant_with_all_pages_pending_keeps_its_turn() {
     let (offers, mut fair) = ([offer("a", 1, 1_000), offer("b", 2, 1_000)], FairQueue::new());
-    assert_eq!(pages(&fair.grants(&offers, &[shared(1, 100)], &mut ClaimLimits::default(), 9)), [(1, 100)]);
+    assert_eq!(pages(&fair.next_slices(&offers, &[shared(1, 100)], &mut ClaimLimits::default(), 9)), [(1, 100)]);
     let mut waiting =
         ClaimLimits { waiting: [("a".to_owned(), "default".to_owned())].into(), ..ClaimLimits::default() };
-    assert_eq!(fair.grants(&[], &[shared(1, 100)], &mut waiting, 9), []);
-    let grants = fair.grants(&offers, &[shared(1, 9_000)], &mut ClaimLimits::default(), 2);
-    assert_eq!(pages(&grants), [(1, 156), (2, 256)]);
+    assert_eq!(fair.next_slices(&[], &[shared(1, 100)], &mut waiting, 9), []);
+    let slices = fair.next_slices(&offers, &[shared(1, 9_000)], &mut ClaimLimits::default(), 2);
+    assert_eq!(pages(&slices), [(1, 156), (2, 256)]);
 }
 
 #[test]
 fn turn_length_is_the_same_beside_pending_claims_as_beside_offers() {
-    let mut bounds = shares(&[("a", 16)]);
-    let slice =
-        |bounds: &mut ClaimLimits| FairQueue::new().grants(&[offer("b", 2, 1_000)], &[shared(1, 9_000)], bounds, 1);
-    assert_eq!(pages(&slice(&mut bounds)), [(2, 256)], "a has nothing to send");
-    bounds.waiting = [("a".to_owned(), "default".to_owned())].into();
-    assert_eq!(pages(&slice(&mut bounds)), [(2, 16)]);
-    bounds.waiting = [("a".to_owned(), "other".to_owned())].into();
-    assert_eq!(pages(&slice(&mut bounds)), [(2, 256)], "by another pool");
+    let mut limits = shares(&[("a", 16)]);
+    let next = |limits: &mut ClaimLimits| {
+        FairQueue::new().next_slices(&[offer("b", 2, 1_000)], &[shared(1, 9_000)], limits, 1)
+    };
+    assert_eq!(pages(&next(&mut limits)), [(2, 256)], "a has nothing to send");
+    limits.waiting = [("a".to_owned(), "default".to_owned())].into();
+    assert_eq!(pages(&next(&mut limits)), [(2, 16)]);
+    limits.waiting = [("a".to_owned(), "other".to_owned())].into();
+    assert_eq!(pages(&next(&mut limits)), [(2, 256)], "by another pool");
 }
 
 proptest! {
     #[test]
-    fn grants_stay_within_credit_and_offer_and_use_both_up(
+    fn slices_stay_within_credit_and_offer_and_use_both_up(
         wanted in prop::collection::vec((0_usize..4, 0_usize..2, 0_u8..3, any::<bool>(), 0_u32..700), 0..30),
         credited in prop::collection::btree_map((prop::option::of(0_usize..4), 0_usize..2, 0_u64..3), 0_u32..900, 0..25),
         calls in prop::collection::vec(0_usize..9, 1..5),
     ) {
         let name = |number: usize| number.to_string();
         let offers: Vec<Offer> = wanted.iter().enumerate().map(|(page, (tenant, pool, priority, late, claimable))| Offer {
-            tenant: name(*tenant), pool: name(*pool), priority: *priority, late: *late, ..offer("", page as u64, *claimable)
+            tenant: name(*tenant), source: source(&name(*pool), page as u64, 0), priority: *priority, late: *late, ..offer("", page as u64, *claimable)
         }).collect();
         let credits: Vec<Credit> = credited.iter().map(|((tenant, pool, node), recipients)| Credit {
             tenant: tenant.map(name), pool: name(*pool), node: NodeId(*node), recipients: *recipients
         }).collect();
         let covers = |credit: &Credit, offer: &Offer, node: NodeId| {
-            credit.pool == offer.pool && credit.node == node && credit.tenant.as_ref().is_none_or(|tenant| *tenant == offer.tenant)
+            credit.pool == offer.source.pool && credit.node == node && credit.tenant.as_ref().is_none_or(|tenant| *tenant == offer.tenant)
         };
         let mut fair = FairQueue::new();
-        for slices in calls {
-            let grants = fair.grants(&offers, &credits, &mut ClaimLimits::default(), slices);
-            prop_assert!(grants.len() <= slices);
+        for slices_max in calls {
+            let slices = fair.next_slices(&offers, &credits, &mut ClaimLimits::default(), slices_max);
+            prop_assert!(slices.len() <= slices_max);
             let (mut credits_left, mut offers_left) = (credits.clone(), offers.clone());
-            for grant in &grants {
-                prop_assert!((1..=ClaimLimits::default().slice).contains(&grant.recipients));
-                let offer = &mut offers_left[grant.page.index as usize];
-                offer.claimable = offer.claimable.checked_sub(grant.recipients).expect("no more than is claimable");
+            for planned in &slices {
+                prop_assert!((1..=ClaimLimits::default().slice).contains(&planned.recipients));
+                let offer = &mut offers_left[planned.source.page.index as usize];
+                offer.claimable = offer.claimable.checked_sub(planned.recipients).expect("no more than is claimable");
                 let mut covered = false;
-                for credit in credits_left.iter_mut().filter(|credit| covers(credit, offer, grant.node)) {
-                    credit.recipients = credit.recipients.checked_sub(grant.recipients).expect("no more than the credit");
+                for credit in credits_left.iter_mut().filter(|credit| covers(credit, offer, planned.node)) {
+                    credit.recipients = credit.recipients.checked_sub(planned.recipients).expect("no more than the credit");
                     covered = true;
                 }
                 prop_assert!(covered);
@@ -263,7 +278,7 @@ proptest! {
                 let mut covering = credits_left.iter().filter(|credit| covers(credit, offer, node)).peekable();
                 covering.peek().is_some() && covering.all(|credit| credit.recipients > 0)
             }));
-            prop_assert!(grants.len() == slices || !could_go_on);
+            prop_assert!(slices.len() == slices_max || !could_go_on);
         }
     }
 
@@ -275,17 +290,17 @@ proptest! {
         let mut fair = FairQueue::new();
         let names = names(tenants);
         let mut got = vec![0; tenants];
-        for (slices, here, there, chunks) in calls {
+        for (slices_max, here, there, chunks) in calls {
             // Each tenant always has enough to claim, in pieces of any size. The shared credit runs out at any point.
             let offers: Vec<Offer> = names.iter().enumerate().flat_map(|(number, name)| {
                 let piece = move |(place, (claimable, priority)): (usize, &(u32, u8))| Offer {
-                    priority: *priority, chunk: place as u32, ..offer(name, number as u64, *claimable)
+                    priority: *priority, source: source("default", number as u64, place as u32), ..offer(name, number as u64, *claimable)
                 };
-                let rest = Offer { chunk: 99, ..offer(name, number as u64, 9_000) };
+                let rest = Offer { source: source("default", number as u64, 99), ..offer(name, number as u64, 9_000) };
                 chunks.iter().enumerate().map(piece).chain([rest]).collect::<Vec<_>>()
             }).collect();
-            for grant in fair.grants(&offers, &[shared(1, here), shared(2, there)], &mut ClaimLimits::default(), slices) {
-                got[grant.page.index as usize] += grant.recipients;
+            for planned in fair.next_slices(&offers, &[shared(1, here), shared(2, there)], &mut ClaimLimits::default(), slices_max) {
+                got[planned.source.page.index as usize] += planned.recipients;
             }
             let (least, most) = (got.iter().min().copied().unwrap_or(0), got.iter().max().copied().unwrap_or(0));
             prop_assert!(most - least <= ClaimLimits::default().slice, "{:?}", got);
@@ -299,13 +314,13 @@ proptest! {
     ) {
         let names = names(weights.len());
         let named: Vec<(&str, u32)> = names.iter().map(String::as_str).zip(weights.iter().copied()).collect();
-        let mut bounds = shares(&named);
+        let mut limits = shares(&named);
         let mut fair = FairQueue::new();
         let mut got = vec![0_u32; weights.len()];
-        for (slices, room) in calls {
+        for (slices_max, room) in calls {
             let offers: Vec<Offer> = names.iter().zip(0..).map(|(name, page)| offer(name, page, 9_000)).collect();
-            for grant in fair.grants(&offers, &[shared(1, room)], &mut bounds, slices) {
-                got[grant.page.index as usize] += grant.recipients;
+            for planned in fair.next_slices(&offers, &[shared(1, room)], &mut limits, slices_max) {
+                got[planned.source.page.index as usize] += planned.recipients;
             }
             let each = got.iter().zip(&weights).map(|(got, weight)| f64::from(*got) / f64::from(*weight));
             let (least, most) = each.clone().fold((f64::MAX, 0.0_f64), |(least, most), one| (least.min(one), most.max(one)));
@@ -329,17 +344,17 @@ proptest! {
             pieces.iter().map(move |(claimable, priority)| Offer { priority: *priority, ..offer(name, number as u64, *claimable) })
         });
         let mut offers: Vec<Offer> = others.collect();
-        fair.grants(&offers, &[shared(1, 9_000)], &mut ClaimLimits::default(), before);
+        fair.next_slices(&offers, &[shared(1, 9_000)], &mut ClaimLimits::default(), before);
         offers.push(offer(&names[patient], patient as u64, 1));
         let mut waited = 0;
         loop {
             // One slice for each call cuts turns most often.
-            let grants = fair.grants(&offers, &[shared(1, room)], &mut ClaimLimits::default(), 1);
-            prop_assert_eq!(grants.len(), 1);
-            if grants[0].page.index == patient as u64 {
+            let slices = fair.next_slices(&offers, &[shared(1, room)], &mut ClaimLimits::default(), 1);
+            prop_assert_eq!(slices.len(), 1);
+            if slices[0].source.page.index == patient as u64 {
                 break;
             }
-            waited += grants[0].recipients;
+            waited += slices[0].recipients;
             prop_assert!(waited <= ClaimLimits::default().slice * (tenants as u32 - 1), "{} waited for {}", names[patient], waited);
         }
     }

@@ -12,7 +12,7 @@ fn page_of_many_chunks_offers_at_most_the_credit_of_all_nodes() {
     let (page, _) = world.ledger.open_pages().next().expect("the page");
     let offered = |world: &World, lacking: &Lacking| {
         let claimable = Claimable::of(&world.ledger, lacking, &InFlightClaims::default(), world.now);
-        claimable.offers.into_iter().map(|offer| (offer.chunk, offer.barred)).collect::<Vec<_>>()
+        claimable.offers.into_iter().map(|offer| (offer.source.chunk, offer.barred)).collect::<Vec<_>>()
     };
     let none = BTreeSet::new();
     let mut lacking: Lacking = world.owners().into_keys().map(|node| (node, BTreeSet::new())).collect();
@@ -41,8 +41,12 @@ fn lacking_part_hides_no_other_recipients() {
     let mut lacking: Lacking = world.owners().into_keys().map(|node| (node, BTreeSet::new())).collect();
     lacking.insert(NodeId(2), (0..290).map(part).collect());
     let claimable = Claimable::of(&world.ledger, &lacking, &InFlightClaims::default(), world.now);
-    let for_it: Vec<u32> =
-        claimable.offers.iter().filter(|offer| !offer.barred.contains(&NodeId(2))).map(|offer| offer.chunk).collect();
+    let for_it: Vec<u32> = claimable
+        .offers
+        .iter()
+        .filter(|offer| !offer.barred.contains(&NodeId(2)))
+        .map(|offer| offer.source.chunk)
+        .collect();
     assert_eq!(for_it, [290], "a chunk is more than it may hold");
     assert!(claimable.offers.len() <= 257, "{} offers", claimable.offers.len());
 }

@@ -160,12 +160,11 @@ fn tenant_backlog_and_dead_relay_do_not_delay_other_tenants() {
     assert_eq!(wakes_until_claimed(busy), idle, "a tenant's credit is its own");
 }
 
-/// Puts the grants for this tenant's pages in flight, without an answer.
-fn goes_for(world: &mut World, tenant: &str, made: Claims) {
-    let is_own = |grant: &ClaimGrant| world.ledger.pages().get(&grant.page).is_some_and(|page| *page.tenant == *tenant);
-    let grants: Vec<ClaimGrant> = made.grants.into_iter().filter(is_own).collect();
-    assert!(!grants.is_empty(), "{tenant} was to have some");
-    world.in_flight.insert(grants);
+/// Puts the slices of this tenant in flight, without an answer.
+fn goes_for(world: &mut World, tenant: &str, made: PlannedClaims) {
+    let own: Vec<PlannedSlice> = made.slices.into_iter().filter(|slice| slice.tenant == tenant).collect();
+    assert!(!own.is_empty(), "{tenant} was to have some");
+    world.in_flight.insert(own);
 }
 
 fn asked(claims: &[ClaimRequest]) -> u32 {
@@ -183,5 +182,5 @@ fn pending_claims_count_against_tenant_concurrency() {
         panic!("a schedule")
     };
     world.fire(second, OpeningCause::Due);
-    assert_eq!(asked(&world.made().0.claims), 50 - 40);
+    assert_eq!(asked(&world.made().0.requests), 50 - 40);
 }

@@ -83,12 +83,12 @@ fn pending_claims_count_against_daily_cap() {
     let mut world = World::with(40);
     world.warm_up(&[50]);
     let (made, _) = world.made();
-    world.in_flight.insert(made.grants);
+    world.in_flight.insert(made.slices);
     let create = ScheduleCreate { name: "second".into(), ..schedule(100) };
     let CommandOutcome::Schedule(second) = world.put(Command::ScheduleCreate(Box::new(create))) else {
         panic!("a schedule")
     };
     world.fire(second, OpeningCause::Due);
-    let asked: u32 = world.made().0.claims.iter().map(|claim| claim.slice.len()).sum();
+    let asked: u32 = world.made().0.requests.iter().map(|claim| claim.slice.len()).sum();
     assert_eq!(asked, 50 - 40);
 }
