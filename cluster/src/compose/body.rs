@@ -1,6 +1,6 @@
 //! The bodies of an email (RFC 2045): line ends, the choice of an encoding, and the encodings.
 //!
-//! [`super::Compiled`] calls this for a rendered text, `sheet.rs` for single lines. Quoted-printable encodes each line
+//! [`super::Compiled`] calls this for a rendered text, `prepared.rs` for single lines. Quoted-printable encodes each line
 //! independently, so lines may be encoded separately; base64 does not keep lines.
 
 use base64::Engine;

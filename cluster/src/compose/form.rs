@@ -1,6 +1,6 @@
 //! A template as a text with holes, and a recipient's values for the holes.
 //!
-//! Called by `sheet.rs`. `{{ name }}` and `{{ name|urlencode }}` are evaluated without the template engine. The engine
+//! Called by `prepared.rs`. `{{ name }}` and `{{ name|urlencode }}` are evaluated without the template engine. The engine
 //! renders all other code of a field at once.
 
 use std::collections::BTreeSet;
@@ -19,9 +19,9 @@ const MARK: char = '\0';
 /// Upper bound of the engine's steps for code that is evaluated without the engine here.
 const STEPS_PER_HOLE: u64 = 4;
 
-/// The code of one field that depends on the recipient.
+/// The expressions of one field that depend on the recipient.
 #[derive(Debug)]
-pub(super) struct Code {
+pub(super) struct Expressions {
     field: String,
     holes: Vec<Hole>,
     /// One template for the engine, named by the field: the code that it must render, with [`MARK`] in between. `None`:
@@ -45,15 +45,15 @@ enum Hole {
 }
 
 /// A recipient's values for the holes of one field.
-pub(super) struct Filling<'a> {
-    code: &'a Code,
+pub(super) struct HoleValues<'a> {
+    expressions: &'a Expressions,
     values: &'a Values<'a>,
     results: Vec<&'a str>,
 }
 
-impl Code {
-    /// Splits a field into its code and its rendered text with marks. `None` if the field must be rendered whole.
-    pub(super) fn new(templates: &Templates, field: &str, variables: &Variables) -> Option<(Code, String)> {
+impl Expressions {
+    /// Splits a field into its expressions and its rendered text with marks. `None` if the field must be rendered whole.
+    pub(super) fn new(templates: &Templates, field: &str, variables: &Variables) -> Option<(Expressions, String)> {
         let source = templates.source(field)?;
         let words = language::check(field, &source).ok()?;
         let mark = |index: usize| format!("{MARK}{index}{MARK}");
@@ -74,10 +74,10 @@ impl Code {
             _ => Some(alone(field, &rest.join(&MARK.to_string()), variables)?),
         };
         let steps = steps + STEPS_PER_HOLE * holes.len() as u64;
-        Some((Code { field: field.to_owned(), holes, templates, results, steps }, marked))
+        Some((Expressions { field: field.to_owned(), holes, templates, results, steps }, marked))
     }
 
-    /// Returns the engine's results for a recipient, for [`Filling::new`]. `None` if the engine fails, or if the whole
+    /// Returns the engine's results for a recipient, for [`HoleValues::new`]. `None` if the engine fails, or if the whole
     /// field could exceed the fuel.
     pub(super) fn render(&self, values: &Values<'_>) -> Option<String> {
         let Some(templates) = &self.templates else { return (self.steps <= FUEL).then(String::new) };
@@ -110,21 +110,25 @@ impl Hole {
     }
 }
 
-impl<'a> Filling<'a> {
-    /// `results` comes from [`Code::render`]. Returns `None` if it has another number of parts than holes: a value
+impl<'a> HoleValues<'a> {
+    /// `results` comes from [`Expressions::render`]. Returns `None` if it has another number of parts than holes: a value
     /// contains the mark.
-    pub(super) fn new(code: &'a Code, values: &'a Values<'a>, results: &'a str) -> Option<Filling<'a>> {
-        let results: Vec<&str> = if code.results == 0 { Vec::new() } else { results.split(MARK).collect() };
-        (results.len() == code.results).then_some(Filling { code, values, results })
+    pub(super) fn new(
+        expressions: &'a Expressions,
+        values: &'a Values<'a>,
+        results: &'a str,
+    ) -> Option<HoleValues<'a>> {
+        let results: Vec<&str> = if expressions.results == 0 { Vec::new() } else { results.split(MARK).collect() };
+        (results.len() == expressions.results).then_some(HoleValues { expressions, values, results })
     }
 
     /// Writes the content of a hole. Returns false if a value is missing or too long.
     fn write(&self, out: &mut String, hole: usize) -> bool {
-        match self.code.holes.get(hole) {
+        match self.expressions.holes.get(hole) {
             Some(Hole::Own(index)) => match self.values.own(*index) {
                 None => return false,
                 // Writing to a string never fails.
-                Some(value) if self.code.field == HTML => drop(write!(out, "{}", HtmlEscape(value))),
+                Some(value) if self.expressions.field == HTML => drop(write!(out, "{}", HtmlEscape(value))),
                 Some(value) => out.push_str(value),
             },
             Some(Hole::Link(index)) => {
@@ -142,7 +146,7 @@ impl<'a> Filling<'a> {
 
 /// A text with holes.
 #[derive(Debug)]
-pub(super) struct Text {
+pub(super) struct TextWithHoles {
     pieces: Vec<Piece>,
     /// Bytes of the text without the content of its holes.
     pub(super) bytes: usize,
@@ -154,9 +158,9 @@ enum Piece {
     Hole(usize),
 }
 
-impl Text {
+impl TextWithHoles {
     /// Cuts a text at its marks. `None` if a mark is malformed.
-    pub(super) fn cut(marked: &str) -> Option<Text> {
+    pub(super) fn cut(marked: &str) -> Option<TextWithHoles> {
         let (mut pieces, mut bytes) = (Vec::new(), 0);
         for (number, piece) in marked.split(MARK).enumerate() {
             if number % 2 == 1 {
@@ -166,7 +170,7 @@ impl Text {
                 pieces.push(Piece::Text(piece.to_owned()));
             }
         }
-        Some(Text { pieces, bytes })
+        Some(TextWithHoles { pieces, bytes })
     }
 
     pub(super) fn has_holes(&self) -> bool {
@@ -182,14 +186,14 @@ impl Text {
     }
 
     /// Appends the filled text to `out`. Returns false if a hole cannot be filled, or if `out` exceeds `limit`.
-    pub(super) fn fill(&self, out: &mut String, filling: &Filling<'_>, limit: usize) -> bool {
+    pub(super) fn fill(&self, out: &mut String, values: &HoleValues<'_>, limit: usize) -> bool {
         self.pieces.iter().all(|piece| {
             let is_written = match piece {
                 Piece::Text(text) => {
                     out.push_str(text);
                     true
                 }
-                Piece::Hole(hole) => filling.write(out, *hole),
+                Piece::Hole(hole) => values.write(out, *hole),
             };
             is_written && out.len() <= limit
         })

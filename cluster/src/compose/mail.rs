@@ -1,6 +1,6 @@
-//! Writes one email, field by field: prepared parts of the sheet, and the rest rendered for its recipient.
+//! Writes one email, field by field: prepared parts, and the rest rendered for its recipient.
 //!
-//! Called by [`Compiled::compose`]. With a blank sheet the same code renders the whole email.
+//! Called by [`Compiled::compose`]. Without prepared parts the same code renders the whole email.
 
 use std::borrow::Cow;
 
@@ -9,8 +9,8 @@ use reveille_ledger::address::Mailbox;
 use reveille_ledger::content::Recipient;
 
 use super::check::HEADERS;
+use super::prepared::{self, Body, Field, PreparedContent};
 use super::render::{HTML, RenderError};
-use super::sheet::{self, Body, Field, Sheet};
 use super::values::Values;
 use super::{
     Compiled, ComposeError, Composed, HEADER_BYTES_MAX, RENDERED_BYTES_MAX, SUBJECT, Stamp, TEXT, body, in_field, mime,
@@ -18,26 +18,31 @@ use super::{
 };
 
 impl Compiled {
-    /// Writes an email: the prepared parts of the sheet, and the rest rendered.
-    pub(super) fn write(&self, sheet: &Sheet, recipient: &Recipient, stamp: &Stamp) -> Result<Composed, ComposeError> {
+    /// Writes an email: the prepared parts, and the rest rendered.
+    pub(super) fn write(
+        &self,
+        prepared: &PreparedContent,
+        recipient: &Recipient,
+        stamp: &Stamp,
+    ) -> Result<Composed, ComposeError> {
         let to = Mailbox::parse(&recipient.address)?;
         let values = Values::new(&self.variables, recipient, &to, stamp.run)?;
-        let mut out = Vec::with_capacity(sheet.size());
+        let mut out = Vec::with_capacity(prepared.size());
         mime::mailbox(&mut out, "From", &self.sender);
         mime::mailbox(&mut out, "To", &to);
         if let Some(reply_to) = &self.reply_to {
             mime::mailbox(&mut out, "Reply-To", reply_to);
         }
-        self.write_field(&mut out, SUBJECT, &sheet.subject, &values)?;
+        self.write_field(&mut out, SUBJECT, &prepared.subject, &values)?;
         let is_auto_submitted = |field: &String| {
             field.strip_prefix(HEADERS).is_some_and(|name| name.eq_ignore_ascii_case(stamp::AUTO_SUBMITTED))
         };
         stamp::write(&mut out, stamp, !self.headers.iter().any(is_auto_submitted))?;
-        for (field, ready) in self.headers.iter().zip(&sheet.headers) {
+        for (field, ready) in self.headers.iter().zip(&prepared.headers) {
             self.write_field(&mut out, field, ready, &values)?;
         }
         mime::field(&mut out, "MIME-Version", "1.0");
-        self.write_body(&mut out, sheet, &values, &stamp.boundary_seed)?;
+        self.write_body(&mut out, prepared, &values, &stamp.boundary_seed)?;
         Ok(Composed { to: to.address.wire(), data: out })
     }
 
@@ -53,7 +58,7 @@ impl Compiled {
                 out.extend_from_slice(encoded);
                 return Ok(());
             }
-            Field::Filled(code, text) => sheet::fill(code, text, values, HEADER_BYTES_MAX),
+            Field::Filled(expressions, text) => prepared::fill(expressions, text, values, HEADER_BYTES_MAX),
             Field::Whole => None,
         };
         let text = filled.map_or_else(|| self.header_text(field, values.for_templates()), Ok)?;
@@ -63,12 +68,12 @@ impl Compiled {
     fn write_body(
         &self,
         out: &mut Vec<u8>,
-        sheet: &Sheet,
+        prepared: &PreparedContent,
         values: &Values<'_>,
         seed: &[u8; 32],
     ) -> Result<(), ComposeError> {
-        let text = self.has_text.then_some((TEXT, "text/plain", &sheet.text));
-        let html = self.has_html.then_some((HTML, "text/html", &sheet.html));
+        let text = self.has_text.then_some((TEXT, "text/plain", &prepared.text));
+        let html = self.has_html.then_some((HTML, "text/html", &prepared.html));
         let (Some(text), Some(html)) = (text, html) else {
             return text.or(html).map_or(Ok(()), |part| self.write_part(out, part, values));
         };
@@ -89,8 +94,8 @@ impl Compiled {
         values: &Values<'_>,
     ) -> Result<(), ComposeError> {
         let filled = match ready {
-            Body::Lines(code, lines) if lines.write(out, media_type, code, values) => return Ok(()),
-            Body::Filled(code, text) => sheet::fill(code, text, values, RENDERED_BYTES_MAX),
+            Body::Lines(expressions, lines) if lines.write(out, media_type, expressions, values) => return Ok(()),
+            Body::Filled(expressions, text) => prepared::fill(expressions, text, values, RENDERED_BYTES_MAX),
             Body::Lines(..) | Body::Whole => None,
         };
         let text = filled.map_or_else(|| self.body_text(field, values), Ok)?;

@@ -7,7 +7,7 @@
 //! - **Bounded** time (fuel) and memory ([`RENDERED_BYTES_MAX`]); a panic becomes a [`ComposeError`].
 //!
 //! It does not know relays or dot-stuffing, and uses no random numbers and no clock. Reading order: `check.rs`,
-//! `controls.rs`, `language.rs`, `render.rs`, `values.rs`, `mail.rs` (`stamp.rs`, `mime.rs`, `body.rs`), `sheet.rs`
+//! `controls.rs`, `language.rs`, `render.rs`, `values.rs`, `mail.rs` (`stamp.rs`, `mime.rs`, `body.rs`), `prepared.rs`
 //! (`split.rs`, `form.rs`: work done once for many recipients), `preview.rs`.
 
 mod body;
@@ -17,9 +17,9 @@ mod form;
 mod language;
 mod mail;
 mod mime;
+mod prepared;
 mod preview;
 mod render;
-mod sheet;
 mod split;
 mod stamp;
 mod values;
@@ -38,9 +38,9 @@ use check::refuse;
 pub use controls::control_in;
 use controls::not_one_line;
 use mail::{one_line, write_header};
+use prepared::{Body, Field, PreparedContent};
 pub use preview::Preview;
 use render::{HTML, RenderError, Templates};
-use sheet::{Body, Field, Sheet};
 pub use stamp::{Stamp, message_id};
 use values::Variables;
 pub use variables::{built_in, columns_used, is_variable};
@@ -117,9 +117,9 @@ pub struct Compiled {
     in_headers: Vec<(usize, String)>,
     /// True after the first email was composed.
     is_begun: AtomicBool,
-    sheet: OnceLock<Sheet>,
-    /// A sheet without prepared parts.
-    blank: Sheet,
+    prepared: OnceLock<PreparedContent>,
+    /// The content without prepared parts.
+    unprepared: PreparedContent,
 }
 
 /// The email for one recipient.
@@ -182,7 +182,7 @@ impl Compiled {
         let compiled = Compiled {
             sender,
             reply_to,
-            blank: Sheet::blank(headers.len()),
+            unprepared: PreparedContent::none(headers.len()),
             headers,
             has_text: content.text.is_some(),
             has_html: content.html.is_some(),
@@ -191,7 +191,7 @@ impl Compiled {
             variables,
             in_headers,
             is_begun: AtomicBool::new(false),
-            sheet: OnceLock::new(),
+            prepared: OnceLock::new(),
         };
         compiled.check_settled(&settled)?;
         Ok(compiled)
@@ -236,11 +236,11 @@ impl Compiled {
     /// # Errors
     /// A [`ComposeError`]: this recipient cannot be sent this content. Others may.
     pub fn compose(&self, recipient: &Recipient, stamp: &Stamp) -> Result<Composed, ComposeError> {
-        // The first email may be the only one, so the sheet is prepared for the second.
+        // The first email may be the only one, so the content is prepared for the second.
         if !self.is_begun.swap(true, Ordering::Relaxed) {
             return self.compose_whole(recipient, stamp);
         }
-        self.caught(|| self.write(self.sheet.get_or_init(|| self.sheet()), recipient, stamp))
+        self.caught(|| self.write(self.prepared.get_or_init(|| self.prepare()), recipient, stamp))
     }
 
     /// Composes the same email with each field rendered whole by the template engine. Tests and the example `compose`
@@ -249,7 +249,7 @@ impl Compiled {
     /// # Errors
     /// The same errors as [`Compiled::compose`].
     pub fn compose_whole(&self, recipient: &Recipient, stamp: &Stamp) -> Result<Composed, ComposeError> {
-        self.caught(|| self.write(&self.blank, recipient, stamp))
+        self.caught(|| self.write(&self.unprepared, recipient, stamp))
     }
 
     fn caught(&self, write: impl FnOnce() -> Result<Composed, ComposeError>) -> Result<Composed, ComposeError> {
@@ -257,7 +257,7 @@ impl Compiled {
     }
 
     /// Prepares all parts that are the same for all recipients.
-    fn sheet(&self) -> Sheet {
+    fn prepare(&self) -> PreparedContent {
         let header = |field: &str| {
             let encode = |rendered: &str| {
                 let mut encoded = Vec::new();
@@ -267,7 +267,7 @@ impl Compiled {
         };
         let body = |field: &str| Body::new(&self.templates, field, &self.variables);
         let headers = self.headers.iter().map(|field| header(field)).collect();
-        Sheet { subject: header(SUBJECT), headers, text: body(TEXT), html: body(HTML) }
+        PreparedContent { subject: header(SUBJECT), headers, text: body(TEXT), html: body(HTML) }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Splits a template into the text that is the same for all recipients, and the code that depends on the recipient.
 //!
-//! Called by `sheet.rs`. Both stay source text of the template language: the text with a mark instead of each
+//! Called by `prepared.rs`. Both stay source text of the template language: the text with a mark instead of each
 //! piece of code is a template, and so is each piece of code.
 
 use super::language::Words;
@@ -19,24 +19,25 @@ impl<'a> Words<'a> {
     /// Code with a backslash in a string counts as code that varies: the string could create a mark.
     pub(super) fn cut(&self, varies: impl Fn(&str) -> bool, mark: impl Fn(usize) -> String) -> Option<Cut<'a>> {
         let mut cut = Cut { text: String::with_capacity(self.source.len()), code: Vec::new() };
-        // Start of the text after the last piece of code, and the outermost block or expression that is being scanned.
-        let (mut rest, mut begin, mut depth, mut it_varies) = (0, 0, 0_usize, false);
+        // Everything before `copied_to` is in `cut.text`. The outermost open block or expression begins at `block_start`.
+        let (mut copied_to, mut block_start) = (0, 0);
+        let (mut depth, mut block_varies) = (0_usize, false);
         for piece in &self.pieces {
             if depth == 0 {
-                (begin, it_varies) = (piece.bytes.start, false);
+                (block_start, block_varies) = (piece.bytes.start, false);
             }
             let words = self.words.get(piece.words.clone())?;
-            it_varies |= piece.escapes || words.iter().any(|(_, word)| varies(word));
+            block_varies |= piece.escapes || words.iter().any(|(_, word)| varies(word));
             let is_tag = self.source.get(piece.bytes.clone())?.starts_with("{%");
             match words.first().filter(|_| is_tag) {
                 Some((_, "if" | "for")) => depth += 1,
                 Some((_, "endif" | "endfor")) => depth = depth.checked_sub(1)?,
                 _ => {}
             }
-            if depth == 0 && it_varies {
-                cut.text.push_str(self.source.get(rest..begin)?);
-                rest = piece.bytes.end;
-                let code = self.source.get(begin..rest)?;
+            if depth == 0 && block_varies {
+                cut.text.push_str(self.source.get(copied_to..block_start)?);
+                copied_to = piece.bytes.end;
+                let code = self.source.get(block_start..copied_to)?;
                 // Code that trims the text around it must be replaced by a mark that trims it in the same way.
                 let left = if code.get(2..)?.starts_with('-') { "{{- \"" } else { "{{ \"" };
                 let right = if code.get(..code.len() - 2)?.ends_with('-') { "\" -}}" } else { "\" }}" };
@@ -46,7 +47,7 @@ impl<'a> Words<'a> {
                 cut.code.push(code);
             }
         }
-        cut.text.push_str(self.source.get(rest..)?);
+        cut.text.push_str(self.source.get(copied_to..)?);
         (depth == 0).then_some(cut)
     }
 }

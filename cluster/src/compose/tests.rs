@@ -1,6 +1,6 @@
 //! Tests of the guarantees of composing.
 
-mod sheet;
+mod prepared;
 
 use super::*;
 use proptest::prelude::*;
@@ -219,7 +219,7 @@ fn auto_submitted_and_feedback_id_are_settable() {
     let with = |name: &str, value: &str| {
         let headers = vec![(name.to_owned(), value.to_owned())];
         let compiled = compiled(&Content { headers, ..content() });
-        // The first email is rendered whole, the second from the prepared sheet.
+        // The first email is rendered whole, the second from the prepared content.
         let [first, second] = ["a@example.com", "b@example.com"].map(|to| {
             let mail = compiled.compose(&recipient(to, "Ann"), &stamp(4)).expect("an email");
             let mail = String::from_utf8(mail.data).expect("text");
@@ -246,7 +246,7 @@ fn line_end_in_value_becomes_blank_in_header() {
         head.lines().find(|line| line.starts_with("Subject:")).expect("a subject").to_owned()
     };
     let plain = subject("Ann Bcc: b@example.com");
-    // The first email is rendered whole, the others are filled into the prepared sheet.
+    // The first email is rendered whole, the others are filled into the prepared content.
     for name in ["Ann\r\nBcc: b@example.com", "Ann\nBcc: b@example.com", "Ann\rBcc: b@example.com"] {
         assert_eq!(subject(name), plain);
     }

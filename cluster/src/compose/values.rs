@@ -1,7 +1,7 @@
 //! The source of each variable's value, and the values of one recipient.
 //!
 //! Called by [`super::Compiled`]. A new kind of value that differs between recipients, for example a personal link, is
-//! one more [`Source`]. Templates and sheets then treat it like a column.
+//! one more [`Source`]. Templates and prepared contents then treat it like a column.
 
 use std::cell::OnceCell;
 use std::collections::BTreeSet;

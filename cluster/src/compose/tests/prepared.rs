@@ -1,6 +1,6 @@
 //! Tests that a filled email has the same bytes as one that is rendered whole, or fails in the same way.
 
-use super::super::sheet::{Body, Field};
+use super::super::prepared::{Body, Field};
 use super::super::values::Values;
 use super::*;
 
@@ -126,7 +126,7 @@ proptest! {
     }
 }
 
-/// True if the first email, rendered whole, and the second, from the sheet, both equal the email that is rendered
+/// True if the first email, rendered whole, and the second, from the prepared content, both equal the email that is rendered
 /// whole.
 fn same(content: &Content, values: &[&str]) -> bool {
     let compiled = Compiled::new(content, &columns()).unwrap_or_else(|error| panic!("{error}"));
@@ -134,10 +134,10 @@ fn same(content: &Content, values: &[&str]) -> bool {
     let recipient = Recipient { values, ..recipient("ann@example.com", "") };
     let whole = compiled.compose_whole(&recipient, &stamp(4));
     let first = compiled.compose(&recipient, &stamp(4));
-    compiled.sheet.get().is_none()
+    compiled.prepared.get().is_none()
         && first == whole
         && compiled.compose(&recipient, &stamp(4)) == whole
-        && compiled.sheet.get().is_some()
+        && compiled.prepared.get().is_some()
 }
 
 fn plain(text: &str) -> Content {
@@ -203,14 +203,14 @@ fn usual_template_is_filled_and_not_rendered_whole() {
     };
     let content = Content { subject: "To {{ a }}".to_owned(), ..content };
     let compiled = Compiled::new(&content, &columns()).expect("content");
-    let sheet = compiled.sheet();
-    assert!(matches!(sheet.subject, Field::Filled(..)), "{sheet:?}");
-    assert!(matches!(sheet.headers.as_slice(), [Field::Filled(..), Field::Same(_)]), "{sheet:?}");
-    assert!(matches!(sheet.text, Body::Lines(..)) && matches!(sheet.html, Body::Lines(..)), "{sheet:?}");
+    let prepared = compiled.prepare();
+    assert!(matches!(prepared.subject, Field::Filled(..)), "{prepared:?}");
+    assert!(matches!(prepared.headers.as_slice(), [Field::Filled(..), Field::Same(_)]), "{prepared:?}");
+    assert!(matches!(prepared.text, Body::Lines(..)) && matches!(prepared.html, Body::Lines(..)), "{prepared:?}");
     let to = Recipient { values: vec!["Ann".to_owned(), "x".to_owned()], ..recipient("ann@example.com", "") };
     let mailbox = Mailbox::parse("ann@example.com").expect("an address");
     let values = Values::new(&compiled.variables, &to, &mailbox, RunId { index: 3, place: 0 }).expect("values");
-    for body in [&sheet.text, &sheet.html] {
+    for body in [&prepared.text, &prepared.html] {
         let Body::Lines(code, lines) = body else { panic!("{body:?}") };
         assert!(lines.write(&mut Vec::new(), "text/plain", code, &values));
     }

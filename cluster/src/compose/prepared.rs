@@ -5,7 +5,7 @@
 //! rendered once with marks instead of the expressions, and cut at the marks (`form.rs`). Lines of a body without a
 //! mark are also encoded once.
 //!
-//! Invariant: the bytes equal those of an email that is rendered whole (property test in `tests/sheet.rs`). The field
+//! Invariant: the bytes equal those of an email that is rendered whole (property test in `tests/prepared.rs`). The field
 //! is rendered whole for one recipient if the prepared pieces are not enough: a missing or long value, an expression
 //! that fails, a lone CR, a text that is shorter in another encoding.
 
@@ -13,13 +13,13 @@ use std::borrow::Cow;
 
 use super::RENDERED_BYTES_MAX;
 use super::body::{self, Weight};
-use super::form::{Code, Filling, Text, a_hole_splits_a_line_end};
+use super::form::{Expressions, HoleValues, TextWithHoles, a_hole_splits_a_line_end};
 use super::render::Templates;
 use super::values::{Values, Variables};
 
 /// The fields of one content, prepared as far as possible without a recipient.
 #[derive(Debug)]
-pub(super) struct Sheet {
+pub(super) struct PreparedContent {
     pub(super) subject: Field,
     /// One for each header of the content.
     pub(super) headers: Vec<Field>,
@@ -27,11 +27,11 @@ pub(super) struct Sheet {
     pub(super) html: Body,
 }
 
-impl Sheet {
-    /// Returns a sheet without prepared parts, for a content with this number of headers.
-    pub(super) fn blank(headers: usize) -> Sheet {
+impl PreparedContent {
+    /// Returns a content without prepared parts, for a content with this number of headers.
+    pub(super) fn none(headers: usize) -> PreparedContent {
         let headers = std::iter::repeat_with(|| Field::Whole).take(headers).collect();
-        Sheet { subject: Field::Whole, headers, text: Body::Whole, html: Body::Whole }
+        PreparedContent { subject: Field::Whole, headers, text: Body::Whole, html: Body::Whole }
     }
 
     /// Returns the estimated size of an email in bytes.
@@ -53,7 +53,7 @@ pub(super) enum Field {
     /// Encoded once: the field is the same for all recipients.
     Same(Vec<u8>),
     /// Filled for each recipient.
-    Filled(Code, Text),
+    Filled(Expressions, TextWithHoles),
 }
 
 impl Field {
@@ -63,10 +63,10 @@ impl Field {
         encode: impl FnOnce(&str) -> Option<Vec<u8>>,
     ) -> Field {
         let ready = || {
-            let (code, marked) = Code::new(templates, field, variables)?;
-            let text = Text::cut(&marked)?;
+            let (expressions, marked) = Expressions::new(templates, field, variables)?;
+            let text = TextWithHoles::cut(&marked)?;
             if text.has_holes() {
-                return Some(Field::Filled(code, text));
+                return Some(Field::Filled(expressions, text));
             }
             encode(&marked).map(Field::Same)
         };
@@ -80,27 +80,32 @@ pub(super) enum Body {
     /// Rendered whole for each recipient.
     Whole,
     /// Filled for each recipient, then encoded.
-    Filled(Code, Text),
+    Filled(Expressions, TextWithHoles),
     /// Encoded, except the lines with holes.
-    Lines(Code, Lines),
+    Lines(Expressions, Lines),
 }
 
 impl Body {
     pub(super) fn new(templates: &Templates, field: &str, variables: &Variables) -> Body {
-        let Some((code, marked)) = Code::new(templates, field, variables) else { return Body::Whole };
+        let Some((expressions, marked)) = Expressions::new(templates, field, variables) else { return Body::Whole };
         match Lines::cut(&marked) {
-            Some(lines) => Body::Lines(code, lines),
-            None => Text::cut(&marked).map_or(Body::Whole, |text| Body::Filled(code, text)),
+            Some(lines) => Body::Lines(expressions, lines),
+            None => TextWithHoles::cut(&marked).map_or(Body::Whole, |text| Body::Filled(expressions, text)),
         }
     }
 }
 
 /// Fills a text for a recipient. `None` if it must be rendered whole.
-pub(super) fn fill(code: &Code, text: &Text, values: &Values<'_>, limit: usize) -> Option<String> {
-    let results = code.render(values)?;
-    let filling = Filling::new(code, values, &results)?;
+pub(super) fn fill(
+    expressions: &Expressions,
+    text: &TextWithHoles,
+    values: &Values<'_>,
+    limit: usize,
+) -> Option<String> {
+    let results = expressions.render(values)?;
+    let hole_values = HoleValues::new(expressions, values, &results)?;
     let mut filled = String::with_capacity(text.bytes + 64);
-    text.fill(&mut filled, &filling, limit).then_some(filled)
+    text.fill(&mut filled, &hole_values, limit).then_some(filled)
 }
 
 /// A body in quoted-printable.
@@ -120,9 +125,9 @@ pub(super) struct Lines {
 #[derive(Debug)]
 enum Block {
     /// Whole lines, encoded.
-    Same(Vec<u8>),
+    Encoded(Vec<u8>),
     /// One line without its line end. The content of its holes may contain more line ends.
-    Filled(Text),
+    Template(TextWithHoles),
 }
 
 impl Lines {
@@ -134,18 +139,18 @@ impl Lines {
         let (mut blocks, mut rendered, mut encoded) = (Vec::new(), marked.len(), 0);
         let (mut weight, mut with_holes) = (Weight::default(), Weight::default());
         for line in body::lines(&body::canonical(marked)) {
-            let text = Text::cut(line)?;
+            let text = TextWithHoles::cut(line)?;
             if text.has_holes() {
                 rendered -= line.len();
                 text.fixed().for_each(|fixed| with_holes.add(fixed));
-                blocks.push(Block::Filled(text));
+                blocks.push(Block::Template(text));
                 continue;
             }
             weight.add_line(line);
-            if !matches!(blocks.last(), Some(Block::Same(_))) {
-                blocks.push(Block::Same(Vec::new()));
+            if !matches!(blocks.last(), Some(Block::Encoded(_))) {
+                blocks.push(Block::Encoded(Vec::new()));
             }
-            if let Some(Block::Same(block)) = blocks.last_mut() {
+            if let Some(Block::Encoded(block)) = blocks.last_mut() {
                 encoded -= block.len();
                 body::quote_line(block, line);
                 encoded += block.len();
@@ -156,32 +161,38 @@ impl Lines {
     }
 
     /// Writes the part. Returns false and writes nothing if it must be rendered whole.
-    pub(super) fn write(&self, out: &mut Vec<u8>, media_type: &str, code: &Code, values: &Values<'_>) -> bool {
+    pub(super) fn write(
+        &self,
+        out: &mut Vec<u8>,
+        media_type: &str,
+        expressions: &Expressions,
+        values: &Values<'_>,
+    ) -> bool {
         let start = out.len();
         body::head(out, media_type, body::QUOTED);
-        let is_written = self.write_lines(out, code, values).is_some();
+        let is_written = self.write_lines(out, expressions, values).is_some();
         if !is_written {
             out.truncate(start);
         }
         is_written
     }
 
-    fn write_lines(&self, out: &mut Vec<u8>, code: &Code, values: &Values<'_>) -> Option<()> {
-        let results = code.render(values)?;
-        let filling = Filling::new(code, values, &results)?;
+    fn write_lines(&self, out: &mut Vec<u8>, expressions: &Expressions, values: &Values<'_>) -> Option<()> {
+        let results = expressions.render(values)?;
+        let hole_values = HoleValues::new(expressions, values, &results)?;
         let (mut weight, mut room) = (self.weight, RENDERED_BYTES_MAX.checked_sub(self.rendered)?);
         let mut filled = String::new();
         for (number, block) in self.blocks.iter().enumerate() {
             let text = match block {
-                Block::Same(encoded) => {
+                Block::Encoded(encoded) => {
                     out.extend_from_slice(encoded);
                     continue;
                 }
-                Block::Filled(text) => text,
+                Block::Template(text) => text,
             };
             filled.clear();
             // A CR at the end is a line end or the first half of one.
-            if !text.fill(&mut filled, &filling, room) || filled.ends_with('\r') {
+            if !text.fill(&mut filled, &hole_values, room) || filled.ends_with('\r') {
                 return None;
             }
             room -= filled.len();
