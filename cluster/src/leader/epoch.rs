@@ -15,8 +15,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::claims::dispatcher;
 use super::leadership::{Leadership, PROPOSAL_TIMEOUT, StartedEpoch};
+use super::wakeups::{Concerns, concerns};
 use super::{auditor, clock_steering, fitness, timer};
-use crate::process::context::{Concerns, NodeContext, concerns};
+use crate::process::context::NodeContext;
 
 /// Interval of the `Tick` entries that a leader commits, so that ledger time advances while nothing else happens (P18).
 const TICK_EVERY: Duration = Duration::from_secs(10);

@@ -14,3 +14,4 @@ pub(crate) mod lease_grants;
 pub(crate) mod replication_lag;
 pub(crate) mod timer;
 pub mod transfer;
+mod wakeups;

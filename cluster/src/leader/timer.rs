@@ -56,9 +56,9 @@ struct Timer {
 }
 
 /// Result of planning one schedule: a fire, or the reason why it can have none.
-enum PlannedTurn {
+enum Planned {
     Fire(Box<Fire>),
-    Broken(ScheduleId, String),
+    Unplannable(ScheduleId, String),
 }
 
 impl Timer {
@@ -68,21 +68,21 @@ impl Timer {
             return NAP_MAX;
         }
         let now = self.leadership.now();
-        let turns = self.turns(now);
-        if turns.is_empty() {
+        let plans = self.plans(now);
+        if plans.is_empty() {
             return if self.replan(now).await { Duration::ZERO } else { self.until_next(now) };
         }
         crash::point("timer.before-fire");
         let mut fires = Vec::new();
-        let mut is_taken = true;
-        for turn in turns {
-            match turn {
-                PlannedTurn::Fire(fire) => fires.push(*fire),
-                PlannedTurn::Broken(id, cause) => is_taken &= self.quarantine(id, cause).await,
+        let mut outcome_known = true;
+        for planned in plans {
+            match planned {
+                Planned::Fire(fire) => fires.push(*fire),
+                Planned::Unplannable(id, cause) => outcome_known &= self.quarantine(id, cause).await,
             }
         }
         if fires.is_empty() {
-            return if is_taken { Duration::ZERO } else { NAP_AFTER_REFUSAL };
+            return if outcome_known { Duration::ZERO } else { NAP_AFTER_REFUSAL };
         }
         let asked = fires.len();
         let instants: Vec<_> = fires.iter().map(fire_metrics::instants).collect();
@@ -98,8 +98,8 @@ impl Timer {
                 for refusal in &refused {
                     tracing::warn!(%refusal, "a fire was refused");
                 }
-                let taken = answers.iter().zip(&instants).filter(|(answer, _)| answer.is_ok());
-                taken.for_each(|(_, instants)| fire_metrics::count(instants));
+                let accepted = answers.iter().zip(&instants).filter(|(answer, _)| answer.is_ok());
+                accepted.for_each(|(_, instants)| fire_metrics::count(instants));
                 let opened: usize = answers.iter().flatten().map(Vec::len).sum();
                 metrics::counter!("reveille_runs_opened_total").increment(opened as u64);
                 if refused.len() == asked { NAP_AFTER_REFUSAL } else { Duration::ZERO }
@@ -108,34 +108,35 @@ impl Timer {
         }
     }
 
-    fn turns(&mut self, now: Time) -> Vec<PlannedTurn> {
+    fn plans(&mut self, now: Time) -> Vec<Planned> {
         let (context, panics) = (&self.context, &mut self.panics);
         context.replica.read(|ledger| {
             let due = ledger.due().take_while(|(due, _)| *due <= now).take(FIRES_MAX);
             let mut instants = 0;
-            let mut turns = Vec::new();
+            let mut plans = Vec::new();
             for (_, id) in due {
                 match catch_unwind(AssertUnwindSafe(|| plan(context, ledger, id, now))) {
-                    Ok(Some(PlannedTurn::Fire(fire))) => {
+                    Ok(Some(Planned::Fire(fire))) => {
                         instants += fire.opened.len();
                         instants += fire.explained.iter().map(|range| 1 + range.instants.len()).sum::<usize>();
-                        if instants > ledger.limits().openings && !turns.is_empty() {
+                        if instants > ledger.limits().openings && !plans.is_empty() {
                             break;
                         }
-                        turns.push(PlannedTurn::Fire(fire));
+                        plans.push(Planned::Fire(fire));
                     }
-                    Ok(Some(broken)) => turns.push(broken),
+                    Ok(Some(unplannable)) => plans.push(unplannable),
                     Ok(None) => {}
                     Err(_) => {
                         let count = panics.entry(id).or_default();
                         *count += 1;
                         if *count >= 2 {
-                            turns.push(PlannedTurn::Broken(id, "computing its next instant panicked twice".to_owned()));
+                            plans
+                                .push(Planned::Unplannable(id, "computing its next instant panicked twice".to_owned()));
                         }
                     }
                 }
             }
-            turns
+            plans
         })
     }
 
@@ -201,15 +202,15 @@ async fn insist(context: Arc<NodeContext>, command: Command) -> Option<CommandOu
 }
 
 /// Returns the fire of one schedule, or the reason why it can have none. `None` if nothing is to be fired now.
-fn plan(context: &NodeContext, ledger: &Ledger, id: ScheduleId, now: Time) -> Option<PlannedTurn> {
+fn plan(context: &NodeContext, ledger: &Ledger, id: ScheduleId, now: Time) -> Option<Planned> {
     let schedule = ledger.schedules().get(&id)?;
     let zone = match context.zones.get(&schedule.zone) {
         Ok(zone) => zone,
-        Err(unknown) => return Some(PlannedTurn::Broken(id, unknown.to_string())),
+        Err(unknown) => return Some(Planned::Unplannable(id, unknown.to_string())),
     };
     match Pattern::compile(&schedule.when) {
-        Ok(pattern) => plan_fire(ledger, id, &pattern, &zone, now).map(|fire| PlannedTurn::Fire(Box::new(fire))),
-        Err(error) => Some(PlannedTurn::Broken(id, error.to_string())),
+        Ok(pattern) => plan_fire(ledger, id, &pattern, &zone, now).map(|fire| Planned::Fire(Box::new(fire))),
+        Err(error) => Some(Planned::Unplannable(id, error.to_string())),
     }
 }
 

@@ -34,7 +34,7 @@ pub struct ReturnPath {
     keys: SigningKeys,
 }
 
-/// Reason why the address cannot be used. It shows no key.
+/// Reason why the address cannot be used. Its text never contains a key, so it may be logged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReturnPathError {
     /// The address cannot be used.
@@ -74,10 +74,11 @@ impl ReturnPath {
         Ok(ReturnPath { name, domain, keys })
     }
 
-    /// Returns the envelope sender of an email. `of` is the cluster, and its incarnation when the run opened.
-    pub fn address(&self, of: (u128, u64), Bounced { run, recipient }: Bounced) -> String {
+    /// Returns the envelope sender of an email. `incarnation` is that of the cluster when the run opened.
+    pub fn address(&self, cluster: u128, incarnation: u64, bounced: Bounced) -> String {
+        let Bounced { run, recipient } = bounced;
         let named = postcard::to_stdvec(&(run.index, run.place, recipient)).expect("three numbers can be encoded");
-        let hash: [u8; HASH] = self.keys.sign(&[&prefix(of), &named]);
+        let hash: [u8; HASH] = self.keys.sign(&[&prefix(cluster, incarnation), &named]);
         let token = to_base32(&[&hash, named.as_slice()].concat());
         format!("{}+{token}@{}", self.name, self.domain)
     }
@@ -99,13 +100,13 @@ impl ReturnPath {
             return None;
         };
         let run = RunId { index, place };
-        let of = (cluster, incarnation(run)?);
-        self.keys.verify(&[&prefix(of), named], hash).then_some(Bounced { run, recipient })
+        let prefix = prefix(cluster, incarnation(run)?);
+        self.keys.verify(&[&prefix, named], hash).then_some(Bounced { run, recipient })
     }
 }
 
 /// Returns the bytes that are signed before run and recipient: the cluster and its incarnation.
-fn prefix((cluster, incarnation): (u128, u64)) -> [u8; 24] {
+fn prefix(cluster: u128, incarnation: u64) -> [u8; 24] {
     let mut prefix = [0; 24];
     prefix[..16].copy_from_slice(&cluster.to_be_bytes());
     prefix[16..].copy_from_slice(&incarnation.to_be_bytes());
@@ -163,20 +164,20 @@ mod tests {
     fn token_names_run_and_recipient_and_survives_a_change_of_case() {
         let path = bounces(&["k"]);
         for email in [ONE, LAST, Bounced { run: RunId { index: 0, place: 0 }, recipient: 0 }] {
-            let address = path.address((7, 2), email);
+            let address = path.address(7, 2, email);
             let asked = |run| (run == email.run).then_some(2);
             assert!(address.starts_with("bounce+") && address.ends_with("@b.example.com"), "{address}");
             assert_eq!(path.read(&address, 7, asked), Some(email), "{address}");
             assert_eq!(path.read(&address.to_uppercase(), 7, asked), Some(email));
-            assert_eq!(path.address((7, 2), email), address, "each attempt has the same");
+            assert_eq!(path.address(7, 2, email), address, "each attempt has the same");
         }
-        assert_eq!(path.address((7, 2), ONE).len(), "bounce+@b.example.com".len() + 23);
+        assert_eq!(path.address(7, 2, ONE).len(), "bounce+@b.example.com".len() + 23);
     }
 
     #[test]
     fn token_of_another_key_cluster_or_incarnation_is_refused() {
         let path = bounces(&["k"]);
-        let address = path.address((7, 2), ONE);
+        let address = path.address(7, 2, ONE);
         assert_eq!(path.read(&address, 8, |_| Some(2)), None, "another cluster");
         assert_eq!(path.read(&address, 7, |_| Some(3)), None, "a run of the same name after a restore (P21)");
         assert_eq!(path.read(&address, 7, |_| None), None, "no such run");
@@ -185,7 +186,7 @@ mod tests {
         let unsubscribe = blake3::derive_key("reveille 2026-11 unsubscribe token", "k".repeat(32).as_bytes());
         let named = postcard::to_stdvec(&(ONE.run.index, ONE.run.place, ONE.recipient)).expect("numbers");
         let mut hasher = blake3::Hasher::new_keyed(&unsubscribe);
-        let hash = hasher.update(&prefix((7, 2))).update(&named).finalize();
+        let hash = hasher.update(&prefix(7, 2)).update(&named).finalize();
         let other = [&hash.as_bytes()[..HASH], &named].concat();
         let other = format!("bounce+{}@b.example.com", to_base32(&other));
         assert_eq!(path.read(&other, 7, |_| Some(2)), None, "a key serves one purpose");
@@ -194,7 +195,7 @@ mod tests {
     #[test]
     fn address_that_was_not_signed_is_refused() {
         let path = bounces(&["k"]);
-        let address = path.address((7, 2), ONE);
+        let address = path.address(7, 2, ONE);
         let token = address.strip_prefix("bounce+").and_then(|rest| rest.strip_suffix("@b.example.com")).expect("one");
         for index in 0..token.len() {
             for digit in DIGITS.iter().map(|digit| char::from(*digit)) {
@@ -225,7 +226,7 @@ mod tests {
     fn local_part_has_64_bytes_at_most_whatever_the_run() {
         let longest = "b".repeat(NAME_BYTES_MAX);
         let address =
-            made(&format!("{longest}@b.example.com"), &["k"]).expect("made").address((u128::MAX, u64::MAX), LAST);
+            made(&format!("{longest}@b.example.com"), &["k"]).expect("made").address(u128::MAX, u64::MAX, LAST);
         assert_eq!(address.split('@').next().map(str::len), Some(LOCAL_BYTES_MAX), "{address}");
         let longer = format!("{longest}b@b.example.com");
         for wrong in

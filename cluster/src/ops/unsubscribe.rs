@@ -36,7 +36,8 @@ pub struct Unsubscribe {
     keys: SigningKeys,
 }
 
-/// Reason why the settings cannot be used. Deterministic, except for the content of a file. It shows no key.
+/// Reason why the settings cannot be used. Deterministic, except for the content of a file. Its text
+/// never contains a key, so it may be logged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnsubscribeError {
     /// The listener's URL cannot be used.

@@ -8,9 +8,8 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use reveille_ledger::content::{NamedAudience, Recipients};
-use reveille_ledger::effect::Effect;
 use reveille_ledger::ids::{ClaimOwner, Epoch, Hash, NodeId, Time};
-use reveille_raft::{EntryStamp, Hint, Replica, Role};
+use reveille_raft::{EntryStamp, Replica, Role};
 
 use super::cache::Cache;
 use super::clock::Clock;
@@ -22,8 +21,8 @@ use crate::ops::return_path::ReturnPath;
 use crate::ops::unsubscribe::Unsubscribe;
 use crate::ops::zones::Zones;
 use crate::process::peer_messages::NodeMeasurements;
-use crate::smtp::pool::latency::RecentMean;
 use crate::smtp::registry::RelayRegistry;
+use crate::smtp::relay::latency::RecentMean;
 use crate::worker::in_flight_handoffs::InFlightHandoffs;
 
 /// Maximum time between two entries on this node in milliseconds: an idle leader commits one every ten seconds (P18),
@@ -274,28 +273,6 @@ struct LeadershipStamp(Arc<Leadership>);
 impl EntryStamp for LeadershipStamp {
     fn stamp(&self) -> Option<(Epoch, Time)> {
         (!self.0.ended()).then(|| (self.0.epoch(), self.0.stamp()))
-    }
-}
-
-/// The leader's actors for which a hint is useful.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Concerns {
-    Timer,
-    Dispatcher,
-    All,
-    None,
-}
-
-/// Returns which of the leader's actors may have something to do after a hint.
-pub(crate) fn concerns(hint: &Hint) -> Concerns {
-    match hint {
-        Hint::Resync => Concerns::All,
-        Hint::Effect { effect, .. } => match effect {
-            Effect::ClockMoved(_) => Concerns::All,
-            Effect::DueChanged { .. } => Concerns::Timer,
-            Effect::WorkAppeared(_) | Effect::ClaimClosed { .. } | Effect::RelaysChanged => Concerns::Dispatcher,
-            _ => Concerns::None,
-        },
     }
 }
 

@@ -1,7 +1,7 @@
 //! Starts and stops a node's actors in the order that the protocol requires.
 //!
 //! Start (P10): the replica runs; the ledger learns this incarnation; claims of earlier incarnations are settled from
-//! their journals; claim workers are ready; only then the node asks for a lease, and so for claims. Stop: the leader is
+//! their journals; only then the node asks for a lease, and so for claims, and its claim workers run. Stop: the leader is
 //! informed and grants this incarnation no more claims; what has not begun is returned; emails past the gate get their
 //! answer; the leadership is handed over. The journal stays: the next incarnation settles what may still be open, and
 //! deletes it.
@@ -133,7 +133,7 @@ impl NodeRuntime {
         let stopping = StopSignals::default();
         let supervisor = Supervisor::new(context.replica.runtime().clone());
         let journal = JournalWriter::new(journal, supervisor.failing());
-        let stop = stopping.asked.clone();
+        let stop = stopping.requested.clone();
         let workers = WorkerContext::new(Arc::clone(&context), Arc::clone(&relays), journal, settler, stop);
         let runtime = NodeRuntime { context, relays, supervisor, leading, stopping };
         runtime.run_actors(Arc::new(workers), settling);
@@ -141,23 +141,25 @@ impl NodeRuntime {
     }
 
     fn run_actors(&self, workers: Arc<WorkerContext>, settling: crate::worker::settler::Actor) {
-        let (asked, settled) = (&self.stopping.asked, &self.stopping.settled);
+        let StopSignals { requested, all_settled, .. } = &self.stopping;
         let relays = Arc::clone(&self.relays);
         follow(&self.context, &relays);
-        self.run_actor(ActorKind::RelayFollower, asked, move |context, stopping| {
-            follow_relays(context, Arc::clone(&relays), stopping.asked)
+        self.run_actor(ActorKind::RelayFollower, requested, move |context, stopping| {
+            follow_relays(context, Arc::clone(&relays), stopping.requested)
         });
-        self.run_actor(ActorKind::BacklogWatch, asked, |context, stopping| backlog_watch::run(context, stopping.asked));
-        self.run_actor(ActorKind::AudienceParts, asked, |context, stopping| {
-            audience::steward::run(context, stopping.asked)
+        self.run_actor(ActorKind::BacklogWatch, requested, |context, stopping| {
+            backlog_watch::run(context, stopping.requested)
         });
-        self.run_actor(ActorKind::StateComparison, asked, |context, stopping| {
-            state_comparison::run(context, stopping.asked)
+        self.run_actor(ActorKind::AudienceParts, requested, |context, stopping| {
+            audience::steward::run(context, stopping.requested)
         });
-        self.run_actor(ActorKind::LeaseClient, settled, lease_client::run);
+        self.run_actor(ActorKind::StateComparison, requested, |context, stopping| {
+            state_comparison::run(context, stopping.requested)
+        });
+        self.run_actor(ActorKind::LeaseClient, all_settled, lease_client::run);
         // The workers own their shared context. Its settler ends when the last outcome was passed to it.
         let mut workers = Some(workers);
-        self.run_actor(ActorKind::ClaimWorkers, asked, move |_, stopping| {
+        self.run_actor(ActorKind::ClaimWorkers, requested, move |_, stopping| {
             let workers = workers.take();
             async move {
                 if let Some(workers) = workers {
@@ -165,12 +167,12 @@ impl NodeRuntime {
                 }
             }
         });
-        let (settled, mut settling) = (settled.clone(), Some(settling));
+        let (all_settled, mut settling) = (all_settled.clone(), Some(settling));
         self.supervisor.run(ActorKind::Settler, CancellationToken::new(), move || {
-            let (settled, settling) = (settled.clone(), settling.take());
+            let (all_settled, settling) = (all_settled.clone(), settling.take());
             async move {
                 // After the settler has ended in any way, this incarnation needs no lease.
-                let _settled = settled.drop_guard();
+                let _all_settled = all_settled.drop_guard();
                 match settling {
                     Some(actor) => {
                         actor.run().await;
@@ -213,10 +215,10 @@ impl NodeRuntime {
         let deadline = Instant::now() + limit;
         let left = || deadline.saturating_duration_since(Instant::now());
         self.context.mark_stopping();
-        self.stopping.asked.cancel();
+        self.stopping.requested.cancel();
         let answered = self.relays.close(left().saturating_sub(TRANSFER_WITHIN)).await;
         let settled = tokio::time::timeout(left().saturating_sub(TRANSFER_WITHIN), self.supervisor.ended()).await;
-        self.stopping.settled.cancel();
+        self.stopping.all_settled.cancel();
         // The leader answers for outcomes. Its applied state must be visible here before open claims are counted.
         let _ = self.context.replica.linearizable(Instant::now() + left().min(CATCH_UP_WITHIN)).await;
         transfer_leadership(&self.context, Instant::now() + left().min(TRANSFER_WITHIN)).await;

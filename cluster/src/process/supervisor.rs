@@ -1,7 +1,7 @@
 //! Supervision of a node's actors as a table: the runtime of each actor, and what its end means.
 //!
 //! An actor that ends without being stopped has failed, unless it returns [`ActorEnd::AsAsked`]. Actors of a leadership
-//! are not in this table: the first of them that ends also ends its leadership (see `leader/leadership.rs`), and the
+//! are not in this table: the first of them that ends also ends its leadership (see `leader/epoch.rs`), and the
 //! next one starts from the state.
 
 use std::future::Future;
@@ -24,7 +24,7 @@ pub(crate) enum ActorKind {
     ClaimWorkers,
     /// Settles outcomes.
     Settler,
-    /// Updates relay pools to the ledger.
+    /// Updates the relays to the ledger.
     RelayFollower,
     /// Measures late emails.
     BacklogWatch,

@@ -26,40 +26,40 @@ const COMPARE_EVERY: Duration = Duration::from_millis(100);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StopSignals {
     /// The node stops; nothing new begins.
-    pub asked: CancellationToken,
+    pub requested: CancellationToken,
     /// The leader knows of the stop, and all claims that it granted before are in the log.
-    pub known: CancellationToken,
+    pub leader_knows: CancellationToken,
     /// Every outcome is settled, so the leader may forget this process.
-    pub settled: CancellationToken,
+    pub all_settled: CancellationToken,
 }
 
 /// Keeps the lease until the node stops, and the claims until they are settled.
 pub(crate) async fn run(context: Arc<NodeContext>, stopping: StopSignals) {
     let mut role = context.replica.role();
-    while !stopping.settled.is_cancelled() {
-        let (sent, stops) = (context.measured(), stopping.asked.is_cancelled());
+    while !stopping.all_settled.is_cancelled() {
+        let (sent, stops) = (context.measured(), stopping.requested.is_cancelled());
         if stops {
             context.lease.end();
             crash::point("lifecycle.drain");
         }
         let granted = tokio::select! {
             granted = ask(&context, sent.clone(), stops) => granted,
-            () = stopping.asked.cancelled(), if !stops => continue,
-            () = stopping.settled.cancelled() => break,
+            () = stopping.requested.cancelled(), if !stops => continue,
+            () = stopping.all_settled.cancelled() => break,
         };
         if granted && stops {
-            stopping.known.cancel();
+            stopping.leader_knows.cancel();
         }
         tokio::select! {
             () = until_next(&context, granted, &sent) => {}
-            () = stopping.asked.cancelled(), if !stops => {}
+            () = stopping.requested.cancelled(), if !stops => {}
             // A new leader has granted no lease yet, so the node asks at once.
             changed = role.changed() => if changed.is_err() {
                 // The replica has stopped and the node is about to stop, so there is no leader to ask.
                 context.lease.end();
-                stopping.settled.cancelled().await;
+                stopping.all_settled.cancelled().await;
             },
-            () = stopping.settled.cancelled() => break,
+            () = stopping.all_settled.cancelled() => break,
         }
     }
     context.lease.end();
