@@ -274,7 +274,7 @@ async fn postfix_bounce_names_envelope_id_and_is_suppressed_on_request() {
     let anna = postfix.login("anna", "anna:hunter2\n");
     let (opened, _) = open(postfix.submission, Tls::StartTls(postfix.trust()), anna).await;
     let mut session = opened.unwrap_or_else(|result| panic!("{result:?}\n{}", postfix.log()));
-    assert!(session.offers().dsn);
+    assert!(session.extensions().dsn);
     for (notify, fence) in [(Notify::Never, "1.9.1050.4"), (Notify::Failure, "1.9.1051.0")] {
         let mail = Email {
             from: "bounce+token@example.net".to_owned(),

@@ -1,15 +1,15 @@
 //! Sends emails to SMTP relays. Email leaves the node here only (P3), and only this module uses lettre.
 //!
-//! The claim workers call [`registry`], which has one [`Pool`] for each relay. They acquire a permit, pass it an email
+//! The claim workers call [`registry`], which has [`RelaySessions`] for each relay. They acquire a permit, pass it an email
 //! and a [`Gate`], and get exactly one [`DialogueResult`]. This module retries nothing and does not know the ledger's
 //! recipients or claims. The [`Gate`] decides if an email may leave (P5), the [`DialogueResult`] says what the answer
-//! means (P6), and the pool limits how many handoffs may be in doubt at once (P12).
+//! means (P6), and the sessions limit how many handoffs may be in doubt at once (P12).
 
 pub mod cause;
-pub mod gate_contract;
+pub mod gate;
 pub(crate) mod parked_relays;
-pub mod pool;
 pub mod registry;
+pub mod relay;
 pub mod replies;
 pub mod reply;
 pub mod session;
@@ -19,9 +19,9 @@ pub mod stage;
 mod tests;
 
 pub use cause::{Cause, Fix, SetupProblem};
-pub use gate_contract::{Gate, GateAnswer, GateRefusal};
-pub use pool::status::{CircuitStatus, RelayCounters, RelayStatus};
-pub use pool::{Permit, Pool, PoolLimits, Unavailable};
+pub use gate::{Gate, GateAnswer, GateRefusal};
+pub use relay::status::{CircuitStatus, RelayCounters, RelayStatus};
+pub use relay::{Permit, RelayLimits, RelaySessions, Unavailable};
 pub use replies::classification::{BadRules, RelayRules, ReplyRules};
 pub use replies::dialogue_result::{DialogueResult, RefusalScope, enhanced_code, without_enhanced_code};
 pub use session::auth::Mechanism;
@@ -29,7 +29,7 @@ pub use session::credentials::{Binding, CredentialStore, Login};
 pub use session::deadlines::{Deadlines, Timeouts};
 pub use session::dialer::{Connected, Dial, TcpDialer};
 pub use session::dialogue::Session;
-pub use session::envelope::{Dsn, Email, Notify, Offers};
+pub use session::envelope::{Dsn, Email, Extensions, Notify};
 pub use session::probe_report::{Encryption, ProbeReport};
 pub use session::stream::ByteStream;
 pub use session::target::{BadTarget, Target};

@@ -1,4 +1,4 @@
-//! The relay pools of this node, which follow the ledger's table of relays.
+//! The relays of this node, which follow the ledger's table of relays.
 //!
 //! A relay's budget belongs to the cluster. Each voter always takes an equal share of it, so that it is never exceeded
 //! across a fail-over (P25). While a node is down its share is unused.
@@ -19,7 +19,8 @@ use tokio::time::{Instant, timeout_at};
 
 use super::parked_relays::ParkedRelays;
 use super::{
-    CircuitStatus, CredentialStore, Dial, Permit, Pool, PoolLimits, RelayRules, RelayStatus, Target, Unavailable,
+    CircuitStatus, CredentialStore, Dial, Permit, RelayLimits, RelayRules, RelaySessions, RelayStatus, Target,
+    Unavailable,
 };
 use crate::process::peer_messages::RelayFlow;
 
@@ -29,7 +30,7 @@ const UNBOUNDED_PER_SECOND: f64 = 1_000_000.0;
 /// most its rate plus this part of it (docs/reference/limits.md).
 const BURST_SECONDS: f64 = 0.1;
 
-/// Relay pools by relay name.
+/// The sessions with each relay, by relay name.
 pub struct RelayRegistry {
     dialer: Arc<dyn Dial>,
     name: String,
@@ -38,7 +39,7 @@ pub struct RelayRegistry {
     reply_rules: RelayRules,
     /// Names of reply rules that matched no relay at the last call of `follow`.
     unmatched_rules: Mutex<BTreeSet<String>>,
-    pools: RwLock<BTreeMap<String, Entry>>,
+    relays: RwLock<BTreeMap<String, Entry>>,
     turn: AtomicU32,
     parked: Mutex<ParkedRelays>,
 }
@@ -47,21 +48,33 @@ pub struct RelayRegistry {
 pub struct RelayPermit {
     /// Name of the relay.
     pub relay: String,
-    /// Permit of the relay's pool.
-    pub permit: Permit,
+    /// Permit for a session with the relay.
+    pub session: Permit,
 }
 
-/// A relay of a pool: its name and its sessions.
-type Member = (String, Pool);
+/// Reason why there is no permit of a pool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NoPermit {
+    /// The pool has no relay, or no other one.
+    NoRelay,
+    /// The relay that is available soonest is not available yet.
+    Unavailable(Unavailable),
+}
+
+/// A relay of a pool.
+struct NamedRelay {
+    name: String,
+    sessions: RelaySessions,
+}
 
 struct Entry {
     relay: Relay,
     voters: usize,
-    pool: Pool,
+    sessions: RelaySessions,
 }
 
 impl RelayRegistry {
-    /// Returns a registry without pools. `name` is the node's name. `hello_name` is the name in EHLO; `None` means the
+    /// Returns a registry without relays. `name` is the node's name. `hello_name` is the name in EHLO; `None` means the
     /// address literal of each connection. `reply_rules` are the operator's rules by relay name.
     pub fn new(
         dialer: Arc<dyn Dial>,
@@ -70,10 +83,10 @@ impl RelayRegistry {
         credentials: CredentialStore,
         reply_rules: RelayRules,
     ) -> RelayRegistry {
-        let (pools, turn) = (RwLock::new(BTreeMap::new()), AtomicU32::new(0));
+        let (relays, turn) = (RwLock::new(BTreeMap::new()), AtomicU32::new(0));
         let (credentials, unmatched_rules) = (Arc::new(credentials), Mutex::default());
         let parked = Mutex::default();
-        RelayRegistry { dialer, name, hello_name, credentials, reply_rules, unmatched_rules, pools, turn, parked }
+        RelayRegistry { dialer, name, hello_name, credentials, reply_rules, unmatched_rules, relays, turn, parked }
     }
 
     /// Returns the credentials that this node has.
@@ -81,7 +94,7 @@ impl RelayRegistry {
         &self.credentials
     }
 
-    /// Updates the pools to the ledger's table of relays. Must be called inside a runtime, which then runs the
+    /// Updates the relays to the ledger's table of relays. Must be called inside a runtime, which then runs the
     /// dialogues. A relay with the same host, port and access keeps its dialogues, its circuit and its learned values:
     /// another rate, limit or pool does not make it a new relay.
     pub fn follow(&self, ledger: &Ledger, voters: usize) {
@@ -92,8 +105,8 @@ impl RelayRegistry {
                  node's configuration (reveille relay list), or add the relay (reveille relay add {name})"
             );
         }
-        let mut pools = self.pools.write();
-        pools.retain(|name, entry| {
+        let mut relays = self.relays.write();
+        relays.retain(|name, entry| {
             let known = ledger.relays().get(name);
             if known.is_none() {
                 // Without this an alert on a removed relay would never end.
@@ -102,13 +115,13 @@ impl RelayRegistry {
             known.is_some_and(|relay| is_reached_alike(relay, &entry.relay))
         });
         for (name, relay) in ledger.relays().iter() {
-            if let Some(entry) = pools.get_mut(name) {
+            if let Some(entry) = relays.get_mut(name) {
                 entry.follow(relay, voters);
                 continue;
             }
-            match self.pool(relay, voters) {
-                Ok(pool) => {
-                    pools.insert(name.clone(), Entry { relay: relay.clone(), voters, pool });
+            match self.open_relay(relay, voters) {
+                Ok(sessions) => {
+                    relays.insert(name.clone(), Entry { relay: relay.clone(), voters, sessions });
                 }
                 Err(error) => tracing::error!(relay = name, %error, "a relay cannot be used"),
             }
@@ -122,14 +135,14 @@ impl RelayRegistry {
         self.unmatched_rules.lock().difference(&before).cloned().collect()
     }
 
-    fn pool(&self, relay: &Relay, voters: usize) -> Result<Pool, crate::smtp::BadTarget> {
+    fn open_relay(&self, relay: &Relay, voters: usize) -> Result<RelaySessions, crate::smtp::BadTarget> {
         let target = self.target(relay)?;
         let (rate_per_second, burst) = budget(relay, voters);
         let limits =
-            PoolLimits { max_sessions: relay.max_sessions as usize, rate_per_second, burst, ..PoolLimits::default() };
+            RelayLimits { max_sessions: relay.max_sessions as usize, rate_per_second, burst, ..RelayLimits::default() };
         let seed = reveille_ledger::ids::Hash::of(format!("{}/{}", self.name, relay.name).as_bytes());
         let seed = seed.0.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-        Ok(Pool::new(target, Arc::clone(&self.dialer), limits, seed))
+        Ok(RelaySessions::new(target, Arc::clone(&self.dialer), limits, seed))
     }
 
     /// Returns how this node reaches a relay.
@@ -150,41 +163,34 @@ impl RelayRegistry {
     /// returns everything.
     ///
     /// # Errors
-    /// Returns why the relay that is available soonest is not available yet. `None`: the pool has no relay.
-    pub async fn acquire(&self, pool: &str, deadline: Instant) -> Result<RelayPermit, Option<Unavailable>> {
-        let mut members = self.members(pool);
-        if members.len() > 1 {
-            return first_of(&members, deadline).await;
-        }
-        let (relay, member) = members.pop().ok_or(None)?;
-        Ok(RelayPermit { relay, permit: member.acquire(deadline).await.map_err(Some)? })
+    /// Fails if the pool has no relay, or none that is available before `deadline`.
+    pub async fn acquire(&self, pool: &str, deadline: Instant) -> Result<RelayPermit, NoPermit> {
+        self.acquire_except(&BTreeSet::new(), pool, deadline).await
     }
 
     /// As [`RelayRegistry::acquire`], but not through a relay in `these`.
     ///
     /// # Errors
-    /// The same errors as [`RelayRegistry::acquire`]. `None`: the pool has no other relay.
+    /// The same errors as [`RelayRegistry::acquire`].
     pub async fn acquire_except(
         &self,
         these: &BTreeSet<String>,
         pool: &str,
         deadline: Instant,
-    ) -> Result<RelayPermit, Option<Unavailable>> {
-        let mut members = self.members(pool);
-        members.retain(|(relay, _)| !these.contains(relay));
-        if members.is_empty() {
-            return Err(None);
-        }
-        first_of(&members, deadline).await
+    ) -> Result<RelayPermit, NoPermit> {
+        let mut relays = self.relays_of(pool);
+        relays.retain(|relay| !these.contains(&relay.name));
+        first_of(&relays, deadline).await
     }
 
     /// Returns the relays of a pool in the order in which this email tries them. Each relay is first as often as its
     /// weight says.
-    fn members(&self, pool: &str) -> Vec<Member> {
-        let pools = self.pools.read();
-        let of_pool = || pools.iter().filter(|(_, entry)| entry.relay.pool == pool);
-        let mut members: Vec<_> = of_pool().map(|(name, entry)| (name.clone(), entry.pool.clone())).collect();
-        if members.len() > 1 {
+    fn relays_of(&self, pool: &str) -> Vec<NamedRelay> {
+        let relays = self.relays.read();
+        let of_pool = || relays.iter().filter(|(_, entry)| entry.relay.pool == pool);
+        let named = of_pool().map(|(name, entry)| NamedRelay { name: name.clone(), sessions: entry.sessions.clone() });
+        let mut named: Vec<_> = named.collect();
+        if named.len() > 1 {
             let whole: u64 = of_pool().map(|(_, entry)| u64::from(entry.relay.weight)).sum();
             let mut position = scattered(self.turn.fetch_add(1, Ordering::Relaxed), whole);
             let first = of_pool().position(|(_, entry)| {
@@ -193,19 +199,19 @@ impl RelayRegistry {
                 position = position.saturating_sub(weight);
                 is_first
             });
-            members.rotate_left(first.unwrap_or_default());
+            named.rotate_left(first.unwrap_or_default());
         }
-        members
+        named
     }
 
     /// Returns the status of each relay.
     pub fn status(&self) -> BTreeMap<String, RelayStatus> {
-        self.pools.read().iter().map(|(name, entry)| (name.clone(), entry.pool.status())).collect()
+        self.relays.read().iter().map(|(name, entry)| (name.clone(), entry.sessions.status())).collect()
     }
 
     /// Returns the status of one relay. `None`: the ledger that this node has applied does not have it.
     pub fn status_of(&self, name: &str) -> Option<RelayStatus> {
-        self.pools.read().get(name).map(|entry| entry.pool.status())
+        self.relays.read().get(name).map(|entry| entry.sessions.status())
     }
 
     /// Returns how fast each relay is. The leader uses it to limit how far ahead this node may claim (P12). A relay
@@ -230,10 +236,10 @@ impl RelayRegistry {
 
     /// Accepts no more emails and waits for the running ones. Returns true if all of them have their result.
     pub async fn close(&self, limit: Duration) -> bool {
-        let pools: Vec<Pool> = self.pools.read().values().map(|entry| entry.pool.clone()).collect();
+        let relays: Vec<RelaySessions> = self.relays.read().values().map(|entry| entry.sessions.clone()).collect();
         let mut closing = tokio::task::JoinSet::new();
-        for pool in pools {
-            closing.spawn(async move { pool.close(limit).await });
+        for sessions in relays {
+            closing.spawn(async move { sessions.close(limit).await });
         }
         closing.join_all().await.into_iter().all(|closed| closed)
     }
@@ -243,10 +249,10 @@ impl Entry {
     fn follow(&mut self, relay: &Relay, voters: usize) {
         let (rate_per_second, burst) = budget(relay, voters);
         if budget(&self.relay, self.voters) != (rate_per_second, burst) {
-            self.pool.set_rate(rate_per_second, burst);
+            self.sessions.set_rate(rate_per_second, burst);
         }
         if self.relay.max_sessions != relay.max_sessions {
-            self.pool.set_sessions(relay.max_sessions as usize);
+            self.sessions.set_sessions(relay.max_sessions as usize);
         }
         (self.relay, self.voters) = (relay.clone(), voters);
     }
@@ -261,14 +267,14 @@ impl Entry {
 ///
 /// # Errors
 /// The same errors as [`RelayRegistry::acquire`].
-async fn first_of(members: &[Member], deadline: Instant) -> Result<RelayPermit, Option<Unavailable>> {
-    for (relay, member) in members {
-        if let Some(permit) = member.acquire_now() {
-            return Ok(RelayPermit { relay: relay.clone(), permit });
+async fn first_of(relays: &[NamedRelay], deadline: Instant) -> Result<RelayPermit, NoPermit> {
+    for relay in relays {
+        if let Some(session) = relay.sessions.acquire_now() {
+            return Ok(RelayPermit { relay: relay.name.clone(), session });
         }
     }
-    let mut asked: FuturesUnordered<_> = members.iter().map(|member| ask(member, deadline)).collect();
-    let mut shut: Vec<(&Member, Unavailable)> = Vec::new();
+    let mut asked: FuturesUnordered<_> = relays.iter().map(|relay| ask(relay, deadline)).collect();
+    let mut shut: Vec<(&NamedRelay, Unavailable)> = Vec::new();
     loop {
         let again = shut.iter().filter_map(|(_, why)| until(why)).filter(|until| *until < deadline).min();
         let answer = match again {
@@ -276,15 +282,18 @@ async fn first_of(members: &[Member], deadline: Instant) -> Result<RelayPermit, 
             None => Ok(asked.next().await),
         };
         match answer {
-            Ok(Some(((relay, _), Ok(permit)))) => return Ok(RelayPermit { relay: relay.clone(), permit }),
-            Ok(Some((member, Err(why)))) => shut.push((member, why)),
+            Ok(Some((relay, Ok(session)))) => return Ok(RelayPermit { relay: relay.name.clone(), session }),
+            Ok(Some((relay, Err(why)))) => shut.push((relay, why)),
             // No relay is left to wait for. The caller waits without holding a turn.
-            Ok(None) => return Err(shut.into_iter().map(|(_, why)| why).min_by_key(|why| wait_for(why, deadline))),
+            Ok(None) => {
+                let soonest = shut.into_iter().map(|(_, why)| why).min_by_key(|why| wait_for(why, deadline));
+                return Err(soonest.map_or(NoPermit::NoRelay, NoPermit::Unavailable));
+            }
             Err(_) => {
                 let now = Instant::now();
-                let may_be_asked = |(_, why): &(&Member, Unavailable)| until(why).is_some_and(|until| until <= now);
+                let may_be_asked = |(_, why): &(&NamedRelay, Unavailable)| until(why).is_some_and(|until| until <= now);
                 let (due, later): (Vec<_>, Vec<_>) = shut.into_iter().partition(may_be_asked);
-                asked.extend(due.into_iter().map(|(member, _)| ask(member, deadline)));
+                asked.extend(due.into_iter().map(|(relay, _)| ask(relay, deadline)));
                 shut = later;
             }
         }
@@ -292,8 +301,8 @@ async fn first_of(members: &[Member], deadline: Instant) -> Result<RelayPermit, 
 }
 
 /// Waits for a permit of one relay, and returns the relay with the result.
-async fn ask(member: &Member, deadline: Instant) -> (&Member, Result<Permit, Unavailable>) {
-    (member, member.1.acquire(deadline).await)
+async fn ask(relay: &NamedRelay, deadline: Instant) -> (&NamedRelay, Result<Permit, Unavailable>) {
+    (relay, relay.sessions.acquire(deadline).await)
 }
 
 /// Returns the time at which a relay that refuses now may be asked again. `None`: not known.

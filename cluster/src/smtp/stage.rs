@@ -22,8 +22,8 @@ pub enum Stage {
     Data,
     /// The text is being written.
     Body,
-    /// The terminator may have been sent: without an answer the email is in doubt.
-    DotHanded,
+    /// The final dot may have been sent: without an answer the email is in doubt.
+    FinalDot,
     /// The final dot was answered completely; the session is between two emails.
     Answered,
 }
@@ -40,7 +40,7 @@ impl Stage {
         Stage::Rcpt,
         Stage::Data,
         Stage::Body,
-        Stage::DotHanded,
+        Stage::FinalDot,
         Stage::Answered,
     ];
 }

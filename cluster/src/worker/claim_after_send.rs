@@ -112,7 +112,7 @@ pub(crate) fn send_before_claim(context: &Arc<WorkerContext>, tasks: &ClaimTasks
             let (recipient, deadline) = (&claim.recipients[number], Instant::now() + SESSION_WITHIN);
             let Ok(permit) = context.relays.acquire(&claim.pool, deadline).await else { return };
             let Ok((_, email)) = prepare(&context, &claim, recipient) else { return };
-            let outcome = match permit.permit.send(&email, OpenGate, &deadlines(&context, deadline)).await {
+            let outcome = match permit.session.send(&email, OpenGate, &deadlines(&context, deadline)).await {
                 DialogueResult::Accepted { .. } => DeliveryOutcome::Accepted,
                 DialogueResult::InDoubt { .. } => DeliveryOutcome::InDoubt,
                 _ => DeliveryOutcome::Released(ReleaseReason::Busy),

@@ -1,7 +1,7 @@
 //! The worker of one claim (P4, P5): reads its recipients and queues them for sessions of its pool.
 //!
 //! Order for one recipient: journal `open`, compose, journal `composed`, dialogue up to the gate, journal `begin`,
-//! terminator, answer, journal the answer, settle. Each recipient of a claim has at most one `begin`. After it the
+//! final dot, answer, journal the answer, settle. Each recipient of a claim has at most one `begin`. After it the
 //! recipient leaves the claim, whatever the answer, and nothing here retries. `feeder.rs` starts each recipient,
 //! `composition.rs` composes its email, and `delivery.rs` sends it.
 

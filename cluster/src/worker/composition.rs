@@ -16,7 +16,7 @@ use super::context::{COMPOSING_MAX, WorkerContext};
 use super::in_flight_handoffs::Handoff;
 use super::journal::JournalStep;
 use super::outcome::{DeliveryOutcome, no_relay, not_composed};
-use super::{gate, injected_bugs};
+use super::{gate_checks, injected_bugs};
 use crate::compose::{Stamp, message_id};
 use crate::ops::return_path::Bounced;
 use crate::smtp::{Dsn, Email, Notify};
@@ -52,7 +52,7 @@ pub(crate) async fn compose(
     append(JournalStep::Composed).map_err(|_| journal_failed())?;
     let (handoff, email) = prepared.unwrap_or_else(|_| Err(not_composed("preparing it panicked")))?;
     // The gate checks the same again. Here a refusal costs no dialogue.
-    if let Err(refusal) = gate::check(context, &handoff)
+    if let Err(refusal) = gate_checks::check(context, &handoff)
         && let Some(outcome) = DeliveryOutcome::of_closed_gate(refusal)
     {
         return Err(outcome);
@@ -115,7 +115,7 @@ pub(crate) fn prepare(
     let (from, notify) = match &node.return_path {
         Some(path) => {
             let bounced = Bounced { run: claimed.run, recipient: claimed.recipient };
-            (path.address((cluster, incarnation), bounced), Notify::Failure)
+            (path.address(cluster, incarnation, bounced), Notify::Failure)
         }
         // Notifications would go to the mailbox that receives replies of recipients.
         None if content.compiled.is_bulk() => (sender.wire(), Notify::Never),

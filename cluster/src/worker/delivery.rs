@@ -11,11 +11,11 @@ use tokio::time::Instant;
 use super::claim::{ClaimedRecipient, WorkedClaim};
 use super::composition::compose;
 use super::context::WorkerContext;
-use super::gate::WorkerGate;
+use super::gate_checks::WorkerGate;
 use super::in_flight_handoffs::Handoff;
 use super::journal::{ClaimedSlot, JournalStep};
 use super::outcome::{DeliveryOutcome, clip, no_relay, unanswered};
-use crate::smtp::registry::RelayPermit;
+use crate::smtp::registry::{NoPermit, RelayPermit};
 use crate::smtp::{self, Deadlines, DialogueResult, Email, RefusalScope, Stage, Unavailable};
 
 /// Time within which a dialogue must reach its gate. Otherwise it ends without a handoff.
@@ -92,7 +92,7 @@ async fn send_through_relays(
     let (mut lacking, mut all_asked) = (BTreeSet::new(), true);
     loop {
         let gate = WorkerGate { context: Arc::clone(context), handoff: Arc::clone(handoff) };
-        let result = permit.permit.send(&email, gate, &deadlines(context, deadline)).await;
+        let result = permit.session.send(&email, gate, &deadlines(context, deadline)).await;
         let DialogueResult::NoSmtpUtf8 { asked } = &result else {
             return Ok((permit.relay, result));
         };
@@ -102,18 +102,20 @@ async fn send_through_relays(
         permit = match context.drain.run_until_cancelled(next).await {
             Some(Ok(next)) => next,
             // A relay that took no EHLO may offer SMTPUTF8 later.
-            Some(Err(None)) if !all_asked => return Ok((permit.relay, DialogueResult::smtputf8_is_not_known())),
+            Some(Err(NoPermit::NoRelay)) if !all_asked => {
+                return Ok((permit.relay, DialogueResult::smtputf8_is_not_known()));
+            }
             // No relay of the pool offers SMTPUTF8. The recipient's address is ASCII, so the sender's is the cause.
-            Some(Err(None)) if email.to.is_ascii() => {
+            Some(Err(NoPermit::NoRelay)) if email.to.is_ascii() => {
                 return Ok((permit.relay, DialogueResult::sender_needs_smtputf8()));
             }
-            Some(Err(None)) => return Ok((permit.relay, result)),
-            Some(Err(Some(Unavailable::Closed))) | None => {
+            Some(Err(NoPermit::NoRelay)) => return Ok((permit.relay, result)),
+            Some(Err(NoPermit::Unavailable(Unavailable::Closed))) | None => {
                 return Err(DeliveryOutcome::Released(ReleaseReason::Stopping));
             }
             // If the recipient were pending at once, it would be claimed again at the rate of the relay that cannot
             // take it.
-            Some(Err(Some(why))) => return Err(no_relay(handoff.claimed_slot, &why.to_string())),
+            Some(Err(NoPermit::Unavailable(why))) => return Err(no_relay(handoff.claimed_slot, &why.to_string())),
         };
     }
 }

@@ -14,14 +14,27 @@ use super::claim::WorkedClaim;
 use super::claim_tasks::ClaimTasks;
 use super::context::WorkerContext;
 use super::delivery::send;
-use super::gate::check_before_session;
+use super::gate_checks::check_before_session;
 use super::outcome::{DeliveryOutcome, no_relay};
 use super::pool_queue::PoolQueue;
 use crate::smtp::Unavailable;
-use crate::smtp::registry::RelayPermit;
+use crate::smtp::registry::{NoPermit, RelayPermit};
+
+/// Waiting recipients that return to pending, because there is no permit for them.
+struct GiveBack {
+    /// The latest deadline of the recipients that return. `None`: all recipients return.
+    deadlines_up_to: Option<Instant>,
+    reason: ReturnReason,
+}
+
+impl GiveBack {
+    fn stopping() -> GiveBack {
+        GiveBack { deadlines_up_to: None, reason: ReturnReason::Released(ReleaseReason::Stopping) }
+    }
+}
 
 /// Reason why waiting recipients return to pending.
-enum Returned {
+enum ReturnReason {
     /// No relay can take an email now, for this reason (text for operators).
     NoRelay(String),
     /// The recipients cannot begin on this node in time.
@@ -36,19 +49,23 @@ pub(crate) async fn feed(
     queue: Arc<PoolQueue<Arc<WorkedClaim>>>,
 ) {
     while let Some(deadline) = queue.earliest() {
-        let (by, cause) = match permit(&context, &pool, deadline).await {
+        let give_back = match permit(&context, &pool, deadline).await {
             Ok(permit) => {
                 start_next(&context, &tasks, &queue, permit).await;
                 continue;
             }
-            Err(denied) => denied,
+            Err(give_back) => give_back,
         };
-        for waiting in queue.take(by) {
+        let returned = match give_back.deadlines_up_to {
+            Some(latest) => queue.take_up_to(latest),
+            None => queue.take_all(),
+        };
+        for waiting in returned {
             for number in waiting.recipients {
                 let claimed_slot = waiting.claim.recipients[number].claimed_slot;
-                let outcome = match &cause {
-                    Returned::NoRelay(cause) => no_relay(claimed_slot, cause),
-                    Returned::Released(why) => DeliveryOutcome::Released(*why),
+                let outcome = match &give_back.reason {
+                    ReturnReason::NoRelay(cause) => no_relay(claimed_slot, cause),
+                    ReturnReason::Released(why) => DeliveryOutcome::Released(*why),
                 };
                 context.settler.settle(claimed_slot, outcome).await;
             }
@@ -79,37 +96,32 @@ async fn start_next(
 /// Returns the permit to send one email.
 ///
 /// # Errors
-/// Fails if there is no permit before `deadline`: the waiting recipients whose deadline is not later than the returned
-/// time go back (all for `None`), for the returned reason.
-async fn permit(
-    context: &WorkerContext,
-    pool: &str,
-    deadline: Instant,
-) -> Result<RelayPermit, (Option<Instant>, Returned)> {
-    let stopping = (None, Returned::Released(ReleaseReason::Stopping));
+/// Fails if there is no permit before `deadline`: returns which waiting recipients go back.
+async fn permit(context: &WorkerContext, pool: &str, deadline: Instant) -> Result<RelayPermit, GiveBack> {
+    let these = |reason| GiveBack { deadlines_up_to: Some(deadline), reason };
     loop {
         if context.drain.is_cancelled() {
-            return Err(stopping);
+            return Err(GiveBack::stopping());
         }
         let unavailable = match context.drain.run_until_cancelled(context.relays.acquire(pool, deadline)).await {
-            None => return Err(stopping),
+            None => return Err(GiveBack::stopping()),
             Some(Ok(permit)) => return Ok(permit),
-            Some(Err(None)) => {
+            Some(Err(NoPermit::NoRelay)) => {
                 let cause = format!("pool '{pool}' has no relay: add one with `relay add`");
-                return Err((None, Returned::NoRelay(cause)));
+                return Err(GiveBack { deadlines_up_to: None, reason: ReturnReason::NoRelay(cause) });
             }
-            Some(Err(Some(unavailable))) => unavailable,
+            Some(Err(NoPermit::Unavailable(unavailable))) => unavailable,
         };
         let until = match &unavailable {
             Unavailable::CircuitOpen { until, .. } | Unavailable::Parked { until, .. } => *until,
             // This node has too few sessions or too low a rate, but other nodes may have room.
-            Unavailable::Busy => return Err((Some(deadline), Returned::Released(ReleaseReason::Busy))),
-            Unavailable::Paced { .. } => return Err((Some(deadline), Returned::Released(ReleaseReason::Paced))),
-            Unavailable::Closed => return Err(stopping),
+            Unavailable::Busy => return Err(these(ReturnReason::Released(ReleaseReason::Busy))),
+            Unavailable::Paced { .. } => return Err(these(ReturnReason::Released(ReleaseReason::Paced))),
+            Unavailable::Closed => return Err(GiveBack::stopping()),
         };
         context.drain.run_until_cancelled(tokio::time::sleep_until(until.min(deadline))).await;
         if until >= deadline && !context.drain.is_cancelled() {
-            return Err((Some(deadline), Returned::NoRelay(unavailable.to_string())));
+            return Err(these(ReturnReason::NoRelay(unavailable.to_string())));
         }
     }
 }

@@ -11,7 +11,7 @@ use reveille_ledger::ids::{Fence, RunId};
 
 use super::journal::ClaimedSlot;
 
-/// One handoff, from just before its gate until its answer is known.
+/// One handoff. It is made before its dialogue, and listed from just before its gate until its answer is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Handoff {
     /// Claim and slot of the recipient.

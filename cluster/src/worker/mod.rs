@@ -10,7 +10,7 @@ pub(crate) mod composition;
 pub(crate) mod context;
 pub(crate) mod delivery;
 pub(crate) mod feeder;
-pub(crate) mod gate;
+pub(crate) mod gate_checks;
 pub mod in_flight_handoffs;
 pub(crate) mod injected_bugs;
 pub mod journal;

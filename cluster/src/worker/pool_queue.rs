@@ -124,13 +124,14 @@ impl<C: Clone> PoolQueue<C> {
         self.0.lock().next()
     }
 
-    /// Takes out the claims with a deadline up to `by`, or all claims if `by` is `None`. Each has the recipients that
-    /// still wait.
-    pub fn take(&self, by: Option<Instant>) -> Vec<WaitingClaim<C>> {
-        let mut queue = self.0.lock();
-        let due = queue.deadlines.iter().take_while(|(deadline, _)| by.is_none_or(|by| *deadline <= by));
-        let due: Vec<u64> = due.map(|(_, number)| *number).collect();
-        due.into_iter().filter_map(|number| queue.remove(number)).collect()
+    /// Takes out the claims with a deadline up to `latest`. Each has the recipients that still wait.
+    pub fn take_up_to(&self, latest: Instant) -> Vec<WaitingClaim<C>> {
+        self.0.lock().take_while(|deadline| deadline <= latest)
+    }
+
+    /// Takes out all claims. Each has the recipients that still wait.
+    pub fn take_all(&self) -> Vec<WaitingClaim<C>> {
+        self.0.lock().take_while(|_| true)
     }
 }
 
@@ -183,6 +184,12 @@ impl<C: Clone> Queue<C> {
             self.next.insert((tenant.mark, name));
         }
         Some((claim, recipient, deadline))
+    }
+
+    fn take_while(&mut self, is_due: impl Fn(Instant) -> bool) -> Vec<WaitingClaim<C>> {
+        let due = self.deadlines.iter().take_while(|(deadline, _)| is_due(*deadline));
+        let due: Vec<u64> = due.map(|(_, number)| *number).collect();
+        due.into_iter().filter_map(|number| self.remove(number)).collect()
     }
 
     fn remove(&mut self, number: u64) -> Option<WaitingClaim<C>> {

@@ -39,8 +39,8 @@ pub(crate) async fn run(context: Arc<WorkerContext>, stop: StopSignals) {
     let mut poll = tokio::time::interval(POLL_EVERY);
     let mut forget = tokio::time::interval(FORGET_EVERY);
     let over = async {
-        stop.asked.cancelled().await;
-        until_nothing_more_is_granted(&context, &stop.known).await;
+        stop.requested.cancelled().await;
+        until_nothing_more_is_granted(&context, &stop.leader_knows).await;
         tasks.over().await;
     };
     tokio::pin!(over);
@@ -73,7 +73,7 @@ pub(crate) async fn run(context: Arc<WorkerContext>, stop: StopSignals) {
         };
         start_workers(&context, &mut worked, &tasks, claims);
     }
-    if stop.asked.is_cancelled() {
+    if stop.requested.is_cancelled() {
         // Every claim is in the state now, but hints may have been lost.
         let claims = own_claims(&context, &mut worked);
         start_workers(&context, &mut worked, &tasks, claims);

@@ -39,7 +39,7 @@ pub enum BrokenRule {
     /// P14, as corrected: an acceptance that comes again is counted again.
     CountEachRepeat,
     /// P5: the final dot goes out before `begin` is in the journal.
-    BeginAfterTerminator,
+    BeginAfterFinalDot,
     /// P11: a journal that a power cut destroyed is read as one in which nothing was begun.
     TrustLostJournal,
     /// P15: an opt-out is answered as soon as it is applied, without asking the nodes.

@@ -36,7 +36,7 @@ pub fn pass(rules: Rules, state: &mut ModelState, node: Node, claim: Fence, reci
     if !may_pass(rules, state, node, claim, recipient) {
         return false;
     }
-    let record = if rules.enforces(BrokenRule::BeginAfterTerminator) { Record::Begun } else { Record::Unwritten };
+    let record = if rules.enforces(BrokenRule::BeginAfterFinalDot) { Record::Begun } else { Record::Unwritten };
     let tip = state.log.tip();
     state.observations.passed_outside_claim |= !tip.is_claimed_in(claim, recipient) && !tip.is_overtaken(recipient);
     state.observations.passed_after_answer |=

@@ -114,7 +114,7 @@ fn repeated_acceptance_is_counted_as_duplicate() {
 
 #[test]
 fn begin_written_after_final_dot_is_missing_after_kill() {
-    violates(BrokenRule::BeginAfterTerminator, ONE_ACCEPT, Sizes { kills: 1, ..TWO_CLAIMS });
+    violates(BrokenRule::BeginAfterFinalDot, ONE_ACCEPT, Sizes { kills: 1, ..TWO_CLAIMS });
 }
 
 #[test]

@@ -3,7 +3,7 @@
 mod rows;
 
 use super::*;
-use crate::smtp::pool::rate_limiter::RateLimiter;
+use crate::smtp::relay::rate_limiter::RateLimiter;
 use crate::smtp::{
     Connected, Deadlines, DialogueResult, Email, Gate, GateAnswer, RefusalScope, RelayCounters, ReplyRules, TcpDialer,
 };
@@ -72,7 +72,7 @@ async fn changed_rate_or_bound_keeps_running_dialogues() {
         relays.follow(&ledger, voters);
     };
     let acquire = || relays.acquire("default", Instant::now() + Duration::from_millis(50));
-    let is_full = |way: Result<RelayPermit, _>| matches!(way, Err(Some(Unavailable::Busy)));
+    let is_full = |way: Result<RelayPermit, _>| matches!(way, Err(NoPermit::Unavailable(Unavailable::Busy)));
     put(0, 2, 1);
     let (one, two) = (acquire().await.expect("a session"), acquire().await.expect("a session"));
     put(9_000_000, 2, 3);
@@ -182,7 +182,7 @@ async fn waiting_for_two_relays_takes_a_token_of_one() {
         std::mem::forget(way);
     }
     let last = relays.acquire("default", begun + Duration::from_secs(5)).await;
-    assert!(matches!(last, Err(Some(Unavailable::Busy))), "two sessions and one are taken");
+    assert!(matches!(last, Err(NoPermit::Unavailable(Unavailable::Busy))), "two sessions and one are taken");
 }
 
 #[tokio::test(start_paused = true)]
@@ -192,7 +192,7 @@ async fn open_circuit_does_not_end_wait_for_another_relay() {
     let acquire = || relays.acquire("default", begun + Duration::from_secs(60));
     let (fails, held) = (acquire().await.expect("room"), acquire().await.expect("room"));
     let mail = Email { from: "a@example.org".into(), to: "b@example.net".into(), data: Vec::new(), dsn: None };
-    let result = fails.permit.send(&mail, Open, &Deadlines::default()).await;
+    let result = fails.session.send(&mail, Open, &Deadlines::default()).await;
     assert!(matches!(result, DialogueResult::Broken { .. }), "{result:?}");
     let (name, dialled) = (held.relay.clone(), dialer.0.load(Ordering::Relaxed));
     give_back(held, Duration::from_secs(9));
@@ -211,9 +211,9 @@ async fn wait_includes_next_probe_but_not_pace_beyond_deadline() {
     let fails = acquire().await.expect("room");
     assert_eq!(fails.relay, "b", "a's pace begins empty");
     let mail = Email { from: "a@example.org".into(), to: "b@example.net".into(), data: Vec::new(), dsn: None };
-    let result = fails.permit.send(&mail, Open, &Deadlines::default()).await;
+    let result = fails.session.send(&mail, Open, &Deadlines::default()).await;
     assert!(matches!(result, DialogueResult::Broken { .. }), "{result:?}");
-    let Err(Some(why)) = acquire().await else { panic!("neither can be used now") };
+    let Err(NoPermit::Unavailable(why)) = acquire().await else { panic!("neither can be used now") };
     assert!(until(&why).is_some_and(|until| until < begun + Duration::from_secs(10)), "{why}");
 }
 
@@ -241,7 +241,7 @@ async fn reply_rules_apply_to_their_relay_only() {
             data: b"Subject: x\r\n\r\nx\r\n".into(),
             dsn: None,
         };
-        let result = way.permit.send(&mail, Open, &Deadlines::default()).await;
+        let result = way.session.send(&mail, Open, &Deadlines::default()).await;
         let DialogueResult::Refused { code: 554, scope, .. } = result else { panic!("{result:?}") };
         assert_eq!(scope, expected, "{name}");
     }

@@ -153,7 +153,7 @@ impl StageGroup {
             Stage::Mail => StageGroup::Mail,
             Stage::Rcpt => StageGroup::Rcpt,
             Stage::Data | Stage::Body => StageGroup::Data,
-            Stage::DotHanded | Stage::Answered => StageGroup::Dot,
+            Stage::FinalDot | Stage::Answered => StageGroup::Dot,
         }
     }
 }

@@ -9,7 +9,7 @@
 
 use super::classification::{ReplyClass, ReplyRules};
 use crate::smtp::cause::Cause;
-use crate::smtp::gate_contract::GateRefusal;
+use crate::smtp::gate::GateRefusal;
 use crate::smtp::reply::Reply;
 use crate::smtp::stage::Stage;
 
@@ -52,9 +52,9 @@ pub enum DialogueResult {
         /// True if the relay accepted EHLO. After HELO it offers nothing now, but it may in the next session.
         asked: bool,
     },
-    /// The gate did not let the email pass: nothing of the terminator was written, and the socket is closed.
+    /// The gate did not let the email pass: nothing of the final dot was written, and the socket is closed.
     GateClosed(GateRefusal),
-    /// The terminator may have been written, and no complete answer is known (P5).
+    /// The final dot may have been written, and no complete answer is known (P5).
     InDoubt {
         /// Reason why the answer is missing.
         cause: Cause,
@@ -99,7 +99,7 @@ impl DialogueResult {
 
     /// Returns the result of a dialogue that ended at `stage` without an answer.
     pub fn without_answer(stage: Stage, cause: Cause) -> DialogueResult {
-        if stage == Stage::DotHanded {
+        if stage == Stage::FinalDot {
             DialogueResult::InDoubt { cause }
         } else {
             DialogueResult::Broken { stage, cause }

@@ -1,6 +1,6 @@
 //! Time limits of a dialogue: the relay's time-outs and the caller's deadlines.
 //!
-//! [`Timeouts`] limit the time that a relay may take for each answer; they come from the configuration. [`Deadlines`]
+//! [`Timeouts`] limit the time that a relay may take for each answer; only a probe changes their defaults. [`Deadlines`]
 //! are the caller's for one email and end a dialogue only before the gate. A dialogue past the gate waits for its
 //! answer, whatever the caller's deadlines are.
 

@@ -1,6 +1,6 @@
 //! One session with one relay: opened once, then used for one email after the other.
 //!
-//! The pool calls it in the task that owns the session during an email. It guarantees exactly one [`DialogueResult`]
+//! The permit calls it in the task that owns the session during an email. It guarantees exactly one [`DialogueResult`]
 //! for each email, after the gate was asked at most once. After anything but a clean end the socket is closed before
 //! the result is returned. It never retries, never sends QUIT inside an email, and never has more than one recipient in
 //! a transaction.
@@ -18,14 +18,14 @@ use tokio::time::timeout;
 use super::deadlines::{Deadlines, Timeouts};
 use super::dialer::{Connected, Dial};
 use super::dot_stuffing::Stuffed;
-use super::envelope::{Email, Offers, PreparedEmail};
+use super::envelope::{Email, Extensions, PreparedEmail};
 use super::opening::SessionOpening;
 use super::probe_report::ProbeReport;
-use super::stream::{Stream, TERMINATOR};
+use super::stream::{FINAL_DOT, Stream};
 use super::target::Target;
 use super::tcp::NEVER_FULL;
 use crate::smtp::cause::Cause;
-use crate::smtp::gate_contract::Gate;
+use crate::smtp::gate::Gate;
 use crate::smtp::replies::classification::ReplyRules;
 use crate::smtp::replies::dialogue_result::{DialogueResult, RefusalScope};
 use crate::smtp::reply::Reply;
@@ -35,7 +35,7 @@ use crate::smtp::stage::Stage;
 const BLOCK_BYTES: usize = 64 * 1024;
 
 /// A text of at most so many bytes goes in one write with the final dot, after the gate: an idle socket takes it whole.
-const ONE_WRITE_BYTES: usize = NEVER_FULL - TERMINATOR.len();
+const ONE_WRITE_BYTES: usize = NEVER_FULL - FINAL_DOT.len();
 
 /// Limit of the whole dialogue before the gate. Each step has its own time-out too.
 const BEFORE_THE_GATE: Duration = Duration::from_secs(3600);
@@ -43,7 +43,7 @@ const BEFORE_THE_GATE: Duration = Duration::from_secs(3600);
 /// An open session. Dropping it closes the socket without QUIT.
 pub struct Session {
     stream: Stream,
-    offers: Offers,
+    extensions: Extensions,
     timeouts: Timeouts,
     rules: ReplyRules,
     /// True if a transaction was begun and not completed: RSET must precede the next MAIL.
@@ -54,9 +54,9 @@ pub struct Session {
 }
 
 /// Result of MAIL, RCPT and DATA.
-enum Offered {
+enum EnvelopeReply {
     /// The relay answered 354 and waits for the text.
-    Wanted,
+    SendText,
     Refused(Box<DialogueResult>),
 }
 
@@ -96,15 +96,15 @@ impl Session {
         let Connected { transport, local } =
             connected.map_err(|cause| DialogueResult::without_answer(Stage::Connect, cause))?;
         let opening = SessionOpening { target, local, timeouts: &timeouts, deadlines, findings };
-        let (stream, offers) = opening.open(transport).await?;
+        let (stream, extensions) = opening.open(transport).await?;
         crash::point("smtp.after-connect");
         let rules = target.reply_rules().clone();
-        Ok(Session { stream, offers, timeouts, rules, needs_reset: false, emails: 0, ended_after: None })
+        Ok(Session { stream, extensions, timeouts, rules, needs_reset: false, emails: 0, ended_after: None })
     }
 
     /// Returns the extensions that the relay offers.
-    pub fn offers(&self) -> Offers {
-        self.offers
+    pub fn extensions(&self) -> Extensions {
+        self.extensions
     }
 
     /// Returns the number of emails offered over this session so far.
@@ -131,15 +131,15 @@ impl Session {
         self.is_open()
     }
 
-    /// Offers `mail`, asks `gate` once, hands over the terminator if it passes, and waits for the answer. A long text
-    /// is written before the gate, a short one together with the terminator.
+    /// Offers `email`, asks `gate` once, writes the final dot if it passes, and waits for the answer. A long text
+    /// is written before the gate, a short one together with the final dot.
     pub async fn run_transaction(
         &mut self,
-        mail: &Email,
+        email: &Email,
         gate: &mut dyn Gate,
         deadlines: &Deadlines,
     ) -> DialogueResult {
-        let dialogue = AssertUnwindSafe(self.dialogue(mail, gate, deadlines)).catch_unwind().await;
+        let dialogue = AssertUnwindSafe(self.dialogue(email, gate, deadlines)).catch_unwind().await;
         let result = match dialogue.unwrap_or_else(|panic| Err(Cause::of_panic(panic.as_ref()))) {
             Ok(result) => return result,
             Err(cause) => self.result_after(cause),
@@ -172,25 +172,24 @@ impl Session {
 
     async fn dialogue(
         &mut self,
-        mail: &Email,
+        email: &Email,
         gate: &mut dyn Gate,
         deadlines: &Deadlines,
     ) -> Result<DialogueResult, Cause> {
-        let offer = match PreparedEmail::new(mail, self.offers) {
-            Ok(offer) => offer,
+        let prepared = match PreparedEmail::new(email, self.extensions) {
+            Ok(prepared) => prepared,
             Err(refusal) => return Ok(*refusal),
         };
         self.emails = self.emails.saturating_add(1);
         self.stream.at(Stage::Mail);
-        match deadlines.bound(BEFORE_THE_GATE, self.before_the_gate(&offer)).await?? {
-            Offered::Refused(result) => return Ok(*result),
-            Offered::Wanted => {}
+        match deadlines.bound(BEFORE_THE_GATE, self.before_the_gate(&prepared)).await?? {
+            EnvelopeReply::Refused(result) => return Ok(*result),
+            EnvelopeReply::SendText => {}
         }
         crash::point("smtp.before-dot");
         let dot = self.timeouts.dot;
-        if let Some(reason) =
-            within(dot, self.stream.end_text_through_gate(offer.text.whole(ONE_WRITE_BYTES), gate)).await?
-        {
+        let ended = self.stream.end_text_through_gate(prepared.text.whole(ONE_WRITE_BYTES), gate);
+        if let Some(reason) = within(dot, ended).await? {
             return Ok(DialogueResult::GateClosed(reason));
         }
         crash::point("smtp.after-dot-before-250");
@@ -205,19 +204,22 @@ impl Session {
         })
     }
 
-    async fn before_the_gate(&mut self, offer: &PreparedEmail<'_>) -> Result<Offered, Cause> {
+    async fn before_the_gate(&mut self, prepared: &PreparedEmail<'_>) -> Result<EnvelopeReply, Cause> {
         if let Some(cause) = self.stream.unasked().await {
             return Err(if self.emails > 1 { Cause::ClosedBetweenEmails } else { cause });
         }
-        let offered =
-            if self.offers.pipelining { self.offer_at_once(offer).await? } else { self.offer_stepwise(offer).await? };
-        if let Offered::Wanted = offered {
+        let reply = if self.extensions.pipelining {
+            self.envelope_pipelined(prepared).await?
+        } else {
+            self.envelope_stepwise(prepared).await?
+        };
+        if let EnvelopeReply::SendText = reply {
             crash::point("smtp.before-data");
-            if offer.text.whole(ONE_WRITE_BYTES).is_none() {
-                self.write(&offer.text).await?;
+            if prepared.text.whole(ONE_WRITE_BYTES).is_none() {
+                self.write(&prepared.text).await?;
             }
         }
-        Ok(offered)
+        Ok(reply)
     }
 
     async fn write(&mut self, text: &Stuffed<'_>) -> Result<(), Cause> {
@@ -228,29 +230,31 @@ impl Session {
     }
 
     /// Sends MAIL, RCPT and DATA in one write (RFC 2920), then reads their answers in order.
-    async fn offer_at_once(&mut self, offer: &PreparedEmail<'_>) -> Result<Offered, Cause> {
+    async fn envelope_pipelined(&mut self, prepared: &PreparedEmail<'_>) -> Result<EnvelopeReply, Cause> {
         let reset = if self.needs_reset { Rset.to_string() } else { String::new() };
-        let group = [&reset, &offer.mail, &offer.rcpt, &offer.data].map(String::as_str).concat();
+        let group = [&reset, &prepared.mail_command, &prepared.rcpt_command, &prepared.data_command]
+            .map(String::as_str)
+            .concat();
         within(self.timeouts.mail, self.stream.command(&group)).await?;
         if self.needs_reset {
             self.read_rset_reply().await?;
         }
         self.needs_reset = true;
-        let mail = self.read_reply(Stage::Mail).await?;
+        let mail_reply = self.read_reply(Stage::Mail).await?;
         crash::point("smtp.after-mail");
-        if mail.code == 421 {
-            return self.refuse(Stage::Mail, &mail);
+        if mail_reply.code == 421 {
+            return self.refuse(Stage::Mail, &mail_reply);
         }
-        let (rcpt, data) = match self.read_rcpt_and_data_replies().await {
+        let (rcpt_reply, data_reply) = match self.read_rcpt_and_data_replies().await {
             Ok(rest) => rest,
             // The refused MAIL is an answer, even if the other answers are missing.
-            Err(_) if mail.class() >= 4 => {
+            Err(_) if mail_reply.class() >= 4 => {
                 self.stream.close();
-                return self.refuse(Stage::Mail, &mail);
+                return self.refuse(Stage::Mail, &mail_reply);
             }
             Err(cause) => return Err(cause),
         };
-        self.classify_replies(&mail, &rcpt, data.as_ref()).await
+        self.classify_replies(&mail_reply, &rcpt_reply, data_reply.as_ref()).await
     }
 
     /// Reads the answers to RCPT and DATA. `None` for DATA if the session was closed after the first answer.
@@ -269,12 +273,17 @@ impl Session {
     }
 
     /// Returns the first refusal in order. If DATA was accepted without a recipient, the text is ended by a lone dot.
-    async fn classify_replies(&mut self, mail: &Reply, rcpt: &Reply, data: Option<&Reply>) -> Result<Offered, Cause> {
+    async fn classify_replies(
+        &mut self,
+        mail: &Reply,
+        rcpt: &Reply,
+        data: Option<&Reply>,
+    ) -> Result<EnvelopeReply, Cause> {
         let wanted = data.is_some_and(|data| data.class() == 3);
         let refused = [(Stage::Mail, mail), (Stage::Rcpt, rcpt)].into_iter().find(|(_, reply)| reply.class() != 2);
         let Some((stage, reply)) = refused else {
             return match data {
-                Some(_) if wanted => Ok(Offered::Wanted),
+                Some(_) if wanted => Ok(EnvelopeReply::SendText),
                 Some(data) => self.negative(Stage::Data, data),
                 None => Err(Cause::Closed),
             };
@@ -290,20 +299,20 @@ impl Session {
     }
 
     /// Sends one command at a time and reads its answer.
-    async fn offer_stepwise(&mut self, offer: &PreparedEmail<'_>) -> Result<Offered, Cause> {
+    async fn envelope_stepwise(&mut self, prepared: &PreparedEmail<'_>) -> Result<EnvelopeReply, Cause> {
         if self.needs_reset {
             within(self.timeouts.mail, self.stream.command(&Rset.to_string())).await?;
             self.read_rset_reply().await?;
         }
         self.needs_reset = true;
-        for (stage, command) in [(Stage::Mail, &offer.mail), (Stage::Rcpt, &offer.rcpt)] {
+        for (stage, command) in [(Stage::Mail, &prepared.mail_command), (Stage::Rcpt, &prepared.rcpt_command)] {
             let reply = self.ask(stage, command).await?;
             if reply.class() != 2 {
                 return self.negative(stage, &reply);
             }
         }
-        let reply = self.ask(Stage::Data, &offer.data).await?;
-        if reply.class() == 3 { Ok(Offered::Wanted) } else { self.negative(Stage::Data, &reply) }
+        let reply = self.ask(Stage::Data, &prepared.data_command).await?;
+        if reply.class() == 3 { Ok(EnvelopeReply::SendText) } else { self.negative(Stage::Data, &reply) }
     }
 
     async fn ask(&mut self, stage: Stage, command: &str) -> Result<Reply, Cause> {
@@ -333,7 +342,7 @@ impl Session {
         }
     }
 
-    fn negative(&mut self, stage: Stage, reply: &Reply) -> Result<Offered, Cause> {
+    fn negative(&mut self, stage: Stage, reply: &Reply) -> Result<EnvelopeReply, Cause> {
         if reply.class() < 4 {
             self.stream.at(stage);
             return Err(Cause::OutOfStep(reply.summary()));
@@ -344,7 +353,7 @@ impl Session {
     /// Handles a negative answer. Relays use 421 to end a session that was used before: after a number of messages,
     /// when idle, or at a restart (RFC 5321 3.8). It says nothing about this message, unless it says "too fast" or "too
     /// much".
-    fn refuse(&mut self, stage: Stage, reply: &Reply) -> Result<Offered, Cause> {
+    fn refuse(&mut self, stage: Stage, reply: &Reply) -> Result<EnvelopeReply, Cause> {
         let result = DialogueResult::refused(&self.rules, stage, reply);
         if reply.code == 421 {
             self.stream.at(stage);
@@ -355,7 +364,7 @@ impl Session {
                 return Err(Cause::ClosedBetweenEmails);
             }
         }
-        Ok(Offered::Refused(Box::new(result)))
+        Ok(EnvelopeReply::Refused(Box::new(result)))
     }
 
     /// Sends a lone dot. The relay's answer changes nothing. Without an answer the session is closed.

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 
 /// A text as it is written to the wire: lines that begin with a dot have one more, and the text ends with CRLF. Only
-/// [`Stuffed::new`] makes one, so no value of this type contains a terminator.
+/// [`Stuffed::new`] makes one, so no value of this type contains a final dot.
 #[derive(Debug)]
 pub(crate) struct Stuffed<'a>(Cow<'a, [u8]>);
 

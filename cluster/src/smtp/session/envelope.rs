@@ -68,7 +68,7 @@ impl Notify {
 
 /// Extensions that the relay offered in its answer to EHLO.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Offers {
+pub struct Extensions {
     /// True if the relay accepted EHLO. After HELO a relay offers nothing, whatever it supports.
     pub by_ehlo: bool,
     /// True if MAIL, RCPT and DATA may be sent in one write (RFC 2920).
@@ -83,9 +83,9 @@ pub struct Offers {
     pub emails_max: Option<u32>,
 }
 
-impl Offers {
+impl Extensions {
     /// Parses the lines after the first one of the answer to EHLO.
-    pub(crate) fn read(extensions: &[String]) -> Offers {
+    pub(crate) fn read(extensions: &[String]) -> Extensions {
         let words = |keyword: &str| {
             extensions.iter().find_map(|line| {
                 let mut words = line.split_ascii_whitespace();
@@ -97,7 +97,7 @@ impl Offers {
             most.parse().ok().filter(|most| name.eq_ignore_ascii_case("MAILMAX") && *most > 0)
         });
         let size = words("SIZE").map(|mut words| words.next().and_then(|most| most.parse().ok()).unwrap_or(0));
-        Offers {
+        Extensions {
             by_ehlo: true,
             pipelining: words("PIPELINING").is_some(),
             utf8: words("SMTPUTF8").is_some() && words("8BITMIME").is_some(),
@@ -111,9 +111,9 @@ impl Offers {
 /// The commands and the text of one email, ready for the wire.
 #[derive(Debug)]
 pub(crate) struct PreparedEmail<'a> {
-    pub mail: String,
-    pub rcpt: String,
-    pub data: String,
+    pub mail_command: String,
+    pub rcpt_command: String,
+    pub data_command: String,
     pub text: Stuffed<'a>,
 }
 
@@ -122,56 +122,56 @@ impl<'a> PreparedEmail<'a> {
     ///
     /// # Errors
     /// Returns a refusal by this node itself: nothing was written.
-    pub fn new(mail: &'a Email, offers: Offers) -> Result<PreparedEmail<'a>, Box<DialogueResult>> {
+    pub fn new(email: &'a Email, extensions: Extensions) -> Result<PreparedEmail<'a>, Box<DialogueResult>> {
         // lettre has panicked on input before. Here a panic becomes a refusal of the email.
-        let worded = catch_unwind(|| PreparedEmail::word(mail, offers));
+        let worded = catch_unwind(|| PreparedEmail::word(email, extensions));
         worded.unwrap_or_else(|_| Err(not_offered(Stage::Mail, 554, "5.6.0 cannot be worded", RefusalScope::Content)))
     }
 
-    fn word(mail: &'a Email, offers: Offers) -> Result<PreparedEmail<'a>, Box<DialogueResult>> {
-        let sender = match mail.from.as_str() {
+    fn word(email: &'a Email, extensions: Extensions) -> Result<PreparedEmail<'a>, Box<DialogueResult>> {
+        let sender = match email.from.as_str() {
             "" => None,
             from => Some(address(from).ok_or_else(|| {
                 not_offered(Stage::Mail, 553, "5.1.7 the sender is not an address", RefusalScope::Content)
             })?),
         };
-        let recipient = address(&mail.to)
+        let recipient = address(&email.to)
             .ok_or_else(|| not_offered(Stage::Rcpt, 553, "5.1.3 not an address", RefusalScope::Mailbox))?;
-        let text = Stuffed::new(&mail.data)
+        let text = Stuffed::new(&email.data)
             .ok_or_else(|| not_offered(Stage::Data, 554, "5.6.0 a line end that is not CRLF", RefusalScope::Content))?;
-        let parameters = parameters(mail, offers)?;
-        let dsn = mail.dsn.as_ref().filter(|_| offers.dsn);
+        let parameters = parameters(email, extensions)?;
+        let dsn = email.dsn.as_ref().filter(|_| extensions.dsn);
         let notify =
             dsn.map(|dsn| RcptParameter::Other { keyword: "NOTIFY".into(), value: Some(dsn.notify.word().into()) });
         Ok(PreparedEmail {
-            mail: MailCommand::new(sender, parameters).to_string(),
-            rcpt: Rcpt::new(recipient, notify.into_iter().collect()).to_string(),
-            data: Data.to_string(),
+            mail_command: MailCommand::new(sender, parameters).to_string(),
+            rcpt_command: Rcpt::new(recipient, notify.into_iter().collect()).to_string(),
+            data_command: Data.to_string(),
             text,
         })
     }
 }
 
-fn parameters(mail: &Email, offers: Offers) -> Result<Vec<MailParameter>, Box<DialogueResult>> {
+fn parameters(email: &Email, extensions: Extensions) -> Result<Vec<MailParameter>, Box<DialogueResult>> {
     let mut parameters = Vec::new();
-    if let Some(most) = offers.size {
-        let bytes = mail.data.len();
+    if let Some(most) = extensions.size {
+        let bytes = email.data.len();
         if most > 0 && bytes as u64 > most {
             let text = format!("5.3.4 the message has {bytes} bytes, and the relay takes {most}");
             return Err(not_offered(Stage::Mail, 552, &text, RefusalScope::Content));
         }
         parameters.push(MailParameter::Size(bytes));
     }
-    if mail.needs_smtputf8() {
-        if !offers.utf8 {
-            return Err(Box::new(DialogueResult::NoSmtpUtf8 { asked: offers.by_ehlo }));
+    if email.needs_smtputf8() {
+        if !extensions.utf8 {
+            return Err(Box::new(DialogueResult::NoSmtpUtf8 { asked: extensions.by_ehlo }));
         }
-        if !mail.data.is_ascii() {
+        if !email.data.is_ascii() {
             parameters.push(MailParameter::Body(MailBodyParameter::EightBitMime));
         }
         parameters.push(MailParameter::SmtpUtfEight);
     }
-    if let Some(dsn) = mail.dsn.as_ref().filter(|_| offers.dsn) {
+    if let Some(dsn) = email.dsn.as_ref().filter(|_| extensions.dsn) {
         // lettre writes the value as xtext.
         parameters.push(MailParameter::Other { keyword: "ENVID".into(), value: Some(dsn.envelope_id.clone()) });
     }
@@ -210,14 +210,15 @@ fn not_offered(stage: Stage, code: u16, text: &str, scope: RefusalScope) -> Box<
 mod tests {
     use super::*;
 
-    const ALL: Offers = Offers { by_ehlo: true, pipelining: true, utf8: true, dsn: true, size: None, emails_max: None };
+    const ALL: Extensions =
+        Extensions { by_ehlo: true, pipelining: true, utf8: true, dsn: true, size: None, emails_max: None };
 
-    fn mail(from: &str, to: &str, data: &[u8]) -> Email {
+    fn email(from: &str, to: &str, data: &[u8]) -> Email {
         Email { from: from.to_owned(), to: to.to_owned(), data: data.to_vec(), dsn: None }
     }
 
-    fn refusal(mail: &Email, offers: Offers) -> (Stage, RefusalScope) {
-        match PreparedEmail::new(mail, offers).map_err(|result| *result) {
+    fn refusal(email: &Email, extensions: Extensions) -> (Stage, RefusalScope) {
+        match PreparedEmail::new(email, extensions).map_err(|result| *result) {
             Err(DialogueResult::Refused { stage, scope, .. }) => (stage, scope),
             other => panic!("{other:?}"),
         }
@@ -225,69 +226,69 @@ mod tests {
 
     #[test]
     fn commands_carry_only_required_parameters() {
-        let plain = mail("a@example.org", "b@example.com", b"hi\r\n");
-        let offer = PreparedEmail::new(&plain, ALL).expect("a good mail");
-        assert_eq!(offer.mail, "MAIL FROM:<a@example.org>\r\n");
-        assert_eq!(offer.rcpt, "RCPT TO:<b@example.com>\r\n");
-        let rich = mail("", "bj\u{f8}rn@example.com", "h\u{ef}\r\n".as_bytes());
-        let offer = PreparedEmail::new(&rich, ALL).expect("a good mail");
-        assert_eq!(offer.mail, "MAIL FROM:<> BODY=8BITMIME SMTPUTF8\r\n");
-        assert_eq!(offer.rcpt, "RCPT TO:<bj\u{f8}rn@example.com>\r\n");
-        let reply_to = mail("a@example.org", "b@example.com", "Reply-To: bj\u{f8}rn@example.com\r\n".as_bytes());
-        let offer = PreparedEmail::new(&reply_to, ALL).expect("a good mail");
-        assert_eq!(offer.mail, "MAIL FROM:<a@example.org> BODY=8BITMIME SMTPUTF8\r\n", "RFC 6531 3.4");
+        let plain = email("a@example.org", "b@example.com", b"hi\r\n");
+        let prepared = PreparedEmail::new(&plain, ALL).expect("a good email");
+        assert_eq!(prepared.mail_command, "MAIL FROM:<a@example.org>\r\n");
+        assert_eq!(prepared.rcpt_command, "RCPT TO:<b@example.com>\r\n");
+        let rich = email("", "bj\u{f8}rn@example.com", "h\u{ef}\r\n".as_bytes());
+        let prepared = PreparedEmail::new(&rich, ALL).expect("a good email");
+        assert_eq!(prepared.mail_command, "MAIL FROM:<> BODY=8BITMIME SMTPUTF8\r\n");
+        assert_eq!(prepared.rcpt_command, "RCPT TO:<bj\u{f8}rn@example.com>\r\n");
+        let reply_to = email("a@example.org", "b@example.com", "Reply-To: bj\u{f8}rn@example.com\r\n".as_bytes());
+        let prepared = PreparedEmail::new(&reply_to, ALL).expect("a good email");
+        assert_eq!(prepared.mail_command, "MAIL FROM:<a@example.org> BODY=8BITMIME SMTPUTF8\r\n", "RFC 6531 3.4");
     }
 
     #[test]
     fn address_beyond_ascii_without_smtputf8_is_a_lack_of_the_relay() {
-        let from = mail("bj\u{f8}rn@example.com", "a@example.org", b"");
-        let to = mail("a@example.org", "bj\u{f8}rn@example.com", b"");
-        let data = mail("a@example.org", "a@example.org", "\u{ef}".as_bytes());
-        for mail in [from, to, data] {
-            let lacks = PreparedEmail::new(&mail, Offers { utf8: false, ..ALL }).map_err(|result| *result);
-            assert_eq!(lacks.err(), Some(DialogueResult::NoSmtpUtf8 { asked: true }), "{mail:?}");
+        let from = email("bj\u{f8}rn@example.com", "a@example.org", b"");
+        let to = email("a@example.org", "bj\u{f8}rn@example.com", b"");
+        let data = email("a@example.org", "a@example.org", "\u{ef}".as_bytes());
+        for email in [from, to, data] {
+            let lacks = PreparedEmail::new(&email, Extensions { utf8: false, ..ALL }).map_err(|result| *result);
+            assert_eq!(lacks.err(), Some(DialogueResult::NoSmtpUtf8 { asked: true }), "{email:?}");
         }
-        let plain = mail("a@example.org", "b@example.com", b"hi\r\n");
-        assert!(PreparedEmail::new(&plain, Offers::default()).is_ok());
+        let plain = email("a@example.org", "b@example.com", b"hi\r\n");
+        assert!(PreparedEmail::new(&plain, Extensions::default()).is_ok());
     }
 
     #[test]
     fn envelope_id_and_notify_are_sent_where_dsn_is_offered() {
-        let worded = |notify, offers| {
+        let worded = |notify, extensions| {
             let dsn = Some(Dsn { envelope_id: "1.9.1050.4 +=x".to_owned(), notify });
-            let mail = Email { dsn, ..mail("a@example.org", "b@example.com", b"hi\r\n") };
-            let offer = PreparedEmail::new(&mail, offers).expect("a good mail");
-            (offer.mail, offer.rcpt)
+            let email = Email { dsn, ..email("a@example.org", "b@example.com", b"hi\r\n") };
+            let prepared = PreparedEmail::new(&email, extensions).expect("a good email");
+            (prepared.mail_command, prepared.rcpt_command)
         };
         let (mail, rcpt) = worded(Notify::Never, ALL);
         assert_eq!(mail, "MAIL FROM:<a@example.org> ENVID=1.9.1050.4+20+2B+3Dx\r\n", "xtext, RFC 3461 section 4");
         assert_eq!(rcpt, "RCPT TO:<b@example.com> NOTIFY=NEVER\r\n");
         assert_eq!(worded(Notify::Failure, ALL).1, "RCPT TO:<b@example.com> NOTIFY=FAILURE\r\n");
-        let (mail, rcpt) = worded(Notify::Never, Offers { dsn: false, ..ALL });
+        let (mail, rcpt) = worded(Notify::Never, Extensions { dsn: false, ..ALL });
         assert_eq!((mail.as_str(), rcpt.as_str()), ("MAIL FROM:<a@example.org>\r\n", "RCPT TO:<b@example.com>\r\n"));
     }
 
     #[test]
     fn message_above_size_limit_is_refused_as_content() {
-        let three = mail("a@example.org", "b@example.org", b"x\r\n");
-        let sized = |most| Offers { size: Some(most), ..ALL };
+        let three = email("a@example.org", "b@example.org", b"x\r\n");
+        let sized = |most| Extensions { size: Some(most), ..ALL };
         for most in [0, 3, 4] {
-            let offer = PreparedEmail::new(&three, sized(most)).expect("it fits");
-            assert_eq!(offer.mail, "MAIL FROM:<a@example.org> SIZE=3\r\n");
+            let prepared = PreparedEmail::new(&three, sized(most)).expect("it fits");
+            assert_eq!(prepared.mail_command, "MAIL FROM:<a@example.org> SIZE=3\r\n");
         }
         assert_eq!(refusal(&three, sized(2)), (Stage::Mail, RefusalScope::Content));
     }
 
     #[test]
     fn limits_of_ehlo_are_read() {
-        let read = |lines: &[&str]| Offers::read(&lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>());
+        let read = |lines: &[&str]| Extensions::read(&lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>());
         let both = read(&["SMTPUTF8", "8bitmime", "DSN"]);
         assert!(both.utf8 && both.dsn && !read(&["SMTPUTF8"]).utf8 && !read(&["8BITMIME"]).utf8);
-        let offers = read(&["PIPELINING", "size 1000", "LIMITS RCPTMAX=9 MAILMAX=20"]);
-        assert_eq!((offers.pipelining, offers.size, offers.emails_max), (true, Some(1000), Some(20)));
-        let offers = read(&["SIZE", "LIMITS MAILMAX=0", "XLIMITS MAILMAX=3"]);
-        assert_eq!((offers.size, offers.emails_max), (Some(0), None), "no limit is named");
-        assert_eq!(read(&["SIZES 3"]), Offers { by_ehlo: true, ..Offers::default() });
+        let extensions = read(&["PIPELINING", "size 1000", "LIMITS RCPTMAX=9 MAILMAX=20"]);
+        assert_eq!((extensions.pipelining, extensions.size, extensions.emails_max), (true, Some(1000), Some(20)));
+        let extensions = read(&["SIZE", "LIMITS MAILMAX=0", "XLIMITS MAILMAX=3"]);
+        assert_eq!((extensions.size, extensions.emails_max), (Some(0), None), "no limit is named");
+        assert_eq!(read(&["SIZES 3"]), Extensions { by_ehlo: true, ..Extensions::default() });
     }
 
     #[test]
@@ -295,14 +296,14 @@ mod tests {
         for to in
             ["a@b\r\nRCPT TO:<c@d>", "\"a\r\n\"@b.org", "a>@b.org", "a b@c.org", "", "a", "a@b\n", "\"\u{85}\"@b.org"]
         {
-            assert_eq!(refusal(&mail("", to, b""), ALL), (Stage::Rcpt, RefusalScope::Mailbox), "{to:?}");
+            assert_eq!(refusal(&email("", to, b""), ALL), (Stage::Rcpt, RefusalScope::Mailbox), "{to:?}");
         }
-        assert_eq!(refusal(&mail("x", "a@b.org", b""), ALL), (Stage::Mail, RefusalScope::Content));
+        assert_eq!(refusal(&email("x", "a@b.org", b""), ALL), (Stage::Mail, RefusalScope::Content));
     }
 
     #[test]
     fn text_that_could_smuggle_commands_is_refused() {
-        let smuggling = mail("", "a@b.org", b"x\n.\r\nMAIL FROM:<evil@b.org>\r\n");
+        let smuggling = email("", "a@b.org", b"x\n.\r\nMAIL FROM:<evil@b.org>\r\n");
         assert_eq!(refusal(&smuggling, ALL), (Stage::Data, RefusalScope::Content));
     }
 }

@@ -15,7 +15,7 @@ use reveille_ledger::access::Tls;
 use super::auth::{self, Mechanism};
 use super::credentials::Login;
 use super::deadlines::{Deadlines, Timeouts};
-use super::envelope::Offers;
+use super::envelope::Extensions;
 use super::probe_report::ProbeReport;
 use super::stream::{ByteStream, Stream};
 use super::target::Target;
@@ -41,7 +41,7 @@ impl SessionOpening<'_> {
     ///
     /// # Errors
     /// Returns the result for the email that wanted the session. The connection is then closed.
-    pub async fn open(mut self, plain: Box<dyn ByteStream>) -> Step<(Stream, Offers)> {
+    pub async fn open(mut self, plain: Box<dyn ByteStream>) -> Step<(Stream, Extensions)> {
         let transport = match self.target.tls() {
             Tls::Implicit(_) => self.encrypt(plain).await?,
             Tls::None | Tls::StartTls(_) => plain,
@@ -58,8 +58,8 @@ impl SessionOpening<'_> {
         if self.target.logs_in() {
             self.authenticate(&mut stream).await?;
         }
-        let offers = if by_ehlo { Offers::read(&self.findings.extensions) } else { Offers::default() };
-        Ok((stream, offers))
+        let extensions = if by_ehlo { Extensions::read(&self.findings.extensions) } else { Extensions::default() };
+        Ok((stream, extensions))
     }
 
     /// Sends EHLO, or HELO if the relay refuses EHLO. Returns true if the relay accepted EHLO.

@@ -1,4 +1,4 @@
-//! Findings of an opening: used by `relay test`, dropped by the pool.
+//! Findings of an opening: used by `relay test`, dropped otherwise.
 //!
 //! The opening fills it step by step, so that findings before a failure are kept. Texts come from the relay, with
 //! control characters removed.

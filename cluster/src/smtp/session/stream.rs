@@ -2,8 +2,8 @@
 //!
 //! - Commands are written only outside an email's text. Texts are written only as `Stuffed`, which cannot contain a
 //!   line of one dot. So exactly one function can end a text, `Stream::end_text_through_gate`, and it asks the gate exactly once.
-//! - The [`Stage`] is at least what the relay may know: it changes to `DotHanded` before the first byte of the
-//!   terminator.
+//! - The [`Stage`] is at least what the relay may know: it changes to `FinalDot` before the first byte of the
+//!   final dot.
 //! - Unexpected bytes before the gate end the dialogue: answers could no longer be matched to commands.
 //!
 //! lettre does not write the text: its two writes would leave no exact point for the gate, it appends an empty line,
@@ -25,20 +25,20 @@ use tokio::{
 use super::dot_stuffing::Piece;
 use super::lines::ReplyLines;
 use crate::smtp::cause::Cause;
-use crate::smtp::gate_contract::{Gate, GateAnswer, GateRefusal};
+use crate::smtp::gate::{Gate, GateAnswer, GateRefusal};
 use crate::smtp::reply::Reply;
 use crate::smtp::stage::Stage;
 
 /// A connected byte stream to a relay: TCP, TLS over TCP, or a simulated one.
 ///
 /// Its flush is ready when all written bytes are with the network and more bytes would be accepted at once. The gate is
-/// asked only then, so that no time passes between its answer and the write of the terminator. TLS flushes the stream
+/// asked only then, so that no time passes between its answer and the write of the final dot. TLS flushes the stream
 /// below it, so it gives the same guarantee.
 pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 
-/// End of a text (RFC 5321 4.1.1.4). The CRLF before it belongs to the text's last line.
-pub(crate) const TERMINATOR: &[u8] = b".\r\n";
+/// The final dot with its CRLF: the terminator of RFC 5321 4.1.1.4. The CRLF before it belongs to the last line of the text.
+pub(crate) const FINAL_DOT: &[u8] = b".\r\n";
 
 /// Size of one read in bytes. Four pipelined replies have about 200 bytes.
 const READ_BYTES: usize = 2048;
@@ -63,7 +63,7 @@ impl Stream {
 
     /// Sets the command that is answered next. Only the stages of commands can be set.
     pub fn at(&mut self, stage: Stage) {
-        let in_text = matches!(self.stage, Stage::Body | Stage::DotHanded);
+        let in_text = matches!(self.stage, Stage::Body | Stage::FinalDot);
         debug_assert!(stage <= Stage::Data && !in_text, "the stages of a text are this file's own");
         if stage <= Stage::Data && !in_text {
             self.stage = stage;
@@ -81,7 +81,7 @@ impl Stream {
         self.transport.ok_or(Cause::Closed)
     }
 
-    /// Closes the socket. For the relay, a text without its terminator is not an email.
+    /// Closes the socket. For the relay, a text without its final dot is not an email.
     pub fn close(&mut self) {
         self.transport = None;
     }
@@ -96,7 +96,7 @@ impl Stream {
     /// # Errors
     /// Fails if the transport fails, or if a text was begun: the command would become part of it.
     pub async fn command(&mut self, text: &str) -> Result<(), Cause> {
-        if matches!(self.stage, Stage::Body | Stage::DotHanded) {
+        if matches!(self.stage, Stage::Body | Stage::FinalDot) {
             return Err(Cause::OutOfStep("a command inside a text".to_owned()));
         }
         let mut rest = text.as_bytes();
@@ -131,11 +131,11 @@ impl Stream {
     }
 
     /// **The gate.** Waits until the transport takes more bytes, then asks `gate` once. If the email passes, the rest of
-    /// the text (`text`) and the terminator go to the transport in the same poll. `Ok(Some)` says why the gate is
+    /// the text (`text`) and the final dot go to the transport in the same poll. `Ok(Some)` says why the gate is
     /// closed: none of these bytes is written, and the connection is closed. Replies that are out of step before the
     /// gate close it too.
     ///
-    /// After the gate has passed, every error leaves the stage at `DotHanded`. This includes a write that fails at its
+    /// After the gate has passed, every error leaves the stage at `FinalDot`. This includes a write that fails at its
     /// first byte: a transport that encrypts may have taken it before it failed.
     pub async fn end_text_through_gate(
         &mut self,
@@ -143,11 +143,11 @@ impl Stream {
         gate: &mut dyn Gate,
     ) -> Result<Option<GateRefusal>, Cause> {
         if self.stage != if text.is_some() { Stage::Data } else { Stage::Body } {
-            return Err(Cause::OutOfStep("a terminator without a text".to_owned()));
+            return Err(Cause::OutOfStep("a final dot without a text".to_owned()));
         }
         self.stage = Stage::Body;
-        let whole = text.map(|text| [text.bytes(), TERMINATOR].concat());
-        let mut rest = whole.as_deref().unwrap_or(TERMINATOR);
+        let whole = text.map(|text| [text.bytes(), FINAL_DOT].concat());
+        let mut rest = whole.as_deref().unwrap_or(FINAL_DOT);
         // Unconstrained: tokio's budget for a task must not push the write into a later poll.
         unconstrained(poll_fn(|cx| {
             if self.stage == Stage::Body {
@@ -160,7 +160,7 @@ impl Stream {
                     self.close();
                     return Poll::Ready(Ok(Some(reason)));
                 }
-                self.stage = Stage::DotHanded;
+                self.stage = Stage::FinalDot;
             }
             ready!(self.poll_write_all(cx, &mut rest))?;
             Poll::Ready(Ok(None))
@@ -191,7 +191,7 @@ impl Stream {
         if self.stage != Stage::Data || refusal.class() < 4 {
             return Err(Cause::OutOfStep("a dot that could land somewhere".to_owned()));
         }
-        let mut rest = TERMINATOR;
+        let mut rest = FINAL_DOT;
         poll_fn(|cx| self.poll_write_all(cx, &mut rest)).await?;
         self.reply().await
     }
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn terminator_is_written_only_through_the_gate() {
+    async fn final_dot_is_written_only_through_the_gate() {
         let (ours, mut theirs) = duplex(1024);
         let mut stream = Stream::new(Box::new(ours));
         let ok = Reply { code: 250, text: String::new() };

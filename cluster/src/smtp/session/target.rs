@@ -1,4 +1,4 @@
-//! Address of a relay, the name in EHLO, and the security of the session. The code that builds the pool makes it from
+//! Address of a relay, the name in EHLO, and the security of the session. The registry makes it from
 //! the ledger's relay object. It is checked once, here.
 
 use std::net::IpAddr;

@@ -106,7 +106,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::smtp::gate_contract::{Gate, GateAnswer, GateRefusal};
+    use crate::smtp::gate::{Gate, GateAnswer, GateRefusal};
     use crate::smtp::session::dot_stuffing::Stuffed;
     use crate::smtp::session::stream::Stream;
     use crate::smtp::stage::Stage;
@@ -157,6 +157,6 @@ mod tests {
         let mut seen = Vec::new();
         let (closed, _) = tokio::join!(stream.end_text_through_gate(None, &mut gate), theirs.read_to_end(&mut seen));
         assert_eq!(closed, Ok(Some(GateRefusal::RunPaused)));
-        assert!(!seen.ends_with(b"\n.\r\n"), "no terminator");
+        assert!(!seen.ends_with(b"\n.\r\n"), "no final dot");
     }
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::smtp::pool::circuit::Admitted::{AsProbe, Normally, ToOpenSession};
-use crate::smtp::pool::circuit::{Admitted, Backoff, Circuit, CircuitEvent, CircuitRefusal, CircuitState, OpenReason};
+use crate::smtp::relay::circuit::Admitted::{AsProbe, Normally, ToOpenSession};
+use crate::smtp::relay::circuit::{Admitted, Backoff, Circuit, CircuitEvent, CircuitRefusal, CircuitState, OpenReason};
 
 fn seconds(s: u64) -> Duration {
     Duration::from_secs(s)

@@ -6,10 +6,10 @@ use tokio::time::Instant;
 
 use super::server::{Act, Counting, Exchange, Moment, Script, mail, script, stepwise, until, when, willing};
 use crate::smtp::cause::Cause;
-use crate::smtp::gate_contract::{Gate, GateAnswer};
+use crate::smtp::gate::{Gate, GateAnswer};
 use crate::smtp::replies::dialogue_result::{DialogueResult, RefusalScope};
 use crate::smtp::session::deadlines::{Deadlines, Timeouts};
-use crate::smtp::session::envelope::{Email, Offers};
+use crate::smtp::session::envelope::{Email, Extensions};
 use crate::smtp::stage::Stage;
 
 const SHORT: Duration = Duration::from_millis(40);
@@ -47,7 +47,7 @@ async fn ehlo_not_understood_falls_back_to_helo() {
     for refusal in ["500 what\r\n", "502 5.5.1 not implemented\r\n", "504 5.5.2 no\r\n"] {
         let exchange = Exchange::new(when(Moment::Ehlo, Act::Say(refusal)));
         let mut session = exchange.session().await.expect("a session");
-        assert_eq!(session.offers(), Offers::default(), "nothing is offered");
+        assert_eq!(session.extensions(), Extensions::default(), "nothing is offered");
         assert_eq!(exchange.commands(), ["EHLO node-1.example.org", "HELO node-1.example.org"]);
         let beyond = Email { to: "bj\u{f8}rn@example.com".to_owned(), ..mail(b"x") };
         let result = session.run_transaction(&beyond, &mut Counting::open(&exchange), &Deadlines::default()).await;
@@ -152,8 +152,8 @@ async fn unusual_greeting_and_ehlo_are_understood() {
     ];
     let exchange = Exchange::new(script(&STRANGE));
     let session = exchange.session().await.expect("a session");
-    assert!(session.offers().pipelining);
-    assert!(!session.offers().utf8);
+    assert!(session.extensions().pipelining);
+    assert!(!session.extensions().utf8);
     assert_eq!(exchange.commands(), ["EHLO node-1.example.org"]);
 }
 
@@ -172,7 +172,7 @@ async fn pipelined_email_with_short_text_takes_two_writes() {
     let result =
         session.run_transaction(&mail(b"hello\r\n"), &mut Counting::open(&exchange), &Deadlines::default()).await;
     assert!(matches!(result, DialogueResult::Accepted { .. }));
-    assert_eq!(exchange.tape.lock().writes - before, 2, "the offer; the text with its terminator");
+    assert_eq!(exchange.tape.lock().writes - before, 2, "the offer; the text with its final dot");
     session.run_transaction(&mail(b"hello\r\n"), &mut Counting::open(&exchange), &Deadlines::default()).await;
     assert_eq!(exchange.tape.lock().writes - before, 4);
     assert!(!exchange.commands().contains(&"RSET".to_owned()), "there was nothing to reset");

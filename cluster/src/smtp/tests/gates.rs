@@ -1,5 +1,5 @@
 //! Tests of the gate (P5): it is asked exactly once for each email, immediately before the first byte of the
-//! terminator.
+//! final dot.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::server::{Act, Counting, Exchange, Moment, mail, script, stepwise, until, when, willing};
 use crate::smtp::cause::Cause;
-use crate::smtp::gate_contract::{Gate, GateAnswer, GateRefusal};
+use crate::smtp::gate::{Gate, GateAnswer, GateRefusal};
 use crate::smtp::replies::dialogue_result::DialogueResult;
 use crate::smtp::session::deadlines::{Deadlines, Timeouts};
 use crate::smtp::stage::Stage;
@@ -33,11 +33,11 @@ async fn passes_the_gate_once(text: &[u8], buffer: usize, gulp: usize, step_by_s
         assert_eq!(gate.times_met(), 1, "once an email");
         let tape = exchange.tape.lock().bytes.clone();
         let (before, after) = tape.split_at(gate.met.lock()[0]);
-        assert!(after.ends_with(b"\r\n.\r\n") || after == b".\r\n", "the terminator is behind the gate");
+        assert!(after.ends_with(b"\r\n.\r\n") || after == b".\r\n", "the final dot is behind the gate");
         assert!(before.ends_with(b"\r\n"), "the text's last line, or DATA, is whole");
         let said = String::from_utf8_lossy(before).into_owned();
         let body = said.rsplit("DATA\r\n").next().expect("a text");
-        assert!(!format!("\r\n{body}").contains("\r\n.\r\n"), "no terminator before the gate: {body:?}");
+        assert!(!format!("\r\n{body}").contains("\r\n.\r\n"), "no final dot before the gate: {body:?}");
         let seen = exchange.seen.lock();
         assert_eq!(seen.texts.len(), round, "one email, one end of text");
         assert_eq!(seen.texts.last(), Some(&ended(text)), "the text arrives unchanged");
@@ -94,7 +94,7 @@ proptest! {
 }
 
 #[tokio::test]
-async fn closed_gate_writes_no_terminator_byte_and_closes() {
+async fn closed_gate_writes_no_byte_of_final_dot_and_closes() {
     let exchange = Exchange::new(willing());
     let mut session = exchange.session().await.expect("a session");
     let mut gate = Counting::shut(&exchange);
@@ -172,7 +172,7 @@ async fn no_dot_is_written_after_desynchronized_dialogue() {
 }
 
 #[tokio::test]
-async fn failed_terminator_write_is_in_doubt() {
+async fn failed_write_of_final_dot_is_in_doubt() {
     let exchange = Exchange::new(willing());
     let mut session = exchange.session().await.expect("a session");
     let mut gate = FailingWire(Counting::open(&exchange));
@@ -210,7 +210,7 @@ async fn panicking_gate_counts_as_closed() {
 }
 
 #[tokio::test]
-async fn unaccepted_terminator_is_in_doubt_after_timeout() {
+async fn unaccepted_final_dot_is_in_doubt_after_timeout() {
     // The buffer is exactly full when the gate has passed, and the peer does not read.
     let exchange = Exchange { buffer: 8_192, ..Exchange::new(when(Moment::Data, Act::Say("354 go on\r\n"))) };
     let timeouts = Timeouts { dot: Duration::from_millis(50), ..Timeouts::default() };

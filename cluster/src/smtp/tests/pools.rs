@@ -23,11 +23,11 @@ use tokio::{
 
 use super::server::{Act, Exchange, Moment, Script, mail, target, until, when, willing};
 use crate::smtp::cause::Cause;
-use crate::smtp::gate_contract::{Gate, GateAnswer};
-use crate::smtp::pool::circuit::Backoff;
-use crate::smtp::pool::permit::Permit;
-use crate::smtp::pool::status::CircuitStatus;
-use crate::smtp::pool::{Pool, PoolLimits, Unavailable};
+use crate::smtp::gate::{Gate, GateAnswer};
+use crate::smtp::relay::circuit::Backoff;
+use crate::smtp::relay::permit::Permit;
+use crate::smtp::relay::status::CircuitStatus;
+use crate::smtp::relay::{RelayLimits, RelaySessions, Unavailable};
 use crate::smtp::replies::dialogue_result::DialogueResult;
 use crate::smtp::session::deadlines::{Deadlines, Timeouts};
 use crate::smtp::session::dialer::{Connected, Dial};
@@ -48,15 +48,15 @@ fn soon() -> Instant {
     Instant::now() + Duration::from_secs(60)
 }
 
-fn pool(exchange: &Exchange, limits: PoolLimits) -> Pool {
-    Pool::new(target(), Arc::new(exchange.clone()), limits, 7)
+fn pool(exchange: &Exchange, limits: RelayLimits) -> RelaySessions {
+    RelaySessions::new(target(), Arc::new(exchange.clone()), limits, 7)
 }
 
-fn quick() -> PoolLimits {
-    PoolLimits { rate_per_second: 1e6, burst: 1e6, ..PoolLimits::default() }
+fn quick() -> RelayLimits {
+    RelayLimits { rate_per_second: 1e6, burst: 1e6, ..RelayLimits::default() }
 }
 
-async fn send(pool: &Pool, text: &str) -> DialogueResult {
+async fn send(pool: &RelaySessions, text: &str) -> DialogueResult {
     let permit = pool.acquire(soon()).await.expect("a permit");
     permit.send(&mail(text.as_bytes()), Open, &Deadlines::default()).await
 }
@@ -85,7 +85,7 @@ impl AsyncRead for PanicsAtRead {
 
 #[tokio::test]
 async fn panic_before_gate_is_not_in_doubt() {
-    let pool = Pool::new(target(), Arc::new(Panics), quick(), 7);
+    let pool = RelaySessions::new(target(), Arc::new(Panics), quick(), 7);
     let result = send(&pool, "x").await;
     assert!(matches!(result, DialogueResult::Broken { cause: Cause::Panicked(_), .. }), "{result:?}");
 }
@@ -93,7 +93,7 @@ async fn panic_before_gate_is_not_in_doubt() {
 #[tokio::test]
 async fn one_session_serves_many_mails_and_then_quits() {
     let exchange = Exchange::new(willing());
-    let pool = pool(&exchange, PoolLimits { emails_per_session: 5, ..quick() });
+    let pool = pool(&exchange, RelayLimits { emails_per_session: 5, ..quick() });
     for number in 0..10 {
         assert!(matches!(send(&pool, &number.to_string()).await, DialogueResult::Accepted { .. }));
     }
@@ -138,7 +138,7 @@ async fn closing_reply_teaches_emails_per_session() {
 #[tokio::test]
 async fn open_connections_never_exceed_the_limit() {
     let exchange = Exchange::new(willing());
-    let pool = pool(&exchange, PoolLimits { max_sessions: 3, emails_per_session: 4, ..quick() });
+    let pool = pool(&exchange, RelayLimits { max_sessions: 3, emails_per_session: 4, ..quick() });
     let texts: Vec<String> = (0..100).map(|number| number.to_string()).collect();
     let results = join_all(texts.iter().map(|text| send(&pool, text))).await;
     assert!(results.iter().all(|result| matches!(result, DialogueResult::Accepted { .. })));
@@ -150,7 +150,7 @@ async fn open_connections_never_exceed_the_limit() {
 #[tokio::test]
 async fn waiting_dot_keeps_its_session() {
     let exchange = Exchange::new(when(Moment::Dot, Act::Hang));
-    let pool = pool(&exchange, PoolLimits { max_sessions: 2, ..quick() });
+    let pool = pool(&exchange, RelayLimits { max_sessions: 2, ..quick() });
     let mut deliveries = Vec::new();
     for text in ["a", "b"] {
         let permit = pool.acquire(soon()).await.expect("a permit");
@@ -166,7 +166,7 @@ async fn waiting_dot_keeps_its_session() {
 async fn farewell_keeps_its_session() {
     let exchange = Exchange::new(when(Moment::Quit, Act::Hang));
     let timeouts = Timeouts { quit: Duration::from_secs(60), ..Timeouts::default() };
-    let pool = pool(&exchange, PoolLimits { max_sessions: 1, emails_per_session: 1, timeouts, ..quick() });
+    let pool = pool(&exchange, RelayLimits { max_sessions: 1, emails_per_session: 1, timeouts, ..quick() });
     assert!(matches!(send(&pool, "a").await, DialogueResult::Accepted { .. }), "the result does not wait for it");
     let refused = pool.acquire(Instant::now() + Duration::from_millis(20)).await.map(|_| ());
     assert_eq!((refused, pool.status().sessions_open), (Err(Unavailable::Busy), 1));
@@ -175,7 +175,7 @@ async fn farewell_keeps_its_session() {
 #[tokio::test]
 async fn idle_sessions_quit_after_a_while() {
     let exchange = Exchange::new(willing());
-    let pool = pool(&exchange, PoolLimits { idle_for: Duration::from_millis(20), ..quick() });
+    let pool = pool(&exchange, RelayLimits { idle_for: Duration::from_millis(20), ..quick() });
     send(&pool, "a").await;
     until("it has quit", || exchange.commands().iter().any(|line| line == "QUIT")).await;
     until("it is gone", || pool.status().sessions_open == 0).await;
@@ -242,7 +242,7 @@ async fn three_losses_after_the_dot_open_the_circuit() {
 async fn throttle_answer_halves_rate() {
     let exchange =
         Exchange::new(when(Moment::Dot, Act::Say("454 Throttling failure: Maximum sending rate exceeded\r\n")));
-    let pool = pool(&exchange, PoolLimits { rate_per_second: 500.0, ..quick() });
+    let pool = pool(&exchange, RelayLimits { rate_per_second: 500.0, ..quick() });
     send(&pool, "a").await;
     let status = pool.status();
     assert_eq!(status.slowed.as_deref(), Some("454 Throttling failure: Maximum sending rate exceeded"));
@@ -255,7 +255,7 @@ async fn exhausted_quota_parks_relay() {
     let exchange =
         Exchange::new(when(Moment::Mail, Act::Say("454 Throttling failure: Daily message quota exceeded\r\n")));
     let backoff = Backoff { parked: Duration::from_millis(50), ..Backoff::default() };
-    let pool = pool(&exchange, PoolLimits { backoff, ..quick() });
+    let pool = pool(&exchange, RelayLimits { backoff, ..quick() });
     let words = "454 Throttling failure: Daily message quota exceeded";
     let mut parked = Vec::new();
     for _ in 0..2 {
@@ -278,7 +278,7 @@ async fn exhausted_quota_parks_relay() {
 #[tokio::test]
 async fn unreachable_pace_reports_when_it_is_possible() {
     let exchange = Exchange::new(willing());
-    let pool = pool(&exchange, PoolLimits { rate_per_second: 0.001, burst: 1.0, ..quick() });
+    let pool = pool(&exchange, RelayLimits { rate_per_second: 0.001, burst: 1.0, ..quick() });
     let before = Instant::now();
     let Err(Unavailable::Paced { until }) = pool.acquire(soon()).await.map(|_| ()) else {
         panic!("the first email is due in 1,000 s");
@@ -411,7 +411,7 @@ async fn each_email_has_one_result_and_counters_agree_whatever_relay_does() {
         let backoff =
             Backoff { first: Duration::from_millis(1), longest: Duration::from_millis(2), ..Backoff::default() };
         let timeouts = Timeouts { quit: Duration::from_secs(1), ..Timeouts::default() };
-        let pool = pool(&exchange, PoolLimits { max_sessions: 4, backoff, timeouts, ..quick() });
+        let pool = pool(&exchange, RelayLimits { max_sessions: 4, backoff, timeouts, ..quick() });
         let results = join_all((0..300).map(|number| persistent(pool.clone(), number))).await;
         assert!(pool.close(Duration::from_secs(60)).await);
         let texts_with = |wanted: fn(&DialogueResult) -> bool| -> HashSet<Vec<u8>> {
@@ -434,7 +434,7 @@ async fn each_email_has_one_result_and_counters_agree_whatever_relay_does() {
 }
 
 /// Acquires a permit, however often that fails, then sends one email.
-async fn persistent(pool: Pool, number: usize) -> DialogueResult {
+async fn persistent(pool: RelaySessions, number: usize) -> DialogueResult {
     loop {
         match pool.acquire(soon()).await {
             Ok(permit) => {

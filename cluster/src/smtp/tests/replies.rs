@@ -270,7 +270,7 @@ fn enhanced_codes_are_read_strictly() {
 fn loss_is_in_doubt_exactly_after_the_dot() {
     for stage in Stage::ALL {
         let result = DialogueResult::without_answer(stage, Cause::Closed);
-        assert_eq!(matches!(result, DialogueResult::InDoubt { .. }), stage == Stage::DotHanded, "{stage:?}");
+        assert_eq!(matches!(result, DialogueResult::InDoubt { .. }), stage == Stage::FinalDot, "{stage:?}");
     }
 }
 

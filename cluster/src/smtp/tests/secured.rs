@@ -119,7 +119,7 @@ async fn delivers_once(scene: Scene) {
         assert_eq!(gate.times_met(), 1, "once an email");
         let tape = scene.exchange.tape.lock().bytes.clone();
         let (_, after) = tape.split_at(gate.met.lock()[0]);
-        // One record: a header of 5 bytes, the stuffed text with its terminator, one of type, 16 of authentication tag (RFC 8446 5.2).
+        // One record: a header of 5 bytes, the stuffed text with its final dot, one of type, 16 of authentication tag (RFC 8446 5.2).
         let length = b"hello\r\n..\r\n.\r\n".len() + 17;
         assert_eq!((after.len(), &after[..5]), (length + 5, &[23, 3, 3, 0, length as u8][..]), "behind the gate");
         assert_eq!(scene.exchange.seen.lock().accepted.len(), round);
@@ -153,7 +153,7 @@ async fn after_starttls_everything_is_said_anew() {
     assert_eq!(scene.exchange.commands(), [EHLO, "STARTTLS", EHLO]);
     assert_eq!(findings.extensions, ["PIPELINING", "8BITMIME", "AUTH PLAIN LOGIN", "SMTPUTF8"]);
     assert_eq!(findings.banner, "relay ESMTP");
-    assert!(opened.expect("a session").offers().utf8, "offered under TLS only");
+    assert!(opened.expect("a session").extensions().utf8, "offered under TLS only");
 }
 
 #[tokio::test]

@@ -20,7 +20,7 @@ use tokio_rustls::TlsAcceptor;
 
 use reveille_ledger::access::Access;
 
-use crate::smtp::gate_contract::{Gate, GateAnswer, GateRefusal};
+use crate::smtp::gate::{Gate, GateAnswer, GateRefusal};
 use crate::smtp::replies::dialogue_result::DialogueResult;
 use crate::smtp::session::deadlines::{Deadlines, Timeouts};
 use crate::smtp::session::dialer::{Connected, Dial};

@@ -8,10 +8,10 @@ use reveille_sink::{FaultPlan, Handle, HoldPoint, HoldRequest, Sink, SinkOptions
 use tokio::time::Instant;
 
 use super::server::until;
-use crate::smtp::gate_contract::{Gate, GateAnswer};
-use crate::smtp::pool::circuit::Backoff;
-use crate::smtp::pool::status::{CircuitStatus, RelayCounters};
-use crate::smtp::pool::{Pool, PoolLimits, Unavailable};
+use crate::smtp::gate::{Gate, GateAnswer};
+use crate::smtp::relay::circuit::Backoff;
+use crate::smtp::relay::status::{CircuitStatus, RelayCounters};
+use crate::smtp::relay::{RelayLimits, RelaySessions, Unavailable};
 use crate::smtp::replies::dialogue_result::DialogueResult;
 use crate::smtp::session::deadlines::{Deadlines, Timeouts};
 use crate::smtp::session::dialer::TcpDialer;
@@ -31,19 +31,19 @@ fn sink(faults: &str) -> Sink {
     Sink::start(SinkOptions { faults, ..SinkOptions::default() }).expect("a sink")
 }
 
-fn pool(sink: &Handle) -> Pool {
+fn pool(sink: &Handle) -> RelaySessions {
     let address = sink.address();
     let target = Target::new(&address.ip().to_string(), address.port(), "node-1.example.org", &Access::default())
         .expect("a target");
-    let limits = PoolLimits {
+    let limits = RelayLimits {
         max_sessions: 4,
         rate_per_second: 1e6,
         burst: 1e6,
         backoff: Backoff { first: Duration::from_millis(1), longest: Duration::from_millis(4), ..Backoff::default() },
         timeouts: Timeouts { quit: Duration::from_secs(1), ..Timeouts::default() },
-        ..PoolLimits::default()
+        ..RelayLimits::default()
     };
-    Pool::new(target, Arc::new(TcpDialer::default()), limits, 7)
+    RelaySessions::new(target, Arc::new(TcpDialer::default()), limits, 7)
 }
 
 fn mail(number: usize) -> Email {
@@ -56,7 +56,7 @@ fn mail(number: usize) -> Email {
 }
 
 /// Acquires a permit, however often that fails, then sends one email.
-async fn send(pool: Pool, number: usize) -> DialogueResult {
+async fn send(pool: RelaySessions, number: usize) -> DialogueResult {
     loop {
         match pool.acquire(Instant::now() + Duration::from_secs(60)).await {
             Ok(permit) => return permit.send(&mail(number), Open, &Deadlines::default()).await,

@@ -59,7 +59,7 @@ pub enum JournalFault {
     #[error("the journal is broken, nothing more is handed off: {0}")]
     Broken(String),
     /// A second `begin` for a recipient of a claim, which is a bug of the caller. Nothing was written, and the caller
-    /// must not write the terminator.
+    /// must not write the final dot.
     #[error("a second handoff of slot {} under fence {} was stopped", .0.slot, .0.fence)]
     BegunTwice(ClaimedSlot),
 }

@@ -43,9 +43,9 @@ pub struct ClaimedSlot {
 pub enum JournalStep {
     /// The node is about to compose the email.
     Open,
-    /// The node is about to write the terminator. From here on the recipient is in doubt (P5).
+    /// The node is about to write the final dot. From here on the recipient is in doubt (P5).
     Begin,
-    /// The relay answered 250 to the terminator.
+    /// The relay answered 250 to the final dot.
     Accepted,
     /// The relay refused the email. The journal keeps the first [`TEXT_BYTES_MAX`] bytes of the text.
     Refused(RelayRefusal),

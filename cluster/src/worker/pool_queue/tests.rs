@@ -38,8 +38,8 @@ async fn tenant_with_many_claims_gets_as_many_turns_as_one_with_few() {
 #[tokio::test]
 async fn turns_follow_shares_whatever_the_number_of_claims() {
     for (claims, shares) in [([1, 20], [4, 1]), ([1, 1], [4, 1]), ([3, 1], [2, 5]), ([1, 1], [16, 1])] {
-        let of = |tenant: Tenant| (0..claims[tenant]).map(move |_| (tenant, shares[tenant], 4_000));
-        let turns = turns(&mut queue_of(of(0).chain(of(1))), 3_400);
+        let claims_of = |tenant: Tenant| (0..claims[tenant]).map(move |_| (tenant, shares[tenant], 4_000));
+        let turns = turns(&mut queue_of(claims_of(0).chain(claims_of(1))), 3_400);
         let ratio = count_of(&turns, 0) as f64 / count_of(&turns, 1) as f64;
         let expected = f64::from(shares[0]) / f64::from(shares[1]);
         assert!((expected * 0.98..=expected * 1.02).contains(&ratio), "{ratio} by {shares:?}");
@@ -110,11 +110,11 @@ async fn claims_past_their_deadline_are_taken_out_and_hold_up_no_other() {
     assert!(queues.push("other", waiting(1, 1, 2, in_seconds(5))).is_some(), "another pool");
     assert_eq!(queue.earliest(), Some(in_seconds(1)));
     assert_eq!(queue.next().map(|(tenant, number, _)| (tenant, number)), Some((0, 0)));
-    let due = queue.take(Some(in_seconds(1)));
+    let due = queue.take_up_to(in_seconds(1));
     let due: Vec<_> = due.iter().map(|claim| (claim.claim, claim.recipients.iter().copied().collect())).collect();
     assert_eq!(due, [(0, vec![1, 2])]);
     assert_eq!(queue.next().map(|(tenant, number, _)| (tenant, number)), Some((1, 0)));
-    assert_eq!(queue.take(None).len(), 1);
+    assert_eq!(queue.take_all().len(), 1);
     assert_eq!(queue.earliest(), None, "the feeder ends");
     assert!(queues.push("default", waiting(0, 1, 1, in_seconds(1))).is_some(), "and the next claim needs another one");
 }

@@ -48,7 +48,7 @@ impl Node {
             tokio::spawn(async move {
                 tokio::time::sleep(node.dialogues[way.relay.as_str()]).await;
                 *node.ended.lock().entry((tenant, way.relay)).or_default() += 1;
-                drop(way.permit);
+                drop(way.session);
                 node.credit[tenant].fetch_add(1, Ordering::Relaxed);
             });
         }
@@ -89,9 +89,10 @@ async fn pool_speed_is_the_sum_of_its_relays() {
     let tenant = Tenant { share: 1, claimed: 230, row: 256 };
     for tenants in [&[tenant][..], &[tenant, tenant]] {
         let ended = ended(tenants, dialogues.into(), 6).await;
-        let of = |name: &str| ended.iter().filter(|((_, relay), _)| relay == name).map(|(_, ended)| ended).sum::<u32>();
-        assert!((20..=30).contains(&of("slow")), "ten in two seconds: {ended:?}");
-        assert!((10_000..=12_000).contains(&of("fast")), "two thousand a second: {ended:?}");
+        let ended_of =
+            |name: &str| ended.iter().filter(|((_, relay), _)| relay == name).map(|(_, ended)| ended).sum::<u32>();
+        assert!((20..=30).contains(&ended_of("slow")), "ten in two seconds: {ended:?}");
+        assert!((10_000..=12_000).contains(&ended_of("fast")), "two thousand a second: {ended:?}");
     }
 }
 
@@ -114,9 +115,9 @@ async fn sessions_go_by_shares_whatever_the_rows() {
         ([Tenant { claimed: 200, ..equal(1) }, equal(256)], 1.0),
     ] {
         let ended = ended(&tenants, [("slow", Duration::from_secs(2))].into(), 200).await;
-        let of = |tenant| f64::from(ended[&(tenant, "slow".to_owned())]);
-        let ratio = of(0) / of(1);
-        assert!(of(0) + of(1) >= 960.0, "ten in two seconds: {ended:?}");
+        let ended_of = |tenant| f64::from(ended[&(tenant, "slow".to_owned())]);
+        let ratio = ended_of(0) / ended_of(1);
+        assert!(ended_of(0) + ended_of(1) >= 960.0, "ten in two seconds: {ended:?}");
         assert!((expected * 0.9..=expected * 1.1).contains(&ratio), "{expected} is expected: {ended:?}");
     }
 }

@@ -33,7 +33,7 @@ async fn unreachable_relay_is_probed_by_one_dialogue() {
     });
     let backoff =
         Backoff { first: Duration::from_millis(30), longest: Duration::from_millis(60), ..Backoff::default() };
-    let pool = Pool::new(target(), dialer.clone(), PoolLimits { backoff, ..quick() }, 7);
+    let pool = RelaySessions::new(target(), dialer.clone(), RelayLimits { backoff, ..quick() }, 7);
     assert!(matches!(send(&pool, "a").await, DialogueResult::Broken { .. }));
     let Err(Unavailable::CircuitOpen { until, cause }) = pool.acquire(soon()).await.map(|_| ()) else {
         panic!("the circuit is open");
@@ -60,7 +60,7 @@ async fn unreachable_relay_is_probed_by_one_dialogue() {
 }
 
 /// Returns the permit of the email that probes a relay whose first session could not be opened.
-async fn probe_after_lost_session(pool: &Pool) -> Permit {
+async fn probe_after_lost_session(pool: &RelaySessions) -> Permit {
     assert!(matches!(send(pool, "a").await, DialogueResult::Broken { .. }));
     let limit = Instant::now() + Duration::from_secs(60);
     loop {
@@ -81,7 +81,7 @@ fn refuses_one_session(exchange: Exchange) -> Arc<Unreachable> {
 #[tokio::test(start_paused = true)]
 async fn probe_that_relay_cannot_take_for_want_of_smtputf8_closes_circuit() {
     let exchange = Exchange::new(when(Moment::Ehlo, Act::Say("250-relay\r\n250 8BITMIME\r\n")));
-    let pool = Pool::new(target(), refuses_one_session(exchange), quick(), 7);
+    let pool = RelaySessions::new(target(), refuses_one_session(exchange), quick(), 7);
     let permit = probe_after_lost_session(&pool).await;
     let beyond = Email { to: "bj\u{f8}rn@example.com".to_owned(), ..mail(b"b") };
     assert_eq!(permit.send(&beyond, Open, &Deadlines::default()).await, DialogueResult::NoSmtpUtf8 { asked: true });
@@ -91,7 +91,7 @@ async fn probe_that_relay_cannot_take_for_want_of_smtputf8_closes_circuit() {
 #[tokio::test(start_paused = true)]
 async fn probe_whose_message_is_refused_at_mail_closes_circuit() {
     let exchange = Exchange::new(when(Moment::Mail, Act::Say("552 5.3.4 message too big for system\r\n")));
-    let pool = Pool::new(target(), refuses_one_session(exchange), quick(), 7);
+    let pool = RelaySessions::new(target(), refuses_one_session(exchange), quick(), 7);
     let permit = probe_after_lost_session(&pool).await;
     let result = permit.send(&mail(b"b"), Open, &Deadlines::default()).await;
     assert!(

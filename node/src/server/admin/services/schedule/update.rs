@@ -7,8 +7,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use reveille_cluster::node::context::NodeContext;
 use reveille_cluster::ops::zones::Zones;
+use reveille_cluster::process::context::NodeContext;
 use reveille_ledger::calendar::Pattern;
 use reveille_ledger::command::{Command, ExplainedRange, ScheduleCreate, ScheduleEdit, TimingChange};
 use reveille_ledger::content::{AudienceChoice, Content, Recipients};
@@ -101,8 +101,9 @@ pub async fn update(
                 refusal => tracing::debug!(%refusal, "an edit is planned anew"),
             },
             done => {
-                let refused =
-                    |refusal: &CommandRefusal| error_texts::refused_of(&edit.asked.name, refusal).request(&request.request_id);
+                let refused = |refusal: &CommandRefusal| {
+                    error_texts::refused_of(&edit.asked.name, refusal).request(&request.request_id)
+                };
                 return done.map_err(|error| error.worded(refused));
             }
         }

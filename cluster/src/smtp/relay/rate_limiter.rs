@@ -1,7 +1,7 @@
 //! The rate at which one node may use one relay: a token bucket whose rate is halved when the relay answers "too fast"
 //! and grows back slowly (additive increase, multiplicative decrease).
 //!
-//! Called by the relay pool, once before each email and once for each throttle answer. The leader's dispatcher uses it
+//! Called by a relay's sessions, once before each email and once for each throttle answer. The leader's dispatcher uses it
 //! for late email (`leader/claims/limits.rs`). Guarantees: over any span of `t` seconds it gives at most `budget * t +
 //! burst` tokens, and a throttle answer halves the rate at once. It is a value: no runtime, no clock, no lock. Time is
 //! a `Duration` since a fixed origin of the caller; a time that goes back counts as no time.

@@ -1,6 +1,6 @@
-//! The permit to send one email through a pool: it runs the dialogue and returns its result.
+//! The permit to send one email through a relay: it runs the dialogue and returns its result.
 //!
-//! Created by [`super::Pool::acquire`] and used up by the claim worker. The dialogue runs in the caller's task. If the
+//! Created by [`super::RelaySessions::acquire`] and used up by the claim worker. The dialogue runs in the caller's task. If the
 //! caller drops the future of [`Permit::send`], the connection closes; past the gate the outcome of the email is
 //! then unknown.
 
@@ -13,12 +13,14 @@ use futures::FutureExt;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 
-use super::circuit::CircuitEvent;
+use super::admission::Ticket;
+use super::circuit::{Admitted, CircuitEvent};
 use super::circuit_event::circuit_event;
-use super::state::{OpenSession, PoolCore, Ticket};
+use super::core::RelayCore;
+use super::idle_sessions::OpenSession;
 use super::status::Counted;
 use crate::smtp::cause::Cause;
-use crate::smtp::gate_contract::{Gate, GateAnswer};
+use crate::smtp::gate::{Gate, GateAnswer};
 use crate::smtp::replies::dialogue_result::DialogueResult;
 use crate::smtp::session::deadlines::{Deadlines, FAR};
 use crate::smtp::session::envelope::Email;
@@ -28,59 +30,60 @@ use crate::smtp::stage::Stage;
 /// is far above the delay of the banner by which servers uncover bad clients (postscreen: 6 s).
 const OPENS_WITHIN: Duration = Duration::from_secs(30);
 
-/// Permit to send one email now. A permit that is dropped unused returns its session to the pool.
+/// Permit to send one email now. A permit that is dropped unused returns its session.
 pub struct Permit {
     held: HeldSession,
     slot: OwnedSemaphorePermit,
     ticket: Ticket,
 }
 
-/// An idle session that belongs to a permit. Unless it is taken, it returns to the pool when dropped.
+/// An idle session that belongs to a permit. Unless it is taken, it is idle again when dropped.
 struct HeldSession {
-    shared: Arc<PoolCore>,
+    core: Arc<RelayCore>,
     session: Option<OpenSession>,
 }
 
 impl Drop for HeldSession {
     fn drop(&mut self) {
         if let Some(session) = self.session.take() {
-            // A session that the pool does not keep closes here, without QUIT.
-            drop(self.shared.keep(session));
+            // A session that is not kept closes here, without QUIT.
+            drop(self.core.keep(session));
         }
     }
 }
 
 impl Permit {
     pub(crate) fn new(
-        shared: Arc<PoolCore>,
+        core: Arc<RelayCore>,
         slot: OwnedSemaphorePermit,
         session: Option<OpenSession>,
         ticket: Ticket,
     ) -> Permit {
-        Permit { held: HeldSession { shared, session }, slot, ticket }
+        Permit { held: HeldSession { core, session }, slot, ticket }
     }
 
     /// Sends `email` to the relay, over an idle session if there is one, otherwise over a new one. Calls `gate` at most
     /// once. `deadlines` limit the time before the gate.
     pub async fn send(self, email: &Email, gate: impl Gate, deadlines: &Deadlines) -> DialogueResult {
         let Permit { mut held, slot, ticket } = self;
-        let shared = Arc::clone(&held.shared);
-        // [`super::Pool::close`] waits for this dialogue.
-        let _tracked = shared.tasks.token();
-        let running = shared.start_dialogue();
-        let opened = match idle_session(&shared, held.session.take(), email.needs_smtputf8()).await {
-            IdleSession::Usable(session) => Ok(session),
-            IdleSession::None { replaces } => {
+        let core = Arc::clone(&held.core);
+        // [`super::RelaySessions::close`] waits for this dialogue.
+        let _tracked = core.tasks.token();
+        let running = core.start_dialogue();
+        let opened = match idle_session(&core, held.session.take(), email.needs_smtputf8()).await {
+            FoundSession::Usable(session) => Ok(session),
+            FoundSession::None { replaces } => {
                 let begun = Instant::now();
-                let mut opening = Box::pin(open(Arc::clone(&shared), replaces));
+                let mut opening = Box::pin(open(Arc::clone(&core), replaces));
                 match deadlines.to_open().bound(FAR, &mut opening).await {
                     Ok(opened) => opened,
                     Err(cause) => {
                         let result = DialogueResult::Broken { stage: Stage::Connect, cause };
                         // Counted before the caller gets the result, because the email may come again at once.
-                        let late = shared.count_late_open();
-                        shared.learn(&result, Ticket::detached(&shared), CircuitEvent::Nothing, running);
-                        shared.tasks.spawn(finish_opening(Arc::clone(&shared), opening, begun, ticket, (slot, late)));
+                        let late = core.count_late_open();
+                        // The opening keeps the ticket.
+                        core.learn(&result, Admitted::Normally, CircuitEvent::Nothing, running);
+                        core.tasks.spawn(finish_opening(Arc::clone(&core), opening, begun, ticket, (slot, late)));
                         return result;
                     }
                 }
@@ -88,23 +91,23 @@ impl Permit {
         };
         let (session, result) = match opened {
             Ok(mut open) => {
-                let mut gate = CountedGate { gate, shared: &shared, waiting: None };
+                let mut gate = CountedGate { gate, core: &core, waiting: None };
                 let result = open.session.run_transaction(email, &mut gate, deadlines).await;
                 if let Some(emails) = open.session.ended_after() {
-                    shared.learn_session_limit(emails);
+                    core.learn_session_limit(emails);
                 }
                 (open.session.is_open().then_some(open), result)
             }
             Err(result) => (None, *result),
         };
-        let event = circuit_event(&result, running.elapsed(), shared.has_open_session());
-        shared.learn(&result, ticket, event, running);
+        let event = circuit_event(&result, running.elapsed(), core.has_open_session());
+        core.learn(&result, ticket.admission(), event, running);
         // If SMTPUTF8 was missing, this session is closed, so that the next email asks the relay again.
         let retires = matches!(result, DialogueResult::NoSmtpUtf8 { .. });
-        let retired = session.and_then(|session| if retires { Some(session) } else { shared.keep(session) });
+        let retired = session.and_then(|session| if retires { Some(session) } else { core.keep(session) });
         if let Some(retired) = retired {
             // QUIT keeps the slot, and the caller does not wait for it.
-            shared.tasks.spawn(async move {
+            core.tasks.spawn(async move {
                 retired.quit().await;
                 drop(slot);
             });
@@ -116,29 +119,29 @@ impl Permit {
 /// Waits for a session whose email was given back. A session that opens late serves the next email, and an error counts
 /// against the relay. Until it ends, no email follows unless another session is open.
 async fn finish_opening(
-    shared: Arc<PoolCore>,
+    core: Arc<RelayCore>,
     opening: impl Future<Output = Result<OpenSession, Box<DialogueResult>>>,
     begun: Instant,
-    mut ticket: Ticket,
+    ticket: Ticket,
     _kept: (OwnedSemaphorePermit, Counted),
 ) {
     let opened = timeout_at(begun + OPENS_WITHIN, opening);
-    let event = match shared.closing.run_until_cancelled(opened).await {
+    let event = match core.closing.run_until_cancelled(opened).await {
         None => return,
         Some(Ok(Ok(session))) => {
-            if let Some(retired) = shared.keep(session) {
+            if let Some(retired) = core.keep(session) {
                 retired.quit().await;
             }
             return;
         }
-        Some(Ok(Err(result))) => circuit_event(&result, Duration::ZERO, shared.has_open_session()),
+        Some(Ok(Err(result))) => circuit_event(&result, Duration::ZERO, core.has_open_session()),
         Some(Err(_)) => CircuitEvent::NotOpened(format!("no session within {} s", OPENS_WITHIN.as_secs())),
     };
-    shared.note(event, &mut ticket);
+    core.note(event, ticket.admission());
 }
 
 /// Result of the search for an idle session.
-enum IdleSession {
+enum FoundSession {
     Usable(OpenSession),
     /// A new session is needed. `replaces` is a used session without SMTPUTF8, which the email needs; in a new session
     /// the relay may offer it.
@@ -148,26 +151,26 @@ enum IdleSession {
 }
 
 /// Returns the given session or the next idle one, if it is still open.
-async fn idle_session(shared: &PoolCore, held: Option<OpenSession>, needs_utf8: bool) -> IdleSession {
+async fn idle_session(core: &RelayCore, held: Option<OpenSession>, needs_utf8: bool) -> FoundSession {
     let mut candidate = held;
     while let Some(mut open) = candidate {
         if open.session.is_still_idle().await {
-            if open.session.offers().utf8 || open.session.emails() == 0 || !needs_utf8 {
-                return IdleSession::Usable(open);
+            if open.session.extensions().utf8 || open.session.emails() == 0 || !needs_utf8 {
+                return FoundSession::Usable(open);
             }
-            return IdleSession::None { replaces: Some(open) };
+            return FoundSession::None { replaces: Some(open) };
         }
-        candidate = shared.take_idle();
+        candidate = core.take_idle();
     }
-    IdleSession::None { replaces: None }
+    FoundSession::None { replaces: None }
 }
 
 /// Opens a session, after QUIT in the replaced one. A panic in TLS or AUTH is a failure like any other.
-async fn open(shared: Arc<PoolCore>, replaces: Option<OpenSession>) -> Result<OpenSession, Box<DialogueResult>> {
+async fn open(core: Arc<RelayCore>, replaces: Option<OpenSession>) -> Result<OpenSession, Box<DialogueResult>> {
     if let Some(replaced) = replaces {
         replaced.quit().await;
     }
-    let opened = AssertUnwindSafe(shared.open()).catch_unwind().await;
+    let opened = AssertUnwindSafe(core.open()).catch_unwind().await;
     opened.unwrap_or_else(|panic| {
         Err(Box::new(DialogueResult::without_answer(Stage::Connect, Cause::of_panic(panic.as_ref()))))
     })
@@ -176,7 +179,7 @@ async fn open(shared: Arc<PoolCore>, replaces: Option<OpenSession>) -> Result<Op
 /// Wraps the caller's gate. Counts passes and emails that wait for an answer.
 struct CountedGate<'a, G> {
     gate: G,
-    shared: &'a PoolCore,
+    core: &'a RelayCore,
     waiting: Option<Counted>,
 }
 
@@ -184,8 +187,8 @@ impl<G: Gate> Gate for CountedGate<'_, G> {
     fn pass(&mut self) -> GateAnswer {
         let answer = self.gate.pass();
         if answer == GateAnswer::Pass {
-            self.shared.gate_passes.fetch_add(1, Ordering::Relaxed);
-            self.waiting = Some(self.shared.waiting.one_more());
+            self.core.gate_passes.fetch_add(1, Ordering::Relaxed);
+            self.waiting = Some(self.core.waiting.one_more());
         }
         answer
     }

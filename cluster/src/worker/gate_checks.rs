@@ -1,8 +1,8 @@
-//! The gate (P5): the last check before the terminator, and the only code that permits a handoff.
+//! The gate (P5): the last check before the final dot, and the only code that permits a handoff.
 //!
 //! It reads the state that this node has applied. The recipient must be in this claim, its run must be open and before
 //! its deadline, and the recipient must not have opted out. The node's lease must be valid. Then `begin` goes into the
-//! journal, and only then may the terminator be written.
+//! journal, and only then may the final dot be written.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ impl Gate for WorkerGate {
     }
 }
 
-/// Journals `begin`. After it the terminator may be written.
+/// Journals `begin`. After it the final dot may be written.
 fn journal_begin(journal: &JournalWriter, claimed_slot: ClaimedSlot) -> Result<(), GateRefusal> {
     journal.append(claimed_slot, JournalStep::Begin).map_err(|fault| match fault {
         JournalFault::BegunTwice(_) => GateRefusal::BegunBefore,

@@ -1,6 +1,6 @@
 //! The circuit breaker of one relay, as a value: no runtime, no clock, no random source (P6, P12).
 //!
-//! The pool calls [`Circuit::admit`] before each email and [`Circuit::note`] after it. The circuit opens
+//! `admission.rs` calls [`Circuit::admit`] before each email and `core.rs` [`Circuit::note`] after it. The circuit opens
 //! - at once when a session cannot be opened or MAIL fails;
 //! - after three losses after the dot without a 250 between, or when a minute's losses exceed 0.1 % of its handoffs;
 //! - after three losses in a row between MAIL and the dot;

@@ -1,6 +1,6 @@
 //! Recent durations: a moving mean that forgets old values.
 //!
-//! Used where the claim cap is measured (P12): by a relay's pool for its dialogues, by the settler for its entries, by
+//! Used where the claim cap is measured (P12): by a relay's sessions for their dialogues, by the settler for its entries, by
 //! the dispatcher for its claims. Pure values: no runtime and no clock. All times must come from one clock that does
 //! not go back.
 
@@ -16,8 +16,14 @@ const UNANSWERED: Duration = Duration::from_secs(1);
 /// Moving mean of about the last eight measurements.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RecentMean {
-    /// The mean in seconds, and the time of the last measurement. `None`: nothing was measured yet.
-    known: Option<(f64, Duration)>,
+    /// `None`: nothing was measured yet.
+    last: Option<NotedMean>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct NotedMean {
+    seconds: f64,
+    noted_at: Duration,
 }
 
 impl RecentMean {
@@ -25,13 +31,13 @@ impl RecentMean {
     pub fn note(&mut self, took: Duration, now: Duration) {
         let took = took.as_secs_f64();
         let mean = self.at(now).map_or(took, |mean| mean.as_secs_f64() * (1.0 - WEIGHT) + took * WEIGHT);
-        self.known = Some((mean, now));
+        self.last = Some(NotedMean { seconds: mean, noted_at: now });
     }
 
     /// Returns the mean at `now`. `None`: nothing was measured within the last minute.
     pub fn at(&self, now: Duration) -> Option<Duration> {
-        let (mean, noted_at) = self.known?;
-        (now.saturating_sub(noted_at) <= REMEMBERED_FOR).then(|| Duration::from_secs_f64(mean))
+        let NotedMean { seconds, noted_at } = self.last?;
+        (now.saturating_sub(noted_at) <= REMEMBERED_FOR).then(|| Duration::from_secs_f64(seconds))
     }
 }
 
@@ -40,21 +46,21 @@ impl RecentMean {
 pub struct DialogueLatency {
     answered: RecentMean,
     running: u32,
-    /// Sum of the start times of the running dialogues.
-    began: Duration,
+    /// Sum of the start times, so that the mean age is `now - start_sum / running` without a list.
+    start_sum: Duration,
 }
 
 impl DialogueLatency {
     /// Records the start of a dialogue.
     pub fn started(&mut self, now: Duration) {
         self.running += 1;
-        self.began += now;
+        self.start_sum += now;
     }
 
     /// Records the end of a dialogue that began at `began`. It is measured only if the relay was `reached`.
     pub fn ended(&mut self, began: Duration, now: Duration, reached: bool) {
         self.running = self.running.saturating_sub(1);
-        self.began = self.began.saturating_sub(began);
+        self.start_sum = self.start_sum.saturating_sub(began);
         if reached {
             self.answered.note(now.saturating_sub(began), now);
         }
@@ -63,7 +69,7 @@ impl DialogueLatency {
     /// Returns the recent latency of a dialogue. If the running dialogues are older on average, their age is returned:
     /// a relay that becomes slow is known as slow before its first late answer.
     pub fn last(&self, now: Duration) -> Option<Duration> {
-        let age = (now * self.running).saturating_sub(self.began).checked_div(self.running);
+        let age = (now * self.running).saturating_sub(self.start_sum).checked_div(self.running);
         match (self.answered.at(now), age) {
             (Some(mean), age) => Some(mean.max(age.unwrap_or_default())),
             // Without an answer only the age of the running dialogues is known. The latency is at least that.
@@ -115,7 +121,10 @@ mod tests {
         assert_eq!(dialogues.last(ms(3_002)), Some(ms(1_002)), "the mean of their ages");
         dialogues.ended(ms(1_000), ms(3_000), true);
         dialogues.ended(ms(3_000), ms(3_000), false);
-        assert!(dialogues.last(ms(3_000)) < Some(ms(260)), "one of eight was slow; who was not reached says nothing");
+        assert!(
+            dialogues.last(ms(3_000)) < Some(ms(260)),
+            "one of eight was slow; a relay that was not reached shows nothing"
+        );
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Status of a pool, for `cluster status`, the console and metrics.
+//! Status of a relay on one node, for `cluster status`, the console and metrics.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub struct RelayStatus {
     pub slowed: Option<String>,
     /// Recent duration of a dialogue. `None`: not known.
     pub dialogue: Option<Duration>,
-    /// Counts since the pool was created.
+    /// Counts since this node has known the relay.
     pub counters: RelayCounters,
 }
 
@@ -54,7 +54,7 @@ pub enum CircuitStatus {
     },
 }
 
-/// Counts since the pool was created. Without faults `gate_passes` equals `accepted` (I14).
+/// Counts since this node has known the relay. Without faults `gate_passes` equals `accepted` (I14).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RelayCounters {
     /// Opened sessions.

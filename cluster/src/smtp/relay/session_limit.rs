@@ -1,7 +1,7 @@
 //! Maximum number of emails in one session with a relay.
 //!
 //! Relays end a session after some number of messages with 421 at MAIL (RFC 5321 3.8). The email that gets the 421 goes
-//! back, so a known limit saves one release per session. The pool learns a number if two sessions in a row ended at it:
+//! back, so a known limit saves one release per session. A number is learned if two sessions in a row ended at it:
 //! a relay that restarts ends its sessions too, but at different numbers. The learned limit grows slowly. `state.rs`
 //! owns the value; it reads no clock.
 

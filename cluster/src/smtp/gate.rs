@@ -2,7 +2,7 @@
 //! when.
 //!
 //! The claim worker implements [`Gate`]. The stream asks it exactly once for each email, immediately before it passes
-//! the first byte of the terminator to the transport. Nothing is awaited between the gate's answer and that write.
+//! the first byte of the final dot to the transport. Nothing is awaited between the gate's answer and that write.
 
 use thiserror::Error;
 
@@ -11,7 +11,7 @@ use thiserror::Error;
 /// # Contract
 /// - `pass` is synchronous and short. It reads the applied state under a lock. Before it answers `Pass` it has appended
 ///   `begin` to the journal. It never blocks on a network.
-/// - After `Pass` the terminator is written at once. After `Closed` no byte of it is written, and the socket is closed.
+/// - After `Pass` the final dot is written at once. After `Closed` no byte of it is written, and the socket is closed.
 /// - A panic inside it counts as closed: nothing was written.
 pub trait Gate: Send {
     /// Returns `Pass` if this email may leave now.
@@ -21,7 +21,7 @@ pub trait Gate: Send {
 /// Answer of a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GateAnswer {
-    /// The email may leave: write the terminator.
+    /// The email may leave: write the final dot.
     Pass,
     /// The email may not leave: write nothing more.
     Closed(GateRefusal),

@@ -1,6 +1,6 @@
 //! The sessions of one node with one relay.
 //!
-//! The registry owns the pool; the claim workers call it. It guarantees:
+//! The registry owns a [`RelaySessions`] for each relay; the claim workers call it. It guarantees:
 //! - At most `max_sessions` connections, including those that wait for the answer to the dot or to QUIT (P12). A
 //!   connection belongs to one of `max_sessions` permits or is idle, and a permit uses an idle one before it opens
 //!   another.
@@ -11,31 +11,35 @@
 //! It does not choose among relays: [`Unavailable`] says why and until when, and the worker asks another relay or
 //! waits.
 
+pub(crate) mod admission;
 pub mod circuit;
 pub(crate) mod circuit_event;
+pub(crate) mod core;
+pub(crate) mod idle_sessions;
 pub mod latency;
 pub mod permit;
 pub mod rate_limiter;
 pub(crate) mod session_limit;
-pub(crate) mod state;
 pub mod status;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use thiserror::Error;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
+use self::core::RelayCore;
 use super::session::deadlines::Timeouts;
 use super::session::dialer::Dial;
 use super::session::target::Target;
+use admission::Ticket;
 use circuit::Backoff;
 pub use permit::Permit;
-use state::{PoolCore, Ticket, retire_idle_sessions};
 use status::RelayStatus;
 
-/// Limits of a pool. Rates are this node's share of the relay's budget (P25).
+/// Limits of one node's sessions with a relay. Rates are this node's share of the relay's budget (P25).
 #[derive(Debug, Clone, Copy)]
-pub struct PoolLimits {
+pub struct RelayLimits {
     /// Maximum number of connections. Default 10.
     pub max_sessions: usize,
     /// Number of emails after which a session ends with QUIT. Default 1,000.
@@ -52,9 +56,9 @@ pub struct PoolLimits {
     pub timeouts: Timeouts,
 }
 
-impl Default for PoolLimits {
-    fn default() -> PoolLimits {
-        PoolLimits {
+impl Default for RelayLimits {
+    fn default() -> RelayLimits {
+        RelayLimits {
             max_sessions: 10,
             emails_per_session: 1000,
             idle_for: Duration::from_secs(60),
@@ -94,22 +98,22 @@ pub enum Unavailable {
         /// Time at which to ask again.
         until: Instant,
     },
-    /// The pool was closed.
-    #[error("the relay pool is closed")]
+    /// The sessions were closed: the node stops, or the relay was removed.
+    #[error("the sessions with the relay are closed")]
     Closed,
 }
 
-/// Handle of a pool. Clones share the pool.
+/// Handle of the sessions with one relay. Clones share them.
 #[derive(Clone)]
-pub struct Pool(pub(crate) Arc<PoolCore>);
+pub struct RelaySessions(pub(crate) Arc<RelayCore>);
 
-impl Pool {
-    /// Creates a pool without connections. `seed` is used for the jitter of the back-off only. Must be called inside a
+impl RelaySessions {
+    /// Creates a handle without connections. `seed` is used for the jitter of the back-off only. Must be called inside a
     /// tokio runtime, which then runs the dialogues.
-    pub fn new(target: Target, dialer: Arc<dyn Dial>, limits: PoolLimits, seed: u64) -> Pool {
-        let shared = Arc::new(PoolCore::new(target, dialer, limits, seed));
-        tokio::spawn(retire_idle_sessions(Arc::downgrade(&shared), limits.idle_for / 2));
-        Pool(shared)
+    pub fn new(target: Target, dialer: Arc<dyn Dial>, limits: RelayLimits, seed: u64) -> RelaySessions {
+        let core = Arc::new(RelayCore::new(target, dialer, limits, seed));
+        tokio::spawn(retire_idle_sessions(Arc::downgrade(&core), limits.idle_for / 2));
+        RelaySessions(core)
     }
 
     /// Waits for a permit to send one email: for a free session and for the relay's rate, both before `deadline`.
@@ -120,7 +124,7 @@ impl Pool {
     /// Fails at once if the relay cannot be used now, otherwise when the deadline comes first.
     pub async fn acquire(&self, deadline: Instant) -> Result<Permit, Unavailable> {
         let mut ticket = Ticket::new(&self.0)?;
-        let slot = self.0.slot(deadline).await?;
+        let slot = self.0.wait_for_session(deadline).await?;
         ticket.renew()?;
         self.0.wait_for_rate(deadline).await?;
         ticket.renew()?;
@@ -131,7 +135,7 @@ impl Pool {
     /// callers.
     pub fn acquire_now(&self) -> Option<Permit> {
         let ticket = Ticket::new(&self.0).ok()?;
-        let slot = self.0.slot_now()?;
+        let slot = self.0.try_session()?;
         self.0.take_from_rate_now().then(|| Permit::new(self.0.clone(), slot, self.0.take_idle(), ticket))
     }
 
@@ -145,7 +149,7 @@ impl Pool {
         self.0.set_sessions(max_sessions);
     }
 
-    /// Returns the status of the pool.
+    /// Returns the status of the relay on this node.
     pub fn status(&self) -> RelayStatus {
         self.0.status()
     }
@@ -156,5 +160,29 @@ impl Pool {
     pub async fn close(&self, limit: Duration) -> bool {
         self.0.close();
         timeout(limit, self.0.tasks.wait()).await.is_ok()
+    }
+}
+
+/// Ends sessions that were idle for a while with QUIT. QUIT needs a slot like any dialogue. Without a free slot the
+/// session is closed without QUIT.
+async fn retire_idle_sessions(core: Weak<RelayCore>, every: Duration) {
+    let Some(closing) = core.upgrade().map(|core| core.closing.clone()) else { return };
+    loop {
+        tokio::select! {
+            () = closing.cancelled() => return,
+            () = sleep(every.max(Duration::from_millis(10))) => {}
+        }
+        let Some(core) = core.upgrade() else { return };
+        let Some(before) = Instant::now().checked_sub(core.limits.idle_for) else {
+            continue;
+        };
+        for open in core.state.lock().idle.remove_idle_since(before) {
+            if let Ok(slot) = core.session_slots.clone().try_acquire_owned() {
+                core.tasks.spawn(async move {
+                    open.quit().await;
+                    drop(slot);
+                });
+            }
+        }
     }
 }

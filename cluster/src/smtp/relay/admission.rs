@@ -1,0 +1,142 @@
+//! Admission of emails to one relay: a session slot, the relay's rate, and the circuit.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::Unavailable;
+use super::circuit::{Admitted, CircuitEvent, CircuitRefusal, OpenReason};
+use super::circuit_event::circuit_event;
+use super::core::{OPENING_LATE, RelayCore};
+
+/// Admission by the circuit, for one email or for an opening without one. Dropping it unused returns the probe.
+pub(crate) struct Ticket {
+    core: Arc<RelayCore>,
+    admitted: Admitted,
+}
+
+impl Ticket {
+    pub fn new(core: &Arc<RelayCore>) -> Result<Ticket, Unavailable> {
+        let admitted = core.admit()?;
+        Ok(Ticket { core: core.clone(), admitted })
+    }
+
+    /// Asks the circuit again after a wait, during which it may have opened. A probe stays a probe.
+    pub fn renew(&mut self) -> Result<(), Unavailable> {
+        if self.admitted == Admitted::Normally {
+            self.admitted = self.core.admit()?;
+        }
+        Ok(())
+    }
+
+    /// Uses the ticket up: returns the admission, for the report of its result.
+    pub fn admission(mut self) -> Admitted {
+        std::mem::replace(&mut self.admitted, Admitted::Normally)
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if self.admitted != Admitted::Normally {
+            let now = self.core.now();
+            self.core.state.lock().circuit.release_probe(now);
+        }
+    }
+}
+
+impl RelayCore {
+    /// Waits for a free session slot.
+    pub async fn wait_for_session(&self, deadline: Instant) -> Result<OwnedSemaphorePermit, Unavailable> {
+        match timeout_at(deadline, self.session_slots.clone().acquire_owned()).await {
+            Ok(Ok(slot)) => Ok(slot),
+            Ok(Err(_)) => Err(Unavailable::Closed),
+            Err(_) => Err(Unavailable::Busy),
+        }
+    }
+
+    /// Returns a free slot without waiting. Tokio gives a freed slot to waiting tasks first, so this overtakes none.
+    pub fn try_session(&self) -> Option<OwnedSemaphorePermit> {
+        self.session_slots.clone().try_acquire_owned().ok()
+    }
+
+    /// Takes one email from the rate without waiting. Returns false if the rate allows none, or if a caller waits.
+    pub fn take_from_rate_now(&self) -> bool {
+        self.rate_queue.try_lock().is_ok_and(|_turn| self.state.lock().rate_limiter.take(self.now()).is_ok())
+    }
+
+    /// Waits until the rate allows one email.
+    pub async fn wait_for_rate(&self, deadline: Instant) -> Result<(), Unavailable> {
+        let waiting = async {
+            let _turn = self.rate_queue.lock().await;
+            loop {
+                let wait = match self.state.lock().rate_limiter.take(self.now()) {
+                    Ok(()) => return Ok(()),
+                    Err(wait) => wait,
+                };
+                let until = Instant::now() + wait;
+                if until > deadline {
+                    return Err(Unavailable::Paced { until });
+                }
+                sleep(wait).await;
+            }
+        };
+        timeout_at(deadline, waiting).await.unwrap_or(Err(Unavailable::Paced { until: deadline }))
+    }
+
+    /// Asks the circuit for admission. If the circuit wants a session first, a task opens one, and no email waits for
+    /// it.
+    fn admit(self: &Arc<RelayCore>) -> Result<Admitted, Unavailable> {
+        if self.closing.is_cancelled() {
+            return Err(Unavailable::Closed);
+        }
+        let now = self.now();
+        let mut admitted = self.state.lock().circuit.admit(now);
+        if matches!(admitted, Ok(Admitted::ToOpenSession)) {
+            // Spawned without the lock: a runtime that ends drops the task at once, and dropping the ticket takes the
+            // lock.
+            self.tasks.spawn(open_without_email(Ticket { core: self.clone(), admitted: Admitted::ToOpenSession }));
+            admitted = self.state.lock().circuit.admit(now);
+        } else if matches!(admitted, Ok(Admitted::Normally)) && self.is_opening_late() {
+            // The relay is not known to fail. But the next email, or the same one again, would wait as long (P12).
+            let until = self.origin + now + self.limits.backoff.first;
+            return Err(Unavailable::CircuitOpen { until, cause: OPENING_LATE.to_owned() });
+        }
+        admitted.map_err(|refusal| self.unavailable(refusal))
+    }
+
+    fn unavailable(&self, refusal: CircuitRefusal) -> Unavailable {
+        let until = self.origin + refusal.until;
+        match refusal.reason {
+            OpenReason::Failing(cause) => Unavailable::CircuitOpen { until, cause },
+            OpenReason::QuotaUsedUp(cause) => Unavailable::Parked { until, cause },
+        }
+    }
+}
+
+/// Opens a session with a relay that has failed. No email waits for it, so only the relay's time-outs apply. The
+/// session is kept for the email that probes.
+async fn open_without_email(ticket: Ticket) {
+    let core = ticket.core.clone();
+    // Fails only after `close`.
+    let Ok(slot) = core.session_slots.clone().acquire_owned().await else { return };
+    // Makes room for the new session. An idle session that is open does not prove that the relay answers.
+    if let Some(idle) = core.take_idle() {
+        idle.quit().await;
+    }
+    let mut retired = None;
+    let event = match core.closing.run_until_cancelled(core.open()).await {
+        None => CircuitEvent::Nothing,
+        Some(Ok(open)) => {
+            retired = core.keep(open);
+            CircuitEvent::SessionOpened
+        }
+        Some(Err(result)) => circuit_event(&result, Duration::ZERO, core.has_open_session()),
+    };
+    core.note(event, ticket.admission());
+    if let Some(open) = retired {
+        open.quit().await;
+    }
+    drop(slot);
+}

@@ -1,0 +1,318 @@
+//! State that all handles of one relay's sessions share: the sessions, the circuit, the rate and the counters.
+//!
+//! `admission.rs` uses it to admit emails; the permit uses it to report their results.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use tokio::{sync::Semaphore, time::Instant};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::RelayLimits;
+use super::circuit::{Admitted, Circuit, CircuitEvent, CircuitState, OpenReason};
+use super::idle_sessions::{IdleSessions, OpenSession};
+use super::latency::DialogueLatency;
+use super::rate_limiter::RateLimiter;
+use super::session_limit::SessionLimit;
+use super::status::{CircuitStatus, Counted, Gauge, RelayCounters, RelayStatus};
+use crate::smtp::replies::dialogue_result::{DialogueResult, RefusalScope};
+use crate::smtp::session::deadlines::Deadlines;
+use crate::smtp::session::dialer::Dial;
+use crate::smtp::session::dialogue::Session;
+use crate::smtp::session::target::Target;
+use crate::smtp::stage::Stage;
+
+/// Shared state of the sessions of one node with one relay.
+pub(crate) struct RelayCore {
+    target: Target,
+    dialer: Arc<dyn Dial>,
+    pub(super) limits: RelayLimits,
+    pub(super) origin: Instant,
+    pub(super) session_slots: Arc<Semaphore>,
+    /// Only one caller at a time waits for the rate, in order of arrival.
+    pub(super) rate_queue: tokio::sync::Mutex<()>,
+    pub(super) state: Mutex<RelayState>,
+    open_sessions: Gauge,
+    /// Sessions that have been opening for longer than the email that wanted them could wait.
+    late_openings: Gauge,
+    /// Emails past the gate that have no answer yet.
+    pub(crate) waiting: Gauge,
+    pub(crate) gate_passes: AtomicU64,
+    pub(crate) tasks: TaskTracker,
+    pub(crate) closing: CancellationToken,
+}
+
+/// Cause that is reported while no email passes because a session is opening late.
+pub(super) const OPENING_LATE: &str = "a session has been opening for as long as an email can wait";
+
+/// Time for which the status of a relay shows its last throttle answer.
+const THROTTLE_SHOWN_FOR: Duration = Duration::from_secs(60);
+
+/// A relay's answer "too fast".
+struct ThrottleReply {
+    /// Time since the origin of the state.
+    at: Duration,
+    text: String,
+}
+
+pub(super) struct RelayState {
+    /// The last answer "too fast". `None`: there was none.
+    throttle_reply: Option<ThrottleReply>,
+    pub(super) idle: IdleSessions,
+    pub(super) circuit: Circuit,
+    pub(super) rate_limiter: RateLimiter,
+    dialogues: DialogueLatency,
+    counters: RelayCounters,
+    /// Number of emails that a session may carry.
+    session_limit: SessionLimit,
+    /// Maximum number of sessions.
+    max_sessions: usize,
+    jitter: StdRng,
+}
+
+impl RelayState {
+    /// Reports an event of an admitted email or opening to the circuit.
+    fn note(&mut self, event: CircuitEvent, admitted: Admitted, now: Duration) {
+        let jitter = self.jitter.random();
+        self.circuit.note(event, admitted, now, jitter);
+    }
+
+    /// Returns the relay's last throttle answer while it is recent.
+    fn recent_throttle_reply(&self, now: Duration) -> Option<String> {
+        let reply = self.throttle_reply.as_ref()?;
+        (now.saturating_sub(reply.at) < THROTTLE_SHOWN_FOR).then(|| reply.text.clone())
+    }
+}
+
+/// Limits a number of sessions to what the semaphore can count, at least one.
+fn clamp_sessions(sessions: usize) -> usize {
+    sessions.clamp(1, u32::MAX as usize)
+}
+
+/// A running dialogue. Dropping it records its end.
+pub(crate) struct Running {
+    core: Arc<RelayCore>,
+    began: Duration,
+    /// True if its duration shows how long an email uses a session.
+    used_its_session: bool,
+}
+
+impl Running {
+    /// Returns how long the dialogue has run.
+    pub fn elapsed(&self) -> Duration {
+        self.core.now().saturating_sub(self.began)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let now = self.core.now();
+        self.core.state.lock().dialogues.ended(self.began, now, self.used_its_session);
+    }
+}
+
+impl RelayCore {
+    pub fn new(target: Target, dialer: Arc<dyn Dial>, limits: RelayLimits, seed: u64) -> RelayCore {
+        RelayCore {
+            target,
+            dialer,
+            origin: Instant::now(),
+            session_slots: Arc::new(Semaphore::new(clamp_sessions(limits.max_sessions))),
+            rate_queue: tokio::sync::Mutex::new(()),
+            state: Mutex::new(RelayState {
+                throttle_reply: None,
+                idle: IdleSessions::default(),
+                circuit: Circuit::new(limits.backoff),
+                rate_limiter: RateLimiter::new(limits.rate_per_second, limits.burst),
+                dialogues: DialogueLatency::default(),
+                counters: RelayCounters::default(),
+                session_limit: SessionLimit::new(limits.emails_per_session),
+                max_sessions: clamp_sessions(limits.max_sessions),
+                jitter: StdRng::seed_from_u64(seed),
+            }),
+            open_sessions: Gauge::default(),
+            late_openings: Gauge::default(),
+            waiting: Gauge::default(),
+            gate_passes: AtomicU64::new(0),
+            tasks: TaskTracker::new(),
+            closing: CancellationToken::new(),
+            limits,
+        }
+    }
+
+    pub fn set_rate(&self, rate_per_second: f64, burst: f64) {
+        let now = self.now();
+        self.state.lock().rate_limiter.set_budget(now, rate_per_second, burst);
+    }
+
+    /// Reduces or increases the session slots. Slots in use are removed when their dialogues end; no other dialogue gets
+    /// them.
+    pub fn set_sessions(&self, sessions: usize) {
+        let sessions = clamp_sessions(sessions);
+        let before = std::mem::replace(&mut self.state.lock().max_sessions, sessions);
+        match sessions.checked_sub(before) {
+            Some(more) => self.session_slots.add_permits(more),
+            None => {
+                let (slots, fewer) = (Arc::clone(&self.session_slots), (before - sessions) as u32);
+                self.tasks.spawn(async move {
+                    // Fails only after `close`, when no slot is given any more.
+                    if let Ok(removed) = slots.acquire_many_owned(fewer).await {
+                        removed.forget();
+                    }
+                });
+            }
+        }
+    }
+
+    pub fn status(&self) -> RelayStatus {
+        let now = self.now();
+        let state = self.state.lock();
+        let circuit = match state.circuit.state().clone() {
+            CircuitState::Closed if self.is_opening_late() => {
+                CircuitStatus::HalfOpen { cause: OPENING_LATE.to_owned() }
+            }
+            CircuitState::Closed => CircuitStatus::Closed,
+            CircuitState::Open { until, reason: OpenReason::Failing(cause) } => {
+                CircuitStatus::Open { until: self.origin + until, cause }
+            }
+            CircuitState::Open { until, reason: OpenReason::QuotaUsedUp(cause) } => {
+                CircuitStatus::Parked { until: self.origin + until, cause }
+            }
+            CircuitState::HalfOpen { reason: OpenReason::Failing(cause) | OpenReason::QuotaUsedUp(cause) } => {
+                CircuitStatus::HalfOpen { cause }
+            }
+        };
+        let gate_passes = self.gate_passes.load(Ordering::Relaxed);
+        RelayStatus {
+            sessions_open: self.open_sessions.now(),
+            sessions_idle: state.idle.len(),
+            waiting_dots: self.waiting.now(),
+            circuit,
+            rate_per_second: state.rate_limiter.rate_per_second(now),
+            slowed: state.recent_throttle_reply(now),
+            dialogue: state.dialogues.last(now),
+            counters: RelayCounters { gate_passes, ..state.counters },
+        }
+    }
+
+    /// Gives no more permits and ends idle sessions with QUIT. Running dialogues continue.
+    pub fn close(&self) {
+        self.closing.cancel();
+        self.session_slots.close();
+        let idle = std::mem::take(&mut self.state.lock().idle);
+        for open in idle.into_open() {
+            self.tasks.spawn(open.quit());
+        }
+        self.tasks.close();
+    }
+
+    /// Returns the time since the origin of the state.
+    pub(super) fn now(&self) -> Duration {
+        self.origin.elapsed()
+    }
+
+    pub fn take_idle(&self) -> Option<OpenSession> {
+        self.state.lock().idle.pop()
+    }
+
+    /// Keeps a session for the next email. Returns it if it must be retired.
+    pub fn keep(&self, open: OpenSession) -> Option<OpenSession> {
+        let mut state = self.state.lock();
+        let (emails, learned) = (open.session.emails(), state.session_limit.get());
+        if emails >= learned.min(open.session.extensions().emails_max.unwrap_or(u32::MAX)) {
+            if emails >= learned {
+                state.session_limit.reached(self.now());
+            }
+            return Some(open);
+        }
+        // Checked under the lock: `close` cancels first and then removes all idle sessions.
+        if self.closing.is_cancelled() {
+            return Some(open);
+        }
+        state.idle.push(open, Instant::now());
+        None
+    }
+
+    /// Opens a session. The caller's deadlines do not apply, only the relay's time-outs.
+    pub async fn open(&self) -> Result<OpenSession, Box<DialogueResult>> {
+        let deadlines = Deadlines::default();
+        let session = Session::open(&self.target, self.dialer.as_ref(), self.limits.timeouts, &deadlines).await?;
+        self.state.lock().counters.sessions += 1;
+        Ok(OpenSession::new(session, self.open_sessions.one_more()))
+    }
+
+    /// Counts a session that did not open in time for its email, as long as the result exists.
+    pub fn count_late_open(&self) -> Counted {
+        self.late_openings.one_more()
+    }
+
+    /// True while a session opens late and none is open: the relay may never answer.
+    pub(super) fn is_opening_late(&self) -> bool {
+        self.late_openings.now() > 0 && !self.has_open_session()
+    }
+
+    /// True while a session is open.
+    pub fn has_open_session(&self) -> bool {
+        self.open_sessions.now() > 0
+    }
+
+    /// Records the start of a dialogue.
+    pub fn start_dialogue(self: &Arc<RelayCore>) -> Running {
+        let now = self.now();
+        self.state.lock().dialogues.started(now);
+        Running { core: self.clone(), began: now, used_its_session: false }
+    }
+
+    /// Records that the relay ended a session with 421 after `emails` emails.
+    pub fn learn_session_limit(&self, emails: u32) {
+        let now = self.now();
+        self.state.lock().session_limit.ended_after(emails, now);
+    }
+
+    /// Reports an event of an admitted email or opening to the circuit.
+    pub(super) fn note(&self, event: CircuitEvent, admitted: Admitted) {
+        let now = self.now();
+        self.state.lock().note(event, admitted, now);
+    }
+
+    /// Learns from the result of a dialogue: updates the counters, the circuit, the rate and the latency.
+    pub fn learn(&self, result: &DialogueResult, admitted: Admitted, event: CircuitEvent, mut running: Running) {
+        running.used_its_session = used_its_session(result);
+        drop(running);
+        let now = self.now();
+        let mut state = self.state.lock();
+        state.counters.count(result);
+        state.note(event, admitted, now);
+        // The circuit handles a used-up allowance of the day: it does not mean that the rate is too high.
+        let throttle = RefusalScope::Throttle { daily_quota: false };
+        if let DialogueResult::Refused { scope, code, text, .. } = result
+            && *scope == throttle
+        {
+            state.rate_limiter.halve(now);
+            state.throttle_reply = Some(ThrottleReply { at: now, text: format!("{code} {text}") });
+        }
+    }
+}
+
+/// True unless no session was opened or this node ended the dialogue itself.
+fn used_its_session(result: &DialogueResult) -> bool {
+    match result {
+        DialogueResult::Accepted { .. } | DialogueResult::InDoubt { .. } => true,
+        DialogueResult::Refused { stage, .. } => *stage >= Stage::Mail,
+        DialogueResult::Broken { stage, cause } => *stage >= Stage::Mail && !cause.ended_by_this_node(),
+        DialogueResult::GateClosed(_) | DialogueResult::NoSmtpUtf8 { .. } => false,
+    }
+}
+
+impl Drop for RelayCore {
+    fn drop(&mut self) {
+        self.closing.cancel();
+    }
+}
