@@ -84,7 +84,7 @@ impl Node {
 }
 
 fn mailbox() -> Sink {
-    Sink::start(SinkOptions { sync: false, ..SinkOptions::default() }).expect("a mailbox")
+    Sink::start(SinkOptions::default()).expect("a mailbox")
 }
 
 fn relay(sink: &Sink) -> Command {
@@ -140,7 +140,7 @@ async fn one_schedule_is_one_mail() {
 
 /// Starts a node and a relay with this fault. The schedule has one recipient with one attempt.
 async fn with_faulty_relay(folder: &Path, fault: &str) -> (Node, Sink) {
-    let options = SinkOptions { sync: false, faults: fault.parse().expect("a fault"), ..SinkOptions::default() };
+    let options = SinkOptions { faults: fault.parse().expect("a fault"), ..SinkOptions::default() };
     let sink = Sink::start(options).expect("a mailbox");
     let node = node(folder, 1).await;
     node.put(relay(&sink)).await;

@@ -119,7 +119,7 @@ fn relay(pool: &str, name: &str, sink: &Sink, max_sessions: u32) -> Command {
 
 /// Starts a mailbox that delays its reply to each email.
 fn mailbox(answers_after: Option<&str>) -> Sink {
-    let sink = Sink::start(SinkOptions { sync: false, ..SinkOptions::default() }).expect("a mailbox");
+    let sink = Sink::start(SinkOptions::default()).expect("a mailbox");
     if let Some(after) = answers_after {
         sink.set_faults(format!("answer:stall={after}").parse().expect("a plan"));
     }

@@ -168,7 +168,7 @@ async fn live(folder: &Path, incarnation: u64, deeds: impl AsyncFnOnce(&Life)) {
 }
 
 fn mailbox() -> Sink {
-    Sink::start(SinkOptions { sync: false, ..SinkOptions::default() }).expect("a mailbox")
+    Sink::start(SinkOptions::default()).expect("a mailbox")
 }
 
 /// A relay that takes 20 s to reply to RCPT.

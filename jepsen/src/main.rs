@@ -14,7 +14,6 @@ mod check;
 mod run;
 mod runs;
 mod simulate;
-mod sink;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -27,7 +26,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 const AFTER: &str = "\
 Commands start their own nodes on free ports of this machine, with data in a temporary folder and journals in
-/dev/shm, and remove them at their end, also after Ctrl-C. `check`, `runs` and `sink` start none. The last line on
+/dev/shm, and remove them at their end, also after Ctrl-C. `check` and `runs` start none. The last line on
 stdout is one JSON object; messages go to stderr. docs/performance.md and docs/reference/fault-runs.md have examples.
 
 Exit codes:
@@ -63,8 +62,6 @@ enum Command {
     CrashPoints(run::crash_points::Args),
     /// Adds up a file of last lines, as `--append` writes it
     Runs(runs::Args),
-    /// The SMTP server alone, which records what it accepts and misbehaves on request
-    Sink(sink::Args),
     /// Whole clusters on one thread in virtual time, by seed: workload, faults and judgement
     Simulate(simulate::Args),
 }
@@ -82,9 +79,6 @@ fn main() -> ExitCode {
 
 #[tokio::main]
 async fn command(cli: Cli) -> ExitCode {
-    if let Command::Sink(args) = &cli.command {
-        return finish(sink::run(args, stopped()).await);
-    }
     let report = tokio::select! {
         // Dropping the command kills its nodes and removes its folders.
         report = execute(cli) => report,
@@ -122,7 +116,6 @@ async fn execute(cli: Cli) -> Result<Report> {
         Command::Run(args) => Box::pin(run::run(&cli.start, &args)).await,
         Command::CrashPoints(args) => Box::pin(run::crash_points::run(&cli.start, &args)).await,
         Command::Runs(args) => runs::run(&args),
-        Command::Sink(args) => sink::run(&args, stopped()).await,
         Command::Simulate(args) => Box::pin(simulate::run_all(&args)).await,
     }
 }
@@ -195,7 +188,6 @@ mod tests {
             "crash-points --name wal.purge,smtp.before-dot --hits 2 --seed 1",
             "run --seed random --nemesis kill,pause --in-doubt resend",
             "run --seed 7 --nemesis kill,partition --workload daily --nodes 5",
-            "sink --listen 127.0.0.1:0 --record x --fault rcpt:450@0.05,after-commit:close#3",
             "simulate --seeds 0..2",
         ] {
             assert!(parse(line).is_ok(), "{line}");

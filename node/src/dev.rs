@@ -178,8 +178,6 @@ async fn keep_time(context: &NodeContext, args: &Args) -> Result<bool> {
 fn mailbox(args: &Args) -> Result<Sink> {
     let options = |port| SinkOptions {
         listen: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
-        record: Some(args.data_dir.join("mailbox.jsonl")),
-        sync: false,
         max_connections: CONNECTIONS_MAX,
         ..SinkOptions::default()
     };

@@ -181,7 +181,7 @@ impl Cluster {
     }
 
     pub async fn start_with(change: fn(&mut ReplicaOptions)) -> Cluster {
-        let sink = Sink::start(SinkOptions { sync: false, ..SinkOptions::default() }).expect("a mailbox");
+        let sink = Sink::start(SinkOptions::default()).expect("a mailbox");
         let nodes = (1..=3).map(Node::new).collect();
         let mut cluster = Cluster { network: Network::default(), sink, nodes, change };
         let mut started = Vec::new();

@@ -59,7 +59,7 @@ impl Environment {
         let network = || HostNetwork::new(workspace.token(), names);
         Environment {
             network: part(needs.network, HostNetwork::missing(), network),
-            volumes: part(needs.volumes, Volume::missing(), || volumes(workspace, data, names)),
+            volumes: part(needs.volumes, Volume::missing(), || volumes(data, names)),
             clocks: part(needs.clocks, None, || Clocks::new(workspace.data(), names)),
             snapshot_every: needs.snapshot_every,
             archive_after: needs.archive_after,
@@ -133,8 +133,7 @@ fn part<T>(is_needed: bool, missing: Option<String>, new: impl FnOnce() -> Resul
     }
 }
 
-fn volumes(workspace: &Workspace, data: &Path, names: &[String]) -> Result<BTreeMap<String, Volume>> {
-    workspace.will_mount(&names.iter().map(|name| data.join(name)).collect::<Vec<_>>())?;
+fn volumes(data: &Path, names: &[String]) -> Result<BTreeMap<String, Volume>> {
     names.iter().map(|name| Ok((name.clone(), Volume::new(data, name, &data.join(name))?))).collect()
 }
 

@@ -144,7 +144,7 @@ impl Drop for HostNetwork {
 }
 
 /// Removes the namespaces of a token and the veth pair to them, if they exist.
-pub fn remove(token: &str) {
+fn remove(token: &str) {
     let cable = cable(token);
     let ours = format!("{cable}-");
     let spaces = std::fs::read_dir("/run/netns").into_iter().flatten().flatten();

@@ -2,7 +2,7 @@
 //!
 //! It knows the product from outside only: the binary, its admin API and its HTTP pages. When a [`Cluster`] is dropped,
 //! its processes end and its folders, mounts and network namespaces are removed. After a `kill -9` of the harness itself
-//! the next start removes them. Progress goes to standard error: only the commands of `reveille-jepsen` use this crate.
+//! they stay. Progress goes to standard error: only the commands of `reveille-jepsen` use this crate.
 //!
 //! Reading order: [`cluster`] (the processes; each is of the crate `reveille-node-client`, as are their admin API and pages),
 //! [`environment`] (their network, disks and clocks), [`workspace`] (their folders), [`load`] (their schedules).

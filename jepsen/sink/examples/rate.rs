@@ -1,18 +1,19 @@
-//! How many emails a second a server takes, from a client that costs little beside it: it pipelines (RFC 2920), so an
+//! How many emails a second a sink takes, from a client that costs little beside it: it pipelines (RFC 2920), so an
 //! email is one write and one read.
 //!
 //! ```text
-//! reveille-jepsen sink --listen 127.0.0.1:2525 --record /var/tmp/accepts
-//! cargo run --release -p reveille-sink --example rate -- 127.0.0.1:2525 1000000
+//! cargo run --release -p reveille-sink --example rate -- 1000000
 //! ```
 //!
-//! A third argument is the number of connections (200). What it printed stands in `docs/performance.md`.
+//! A second argument is the number of connections (200).
 #![allow(clippy::print_stdout)]
 
 use std::error::Error;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
+
+use reveille_sink::{Sink, SinkOptions};
 
 /// Of an email, without its Message-ID.
 const TEXT_BYTES: usize = 2_048;
@@ -26,10 +27,11 @@ const MAIL_ANSWERS: [&[u8]; 4] = [b"250", b"250", b"250", b"354"];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
-    let (server, emails) = arguments.next().zip(arguments.next()).ok_or("rate SERVER EMAILS [CONNECTIONS]")?;
-    let emails: u64 = emails.parse()?;
+    let emails: u64 = arguments.next().ok_or("rate EMAILS [CONNECTIONS]")?.parse()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let sink = runtime.block_on(async { Sink::start(SinkOptions::default()) })?;
     let connections = arguments.next().map_or(Ok(CONNECTIONS), |number| number.parse())?.clamp(1, emails.max(1));
-    let mut clients = (0..connections).map(|_| Client::connect(&server)).collect::<Result<Vec<_>, _>>()?;
+    let mut clients = (0..connections).map(|_| Client::connect(sink.address())).collect::<Result<Vec<_>, _>>()?;
     let text =
         format!("Subject: rate\r\n\r\n{}\r\n", "0123456789012345678901234567890123456789\r\n".repeat(TEXT_BYTES / 42));
     let began = Instant::now();
@@ -61,7 +63,7 @@ struct Client {
 }
 
 impl Client {
-    fn connect(server: &str) -> Result<Client, Box<dyn Error>> {
+    fn connect(server: SocketAddr) -> Result<Client, Box<dyn Error>> {
         let stream = TcpStream::connect(server)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(SILENCE_MAX))?;

@@ -1,14 +1,15 @@
-//! One accept: the data that the record keeps of one recipient of one email. `receive.rs` creates it, `recorder.rs`
-//! stores it, and [`RecordFile`](crate::RecordFile) and callers that compare it with a ledger read it.
+//! One accept: the data that the record keeps of one recipient of one email. `receive.rs` creates it, `kept_accepts.rs`
+//! keeps it, and callers compare it with a ledger.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// One recipient of one email that was, or is about to be, answered with `250`. An email with three recipients has
-/// three accepts, which differ in the recipient only. As JSON it is one line of the record.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// three accepts, which differ in the recipient only. The mailbox serves it as
+/// JSON.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Accepted {
     /// The `Message-ID` header as received, angle brackets included; `None` if the email had none.
     pub message_id: Option<String>,
@@ -31,7 +32,7 @@ pub struct Accepted {
     pub data_unix_us: u64,
     /// The same moment on CLOCK_BOOTTIME, in microseconds: comparable between processes of one machine.
     pub data_monotonic_us: u64,
-    /// Time when the whole message had been read, before this line was appended: wall clock, microseconds since 1970
+    /// Time when the whole message had been read, before this accept was kept: wall clock, microseconds since 1970
     /// UTC.
     pub accept_unix_us: u64,
     /// The same moment on CLOCK_BOOTTIME, in microseconds.

@@ -37,50 +37,26 @@ pub(crate) enum Progress {
     Broken(Violation),
 }
 
-/// Reads one message.
-#[derive(Debug)]
-pub(crate) struct BodyReader {
-    max_bytes: usize,
-    bytes: usize,
-}
-
-impl BodyReader {
-    /// Creates a reader that keeps up to `max_bytes`. Further bytes are read and counted, but not stored.
-    pub(crate) const fn new(max_bytes: usize) -> Self {
-        Self { max_bytes, bytes: 0 }
-    }
-
-    /// Returns the number of message bytes so far, kept or not.
-    pub(crate) const fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// Reads complete lines from `input` and appends them to `message`. Returns how many bytes it read.
-    pub(crate) fn feed(&mut self, input: &[u8], message: &mut Vec<u8>) -> (usize, Progress) {
-        let mut taken = 0;
-        while let Some(rest) = input.get(taken..) {
-            let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
-                let too_long = rest.len() > MAX_TEXT_LINE;
-                return (taken, if too_long { Progress::Broken(Violation::LineTooLong) } else { Progress::More });
-            };
-            let line = rest.get(..end).unwrap_or_default();
-            match text_of(line) {
-                Err(violation) => return (taken, Progress::Broken(violation)),
-                Ok(b".") => return (taken + end + 1, Progress::Done),
-                Ok(text) => self.keep(text.strip_prefix(b".").unwrap_or(text), message),
+/// Reads complete lines of a message from `input` and appends them to `message`. Returns how many bytes it read.
+pub(crate) fn read_lines(input: &[u8], message: &mut Vec<u8>) -> (usize, Progress) {
+    let mut taken = 0;
+    while let Some(rest) = input.get(taken..) {
+        let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
+            let too_long = rest.len() > MAX_TEXT_LINE;
+            return (taken, if too_long { Progress::Broken(Violation::LineTooLong) } else { Progress::More });
+        };
+        let line = rest.get(..end).unwrap_or_default();
+        match text_of(line) {
+            Err(violation) => return (taken, Progress::Broken(violation)),
+            Ok(b".") => return (taken + end + 1, Progress::Done),
+            Ok(text) => {
+                message.extend_from_slice(text.strip_prefix(b".").unwrap_or(text));
+                message.extend_from_slice(b"\r\n");
             }
-            taken += end + 1;
         }
-        (taken, Progress::More)
+        taken += end + 1;
     }
-
-    fn keep(&mut self, text: &[u8], message: &mut Vec<u8>) {
-        self.bytes += text.len() + 2;
-        if self.bytes <= self.max_bytes {
-            message.extend_from_slice(text);
-            message.extend_from_slice(b"\r\n");
-        }
-    }
+    (taken, Progress::More)
 }
 
 /// Returns a line without its line end; the LF was removed before. Fails if the end or the content violates the format.
@@ -100,11 +76,10 @@ mod tests {
     use super::*;
 
     fn read_in_pieces(input: &[u8], size: usize) -> (Vec<u8>, usize, Progress) {
-        let mut reader = BodyReader::new(1 << 20);
         let (mut message, mut taken, mut seen) = (Vec::new(), 0, 0);
         loop {
             seen = (seen + size).min(input.len());
-            let (used, progress) = reader.feed(&input[taken..seen], &mut message);
+            let (used, progress) = read_lines(&input[taken..seen], &mut message);
             taken += used;
             if progress != Progress::More || seen == input.len() {
                 return (message, taken, progress);
@@ -136,12 +111,5 @@ mod tests {
         assert_eq!(read_in_pieces(&line(1_000), 7).2, Progress::Done);
         assert_eq!(read_in_pieces(&line(1_002), 7).2, Progress::Broken(Violation::LineTooLong));
         assert_eq!(read_in_pieces(&vec![b'x'; 5_000], 7).2, Progress::Broken(Violation::LineTooLong));
-    }
-
-    #[test]
-    fn bytes_beyond_limit_are_counted_and_not_kept() {
-        let (mut reader, mut message) = (BodyReader::new(6), Vec::new());
-        let (_, progress) = reader.feed(b"1234\r\n5678\r\n.\r\n", &mut message);
-        assert_eq!((progress, reader.bytes(), message.as_slice()), (Progress::Done, 12, &b"1234\r\n"[..]));
     }
 }

@@ -1,4 +1,4 @@
-//! The two clocks of a record line: the wall clock for people, and CLOCK_BOOTTIME. The latter never steps and is the
+//! The two clocks of an accept: the wall clock for people, and CLOCK_BOOTTIME. The latter never steps and is the
 //! same for all processes of one machine, so a judge can order a sink's accepts with its own notes.
 
 use std::time::{SystemTime, UNIX_EPOCH};

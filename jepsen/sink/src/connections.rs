@@ -1,4 +1,4 @@
-//! The open dialogues of a sink and their states, for callers that inject a fault at a certain moment. Examples: a demo
+//! The open dialogues of a sink, for callers that inject a fault at a certain moment. Examples: a demo
 //! that kills a node between the final dot and the `250`, and a test that waits for a stalled dialogue.
 
 use std::collections::BTreeMap;
@@ -9,19 +9,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use crate::accepted::Accepted;
-
-/// State of a dialogue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DialogueState {
-    /// Between two emails, or before the first one.
-    Idle,
-    /// MAIL was accepted.
-    Envelope,
-    /// The client sends the message.
-    Receiving,
-    /// The final dot was read and the answer is not written. The client cannot know whether the email is accepted.
-    AfterDot,
-}
 
 /// An open dialogue, as it was at one moment.
 #[derive(Debug, Clone)]
@@ -34,10 +21,8 @@ pub struct OpenDialogue {
     pub ehlo: String,
     /// Number of emails accepted on this connection before the current one.
     pub emails: u32,
-    /// State of the dialogue.
-    pub state: DialogueState,
-    /// In [`DialogueState::AfterDot`]: the email that waits for its answer, with one accept for each recipient. They
-    /// are recorded, or about to be.
+    /// From the final dot to the answer: the email that waits for it, with one accept for each recipient. They are
+    /// recorded, or about to be. The client cannot know whether the email is accepted.
     pub unanswered: Vec<Arc<Accepted>>,
 }
 
@@ -62,7 +47,6 @@ impl Connections {
             peer,
             ehlo: String::new(),
             emails: 0,
-            state: DialogueState::Idle,
             unanswered: Vec::new(),
         }));
         open.insert(connection, Arc::clone(&dialogue));
@@ -86,20 +70,13 @@ impl ConnectionEntry {
         ehlo.clone_into(&mut self.dialogue.lock().ehlo);
     }
 
-    pub(crate) fn state(&self, state: DialogueState) {
-        self.dialogue.lock().state = state;
-    }
-
     pub(crate) fn after_dot(&self, accepts: &[Arc<Accepted>]) {
-        let mut dialogue = self.dialogue.lock();
-        dialogue.state = DialogueState::AfterDot;
-        dialogue.unanswered.extend_from_slice(accepts);
+        self.dialogue.lock().unanswered.extend_from_slice(accepts);
     }
 
     /// Records that the answer is decided. `emails` is the number of emails accepted on this connection.
     pub(crate) fn answered(&self, emails: u32) {
         let mut dialogue = self.dialogue.lock();
-        dialogue.state = DialogueState::Idle;
         dialogue.emails = emails;
         dialogue.unanswered.clear();
     }

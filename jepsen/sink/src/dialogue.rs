@@ -8,13 +8,19 @@ use tokio::net::TcpStream;
 
 use crate::clock::SinkInstant;
 use crate::command::{Mail, SmtpCommand};
-use crate::connections::{ConnectionEntry, Connections, DialogueState};
+use crate::connections::{ConnectionEntry, Connections};
 use crate::faults::{FaultReply, FaultStage};
 use crate::shared::SinkState;
 use crate::wire::{DialogueEnd, Wire};
 
 /// Number of commands with a wrong form or order after which the dialogue ends with 421.
 const MAX_MISTAKES: u32 = 50;
+/// The largest message (offered as SIZE); larger ones are refused with 552.
+pub(crate) const MAX_MESSAGE_BYTES: usize = 10 << 20;
+/// Maximum recipients of one email; further ones are refused with 452.
+const MAX_RECIPIENTS: usize = 1_000;
+/// Host name in the banner and in the answer to EHLO.
+const NAME: &str = "sink.test";
 
 /// A dialogue and the buffers that its emails reuse.
 pub(crate) struct Dialogue {
@@ -29,8 +35,6 @@ pub(crate) struct Dialogue {
     pub(crate) emails: u32,
     /// The message that is being received.
     pub(crate) message: Vec<u8>,
-    /// The record lines of that message.
-    pub(crate) lines: Vec<u8>,
     mistakes: u32,
 }
 
@@ -44,7 +48,7 @@ pub(crate) struct Envelope {
 
 /// Serves a connection until it ends.
 pub(crate) async fn serve(sink: Arc<SinkState>, stream: TcpStream, peer: SocketAddr) {
-    let wire = match Wire::new(stream, sink.options.greeted_within, sink.stop.clone()) {
+    let wire = match Wire::new(stream, sink.stop.clone()) {
         Ok(wire) => wire,
         Err(error) => return tracing::debug!(%peer, %error, "lost a connection before its banner"),
     };
@@ -74,18 +78,7 @@ async fn turn_away(mut wire: Wire) {
 
 impl Dialogue {
     fn new(sink: Arc<SinkState>, wire: Wire, entry: ConnectionEntry, peer: SocketAddr) -> Self {
-        Self {
-            sink,
-            wire,
-            entry,
-            peer,
-            ehlo: None,
-            envelope: None,
-            emails: 0,
-            message: Vec::new(),
-            lines: Vec::new(),
-            mistakes: 0,
-        }
+        Self { sink, wire, entry, peer, ehlo: None, envelope: None, emails: 0, message: Vec::new(), mistakes: 0 }
     }
 
     /// Runs the dialogue until it ends. Always returns the reason as an error.
@@ -112,7 +105,7 @@ impl Dialogue {
             FaultReply::Nothing => 0,
         };
         self.huge_banner(huge).await?;
-        self.wire.put(format_args!("220 {} ESMTP\r\n", self.sink.options.name));
+        self.wire.put(format_args!("220 {} ESMTP\r\n", NAME));
         Ok(())
     }
 
@@ -138,20 +131,18 @@ impl Dialogue {
             FaultReply::Refuse(code, text) => return self.refuse(code, &text),
             FaultReply::Bare => self.bare(250)?,
             FaultReply::Huge(_) | FaultReply::Nothing if extended => self.offer(),
-            FaultReply::Huge(_) | FaultReply::Nothing => self.wire.say(250, &self.sink.options.name),
+            FaultReply::Huge(_) | FaultReply::Nothing => self.wire.say(250, NAME),
         }
         self.forget_envelope();
         self.entry.greeted(name);
-        self.wire.idle = self.sink.options.idle;
         self.ehlo = Some(name.to_owned());
         Ok(())
     }
 
     fn offer(&mut self) {
-        let options = &self.sink.options;
         self.wire.put(format_args!(
             "250-{}\r\n250-PIPELINING\r\n250-8BITMIME\r\n250-SMTPUTF8\r\n250-ENHANCEDSTATUSCODES\r\n250 SIZE {}\r\n",
-            options.name, options.max_message_bytes
+            NAME, MAX_MESSAGE_BYTES
         ));
     }
 
@@ -162,10 +153,7 @@ impl Dialogue {
         if self.envelope.is_some() {
             return self.mistake(503, "5.5.1 an email has begun already");
         }
-        if self.sink.recorder.is_lost() {
-            return self.refuse(451, "4.3.0 the record of this sink cannot be written");
-        }
-        if mail.size > self.sink.options.max_message_bytes {
+        if mail.size > MAX_MESSAGE_BYTES {
             return self.refuse(552, "5.3.4 message too big");
         }
         if !mail.smtputf8 && !mail.sender.is_ascii() {
@@ -174,7 +162,6 @@ impl Dialogue {
         if self.reply(FaultStage::Mail, 250, "2.1.0 sender ok").await? {
             let sender = mail.sender.to_owned();
             self.envelope = Some(Envelope { sender, smtputf8: mail.smtputf8, ..Envelope::default() });
-            self.entry.state(DialogueState::Envelope);
         }
         Ok(())
     }
@@ -183,7 +170,7 @@ impl Dialogue {
         let Some(envelope) = &self.envelope else {
             return self.mistake(503, "5.5.1 MAIL first");
         };
-        if envelope.recipients.len() >= self.sink.options.max_recipients {
+        if envelope.recipients.len() >= MAX_RECIPIENTS {
             return self.refuse(452, "4.5.3 too many recipients");
         }
         if !envelope.smtputf8 && !recipient.is_ascii() {
@@ -252,6 +239,5 @@ impl Dialogue {
 
     pub(crate) fn forget_envelope(&mut self) {
         self.envelope = None;
-        self.entry.state(DialogueState::Idle);
     }
 }

@@ -1,5 +1,4 @@
-//! The faults that a sink can inject, and the stages of a dialogue for them. Plain data: `fault_spec.rs` parses and
-//! prints it, `dice.rs` decides when a rule is applied, `strike.rs` and `receive.rs` inject the fault.
+//! The faults that a sink can inject, and the stages of a dialogue for them. Plain data: `fault_spec.rs` parses it, `dice.rs` decides when a rule is applied, `strike.rs` and `receive.rs` inject the fault.
 
 use std::time::Duration;
 
@@ -57,7 +56,7 @@ pub enum FaultStage {
     Rcpt,
     /// Instead of the `354`. Fits also a refusal and `bare`.
     Data,
-    /// Observed of the message was received, its end was not. Fits also a refusal, which ends the dialogue.
+    /// Part of the message was received, its end was not. Fits also a refusal, which ends the dialogue.
     Body,
     /// The final dot is read, nothing is recorded. Fits also a refusal.
     BeforeCommit,

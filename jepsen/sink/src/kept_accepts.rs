@@ -1,5 +1,5 @@
-//! The accepts that a sink keeps in memory, for its callers and its page. `recorder.rs` adds them in the order of the
-//! record, and only after they are in the record. Bounded: the oldest accepts and texts are dropped.
+//! The record of a sink: its accepts in memory, for its callers and its page. `receive.rs` adds an accept before its
+//! `250`. Bounded: the oldest accepts and texts are dropped.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use crate::accepted::Accepted;
 
 /// One accepted message: an accept for each recipient, and their common text if it is kept.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Delivery {
     pub(crate) accepts: Vec<Arc<Accepted>>,
     pub(crate) text: Option<Arc<[u8]>>,
@@ -67,12 +67,10 @@ impl KeptAccepts {
         self.keep.texts > 0
     }
 
-    /// Adds deliveries that have just been recorded.
-    pub(crate) fn add(&self, deliveries: impl IntoIterator<Item = Delivery>) {
+    /// Adds a delivery.
+    pub(crate) fn add(&self, delivery: Delivery) {
         let mut kept = self.kept.lock();
-        for delivery in deliveries {
-            kept.add(delivery, self.keep);
-        }
+        kept.add(delivery, self.keep);
         self.count.send_replace(kept.count);
     }
 
@@ -174,7 +172,7 @@ mod tests {
     #[test]
     fn numbers_stay_when_oldest_accepts_go() {
         let kept = KeptAccepts::new(Keep { records: 2_000, texts: 0, text_bytes: 0 });
-        kept.add((1..=5_000).map(|number| delivery(&[number.to_string()], None)));
+        (1..=5_000).for_each(|number: u32| kept.add(delivery(&[number.to_string()], None)));
         let emails = kept.emails();
         assert_eq!(kept.count(), 5_000);
         assert_eq!(emails.iter().count(), 2_000);
@@ -188,12 +186,13 @@ mod tests {
     fn text_belongs_to_all_its_recipients_and_oldest_goes_first() {
         let kept = KeptAccepts::new(Keep { records: 10, texts: 2, text_bytes: 10 });
         let pair = ["a".to_owned(), "b".to_owned()];
-        kept.add([delivery(&pair, Some(b"first")), delivery(&["c".to_owned()], None)]);
-        kept.add([delivery(&pair, Some(b"later"))]);
+        kept.add(delivery(&pair, Some(b"first")));
+        kept.add(delivery(&["c".to_owned()], None));
+        kept.add(delivery(&pair, Some(b"later")));
         let text = |number| kept.text(number).map(|text| text.to_vec());
         assert_eq!((text(1), text(2)), (Some(b"first".to_vec()), Some(b"first".to_vec())));
         assert_eq!((text(3), text(5)), (None, Some(b"later".to_vec())));
-        kept.add([delivery(&pair, Some(b"one more"))]);
+        kept.add(delivery(&pair, Some(b"one more")));
         assert_eq!((text(1), text(4), text(7)), (None, None, Some(b"one more".to_vec())));
     }
 }

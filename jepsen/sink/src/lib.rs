@@ -2,14 +2,13 @@
 //!
 //! It is the mailbox of `reveille dev` and `reveille demo`, and the relay of the judge. It shares no code with the
 //! product, whose ledger is compared with its record (I1, I4, I9, I14 of `docs/protocol.md`). It promises:
-//! - Each accept, one for each recipient, is in the record before the `250`, and on the disk with
-//!   [`SinkOptions::sync`].
+//! - Each accept, one for each recipient, is in its record in memory before the `250`.
 //! - It never removes duplicates: an email that came twice is in the record twice.
 //! - A message ends at `CRLF . CRLF` only. A lone LF or CR ends the dialogue.
 //! - Memory is bounded by the numbers in [`SinkOptions`]. A [`FaultPlan`] with the same seed injects the same faults.
 //!
 //! It is no relay: it forwards nothing and has neither TLS nor AUTH. Reading order: [`SinkOptions`], [`Sink`],
-//! `dialogue.rs`, `receive.rs`, `recorder.rs`, `faults.rs`, `dice.rs`. The web pages of the mailbox are in
+//! `dialogue.rs`, `receive.rs`, `kept_accepts.rs`, `faults.rs`, `dice.rs`. The web pages of the mailbox are in
 //! `node/src/mailbox`.
 
 mod accepted;
@@ -26,20 +25,17 @@ mod hold;
 mod kept_accepts;
 mod options;
 mod receive;
-mod record;
-mod recorder;
 mod shared;
 mod sink;
 mod strike;
 mod wire;
 
 pub use accepted::Accepted;
-pub use connections::{DialogueState, OpenDialogue};
+pub use connections::OpenDialogue;
 pub use dice::FaultTally;
 pub use fault_spec::FaultSpecError;
 pub use faults::{Amount, FaultKind, FaultPlan, FaultRule, FaultStage};
 pub use hold::{Held, Hold, HoldPoint, HoldRequest};
 pub use kept_accepts::{Emails, StillWaiting};
 pub use options::{DotAnswer, DotWatcher, SinkOptions};
-pub use record::{RecordFile, TornTail};
 pub use sink::{Handle, Sink};

@@ -1,16 +1,15 @@
 //! From DATA to the answer: an email becomes an accept. Extends `dialogue.rs`.
 //!
-//! The order is the promise: message read -> (held) -> line in the record, on disk if `sync` is set -> (held) ->
-//! answer. A fault can be injected at each arrow.
+//! The order is the promise: message read -> (held) -> accept in the record -> (held) -> answer. A fault can be injected
+//! at each arrow.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::accepted::Accepted;
-use crate::body::{BodyReader, Progress};
+use crate::body::{self, Progress};
 use crate::clock::SinkInstant;
-use crate::connections::DialogueState;
-use crate::dialogue::{Dialogue, Envelope};
+use crate::dialogue::{Dialogue, Envelope, MAX_MESSAGE_BYTES};
 use crate::faults::{FaultKind, FaultReply, FaultStage};
 use crate::headers;
 use crate::hold::HoldPoint;
@@ -22,48 +21,34 @@ use crate::wire::{DialogueEnd, Patience};
 const MAX_KEPT_HEADERS: usize = 32;
 /// Maximum bytes of a header value that an accept keeps.
 const MAX_KEPT_VALUE: usize = 1_000;
-/// Factor by which a message may exceed the maximum size and is still read to its end.
-const OVERSIZE_FACTOR: usize = 4;
 /// Maximum bytes that a dialogue's message buffer keeps after a large email.
 const KEEP_BUFFER_BYTES: usize = 64 << 10;
 
 impl Dialogue {
     /// Reads a message up to its final dot and answers it.
     pub(crate) async fn receive(&mut self, envelope: Envelope, started: SinkInstant) -> Result<(), DialogueEnd> {
-        let limit = self.sink.options.max_message_bytes;
-        self.begin_message();
+        self.message.clear();
+        self.message.shrink_to(KEEP_BUFFER_BYTES);
         if let Err(end) = self.strike_body().await {
             return Err(self.cut_off(end, envelope, started));
         }
-        let mut reader = BodyReader::new(limit);
         loop {
-            let (taken, progress) = reader.feed(self.wire.unread(), &mut self.message);
+            let (taken, progress) = body::read_lines(self.wire.unread(), &mut self.message);
             self.wire.consume(taken);
+            if self.message.len() > MAX_MESSAGE_BYTES {
+                self.notify(&self.accepts(envelope, started), DotAnswer::Refused);
+                return Err(self.last_words(552, "5.3.4 message too big"));
+            }
             match progress {
                 Progress::Done => break,
                 Progress::Broken(violation) => {
                     self.notify(&self.accepts(envelope, started), DotAnswer::Malformed);
                     return Err(self.last_words(521, violation.text()));
                 }
-                Progress::More if reader.bytes() > limit.saturating_mul(OVERSIZE_FACTOR) => {
-                    self.notify(&self.accepts(envelope, started), DotAnswer::Refused);
-                    return Err(self.last_words(552, "5.3.4 message too big"));
-                }
                 Progress::More => self.wire.fill().await?,
             }
         }
-        if reader.bytes() > limit {
-            self.notify(&self.accepts(envelope, started), DotAnswer::Refused);
-            self.forget_envelope();
-            return self.refuse(552, "5.3.4 message too big");
-        }
         self.finish(envelope, started).await
-    }
-
-    fn begin_message(&mut self) {
-        self.message.clear();
-        self.message.shrink_to(KEEP_BUFFER_BYTES);
-        self.entry.state(DialogueState::Receiving);
     }
 
     /// Injects a fault within the body, after its first bytes came. A refusal ends the dialogue, because the client is
@@ -129,14 +114,8 @@ impl Dialogue {
             return self.refuse(code, &text);
         }
         self.hold(HoldPoint::BeforeCommit, accepts).await?;
-        if self.sink.recorder.writes() {
-            self.write_lines(accepts)?;
-        }
         let text = self.sink.kept.keeps_texts().then(|| self.message.as_slice().into());
-        let delivery = Delivery { accepts: accepts.to_vec(), text };
-        if self.sink.recorder.commit(delivery, &self.lines).await.is_err() {
-            return Err(DialogueEnd::Closed("the record is lost, so it is unknown whether this email is accepted"));
-        }
+        self.sink.kept.add(Delivery { accepts: accepts.to_vec(), text });
         self.emails += 1;
         *answer = DotAnswer::AcceptedUnanswered;
         self.hold(HoldPoint::AfterCommit, accepts).await?;
@@ -182,15 +161,6 @@ impl Dialogue {
             HoldPoint::AfterCommit => Patience::WhileTheClientStays,
         };
         self.wire.wait_for(caught.released, Some(caught.limit), patience).await
-    }
-
-    fn write_lines(&mut self, accepts: &[Arc<Accepted>]) -> Result<(), DialogueEnd> {
-        self.lines.clear();
-        for accept in accepts {
-            serde_json::to_writer(&mut self.lines, accept.as_ref()).map_err(std::io::Error::from)?;
-            self.lines.push(b'\n');
-        }
-        Ok(())
     }
 
     fn accepts(&self, envelope: Envelope, started: SinkInstant) -> Vec<Arc<Accepted>> {

@@ -10,14 +10,12 @@ use crate::dice::Dice;
 use crate::hold::HoldBoard;
 use crate::kept_accepts::KeptAccepts;
 use crate::options::SinkOptions;
-use crate::recorder::AcceptRecorder;
 
 /// The state of a sink.
 pub(crate) struct SinkState {
     pub(crate) options: SinkOptions,
     pub(crate) address: SocketAddr,
-    pub(crate) kept: Arc<KeptAccepts>,
-    pub(crate) recorder: AcceptRecorder,
+    pub(crate) kept: KeptAccepts,
     pub(crate) dice: Dice,
     pub(crate) holds: HoldBoard,
     pub(crate) connections: Arc<Connections>,

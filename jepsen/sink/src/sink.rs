@@ -18,7 +18,6 @@ use crate::faults::FaultPlan;
 use crate::hold::{Hold, HoldBoard, HoldRequest};
 use crate::kept_accepts::{Emails, Keep, KeptAccepts, StillWaiting};
 use crate::options::SinkOptions;
-use crate::recorder::AcceptRecorder;
 use crate::shared::SinkState;
 
 /// Maximum connections that the kernel queues while the sink is busy; a campaign opens them in bursts.
@@ -45,21 +44,18 @@ pub struct Handle {
 }
 
 impl Sink {
-    /// Listens, opens the record, and serves on the caller's tokio runtime.
+    /// Listens, and serves on the caller's tokio runtime.
     ///
     /// # Errors
-    /// Fails if the address cannot be listened on, if the record cannot be opened or is damaged before its last line
-    /// (`InvalidData`), or without a tokio runtime.
+    /// Fails if the address cannot be listened on, or without a tokio runtime.
     pub fn start(options: SinkOptions) -> io::Result<Self> {
         let runtime = tokio::runtime::Handle::try_current().map_err(io::Error::other)?;
         let _inside = runtime.enter();
         let listener = listen(options.listen)?;
         let keep = Keep { records: options.keep_records, texts: options.keep_bodies, text_bytes: KEPT_TEXT_BYTES };
-        let kept = Arc::new(KeptAccepts::new(keep));
         let inner = Arc::new(SinkState {
             address: listener.local_addr()?,
-            recorder: AcceptRecorder::start(options.record.as_deref(), options.sync, Arc::clone(&kept))?,
-            kept,
+            kept: KeptAccepts::new(keep),
             dice: Dice::new(options.faults.clone()),
             holds: HoldBoard::default(),
             connections: Arc::default(),
@@ -76,17 +72,13 @@ impl Sink {
         self.handle.clone()
     }
 
-    /// Stops listening, ends all dialogues, writes the pending lines, and closes the record. An email whose dot was
-    /// read is either recorded or stays unanswered. Takes at most 10 s and the time of one write.
-    pub async fn stop(self) {
+    /// Stops listening, ends all dialogues, and returns when each has reported its last email. An email whose dot was read is either recorded or stays unanswered. Takes
+    /// at most 10 s.
+    pub async fn stop(&self) {
         self.handle.inner.stop.cancel();
         self.tasks.close();
         if tokio::time::timeout(STOP_LIMIT, self.tasks.wait()).await.is_err() {
             tracing::warn!(left = self.tasks.len(), "dialogues of the sink did not end in time");
-        }
-        let inner = Arc::clone(&self.handle.inner);
-        if tokio::task::spawn_blocking(move || inner.recorder.close()).await.is_err() {
-            tracing::error!("closing the record panicked");
         }
     }
 }
@@ -147,8 +139,8 @@ impl Handle {
         self.inner.kept.wait_for(accepts, limit).await
     }
 
-    /// Returns the open dialogues. In the state [`DialogueState::AfterDot`](crate::DialogueState::AfterDot) they name
-    /// the email whose sender cannot know whether it was accepted.
+    /// Returns the open dialogues. From the final dot to the answer they name the email whose sender
+    /// cannot know whether it was accepted.
     pub fn connections(&self) -> Vec<OpenDialogue> {
         self.inner.connections.open()
     }

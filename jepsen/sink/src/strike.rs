@@ -17,7 +17,7 @@ impl Dialogue {
     }
 
     pub(crate) async fn carry_out(&mut self, stage: FaultStage, kind: FaultKind) -> Result<FaultReply, DialogueEnd> {
-        tracing::debug!(connection = self.entry.connection, %stage, ?kind, "a fault strikes");
+        tracing::debug!(connection = self.entry.connection, ?stage, ?kind, "a fault strikes");
         match kind {
             FaultKind::Refuse { code, text } => {
                 Ok(FaultReply::Refuse(code, text.unwrap_or_else(|| plain_text(stage, code))))

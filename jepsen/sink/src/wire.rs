@@ -22,6 +22,9 @@ const MAX_COMMAND_LINE: usize = 1_000;
 const MAX_UNREAD: usize = 256 << 10;
 /// Time for which a closed connection is still read, so that the last replies are not lost to a reset.
 const LINGER: Duration = Duration::from_secs(2);
+/// Maximum time for which the client may be silent (RFC 5321 4.5.3.2.7 asks for five minutes), or may take to read a
+/// reply.
+const IDLE: Duration = Duration::from_secs(300);
 /// Interval at which a waiting dialogue checks whether its client has left.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
@@ -55,8 +58,6 @@ pub(crate) enum Patience {
 pub(crate) struct Wire {
     stream: TcpStream,
     stop: CancellationToken,
-    /// Maximum time for which the client may be silent, or may take to read a reply.
-    pub(crate) idle: Duration,
     input: Vec<u8>,
     /// Number of bytes of `input` that were read.
     taken: usize,
@@ -64,10 +65,10 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    pub(crate) fn new(stream: TcpStream, idle: Duration, stop: CancellationToken) -> io::Result<Self> {
+    pub(crate) fn new(stream: TcpStream, stop: CancellationToken) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         let (input, output) = (Vec::with_capacity(READ_BYTES), Vec::with_capacity(512));
-        Ok(Self { stream, stop, idle, input, taken: 0, output })
+        Ok(Self { stream, stop, input, taken: 0, output })
     }
 
     /// Returns the bytes that were received and not yet read.
@@ -107,7 +108,7 @@ impl Wire {
         if self.output.is_empty() {
             return Ok(());
         }
-        let write = timeout(self.idle, self.stream.write_all(&self.output));
+        let write = timeout(IDLE, self.stream.write_all(&self.output));
         tokio::select! {
             () = self.stop.cancelled() => return Err(DialogueEnd::Stopped),
             written = write => written.map_err(|_| DialogueEnd::Idle)??,
@@ -120,7 +121,7 @@ impl Wire {
     pub(crate) async fn fill(&mut self) -> Result<(), DialogueEnd> {
         self.flush().await?;
         self.make_room();
-        let read = timeout(self.idle, self.stream.read_buf(&mut self.input));
+        let read = timeout(IDLE, self.stream.read_buf(&mut self.input));
         let bytes = tokio::select! {
             () = self.stop.cancelled() => return Err(DialogueEnd::Stopped),
             read = read => read.map_err(|_| DialogueEnd::Idle)??,

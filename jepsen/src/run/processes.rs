@@ -12,7 +12,7 @@ use reveille_check::events::{Event, Lifetime, LifetimeEnd};
 use reveille_harness::leader_watch::{LeaderWatch, SILENCE_US};
 use reveille_harness::measure::monotonic_us;
 use reveille_harness::{Cluster, http};
-use reveille_sink::{DialogueState, Sink};
+use reveille_sink::Sink;
 use rustix::process::Signal;
 
 use super::observe::{Lifetimes, Recorder};
@@ -134,14 +134,14 @@ impl Processes {
     /// Emails of a node whose final dot the sink has read and not answered.
     pub fn past_gate(&self, name: &str) -> u64 {
         let open = self.sink.connections().into_iter();
-        let waiting = open.filter(|dialogue| dialogue.state == DialogueState::AfterDot && dialogue.ehlo == name);
+        let waiting = open.filter(|dialogue| !dialogue.unanswered.is_empty() && dialogue.ehlo == name);
         waiting.map(|dialogue| dialogue.unanswered.len() as u64).sum()
     }
 
     /// Nodes with a dialogue at the sink, those past the gate first.
     pub fn senders(&self) -> Vec<String> {
         let mut open = self.sink.connections();
-        open.sort_by_key(|dialogue| (dialogue.state != DialogueState::AfterDot, dialogue.unanswered.is_empty()));
+        open.sort_by_key(|dialogue| dialogue.unanswered.is_empty());
         let mut names: Vec<String> = Vec::new();
         for dialogue in open {
             if self.state(&dialogue.ehlo) == ProcessState::Runs && !names.contains(&dialogue.ehlo) {

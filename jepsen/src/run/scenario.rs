@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 
 use super::clients::{Coordination, Operator};
 use super::faults::Nemesis;
-use super::observe::{GateReader, HandoffRecorder, LedgerTimeline, Recorder, accepts, drain, final_state, outages};
+use super::observe::{GateReader, LedgerTimeline, Recorder, drain, final_state, handoffs, outages};
 use super::processes::Processes;
 use super::workload::{Workload, WorkloadLimits};
 use super::{PACE, SESSIONS};
@@ -26,8 +26,6 @@ use crate::check;
 const EMAILS: usize = 2_000_000;
 /// The first bytes of a body, which contain its compared lines.
 const CONTENT_BYTES: usize = 512;
-/// The sink's own record, in the folder of the cluster.
-const ACCEPTS: &str = "accepts.jsonl";
 /// The time for judging, after the final state was read.
 const TO_JUDGE: Duration = Duration::from_secs(8);
 
@@ -42,7 +40,6 @@ pub struct Scenario {
     /// The limits of the workload.
     pub limits: WorkloadLimits,
     history: PathBuf,
-    handoffs: HandoffRecorder,
     gates: GateReader,
     /// Civil time at the beginning; `None` if the nodes' clocks are set wrong.
     ledger_time: Option<i64>,
@@ -92,12 +89,10 @@ impl Scenario {
     ) -> Result<(Scenario, Sink)> {
         let history = history.map_or_else(|| cluster.folder().join("history.jsonl"), Path::to_owned);
         let recorder = Recorder::begin(&history, header)?;
-        let handoffs = HandoffRecorder::default();
         let sink = Sink::start(SinkOptions {
             listen: SocketAddr::from((cluster.environment.harness_address(), 0)),
-            record: Some(cluster.folder().join(ACCEPTS)),
             faults: PACE.parse().context("the pace of the sink")?,
-            dots: Some(handoffs.watcher(&recorder)),
+            dots: Some(handoffs::watcher(recorder.clone())),
             keep_records: EMAILS,
             keep_bodies: 0,
             excerpt_bytes: CONTENT_BYTES,
@@ -114,7 +109,6 @@ impl Scenario {
             readers,
             limits: WorkloadLimits::default(),
             history,
-            handoffs,
             ledger_time: clocks_are_right.then_some(header.began_unix_ms),
         };
         Ok((scenario, sink))
@@ -160,12 +154,8 @@ impl Scenario {
         let clock = LedgerTimeline::new(lifetimes.clone(), self.ledger_time, &processes.sink, &recorder);
         let read = final_state::read(admin, workload, &recorder, &clock, ends - TO_JUDGE).await;
         let mut whole = errors.note(read).unwrap_or_default();
-        let compared = accepts::compare(&processes.cluster.folder().join(ACCEPTS), &processes.sink).await;
-        whole.extend(errors.note(compared).map(|()| Observed::Accepts));
         // Accepts before gates: an email passes its gate before it is accepted.
-        if self.handoffs.record_rest(&recorder, &processes.sink) {
-            whole.extend([Observed::Handoffs, Observed::Contents]);
-        }
+        processes.sink.stop().await;
         if self.gates.record(&processes.cluster, &recorder, &lifetimes).await {
             whole.push(Observed::Gates);
         }
@@ -174,7 +164,13 @@ impl Scenario {
         workload.record_overload(&recorder, &processes.sink);
         processes.record_alive();
         // `processes.rs` sees each start and end of a process, and the nodes were asked for their leader until now.
-        whole.extend([Observed::Lifetimes, Observed::Outages]);
+        whole.extend([
+            Observed::Accepts,
+            Observed::Handoffs,
+            Observed::Contents,
+            Observed::Lifetimes,
+            Observed::Outages,
+        ]);
         if workload.is_known() {
             whole.push(Observed::Due);
         }

@@ -71,7 +71,7 @@ pub struct Args {
 /// Runs the demo. Returns true if nothing was lost and nothing came twice.
 pub async fn run(args: Args) -> Result<bool> {
     let folder = Folder::open(args.data_dir.clone())?;
-    let sink = mailbox(&folder.path)?;
+    let sink = mailbox()?;
     eprintln!("mailbox    smtp://{}", sink.address());
     let mut nodes = Nodes::start(&folder.path, &folder.journals, usize::from(args.nodes)).await?;
     let outcome = tokio::select! {
@@ -138,13 +138,9 @@ async fn judge(args: &Args, sink: &Sink, admin: &AdminClient, run: &str, kills: 
     }
 }
 
-fn mailbox(folder: &std::path::Path) -> Result<Sink> {
-    let options = |port| SinkOptions {
-        listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port),
-        record: Some(folder.join("mailbox.jsonl")),
-        sync: true,
-        ..SinkOptions::default()
-    };
+fn mailbox() -> Result<Sink> {
+    let options =
+        |port| SinkOptions { listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port), ..SinkOptions::default() };
     Sink::start(options(MAILBOX_PORT)).or_else(|_| Sink::start(options(0))).context("the mailbox could not be started")
 }
 

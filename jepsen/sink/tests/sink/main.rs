@@ -4,4 +4,3 @@ mod client;
 mod dialogue;
 mod faults;
 mod hold;
-mod record;

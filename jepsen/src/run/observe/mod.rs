@@ -1,11 +1,10 @@
 //! The observers of a run. Each writes to the history what it sees: final dots and accepts of the sink, gate counters,
 //! leaders, lifetimes of processes; and at the end the final state of every recipient, run and object.
 
-pub mod accepts;
 pub mod drain;
 pub mod final_state;
 mod gates;
-mod handoffs;
+pub mod handoffs;
 mod lifetimes;
 pub mod outages;
 mod recipients;
@@ -15,7 +14,6 @@ use reveille_check::events::Answer;
 use reveille_harness::CallResult;
 
 pub use gates::GateReader;
-pub use handoffs::HandoffRecorder;
 pub use lifetimes::Lifetimes;
 pub use recipients::LedgerTimeline;
 pub use recorder::Recorder;
