@@ -13,8 +13,7 @@ use reveille_harness::{Cluster, Needs, Report, StartArgs};
 use reveille_proto::admin::v1::{RunCounts, ScheduleBody};
 use serde_json::json;
 
-use crate::arrivals::Arrivals;
-use crate::flow::Flow;
+use crate::accepts::{self, Accepts};
 use crate::{Counter, SEED, SESSIONS, yardstick};
 
 const SCHEDULE: &str = "bench";
@@ -38,7 +37,7 @@ const QUIET_AFTER: Duration = Duration::from_secs(3);
 /// Options of `bench`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Recipients of the run; the sink keeps a byte for each
+    /// Recipients of the run; the sink keeps 17 bytes for each
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=67_000_000))]
     pub recipients: u32,
     /// `kill -9` the leader when a third is sent, start it again after 5 s, and report what that cost
@@ -49,22 +48,11 @@ pub struct Args {
     pub compare: bool,
 }
 
-/// The sink's accepts.
-struct CampaignCounts {
-    flow: Flow,
-    arrivals: Arrivals,
-}
-
 /// Runs the benchmark of one campaign.
 pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let rate_before = postfix_rate(args).await?;
     let emails = u64::from(args.recipients);
-    let flow = Flow::new(unix_us(SystemTime::now()) as u64);
-    let counts = CampaignCounts { flow, arrivals: Arrivals::of_generated(args.recipients, SEED) };
-    let (counter, sink) = Counter::start(counts, |counts, accept| {
-        counts.flow.note(accept.accept_unix_us);
-        counts.arrivals.note(&accept.recipient);
-    })?;
+    let (counter, sink) = Counter::start(Accepts::of_generated(args.recipients, SEED), Accepts::note)?;
     let mut cluster = Cluster::start(start, 3, Needs::default()).await?;
     cluster.admin().add_relay(sink.address(), SESSIONS).await?;
     let begun = Instant::now();
@@ -86,29 +74,27 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let rate_after = postfix_rate(args).await?;
     let smtp_source_rate = rate_before.zip(rate_after).map(|(before, after)| rounded(f64::midpoint(before, after)));
 
-    let CampaignCounts { flow, arrivals } = &*counter.read();
-    let rate = flow.rate();
-    let in_doubt_missing = doubts.iter().filter(|address| !arrivals.has(address)).count() as u64;
-    let missing = arrivals.missing().saturating_sub(in_doubt_missing);
-    let valid = missing == 0 && arrivals.duplicates() == 0 && arrivals.unexpected == 0;
+    let accepts = counter.read();
+    let instants_us = accepts.instants_us(0);
+    let rate = accepts::rate(&instants_us);
+    let in_doubt_missing = doubts.iter().filter(|address| !accepts.has(address)).count() as u64;
+    let valid = accepts.missing() <= in_doubt_missing && accepts.is_without_surplus();
     let figures = json!({
         "recipients": args.recipients,
         // To write the audience on every node, and to seal it.
         "generate_seconds": rounded(generate_seconds),
         // From the due instant to the last accept.
-        "seconds": rounded(flow.last_us().unwrap_or(0).saturating_sub(unix_us(due) as u64) as f64 / 1e6),
+        "seconds": instants_us.last().map(|last_us| rounded((last_us - unix_us(due)) as f64 / 1e6)),
         // Accepts a second without the first two seconds; null for a shorter run.
         "rate": rate.map(rounded),
         // By `smtp-source` into `smtp-sink`: the mean of before and after, and the rate relative to it.
         "smtp_source_rate": smtp_source_rate,
         "ratio": rate.zip(smtp_source_rate).map(|(rate, postfix)| rounded(rate / postfix)),
-        "arrived": arrivals.arrived(),
-        "duplicates": arrivals.duplicates(),
-        "missing": missing,
-        "unexplained": arrivals.unexpected,
+        "emails": accepts.figures(),
         "in_doubt": ended.last.in_doubt,
+        "in_doubt_missing": in_doubt_missing,
         // With `--kill-leader`: the emails that were not sent in the ten seconds after the kill, by the rate before it.
-        "lost_seconds": ended.killed_us.and_then(|killed_us| flow.lost_seconds(killed_us)),
+        "lost_seconds": ended.killed_us.and_then(|killed_us| accepts::lost_seconds(&instants_us, killed_us)),
         // From just before the due instant to the last email.
         "cpu_seconds": cpu_seconds,
         // Of each node, at the end.
@@ -123,7 +109,7 @@ struct Ended {
     run: String,
     last: RunCounts,
     /// Microseconds since 1970 UTC.
-    killed_us: Option<u64>,
+    killed_us: Option<i64>,
 }
 
 /// Waits until no recipient is pending or claimed. Kills the leader meanwhile, if requested.
@@ -153,7 +139,7 @@ async fn wait_for_end(cluster: &mut Cluster, args: &Args, due: SystemTime) -> Re
         let is_over = ended.last.pending + ended.last.claimed == 0;
         if args.kill_leader && ended.killed_us.is_none() && ended.last.sent >= args.recipients / 3 {
             let leader = cluster.leader().await.context("no node leads")?;
-            ended.killed_us = Some(unix_us(SystemTime::now()) as u64);
+            ended.killed_us = Some(unix_us(SystemTime::now()));
             cluster.node_mut(&leader)?.kill()?;
             eprintln!("killed the leader {leader} after {} emails", ended.last.sent);
             down = Some((leader, Instant::now()));

@@ -18,7 +18,7 @@ use reveille_harness::{AdminClient, Cluster, Needs, Report, StartArgs, http};
 use reveille_proto::admin::v1::{GetClusterStatusResponse, MemberStatus, ScheduleBody, When, when};
 use serde_json::{Value, json};
 
-use crate::arrivals::Arrivals;
+use crate::accepts::Accepts;
 use crate::tenants::median;
 use crate::{Counter, SESSIONS, sum_of_nodes};
 
@@ -50,14 +50,10 @@ const RESTARTED_WITHIN: Duration = Duration::from_secs(300);
 /// The interval of progress reports within a day.
 const REPORT_EVERY: Duration = Duration::from_secs(5);
 const POLL_EVERY: Duration = Duration::from_millis(100);
-/// Entries of a page of runs, the default of the API.
-const RUNS_A_PAGE: i32 = 100;
 /// Entries of a page of a schedule's history: months have several pages.
 const HISTORY_A_PAGE: i32 = 20;
 /// The leader's counter of pages with runs that it archived.
 const ARCHIVED_PAGES: &str = "reveille_archived_pages_total";
-/// Tables whose rows are reported.
-const TABLES: [&str; 3] = ["pages", "history", "parts"];
 
 /// Options of `days`.
 #[derive(Clone, Debug, clap::Args)]
@@ -70,40 +66,10 @@ pub struct Args {
     pub days: u8,
 }
 
-/// The emails that came.
-struct DayCounts {
-    arrivals: Arrivals,
-    /// The present instant by the wall clock, in microseconds. The largest number while the clock is moved, since no email
-    /// may come then.
-    due_us: i64,
-    last_us: i64,
-    /// Emails before their instant.
-    early: u64,
-}
-
-impl DayCounts {
-    fn new(arrivals: Arrivals) -> DayCounts {
-        DayCounts { arrivals, due_us: i64::MAX, last_us: 0, early: 0 }
-    }
-
-    fn note(&mut self, recipient: &str, at_us: i64) {
-        self.arrivals.note(recipient);
-        self.early += u64::from(at_us < self.due_us);
-        self.last_us = self.last_us.max(at_us);
-    }
-
-    /// Emails a second, from the instant to the last arrival.
-    fn rate(&self, emails: u64) -> f64 {
-        emails as f64 / ((self.last_us - self.due_us) as f64 / 1e6).max(1e-3)
-    }
-}
-
 /// Runs the benchmark of days.
 pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let addresses = (0..args.schedules).map(|number| load::address(&name_of(number), 0));
-    let counts = DayCounts::new(Arrivals::of(addresses));
-    let (counter, sink) =
-        Counter::start(counts, |counts, accept| counts.note(&accept.recipient, accept.accept_unix_us as i64))?;
+    let (counter, sink) = Counter::start(Accepts::of(addresses), Accepts::note)?;
     let needs = Needs { test_clock: true, ..Needs::default() };
     let mut cluster = Cluster::start(start, NODES, needs).await?;
     cluster.admin().add_relay(sink.address(), SESSIONS).await?;
@@ -113,13 +79,11 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     eprintln!("{} daily schedules, created at {:.0} a second", created.count(), created.rate());
 
     let days = Days { cluster: &cluster, counter: &counter, args, first_due_ms }.run().await?;
-    let rows = rows(&cluster).await;
     let answers = answers(cluster.admin(), &days.first_run).await?;
     let restart = restart(&mut cluster).await?;
 
-    let counts = counter.read();
-    let arrivals = &counts.arrivals;
-    let valid = days.is_exact && arrivals.is_exact() && counts.early == 0;
+    let accepts = counter.read();
+    let valid = days.is_exact && accepts.is_exact() && days.early_emails == 0;
     // Those of the last day finished less than 24 hours before its end.
     let archived_runs = args.schedules * u64::from(args.days - 1);
     let bytes_per_run = days.last.snapshots.iter().map(|(name, size)| {
@@ -145,17 +109,12 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
         // All bytes of `snapshots` at the end, divided by the archived runs. The bytes of the state are included; those of
         // the newest parts are in memory until the next snapshot, 32 MiB at most.
         "snapshot_bytes_per_archived_run": bytes_per_run.collect::<BTreeMap<String, f64>>(),
-        // Rows of tables, of the first node, when it counted them last.
-        "rows": rows,
         // Of a follower, from its start after a `kill -9` at the end.
         "restart_seconds": restart,
         // Of the first node: of a first call, and of the same call again.
         "answer_ms": answers,
-        "arrived": arrivals.arrived(),
-        "duplicates": arrivals.duplicates(),
-        "missing": arrivals.missing(),
-        "unexplained": arrivals.unexpected,
-        "early": counts.early,
+        "emails": accepts.figures(),
+        "early": days.early_emails,
         "valid": valid,
     });
     Report::new(&figures, valid)
@@ -164,7 +123,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
 /// Sends day after day.
 struct Days<'a> {
     cluster: &'a Cluster,
-    counter: &'a Counter<DayCounts>,
+    counter: &'a Counter<Accepts>,
     args: &'a Args,
     first_due_ms: i64,
 }
@@ -175,6 +134,8 @@ struct DayMeasurements {
     rates: Vec<f64>,
     /// True if after each day each address had one email more.
     is_exact: bool,
+    /// Emails before their instant.
+    early_emails: usize,
     early: NodeSizes,
     last: NodeSizes,
     archived_pages: u64,
@@ -185,15 +146,16 @@ struct DayMeasurements {
 impl Days<'_> {
     async fn run(&self) -> Result<DayMeasurements> {
         let (mut rates, mut is_exact, mut archived_pages) = (Vec::new(), true, 0);
-        let (mut first_run, mut early) = (None, None);
+        let (mut first_run, mut early, mut early_emails) = (None, None, 0);
         for day in 1..=self.args.days {
-            let rate = self.send(day).await?;
+            let (rate, early_today) = self.send(day).await?;
+            early_emails += early_today;
             rates.push(rate);
             if first_run.is_none() {
                 first_run = self.cluster.admin().run_of(&name_of(0)).await?.map(|run| run.run);
             }
             archived_pages = self.archive(day).await?;
-            let is_exact_today = self.counter.read().arrivals.is_exact();
+            let is_exact_today = self.counter.read().is_exact();
             is_exact &= is_exact_today;
             let rss_mb = self.cluster.of_each(resident_mb)?;
             let days = self.args.days;
@@ -205,6 +167,7 @@ impl Days<'_> {
         Ok(DayMeasurements {
             rates,
             is_exact,
+            early_emails,
             early: early.context("too few days")?,
             last: NodeSizes::of(self.cluster)?,
             archived_pages,
@@ -216,24 +179,28 @@ impl Days<'_> {
         self.first_due_ms + i64::from(day - 1) * DAY_MS
     }
 
-    /// Returns the rate of a day when all its emails have arrived.
-    async fn send(&self, day: u8) -> Result<f64> {
+    /// When all emails of a day have arrived: returns their rate from the instant to the last arrival, and how many came
+    /// before the instant.
+    async fn send(&self, day: u8) -> Result<(f64, usize)> {
         let (admin, due_ms, emails) = (self.cluster.admin(), self.due_ms(day), self.args.schedules);
-        {
-            let mut counts = self.counter.read();
-            counts.arrivals.set_expected(day);
-            counts.due_us = i64::MAX;
-        }
+        let before = {
+            let mut accepts = self.counter.read();
+            accepts.set_expected(day);
+            accepts.len()
+        };
         admin.advance_clock(due_ms - AHEAD_MS).await?;
         let offset = admin.clock().await?.offset.context("a test clock without an offset")?;
         let offset = Duration::try_from(offset).context("the offset of the test clock")?;
-        self.counter.read().due_us = due_ms * 1_000 - offset.as_micros() as i64;
+        let due_us = due_ms * 1_000 - offset.as_micros() as i64;
         let wait = WAIT_AT_LEAST + Duration::from_secs(emails / SLOWEST_PER_SECOND);
         let (until, mut reported) = (Instant::now() + wait, Instant::now());
         loop {
-            let missing = self.counter.read().arrivals.missing();
+            let missing = self.counter.read().missing();
             if missing == 0 {
-                return Ok(self.counter.read().rate(emails));
+                let instants_us = self.counter.read().instants_us(before);
+                let seconds = instants_us.last().map_or(0.0, |last_us| (last_us - due_us) as f64 / 1e6);
+                let early = instants_us.partition_point(|at_us| *at_us < due_us);
+                return Ok((emails as f64 / seconds.max(1e-3), early));
             }
             ensure!(
                 Instant::now() < until,
@@ -311,24 +278,11 @@ impl NodeSizes {
     }
 }
 
-/// Rows of tables of the first node, as of its last count; null without an answer.
-async fn rows(cluster: &Cluster) -> BTreeMap<&'static str, Option<u64>> {
-    let mut rows = BTreeMap::new();
-    if let Some(node) = cluster.nodes().first() {
-        for table in TABLES {
-            let gauge = format!("reveille_ledger_rows{{table=\"{table}\"}}");
-            rows.insert(table, http::counter(node.http, &gauge).await);
-        }
-    }
-    rows
-}
-
 /// How fast the admin API answers questions about the past.
 async fn answers(admin: &AdminClient, first_run: &str) -> Result<Value> {
     let schedule = name_of(0);
     // First, so that the part with this run is not open yet.
     let (run_show, _) = twice(|| admin.counts(first_run)).await?;
-    let (run_list, _) = twice(|| admin.runs_page(RUNS_A_PAGE, String::new())).await?;
     let (mut pages, mut entries, mut token) = (Vec::new(), 0, String::new());
     loop {
         let (took, (page, next)) = twice(|| admin.history_page(&schedule, HISTORY_A_PAGE, token.clone())).await?;
@@ -341,7 +295,6 @@ async fn answers(admin: &AdminClient, first_run: &str) -> Result<Value> {
     }
     Ok(json!({
         "run_show_of_day_1": run_show,
-        "run_list_first_page": run_list,
         "history_first_page": pages.first(),
         "history_oldest_page": pages.last(),
         // Pages and entries of the history; there is one entry for each day.
@@ -453,16 +406,5 @@ mod tests {
         let rates = [1.0, 20.0, 900.0, 30.0, 5.0, 7.0, 6.0];
         assert_eq!(compared_rates(&rates), Some((30.0, 6.0)));
         assert_eq!(compared_rates(&rates[..3]), None);
-    }
-
-    #[test]
-    fn email_before_its_instant_is_early() {
-        let mut counts = DayCounts::new(Arrivals::of(["a", "b"].into_iter().map(str::to_owned)));
-        counts.arrivals.set_expected(1);
-        counts.note("a", 900);
-        counts.due_us = 1_000_000;
-        counts.note("b", 3_000_000);
-        assert_eq!((counts.early, counts.rate(2)), (1, 1.0));
-        assert!(counts.arrivals.is_exact());
     }
 }

@@ -4,10 +4,9 @@
 //! `campaign` measures the throughput of one large run, `tenants` how late a small tenant is beside a large one,
 //! `schedules` the lateness, the cost and the creation of many schedules, and `days` what months of daily schedules leave.
 
-mod arrivals;
+mod accepts;
 pub mod campaign;
 pub mod days;
-mod flow;
 pub mod schedules;
 pub mod tenants;
 mod yardstick;
@@ -16,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
 use reveille_harness::{Cluster, http};
-use reveille_sink::{Accepted, DotAnswer, DotWatcher, Sink, SinkOptions};
+use reveille_sink::{DotAnswer, DotWatcher, Sink, SinkOptions};
 
 /// Sessions to the sink, on each node.
 const SESSIONS: u32 = 32;
@@ -27,14 +26,15 @@ const SEED: u64 = 1;
 struct Counter<T>(Arc<Mutex<T>>);
 
 impl<T: Send + 'static> Counter<T> {
-    /// A sink that reports each accept to `note` and keeps no email.
-    fn start(counts: T, note: impl Fn(&mut T, &Accepted) + Send + Sync + 'static) -> Result<(Counter<T>, Sink)> {
+    /// A sink that reports recipient and instant of each accept to `note` and keeps no email.
+    fn start(counts: T, note: impl Fn(&mut T, &str, i64) + Send + Sync + 'static) -> Result<(Counter<T>, Sink)> {
         let counts = Arc::new(Mutex::new(counts));
         let counter = Counter(Arc::clone(&counts));
         let dots = DotWatcher::new(move |accept, answer| {
             // The answer of a killed node's email may be lost; the email counts.
             if matches!(answer, DotAnswer::Accepted | DotAnswer::AcceptedUnanswered) {
-                note(&mut counts.lock().unwrap_or_else(PoisonError::into_inner), accept);
+                let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
+                note(&mut counts, &accept.recipient, accept.accept_unix_us as i64);
             }
         });
         let options = SinkOptions { dots: Some(dots), keep_records: 0, keep_bodies: 0, ..SinkOptions::default() };

@@ -13,7 +13,7 @@ use reveille_harness::measure::{cpu_seconds, in_ms, percentile, resident_mb, rou
 use reveille_harness::{Cluster, Needs, Report, StartArgs};
 use serde_json::{Value, json};
 
-use crate::arrivals::Arrivals;
+use crate::accepts::Accepts;
 use crate::{Counter, sum_of_nodes};
 
 const NODES: u8 = 3;
@@ -48,21 +48,10 @@ pub struct Args {
     pub kept: u64,
 }
 
-/// The emails that came, and their lateness in microseconds.
-struct ScheduleCounts {
-    arrivals: Arrivals,
-    due_us: i64,
-    late_us: Vec<i64>,
-}
-
 /// Runs the benchmark of schedules.
 pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let addresses = (0..args.schedules).map(|number| load::address(&format!("due-{number}"), 0));
-    let counts = ScheduleCounts { arrivals: Arrivals::of(addresses), due_us: 0, late_us: Vec::new() };
-    let (counter, sink) = Counter::start(counts, |counts, accept| {
-        counts.arrivals.note(&accept.recipient);
-        counts.late_us.push(accept.accept_unix_us as i64 - counts.due_us);
-    })?;
+    let (counter, sink) = Counter::start(Accepts::of(addresses), Accepts::note)?;
     let cluster = Cluster::start(start, NODES, Needs::default()).await?;
     cluster.admin().add_relay(sink.address(), SESSIONS).await?;
 
@@ -76,7 +65,6 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let full = idle_if(&cluster, args.kept > 0).await?;
 
     let due = create_due(&cluster, args, &kept).await?;
-    counter.read().due_us = unix_us(due);
     sleep_until(due - Duration::from_secs(1)).await;
     let before = cluster.cpu_seconds()?;
     let emails = args.schedules;
@@ -87,11 +75,10 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let cpu_seconds = cluster.cpu_seconds_since(&before)?;
     tokio::time::sleep(QUIET_AFTER).await;
 
-    let mut counts = counter.read();
-    counts.late_us.sort_unstable();
-    let early = counts.late_us.iter().filter(|late_us| **late_us < 0).count() as u64;
-    let arrivals = &counts.arrivals;
-    let valid = arrivals.is_exact() && early == 0;
+    let accepts = counter.read();
+    let late_us: Vec<i64> = accepts.instants_us(0).into_iter().map(|at_us| at_us - unix_us(due)).collect();
+    let early = late_us.iter().filter(|late_us| **late_us < 0).count();
+    let valid = accepts.is_exact() && early == 0;
     let figures = json!({
         "schedules": args.schedules,
         "kept": args.kept,
@@ -101,12 +88,9 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
         "creates_per_fsync": rounded(kept.count() as f64 / syncs.max(1) as f64),
         // Without schedules and with the kept ones; null without `--kept`.
         "idle": empty.zip(full).map(|(empty, full)| [empty, full]),
-        "arrived": arrivals.arrived(),
-        "duplicates": arrivals.duplicates(),
-        "missing": arrivals.missing(),
-        "unexplained": arrivals.unexpected,
+        "emails": accepts.figures(),
         "early": early,
-        "lateness_ms": percentiles(&counts.late_us),
+        "lateness_ms": percentiles(&late_us),
         // From just before the due instant until the last email.
         "cpu_seconds": cpu_seconds,
         "valid": valid,

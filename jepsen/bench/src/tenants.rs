@@ -5,8 +5,8 @@
 //! backlog. Lateness is the sink's accept minus the due instant. The median of the rounds' p99 must be at most twice
 //! the idle one, plus a floor. The backlog must last until the end; it is not waited for.
 
-use std::collections::BTreeMap;
 use std::net::TcpListener;
+use std::ops::Range;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
@@ -16,14 +16,14 @@ use reveille_harness::{Cluster, Needs, Report, StartArgs};
 use reveille_proto::admin::v1::ScheduleBody;
 use serde_json::json;
 
-use crate::arrivals::Arrivals;
-use crate::flow::Flow;
+use crate::accepts::Accepts;
 use crate::{Counter, SEED, SESSIONS};
 
 /// Emails of the small tenant in each round.
 const EMAILS: u32 = 100;
 /// How often they are sent, idle and again beside the backlog.
-const ROUNDS: u8 = 5;
+const ROUNDS: u32 = 5;
+const PHASES: [&str; 2] = ["idle", "loaded"];
 /// What is allowed beyond twice the idle median, for the jitter of a busy machine. Milliseconds.
 const FLOOR_MS: f64 = 10.0;
 /// From a create to its due instant.
@@ -52,34 +52,27 @@ pub struct Args {
     pub rate: u32,
 }
 
-/// What came: the small tenant's emails one by one, the backlog by the millisecond.
-struct TenantCounts {
-    /// Instants of accepts by schedule; microseconds since 1970 UTC.
-    small: BTreeMap<String, Vec<i64>>,
-    arrivals: Arrivals,
-    backlog: Flow,
+/// What came of both tenants.
+struct TenantAccepts {
+    small: Accepts,
+    backlog: Accepts,
 }
 
-impl TenantCounts {
-    fn new(now_us: u64) -> TenantCounts {
-        let names = ["idle", "loaded"].into_iter().flat_map(|phase| (1..=ROUNDS).map(move |n| name_of(phase, n)));
+impl TenantAccepts {
+    fn new(backlog: u32) -> TenantAccepts {
+        let names = PHASES.into_iter().flat_map(|phase| (0..ROUNDS).map(move |round| name_of(phase, round)));
         let expected = names.flat_map(|name| (0..EMAILS).map(move |mail| load::address(&name, mail)));
-        TenantCounts { small: BTreeMap::new(), arrivals: Arrivals::of(expected), backlog: Flow::new(now_us) }
+        TenantAccepts { small: Accepts::of(expected), backlog: Accepts::of_generated(backlog, SEED) }
     }
 
-    fn note(&mut self, recipient: &str, at_us: u64) {
-        if recipient.ends_with(OF_BACKLOG) {
-            self.backlog.note(at_us);
-        } else if self.arrivals.note(recipient)
-            && let Some((schedule, _)) = recipient.split_once('-')
-        {
-            self.small.entry(schedule.to_owned()).or_default().push(at_us as i64);
-        }
+    fn note(&mut self, recipient: &str, at_us: i64) {
+        let of_tenant = if recipient.ends_with(OF_BACKLOG) { &mut self.backlog } else { &mut self.small };
+        of_tenant.note(recipient, at_us);
     }
 }
 
 /// The schedule of a round.
-fn name_of(phase: &str, round: u8) -> String {
+fn name_of(phase: &str, round: u32) -> String {
     format!("{phase}{round}")
 }
 
@@ -91,9 +84,7 @@ struct Round {
 
 /// Runs the benchmark of tenants.
 pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
-    let counts = TenantCounts::new(unix_us(SystemTime::now()) as u64);
-    let (counter, sink) =
-        Counter::start(counts, |counts, accept| counts.note(&accept.recipient, accept.accept_unix_us))?;
+    let (counter, sink) = Counter::start(TenantAccepts::new(args.recipients), TenantAccepts::note)?;
     // The kernel accepts connections to it, and nothing answers them.
     let dead = TcpListener::bind(("127.0.0.1", 0)).context("a port for the dead relay")?;
     let cluster = Cluster::start(start, 3, Needs::default()).await?;
@@ -102,7 +93,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let address = dead.local_addr().context("its address")?;
     admin.add_relay_of(("dead", "dead"), address, (SESSIONS, 0.0)).await?;
 
-    let idle = rounds(&cluster, &counter, "idle").await?;
+    let idle = rounds(&cluster, &counter, 0).await?;
     admin.generate_audience("backlog", args.recipients, SEED, &[]).await?;
     let due = SystemTime::now() + AHEAD;
     for (name, pool) in [("backlog", "default"), ("dead", "dead")] {
@@ -110,24 +101,26 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
         admin.create(load::to_sealed(body, "backlog")).await?;
     }
     tokio::time::sleep(due.duration_since(SystemTime::now()).unwrap_or_default() + BACKLOG_BEFORE).await;
-    let loaded = rounds(&cluster, &counter, "loaded").await?;
+    let loaded = rounds(&cluster, &counter, 1).await?;
     tokio::time::sleep(QUIET_AFTER).await;
     report(args, &counter.read(), &idle, &loaded)
 }
 
-async fn rounds(cluster: &Cluster, counter: &Counter<TenantCounts>, phase: &str) -> Result<Vec<Round>> {
-    let mut all = Vec::new();
-    for number in 1..=ROUNDS {
-        let round = round(cluster, counter, &name_of(phase, number)).await?;
+/// The rounds of one of [`PHASES`].
+async fn rounds(cluster: &Cluster, counter: &Counter<TenantAccepts>, phase: u32) -> Result<Vec<Round>> {
+    let (name, mut all) = (PHASES[phase as usize], Vec::new());
+    for number in 0..ROUNDS {
+        let first = (phase * ROUNDS + number) * EMAILS;
+        let round = round(cluster, counter, &name_of(name, number), first..first + EMAILS).await?;
         let at = |percent| percentile(&round.late_us, percent).map_or(0.0, in_ms);
         let (count, first, p50, p99) = (round.late_us.len(), at(0.0), at(50.0), at(99.0));
-        eprintln!("{phase}, round {number}: {count} emails; first {first} ms late, p50 {p50}, p99 {p99}");
+        eprintln!("{name}, round {number}: {count} emails; first {first} ms late, p50 {p50}, p99 {p99}");
         all.push(round);
     }
     Ok(all)
 }
 
-async fn round(cluster: &Cluster, counter: &Counter<TenantCounts>, name: &str) -> Result<Round> {
+async fn round(cluster: &Cluster, counter: &Counter<TenantAccepts>, name: &str, numbers: Range<u32>) -> Result<Round> {
     let due = SystemTime::now() + AHEAD;
     let schedule = ScheduleBody { tenant: SMALL.to_owned(), ..load::once_to(name.to_owned(), due, EMAILS) };
     cluster.admin().create(schedule).await?;
@@ -135,10 +128,9 @@ async fn round(cluster: &Cluster, counter: &Counter<TenantCounts>, name: &str) -
     let mut late_us: Vec<i64> = Vec::new();
     while late_us.len() < EMAILS as usize && SystemTime::now() < until {
         tokio::time::sleep(POLL_EVERY).await;
-        let accepts = counter.read().small.get(name).cloned().unwrap_or_default();
+        let accepts = counter.read().small.firsts_us(numbers.clone());
         late_us = accepts.into_iter().map(|at_us| at_us - due_us).collect();
     }
-    late_us.sort_unstable();
     let last_us = due_us + late_us.last().copied().unwrap_or_default();
     Ok(Round { late_us, last_us })
 }
@@ -154,15 +146,16 @@ pub(crate) fn median(of: &[f64]) -> Option<f64> {
     percentile(&sorted, 50.0)
 }
 
-fn report(args: &Args, counts: &TenantCounts, idle: &[Round], loaded: &[Round]) -> Result<Report> {
-    let last_us = loaded.iter().map(|round| round.last_us).max().unwrap_or_default() as u64;
+fn report(args: &Args, counts: &TenantAccepts, idle: &[Round], loaded: &[Round]) -> Result<Report> {
+    let last_us = loaded.iter().map(|round| round.last_us).max().unwrap_or_default();
     let (idle_p99_ms, loaded_p99_ms) = (p99_ms(idle), p99_ms(loaded));
     let (idle_median_ms, loaded_median_ms) = (median(&idle_p99_ms), median(&loaded_p99_ms));
     let medians = idle_median_ms.zip(loaded_median_ms);
     let is_within_bound = medians.is_some_and(|(idle, loaded)| loaded <= 2.0 * idle + FLOOR_MS);
-    let backlog_left = u64::from(args.recipients).saturating_sub(counts.backlog.before(last_us));
+    let sent_by_then = counts.backlog.instants_us(0).partition_point(|at_us| *at_us < last_us) as u64;
+    let backlog_left = u64::from(args.recipients).saturating_sub(sent_by_then);
     // Without a backlog nothing was measured.
-    let valid = counts.arrivals.is_exact() && is_within_bound && backlog_left > 0;
+    let valid = counts.small.is_exact() && is_within_bound && backlog_left > 0;
     let figures = json!({
         "recipients": args.recipients,
         "rate": args.rate,
@@ -172,10 +165,7 @@ fn report(args: &Args, counts: &TenantCounts, idle: &[Round], loaded: &[Round]) 
         "idle_median_ms": idle_median_ms,
         "loaded_median_ms": loaded_median_ms,
         "ratio": medians.map(|(idle, loaded)| rounded(loaded / idle)),
-        "arrived": counts.arrivals.arrived(),
-        "duplicates": counts.arrivals.duplicates(),
-        "lost": counts.arrivals.missing(),
-        "unexplained": counts.arrivals.unexpected,
+        "emails": counts.small.figures(),
         // Emails of the backlog that were left at the end of the last loaded round.
         "backlog_left": backlog_left,
         "valid": valid,
@@ -196,7 +186,7 @@ mod tests {
 
     #[test]
     fn backlog_is_counted_apart_from_small_tenant() {
-        let mut counts = TenantCounts::new(1_000);
+        let mut counts = TenantAccepts::new(10);
         for (recipient, at_us) in [
             ("r00000001.s1@audience.invalid", 2_000),
             ("idle1-1@example.net", 2_500),
@@ -207,8 +197,8 @@ mod tests {
         ] {
             counts.note(recipient, at_us);
         }
-        assert_eq!([0, 2_000, 3_000, 9_000].map(|us| counts.backlog.before(us)), [0, 0, 1, 2]);
-        assert_eq!(counts.small["idle1"], [2_500, 7_000], "a duplicate does not count");
-        assert_eq!((counts.arrivals.duplicates(), counts.arrivals.arrived()), (1, 3));
+        assert_eq!(counts.backlog.instants_us(0), [2_000, 5_000]);
+        assert_eq!(counts.small.firsts_us(EMAILS..2 * EMAILS), [2_500, 7_000], "a duplicate does not count");
+        assert_eq!(counts.small.arrived(), 3);
     }
 }

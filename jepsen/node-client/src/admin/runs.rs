@@ -24,13 +24,6 @@ impl AdminClient {
         Ok(runs.into_iter().next())
     }
 
-    /// Returns one page of runs, latest first, and the token of the next page, which is empty after the last one.
-    pub async fn runs_page(&self, page_size: i32, page_token: String) -> Result<(Vec<Run>, String)> {
-        let request = ListRunsRequest { tenant: self.tenant(), page_size, page_token, ..ListRunsRequest::default() };
-        let answer = self.read("run list", rpc!(RunServiceClient, list_runs), request).await?;
-        Ok((answer.runs, answer.next_page_token))
-    }
-
     /// All runs.
     pub async fn runs(&self) -> Result<Vec<Run>> {
         let request = |page_token| ListRunsRequest {
