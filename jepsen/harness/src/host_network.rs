@@ -1,10 +1,9 @@
 //! A network of hosts: each node has a network namespace, connected by a veth pair to a bridge. The harness is connected
 //! to the bridge too; its sink listens there.
 //!
-//! Links are cut and disturbed by `nft` rules at the receiver, and made narrow by `tc` at the sender. Needs root, `ip`,
-//! `nsenter`, `nft` and `tc`. All names contain the token of the [`Workspace`](crate::workspace::Workspace).
+//! Links are cut and disturbed by `nft` rules at the receiver. Needs root, `ip`, `nsenter` and `nft`. All names contain the
+//! token of the [`Workspace`](crate::workspace::Workspace).
 
-use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use anyhow::{Context, Result, bail};
@@ -28,7 +27,7 @@ pub struct HostNetwork {
 impl HostNetwork {
     /// Returns why this machine cannot have such a network; `None` if it can.
     pub fn missing() -> Option<String> {
-        tool::missing("network namespaces", &["ip", "nsenter", "nft", "tc"])
+        tool::missing("network namespaces", &["ip", "nsenter", "nft"])
     }
 
     /// Creates the network; an error removes what was created.
@@ -78,13 +77,19 @@ impl HostNetwork {
         Ipv4Addr::new(first, second, third, last)
     }
 
-    /// Replaces the rules for packets that arrive at a node, atomically.
-    pub fn set_rules(&self, name: &str, rules: &str) -> Result<()> {
+    /// Adds filter rules for packets that arrive at a node, as a table of their own.
+    pub fn add_rules(&self, name: &str, table: &str, rules: &str) -> Result<()> {
         let table = format!(
-            "table inet reveille\ndelete table inet reveille\ntable inet reveille {{\n  chain input {{\n    \
-             type filter hook input priority 0; policy accept;\n{rules}  }}\n}}\n"
+            "table inet {table} {{\n  chain input {{\n    type filter hook input priority 0; policy accept;\n{rules}  }}\n}}\n"
         );
         self.nft(name, &["-f", "-"], &table).map(|_| ())
+    }
+
+    /// Removes a table of rules; returns how many packets its rules counted.
+    pub fn remove_rules(&self, name: &str, table: &str) -> Result<u64> {
+        let rules = self.nft(name, &["list", "table", "inet", table], "")?;
+        self.nft(name, &["delete", "table", "inet", table], "")?;
+        Ok(counted_packets(&rules))
     }
 
     /// Forwards connections to this loopback port, on every host, to this process.
@@ -105,35 +110,10 @@ impl HostNetwork {
         Ok(())
     }
 
-    /// Returns the number of packets of each sender that the counting rules of a node matched since they were set.
-    pub fn matched_packets(&self, name: &str) -> Result<BTreeMap<Ipv4Addr, u64>> {
-        self.nft(name, &["list", "table", "inet", "reveille"], "").map(|rules| packets_by_sender(&rules))
-    }
-
     fn nft(&self, name: &str, arguments: &[&str], input: &str) -> Result<String> {
         let namespace = format!("--net=/run/netns/{}", self.namespace(name));
         let nft = tool::find("nft")?;
         tool::feed("nsenter", &[&[namespace.as_str(), tool::text(&nft)?], arguments].concat(), input)
-    }
-
-    /// Limits the rate at which a node sends, in kilobits a second; `None` lifts the limit.
-    pub fn limit_rate(&self, name: &str, kbit_per_second: Option<u32>) -> Result<()> {
-        let namespace = self.namespace(name);
-        match kbit_per_second {
-            Some(rate) => {
-                let rate = format!("{rate}kbit");
-                let bucket = ["rate", &rate, "burst", "16kb", "latency", "800ms"];
-                let line = ["-n", &namespace, "qdisc", "replace", "dev", "cable", "root", "tbf"];
-                tool::run("tc", &[&line[..], &bucket[..]].concat())
-            }
-            None => tool::run("tc", &["-n", &namespace, "qdisc", "delete", "dev", "cable", "root"]),
-        }
-    }
-
-    /// Returns how often packets were delayed since the rate of a node was limited.
-    pub fn delayed_packets(&self, name: &str) -> Result<u64> {
-        let line = ["-s", "-n", &self.namespace(name), "qdisc", "show", "dev", "cable"];
-        Ok(overlimits(&tool::feed("tc", &line, "")?))
     }
 }
 
@@ -190,23 +170,9 @@ fn is_routed(routes: &str, [first, second, third]: [u8; 3]) -> bool {
     })
 }
 
-/// Sums by sender what `nft` prints as `ip saddr 10.1.1.1 counter packets 17 bytes 4711 drop`.
-fn packets_by_sender(rules: &str) -> BTreeMap<Ipv4Addr, u64> {
-    let mut matched = BTreeMap::new();
-    for rule in rules.split("ip saddr ").skip(1) {
-        let sender = rule.split_whitespace().next().and_then(|address| address.parse().ok());
-        let packets =
-            rule.split("counter packets ").nth(1).and_then(|rest| rest.split(' ').next()?.parse::<u64>().ok());
-        if let (Some(sender), Some(packets)) = (sender, packets) {
-            *matched.entry(sender).or_default() += packets;
-        }
-    }
-    matched
-}
-
-/// Sums the overlimits that `tc -s` prints as `(dropped 0, overlimits 17 requeues 0)`.
-fn overlimits(qdisc: &str) -> u64 {
-    let counters = qdisc.split("overlimits ").skip(1);
+/// Sums the counters of rules that `nft` prints.
+fn counted_packets(rules: &str) -> u64 {
+    let counters = rules.split("counter packets ").skip(1);
     counters.filter_map(|rest| rest.split(' ').next()?.parse::<u64>().ok()).sum()
 }
 
@@ -215,19 +181,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packet_counters_are_summed_by_sender() {
-        let (one, other) = (Ipv4Addr::new(10, 1, 1, 1), Ipv4Addr::new(10, 1, 1, 2));
+    fn packet_counters_are_summed() {
         let rules = "ip saddr 10.1.1.1 counter packets 17 bytes 9 drop\n  ip saddr 10.1.1.2 meta l4proto tcp numgen \
-                     random mod 1000 < 5 counter packets 4 bytes 1 reject\n ip saddr 10.1.1.1 counter packets 3 bytes 1 drop";
-        assert_eq!(packets_by_sender(rules), BTreeMap::from([(one, 20), (other, 4)]));
-        assert_eq!(packets_by_sender("table inet reveille {}"), BTreeMap::new());
-    }
-
-    #[test]
-    fn tc_output_yields_delayed_packets() {
-        let output = "qdisc tbf 8001: root refcnt 2 rate 64Kbit burst 16Kb lat 800ms\n Sent 9 bytes 1 pkt (dropped 2, \
-                    overlimits 41 requeues 0)\n backlog 0b 0p requeues 0\n";
-        assert_eq!((overlimits(output), overlimits("")), (41, 0));
+                     random mod 1000 < 5 counter packets 4 bytes 1 reject\n";
+        assert_eq!((counted_packets(rules), counted_packets("table inet fault1 {}")), (21, 0));
     }
 
     #[test]
@@ -260,14 +217,14 @@ mod tests {
             tool::run("nsenter", &[&namespace, "timeout", "2", "bash", "-c", &line]).is_ok()
         };
         assert!(reaches());
-        hosts.set_rules("n2", &format!("    ip saddr {} counter drop\n", hosts.harness_address())).unwrap();
+        let from_harness = format!("    ip saddr {}", hosts.harness_address());
+        let narrow = format!("{from_harness} limit rate over 8000 bytes/second burst 16384 bytes counter drop\n");
+        hosts.add_rules("n2", "narrow", &narrow).unwrap();
+        assert!(reaches());
+        hosts.add_rules("n2", "cut", &format!("{from_harness} counter drop\n")).unwrap();
         assert!(!reaches());
-        assert!(
-            hosts.matched_packets("n2").unwrap().values().any(|packets| *packets > 0)
-                && hosts.matched_packets("n1").is_err(),
-            "n1 has no rules at all"
-        );
-        hosts.set_rules("n2", "").unwrap();
+        assert!(hosts.remove_rules("n2", "cut").unwrap() > 0 && hosts.remove_rules("n2", "cut").is_err());
+        hosts.remove_rules("n2", "narrow").unwrap();
         assert!(reaches(), "the former rules are gone");
         let line = format!("exec 3<>/dev/tcp/127.0.0.1/{port}");
         let namespace = format!("--net=/run/netns/{}", hosts.namespace("n1"));

@@ -140,7 +140,7 @@ pub enum LinkFault {
     Loss(u8),
     /// This many of a thousand packets are answered by a reset.
     Reset(u16),
-    /// The sender's rate, in kilobits a second: packets are late, and lost if they wait too long.
+    /// The rate of the link, in kilobits a second: packets above it are lost.
     Narrow(u32),
 }
 

@@ -81,8 +81,7 @@ impl Nemesis {
         nodes.sort();
         nodes.dedup();
         let fault = self.fault(planned, &name, &nodes);
-        self.add_links(&broken)?;
-        Ok(Injected { fault, repair: Repair::Links { broken, matched: 0 } })
+        Ok(Injected { fault, repair: self.break_links(&broken)? })
     }
 
     fn disturb_links(
@@ -94,8 +93,7 @@ impl Nemesis {
         let victim = self.target(target)?;
         let fault = self.fault(planned, &format!("a bad link: {how:?}"), std::slice::from_ref(&victim));
         let broken = links::around(self.processes.names().len(), self.processes.index(&victim), how);
-        self.add_links(&broken)?;
-        Ok(Injected { fault, repair: Repair::Links { broken, matched: 0 } })
+        Ok(Injected { fault, repair: self.break_links(&broken)? })
     }
 
     fn index(&self, target: FaultTarget) -> Result<usize, NotInjected> {
@@ -204,11 +202,11 @@ impl Nemesis {
                 }
                 self.processes.resume(&name)?;
             }
-            Repair::Links { broken, matched } => {
+            Repair::Links { table, hosts } => {
                 if let Some(led) = fault.led_epoch {
                     self.observe_leadership(led, fault);
                 }
-                let matched = self.remove_links(&broken, matched)?;
+                let matched = self.restore_links(&table, &hosts)?;
                 fault.observed = Some(matched > 0);
                 fault.word = format!("{}{matched} packets were hit", prefix(&fault.word));
             }

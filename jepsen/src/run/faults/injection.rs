@@ -2,19 +2,7 @@
 
 use reveille_check::events::Fault;
 
-use super::actions::LinkFault;
 use super::syscall_trace::SyncTrace;
-
-/// A link from one node to another that is broken.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BrokenLink {
-    /// Index of the sending node.
-    pub from: usize,
-    /// Index of the receiving node.
-    pub to: usize,
-    /// How; `None`: nothing arrives.
-    pub how: Option<LinkFault>,
-}
 
 /// How far the upgrade is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,8 +23,8 @@ pub(super) enum Repair {
     Start { nodes: Vec<String>, torn: Vec<String> },
     /// Resumes this node.
     Resume(String),
-    /// Restores these links; `matched` packets were counted so far.
-    Links { broken: Vec<BrokenLink>, matched: u64 },
+    /// Removes this table of filter rules from these hosts.
+    Links { table: String, hosts: Vec<String> },
     /// Corrects the clock of this node.
     Clock(String),
     /// Ends the tracing of a node's syncs. `fails`: the process whose syncs failed.

@@ -3,18 +3,27 @@
 //! Each rule is at the receiving host. Only packets of other nodes are filtered: the harness must reach all nodes, and the
 //! sink breaks the relay.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use anyhow::Result;
-use reveille_harness::host_network::HostNetwork;
 
 use super::actions::LinkFault;
-use super::injection::{BrokenLink, NotInjected, Repair, required};
+use super::injection::{NotInjected, Repair, required};
 use super::nemesis::Nemesis;
 
-/// Packets hit on each link, by sender and receiver, since the rules were set. A narrow link has a counter of its own.
-type Matched = BTreeMap<(usize, usize, bool), u64>;
+/// The bytes that a narrow link lets through at once.
+const BURST_BYTES: u32 = 16 << 10;
+
+/// A link from one node to another that is broken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BrokenLink {
+    /// Index of the sending node.
+    pub from: usize,
+    /// Index of the receiving node.
+    pub to: usize,
+    /// How; `None`: nothing arrives.
+    how: Option<LinkFault>,
+}
 
 /// A link that carries nothing.
 pub fn cut(from: usize, to: usize) -> BrokenLink {
@@ -67,129 +76,55 @@ pub fn around(nodes: usize, node: usize, how: LinkFault) -> Vec<BrokenLink> {
     struck.map(|(from, to)| BrokenLink { from, to, how: Some(how) }).collect()
 }
 
-/// The rate of a node, given all broken links.
-fn narrowest(from: usize, bad: &[BrokenLink]) -> Option<u32> {
-    let rates = bad.iter().filter(|link| link.from == from).filter_map(|link| match link.how {
-        Some(LinkFault::Narrow(kbit)) => Some(kbit),
-        _ => None,
-    });
-    rates.min()
-}
-
-/// The filter rules of a host, given all broken links.
-fn rules(at: usize, addresses: &[Ipv4Addr], bad: &[BrokenLink]) -> String {
-    let mut by_sender: BTreeMap<usize, Vec<Option<LinkFault>>> = BTreeMap::new();
-    for link in bad.iter().filter(|link| link.to == at) {
-        by_sender.entry(link.from).or_default().push(link.how);
-    }
+/// The filter rules of a host for these links. A narrow link drops what is above its rate.
+fn rules(at: usize, addresses: &[Ipv4Addr], broken: &[BrokenLink]) -> String {
     let mut text = String::new();
-    for (from, hows) in by_sender {
-        let Some(address) = addresses.get(from) else { continue };
-        for how in hows {
-            let verdict = match how {
-                None => "counter drop".to_owned(),
-                Some(LinkFault::Loss(per_cent)) => format!("numgen random mod 100 < {per_cent} counter drop"),
-                Some(LinkFault::Reset(per_mille)) => {
-                    format!("meta l4proto tcp numgen random mod 1000 < {per_mille} counter reject with tcp reset")
-                }
-                // Done at the sender.
-                Some(LinkFault::Narrow(_)) => continue,
-            };
-            text.push_str(&format!("    ip saddr {address} {verdict}\n"));
-        }
+    for link in broken.iter().filter(|link| link.to == at) {
+        let Some(address) = addresses.get(link.from) else { continue };
+        let verdict = match link.how {
+            None => "counter drop".to_owned(),
+            Some(LinkFault::Loss(per_cent)) => format!("numgen random mod 100 < {per_cent} counter drop"),
+            Some(LinkFault::Reset(per_mille)) => {
+                format!("meta l4proto tcp numgen random mod 1000 < {per_mille} counter reject with tcp reset")
+            }
+            Some(LinkFault::Narrow(kbit)) => {
+                format!("limit rate over {} bytes/second burst {BURST_BYTES} bytes counter drop", kbit * 1_000 / 8)
+            }
+        };
+        text.push_str(&format!("    ip saddr {address} {verdict}\n"));
     }
     text
 }
 
 impl Nemesis {
-    /// Breaks these links too; all of them or none.
-    pub(super) fn add_links(&mut self, broken: &[BrokenLink]) -> Result<(), NotInjected> {
-        required(&self.processes.cluster.environment.network)?;
-        let before = self.broken_links.clone();
-        let set = self.set_links([&before, broken].concat());
-        if set.is_err() {
-            self.set_links(before)?;
-        }
-        Ok(set?)
-    }
-
-    /// Restores these links; returns the packets that the fault hit, including `matched` from before.
-    pub(super) fn remove_links(&mut self, broken: &[BrokenLink], matched: u64) -> Result<u64> {
-        let matched = matched + sum(broken, &self.matched());
-        let mut left = self.broken_links.clone();
-        for restored in broken {
-            if let Some(index) = left.iter().position(|link| link == restored) {
-                left.swap_remove(index);
+    /// Breaks these links, all of them or none: with a table of rules at each receiving host.
+    pub(super) fn break_links(&mut self, broken: &[BrokenLink]) -> Result<Repair, NotInjected> {
+        let names = self.processes.names();
+        let network = required(&self.processes.cluster.environment.network)?;
+        let addresses = names.iter().map(|name| network.address(name)).collect::<Result<Vec<_>>>()?;
+        self.link_faults += 1;
+        let (table, mut hosts) = (format!("fault{}", self.link_faults), Vec::<String>::new());
+        for (at, host) in names.into_iter().enumerate() {
+            let rules = rules(at, &addresses, broken);
+            if rules.is_empty() {
+                continue;
             }
-        }
-        self.set_links(left)?;
-        Ok(matched)
-    }
-
-    /// Replaces all broken links. The counters restart, so they are first added to the active faults.
-    fn set_links(&mut self, broken: Vec<BrokenLink>) -> Result<()> {
-        let seen = self.matched();
-        for active in &mut self.active {
-            if let Repair::Links { broken, matched } = &mut active.repair {
-                *matched += sum(broken, &seen);
+            if let Err(error) = network.add_rules(&host, &table, &rules) {
+                for host in &hosts {
+                    network.remove_rules(host, &table)?;
+                }
+                return Err(error.into());
             }
+            hosts.push(host);
         }
-        let before = std::mem::replace(&mut self.broken_links, broken);
-        match &self.processes.cluster.environment.network {
-            Ok(network) => set(network, &self.processes.names(), &before, &self.broken_links),
-            Err(_) => Ok(()),
-        }
+        Ok(Repair::Links { table, hosts })
     }
 
-    fn matched(&self) -> Matched {
-        let network = self.processes.cluster.environment.network.as_ref();
-        network.map(|network| matched(network, &self.processes.names(), &self.broken_links)).unwrap_or_default()
+    /// Restores the links of a fault; returns the packets that it hit.
+    pub(super) fn restore_links(&self, table: &str, hosts: &[String]) -> Result<u64> {
+        let Ok(network) = &self.processes.cluster.environment.network else { return Ok(0) };
+        hosts.iter().map(|host| network.remove_rules(host, table)).sum()
     }
-}
-
-fn is_narrow(link: &BrokenLink) -> bool {
-    matches!(link.how, Some(LinkFault::Narrow(_)))
-}
-
-/// Packets on these links. Two faults of one link both count its packets.
-fn sum(broken: &[BrokenLink], matched: &Matched) -> u64 {
-    let keys: BTreeSet<_> = broken.iter().map(|link| (link.from, link.to, is_narrow(link))).collect();
-    keys.iter().filter_map(|key| matched.get(key)).sum()
-}
-
-fn set(network: &HostNetwork, names: &[String], before: &[BrokenLink], now: &[BrokenLink]) -> Result<()> {
-    let addresses = names.iter().map(|name| network.address(name)).collect::<Result<Vec<_>>>()?;
-    for (index, name) in names.iter().enumerate() {
-        network.set_rules(name, &rules(index, &addresses, now))?;
-    }
-    for (index, name) in names.iter().enumerate() {
-        // Also where the rate stays the same: its counter restarts like all others.
-        if narrowest(index, before).is_some() {
-            network.limit_rate(name, None)?;
-        }
-        if let Some(kbit) = narrowest(index, now) {
-            network.limit_rate(name, Some(kbit))?;
-        }
-    }
-    Ok(())
-}
-
-/// A filter counts packets by sender. A limited rate counts once, for the first of its links.
-fn matched(network: &HostNetwork, names: &[String], broken: &[BrokenLink]) -> Matched {
-    let place_of =
-        |address: Ipv4Addr| names.iter().position(|name| network.address(name).is_ok_and(|own| own == address));
-    let mut matched = Matched::new();
-    for (to, name) in names.iter().enumerate() {
-        for (address, packets) in network.matched_packets(name).unwrap_or_default() {
-            matched.extend(place_of(address).map(|from| ((from, to, false), packets)));
-        }
-    }
-    for (from, name) in names.iter().enumerate() {
-        if let Some(link) = broken.iter().find(|link| link.from == from && is_narrow(link)) {
-            matched.insert((from, link.to, true), network.delayed_packets(name).unwrap_or_default());
-        }
-    }
-    matched
 }
 
 #[cfg(test)]
@@ -242,6 +177,9 @@ mod tests {
         assert_eq!(rules(1, &addresses, &bad), "    ip saddr 10.9.8.1 counter drop\n");
         assert_eq!(rules(0, &addresses, &bad), "    ip saddr 10.9.8.2 numgen random mod 100 < 30 counter drop\n");
         assert_eq!(rules(0, &addresses, &[]), "");
+        let narrow = BrokenLink { from: 1, to: 0, how: Some(LinkFault::Narrow(64)) };
+        let rate = "limit rate over 8000 bytes/second burst 16384 bytes counter drop";
+        assert_eq!(rules(0, &addresses, &[narrow]), format!("    ip saddr 10.9.8.2 {rate}\n"));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use reveille_check::events::{Event, Fault, FaultKind, FaultStatus};
 use tokio::task::JoinSet;
 
 use super::actions::{DiskFault, FaultAction, FaultTarget};
-use super::injection::{BrokenLink, Injected, NotInjected, Repair, UpgradeProgress};
+use super::injection::{Injected, NotInjected, Repair, UpgradeProgress};
 use super::plan::PlannedFault;
 use crate::run::clients::Operator;
 use crate::run::processes::{ProcessState, Processes, Stopped};
@@ -40,7 +40,8 @@ pub struct Nemesis {
     pub operations: JoinSet<Fault>,
     /// Power cuts so far.
     pub(super) power_cuts: u64,
-    pub(super) broken_links: Vec<BrokenLink>,
+    /// Faults of links so far; each has a table of filter rules.
+    pub(super) link_faults: u32,
     pub(super) seed: u64,
     /// How often answers of the sink were held.
     pub(super) holds: u32,
@@ -65,7 +66,7 @@ impl Nemesis {
             operator,
             operations: JoinSet::new(),
             power_cuts: 0,
-            broken_links: Vec::new(),
+            link_faults: 0,
             seed,
             holds: 0,
             upgrade: UpgradeProgress::default(),
