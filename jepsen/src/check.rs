@@ -49,10 +49,7 @@ mod tests {
             format: FORMAT,
             seed: 7,
             nodes: vec!["n1".to_owned()],
-            lease_ms: 4_000,
-            margin_ms: 1_000,
             sessions: 8,
-            claim_cap: 4_096,
             drain_within_ms: 1_000,
             ..Header::default()
         }
@@ -65,7 +62,7 @@ mod tests {
         let claim = Claim {
             fence,
             node: "n1".to_owned(),
-            incarnation: Some(1),
+            incarnation: 1,
             run: run.clone(),
             recipients: vec![recipient.clone()],
             committed_ns: None,
@@ -80,7 +77,6 @@ mod tests {
                 recipient: recipient.clone(),
                 fence: Some(fence),
                 node: "n1".to_owned(),
-                connection: 1,
                 answer: Answered::Accepted,
                 message_id: Some("<1@example.net>".to_owned()),
                 body: None,

@@ -12,7 +12,6 @@
 
 mod check;
 mod run;
-mod runs;
 mod simulate;
 
 use std::io::Write;
@@ -26,7 +25,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 const AFTER: &str = "\
 Commands start their own nodes on free ports of this machine, with data in a temporary folder and journals in
-/dev/shm, and remove them at their end, also after Ctrl-C. `check` and `runs` start none. The last line on
+/dev/shm, and remove them at their end, also after Ctrl-C. `check` starts none. The last line on
 stdout is one JSON object; messages go to stderr. docs/performance.md and docs/reference/fault-runs.md have examples.
 
 Exit codes:
@@ -60,8 +59,6 @@ enum Command {
     Run(Box<run::Args>),
     /// Lets nodes of a build with crash points die at each of them, again and again
     CrashPoints(run::crash_points::Args),
-    /// Adds up a file of last lines, as `--append` writes it
-    Runs(runs::Args),
     /// Whole clusters on one thread in virtual time, by seed: workload, faults and judgement
     Simulate(simulate::Args),
 }
@@ -115,7 +112,6 @@ async fn execute(cli: Cli) -> Result<Report> {
         Command::Check(args) => check::run(&args),
         Command::Run(args) => Box::pin(run::run(&cli.start, &args)).await,
         Command::CrashPoints(args) => Box::pin(run::crash_points::run(&cli.start, &args)).await,
-        Command::Runs(args) => runs::run(&args),
         Command::Simulate(args) => Box::pin(simulate::run_all(&args)).await,
     }
 }
@@ -173,6 +169,17 @@ mod tests {
     }
 
     #[test]
+    fn recorded_results_are_json_lines() {
+        for name in ["runs", "crash-points", "simulations"] {
+            let file = format!("{}/../docs/reliability/{name}.jsonl", env!("CARGO_MANIFEST_DIR"));
+            for line in std::fs::read_to_string(file).unwrap().lines() {
+                let line: serde_json::Value = serde_json::from_str(line).unwrap();
+                assert!(line["valid"].is_boolean(), "{name}: {line}");
+            }
+        }
+    }
+
+    #[test]
     fn commands_have_defaults() {
         for line in [
             "bench --recipients 5",
@@ -183,7 +190,6 @@ mod tests {
             "failover",
             "check history.jsonl",
             "run --seed 1",
-            "runs docs/reliability/runs.jsonl",
             "crash-points",
             "crash-points --name wal.purge,smtp.before-dot --hits 2 --seed 1",
             "run --seed random --nemesis kill,pause --in-doubt resend",

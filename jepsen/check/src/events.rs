@@ -29,8 +29,8 @@ pub use ledger::{
     StateHash, Step,
 };
 pub use world::{
-    Answered, Audience, Bound, Content, Due, EpochStarted, GatePasses, GateReading, Lifetime, LifetimeEnd, Limit, Mail,
-    Outage, Overload,
+    Answered, Audience, Bound, Content, Due, EpochStarted, GateReading, Lifetime, LifetimeEnd, Limit, Mail, Outage,
+    Overload,
 };
 
 /// The format that this crate writes and reads.
@@ -47,8 +47,6 @@ pub struct Header {
     pub command: String,
     /// The commit that was judged.
     pub commit: String,
-    /// The clock of the fields `…_ns`.
-    pub clock: Clock,
     /// Civil time at the beginning of the history. Civil time at an instant is this plus the instant, plus what
     /// [`Event::ClockMoved`] says.
     pub began_unix_ms: i64,
@@ -56,14 +54,8 @@ pub struct Header {
     pub nodes: Vec<String>,
     /// The workload's policy for recipients in doubt.
     pub in_doubt: InDoubt,
-    /// Length of a node lease (P9).
-    pub lease_ms: u64,
-    /// What a leader waits beyond the lease before it revokes it.
-    pub margin_ms: u64,
     /// Sessions to the sink on each node, over all relays.
     pub sessions: u32,
-    /// Recipients that a node may hold claimed and unsettled at most, whatever its relays let through (P12).
-    pub claim_cap: u32,
     /// Allowed difference between the judging clock and ledger time: no email may come earlier than this before its
     /// instant.
     pub clock_error_ms: u64,
@@ -107,17 +99,6 @@ pub struct Coverage {
     pub faults: BTreeMap<FaultKind, u32>,
 }
 
-/// The clock of the fields `…_ns`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Clock {
-    /// Real time.
-    #[default]
-    Wall,
-    /// The time of a simulation.
-    Virtual,
-}
-
 /// The policy for what is in doubt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -152,9 +133,7 @@ pub enum Event {
     Due(Due),
     /// The lifetime of a node's process.
     Lifetime(Lifetime),
-    /// The gate passes of a whole process lifetime.
-    GatePasses(GatePasses),
-    /// The gate passes of a process while it ran.
+    /// The gate passes of a process.
     GateReading(GateReading),
     /// A leadership began.
     EpochStarted(EpochStarted),
@@ -256,8 +235,8 @@ pub enum Observed {
     Objects,
     /// Every process of every node is a [`Lifetime`].
     Lifetimes,
-    /// Every process that ran at the end has its [`GatePasses`]. An ended process has them too, or a [`GateReading`]
-    /// for each second: the last counter of a killed process cannot be read.
+    /// Every process that ran at the end has its last [`GateReading`]. An ended process has it too, or one for each
+    /// second: the last counter of a killed process cannot be read.
     Gates,
     /// Every fault is a [`Fault`].
     Faults,

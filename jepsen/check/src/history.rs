@@ -7,8 +7,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::events::{
     Answer, Answered, Call, Claim, Ended, EpochStarted, Event, Explained, Fault, FaultKind, Fence, FinalState, Found,
-    GatePasses, GateReading, Header, Lifetime, Limit, Mail, Observed, OpenClaim, Operation, Outage, Outcome, Overload,
-    PhaseName, RecipientState, Run, StateHash, Step,
+    GateReading, Header, Lifetime, Limit, Mail, Observed, OpenClaim, Operation, Outage, Outcome, Overload, PhaseName,
+    RecipientState, Run, StateHash, Step,
 };
 use crate::names::{Name, Names};
 
@@ -82,7 +82,7 @@ pub struct ItemClaim {
     /// The node that owns it.
     pub node: Name,
     /// The incarnation of that node.
-    pub incarnation: Option<u64>,
+    pub incarnation: u64,
     /// When it was committed.
     pub committed_ns: Option<u64>,
     /// When it was proposed.
@@ -188,9 +188,7 @@ pub struct History {
     pub faults: Vec<Fault>,
     /// Lifetimes of node processes.
     pub lifetimes: Vec<Lifetime>,
-    /// Gate passes of whole process lifetimes.
-    pub gates: Vec<GatePasses>,
-    /// Gate counters that were read while a process ran.
+    /// Gate counters.
     pub readings: Vec<GateReading>,
     /// Leaderships, by their beginning.
     pub epochs: Vec<EpochStarted>,
@@ -265,7 +263,6 @@ impl History {
             },
             Event::ClockMoved { at_ns, offset_ms } => self.clock_moves.push((at_ns, offset_ms)),
             Event::Lifetime(lifetime) => self.lifetimes.push(lifetime),
-            Event::GatePasses(passes) => self.gates.push(passes),
             Event::GateReading(reading) => self.readings.push(reading),
             Event::EpochStarted(epoch) => self.epochs.push(epoch),
             Event::Outage(outage) => self.outages.push(outage),

@@ -3,6 +3,9 @@
 use crate::events::FaultKind;
 use crate::history::History;
 
+/// A lease, and what a leader waits beyond it before it revokes it (P9).
+pub const LEASE_MS: u64 = 4_000 + 1_000;
+
 /// Nanoseconds of a millisecond.
 pub const MS: u64 = 1_000_000;
 
@@ -55,12 +58,11 @@ impl History {
     /// after its end: a new leader first waits one lease and margin until no other leader can act, and gets as long
     /// again for the backlog.
     pub fn unhindered_ms(&self, from_ms: i64, to_ms: i64) -> i64 {
-        let after_ms = 2 * (self.header.lease_ms + self.header.margin_ms);
         let mut hindrances: Vec<(i64, i64)> = self.hindrances(from_ms, to_ms).collect();
         hindrances.sort_unstable();
         let (mut left, mut reached) = (to_ms.saturating_sub(from_ms).max(0), from_ms);
         for (first, last) in hindrances {
-            let (first, last) = (first.max(reached), last.saturating_add_unsigned(after_ms).min(to_ms));
+            let (first, last) = (first.max(reached), last.saturating_add_unsigned(2 * LEASE_MS).min(to_ms));
             left -= last.saturating_sub(first).max(0);
             reached = reached.max(last);
         }

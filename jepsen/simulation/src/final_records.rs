@@ -76,7 +76,6 @@ pub fn due(recorder: &HistoryRecorder, plan: &SeedPlan, created: &[Created], led
                     last_unix_ms: at,
                     count: 1,
                     outcome,
-                    reason: String::new(),
                 }));
             }
         }
@@ -130,7 +129,6 @@ pub fn runs(recorder: &HistoryRecorder, plan: &SeedPlan, ledger: &WholeLedger) {
 fn runs_of(recorder: &HistoryRecorder, plan: &SeedPlan, ledger: &Ledger, hot: &Ledger) {
     let (mut addresses, lists) = (BTreeMap::new(), plan.lists());
     for (id, page, run) in ledger.runs() {
-        let count = |state| run.counts.get(state);
         recorder.note(Event::Run(Run {
             run: id.to_string(),
             tenant: page.tenant.to_string(),
@@ -139,8 +137,6 @@ fn runs_of(recorder: &HistoryRecorder, plan: &SeedPlan, ledger: &Ledger, hot: &L
             cause: cause(run.cause),
             opened_index: id.index,
             opened_unix_ms: page.opened_at.0,
-            audience: run.count,
-            unfinished: count(RecipientState::Pending) + count(RecipientState::Claimed),
             waited_for: run.waited_for.map(|of| of.to_string()),
         }));
         let with_audience = if ledger.blob(&run.audience).is_some() { ledger } else { hot };
@@ -179,7 +175,7 @@ fn claim(
         recorder.note(Event::Claim(Claim {
             fence,
             node: name(claim_row.owner.node),
-            incarnation: Some(claim_row.owner.incarnation.0),
+            incarnation: claim_row.owner.incarnation.0,
             run: run.to_string(),
             recipients,
             committed_ns: recorder.committed_ns(&fence),
@@ -189,9 +185,9 @@ fn claim(
     for event in claim_row.history.iter() {
         let Some(step) = step(&event.what) else { continue };
         for (run, recipient) in event.slots(&claim_row.granted).iter().filter_map(recipient_of) {
-            let (index, run, fence) = (event.index, run.to_string(), Some(fence));
+            let (index, run) = (event.index, run.to_string());
             let (proposed_ns, detail) = (ns(event.at), String::new());
-            recorder.note(Event::Outcome(Outcome { index, fence, run, recipient, step, proposed_ns, detail }));
+            recorder.note(Event::Outcome(Outcome { index, run, recipient, step, proposed_ns, detail }));
         }
     }
 }

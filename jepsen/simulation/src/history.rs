@@ -6,10 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use reveille_check::History;
-use reveille_check::events::{
-    Clock, Ended, Event, FORMAT, Header, InDoubt, Observed, Phase, PhaseName, Policies, Writer,
-};
-use reveille_cluster::process::lease::{LEASE, MARGIN};
+use reveille_check::events::{Ended, Event, FORMAT, Header, InDoubt, Observed, Phase, PhaseName, Policies, Writer};
 use reveille_ledger::policy;
 
 use crate::limits::{self, Limited};
@@ -22,8 +19,6 @@ use crate::plan::SeedPlan;
 pub const CLOCK_ERROR_MS: u64 = 2_500;
 /// How late an instant may open while there is a leader, in milliseconds.
 const LATE_MS: u64 = 10_000;
-/// Recipients that a node may hold claimed (P12).
-const CLAIM_CAP: u32 = 4_096;
 /// The invariants that are judged in every simulation. It has no overload (I12) and no counters of gate passes (I14).
 /// I18 is judged if the seed has a budget.
 const ASKS: [u8; 12] = [3, 5, 6, 7, 8, 10, 11, 13, 15, 16, 17, 19];
@@ -70,13 +65,11 @@ pub fn whole(options: &Options, plan: &SeedPlan, mut events: Vec<Event>, at_ns: 
     let limited = Limited::of(options.seed);
     events.push(Event::Limit(limited.limit(plan.begins, None)));
     events.extend(limits::attempts(&plan.schedules).map(Event::Limit));
-    let ms = |duration: std::time::Duration| duration.as_millis() as u64;
     let header = Header {
         format: FORMAT,
         seed: options.seed,
         command: options.command.clone(),
         commit: options.commit.clone(),
-        clock: Clock::Virtual,
         began_unix_ms: plan.begins.0,
         nodes: (1..=3).map(|number| format!("n{number}")).collect(),
         in_doubt: match plan.in_doubt {
@@ -84,10 +77,7 @@ pub fn whole(options: &Options, plan: &SeedPlan, mut events: Vec<Event>, at_ns: 
             policy::InDoubt::Resend => InDoubt::Resend,
             policy::InDoubt::AssumeSent => InDoubt::AssumeSent,
         },
-        lease_ms: ms(LEASE),
-        margin_ms: ms(MARGIN),
         sessions: limited.sessions(),
-        claim_cap: CLAIM_CAP,
         clock_error_ms: CLOCK_ERROR_MS,
         late_ms: LATE_MS,
         // Emails become due until shortly before the end, so the end is the deadline.

@@ -44,8 +44,7 @@ impl Observer {
         }
         self.acted_ns = now_ns.saturating_sub(heard.as_nanos() as u64);
         if self.epochs.insert(epoch) {
-            let node = name(context.me.node);
-            self.recorder.note(Event::EpochStarted(EpochStarted { at_ns: now_ns, epoch, node }));
+            self.recorder.note(Event::EpochStarted(EpochStarted { at_ns: now_ns, epoch }));
         }
         let (rows, is_done) = context.replica.read(|ledger| (open_claims(ledger, now_ns), is_done(ledger)));
         rows.into_iter().for_each(|row| self.recorder.note(Event::OpenClaim(row)));

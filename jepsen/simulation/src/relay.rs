@@ -47,7 +47,6 @@ struct RelayState {
     emails: Vec<Mail>,
     /// Refused at RCPT with 550 5.1.1.
     unknown: BTreeSet<String>,
-    connections: u64,
     /// Armed kills: number of accepted emails until the kill, and how the sender ends.
     armed: Vec<(u64, SenderDeath)>,
     /// Number of unanswered final dots by process.
@@ -72,7 +71,6 @@ impl SimulatedRelay {
             random,
             emails: Vec::new(),
             unknown: BTreeSet::new(),
-            connections: 0,
             armed: Vec::new(),
             waiting: BTreeMap::new(),
         };
@@ -150,16 +148,11 @@ struct RelayDialer {
 impl Dial for RelayDialer {
     async fn dial(&self, _host: &str, _port: u16) -> io::Result<Connected> {
         self.relay.delay().await;
-        let connection = {
-            let mut state = self.relay.state.lock();
-            if state.behavior.down {
-                return Err(io::ErrorKind::ConnectionRefused.into());
-            }
-            state.connections += 1;
-            state.connections
-        };
+        if self.relay.state.lock().behavior.down {
+            return Err(io::ErrorKind::ConnectionRefused.into());
+        }
         let (here, there) = tokio::io::duplex(STREAM_BYTES);
-        tokio::spawn(RelaySession::new(self.relay.clone(), self.process, connection, there).serve());
+        tokio::spawn(RelaySession::new(self.relay.clone(), self.process, there).serve());
         Ok(Socket { stream: here, process: self.process, network: self.relay.network.clone() }.into())
     }
 }

@@ -67,8 +67,8 @@ impl LedgerWatch {
                     context.me.node.0
                 ));
             }
-            let (at_ns, node, hash) = (self.recorder.now_ns(), name(context.me.node), format!("{:?}", hash.0));
-            self.recorder.note(Event::StateHash(StateHash { at_ns, node, applied_index, hash }));
+            let (node, hash) = (name(context.me.node), format!("{:?}", hash.0));
+            self.recorder.note(Event::StateHash(StateHash { node, applied_index, hash }));
         }
     }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use reveille_check::events::{Coverage, FORMAT, FaultKind, Header, InDoubt, Policies};
+use reveille_check::time::LEASE_MS;
 
 use reveille_harness::Cluster;
 use reveille_harness::measure::unix_us;
@@ -19,11 +20,6 @@ const FEW_FAMILIES: usize = 5;
 const TURNS_SECONDS: u64 = 60;
 /// All families act within a fault phase of this many seconds.
 const ALL_HAVE_TURNS_SECONDS: u64 = 600;
-/// A lease, and the margin that a leader adds (P9).
-const LEASE_MS: u64 = 4_000;
-const MARGIN_MS: u64 = 1_000;
-/// Recipients that a node may have claimed (P12).
-const CLAIM_CAP: u32 = 4_096;
 /// Two clocks that differ by less agree (P18). Without clock faults all nodes share one clock, which is read in milliseconds
 /// and slewed.
 const CLOCK_ERROR_MS: u64 = 2_000;
@@ -36,7 +32,7 @@ const FINISH_AT_LEAST_MS: u64 = 600_000;
 const LATE_MS: u64 = 20_000;
 /// The bound of its first email beside a campaign that exceeds its rate (I12): the run opens late, and the node with the first
 /// claim may be dead.
-const START_BOUND_MS: u64 = LATE_MS + LEASE_MS + MARGIN_MS;
+const START_BOUND_MS: u64 = LATE_MS + LEASE_MS;
 /// I12 is asked if this many schedules start beside a campaign of [`BULK_MIN`] recipients.
 const STARTS_MIN: u32 = 10;
 const BULK_MIN: u32 = 40;
@@ -105,10 +101,7 @@ pub(super) fn plain_header(seed: u64, command: String, in_doubt: InDoubt, cluste
         began_unix_ms: unix_us(SystemTime::now()) / 1_000,
         nodes: cluster.nodes().iter().map(|node| node.name.clone()).collect(),
         in_doubt,
-        lease_ms: LEASE_MS,
-        margin_ms: MARGIN_MS,
         sessions: SESSIONS,
-        claim_cap: CLAIM_CAP,
         clock_error_ms: ONE_CLOCK_ERROR_MS,
         late_ms: LATE_MS,
         policies: Policies {

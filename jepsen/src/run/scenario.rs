@@ -151,7 +151,7 @@ impl Scenario {
         eprintln!("reading the final state of {} recipients", workload.recipients());
         let processes = &nemesis.processes;
         let lifetimes = processes.lifetimes();
-        let clock = LedgerTimeline::new(lifetimes.clone(), self.ledger_time, &processes.sink, &recorder);
+        let clock = LedgerTimeline::new(self.ledger_time);
         let read = final_state::read(admin, workload, &recorder, &clock, ends - TO_JUDGE).await;
         let mut whole = errors.note(read).unwrap_or_default();
         // Accepts before gates: an email passes its gate before it is accepted.

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 /// `group.epoch.index.place`: unique for each claim and increasing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Fence {
     /// Raft group.
     pub group: u32,
@@ -49,16 +49,17 @@ fn read(text: &str) -> Option<Fence> {
     parts.next().is_none().then_some(fence)
 }
 
-impl Serialize for Fence {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+impl TryFrom<String> for Fence {
+    type Error = NotAFence;
+
+    fn try_from(text: String) -> Result<Fence, NotAFence> {
+        text.parse()
     }
 }
 
-impl<'de> Deserialize<'de> for Fence {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Fence, D::Error> {
-        let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
-        text.parse().map_err(D::Error::custom)
+impl From<Fence> for String {
+    fn from(fence: Fence) -> String {
+        fence.to_string()
     }
 }
 

@@ -12,8 +12,8 @@ pub struct Claim {
     pub fence: Fence,
     /// Name of the node that owns it.
     pub node: String,
-    /// Incarnation of that node; `None` if it was not read.
-    pub incarnation: Option<u64>,
+    /// Incarnation of that node.
+    pub incarnation: u64,
     /// Name of the run.
     pub run: String,
     /// The claimed recipients. A claim may be recorded in several events with the same fence.
@@ -29,8 +29,6 @@ pub struct Claim {
 pub struct Outcome {
     /// Log index of the entry.
     pub index: u64,
-    /// Fence of the claim; `None` for a step outside of a claim.
-    pub fence: Option<Fence>,
     /// Name of the run.
     pub run: String,
     /// Address of the recipient.
@@ -116,10 +114,6 @@ pub struct Run {
     pub opened_index: u64,
     /// Ledger time of that entry.
     pub opened_unix_ms: i64,
-    /// Number of recipients.
-    pub audience: u32,
-    /// Number of recipients that are pending or claimed.
-    pub unfinished: u32,
     /// The run of its schedule that had to finish before this one opened (`overlap`), if the ledger names one.
     pub waited_for: Option<String>,
 }
@@ -165,8 +159,6 @@ pub struct Explained {
     pub count: u64,
     /// The recorded reason.
     pub outcome: PassedOver,
-    /// Text for people.
-    pub reason: String,
 }
 
 /// Why an instant opened no run.
@@ -226,8 +218,6 @@ pub struct OpenClaim {
 /// A node's hash of its applied state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StateHash {
-    /// When it was read.
-    pub at_ns: u64,
     /// Name of the node.
     pub node: String,
     /// Index of the last applied entry.

@@ -22,8 +22,6 @@ pub struct Mail {
     pub fence: Option<Fence>,
     /// The name that the client gave in EHLO.
     pub node: String,
-    /// The sink's number of the connection.
-    pub connection: u64,
     /// How it was answered.
     pub answer: Answered,
     /// `Message-ID`.
@@ -158,22 +156,12 @@ pub enum LifetimeEnd {
     ByItself,
 }
 
-/// The number of handoffs that passed the gate in a whole process lifetime.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GatePasses {
-    /// Name of the node.
-    pub node: String,
-    /// Incarnation of the process.
-    pub incarnation: u64,
-    /// Number of handoffs that passed the gate.
-    pub passes: u64,
-}
-
-/// The gate's counter of a running process, read at this instant or later.
+/// The gate's counter of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateReading {
-    /// When it was read. What arrived before had passed the gate before.
-    pub at_ns: u64,
+    /// It was read at this instant or later. What arrived before had passed the gate before. `None`: it was read after the
+    /// last handoff of the process.
+    pub at_ns: Option<u64>,
     /// Name of the node.
     pub node: String,
     /// Incarnation of the process.
@@ -189,8 +177,6 @@ pub struct EpochStarted {
     pub at_ns: u64,
     /// Number of the epoch.
     pub epoch: u64,
-    /// Name of the leader.
-    pub node: String,
 }
 
 /// No leader had a quorum.

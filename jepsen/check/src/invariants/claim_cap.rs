@@ -12,6 +12,8 @@ use crate::history::History;
 use crate::names::Name;
 use crate::time::MS;
 
+/// P12: recipients that a node may hold claimed and unsettled at most, whatever its relays let through.
+pub const CLAIM_CAP_MAX: u64 = 4_096;
 /// P12: recipients for each session of a relay without measurements.
 const PER_SESSION: u64 = 4;
 /// The throughput is measured in intervals of this length, of which [`FLOWS`] make the second of P12.
@@ -33,7 +35,7 @@ pub fn claim_cap(history: &History) -> u64 {
     let sessions = u64::from(history.header.sessions);
     let of_a_tenant = (FLOWS * most.max().unwrap_or(0) + sessions).max(PER_SESSION * sessions);
     let tenants: BTreeSet<&str> = history.runs.values().map(|run| run.tenant.as_str()).collect();
-    (of_a_tenant * tenants.len().max(1) as u64).min(history.header.claim_cap.into())
+    (of_a_tenant * tenants.len().max(1) as u64).min(CLAIM_CAP_MAX)
 }
 
 /// The maximum number of these sorted instants in any interval of this length.

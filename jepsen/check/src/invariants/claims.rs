@@ -1,7 +1,7 @@
 //! I2: every accept is covered by a committed claim that precedes its DATA. I14: accepts are at most gate passes, and
 //! as many in a run without faults.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::events::{GateReading, Observed};
 use crate::history::{Handoff, History, ItemClaim, of_item};
@@ -45,34 +45,25 @@ pub fn passed_the_gate(history: &History, findings: &mut Findings) {
         return;
     }
     let accepts = accepts_by_process(history, findings);
-    let passes = history.gates.iter().map(|gate| ((gate.node.as_str(), gate.incarnation), gate.passes));
-    let passes: BTreeMap<ProcessKey, u64> = passes.collect();
     let faultless = history.faults.iter().all(|fault| !fault.may_have_struck());
-    let mut processes: Vec<_> = accepts.keys().chain(passes.keys()).copied().collect();
-    processes.sort_unstable();
-    processes.dedup();
-    for (node, incarnation) in processes {
-        let known = passes.get(&(node, incarnation));
-        if known.is_none() && is_over(history, (node, incarnation)) {
-            continue;
+    let mut read = BTreeSet::new();
+    for GateReading { at_ns, node, incarnation, passes } in &history.readings {
+        let arrived = accepts.get(&(node.as_str(), *incarnation)).map_or(&[][..], Vec::as_slice);
+        let by_then = arrived.partition_point(|arrived| at_ns.is_none_or(|at_ns| *arrived < at_ns)) as u64;
+        if at_ns.is_none() {
+            read.insert((node.as_str(), *incarnation));
         }
-        let (accepts, passes) =
-            (accepts.get(&(node, incarnation)).map_or(0, Vec::len) as u64, known.copied().unwrap_or(0));
-        if accepts > passes || (faultless && accepts != passes) {
-            findings
-                .violation(|| format!("{node}, incarnation {incarnation}: {accepts} accepts, {passes} gate passes"));
+        if by_then > *passes || (faultless && at_ns.is_none() && by_then != *passes) {
+            let then = at_ns.map_or("in all".to_owned(), |at_ns| format!("until {:.3} s", at_ns as f64 / 1e9));
+            findings.violation(|| {
+                format!("{node}, incarnation {incarnation}: {by_then} accepts and {passes} gate passes {then}")
+            });
         }
     }
-    for GateReading { at_ns, node, incarnation, passes } in &history.readings {
-        let of_process = accepts.get(&(node.as_str(), *incarnation));
-        let accepts = of_process.map_or(0, |arrived| arrived.partition_point(|arrived| arrived < at_ns)) as u64;
-        if accepts > *passes {
-            let at = *at_ns as f64 / 1e9;
-            findings.violation(|| {
-                format!(
-                    "{node}, incarnation {incarnation}: {accepts} accepts before {at:.3} s, {passes} gate passes then"
-                )
-            });
+    for (process, arrived) in &accepts {
+        if !read.contains(process) && !is_over(history, *process) {
+            let ((node, incarnation), count) = (process, arrived.len());
+            findings.violation(|| format!("{node}, incarnation {incarnation}: {count} accepts and no gate pass"));
         }
     }
 }
@@ -81,13 +72,13 @@ pub fn passed_the_gate(history: &History, findings: &mut Findings) {
 fn accepts_by_process<'a>(history: &'a History, findings: &mut Findings) -> BTreeMap<ProcessKey<'a>, Vec<u64>> {
     let mut accepts: BTreeMap<ProcessKey, Vec<u64>> = BTreeMap::new();
     for handoff in history.accepts() {
-        match claim_of(history, handoff).map(|claim| claim.incarnation) {
-            Some(Some(incarnation)) => {
-                accepts.entry((history.names.text(handoff.node), incarnation)).or_default().push(handoff.at_ns)
+        match claim_of(history, handoff) {
+            Some(claim) => {
+                accepts.entry((history.names.text(handoff.node), claim.incarnation)).or_default().push(handoff.at_ns)
             }
             // I2 reports accepts without a claim.
             None if history.is_whole(Observed::Claims) => {}
-            _ => findings.missing("the sending process of some accepts"),
+            None => findings.missing("the sending process of some accepts"),
         }
     }
     accepts.values_mut().for_each(|arrived| arrived.sort_unstable());

@@ -22,11 +22,11 @@
 use std::collections::BTreeMap;
 
 use super::attribution::{self, CandidateFaults};
-use super::claim_cap::{claim_cap, unsettled_processes};
+use super::claim_cap::{CLAIM_CAP_MAX, claim_cap, unsettled_processes};
 use crate::events::{Answered, Fault, FaultKind, Fence, InDoubt, Lifetime, Observed, RecipientState, Step};
 use crate::history::{History, Item, ItemClaim, of_item};
 use crate::names::Name;
-use crate::time::MS;
+use crate::time::{LEASE_MS, MS};
 use crate::verdict::Findings;
 
 /// Counts of recipients in doubt.
@@ -56,7 +56,7 @@ pub fn bounded(history: &History, findings: &mut Findings) {
         }
         for claim in unexplained(history) {
             let (item, node) = (history.describe(claim.item), history.names.text(claim.node));
-            let incarnation = claim.incarnation.map_or("unknown".to_owned(), |number| number.to_string());
+            let incarnation = claim.incarnation;
             findings.violation(|| format!("{item} is in doubt; incarnation {incarnation} of {node} owned its claim last, and no remaining fault explains it"));
         }
     }
@@ -101,8 +101,7 @@ fn may_have_struck(history: &History, fault: &Fault, claim: &ItemClaim) -> bool 
 /// Ledger time, which separates incarnations, may be wrong by the clock error, and an ended process may get claims
 /// until its lease expires.
 fn slack_ns(history: &History) -> u64 {
-    let header = &history.header;
-    (header.lease_ms + header.margin_ms + header.clock_error_ms).saturating_mul(MS)
+    (LEASE_MS + history.header.clock_error_ms).saturating_mul(MS)
 }
 
 /// When the last claims of this process were committed that the fault can have affected; `None` if it affected none.
@@ -120,9 +119,8 @@ fn affects_claims_until(history: &History, fault: &Fault, process: Process) -> O
         _ => fault.until_ns.or(next_start_ns),
     };
     let over_ns = over_ns.unwrap_or(u64::MAX).saturating_add(slack_ns);
-    let is_own =
-        |lifetime: &Lifetime| lifetime.node == owner && incarnation.is_some() && lifetime.incarnation == incarnation;
-    let lifetime = history.lifetimes.iter().find(|lifetime| is_own(lifetime));
+    let is_own = |lifetime: &&Lifetime| lifetime.node == owner && lifetime.incarnation == Some(incarnation);
+    let lifetime = history.lifetimes.iter().find(is_own);
     let had_begun = lifetime.is_none_or(|lifetime| lifetime.started_ns <= over_ns);
     let ended_ns = lifetime.and_then(|lifetime| lifetime.ended_ns);
     let was_over =
@@ -138,7 +136,7 @@ fn claimed_ns(claim: &ItemClaim) -> u64 {
 }
 
 /// A node and its incarnation.
-type Process = (Name, Option<u64>);
+type Process = (Name, u64);
 
 /// Times of the claimed recipients of one process, each sorted: when they were claimed, and when they were settled
 /// with a known outcome.
@@ -306,13 +304,13 @@ fn allowed_by(history: &History, fault: &Fault, cap: u64) -> u64 {
     let length_ns = fault.until_ns.unwrap_or(history.ended_ns()).saturating_sub(fault.from_ns);
     let effect = effect_on_doubt(fault.kind);
     if hides_journals(history, fault) {
-        let lease_ns = (history.header.lease_ms + history.header.margin_ms).max(1).saturating_mul(MS);
+        let lease_ns = LEASE_MS * MS;
         return match effect {
             Effect::Network => nodes * cap * (length_ns / lease_ns + 1),
             // The leader counts a node's claims over all its processes (P12).
             _ => {
                 let held = |node: &String| cap.saturating_mul(unsettled_processes(history, fault, node));
-                fault.nodes.iter().map(|node| held(node).min(history.header.claim_cap.into())).sum()
+                fault.nodes.iter().map(|node| held(node).min(CLAIM_CAP_MAX)).sum()
             }
         };
     }
@@ -329,18 +327,18 @@ mod tests {
     use super::*;
     use crate::events::{Claim, Event, Header, Mail, Outcome};
 
-    /// Ten recipients are claimed in one entry each, one every second, handed off half a second later, and settled in
+    /// Ten recipients are claimed in one entry each, one every ten seconds, handed off half a second later, and settled in
     /// the entry after their claim.
     fn history() -> History {
         let mut history = History::new(Header::default());
         for number in 0..10_u64 {
             let fence = Fence { group: 1, epoch: 1, index: 10 * (number + 1), place: 0 };
             let (run, recipient) = ("r1.0".to_owned(), format!("m{number}"));
-            let (node, claimed_ns) = ("n1".to_owned(), number * 1_000 * MS);
+            let (node, claimed_ns) = ("n1".to_owned(), number * 10_000 * MS);
             history.note(Event::Claim(Claim {
                 fence,
                 node: node.clone(),
-                incarnation: Some(1),
+                incarnation: 1,
                 run: run.clone(),
                 recipients: vec![recipient.clone()],
                 committed_ns: None,
@@ -353,16 +351,14 @@ mod tests {
                 recipient: recipient.clone(),
                 fence: Some(fence),
                 node,
-                connection: 1,
                 answer: Answered::Accepted,
                 message_id: None,
                 body: None,
                 content: None,
                 repeated_headers: Vec::new(),
             }));
-            let (index, fence, detail) = (fence.index + 1, Some(fence), String::new());
-            let step = Step::Sent;
-            history.note(Event::Outcome(Outcome { index, fence, run, recipient, step, proposed_ns: None, detail }));
+            let (index, detail, step) = (fence.index + 1, String::new(), Step::Sent);
+            history.note(Event::Outcome(Outcome { index, run, recipient, step, proposed_ns: None, detail }));
         }
         history.close()
     }
@@ -371,9 +367,9 @@ mod tests {
     fn fault_explains_no_recipient_that_was_settled_before_or_claimed_after() {
         let history = history();
         let processes = claim_times(&history);
-        let mut fault = Fault::installed(FaultKind::Pause, String::new(), vec!["n1".to_owned()], 4_700 * MS);
-        fault.until_ns = Some(6_200 * MS);
-        // m0 to m3 were settled when m4 was handed off at 4.5 s. m7 was claimed at 7 s.
+        let mut fault = Fault::installed(FaultKind::Pause, String::new(), vec!["n1".to_owned()], 40_700 * MS);
+        fault.until_ns = Some(63_000 * MS);
+        // m0 to m3 were settled when m4 was handed off at 40.5 s. m7 was claimed at 70 s, later than a lease after the end.
         assert_eq!(unsettled_at(&history, &fault, &processes), 3);
         fault.nodes = vec!["n2".to_owned()];
         assert_eq!(unsettled_at(&history, &fault, &processes), 0);

@@ -4,9 +4,8 @@
 
 use super::barriers::may_follow;
 use super::limits;
-use crate::events::{Answer, Answered, Call, Lifetime, LifetimeEnd, Observed, Operation, RecipientState, Run, Step};
+use crate::events::{Answer, Answered, Call, LifetimeEnd, Observed, Operation, RecipientState, Run, Step};
 use crate::history::{History, Item, ItemClaim, of_item};
-use crate::time::MS;
 
 /// Whether a final state has a cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,37 +100,18 @@ fn killed_its_owners(history: &History, item: Item) -> bool {
     for (position, claim) in claims.iter().enumerate() {
         let next_index = claims.get(position + 1).map_or(u64::MAX, |next| next.fence.index);
         let mut releases = of_item(&history.outcomes, item).iter().filter(|outcome| outcome.step == Step::Released);
-        let release = releases.find(|outcome| (claim.fence.index..next_index).contains(&outcome.index));
-        deaths += u32::from(release.is_some_and(|release| owner_died(history, claim, release.index)));
+        let is_released = releases.any(|outcome| (claim.fence.index..next_index).contains(&outcome.index));
+        deaths += u32::from(is_released && owner_died(history, claim));
     }
     deaths > 1
 }
 
-/// Whether a process died that owned this claim, or may have owned it. A process that was stopped in order released its
-/// claims.
-fn owner_died(history: &History, claim: &ItemClaim, released_index: u64) -> bool {
+/// Whether the process died that owned this claim. A process that was stopped in order released its claims.
+fn owner_died(history: &History, claim: &ItemClaim) -> bool {
     let node = history.names.text(claim.node);
     history.lifetimes.iter().filter(|lifetime| lifetime.node == node).any(|lifetime| {
-        let may_be_owner = match claim.incarnation {
-            Some(_) => lifetime.incarnation == claim.incarnation,
-            None => may_have_held(history, lifetime, claim, released_index),
-        };
-        may_be_owner && lifetime.ended_ns.is_some() && lifetime.end != Some(LifetimeEnd::Stopped)
+        lifetime.incarnation == Some(claim.incarnation)
+            && lifetime.ended_ns.is_some()
+            && lifetime.end != Some(LifetimeEnd::Stopped)
     })
-}
-
-/// Whether this process may have owned a claim whose incarnation is unknown, by the epochs of the claim and of the
-/// entry that released it. An ended process may get claims until its lease expires.
-fn may_have_held(history: &History, lifetime: &Lifetime, claim: &ItemClaim, released_index: u64) -> bool {
-    let slack_ns = (history.header.lease_ms + history.header.margin_ms).saturating_mul(MS);
-    let began_ns = history.epochs.iter().find(|epoch| epoch.epoch == claim.fence.epoch).map_or(0, |epoch| epoch.at_ns);
-    // The first epoch after an entry began later than the entry.
-    let over_ns = |index: u64| {
-        let later = history.epochs.iter().filter(|epoch| epoch.epoch > index).map(|epoch| epoch.at_ns);
-        later.min().unwrap_or(u64::MAX).saturating_add(slack_ns)
-    };
-    let ended_ns = lifetime.ended_ns.unwrap_or(u64::MAX);
-    lifetime.started_ns <= over_ns(claim.fence.index)
-        && began_ns.saturating_sub(slack_ns) <= ended_ns
-        && ended_ns <= over_ns(released_index)
 }

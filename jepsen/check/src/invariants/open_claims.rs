@@ -10,7 +10,7 @@
 
 use crate::events::{FaultKind, Observed, OpenClaim};
 use crate::history::History;
-use crate::time::MS;
+use crate::time::{LEASE_MS, MS};
 use crate::verdict::Findings;
 
 /// Time for the revocation to be committed, beyond lease and margin.
@@ -24,7 +24,7 @@ pub fn revoked(history: &History, findings: &mut Findings) {
     if !findings.requires(history, &[Observed::OpenClaims, Observed::Lifetimes, Observed::Outages]) {
         return;
     }
-    let lease_ns = (history.header.lease_ms + history.header.margin_ms).saturating_mul(MS);
+    let lease_ns = LEASE_MS * MS;
     let majorities = majorities_began(history);
     for claim in history.open_claims.iter().filter(|claim| claim.claimed > 0) {
         let Some(owner_ended_ns) = owner_ended_ns(history, claim) else { continue };

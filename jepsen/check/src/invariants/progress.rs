@@ -18,7 +18,7 @@ use super::limits;
 use super::majority::{Interval, in_force, rest_of};
 use crate::events::{Answered, Call, Fault, FaultKind, Operation, RecipientState, Run, Step};
 use crate::history::{History, Item, ItemClaim, of_item, of_run};
-use crate::time::MS;
+use crate::time::{LEASE_MS, MS};
 use crate::verdict::Findings;
 
 /// Time from a leader that may claim to an email, on a busy machine: lease request (each second), claim, commit,
@@ -33,7 +33,7 @@ const PREPARED_WITHIN_NS: u64 = 60_000 * MS;
 
 /// Reports violations within these intervals with a majority, in which a leader must exist within `led_within_ns`.
 pub fn report_silence(history: &History, majorities: &[Interval], led_within_ns: u64, findings: &mut Findings) {
-    let bound_ns = led_within_ns + (history.header.lease_ms + history.header.margin_ms) * MS + CLAIM_TO_EMAIL_NS;
+    let bound_ns = led_within_ns + LEASE_MS * MS + CLAIM_TO_EMAIL_NS;
     let mut emails: Vec<u64> = history.accepts().map(|handoff| handoff.at_ns).collect();
     emails.sort_unstable();
     let waiting = waiting(history);

@@ -410,7 +410,7 @@ fn i8_claim_run_or_email_after_pause_or_cancel_is_rejected() {
     rejected(&with(|history| history.claim("r220.0", "d", fence(210, 222), ("n1", 1), 26.0)), &[8]);
     rejected(&with(|history| history.claim("r310.0", "d", fence(210, 312), ("n1", 1), 43.0)), &[8]);
     let run = with(|history| {
-        history.run("r116.0", ("default", "weekly"), 16.0, 1, 116);
+        history.run("r116.0", ("default", "weekly"), 16.0, 116);
         history.sends("r116.0", ("d", 0), fence(10, 118), ("n1", 1), 16.5);
     });
     rejected(&run, &[8]);
@@ -511,20 +511,20 @@ fn i9_malformed_message_is_rejected() {
 
 #[test]
 fn i10_extra_run_of_instant_or_trigger_is_rejected() {
-    let extra = with(|history| history.run("r350.0", ("default", "daily"), 33.0, 0, 350));
+    let extra = with(|history| history.run("r350.0", ("default", "daily"), 33.0, 350));
     rejected(&extra, &[10]);
     let twice = with(|history| {
-        history.run("r221.0", ("default", "ping"), 25.0, 1, 221);
+        history.run("r221.0", ("default", "ping"), 25.0, 221);
         history.sends("r221.0", ("d", 0), fence(210, 223), ("n1", 1), 25.6);
     });
     rejected(&twice, &[10]);
-    rejected(&with(|history| history.run("r352.0", ("default", "asked"), 43.0, 0, 352)), &[10]);
+    rejected(&with(|history| history.run("r352.0", ("default", "asked"), 43.0, 352)), &[10]);
 }
 
 #[test]
 fn i10_backfill_of_opened_instant_or_without_request_is_rejected() {
     let again = with(|history| {
-        history.run("r280.0", ("default", "daily"), 5.0, 3, 280);
+        history.run("r280.0", ("default", "daily"), 5.0, 280);
         history.change_run("r280.0", |run| (run.cause, run.opened_unix_ms) = (RunCause::Backfill, ms(38.8)));
         let range = |value: i64| ms(5.0) + value;
         let (tenant, schedule) = ("default".to_owned(), "daily".to_owned());
@@ -606,8 +606,8 @@ fn i10_early_late_skipped_and_misdirected_are_rejected() {
 #[test]
 fn i11_two_states_after_one_entry_are_rejected() {
     let differs = with(|history| {
-        let (at_ns, node, hash) = (0, "n3".to_owned(), "another".to_owned());
-        history.events.push(Event::StateHash(StateHash { at_ns, node, applied_index: 150, hash }));
+        let (node, hash) = ("n3".to_owned(), "another".to_owned());
+        history.events.push(Event::StateHash(StateHash { node, applied_index: 150, hash }));
     });
     rejected(&differs, &[11]);
 }
@@ -676,7 +676,7 @@ fn i13_run_paused_without_cause_is_rejected() {
 fn i14_more_accepts_than_gate_passes_are_rejected() {
     let fewer = with(|history| {
         history.change_first(|event| match event {
-            Event::GatePasses(gate) if gate.node == "n1" => {
+            Event::GateReading(gate) if gate.node == "n1" => {
                 gate.passes -= 4;
                 true
             }
@@ -690,13 +690,12 @@ fn i14_more_accepts_than_gate_passes_are_rejected() {
 fn i14_last_reading_of_killed_process_counts() {
     let read = |node: &str, incarnation, at_s: f64, passes| {
         let node = node.to_owned();
-        Event::GateReading(GateReading { at_ns: ns(at_s), node, incarnation, passes })
+        Event::GateReading(GateReading { at_ns: Some(ns(at_s)), node, incarnation, passes })
     };
-    let killed =
-        |event: &Event| matches!(event, Event::GatePasses(gate) if (gate.node.as_str(), gate.incarnation) == ("n2", 1));
+    let killed = |event: &Event| matches!(event, Event::GateReading(gate) if (gate.node.as_str(), gate.incarnation) == ("n2", 1));
     let unread = with(|history| history.drop_first(killed));
     accepted(&unread); // A counter that went with its process.
-    let living = |event: &Event| matches!(event, Event::GatePasses(gate) if gate.node == "n1");
+    let living = |event: &Event| matches!(event, Event::GateReading(gate) if gate.node == "n1");
     rejected(&with(|history| history.drop_first(living)), &[14]);
     let arrived = |until_s: f64| {
         let emails = unread.events.iter().filter(|event| {
@@ -947,7 +946,7 @@ fn waiting_until(seconds: f64, change: impl FnOnce(&mut TestHistory)) -> TestHis
         repair_relay(history);
         let late = ("default", "late");
         history.due(late, 70.0, "solo");
-        history.run("r400.0", late, 70.0, 1, 400);
+        history.run("r400.0", late, 70.0, 400);
         history.sends("r400.0", ("d", 0), fence(210, 401), ("n1", 1), 70.0 + seconds);
         change(history);
     })
@@ -970,7 +969,7 @@ fn i17_recipients_that_wait_for_longer_than_twenty_seconds_are_rejected() {
     let others = waiting_until(30.0, |history| {
         let late = ("default", "other");
         history.due(late, 84.0, "solo");
-        history.run("r410.0", late, 84.0, 1, 410);
+        history.run("r410.0", late, 84.0, 410);
         history.sends("r410.0", ("d", 0), fence(210, 411), ("n1", 1), 85.0);
     });
     accepted(&others); // Emails came, though not this one.
@@ -1009,7 +1008,7 @@ fn i17_broken_relay_excuses_until_its_circuits_must_be_closed() {
             history.fault(FaultKind::Relay, &[], 75.0).until_ns = Some(ns(80.0));
             let other = ("default", "other");
             history.due(other, 79.0, "solo");
-            history.run("r410.0", other, 79.0, 1, 410);
+            history.run("r410.0", other, 79.0, 410);
             history.sends("r410.0", ("d", 0), fence(210, 411), ("n1", 1), 81.0);
         })
     };
@@ -1043,7 +1042,7 @@ fn held_for(seconds: f64, change: impl FnOnce(&mut TestHistory)) -> TestHistory 
         repair_relay(history);
         let late = ("default", "late");
         history.due(late, 100.0, "solo");
-        history.run("r400.0", late, 100.0, 1, 400);
+        history.run("r400.0", late, 100.0, 400);
         history.claim("r400.0", "d", fence(210, 401), ("n2", 2), 100.0);
         history.step("r400.0", "d", 402, Step::Released);
         let Some(Event::Outcome(outcome)) = history.events.last_mut() else { unreachable!() };
@@ -1053,11 +1052,11 @@ fn held_for(seconds: f64, change: impl FnOnce(&mut TestHistory)) -> TestHistory 
             let (at_s, index) = (100.0 + f64::from(number) * 10.0, 410 + u64::from(number) * 10);
             let (run, other) = (format!("r{index}.0"), ("default", "other"));
             history.due(other, at_s, "solo");
-            history.run(&run, other, at_s, 1, index);
+            history.run(&run, other, at_s, index);
             history.sends(&run, ("d", 0), fence(210, index + 1), ("n1", 1), at_s + 0.5);
         }
         history.change_first(|event| match event {
-            Event::GatePasses(passes) if passes.node == "n1" => {
+            Event::GateReading(passes) if passes.node == "n1" => {
                 passes.passes += 20;
                 true
             }

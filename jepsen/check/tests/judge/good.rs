@@ -55,7 +55,7 @@ impl TestHistory {
         history.close().judge()
     }
 
-    pub fn run(&mut self, run: &str, whose: (&str, &str), due_s: f64, audience: u32, index: u64) {
+    pub fn run(&mut self, run: &str, whose: (&str, &str), due_s: f64, index: u64) {
         let cause = if whose.1 == "asked" { RunCause::Trigger } else { RunCause::Due };
         self.events.push(Event::Run(Run {
             run: run.to_owned(),
@@ -65,8 +65,6 @@ impl TestHistory {
             cause,
             opened_index: index,
             opened_unix_ms: ms(due_s) + 100,
-            audience,
-            unfinished: 0,
             waited_for: None,
         }));
     }
@@ -84,7 +82,7 @@ impl TestHistory {
         self.events.push(Event::Claim(Claim {
             fence,
             node: node.0.to_owned(),
-            incarnation: Some(node.1),
+            incarnation: node.1,
             run: run.to_owned(),
             recipients: vec![recipient.to_owned()],
             committed_ns: Some(ns(at_s)),
@@ -105,7 +103,6 @@ impl TestHistory {
             recipient: recipient.to_owned(),
             fence: Some(fence),
             node: node.to_owned(),
-            connection: 1,
             answer,
             message_id: Some(format!("<{run}.{recipient}@example.net>")),
             body: Some(format!("what {run} says to {recipient}")),
@@ -121,8 +118,8 @@ impl TestHistory {
 
     pub fn step(&mut self, run: &str, recipient: &str, index: u64, step: Step) {
         let (run, recipient) = (run.to_owned(), recipient.to_owned());
-        let (fence, proposed_ns, detail) = (None, None, String::new());
-        self.events.push(Event::Outcome(Outcome { index, fence, run, recipient, step, proposed_ns, detail }));
+        let (proposed_ns, detail) = (None, String::new());
+        self.events.push(Event::Outcome(Outcome { index, run, recipient, step, proposed_ns, detail }));
     }
 
     pub fn item_state(&mut self, run: &str, recipient: &str, number: u32, state: RecipientState) {
@@ -177,7 +174,6 @@ impl TestHistory {
             last_unix_ms: ms(due_s),
             count: 1,
             outcome,
-            reason: String::new(),
         }));
     }
 
@@ -241,14 +237,10 @@ fn header() -> Header {
         seed: 7,
         command: "reveille-jepsen run --seed 7".to_owned(),
         commit: "0000000".to_owned(),
-        clock: Clock::Virtual,
         began_unix_ms: BEGAN,
         nodes: ["n1", "n2", "n3"].map(str::to_owned).to_vec(),
         in_doubt: InDoubt::Hold,
-        lease_ms: 4_000,
-        margin_ms: 1_000,
         sessions: 8,
-        claim_cap: 4_096,
         clock_error_ms: 2_000,
         late_ms: 3_000,
         drain_within_ms: 15_000,
@@ -309,9 +301,9 @@ fn surroundings(history: &mut TestHistory) {
         Event::Phase(Phase { at_ns: ns(10.0), phase: PhaseName::Faults }),
         Event::Phase(Phase { at_ns: ns(40.0), phase: PhaseName::Healed }),
         Event::Drained { at_ns: ns(45.0) },
-        Event::EpochStarted(EpochStarted { at_ns: 0, epoch: 10, node: node("n2") }),
+        Event::EpochStarted(EpochStarted { at_ns: 0, epoch: 10 }),
         Event::Outage(Outage { from_ns: ns(21.0), until_ns: ns(23.0) }),
-        Event::EpochStarted(EpochStarted { at_ns: ns(23.0), epoch: 210, node: node("n1") }),
+        Event::EpochStarted(EpochStarted { at_ns: ns(23.0), epoch: 210 }),
         Event::Overload(Overload { tenant: node("default"), from_ns: ns(24.0), until_ns: ns(28.0) }),
     ]);
     for (name, incarnation, from_s, to_s) in [("n1", 1, 0.0, None), ("n3", 1, 0.0, None), ("n2", 2, 24.0, None)]
@@ -332,7 +324,7 @@ fn surroundings(history: &mut TestHistory) {
     }
     for (name, index) in [("n1", 150), ("n2", 150), ("n1", 400), ("n2", 400), ("n3", 400)] {
         let hash = format!("hash of {index}");
-        history.events.push(Event::StateHash(StateHash { at_ns: 0, node: node(name), applied_index: index, hash }));
+        history.events.push(Event::StateHash(StateHash { node: node(name), applied_index: index, hash }));
     }
     let kill = history.fault(FaultKind::Kill, &["n2"], 21.0);
     (kill.inside_data, kill.past_gate, kill.led_epoch) = (Some(true), Some(1), Some(10));
@@ -359,7 +351,7 @@ fn audiences(history: &mut TestHistory) {
 fn ordinary(history: &mut TestHistory) {
     let (daily, all) = (("default", "daily"), "team");
     history.due(daily, 5.0, all);
-    history.run("r100.0", daily, 5.0, 3, 100);
+    history.run("r100.0", daily, 5.0, 100);
     history.sends("r100.0", ("a", 0), fence(10, 101), ("n1", 1), 5.3);
     history.claim("r100.0", "b", fence(10, 102), ("n2", 1), 5.1);
     history.handoff("r100.0", "b", fence(10, 102), "n2", 5.3, Answered::Refused);
@@ -370,7 +362,7 @@ fn ordinary(history: &mut TestHistory) {
     history.item_state("r100.0", "c", 2, RecipientState::Dead);
 
     history.due(("default", "campaign"), 12.0, "many");
-    history.run("r120.0", ("default", "campaign"), 12.0, MANY, 120);
+    history.run("r120.0", ("default", "campaign"), 12.0, 120);
     for number in 0..MANY {
         let node = [("n1", 1), ("n2", 1), ("n3", 1)][number as usize % 3];
         let at_s = 12.3 + f64::from(number) / 50.0;
@@ -378,7 +370,7 @@ fn ordinary(history: &mut TestHistory) {
     }
 
     history.due(("acme", "news"), 26.0, "solo");
-    history.run("r225.0", ("acme", "news"), 26.0, 1, 225);
+    history.run("r225.0", ("acme", "news"), 26.0, 225);
     history.sends("r225.0", ("d", 0), fence(210, 226), ("n1", 1), 26.5);
 
     history.due(daily, 22.0, all);
@@ -389,7 +381,7 @@ fn ordinary(history: &mut TestHistory) {
 fn doubtful(history: &mut TestHistory) {
     let daily = ("default", "daily");
     history.due(daily, 20.0, "team");
-    history.run("r200.0", daily, 20.0, 3, 200);
+    history.run("r200.0", daily, 20.0, 200);
     history.sends("r200.0", ("a", 0), fence(10, 201), ("n1", 1), 20.3);
     history.claim("r200.0", "b", fence(10, 202), ("n2", 1), 20.2);
     history.handoff("r200.0", "b", fence(10, 202), "n2", 20.7, Answered::Accepted);
@@ -400,7 +392,7 @@ fn doubtful(history: &mut TestHistory) {
     history.sends("r200.0", ("c", 2), fence(210, 214), ("n3", 1), 24.0);
 
     history.due(daily, 34.0, "solo");
-    history.run("r250.0", daily, 34.0, 1, 250);
+    history.run("r250.0", daily, 34.0, 250);
     history.claim("r250.0", "d", fence(210, 251), ("n1", 1), 34.2);
     history.handoff("r250.0", "d", fence(210, 251), "n1", 34.5, Answered::AcceptedUnanswered);
     history.step("r250.0", "d", 252, Step::InDoubt);
@@ -410,7 +402,7 @@ fn doubtful(history: &mut TestHistory) {
     history.call(36.0, 36.1, Operation::Assume { run, recipient }, ok(260));
 
     history.due(daily, 35.0, "solo");
-    history.run("r255.0", daily, 35.0, 1, 255);
+    history.run("r255.0", daily, 35.0, 255);
     history.claim("r255.0", "d", fence(210, 256), ("n1", 1), 35.2);
     history.handoff("r255.0", "d", fence(210, 256), "n1", 35.5, Answered::Nothing);
     history.step("r255.0", "d", 257, Step::InDoubt);
@@ -425,7 +417,7 @@ fn doubtful(history: &mut TestHistory) {
 fn barriers(history: &mut TestHistory) {
     let daily = ("default", "daily");
     history.due(daily, 30.0, "team");
-    history.run("r230.0", daily, 30.0, 3, 230);
+    history.run("r230.0", daily, 30.0, 230);
     history.call(27.0, 27.2, opt_out("a"), ok(228));
     history.item_state("r230.0", "a", 0, RecipientState::Suppressed);
     history.sends_slowly("r230.0", ("b", 1), fence(210, 231), ("n1", 1), (30.3, 30.6));
@@ -437,7 +429,7 @@ fn barriers(history: &mut TestHistory) {
     history.call(30.4, 36.0, opt_out("c"), waited);
 
     history.due(("default", "ping"), 25.0, "solo");
-    history.run("r220.0", ("default", "ping"), 25.0, 1, 220);
+    history.run("r220.0", ("default", "ping"), 25.0, 220);
     let target = || Target::Run("r220.0".to_owned());
     history.call(25.15, 25.2, Operation::Pause { target: target() }, ok(221));
     history.call(28.0, 28.1, Operation::Resume { target: target() }, ok(229));
@@ -451,10 +443,10 @@ fn barriers(history: &mut TestHistory) {
 
     history.asked("t1", 41.0, trigger(), opened(300, "r300.0"));
     history.asked("t1", 41.5, trigger(), opened(300, "r300.0"));
-    history.run("r300.0", ("default", "asked"), 41.0, 1, 300);
+    history.run("r300.0", ("default", "asked"), 41.0, 300);
     history.sends("r300.0", ("d", 0), fence(210, 301), ("n1", 1), 41.3);
     history.asked("t2", 42.0, trigger(), opened(310, "r310.0"));
-    history.run("r310.0", ("default", "asked"), 42.0, 1, 310);
+    history.run("r310.0", ("default", "asked"), 42.0, 310);
     history.item_state("r310.0", "d", 0, RecipientState::Cancelled);
     let target = Target::Run("r310.0".to_owned());
     history.call(42.2, 42.3, Operation::Cancel { target }, ok(311));
@@ -514,7 +506,7 @@ fn reads(history: &mut TestHistory) {
 fn backfilled(history: &mut TestHistory) {
     let weekly = ("default", "weekly");
     history.due(weekly, 17.0, "solo");
-    history.run("r270.0", weekly, 17.0, 1, 270);
+    history.run("r270.0", weekly, 17.0, 270);
     let Some(Event::Run(run)) = history.events.last_mut() else { unreachable!() };
     (run.cause, run.opened_unix_ms) = (RunCause::Backfill, ms(38.5));
     history.call(38.4, 38.6, backfill(16.5, 17.5), opened(270, "r270.0"));
@@ -540,6 +532,6 @@ fn gates(history: &mut TestHistory) {
         }
     }
     for ((node, incarnation), passes) in passes {
-        history.events.push(Event::GatePasses(GatePasses { node, incarnation, passes }));
+        history.events.push(Event::GateReading(GateReading { at_ns: None, node, incarnation, passes }));
     }
 }

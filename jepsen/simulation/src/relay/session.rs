@@ -13,7 +13,6 @@ use crate::recorder::name;
 pub(super) struct RelaySession {
     relay: SimulatedRelay,
     process: ProcessId,
-    connection: u64,
     wire: BufReader<DuplexStream>,
     mail: Option<String>,
 }
@@ -25,8 +24,8 @@ enum AfterCommand {
 }
 
 impl RelaySession {
-    pub fn new(relay: SimulatedRelay, process: ProcessId, connection: u64, stream: DuplexStream) -> RelaySession {
-        RelaySession { relay, process, connection, wire: BufReader::new(stream), mail: None }
+    pub fn new(relay: SimulatedRelay, process: ProcessId, stream: DuplexStream) -> RelaySession {
+        RelaySession { relay, process, wire: BufReader::new(stream), mail: None }
     }
 
     /// Serves the connection until either side closes it.
@@ -121,7 +120,6 @@ impl RelaySession {
             recipient,
             fence: fence.parse().ok(),
             node: name(self.process.node),
-            connection: self.connection,
             answer: Answered::Nothing,
             message_id: Some(value("Message-ID").unwrap_or_default()),
             body: None,

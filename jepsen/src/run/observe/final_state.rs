@@ -89,7 +89,6 @@ fn of_run(run: &api::Run) -> Option<Run> {
         api::RunCause::Backfill => RunCause::Backfill,
         api::RunCause::Test => RunCause::Test,
     };
-    let counts = run.counts?;
     Some(Run {
         run: run.run.clone(),
         tenant: run.tenant.clone(),
@@ -98,8 +97,6 @@ fn of_run(run: &api::Run) -> Option<Run> {
         cause,
         opened_index: run.opened_index,
         opened_unix_ms: millis(run.opened_at.as_ref()?),
-        audience: run.audience,
-        unfinished: counts.pending + counts.claimed,
         waited_for: None,
     })
 }
@@ -127,7 +124,6 @@ async fn instants(admin: &AdminClient, workload: &Workload, recorder: &Recorder,
                 last_unix_ms,
                 count: u64::from(entry.count),
                 outcome,
-                reason: entry.reason,
             }));
         }
     }
@@ -187,7 +183,7 @@ pub async fn sample_hashes(admin: AdminClient, recorder: Recorder) {
         tokio::time::sleep(SAMPLE_EVERY).await;
         // Without a leader there is no answer, and no node applies entries.
         let Ok(Ok(status)) = tokio::time::timeout(SAMPLE_WITHIN, admin.status()).await else { continue };
-        for hash in checkpoints(status, recorder.now_ns()) {
+        for hash in checkpoints(status) {
             let index = (hash.node.clone(), hash.applied_index);
             if known.insert(index, hash.hash.clone()).as_ref() != Some(&hash.hash) {
                 recorder.event(&Event::StateHash(hash));
@@ -197,11 +193,10 @@ pub async fn sample_hashes(admin: AdminClient, recorder: Recorder) {
 }
 
 /// Hashes at the common indexes.
-fn checkpoints(status: api::GetClusterStatusResponse, at_ns: u64) -> Vec<StateHash> {
+fn checkpoints(status: api::GetClusterStatusResponse) -> Vec<StateHash> {
     let each = status.members.into_iter().filter_map(|member| Some((member.member?.name, member.checkpoints)));
     let hashes = each.flat_map(|(node, checkpoints)| {
         checkpoints.into_iter().map(move |checkpoint| StateHash {
-            at_ns,
             node: node.clone(),
             applied_index: checkpoint.index,
             hash: checkpoint.state_hash,
@@ -211,10 +206,10 @@ fn checkpoints(status: api::GetClusterStatusResponse, at_ns: u64) -> Vec<StateHa
 }
 
 /// Hashes of idle nodes at their last index.
-fn last_hashes(status: api::GetClusterStatusResponse, at_ns: u64) -> Vec<StateHash> {
+fn last_hashes(status: api::GetClusterStatusResponse) -> Vec<StateHash> {
     let hashes = status.members.into_iter().filter_map(|member| {
         let (applied_index, hash) = (member.applied_index?, member.state_hash?);
-        Some(StateHash { at_ns, node: member.member?.name, applied_index, hash })
+        Some(StateHash { node: member.member?.name, applied_index, hash })
     });
     hashes.collect()
 }
@@ -225,7 +220,7 @@ async fn hashes(admin: &AdminClient, recorder: &Recorder) -> Result<bool> {
     loop {
         let status = admin.status().await?;
         let members = status.members.len();
-        let hashes = last_hashes(status, recorder.now_ns());
+        let hashes = last_hashes(status);
         let equal = hashes.windows(2).all(|pair| pair[0].applied_index == pair[1].applied_index);
         let all = hashes.len() == members && equal;
         hashes.into_iter().for_each(|hash| recorder.event(&Event::StateHash(hash)));

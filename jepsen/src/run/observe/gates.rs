@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use reveille_check::events::{Event, GatePasses, GateReading};
+use reveille_check::events::{Event, GateReading};
 use tokio::task::JoinSet;
 
 use super::lifetimes::Lifetimes;
@@ -49,7 +49,7 @@ impl GateReader {
         {
             let lifetime = lifetimes.during(&node, asked_ns, answered_ns);
             if let Some(incarnation) = lifetime.and_then(|lifetime| lifetime.incarnation) {
-                recorder.event(&Event::GateReading(GateReading { at_ns: asked_ns, node, incarnation, passes }));
+                recorder.event(&Event::GateReading(GateReading { at_ns: Some(asked_ns), node, incarnation, passes }));
             }
         }
         let mut whole = true;
@@ -61,7 +61,8 @@ impl GateReader {
                 whole = false;
                 continue;
             };
-            recorder.event(&Event::GatePasses(GatePasses { node: node.name.clone(), incarnation, passes }));
+            let node = node.name.clone();
+            recorder.event(&Event::GateReading(GateReading { at_ns: None, node, incarnation, passes }));
         }
         whole
     }

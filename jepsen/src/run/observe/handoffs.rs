@@ -28,7 +28,6 @@ fn mail(recorder: &Recorder, accept: &Accepted, answer: Answered) -> Event {
         recipient: accept.recipient.clone(),
         fence: accept.fence.as_deref().and_then(|fence| fence.parse().ok()),
         node: accept.ehlo.clone(),
-        connection: accept.connection,
         answer,
         message_id: accept.message_id.clone(),
         body: Some(accept.body_blake3.clone()),

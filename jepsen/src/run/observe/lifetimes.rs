@@ -1,4 +1,4 @@
-//! Finds the process of a node by an instant: the ledger and the pages name nodes and instants only.
+//! Finds the process of a node by an instant: the pages name nodes only.
 
 use reveille_check::events::Lifetime;
 
@@ -15,12 +15,6 @@ impl Lifetimes {
     /// All of them.
     pub fn all(&self) -> &[Lifetime] {
         &self.0
-    }
-
-    /// The incarnation of the process that ran at this instant, or had run last; `None` if it is unknown.
-    pub fn at(&self, node: &str, at_ns: u64) -> Option<u64> {
-        let began = self.0.iter().filter(|lifetime| lifetime.node == node && lifetime.started_ns <= at_ns);
-        began.max_by_key(|lifetime| lifetime.started_ns)?.incarnation
     }
 
     /// The process that ran from one instant to the other; `None` if another one may have answered meanwhile.
@@ -50,13 +44,6 @@ mod tests {
         lifetimes.add(lifetime(2, 200, None));
         lifetimes.add(lifetime(1, 0, Some(100)));
         lifetimes
-    }
-
-    #[test]
-    fn instant_belongs_to_process_that_began_last() {
-        let lifetimes = lifetimes();
-        assert_eq!([0, 99, 150, 200].map(|at| lifetimes.at("n1", at)), [Some(1), Some(1), Some(1), Some(2)]);
-        assert_eq!(lifetimes.at("n2", 50), None);
     }
 
     #[test]

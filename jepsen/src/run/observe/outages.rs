@@ -13,7 +13,6 @@ pub fn record(watch: &LeaderWatch, recorder: &Recorder) {
     }
     for leadership in watch.all() {
         let at_ns = recorder.ns(leadership.first_us);
-        let started = EpochStarted { at_ns, epoch: leadership.epoch, node: leadership.node };
-        recorder.event(&Event::EpochStarted(started));
+        recorder.event(&Event::EpochStarted(EpochStarted { at_ns, epoch: leadership.epoch }));
     }
 }

@@ -1,7 +1,7 @@
 //! The history of each recipient, as `explain` shows it at the end: its claims with their owners, their outcomes, and its
 //! state.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -9,10 +9,8 @@ use anyhow::{Context, Result};
 use reveille_check::events::{Claim, Event, Fence, FinalState, OpenClaim, Outcome, RecipientState, Resumption, Step};
 use reveille_harness::AdminClient;
 use reveille_proto::admin::v1 as api;
-use reveille_sink::Sink;
 use tokio::task::JoinSet;
 
-use super::lifetimes::Lifetimes;
 use super::recorder::Recorder;
 
 /// The events of a run as a whole (pause, resumption, requeue) that the ledger keeps.
@@ -20,26 +18,19 @@ const RUN_EVENTS_KEPT: usize = 64;
 /// Clients that read at the same time.
 const READERS: usize = 8;
 
-/// Converts ledger time to the time of the history, and finds the process that owned a claim.
+/// Converts ledger time to the time of the history.
 #[derive(Clone)]
 pub struct LedgerTimeline {
-    lifetimes: Lifetimes,
     /// Civil time at the beginning of the history; `None` if the nodes' clocks are set wrong.
     began_unix_ms: Option<i64>,
-    /// When the DATA of each fence was read.
-    data_ns: HashMap<String, u64>,
     /// Resumptions that were recorded: run and log index.
     resumptions: Arc<Mutex<HashSet<(String, u64)>>>,
 }
 
 impl LedgerTimeline {
-    /// With all lifetimes, and the emails that arrived.
-    pub fn new(lifetimes: Lifetimes, began_unix_ms: Option<i64>, sink: &Sink, recorder: &Recorder) -> LedgerTimeline {
-        let emails = sink.emails();
-        let arrived = emails
-            .iter()
-            .filter_map(|(_, accept)| Some((accept.fence.clone()?, recorder.ns(accept.data_monotonic_us as i64))));
-        LedgerTimeline { lifetimes, began_unix_ms, data_ns: arrived.collect(), resumptions: Arc::default() }
+    /// With civil time at the beginning of the history, if it can be compared.
+    pub fn new(began_unix_ms: Option<i64>) -> LedgerTimeline {
+        LedgerTimeline { began_unix_ms, resumptions: Arc::default() }
     }
 
     /// Whether no other recipient of the run has shown this resumption.
@@ -58,12 +49,6 @@ impl LedgerTimeline {
         let at = event.instant.as_ref()?;
         let unix_ns = i128::from(at.seconds) * 1_000_000_000 + i128::from(at.nanos);
         u64::try_from(unix_ns - i128::from(self.began_unix_ms?) * 1_000_000).ok()
-    }
-
-    /// The incarnation that owned a claim: by ledger time, or else by the arrival of its email.
-    fn incarnation(&self, claimed: &api::Event) -> Option<u64> {
-        let at_ns = self.ns(claimed).or_else(|| self.data_ns.get(&claimed.fence).copied())?;
-        self.lifetimes.at(&claimed.node, at_ns)
     }
 }
 
@@ -96,7 +81,7 @@ pub async fn read(
                 let history = admin.of_tenant(&tenant).explain(&run, &recipient).await?;
                 let recipient_state =
                     recipient_state(history.state()).with_context(|| format!("{recipient} of {run} has no state"))?;
-                record(&recorder, &clock, (&run, &recipient), &history, recipient_state);
+                record(&recorder, &clock, (&run, &recipient), &history, recipient_state)?;
             }
             Ok(true)
         });
@@ -114,7 +99,7 @@ fn record(
     (run, recipient): (&str, &str),
     history: &api::ExplainResponse,
     state: RecipientState,
-) {
+) -> Result<()> {
     // If no event was dropped, the first resumption shown is the first one.
     let run_events = history.events.iter().filter(|event| event.fence.is_empty()).count();
     for (position, event) in history.events.iter().enumerate() {
@@ -125,9 +110,9 @@ fn record(
         if event.what == "claimed"
             && let Some(fence) = fence
         {
-            let incarnation = clock.incarnation(event);
+            let incarnation = incarnation(event).with_context(|| format!("claim {fence} shows no incarnation"))?;
             let later = history.events.get(position + 1..).unwrap_or_default();
-            if let (Some(incarnation), Some(at_ns)) = (incarnation, open_until(clock, event, later)) {
+            if let Some(at_ns) = open_until(clock, event, later) {
                 let node = event.node.clone();
                 recorder.event(&Event::OpenClaim(OpenClaim { at_ns, fence, node, incarnation, claimed: 1 }));
             }
@@ -144,7 +129,6 @@ fn record(
         if let Some(step) = step(&event.what) {
             recorder.event(&Event::Outcome(Outcome {
                 index: event.index,
-                fence,
                 run: run.to_owned(),
                 recipient: recipient.to_owned(),
                 step,
@@ -155,6 +139,12 @@ fn record(
     }
     let (run, recipient, number) = (run.to_owned(), recipient.to_owned(), Some(history.number));
     recorder.event(&Event::FinalState(FinalState { run, recipient, number, state }));
+    Ok(())
+}
+
+/// The incarnation that owns a claim, as `explain` words it.
+fn incarnation(claimed: &api::Event) -> Option<u64> {
+    claimed.detail.strip_prefix("life ")?.parse().ok()
 }
 
 /// Until when the recipient was claimed under this fence: until the first step that ended the claim. `None` if that has no
