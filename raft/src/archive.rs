@@ -1,12 +1,12 @@
 //! Reads the archive: opens a part as a small ledger that has only the rows of the part.
 //!
-//! Until a durable snapshot has a chunk of a part, the ledger has its bytes; then the chunk folder of the snapshots has
+//! Until a durable snapshot has a block of a part, the ledger has its bytes; then the block folder of the snapshots has
 //! them. Called for requests of operators only: nothing that sends an email waits for the archive.
 
 use std::sync::Arc;
 
 use reveille_ledger::ids::{Hash, RunId};
-use reveille_ledger::storage::{FrozenPart, hash_of_chunks, unpack_chunk};
+use reveille_ledger::storage::{FrozenBlock, hash_of_blocks, unpack_block};
 use reveille_ledger::{Ledger, PartKey};
 use tokio::sync::Mutex;
 
@@ -14,7 +14,7 @@ use crate::snapshot::SnapshotError;
 use crate::snapshot::manager::{SnapshotManager, SnapshotManagerError};
 use crate::state_machine::applied_state::AppliedState;
 
-/// Limit of the opened parts that are kept, as the size of their chunks.
+/// Limit of the opened parts that are kept, as the size of their blocks.
 const CACHE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Least size that a part counts with: an opened part with few rows needs memory too.
 const OPENED_BYTES_MIN: u64 = 256 * 1024;
@@ -22,12 +22,12 @@ const OPENED_BYTES_MIN: u64 = 256 * 1024;
 /// Reason why a part of the archive was not read.
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
-    /// A chunk of the part is missing or damaged on this node. Read it on another node.
+    /// A block of the part is missing or damaged on this node. Read it on another node.
     #[error("part {}.{} of the archive is not readable on this node: {what}", .part.index, .part.place)]
     Damaged {
         /// The part.
         part: PartKey,
-        /// The chunk, and what is wrong with it.
+        /// The block, and what is wrong with it.
         what: String,
     },
     /// The disk of this node failed to read. Try again, here or on another node.
@@ -94,50 +94,50 @@ impl ArchiveReader {
     pub async fn open(&self, key: PartKey) -> Result<Option<Arc<Ledger>>, ArchiveError> {
         let mut failed: Option<(Hash, ArchiveError)> = None;
         loop {
-            let Some(chunks) = self.applied_state.read(|ledger| chunks_of(ledger, key)) else { return Ok(None) };
-            let name = name_of(&chunks);
+            let Some(blocks) = self.applied_state.read(|ledger| blocks_of(ledger, key)) else { return Ok(None) };
+            let name = name_of(&blocks);
             if let Some((_, error)) = failed.filter(|(former, _)| *former == name) {
                 return Err(error);
             }
-            match self.open_chunks(name, chunks).await {
+            match self.open_blocks(name, blocks).await {
                 Ok(part) => return Ok(Some(part)),
-                // Meanwhile the retention of the details may have ended, and their chunks were removed. Look again.
+                // Meanwhile the retention of the details may have ended, and their blocks were removed. Look again.
                 Err(error) => failed = Some((name, ArchiveError::of(key, error))),
             }
         }
     }
 
-    async fn open_chunks(&self, name: Hash, chunks: Vec<FrozenPart>) -> Result<Arc<Ledger>, SnapshotManagerError> {
+    async fn open_blocks(&self, name: Hash, blocks: Vec<FrozenBlock>) -> Result<Arc<Ledger>, SnapshotManagerError> {
         let mut cache = self.cache.lock().await;
         if let Some(ledger) = cache.get(name) {
             return Ok(ledger);
         }
-        let bytes = chunks.iter().fold(0, |sum: u64, part| sum.saturating_add(part.chunk.bytes));
-        let ledger = Arc::new(self.snapshots.blocking(move |snapshots| read(snapshots, &chunks)).await?);
+        let bytes = blocks.iter().fold(0, |sum: u64, frozen| sum.saturating_add(frozen.block.bytes));
+        let ledger = Arc::new(self.snapshots.blocking(move |snapshots| read(snapshots, &blocks)).await?);
         cache.put(OpenedPart { name, ledger: Arc::clone(&ledger), bytes: bytes.max(OPENED_BYTES_MIN) });
         Ok(ledger)
     }
 }
 
-/// Returns the chunks of a part, with their bytes unless a snapshot has them.
-fn chunks_of(ledger: &Ledger, key: PartKey) -> Option<Vec<FrozenPart>> {
-    let chunks = ledger.parts().get(&key)?.chunks().iter();
-    Some(chunks.map(|chunk| FrozenPart { chunk: *chunk, bytes: ledger.unsaved_chunk(&chunk.hash) }).collect())
+/// Returns the blocks of a part, with their bytes unless a snapshot has them.
+fn blocks_of(ledger: &Ledger, key: PartKey) -> Option<Vec<FrozenBlock>> {
+    let blocks = ledger.parts().get(&key)?.blocks().iter();
+    Some(blocks.map(|block| FrozenBlock { block: *block, bytes: ledger.unsaved_block(&block.hash) }).collect())
 }
 
 /// Names the content of a part. The part with its details and the part without them have different names.
-fn name_of(chunks: &[FrozenPart]) -> Hash {
-    hash_of_chunks(chunks.iter().map(|part| &part.chunk))
+fn name_of(blocks: &[FrozenBlock]) -> Hash {
+    hash_of_blocks(blocks.iter().map(|frozen| &frozen.block))
 }
 
-fn read(snapshots: &SnapshotManager, chunks: &[FrozenPart]) -> Result<Ledger, SnapshotManagerError> {
+fn read(snapshots: &SnapshotManager, blocks: &[FrozenBlock]) -> Result<Ledger, SnapshotManagerError> {
     let mut rows = Vec::new();
-    for FrozenPart { chunk, bytes } in chunks {
+    for FrozenBlock { block, bytes } in blocks {
         let unpacked = match bytes {
-            Some(bytes) => unpack_chunk(bytes),
-            None => unpack_chunk(&snapshots.read_chunk(chunk.hash)?),
+            Some(bytes) => unpack_block(bytes),
+            None => unpack_block(&snapshots.read_block(block.hash)?),
         };
-        rows.extend(unpacked.map_err(|error| SnapshotError::damaged(format!("chunk {}: {error}", chunk.hash)))?);
+        rows.extend(unpacked.map_err(|error| SnapshotError::damaged(format!("block {}: {error}", block.hash)))?);
     }
     Ok(Ledger::from_rows(rows).map_err(|error| SnapshotError::damaged(error.to_string()))?)
 }
@@ -182,7 +182,7 @@ mod tests {
     use reveille_ledger::OptedOut;
     use reveille_ledger::form::RowForm;
     use reveille_ledger::ids::Time;
-    use reveille_ledger::storage::{FrozenPage, TableKey};
+    use reveille_ledger::storage::{FrozenLeaf, TableKey};
 
     use super::*;
     use crate::execution::Execution;
@@ -208,23 +208,23 @@ mod tests {
         ("default".to_owned(), name.to_owned())
     }
 
-    /// Returns a chunk in memory with one row.
-    fn in_memory(name: &str) -> FrozenPart {
+    /// Returns a block in memory with one row.
+    fn in_memory(name: &str) -> FrozenBlock {
         let row = OptedOut { index: 1, at: Time(0), last: 1 };
         let row = (key(name).to_bytes(OPTED_OUT), row.to_row(reveille_ledger::GENESIS_LEVEL));
-        let (chunk, bytes) = FrozenPage::of_rows(vec![row]).pack().remove(0);
-        FrozenPart { chunk, bytes: Some(bytes.into()) }
+        let (block, bytes) = FrozenLeaf::of_rows(vec![row]).pack().remove(0);
+        FrozenBlock { block, bytes: Some(bytes.into()) }
     }
 
-    /// Saves a chunk, as a snapshot does.
-    fn on_disk(reader: &ArchiveReader, name: &str) -> FrozenPart {
-        let FrozenPart { chunk, bytes } = in_memory(name);
-        reader.snapshots.put_chunk(chunk.hash, &bytes.unwrap()).unwrap();
-        FrozenPart { chunk, bytes: None }
+    /// Saves a block, as a snapshot does.
+    fn on_disk(reader: &ArchiveReader, name: &str) -> FrozenBlock {
+        let FrozenBlock { block, bytes } = in_memory(name);
+        reader.snapshots.put_block(block.hash, &bytes.unwrap()).unwrap();
+        FrozenBlock { block, bytes: None }
     }
 
-    async fn open(reader: &ArchiveReader, chunks: Vec<FrozenPart>) -> Result<Arc<Ledger>, ArchiveError> {
-        reader.open_chunks(name_of(&chunks), chunks).await.map_err(|error| ArchiveError::of(KEY, error))
+    async fn open(reader: &ArchiveReader, blocks: Vec<FrozenBlock>) -> Result<Arc<Ledger>, ArchiveError> {
+        reader.open_blocks(name_of(&blocks), blocks).await.map_err(|error| ArchiveError::of(KEY, error))
     }
 
     fn has(ledger: &Ledger, name: &str) -> bool {
@@ -234,22 +234,22 @@ mod tests {
     #[tokio::test]
     async fn part_in_memory_and_on_disk_is_read() {
         let (_folder, reader) = reader();
-        let chunks = vec![in_memory("new"), on_disk(&reader, "saved")];
-        let part = open(&reader, chunks).await.unwrap();
+        let blocks = vec![in_memory("new"), on_disk(&reader, "saved")];
+        let part = open(&reader, blocks).await.unwrap();
         assert!(has(&part, "new") && has(&part, "saved") && !has(&part, "other"));
     }
 
     #[tokio::test]
-    async fn damaged_or_missing_chunk_is_named() {
+    async fn damaged_or_missing_block_is_named() {
         let (folder, reader) = reader();
-        let chunk = on_disk(&reader, "saved").chunk;
-        let path = folder.path().join("chunks").join(chunk.hash.to_string());
-        let lost = || open(&reader, vec![FrozenPart { chunk, bytes: None }]);
+        let block = on_disk(&reader, "saved").block;
+        let path = folder.path().join("blocks").join(block.hash.to_string());
+        let lost = || open(&reader, vec![FrozenBlock { block, bytes: None }]);
         for harm in [b"damaged".as_slice(), b""] {
             std::fs::write(&path, harm).unwrap();
             let error = lost().await.unwrap_err();
             assert!(matches!(error, ArchiveError::Damaged { part: KEY, .. }), "{error:?}");
-            assert!(error.to_string().contains(&chunk.hash.to_string()), "{error}");
+            assert!(error.to_string().contains(&block.hash.to_string()), "{error}");
         }
         std::fs::remove_file(&path).unwrap();
         let error = lost().await.unwrap_err();
@@ -263,10 +263,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn opened_part_is_kept_with_saved_chunk_too() {
+    async fn opened_part_is_kept_with_saved_block_too() {
         let (_folder, reader) = reader();
         let first = open(&reader, vec![in_memory("one")]).await.unwrap();
-        let saved = FrozenPart { bytes: None, ..in_memory("one") };
+        let saved = FrozenBlock { bytes: None, ..in_memory("one") };
         assert!(Arc::ptr_eq(&open(&reader, vec![saved]).await.unwrap(), &first), "no file is read");
     }
 

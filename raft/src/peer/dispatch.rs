@@ -84,7 +84,7 @@ impl Handler for Dispatch {
             Request::PreVote(request) => self.pre_vote(request).await.map(Response::PreVote),
             Request::TransferLeader(request) => self.transfer_leader(request).await.map(Response::TransferLeader),
             Request::OfferSnapshot(request) => self.snapshots.offer(request).await.map(Response::OfferSnapshot),
-            Request::SendChunk(request) => self.snapshots.chunk(request).await.map(Response::SendChunk),
+            Request::SendBlock(request) => self.snapshots.block(request).await.map(Response::SendBlock),
             Request::InstallSnapshot(request) => {
                 self.snapshots.install(&self.raft, request).await.map(Response::InstallSnapshot)
             }

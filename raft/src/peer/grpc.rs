@@ -48,7 +48,7 @@ enum Priority {
 
 fn priority_of(request: &Request) -> Priority {
     match request {
-        Request::SendChunk(_) => Priority::Bulk,
+        Request::SendBlock(_) => Priority::Bulk,
         Request::Application(request) if request.bulk => Priority::Bulk,
         _ => Priority::Prompt,
     }

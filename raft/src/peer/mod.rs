@@ -28,7 +28,7 @@ pub use client::PeerIdentity;
 pub use grpc::GrpcTransport;
 pub use rpc::{Request, Response, Rpc};
 
-/// Largest message between peers. A batch of entries and a chunk of a snapshot stay well below it.
+/// Largest message between peers. A batch of entries and a block of a snapshot stay well below it.
 pub const MESSAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// A peer: its id and the address at which it listens.

@@ -26,10 +26,10 @@ macro_rules! for_each_request {
             PreVote pre_vote PreVoteRequest PreVoteResponse;
             /// Raft: the leader names its successor.
             TransferLeader transfer_leader TransferLeaderRequest TransferLeaderResponse;
-            /// Snapshot, step 1: asks which chunks the follower lacks.
+            /// Snapshot, step 1: asks which blocks the follower lacks.
             OfferSnapshot offer_snapshot OfferSnapshotRequest OfferSnapshotResponse;
-            /// Snapshot, step 2: sends one chunk.
-            SendChunk send_chunk SendChunkRequest SendChunkResponse;
+            /// Snapshot, step 2: sends one block.
+            SendBlock send_block SendBlockRequest SendBlockResponse;
             /// Snapshot, step 3: asks the follower to install the snapshot.
             InstallSnapshot install_snapshot InstallSnapshotRequest InstallSnapshotResponse;
             /// A command that a node forwards to the leader.

@@ -13,10 +13,10 @@ pub enum SnapshotError {
         /// Description of the damage.
         what: String,
     },
-    /// A chunk is missing and must be fetched.
-    #[error("snapshot chunk {hash} is missing")]
+    /// A block is missing and must be fetched.
+    #[error("snapshot block {hash} is missing")]
     Missing {
-        /// The first missing chunk.
+        /// The first missing block.
         hash: Hash,
     },
     /// Another version of this program wrote the snapshot.

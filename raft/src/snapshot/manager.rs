@@ -34,14 +34,14 @@ use crate::wal::WalHealth;
 const KEPT: usize = 2;
 /// A snapshot is also made when the log has grown by this many bytes. A restart reads the log of up to two snapshots.
 const LOG_BYTES_MAX: u64 = 256 * 1024 * 1024;
-/// A snapshot is also made when chunks of the archive of this size are in memory only.
+/// A snapshot is also made when blocks of the archive of this size are in memory only.
 const UNSAVED_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// Interval in which the size of the log and of unsaved chunks is checked.
+/// Interval in which the size of the log and of unsaved blocks is checked.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// Pause after a failed snapshot.
 const RETRY_AFTER: Duration = Duration::from_secs(30);
 
-/// openraft's snapshot, which contains only the manifest. The chunks stay on disk.
+/// openraft's snapshot, which contains only the manifest. The blocks stay on disk.
 pub(crate) type OpenraftSnapshot = openraft::alias::SnapshotOf<TypeConfig, Manifest>;
 pub(crate) type SnapshotMeta = openraft::alias::SnapshotMetaOf<TypeConfig>;
 
@@ -108,7 +108,7 @@ pub(crate) struct SnapshotManager {
     changing: Mutex<()>,
     /// The newest verified snapshots, newest first, at most [`KEPT`]. The log reaches back to the oldest of them.
     kept: Mutex<Vec<Manifest>>,
-    /// Snapshots that are being sent or received. Garbage collection keeps their chunks.
+    /// Snapshots that are being sent or received. Garbage collection keeps their blocks.
     in_transfer: Mutex<Vec<Arc<Manifest>>>,
 }
 
@@ -125,7 +125,7 @@ pub(crate) enum SnapshotManagerError {
     Died,
 }
 
-/// Keeps the chunks of a snapshot from garbage collection until it is dropped.
+/// Keeps the blocks of a snapshot from garbage collection until it is dropped.
 pub(crate) struct PinnedSnapshot {
     snapshots: Arc<SnapshotManager>,
     pub manifest: Arc<Manifest>,
@@ -160,7 +160,7 @@ impl SnapshotManager {
         self.kept.lock().first().cloned()
     }
 
-    /// Keeps the chunks of this snapshot from garbage collection until the result is dropped.
+    /// Keeps the blocks of this snapshot from garbage collection until the result is dropped.
     pub fn pin(self: &Arc<Self>, manifest: Manifest) -> PinnedSnapshot {
         let manifest = Arc::new(manifest);
         self.in_transfer.lock().push(Arc::clone(&manifest));
@@ -208,11 +208,11 @@ impl SnapshotManager {
         Ok(built.manifest)
     }
 
-    /// Drops the chunks of the archive from memory that a durable snapshot now has. `state` still holds them, so the
+    /// Drops the blocks of the archive from memory that a durable snapshot now has. `state` still holds them, so the
     /// lock is not held while they are freed.
     fn forget_saved(&self, state: &FrozenState) {
-        let unsaved = state.parts().iter().filter(|part| part.bytes.is_some());
-        let saved: BTreeSet<Hash> = unsaved.map(|part| part.chunk.hash).collect();
+        let unsaved = state.archive().iter().filter(|block| block.bytes.is_some());
+        let saved: BTreeSet<Hash> = unsaved.map(|frozen| frozen.block.hash).collect();
         if !saved.is_empty() {
             self.applied_state.ledger.write().forget_saved(&saved);
         }
@@ -225,7 +225,7 @@ impl SnapshotManager {
         Ok((position, ledger.freeze()))
     }
 
-    /// Makes a snapshot whose chunks are all on this disk the newest one of this node. Returns its state.
+    /// Makes a snapshot whose blocks are all on this disk the newest one of this node. Returns its state.
     pub fn install(&self, manifest: &Manifest) -> Result<(Ledger, AppliedPosition), SnapshotManagerError> {
         let _changing = self.changing.lock();
         crash::point("snapshot.install-before-rename");
@@ -238,22 +238,22 @@ impl SnapshotManager {
         Ok(state)
     }
 
-    /// Returns the chunks of a snapshot that this node does not have.
+    /// Returns the blocks of a snapshot that this node does not have.
     pub fn missing(&self, manifest: &Manifest) -> Result<Vec<Hash>, SnapshotManagerError> {
         Ok(self.folder.missing(manifest)?)
     }
 
-    pub fn read_chunk(&self, hash: Hash) -> Result<Vec<u8>, SnapshotManagerError> {
-        Ok(self.folder.read_chunk(hash)?)
+    pub fn read_block(&self, hash: Hash) -> Result<Vec<u8>, SnapshotManagerError> {
+        Ok(self.folder.read_block(hash)?)
     }
 
-    pub fn put_chunk(&self, hash: Hash, bytes: &[u8]) -> Result<(), SnapshotManagerError> {
-        self.folder.put_chunk(hash, bytes)?;
-        crash::point("snapshot.take-chunk");
+    pub fn put_block(&self, hash: Hash, bytes: &[u8]) -> Result<(), SnapshotManagerError> {
+        self.folder.put_block(hash, bytes)?;
+        crash::point("snapshot.take-block");
         Ok(())
     }
 
-    /// Removes old snapshots and chunks. A failure is only logged: garbage costs nothing but disk space.
+    /// Removes old snapshots and blocks. A failure is only logged: garbage costs nothing but disk space.
     fn collect(&self) {
         let in_transfer: Vec<Manifest> = self.in_transfer.lock().iter().map(|pinned| Manifest::clone(pinned)).collect();
         let kept = self.kept.lock().clone();

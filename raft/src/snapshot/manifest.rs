@@ -1,8 +1,8 @@
-//! The manifest: the table of contents of a snapshot. About 40 bytes for each page of state and each chunk of the
+//! The manifest: the table of contents of a snapshot. About 40 bytes for each leaf of state and each block of the
 //! archive, so it fits one peer message.
 
 use reveille_ledger::ids::Hash;
-use reveille_ledger::storage::{ChunkEntry, hash_of_chunks};
+use reveille_ledger::storage::{BlockEntry, hash_of_blocks};
 use serde::{Deserialize, Serialize};
 
 use super::SnapshotError;
@@ -12,7 +12,7 @@ const MAGIC: &[u8; 4] = b"RVSM";
 /// The format that this program reads and writes.
 const FORMAT: u8 = 1;
 
-/// A snapshot: its log index and metadata, the chunks that hold its rows in ascending order, and the chunks of the
+/// A snapshot: its log index and metadata, the blocks that hold its rows in ascending order, and the blocks of the
 /// archive that its rows name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
@@ -20,35 +20,35 @@ pub struct Manifest {
     pub index: u64,
     /// Metadata of the caller: log id and membership. Not read here.
     pub meta: Vec<u8>,
-    /// Hash of the state, that is, of the chunks' names: equal on every node at the same index (I11).
+    /// Hash of the state, that is, of the blocks' names: equal on every node at the same index (I11).
     pub state_hash: Hash,
-    /// Number of rows in `chunks`.
+    /// Number of rows in `blocks`.
     pub rows: u64,
-    /// The chunks of the state, in the order of their rows.
-    pub chunks: Vec<ChunkEntry>,
-    /// The chunks of the archive, by ascending hash, each once. They are no part of the state hash: rows name them.
-    pub parts: Vec<ChunkEntry>,
+    /// The blocks of the state, in the order of their rows.
+    pub blocks: Vec<BlockEntry>,
+    /// The blocks of the archive, by ascending hash, each once. They are no part of the state hash: rows name them.
+    pub archive: Vec<BlockEntry>,
 }
 
 impl Manifest {
-    pub(super) fn new(index: u64, meta: Vec<u8>, chunks: Vec<ChunkEntry>, parts: Vec<ChunkEntry>) -> Manifest {
-        Manifest { index, meta, state_hash: hash_of_chunks(&chunks), rows: count(&chunks), chunks, parts }
+    pub(super) fn new(index: u64, meta: Vec<u8>, blocks: Vec<BlockEntry>, archive: Vec<BlockEntry>) -> Manifest {
+        Manifest { index, meta, state_hash: hash_of_blocks(&blocks), rows: count(&blocks), blocks, archive }
     }
 
-    /// Iterates over all chunks that must be on disk.
-    pub(super) fn all_chunks(&self) -> impl Iterator<Item = &ChunkEntry> {
-        self.chunks.iter().chain(&self.parts)
+    /// Iterates over all blocks that must be on disk.
+    pub(super) fn all_blocks(&self) -> impl Iterator<Item = &BlockEntry> {
+        self.blocks.iter().chain(&self.archive)
     }
 
-    /// Returns the uncompressed size of all chunks in bytes: a follower without any chunk must fetch this much.
+    /// Returns the uncompressed size of all blocks in bytes: a follower without any block must fetch this much.
     pub fn total_bytes(&self) -> u64 {
-        self.all_chunks().fold(0, |sum, entry| sum.saturating_add(entry.bytes))
+        self.all_blocks().fold(0, |sum, entry| sum.saturating_add(entry.bytes))
     }
 
-    /// True if the chunk is one of the archive only.
+    /// True if the block is one of the archive only.
     pub fn is_of_archive(&self, hash: Hash) -> bool {
-        self.parts.binary_search_by_key(&hash, |entry| entry.hash).is_ok()
-            && !self.chunks.iter().any(|entry| entry.hash == hash)
+        self.archive.binary_search_by_key(&hash, |entry| entry.hash).is_ok()
+            && !self.blocks.iter().any(|entry| entry.hash == hash)
     }
 
     /// Encodes the manifest for disk and wire: magic, format, body, crc32c of all bytes before it.
@@ -75,9 +75,9 @@ impl Manifest {
             return Err(SnapshotError::OtherFormat { found, ours: FORMAT });
         }
         let (manifest, rest): (Manifest, _) = postcard::take_from_bytes(body).map_err(|_| damaged("cannot be read"))?;
-        let is_consistent = manifest.rows == count(&manifest.chunks)
-            && manifest.state_hash == hash_of_chunks(&manifest.chunks)
-            && manifest.parts.is_sorted_by(|one, next| one.hash < next.hash);
+        let is_consistent = manifest.rows == count(&manifest.blocks)
+            && manifest.state_hash == hash_of_blocks(&manifest.blocks)
+            && manifest.archive.is_sorted_by(|one, next| one.hash < next.hash);
         if !rest.is_empty() || !is_consistent {
             return Err(damaged("contradicts itself"));
         }
@@ -85,6 +85,6 @@ impl Manifest {
     }
 }
 
-fn count(chunks: &[ChunkEntry]) -> u64 {
-    chunks.iter().fold(0, |sum, entry| sum.saturating_add(u64::from(entry.rows)))
+fn count(blocks: &[BlockEntry]) -> u64 {
+    blocks.iter().fold(0, |sum, entry| sum.saturating_add(u64::from(entry.rows)))
 }

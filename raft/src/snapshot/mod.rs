@@ -1,16 +1,16 @@
 //! Snapshots on disk: whole states of the ledger. A node starts from one and replays the log after it.
 //!
-//! A snapshot is a manifest and many chunks. A chunk is an immutable compressed file, named by the hash of its bytes:
-//! the rows of a page of the ledger, or of a part of its archive. Snapshots share chunks, so a new one writes only what
+//! A snapshot is a manifest and many blocks. A block is an immutable compressed file, named by the hash of its bytes:
+//! the rows of a leaf of the ledger, or of a part of its archive. Snapshots share blocks, so a new one writes only what
 //! changed, and a follower fetches only what it lacks.
 //!
-//! `snapshots/chunks/<64 hex digits>` has rows; `snapshots/<log index, 20 digits>.manifest` has the list of chunks.
+//! `snapshots/blocks/<64 hex digits>` has rows; `snapshots/<log index, 20 digits>.manifest` has the list of blocks.
 //!
-//! Invariants: after [`Snapshots::build`] or [`Snapshots::install`] returns, the snapshot survives a power cut (chunks
+//! Invariants: after [`Snapshots::build`] or [`Snapshots::install`] returns, the snapshot survives a power cut (blocks
 //! are synced first, the manifest last). Damage is found before a row is used. A crash leaves the former snapshots
 //! intact. Every method blocks on the disk. `manager` decides when to build, `transfer` sends to followers.
 
-mod chunk_folder;
+mod block_folder;
 mod error;
 mod files;
 pub(crate) mod manager;
@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
 use reveille_ledger::ids::Hash;
-use reveille_ledger::storage::{ChunkEntry, FrozenPart, FrozenState};
+use reveille_ledger::storage::{BlockEntry, FrozenBlock, FrozenState};
 
 use crate::crash;
 
@@ -35,7 +35,7 @@ pub use error::SnapshotError;
 pub use manifest::Manifest;
 pub use rows::SnapshotRows;
 
-use chunk_folder::ChunkFolder;
+use block_folder::BlockFolder;
 use files::doing;
 
 /// Result of [`Snapshots::build`].
@@ -43,9 +43,9 @@ use files::doing;
 pub struct Built {
     /// The new snapshot.
     pub manifest: Manifest,
-    /// Number of chunks that this build wrote. The others existed already.
-    pub new_chunks: usize,
-    /// Uncompressed size of the written chunks in bytes.
+    /// Number of blocks that this build wrote. The others existed already.
+    pub new_blocks: usize,
+    /// Uncompressed size of the written blocks in bytes.
     pub new_bytes: u64,
 }
 
@@ -54,16 +54,16 @@ pub struct Built {
 pub struct Collected {
     /// Number of manifests.
     pub manifests: usize,
-    /// Number of chunks. No kept snapshot used them.
-    pub chunks: usize,
+    /// Number of blocks. No kept snapshot used them.
+    pub blocks: usize,
 }
 
 /// The snapshot folder of one node. Only one process opens it: the data folder is locked.
 pub struct Snapshots {
     folder: PathBuf,
-    chunks: ChunkFolder,
-    /// Build, install and garbage collection exclude each other. Otherwise a chunk could be collected after a build
-    /// found it and before the manifest names it. Reading and `put_chunk` need no lock.
+    blocks: BlockFolder,
+    /// Build, install and garbage collection exclude each other. Otherwise a block could be collected after a build
+    /// found it and before the manifest names it. Reading and `put_block` need no lock.
     changing: Mutex<()>,
 }
 
@@ -72,24 +72,24 @@ impl Snapshots {
     pub fn open(folder: &Path) -> Result<Snapshots, SnapshotError> {
         fs::create_dir_all(folder).map_err(doing("create the snapshot folder"))?;
         files::remove_leftovers(folder)?;
-        let chunks = ChunkFolder::open(&folder.join("chunks"))?;
+        let blocks = BlockFolder::open(&folder.join("blocks"))?;
         files::sync_folder(folder)?;
-        Ok(Snapshots { folder: folder.to_path_buf(), chunks, changing: Mutex::new(()) })
+        Ok(Snapshots { folder: folder.to_path_buf(), blocks, changing: Mutex::new(()) })
     }
 
     /// Writes the snapshot of the state after log index `index`, and replaces a snapshot of the same index. `meta` is
-    /// stored unread. Checks every byte of the state on disk, and of the chunks of the archive that it writes. Holds
-    /// one page in memory.
+    /// stored unread. Checks every byte of the state on disk, and of the blocks of the archive that it writes. Holds
+    /// one leaf in memory.
     ///
     /// # Errors
-    /// Fails with `Missing` if an earlier snapshot saved a chunk of the archive, and its file is gone.
+    /// Fails with `Missing` if an earlier snapshot saved a block of the archive, and its file is gone.
     pub fn build(&self, index: u64, meta: Vec<u8>, state: &FrozenState) -> Result<Built, SnapshotError> {
         let _changing = self.changing.lock();
         let mut new = Vec::new();
         match self.write(index, meta, state, &mut new) {
             Ok(manifest) => {
                 let new_bytes = new.iter().map(|entry| entry.bytes).sum();
-                Ok(Built { manifest, new_chunks: new.len(), new_bytes })
+                Ok(Built { manifest, new_blocks: new.len(), new_bytes })
             }
             Err(error) => {
                 self.withdraw(&new);
@@ -98,14 +98,14 @@ impl Snapshots {
         }
     }
 
-    /// Removes the chunks of a failed build, since a full disk needs the space. A chunk that another snapshot uses
+    /// Removes the blocks of a failed build, since a full disk needs the space. A block that another snapshot uses
     /// stays: the build may have repaired it.
-    fn withdraw(&self, new: &[ChunkEntry]) {
+    fn withdraw(&self, new: &[BlockEntry]) {
         let Ok(manifests) = self.list() else { return };
         let named = named_by(&manifests);
         for entry in new.iter().filter(|entry| !named.contains(&entry.hash)) {
-            if let Err(error) = self.chunks.remove(entry.hash) {
-                tracing::warn!(hash = %entry.hash, %error, "a chunk of a failed snapshot stays until it is collected");
+            if let Err(error) = self.blocks.remove(entry.hash) {
+                tracing::warn!(hash = %entry.hash, %error, "a block of a failed snapshot stays until it is collected");
             }
         }
     }
@@ -115,21 +115,21 @@ impl Snapshots {
         index: u64,
         meta: Vec<u8>,
         state: &FrozenState,
-        new: &mut Vec<ChunkEntry>,
+        new: &mut Vec<BlockEntry>,
     ) -> Result<Manifest, SnapshotError> {
-        let chunks = self.write_chunks(state, new)?;
-        let parts = self.write_parts(state.parts(), new)?;
+        let blocks = self.write_blocks(state, new)?;
+        let archive = self.write_archive(state.archive(), new)?;
         self.check(new)?;
-        let manifest = Manifest::new(index, meta, chunks, parts);
+        let manifest = Manifest::new(index, meta, blocks, archive);
         self.write_manifest(&manifest)?;
         Ok(manifest)
     }
 
-    fn write_chunks(&self, state: &FrozenState, new: &mut Vec<ChunkEntry>) -> Result<Vec<ChunkEntry>, SnapshotError> {
+    fn write_blocks(&self, state: &FrozenState, new: &mut Vec<BlockEntry>) -> Result<Vec<BlockEntry>, SnapshotError> {
         let mut entries = Vec::new();
-        for page in state.pages() {
-            // A page that has not changed is on disk, unless its file was damaged.
-            if let Some(known) = page.known_chunks() {
+        for leaf in state.leaves() {
+            // A leaf that has not changed is on disk, unless its file was damaged.
+            if let Some(known) = leaf.known_blocks() {
                 match self.check(known) {
                     Ok(()) => {
                         entries.extend_from_slice(known);
@@ -139,8 +139,8 @@ impl Snapshots {
                     Err(error) => return Err(error),
                 }
             }
-            for (entry, bytes) in page.pack() {
-                if self.chunks.put(entry.hash, &bytes)? {
+            for (entry, bytes) in leaf.pack() {
+                if self.blocks.put(entry.hash, &bytes)? {
                     new.push(entry);
                 }
                 entries.push(entry);
@@ -149,27 +149,31 @@ impl Snapshots {
         Ok(entries)
     }
 
-    /// Writes the chunks of the archive that no snapshot has yet. Those of earlier snapshots are not read: the archive
+    /// Writes the blocks of the archive that no snapshot has yet. Those of earlier snapshots are not read: the archive
     /// grows with the history, and a snapshot must not take longer with it. One that is gone is reported. It fails no
     /// snapshot: without snapshots the log would grow until the disk is full.
-    fn write_parts(&self, parts: &[FrozenPart], new: &mut Vec<ChunkEntry>) -> Result<Vec<ChunkEntry>, SnapshotError> {
-        let has_unsaved = parts.iter().any(|part| part.bytes.is_some());
+    fn write_archive(
+        &self,
+        archive: &[FrozenBlock],
+        new: &mut Vec<BlockEntry>,
+    ) -> Result<Vec<BlockEntry>, SnapshotError> {
+        let has_unsaved = archive.iter().any(|frozen| frozen.bytes.is_some());
         if has_unsaved {
             crash::point("archive.before-save");
         }
         let (mut entries, mut gone) = (BTreeMap::new(), Vec::new());
-        for FrozenPart { chunk, bytes } in parts {
+        for FrozenBlock { block, bytes } in archive {
             match bytes {
-                Some(bytes) if self.chunks.put(chunk.hash, bytes)? => new.push(*chunk),
+                Some(bytes) if self.blocks.put(block.hash, bytes)? => new.push(*block),
                 Some(_) => {}
-                None if self.chunks.exists(chunk.hash)? => {}
-                None => gone.push(chunk.hash),
+                None if self.blocks.exists(block.hash)? => {}
+                None => gone.push(block.hash),
             }
-            entries.insert(chunk.hash, *chunk);
+            entries.insert(block.hash, *block);
         }
-        metrics::gauge!("reveille_archive_chunks_missing").set(gone.len() as f64);
+        metrics::gauge!("reveille_archive_blocks_missing").set(gone.len() as f64);
         if let Some(first) = gone.first() {
-            tracing::error!(%first, count = gone.len(), "chunks of the archive are gone: the history of some runs is unreadable here");
+            tracing::error!(%first, count = gone.len(), "blocks of the archive are gone: the history of some runs is unreadable here");
         }
         if has_unsaved {
             crash::point("archive.after-save");
@@ -177,13 +181,13 @@ impl Snapshots {
         Ok(entries.into_values().collect())
     }
 
-    /// Checks every byte of these chunks.
-    fn check(&self, chunks: &[ChunkEntry]) -> Result<(), SnapshotError> {
-        chunks.iter().try_for_each(|entry| self.chunks.read(entry.hash).map(drop))
+    /// Checks every byte of these blocks.
+    fn check(&self, blocks: &[BlockEntry]) -> Result<(), SnapshotError> {
+        blocks.iter().try_for_each(|entry| self.blocks.read(entry.hash).map(drop))
     }
 
     fn write_manifest(&self, manifest: &Manifest) -> Result<(), SnapshotError> {
-        self.chunks.sync()?;
+        self.blocks.sync()?;
         files::write_whole(&self.path_of(manifest.index), &manifest.to_bytes()?)?;
         files::sync_folder(&self.folder)
     }
@@ -193,7 +197,7 @@ impl Snapshots {
     }
 
     /// Returns all snapshots with a readable manifest, newest first. A damaged manifest is skipped with a log line.
-    /// Chunks are not checked.
+    /// Blocks are not checked.
     pub fn list(&self) -> Result<Vec<Manifest>, SnapshotError> {
         let mut manifests = Vec::new();
         for index in self.indices()? {
@@ -226,64 +230,64 @@ impl Snapshots {
 
     /// Checks every byte of the state of a snapshot.
     pub fn verify(&self, manifest: &Manifest) -> Result<(), SnapshotError> {
-        self.check(&manifest.chunks)
+        self.check(&manifest.blocks)
     }
 
-    /// Iterates over all rows of the state, ascending by key. Each chunk is checked before its first row is returned.
-    /// The iterator ends after an error. Holds one chunk in memory.
+    /// Iterates over all rows of the state, ascending by key. Each block is checked before its first row is returned.
+    /// The iterator ends after an error. Holds one block in memory.
     pub fn read(&self, manifest: &Manifest) -> SnapshotRows<'_> {
-        SnapshotRows::new(&self.chunks, manifest)
+        SnapshotRows::new(&self.blocks, manifest)
     }
 
-    /// Returns the chunks of `manifest` that this node must fetch, each once. Damaged chunks of the state are removed
-    /// and count as missing. Chunks of the archive are not read.
+    /// Returns the blocks of `manifest` that this node must fetch, each once. Damaged blocks of the state are removed
+    /// and count as missing. Blocks of the archive are not read.
     pub fn missing(&self, manifest: &Manifest) -> Result<Vec<Hash>, SnapshotError> {
         let mut missing = BTreeSet::new();
-        for ChunkEntry { hash, .. } in &manifest.chunks {
-            match self.chunks.read(*hash) {
+        for BlockEntry { hash, .. } in &manifest.blocks {
+            match self.blocks.read(*hash) {
                 Ok(_) => {}
                 Err(SnapshotError::Missing { .. }) => {
                     missing.insert(*hash);
                 }
                 Err(error @ SnapshotError::Damaged { .. }) => {
-                    tracing::warn!(%hash, %error, "a damaged snapshot chunk was removed; it will be fetched again");
-                    self.chunks.remove(*hash)?;
+                    tracing::warn!(%hash, %error, "a damaged snapshot block was removed; it will be fetched again");
+                    self.blocks.remove(*hash)?;
                     missing.insert(*hash);
                 }
                 Err(error) => return Err(error),
             }
         }
-        for ChunkEntry { hash, .. } in &manifest.parts {
-            if !self.chunks.exists(*hash)? {
+        for BlockEntry { hash, .. } in &manifest.archive {
+            if !self.blocks.exists(*hash)? {
                 missing.insert(*hash);
             }
         }
         Ok(missing.into_iter().collect())
     }
 
-    /// Returns the checked bytes of a chunk, for a peer.
-    pub fn read_chunk(&self, hash: Hash) -> Result<Vec<u8>, SnapshotError> {
-        self.chunks.read(hash)
+    /// Returns the checked bytes of a block, for a peer.
+    pub fn read_block(&self, hash: Hash) -> Result<Vec<u8>, SnapshotError> {
+        self.blocks.read(hash)
     }
 
-    /// Stores a chunk that a peer sent, if its bytes match `hash`. Garbage collection may remove it before `install`,
+    /// Stores a block that a peer sent, if its bytes match `hash`. Garbage collection may remove it before `install`,
     /// unless its snapshot is in transfer.
-    pub fn put_chunk(&self, hash: Hash, bytes: &[u8]) -> Result<(), SnapshotError> {
+    pub fn put_block(&self, hash: Hash, bytes: &[u8]) -> Result<(), SnapshotError> {
         if Hash::of(bytes) != hash {
-            return Err(SnapshotError::damaged(format!("the bytes sent as chunk {hash} are others")));
+            return Err(SnapshotError::damaged(format!("the bytes sent as block {hash} are others")));
         }
-        self.chunks.put(hash, bytes).map(drop)
+        self.blocks.put(hash, bytes).map(drop)
     }
 
-    /// Makes a fetched snapshot this node's own after checking every chunk of the state. After `Missing` or `Damaged`
-    /// the caller calls `missing` again. A chunk of the archive may be missing: the sender could not read it.
+    /// Makes a fetched snapshot this node's own after checking every block of the state. After `Missing` or `Damaged`
+    /// the caller calls `missing` again. A block of the archive may be missing: the sender could not read it.
     pub fn install(&self, manifest: &Manifest) -> Result<(), SnapshotError> {
         let _changing = self.changing.lock();
         self.verify(manifest)?;
         self.write_manifest(manifest)
     }
 
-    /// Removes all snapshots except `kept`, and all chunks that neither `kept` nor `in_transfer` use. `in_transfer` are
+    /// Removes all snapshots except `kept`, and all blocks that neither `kept` nor `in_transfer` use. `in_transfer` are
     /// the snapshots that are being sent or fetched.
     pub fn collect_garbage(&self, kept: &[Manifest], in_transfer: &[Manifest]) -> Result<Collected, SnapshotError> {
         let _changing = self.changing.lock();
@@ -293,18 +297,18 @@ impl Snapshots {
             files::remove(&self.path_of(index))?;
             collected.manifests += 1;
         }
-        // Manifests must be durably removed before their chunks.
+        // Manifests must be durably removed before their blocks.
         files::sync_folder(&self.folder)?;
         let named = named_by(kept.iter().chain(in_transfer));
-        for hash in self.chunks.hashes()?.into_iter().filter(|hash| !named.contains(hash)) {
-            self.chunks.remove(hash)?;
-            collected.chunks += 1;
+        for hash in self.blocks.hashes()?.into_iter().filter(|hash| !named.contains(hash)) {
+            self.blocks.remove(hash)?;
+            collected.blocks += 1;
         }
         Ok(collected)
     }
 }
 
-/// Returns the hashes of the chunks of these snapshots.
+/// Returns the hashes of the blocks of these snapshots.
 fn named_by<'a>(manifests: impl IntoIterator<Item = &'a Manifest>) -> BTreeSet<Hash> {
-    manifests.into_iter().flat_map(Manifest::all_chunks).map(|entry| entry.hash).collect()
+    manifests.into_iter().flat_map(Manifest::all_blocks).map(|entry| entry.hash).collect()
 }

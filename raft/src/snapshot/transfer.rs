@@ -1,7 +1,7 @@
-//! Transfer of a snapshot from the leader to a follower whose log lacks purged entries: manifest, missing chunks,
+//! Transfer of a snapshot from the leader to a follower whose log lacks purged entries: manifest, missing blocks,
 //! install.
 //!
-//! Nothing changes on the follower before the last step. An interrupted transfer leaves chunks, which the next transfer
+//! Nothing changes on the follower before the last step. An interrupted transfer leaves blocks, which the next transfer
 //! reuses.
 
 use std::collections::BTreeSet;
@@ -22,10 +22,10 @@ use crate::snapshot::manager::{PinnedSnapshot, SnapshotManager, SnapshotManagerE
 use crate::types::Vote;
 use crate::wire;
 
-/// Limit of an offer: the follower first reads all chunks that it has.
+/// Limit of an offer: the follower first reads all blocks that it has.
 const OFFER_LIMIT: Duration = Duration::from_secs(60);
-/// Limit of one chunk, including the sync on the follower's disk.
-const CHUNK_LIMIT: Duration = Duration::from_secs(10);
+/// Limit of one block, including the sync on the follower's disk.
+const BLOCK_LIMIT: Duration = Duration::from_secs(10);
 /// Limit of the installation: the follower reads the whole state.
 const INSTALL_LIMIT: Duration = Duration::from_secs(120);
 
@@ -46,21 +46,21 @@ pub(crate) async fn send(
 
     let offer = v1::OfferSnapshotRequest { header: None, manifest: manifest.clone() };
     let answer = client.ask(to, offer, OFFER_LIMIT).await?;
-    tracing::info!(%to, index = pinned.manifest.index, chunks = answer.missing.len(), "sending a snapshot");
+    tracing::info!(%to, index = pinned.manifest.index, blocks = answer.missing.len(), "sending a snapshot");
     for hash in &answer.missing {
         let name = wire::to_hash(hash)?;
-        let content = match snapshots.blocking(move |snapshots| snapshots.read_chunk(name)).await {
+        let content = match snapshots.blocking(move |snapshots| snapshots.read_block(name)).await {
             Ok(content) => content,
             // Old history must not keep the follower out. Another leader may send it later.
             Err(error) if pinned.manifest.is_of_archive(name) => {
-                tracing::error!(%to, %name, %error, "a chunk of the archive was not sent");
+                tracing::error!(%to, %name, %error, "a block of the archive was not sent");
                 continue;
             }
             Err(error) => return Err(local_error(error)),
         };
-        let chunk = v1::SendChunkRequest { header: None, hash: hash.clone(), content: content.into() };
-        client.ask(to, chunk, CHUNK_LIMIT).await?;
-        crash::point("snapshot.send-chunk");
+        let block = v1::SendBlockRequest { header: None, hash: hash.clone(), content: content.into() };
+        client.ask(to, block, BLOCK_LIMIT).await?;
+        crash::point("snapshot.send-block");
     }
     let install = v1::InstallSnapshotRequest { header: None, vote: Some(wire::from_vote(&vote)), manifest };
     let answer = client.ask(to, install, INSTALL_LIMIT).await?;
@@ -75,7 +75,7 @@ pub(crate) struct SnapshotReceiver {
 
 struct Offered {
     pinned: Arc<PinnedSnapshot>,
-    /// Chunks that this node requested. No other chunk is accepted.
+    /// Blocks that this node requested. No other block is accepted.
     asked: BTreeSet<Hash>,
 }
 
@@ -103,15 +103,15 @@ impl SnapshotReceiver {
         Ok(v1::OfferSnapshotResponse { missing: names })
     }
 
-    pub async fn chunk(&self, request: v1::SendChunkRequest) -> Result<v1::SendChunkResponse, Rejection> {
+    pub async fn block(&self, request: v1::SendBlockRequest) -> Result<v1::SendBlockResponse, Rejection> {
         let hash = wire::to_hash(&request.hash)?;
         let asked = self.offered.lock().as_ref().is_some_and(|offered| offered.asked.contains(&hash));
         if !asked {
-            return Err(unavailable("no chunk of this name was asked for: offer the snapshot again"));
+            return Err(unavailable("no block of this name was asked for: offer the snapshot again"));
         }
         let content = request.content;
-        self.snapshots.blocking(move |snapshots| snapshots.put_chunk(hash, &content)).await.map_err(unavailable)?;
-        Ok(v1::SendChunkResponse {})
+        self.snapshots.blocking(move |snapshots| snapshots.put_block(hash, &content)).await.map_err(unavailable)?;
+        Ok(v1::SendBlockResponse {})
     }
 
     pub async fn install(
@@ -125,12 +125,12 @@ impl SnapshotReceiver {
         let Some(pinned) = pinned.filter(|pinned| *pinned.manifest == manifest) else {
             return Err(unavailable("this snapshot was not offered: offer it again"));
         };
-        // Check every chunk first: a failed installation ends Raft.
+        // Check every block first: a failed installation ends Raft.
         let whole = Arc::clone(&pinned.manifest);
         let missing = self.snapshots.blocking(move |snapshots| snapshots.missing(&whole)).await.map_err(unavailable)?;
         let missing: Vec<Hash> = missing.into_iter().filter(|name| !pinned.manifest.is_of_archive(*name)).collect();
         if !missing.is_empty() {
-            return Err(unavailable(format!("{} chunks are missing: offer the snapshot again", missing.len())));
+            return Err(unavailable(format!("{} blocks are missing: offer the snapshot again", missing.len())));
         }
         let snapshot = as_snapshot(manifest).map_err(|error| Rejection::Malformed(error.to_string()))?;
         let installed = tokio::time::timeout(INSTALL_LIMIT, raft.install_full_snapshot(vote, snapshot)).await;

@@ -140,7 +140,7 @@ impl Ledger {
 
     pub(super) fn raise_level(&mut self, raise: &RaiseLevel) -> CommandOutcome {
         self.head.level = raise.level;
-        self.forget_chunks();
+        self.forget_blocks();
         CommandOutcome::Done
     }
 

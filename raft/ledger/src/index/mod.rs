@@ -44,7 +44,7 @@ pub(crate) struct Derived {
     pub claimed: BTreeMap<String, u32>,
     /// Number of claimed recipients by pool (P25).
     pub claimed_by_pool: BTreeMap<String, u32>,
-    /// Bytes of archived chunks that no durable snapshot names yet (P24). This is no index: a replay makes them again.
+    /// Bytes of archived blocks that no durable snapshot names yet (P24). This is no index: a replay makes them again.
     pub unsaved: BTreeMap<Hash, Arc<[u8]>>,
 }
 

@@ -1,13 +1,13 @@
 //! Parts of the archive: finished runs that left the state (P24).
 //!
-//! A part has the rows of its runs, in the forms of the ledger and in chunks like those of a snapshot. The state keeps
-//! one small row for each part, with the names of the chunks. The bytes of new chunks are in memory until a durable
+//! A part has the rows of its runs, in the forms of the ledger and in blocks like those of a snapshot. The state keeps
+//! one small row for each part, with the names of the blocks. The bytes of new blocks are in memory until a durable
 //! snapshot names them; they are no part of the state, and a replay makes them again.
 
 use serde::{Deserialize, Serialize};
 
 use crate::model::{RunId, Time};
-use crate::storage::ChunkEntry;
+use crate::storage::BlockEntry;
 
 /// Key of a part: log index of the entry that made it, and position in the entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -21,11 +21,11 @@ pub struct PartKey {
 /// A part of the archive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArchivePart {
-    /// Chunks with pages, recipients, claims and events of the runs, and with contents and audiences that nothing else
+    /// Blocks with pages, recipients, claims and events of the runs, and with contents and audiences that nothing else
     /// uses. Empty: they were removed after the retention.
-    pub details: Vec<ChunkEntry>,
-    /// Chunks with a summary of each run.
-    pub summaries: Vec<ChunkEntry>,
+    pub details: Vec<BlockEntry>,
+    /// Blocks with a summary of each run.
+    pub summaries: Vec<BlockEntry>,
     /// Its lowest run.
     pub first: RunId,
     /// Its highest run.
@@ -39,8 +39,8 @@ pub struct ArchivePart {
 }
 
 impl ArchivePart {
-    /// Returns the chunks that have the most about its runs: the details, or else the summaries.
-    pub fn chunks(&self) -> &[ChunkEntry] {
+    /// Returns the blocks that have the most about its runs: the details, or else the summaries.
+    pub fn blocks(&self) -> &[BlockEntry] {
         if self.details.is_empty() { &self.summaries } else { &self.details }
     }
 
@@ -54,8 +54,8 @@ impl ArchivePart {
         self.details_until <= now && !self.details.is_empty()
     }
 
-    /// Iterates over all chunks.
-    pub fn all_chunks(&self) -> impl Iterator<Item = &ChunkEntry> {
+    /// Iterates over all blocks.
+    pub fn all_blocks(&self) -> impl Iterator<Item = &BlockEntry> {
         self.details.iter().chain(&self.summaries)
     }
 }

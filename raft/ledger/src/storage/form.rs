@@ -21,9 +21,9 @@ pub const FORM: u8 = 1;
 
 /// A value that is stored as a row.
 pub trait RowForm: Serialize + DeserializeOwned {
-    /// Rows of a table's page on average: a power of two. Tables of large rows have fewer, since a change of one row
-    /// encodes its whole page again. It is part of the state hash, so only a new level may change it (P23).
-    const PAGE_ROWS: u32 = 256;
+    /// Rows of a table's leaf on average: a power of two. Tables of large rows have fewer, since a change of one row
+    /// encodes its whole leaf again. It is part of the state hash, so only a new level may change it (P23).
+    const LEAF_ROWS: u32 = 256;
 
     /// Encodes the row in the form of this ledger level.
     fn to_row(&self, _level: u32) -> Vec<u8> {

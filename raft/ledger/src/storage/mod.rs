@@ -12,7 +12,7 @@ mod table;
 
 pub use form::Unreadable;
 pub use frozen::{
-    CHUNK_BYTES_MAX, ChunkEntry, FrozenPage, FrozenPart, FrozenState, Row, TableSize, hash_of_chunks, unpack_chunk,
+    BLOCK_BYTES_MAX, BlockEntry, FrozenBlock, FrozenLeaf, FrozenState, Row, TableSize, hash_of_blocks, unpack_block,
 };
 pub use key::TableKey;
 pub use rows::ROW_BYTES_MAX;

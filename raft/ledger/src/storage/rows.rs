@@ -14,7 +14,7 @@ use crate::model::{
 use crate::storage::form::{RowForm, Unreadable};
 use crate::storage::{FrozenState, Row, Table, TableKey};
 
-/// Size of a row at most, in bytes. A chunk of a snapshot has complete rows and fits into one message between nodes. So
+/// Size of a row at most, in bytes. A block of a snapshot has complete rows and fits into one message between nodes. So
 /// a larger row would leave a follower without a snapshot.
 pub const ROW_BYTES_MAX: usize = 1024 * 1024;
 
@@ -42,20 +42,20 @@ macro_rules! tables {
                     $(.chain(rows($tag, level, &self.$table)))*
             }
 
-            /// Freezes the state. Costs one pointer a page.
+            /// Freezes the state. Costs one pointer a leaf.
             pub fn freeze(&self) -> FrozenState {
                 let level = self.head.level;
-                let mut state = FrozenState::of_pages(Vec::new());
+                let mut state = FrozenState::of_leaves(Vec::new());
                 let mut head = Table::default();
                 head.put((), self.head.clone());
-                state.add(HEAD, level, head.frozen_pages());
-                $(state.add($tag, level, self.$table.frozen_pages());)*
-                state.with_parts(self.frozen_parts())
+                state.add(HEAD, level, head.frozen_leaves());
+                $(state.add($tag, level, self.$table.frozen_leaves());)*
+                state.with_archive(self.archive_blocks())
             }
 
-            /// Forgets how pages were encoded: another level may have other forms.
-            pub(crate) fn forget_chunks(&mut self) {
-                $(self.$table.forget_chunks();)*
+            /// Forgets how leaves were encoded: another level may have other forms.
+            pub(crate) fn forget_blocks(&mut self) {
+                $(self.$table.forget_blocks();)*
             }
 
             /// Number of rows.
@@ -110,8 +110,8 @@ tables! {
 
 /// Types whose rows have had only one form.
 macro_rules! of_one_form {
-    ($($value:ty $(: $page_rows:literal)?),* $(,)?) => {
-        $(impl RowForm for $value { $(const PAGE_ROWS: u32 = $page_rows;)? })*
+    ($($value:ty $(: $leaf_rows:literal)?),* $(,)?) => {
+        $(impl RowForm for $value { $(const LEAF_ROWS: u32 = $leaf_rows;)? })*
     };
 }
 of_one_form! {
@@ -133,7 +133,7 @@ impl Ledger {
         Ok(ledger)
     }
 
-    /// Hash of the state: equal on every replica at an equal index (I11). Encodes the pages that have changed since
+    /// Hash of the state: equal on every replica at an equal index (I11). Encodes the leaves that have changed since
     /// they were last encoded.
     pub fn state_hash(&self) -> Hash {
         self.freeze().hash()

@@ -1,9 +1,9 @@
-//! An ordered table of rows, in pages that frozen states share.
+//! An ordered table of rows, in leaves that frozen states share.
 //!
-//! A table is a list of pages. To freeze it ([`Table::frozen_pages`]) costs one pointer a page, whatever the size of
-//! the state. Afterwards a change copies the list of one page and the changed row; all other rows stay shared.
+//! A table is a list of leaves. To freeze it ([`Table::frozen_leaves`]) costs one pointer a leaf, whatever the size of
+//! the state. Afterwards a change copies the list of one leaf and the changed row; all other rows stay shared.
 //!
-//! A page ends after a key whose hash has a certain form. So equal tables have equal pages, whatever their histories
+//! A leaf ends after a key whose hash has a certain form. So equal tables have equal leaves, whatever their histories
 //! were, and a change moves no boundary but its own.
 
 use std::ops::{Bound, RangeBounds};
@@ -11,57 +11,57 @@ use std::sync::Arc;
 
 use super::TableKey;
 use super::form::RowForm;
-use super::frozen::{AnyPage, PageChunks, PageRows};
+use super::frozen::{AnyLeaf, LeafBlocks, LeafRows};
 
 /// Rows by key.
 #[derive(Clone, Debug)]
 pub struct Table<K, V> {
-    /// Pages in the order of their keys. None is empty, and all but the last are closed.
-    pages: Vec<Arc<TablePage<K, V>>>,
+    /// Leaves in the order of their keys. None is empty, and all but the last are closed.
+    leaves: Vec<Arc<Leaf<K, V>>>,
     len: usize,
 }
 
 /// Neighbouring rows of a table.
 #[derive(Clone, Debug)]
-struct TablePage<K, V> {
+struct Leaf<K, V> {
     rows: Vec<(K, Arc<V>)>,
-    /// True if its last key ends a page: a larger key belongs to the next page.
+    /// True if its last key ends a leaf: a larger key belongs to the next leaf.
     closed: bool,
-    /// Its chunks, if they have been computed since the last change.
-    chunks: PageChunks,
+    /// Its blocks, if they have been computed since the last change.
+    blocks: LeafBlocks,
 }
 
-impl<K, V> TablePage<K, V> {
-    fn new(rows: Vec<(K, Arc<V>)>, closed: bool) -> Arc<TablePage<K, V>> {
-        Arc::new(TablePage { rows, closed, chunks: PageChunks::default() })
+impl<K, V> Leaf<K, V> {
+    fn new(rows: Vec<(K, Arc<V>)>, closed: bool) -> Arc<Leaf<K, V>> {
+        Arc::new(Leaf { rows, closed, blocks: LeafBlocks::default() })
     }
 }
 
-impl<K: Clone, V: Clone> TablePage<K, V> {
-    /// Returns the page for changes: a copy of it if a frozen state shares it.
-    fn change(page: &mut Arc<TablePage<K, V>>) -> &mut TablePage<K, V> {
-        // The copy needs no chunks either, so they are not copied.
-        if Arc::get_mut(page).is_none() {
-            *page = TablePage::new(page.rows.clone(), page.closed);
+impl<K: Clone, V: Clone> Leaf<K, V> {
+    /// Returns the leaf for changes: a copy of it if a frozen state shares it.
+    fn change(leaf: &mut Arc<Leaf<K, V>>) -> &mut Leaf<K, V> {
+        // The copy needs no blocks either, so they are not copied.
+        if Arc::get_mut(leaf).is_none() {
+            *leaf = Leaf::new(leaf.rows.clone(), leaf.closed);
         }
-        let page = Arc::make_mut(page);
-        page.chunks.take();
-        page
+        let leaf = Arc::make_mut(leaf);
+        leaf.blocks.take();
+        leaf
     }
 }
 
 impl<K, V> Default for Table<K, V> {
     fn default() -> Table<K, V> {
-        Table { pages: Vec::new(), len: 0 }
+        Table { leaves: Vec::new(), len: 0 }
     }
 }
 
 impl<K: Ord, V> Table<K, V> {
     /// Returns the position of the first row whose key is not less than `key`.
     fn lower_bound(&self, key: &K) -> Position {
-        let page = self.pages.partition_point(|page| page.rows.last().is_some_and(|(last, _)| last < key));
-        let rows = self.pages.get(page).map(|page| page.rows.as_slice()).unwrap_or_default();
-        Position { page, row: rows.partition_point(|(known, _)| known < key) }
+        let leaf = self.leaves.partition_point(|leaf| leaf.rows.last().is_some_and(|(last, _)| last < key));
+        let rows = self.leaves.get(leaf).map(|leaf| leaf.rows.as_slice()).unwrap_or_default();
+        Position { leaf, row: rows.partition_point(|(known, _)| known < key) }
     }
 
     fn find(&self, key: &K) -> Option<Position> {
@@ -70,7 +70,7 @@ impl<K: Ord, V> Table<K, V> {
     }
 
     fn at(&self, position: Position) -> Option<(&K, &V)> {
-        let (key, row) = self.pages.get(position.page)?.rows.get(position.row)?;
+        let (key, row) = self.leaves.get(position.leaf)?.rows.get(position.row)?;
         Some((key, row))
     }
 
@@ -109,19 +109,19 @@ impl<K: Ord, V> Table<K, V> {
         let front = match bounds.start_bound() {
             Bound::Included(key) => self.lower_bound(key),
             Bound::Excluded(key) => after(key),
-            Bound::Unbounded => Position { page: 0, row: 0 },
+            Bound::Unbounded => Position { leaf: 0, row: 0 },
         };
         let back = match bounds.end_bound() {
             Bound::Included(key) => after(key),
             Bound::Excluded(key) => self.lower_bound(key),
-            Bound::Unbounded => Position { page: self.pages.len(), row: 0 },
+            Bound::Unbounded => Position { leaf: self.leaves.len(), row: 0 },
         };
         Rows { table: self, front, back }
     }
 
     /// Returns the row with the lowest key.
     pub fn first(&self) -> Option<(&K, &V)> {
-        self.at(Position { page: 0, row: 0 })
+        self.at(Position { leaf: 0, row: 0 })
     }
 }
 
@@ -129,34 +129,34 @@ impl<K: TableKey + Ord + Clone, V: RowForm + Clone> Table<K, V> {
     /// Returns the row of `key` for changes.
     pub fn edit(&mut self, key: &K) -> Option<&mut V> {
         let position = self.find(key)?;
-        let page = TablePage::change(self.pages.get_mut(position.page)?);
-        page.rows.get_mut(position.row).map(|(_, row)| Arc::make_mut(row))
+        let leaf = Leaf::change(self.leaves.get_mut(position.leaf)?);
+        leaf.rows.get_mut(position.row).map(|(_, row)| Arc::make_mut(row))
     }
 
     /// Adds a row, or replaces and returns the former one.
     pub fn put(&mut self, key: K, row: V) -> Option<V> {
         let mut position = self.lower_bound(&key);
         if self.at(position).is_some_and(|(known, _)| *known == key) {
-            let page = TablePage::change(self.pages.get_mut(position.page)?);
-            let (_, former) = page.rows.get_mut(position.row)?;
+            let leaf = Leaf::change(self.leaves.get_mut(position.leaf)?);
+            let (_, former) = leaf.rows.get_mut(position.row)?;
             return Some(Arc::unwrap_or_clone(std::mem::replace(former, Arc::new(row))));
         }
-        // A key above all others belongs to the last page, unless that one is closed.
-        if position.page == self.pages.len() {
-            match self.pages.last().filter(|page| !page.closed) {
-                Some(last) => position = Position { page: position.page - 1, row: last.rows.len() },
-                None => self.pages.push(TablePage::new(Vec::new(), false)),
+        // A key above all others belongs to the last leaf, unless that one is closed.
+        if position.leaf == self.leaves.len() {
+            match self.leaves.last().filter(|leaf| !leaf.closed) {
+                Some(last) => position = Position { leaf: position.leaf - 1, row: last.rows.len() },
+                None => self.leaves.push(Leaf::new(Vec::new(), false)),
             }
         }
-        let closes = closes_page::<K, V>(&key);
-        let page = TablePage::change(&mut self.pages[position.page]);
-        page.rows.insert(position.row, (key, Arc::new(row)));
+        let closes = closes_leaf::<K, V>(&key);
+        let leaf = Leaf::change(&mut self.leaves[position.leaf]);
+        leaf.rows.insert(position.row, (key, Arc::new(row)));
         self.len += 1;
         if closes {
-            let rest = page.rows.split_off(position.row + 1);
-            let was_closed = std::mem::replace(&mut page.closed, true);
+            let rest = leaf.rows.split_off(position.row + 1);
+            let was_closed = std::mem::replace(&mut leaf.closed, true);
             if !rest.is_empty() {
-                self.pages.insert(position.page + 1, TablePage::new(rest, was_closed));
+                self.leaves.insert(position.leaf + 1, Leaf::new(rest, was_closed));
             }
         }
         None
@@ -165,22 +165,22 @@ impl<K: TableKey + Ord + Clone, V: RowForm + Clone> Table<K, V> {
     /// Removes and returns a row.
     pub fn remove(&mut self, key: &K) -> Option<V> {
         let position = self.find(key)?;
-        let page = TablePage::change(&mut self.pages[position.page]);
-        let (_, row) = page.rows.remove(position.row);
+        let leaf = Leaf::change(&mut self.leaves[position.leaf]);
+        let (_, row) = leaf.rows.remove(position.row);
         self.len -= 1;
-        let ended_page = page.closed && position.row == page.rows.len();
-        if ended_page {
-            page.closed = false;
+        let ended_leaf = leaf.closed && position.row == leaf.rows.len();
+        if ended_leaf {
+            leaf.closed = false;
         }
-        let is_empty = page.rows.is_empty();
-        if ended_page && position.page + 1 < self.pages.len() {
-            // Without its end the page continues with the next one.
-            let next = Arc::unwrap_or_clone(self.pages.remove(position.page + 1));
-            let page = TablePage::change(&mut self.pages[position.page]);
-            page.rows.extend(next.rows);
-            page.closed = next.closed;
+        let is_empty = leaf.rows.is_empty();
+        if ended_leaf && position.leaf + 1 < self.leaves.len() {
+            // Without its end the leaf continues with the next one.
+            let next = Arc::unwrap_or_clone(self.leaves.remove(position.leaf + 1));
+            let leaf = Leaf::change(&mut self.leaves[position.leaf]);
+            leaf.rows.extend(next.rows);
+            leaf.closed = next.closed;
         } else if is_empty {
-            self.pages.remove(position.page);
+            self.leaves.remove(position.leaf);
         }
         Some(Arc::unwrap_or_clone(row))
     }
@@ -191,10 +191,10 @@ impl<K: TableKey + Ord + Clone, V: RowForm + Clone> Table<K, V> {
         keys.iter().for_each(|key| drop(self.remove(key)));
     }
 
-    /// Forgets the chunks of all pages: the form of the rows has changed.
-    pub(crate) fn forget_chunks(&mut self) {
-        for page in &mut self.pages {
-            TablePage::change(page);
+    /// Forgets the blocks of all leaves: the form of the rows has changed.
+    pub(crate) fn forget_blocks(&mut self) {
+        for leaf in &mut self.leaves {
+            Leaf::change(leaf);
         }
     }
 }
@@ -204,37 +204,37 @@ where
     K: TableKey + Send + Sync + 'static,
     V: RowForm + Send + Sync + 'static,
 {
-    /// Iterates over the pages, shared with the table.
-    pub(crate) fn frozen_pages(&self) -> impl Iterator<Item = Arc<dyn AnyPage>> + '_ {
-        self.pages.iter().map(|page| Arc::clone(page) as Arc<dyn AnyPage>)
+    /// Iterates over the leaves, shared with the table.
+    pub(crate) fn frozen_leaves(&self) -> impl Iterator<Item = Arc<dyn AnyLeaf>> + '_ {
+        self.leaves.iter().map(|leaf| Arc::clone(leaf) as Arc<dyn AnyLeaf>)
     }
 }
 
-impl<K, V> AnyPage for TablePage<K, V>
+impl<K, V> AnyLeaf for Leaf<K, V>
 where
     K: TableKey + Send + Sync,
     V: RowForm + Send + Sync,
 {
-    fn rows(&self, tag: u8, level: u32) -> PageRows<'_> {
+    fn rows(&self, tag: u8, level: u32) -> LeafRows<'_> {
         Box::new(self.rows.iter().map(move |(key, row)| (key.to_bytes(tag), row.to_row(level))))
     }
 
-    fn chunks(&self) -> &PageChunks {
-        &self.chunks
+    fn blocks(&self) -> &LeafBlocks {
+        &self.blocks
     }
 }
 
-/// True if a page ends after this key: enough low bits of the key's hash are zero.
-fn closes_page<K: TableKey, V: RowForm>(key: &K) -> bool {
+/// True if a leaf ends after this key: enough low bits of the key's hash are zero.
+fn closes_leaf<K: TableKey, V: RowForm>(key: &K) -> bool {
     let hash = blake3::hash(&key.to_bytes(0));
     let low = hash.as_bytes().first_chunk().map_or(0, |low: &[u8; 8]| u64::from_le_bytes(*low));
-    low.trailing_zeros() >= V::PAGE_ROWS.ilog2()
+    low.trailing_zeros() >= V::LEAF_ROWS.ilog2()
 }
 
-/// Position of a row: number of its page, and its number in the page.
+/// Position of a row: number of its leaf, and its number in the leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Position {
-    page: usize,
+    leaf: usize,
     row: usize,
 }
 
@@ -242,7 +242,7 @@ struct Position {
 #[derive(Debug)]
 pub struct Rows<'a, K, V> {
     table: &'a Table<K, V>,
-    /// The next row from the front; past the end of a page it is the first one of the next page.
+    /// The next row from the front; past the end of a leaf it is the first one of the next leaf.
     front: Position,
     /// The row behind the last one.
     back: Position,
@@ -258,15 +258,15 @@ impl<'a, K, V> Iterator for Rows<'a, K, V> {
     type Item = (&'a K, &'a V);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let page = self.table.pages.get(self.front.page)?;
-        if self.front.row == page.rows.len() {
-            self.front = Position { page: self.front.page + 1, row: 0 };
+        let leaf = self.table.leaves.get(self.front.leaf)?;
+        if self.front.row == leaf.rows.len() {
+            self.front = Position { leaf: self.front.leaf + 1, row: 0 };
             return self.next();
         }
         if self.front >= self.back {
             return None;
         }
-        let (key, row) = page.rows.get(self.front.row)?;
+        let (key, row) = leaf.rows.get(self.front.row)?;
         self.front.row += 1;
         Some((key, row))
     }
@@ -275,14 +275,14 @@ impl<'a, K, V> Iterator for Rows<'a, K, V> {
 impl<K, V> DoubleEndedIterator for Rows<'_, K, V> {
     fn next_back(&mut self) -> Option<Self::Item> {
         while self.back.row == 0 {
-            let page = self.back.page.checked_sub(1)?;
-            self.back = Position { page, row: self.table.pages.get(page)?.rows.len() };
+            let leaf = self.back.leaf.checked_sub(1)?;
+            self.back = Position { leaf, row: self.table.leaves.get(leaf)?.rows.len() };
         }
         if self.front >= self.back {
             return None;
         }
         self.back.row -= 1;
-        let (key, row) = self.table.pages.get(self.back.page)?.rows.get(self.back.row)?;
+        let (key, row) = self.table.leaves.get(self.back.leaf)?.rows.get(self.back.row)?;
         Some((key, row))
     }
 }
@@ -294,19 +294,19 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::storage::{FrozenState, hash_of_chunks};
+    use crate::storage::{FrozenState, hash_of_blocks};
 
-    /// A row whose table has pages of two rows on average.
+    /// A row whose table has leaves of two rows on average.
     #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
     struct Value(u16);
 
     impl RowForm for Value {
-        const PAGE_ROWS: u32 = 2;
+        const LEAF_ROWS: u32 = 2;
     }
 
     fn freeze(table: &Table<u32, Value>) -> FrozenState {
-        let mut state = FrozenState::of_pages(Vec::new());
-        state.add(1, 1, table.frozen_pages());
+        let mut state = FrozenState::of_leaves(Vec::new());
+        state.add(1, 1, table.frozen_leaves());
         state
     }
 
@@ -330,7 +330,7 @@ mod tests {
     }
 
     proptest! {
-        /// The table agrees with a map; its pages depend on its rows only; a frozen state never changes.
+        /// The table agrees with a map; its leaves depend on its rows only; a frozen state never changes.
         #[test]
         fn table_is_an_ordered_map_and_frozen_states_stay(steps in steps(), from in 0_u32..70, to in 0_u32..70) {
             let (mut table, mut map) = (Table::default(), BTreeMap::new());
@@ -371,23 +371,23 @@ mod tests {
                 again.put(key, value);
             }
             prop_assert_eq!(freeze(&again).hash(), freeze(&table).hash());
-            prop_assert_eq!(freeze(&again).pages().len(), freeze(&table).pages().len());
+            prop_assert_eq!(freeze(&again).leaves().len(), freeze(&table).leaves().len());
             for (state, rows, hash) in frozen {
-                let packed: Vec<_> = state.pages().iter().flat_map(|page| page.pack()).map(|(chunk, _)| chunk).collect();
-                prop_assert_eq!(hash_of_chunks(&packed), hash);
+                let packed: Vec<_> = state.leaves().iter().flat_map(|leaf| leaf.pack()).map(|(block, _)| block).collect();
+                prop_assert_eq!(hash_of_blocks(&packed), hash);
                 prop_assert_eq!(freeze(&rows).hash(), hash);
             }
         }
     }
 
-    /// Replicas of two releases compare their hashes, so the division into pages is part of the format.
+    /// Replicas of two releases compare their hashes, so the division into leaves is part of the format.
     #[test]
-    fn pages_end_after_recorded_keys() {
+    fn leaves_end_after_recorded_keys() {
         let mut table = Table::default();
         for key in 0..20 {
             table.put(key, Value(0));
         }
-        let ends: Vec<u32> = table.pages.iter().filter_map(|page| page.rows.last()).map(|(key, _)| *key).collect();
+        let ends: Vec<u32> = table.leaves.iter().filter_map(|leaf| leaf.rows.last()).map(|(key, _)| *key).collect();
         assert_eq!(ends, [1, 2, 5, 6, 7, 8, 10, 12, 16, 17, 19]);
     }
 
@@ -401,8 +401,8 @@ mod tests {
         before.hash();
         *table.edit(&500).expect("a row") = Value(1);
         let after = freeze(&table);
-        let unknown = after.pages().iter().filter(|page| page.known_chunks().is_none()).count();
-        assert_eq!((unknown, after.pages().len()), (1, before.pages().len()));
+        let unknown = after.leaves().iter().filter(|leaf| leaf.known_blocks().is_none()).count();
+        assert_eq!((unknown, after.leaves().len()), (1, before.leaves().len()));
         assert_ne!(after.hash(), before.hash());
     }
 }

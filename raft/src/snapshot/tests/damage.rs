@@ -2,7 +2,7 @@
 
 use std::io;
 
-use reveille_ledger::storage::unpack_chunk;
+use reveille_ledger::storage::unpack_block;
 
 use super::small_disk::SmallDisk;
 use super::*;
@@ -13,7 +13,7 @@ fn only_leftovers_of_a_crash_are_removed_at_open() {
     let state = state(2_000);
     let built = build(&snapshots, 1, &state);
     let root = folder.path().join("snapshots");
-    let half = [root.join("00000000000000000002.manifest.7.tmp"), root.join("chunks").join("abc.8.tmp")];
+    let half = [root.join("00000000000000000002.manifest.7.tmp"), root.join("blocks").join("abc.8.tmp")];
     for path in &half {
         fs::write(path, b"half").unwrap();
     }
@@ -32,18 +32,18 @@ fn crash_before_manifest_leaves_former_snapshot_and_garbage() {
     let snapshots = Snapshots::open(&folder.path().join("snapshots")).unwrap();
     assert_eq!(newest(&snapshots).as_ref(), Some(&former));
     let collected = snapshots.collect_garbage(&[former], &[]).unwrap();
-    assert_eq!(collected, Collected { manifests: 0, chunks: cut_short.new_chunks });
+    assert_eq!(collected, Collected { manifests: 0, blocks: cut_short.new_blocks });
 }
 
 #[test]
-fn damaged_chunk_is_found_and_former_snapshot_taken() {
+fn damaged_block_is_found_and_former_snapshot_taken() {
     let (_folder, snapshots) = opened();
     let mut state = state(4_000);
     let first = build(&snapshots, 1, &state).manifest;
     state.insert(key(3_999), b"changed".to_vec());
     let second = build(&snapshots, 2, &state).manifest;
-    let own: Vec<_> = second.chunks.iter().filter(|entry| !first.chunks.contains(entry)).collect();
-    let path = chunk_path(&snapshots, *own[0]);
+    let own: Vec<_> = second.blocks.iter().filter(|entry| !first.blocks.contains(entry)).collect();
+    let path = block_path(&snapshots, *own[0]);
     let whole = fs::read(&path).unwrap();
     let harms: [&dyn Fn(); 4] = [
         &|| flip(&path, whole.len() / 2),
@@ -66,13 +66,13 @@ fn damaged_chunk_is_found_and_former_snapshot_taken() {
 fn damaged_compressed_file_never_returns_other_bytes() {
     let (_folder, snapshots) = opened();
     let state = (0..100).map(|number| (key(number), vec![7; 400])).collect();
-    let chunk = build(&snapshots, 1, &state).manifest.chunks[0];
-    let (path, content) = (chunk_path(&snapshots, chunk), snapshots.read_chunk(chunk.hash).unwrap());
+    let block = build(&snapshots, 1, &state).manifest.blocks[0];
+    let (path, content) = (block_path(&snapshots, block), snapshots.read_block(block.hash).unwrap());
     let whole = fs::read(&path).unwrap();
-    assert!(content.len() as u64 == chunk.bytes && whole.len() < content.len() / 10, "{} bytes", whole.len());
+    assert!(content.len() as u64 == block.bytes && whole.len() < content.len() / 10, "{} bytes", whole.len());
     let is_damaged = |file: &[u8]| {
         fs::write(&path, file).unwrap();
-        match snapshots.read_chunk(chunk.hash) {
+        match snapshots.read_block(block.hash) {
             Err(SnapshotError::Damaged { .. }) => true,
             // A flipped bit that zstd does not use is harmless.
             read => {
@@ -96,7 +96,7 @@ fn damaged_compressed_file_never_returns_other_bytes() {
 fn damaged_bytes_are_not_confused_with_a_disk_that_refuses() {
     let (_folder, snapshots) = opened();
     let manifest = build(&snapshots, 1, &state(2_000)).manifest;
-    let path = chunk_path(&snapshots, manifest.chunks[0]);
+    let path = block_path(&snapshots, manifest.blocks[0]);
     flip(&path, 10);
     assert!(matches!(read(&snapshots, &manifest), Err(SnapshotError::Damaged { .. })));
     fs::remove_file(&path).unwrap();
@@ -109,20 +109,20 @@ fn damaged_bytes_are_not_confused_with_a_disk_that_refuses() {
 }
 
 #[test]
-fn damaged_chunk_is_rewritten_by_next_build_and_by_fetch() {
+fn damaged_block_is_rewritten_by_next_build_and_by_fetch() {
     let ((_one, one), (_other, other)) = (opened(), opened());
     let state = state(4_000);
     let manifest = build(&one, 1, &state).manifest;
-    flip(&chunk_path(&one, manifest.chunks[1]), 99);
+    flip(&block_path(&one, manifest.blocks[1]), 99);
     let again = build(&one, 2, &state);
-    assert_eq!(again.new_chunks, 1);
+    assert_eq!(again.new_blocks, 1);
     assert_eq!(newest(&one), Some(again.manifest.clone()));
 
     build(&other, 1, &state);
-    let hash = manifest.chunks[2].hash;
-    flip(&chunk_path(&other, manifest.chunks[2]), 99);
+    let hash = manifest.blocks[2].hash;
+    flip(&block_path(&other, manifest.blocks[2]), 99);
     assert_eq!(other.missing(&manifest).unwrap(), vec![hash]);
-    other.put_chunk(hash, &one.read_chunk(hash).unwrap()).unwrap();
+    other.put_block(hash, &one.read_block(hash).unwrap()).unwrap();
     assert_eq!(read(&other, &manifest).unwrap(), state);
 }
 
@@ -150,25 +150,25 @@ fn manifest_with_flipped_bit_or_cut_is_refused() {
 }
 
 #[test]
-fn manifest_with_wrong_chunk_counts_is_found_while_reading() {
+fn manifest_with_wrong_block_counts_is_found_while_reading() {
     let (_folder, snapshots) = opened();
     let manifest = build(&snapshots, 1, &state(4_000)).manifest;
     let mut swapped = manifest.clone();
-    swapped.chunks.swap(0, 1);
+    swapped.blocks.swap(0, 1);
     assert!(matches!(read(&snapshots, &swapped), Err(SnapshotError::Damaged { .. })), "out of order");
     let mut twice = manifest.clone();
-    twice.chunks.insert(0, manifest.chunks[0]);
-    assert!(matches!(read(&snapshots, &twice), Err(SnapshotError::Damaged { .. })), "one chunk twice");
+    twice.blocks.insert(0, manifest.blocks[0]);
+    assert!(matches!(read(&snapshots, &twice), Err(SnapshotError::Damaged { .. })), "one block twice");
     let mut miscounted = manifest;
-    miscounted.chunks[0].rows += 1;
+    miscounted.blocks[0].rows += 1;
     assert!(matches!(read(&snapshots, &miscounted), Err(SnapshotError::Damaged { .. })), "rows miscounted");
 }
 
 #[test]
-fn bytes_that_are_no_chunk_are_refused_without_a_panic() {
+fn bytes_that_are_no_block_are_refused_without_a_panic() {
     let row = [&8_u64.to_le_bytes()[..], b"12345678", &u64::MAX.to_le_bytes()[..]].concat();
     for bytes in [b"".to_vec(), b"RVC".to_vec(), b"RVC1\x01".to_vec(), [b"RVC1".as_slice(), &row].concat()] {
-        assert!(unpack_chunk(&bytes).is_err(), "{bytes:?}");
+        assert!(unpack_block(&bytes).is_err(), "{bytes:?}");
     }
 }
 
@@ -181,6 +181,6 @@ fn full_disk_is_reported_and_former_snapshot_kept() {
     let error = snapshots.build(2, vec![], &frozen(&state(50_000))).unwrap_err();
     assert!(matches!(error, SnapshotError::Full { .. }), "{error}");
     assert_eq!(newest(&snapshots).as_ref(), Some(&former));
-    assert_eq!(snapshots.chunks.hashes().unwrap().len(), former.chunks.len(), "its room is free again");
+    assert_eq!(snapshots.blocks.hashes().unwrap().len(), former.blocks.len(), "its room is free again");
     build(&snapshots, 2, &state(2_000));
 }

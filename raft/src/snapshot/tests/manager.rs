@@ -30,7 +30,7 @@ fn build_of_replaced_state_keeps_installed_snapshot() {
     let sent = leader.build().unwrap();
     assert_eq!(follower.build().unwrap().index, 5);
     for hash in follower.missing(&sent).unwrap() {
-        follower.put_chunk(hash, &leader.read_chunk(hash).unwrap()).unwrap();
+        follower.put_block(hash, &leader.read_block(hash).unwrap()).unwrap();
     }
     follower.install(&sent).unwrap();
 

@@ -1,15 +1,15 @@
-//! Tests of snapshots: round trips (here), shared chunks (`sharing`), archived chunks (`parts`), damage (`damage`), the
+//! Tests of snapshots: round trips (here), shared blocks (`sharing`), archived blocks (`archive`), damage (`damage`), the
 //! manager (`manager`).
 
+mod archive;
 mod damage;
 mod manager;
-mod parts;
 mod sharing;
 mod small_disk;
 
 use std::collections::BTreeMap;
 
-use reveille_ledger::storage::{CHUNK_BYTES_MAX, FrozenPage, Row};
+use reveille_ledger::storage::{BLOCK_BYTES_MAX, FrozenLeaf, Row};
 
 use super::*;
 
@@ -44,11 +44,11 @@ fn newest(snapshots: &Snapshots) -> Option<Manifest> {
     snapshots.list().unwrap().into_iter().find(|manifest| snapshots.verify(manifest).is_ok())
 }
 
-/// Rows whose keys begin with the same 15 bytes are a page: a hundred schedules.
+/// Rows whose keys begin with the same 15 bytes are a leaf: a hundred schedules.
 fn frozen(state: &State) -> FrozenState {
     let rows: Vec<Row> = state.clone().into_iter().collect();
-    let pages = rows.chunk_by(|one, next| one.0.get(..15) == next.0.get(..15));
-    FrozenState::of_pages(pages.map(|rows| FrozenPage::of_rows(rows.to_vec())).collect())
+    let leaves = rows.chunk_by(|one, next| one.0.get(..15) == next.0.get(..15));
+    FrozenState::of_leaves(leaves.map(|rows| FrozenLeaf::of_rows(rows.to_vec())).collect())
 }
 
 fn build(snapshots: &Snapshots, index: u64, state: &State) -> Built {
@@ -59,8 +59,8 @@ fn read(snapshots: &Snapshots, manifest: &Manifest) -> Result<State, SnapshotErr
     snapshots.read(manifest).collect()
 }
 
-fn chunk_path(snapshots: &Snapshots, entry: ChunkEntry) -> PathBuf {
-    snapshots.folder.join("chunks").join(entry.hash.to_string())
+fn block_path(snapshots: &Snapshots, entry: BlockEntry) -> PathBuf {
+    snapshots.folder.join("blocks").join(entry.hash.to_string())
 }
 
 fn flip(path: &Path, at: usize) {
@@ -96,11 +96,11 @@ fn any_bytes_are_a_row() {
     let (_folder, snapshots) = opened();
     let mut state =
         State::from([(vec![], vec![]), (vec![0], vec![]), (vec![0, 0], vec![1]), (vec![0xff; 300], vec![])]);
-    // Two rows that are larger than any chunk, with small ones around.
-    state.insert(b"m1".to_vec(), filler(1, 0, CHUNK_BYTES_MAX + 5));
-    state.insert(b"m2".to_vec(), filler(2, 0, 3 * CHUNK_BYTES_MAX));
+    // Two rows that are larger than any block, with small ones around.
+    state.insert(b"m1".to_vec(), filler(1, 0, BLOCK_BYTES_MAX + 5));
+    state.insert(b"m2".to_vec(), filler(2, 0, 3 * BLOCK_BYTES_MAX));
     let built = build(&snapshots, 1, &state);
     assert_eq!(read(&snapshots, &built.manifest).unwrap(), state);
-    let sizes: Vec<u64> = built.manifest.chunks.iter().map(|entry| entry.bytes).collect();
-    assert!(sizes.iter().filter(|bytes| **bytes > CHUNK_BYTES_MAX as u64).count() == 2, "{sizes:?}");
+    let sizes: Vec<u64> = built.manifest.blocks.iter().map(|entry| entry.bytes).collect();
+    assert!(sizes.iter().filter(|bytes| **bytes > BLOCK_BYTES_MAX as u64).count() == 2, "{sizes:?}");
 }

@@ -1,36 +1,36 @@
-//! Tests of shared chunks: what a new snapshot writes, a follower fetches, and garbage collection removes.
+//! Tests of shared blocks: what a new snapshot writes, a follower fetches, and garbage collection removes.
 
-use reveille_ledger::storage::unpack_chunk;
+use reveille_ledger::storage::unpack_block;
 
 use super::*;
 
 #[test]
-fn page_is_split_into_chunks_of_limited_size() {
+fn leaf_is_split_into_blocks_of_limited_size() {
     let rows: Vec<Row> = state(10_000).into_iter().collect();
-    let page = FrozenPage::of_rows(rows.clone());
-    let packed = page.pack();
-    assert!(packed.len() >= 4 && packed.iter().all(|(_, bytes)| bytes.len() <= CHUNK_BYTES_MAX), "{}", packed.len());
-    assert!(packed.iter().map(|(entry, _)| entry).eq(page.chunks()));
-    let read: Vec<Row> = packed.iter().flat_map(|(_, bytes)| unpack_chunk(bytes).unwrap()).collect();
+    let leaf = FrozenLeaf::of_rows(rows.clone());
+    let packed = leaf.pack();
+    assert!(packed.len() >= 4 && packed.iter().all(|(_, bytes)| bytes.len() <= BLOCK_BYTES_MAX), "{}", packed.len());
+    assert!(packed.iter().map(|(entry, _)| entry).eq(leaf.blocks()));
+    let read: Vec<Row> = packed.iter().flat_map(|(_, bytes)| unpack_block(bytes).unwrap()).collect();
     assert_eq!(read, rows);
 }
 
 #[test]
-fn failed_build_keeps_chunks_of_other_snapshots() {
+fn failed_build_keeps_blocks_of_other_snapshots() {
     let (_folder, snapshots) = opened();
     let state = state(4_000);
     let manifest = build(&snapshots, 1, &state).manifest;
-    flip(&chunk_path(&snapshots, manifest.chunks[0]), 50);
+    flip(&block_path(&snapshots, manifest.blocks[0]), 50);
     let mut more = state.clone();
     more.insert(b"schedule/99999999".to_vec(), vec![1]);
-    let last = frozen(&more).pages().last().unwrap().chunks()[0];
-    fs::create_dir(chunk_path(&snapshots, last)).unwrap();
+    let last = frozen(&more).leaves().last().unwrap().blocks()[0];
+    fs::create_dir(block_path(&snapshots, last)).unwrap();
     assert!(snapshots.build(2, vec![], &frozen(&more)).is_err());
-    assert_eq!(read(&snapshots, &manifest).unwrap(), state, "the damaged chunk is even whole again");
+    assert_eq!(read(&snapshots, &manifest).unwrap(), state, "the damaged block is even whole again");
 }
 
 #[test]
-fn adjacent_change_of_one_percent_writes_few_chunks() {
+fn adjacent_change_of_one_percent_writes_few_blocks() {
     let (_folder, snapshots) = opened();
     let mut state = state(20_000);
     let first = build(&snapshots, 1, &state);
@@ -38,7 +38,7 @@ fn adjacent_change_of_one_percent_writes_few_chunks() {
         state.insert(key(number), filler(number, 1, 400));
     }
     let second = build(&snapshots, 2, &state);
-    assert!(second.new_chunks <= 3, "{} of {} chunks are new", second.new_chunks, first.new_chunks);
+    assert!(second.new_blocks <= 3, "{} of {} blocks are new", second.new_blocks, first.new_blocks);
     assert_eq!(read(&snapshots, &second.manifest).unwrap(), state);
 }
 
@@ -53,14 +53,14 @@ fn inserted_and_removed_rows_change_only_their_pages() {
         state.insert(key(number), filler(number, 0, 400));
     }
     let second = build(&snapshots, 2, &state);
-    assert!(second.new_chunks <= 8, "{} of {} chunks are new", second.new_chunks, first.new_chunks);
+    assert!(second.new_blocks <= 8, "{} of {} blocks are new", second.new_blocks, first.new_blocks);
     let unchanged = build(&snapshots, 3, &state);
-    assert_eq!((unchanged.new_chunks, unchanged.new_bytes), (0, 0));
+    assert_eq!((unchanged.new_blocks, unchanged.new_bytes), (0, 0));
     assert_eq!(snapshots.list().unwrap().iter().map(|manifest| manifest.index).collect::<Vec<_>>(), [3, 2, 1]);
 }
 
 #[test]
-fn equal_states_give_equal_chunks() {
+fn equal_states_give_equal_blocks() {
     let ((_one, one), (_other, other)) = (opened(), opened());
     let state = state(3_000);
     build(&other, 5, &self::state(1_000));
@@ -68,7 +68,7 @@ fn equal_states_give_equal_chunks() {
 }
 
 #[test]
-fn follower_fetches_only_lacking_chunks() {
+fn follower_fetches_only_lacking_blocks() {
     let ((_leader, leader), (_follower, follower)) = (opened(), opened());
     let mut state = state(10_000);
     build(&leader, 1, &state);
@@ -83,7 +83,7 @@ fn follower_fetches_only_lacking_chunks() {
     assert!(!missing.is_empty() && missing.len() <= 3, "{} are missing", missing.len());
     assert!(matches!(follower.install(&manifest), Err(SnapshotError::Missing { .. })), "not before all is there");
     for hash in &missing {
-        follower.put_chunk(*hash, &leader.read_chunk(*hash).unwrap()).unwrap();
+        follower.put_block(*hash, &leader.read_block(*hash).unwrap()).unwrap();
     }
     assert_eq!(follower.missing(&manifest).unwrap(), vec![]);
     follower.install(&manifest).unwrap();
@@ -92,15 +92,15 @@ fn follower_fetches_only_lacking_chunks() {
 }
 
 #[test]
-fn wrong_chunk_from_peer_is_refused() {
+fn wrong_block_from_peer_is_refused() {
     let (_folder, snapshots) = opened();
     let hash = Hash::of(b"the right bytes");
-    assert!(matches!(snapshots.put_chunk(hash, b"other bytes"), Err(SnapshotError::Damaged { .. })));
-    assert!(matches!(snapshots.read_chunk(hash), Err(SnapshotError::Missing { .. })));
+    assert!(matches!(snapshots.put_block(hash, b"other bytes"), Err(SnapshotError::Damaged { .. })));
+    assert!(matches!(snapshots.read_block(hash), Err(SnapshotError::Missing { .. })));
 }
 
 #[test]
-fn chunk_named_by_no_snapshot_or_transfer_is_garbage() {
+fn block_named_by_no_snapshot_or_transfer_is_garbage() {
     let ((_folder, snapshots), (_other, other)) = (opened(), opened());
     let mut state = state(4_000);
     let mut manifests = Vec::new();
@@ -110,11 +110,11 @@ fn chunk_named_by_no_snapshot_or_transfer_is_garbage() {
     }
     let fetched = build(&other, 9, &State::from([(key(7), filler(7, 9, 500))])).manifest;
     for hash in snapshots.missing(&fetched).unwrap() {
-        snapshots.put_chunk(hash, &other.read_chunk(hash).unwrap()).unwrap();
+        snapshots.put_block(hash, &other.read_block(hash).unwrap()).unwrap();
     }
     let collected = snapshots.collect_garbage(&manifests[2..], std::slice::from_ref(&fetched)).unwrap();
     assert_eq!(collected.manifests, 2);
-    assert!(collected.chunks > 0);
+    assert!(collected.blocks > 0);
     for manifest in [&manifests[2], &manifests[3], &fetched] {
         assert_eq!(snapshots.missing(manifest).unwrap(), vec![]);
     }
@@ -122,7 +122,7 @@ fn chunk_named_by_no_snapshot_or_transfer_is_garbage() {
     assert_eq!(read(&snapshots, &manifests[3]).unwrap(), state);
     assert_eq!(
         snapshots.collect_garbage(&manifests[2..], &[]).unwrap(),
-        Collected { manifests: 0, chunks: fetched.chunks.len() }
+        Collected { manifests: 0, blocks: fetched.blocks.len() }
     );
 }
 

@@ -1,63 +1,63 @@
-//! The folder of chunks: immutable compressed files, each named by the hash of its uncompressed bytes.
+//! The folder of blocks: immutable compressed files, each named by the hash of its uncompressed bytes.
 
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use reveille_ledger::ids::Hash;
-use reveille_ledger::storage::CHUNK_BYTES_MAX;
+use reveille_ledger::storage::BLOCK_BYTES_MAX;
 
 use super::SnapshotError;
 use super::files::{self, doing};
 
 /// The fastest level of zstd that keeps its ratio: a snapshot is written while emails are sent.
 const COMPRESSION_LEVEL: i32 = 1;
-/// Limit of the uncompressed size. No chunk of the ledger reaches it; a damaged file must not allocate more.
-const UNCOMPRESSED_BYTES_MAX: u64 = 4 * CHUNK_BYTES_MAX as u64;
+/// Limit of the uncompressed size. No block of the ledger reaches it; a damaged file must not allocate more.
+const UNCOMPRESSED_BYTES_MAX: u64 = 4 * BLOCK_BYTES_MAX as u64;
 
-/// Chunk files, found by their hash.
-pub(super) struct ChunkFolder {
+/// Block files, found by their hash.
+pub(super) struct BlockFolder {
     folder: PathBuf,
 }
 
-impl ChunkFolder {
-    pub(super) fn open(folder: &Path) -> Result<ChunkFolder, SnapshotError> {
-        fs::create_dir_all(folder).map_err(doing("create the chunk folder"))?;
+impl BlockFolder {
+    pub(super) fn open(folder: &Path) -> Result<BlockFolder, SnapshotError> {
+        fs::create_dir_all(folder).map_err(doing("create the block folder"))?;
         files::remove_leftovers(folder)?;
-        Ok(ChunkFolder { folder: folder.to_path_buf() })
+        Ok(BlockFolder { folder: folder.to_path_buf() })
     }
 
     fn path_of(&self, hash: Hash) -> PathBuf {
         self.folder.join(hash.to_string())
     }
 
-    /// Returns the uncompressed bytes of a chunk. Fails with `Missing`, or with `Damaged` if they do not match the
+    /// Returns the uncompressed bytes of a block. Fails with `Missing`, or with `Damaged` if they do not match the
     /// name.
     pub(super) fn read(&self, hash: Hash) -> Result<Vec<u8>, SnapshotError> {
         let file = match fs::read(self.path_of(hash)) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Err(SnapshotError::Missing { hash }),
-            other => other.map_err(doing("read a snapshot chunk"))?,
+            other => other.map_err(doing("read a snapshot block"))?,
         };
         let bytes = uncompress(&file).filter(|bytes| Hash::of(bytes) == hash);
-        bytes.ok_or_else(|| SnapshotError::damaged(format!("chunk {hash} does not match its name")))
+        bytes.ok_or_else(|| SnapshotError::damaged(format!("block {hash} does not match its name")))
     }
 
     /// True if the folder has a file of this name. Its bytes are not checked.
     pub(super) fn exists(&self, hash: Hash) -> Result<bool, SnapshotError> {
-        self.path_of(hash).try_exists().map_err(doing("find a snapshot chunk"))
+        self.path_of(hash).try_exists().map_err(doing("find a snapshot block"))
     }
 
     /// Stores `bytes`, whose hash is `hash`. Returns false if the file existed with these bytes. The existing file is
-    /// compared, so that a new snapshot uses no damaged chunk. Durable after `sync`.
+    /// compared, so that a new snapshot uses no damaged block. Durable after `sync`.
     pub(super) fn put(&self, hash: Hash, bytes: &[u8]) -> Result<bool, SnapshotError> {
         let path = self.path_of(hash);
         match fs::read(&path) {
             Ok(present) if uncompress(&present).is_some_and(|present| present == bytes) => return Ok(false),
-            Ok(_) => tracing::warn!(%hash, "a damaged snapshot chunk was rewritten"),
+            Ok(_) => tracing::warn!(%hash, "a damaged snapshot block was rewritten"),
             Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => return Err(doing("read a snapshot chunk")(error)),
+            Err(error) => return Err(doing("read a snapshot block")(error)),
         }
-        let compressed = zstd::bulk::compress(bytes, COMPRESSION_LEVEL).map_err(doing("compress a snapshot chunk"))?;
+        let compressed = zstd::bulk::compress(bytes, COMPRESSION_LEVEL).map_err(doing("compress a snapshot block"))?;
         files::write_whole(&path, &compressed)?;
         Ok(true)
     }
@@ -66,18 +66,18 @@ impl ChunkFolder {
         files::remove(&self.path_of(hash))
     }
 
-    /// Makes all chunks written so far durable.
+    /// Makes all blocks written so far durable.
     pub(super) fn sync(&self) -> Result<(), SnapshotError> {
         files::sync_folder(&self.folder)
     }
 
-    /// Returns the hashes of all chunks in the folder.
+    /// Returns the hashes of all blocks in the folder.
     pub(super) fn hashes(&self) -> Result<Vec<Hash>, SnapshotError> {
         Ok(files::names(&self.folder)?.iter().filter_map(|name| parse(name)).collect())
     }
 }
 
-/// Returns the content of a chunk file. `None`: it is damaged. Trusts no size in the file.
+/// Returns the content of a block file. `None`: it is damaged. Trusts no size in the file.
 fn uncompress(file: &[u8]) -> Option<Vec<u8>> {
     let size = zstd::zstd_safe::get_frame_content_size(file).ok().flatten()?;
     let size = usize::try_from(size).ok().filter(|_| size <= UNCOMPRESSED_BYTES_MAX)?;
