@@ -286,7 +286,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn policy_resend_waits_for_the_answer_that_a_lost_holder_may_still_get() {
+    fn policy_resend_waits_for_the_answer_that_a_lost_owner_may_still_get() {
         let minutes = |count: i64| Time(count * 60_000);
         let doubt = |doubt| Some((doubt, minutes(1)));
         assert!(may_be_answered(doubt(DoubtReason::OwnerLost), minutes(10)));

@@ -74,7 +74,7 @@ pub enum CommandRefusal {
     #[error("the schedule is {}", .0.word())]
     NotActive(ActivityKind),
     /// The owner is not the current incarnation of its node (P4).
-    #[error("the holder is not alive in the ledger")]
+    #[error("the owner is not the current process of its node")]
     OwnerGone,
     /// No recipient of the request can be claimed.
     #[error("nothing to claim")]
