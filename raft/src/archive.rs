@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use reveille_ledger::ids::{Hash, RunId};
 use reveille_ledger::storage::{FrozenBlock, hash_of_blocks, unpack_block};
-use reveille_ledger::{Ledger, PartKey};
+use reveille_ledger::{ArchivePartKey, Ledger};
 use tokio::sync::Mutex;
 
 use crate::snapshot::SnapshotError;
@@ -26,7 +26,7 @@ pub enum ArchiveError {
     #[error("part {}.{} of the archive is not readable on this node: {what}", .part.index, .part.place)]
     Damaged {
         /// The part.
-        part: PartKey,
+        part: ArchivePartKey,
         /// The block, and what is wrong with it.
         what: String,
     },
@@ -34,7 +34,7 @@ pub enum ArchiveError {
     #[error("cannot read part {}.{} of the archive", .part.index, .part.place)]
     Disk {
         /// The part.
-        part: PartKey,
+        part: ArchivePartKey,
         /// The failed operation.
         #[source]
         source: SnapshotError,
@@ -45,7 +45,7 @@ pub enum ArchiveError {
 }
 
 impl ArchiveError {
-    fn of(part: PartKey, error: SnapshotManagerError) -> ArchiveError {
+    fn of(part: ArchivePartKey, error: SnapshotManagerError) -> ArchiveError {
         match error {
             SnapshotManagerError::Snapshot(source @ (SnapshotError::Io { .. } | SnapshotError::Full { .. })) => {
                 ArchiveError::Disk { part, source }
@@ -70,9 +70,9 @@ impl ArchiveReader {
     }
 
     /// Returns the part that has a run or its summary. `None`: no part has it.
-    pub async fn archived(&self, run: RunId) -> Result<Option<(PartKey, Arc<Ledger>)>, ArchiveError> {
+    pub async fn archived(&self, run: RunId) -> Result<Option<(ArchivePartKey, Arc<Ledger>)>, ArchiveError> {
         // The runs of a part have finished together, and have not opened together. So ranges overlap.
-        let may_have: Vec<PartKey> = self.applied_state.read(|ledger| {
+        let may_have: Vec<ArchivePartKey> = self.applied_state.read(|ledger| {
             let parts = ledger.parts().iter().rev().filter(|(_, part)| part.first <= run && run <= part.last);
             parts.map(|(key, _)| *key).collect()
         });
@@ -91,7 +91,7 @@ impl ArchiveReader {
     }
 
     /// Opens a part. `None`: its retention has ended.
-    pub async fn open(&self, key: PartKey) -> Result<Option<Arc<Ledger>>, ArchiveError> {
+    pub async fn open(&self, key: ArchivePartKey) -> Result<Option<Arc<Ledger>>, ArchiveError> {
         let mut failed: Option<(Hash, ArchiveError)> = None;
         loop {
             let Some(blocks) = self.applied_state.read(|ledger| blocks_of(ledger, key)) else { return Ok(None) };
@@ -120,7 +120,7 @@ impl ArchiveReader {
 }
 
 /// Returns the blocks of a part, with their bytes unless a snapshot has them.
-fn blocks_of(ledger: &Ledger, key: PartKey) -> Option<Vec<FrozenBlock>> {
+fn blocks_of(ledger: &Ledger, key: ArchivePartKey) -> Option<Vec<FrozenBlock>> {
     let blocks = ledger.parts().get(&key)?.blocks().iter();
     Some(blocks.map(|block| FrozenBlock { block: *block, bytes: ledger.unsaved_block(&block.hash) }).collect())
 }
@@ -193,7 +193,7 @@ mod tests {
     /// Tag of the table of opt-outs. Rows of any table do for these tests; those of opt-outs are the simplest.
     const OPTED_OUT: u8 = 11;
 
-    const KEY: PartKey = PartKey { index: 7, place: 0 };
+    const KEY: ArchivePartKey = ArchivePartKey { index: 7, place: 0 };
 
     fn reader() -> (tempfile::TempDir, ArchiveReader) {
         let folder = tempfile::tempdir().unwrap();

@@ -16,7 +16,7 @@ pub mod model;
 pub mod storage;
 
 pub use apply::{ApplyResult, BackfillBatch, GapLookups, TEST_NAME, agreed_time, closed_slots};
-pub use model::archive::{ArchivePart, PartKey};
+pub use model::archive::{ArchivePart, ArchivePartKey};
 pub use model::claim::{Claim, DeadLetter};
 pub use model::ledger::{DEFAULT_POOL, DEFAULT_TENANT, Ledger};
 pub use model::node::{EpochState, Head, Node, SoleClock, TestClock};

@@ -270,8 +270,10 @@ fn wild_backfill() -> impl Strategy<Value = Command> {
 fn wild_archive() -> impl Strategy<Value = Command> {
     let runs = || prop::collection::vec(run(), 0..3);
     let history = prop::collection::vec((schedule(), nominal()), 0..3);
-    let parts =
-        prop::collection::vec(run().prop_map(|RunId { index, place }| reveille_ledger::PartKey { index, place }), 0..2);
+    let parts = prop::collection::vec(
+        run().prop_map(|RunId { index, place }| reveille_ledger::ArchivePartKey { index, place }),
+        0..2,
+    );
     let blobs = prop::collection::vec(any::<[u8; 32]>().prop_map(Hash), 0..2);
     (runs(), any::<i64>(), runs(), history, (parts, blobs)).prop_map(
         |(pages, after_ms, summaries, history, (parts, blobs))| {
@@ -310,7 +312,9 @@ fn wild_outcome(fence: Fence) -> impl Strategy<Value = ClaimOutcome> {
         RefusalEffect::SenderOrContent,
         RefusalEffect::Unnamed,
     ]);
-    let refused = (any::<u16>(), any::<u16>(), prop::option::of((any::<u8>(), any::<u16>(), any::<u16>())), effect);
+    let enhanced = (any::<u8>(), any::<u16>(), any::<u16>());
+    let enhanced = enhanced.prop_map(|(class, subject, detail)| EnhancedCode { class, subject, detail });
+    let refused = (any::<u16>(), any::<u16>(), prop::option::of(enhanced), effect);
     let refused = refused.prop_map(|(slot, code, enhanced, effect)| RelayRefusal {
         slot: slot % 8,
         code,

@@ -13,7 +13,7 @@ use openraft::{ChangeMembers, Instant as _};
 use reveille_ledger::command::{Command, Entry};
 use reveille_ledger::ids::{Epoch, Hash, NodeId, RunId, Time};
 use reveille_ledger::reply::CommandReply;
-use reveille_ledger::{Ledger, PartKey};
+use reveille_ledger::{ArchivePartKey, Ledger};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -145,12 +145,12 @@ impl Replica {
 
     /// Returns the part of the archive that has this run, or its summary, as a ledger with only the rows of the part.
     /// `None`: no part has it.
-    pub async fn archived(&self, run: RunId) -> Result<Option<(PartKey, Arc<Ledger>)>, ArchiveError> {
+    pub async fn archived(&self, run: RunId) -> Result<Option<(ArchivePartKey, Arc<Ledger>)>, ArchiveError> {
         self.inner.archive.archived(run).await
     }
 
     /// Opens a part of the archive. `None`: its retention has ended since it was listed.
-    pub async fn open_part(&self, key: PartKey) -> Result<Option<Arc<Ledger>>, ArchiveError> {
+    pub async fn open_part(&self, key: ArchivePartKey) -> Result<Option<Arc<Ledger>>, ArchiveError> {
         self.inner.archive.open(key).await
     }
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use reveille_ledger::ids::{Nominal, RunId, Time};
-use reveille_ledger::{Ledger, PartKey};
+use reveille_ledger::{ArchivePartKey, Ledger};
 use reveille_proto::admin::v1;
 
 use super::{Admin, ApiError, error_texts, views};
@@ -51,12 +51,12 @@ impl Admin {
     }
 
     /// Returns the part of the archive that has the run or its summary.
-    pub(crate) async fn part_of(&self, run: RunId) -> Result<Option<(PartKey, Arc<Ledger>)>, ApiError> {
+    pub(crate) async fn part_of(&self, run: RunId) -> Result<Option<(ArchivePartKey, Arc<Ledger>)>, ApiError> {
         self.context.replica.archived(run).await.map_err(|error| error_texts::archive_unreadable(&error))
     }
 
     /// Opens a part of the archive. Returns `None` if its retention has ended.
-    pub(crate) async fn open_part(&self, key: PartKey) -> Result<Option<Arc<Ledger>>, ApiError> {
+    pub(crate) async fn open_part(&self, key: ArchivePartKey) -> Result<Option<Arc<Ledger>>, ApiError> {
         self.context.replica.open_part(key).await.map_err(|error| error_texts::archive_unreadable(&error))
     }
 }
@@ -79,7 +79,7 @@ pub struct ArchiveChain<'a> {
     /// Where the chain reaches the first run, it continues with the second one.
     skip: Option<(RunId, Option<RunId>)>,
     /// The part of the last run. Consecutive runs are often in one part.
-    part: Option<(PartKey, Arc<Ledger>)>,
+    part: Option<(ArchivePartKey, Arc<Ledger>)>,
 }
 
 impl<'a> ArchiveChain<'a> {
@@ -119,7 +119,7 @@ impl<'a> ArchiveChain<'a> {
 }
 
 /// Returns a run of a part, and the run of its schedule that was archived before it.
-fn archived_run(part: &Ledger, key: PartKey, id: RunId) -> Option<(ArchivedRun, Option<RunId>)> {
+fn archived_run(part: &Ledger, key: ArchivePartKey, id: RunId) -> Option<(ArchivedRun, Option<RunId>)> {
     let (nominal, due, previous) = match (part.run(id), part.summaries().get(&id)) {
         (Some(run), _) => (&run.nominal, run.due, run.previous),
         (None, Some(summary)) => (&summary.nominal, summary.due, summary.previous),

@@ -15,9 +15,9 @@ use super::Context;
 use crate::command::Archive;
 use crate::effect::Effect;
 use crate::model::{
-    ArchivePart, Bitmap, CHUNK, Chunk, Claim, CommandOutcome, DAY_MS, Hash, InstantOutcome, InstantRange, Ledger,
-    Nominal, Page, PartKey, RecipientState, Run, RunId, RunSummary, SUMMARIES_MS, Schedule, ScheduleId, StoredBlob,
-    Time, distance_ms, run_events,
+    ArchivePart, ArchivePartKey, Bitmap, CHUNK, Chunk, Claim, CommandOutcome, DAY_MS, Hash, InstantOutcome,
+    InstantRange, Ledger, Nominal, Page, RecipientState, Run, RunId, RunSummary, SUMMARIES_MS, Schedule, ScheduleId,
+    StoredBlob, Time, distance_ms, run_events,
 };
 
 /// Tolerance for a civil time that is read as UTC: the instant is never further away. It is compared only with
@@ -70,7 +70,7 @@ impl Ledger {
         let mut new: BTreeMap<PartKind, NewPart> = BTreeMap::new();
         let left = archive.pages.iter().map(|page| self.archive_page(context, *page, after_ms, &mut new)).sum();
         for (place, part) in (0..).zip(new.into_values().filter(|part| !part.runs.is_empty())) {
-            self.add_part(PartKey { index: context.index, place }, part);
+            self.add_part(ArchivePartKey { index: context.index, place }, part);
         }
         for run in &archive.summaries {
             self.remove_summary(*run, context.now);
@@ -86,7 +86,7 @@ impl Ledger {
         CommandOutcome::Archived(left)
     }
 
-    fn add_part(&mut self, key: PartKey, new: NewPart) {
+    fn add_part(&mut self, key: ArchivePartKey, new: NewPart) {
         let NewPart { mut details, mut summaries, runs, details_until } = new;
         let summaries_until = self.known_until(details_until);
         let (Some(first), Some(last)) = (runs.iter().min(), runs.iter().max()) else { return };
@@ -331,7 +331,7 @@ impl Ledger {
     }
 
     /// Removes the details of a part after their retention, and all of it when the summaries are old enough.
-    fn shrink_part(&mut self, key: PartKey, now: Time) {
+    fn shrink_part(&mut self, key: ArchivePartKey, now: Time) {
         let Some(part) = self.parts.get(&key) else { return };
         if part.is_over(now) {
             self.parts.remove(&key);

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Decider, Fence, Hash, Nominal, PartKey, RunId, ScheduleId};
+use crate::model::{ArchivePartKey, Decider, Fence, Hash, Nominal, RunId, ScheduleId};
 
 /// Arguments of [`Command::RunBlock`](super::Command::RunBlock). The mark is only shown to users; claims depend on what
 /// each node has.
@@ -26,7 +26,7 @@ pub struct Archive {
     /// Rows of the history to remove, by schedule and first name.
     pub history: Vec<(ScheduleId, Nominal)>,
     /// Parts whose details or summaries are removed.
-    pub parts: Vec<PartKey>,
+    pub parts: Vec<ArchivePartKey>,
     /// Contents and audiences to which no run refers any more.
     pub blobs: Vec<Hash>,
 }

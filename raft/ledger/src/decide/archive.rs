@@ -8,7 +8,7 @@ use std::ops::Bound;
 
 use crate::apply::history_kept_until;
 use crate::command::Archive;
-use crate::model::{Hash, Ledger, Nominal, Page, PartKey, RunId, ScheduleId, Time};
+use crate::model::{ArchivePartKey, Hash, Ledger, Nominal, Page, RunId, ScheduleId, Time};
 
 /// Runs that one entry archives at most; a page with more runs has its own entry. The ledger is locked for about ten
 /// milliseconds then, and a part of the archive has one to two megabytes.
@@ -25,7 +25,7 @@ pub struct ArchiveCursor {
     page: Option<RunId>,
     summary: Option<RunId>,
     history: Option<(ScheduleId, Nominal)>,
-    part: Option<PartKey>,
+    part: Option<ArchivePartKey>,
     blob: Option<Hash>,
 }
 

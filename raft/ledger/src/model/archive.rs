@@ -11,7 +11,7 @@ use crate::storage::BlockEntry;
 
 /// Key of a part: log index of the entry that made it, and position in the entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct PartKey {
+pub struct ArchivePartKey {
     /// Log index of the entry.
     pub index: u64,
     /// Position in the entry.

@@ -66,8 +66,8 @@ struct Packed {
     owner: u32,
     claimed_at: i64,
     granted: Bitmap,
-    sent: Part,
-    assumed: Part,
+    sent: Subset,
+    assumed: Subset,
     history: ClaimHistory,
 }
 
@@ -81,28 +81,28 @@ struct PackedFence {
 
 /// A subset of the granted slots.
 #[derive(Serialize, Deserialize)]
-enum Part {
+enum Subset {
     None,
     All,
     Some(Bitmap),
 }
 
-impl Part {
-    fn of(granted: &Bitmap, part: &Bitmap) -> Part {
-        if part.is_empty() {
-            Part::None
-        } else if part == granted {
-            Part::All
+impl Subset {
+    fn of(granted: &Bitmap, subset: &Bitmap) -> Subset {
+        if subset.is_empty() {
+            Subset::None
+        } else if subset == granted {
+            Subset::All
         } else {
-            Part::Some(part.clone())
+            Subset::Some(subset.clone())
         }
     }
 
     fn slots(self, granted: &Bitmap) -> Bitmap {
         match self {
-            Part::None => Bitmap::new(),
-            Part::All => granted.clone(),
-            Part::Some(slots) => slots,
+            Subset::None => Bitmap::new(),
+            Subset::All => granted.clone(),
+            Subset::Some(slots) => slots,
         }
     }
 }
@@ -225,8 +225,8 @@ impl ClosedClaimBlock {
             owner: owner as u32,
             claimed_at: claim.claimed_at.0.wrapping_sub(self.since.0),
             granted: claim.granted.clone(),
-            sent: Part::of(&claim.granted, &claim.sent),
-            assumed: Part::of(&claim.granted, &claim.assumed),
+            sent: Subset::of(&claim.granted, &claim.sent),
+            assumed: Subset::of(&claim.granted, &claim.assumed),
             history: claim.history.moved_by(fence.index.wrapping_neg(), claim.claimed_at.0.wrapping_neg()),
         };
         let bytes = postcard::to_stdvec(&packed).expect("plain data in memory can be encoded");

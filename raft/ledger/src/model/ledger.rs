@@ -8,8 +8,8 @@ use std::ops::Bound;
 use crate::index::Derived;
 use crate::injected_bugs::{self, Bug};
 use crate::model::{
-    ArchivePart, Campaign, Chunk, Claim, ClaimOwner, ClosedClaimBlock, ClosedClaimKey, Day, DeadLetter, Fence, Hash,
-    Head, InstantOutcome, LeavingTimes, Node, NodeId, Nominal, OptedOut, Page, PartKey, PoolRow, RecipientState,
+    ArchivePart, ArchivePartKey, Campaign, Chunk, Claim, ClaimOwner, ClosedClaimBlock, ClosedClaimKey, Day, DeadLetter,
+    Fence, Hash, Head, InstantOutcome, LeavingTimes, Node, NodeId, Nominal, OptedOut, Page, PoolRow, RecipientState,
     Recipients, Relay, Run, RunEvent, RunEventKey, RunId, RunSummary, Schedule, ScheduleId, Seal, SealedAudience,
     StoredAnswer, StoredBlob, TakenBack, Tenant, Time,
 };
@@ -82,7 +82,7 @@ tables! {
     /// Pools with settings, by name (P25).
     pools: String => PoolRow,
     /// Parts of the archive (P24).
-    parts: PartKey => ArchivePart,
+    parts: ArchivePartKey => ArchivePart,
 }
 
 impl Ledger {

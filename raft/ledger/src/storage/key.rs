@@ -1,7 +1,7 @@
 //! Keys as bytes. They keep the order of the tables (big-endian numbers, escaped strings), so that rows of one kind
 //! with close numbers are neighbours.
 
-use crate::model::{Epoch, Fence, Hash, NodeId, Nominal, PartKey, RunId, ScheduleId, Time};
+use crate::model::{ArchivePartKey, Epoch, Fence, Hash, NodeId, Nominal, RunId, ScheduleId, Time};
 
 /// A key that keeps its order as bytes.
 pub trait TableKey: Sized {
@@ -112,7 +112,7 @@ struct_keys! {
     Epoch { 0 }
     Time { 0 }
     RunId { index, place }
-    PartKey { index, place }
+    ArchivePartKey { index, place }
     Fence { group, epoch, index, place }
 }
 

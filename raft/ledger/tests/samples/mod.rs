@@ -256,7 +256,7 @@ fn archive(page: RunId) -> Archive {
         after_ms: 86_400_000,
         summaries: vec![RUN],
         history: vec![(ScheduleId(900), next(4).nominal)],
-        parts: vec![reveille_ledger::PartKey { index: 77, place: 1 }],
+        parts: vec![reveille_ledger::ArchivePartKey { index: 77, place: 1 }],
         blobs: vec![Hash([8; 32])],
     }
 }
@@ -330,7 +330,7 @@ fn settle() -> ClaimOutcome {
     let refused = |(slot, effect)| RelayRefusal {
         slot: slot as u16,
         code: 450 + slot as u16,
-        enhanced: (slot > 0).then_some((4, 2, 1)),
+        enhanced: EnhancedCode::parse("4.2.1").filter(|_| slot > 0),
         text: "no".into(),
         effect,
     };
@@ -352,7 +352,7 @@ fn settle() -> ClaimOutcome {
         relay_reply: Some(RelayReply {
             relay: "main".into(),
             code: 250,
-            enhanced: Some((2, 0, 0)),
+            enhanced: EnhancedCode::parse("2.0.0"),
             text: "queued as 4F2".into(),
         }),
     }
@@ -608,7 +608,7 @@ pub fn ledger() -> Ledger {
     let refused = |slot, code| RelayRefusal {
         slot,
         code,
-        enhanced: Some((5, 1, 1)),
+        enhanced: EnhancedCode::parse("5.1.1"),
         text: "no".into(),
         effect: RefusalEffect::Mailbox,
     };

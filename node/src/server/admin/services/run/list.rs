@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use reveille_ledger::ids::{RunId, ScheduleId, Time};
-use reveille_ledger::{Ledger, PartKey, RunState};
+use reveille_ledger::{ArchivePartKey, Ledger, RunState};
 use reveille_proto::admin::v1::{self, Freshness};
 
 use crate::server::admin::label_selector::Selector;
@@ -128,7 +128,7 @@ fn rows_of_state(ledger: &Ledger, filter: &RunFilter, paging: &Paging<RunId>) ->
 /// part is opened only when its last run could be the next one.
 struct PartQueue<P> {
     /// Last run and key of each part that is not opened, in this order.
-    closed: Vec<(RunId, PartKey)>,
+    closed: Vec<(RunId, ArchivePartKey)>,
     /// Runs of opened parts.
     opened: BTreeMap<RunId, P>,
 }
@@ -136,13 +136,13 @@ struct PartQueue<P> {
 /// The next step through a [`PartQueue`].
 enum PartStep<P> {
     /// The part must be opened.
-    Open(PartKey),
+    Open(ArchivePartKey),
     /// The next run.
     Run(RunId, P),
 }
 
 impl<P> PartQueue<P> {
-    fn new(mut closed: Vec<(RunId, PartKey)>) -> PartQueue<P> {
+    fn new(mut closed: Vec<(RunId, ArchivePartKey)>) -> PartQueue<P> {
         closed.sort_unstable();
         PartQueue { closed, opened: BTreeMap::new() }
     }
@@ -184,7 +184,7 @@ impl Admin {
     /// Returns the selected runs of the archive from `floor` on.
     async fn rows_of_archive(
         &self,
-        parts: Vec<(RunId, PartKey)>,
+        parts: Vec<(RunId, ArchivePartKey)>,
         filter: &RunFilter,
         paging: &Paging<RunId>,
         floor: Option<RunId>,
@@ -264,7 +264,7 @@ mod tests {
 
     /// Returns the runs of these parts in the order of the queue, and the parts in the order in which they were opened.
     fn run_queue(parts: &[&[u64]], floor: Option<u64>) -> (Vec<u64>, Vec<u64>) {
-        let key = |place: usize| PartKey { index: place as u64, place: 0 };
+        let key = |place: usize| ArchivePartKey { index: place as u64, place: 0 };
         let last = |part: &&[u64]| id(part.iter().copied().max().unwrap_or_default());
         let closed = parts.iter().enumerate().map(|(place, part)| (last(part), key(place))).collect();
         let mut queue = PartQueue::new(closed);
