@@ -16,8 +16,8 @@ use reveille_ledger::bitmap::{Bitmap, CHUNK};
 use reveille_ledger::calendar::When;
 use reveille_ledger::canary::Canary;
 use reveille_ledger::command::{
-    AudienceSeal, ClaimOutcome, ClaimRequest, Command, Entry, EpochStart, NodeUp, RefusalEffect, RelayRefusal,
-    RunPause, ScheduleCreate, Trigger, VoterClock,
+    AudienceSeal, ClaimOutcome, ClaimRequest, Command, EnhancedCode, Entry, EpochStart, NodeUp, RefusalEffect,
+    RelayRefusal, RunPause, ScheduleCreate, Trigger, VoterClock,
 };
 use reveille_ledger::content::{AudienceChoice, NamedAudience, Seal};
 use reveille_ledger::ids::{ClaimOwner, Hash, Incarnation, NodeId, RunId, Time};
@@ -107,7 +107,7 @@ impl World {
             let refused = slots.iter().map(|slot| RelayRefusal {
                 slot,
                 code: 450,
-                enhanced: Some((4, 2, 1)),
+                enhanced: EnhancedCode::parse("4.2.1"),
                 effect: RefusalEffect::Deferred,
                 text: "busy".into(),
             });

@@ -1,8 +1,8 @@
 //! The history of one recipient in one run, read from its claims and from the events of the run.
 
 use crate::model::{
-    Claim, ClaimEvent, ClaimEventKind, ClaimOwner, DeadLetter, Deferral, Fence, Ledger, RecipientState, RefusalEffect,
-    RunEvent, RunEventKind, RunId, Time, run_events, wave_start,
+    Claim, ClaimEvent, ClaimEventKind, ClaimOwner, DeadLetter, Deferral, EnhancedCode, Fence, Ledger, RecipientState,
+    RefusalEffect, RunEvent, RunEventKind, RunId, Time, run_events, wave_start,
 };
 
 /// History of a recipient, in the order of log indices.
@@ -30,7 +30,7 @@ pub struct LastRefusal {
     /// Basic code.
     pub code: u16,
     /// Enhanced status code; `None` if the answer had none, or if it is no longer known.
-    pub enhanced: Option<(u8, u16, u16)>,
+    pub enhanced: Option<EnhancedCode>,
     /// Subject of the answer.
     pub effect: RefusalEffect,
 }

@@ -9,8 +9,8 @@ use reveille_ledger::bitmap::{Bitmap, CHUNK};
 use reveille_ledger::calendar::{Pattern, When};
 use reveille_ledger::check::check;
 use reveille_ledger::command::{
-    AudienceSeal, ClaimOutcome, ClaimRequest, Command, Entry, EpochStart, NextInstant, NodeUp, RefusalEffect,
-    RelayRefusal, RunPause, ScheduleCreate, Trigger, VoterClock,
+    AudienceSeal, ClaimOutcome, ClaimRequest, Command, EnhancedCode, Entry, EpochStart, NextInstant, NodeUp,
+    RefusalEffect, RelayRefusal, RunPause, ScheduleCreate, Trigger, VoterClock,
 };
 use reveille_ledger::content::{Audience, AudienceChoice, NamedAudience, Recipient, Seal};
 use reveille_ledger::decide::catch_up::plan_fire;
@@ -122,7 +122,7 @@ fn settled(
     let refuse = |slot: u16| RelayRefusal {
         slot,
         code: 550,
-        enhanced: Some((5, 1, 1)),
+        enhanced: EnhancedCode::parse("5.1.1"),
         effect: RefusalEffect::Mailbox,
         text: "no such user".into(),
     };

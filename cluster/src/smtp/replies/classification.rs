@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
+use reveille_ledger::command::EnhancedCode;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -60,7 +61,7 @@ impl ReplyRules {
     }
 
     /// Returns the class of a 4yz or 5yz reply to the command of `stage`.
-    pub(crate) fn classify(&self, stage: Stage, code: u16, enhanced: Option<(u8, u16, u16)>, text: &str) -> ReplyClass {
+    pub(crate) fn classify(&self, stage: Stage, code: u16, enhanced: Option<EnhancedCode>, text: &str) -> ReplyClass {
         let text = text.to_ascii_lowercase();
         let rule = self.0.iter().chain(RULES.iter()).find(|rule| rule.matches(stage, code, enhanced, &text));
         rule.map_or(ReplyClass::Protocol, |rule| rule.class)
@@ -122,7 +123,7 @@ impl Rule {
         Err(BadRules { at, message: message.to_owned() })
     }
 
-    fn matches(&self, stage: Stage, code: u16, enhanced: Option<(u8, u16, u16)>, text: &str) -> bool {
+    fn matches(&self, stage: Stage, code: u16, enhanced: Option<EnhancedCode>, text: &str) -> bool {
         any(&self.stages, |group| *group == StageGroup::of(stage))
             && any(&self.code, |pattern| pattern.matches(code))
             && any(&self.enhanced, |pattern| pattern.matches(enhanced))
@@ -211,11 +212,11 @@ impl TryFrom<String> for EnhancedPattern {
 }
 
 impl EnhancedPattern {
-    fn matches(&self, enhanced: Option<(u8, u16, u16)>) -> bool {
+    fn matches(&self, enhanced: Option<EnhancedCode>) -> bool {
         match (self, enhanced) {
             (EnhancedPattern::None, enhanced) => enhanced.is_none(),
             (EnhancedPattern::Numbers(_), None) => false,
-            (EnhancedPattern::Numbers(parts), Some((class, subject, detail))) => {
+            (EnhancedPattern::Numbers(parts), Some(EnhancedCode { class, subject, detail })) => {
                 let numbers = [u16::from(class), subject, detail];
                 parts.iter().zip(numbers).all(|(part, number)| part == "*" || has_digits(part, &number.to_string()))
             }
@@ -291,7 +292,8 @@ mod tests {
     fn rules_of_operator_are_tried_before_embedded_ones() {
         let text = "[[rule]]\nstages = [\"rcpt\"]\ncode = [\"554\"]\nclass = \"recipient_permanent\"";
         let (own, none) = (ReplyRules::parse(text).expect("a rule"), ReplyRules::default());
-        let class = |rules: &ReplyRules, code| rules.classify(Stage::Rcpt, code, Some((5, 7, 1)), "Access denied");
+        let class =
+            |rules: &ReplyRules, code| rules.classify(Stage::Rcpt, code, EnhancedCode::parse("5.7.1"), "Access denied");
         assert_eq!((class(&own, 554), class(&none, 554)), (ReplyClass::RecipientPermanent, ReplyClass::Sender));
         assert_eq!((class(&own, 550), class(&none, 550)), (ReplyClass::Sender, ReplyClass::Sender));
     }
@@ -341,9 +343,12 @@ mod tests {
     #[test]
     fn patterns_match_digits_and_gaps() {
         let enhanced = |text: &str| EnhancedPattern::try_from(text.to_owned()).expect("a pattern");
-        assert!(enhanced("x.2.25x").matches(Some((5, 2, 252))));
-        assert!(!enhanced("x.2.25x").matches(Some((5, 2, 25))));
-        assert!(enhanced("5.7.*").matches(Some((5, 7, 708))) && !enhanced("5.7.*").matches(Some((4, 7, 0))));
+        assert!(enhanced("x.2.25x").matches(EnhancedCode::parse("5.2.252")));
+        assert!(!enhanced("x.2.25x").matches(EnhancedCode::parse("5.2.25")));
+        assert!(
+            enhanced("5.7.*").matches(EnhancedCode::parse("5.7.708"))
+                && !enhanced("5.7.*").matches(EnhancedCode::parse("4.7.0"))
+        );
         assert!(enhanced("none").matches(None) && !enhanced("x.1.1").matches(None));
         let text = TextPattern::try_from("daily*quota".to_owned()).expect("a pattern");
         assert!(text.matches("daily message quota exceeded") && !text.matches("quota daily"));

@@ -7,6 +7,8 @@
 //!
 //! This module does not decide how long to wait, when to give up, or when to raise an alarm.
 
+use reveille_ledger::command::EnhancedCode;
+
 use super::classification::{ReplyClass, ReplyRules};
 use crate::smtp::cause::Cause;
 use crate::smtp::gate::GateRefusal;
@@ -32,8 +34,8 @@ pub enum DialogueResult {
         stage: Stage,
         /// 400 to 599.
         code: u16,
-        /// Class, subject, detail (RFC 3463). `None` if the text has no enhanced code of the same class.
-        enhanced: Option<(u8, u16, u16)>,
+        /// `None` if the text has no enhanced code of the same class.
+        enhanced: Option<EnhancedCode>,
         /// The relay's reply on one line. Refusals by this node itself begin with "not offered:".
         text: String,
         /// Subject of the refusal.
@@ -112,13 +114,7 @@ impl DialogueResult {
 /// If the answer concerns the recipient, a 5yz is final, or uses up an attempt if it names no cause. A 4yz waits and
 /// uses up no attempt, whatever its text says: a directory that is down for a quarter of an hour must cost no
 /// recipient.
-pub fn scope(
-    rules: &ReplyRules,
-    stage: Stage,
-    code: u16,
-    enhanced: Option<(u8, u16, u16)>,
-    text: &str,
-) -> RefusalScope {
+pub fn scope(rules: &ReplyRules, stage: Stage, code: u16, enhanced: Option<EnhancedCode>, text: &str) -> RefusalScope {
     match rules.classify(stage, code, enhanced, text) {
         ReplyClass::RecipientPermanent | ReplyClass::RecipientDeferred | ReplyClass::RecipientDomain => {
             if code >= 500 {
@@ -139,31 +135,19 @@ pub fn scope(
 
 /// Returns the enhanced code of an answer, if its class agrees with the code's first digit. It is the first word of
 /// `text`, or the last one in qmail's form `(#5.1.1)`.
-pub fn enhanced_code(code: u16, text: &str) -> Option<(u8, u16, u16)> {
+pub fn enhanced_code(code: u16, text: &str) -> Option<EnhancedCode> {
     let last = || text.split_ascii_whitespace().next_back()?.strip_prefix("(#")?.strip_suffix(')');
     let first = text.split_ascii_whitespace().next()?;
-    enhanced_of(code, first).or_else(|| enhanced_of(code, last()?))
-}
-
-fn enhanced_of(code: u16, word: &str) -> Option<(u8, u16, u16)> {
-    let mut parts = word.splitn(3, '.');
-    let class = digits(parts.next()?, 1)?;
-    let subject = digits(parts.next()?, 3)?;
-    let detail = digits(parts.next()?, 3)?;
-    (class == code / 100).then_some((u8::try_from(class).ok()?, subject, detail))
+    let parse = |word| EnhancedCode::parse(word).filter(|found| u16::from(found.class) == code / 100);
+    parse(first).or_else(|| parse(last()?))
 }
 
 /// Returns the text of an answer without its enhanced code, which begins each line (RFC 2034 section 4).
-pub fn without_enhanced_code(text: &str, enhanced: Option<(u8, u16, u16)>) -> String {
-    let Some((class, subject, detail)) = enhanced else { return text.to_owned() };
-    let code = format!("{class}.{subject}.{detail}");
+pub fn without_enhanced_code(text: &str, enhanced: Option<EnhancedCode>) -> String {
+    let Some(enhanced) = enhanced else { return text.to_owned() };
+    let code = enhanced.to_string();
     let at_the_end = format!("(#{code})");
     text.split(' ').filter(|word| *word != code && *word != at_the_end).collect::<Vec<_>>().join(" ")
-}
-
-fn digits(text: &str, most: usize) -> Option<u16> {
-    let fits = (1..=most).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
-    if fits { text.parse().ok() } else { None }
 }
 
 fn one_line(text: &str) -> String {

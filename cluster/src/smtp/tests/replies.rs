@@ -1,5 +1,7 @@
 //! Tests of the class and the scope of replies (P6). `replies.tsv` has replies that relays document, with their class.
 
+use reveille_ledger::command::EnhancedCode;
+
 use crate::smtp::cause::Cause;
 use crate::smtp::replies::classification::{ReplyClass, ReplyRules};
 use crate::smtp::replies::dialogue_result::{
@@ -13,7 +15,7 @@ fn refused(stage: Stage, reply: &Reply) -> DialogueResult {
     DialogueResult::refused(&ReplyRules::default(), stage, reply)
 }
 
-fn scope(stage: Stage, code: u16, enhanced: Option<(u8, u16, u16)>, text: &str) -> RefusalScope {
+fn scope(stage: Stage, code: u16, enhanced: Option<EnhancedCode>, text: &str) -> RefusalScope {
     dialogue_result::scope(&ReplyRules::default(), stage, code, enhanced, text)
 }
 
@@ -246,9 +248,9 @@ fn only_rcpt_and_the_dot_can_use_up_an_attempt() {
 
 #[test]
 fn enhanced_codes_are_read_strictly() {
-    assert_eq!(enhanced_code(550, "5.1.10 x"), Some((5, 1, 10)));
-    assert_eq!(enhanced_code(550, "5.1.1"), Some((5, 1, 1)));
-    assert_eq!(enhanced_code(550, "sorry, no mailbox here by that name (#5.1.1)"), Some((5, 1, 1)));
+    assert_eq!(enhanced_code(550, "5.1.10 x"), EnhancedCode::parse("5.1.10"));
+    assert_eq!(enhanced_code(550, "5.1.1"), EnhancedCode::parse("5.1.1"));
+    assert_eq!(enhanced_code(550, "sorry, no mailbox here by that name (#5.1.1)"), EnhancedCode::parse("5.1.1"));
     for text in [
         "4.1.1 x",
         "5.1 x",

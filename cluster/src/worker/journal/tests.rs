@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use proptest::prelude::*;
 use reveille_ledger::bitmap::Bitmap;
-use reveille_ledger::command::{ClaimOutcome, OutcomeSource, RefusalEffect, RelayRefusal};
+use reveille_ledger::command::{ClaimOutcome, EnhancedCode, OutcomeSource, RefusalEffect, RelayRefusal};
 use reveille_ledger::ids::{Epoch, Incarnation, NodeId, RunId};
 use tempfile::TempDir;
 
@@ -31,7 +31,7 @@ fn refused(slot: u16, code: u16) -> JournalStep {
     JournalStep::Refused(RelayRefusal {
         slot,
         code,
-        enhanced: Some((5, 1, 1)),
+        enhanced: EnhancedCode::parse("5.1.1"),
         effect: RefusalEffect::Mailbox,
         text: "no such user".to_owned(),
     })

@@ -11,7 +11,7 @@ use super::transition::Transition;
 use crate::command::{OpeningCause, RelayRefusal};
 use crate::effect::Effect;
 use crate::model::{
-    ChunkKey, Claim, ClaimEventKind, DeadLetter, DeathCause, Deferral, Ledger, LedgerLimits, PauseReason,
+    ChunkKey, Claim, ClaimEventKind, DeadLetter, DeathCause, Deferral, EnhancedCode, Ledger, LedgerLimits, PauseReason,
     RecipientState, RefusalEffect, Run, RunEventKind, RunId, RunState, Time,
 };
 
@@ -164,8 +164,8 @@ fn names_no_mailbox(answer: &RelayRefusal) -> bool {
 }
 
 /// True for a permanent refusal that is not about this mailbox (x.1.x, x.2.x), so perhaps about content or sender.
-fn is_unnamed(code: u16, enhanced: Option<(u8, u16, u16)>) -> bool {
-    code >= 500 && !enhanced.is_some_and(|(_, subject, _)| subject == 1 || subject == 2)
+fn is_unnamed(code: u16, enhanced: Option<EnhancedCode>) -> bool {
+    code >= 500 && !enhanced.is_some_and(EnhancedCode::names_mailbox)
 }
 
 /// Length of the series of such answers that pauses the run, if its last answer has this effect.

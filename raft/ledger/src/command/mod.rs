@@ -31,10 +31,12 @@ pub use schedule::*;
 pub use crate::model::claim::{
     Decider, OutcomeSource, RefusalEffect, RelayRefusal, RelayReply, ReleaseReason, Unsendable,
 };
+pub use crate::model::enhanced_code::EnhancedCode;
 pub use crate::model::node::{MachineClock, VoterClock};
 pub use crate::model::relay::Relay;
 pub use crate::model::schedule::{NextInstant, OpeningCause, Unopened, UnopenedReason};
 pub use crate::storage::form::Unreadable;
+
 /// Size of one encoded entry at most, in bytes. A larger entry is refused before it is proposed.
 pub const ENTRY_BYTES_MAX: usize = 1024 * 1024;
 

@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{BounceBreaker, CanaryState, CommandRefusal, Time, Unsendable};
+use crate::model::{BounceBreaker, CanaryState, CommandRefusal, EnhancedCode, Time, Unsendable};
 
 /// Why a run is paused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,7 +23,7 @@ pub enum PauseReason {
         /// Basic code of the last refusal.
         code: u16,
         /// Enhanced status code of the last refusal; `None` if it had none.
-        enhanced: Option<(u8, u16, u16)>,
+        enhanced: Option<EnhancedCode>,
         /// Text of the last refusal.
         text: String,
     },
@@ -62,8 +62,8 @@ impl fmt::Display for PauseReason {
                     1 => write!(f, "a refusal does not name a mailbox: {code} ")?,
                     _ => write!(f, "{count} refusals in a row do not name a mailbox, the last one: {code} ")?,
                 }
-                if let Some((class, subject, detail)) = enhanced {
-                    write!(f, "{class}.{subject}.{detail} ")?;
+                if let Some(enhanced) = enhanced {
+                    write!(f, "{enhanced} ")?;
                 }
                 f.write_str(text)
             }

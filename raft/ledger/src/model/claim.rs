@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Bitmap, ClaimEventKind, ClaimHistory, ClaimOwner, DeathCause, DoubtReason, RunId, Time};
+use crate::model::{
+    Bitmap, ClaimEventKind, ClaimHistory, ClaimOwner, DeathCause, DoubtReason, EnhancedCode, RunId, Time,
+};
 
 /// A claim: the right of one owner to send some slots of one chunk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,7 +64,7 @@ pub struct DeadLetter {
     /// Basic code of the last answer; 0 if no relay answered.
     pub code: u16,
     /// Enhanced status code; `None` if the answer had none.
-    pub enhanced: Option<(u8, u16, u16)>,
+    pub enhanced: Option<EnhancedCode>,
     /// Text of the answer, or the cause.
     pub cause: DeathCause,
     /// Number of counted attempts.
@@ -182,7 +184,7 @@ pub struct RelayReply {
     /// Basic code: 250 or another 2yz. 0 if the relay did not accept it; the refusal then has its answer.
     pub code: u16,
     /// Enhanced status code; `None` if the answer had none.
-    pub enhanced: Option<(u8, u16, u16)>,
+    pub enhanced: Option<EnhancedCode>,
     /// Text of the answer, cleaned and truncated by the claim worker.
     pub text: String,
 }
@@ -195,7 +197,7 @@ pub struct RelayRefusal {
     /// Basic code, 400 to 599. 0 if no relay answered; the text then gives the cause.
     pub code: u16,
     /// Enhanced status code; `None` if the answer had none.
-    pub enhanced: Option<(u8, u16, u16)>,
+    pub enhanced: Option<EnhancedCode>,
     /// Text of the answer without its codes, cleaned and truncated by the claim worker.
     pub text: String,
     /// Effect of the refusal.

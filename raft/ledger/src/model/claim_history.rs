@@ -8,7 +8,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Bitmap, Decider, RecipientState, RefusalEffect, RelayReply, ReleaseReason, Time, Unsendable};
+use crate::model::{
+    Bitmap, Decider, EnhancedCode, RecipientState, RefusalEffect, RelayReply, ReleaseReason, Time, Unsendable,
+};
 
 /// Events that a claim keeps at most. It is above the number of event kinds, so two of them can always be merged.
 pub const CLAIM_EVENTS_MAX: usize = 32;
@@ -42,7 +44,7 @@ pub enum ClaimEventKind {
         /// Basic code.
         code: u16,
         /// Enhanced status code; `None` if the answer had none.
-        enhanced: Option<(u8, u16, u16)>,
+        enhanced: Option<EnhancedCode>,
         /// Effect of the refusal.
         effect: RefusalEffect,
         /// Text of the answer; empty if merged answers differ.

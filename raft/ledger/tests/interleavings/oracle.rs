@@ -471,7 +471,9 @@ fn settled(
     // A series of permanent refusals that name no mailbox pauses the run: ten, or as many as it has recipients if one of
     // them is about sender or content. Then others of the series may come back, which is not predicted here.
     let is_policy = |refused: &RelayRefusal| refused.code >= 500 && refused.effect == RefusalEffect::SenderOrContent;
-    let unnamed = |refused: &&RelayRefusal| refused.code >= 500 && !matches!(refused.enhanced, Some((_, 1 | 2, _)));
+    let unnamed = |refused: &&RelayRefusal| {
+        refused.code >= 500 && !matches!(refused.enhanced, Some(EnhancedCode { subject: 1 | 2, .. }))
+    };
     let counts = |refused: &&RelayRefusal| is_policy(refused) || unnamed(refused);
     let most = if outcome.refused.iter().any(is_policy) { run.count.min(10) as usize } else { 10 };
     if run.policy_refusals.len() + outcome.refused.iter().filter(counts).count() >= most {

@@ -762,7 +762,12 @@ fn said(text: &str) -> Parsed<RelayReply> {
     let mut parts = text.splitn(3, '/');
     let relay = parts.next().unwrap_or_default().into();
     let (code, text) = (parts.next().unwrap_or("0").parse()?, parts.next().unwrap_or_default().into());
-    Ok(RelayReply { relay, code, enhanced: (code == 250).then_some((2, 0, 0)), text })
+    Ok(RelayReply {
+        relay,
+        code,
+        enhanced: (code == 250).then(|| EnhancedCode { class: 2, subject: 0, detail: 0 }),
+        text,
+    })
 }
 
 /// `team=ops,tier=`, also if they break the rules, so that the checks of `apply` are tested too.
@@ -819,10 +824,7 @@ fn refused(text: &str) -> Parsed<Vec<RelayRefusal>> {
     let [which, code, enhanced, effect, ref said @ ..] = words[..] else {
         return Err(format!("'{text}': expected SLOTS CODE ENHANCED SCOPE TEXT").into());
     };
-    let enhanced = match enhanced.split('.').map(str::parse::<u16>).collect::<Result<Vec<_>, _>>() {
-        Ok(parts) if parts.len() == 3 => Some((parts[0] as u8, parts[1], parts[2])),
-        _ => None,
-    };
+    let enhanced = EnhancedCode::parse(enhanced);
     let effect = match effect {
         "mailbox" => RefusalEffect::Mailbox,
         "deferred" => RefusalEffect::Deferred,

@@ -207,7 +207,7 @@ impl World {
         if let Some(LastRefusal { code, enhanced, effect }) = explanation.last_refusal
             && matches!(explanation.state, RecipientState::Pending | RecipientState::Expired)
         {
-            let enhanced = enhanced.map(|(class, subject, detail)| format!(" {class}.{subject}.{detail}"));
+            let enhanced = enhanced.map(|enhanced| format!(" {enhanced}"));
             let enhanced = enhanced.unwrap_or_default();
             let _ = match (effect, explanation.state) {
                 (RefusalEffect::Deferred, _) => writeln!(text, "  deferred: {code}"),

@@ -2,7 +2,7 @@
 
 use reveille_ledger::RecipientState;
 use reveille_ledger::claim_history::{ClaimEvent, ClaimEventKind, DoubtReason};
-use reveille_ledger::command::{Decider, RefusalEffect, ReleaseReason, Unsendable};
+use reveille_ledger::command::{Decider, EnhancedCode, RefusalEffect, ReleaseReason, Unsendable};
 
 /// Returns the name of the event and its detail.
 pub fn describe(claim_event: &ClaimEvent) -> (&'static str, String) {
@@ -51,8 +51,8 @@ pub fn describe(claim_event: &ClaimEvent) -> (&'static str, String) {
 }
 
 /// Formats a relay's answer: code, enhanced code, text.
-pub fn answer(code: u16, enhanced: Option<(u8, u16, u16)>, text: &str) -> String {
-    let enhanced = enhanced.map(|(class, subject, detail)| format!(" {class}.{subject}.{detail}"));
+pub fn answer(code: u16, enhanced: Option<EnhancedCode>, text: &str) -> String {
+    let enhanced = enhanced.map(|enhanced| format!(" {enhanced}"));
     let text = if text.is_empty() { String::new() } else { format!(" {text}") };
     format!("{code}{}{text}", enhanced.unwrap_or_default())
 }

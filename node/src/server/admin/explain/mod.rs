@@ -9,7 +9,7 @@ mod waits;
 use reveille_ledger::canary::CanaryState;
 use reveille_ledger::causes::DeathCause;
 use reveille_ledger::claim_history::ClaimEventKind;
-use reveille_ledger::command::{OpeningCause, RefusalEffect};
+use reveille_ledger::command::{EnhancedCode, OpeningCause, RefusalEffect};
 use reveille_ledger::explain::{ClaimExplanation, LastRefusal, RecipientExplanation};
 use reveille_ledger::ids::RunId;
 use reveille_ledger::run_events::{RunEvent, RunEventKind};
@@ -126,8 +126,8 @@ fn cancelled(run: &Run) -> String {
     }
 }
 
-fn enhanced_text(enhanced: Option<(u8, u16, u16)>) -> String {
-    enhanced.map(|(class, subject, detail)| format!("{class}.{subject}.{detail}")).unwrap_or_default()
+fn enhanced_text(enhanced: Option<EnhancedCode>) -> String {
+    enhanced.map(|enhanced| enhanced.to_string()).unwrap_or_default()
 }
 
 /// Returns the last answer of a relay, because it is the reason why the deadline passed. Empty if no relay answered.

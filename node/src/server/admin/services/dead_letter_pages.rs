@@ -20,7 +20,7 @@ pub fn reason(letter: &DeadLetter) -> String {
     match (letter.code, letter.enhanced) {
         (0, _) => letter.text().to_owned(),
         (code, None) => code.to_string(),
-        (code, Some((class, subject, detail))) => format!("{code} {class}.{subject}.{detail}"),
+        (code, Some(enhanced)) => format!("{code} {enhanced}"),
     }
 }
 

@@ -140,10 +140,7 @@ pub fn dead_letter(run: RunId, number: u32, recipient: String, letter: &DeadLett
         recipient,
         number,
         code: u32::from(letter.code),
-        enhanced: letter
-            .enhanced
-            .map(|(class, subject, detail)| format!("{class}.{subject}.{detail}"))
-            .unwrap_or_default(),
+        enhanced: letter.enhanced.map(|enhanced| enhanced.to_string()).unwrap_or_default(),
         text: letter.text().to_owned(),
         attempts: u32::from(letter.attempts),
         since: Some(timestamp(letter.since)),
