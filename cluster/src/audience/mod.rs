@@ -25,11 +25,11 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 use reveille_ledger::content::Recipient;
-use reveille_ledger::ids::{Hash, NodeId};
+use reveille_ledger::ids::Hash;
 use tokio::sync::Semaphore;
 
 use crate::process::cache::Cache;
@@ -37,7 +37,6 @@ use crate::process::cache::Cache;
 pub use check::AudienceFault;
 use file::Head;
 pub use file::{BLOCK, encode, name};
-use free_space::FreeSpace;
 pub use generated::GeneratedAudience;
 pub use keys::{Keys, Repeats};
 pub use spread::{SpreadError, spread};
@@ -48,16 +47,17 @@ const HEAD_BYTES_MAX: usize = 1024 * 1024;
 /// Maximum number of missing parts that a node reports to the leader, once a second. A list of this length means that
 /// more parts of open runs may be missing. Then this node gets no claims of sealed audiences.
 pub(crate) const NAMED_MAX: usize = 1_024;
-/// Maximum number of parts that are sent to one other node at a time.
-const COPIES_MAX: usize = 4;
 /// Maximum number of parts that this node fetches at a time, for all callers: each is in memory until it is complete.
 const TAKEN_MAX: usize = 4;
 /// A request renews the modification time of a part only if it is older than this.
 const YOUNG_FOR: Duration = Duration::from_secs(3_600);
-/// Minimum time between two log lines that a node does not fetch parts: an import tries each part again and again.
-const WARN_EVERY: Duration = Duration::from_secs(60);
+/// Bytes of a usual part. With less space this node reports that it takes no parts.
+const USUAL_PART_BYTES: u64 = 3 * 1024 * 1024;
 /// Extension of a file that is not complete yet.
 const UNFINISHED: &str = "unfinished";
+
+/// Where a recipient of a sealed audience is: its part, and its position in it.
+pub type Place = (Hash, u16);
 
 /// Reason why recipients cannot be read on this node.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -90,13 +90,8 @@ pub struct AudienceStore {
     lacking: Mutex<BTreeSet<Hash>>,
     /// Locked while a part is written or removed, and while a caller gets the answer that a part is here.
     changing: Mutex<()>,
-    room: FreeSpace,
-    /// Slots for parts that are sent to each other node. A stalled node does not delay others.
-    copies: Mutex<BTreeMap<NodeId, Arc<Semaphore>>>,
     /// Slots for parts that this node fetches.
     pub(crate) taken: Semaphore,
-    /// Time when it was last logged that another node does not fetch parts, by node.
-    warned: Mutex<BTreeMap<NodeId, Instant>>,
 }
 
 impl AudienceStore {
@@ -115,8 +110,7 @@ impl AudienceStore {
         // Makes all renames durable: a process that renamed a file may have been killed before it synced the folder.
         File::open(&folder)?.sync_all()?;
         let (heads, lacking, changing) = (Cache::new(HEAD_BYTES_MAX), Mutex::default(), Mutex::default());
-        let (room, copies, taken) = (FreeSpace::of(folder.clone()), Mutex::default(), Semaphore::new(TAKEN_MAX));
-        Ok(AudienceStore { folder, heads, lacking, changing, room, copies, taken, warned: Mutex::default() })
+        Ok(AudienceStore { folder, heads, lacking, changing, taken: Semaphore::new(TAKEN_MAX) })
     }
 
     /// Returns the recipients at these positions of a part, in order. `positions` must be in order.
@@ -171,18 +165,19 @@ impl AudienceStore {
         Ok(found)
     }
 
-    /// Returns which of these positions of a part, given in order, have a recipient with one of these address keys.
-    /// Reads one block at a time, and ends with the first one that cannot be read.
-    ///
-    /// # Errors
-    /// The same errors as [`AudienceStore::read`].
-    pub fn of_these(&self, part: Hash, positions: &[u16], keys: &BTreeSet<String>) -> Result<BTreeSet<u16>, PartFault> {
-        let mut found = BTreeSet::new();
-        for of_block in positions.chunk_by(|one, other| one / BLOCK == other / BLOCK) {
-            let read = self.read(part, of_block)?.into_iter();
-            found.extend(read.filter(|(_, one)| keys.contains(&one.key)).map(|(position, _)| position));
+    /// Returns the recipients at these places, each a part and a position. Reads each part once. An error says why a
+    /// recipient cannot be read.
+    pub fn read_each(&self, places: BTreeSet<Place>) -> BTreeMap<Place, Result<Recipient, PartFault>> {
+        let (places, mut found) = (places.into_iter().collect::<Vec<Place>>(), BTreeMap::new());
+        for of_part in places.chunk_by(|(one, _), (other, _)| one == other) {
+            let Some((part, _)) = of_part.first() else { continue };
+            let positions: Vec<u16> = of_part.iter().map(|(_, position)| *position).collect();
+            match self.read(*part, &positions) {
+                Ok(read) => found.extend(read.into_iter().map(|(position, one)| ((*part, position), Ok(one)))),
+                Err(fault) => found.extend(of_part.iter().map(|place| (*place, Err(fault.clone())))),
+            }
         }
-        Ok(found)
+        found
     }
 
     /// Passes all recipients of a part to `show`, in order.
@@ -255,7 +250,7 @@ impl AudienceStore {
                 // The incomplete file is useless. An error here says less than the first one.
                 let _ = fs::remove_file(&unfinished);
             }
-            self.room.wrote(bytes.len() as u64, written)?;
+            written?;
         }
         File::open(&self.folder)?.sync_all()?;
         self.heads.remove(part);
@@ -269,28 +264,12 @@ impl AudienceStore {
     /// [`io::ErrorKind::StorageFull`] if there is no space, with the free space. Another kind if the volume cannot be
     /// read.
     pub(crate) fn room_for(&self, bytes: u64) -> io::Result<()> {
-        self.room.ask(bytes)
+        free_space::has_room(&self.folder, bytes)
     }
 
-    /// Returns why there is no space for parts. Set since a part was refused, until there is space again.
+    /// Returns why there is no space for a usual part. `None` if there is space.
     pub fn shortage(&self) -> Option<String> {
-        self.room.shortage()
-    }
-
-    /// Returns the slots for parts that are sent to `node`.
-    fn copies_to(&self, node: NodeId) -> Arc<Semaphore> {
-        let mut copies = self.copies.lock();
-        Arc::clone(copies.entry(node).or_insert_with(|| Arc::new(Semaphore::new(COPIES_MAX))))
-    }
-
-    /// True if it was not logged recently that `node` does not fetch parts.
-    fn may_warn_of(&self, node: NodeId) -> bool {
-        let mut warned = self.warned.lock();
-        let is_old = warned.get(&node).is_none_or(|warned| warned.elapsed() >= WARN_EVERY);
-        if is_old {
-            warned.insert(node, Instant::now());
-        }
-        is_old
+        self.room_for(USUAL_PART_BYTES).err().map(|error| error.to_string())
     }
 
     /// Returns which of these parts are not here. Those that are here count as new from now on, since they may be

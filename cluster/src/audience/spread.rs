@@ -9,10 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reveille_ledger::ids::{Hash, NodeId};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
 
 use crate::process::context::NodeContext;
 use crate::process::peer_messages::{self, HoldParts, TakePart};
@@ -69,10 +67,9 @@ pub async fn spread(context: &Arc<NodeContext>, parts: &[Hash]) -> Result<Vec<Ha
             missing.push(*part);
             continue;
         };
-        let (mut taking, enough) = (JoinSet::new(), CancellationToken::new());
+        let mut taking = JoinSet::new();
         for (node, _) in lack {
-            let turn = CopySlot::of(context.parts.copies_to(*node), enough.clone());
-            taking.spawn(take(Arc::clone(context), *node, turn, TakePart { part: *part, source }));
+            taking.spawn(take(Arc::clone(context), *node, TakePart { part: *part, source }));
         }
         let (mut have, mut why) = (have.len(), "it does not answer".to_owned());
         while have < majority {
@@ -83,9 +80,8 @@ pub async fn spread(context: &Arc<NodeContext>, parts: &[Hash]) -> Result<Vec<Ha
                 None => return Err(SpreadError::NoMajority { part: *part, have, voters: voters.len(), why }),
             }
         }
-        // Members that have started continue, and none waits for a slow one. A part that has not arrived by now is
-        // fetched after the audience is sealed.
-        enough.cancel();
+        // The others continue, and none waits for a slow one. Each member takes a few parts at a time. A part that has
+        // not arrived by the seal is fetched after it.
         taking.detach_all();
     }
     Ok(missing)
@@ -124,39 +120,7 @@ async fn ask_all(
     if answered >= majority { Ok(lacking) } else { Err(SpreadError::TooFew { answered, voters, why }) }
 }
 
-/// A slot for one of the few copies that are sent to a node at a time.
-struct CopySlot {
-    copies: Arc<Semaphore>,
-    /// The slot, if one was free at once.
-    permit: Option<OwnedSemaphorePermit>,
-    /// Cancelled when a majority has the part.
-    enough: CancellationToken,
-}
-
-impl CopySlot {
-    fn of(copies: Arc<Semaphore>, enough: CancellationToken) -> CopySlot {
-        let permit = Arc::clone(&copies).try_acquire_owned().ok();
-        CopySlot { copies, permit, enough }
-    }
-
-    /// Waits for the slot. `None` if a majority has the part first.
-    async fn acquired(self) -> Option<OwnedSemaphorePermit> {
-        match self.permit {
-            Some(permit) => Some(permit),
-            // The semaphore is never closed: it lives as long as the context.
-            None => self.enough.run_until_cancelled(self.copies.acquire_owned()).await?.ok(),
-        }
-    }
-}
-
-async fn take(context: Arc<NodeContext>, node: NodeId, turn: CopySlot, question: TakePart) -> Result<(), String> {
-    let _one_of = turn.acquired().await.ok_or_else(|| "others were quicker".to_owned())?;
+async fn take(context: Arc<NodeContext>, node: NodeId, question: TakePart) -> Result<(), String> {
     let peer = context.replica.peer(node).ok_or_else(|| "it is no member".to_owned())?;
-    let taken = peer_messages::ask(&peer, question, TAKE_WITHIN).await.map_err(|error| error.to_string()).flatten();
-    if let Err(why) = &taken
-        && context.parts.may_warn_of(node)
-    {
-        tracing::warn!(%node, part = ?question.part, why, "a member does not take parts of audiences over");
-    }
-    taken
+    peer_messages::ask(&peer, question, TAKE_WITHIN).await.map_err(|error| error.to_string()).flatten()
 }

@@ -32,12 +32,12 @@ const PART_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
 /// Checks and fetches parts until `stop`.
 pub async fn run(context: Arc<NodeContext>, stop: CancellationToken) {
-    let mut checks_left: u32 = 0;
+    let (mut checks_left, mut is_short): (u32, bool) = (0, false);
     while stop.run_until_cancelled(tokio::time::sleep(CHECK_EVERY)).await.is_some() {
         // A node that was cut off may not know the latest seals, so it removes nothing.
         let removes = checks_left == 0 && context.replica.linearizable(Instant::now() + KNOWN_WITHIN).await.is_ok();
         checks_left = if removes { CHECKS_PER_REMOVAL } else { checks_left.saturating_sub(1) };
-        let Some(lacking) = check_parts(&context, removes).await else { continue };
+        let Some(lacking) = check_parts(&context, removes, &mut is_short).await else { continue };
         if lacking.is_empty() {
             continue;
         }
@@ -63,7 +63,8 @@ pub(crate) fn open_parts(context: &NodeContext) -> BTreeSet<Hash> {
 }
 
 /// Returns the missing parts. `None` if the check failed. With `removes` it also removes parts that are not needed.
-async fn check_parts(context: &Arc<NodeContext>, removes: bool) -> Option<Vec<Hash>> {
+/// Logs when space for parts runs out, and when there is space again.
+async fn check_parts(context: &Arc<NodeContext>, removes: bool, is_short: &mut bool) -> Option<Vec<Hash>> {
     let needed: BTreeSet<Hash> = context.replica.read(|ledger| ledger.seals().flat_map(|seal| seal.parts).collect());
     let own = Arc::clone(context);
     let checked = context.replica.blocking(move || {
@@ -79,11 +80,18 @@ async fn check_parts(context: &Arc<NodeContext>, removes: bool) -> Option<Vec<Ha
                 Err(error) => tracing::warn!(%error, "parts that are not needed cannot be removed"),
             }
         }
-        parts.room.check_again();
-        metrics::gauge!("reveille_parts_no_room").set(if parts.shortage().is_some() { 1.0 } else { 0.0 });
-        parts.lacking()
+        (parts.lacking(), parts.shortage())
     });
-    let lacking = checked.await.ok()?;
+    let (lacking, shortage) = checked.await.ok()?;
+    match &shortage {
+        Some(why) if !*is_short => {
+            tracing::warn!(why, "no room for parts of audiences: imports wait, nothing is lost; free space there");
+        }
+        None if *is_short => tracing::info!("there is room for parts of audiences again"),
+        _ => {}
+    }
+    *is_short = shortage.is_some();
+    metrics::gauge!("reveille_parts_no_room").set(u8::from(*is_short));
     metrics::gauge!("reveille_parts_lacking").set(lacking.len() as f64);
     Some(lacking)
 }

@@ -45,9 +45,11 @@ fn recipients_are_read_by_their_places() {
     let key = generated.recipient(300).key;
     let keys = [key.clone(), "unknown@example.org".to_owned()].into();
     assert_eq!(parts.find(part, &keys), Ok(vec![(300, key)]));
-    assert_eq!(parts.of_these(part, &[0, 255, 299, 300, 599], &keys), Ok([300].into()));
-    assert_eq!(parts.of_these(part, &[0, 599], &keys), Ok([].into()));
-    assert!(parts.of_these(part, &[0, 600], &keys).is_err(), "no recipient is there");
+    let missing = Hash::of(b"another part");
+    let each = parts.read_each([(part, 599), (part, 300), (missing, 0)].into());
+    assert_eq!(each[&(part, 300)], Ok(generated.recipient(300)));
+    assert_eq!(each[&(part, 599)], Ok(generated.recipient(599)));
+    assert_eq!(each[&(missing, 0)], Err(PartFault::Missing(missing)));
 }
 
 /// A full volume stops the node, since its log is on that volume too.
@@ -56,9 +58,9 @@ fn marks_of_a_large_audience_leave_room_to_the_log() {
     let (_folder, mut parts) = parts();
     let part = parts.put(&made(3).1).expect("kept");
     let seal = |rows: u32| Seal { name: "all".into(), columns: vec!["name".into()], rows, parts: vec![part] };
-    // The system reports no free space for this volume.
-    parts.room = FreeSpace::of("/proc".into());
     assert_eq!(parts.check(&seal(3), |_| true), Ok(()), "few marks are in memory");
+    // The system reports no free space for this volume.
+    parts.folder = "/proc".into();
     let refused = parts.check(&seal(2_000_000), |_| true);
     assert!(matches!(&refused, Err(AudienceFault::Disk(why)) if why.contains("are free in /proc")), "{refused:?}");
 }

@@ -217,22 +217,16 @@ fn concerning_keys(context: &NodeContext, unknown: Vec<Unknown>, keys: &BTreeSet
 fn concerning_keys_of_seal(
     context: &NodeContext,
     seal: &Seal,
-    handoffs: Vec<CrossedHandoff>,
+    mut handoffs: Vec<CrossedHandoff>,
     keys: &BTreeSet<String>,
 ) -> Vec<CrossedHandoff> {
-    let mut by_part: BTreeMap<Hash, BTreeMap<u16, Vec<CrossedHandoff>>> = BTreeMap::new();
-    for crossed in handoffs {
-        if let Some((part, position)) = seal.locate(crossed.recipient) {
-            by_part.entry(part).or_default().entry(position).or_default().push(crossed);
-        }
-    }
-    let of_part = |(part, by_position): (Hash, BTreeMap<u16, Vec<CrossedHandoff>>)| {
-        let positions: Vec<u16> = by_position.keys().copied().collect();
-        let meant = context.parts.of_these(part, &positions, keys).ok();
-        let is_meant = move |position: &u16| meant.as_ref().is_none_or(|meant| meant.contains(position));
-        by_position.into_iter().filter(move |(position, _)| is_meant(position)).flat_map(|(_, crossed)| crossed)
-    };
-    by_part.into_iter().flat_map(of_part).collect()
+    let read = context.parts.read_each(handoffs.iter().filter_map(|crossed| seal.locate(crossed.recipient)).collect());
+    handoffs.retain(|crossed| match seal.locate(crossed.recipient).and_then(|place| read.get(&place)) {
+        Some(Ok(recipient)) => keys.contains(&recipient.key),
+        Some(Err(_)) => true,
+        None => false,
+    });
+    handoffs
 }
 
 /// Answers a barrier on a node that sends. Once the readable state includes the entry, it reads the list of handoffs

@@ -77,16 +77,8 @@ impl Admin {
         }
         let context = Arc::clone(&self.context);
         let read = tokio::task::spawn_blocking(move || {
-            // Sorted, so that each part is read once and in its order.
-            places.sort_unstable_by_key(|(_, place)| *place);
-            let mut found = Vec::with_capacity(places.len());
-            for of_part in places.chunk_by(|(_, (one, _)), (_, (other, _))| one == other) {
-                let Some((_, (part, _))) = of_part.first() else { continue };
-                let wanted: Vec<u16> = of_part.iter().map(|(_, (_, place))| *place).collect();
-                let read = context.parts.read(*part, &wanted).unwrap_or_default();
-                found.extend(of_part.iter().zip(read).map(|((at, _), (_, recipient))| (*at, recipient)));
-            }
-            found
+            let read = context.parts.read_each(places.iter().map(|(_, place)| *place).collect());
+            places.into_iter().filter_map(|(at, place)| Some((at, read.get(&place)?.clone().ok()?))).collect::<Vec<_>>()
         });
         for (at, recipient) in read.await.unwrap_or_default() {
             if let Some(place) = found.get_mut(at) {
