@@ -8,7 +8,7 @@ use std::error::Error;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use reveille_cluster::compose::{Compiled, ComposeError, Composed, Stamp, message_id};
+use reveille_cluster::compose::{Compiled, Composed, ContentError, Stamp, message_id};
 use reveille_ledger::content::{Content, Recipient};
 use reveille_ledger::ids::{Epoch, Fence, RunId, Time};
 
@@ -52,7 +52,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn measure(title: &str, compiled: &Compiled) -> Result<(), ComposeError> {
+fn measure(title: &str, compiled: &Compiled) -> Result<(), ContentError> {
     let emails: Vec<(Recipient, Stamp)> = (0..EMAILS).map(mail).collect();
     let mut bytes = 0;
     for (recipient, stamp) in &emails {
@@ -60,10 +60,10 @@ fn measure(title: &str, compiled: &Compiled) -> Result<(), ComposeError> {
         bytes = whole.data.len();
         assert_eq!(compiled.compose(recipient, stamp)?, whole);
     }
-    let time = |compose: &dyn Fn(&Recipient, &Stamp) -> Result<Composed, ComposeError>| {
+    let time = |compose: &dyn Fn(&Recipient, &Stamp) -> Result<Composed, ContentError>| {
         let begin = Instant::now();
         emails.iter().try_for_each(|(recipient, stamp)| compose(recipient, stamp).map(|mail| drop(black_box(mail))))?;
-        Ok::<Duration, ComposeError>(begin.elapsed())
+        Ok::<Duration, ContentError>(begin.elapsed())
     };
     let mut best = [Duration::MAX; 2];
     for _ in 0..TURNS {

@@ -1,7 +1,7 @@
 //! The bodies of an email (RFC 2045): line ends, the choice of an encoding, and the encodings.
 //!
-//! [`super::Compiled`] calls this for a rendered text, `prepared.rs` for single lines. Quoted-printable encodes each line
-//! independently, so lines may be encoded separately; base64 does not keep lines.
+//! [`super::Compiled`] calls this for a rendered text, `prepared.rs` for single lines. Quoted-printable encodes each
+//! line independently, so lines may be encoded separately; base64 does not keep lines.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;

@@ -1,7 +1,7 @@
 //! Checks of content before its templates are compiled: sizes, names, addresses, header fields.
 //!
-//! [`super::Compiled::new`] calls this; [`check_proposed`] is called only where content is proposed. Each refusal names the
-//! field and the next step.
+//! [`super::Compiled::new`] calls this; [`check_proposed`] is called only where content is proposed. Each refusal names
+//! the field and the next step.
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,7 @@
 //! A template as a text with holes, and a recipient's values for the holes.
 //!
-//! Called by `prepared.rs`. `{{ name }}` and `{{ name|urlencode }}` are evaluated without the template engine. The engine
-//! renders all other code of a field at once.
+//! Called by `prepared.rs`. `{{ name }}` and `{{ name|urlencode }}` are evaluated without the template engine. The
+//! engine renders all other code of a field at once.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -52,7 +52,8 @@ pub(super) struct HoleValues<'a> {
 }
 
 impl Expressions {
-    /// Splits a field into its expressions and its rendered text with marks. `None` if the field must be rendered whole.
+    /// Splits a field into its expressions and its rendered text with marks. `None` if the field must be rendered
+    /// whole.
     pub(super) fn new(templates: &Templates, field: &str, variables: &Variables) -> Option<(Expressions, String)> {
         let source = templates.source(field)?;
         let words = language::check(field, &source).ok()?;
@@ -77,8 +78,8 @@ impl Expressions {
         Some((Expressions { field: field.to_owned(), holes, templates, results, steps }, marked))
     }
 
-    /// Returns the engine's results for a recipient, for [`HoleValues::new`]. `None` if the engine fails, or if the whole
-    /// field could exceed the fuel.
+    /// Returns the engine's results for a recipient, for [`HoleValues::new`]. `None` if the engine fails, or if the
+    /// whole field could exceed the fuel.
     pub(super) fn render(&self, values: &Values<'_>) -> Option<String> {
         let Some(templates) = &self.templates else { return (self.steps <= FUEL).then(String::new) };
         let results = templates.render_and_count(&self.field, values.for_templates(), RENDERED_BYTES_MAX);
@@ -111,8 +112,8 @@ impl Hole {
 }
 
 impl<'a> HoleValues<'a> {
-    /// `results` comes from [`Expressions::render`]. Returns `None` if it has another number of parts than holes: a value
-    /// contains the mark.
+    /// `results` comes from [`Expressions::render`]. Returns `None` if it has another number of parts than holes: a
+    /// value contains the mark.
     pub(super) fn new(
         expressions: &'a Expressions,
         values: &'a Values<'a>,

@@ -5,16 +5,14 @@
 use std::borrow::Cow;
 
 use minijinja::Value;
-use reveille_ledger::address::Mailbox;
 use reveille_ledger::content::Recipient;
 
-use super::check::HEADERS;
+use super::check::{self, HEADERS, refuse};
 use super::prepared::{self, Body, Field, PreparedContent};
-use super::render::{HTML, RenderError};
+use super::render::HTML;
 use super::values::Values;
 use super::{
-    Compiled, ComposeError, Composed, HEADER_BYTES_MAX, RENDERED_BYTES_MAX, SUBJECT, Stamp, TEXT, body, in_field, mime,
-    stamp,
+    Compiled, Composed, ContentError, HEADER_BYTES_MAX, RENDERED_BYTES_MAX, SUBJECT, Stamp, TEXT, body, mime, stamp,
 };
 
 impl Compiled {
@@ -24,8 +22,8 @@ impl Compiled {
         prepared: &PreparedContent,
         recipient: &Recipient,
         stamp: &Stamp,
-    ) -> Result<Composed, ComposeError> {
-        let to = Mailbox::parse(&recipient.address)?;
+    ) -> Result<Composed, ContentError> {
+        let to = check::mailbox("recipient", &recipient.address)?;
         let values = Values::new(&self.variables, recipient, &to, stamp.run)?;
         let mut out = Vec::with_capacity(prepared.size());
         mime::mailbox(&mut out, "From", &self.sender);
@@ -52,7 +50,7 @@ impl Compiled {
         field: &str,
         ready: &Field,
         values: &Values<'_>,
-    ) -> Result<(), ComposeError> {
+    ) -> Result<(), ContentError> {
         let filled = match ready {
             Field::Same(encoded) => {
                 out.extend_from_slice(encoded);
@@ -71,7 +69,7 @@ impl Compiled {
         prepared: &PreparedContent,
         values: &Values<'_>,
         seed: &[u8; 32],
-    ) -> Result<(), ComposeError> {
+    ) -> Result<(), ContentError> {
         let text = self.has_text.then_some((TEXT, "text/plain", &prepared.text));
         let html = self.has_html.then_some((HTML, "text/html", &prepared.html));
         let (Some(text), Some(html)) = (text, html) else {
@@ -92,7 +90,7 @@ impl Compiled {
         out: &mut Vec<u8>,
         (field, media_type, ready): (&str, &str, &Body),
         values: &Values<'_>,
-    ) -> Result<(), ComposeError> {
+    ) -> Result<(), ContentError> {
         let filled = match ready {
             Body::Lines(expressions, lines) if lines.write(out, media_type, expressions, values) => return Ok(()),
             Body::Filled(expressions, text) => prepared::fill(expressions, text, values, RENDERED_BYTES_MAX),
@@ -104,19 +102,18 @@ impl Compiled {
     }
 
     /// Renders a subject or a header.
-    pub(super) fn header_text(&self, field: &str, values: &Value) -> Result<String, ComposeError> {
-        self.templates.render(field, values, HEADER_BYTES_MAX).map_err(|error| in_field(field, error))
+    pub(super) fn header_text(&self, field: &str, values: &Value) -> Result<String, ContentError> {
+        self.templates.render(field, values, HEADER_BYTES_MAX)
     }
 
     /// Renders the text or the html.
-    pub(super) fn body_text(&self, field: &str, values: &Values<'_>) -> Result<String, ComposeError> {
-        let rendered = self.templates.render(field, values.for_templates(), RENDERED_BYTES_MAX);
-        rendered.map_err(|error| in_field(field, error))
+    pub(super) fn body_text(&self, field: &str, values: &Values<'_>) -> Result<String, ContentError> {
+        self.templates.render(field, values.for_templates(), RENDERED_BYTES_MAX)
     }
 }
 
 /// Writes a rendered subject or header. A header with an empty value is left out, so a template can omit it.
-pub(super) fn write_header(out: &mut Vec<u8>, field: &str, rendered: &str) -> Result<(), ComposeError> {
+pub(super) fn write_header(out: &mut Vec<u8>, field: &str, rendered: &str) -> Result<(), ContentError> {
     let text = one_line(field, &unbroken(rendered))?;
     match field.strip_prefix(HEADERS) {
         None => mime::unstructured(out, "Subject", &text),
@@ -139,12 +136,12 @@ pub(super) fn unbroken(rendered: &str) -> Cow<'_, str> {
 }
 
 /// Returns a rendered subject or header as one trimmed line. Fails if it has control characters.
-pub(super) fn one_line(field: &str, rendered: &str) -> Result<String, ComposeError> {
+pub(super) fn one_line(field: &str, rendered: &str) -> Result<String, ContentError> {
     let text = rendered.replace('\t', " ");
     if let Some(character) = text.chars().find(|character| character.is_control()) {
         let message =
             format!("contains a control character (U+{:04X}); a header is one line of text", u32::from(character));
-        return Err(in_field(field, RenderError { line: None, message }));
+        return refuse(field, message);
     }
     Ok(text.trim().to_owned())
 }

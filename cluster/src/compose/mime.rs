@@ -2,8 +2,8 @@
 //!
 //! Only [`super::Compiled`] and `stamp.rs` call this, with text without control characters. The output depends on the
 //! arguments only (no random boundary, no clock). Lines end with CRLF, have at most 998 octets, and are folded at 78
-//! where possible. The bodies are in `body.rs`. lettre's builder is not used because it panics on some input and draws
-//! random boundaries.
+//! where possible. The bodies are in `body.rs`. The builder of lettre is not used because it panics on some input and
+//! draws random boundaries.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;

@@ -4,7 +4,7 @@
 //! content once and calls [`Compiled::compose`] for each recipient, before the gate (P5). Guarantees:
 //! - **The same bytes** for the same recipient and stamp: a retry differs only in `Date` and `X-Reveille-Fence`.
 //! - **One message**: CRLF everywhere, no line above 998 octets, and no field that data could add, override or break.
-//! - **Bounded** time (fuel) and memory ([`RENDERED_BYTES_MAX`]); a panic becomes a [`ComposeError`].
+//! - **Bounded** time (fuel) and memory ([`RENDERED_BYTES_MAX`]); a panic becomes a [`ContentError`].
 //!
 //! It does not know relays or dot-stuffing, and uses no random numbers and no clock. Reading order: `check.rs`,
 //! `controls.rs`, `language.rs`, `render.rs`, `values.rs`, `mail.rs` (`stamp.rs`, `mime.rs`, `body.rs`), `prepared.rs`
@@ -14,6 +14,7 @@ mod body;
 mod check;
 mod controls;
 mod form;
+mod functions;
 mod language;
 mod mail;
 mod mime;
@@ -30,7 +31,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use reveille_ledger::address::{Address, AddressError, Mailbox};
+use reveille_ledger::address::{Address, Mailbox};
 use reveille_ledger::content::{Content, Recipient};
 
 pub use check::check_proposed;
@@ -40,7 +41,7 @@ use controls::not_one_line;
 use mail::{one_line, write_header};
 use prepared::{Body, Field, PreparedContent};
 pub use preview::Preview;
-use render::{HTML, RenderError, Templates};
+use render::{HTML, Templates};
 pub use stamp::{Stamp, message_id};
 use values::Variables;
 pub use variables::{built_in, columns_used, is_variable};
@@ -65,41 +66,17 @@ const BUILT_IN: [(&str, &str); 2] = [(RECIPIENT, "the recipient's address"), (RU
 const SUBJECT: &str = "subject";
 const TEXT: &str = "text";
 
-/// Reason why content cannot be sent to any recipient. Deterministic.
+/// Reason why content cannot be sent: to any recipient, or to one of them while others may get it. Deterministic, even
+/// for a panic.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}{}: {message}", line.map(|line| format!(", line {line}")).unwrap_or_default())]
 pub struct ContentError {
-    /// `sender`, `subject`, `text`, `html`, `headers.NAME`, `variables.NAME`, `columns` …
+    /// `sender`, `subject`, `text`, `html`, `headers.NAME`, `variables.NAME`, `columns`, `recipient` …
     pub field: String,
     /// Line within the field, from 1. `None` if no single line is wrong.
     pub line: Option<u32>,
     /// Description of the problem, and the next step.
     pub message: String,
-}
-
-/// Reason why the email for this recipient cannot be composed, while others may be. Deterministic, even for a panic:
-/// the same recipient fails again.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ComposeError {
-    /// The recipient's address is not valid.
-    #[error("the recipient's address: {0}")]
-    Address(#[from] AddressError),
-    /// A value of the recipient is not valid, or a field is not valid with it.
-    #[error("{field}{}: {message}", line.map(|line| format!(", line {line}")).unwrap_or_default())]
-    Field {
-        /// The field, or `columns.NAME`.
-        field: String,
-        /// Line within the field's template, if known.
-        line: Option<u32>,
-        /// Description of the problem.
-        message: String,
-    },
-    /// The stamp cannot be in a header. This is a bug of the caller.
-    #[error("the stamp's {0} cannot stand in a header")]
-    Stamp(&'static str),
-    /// A bug in this code or in a library.
-    #[error("composing panicked: {0}")]
-    Panicked(String),
 }
 
 /// Content that compiles, ready for any recipient with the given columns.
@@ -201,11 +178,7 @@ impl Compiled {
     fn check_settled(&self, fields: &[String]) -> Result<(), ContentError> {
         let values = self.variables.same();
         for field in fields {
-            let text = self.header_text(field, &values);
-            text.and_then(|text| one_line(field, &text)).map_err(|error| match error {
-                ComposeError::Field { field, line, message } => ContentError { field, line, message },
-                other => ContentError { field: field.clone(), line: None, message: other.to_string() },
-            })?;
+            one_line(field, &self.header_text(field, &values)?)?;
         }
         Ok(())
     }
@@ -234,8 +207,8 @@ impl Compiled {
     /// Composes the email for one recipient.
     ///
     /// # Errors
-    /// A [`ComposeError`]: this recipient cannot be sent this content. Others may.
-    pub fn compose(&self, recipient: &Recipient, stamp: &Stamp) -> Result<Composed, ComposeError> {
+    /// A [`ContentError`]: this recipient cannot be sent this content. Others may.
+    pub fn compose(&self, recipient: &Recipient, stamp: &Stamp) -> Result<Composed, ContentError> {
         // The first email may be the only one, so the content is prepared for the second.
         if !self.is_begun.swap(true, Ordering::Relaxed) {
             return self.compose_whole(recipient, stamp);
@@ -248,12 +221,13 @@ impl Compiled {
     ///
     /// # Errors
     /// The same errors as [`Compiled::compose`].
-    pub fn compose_whole(&self, recipient: &Recipient, stamp: &Stamp) -> Result<Composed, ComposeError> {
+    pub fn compose_whole(&self, recipient: &Recipient, stamp: &Stamp) -> Result<Composed, ContentError> {
         self.caught(|| self.write(&self.unprepared, recipient, stamp))
     }
 
-    fn caught(&self, write: impl FnOnce() -> Result<Composed, ComposeError>) -> Result<Composed, ComposeError> {
-        catch_unwind(AssertUnwindSafe(write)).unwrap_or_else(|panic| Err(ComposeError::Panicked(panic_text(&*panic))))
+    fn caught(&self, write: impl FnOnce() -> Result<Composed, ContentError>) -> Result<Composed, ContentError> {
+        catch_unwind(AssertUnwindSafe(write))
+            .unwrap_or_else(|panic| refuse("composing", format!("panicked: {}", panic_text(&*panic))))
     }
 
     /// Prepares all parts that are the same for all recipients.
@@ -269,10 +243,6 @@ impl Compiled {
         let headers = self.headers.iter().map(|field| header(field)).collect();
         PreparedContent { subject: header(SUBJECT), headers, text: body(TEXT), html: body(HTML) }
     }
-}
-
-fn in_field(field: &str, error: RenderError) -> ComposeError {
-    ComposeError::Field { field: field.to_owned(), line: error.line, message: error.message }
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {

@@ -5,9 +5,9 @@
 //! rendered once with marks instead of the expressions, and cut at the marks (`form.rs`). Lines of a body without a
 //! mark are also encoded once.
 //!
-//! Invariant: the bytes equal those of an email that is rendered whole (property test in `tests/prepared.rs`). The field
-//! is rendered whole for one recipient if the prepared pieces are not enough: a missing or long value, an expression
-//! that fails, a lone CR, a text that is shorter in another encoding.
+//! Invariant: the bytes equal those of an email that is rendered whole (property test in `tests/prepared.rs`). The
+//! field is rendered whole for one recipient if the prepared pieces are not enough: a missing or long value, an
+//! expression that fails, a lone CR, a text that is shorter in another encoding.
 
 use std::borrow::Cow;
 

@@ -1,14 +1,13 @@
 //! Shows the parts of an email before they are encoded, for its author. The code that composes the email renders them.
 
-use reveille_ledger::address::Mailbox;
 use reveille_ledger::content::Recipient;
 use reveille_ledger::ids::RunId;
 
-use super::check::HEADERS;
+use super::check::{self, HEADERS};
 use super::mail::unbroken;
 use super::render::HTML;
 use super::values::Values;
-use super::{Compiled, ComposeError, SUBJECT, TEXT, one_line};
+use super::{Compiled, ContentError, SUBJECT, TEXT, one_line};
 
 /// The rendered parts of one email.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,9 +26,9 @@ impl Compiled {
     /// Renders the parts of the email of this run for one recipient. [`Compiled::compose`] may still refuse it.
     ///
     /// # Errors
-    /// The [`ComposeError`] that composing it would return.
-    pub fn preview(&self, recipient: &Recipient, run: RunId) -> Result<Preview, ComposeError> {
-        let to = Mailbox::parse(&recipient.address)?;
+    /// The [`ContentError`] that composing it would return.
+    pub fn preview(&self, recipient: &Recipient, run: RunId) -> Result<Preview, ContentError> {
+        let to = check::mailbox("recipient", &recipient.address)?;
         let values = Values::new(&self.variables, recipient, &to, run)?;
         let part = |is_there: bool, field: &str| is_there.then(|| self.body_text(field, &values)).transpose();
         let header = |field: &str| one_line(field, &unbroken(&self.header_text(field, values.for_templates())?));

@@ -8,9 +8,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value, filters, tests as checks};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value};
 
-use super::language::{self, FILTERS, TESTS, URLENCODE};
+use super::functions::{register_filters, register_tests};
+use super::language::{self, URLENCODE};
 use super::mime::{UPPER, hex};
 use super::{ContentError, VALUE_BYTES_MAX};
 
@@ -27,13 +28,6 @@ pub(super) struct Templates {
     used: BTreeMap<String, BTreeSet<String>>,
 }
 
-/// Reason why one rendering failed. The values are the cause, since the template has compiled.
-#[derive(Debug)]
-pub(super) struct RenderError {
-    pub(super) line: Option<u32>,
-    pub(super) message: String,
-}
-
 impl Templates {
     pub(super) fn new() -> Templates {
         let mut environment = Environment::empty();
@@ -42,13 +36,9 @@ impl Templates {
         // Without debug information errors contain no copies of source and values.
         environment.set_debug(false);
         environment.set_auto_escape_callback(|field| if field == HTML { AutoEscape::Html } else { AutoEscape::None });
-        for name in FILTERS {
-            add_filter(&mut environment, name);
-        }
+        register_filters(&mut environment);
         environment.add_filter(URLENCODE, urlencode);
-        for name in TESTS {
-            add_test(&mut environment, name);
-        }
+        register_tests(&mut environment);
         Templates { environment, used: BTreeMap::new() }
     }
 
@@ -100,7 +90,7 @@ impl Templates {
     }
 
     /// Renders one field into at most `limit` bytes.
-    pub(super) fn render(&self, field: &str, values: &Value, limit: usize) -> Result<String, RenderError> {
+    pub(super) fn render(&self, field: &str, values: &Value, limit: usize) -> Result<String, ContentError> {
         self.render_and_count(field, values, limit).map(|(text, _)| text)
     }
 
@@ -110,7 +100,8 @@ impl Templates {
         field: &str,
         values: &Value,
         limit: usize,
-    ) -> Result<(String, u64), RenderError> {
+    ) -> Result<(String, u64), ContentError> {
+        let failed = |line, message| ContentError { field: field.to_owned(), line, message };
         let mut output = Bounded { bytes: Vec::new(), left: limit, full: false };
         let rendered = self
             .environment
@@ -118,11 +109,11 @@ impl Templates {
             .and_then(|template| template.render_captured_to(values.clone(), &mut output))
             .map(|captured| captured.state().fuel_levels().map_or(0, |(steps, _)| steps));
         if output.full {
-            return Err(RenderError { line: None, message: format!("is longer than {limit} bytes when rendered") });
+            return Err(failed(None, format!("is longer than {limit} bytes when rendered")));
         }
-        let steps = rendered.map_err(|error| RenderError { line: line(&error), message: render_message(&error) })?;
+        let steps = rendered.map_err(|error| failed(line(&error), render_message(&error)))?;
         let text = String::from_utf8(output.bytes);
-        text.map(|text| (text, steps)).map_err(|error| RenderError { line: None, message: error.to_string() })
+        text.map(|text| (text, steps)).map_err(|error| failed(None, error.to_string()))
     }
 }
 
@@ -138,42 +129,6 @@ fn render_message(error: &Error) -> String {
     match error.kind() {
         ErrorKind::OutOfFuel => format!("takes more than {FUEL} steps to render"),
         kind => error.detail().map_or_else(|| kind.to_string(), |detail| format!("{kind}: {detail}")),
-    }
-}
-
-fn add_filter(environment: &mut Environment<'static>, name: &'static str) {
-    match name {
-        "abs" => environment.add_filter(name, filters::abs),
-        "capitalize" => environment.add_filter(name, filters::capitalize),
-        "d" | "default" => environment.add_filter(name, filters::default),
-        "e" | "escape" => environment.add_filter(name, filters::escape),
-        "first" => environment.add_filter(name, filters::first),
-        "float" => environment.add_filter(name, filters::float),
-        "int" => environment.add_filter(name, filters::int),
-        "last" => environment.add_filter(name, filters::last),
-        "length" => environment.add_filter(name, filters::length),
-        "lower" => environment.add_filter(name, filters::lower),
-        "round" => environment.add_filter(name, filters::round),
-        "safe" => environment.add_filter(name, filters::safe),
-        "split" => environment.add_filter(name, filters::split),
-        "title" => environment.add_filter(name, filters::title),
-        "trim" => environment.add_filter(name, filters::trim),
-        "upper" => environment.add_filter(name, filters::upper),
-        // A listed name without a function would fail at rendering. A test renders each of them.
-        _ => {}
-    }
-}
-
-fn add_test(environment: &mut Environment<'static>, name: &'static str) {
-    match name {
-        "defined" => environment.add_test(name, checks::is_defined),
-        "undefined" => environment.add_test(name, checks::is_undefined),
-        "none" => environment.add_test(name, checks::is_none),
-        "odd" => environment.add_test(name, checks::is_odd),
-        "even" => environment.add_test(name, checks::is_even),
-        "startingwith" => environment.add_test(name, checks::is_startingwith),
-        "endingwith" => environment.add_test(name, checks::is_endingwith),
-        _ => {}
     }
 }
 
@@ -232,6 +187,7 @@ impl io::Write for Bounded {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compose::functions::{FILTERS, TESTS};
 
     fn render(field: &str, source: &str) -> Result<String, String> {
         let known = BTreeSet::from(["name", "count"]);
@@ -243,12 +199,12 @@ mod tests {
 
     #[test]
     fn every_filter_and_every_test_that_is_allowed_exists() {
-        for filter in FILTERS {
+        for &filter in FILTERS {
             let argument = if filter == "split" { "(' ')" } else { "" };
             let value = if matches!(filter, "abs" | "round" | "float") { "2" } else { "'2'" };
             assert!(render("text", &format!("{{{{ {value}|{filter}{argument} }}}}")).is_ok(), "{filter}");
         }
-        for test in TESTS {
+        for &test in TESTS {
             let argument = if test.ends_with("with") { "('x')" } else { "" };
             assert!(
                 render(

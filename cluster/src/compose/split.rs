@@ -19,7 +19,8 @@ impl<'a> Words<'a> {
     /// Code with a backslash in a string counts as code that varies: the string could create a mark.
     pub(super) fn cut(&self, varies: impl Fn(&str) -> bool, mark: impl Fn(usize) -> String) -> Option<Cut<'a>> {
         let mut cut = Cut { text: String::with_capacity(self.source.len()), code: Vec::new() };
-        // Everything before `copied_to` is in `cut.text`. The outermost open block or expression begins at `block_start`.
+        // Everything before `copied_to` is in `cut.text`. The outermost open block or expression begins at
+        // `block_start`.
         let (mut copied_to, mut block_start) = (0, 0);
         let (mut depth, mut block_varies) = (0_usize, false);
         for piece in &self.pieces {

@@ -4,7 +4,8 @@ use std::sync::LazyLock;
 
 use reveille_ledger::ids::{Fence, RunId, Time};
 
-use super::{ComposeError, LIST_UNSUBSCRIBE_BYTES_MAX, mime};
+use super::check::refuse;
+use super::{ContentError, LIST_UNSUBSCRIBE_BYTES_MAX, mime};
 
 /// Data that one handoff adds to the content. Only fence and date differ between attempts of one (run, recipient).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,15 +49,16 @@ pub fn message_id(cluster: u128, cluster_incarnation: u64, run: RunId, recipient
 pub(super) const AUTO_SUBMITTED: &str = "Auto-Submitted";
 
 /// Writes the fields of a stamp. `auto_submitted` is true if no header of the content sets that field.
-pub(super) fn write(out: &mut Vec<u8>, stamp: &Stamp, auto_submitted: bool) -> Result<(), ComposeError> {
+pub(super) fn write(out: &mut Vec<u8>, stamp: &Stamp, auto_submitted: bool) -> Result<(), ContentError> {
     let id = &stamp.message_id;
     let fits =
         id.len() <= 512 && id.contains('@') && id.bytes().all(|byte| byte.is_ascii_graphic() && !b"<>".contains(&byte));
     if !fits {
-        return Err(ComposeError::Stamp("message id"));
+        return refuse("stamp", "this message id cannot stand in a header");
     }
     let date = stamp.date.timestamp().to_zoned(jiff::tz::TimeZone::UTC);
-    let date = jiff::fmt::rfc2822::to_string(&date).map_err(|_| ComposeError::Stamp("date"))?;
+    let date =
+        jiff::fmt::rfc2822::to_string(&date).or_else(|_| refuse("stamp", "this date cannot stand in a header"))?;
     mime::field(out, "Date", &date);
     mime::field(out, "Message-ID", &format!("<{id}>"));
     if auto_submitted {
@@ -73,10 +75,10 @@ pub(super) fn write(out: &mut Vec<u8>, stamp: &Stamp, auto_submitted: bool) -> R
 }
 
 /// RFC 8058 requires both fields, and the relay's DKIM signature must cover both.
-fn write_list_unsubscribe(out: &mut Vec<u8>, ways: &str) -> Result<(), ComposeError> {
+fn write_list_unsubscribe(out: &mut Vec<u8>, ways: &str) -> Result<(), ContentError> {
     let fits = ways.len() <= LIST_UNSUBSCRIBE_BYTES_MAX && ways.bytes().all(|byte| matches!(byte, b' '..=b'~'));
     if !fits {
-        return Err(ComposeError::Stamp("way to opt out"));
+        return refuse("stamp", "this way to opt out cannot stand in a header");
     }
     // An address in angle brackets is never broken; the second one is written on a new line.
     mime::field(out, "List-Unsubscribe", &ways.replace(", ", ",\r\n "));

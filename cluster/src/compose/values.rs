@@ -14,7 +14,7 @@ use reveille_ledger::ids::RunId;
 use super::check::refuse;
 use super::controls::not_one_line;
 use super::render::Templates;
-use super::{ComposeError, ContentError, RECIPIENT, RUN, SUBJECT, VALUE_BYTES_MAX};
+use super::{ContentError, RECIPIENT, RUN, SUBJECT, VALUE_BYTES_MAX};
 
 /// Source of a variable's value.
 #[derive(Debug)]
@@ -87,14 +87,14 @@ impl<'a> Values<'a> {
         recipient: &'a Recipient,
         to: &'a Mailbox,
         run: RunId,
-    ) -> Result<Values<'a>, ComposeError> {
+    ) -> Result<Values<'a>, ContentError> {
         let names_run = variables.0.iter().any(|(_, source)| matches!(source, Source::Run));
         let run = if names_run { run.to_string() } else { String::new() };
         let values = Values { variables, recipient, to, run, gathered: OnceCell::new() };
         for (index, (name, _)) in variables.0.iter().enumerate() {
             if values.own(index).is_some_and(|value| value.len() > VALUE_BYTES_MAX) {
                 let message = format!("the value is longer than {VALUE_BYTES_MAX} bytes");
-                return Err(ComposeError::Field { field: format!("columns.{name}"), line: None, message });
+                return refuse(format!("columns.{name}"), message);
             }
         }
         Ok(values)

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use jiff::Timestamp;
-use reveille_cluster::compose::{Compiled, ComposeError, Stamp, check_proposed, message_id};
+use reveille_cluster::compose::{Compiled, ContentError, Stamp, check_proposed, message_id};
 use reveille_ledger::LEVEL;
 use reveille_ledger::address::Address;
 use reveille_ledger::content::{Content, Recipient};
@@ -39,11 +39,8 @@ fn render(context: &CommandContext<'_>, args: RenderArgs) -> Result<(), Stop> {
     let content = content(args.content)?;
     let compiled = check_proposed(&content, &columns, limits(LEVEL).content_bytes)
         .and_then(|()| Compiled::new(&content, &columns));
-    let compiled = compiled.map_err(|error| places.at(&error.field, error.line, &error.message))?;
-    let refused = |error: ComposeError| match error {
-        ComposeError::Field { field, line, message } => places.at(&field, line, &message),
-        other => places.at("recipient", None, &other.to_string()),
-    };
+    let refused = |error: ContentError| places.at(&error.field, error.line, &error.message);
+    let compiled = compiled.map_err(refused)?;
     let preview = compiled.preview(&recipient, RUN).map_err(refused)?;
     let stamp = Stamp {
         message_id: message_id(0, 0, RUN, 0, compiled.sender().domain()),
