@@ -5,6 +5,7 @@
 //! keyed hash over both, the cluster and its incarnation (P21). It is base32 in lower case, because some relays change
 //! the case of a local part. No local part exceeds the 64 bytes of RFC 5321, whatever the run.
 
+use data_encoding::BASE32_NOPAD;
 use reveille_ledger::address::Address;
 use reveille_ledger::ids::RunId;
 
@@ -22,9 +23,6 @@ const NAMED_MAX: usize = 10 + 5 + 5;
 const TOKEN_MAX: usize = ((HASH + NAMED_MAX) * 8).div_ceil(5);
 /// Maximum bytes before the `+`.
 pub const NAME_BYTES_MAX: usize = LOCAL_BYTES_MAX - 1 - TOKEN_MAX;
-/// Digits of base32 (RFC 4648), in lower case and without padding.
-const DIGITS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
-
 /// The address for bounces, and the keys that sign its tokens.
 #[derive(Debug)]
 pub struct ReturnPath {
@@ -113,30 +111,14 @@ fn prefix(cluster: u128, incarnation: u64) -> [u8; 24] {
     prefix
 }
 
+/// Encodes as base32 (RFC 4648), in lower case and without padding.
 fn to_base32(bytes: &[u8]) -> String {
-    let digit = |at: usize| {
-        let bit = |bit: usize| bytes.get(bit / 8).map_or(0, |byte| byte >> (7 - bit % 8) & 1);
-        let value = (at * 5..at * 5 + 5).fold(0_u8, |value, index| value << 1 | bit(index));
-        char::from(DIGITS[usize::from(value)])
-    };
-    (0..(bytes.len() * 8).div_ceil(5)).map(digit).collect()
+    BASE32_NOPAD.encode(bytes).to_ascii_lowercase()
 }
 
 /// Decodes base32 in either case. `None` if [`to_base32`] could not have written it.
 fn from_base32(text: &str) -> Option<Vec<u8>> {
-    let (mut bytes, mut held, mut bits) = (Vec::with_capacity(text.len() * 5 / 8), 0_u32, 0);
-    for byte in text.bytes() {
-        let digit = DIGITS.iter().position(|digit| *digit == byte.to_ascii_lowercase())?;
-        held = held << 5 | digit as u32;
-        bits += 5;
-        if bits >= 8 {
-            bits -= 8;
-            bytes.push((held >> bits) as u8);
-            held &= (1 << bits) - 1;
-        }
-    }
-    // The remaining bits must be fewer than a digit and zero, so that each token has only one form.
-    (bits < 5 && held == 0).then_some(bytes)
+    BASE32_NOPAD.decode(text.to_ascii_uppercase().as_bytes()).ok()
 }
 
 #[cfg(test)]
@@ -198,7 +180,7 @@ mod tests {
         let address = path.address(7, 2, ONE);
         let token = address.strip_prefix("bounce+").and_then(|rest| rest.strip_suffix("@b.example.com")).expect("one");
         for index in 0..token.len() {
-            for digit in DIGITS.iter().map(|digit| char::from(*digit)) {
+            for digit in "abcdefghijklmnopqrstuvwxyz234567".chars() {
                 let forged: String =
                     token.chars().enumerate().map(|(at, old)| if at == index { digit } else { old }).collect();
                 let read = path.read(&format!("bounce+{forged}@b.example.com"), 7, |_| Some(2));

@@ -1,7 +1,7 @@
 //! Causes of dialogues that ended without an answer.
 //!
-//! Used by sessions, pools and the rules for replies. A cause never says if the email was sent: that depends on the stage at which it
-//! occurred, and [`crate::smtp::DialogueResult`] keeps the two apart.
+//! Used by sessions, pools and the rules for replies. A cause never says if the email was sent: that depends on the
+//! stage at which it occurred, and [`crate::smtp::DialogueResult`] keeps the two apart.
 
 use thiserror::Error;
 

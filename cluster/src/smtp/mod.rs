@@ -1,13 +1,12 @@
-//! Sends emails to SMTP relays. Email leaves the node here only (P3), and only this module uses lettre.
+//! Sends emails to SMTP relays. Email leaves the node here only (P3).
 //!
-//! The claim workers call [`registry`], which has [`RelaySessions`] for each relay. They acquire a permit, pass it an email
-//! and a [`Gate`], and get exactly one [`DialogueResult`]. This module retries nothing and does not know the ledger's
-//! recipients or claims. The [`Gate`] decides if an email may leave (P5), the [`DialogueResult`] says what the answer
-//! means (P6), and the sessions limit how many handoffs may be in doubt at once (P12).
+//! The claim workers call [`registry`], which has [`RelaySessions`] for each relay. They acquire a permit, pass it an
+//! email and a [`Gate`], and get exactly one [`DialogueResult`]. This module retries nothing and does not know the
+//! ledger's recipients or claims. The [`Gate`] decides if an email may leave (P5), the [`DialogueResult`] says what the
+//! answer means (P6), and the sessions limit how many handoffs may be in doubt at once (P12).
 
 pub mod cause;
 pub mod gate;
-pub(crate) mod parked_relays;
 pub mod registry;
 pub mod relay;
 pub mod replies;
@@ -19,11 +18,11 @@ pub mod stage;
 mod tests;
 
 pub use cause::{Cause, Fix, SetupProblem};
-pub use gate::{Gate, GateAnswer, GateRefusal};
+pub use gate::{Gate, GateAnswer};
 pub use relay::status::{CircuitStatus, RelayCounters, RelayStatus};
 pub use relay::{Permit, RelayLimits, RelaySessions, Unavailable};
-pub use replies::classification::{BadRules, RelayRules, ReplyRules};
-pub use replies::dialogue_result::{DialogueResult, RefusalScope, enhanced_code, without_enhanced_code};
+pub use replies::classification::{BadRules, RelayRules, ReplyClass, ReplyRules};
+pub use replies::dialogue_result::{DialogueResult, enhanced_code, without_enhanced_code};
 pub use session::auth::Mechanism;
 pub use session::credentials::{Binding, CredentialStore, Login};
 pub use session::deadlines::{Deadlines, Timeouts};

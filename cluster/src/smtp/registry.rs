@@ -17,7 +17,6 @@ use reveille_ledger::command::Relay;
 use reveille_ledger::injected_bugs::{self, Bug};
 use tokio::time::{Instant, timeout_at};
 
-use super::parked_relays::ParkedRelays;
 use super::{
     CircuitStatus, CredentialStore, Dial, Permit, RelayLimits, RelayRules, RelaySessions, RelayStatus, Target,
     Unavailable,
@@ -41,7 +40,8 @@ pub struct RelayRegistry {
     unmatched_rules: Mutex<BTreeSet<String>>,
     relays: RwLock<BTreeMap<String, Entry>>,
     turn: AtomicU32,
-    parked: Mutex<ParkedRelays>,
+    /// Relays whose daily allowance is used up, as last logged.
+    parked: Mutex<BTreeSet<String>>,
 }
 
 /// Permission to send one email, and the relay that takes it.
@@ -64,13 +64,13 @@ pub enum NoPermit {
 /// A relay of a pool.
 struct NamedRelay {
     name: String,
-    sessions: RelaySessions,
+    sessions: Arc<RelaySessions>,
 }
 
 struct Entry {
     relay: Relay,
     voters: usize,
-    sessions: RelaySessions,
+    sessions: Arc<RelaySessions>,
 }
 
 impl RelayRegistry {
@@ -135,7 +135,7 @@ impl RelayRegistry {
         self.unmatched_rules.lock().difference(&before).cloned().collect()
     }
 
-    fn open_relay(&self, relay: &Relay, voters: usize) -> Result<RelaySessions, crate::smtp::BadTarget> {
+    fn open_relay(&self, relay: &Relay, voters: usize) -> Result<Arc<RelaySessions>, crate::smtp::BadTarget> {
         let target = self.target(relay)?;
         let (rate_per_second, burst) = budget(relay, voters);
         let limits =
@@ -225,8 +225,7 @@ impl RelayRegistry {
     /// Writes the gauges of each relay, and raises an alarm if one is parked.
     pub fn measure(&self) {
         let status = self.status();
-        let circuits = status.iter().map(|(name, status)| (name.clone(), status.circuit.clone())).collect();
-        self.parked.lock().report_changes(&circuits);
+        self.report_parked(&status);
         for (name, status) in status {
             let parked = matches!(status.circuit, CircuitStatus::Parked { .. });
             let open = matches!(status.circuit, CircuitStatus::Open { .. } | CircuitStatus::HalfOpen { .. });
@@ -234,9 +233,25 @@ impl RelayRegistry {
         }
     }
 
+    /// Logs each relay that became parked, or accepts email again, since the last call. A probe changes nothing.
+    fn report_parked(&self, status: &BTreeMap<String, RelayStatus>) {
+        let mut parked = self.parked.lock();
+        parked.retain(|relay| status.contains_key(relay));
+        for (relay, status) in status {
+            match &status.circuit {
+                CircuitStatus::Parked { cause, .. } if parked.insert(relay.clone()) => {
+                    tracing::warn!(relay, cause, "a relay takes no more today: one email tries it every 15 minutes");
+                    metrics::counter!("reveille_alarms_total").increment(1);
+                }
+                CircuitStatus::Closed if parked.remove(relay) => tracing::info!(relay, "a relay is parked no more"),
+                _ => {}
+            }
+        }
+    }
+
     /// Accepts no more emails and waits for the running ones. Returns true if all of them have their result.
     pub async fn close(&self, limit: Duration) -> bool {
-        let relays: Vec<RelaySessions> = self.relays.read().values().map(|entry| entry.sessions.clone()).collect();
+        let relays: Vec<Arc<RelaySessions>> = self.relays.read().values().map(|entry| entry.sessions.clone()).collect();
         let mut closing = tokio::task::JoinSet::new();
         for sessions in relays {
             closing.spawn(async move { sessions.close(limit).await });

@@ -5,7 +5,7 @@ mod rows;
 use super::*;
 use crate::smtp::relay::rate_limiter::RateLimiter;
 use crate::smtp::{
-    Connected, Deadlines, DialogueResult, Email, Gate, GateAnswer, RefusalScope, RelayCounters, ReplyRules, TcpDialer,
+    Connected, Deadlines, DialogueResult, Email, Gate, GateAnswer, RelayCounters, ReplyClass, ReplyRules, TcpDialer,
 };
 use reveille_ledger::access::Access;
 use reveille_ledger::command::{Command, Entry as LogEntry, EpochStart, VoterClock};
@@ -192,7 +192,7 @@ async fn open_circuit_does_not_end_wait_for_another_relay() {
     let acquire = || relays.acquire("default", begun + Duration::from_secs(60));
     let (fails, held) = (acquire().await.expect("room"), acquire().await.expect("room"));
     let mail = Email { from: "a@example.org".into(), to: "b@example.net".into(), data: Vec::new(), dsn: None };
-    let result = fails.session.send(&mail, Open, &Deadlines::default()).await;
+    let result = fails.session.send(&mail, &mut Open, &Deadlines::default()).await;
     assert!(matches!(result, DialogueResult::Broken { .. }), "{result:?}");
     let (name, dialled) = (held.relay.clone(), dialer.0.load(Ordering::Relaxed));
     give_back(held, Duration::from_secs(9));
@@ -211,7 +211,7 @@ async fn wait_includes_next_probe_but_not_pace_beyond_deadline() {
     let fails = acquire().await.expect("room");
     assert_eq!(fails.relay, "b", "a's pace begins empty");
     let mail = Email { from: "a@example.org".into(), to: "b@example.net".into(), data: Vec::new(), dsn: None };
-    let result = fails.session.send(&mail, Open, &Deadlines::default()).await;
+    let result = fails.session.send(&mail, &mut Open, &Deadlines::default()).await;
     assert!(matches!(result, DialogueResult::Broken { .. }), "{result:?}");
     let Err(NoPermit::Unavailable(why)) = acquire().await else { panic!("neither can be used now") };
     assert!(until(&why).is_some_and(|until| until < begun + Duration::from_secs(10)), "{why}");
@@ -223,8 +223,7 @@ async fn wait_includes_next_probe_but_not_pace_beyond_deadline() {
 async fn reply_rules_apply_to_their_relay_only() {
     let faults = "rcpt:554=5.7.1 Recipient address rejected: Access denied".parse().expect("a plan");
     let sink = Sink::start(SinkOptions { faults, ..SinkOptions::default() }).expect("a sink");
-    let text =
-        "[[rule]]\nstages = [\"rcpt\"]\ntext = [\"recipient address rejected\"]\nclass = \"recipient_permanent\"\n";
+    let text = "[[rule]]\nstages = [\"rcpt\"]\ntext = [\"recipient address rejected\"]\nclass = \"recipient\"\n";
     let rules = ReplyRules::parse(text).expect("a rule");
     let relays = relays_by(Arc::new(TcpDialer::default()), [("a".to_owned(), rules)].into());
     let mut ledger = led();
@@ -233,7 +232,7 @@ async fn reply_rules_apply_to_their_relay_only() {
         put_relay(&mut ledger, Relay { pool: name.to_owned(), port, ..relay(name, 1) });
     }
     relays.follow(&ledger, 1);
-    for (name, expected) in [("a", RefusalScope::Mailbox), ("b", RefusalScope::Sender)] {
+    for (name, expected) in [("a", ReplyClass::Recipient), ("b", ReplyClass::Sender)] {
         let way = relays.acquire(name, Instant::now() + Duration::from_secs(60)).await.expect("a session");
         let mail = Email {
             from: "a@example.org".into(),
@@ -241,9 +240,9 @@ async fn reply_rules_apply_to_their_relay_only() {
             data: b"Subject: x\r\n\r\nx\r\n".into(),
             dsn: None,
         };
-        let result = way.session.send(&mail, Open, &Deadlines::default()).await;
-        let DialogueResult::Refused { code: 554, scope, .. } = result else { panic!("{result:?}") };
-        assert_eq!(scope, expected, "{name}");
+        let result = way.session.send(&mail, &mut Open, &Deadlines::default()).await;
+        let DialogueResult::Refused { code: 554, class, .. } = result else { panic!("{result:?}") };
+        assert_eq!(class, expected, "{name}");
     }
     sink.stop().await;
 }
@@ -285,7 +284,7 @@ fn open_circuit_lets_no_permit_through_until_probe() {
     assert_eq!(rate_milli(CircuitStatus::Open { until: now + second, cause: cause() }), 0);
     assert_eq!(rate_milli(CircuitStatus::Parked { until: now + second, cause: cause() }), 0);
     assert_eq!(rate_milli(CircuitStatus::Open { until: now, cause: cause() }), 5_000, "it may be tried again");
-    assert_eq!(rate_milli(CircuitStatus::HalfOpen { cause: cause() }), 0, "it is being probed");
+    assert_eq!(rate_milli(CircuitStatus::HalfOpen { cause: cause(), parked: false }), 0, "it is being probed");
 }
 
 /// The rate of a relay holds in every second and not only on average. Three nodes with full buckets send to a relay

@@ -7,18 +7,18 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::Unavailable;
-use super::circuit::{Admitted, CircuitEvent, CircuitRefusal, OpenReason};
+use super::circuit::{Admitted, CircuitEvent};
 use super::circuit_event::circuit_event;
-use super::core::{OPENING_LATE, RelayCore};
+use super::core::{OPENING_LATE, RelaySessions};
 
 /// Admission by the circuit, for one email or for an opening without one. Dropping it unused returns the probe.
 pub(crate) struct Ticket {
-    core: Arc<RelayCore>,
+    core: Arc<RelaySessions>,
     admitted: Admitted,
 }
 
 impl Ticket {
-    pub fn new(core: &Arc<RelayCore>) -> Result<Ticket, Unavailable> {
+    pub fn new(core: &Arc<RelaySessions>) -> Result<Ticket, Unavailable> {
         let admitted = core.admit()?;
         Ok(Ticket { core: core.clone(), admitted })
     }
@@ -40,15 +40,14 @@ impl Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         if self.admitted != Admitted::Normally {
-            let now = self.core.now();
-            self.core.state.lock().circuit.release_probe(now);
+            self.core.state.lock().circuit.release_probe(Instant::now());
         }
     }
 }
 
-impl RelayCore {
+impl RelaySessions {
     /// Waits for a free session slot.
-    pub async fn wait_for_session(&self, deadline: Instant) -> Result<OwnedSemaphorePermit, Unavailable> {
+    pub(super) async fn wait_for_session(&self, deadline: Instant) -> Result<OwnedSemaphorePermit, Unavailable> {
         match timeout_at(deadline, self.session_slots.clone().acquire_owned()).await {
             Ok(Ok(slot)) => Ok(slot),
             Ok(Err(_)) => Err(Unavailable::Closed),
@@ -57,17 +56,17 @@ impl RelayCore {
     }
 
     /// Returns a free slot without waiting. Tokio gives a freed slot to waiting tasks first, so this overtakes none.
-    pub fn try_session(&self) -> Option<OwnedSemaphorePermit> {
+    pub(super) fn try_session(&self) -> Option<OwnedSemaphorePermit> {
         self.session_slots.clone().try_acquire_owned().ok()
     }
 
     /// Takes one email from the rate without waiting. Returns false if the rate allows none, or if a caller waits.
-    pub fn take_from_rate_now(&self) -> bool {
+    pub(super) fn take_from_rate_now(&self) -> bool {
         self.rate_queue.try_lock().is_ok_and(|_turn| self.state.lock().rate_limiter.take(self.now()).is_ok())
     }
 
     /// Waits until the rate allows one email.
-    pub async fn wait_for_rate(&self, deadline: Instant) -> Result<(), Unavailable> {
+    pub(super) async fn wait_for_rate(&self, deadline: Instant) -> Result<(), Unavailable> {
         let waiting = async {
             let _turn = self.rate_queue.lock().await;
             loop {
@@ -87,11 +86,11 @@ impl RelayCore {
 
     /// Asks the circuit for admission. If the circuit wants a session first, a task opens one, and no email waits for
     /// it.
-    fn admit(self: &Arc<RelayCore>) -> Result<Admitted, Unavailable> {
+    fn admit(self: &Arc<RelaySessions>) -> Result<Admitted, Unavailable> {
         if self.closing.is_cancelled() {
             return Err(Unavailable::Closed);
         }
-        let now = self.now();
+        let now = Instant::now();
         let mut admitted = self.state.lock().circuit.admit(now);
         if matches!(admitted, Ok(Admitted::ToOpenSession)) {
             // Spawned without the lock: a runtime that ends drops the task at once, and dropping the ticket takes the
@@ -100,18 +99,10 @@ impl RelayCore {
             admitted = self.state.lock().circuit.admit(now);
         } else if matches!(admitted, Ok(Admitted::Normally)) && self.is_opening_late() {
             // The relay is not known to fail. But the next email, or the same one again, would wait as long (P12).
-            let until = self.origin + now + self.limits.backoff.first;
+            let until = now + self.limits.backoff.first;
             return Err(Unavailable::CircuitOpen { until, cause: OPENING_LATE.to_owned() });
         }
-        admitted.map_err(|refusal| self.unavailable(refusal))
-    }
-
-    fn unavailable(&self, refusal: CircuitRefusal) -> Unavailable {
-        let until = self.origin + refusal.until;
-        match refusal.reason {
-            OpenReason::Failing(cause) => Unavailable::CircuitOpen { until, cause },
-            OpenReason::QuotaUsedUp(cause) => Unavailable::Parked { until, cause },
-        }
+        admitted
     }
 }
 

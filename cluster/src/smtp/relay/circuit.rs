@@ -1,6 +1,6 @@
 //! The circuit breaker of one relay, as a value: no runtime, no clock, no random source (P6, P12).
 //!
-//! `admission.rs` calls [`Circuit::admit`] before each email and `core.rs` [`Circuit::note`] after it. The circuit opens
+//! `admission.rs` calls [`Circuit::admit`] before each email, `core.rs` [`Circuit::note`] after it. The circuit opens
 //! - at once when a session cannot be opened or MAIL fails;
 //! - after three losses after the dot without a 250 between, or when a minute's losses exceed 0.1 % of its handoffs;
 //! - after three losses in a row between MAIL and the dot;
@@ -12,6 +12,11 @@
 //! works.
 
 use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Unavailable;
+use super::status::CircuitStatus;
 
 /// Number of losses in a row that open the circuit (P12).
 const LOSSES: u32 = 3;
@@ -65,24 +70,6 @@ pub enum CircuitEvent {
     Nothing,
 }
 
-/// Reason why the circuit is open.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum OpenReason {
-    /// The relay fails.
-    Failing(String),
-    /// The relay works, but the day's allowance is used up.
-    QuotaUsedUp(String),
-}
-
-/// Refusal of the circuit: no email may be tried now.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CircuitRefusal {
-    /// Time at which to ask again, since the caller's origin.
-    pub until: Duration,
-    /// Reason why the circuit is open.
-    pub reason: OpenReason,
-}
-
 /// How the circuit admits a caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admitted {
@@ -93,25 +80,6 @@ pub enum Admitted {
     AsProbe,
     /// Without an email: the caller opens a session first. Its result must be noted or returned like that of a probe.
     ToOpenSession,
-}
-
-/// State of the circuit.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum CircuitState {
-    /// Emails pass.
-    Closed,
-    /// No email passes. From `until` on, the relay is probed.
-    Open {
-        /// Time since the caller's origin.
-        until: Duration,
-        /// Reason why the circuit opened.
-        reason: OpenReason,
-    },
-    /// One probe is running.
-    HalfOpen {
-        /// Reason why the circuit had opened.
-        reason: OpenReason,
-    },
 }
 
 /// Proof that a probe must give before the circuit closes. Each proof includes the ones before it.
@@ -126,7 +94,7 @@ enum Proof {
 #[derive(Debug)]
 pub struct Circuit {
     backoff: Backoff,
-    state: CircuitState,
+    state: CircuitStatus,
     needs: Proof,
     /// True if the next probe may be an email: a session could be opened since, or the relay is only parked.
     next_probe_is_email: bool,
@@ -139,7 +107,7 @@ pub struct Circuit {
 
 #[derive(Debug, Default)]
 struct Minute {
-    since: Duration,
+    since: Option<Instant>,
     handed: u64,
     lost: u64,
 }
@@ -149,7 +117,7 @@ impl Circuit {
     pub fn new(backoff: Backoff) -> Circuit {
         Circuit {
             backoff,
-            state: CircuitState::Closed,
+            state: CircuitStatus::Closed,
             needs: Proof::Session,
             next_probe_is_email: false,
             openings: 0,
@@ -160,51 +128,50 @@ impl Circuit {
     }
 
     /// Returns the current state.
-    pub fn state(&self) -> &CircuitState {
+    pub fn state(&self) -> &CircuitStatus {
         &self.state
     }
 
     /// Decides if an email may be tried at `now`.
     ///
     /// # Errors
-    /// [`CircuitRefusal`] if the circuit is open.
-    pub fn admit(&mut self, now: Duration) -> Result<Admitted, CircuitRefusal> {
-        match &self.state {
-            CircuitState::Closed => Ok(Admitted::Normally),
-            CircuitState::Open { until, reason } if *until > now => {
-                Err(CircuitRefusal { until: *until, reason: reason.clone() })
-            }
-            CircuitState::HalfOpen { reason } => {
-                Err(CircuitRefusal { until: now + self.backoff.first, reason: reason.clone() })
-            }
-            CircuitState::Open { reason, .. } => {
-                self.state = CircuitState::HalfOpen { reason: reason.clone() };
-                Ok(if self.next_probe_is_email { Admitted::AsProbe } else { Admitted::ToOpenSession })
-            }
+    /// [`Unavailable::CircuitOpen`] or [`Unavailable::Parked`] if the circuit is open.
+    pub fn admit(&mut self, now: Instant) -> Result<Admitted, Unavailable> {
+        let (until, cause, parked) = match &self.state {
+            CircuitStatus::Closed => return Ok(Admitted::Normally),
+            CircuitStatus::Open { until, cause } => (*until, cause.clone(), false),
+            CircuitStatus::Parked { until, cause } => (*until, cause.clone(), true),
+            CircuitStatus::HalfOpen { cause, parked } => (now + self.backoff.first, cause.clone(), *parked),
+        };
+        if until <= now && !matches!(self.state, CircuitStatus::HalfOpen { .. }) {
+            self.state = CircuitStatus::HalfOpen { cause, parked };
+            return Ok(if self.next_probe_is_email { Admitted::AsProbe } else { Admitted::ToOpenSession });
         }
+        Err(if parked { Unavailable::Parked { until, cause } } else { Unavailable::CircuitOpen { until, cause } })
     }
 
     /// Returns an unused probe: the next caller may probe at once.
-    pub fn release_probe(&mut self, now: Duration) {
-        if let CircuitState::HalfOpen { reason } = &self.state {
-            self.state = CircuitState::Open { until: now, reason: reason.clone() };
+    pub fn release_probe(&mut self, now: Instant) {
+        if let CircuitStatus::HalfOpen { cause, parked } = &self.state {
+            let (until, cause) = (now, cause.clone());
+            self.state =
+                if *parked { CircuitStatus::Parked { until, cause } } else { CircuitStatus::Open { until, cause } };
         }
     }
 
     /// Ends a probe that proved nothing about the relay. If the day's allowance is used up, or no session was opened,
     /// the next probe waits, so that probes do not follow each other at once.
-    fn probed_in_vain(&mut self, now: Duration) {
-        let waits = !self.next_probe_is_email
-            || matches!(&self.state, CircuitState::HalfOpen { reason: OpenReason::QuotaUsedUp(_) });
+    fn probed_in_vain(&mut self, now: Instant) {
+        let waits = !self.next_probe_is_email || matches!(&self.state, CircuitStatus::HalfOpen { parked: true, .. });
         self.release_probe(if waits { now + self.backoff.first } else { now });
     }
 
     /// Learns from an email, or from an opening, that ended at `now`. `jitter` from 0 to 1 lengthens the back-off by up
     /// to one half, so that the nodes do not probe at the same time.
-    pub fn note(&mut self, event: CircuitEvent, admitted: Admitted, now: Duration, jitter: f64) {
+    pub fn note(&mut self, event: CircuitEvent, admitted: Admitted, now: Instant, jitter: f64) {
         let minute_is_bad = self.count(&event, now);
         let probe = admitted != Admitted::Normally;
-        let decides = probe || self.state == CircuitState::Closed;
+        let decides = probe || self.state == CircuitStatus::Closed;
         match event {
             CircuitEvent::SessionOpened if admitted == Admitted::ToOpenSession => {
                 self.next_probe_is_email = true;
@@ -241,9 +208,9 @@ impl Circuit {
     }
 
     /// Updates the counts. Returns true if this minute's losses are too many.
-    fn count(&mut self, event: &CircuitEvent, now: Duration) -> bool {
-        if now.saturating_sub(self.minute.since) >= MINUTE {
-            self.minute = Minute { since: now, ..Minute::default() };
+    fn count(&mut self, event: &CircuitEvent, now: Instant) -> bool {
+        if self.minute.since.is_none_or(|since| now.saturating_duration_since(since) >= MINUTE) {
+            self.minute = Minute { since: Some(now), ..Minute::default() };
         }
         match event {
             CircuitEvent::Accepted => {
@@ -267,26 +234,26 @@ impl Circuit {
     }
 
     fn close(&mut self) {
-        self.state = CircuitState::Closed;
+        self.state = CircuitStatus::Closed;
         self.openings = 0;
         self.losses_after = 0;
         self.losses_before = 0;
         self.minute.lost = 0;
     }
 
-    fn park(&mut self, cause: String, now: Duration) {
-        self.state = CircuitState::Open { until: now + self.backoff.parked, reason: OpenReason::QuotaUsedUp(cause) };
+    fn park(&mut self, cause: String, now: Instant) {
+        self.state = CircuitStatus::Parked { until: now + self.backoff.parked, cause };
         // A relay may report a used-up allowance as late as at the dot.
         self.needs = Proof::Dot;
         self.next_probe_is_email = true;
     }
 
-    fn open(&mut self, cause: String, needs: Proof, now: Duration, jitter: f64) {
+    fn open(&mut self, cause: String, needs: Proof, now: Instant, jitter: f64) {
         let doubled = self.backoff.first.saturating_mul(1 << self.openings.min(20));
         let wait = doubled.min(self.backoff.longest);
         let jitter = if jitter.is_finite() { jitter.clamp(0.0, 1.0) } else { 0.0 };
         let until = now + wait + wait.mul_f64(jitter / 2.0);
-        self.state = CircuitState::Open { until, reason: OpenReason::Failing(cause) };
+        self.state = CircuitStatus::Open { until, cause };
         // A failure after the dot is not disproved by an opening that fails and then works. So the stronger proof
         // stays.
         self.needs = if self.openings > 0 { self.needs.max(needs) } else { needs };

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::circuit::CircuitEvent;
 use crate::smtp::cause::Cause;
-use crate::smtp::replies::dialogue_result::{DialogueResult, RefusalScope};
+use crate::smtp::replies::classification::ReplyClass;
+use crate::smtp::replies::dialogue_result::DialogueResult;
 use crate::smtp::stage::Stage;
 
 /// A dialogue that began this long ago, and did not reach the gate by the caller's limit, shows a slow relay: that
@@ -16,15 +17,15 @@ const SLOW: Duration = Duration::from_secs(3);
 pub(crate) fn circuit_event(result: &DialogueResult, tried_for: Duration, others_open: bool) -> CircuitEvent {
     match result {
         DialogueResult::Accepted { .. } => CircuitEvent::Accepted,
-        DialogueResult::GateClosed(_) => CircuitEvent::Reached,
+        DialogueResult::GateClosed => CircuitEvent::Reached,
         DialogueResult::NoSmtpUtf8 { .. } => CircuitEvent::SessionOpened,
         DialogueResult::InDoubt { cause } => CircuitEvent::LostAfter(cause.to_string()),
-        DialogueResult::Refused { stage, scope, text, code, .. } => match (stage, scope) {
-            (_, RefusalScope::Throttle { daily_quota: true }) => CircuitEvent::QuotaUsedUp(format!("{code} {text}")),
+        DialogueResult::Refused { stage, class, text, code, .. } => match (stage, class) {
+            (_, ReplyClass::Quota) => CircuitEvent::QuotaUsedUp(format!("{code} {text}")),
             (Stage::Answered, _) => CircuitEvent::Answered,
-            (stage, RefusalScope::Throttle { .. }) if *stage < Stage::Mail && others_open => CircuitEvent::Nothing,
+            (stage, ReplyClass::Throttle) if *stage < Stage::Mail && others_open => CircuitEvent::Nothing,
             (stage, _) if *stage < Stage::Mail => CircuitEvent::NotOpened(format!("{stage:?}: {code} {text}")),
-            (Stage::Mail, RefusalScope::Relay) => CircuitEvent::MailFailed(format!("{stage:?}: {code} {text}")),
+            (Stage::Mail, ReplyClass::Relay) => CircuitEvent::MailFailed(format!("{stage:?}: {code} {text}")),
             (Stage::Mail, _) => CircuitEvent::SessionOpened,
             _ => CircuitEvent::Reached,
         },

@@ -15,26 +15,27 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 use tokio::{sync::Semaphore, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::RelayLimits;
-use super::circuit::{Admitted, Circuit, CircuitEvent, CircuitState, OpenReason};
+use super::circuit::{Admitted, Circuit, CircuitEvent};
 use super::idle_sessions::{IdleSessions, OpenSession};
 use super::latency::DialogueLatency;
 use super::rate_limiter::RateLimiter;
 use super::session_limit::SessionLimit;
 use super::status::{CircuitStatus, Counted, Gauge, RelayCounters, RelayStatus};
-use crate::smtp::replies::dialogue_result::{DialogueResult, RefusalScope};
+use super::{RelayLimits, retire_idle_sessions};
+use crate::smtp::replies::classification::ReplyClass;
+use crate::smtp::replies::dialogue_result::DialogueResult;
 use crate::smtp::session::deadlines::Deadlines;
 use crate::smtp::session::dialer::Dial;
 use crate::smtp::session::dialogue::Session;
 use crate::smtp::session::target::Target;
 use crate::smtp::stage::Stage;
 
-/// Shared state of the sessions of one node with one relay.
-pub(crate) struct RelayCore {
+/// The sessions of one node with one relay, and their shared state.
+pub struct RelaySessions {
     target: Target,
     dialer: Arc<dyn Dial>,
     pub(super) limits: RelayLimits,
-    pub(super) origin: Instant,
+    origin: Instant,
     pub(super) session_slots: Arc<Semaphore>,
     /// Only one caller at a time waits for the rate, in order of arrival.
     pub(super) rate_queue: tokio::sync::Mutex<()>,
@@ -43,10 +44,10 @@ pub(crate) struct RelayCore {
     /// Sessions that have been opening for longer than the email that wanted them could wait.
     late_openings: Gauge,
     /// Emails past the gate that have no answer yet.
-    pub(crate) waiting: Gauge,
-    pub(crate) gate_passes: AtomicU64,
-    pub(crate) tasks: TaskTracker,
-    pub(crate) closing: CancellationToken,
+    pub(super) waiting: Gauge,
+    pub(super) gate_passes: AtomicU64,
+    pub(super) tasks: TaskTracker,
+    pub(super) closing: CancellationToken,
 }
 
 /// Cause that is reported while no email passes because a session is opening late.
@@ -79,9 +80,9 @@ pub(super) struct RelayState {
 
 impl RelayState {
     /// Reports an event of an admitted email or opening to the circuit.
-    fn note(&mut self, event: CircuitEvent, admitted: Admitted, now: Duration) {
+    fn note(&mut self, event: CircuitEvent, admitted: Admitted) {
         let jitter = self.jitter.random();
-        self.circuit.note(event, admitted, now, jitter);
+        self.circuit.note(event, admitted, Instant::now(), jitter);
     }
 
     /// Returns the relay's last throttle answer while it is recent.
@@ -98,7 +99,7 @@ fn clamp_sessions(sessions: usize) -> usize {
 
 /// A running dialogue. Dropping it records its end.
 pub(crate) struct Running {
-    core: Arc<RelayCore>,
+    core: Arc<RelaySessions>,
     began: Duration,
     /// True if its duration shows how long an email uses a session.
     used_its_session: bool,
@@ -118,9 +119,11 @@ impl Drop for Running {
     }
 }
 
-impl RelayCore {
-    pub fn new(target: Target, dialer: Arc<dyn Dial>, limits: RelayLimits, seed: u64) -> RelayCore {
-        RelayCore {
+impl RelaySessions {
+    /// Creates the state without connections. `seed` is used for the jitter of the back-off only. Must be called inside
+    /// a tokio runtime, which then runs the dialogues.
+    pub fn new(target: Target, dialer: Arc<dyn Dial>, limits: RelayLimits, seed: u64) -> Arc<RelaySessions> {
+        let sessions = Arc::new(RelaySessions {
             target,
             dialer,
             origin: Instant::now(),
@@ -144,16 +147,19 @@ impl RelayCore {
             tasks: TaskTracker::new(),
             closing: CancellationToken::new(),
             limits,
-        }
+        });
+        tokio::spawn(retire_idle_sessions(Arc::downgrade(&sessions), limits.idle_for / 2));
+        sessions
     }
 
+    /// Sets another share of the relay's budget.
     pub fn set_rate(&self, rate_per_second: f64, burst: f64) {
         let now = self.now();
         self.state.lock().rate_limiter.set_budget(now, rate_per_second, burst);
     }
 
-    /// Reduces or increases the session slots. Slots in use are removed when their dialogues end; no other dialogue gets
-    /// them.
+    /// Sets another maximum number of sessions. All running dialogues count against it (P12). Slots in use are removed
+    /// when their dialogues end; no other dialogue gets them.
     pub fn set_sessions(&self, sessions: usize) {
         let sessions = clamp_sessions(sessions);
         let before = std::mem::replace(&mut self.state.lock().max_sessions, sessions);
@@ -162,7 +168,7 @@ impl RelayCore {
             None => {
                 let (slots, fewer) = (Arc::clone(&self.session_slots), (before - sessions) as u32);
                 self.tasks.spawn(async move {
-                    // Fails only after `close`, when no slot is given any more.
+                    // Fails only after `stop_permits`, when no slot is given any more.
                     if let Ok(removed) = slots.acquire_many_owned(fewer).await {
                         removed.forget();
                     }
@@ -171,23 +177,15 @@ impl RelayCore {
         }
     }
 
+    /// Returns the status of the relay on this node.
     pub fn status(&self) -> RelayStatus {
         let now = self.now();
         let state = self.state.lock();
-        let circuit = match state.circuit.state().clone() {
-            CircuitState::Closed if self.is_opening_late() => {
-                CircuitStatus::HalfOpen { cause: OPENING_LATE.to_owned() }
+        let circuit = match state.circuit.state() {
+            CircuitStatus::Closed if self.is_opening_late() => {
+                CircuitStatus::HalfOpen { cause: OPENING_LATE.to_owned(), parked: false }
             }
-            CircuitState::Closed => CircuitStatus::Closed,
-            CircuitState::Open { until, reason: OpenReason::Failing(cause) } => {
-                CircuitStatus::Open { until: self.origin + until, cause }
-            }
-            CircuitState::Open { until, reason: OpenReason::QuotaUsedUp(cause) } => {
-                CircuitStatus::Parked { until: self.origin + until, cause }
-            }
-            CircuitState::HalfOpen { reason: OpenReason::Failing(cause) | OpenReason::QuotaUsedUp(cause) } => {
-                CircuitStatus::HalfOpen { cause }
-            }
+            state => state.clone(),
         };
         let gate_passes = self.gate_passes.load(Ordering::Relaxed);
         RelayStatus {
@@ -203,7 +201,7 @@ impl RelayCore {
     }
 
     /// Gives no more permits and ends idle sessions with QUIT. Running dialogues continue.
-    pub fn close(&self) {
+    pub(super) fn stop_permits(&self) {
         self.closing.cancel();
         self.session_slots.close();
         let idle = std::mem::take(&mut self.state.lock().idle);
@@ -218,12 +216,12 @@ impl RelayCore {
         self.origin.elapsed()
     }
 
-    pub fn take_idle(&self) -> Option<OpenSession> {
+    pub(super) fn take_idle(&self) -> Option<OpenSession> {
         self.state.lock().idle.pop()
     }
 
     /// Keeps a session for the next email. Returns it if it must be retired.
-    pub fn keep(&self, open: OpenSession) -> Option<OpenSession> {
+    pub(super) fn keep(&self, open: OpenSession) -> Option<OpenSession> {
         let mut state = self.state.lock();
         let (emails, learned) = (open.session.emails(), state.session_limit.get());
         if emails >= learned.min(open.session.extensions().emails_max.unwrap_or(u32::MAX)) {
@@ -232,7 +230,7 @@ impl RelayCore {
             }
             return Some(open);
         }
-        // Checked under the lock: `close` cancels first and then removes all idle sessions.
+        // Checked under the lock: `stop_permits` cancels first and then removes all idle sessions.
         if self.closing.is_cancelled() {
             return Some(open);
         }
@@ -241,7 +239,7 @@ impl RelayCore {
     }
 
     /// Opens a session. The caller's deadlines do not apply, only the relay's time-outs.
-    pub async fn open(&self) -> Result<OpenSession, Box<DialogueResult>> {
+    pub(super) async fn open(&self) -> Result<OpenSession, Box<DialogueResult>> {
         let deadlines = Deadlines::default();
         let session = Session::open(&self.target, self.dialer.as_ref(), self.limits.timeouts, &deadlines).await?;
         self.state.lock().counters.sessions += 1;
@@ -249,7 +247,7 @@ impl RelayCore {
     }
 
     /// Counts a session that did not open in time for its email, as long as the result exists.
-    pub fn count_late_open(&self) -> Counted {
+    pub(super) fn count_late_open(&self) -> Counted {
         self.late_openings.one_more()
     }
 
@@ -259,42 +257,38 @@ impl RelayCore {
     }
 
     /// True while a session is open.
-    pub fn has_open_session(&self) -> bool {
+    pub(super) fn has_open_session(&self) -> bool {
         self.open_sessions.now() > 0
     }
 
     /// Records the start of a dialogue.
-    pub fn start_dialogue(self: &Arc<RelayCore>) -> Running {
+    pub(super) fn start_dialogue(self: &Arc<RelaySessions>) -> Running {
         let now = self.now();
         self.state.lock().dialogues.started(now);
         Running { core: self.clone(), began: now, used_its_session: false }
     }
 
     /// Records that the relay ended a session with 421 after `emails` emails.
-    pub fn learn_session_limit(&self, emails: u32) {
+    pub(super) fn learn_session_limit(&self, emails: u32) {
         let now = self.now();
         self.state.lock().session_limit.ended_after(emails, now);
     }
 
     /// Reports an event of an admitted email or opening to the circuit.
     pub(super) fn note(&self, event: CircuitEvent, admitted: Admitted) {
-        let now = self.now();
-        self.state.lock().note(event, admitted, now);
+        self.state.lock().note(event, admitted);
     }
 
     /// Learns from the result of a dialogue: updates the counters, the circuit, the rate and the latency.
-    pub fn learn(&self, result: &DialogueResult, admitted: Admitted, event: CircuitEvent, mut running: Running) {
+    pub(super) fn learn(&self, result: &DialogueResult, admitted: Admitted, event: CircuitEvent, mut running: Running) {
         running.used_its_session = used_its_session(result);
         drop(running);
         let now = self.now();
         let mut state = self.state.lock();
         state.counters.count(result);
-        state.note(event, admitted, now);
+        state.note(event, admitted);
         // The circuit handles a used-up allowance of the day: it does not mean that the rate is too high.
-        let throttle = RefusalScope::Throttle { daily_quota: false };
-        if let DialogueResult::Refused { scope, code, text, .. } = result
-            && *scope == throttle
-        {
+        if let DialogueResult::Refused { class: ReplyClass::Throttle, code, text, .. } = result {
             state.rate_limiter.halve(now);
             state.throttle_reply = Some(ThrottleReply { at: now, text: format!("{code} {text}") });
         }
@@ -307,11 +301,11 @@ fn used_its_session(result: &DialogueResult) -> bool {
         DialogueResult::Accepted { .. } | DialogueResult::InDoubt { .. } => true,
         DialogueResult::Refused { stage, .. } => *stage >= Stage::Mail,
         DialogueResult::Broken { stage, cause } => *stage >= Stage::Mail && !cause.ended_by_this_node(),
-        DialogueResult::GateClosed(_) | DialogueResult::NoSmtpUtf8 { .. } => false,
+        DialogueResult::GateClosed | DialogueResult::NoSmtpUtf8 { .. } => false,
     }
 }
 
-impl Drop for RelayCore {
+impl Drop for RelaySessions {
     fn drop(&mut self) {
         self.closing.cancel();
     }

@@ -1,8 +1,8 @@
 //! Recent durations: a moving mean that forgets old values.
 //!
-//! Used where the claim cap is measured (P12): by a relay's sessions for their dialogues, by the settler for its entries, by
-//! the dispatcher for its claims. Pure values: no runtime and no clock. All times must come from one clock that does
-//! not go back.
+//! Used where the claim cap is measured (P12): by a relay's sessions for their dialogues, by the settler for its
+//! entries, by the dispatcher for its claims. Pure values: no runtime and no clock. All times must come from one clock
+//! that does not go back.
 
 use std::time::Duration;
 

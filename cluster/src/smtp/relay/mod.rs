@@ -28,14 +28,11 @@ use std::time::Duration;
 use thiserror::Error;
 use tokio::time::{Instant, sleep, timeout};
 
-use self::core::RelayCore;
+pub use self::core::RelaySessions;
 use super::session::deadlines::Timeouts;
-use super::session::dialer::Dial;
-use super::session::target::Target;
 use admission::Ticket;
 use circuit::Backoff;
 pub use permit::Permit;
-use status::RelayStatus;
 
 /// Limits of one node's sessions with a relay. Rates are this node's share of the relay's budget (P25).
 #[derive(Debug, Clone, Copy)]
@@ -103,69 +100,42 @@ pub enum Unavailable {
     Closed,
 }
 
-/// Handle of the sessions with one relay. Clones share them.
-#[derive(Clone)]
-pub struct RelaySessions(pub(crate) Arc<RelayCore>);
-
 impl RelaySessions {
-    /// Creates a handle without connections. `seed` is used for the jitter of the back-off only. Must be called inside a
-    /// tokio runtime, which then runs the dialogues.
-    pub fn new(target: Target, dialer: Arc<dyn Dial>, limits: RelayLimits, seed: u64) -> RelaySessions {
-        let core = Arc::new(RelayCore::new(target, dialer, limits, seed));
-        tokio::spawn(retire_idle_sessions(Arc::downgrade(&core), limits.idle_for / 2));
-        RelaySessions(core)
-    }
-
     /// Waits for a permit to send one email: for a free session and for the relay's rate, both before `deadline`.
     /// Callers are served in order of arrival. Dropping the future returns everything except a token that the rate
     /// limiter has granted.
     ///
     /// # Errors
     /// Fails at once if the relay cannot be used now, otherwise when the deadline comes first.
-    pub async fn acquire(&self, deadline: Instant) -> Result<Permit, Unavailable> {
-        let mut ticket = Ticket::new(&self.0)?;
-        let slot = self.0.wait_for_session(deadline).await?;
+    pub async fn acquire(self: &Arc<RelaySessions>, deadline: Instant) -> Result<Permit, Unavailable> {
+        let mut ticket = Ticket::new(self)?;
+        let slot = self.wait_for_session(deadline).await?;
         ticket.renew()?;
-        self.0.wait_for_rate(deadline).await?;
+        self.wait_for_rate(deadline).await?;
         ticket.renew()?;
-        Ok(Permit::new(self.0.clone(), slot, self.0.take_idle(), ticket))
+        Ok(Permit::new(self.clone(), slot, self.take_idle(), ticket))
     }
 
     /// Returns a permit to send one email. `None` if the caller would have to wait. It does not overtake waiting
     /// callers.
-    pub fn acquire_now(&self) -> Option<Permit> {
-        let ticket = Ticket::new(&self.0).ok()?;
-        let slot = self.0.try_session()?;
-        self.0.take_from_rate_now().then(|| Permit::new(self.0.clone(), slot, self.0.take_idle(), ticket))
-    }
-
-    /// Sets another share of the relay's budget.
-    pub fn set_rate(&self, rate_per_second: f64, burst: f64) {
-        self.0.set_rate(rate_per_second, burst);
-    }
-
-    /// Sets another maximum number of sessions. All running dialogues count against it (P12).
-    pub fn set_sessions(&self, max_sessions: usize) {
-        self.0.set_sessions(max_sessions);
-    }
-
-    /// Returns the status of the relay on this node.
-    pub fn status(&self) -> RelayStatus {
-        self.0.status()
+    pub fn acquire_now(self: &Arc<RelaySessions>) -> Option<Permit> {
+        let ticket = Ticket::new(self).ok()?;
+        let slot = self.try_session()?;
+        self.take_from_rate_now().then(|| Permit::new(self.clone(), slot, self.take_idle(), ticket))
     }
 
     /// Gives no more permits, ends idle sessions with QUIT, and waits at most `limit` for running emails. Returns
     /// true if all of them have their result. Emails before the gate end by their own [`crate::smtp::Deadlines`].
     /// Emails after the gate are never interrupted; after `limit` the caller just stops waiting for them.
     pub async fn close(&self, limit: Duration) -> bool {
-        self.0.close();
-        timeout(limit, self.0.tasks.wait()).await.is_ok()
+        self.stop_permits();
+        timeout(limit, self.tasks.wait()).await.is_ok()
     }
 }
 
 /// Ends sessions that were idle for a while with QUIT. QUIT needs a slot like any dialogue. Without a free slot the
 /// session is closed without QUIT.
-async fn retire_idle_sessions(core: Weak<RelayCore>, every: Duration) {
+async fn retire_idle_sessions(core: Weak<RelaySessions>, every: Duration) {
     let Some(closing) = core.upgrade().map(|core| core.closing.clone()) else { return };
     loop {
         tokio::select! {

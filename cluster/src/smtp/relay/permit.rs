@@ -1,8 +1,8 @@
 //! The permit to send one email through a relay: it runs the dialogue and returns its result.
 //!
-//! Created by [`super::RelaySessions::acquire`] and used up by the claim worker. The dialogue runs in the caller's task. If the
-//! caller drops the future of [`Permit::send`], the connection closes; past the gate the outcome of the email is
-//! then unknown.
+//! Created by [`super::RelaySessions::acquire`] and used up by the claim worker. The dialogue runs in the caller's
+//! task. If the caller drops the future of [`Permit::send`], the connection closes; past the gate the outcome of the
+//! email is then unknown.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout_at};
 use super::admission::Ticket;
 use super::circuit::{Admitted, CircuitEvent};
 use super::circuit_event::circuit_event;
-use super::core::RelayCore;
+use super::core::RelaySessions;
 use super::idle_sessions::OpenSession;
 use super::status::Counted;
 use crate::smtp::cause::Cause;
@@ -39,7 +39,7 @@ pub struct Permit {
 
 /// An idle session that belongs to a permit. Unless it is taken, it is idle again when dropped.
 struct HeldSession {
-    core: Arc<RelayCore>,
+    core: Arc<RelaySessions>,
     session: Option<OpenSession>,
 }
 
@@ -54,7 +54,7 @@ impl Drop for HeldSession {
 
 impl Permit {
     pub(crate) fn new(
-        core: Arc<RelayCore>,
+        core: Arc<RelaySessions>,
         slot: OwnedSemaphorePermit,
         session: Option<OpenSession>,
         ticket: Ticket,
@@ -64,7 +64,7 @@ impl Permit {
 
     /// Sends `email` to the relay, over an idle session if there is one, otherwise over a new one. Calls `gate` at most
     /// once. `deadlines` limit the time before the gate.
-    pub async fn send(self, email: &Email, gate: impl Gate, deadlines: &Deadlines) -> DialogueResult {
+    pub async fn send(self, email: &Email, gate: &mut impl Gate, deadlines: &Deadlines) -> DialogueResult {
         let Permit { mut held, slot, ticket } = self;
         let core = Arc::clone(&held.core);
         // [`super::RelaySessions::close`] waits for this dialogue.
@@ -119,7 +119,7 @@ impl Permit {
 /// Waits for a session whose email was given back. A session that opens late serves the next email, and an error counts
 /// against the relay. Until it ends, no email follows unless another session is open.
 async fn finish_opening(
-    core: Arc<RelayCore>,
+    core: Arc<RelaySessions>,
     opening: impl Future<Output = Result<OpenSession, Box<DialogueResult>>>,
     begun: Instant,
     ticket: Ticket,
@@ -151,7 +151,7 @@ enum FoundSession {
 }
 
 /// Returns the given session or the next idle one, if it is still open.
-async fn idle_session(core: &RelayCore, held: Option<OpenSession>, needs_utf8: bool) -> FoundSession {
+async fn idle_session(core: &RelaySessions, held: Option<OpenSession>, needs_utf8: bool) -> FoundSession {
     let mut candidate = held;
     while let Some(mut open) = candidate {
         if open.session.is_still_idle().await {
@@ -166,7 +166,7 @@ async fn idle_session(core: &RelayCore, held: Option<OpenSession>, needs_utf8: b
 }
 
 /// Opens a session, after QUIT in the replaced one. A panic in TLS or AUTH is a failure like any other.
-async fn open(core: Arc<RelayCore>, replaces: Option<OpenSession>) -> Result<OpenSession, Box<DialogueResult>> {
+async fn open(core: Arc<RelaySessions>, replaces: Option<OpenSession>) -> Result<OpenSession, Box<DialogueResult>> {
     if let Some(replaced) = replaces {
         replaced.quit().await;
     }
@@ -178,8 +178,8 @@ async fn open(core: Arc<RelayCore>, replaces: Option<OpenSession>) -> Result<Ope
 
 /// Wraps the caller's gate. Counts passes and emails that wait for an answer.
 struct CountedGate<'a, G> {
-    gate: G,
-    core: &'a RelayCore,
+    gate: &'a mut G,
+    core: &'a RelaySessions,
     waiting: Option<Counted>,
 }
 

@@ -1,10 +1,10 @@
 //! The rate at which one node may use one relay: a token bucket whose rate is halved when the relay answers "too fast"
 //! and grows back slowly (additive increase, multiplicative decrease).
 //!
-//! Called by a relay's sessions, once before each email and once for each throttle answer. The leader's dispatcher uses it
-//! for late email (`leader/claims/limits.rs`). Guarantees: over any span of `t` seconds it gives at most `budget * t +
-//! burst` tokens, and a throttle answer halves the rate at once. It is a value: no runtime, no clock, no lock. Time is
-//! a `Duration` since a fixed origin of the caller; a time that goes back counts as no time.
+//! Called by a relay's sessions, once before each email and once for each throttle answer. The leader's dispatcher uses
+//! it for late email (`leader/claims/limits.rs`). Guarantees: over any span of `t` seconds it gives at most `budget * t
+//! + burst` tokens, and a throttle answer halves the rate at once. It is a value: no runtime, no clock, no lock. Time
+//! is a `Duration` since a fixed origin of the caller; a time that goes back counts as no time.
 //!
 //! It does not decide whose email is next (the dispatcher does) and does not know other nodes: its budget is already
 //! this node's share (P25).

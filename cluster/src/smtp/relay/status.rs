@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::smtp::replies::dialogue_result::{DialogueResult, RefusalScope};
+use crate::smtp::replies::classification::ReplyClass;
+use crate::smtp::replies::dialogue_result::DialogueResult;
 
 /// Status of one relay on one node at one moment.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,7 +29,7 @@ pub struct RelayStatus {
     pub counters: RelayCounters,
 }
 
-/// State of the circuit breaker, for display.
+/// State of the circuit breaker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CircuitStatus {
     /// Emails pass.
@@ -49,8 +50,10 @@ pub enum CircuitStatus {
     },
     /// The relay is being probed: at most one email passes.
     HalfOpen {
-        /// The failure that had opened the circuit.
+        /// The failure that had opened the circuit, or the reply for which the relay was parked.
         cause: String,
+        /// True if the day's allowance was used up.
+        parked: bool,
     },
 }
 
@@ -75,8 +78,8 @@ impl RelayCounters {
     pub(crate) fn count(&mut self, result: &DialogueResult) {
         match result {
             DialogueResult::Accepted { .. } => self.accepted += 1,
-            DialogueResult::Refused { scope: RefusalScope::Throttle { .. }, .. } => self.throttled += 1,
-            DialogueResult::GateClosed(_) => self.gate_closed += 1,
+            DialogueResult::Refused { class: ReplyClass::Throttle | ReplyClass::Quota, .. } => self.throttled += 1,
+            DialogueResult::GateClosed => self.gate_closed += 1,
             DialogueResult::InDoubt { .. } => self.in_doubt += 1,
             _ => {}
         }

@@ -1,7 +1,7 @@
 //! The class of a negative SMTP reply, by ordered rules: the operator's rules for this relay, then those of
 //! `replies.toml`.
 //!
-//! `dialogue_result.rs` calls [`ReplyRules::classify`] and maps the class to a [`crate::smtp::RefusalScope`].
+//! `dialogue_result.rs` calls [`ReplyRules::classify`]; the claim worker acts on the class.
 //! Invariant: the class is a pure function of the rules, stage, code, enhanced code and text, and the first rule that
 //! matches decides.
 
@@ -14,29 +14,27 @@ use toml::Spanned;
 
 use crate::smtp::stage::Stage;
 
-/// Subject of a negative reply.
+/// Subject of a negative reply (P6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReplyClass {
-    /// This recipient's mailbox, permanently.
-    RecipientPermanent,
-    /// This recipient's mailbox, temporarily: busy, full, greylisted.
-    RecipientDeferred,
-    /// The domain of this recipient, or the route to it.
-    RecipientDomain,
-    /// The sender's address, or the sender's rights at this relay.
+    /// This recipient: its mailbox, its domain, or the route to it. A 5yz is final. A 4yz waits (greylisting, a full
+    /// mailbox) and uses up no attempt, whatever its text says: a directory that is down for a quarter of an hour must
+    /// cost no recipient.
+    Recipient,
+    /// The sender's address, or the sender's rights at this relay. A series of such answers pauses the run with an
+    /// alarm.
     Sender,
-    /// The content or the size of the message.
+    /// The content or the size of the message. A series of such answers pauses the run with an alarm.
     Content,
-    /// The allowance of a day (or month) is used up.
+    /// The allowance of a day (or month) is used up: the relay is parked until its window slides.
     Quota,
     /// Too many messages or connections in a short time.
     Throttle,
-    /// The relay itself.
+    /// The relay, the command sequence, or the name in EHLO: its circuit may open, and the email waits or goes through
+    /// another relay of the pool.
     Relay,
-    /// The command sequence, or the name in EHLO.
-    Protocol,
-    /// A permanent answer that names no cause.
+    /// An answer that names no cause. A 5yz uses up an attempt, a 4yz waits.
     Unnamed,
 }
 
@@ -64,7 +62,7 @@ impl ReplyRules {
     pub(crate) fn classify(&self, stage: Stage, code: u16, enhanced: Option<EnhancedCode>, text: &str) -> ReplyClass {
         let text = text.to_ascii_lowercase();
         let rule = self.0.iter().chain(RULES.iter()).find(|rule| rule.matches(stage, code, enhanced, &text));
-        rule.map_or(ReplyClass::Protocol, |rule| rule.class)
+        rule.map_or(ReplyClass::Relay, |rule| rule.class)
     }
 }
 
@@ -107,18 +105,17 @@ struct Rule {
 }
 
 impl Rule {
-    /// Checks that a class of a recipient is used only where it may be. Only answers to RCPT and to the final dot
+    /// Checks that the class of a recipient is used only where it may be. Only answers to RCPT and to the final dot
     /// concern a recipient: a 5yz at another stage must not use up an attempt (P6).
     fn check(&self, at: usize) -> Result<(), BadRules> {
-        use ReplyClass::{RecipientDeferred, RecipientDomain, RecipientPermanent, Unnamed};
-        let is_recipient = matches!(self.class, RecipientPermanent | RecipientDeferred | RecipientDomain | Unnamed);
+        let is_recipient = matches!(self.class, ReplyClass::Recipient | ReplyClass::Unnamed);
         let is_transient = !self.code.is_empty() && self.code.iter().all(|code| code.0.starts_with('4'));
         let names_one = |stage: &StageGroup| matches!(stage, StageGroup::Rcpt | StageGroup::Dot);
         let fits = !self.stages.is_empty() && self.stages.iter().all(names_one);
         if !is_recipient || is_transient || fits {
             return Ok(());
         }
-        let message = "a class of a recipient, or `unnamed`, needs stages = [\"rcpt\", \"dot\"] or one of them, or codes \
+        let message = "a class `recipient` or `unnamed` needs stages = [\"rcpt\", \"dot\"] or one of them, or codes \
             that begin with 4";
         Err(BadRules { at, message: message.to_owned() })
     }
@@ -267,15 +264,12 @@ mod tests {
     fn embedded_rules_parse_and_reach_each_class() {
         let rules = parse(include_str!("replies.toml")).expect("the embedded rules");
         for class in [
-            ReplyClass::RecipientPermanent,
-            ReplyClass::RecipientDeferred,
-            ReplyClass::RecipientDomain,
+            ReplyClass::Recipient,
             ReplyClass::Sender,
             ReplyClass::Content,
             ReplyClass::Quota,
             ReplyClass::Throttle,
             ReplyClass::Relay,
-            ReplyClass::Protocol,
             ReplyClass::Unnamed,
         ] {
             assert!(rules.iter().any(|rule| rule.class == class), "{class:?}");
@@ -290,11 +284,11 @@ mod tests {
 
     #[test]
     fn rules_of_operator_are_tried_before_embedded_ones() {
-        let text = "[[rule]]\nstages = [\"rcpt\"]\ncode = [\"554\"]\nclass = \"recipient_permanent\"";
+        let text = "[[rule]]\nstages = [\"rcpt\"]\ncode = [\"554\"]\nclass = \"recipient\"";
         let (own, none) = (ReplyRules::parse(text).expect("a rule"), ReplyRules::default());
         let class =
             |rules: &ReplyRules, code| rules.classify(Stage::Rcpt, code, EnhancedCode::parse("5.7.1"), "Access denied");
-        assert_eq!((class(&own, 554), class(&none, 554)), (ReplyClass::RecipientPermanent, ReplyClass::Sender));
+        assert_eq!((class(&own, 554), class(&none, 554)), (ReplyClass::Recipient, ReplyClass::Sender));
         assert_eq!((class(&own, 550), class(&none, 550)), (ReplyClass::Sender, ReplyClass::Sender));
     }
 
@@ -328,14 +322,14 @@ mod tests {
             "stages = [\"data\"]\ncode = [\"451\"]",
         ];
         let bad = ["", "code = [\"4xx\", \"554\"]", "code = [\"x50\"]", "stages = [\"rcpt\", \"data\"]"];
-        for class in ["recipient_domain", "unnamed"] {
+        for class in ["recipient", "unnamed"] {
             let rule = |fields: &str| parse(&format!("# rules\n[[rule]]\nclass = \"{class}\"\n{fields}"));
             for fields in good {
                 assert!(rule(fields).is_ok(), "{class} {fields}");
             }
             for fields in bad {
                 let bad = rule(fields).expect_err(fields);
-                assert!(bad.at == "# rules\n".len() && bad.message.starts_with("a class of a recipient"), "{bad:?}");
+                assert!(bad.at == "# rules\n".len() && bad.message.starts_with("a class `recipient`"), "{bad:?}");
             }
         }
     }

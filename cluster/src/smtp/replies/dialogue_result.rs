@@ -1,6 +1,6 @@
 //! Meaning of a relay's answer for the email, the relay, the tenant and the run (P6).
 //!
-//! The dialogue calls this for its last answer. The claim worker acts on the [`DialogueResult`]. The scope is a pure
+//! The dialogue calls this for its last answer. The claim worker acts on the [`DialogueResult`]. The class is a pure
 //! function of (rules, stage, code, text). The rules are data (`replies.toml`, and the operator's for one relay); the
 //! recorded answers in `tests/replies.tsv` test them. Sources: RFC 5321 4.2 and 4.3.2, RFC 3463 (enhanced codes), RFC
 //! 2034 (the class must agree with the first digit), and the observed behaviour of relays.
@@ -11,7 +11,6 @@ use reveille_ledger::command::EnhancedCode;
 
 use super::classification::{ReplyClass, ReplyRules};
 use crate::smtp::cause::Cause;
-use crate::smtp::gate::GateRefusal;
 use crate::smtp::reply::Reply;
 use crate::smtp::stage::Stage;
 
@@ -39,7 +38,7 @@ pub enum DialogueResult {
         /// The relay's reply on one line. Refusals by this node itself begin with "not offered:".
         text: String,
         /// Subject of the refusal.
-        scope: RefusalScope,
+        class: ReplyClass,
     },
     /// The dialogue ended without an answer before the gate: the email was definitely not sent.
     Broken {
@@ -55,7 +54,7 @@ pub enum DialogueResult {
         asked: bool,
     },
     /// The gate did not let the email pass: nothing of the final dot was written, and the socket is closed.
-    GateClosed(GateRefusal),
+    GateClosed,
     /// The final dot may have been written, and no complete answer is known (P5).
     InDoubt {
         /// Reason why the answer is missing.
@@ -63,35 +62,12 @@ pub enum DialogueResult {
     },
 }
 
-/// Subject of a refusal, and the worker's reaction (P6).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RefusalScope {
-    /// This recipient, permanently.
-    Mailbox,
-    /// The relay: its circuit may open, and the email waits or goes through another relay of the pool.
-    Relay,
-    /// The sender or its rights at the relay. A series of such answers pauses the run with an alarm.
-    Sender,
-    /// This message. A series of such answers pauses the run with an alarm.
-    Content,
-    /// The relay asks to come back later (greylisting, a full mailbox, any other 4yz about the recipient). The wait
-    /// uses up no attempt.
-    Deferred,
-    /// The relay gets emails too fast, or too many.
-    Throttle {
-        /// True if the day's allowance is used up: the relay is parked until its window slides.
-        daily_quota: bool,
-    },
-    /// A permanent answer that names no cause: it uses up an attempt.
-    Unnamed,
-}
-
 impl DialogueResult {
     /// Returns the result for a 4yz or 5yz answer to the command of `stage`. `rules` are the operator's for this relay.
     pub fn refused(rules: &ReplyRules, stage: Stage, reply: &Reply) -> DialogueResult {
         let enhanced = enhanced_code(reply.code, &reply.text);
-        let scope = scope(rules, stage, reply.code, enhanced, &reply.text);
-        DialogueResult::Refused { stage, code: reply.code, enhanced, text: one_line(&reply.text), scope }
+        let class = rules.classify(stage, reply.code, enhanced, &reply.text);
+        DialogueResult::Refused { stage, code: reply.code, enhanced, text: one_line(&reply.text), class }
     }
 
     /// Returns the result for a 2yz answer to the final dot.
@@ -106,30 +82,6 @@ impl DialogueResult {
         } else {
             DialogueResult::Broken { stage, cause }
         }
-    }
-}
-
-/// Returns what a 4yz or 5yz answer concerns. `enhanced` is the result of [`enhanced_code`] for `text`.
-///
-/// If the answer concerns the recipient, a 5yz is final, or uses up an attempt if it names no cause. A 4yz waits and
-/// uses up no attempt, whatever its text says: a directory that is down for a quarter of an hour must cost no
-/// recipient.
-pub fn scope(rules: &ReplyRules, stage: Stage, code: u16, enhanced: Option<EnhancedCode>, text: &str) -> RefusalScope {
-    match rules.classify(stage, code, enhanced, text) {
-        ReplyClass::RecipientPermanent | ReplyClass::RecipientDeferred | ReplyClass::RecipientDomain => {
-            if code >= 500 {
-                RefusalScope::Mailbox
-            } else {
-                RefusalScope::Deferred
-            }
-        }
-        ReplyClass::Unnamed if code >= 500 => RefusalScope::Unnamed,
-        ReplyClass::Unnamed => RefusalScope::Deferred,
-        ReplyClass::Sender => RefusalScope::Sender,
-        ReplyClass::Content => RefusalScope::Content,
-        ReplyClass::Quota => RefusalScope::Throttle { daily_quota: true },
-        ReplyClass::Throttle => RefusalScope::Throttle { daily_quota: false },
-        ReplyClass::Relay | ReplyClass::Protocol => RefusalScope::Relay,
     }
 }
 

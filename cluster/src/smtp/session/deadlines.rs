@@ -1,8 +1,8 @@
 //! Time limits of a dialogue: the relay's time-outs and the caller's deadlines.
 //!
-//! [`Timeouts`] limit the time that a relay may take for each answer; only a probe changes their defaults. [`Deadlines`]
-//! are the caller's for one email and end a dialogue only before the gate. A dialogue past the gate waits for its
-//! answer, whatever the caller's deadlines are.
+//! [`Timeouts`] limit the time that a relay may take for each answer; only a probe changes their defaults.
+//! [`Deadlines`] are the caller's for one email and end a dialogue only before the gate. A dialogue past the gate waits
+//! for its answer, whatever the caller's deadlines are.
 
 use std::time::Duration;
 
@@ -21,16 +21,10 @@ pub struct Timeouts {
     pub connect: Duration,
     /// The answer to STARTTLS, and then the handshake. Default 30 s.
     pub tls: Duration,
-    /// The greeting (4.5.3.2.1). Default 5 min.
-    pub banner: Duration,
-    /// The answer to EHLO. Default 5 min, as for MAIL.
-    pub ehlo: Duration,
-    /// Each answer to AUTH. Default 5 min, as for MAIL.
-    pub auth: Duration,
-    /// The answer to MAIL (4.5.3.2.2). Default 5 min.
-    pub mail: Duration,
-    /// The answer to RCPT (4.5.3.2.3). Default 5 min.
-    pub rcpt: Duration,
+    /// The greeting (4.5.3.2.1), and each answer to EHLO and AUTH. Default 5 min.
+    pub opening: Duration,
+    /// The answers to MAIL and RCPT (4.5.3.2.2, 4.5.3.2.3). Default 5 min.
+    pub envelope: Duration,
     /// The answer to DATA (4.5.3.2.4). Default 2 min.
     pub data: Duration,
     /// Writing each 64 KiB of the text (4.5.3.2.5). Default 3 min.
@@ -47,11 +41,8 @@ impl Default for Timeouts {
         Timeouts {
             connect: Duration::from_secs(30),
             tls: Duration::from_secs(30),
-            banner: minutes(5),
-            ehlo: minutes(5),
-            auth: minutes(5),
-            mail: minutes(5),
-            rcpt: minutes(5),
+            opening: minutes(5),
+            envelope: minutes(5),
             data: minutes(2),
             block: minutes(3),
             dot: minutes(10),

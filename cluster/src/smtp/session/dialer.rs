@@ -1,7 +1,8 @@
 //! Opens connections to relays. [`Dial`] is the interface between the relays and the network.
 //!
-//! [`Session::open`](super::dialogue::Session::open) calls a [`Dial`] for each new session. The real one is [`TcpDialer`]; simulations and tests bring their
-//! own. A dialer only connects: it does not do TLS or read the greeting, and the caller sets the time-out.
+//! [`Session::open`](super::dialogue::Session::open) calls a [`Dial`] for each new session. The real one is
+//! [`TcpDialer`]; simulations and tests bring their own. A dialer only connects: it does not do TLS or read the
+//! greeting, and the caller sets the time-out.
 
 use std::collections::BTreeMap;
 use std::io;

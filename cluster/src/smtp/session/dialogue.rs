@@ -11,7 +11,6 @@
 use std::{panic::AssertUnwindSafe, time::Duration};
 
 use futures::FutureExt;
-use lettre::transport::smtp::commands::{Quit, Rset};
 use reveille_raft::crash;
 use tokio::time::timeout;
 
@@ -25,11 +24,15 @@ use super::stream::{FINAL_DOT, Stream};
 use super::target::Target;
 use super::tcp::NEVER_FULL;
 use crate::smtp::cause::Cause;
-use crate::smtp::gate::Gate;
+use crate::smtp::gate::{Gate, GateAnswer};
+use crate::smtp::replies::classification::ReplyClass;
 use crate::smtp::replies::classification::ReplyRules;
-use crate::smtp::replies::dialogue_result::{DialogueResult, RefusalScope};
+use crate::smtp::replies::dialogue_result::DialogueResult;
 use crate::smtp::reply::Reply;
 use crate::smtp::stage::Stage;
+
+const RSET: &str = "RSET\r\n";
+const DATA: &str = "DATA\r\n";
 
 /// Maximum bytes of a text that are written within one time-out (the "data block" of RFC 5321 4.5.3.2.5).
 const BLOCK_BYTES: usize = 64 * 1024;
@@ -152,7 +155,7 @@ impl Session {
     pub async fn quit(mut self) {
         if self.is_open() {
             let farewell = async {
-                if self.stream.command(&Quit.to_string()).await.is_ok() {
+                if self.stream.command("QUIT\r\n").await.is_ok() {
                     let _ = self.stream.reply().await;
                 }
             };
@@ -189,8 +192,8 @@ impl Session {
         crash::point("smtp.before-dot");
         let dot = self.timeouts.dot;
         let ended = self.stream.end_text_through_gate(prepared.text.whole(ONE_WRITE_BYTES), gate);
-        if let Some(reason) = within(dot, ended).await? {
-            return Ok(DialogueResult::GateClosed(reason));
+        if within(dot, ended).await? == GateAnswer::Closed {
+            return Ok(DialogueResult::GateClosed);
         }
         crash::point("smtp.after-dot-before-250");
         let reply = within(dot, self.stream.answer()).await?;
@@ -231,11 +234,9 @@ impl Session {
 
     /// Sends MAIL, RCPT and DATA in one write (RFC 2920), then reads their answers in order.
     async fn envelope_pipelined(&mut self, prepared: &PreparedEmail<'_>) -> Result<EnvelopeReply, Cause> {
-        let reset = if self.needs_reset { Rset.to_string() } else { String::new() };
-        let group = [&reset, &prepared.mail_command, &prepared.rcpt_command, &prepared.data_command]
-            .map(String::as_str)
-            .concat();
-        within(self.timeouts.mail, self.stream.command(&group)).await?;
+        let reset = if self.needs_reset { RSET } else { "" };
+        let group = [reset, &prepared.mail_command, &prepared.rcpt_command, DATA].concat();
+        within(self.timeouts.envelope, self.stream.command(&group)).await?;
         if self.needs_reset {
             self.read_rset_reply().await?;
         }
@@ -301,7 +302,7 @@ impl Session {
     /// Sends one command at a time and reads its answer.
     async fn envelope_stepwise(&mut self, prepared: &PreparedEmail<'_>) -> Result<EnvelopeReply, Cause> {
         if self.needs_reset {
-            within(self.timeouts.mail, self.stream.command(&Rset.to_string())).await?;
+            within(self.timeouts.envelope, self.stream.command(RSET)).await?;
             self.read_rset_reply().await?;
         }
         self.needs_reset = true;
@@ -311,23 +312,19 @@ impl Session {
                 return self.negative(stage, &reply);
             }
         }
-        let reply = self.ask(Stage::Data, &prepared.data_command).await?;
+        let reply = self.ask(Stage::Data, DATA).await?;
         if reply.class() == 3 { Ok(EnvelopeReply::SendText) } else { self.negative(Stage::Data, &reply) }
     }
 
     async fn ask(&mut self, stage: Stage, command: &str) -> Result<Reply, Cause> {
         self.stream.at(stage);
-        within(self.timeouts.mail, self.stream.command(command)).await?;
+        within(self.timeouts.envelope, self.stream.command(command)).await?;
         self.read_reply(stage).await
     }
 
     async fn read_reply(&mut self, stage: Stage) -> Result<Reply, Cause> {
         self.stream.at(stage);
-        let limit = match stage {
-            Stage::Rcpt => self.timeouts.rcpt,
-            Stage::Data => self.timeouts.data,
-            _ => self.timeouts.mail,
-        };
+        let limit = if stage == Stage::Data { self.timeouts.data } else { self.timeouts.envelope };
         within(limit, self.stream.reply()).await
     }
 
@@ -358,7 +355,7 @@ impl Session {
         if reply.code == 421 {
             self.stream.at(stage);
             self.stream.close();
-            let about_relay = matches!(result, DialogueResult::Refused { scope: RefusalScope::Relay, .. });
+            let about_relay = matches!(result, DialogueResult::Refused { class: ReplyClass::Relay, .. });
             if self.emails > 1 && about_relay {
                 self.ended_after = Some(self.emails - 1);
                 return Err(Cause::ClosedBetweenEmails);

@@ -1,22 +1,13 @@
 //! An email as the dialogue gets it, and the SMTP commands that offer it.
 //!
-//! The claim worker makes an [`Email`]; the dialogue calls the rest. lettre writes the commands from parsed addresses,
-//! so that nothing in a recipient list can end a line. An email that no relay can accept is refused here before a byte
-//! is written, with the code that a relay would have used; such texts begin with "not offered:". If another relay may
+//! The claim worker makes an [`Email`]; the dialogue calls the rest. An address is checked again here, so that nothing
+//! in a recipient list can end a command line. An email that no relay can accept is refused here before a byte is
+//! written, with the code that a relay would have used; such texts begin with "not offered:". If another relay may
 //! accept it, the result is [`DialogueResult::NoSmtpUtf8`].
 
-use std::panic::catch_unwind;
-
-use lettre::{
-    Address,
-    transport::smtp::{
-        commands::{Data, Mail as MailCommand, Rcpt},
-        extension::{MailBodyParameter, MailParameter, RcptParameter},
-    },
-};
-
 use super::dot_stuffing::Stuffed;
-use crate::smtp::replies::dialogue_result::{DialogueResult, RefusalScope, enhanced_code};
+use crate::smtp::replies::classification::ReplyClass;
+use crate::smtp::replies::dialogue_result::{DialogueResult, enhanced_code};
 use crate::smtp::stage::Stage;
 
 /// One email to one recipient.
@@ -42,7 +33,8 @@ impl Email {
 /// Parameters of RFC 3461 for one email.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dsn {
-    /// Envelope id, at most 100 bytes of printable ASCII. Relays log it and return it in notifications.
+    /// Envelope id: at most 100 letters, digits and dots, which need no xtext. Relays log it and return it in
+    /// notifications.
     pub envelope_id: String,
     /// Condition under which the sender gets a notification.
     pub notify: Notify,
@@ -113,7 +105,6 @@ impl Extensions {
 pub(crate) struct PreparedEmail<'a> {
     pub mail_command: String,
     pub rcpt_command: String,
-    pub data_command: String,
     pub text: Stuffed<'a>,
 }
 
@@ -123,87 +114,70 @@ impl<'a> PreparedEmail<'a> {
     /// # Errors
     /// Returns a refusal by this node itself: nothing was written.
     pub fn new(email: &'a Email, extensions: Extensions) -> Result<PreparedEmail<'a>, Box<DialogueResult>> {
-        // lettre has panicked on input before. Here a panic becomes a refusal of the email.
-        let worded = catch_unwind(|| PreparedEmail::word(email, extensions));
-        worded.unwrap_or_else(|_| Err(not_offered(Stage::Mail, 554, "5.6.0 cannot be worded", RefusalScope::Content)))
-    }
-
-    fn word(email: &'a Email, extensions: Extensions) -> Result<PreparedEmail<'a>, Box<DialogueResult>> {
-        let sender = match email.from.as_str() {
-            "" => None,
-            from => Some(address(from).ok_or_else(|| {
-                not_offered(Stage::Mail, 553, "5.1.7 the sender is not an address", RefusalScope::Content)
-            })?),
-        };
-        let recipient = address(&email.to)
-            .ok_or_else(|| not_offered(Stage::Rcpt, 553, "5.1.3 not an address", RefusalScope::Mailbox))?;
+        if !email.from.is_empty() && !is_address(&email.from) {
+            return Err(not_offered(Stage::Mail, 553, "5.1.7 the sender is not an address", ReplyClass::Content));
+        }
+        if !is_address(&email.to) {
+            return Err(not_offered(Stage::Rcpt, 553, "5.1.3 not an address", ReplyClass::Recipient));
+        }
         let text = Stuffed::new(&email.data)
-            .ok_or_else(|| not_offered(Stage::Data, 554, "5.6.0 a line end that is not CRLF", RefusalScope::Content))?;
-        let parameters = parameters(email, extensions)?;
-        let dsn = email.dsn.as_ref().filter(|_| extensions.dsn);
-        let notify =
-            dsn.map(|dsn| RcptParameter::Other { keyword: "NOTIFY".into(), value: Some(dsn.notify.word().into()) });
-        Ok(PreparedEmail {
-            mail_command: MailCommand::new(sender, parameters).to_string(),
-            rcpt_command: Rcpt::new(recipient, notify.into_iter().collect()).to_string(),
-            data_command: Data.to_string(),
-            text,
-        })
+            .ok_or_else(|| not_offered(Stage::Data, 554, "5.6.0 a line end that is not CRLF", ReplyClass::Content))?;
+        let mut mail_command = format!("MAIL FROM:<{}>", email.from);
+        let mut rcpt_command = format!("RCPT TO:<{}>", email.to);
+        mail_command += &size_and_body(email, extensions)?;
+        if let Some(dsn) = email.dsn.as_ref().filter(|_| extensions.dsn) {
+            mail_command += &format!(" ENVID={}", dsn.envelope_id);
+            rcpt_command += &format!(" NOTIFY={}", dsn.notify.word());
+        }
+        mail_command += "\r\n";
+        rcpt_command += "\r\n";
+        Ok(PreparedEmail { mail_command, rcpt_command, text })
     }
 }
 
-fn parameters(email: &Email, extensions: Extensions) -> Result<Vec<MailParameter>, Box<DialogueResult>> {
-    let mut parameters = Vec::new();
+/// Returns the parameters of MAIL that depend on the text: SIZE (RFC 1870), BODY (RFC 6152) and SMTPUTF8 (RFC 6531).
+fn size_and_body(email: &Email, extensions: Extensions) -> Result<String, Box<DialogueResult>> {
+    let (mut parameters, bytes) = (String::new(), email.data.len());
     if let Some(most) = extensions.size {
-        let bytes = email.data.len();
         if most > 0 && bytes as u64 > most {
             let text = format!("5.3.4 the message has {bytes} bytes, and the relay takes {most}");
-            return Err(not_offered(Stage::Mail, 552, &text, RefusalScope::Content));
+            return Err(not_offered(Stage::Mail, 552, &text, ReplyClass::Content));
         }
-        parameters.push(MailParameter::Size(bytes));
+        parameters += &format!(" SIZE={bytes}");
     }
     if email.needs_smtputf8() {
         if !extensions.utf8 {
             return Err(Box::new(DialogueResult::NoSmtpUtf8 { asked: extensions.by_ehlo }));
         }
-        if !email.data.is_ascii() {
-            parameters.push(MailParameter::Body(MailBodyParameter::EightBitMime));
-        }
-        parameters.push(MailParameter::SmtpUtfEight);
-    }
-    if let Some(dsn) = email.dsn.as_ref().filter(|_| extensions.dsn) {
-        // lettre writes the value as xtext.
-        parameters.push(MailParameter::Other { keyword: "ENVID".into(), value: Some(dsn.envelope_id.clone()) });
+        parameters += if email.data.is_ascii() { " SMTPUTF8" } else { " BODY=8BITMIME SMTPUTF8" };
     }
     Ok(parameters)
 }
 
-/// Parses an address of at most 320 bytes (RFC 5321 4.5.3.1). Control characters are refused, since lettre's grammar
-/// accepts them inside quotes.
-fn address(text: &str) -> Option<Address> {
-    if text.len() > 320 || text.chars().any(char::is_control) {
-        return None;
-    }
-    text.parse().ok()
+/// True for an address of at most 320 bytes (RFC 5321 4.5.3.1) that ends no command line. Quoted local parts are not
+/// supported.
+fn is_address(text: &str) -> bool {
+    let ends = |letter: char| letter.is_control() || letter.is_whitespace() || matches!(letter, '<' | '>' | '"');
+    text.len() <= 320 && text.contains('@') && !text.contains(ends)
 }
 
 impl DialogueResult {
     /// Refusal by this node itself, because of the content: no relay of the pool offers what sender or header need.
     pub fn sender_needs_smtputf8() -> DialogueResult {
-        *not_offered(Stage::Mail, 553, "5.6.7 no relay of the pool has SMTPUTF8", RefusalScope::Content)
+        *not_offered(Stage::Mail, 553, "5.6.7 no relay of the pool has SMTPUTF8", ReplyClass::Content)
     }
 
     /// Refusal by this node itself that is tried again: no relay of the pool offers what an address needs, and at least
     /// one of them refused EHLO.
     pub fn smtputf8_is_not_known() -> DialogueResult {
         let text = "4.6.7 a relay of the pool refused EHLO, so whether it has SMTPUTF8 is not known";
-        *not_offered(Stage::Mail, 450, text, RefusalScope::Deferred)
+        *not_offered(Stage::Mail, 450, text, ReplyClass::Recipient)
     }
 }
 
-fn not_offered(stage: Stage, code: u16, text: &str, scope: RefusalScope) -> Box<DialogueResult> {
+fn not_offered(stage: Stage, code: u16, text: &str, class: ReplyClass) -> Box<DialogueResult> {
     let (enhanced, text) = (enhanced_code(code, text), format!("not offered: {text}"));
-    Box::new(DialogueResult::Refused { stage, code, enhanced, text, scope })
+    Box::new(DialogueResult::Refused { stage, code, enhanced, text, class })
 }
 
 #[cfg(test)]
@@ -217,9 +191,9 @@ mod tests {
         Email { from: from.to_owned(), to: to.to_owned(), data: data.to_vec(), dsn: None }
     }
 
-    fn refusal(email: &Email, extensions: Extensions) -> (Stage, RefusalScope) {
+    fn refusal(email: &Email, extensions: Extensions) -> (Stage, ReplyClass) {
         match PreparedEmail::new(email, extensions).map_err(|result| *result) {
-            Err(DialogueResult::Refused { stage, scope, .. }) => (stage, scope),
+            Err(DialogueResult::Refused { stage, class, .. }) => (stage, class),
             other => panic!("{other:?}"),
         }
     }
@@ -255,13 +229,13 @@ mod tests {
     #[test]
     fn envelope_id_and_notify_are_sent_where_dsn_is_offered() {
         let worded = |notify, extensions| {
-            let dsn = Some(Dsn { envelope_id: "1.9.1050.4 +=x".to_owned(), notify });
+            let dsn = Some(Dsn { envelope_id: "1.9.1050.4".to_owned(), notify });
             let email = Email { dsn, ..email("a@example.org", "b@example.com", b"hi\r\n") };
             let prepared = PreparedEmail::new(&email, extensions).expect("a good email");
             (prepared.mail_command, prepared.rcpt_command)
         };
         let (mail, rcpt) = worded(Notify::Never, ALL);
-        assert_eq!(mail, "MAIL FROM:<a@example.org> ENVID=1.9.1050.4+20+2B+3Dx\r\n", "xtext, RFC 3461 section 4");
+        assert_eq!(mail, "MAIL FROM:<a@example.org> ENVID=1.9.1050.4\r\n");
         assert_eq!(rcpt, "RCPT TO:<b@example.com> NOTIFY=NEVER\r\n");
         assert_eq!(worded(Notify::Failure, ALL).1, "RCPT TO:<b@example.com> NOTIFY=FAILURE\r\n");
         let (mail, rcpt) = worded(Notify::Never, Extensions { dsn: false, ..ALL });
@@ -276,7 +250,7 @@ mod tests {
             let prepared = PreparedEmail::new(&three, sized(most)).expect("it fits");
             assert_eq!(prepared.mail_command, "MAIL FROM:<a@example.org> SIZE=3\r\n");
         }
-        assert_eq!(refusal(&three, sized(2)), (Stage::Mail, RefusalScope::Content));
+        assert_eq!(refusal(&three, sized(2)), (Stage::Mail, ReplyClass::Content));
     }
 
     #[test]
@@ -296,14 +270,14 @@ mod tests {
         for to in
             ["a@b\r\nRCPT TO:<c@d>", "\"a\r\n\"@b.org", "a>@b.org", "a b@c.org", "", "a", "a@b\n", "\"\u{85}\"@b.org"]
         {
-            assert_eq!(refusal(&email("", to, b""), ALL), (Stage::Rcpt, RefusalScope::Mailbox), "{to:?}");
+            assert_eq!(refusal(&email("", to, b""), ALL), (Stage::Rcpt, ReplyClass::Recipient), "{to:?}");
         }
-        assert_eq!(refusal(&email("x", "a@b.org", b""), ALL), (Stage::Mail, RefusalScope::Content));
+        assert_eq!(refusal(&email("x", "a@b.org", b""), ALL), (Stage::Mail, ReplyClass::Content));
     }
 
     #[test]
     fn text_that_could_smuggle_commands_is_refused() {
         let smuggling = email("", "a@b.org", b"x\n.\r\nMAIL FROM:<evil@b.org>\r\n");
-        assert_eq!(refusal(&smuggling, ALL), (Stage::Data, RefusalScope::Content));
+        assert_eq!(refusal(&smuggling, ALL), (Stage::Data, ReplyClass::Content));
     }
 }

@@ -6,7 +6,6 @@
 //! encryption is established and sent over it; only a relay on this machine may get them in the clear. Each step is
 //! limited by its time-out and by the caller's deadlines.
 //!
-//! lettre's `starttls` is not used: it would put this module's stream, and the gate, below TLS.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -47,7 +46,7 @@ impl SessionOpening<'_> {
             Tls::None | Tls::StartTls(_) => plain,
         };
         let mut stream = Stream::new(transport);
-        let banner = self.ask(&mut stream, Stage::Banner, "", self.timeouts.banner).await?;
+        let banner = self.ask(&mut stream, Stage::Banner, "", self.timeouts.opening).await?;
         let banner = self.expect(Stage::Banner, banner, 2)?;
         self.findings.banner = banner.text.lines().next().unwrap_or_default().to_owned();
         let mut by_ehlo = self.hello(&mut stream).await?;
@@ -65,11 +64,11 @@ impl SessionOpening<'_> {
     /// Sends EHLO, or HELO if the relay refuses EHLO. Returns true if the relay accepted EHLO.
     async fn hello(&mut self, stream: &mut Stream) -> Step<bool> {
         let name = self.target.hello_name(self.local);
-        let mut reply = self.ask(stream, Stage::Ehlo, &format!("EHLO {name}\r\n"), self.timeouts.ehlo).await?;
+        let mut reply = self.ask(stream, Stage::Ehlo, &format!("EHLO {name}\r\n"), self.timeouts.opening).await?;
         // RFC 5321 3.2: a server that does not know EHLO gets HELO, and offers no extensions.
         let by_ehlo = !matches!(reply.code, 500 | 502 | 504);
         if !by_ehlo {
-            reply = self.ask(stream, Stage::Ehlo, &format!("HELO {name}\r\n"), self.timeouts.ehlo).await?;
+            reply = self.ask(stream, Stage::Ehlo, &format!("HELO {name}\r\n"), self.timeouts.opening).await?;
         }
         let reply = self.expect(Stage::Ehlo, reply, 2)?;
         self.findings.extensions = reply.text.lines().skip(1).map(str::to_owned).collect();
@@ -104,7 +103,7 @@ impl SessionOpening<'_> {
 
     async fn authenticate(&mut self, stream: &mut Stream) -> Step<()> {
         let failed = |cause| without_answer(Stage::Auth, cause);
-        let credentials = self.deadlines.bound(self.timeouts.auth, self.target.credentials()).await;
+        let credentials = self.deadlines.bound(self.timeouts.opening, self.target.credentials()).await;
         let credentials = credentials.and_then(|done| done).map_err(failed)?;
         let mechanism = Mechanism::choose(&self.findings.extensions, credentials.login).ok_or_else(|| {
             let may_after = matches!(self.target.tls(), Tls::None) && self.offers("STARTTLS");
@@ -122,11 +121,11 @@ impl SessionOpening<'_> {
         let lines = mechanism.lines(&credentials);
         let secrets = auth::secrets(&credentials, &lines);
         for (index, line) in lines.iter().enumerate() {
-            let reply = self.exchange(stream, Stage::Auth, line, self.timeouts.auth).await;
+            let reply = self.exchange(stream, Stage::Auth, line, self.timeouts.opening).await;
             let mut reply = reply.map_err(|cause| failed(auth::scrub_cause(cause, &secrets)))?;
             if mechanism == Mechanism::Xoauth2 && reply.class() == 3 {
                 // The relay's 334 says what is wrong with the token. It sends the refusal after an empty answer.
-                let refusal = self.exchange(stream, Stage::Auth, "\r\n", self.timeouts.auth).await;
+                let refusal = self.exchange(stream, Stage::Auth, "\r\n", self.timeouts.opening).await;
                 reply = refusal.map_err(|cause| failed(auth::scrub_cause(cause, &secrets)))?;
             }
             let class = if index + 1 == lines.len() { 2 } else { 3 };

@@ -1,14 +1,11 @@
 //! The only code that writes bytes to a relay and asks the gate (P3, P5). It works above TLS and has no time-outs.
 //!
 //! - Commands are written only outside an email's text. Texts are written only as `Stuffed`, which cannot contain a
-//!   line of one dot. So exactly one function can end a text, `Stream::end_text_through_gate`, and it asks the gate exactly once.
-//! - The [`Stage`] is at least what the relay may know: it changes to `FinalDot` before the first byte of the
-//!   final dot.
+//!   line of one dot. So exactly one function can end a text, `Stream::end_text_through_gate`, and it asks the gate
+//!   exactly once.
+//! - The [`Stage`] is at least what the relay may know: it changes to `FinalDot` before the first byte of the final
+//!   dot.
 //! - Unexpected bytes before the gate end the dialogue: answers could no longer be matched to commands.
-//!
-//! lettre does not write the text: its two writes would leave no exact point for the gate, it appends an empty line,
-//! refuses replies that RFC 5321 4.2.1 tolerates, reads lines without limit, and has one error for before and after the
-//! dot.
 
 use std::{
     io,
@@ -25,7 +22,7 @@ use tokio::{
 use super::dot_stuffing::Piece;
 use super::lines::ReplyLines;
 use crate::smtp::cause::Cause;
-use crate::smtp::gate::{Gate, GateAnswer, GateRefusal};
+use crate::smtp::gate::{Gate, GateAnswer};
 use crate::smtp::reply::Reply;
 use crate::smtp::stage::Stage;
 
@@ -37,7 +34,8 @@ use crate::smtp::stage::Stage;
 pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 
-/// The final dot with its CRLF: the terminator of RFC 5321 4.1.1.4. The CRLF before it belongs to the last line of the text.
+/// The final dot with its CRLF: the terminator of RFC 5321 4.1.1.4. The CRLF before it belongs to the last line of the
+/// text.
 pub(crate) const FINAL_DOT: &[u8] = b".\r\n";
 
 /// Size of one read in bytes. Four pipelined replies have about 200 bytes.
@@ -130,9 +128,9 @@ impl Stream {
         .await
     }
 
-    /// **The gate.** Waits until the transport takes more bytes, then asks `gate` once. If the email passes, the rest of
-    /// the text (`text`) and the final dot go to the transport in the same poll. `Ok(Some)` says why the gate is
-    /// closed: none of these bytes is written, and the connection is closed. Replies that are out of step before the
+    /// **The gate.** Waits until the transport takes more bytes, then asks `gate` once, and returns its answer. If the
+    /// email passes, the rest of the text (`text`) and the final dot go to the transport in the same poll. If the gate
+    /// is closed, none of these bytes is written, and the connection is closed. Replies that are out of step before the
     /// gate close it too.
     ///
     /// After the gate has passed, every error leaves the stage at `FinalDot`. This includes a write that fails at its
@@ -141,7 +139,7 @@ impl Stream {
         &mut self,
         text: Option<Piece<'_>>,
         gate: &mut dyn Gate,
-    ) -> Result<Option<GateRefusal>, Cause> {
+    ) -> Result<GateAnswer, Cause> {
         if self.stage != if text.is_some() { Stage::Data } else { Stage::Body } {
             return Err(Cause::OutOfStep("a final dot without a text".to_owned()));
         }
@@ -156,14 +154,14 @@ impl Stream {
                     return Poll::Ready(Err(cause));
                 }
                 ready!(self.poll_flush(cx))?;
-                if let GateAnswer::Closed(reason) = gate.pass() {
+                if gate.pass() == GateAnswer::Closed {
                     self.close();
-                    return Poll::Ready(Ok(Some(reason)));
+                    return Poll::Ready(Ok(GateAnswer::Closed));
                 }
                 self.stage = Stage::FinalDot;
             }
             ready!(self.poll_write_all(cx, &mut rest))?;
-            Poll::Ready(Ok(None))
+            Poll::Ready(Ok(GateAnswer::Pass))
         }))
         .await
     }

@@ -106,7 +106,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::smtp::gate::{Gate, GateAnswer, GateRefusal};
+    use crate::smtp::gate::{Gate, GateAnswer};
     use crate::smtp::session::dot_stuffing::Stuffed;
     use crate::smtp::session::stream::Stream;
     use crate::smtp::stage::Stage;
@@ -121,7 +121,7 @@ mod tests {
         fn pass(&mut self) -> GateAnswer {
             self.asked.fetch_add(1, Ordering::SeqCst);
             match self.paused.load(Ordering::SeqCst) {
-                true => GateAnswer::Closed(GateRefusal::RunPaused),
+                true => GateAnswer::Closed,
                 false => GateAnswer::Pass,
             }
         }
@@ -156,7 +156,7 @@ mod tests {
         paused.store(true, Ordering::SeqCst);
         let mut seen = Vec::new();
         let (closed, _) = tokio::join!(stream.end_text_through_gate(None, &mut gate), theirs.read_to_end(&mut seen));
-        assert_eq!(closed, Ok(Some(GateRefusal::RunPaused)));
+        assert_eq!(closed, Ok(GateAnswer::Closed));
         assert!(!seen.ends_with(b"\n.\r\n"), "no final dot");
     }
 }

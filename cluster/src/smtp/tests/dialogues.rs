@@ -7,7 +7,8 @@ use tokio::time::Instant;
 use super::server::{Act, Counting, Exchange, Moment, Script, mail, script, stepwise, until, when, willing};
 use crate::smtp::cause::Cause;
 use crate::smtp::gate::{Gate, GateAnswer};
-use crate::smtp::replies::dialogue_result::{DialogueResult, RefusalScope};
+use crate::smtp::replies::classification::ReplyClass;
+use crate::smtp::replies::dialogue_result::DialogueResult;
 use crate::smtp::session::deadlines::{Deadlines, Timeouts};
 use crate::smtp::session::envelope::{Email, Extensions};
 use crate::smtp::stage::Stage;
@@ -26,7 +27,7 @@ async fn deliver_once(script: Script, timeouts: Timeouts) -> (DialogueResult, Ex
 }
 
 fn all_short() -> Timeouts {
-    Timeouts { banner: SHORT, ehlo: SHORT, mail: SHORT, rcpt: SHORT, data: SHORT, dot: SHORT, ..Timeouts::default() }
+    Timeouts { opening: SHORT, envelope: SHORT, data: SHORT, dot: SHORT, ..Timeouts::default() }
 }
 
 fn stage_of(moment: Moment) -> Stage {
@@ -182,7 +183,7 @@ async fn pipelined_email_with_short_text_takes_two_writes() {
 async fn without_pipelining_each_command_waits_for_its_answer() {
     let (result, exchange, _) =
         deliver_once(stepwise(when(Moment::Rcpt, Act::Say("550 5.1.1 no\r\n"))), Timeouts::default()).await;
-    assert!(matches!(result, DialogueResult::Refused { stage: Stage::Rcpt, scope: RefusalScope::Mailbox, .. }));
+    assert!(matches!(result, DialogueResult::Refused { stage: Stage::Rcpt, class: ReplyClass::Recipient, .. }));
     assert_eq!(
         exchange.commands(),
         ["EHLO node-1.example.org", "MAIL FROM:<news@example.org>", "RCPT TO:<anna@example.com>"],
@@ -204,7 +205,7 @@ async fn refused_recipient_does_not_affect_next_email() {
         for _ in 0..2 {
             let result = session.run_transaction(&mail(b"hello\r\n"), &mut gate, &Deadlines::default()).await;
             assert!(
-                matches!(result, DialogueResult::Refused { code: 550, scope: RefusalScope::Mailbox, .. }),
+                matches!(result, DialogueResult::Refused { code: 550, class: ReplyClass::Recipient, .. }),
                 "{result:?}"
             );
         }
@@ -241,7 +242,7 @@ async fn late_answer_counts() {
         }
         None
     });
-    let timeouts = Timeouts { mail: Duration::from_secs(60), ..Timeouts::default() };
+    let timeouts = Timeouts { envelope: Duration::from_secs(60), ..Timeouts::default() };
     let (result, _, _) = deliver_once(late, timeouts).await;
     assert!(matches!(result, DialogueResult::Accepted { .. }));
 }

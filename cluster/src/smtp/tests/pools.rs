@@ -48,7 +48,7 @@ fn soon() -> Instant {
     Instant::now() + Duration::from_secs(60)
 }
 
-fn pool(exchange: &Exchange, limits: RelayLimits) -> RelaySessions {
+fn pool(exchange: &Exchange, limits: RelayLimits) -> Arc<RelaySessions> {
     RelaySessions::new(target(), Arc::new(exchange.clone()), limits, 7)
 }
 
@@ -56,13 +56,13 @@ fn quick() -> RelayLimits {
     RelayLimits { rate_per_second: 1e6, burst: 1e6, ..RelayLimits::default() }
 }
 
-async fn send(pool: &RelaySessions, text: &str) -> DialogueResult {
+async fn send(pool: &Arc<RelaySessions>, text: &str) -> DialogueResult {
     let permit = pool.acquire(soon()).await.expect("a permit");
-    permit.send(&mail(text.as_bytes()), Open, &Deadlines::default()).await
+    permit.send(&mail(text.as_bytes()), &mut Open, &Deadlines::default()).await
 }
 
 fn deliver_in_background(permit: Permit, email: Email) -> JoinHandle<DialogueResult> {
-    tokio::spawn(async move { permit.send(&email, Open, &Deadlines::default()).await })
+    tokio::spawn(async move { permit.send(&email, &mut Open, &Deadlines::default()).await })
 }
 
 /// A dialer whose connection panics when it is read.
@@ -208,11 +208,14 @@ async fn used_session_is_no_evidence_against_smtputf8() {
     assert!(matches!(send(&pool, "a").await, DialogueResult::Accepted { .. }));
     let beyond = || Email { to: "bj\u{f8}rn@example.com".to_owned(), ..mail(b"b") };
     let permit = pool.acquire(soon()).await.expect("a permit");
-    assert_eq!(permit.send(&beyond(), Open, &Deadlines::default()).await, DialogueResult::NoSmtpUtf8 { asked: true });
+    assert_eq!(
+        permit.send(&beyond(), &mut Open, &Deadlines::default()).await,
+        DialogueResult::NoSmtpUtf8 { asked: true }
+    );
     assert!(matches!(send(&pool, "c").await, DialogueResult::Accepted { .. }));
     upgraded.store(true, Ordering::SeqCst);
     let permit = pool.acquire(soon()).await.expect("a permit");
-    let result = permit.send(&beyond(), Open, &Deadlines::default()).await;
+    let result = permit.send(&beyond(), &mut Open, &Deadlines::default()).await;
     assert!(matches!(result, DialogueResult::Accepted { .. }), "{result:?}");
 }
 
@@ -223,7 +226,10 @@ async fn session_ends_after_email_that_it_cannot_carry() {
     assert!(matches!(send(&pool, "a").await, DialogueResult::Accepted { .. }));
     let permit = pool.acquire(soon()).await.expect("a permit");
     let beyond = Email { to: "bj\u{f8}rn@example.com".to_owned(), ..mail(b"b") };
-    assert_eq!(permit.send(&beyond, Open, &Deadlines::default()).await, DialogueResult::NoSmtpUtf8 { asked: false });
+    assert_eq!(
+        permit.send(&beyond, &mut Open, &Deadlines::default()).await,
+        DialogueResult::NoSmtpUtf8 { asked: false }
+    );
     until("it has quit", || pool.status().sessions_open == 0).await;
 }
 
@@ -434,12 +440,12 @@ async fn each_email_has_one_result_and_counters_agree_whatever_relay_does() {
 }
 
 /// Acquires a permit, however often that fails, then sends one email.
-async fn persistent(pool: RelaySessions, number: usize) -> DialogueResult {
+async fn persistent(pool: Arc<RelaySessions>, number: usize) -> DialogueResult {
     loop {
         match pool.acquire(soon()).await {
             Ok(permit) => {
                 let text = format!("{number}\r\n").into_bytes();
-                return permit.send(&mail(&text), Open, &Deadlines::default()).await;
+                return permit.send(&mail(&text), &mut Open, &Deadlines::default()).await;
             }
             Err(Unavailable::CircuitOpen { until, .. }) => {
                 tokio::time::sleep_until(until.min(Instant::now() + Duration::from_millis(3))).await;

@@ -1,12 +1,10 @@
-//! Tests of the class and the scope of replies (P6). `replies.tsv` has replies that relays document, with their class.
+//! Tests of the class of replies (P6). `replies.tsv` has replies that relays document, with their class.
 
 use reveille_ledger::command::EnhancedCode;
 
 use crate::smtp::cause::Cause;
 use crate::smtp::replies::classification::{ReplyClass, ReplyRules};
-use crate::smtp::replies::dialogue_result::{
-    self, DialogueResult, RefusalScope, TEXT_CHARS_MAX, enhanced_code, without_enhanced_code,
-};
+use crate::smtp::replies::dialogue_result::{DialogueResult, TEXT_CHARS_MAX, enhanced_code, without_enhanced_code};
 use crate::smtp::reply::Reply;
 use crate::smtp::stage::Stage;
 
@@ -15,39 +13,42 @@ fn refused(stage: Stage, reply: &Reply) -> DialogueResult {
     DialogueResult::refused(&ReplyRules::default(), stage, reply)
 }
 
-fn scope(stage: Stage, code: u16, enhanced: Option<EnhancedCode>, text: &str) -> RefusalScope {
-    dialogue_result::scope(&ReplyRules::default(), stage, code, enhanced, text)
+fn class(stage: Stage, code: u16, enhanced: Option<EnhancedCode>, text: &str) -> ReplyClass {
+    ReplyRules::default().classify(stage, code, enhanced, text)
 }
 
-const QUICK: RefusalScope = RefusalScope::Throttle { daily_quota: false };
-const QUOTA: RefusalScope = RefusalScope::Throttle { daily_quota: true };
+/// True if the class is as expected. A 4yz about the recipient and one that names no cause both wait.
+fn is(found: ReplyClass, code: u16, expected: ReplyClass) -> bool {
+    let waits = |class| code < 500 && matches!(class, ReplyClass::Recipient | ReplyClass::Unnamed);
+    found == expected || waits(found) && waits(expected)
+}
 
 #[test]
-fn reply_has_its_scope() {
-    use RefusalScope::*;
+fn reply_has_its_class() {
+    use ReplyClass::*;
     use Stage::*;
     let table = [
         // Before MAIL every refusal concerns the relay, or is a throttle.
         (Banner, 554, "no service", Relay),
         (Banner, 554, "5.7.1 you are listed", Relay),
-        (Banner, 421, "too busy", QUICK),
+        (Banner, 421, "too busy", Throttle),
         (Ehlo, 502, "what", Relay),
         (Ehlo, 550, "daily limit of greetings", Relay),
         (Tls, 454, "4.7.0 TLS not available", Relay),
         (Tls, 502, "5.5.1 what", Relay),
         (Auth, 535, "5.7.8 bad credentials", Relay),
         (Auth, 454, "4.7.0 temporary authentication failure", Relay),
-        (Auth, 454, "4.7.0 Too many login attempts", QUICK),
-        (Auth, 421, "4.7.0 Too many errors", QUICK),
+        (Auth, 454, "4.7.0 Too many login attempts", Throttle),
+        (Auth, 421, "4.7.0 Too many errors", Throttle),
         // MAIL names the sender.
         (Mail, 451, "4.3.0 try later", Relay),
         (Mail, 451, "no words that help", Relay),
         (Mail, 452, "4.3.1 disk full", Relay),
-        (Mail, 452, "too many connections", QUICK),
-        (Mail, 454, "Throttling failure: Maximum sending rate exceeded.", QUICK),
-        (Mail, 454, "Throttling - Maximum sending rate exceeded", QUICK),
-        (Mail, 454, "Throttling failure: Daily message quota exceeded.", QUOTA),
-        (Mail, 421, "4.7.0 bye", QUICK),
+        (Mail, 452, "too many connections", Throttle),
+        (Mail, 454, "Throttling failure: Maximum sending rate exceeded.", Throttle),
+        (Mail, 454, "Throttling - Maximum sending rate exceeded", Throttle),
+        (Mail, 454, "Throttling failure: Daily message quota exceeded.", Quota),
+        (Mail, 421, "4.7.0 bye", Throttle),
         (Mail, 550, "sender refused", Sender),
         (Mail, 553, "5.1.8 no such domain", Sender),
         (Mail, 450, "4.1.8 sender domain not found", Sender),
@@ -58,61 +59,61 @@ fn reply_has_its_scope() {
         (Mail, 552, "too big", Content),
         (Mail, 571, "no such thing known", Relay),
         // RCPT names the mailbox.
-        (Rcpt, 550, "5.1.1 no such user", Mailbox),
-        (Rcpt, 550, "no such user", Mailbox),
-        (Rcpt, 550, "5.1.10 null MX", Mailbox),
-        (Rcpt, 550, "5.2.1 disabled", Mailbox),
-        (Rcpt, 452, "4.2.2 mailbox full", Deferred),
-        (Rcpt, 452, "4.2.2 too many messages in this mailbox", Deferred),
-        (Rcpt, 450, "4.2.1 receiving mail at a rate that is too fast", Deferred),
-        (Rcpt, 450, "busy", Deferred),
+        (Rcpt, 550, "5.1.1 no such user", Recipient),
+        (Rcpt, 550, "no such user", Recipient),
+        (Rcpt, 550, "5.1.10 null MX", Recipient),
+        (Rcpt, 550, "5.2.1 disabled", Recipient),
+        (Rcpt, 452, "4.2.2 mailbox full", Recipient),
+        (Rcpt, 452, "4.2.2 too many messages in this mailbox", Recipient),
+        (Rcpt, 450, "4.2.1 receiving mail at a rate that is too fast", Recipient),
+        (Rcpt, 450, "busy", Recipient),
         (Rcpt, 599, "never heard of", Unnamed),
         (Rcpt, 550, "rejected", Unnamed),
         (Rcpt, 550, "5.0.0 rejected", Unnamed),
-        (Rcpt, 550, "5.0.0 user unknown", Mailbox),
+        (Rcpt, 550, "5.0.0 user unknown", Recipient),
         (Rcpt, 550, "Recipient rejected", Unnamed),
-        (Rcpt, 450, "4.0.0 rejected", Deferred),
-        (Rcpt, 450, "4.7.1 come back", Deferred),
-        (Rcpt, 451, "4.7.650 rate limit", QUICK),
-        (Rcpt, 450, "4.2.0 Greylisted for 300 s", Deferred),
-        (Rcpt, 451, "4.7.1 Greylisting in action, please come back later", Deferred),
-        (Rcpt, 421, "4.7.0 try again later", QUICK),
+        (Rcpt, 450, "4.0.0 rejected", Recipient),
+        (Rcpt, 450, "4.7.1 come back", Recipient),
+        (Rcpt, 451, "4.7.650 rate limit", Throttle),
+        (Rcpt, 450, "4.2.0 Greylisted for 300 s", Recipient),
+        (Rcpt, 451, "4.7.1 Greylisting in action, please come back later", Recipient),
+        (Rcpt, 421, "4.7.0 try again later", Throttle),
         (Rcpt, 550, "5.7.1 relaying denied", Sender),
         (Rcpt, 571, "5.7.1 blocked", Sender),
-        (Rcpt, 452, "4.5.3 too many recipients", QUICK),
+        (Rcpt, 452, "4.5.3 too many recipients", Throttle),
         (Rcpt, 452, "4.3.1 disk full", Relay),
-        (Rcpt, 550, "5.4.1 no route", Mailbox),
+        (Rcpt, 550, "5.4.1 no route", Recipient),
         (Rcpt, 554, "5.6.7 needs SMTPUTF8", Content),
-        (Rcpt, 550, "5.4.5 Daily user sending limit exceeded", QUOTA),
+        (Rcpt, 550, "5.4.5 Daily user sending limit exceeded", Quota),
         // DATA concerns neither the mailbox nor the content.
         (Data, 451, "later", Relay),
         (Data, 554, "no valid recipients", Relay),
         (Data, 550, "5.7.1 not you", Sender),
-        (Data, 454, "Throttling failure: Maximum sending rate exceeded.", QUICK),
+        (Data, 454, "Throttling failure: Maximum sending rate exceeded.", Throttle),
         // After the dot a refusal may concern anything.
-        (Answered, 550, "5.1.1 no such user", Mailbox),
+        (Answered, 550, "5.1.1 no such user", Recipient),
         (Answered, 554, "rejected", Unnamed),
-        (Answered, 550, "mailbox unavailable", Mailbox),
-        (Answered, 451, "try again", Deferred),
-        (Answered, 552, "5.2.2 over quota, daily limit", Mailbox),
+        (Answered, 550, "mailbox unavailable", Recipient),
+        (Answered, 451, "try again", Recipient),
+        (Answered, 552, "5.2.2 over quota, daily limit", Recipient),
         (Answered, 550, "5.7.1 looks like spam", Content),
         (Answered, 554, "5.6.0 bad MIME", Content),
         (Answered, 552, "5.3.4 too big", Content),
-        (Answered, 451, "4.7.1 greylisted", Deferred),
-        (Answered, 421, "4.7.28 unusual rate", QUICK),
+        (Answered, 451, "4.7.1 greylisted", Recipient),
+        (Answered, 421, "4.7.28 unusual rate", Throttle),
         (Answered, 421, "4.7.26 rate limited because it is unauthenticated", Sender),
-        (Answered, 451, "4.3.0 no such luck", Deferred),
+        (Answered, 451, "4.3.0 no such luck", Recipient),
         (Answered, 451, "4.3.0 queue file write error", Relay),
-        (Answered, 454, "Throttling failure: Maximum sending rate exceeded.", QUICK),
-        (Answered, 454, "Throttling failure: Daily message quota exceeded.", QUOTA),
+        (Answered, 454, "Throttling failure: Maximum sending rate exceeded.", Throttle),
+        (Answered, 454, "Throttling failure: Daily message quota exceeded.", Quota),
         (Answered, 550, "4.1.1 classes that disagree count as none", Unnamed),
     ];
     for (stage, code, text, expected) in table {
         let result = refused(stage, &Reply { code, text: text.to_owned() });
-        let DialogueResult::Refused { scope, .. } = result else {
+        let DialogueResult::Refused { class, .. } = result else {
             panic!("a refusal is a refusal");
         };
-        assert_eq!(scope, expected, "{stage:?} {code} {text}");
+        assert!(is(class, code, expected), "{stage:?} {code} {text}: {class:?}");
     }
 }
 
@@ -158,36 +159,15 @@ fn documented_replies_have_their_class() {
 }
 
 #[test]
-fn transient_reply_never_counts_as_attempt() {
-    let texts =
-        ["", "4.1.1 x", "4.2.1 x", "4.2.2 mailbox full", "4.4.3 x", "4.0.0 x", "4.7.1 x", "try again (#4.3.0)", "x"];
-    for stage in Stage::ALL {
-        for code in 400..500 {
-            for text in texts {
-                let found = scope(stage, code, enhanced_code(code, text), text);
-                assert!(!uses_up_attempt(found), "{stage:?} {code} {text}");
-            }
-        }
-    }
-}
-
-fn uses_up_attempt(scope: RefusalScope) -> bool {
-    matches!(scope, RefusalScope::Mailbox | RefusalScope::Unnamed)
-}
-
-#[test]
 fn reply_about_the_recipients_domain_never_concerns_the_relay() {
     for stage in [Stage::Rcpt, Stage::Answered] {
         for subject in [3, 4, 5] {
             let says = |code: u16| {
                 let text = format!("{}.{subject}.0 x", code / 100);
-                scope(stage, code, enhanced_code(code, &text), &text)
+                class(stage, code, enhanced_code(code, &text), &text)
             };
-            assert_eq!(
-                (says(450), says(550)),
-                (RefusalScope::Deferred, RefusalScope::Mailbox),
-                "{stage:?} x.{subject}.0"
-            );
+            assert!(is(says(450), 450, ReplyClass::Recipient), "{stage:?} 4.{subject}.0");
+            assert_eq!(says(550), ReplyClass::Recipient, "{stage:?} 5.{subject}.0");
         }
     }
 }
@@ -205,22 +185,25 @@ fn limit_of_one_recipient_never_concerns_the_relay() {
             format!("4.0.0 {limit} for the mailbox"),
         ] {
             for code in [421, 450, 451, 452] {
-                let found = scope(Stage::Rcpt, code, enhanced_code(code, &text), &text);
-                assert_eq!(found, RefusalScope::Deferred, "{code} {text}");
+                let found = class(Stage::Rcpt, code, enhanced_code(code, &text), &text);
+                assert!(is(found, code, ReplyClass::Recipient), "{code} {text}: {found:?}");
             }
         }
         let text = format!("5.7.1 <a@x.example>: Recipient address rejected: {limit} for this recipient");
-        let found = scope(Stage::Rcpt, 550, enhanced_code(550, &text), &text);
-        assert!(!matches!(found, RefusalScope::Throttle { .. } | RefusalScope::Relay), "550 {text}: {found:?}");
+        let found = class(Stage::Rcpt, 550, enhanced_code(550, &text), &text);
+        assert!(
+            !matches!(found, ReplyClass::Throttle | ReplyClass::Quota | ReplyClass::Relay),
+            "550 {text}: {found:?}"
+        );
     }
 }
 
 /// A relay that shuts down says nothing of the rate (RFC 5321 3.8).
 #[test]
 fn closing_greeting_is_a_throttle_only_by_its_words() {
-    let greeting = |text: &str| scope(Stage::Banner, 421, enhanced_code(421, text), text);
+    let greeting = |text: &str| class(Stage::Banner, 421, enhanced_code(421, text), text);
     for text in ["4.3.2 Service shutting down", "mx.example.com Service not available", "4.3.0 out of memory", "bye"] {
-        assert_eq!(greeting(text), RefusalScope::Relay, "{text}");
+        assert_eq!(greeting(text), ReplyClass::Relay, "{text}");
     }
     for text in [
         "4.3.2 Connection rate limit exceeded",
@@ -229,7 +212,7 @@ fn closing_greeting_is_a_throttle_only_by_its_words() {
         "concurrent sessions: 5",
         "4.7.0 Try again later",
     ] {
-        assert_eq!(greeting(text), QUICK, "{text}");
+        assert_eq!(greeting(text), ReplyClass::Throttle, "{text}");
     }
 }
 
@@ -239,8 +222,9 @@ fn only_rcpt_and_the_dot_can_use_up_an_attempt() {
     for stage in [Stage::Connect, Stage::Tls, Stage::Banner, Stage::Ehlo, Stage::Auth, Stage::Mail, Stage::Data] {
         for code in 400..600 {
             for text in texts {
-                let enhanced = enhanced_code(code, text);
-                assert!(!uses_up_attempt(scope(stage, code, enhanced, text)), "{stage:?} {code} {text}");
+                let found = class(stage, code, enhanced_code(code, text), text);
+                let is_final = code >= 500 && matches!(found, ReplyClass::Recipient | ReplyClass::Unnamed);
+                assert!(!is_final, "{stage:?} {code} {text}");
             }
         }
     }

@@ -20,7 +20,7 @@ use tokio_rustls::TlsAcceptor;
 
 use reveille_ledger::access::Access;
 
-use crate::smtp::gate::{Gate, GateAnswer, GateRefusal};
+use crate::smtp::gate::{Gate, GateAnswer};
 use crate::smtp::replies::dialogue_result::DialogueResult;
 use crate::smtp::session::deadlines::{Deadlines, Timeouts};
 use crate::smtp::session::dialer::{Connected, Dial};
@@ -412,7 +412,7 @@ impl Counting {
     }
 
     pub fn shut(exchange: &Exchange) -> Counting {
-        Counting::new(exchange, GateAnswer::Closed(GateRefusal::RunPaused))
+        Counting::new(exchange, GateAnswer::Closed)
     }
 
     pub fn times_met(&self) -> usize {

@@ -1,7 +1,8 @@
 //! Claims, the turns of their tenants, and the relays of a pool together.
 //!
 //! A feeder takes one recipient after the other from the queue, when a relay has a session, and does not wait for its
-//! dialogue. Each tenant has some recipients claimed ahead. A recipient whose dialogue ends is claimed again a while later.
+//! dialogue. Each tenant has some recipients claimed ahead. A recipient whose dialogue ends is claimed again a while
+//! later.
 
 use super::*;
 use crate::worker::pool_queue::{PoolQueue, PoolQueues, WaitingClaim};

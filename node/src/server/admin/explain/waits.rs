@@ -140,6 +140,6 @@ fn shut(name: &str, status: &RelayStatus) -> Option<String> {
         CircuitStatus::Closed => None,
         CircuitStatus::Open { cause, .. } => Some(format!("relay {name} fails, {cause}")),
         CircuitStatus::Parked { cause, .. } => Some(format!("relay {name} takes no more today, {cause}")),
-        CircuitStatus::HalfOpen { cause } => Some(format!("relay {name} is being probed, {cause}")),
+        CircuitStatus::HalfOpen { cause, .. } => Some(format!("relay {name} is being probed, {cause}")),
     }
 }

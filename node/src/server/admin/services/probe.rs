@@ -28,8 +28,7 @@ pub struct ProbeResult {
 
 /// Probes a relay.
 pub async fn probe(relay: &Relay, target: &Target, dialer: &dyn Dial) -> ProbeResult {
-    let (connect, tls, banner, ehlo, auth) = (STEP, STEP, STEP, STEP, STEP);
-    let timeouts = Timeouts { connect, tls, banner, ehlo, auth, quit: FAREWELL, ..Timeouts::default() };
+    let timeouts = Timeouts { connect: STEP, tls: STEP, opening: STEP, quit: FAREWELL, ..Timeouts::default() };
     let mut findings = ProbeReport::default();
     let opened = Session::open_with_report(target, dialer, timeouts, &Deadlines::default(), &mut findings).await;
     match opened {
@@ -66,7 +65,7 @@ fn in_words(result: &DialogueResult) -> String {
         DialogueResult::Refused { stage, code, text, .. } => format!("refused at {}: {code} {text}", place(*stage)),
         DialogueResult::Broken { stage, cause } => format!("failed at {}: {cause}", place(*stage)),
         DialogueResult::InDoubt { cause } => format!("failed: {cause}"),
-        DialogueResult::GateClosed(_) | DialogueResult::NoSmtpUtf8 { .. } | DialogueResult::Accepted { .. } => {
+        DialogueResult::GateClosed | DialogueResult::NoSmtpUtf8 { .. } | DialogueResult::Accepted { .. } => {
             "an answer to an email that was not offered".to_owned()
         }
     }

@@ -23,7 +23,7 @@ pub fn of(result: &DialogueResult, relay: &Relay) -> String {
         }
         DialogueResult::Refused { stage, .. } | DialogueResult::Broken { stage, .. } => of_stage(*stage, relay, &again),
         DialogueResult::InDoubt { .. }
-        | DialogueResult::GateClosed(_)
+        | DialogueResult::GateClosed
         | DialogueResult::NoSmtpUtf8 { .. }
         | DialogueResult::Accepted { .. } => again,
     }

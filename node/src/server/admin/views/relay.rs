@@ -49,7 +49,7 @@ pub fn health(node: &str, now: Time, status: RelayStatus) -> v1::RelayHealth {
         },
         CircuitStatus::Open { until, cause } => (v1::RelayCondition::Failing, cause, Some(at(until))),
         CircuitStatus::Parked { until, cause } => (v1::RelayCondition::Parked, cause, Some(at(until))),
-        CircuitStatus::HalfOpen { cause } => (v1::RelayCondition::Probing, cause, None),
+        CircuitStatus::HalfOpen { cause, .. } => (v1::RelayCondition::Probing, cause, None),
     };
     v1::RelayHealth {
         node: node.to_owned(),
