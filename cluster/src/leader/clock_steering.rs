@@ -133,7 +133,7 @@ impl Steering {
         let count = voters.len() as u32;
         let (readings, at) = ask(context, voters, |_| false).await;
         if let Some(heirs) = heirs_if_off(&readings, context.me.node)
-            && transfer::step_down(context, Unfit::ClockIsOff, |heir| heirs.contains(&heir)).await
+            && transfer::step_down(context, Unfit::CLOCK_IS_OFF, |heir| heirs.contains(&heir)).await
         {
             return true;
         }

@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use reveille_ledger::agreed_time;
 use reveille_ledger::command::Command;
+use reveille_ledger::effect::Effect;
 use reveille_ledger::reply::CommandOutcome;
-use reveille_raft::{Role, crash};
+use reveille_raft::{Hint, Role, crash};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::claims::dispatcher;
 use super::leadership::{Leadership, PROPOSAL_TIMEOUT, StartedEpoch};
-use super::wakeups::{Concerns, concerns};
 use super::{auditor, clock_steering, fitness, timer};
 use crate::process::context::NodeContext;
 
@@ -107,15 +107,18 @@ async fn listen(context: Arc<NodeContext>, leadership: Arc<Leadership>) {
             tracing::info!(epoch = leadership.epoch().0, "another epoch began: the leadership ends");
             return;
         }
-        match concerns(&hint) {
-            Concerns::Timer => leadership.wake_timer.notify_one(),
-            Concerns::Dispatcher => leadership.wake_dispatcher.notify_one(),
-            Concerns::All => {
+        match hint {
+            Hint::Resync | Hint::Effect { effect: Effect::ClockMoved(_), .. } => {
                 leadership.wake_timer.notify_one();
                 leadership.wake_dispatcher.notify_one();
                 leadership.wake_auditor.notify_one();
             }
-            Concerns::None => {}
+            Hint::Effect { effect: Effect::DueChanged { .. }, .. } => leadership.wake_timer.notify_one(),
+            Hint::Effect {
+                effect: Effect::WorkAppeared(_) | Effect::ClaimClosed { .. } | Effect::RelaysChanged,
+                ..
+            } => leadership.wake_dispatcher.notify_one(),
+            Hint::Effect { .. } => {}
         }
     }
 }

@@ -15,13 +15,15 @@ use std::time::Duration;
 use reveille_ledger::crash_backoff::{Allowance, allowances};
 use reveille_ledger::effect::Effect;
 use reveille_ledger::ids::{ClaimOwner, Hash, NodeId, Time};
-use reveille_ledger::{Ledger, Node, Page};
+use reveille_ledger::{Ledger, Node};
 use reveille_raft::{Hint, Hints};
 
 use super::claims::cap::RelayCapacity;
-use super::claims::claimable::{Lacking, barred, claimable, is_late};
+use super::claims::claimable::{Lacking, offers};
 use super::claims::dispatcher::{measured, relay_capacities};
+use super::claims::in_flight::InFlightClaims;
 use super::claims::limits::late_rate;
+use super::claims::types::Offer;
 use super::leadership::{Leadership, NodeReport};
 use super::transfer::{self, Unfit};
 use crate::process::context::NodeContext;
@@ -86,12 +88,12 @@ impl Fitness {
         }
         let lasts = |since: Duration, longest: Duration| now.saturating_sub(since) >= longest;
         if self.lag.is_some_and(|(_, since)| lasts(since, LAG_MAX)) {
-            return Some(Unfit::Lags);
+            return Some(Unfit::LAGS);
         }
         if seen.sync_running_for.is_some_and(|running| running >= SYNC_MAX) {
-            return Some(Unfit::DiskHangs);
+            return Some(Unfit::DISK_HANGS);
         }
-        self.idle_since.is_some_and(|since| lasts(since, IDLE_MAX)).then_some(Unfit::GrantsNothing)
+        self.idle_since.is_some_and(|since| lasts(since, IDLE_MAX)).then_some(Unfit::GRANTS_NOTHING)
     }
 }
 
@@ -197,27 +199,21 @@ fn could_grant(ledger: &Ledger, nodes: &impl NodeView, several: bool, now: Time)
         lacking.insert(node, nodes.lacking(node));
         sending.extend(pools.iter().filter(|pool| nodes.sends(ledger, owner, pool)).map(|pool| (*pool, node)));
     }
-    for (id, page) in ledger.open_pages() {
-        for chunk in claimable(ledger, id, page, now) {
-            if !is_soon(ledger, page, chunk.pool, now) {
-                continue;
-            }
-            let barred = barred(ledger, page, chunk.number, &lacking);
-            if lacking.keys().any(|node| !barred.contains(node) && sending.contains(&(chunk.pool, *node))) {
-                return true;
-            }
-        }
-    }
-    false
+    offers(ledger, &lacking, &InFlightClaims::default(), now).iter().any(|offer| {
+        let pool = offer.source.pool.as_str();
+        let may_get = |node: &NodeId| !offer.barred.contains(node) && sending.contains(&(pool, *node));
+        is_soon(ledger, offer, now) && lacking.keys().any(may_get)
+    })
 }
 
-/// Returns true if the rates and the daily cap let recipients of a page be claimed well within [`IDLE_MAX`]. Late email
-/// has a rate (P16), and a tenant may have one (P25).
-fn is_soon(ledger: &Ledger, page: &Page, pool: &str, now: Time) -> bool {
+/// Returns true if the rates and the daily cap let an offer be claimed well within [`IDLE_MAX`]. Late email has a rate
+/// (P16), and a tenant may have one (P25).
+fn is_soon(ledger: &Ledger, offer: &Offer, now: Time) -> bool {
     let is_often = |rate: Option<f64>| rate.is_none_or(|rate| rate >= PER_SECOND_MIN);
+    let pool = &offer.source.pool;
     ledger.serves(pool)
-        && (!is_late(page) || is_often(late_rate(ledger, pool)))
-        && is_often(ledger.tenant(&page.tenant).rate())
+        && (!offer.late || is_often(late_rate(ledger, pool)))
+        && is_often(ledger.tenant(&offer.tenant).rate())
         && ledger.remaining_today(pool, now) != Some(0)
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use reveille_ledger::command::Command;
+use reveille_ledger::command::{Command, Quarantine, Quarantined};
 use reveille_ledger::ids::{ClaimOwner, Epoch, Fence, Hash, NodeId, Time};
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::CommandOutcome;
@@ -21,7 +21,7 @@ use super::lease_grants::{LeaseGrants, LeaseRefused};
 use super::replication_lag::{self, AppliedHistory, FRESH};
 use crate::process::clock::LedgerClock;
 use crate::process::lease::LeaseClock;
-use crate::process::peer_messages::{LeaseRequest, NodeMeasurements};
+use crate::process::peer_messages::{GrantedLease, LeaseRequest, NodeMeasurements};
 
 /// Time after which the outcome of a proposal is unknown. Actors then read the state and continue from there.
 pub(crate) const PROPOSAL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -41,8 +41,6 @@ pub struct Leadership {
     /// The dispatcher holds it for reading from its read of the state until the claims that it proposed are in the log,
     /// or never will be. Locking it for writing waits for all such claims.
     pub(crate) claiming: Arc<tokio::sync::RwLock<()>>,
-    /// Audience parts that each node lacked at its last request (P20).
-    lacking: Mutex<BTreeMap<NodeId, BTreeSet<Hash>>>,
     /// Time that this machine had slept when the leadership began. Raft's instants stop during sleep, so the
     /// acknowledgement of a quorum would look younger than it is.
     slept: Duration,
@@ -77,6 +75,8 @@ pub(crate) struct NodeReport {
     pub measured: NodeMeasurements,
     /// True if the node's state is too old for more claims (P12).
     pub behind: bool,
+    /// Audience parts that the node lacks (P20).
+    pub lacking: BTreeSet<Hash>,
     /// True if the node stops and wants no more claims. Once true, it stays true for this incarnation.
     pub stopping: bool,
 }
@@ -100,7 +100,6 @@ impl Leadership {
             applied_history: Mutex::default(),
             reports: Mutex::default(),
             claiming: Arc::default(),
-            lacking: Mutex::default(),
             ended,
             wake_dispatcher: Notify::new(),
             wake_timer: Notify::new(),
@@ -185,6 +184,11 @@ impl Leadership {
         }
     }
 
+    /// Proposes to take an item out of service. `None` if the outcome is unknown.
+    pub(crate) async fn quarantine(&self, item: Quarantined, cause: &str) -> Option<CommandOutcome> {
+        self.propose(Command::Quarantine(Quarantine { item, cause: cause.to_owned() })).await
+    }
+
     /// Ends the leadership if the ledger refused a timestamp that is too far ahead of ledger time: only a new epoch can
     /// make such a step (P18). Timestamps that are refused for their epoch or as too early do not come here: the
     /// replica reports them as the end of the epoch.
@@ -195,11 +199,11 @@ impl Leadership {
         }
     }
 
-    /// Grants or refuses a node lease (P9). Returns its length and its floor.
+    /// Grants or refuses a node lease (P9).
     ///
     /// # Errors
     /// [`LeaseRefused`] with the reason.
-    pub fn grant(&self, question: LeaseRequest) -> Result<(Duration, u64), LeaseRefused> {
+    pub fn grant(&self, question: LeaseRequest) -> Result<GrantedLease, LeaseRefused> {
         let (owner, applied, now) = (question.owner, question.applied, self.lease_clock.now());
         if self.lease_clock.slept().saturating_sub(self.slept) > SLEPT_MAX {
             tracing::warn!("this machine was suspended: the leadership ends");
@@ -223,7 +227,7 @@ impl Leadership {
                 return Err(LeaseRefused::Behind);
             }
             let floor = ledger.floor(owner.node);
-            Ok((self.grants.lock().grant(owner, floor, now, quorum)?, floor))
+            Ok(GrantedLease { length: self.grants.lock().grant(owner, floor, now, quorum)?, floor })
         })?;
         self.wake_dispatcher.notify_one();
         Ok(granted)
@@ -243,13 +247,13 @@ impl Leadership {
             _ => {}
         }
         let stopping = stopping || before.is_some_and(|before| before.owner == owner && before.stopping);
-        reports.insert(owner.node, NodeReport { owner, measured, behind, stopping });
-        self.lacking.lock().insert(owner.node, lacking.into_iter().collect());
+        let lacking = lacking.into_iter().collect();
+        reports.insert(owner.node, NodeReport { owner, measured, behind, lacking, stopping });
     }
 
     /// Returns the audience parts that a node lacked at its last request (P20).
     pub(crate) fn lacking(&self, node: NodeId) -> BTreeSet<Hash> {
-        self.lacking.lock().get(&node).cloned().unwrap_or_default()
+        self.reports.lock().get(&node).map(|report| report.lacking.clone()).unwrap_or_default()
     }
 
     /// Waits until every claim that was proposed before this call is in the log, or never will be.

@@ -11,7 +11,7 @@ pub(crate) mod fire_metrics;
 pub(crate) mod fitness;
 pub mod leadership;
 pub(crate) mod lease_grants;
+mod panic_guard;
 pub(crate) mod replication_lag;
 pub(crate) mod timer;
 pub mod transfer;
-mod wakeups;

@@ -5,7 +5,8 @@
 //! refuse a lease is safe: claims are revoked when the last lease is over (P9). The floor of that revocation keeps the
 //! node's gates closed until it has applied it (P14).
 //! - Age above [`FRESH`]: no claims.
-//! - Age above [`SESSION_WITHIN`], and the node owns a claim that it has not applied and so cannot have begun: no lease.
+//! - Age above [`SESSION_WITHIN`], and the node owns a claim that it has not applied and so cannot have begun: no
+//!   lease.
 //! - Age above [`SILENT`], and the node owns any claim: no lease. It may not receive the leader's answers, and settles
 //!   nothing.
 

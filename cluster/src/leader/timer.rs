@@ -5,14 +5,13 @@
 //! When nothing is due it checks for instants that were computed with another release of the zone database (I10): after
 //! the start all schedules at once, later some at each wake.
 
-use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use reveille_ledger::Ledger;
 use reveille_ledger::calendar::Pattern;
-use reveille_ledger::command::{Command, Fire, Quarantine, Quarantined, Replan};
+use reveille_ledger::command::{Command, Fire, Quarantined, Replan};
 use reveille_ledger::decide::catch_up::plan_fire;
 use reveille_ledger::decide::replan::{outdated, replan};
 use reveille_ledger::ids::{ScheduleId, Time};
@@ -22,6 +21,7 @@ use reveille_raft::crash;
 
 use super::fire_metrics;
 use super::leadership::Leadership;
+use super::panic_guard::PanicGuard;
 use crate::process::context::NodeContext;
 
 /// Maximum number of schedules in one fire entry, with some 200 bytes each. Openings, explained ranges and their
@@ -38,7 +38,8 @@ const INSISTS_FOR: Duration = Duration::from_secs(60);
 
 /// Fires what is due until the leadership ends.
 pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) {
-    let mut timer = Timer { context, leadership, panics: BTreeMap::new(), replanned: None, has_replanned_all: false };
+    let mut timer =
+        Timer { context, leadership, panic_guard: PanicGuard::new(), replanned: None, has_replanned_all: false };
     while !timer.leadership.ended() {
         let nap = timer.wake().await;
         timer.leadership.wait_for_wakeup(&timer.leadership.wake_timer, nap).await;
@@ -48,7 +49,7 @@ pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) 
 struct Timer {
     context: Arc<NodeContext>,
     leadership: Arc<Leadership>,
-    panics: BTreeMap<ScheduleId, u8>,
+    panic_guard: PanicGuard<ScheduleId>,
     /// The last schedule that was checked for another release of the zone database. `None`: the next check begins with
     /// the first schedule.
     replanned: Option<ScheduleId>,
@@ -109,14 +110,14 @@ impl Timer {
     }
 
     fn plans(&mut self, now: Time) -> Vec<Planned> {
-        let (context, panics) = (&self.context, &mut self.panics);
+        let (context, panic_guard) = (&self.context, &mut self.panic_guard);
         context.replica.read(|ledger| {
             let due = ledger.due().take_while(|(due, _)| *due <= now).take(FIRES_MAX);
             let mut instants = 0;
             let mut plans = Vec::new();
             for (_, id) in due {
-                match catch_unwind(AssertUnwindSafe(|| plan(context, ledger, id, now))) {
-                    Ok(Some(Planned::Fire(fire))) => {
+                match panic_guard.run(id, || plan(context, ledger, id, now)).flatten() {
+                    Some(Planned::Fire(fire)) => {
                         instants += fire.opened.len();
                         instants += fire.explained.iter().map(|range| 1 + range.instants.len()).sum::<usize>();
                         if instants > ledger.limits().openings && !plans.is_empty() {
@@ -124,16 +125,11 @@ impl Timer {
                         }
                         plans.push(Planned::Fire(fire));
                     }
-                    Ok(Some(unplannable)) => plans.push(unplannable),
-                    Ok(None) => {}
-                    Err(_) => {
-                        let count = panics.entry(id).or_default();
-                        *count += 1;
-                        if *count >= 2 {
-                            plans
-                                .push(Planned::Unplannable(id, "computing its next instant panicked twice".to_owned()));
-                        }
+                    Some(unplannable) => plans.push(unplannable),
+                    None if panic_guard.excludes(id) => {
+                        plans.push(Planned::Unplannable(id, "computing its next instant panicked twice".to_owned()));
                     }
+                    None => {}
                 }
             }
             plans
@@ -179,8 +175,7 @@ impl Timer {
     /// Takes a schedule out of service. Returns true if the outcome of the proposal is known.
     async fn quarantine(&self, id: ScheduleId, cause: String) -> bool {
         tracing::error!(schedule = id.0, cause, "a schedule is taken out of the way");
-        let item = Quarantined::Schedule(id);
-        self.leadership.propose(Command::Quarantine(Quarantine { item, cause })).await.is_some()
+        self.leadership.quarantine(Quarantined::Schedule(id), &cause).await.is_some()
     }
 }
 

@@ -29,37 +29,20 @@ pub enum TransferError {
 
 /// Reason why a node should not lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unfit {
-    /// Committed entries are not applied for too long.
-    Lags,
-    /// A write or sync of the log takes too long.
-    DiskHangs,
-    /// There is work and credit, and nothing is granted.
-    GrantsNothing,
-    /// The node's clock is off the median of the voters' clocks.
-    ClockIsOff,
+pub(crate) struct Unfit {
+    /// Label of the metric.
+    cause: &'static str,
+    /// Text for log lines.
+    text: &'static str,
 }
 
 impl Unfit {
-    /// Returns the label of the metric.
-    fn cause(self) -> &'static str {
-        match self {
-            Unfit::Lags => "lag",
-            Unfit::DiskHangs => "disk",
-            Unfit::GrantsNothing => "no grants",
-            Unfit::ClockIsOff => "clock",
-        }
-    }
-
-    /// Returns the text for log lines.
-    fn text(self) -> &'static str {
-        match self {
-            Unfit::Lags => "what is committed is not applied for 2 s",
-            Unfit::DiskHangs => "the disk of the log has not answered for 5 s",
-            Unfit::GrantsNothing => "there is work and room for it, and nothing was granted for 10 s",
-            Unfit::ClockIsOff => "its clock is more than 2 s off the median of the voters'",
-        }
-    }
+    pub const LAGS: Unfit = Unfit { cause: "lag", text: "what is committed is not applied for 2 s" };
+    pub const DISK_HANGS: Unfit = Unfit { cause: "disk", text: "the disk of the log has not answered for 5 s" };
+    pub const GRANTS_NOTHING: Unfit =
+        Unfit { cause: "no grants", text: "there is work and room for it, and nothing was granted for 10 s" };
+    pub const CLOCK_IS_OFF: Unfit =
+        Unfit { cause: "clock", text: "its clock is more than 2 s off the median of the voters'" };
 }
 
 /// Asks the leader to hand over to `to`. Returns at once if `to` already leads.
@@ -83,11 +66,11 @@ pub async fn to(context: &Arc<NodeContext>, to: NodeId, deadline: Instant) -> Re
 /// If another node takes over, the leadership ends, and with it the caller.
 pub(crate) async fn step_down(context: &NodeContext, unfit: Unfit, may: impl Fn(NodeId) -> bool) -> bool {
     if context.voters().len() < 2 {
-        tracing::warn!(cause = unfit.cause(), "this leader should hand over, but votes alone: {}", unfit.text());
+        tracing::warn!(cause = unfit.cause, "this leader should hand over, but votes alone: {}", unfit.text);
         return false;
     }
-    tracing::error!(cause = unfit.cause(), "this leader hands over: {}", unfit.text());
-    metrics::counter!("reveille_handovers_total", "cause" => unfit.cause()).increment(1);
+    tracing::error!(cause = unfit.cause, "this leader hands over: {}", unfit.text);
+    metrics::counter!("reveille_handovers_total", "cause" => unfit.cause).increment(1);
     context.replica.pause_candidacy(REST);
     if away(context, may, Instant::now() + ALL).await.is_none() {
         tracing::warn!("no voter took over: the leadership ends");

@@ -6,8 +6,6 @@
 
 mod archiver;
 pub(crate) mod blocked_runs;
-mod catches;
-pub(crate) mod panic_guard;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,10 +15,9 @@ use futures::future::join_all;
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::campaign::Campaign;
 use reveille_ledger::claim_history::DoubtReason;
-use reveille_ledger::command::{
-    CampaignArm, CampaignName, Command, Decide, Decider, Decision, Quarantine, Quarantined,
-};
+use reveille_ledger::command::{CampaignArm, CampaignName, Command, Decide, Decider, Decision, Quarantined};
 use reveille_ledger::content::Content;
+use reveille_ledger::crash_backoff::Allowance;
 use reveille_ledger::ids::{ClaimOwner, Fence, Hash, RunId, Time};
 use reveille_ledger::policy::{DAY_MS, InDoubt};
 use reveille_ledger::reply::CommandOutcome;
@@ -28,12 +25,11 @@ use reveille_ledger::{GapLookups, Ledger, RecipientState, Run, RunState};
 
 use super::claims::dispatcher;
 use super::leadership::Leadership;
+use super::panic_guard::PanicGuard;
 use crate::compose::Compiled;
 use crate::process::context::NodeContext;
 use crate::smtp::Timeouts;
 use archiver::Archiver;
-use catches::AuditorCatch;
-use panic_guard::PanicGuard;
 
 /// Time between two sweeps. Together with the margin of a lease it limits how long a claim of a lost owner stays
 /// claimed (I15: lease + margin + 1 s).
@@ -62,13 +58,21 @@ pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) 
     }
 }
 
+/// Counts and logs something that the auditor drives on, because no other actor did. The message says what happened,
+/// and after a semicolon what the operator does next.
+fn report(cause: &'static str, count: usize, message: &str) {
+    tracing::warn!(cause, count, "{message}");
+    metrics::counter!("reveille_auditor_catches_total", "cause" => cause).increment(count as u64);
+}
+
 /// Halts each run at which the sweep panicked twice, with an alarm (P13). Later sweeps skip it.
 async fn quarantine(leadership: &Leadership, panic_guard: &PanicGuard<RunId>, quarantined: &mut BTreeSet<RunId>) {
     let news: Vec<RunId> = panic_guard.excluded().filter(|run| !quarantined.contains(run)).collect();
     for run in news {
-        AuditorCatch::FailingRun.report(1);
-        let (item, cause) = (Quarantined::Run(run), "checking it panicked twice".to_owned());
-        let answer = leadership.propose(Command::Quarantine(Quarantine { item, cause })).await;
+        let message =
+            "checking a run panicked twice, so the run is halted; this is a bug: report it with the lines above";
+        report("a run at which the auditor fails", 1, message);
+        let answer = leadership.quarantine(Quarantined::Run(run), "checking it panicked twice").await;
         if !matches!(answer, None | Some(CommandOutcome::Refused(_))) {
             quarantined.insert(run);
         }
@@ -89,7 +93,9 @@ async fn block(context: &NodeContext, leadership: &Leadership, watch: &mut block
     }
     let found = changed.iter().filter(|block| block.part.is_some()).count();
     if found > 0 {
-        AuditorCatch::MissingPart.report(found);
+        let message = "runs wait for a part of their audience that no live node has; start the nodes that are down, or \
+                       import the same list again";
+        report("a part that no live node has", found, message);
     }
     leadership.propose(Command::RunBlock(changed)).await;
 }
@@ -98,20 +104,26 @@ async fn sweep(context: &NodeContext, leadership: &Leadership, panic_guard: &mut
     let now = leadership.now();
     let lost = context.replica.read(|ledger| claims_of_lost_owners(ledger, leadership));
     if !lost.is_empty() {
-        AuditorCatch::OwnerLost.report(lost.len());
+        let message = "a node lost its lease, so its claims are taken back and their open emails are in doubt; start \
+                       that node again with its data and journal folders (reveille cluster status names it)";
+        report("owner lost", lost.len(), message);
     }
     if !lost.is_empty() || leadership.is_revoking() {
         leadership.revoke(lost).await;
     }
     let late = context.replica.read(|ledger| runs_past_deadline(ledger, now, panic_guard));
     if !late.is_empty() {
-        AuditorCatch::PastDeadline.report(late.len());
+        let message = "runs reached finish_by before all was sent, so the rest expires; reveille explain says what kept \
+                       a recipient";
+        report("past its deadline", late.len(), message);
         leadership.propose(Command::Expire(late)).await;
     }
     // All at once: the next check for lost owners waits for one answer, not for one after the other (I15).
     let decisions = context.replica.read(|ledger| doubts_to_decide(ledger, now, panic_guard));
     join_all(decisions.into_iter().map(|decide| {
-        AuditorCatch::DecidedByPolicy.report(1);
+        let message = "an email in doubt is decided by the in-doubt policy of its run; nothing to do, and reveille \
+                       explain shows the decision";
+        report("in doubt, decided by policy", 1, message);
         leadership.propose(Command::Decide(decide))
     }))
     .await;
@@ -125,7 +137,8 @@ async fn sweep(context: &NodeContext, leadership: &Leadership, panic_guard: &mut
             break;
         }
     }
-    context.replica.read(|ledger| watch(ledger, leadership, now));
+    let voters = context.voters().len();
+    context.replica.read(|ledger| watch(ledger, leadership, voters, now));
 }
 
 /// A campaign that waits for its audience.
@@ -254,11 +267,12 @@ impl Gauges {
 impl Drop for Gauges {
     fn drop(&mut self) {
         Gauges::set(0, 0, 0, 0, 0, 0);
+        metrics::gauge!("reveille_nodes_in_crash_backoff").set(0.0);
     }
 }
 
 /// Sets the leader's gauges. Logs overdue schedules, and runs whose counts do not add up (P1).
-fn watch(ledger: &Ledger, leadership: &Leadership, now: Time) {
+fn watch(ledger: &Ledger, leadership: &Leadership, voters: usize, now: Time) {
     let overdue = ledger.due().take_while(|(due, _)| now.since_ms(*due) > OVERDUE_MS).count();
     if overdue > 0 && leadership.clocks_agree() {
         tracing::warn!(overdue, "schedules are behind their instants");
@@ -279,6 +293,10 @@ fn watch(ledger: &Ledger, leadership: &Leadership, now: Time) {
     let in_doubt: u64 = ledger.claims().iter().map(|(_, claim)| u64::from(claim.in_doubt.len())).sum();
     let (pending, claimed) = (counts[RecipientState::Pending as usize], counts[RecipientState::Claimed as usize]);
     Gauges::set(overdue, leadership.nodes_behind(), blocked, pending, claimed, in_doubt);
+    let owners = dispatcher::live_owners(ledger, leadership);
+    let allowances = dispatcher::allowances_of(ledger, &owners, voters, now);
+    let in_backoff = allowances.values().filter(|allowance| **allowance == Allowance::NONE).count();
+    metrics::gauge!("reveille_nodes_in_crash_backoff").set(in_backoff as f64);
 }
 
 #[cfg(test)]

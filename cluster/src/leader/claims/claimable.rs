@@ -12,7 +12,7 @@ use reveille_ledger::{Chunk, Ledger, Page, RecipientState, Run, RunState, bucket
 
 use super::cap::CLAIM_CAP_MAX;
 use super::in_flight::InFlightClaims;
-use super::types::{ClaimSource, Offer};
+use super::types::{ClaimSource, ClaimableSlots, Offer};
 use crate::audience::NAMED_MAX;
 
 /// Maximum number of chunks of one tenant and pool that one wake offers, oldest page first; more than its credit can
@@ -84,62 +84,28 @@ fn has_pool_overrides(ledger: &Ledger, id: RunId) -> bool {
     ledger.chunks().range((id, 0)..=(id, u32::MAX)).any(|(_, chunk)| !chunk.pool_overrides.is_empty())
 }
 
-/// Recipients that can be claimed now: an offer for each chunk and pool, and its slots.
-#[derive(Default)]
-pub(crate) struct Claimable {
-    pub offers: Vec<Offer>,
-    pub slots: BTreeMap<ClaimSource, ClaimableSlots>,
-}
-
-/// Slots that are left to claim in a chunk.
-#[derive(Default)]
-pub(crate) struct ClaimableSlots {
-    /// Slots that may be claimed in slices of any size.
-    pub plain: Bitmap,
-    /// At most one crash suspect, for a claim of its own. Suspects are rare: at most as many as were composed at once.
-    pub suspect: Bitmap,
-}
-
-impl ClaimableSlots {
-    fn of(claimable: &ClaimableChunk<'_>) -> ClaimableSlots {
-        let suspects = &claimable.chunk.crash_suspects;
-        ClaimableSlots { plain: claimable.slots.and_not(suspects), suspect: claimable.slots.and(suspects).first(1) }
+/// Returns what these nodes could claim, given the audience parts that each lacks (P20): an offer for each chunk and
+/// pool. A page with claims in flight is left out until their answer.
+pub(crate) fn offers(ledger: &Ledger, nodes: &Lacking, in_flight: &InFlightClaims, now: Time) -> Vec<Offer> {
+    let mut collector = OfferCollector { nodes, offers: Vec::new(), offered: BTreeMap::new() };
+    for (id, page) in ledger.open_pages().filter(|(id, _)| !in_flight.holds(*id)) {
+        collector.add(ledger, id, page, now);
     }
-
-    fn len(&self) -> u32 {
-        self.plain.len() + self.suspect.len()
-    }
-}
-
-impl Claimable {
-    /// Returns what these nodes could claim, given the audience parts that each lacks (P20). A page with claims in
-    /// flight is left out until their answer.
-    pub fn of(ledger: &Ledger, nodes: &Lacking, in_flight: &InFlightClaims, now: Time) -> Claimable {
-        let mut builder = ClaimableBuilder { nodes, claimable: Claimable::default(), offered: BTreeMap::new() };
-        for (id, page) in ledger.open_pages().filter(|(id, _)| !in_flight.holds(*id)) {
-            builder.add(ledger, id, page, now);
-        }
-        builder.claimable
-    }
-
-    /// Returns the offers with slots that are left.
-    pub fn left(&self) -> impl Iterator<Item = &Offer> {
-        self.offers.iter().filter(|offer| self.slots.get(&offer.source).is_some_and(|slots| slots.len() > 0))
-    }
+    collector.offers
 }
 
 /// Offers that share a limit: tenant, pool, and true if they are late.
 type OfferGroup<'a> = (&'a str, &'a str, bool);
 
 /// Collects offers page by page, up to [`OFFERS_MAX`] for each group.
-struct ClaimableBuilder<'a> {
+struct OfferCollector<'a> {
     nodes: &'a Lacking,
-    claimable: Claimable,
+    offers: Vec<Offer>,
     /// Number of offered chunks of each group, by the nodes that are barred from them.
     offered: BTreeMap<OfferGroup<'a>, BTreeMap<BTreeSet<NodeId>, usize>>,
 }
 
-impl<'a> ClaimableBuilder<'a> {
+impl<'a> OfferCollector<'a> {
     fn is_full(&self, group: OfferGroup<'_>, barred: &BTreeSet<NodeId>) -> bool {
         self.offered.get(&group).and_then(|offered| offered.get(barred)).is_some_and(|count| *count >= OFFERS_MAX)
     }
@@ -166,8 +132,10 @@ impl<'a> ClaimableBuilder<'a> {
             if self.is_full(group, &none_barred) {
                 continue;
             }
-            let slots = ClaimableSlots::of(&chunk);
-            if slots.len() == 0 {
+            let suspects = &chunk.chunk.crash_suspects;
+            let slots =
+                ClaimableSlots { plain: chunk.slots.and_not(suspects), suspect: chunk.slots.and(suspects).first(1) };
+            if slots.is_empty() {
                 continue;
             }
             let barred = barred(ledger, page, chunk.number, self.nodes);
@@ -178,23 +146,22 @@ impl<'a> ClaimableBuilder<'a> {
                 *of_pool += u64::from(slots.plain.len());
             }
             *self.offered.entry(group).or_default().entry(barred.clone()).or_default() += 1;
-            let source = ClaimSource { page: id, chunk: chunk.number, pool: chunk.pool.to_owned() };
-            self.claimable.offers.push(Offer {
+            self.offers.push(Offer {
                 tenant: page.tenant.to_string(),
                 priority: page.priority,
                 due: page.due,
                 late,
-                source: source.clone(),
+                source: ClaimSource { page: id, chunk: chunk.number, pool: chunk.pool.to_owned() },
                 claimable: slots.len(),
+                slots,
                 barred,
             });
-            self.claimable.slots.insert(source, slots);
         }
     }
 }
 
 /// Returns the nodes that lack an audience part of this chunk (P20).
-pub(crate) fn barred(ledger: &Ledger, page: &Page, chunk: u32, nodes: &Lacking) -> BTreeSet<NodeId> {
+fn barred(ledger: &Ledger, page: &Page, chunk: u32, nodes: &Lacking) -> BTreeSet<NodeId> {
     if nodes.values().all(BTreeSet::is_empty) {
         return BTreeSet::new();
     }

@@ -21,8 +21,7 @@ use reveille_raft::crash;
 use tokio::sync::OwnedRwLockReadGuard;
 
 use super::cap::{ClaimCap, RelayCapacity, claim_cap};
-use super::claimable::Claimable;
-use super::crash_backoff::{CrashBackoff, CrashBackoffAlarms};
+use super::claimable::offers;
 use super::fair_queue::FairQueue;
 use super::in_flight::InFlightClaims;
 use super::limits::{ClaimLimits, ClaimRates};
@@ -47,7 +46,6 @@ const SLICES_MAX: usize = 256;
 /// State that a leadership's dispatcher keeps between wakes.
 struct Dispatcher {
     fair_queue: FairQueue,
-    backoff_alarms: CrashBackoffAlarms,
     rates: ClaimRates,
     in_flight: InFlightClaims,
     /// Time from reading the state to the answer of the claim entry.
@@ -60,17 +58,8 @@ struct PlannedClaims {
     requests: Vec<ClaimRequest>,
     /// The slices from which the requests were made.
     slices: Vec<PlannedSlice>,
-}
-
-/// What a wake reads from the state.
-struct ClaimsPlan {
-    claims: PlannedClaims,
     /// Time until the next wake.
     nap: Duration,
-    /// Nodes that get no claims after crashes.
-    in_backoff: BTreeMap<NodeId, CrashBackoff>,
-    /// Number of nodes that may own claims.
-    live_owners: usize,
 }
 
 /// Result of a wake.
@@ -109,7 +98,6 @@ struct EndedProposal {
 pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) {
     let mut dispatcher = Dispatcher {
         fair_queue: FairQueue::new(),
-        backoff_alarms: CrashBackoffAlarms::default(),
         rates: ClaimRates::default(),
         in_flight: InFlightClaims::default(),
         commits: RecentMean::default(),
@@ -154,26 +142,22 @@ impl Dispatcher {
         let voters = context.voters().len();
         let commit = self.commits.at(woke_at).unwrap_or_default() + NAP_FOR_CREDIT;
         let measurements = RelayMeasurements { by_node: leadership.reports(), voters, commit };
-        let plan = context.replica.read(|ledger| {
+        let planned = context.replica.read(|ledger| {
             let owners = live_owners(ledger, leadership);
             let allowances = allowances_of(ledger, &owners, voters, now);
-            let in_backoff = nodes_in_backoff(ledger, &allowances);
-            if owners.len() == in_backoff.len() {
-                let claims = PlannedClaims::default();
-                return ClaimsPlan { claims, nap: NAP_MAX, in_backoff, live_owners: owners.len() };
+            if allowances.values().all(|allowance| *allowance == Allowance::NONE) {
+                return PlannedClaims { nap: NAP_MAX, ..PlannedClaims::default() };
             }
             let lacking = owners.keys().map(|node| (*node, leadership.lacking(*node))).collect();
-            let mut claimable = Claimable::of(ledger, &lacking, &self.in_flight, now);
+            let mut offers = offers(ledger, &lacking, &self.in_flight, now);
             let mut limits = self.rates.limits(ledger, &self.in_flight, woke_at, now);
             let caps = measurements.caps(ledger, &owners);
-            let credits = credits(ledger, &allowances, &caps, &self.in_flight, &claimable.offers);
-            let claims = requests_for(&mut self.fair_queue, &mut claimable, &credits, &mut limits, &owners);
-            self.rates.spend(&claims.slices);
-            let nap = nap(&claimable, &limits, &self.rates);
-            ClaimsPlan { claims, nap, in_backoff, live_owners: owners.len() }
+            let credits = credits(ledger, &allowances, &caps, &self.in_flight, &offers);
+            let planned = plan(&mut self.fair_queue, &mut offers, &credits, &mut limits, &owners);
+            self.rates.spend(&planned.slices);
+            PlannedClaims { nap: nap(&offers, &limits, &self.rates), ..planned }
         });
-        let ClaimsPlan { claims: PlannedClaims { requests, slices }, nap, in_backoff, live_owners } = plan;
-        self.backoff_alarms.update(in_backoff, live_owners);
+        let PlannedClaims { requests, slices, nap } = planned;
         if requests.is_empty() {
             return Wake::without_claims(nap);
         }
@@ -186,8 +170,9 @@ impl Dispatcher {
 
 /// Returns how long to sleep until more may be claimed. For a rate that is the time of its next credit; everything else
 /// waits for claims that end.
-fn nap(claimable: &Claimable, left: &ClaimLimits, rates: &ClaimRates) -> Duration {
-    let naps = claimable.left().map(|offer| rates.holds_back(offer, left).unwrap_or(NAP_FOR_CREDIT));
+fn nap(offers: &[Offer], left: &ClaimLimits, rates: &ClaimRates) -> Duration {
+    let waiting = offers.iter().filter(|offer| !offer.slots.is_empty());
+    let naps = waiting.map(|offer| rates.holds_back(offer, left).unwrap_or(NAP_FOR_CREDIT));
     naps.min().unwrap_or(NAP_MAX).clamp(NAP_MIN, NAP_MAX)
 }
 
@@ -252,7 +237,7 @@ pub(crate) fn live_owners(ledger: &Ledger, leadership: &Leadership) -> BTreeMap<
 }
 
 /// Returns the part of its cap that each of these processes may use after crashes (P12).
-fn allowances_of(
+pub(crate) fn allowances_of(
     ledger: &Ledger,
     owners: &BTreeMap<NodeId, ClaimOwner>,
     voters: usize,
@@ -260,16 +245,6 @@ fn allowances_of(
 ) -> BTreeMap<NodeId, Allowance> {
     let live = owners.keys().filter_map(|node| Some((*node, ledger.nodes().get(node)?)));
     allowances(live, ledger.limits(), voters > 1, now)
-}
-
-/// Returns the nodes that get no claims, and until when.
-fn nodes_in_backoff(ledger: &Ledger, allowances: &BTreeMap<NodeId, Allowance>) -> BTreeMap<NodeId, CrashBackoff> {
-    let none = allowances.iter().filter(|(_, allowance)| **allowance == Allowance::NONE);
-    none.filter_map(|(id, _)| {
-        let node = ledger.nodes().get(id)?;
-        Some((*id, CrashBackoff { name: node.name.clone(), until: node.crashes.backoff_until(ledger.limits())? }))
-    })
-    .collect()
 }
 
 /// Returns the number of recipients that each (tenant, pool, node) may still claim (P12). It is the node's part of its
@@ -316,18 +291,19 @@ fn credits(
     credits
 }
 
-/// Returns the next slices, and the claims to request for them. Their slots leave `claimable`.
-fn requests_for(
+/// Returns the next slices, and the claims to request for them. Their slots leave the offers.
+fn plan(
     fair_queue: &mut FairQueue,
-    claimable: &mut Claimable,
+    offers: &mut [Offer],
     credits: &[Credit],
     limits: &mut ClaimLimits,
     owners: &BTreeMap<NodeId, ClaimOwner>,
 ) -> PlannedClaims {
-    let slices = fair_queue.next_slices(&claimable.offers, credits, limits, SLICES_MAX);
+    let slices = fair_queue.next_slices(offers, credits, limits, SLICES_MAX);
     let mut requests = Vec::new();
-    for PlannedSlice { source, node, recipients, .. } in &slices {
-        let (Some(left), Some(owner)) = (claimable.slots.get_mut(source), owners.get(node)) else { continue };
+    for PlannedSlice { offer, source, node, recipients, .. } in &slices {
+        let (Some(offer), Some(owner)) = (offers.get_mut(*offer), owners.get(node)) else { continue };
+        let left = &mut offer.slots;
         let suspect = std::mem::take(&mut left.suspect);
         let plain = left.plain.first(recipients.saturating_sub(suspect.len()));
         left.plain.remove(&plain);
@@ -339,7 +315,7 @@ fn requests_for(
             owner: *owner,
         }));
     }
-    PlannedClaims { requests, slices }
+    PlannedClaims { requests, slices, nap: Duration::ZERO }
 }
 
 #[cfg(test)]

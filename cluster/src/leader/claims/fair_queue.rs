@@ -36,8 +36,8 @@ impl FairQueue {
         FairQueue::default()
     }
 
-    /// Returns the next slices, at most `slices_max`, in the order in which they should be claimed. Sorts the offers once;
-    /// each slice then costs one pass over the nodes.
+    /// Returns the next slices, at most `slices_max`, in the order in which they should be claimed. Sorts the offers
+    /// once; each slice then costs one pass over the nodes.
     pub fn next_slices(
         &mut self,
         offers: &[Offer],
@@ -138,18 +138,30 @@ impl<'a> PoolTurns<'a> {
 /// One tenant's offers and credits in a pool.
 #[derive(Default)]
 struct Queue<'a> {
-    /// The offers in reverse order, each with the number of recipients that are left.
-    offers: Vec<(&'a Offer, u32)>,
+    /// The offers in reverse order.
+    offers: Vec<QueuedOffer<'a>>,
     own: BTreeMap<NodeId, u32>,
     /// Largest slice: an equal part for each node, but at least [`SPREAD_MIN`].
     slice_max: u32,
 }
 
+/// An offer, counted down as slices are planned.
+struct QueuedOffer<'a> {
+    number: usize,
+    offer: &'a Offer,
+    /// Number of recipients that are left.
+    left: u32,
+}
+
 fn pools<'a>(offers: &'a [Offer], credits: &'a [Credit], slice: u32) -> BTreeMap<&'a str, PoolTurns<'a>> {
     let mut pools: BTreeMap<&str, PoolTurns<'_>> = BTreeMap::new();
-    for offer in offers.iter().filter(|offer| offer.claimable > 0) {
+    for (number, offer) in offers.iter().enumerate().filter(|(_, offer)| offer.claimable > 0) {
         let pool = pools.entry(&offer.source.pool).or_default();
-        pool.tenants.entry(&offer.tenant).or_default().offers.push((offer, offer.claimable));
+        pool.tenants.entry(&offer.tenant).or_default().offers.push(QueuedOffer {
+            number,
+            offer,
+            left: offer.claimable,
+        });
     }
     for Credit { tenant, pool, node, recipients } in credits {
         let Some(pool) = pools.get_mut(pool.as_str()) else { continue };
@@ -160,10 +172,10 @@ fn pools<'a>(offers: &'a [Offer], credits: &'a [Credit], slice: u32) -> BTreeMap
         }
     }
     for (queue, shared) in pools.values_mut().flat_map(PoolTurns::queues) {
-        let all = queue.offers.iter().map(|(_, claimable)| u64::from(*claimable)).sum::<u64>();
+        let all = queue.offers.iter().map(|queued| u64::from(queued.left)).sum::<u64>();
         let nodes = queue.nodes(shared).len().max(1) as u64;
         queue.slice_max = u32::try_from(all.div_ceil(nodes)).unwrap_or(slice).max(SPREAD_MIN).min(slice);
-        queue.offers.sort_by_key(|(offer, _)| {
+        queue.offers.sort_by_key(|QueuedOffer { offer, .. }| {
             Reverse((Reverse(offer.priority), offer.late, offer.due, offer.source.page, offer.source.chunk))
         });
     }
@@ -176,11 +188,11 @@ impl Queue<'_> {
         self.node_with_most_credit(shared, &BTreeSet::new())?;
         if late.as_deref() == Some(&0) {
             // The late credit does not grow within a call.
-            self.offers.retain(|(offer, _)| !offer.late);
+            self.offers.retain(|queued| !queued.offer.late);
         }
-        let served = |at: usize| Some((at, self.node_with_most_credit(shared, &self.offers.get(at)?.0.barred)?));
+        let served = |at: usize| Some((at, self.node_with_most_credit(shared, &self.offers.get(at)?.offer.barred)?));
         let (at, (node, room)) = (0..self.offers.len()).rev().find_map(served)?;
-        let (offer, left) = self.offers.get_mut(at)?;
+        let QueuedOffer { number, offer, left } = self.offers.get_mut(at)?;
         let late = late.filter(|_| offer.late);
         let recipients =
             most.min(*left).min(room).min(self.slice_max).min(late.as_deref().copied().unwrap_or(u32::MAX));
@@ -189,6 +201,7 @@ impl Queue<'_> {
             *late -= recipients;
         }
         let slice = PlannedSlice {
+            offer: *number,
             tenant: offer.tenant.clone(),
             late: offer.late,
             source: offer.source.clone(),

@@ -73,6 +73,7 @@ mod tests {
     fn page_is_held_until_all_its_claim_entries_are_answered() {
         let page = |index| RunId { index, place: 0 };
         let slice = |index, chunk| PlannedSlice {
+            offer: 0,
             tenant: "default".to_owned(),
             late: false,
             source: ClaimSource { page: page(index), chunk, pool: "default".to_owned() },

@@ -1,9 +1,9 @@
 //! Limits of claims beside the nodes' credits: the rate of late pages (P16), the rate and the concurrency of a tenant,
 //! the daily cap of a pool in warm-up (P12, P25), and each tenant's share.
 //!
-//! The dispatcher makes [`ClaimLimits`] at each wake, and the fair queue counts them down as it plans slices. Only the leader
-//! claims, so these limits need not be split over nodes. `apply` enforces concurrency and cap by cutting a claim. This
-//! file respects them too, so that nothing is proposed in vain. Claims in flight count as claimed.
+//! The dispatcher makes [`ClaimLimits`] at each wake, and the fair queue counts them down as it plans slices. Only the
+//! leader claims, so these limits need not be split over nodes. `apply` enforces concurrency and cap by cutting a
+//! claim. This file respects them too, so that nothing is proposed in vain. Claims in flight count as claimed.
 //!
 //! Late pages need a rate of their own. Pages on time go first, but a backlog of a million that was claimed just before
 //! would still fill the relays' sessions.

@@ -2,7 +2,6 @@
 
 pub(crate) mod cap;
 pub mod claimable;
-pub(crate) mod crash_backoff;
 pub(crate) mod dispatcher;
 pub(crate) mod fair_queue;
 pub(crate) mod in_flight;

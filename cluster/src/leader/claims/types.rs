@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::ids::{NodeId, RunId, Time};
 
 /// Name of a tenant, and name of a pool.
 pub(crate) type TenantPool = (String, String);
 
 /// Where claimable recipients are: a chunk, and the pool that must send them.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimSource {
     /// Page, named by its first run.
     pub page: RunId,
@@ -33,8 +34,31 @@ pub struct Offer {
     pub source: ClaimSource,
     /// Number of recipients that could be claimed now.
     pub claimable: u32,
+    /// The slots that are left to claim.
+    pub slots: ClaimableSlots,
     /// Nodes that lack its audience part (P20).
     pub barred: BTreeSet<NodeId>,
+}
+
+/// Slots that are left to claim in a chunk.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClaimableSlots {
+    /// Slots that may be claimed in slices of any size.
+    pub plain: Bitmap,
+    /// At most one crash suspect, for a claim of its own. Suspects are rare: at most as many as were composed at once.
+    pub suspect: Bitmap,
+}
+
+impl ClaimableSlots {
+    /// Returns the number of slots.
+    pub fn len(&self) -> u32 {
+        self.plain.len() + self.suspect.len()
+    }
+
+    /// True if nothing is left.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
 }
 
 /// Number of recipients that may be claimed for a pool on a node. If there is a credit for the tenant and one for all
@@ -54,6 +78,8 @@ pub struct Credit {
 /// A slice of one offer for one node. The dispatcher proposes it as claims, and `apply` grants what is still pending.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedSlice {
+    /// Position of the offer among those that the fair queue got.
+    pub offer: usize,
     /// Tenant of the offer.
     pub tenant: String,
     /// True if the offer is late.

@@ -33,7 +33,7 @@ fn quiet_leader_is_fit() {
 #[test]
 fn committed_entry_unapplied_for_two_seconds_makes_leader_unfit() {
     let seen = Observations { applied: 8, ..HEALTHY };
-    assert_eq!(unfit_after(&mut Fitness::default(), seen, 0, 60_000), Some((2_000, Unfit::Lags)));
+    assert_eq!(unfit_after(&mut Fitness::default(), seen, 0, 60_000), Some((2_000, Unfit::LAGS)));
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn busy_leader_slightly_behind_is_fit() {
 fn sync_of_five_seconds_makes_leader_unfit_and_short_ones_do_not() {
     let running = |seconds| Observations { sync_running_for: Some(Duration::from_secs(seconds)), ..HEALTHY };
     assert_eq!(unfit_after(&mut Fitness::default(), running(4), 0, 60_000), None);
-    assert_eq!(unfit_after(&mut Fitness::default(), running(5), 0, 60_000), Some((0, Unfit::DiskHangs)));
+    assert_eq!(unfit_after(&mut Fitness::default(), running(5), 0, 60_000), Some((0, Unfit::DISK_HANGS)));
 }
 
 #[test]
@@ -57,14 +57,14 @@ fn work_and_credit_without_grant_for_ten_seconds_make_leader_unfit() {
     let (mut fitness, idle) = (Fitness::default(), Observations { could_grant: true, ..HEALTHY });
     assert_eq!(unfit_after(&mut fitness, idle, 0, 9_900), None);
     assert_eq!(fitness.assess(&Observations { granted: true, ..idle }, Duration::from_millis(9_950)), None);
-    assert_eq!(unfit_after(&mut fitness, idle, 10_000, 60_000), Some((10_000, Unfit::GrantsNothing)));
+    assert_eq!(unfit_after(&mut fitness, idle, 10_000, 60_000), Some((10_000, Unfit::GRANTS_NOTHING)));
 }
 
 #[test]
 fn observations_before_own_pause_are_discarded() {
     let (mut fitness, lags) = (Fitness::default(), Observations { applied: 8, ..HEALTHY });
     assert_eq!(unfit_after(&mut fitness, lags, 0, 1_900), None);
-    assert_eq!(unfit_after(&mut fitness, lags, 60_000, 120_000), Some((2_000, Unfit::Lags)));
+    assert_eq!(unfit_after(&mut fitness, lags, 60_000, 120_000), Some((2_000, Unfit::LAGS)));
 }
 
 /// A ledger with one due recipient, and everything that a claim of it needs.

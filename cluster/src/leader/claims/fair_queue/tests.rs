@@ -20,6 +20,7 @@ fn offer(tenant: &str, page: u64, claimable: u32) -> Offer {
         late: false,
         source: source("default", page, 0),
         claimable,
+        slots: Default::default(),
         barred: BTreeSet::new(),
     }
 }

@@ -11,8 +11,8 @@ fn page_of_many_chunks_offers_at_most_the_credit_of_all_nodes() {
     let mut world = World::sealed(10 * CHUNK);
     let (page, _) = world.ledger.open_pages().next().expect("the page");
     let offered = |world: &World, lacking: &Lacking| {
-        let claimable = Claimable::of(&world.ledger, lacking, &InFlightClaims::default(), world.now);
-        claimable.offers.into_iter().map(|offer| (offer.source.chunk, offer.barred)).collect::<Vec<_>>()
+        let offers = offers(&world.ledger, lacking, &InFlightClaims::default(), world.now);
+        offers.into_iter().map(|offer| (offer.source.chunk, offer.barred)).collect::<Vec<_>>()
     };
     let none = BTreeSet::new();
     let mut lacking: Lacking = world.owners().into_keys().map(|node| (node, BTreeSet::new())).collect();
@@ -40,15 +40,11 @@ fn lacking_part_hides_no_other_recipients() {
     let world = World::sealed(chunks * CHUNK);
     let mut lacking: Lacking = world.owners().into_keys().map(|node| (node, BTreeSet::new())).collect();
     lacking.insert(NodeId(2), (0..290).map(part).collect());
-    let claimable = Claimable::of(&world.ledger, &lacking, &InFlightClaims::default(), world.now);
-    let for_it: Vec<u32> = claimable
-        .offers
-        .iter()
-        .filter(|offer| !offer.barred.contains(&NodeId(2)))
-        .map(|offer| offer.source.chunk)
-        .collect();
+    let offers = offers(&world.ledger, &lacking, &InFlightClaims::default(), world.now);
+    let for_it: Vec<u32> =
+        offers.iter().filter(|offer| !offer.barred.contains(&NodeId(2))).map(|offer| offer.source.chunk).collect();
     assert_eq!(for_it, [290], "a chunk is more than it may hold");
-    assert!(claimable.offers.len() <= 257, "{} offers", claimable.offers.len());
+    assert!(offers.len() <= 257, "{} offers", offers.len());
 }
 
 #[test]
@@ -56,8 +52,8 @@ fn node_with_full_lacking_list_gets_no_sealed_audience() {
     let offers_of = |world: &World, named: u32| {
         let mut lacking: Lacking = world.owners().into_keys().map(|node| (node, BTreeSet::new())).collect();
         lacking.insert(NodeId(2), (1_000..1_000 + named).map(part).collect());
-        let claimable = Claimable::of(&world.ledger, &lacking, &InFlightClaims::default(), world.now);
-        claimable.offers.into_iter().map(|offer| offer.barred).collect::<Vec<_>>()
+        let offers = offers(&world.ledger, &lacking, &InFlightClaims::default(), world.now);
+        offers.into_iter().map(|offer| offer.barred).collect::<Vec<_>>()
     };
     let full = crate::audience::NAMED_MAX as u32;
     assert_eq!(offers_of(&World::sealed(9), full), [BTreeSet::from([NodeId(2)])]);

@@ -1,7 +1,7 @@
 //! Counts panics of an actor at each item, and excludes an item after its second panic (P13).
 //!
-//! Called by the auditor around its check of one run, so that a run that cannot be checked does not end the leadership.
-//! The counts end with the leadership.
+//! Called by the auditor around its check of one run, and by the timer around the plan of one schedule, so that an item
+//! that cannot be processed does not end the leadership. The counts end with the leadership.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,7 +11,7 @@ const PANICS_MAX: u8 = 2;
 
 /// Number of panics of each item.
 #[derive(Debug)]
-pub(crate) struct PanicGuard<K> {
+pub(super) struct PanicGuard<K> {
     counts: BTreeMap<K, u8>,
 }
 
@@ -23,7 +23,7 @@ impl<K: Ord + Copy> PanicGuard<K> {
 
     /// Runs `check` for an item and returns its result. `None` if it panicked, or if the item is excluded.
     pub fn run<R>(&mut self, item: K, check: impl FnOnce() -> R) -> Option<R> {
-        if self.counts.get(&item).is_some_and(|count| *count >= PANICS_MAX) {
+        if self.excludes(item) {
             return None;
         }
         let seen = catch_unwind(AssertUnwindSafe(check)).ok();
@@ -31,6 +31,11 @@ impl<K: Ord + Copy> PanicGuard<K> {
             *self.counts.entry(item).or_default() += 1;
         }
         seen
+    }
+
+    /// Returns true if the item is excluded.
+    pub fn excludes(&self, item: K) -> bool {
+        self.counts.get(&item).is_some_and(|count| *count >= PANICS_MAX)
     }
 
     /// Returns the excluded items.
