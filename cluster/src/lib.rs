@@ -9,8 +9,8 @@
 //! ```
 //!
 //! The leader's actors belong to one [`leader::leadership`]: they start from the state when its epoch is applied, and
-//! end with it. A node's own actors belong to [`process::lifecycle`]: they process the claims of this node, ask the gate
-//! immediately before the final dot, and pass each outcome to the settler.
+//! end with it. A node's own actors belong to [`process::lifecycle`]: they process the claims of this node, ask the
+//! gate immediately before the final dot, and pass each outcome to the settler.
 //!
 //! This crate does not use openraft or tonic: it calls a `Replica` and answers as its `Application`.
 //!

@@ -113,7 +113,7 @@ impl Life {
         };
         let records: Vec<Record> = open.iter().map(record).collect();
         let mut journal = Journal::create(&self.journal_dir, &self.owner, &self.boot).expect("a journal");
-        journal.append(&records).expect("it is written");
+        records.iter().for_each(|record| journal.append(record).expect("it is written"));
     }
 
     fn count(&self, state: RecipientState) -> u32 {
@@ -248,7 +248,7 @@ fn assumed_recipients_of_dead_incarnation_are_settled_when_journal_returns() {
         ];
         let records: Vec<Record> = steps.map(|(slot, step)| Record { claimed_slot: claimed_slot(slot), step }).into();
         let mut journal = Journal::create(&life.journal_dir, &life.owner, &life.boot).expect("a journal");
-        journal.append(&records).expect("it is written");
+        records.iter().for_each(|record| journal.append(record).expect("it is written"));
     });
     // The node is away until the policy decides: the claim is revoked, assumed as sent, and so closed.
     die_before_recovery(folder.path(), 2, async |life: &Life| {

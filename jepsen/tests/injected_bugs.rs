@@ -19,8 +19,8 @@ fn is_found_in(bug: &str, seeds: &str) {
 }
 
 #[test]
-fn claim_after_send_is_found() {
-    is_found("claim-after-send");
+fn another_fence_is_found() {
+    is_found("another-fence");
 }
 
 #[test]

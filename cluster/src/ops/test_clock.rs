@@ -16,14 +16,14 @@ use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{Chunk, Ledger, Page, RecipientState, Run, RunState};
 use reveille_raft::{ProposeError, ReadError};
+use tokio_util::sync::CancellationToken;
 
 use crate::leader::claims::claimable::claimable;
 use crate::process::context::NodeContext;
+use crate::process::proposal::propose_until_taken;
 
-/// Maximum time for the answer to one proposal before it is repeated.
-const PROPOSAL_TIMEOUT: Duration = Duration::from_secs(5);
-/// Pause before a proposal without an answer is repeated.
-const RETRY_AFTER: Duration = Duration::from_millis(50);
+/// Maximum time of the first read, and of the wait until this node has applied a step.
+const APPLY_WITHIN: Duration = Duration::from_secs(5);
 /// Interval of progress reports.
 const REPORT_EVERY: Duration = Duration::from_millis(250);
 
@@ -80,7 +80,7 @@ pub async fn advance(
     jump: bool,
     mut report: impl FnMut(AdvanceProgress),
 ) -> Result<AdvanceProgress, AdvanceError> {
-    context.replica.linearizable(Instant::now() + PROPOSAL_TIMEOUT).await.map_err(AdvanceError::NotRead)?;
+    context.replica.linearizable(Instant::now() + APPLY_WITHIN).await.map_err(AdvanceError::NotRead)?;
     let (from, opened_before) = context.replica.read(|ledger| (ledger.head().now, opened(ledger)));
     if to <= from {
         return Err(AdvanceError::Refused(Impossible::ClockGoesForward { now: from }.into()));
@@ -135,36 +135,22 @@ async fn until_done(
 
 /// Moves the clock once. If another change came first, this succeeds too: the caller reads the state again.
 async fn advance_once(context: &NodeContext, to: Time, jump: bool) -> Result<(), AdvanceError> {
+    // Other refusals are about the stamp: leadership changes.
+    let is_final = |refusal: &CommandRefusal| {
+        !matches!(
+            refusal,
+            CommandRefusal::TimeLeaps { .. } | CommandRefusal::TimeWentBack { .. } | CommandRefusal::WrongEpoch { .. }
+        )
+    };
     let command = Command::Advance(Advance { to, jump });
-    loop {
-        let refusal = match context.replica.propose(&command, Instant::now() + PROPOSAL_TIMEOUT).await {
-            Ok(reply) => {
-                // If the entry is not applied here in time, the caller reads an older state and proposes again.
-                let _ = context.replica.wait_applied(reply.index, Instant::now() + PROPOSAL_TIMEOUT).await;
-                match reply.outcome {
-                    CommandOutcome::Refused(refusal) => refusal,
-                    _ => return Ok(()),
-                }
-            }
-            Err(error @ (ProposeError::Stopped | ProposeError::TooLarge { .. })) => {
-                return Err(AdvanceError::NotProposed(error));
-            }
-            Err(error) => {
-                tracing::debug!(%error, "the clock was not moved, or it is not known");
-                tokio::time::sleep(RETRY_AFTER).await;
-                continue;
-            }
-        };
-        match refusal {
-            CommandRefusal::TimeLeaps { .. }
-            | CommandRefusal::TimeWentBack { .. }
-            | CommandRefusal::WrongEpoch { .. } => {
-                tracing::debug!(%refusal, "the clock was not moved: leadership changes");
-                tokio::time::sleep(RETRY_AFTER).await;
-            }
-            _ if context.replica.read(|ledger| is_overtaken(ledger, to)) => return Ok(()),
-            _ => return Err(AdvanceError::Refused(refusal)),
-        }
+    let taken = propose_until_taken(context, &command, is_final, &CancellationToken::new()).await;
+    let reply = taken.map_err(|_| AdvanceError::NotProposed(ProposeError::Stopped))?;
+    // If the entry is not applied here in time, the caller reads an older state and proposes again.
+    let _ = context.replica.wait_applied(reply.index, Instant::now() + APPLY_WITHIN).await;
+    match reply.outcome {
+        CommandOutcome::Refused(_) if context.replica.read(|ledger| is_overtaken(ledger, to)) => Ok(()),
+        CommandOutcome::Refused(refusal) => Err(AdvanceError::Refused(refusal)),
+        _ => Ok(()),
     }
 }
 

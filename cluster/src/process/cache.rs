@@ -1,7 +1,7 @@
 //! Cache of values that are expensive to make: each is made once and kept within a limit of bytes.
 //!
-//! Used for decoded audiences, compiled contents and heads of audience parts. Each value is made under its own lock
-//! only: callers that need the same value wait for it, others continue. The least recently used values are removed
+//! Used for decoded audiences, compiled contents and heads of audience parts. Each value is made under the lock of its
+//! own cell: callers that need the same value wait for it, others continue. The least recently used values are removed
 //! first.
 
 use std::collections::BTreeMap;
@@ -25,19 +25,15 @@ struct Kept<K, V> {
     uses: u64,
 }
 
-/// One value. `ready` is `None` while the value is being made; its maker holds `making`.
+/// The cell of one value. It is locked while the value is made, and empty until then.
+type Cell<V> = Arc<Mutex<Option<Arc<V>>>>;
+
+/// One value. `bytes` is 0 until the value is made.
 #[derive(Debug)]
 struct Slot<V> {
-    ready: Option<Arc<V>>,
-    making: Arc<Mutex<()>>,
+    cell: Cell<V>,
     bytes: usize,
     used: u64,
-}
-
-impl<V> Slot<V> {
-    fn new() -> Slot<V> {
-        Slot { ready: None, making: Arc::default(), bytes: 0, used: 0 }
-    }
 }
 
 impl<K: Ord + Copy, V> Cache<K, V> {
@@ -51,22 +47,16 @@ impl<K: Ord + Copy, V> Cache<K, V> {
     /// # Errors
     /// Returns the error of `make`. The next caller tries to make the value again.
     pub fn get<E>(&self, key: K, make: impl FnOnce() -> Result<(V, usize), E>) -> Result<Arc<V>, E> {
-        let making = match self.lookup(key) {
-            Ok(ready) => return Ok(ready),
-            Err(making) => making,
-        };
-        let _making = making.lock();
-        // Another caller may have made it while this one waited.
-        if let Ok(ready) = self.lookup(key) {
-            return Ok(ready);
+        let cell = self.cell(key);
+        let mut content = cell.lock();
+        if let Some(value) = content.as_ref() {
+            return Ok(Arc::clone(value));
         }
-        match make() {
-            Ok((value, bytes)) => Ok(self.keep(key, value, bytes)),
-            Err(error) => {
-                self.remove(key);
-                Err(error)
-            }
-        }
+        let (value, bytes) = make().inspect_err(|_| self.remove(key))?;
+        let value = Arc::new(value);
+        *content = Some(Arc::clone(&value));
+        self.account(key, &cell, bytes);
+        Ok(value)
     }
 
     /// Removes a value.
@@ -77,27 +67,24 @@ impl<K: Ord + Copy, V> Cache<K, V> {
         }
     }
 
-    /// Returns the value if it is ready, otherwise the lock under which it is made.
-    fn lookup(&self, key: K) -> Result<Arc<V>, Arc<Mutex<()>>> {
+    fn cell(&self, key: K) -> Cell<V> {
         let mut kept = self.kept.lock();
         kept.uses += 1;
         let used = kept.uses;
-        let slot = kept.slots.entry(key).or_insert_with(Slot::new);
+        let slot = kept.slots.entry(key).or_insert_with(|| Slot { cell: Arc::default(), bytes: 0, used });
         slot.used = used;
-        slot.ready.clone().ok_or_else(|| Arc::clone(&slot.making))
+        Arc::clone(&slot.cell)
     }
 
-    fn keep(&self, key: K, value: V, bytes: usize) -> Arc<V> {
-        let value = Arc::new(value);
+    /// Adds the bytes of a value that was made. A value that was removed meanwhile is not kept.
+    fn account(&self, key: K, cell: &Cell<V>, bytes: usize) {
         let mut kept = self.kept.lock();
-        let slot = kept.slots.entry(key).or_insert_with(Slot::new);
-        let before = std::mem::replace(&mut slot.bytes, bytes);
-        slot.ready = Some(Arc::clone(&value));
-        kept.bytes = kept.bytes - before + bytes;
+        let Some(slot) = kept.slots.get_mut(&key).filter(|slot| Arc::ptr_eq(&slot.cell, cell)) else { return };
+        slot.bytes = bytes.max(1);
+        kept.bytes += bytes.max(1);
         if kept.bytes > self.bytes_max {
             kept.evict(key, self.bytes_max / 4 * 3);
         }
-        value
     }
 }
 
@@ -105,7 +92,7 @@ impl<K: Ord + Copy, V> Kept<K, V> {
     /// Removes the least recently used values until `bytes_left` remain. A quarter is removed at once, so that this
     /// search is rare. `newest` and values that are being made stay.
     fn evict(&mut self, newest: K, bytes_left: usize) {
-        let ready = self.slots.iter().filter(|(key, slot)| **key != newest && slot.ready.is_some());
+        let ready = self.slots.iter().filter(|(key, slot)| **key != newest && slot.bytes > 0);
         let mut by_use: Vec<(u64, K)> = ready.map(|(key, slot)| (slot.used, *key)).collect();
         by_use.sort_unstable();
         for (_, key) in by_use {
@@ -131,7 +118,7 @@ mod tests {
     }
 
     fn is_kept(cache: &Cache<u32, u32>, key: u32) -> bool {
-        cache.kept.lock().slots.get(&key).is_some_and(|slot| slot.ready.is_some())
+        cache.kept.lock().slots.get(&key).is_some_and(|slot| slot.bytes > 0)
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Clocks: the machine's clocks behind a trait, and a leader's ledger clock.
 //!
-//! Code that decides by time gets the time as an argument, or holds an `Arc<dyn Clock>`. Only time-outs, relay pools
-//! and the ages of files use `Instant` or `SystemTime` directly. Three clocks, three uses:
+//! Code that decides by time gets the time as an argument, or holds an `Arc<dyn Clock>`. Only time-outs, sessions with
+//! relays and the ages of files use `Instant` or `SystemTime` directly. Three clocks, three uses:
 //! - **wall** is for operators and other nodes. It may jump. It is evidence for an `EpochStart` (P18) and a label in
 //!   logs, and is never used to measure.
 //! - **boot** measures durations that must include the machine's sleep: leases (P9) and ledger time (P18).

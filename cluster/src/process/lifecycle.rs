@@ -1,10 +1,10 @@
 //! Starts and stops a node's actors in the order that the protocol requires.
 //!
 //! Start (P10): the replica runs; the ledger learns this incarnation; claims of earlier incarnations are settled from
-//! their journals; only then the node asks for a lease, and so for claims, and its claim workers run. Stop: the leader is
-//! informed and grants this incarnation no more claims; what has not begun is returned; emails past the gate get their
-//! answer; the leadership is handed over. The journal stays: the next incarnation settles what may still be open, and
-//! deletes it.
+//! their journals; only then the node asks for a lease, and so for claims, and its claim workers run. Stop: the leader
+//! is informed and grants this incarnation no more claims; what has not begun is returned; emails past the gate get
+//! their answer; the leadership is handed over. The journal stays: the next incarnation settles what may still be open,
+//! and deletes it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,13 +16,14 @@ use reveille_ledger::impossible::Impossible;
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_raft::{Hint, Role};
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::context::NodeContext;
 use super::proposal::propose_until_taken;
 use super::state_comparison;
-use super::supervisor::{ActorEnd, ActorKind, Supervisor};
+use super::supervisor::Supervisor;
 use crate::audience;
 use crate::leader::{epoch, transfer};
 use crate::ops::backlog_watch;
@@ -34,9 +35,11 @@ use crate::worker::lease_client::StopSignals;
 use crate::worker::settler::Settler;
 use crate::worker::{lease_client, recovery, workers};
 
+/// Pause before an actor on Raft's runtime is started again.
+const RESTART_AFTER: Duration = Duration::from_millis(100);
 /// Maximum time of one wait for the entry of this incarnation, before the next check for a stop.
 const APPLY_WAIT: Duration = Duration::from_secs(3);
-/// Maximum time that relay pools may differ from the ledger.
+/// Maximum time that the relays may differ from the ledger.
 const FOLLOW_EVERY: Duration = Duration::from_secs(1);
 /// Time that a stop reserves for the transfer of the leadership.
 const TRANSFER_WITHIN: Duration = Duration::from_secs(3);
@@ -88,7 +91,7 @@ pub enum StartError {
 pub struct NodeRuntime {
     /// State that the actors share.
     pub context: Arc<NodeContext>,
-    /// The relay pools.
+    /// The relays of this node.
     pub relays: Arc<RelayRegistry>,
     supervisor: Supervisor,
     leading: LeadershipHandle,
@@ -100,16 +103,10 @@ impl NodeRuntime {
     /// so this comes first. Must be called after the replica has started. It uses the replica's runtime: a leader's
     /// work must not wait for its claim workers.
     pub fn lead(context: &Arc<NodeContext>) -> LeadershipHandle {
-        let supervisor = Supervisor::new(context.replica.runtime().clone());
-        let stop = CancellationToken::new();
-        let (actor_site, actor_stop) = (Arc::clone(context), stop.clone());
-        supervisor.run(ActorKind::Leadership, stop.clone(), move || {
-            let (context, stop) = (Arc::clone(&actor_site), actor_stop.clone());
-            async move {
-                epoch::run(context, stop).await;
-                ActorEnd::Unasked
-            }
-        });
+        let (supervisor, stop) = (Supervisor::new(), CancellationToken::new());
+        let (led, ending) = (Arc::clone(context), stop.clone());
+        let actor = move || epoch::run(Arc::clone(&led), ending.clone());
+        supervisor.run_restarting("Leadership", context.replica.runtime(), RESTART_AFTER, stop.clone(), actor);
         LeadershipHandle { supervisor, stop }
     }
 
@@ -131,74 +128,58 @@ impl NodeRuntime {
         context.show_relays(Arc::clone(&relays));
         let (settler, settling) = Settler::new(Arc::clone(&context));
         let stopping = StopSignals::default();
-        let supervisor = Supervisor::new(context.replica.runtime().clone());
+        let supervisor = Supervisor::new();
         let journal = JournalWriter::new(journal, supervisor.failing());
         let stop = stopping.requested.clone();
         let workers = WorkerContext::new(Arc::clone(&context), Arc::clone(&relays), journal, settler, stop);
         let runtime = NodeRuntime { context, relays, supervisor, leading, stopping };
-        runtime.run_actors(Arc::new(workers), settling);
+        runtime.run_actors(workers, settling);
         Ok(runtime)
     }
 
-    fn run_actors(&self, workers: Arc<WorkerContext>, settling: crate::worker::settler::Actor) {
+    fn run_actors(&self, workers: WorkerContext, settling: crate::worker::settler::Actor) {
+        let (work, raft) = (Handle::current(), self.context.replica.runtime());
         let StopSignals { requested, all_settled, .. } = &self.stopping;
-        let relays = Arc::clone(&self.relays);
+        let (relays, pause) = (Arc::clone(&self.relays), Duration::from_secs(1));
         follow(&self.context, &relays);
-        self.run_actor(ActorKind::RelayFollower, requested, move |context, stopping| {
+        self.restarting("RelayFollower", &work, pause, requested, move |context, stopping| {
             follow_relays(context, Arc::clone(&relays), stopping.requested)
         });
-        self.run_actor(ActorKind::BacklogWatch, requested, |context, stopping| {
+        self.restarting("BacklogWatch", &work, pause, requested, |context, stopping| {
             backlog_watch::run(context, stopping.requested)
         });
-        self.run_actor(ActorKind::AudienceParts, requested, |context, stopping| {
+        self.restarting("AudienceParts", &work, pause, requested, |context, stopping| {
             audience::steward::run(context, stopping.requested)
         });
-        self.run_actor(ActorKind::StateComparison, requested, |context, stopping| {
+        self.restarting("StateComparison", &work, pause, requested, |context, stopping| {
             state_comparison::run(context, stopping.requested)
         });
-        self.run_actor(ActorKind::LeaseClient, all_settled, lease_client::run);
-        // The workers own their shared context. Its settler ends when the last outcome was passed to it.
-        let mut workers = Some(workers);
-        self.run_actor(ActorKind::ClaimWorkers, requested, move |_, stopping| {
-            let workers = workers.take();
-            async move {
-                if let Some(workers) = workers {
-                    workers::run(workers, stopping).await;
-                }
-            }
-        });
-        let (all_settled, mut settling) = (all_settled.clone(), Some(settling));
-        self.supervisor.run(ActorKind::Settler, CancellationToken::new(), move || {
-            let (all_settled, settling) = (all_settled.clone(), settling.take());
-            async move {
-                // After the settler has ended in any way, this incarnation needs no lease.
-                let _all_settled = all_settled.drop_guard();
-                match settling {
-                    Some(actor) => {
-                        actor.run().await;
-                        ActorEnd::AsAsked
-                    }
-                    None => ActorEnd::Unasked,
-                }
-            }
+        // On Raft's runtime: a lease that is not prolonged puts all of the node's claims in doubt.
+        self.restarting("LeaseClient", raft, RESTART_AFTER, all_settled, lease_client::run);
+        // These two have the handoffs past the gate and the outcomes that are not settled.
+        let workers = workers::run(Arc::new(workers), self.stopping.clone());
+        self.supervisor.run_essential("ClaimWorkers", requested.clone(), workers);
+        let settled = all_settled.clone();
+        self.supervisor.run_essential("Settler", requested.clone(), async move {
+            // After the settler has ended in any way, this incarnation needs no lease.
+            let settled = settled.drop_guard();
+            settling.run().await;
+            drop(settled);
         });
     }
 
-    /// Runs an actor by the supervisor's table, until `stop`.
-    fn run_actor<F: Future<Output = ()> + Send + 'static>(
+    /// Runs an actor, and starts another one if it ends before `stop`.
+    fn restarting<F: Future<Output = ()> + Send + 'static>(
         &self,
-        kind: ActorKind,
+        name: &'static str,
+        runtime: &Handle,
+        pause: Duration,
         stop: &CancellationToken,
         mut actor: impl FnMut(Arc<NodeContext>, StopSignals) -> F + Send + 'static,
     ) {
         let (context, stopping) = (Arc::clone(&self.context), self.stopping.clone());
-        self.supervisor.run(kind, stop.clone(), move || {
-            let ended = actor(Arc::clone(&context), stopping.clone());
-            async move {
-                ended.await;
-                ActorEnd::Unasked
-            }
-        });
+        let actor = move || actor(Arc::clone(&context), stopping.clone());
+        self.supervisor.run_restarting(name, runtime, pause, stop.clone(), actor);
     }
 
     /// Returns why the node must stop. Set after the journal failed, or an actor that cannot be replaced.

@@ -2,7 +2,6 @@
 
 pub(crate) mod cache;
 pub mod clock;
-pub(crate) mod conditions;
 pub mod context;
 pub mod descriptions;
 pub mod lease;

@@ -11,8 +11,8 @@ use reveille_raft::peer::Rejection;
 use super::clock::Clock;
 use super::context::{NodeContext, NodeIntroduction};
 use super::peer_messages::{
-    self, BarrierReport, BarrierRequest, ClockReading, Describe, Description, FetchPart, HandOver, HoldBarrier,
-    HoldParts, LeaseAnswer, LeaseRequest, PartPiece, PeerRequest, ReadClock, TakePart, reply,
+    self, BarrierReport, BarrierRequest, ClockReading, Describe, Description, FetchPart, GrantedLease, HandOver,
+    HoldBarrier, HoldParts, LeaseRequest, PartPiece, PeerRequest, ReadClock, TakePart, reply,
 };
 use crate::audience::steward::{PIECE, fetch_from};
 use crate::leader::barrier;
@@ -147,17 +147,12 @@ async fn take_part(context: Arc<NodeContext>, question: TakePart) -> Result<(), 
 
 /// Answers a lease request as leader, its own as well as other nodes' (P9). A stopping node gets the answer after the
 /// in-flight claims for it are in the log.
-async fn grant(context: &NodeContext, question: LeaseRequest) -> LeaseAnswer {
-    let Some(leadership) = context.leadership() else {
-        return LeaseAnswer::Refused("this node does not lead".to_owned());
-    };
+async fn grant(context: &NodeContext, question: LeaseRequest) -> Result<GrantedLease, String> {
+    let leadership = leadership(context)?;
     let stopping = question.stopping;
     let granted = leadership.grant(question);
     if stopping {
         leadership.until_claims_are_in_the_log().await;
     }
-    match granted {
-        Ok((lease, floor)) => LeaseAnswer::Granted { lease, epoch: leadership.epoch(), floor },
-        Err(refusal) => LeaseAnswer::Refused(refusal.to_string()),
-    }
+    granted.map_err(|refusal| refusal.to_string())
 }

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use reveille_ledger::ids::{ClaimOwner, Epoch, Fence, Hash, Incarnation, NodeId, RunId, Time};
+use reveille_ledger::ids::{ClaimOwner, Fence, Hash, Incarnation, NodeId, RunId, Time};
 use reveille_raft::peer::{ApplicationRequest, Peer, PeerError, Rejection};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -46,7 +46,7 @@ macro_rules! requests {
 
 requests! {
     /// To the leader: prolongs the sender's lease (P9).
-    RenewLease(LeaseRequest) -> LeaseAnswer, bulk: false;
+    RenewLease(LeaseRequest) -> Result<GrantedLease, String>, bulk: false;
     /// To a claim owner: asks if its gates decide by a state that includes an entry (P15).
     Barrier(BarrierRequest) -> BarrierAnswer, bulk: false;
     /// To the leader: holds a barrier until no gate on any node decides without an entry (P15).
@@ -121,19 +121,12 @@ pub struct RelayFlow {
 }
 
 /// The leader's answer to a [`LeaseRequest`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum LeaseAnswer {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GrantedLease {
     /// The lease ends this long after the request was sent.
-    Granted {
-        /// Length of the lease.
-        lease: Duration,
-        /// The leader's epoch.
-        epoch: Epoch,
-        /// A gate may pass under this grant only if it decides by a state that includes this index (P9, P15).
-        floor: u64,
-    },
-    /// The reason, for the log of the node that asked.
-    Refused(String),
+    pub length: Duration,
+    /// A gate may pass under this grant only if it decides by a state that includes this index (P9, P15).
+    pub floor: u64,
 }
 
 /// Subject of a barrier (P15).

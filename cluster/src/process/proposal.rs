@@ -32,7 +32,7 @@ pub(crate) enum NotTaken {
 }
 
 /// Accepts proposals. Tests use another implementation.
-trait Propose: Sync {
+pub(crate) trait Propose: Sync {
     fn propose(&self, command: &Command) -> impl Future<Output = Result<CommandReply, ProposeError>> + Send;
 }
 
@@ -42,27 +42,9 @@ impl Propose for NodeContext {
     }
 }
 
-/// Proposes a command until the ledger accepts it, or refuses it for a reason that `is_final`.
-pub(crate) async fn propose_until_taken(
-    context: &NodeContext,
-    command: &Command,
-    is_final: fn(&CommandRefusal) -> bool,
-    cancel: &CancellationToken,
-) -> Result<CommandReply, NotTaken> {
-    retry(context, command, is_final, cancel).await
-}
-
 /// Settles outcomes of claims until the ledger has accepted all of them, in as few entries as possible. Returns the
 /// index of the last entry.
 pub(crate) async fn settle(
-    context: &NodeContext,
-    outcomes: Vec<ClaimOutcome>,
-    cancel: &CancellationToken,
-) -> Result<Option<u64>, NotTaken> {
-    settle_by(context, outcomes, cancel).await
-}
-
-async fn settle_by(
     ledger: &impl Propose,
     outcomes: Vec<ClaimOutcome>,
     cancel: &CancellationToken,
@@ -74,7 +56,7 @@ async fn settle_by(
         }
         let command = Command::Settle(outcomes);
         // A refusal is about the stamp only, never about the settle, so the proposal is repeated.
-        match retry(ledger, &command, |_| false, cancel).await {
+        match propose_until_taken(ledger, &command, |_| false, cancel).await {
             Ok(reply) => last = Some(reply.index),
             Err(NotTaken::TooLarge) => {
                 let Command::Settle(outcomes) = command else { continue };
@@ -100,7 +82,8 @@ fn halves(mut outcomes: Vec<ClaimOutcome>) -> Option<[Vec<ClaimOutcome>; 2]> {
     Some([second, outcomes])
 }
 
-async fn retry(
+/// Proposes a command until the ledger accepts it, or refuses it for a reason that `is_final`.
+pub(crate) async fn propose_until_taken(
     ledger: &impl Propose,
     command: &Command,
     is_final: fn(&CommandRefusal) -> bool,
@@ -166,7 +149,7 @@ mod tests {
 
     async fn settled(outcomes_max: usize, outcomes: u64) -> (Result<Option<u64>, NotTaken>, Vec<Vec<u64>>) {
         let fake = Fake { outcomes_max, ..Fake::default() };
-        let settled = settle_by(&fake, (0..outcomes).map(outcome).collect(), &CancellationToken::new()).await;
+        let settled = settle(&fake, (0..outcomes).map(outcome).collect(), &CancellationToken::new()).await;
         (settled, fake.entries.into_inner())
     }
 
@@ -186,8 +169,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn proposal_ends_with_the_stop_of_the_replica_or_of_the_caller() {
         let (fake, cancel) = (Fake::default(), CancellationToken::new());
-        assert_eq!(retry(&fake, &Command::Tick, |_| false, &cancel).await, Err(NotTaken::Stopped));
+        assert_eq!(propose_until_taken(&fake, &Command::Tick, |_| false, &cancel).await, Err(NotTaken::Stopped));
         cancel.cancel();
-        assert_eq!(retry(&fake, &Command::Tick, |_| false, &cancel).await, Err(NotTaken::Cancelled));
+        assert_eq!(propose_until_taken(&fake, &Command::Tick, |_| false, &cancel).await, Err(NotTaken::Cancelled));
     }
 }

@@ -1,10 +1,10 @@
-//! Supervision of a node's actors as a table: the runtime of each actor, and what its end means.
+//! Supervision of a node's actors: some are started again when they end, the others stop the node.
 //!
-//! An actor that ends without being stopped has failed, unless it returns [`ActorEnd::AsAsked`]. Actors of a leadership
-//! are not in this table: the first of them that ends also ends its leadership (see `leader/epoch.rs`), and the
-//! next one starts from the state.
+//! Actors of a leadership are not supervised here: the first of them that ends also ends its leadership (see
+//! `leader/epoch.rs`), and the next one starts from the state.
 
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -13,79 +13,8 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// The actors of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ActorKind {
-    /// Runs this node's leaderships.
-    Leadership,
-    /// Prolongs the node lease.
-    LeaseClient,
-    /// Processes claims.
-    ClaimWorkers,
-    /// Settles outcomes.
-    Settler,
-    /// Updates the relays to the ledger.
-    RelayFollower,
-    /// Measures late emails.
-    BacklogWatch,
-    /// Fetches and removes audience parts by the ledger.
-    AudienceParts,
-    /// Compares this replica's state with the others'.
-    StateComparison,
-}
-
-/// Reaction to the end of an actor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum OnEnd {
-    /// The actor has nothing that a new one would not find in the state: start another one after this pause.
-    Restart(Duration),
-    /// The actor had something that cannot be rebuilt: stop the node, which recovers as after a crash.
-    StopNode,
-}
-
-/// Runtime of an actor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ActorRuntime {
-    /// Raft's runtime, for actors that must run even if the rest of the node is busy. A leadership that starves fires
-    /// nothing. A lease that is not prolonged puts all of the node's claims in doubt.
-    Raft,
-    /// Runtime on which emails are composed and sent. It may be busy.
-    Work,
-}
-
-impl ActorKind {
-    /// The table's first column: the actor's runtime.
-    fn runtime(self) -> ActorRuntime {
-        match self {
-            ActorKind::Leadership | ActorKind::LeaseClient => ActorRuntime::Raft,
-            ActorKind::ClaimWorkers
-            | ActorKind::Settler
-            | ActorKind::RelayFollower
-            | ActorKind::BacklogWatch
-            | ActorKind::AudienceParts
-            | ActorKind::StateComparison => ActorRuntime::Work,
-        }
-    }
-
-    /// The table's second column: what the actor's end means.
-    fn end(self) -> OnEnd {
-        match self {
-            ActorKind::Leadership => OnEnd::Restart(Duration::from_millis(100)),
-            ActorKind::LeaseClient => OnEnd::Restart(Duration::from_millis(100)),
-            ActorKind::RelayFollower
-            | ActorKind::BacklogWatch
-            | ActorKind::AudienceParts
-            | ActorKind::StateComparison => OnEnd::Restart(Duration::from_secs(1)),
-            // These two have the handoffs past the gate and the outcomes that are not settled.
-            ActorKind::ClaimWorkers | ActorKind::Settler => OnEnd::StopNode,
-        }
-    }
-}
-
 /// Runs the actors of one node, and reports that the node must stop.
 pub(crate) struct Supervisor {
-    raft: Handle,
-    work: Handle,
     tasks: TaskTracker,
     failing: Failing,
 }
@@ -109,14 +38,8 @@ impl Failing {
 }
 
 impl Supervisor {
-    /// `raft` is Raft's runtime. The caller must be inside the other runtime.
-    pub fn new(raft: Handle) -> Supervisor {
-        Supervisor {
-            raft,
-            work: Handle::current(),
-            tasks: TaskTracker::new(),
-            failing: Failing(watch::Sender::new(None)),
-        }
+    pub fn new() -> Supervisor {
+        Supervisor { tasks: TaskTracker::new(), failing: Failing(watch::Sender::new(None)) }
     }
 
     /// Returns why the node must stop. `None` while it need not.
@@ -129,37 +52,48 @@ impl Supervisor {
         self.failing.clone()
     }
 
-    /// Runs an actor by the table. It may end after `stop` is cancelled, or by returning [`ActorEnd::AsAsked`].
-    pub fn run<F>(&self, kind: ActorKind, stop: CancellationToken, mut actor: impl FnMut() -> F + Send + 'static)
-    where
-        F: Future<Output = ActorEnd> + Send + 'static,
+    /// Runs an actor that has nothing that a new one would not find in the state. If it ends before `stop`, another one
+    /// starts after `pause`.
+    pub fn run_restarting<F>(
+        &self,
+        name: &'static str,
+        runtime: &Handle,
+        pause: Duration,
+        stop: CancellationToken,
+        mut actor: impl FnMut() -> F + Send + 'static,
+    ) where
+        F: Future<Output = ()> + Send + 'static,
     {
-        let failing = self.failing.clone();
-        let runtime = match kind.runtime() {
-            ActorRuntime::Raft => &self.raft,
-            ActorRuntime::Work => &self.work,
-        };
         let supervised = async move {
             loop {
-                let ended = std::panic::AssertUnwindSafe(actor()).catch_unwind().await;
-                if stop.is_cancelled() || matches!(ended, Ok(ActorEnd::AsAsked)) {
+                let ended = AssertUnwindSafe(actor()).catch_unwind().await;
+                if stop.is_cancelled() {
                     return;
                 }
-                let how = if ended.is_err() { "panicked" } else { "ended" };
-                metrics::counter!("reveille_actor_ends_total", "actor" => format!("{kind:?}")).increment(1);
-                match kind.end() {
-                    OnEnd::Restart(pause) => {
-                        tracing::error!(?kind, how, "an actor is started again");
-                        tokio::time::sleep(pause).await;
-                    }
-                    OnEnd::StopNode => {
-                        failing.report(&format!("the {kind:?} actor {how}"));
-                        return;
-                    }
-                }
+                let how = count_end(name, ended.is_err());
+                tracing::error!(name, how, "an actor is started again");
+                tokio::time::sleep(pause).await;
             }
         };
         self.tasks.spawn_on(supervised, runtime);
+    }
+
+    /// Runs an actor that has something that cannot be rebuilt. If it ends before `stop`, the node stops, and recovers
+    /// as after a crash. Must be called inside a runtime, which then runs the actor.
+    pub fn run_essential(
+        &self,
+        name: &'static str,
+        stop: CancellationToken,
+        actor: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let failing = self.failing();
+        self.tasks.spawn(async move {
+            let ended = AssertUnwindSafe(actor).catch_unwind().await;
+            if !stop.is_cancelled() {
+                let how = count_end(name, ended.is_err());
+                failing.report(&format!("the {name} actor {how}"));
+            }
+        });
     }
 
     /// Waits for all actors to end.
@@ -169,13 +103,10 @@ impl Supervisor {
     }
 }
 
-/// Reason why an actor ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ActorEnd {
-    /// The actor has no more work, as intended.
-    AsAsked,
-    /// The actor could not continue.
-    Unasked,
+/// Counts the end of an actor that was not stopped; returns how it ended.
+fn count_end(name: &'static str, panicked: bool) -> &'static str {
+    metrics::counter!("reveille_actor_ends_total", "actor" => name).increment(1);
+    if panicked { "panicked" } else { "ended" }
 }
 
 #[cfg(test)]
@@ -186,17 +117,19 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn stateless_actor_is_restarted_and_stateful_one_stops_the_node() {
-        let (supervisor, stop, starts) =
-            (Supervisor::new(Handle::current()), CancellationToken::new(), Arc::new(AtomicU32::new(0)));
-        let counted = Arc::clone(&starts);
-        supervisor.run(ActorKind::LeaseClient, stop.clone(), move || {
-            let start = counted.fetch_add(1, Ordering::SeqCst);
+        let (supervisor, stop, starts) = (Supervisor::new(), CancellationToken::new(), Arc::new(AtomicU32::new(0)));
+        let (counted, last) = (Arc::clone(&starts), stop.clone());
+        let pause = Duration::from_millis(100);
+        supervisor.run_restarting("LeaseClient", &Handle::current(), pause, stop.clone(), move || {
+            let (start, last) = (counted.fetch_add(1, Ordering::SeqCst), last.clone());
             async move {
                 assert_ne!(start, 0, "the first start panics");
-                if start < 3 { ActorEnd::Unasked } else { ActorEnd::AsAsked }
+                if start == 3 {
+                    last.cancel();
+                }
             }
         });
-        supervisor.run(ActorKind::Settler, stop, || async { ActorEnd::Unasked });
+        supervisor.run_essential("Settler", stop, async {});
         let mut failed = supervisor.failed();
         supervisor.ended().await;
         assert_eq!(starts.load(Ordering::SeqCst), 4);

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use reveille_ledger::command::ReleaseReason;
+use reveille_ledger::injected_bugs::{self, Bug};
 use reveille_raft::crash;
 use tokio::time::Instant;
 
@@ -16,6 +17,7 @@ use super::audience_read;
 use super::claim::WorkedClaim;
 use super::claim_tasks::ClaimTasks;
 use super::context::WorkerContext;
+use super::delivery::PREPARE_WITHIN;
 use super::feeder::feed;
 use super::journal::ClaimedSlot;
 use super::outcome::{DeliveryOutcome, no_relay};
@@ -48,12 +50,9 @@ impl ClaimWorker {
                 context.settler.settle(claimed_slot, unread(&context, claimed_slot, cause)).await;
                 continue;
             }
-            #[cfg(feature = "injected-bugs")]
-            {
-                let is_last_of_several = number > 0 && number + 1 == claim.recipients.len();
-                if super::claim_after_send::takes_over(&context, &tasks, claimed_slot, is_last_of_several).await {
-                    continue;
-                }
+            if number > 0 && number + 1 == claim.recipients.len() && injected_bugs::is(Bug::IdleClaim) {
+                tasks.spawn(idle(Arc::clone(&context), claimed_slot));
+                continue;
             }
             recipients.push_back(number);
         }
@@ -72,4 +71,10 @@ fn unread(context: &WorkerContext, claimed_slot: ClaimedSlot, cause: &str) -> De
         return DeliveryOutcome::Released(ReleaseReason::Stopping);
     }
     no_relay(claimed_slot, cause)
+}
+
+/// [`Bug::IdleClaim`]: keeps a recipient claimed for a minute without a handoff.
+async fn idle(context: Arc<WorkerContext>, claimed_slot: ClaimedSlot) {
+    tokio::time::sleep(PREPARE_WITHIN).await;
+    context.settler.settle(claimed_slot, DeliveryOutcome::Released(ReleaseReason::Busy)).await;
 }

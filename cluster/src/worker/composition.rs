@@ -52,11 +52,7 @@ pub(crate) async fn compose(
     append(JournalStep::Composed).map_err(|_| journal_failed())?;
     let (handoff, email) = prepared.unwrap_or_else(|_| Err(not_composed("preparing it panicked")))?;
     // The gate checks the same again. Here a refusal costs no dialogue.
-    if let Err(refusal) = gate_checks::check(context, &handoff)
-        && let Some(outcome) = DeliveryOutcome::of_closed_gate(refusal)
-    {
-        return Err(outcome);
-    }
+    gate_checks::check(context, &handoff)?;
     Ok((handoff, email))
 }
 
@@ -64,7 +60,7 @@ pub(crate) async fn compose(
 ///
 /// # Errors
 /// Fails if the email cannot be composed on this node: returns the outcome of the recipient.
-pub(crate) fn prepare(
+fn prepare(
     context: &WorkerContext,
     claim: &WorkedClaim,
     claimed: &ClaimedRecipient,
@@ -102,7 +98,7 @@ pub(crate) fn prepare(
     let stamp = Stamp {
         message_id: message_id(cluster, incarnation, claimed.run, claimed.recipient, sender.domain()),
         run: claimed.run,
-        fence: claim.reveille_headers.then_some(claimed.claimed_slot.fence),
+        fence: claim.reveille_headers.then_some(injected_bugs::fence(claimed.claimed_slot.fence)),
         date: claim.date,
         boundary_seed: claimed.content.0,
         list_unsubscribe,

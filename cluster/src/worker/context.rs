@@ -45,6 +45,11 @@ impl JournalWriter {
         JournalWriter { journal: Mutex::new(journal), failing }
     }
 
+    /// Returns the reporter by which a failure stops the node.
+    pub fn failing(&self) -> Failing {
+        self.failing.clone()
+    }
+
     /// Writes the record of a step; the caller takes the step afterwards.
     ///
     /// # Errors
@@ -52,8 +57,8 @@ impl JournalWriter {
     /// stays closed, and it would only take claims away from other nodes. A second `begin` (P5) means that a claim is
     /// worked on twice.
     pub fn append(&self, claimed_slot: ClaimedSlot, step: JournalStep) -> Result<(), JournalFault> {
-        let records = injected_bugs::records(claimed_slot, step);
-        let appended = if records.is_empty() { Ok(()) } else { self.journal.lock().append(&records) };
+        let appended =
+            injected_bugs::records(claimed_slot, step).iter().try_for_each(|record| self.journal.lock().append(record));
         match &appended {
             Err(fault @ JournalFault::Broken(_)) => {
                 self.failing.report(&format!("{fault}; make room for --journal-dir"))

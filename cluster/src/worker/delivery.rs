@@ -16,7 +16,7 @@ use super::in_flight_handoffs::Handoff;
 use super::journal::{ClaimedSlot, JournalStep};
 use super::outcome::{DeliveryOutcome, clip, no_relay, unanswered};
 use crate::smtp::registry::{NoPermit, RelayPermit};
-use crate::smtp::{self, Deadlines, DialogueResult, Email, RefusalScope, Stage, Unavailable};
+use crate::smtp::{self, Deadlines, DialogueResult, Email, ReplyClass, Stage, Unavailable};
 
 /// Time within which a dialogue must reach its gate. Otherwise it ends without a handoff.
 pub(crate) const PREPARE_WITHIN: Duration = Duration::from_secs(60);
@@ -48,12 +48,13 @@ async fn outcome_of(
         Err(outcome) => return Some(outcome),
     };
     let handoff = Arc::new(handoff);
-    let (relay, result) = match send_through_relays(context, claim, &handoff, email, permit, deadline).await {
-        Ok(result) => result,
+    let ended = match send_through_relays(context, claim, &handoff, email, permit, deadline).await {
+        Ok(ended) => ended,
         Err(outcome) => return Some(outcome),
     };
+    let EndedDialogue { relay, result, closed } = ended;
     let reply = recipient.test.then(|| relay_reply(relay, &result)).flatten();
-    let outcome = classify_and_journal(context, &handoff, result)?;
+    let outcome = classify_and_journal(context, &handoff, result, closed)?;
     // A handoff in doubt stays listed until the state names it, because until then only this node knows of it (P15).
     let handoffs = &context.node.handoffs;
     if outcome == DeliveryOutcome::InDoubt {
@@ -69,12 +70,21 @@ async fn outcome_of(
 }
 
 /// Returns the deadlines of a dialogue that begins now and whose session is to be open by `open_by`.
-pub(crate) fn deadlines(context: &WorkerContext, open_by: Instant) -> Deadlines {
+fn deadlines(context: &WorkerContext, open_by: Instant) -> Deadlines {
     let gate_by = Some(Instant::now() + PREPARE_WITHIN);
     Deadlines { open_by: Some(open_by), gate_by, stop: context.drain.child_token() }
 }
 
-/// Runs the dialogue; returns the relay and the result. If the email needs SMTPUTF8 and the relay's EHLO does not offer
+/// A dialogue that has ended.
+struct EndedDialogue {
+    /// Name of the relay.
+    relay: String,
+    result: DialogueResult,
+    /// The outcome after a closed gate ([`WorkerGate::closed`]).
+    closed: Option<DeliveryOutcome>,
+}
+
+/// Runs the dialogue. If the email needs SMTPUTF8 and the relay's EHLO does not offer
 /// it, nothing was written and another relay of the pool is tried. Each relay is tried once. If one of them took no
 /// EHLO (`asked` is false), the recipient waits as after a transient refusal, since that relay may offer SMTPUTF8 next
 /// time.
@@ -88,13 +98,14 @@ async fn send_through_relays(
     email: Email,
     mut permit: RelayPermit,
     deadline: Instant,
-) -> Result<(String, DialogueResult), DeliveryOutcome> {
+) -> Result<EndedDialogue, DeliveryOutcome> {
+    let ended = |relay, result| EndedDialogue { relay, result, closed: None };
     let (mut lacking, mut all_asked) = (BTreeSet::new(), true);
     loop {
-        let gate = WorkerGate { context: Arc::clone(context), handoff: Arc::clone(handoff) };
-        let result = permit.session.send(&email, gate, &deadlines(context, deadline)).await;
+        let mut gate = WorkerGate::new(context, handoff);
+        let result = permit.session.send(&email, &mut gate, &deadlines(context, deadline)).await;
         let DialogueResult::NoSmtpUtf8 { asked } = &result else {
-            return Ok((permit.relay, result));
+            return Ok(EndedDialogue { relay: permit.relay, result, closed: gate.closed });
         };
         all_asked &= *asked;
         lacking.insert(permit.relay.clone());
@@ -103,13 +114,13 @@ async fn send_through_relays(
             Some(Ok(next)) => next,
             // A relay that took no EHLO may offer SMTPUTF8 later.
             Some(Err(NoPermit::NoRelay)) if !all_asked => {
-                return Ok((permit.relay, DialogueResult::smtputf8_is_not_known()));
+                return Ok(ended(permit.relay, DialogueResult::smtputf8_is_not_known()));
             }
             // No relay of the pool offers SMTPUTF8. The recipient's address is ASCII, so the sender's is the cause.
             Some(Err(NoPermit::NoRelay)) if email.to.is_ascii() => {
-                return Ok((permit.relay, DialogueResult::sender_needs_smtputf8()));
+                return Ok(ended(permit.relay, DialogueResult::sender_needs_smtputf8()));
             }
-            Some(Err(NoPermit::NoRelay)) => return Ok((permit.relay, result)),
+            Some(Err(NoPermit::NoRelay)) => return Ok(ended(permit.relay, result)),
             Some(Err(NoPermit::Unavailable(Unavailable::Closed))) | None => {
                 return Err(DeliveryOutcome::Released(ReleaseReason::Stopping));
             }
@@ -129,7 +140,12 @@ fn is_claimed(context: &WorkerContext, claimed_slot: ClaimedSlot) -> bool {
 
 /// Returns what a dialogue's result means for the recipient (P6); `None` if nothing may be settled. Answers are
 /// journaled before they are settled (P11).
-fn classify_and_journal(context: &WorkerContext, handoff: &Handoff, result: DialogueResult) -> Option<DeliveryOutcome> {
+fn classify_and_journal(
+    context: &WorkerContext,
+    handoff: &Handoff,
+    result: DialogueResult,
+    closed: Option<DeliveryOutcome>,
+) -> Option<DeliveryOutcome> {
     let claimed_slot = handoff.claimed_slot;
     Some(match result {
         DialogueResult::Accepted { .. } => {
@@ -138,8 +154,8 @@ fn classify_and_journal(context: &WorkerContext, handoff: &Handoff, result: Dial
             let _ = context.journal.append(claimed_slot, JournalStep::Accepted);
             DeliveryOutcome::Accepted
         }
-        DialogueResult::Refused { stage, code, enhanced, text, scope, .. } => {
-            let effect = refusal_effect(stage, code, scope);
+        DialogueResult::Refused { stage, code, enhanced, text, class, .. } => {
+            let effect = refusal_effect(stage, code, class);
             let text = clip(&smtp::without_enhanced_code(&text, enhanced));
             let refused = RelayRefusal { slot: claimed_slot.slot, code, enhanced, text, effect };
             let _ = context.journal.append(claimed_slot, JournalStep::Refused(refused.clone()));
@@ -160,7 +176,7 @@ fn classify_and_journal(context: &WorkerContext, handoff: &Handoff, result: Dial
             }
         },
         DialogueResult::NoSmtpUtf8 { .. } => DeliveryOutcome::Unsendable(Unsendable::NoSmtpUtf8),
-        DialogueResult::GateClosed(refusal) => return DeliveryOutcome::of_closed_gate(refusal),
+        DialogueResult::GateClosed => return closed,
         DialogueResult::InDoubt { cause } => {
             tracing::warn!(recipient = handoff.name(), fence = %claimed_slot.fence, %cause, "in doubt");
             metrics::counter!("reveille_in_doubt_total").increment(1);
@@ -172,15 +188,15 @@ fn classify_and_journal(context: &WorkerContext, handoff: &Handoff, result: Dial
 /// Returns the effect of a refusal, in the ledger's terms. From RCPT on, this recipient or this email may be the cause
 /// of the relay's trouble. A 4yz about the sender or the content lasts longer than a retry wave. In both cases each
 /// recipient waits its own back-off. After a refusal because of the rate it waits for the relay, whose rate is reduced.
-fn refusal_effect(stage: Stage, code: u16, scope: RefusalScope) -> RefusalEffect {
-    match scope {
-        RefusalScope::Mailbox => RefusalEffect::Mailbox,
-        RefusalScope::Unnamed => RefusalEffect::Unnamed,
-        RefusalScope::Deferred => RefusalEffect::Deferred,
-        RefusalScope::Relay if stage >= Stage::Rcpt => RefusalEffect::Deferred,
-        RefusalScope::Relay | RefusalScope::Throttle { .. } => RefusalEffect::Relay,
-        RefusalScope::Sender | RefusalScope::Content if code < 500 => RefusalEffect::Deferred,
-        RefusalScope::Sender | RefusalScope::Content => RefusalEffect::SenderOrContent,
+fn refusal_effect(stage: Stage, code: u16, class: ReplyClass) -> RefusalEffect {
+    match class {
+        ReplyClass::Throttle | ReplyClass::Quota => RefusalEffect::Relay,
+        ReplyClass::Relay if stage < Stage::Rcpt => RefusalEffect::Relay,
+        ReplyClass::Relay => RefusalEffect::Deferred,
+        _ if code < 500 => RefusalEffect::Deferred,
+        ReplyClass::Recipient => RefusalEffect::Mailbox,
+        ReplyClass::Unnamed => RefusalEffect::Unnamed,
+        ReplyClass::Sender | ReplyClass::Content => RefusalEffect::SenderOrContent,
     }
 }
 
@@ -199,7 +215,7 @@ fn relay_reply(relay: String, result: &DialogueResult) -> Option<RelayReply> {
             let text = clip(&smtp::without_enhanced_code(text, enhanced));
             Some(RelayReply { relay, code: *code, enhanced, text })
         }
-        DialogueResult::GateClosed(_) => None,
+        DialogueResult::GateClosed => None,
         DialogueResult::Refused { .. }
         | DialogueResult::NoSmtpUtf8 { .. }
         | DialogueResult::Broken { .. }
@@ -213,22 +229,33 @@ mod tests {
 
     #[test]
     fn answers_from_rcpt_on_wait_back_off_of_their_recipient() {
-        let throttle = RefusalScope::Throttle { daily_quota: false };
         let table = [
-            (Stage::Mail, 451, RefusalScope::Relay, RefusalEffect::Relay),
-            (Stage::Rcpt, 451, RefusalScope::Relay, RefusalEffect::Deferred),
-            (Stage::Data, 554, RefusalScope::Relay, RefusalEffect::Deferred),
-            (Stage::Answered, 452, RefusalScope::Relay, RefusalEffect::Deferred),
-            (Stage::Mail, 450, RefusalScope::Sender, RefusalEffect::Deferred),
-            (Stage::Rcpt, 450, RefusalScope::Content, RefusalEffect::Deferred),
-            (Stage::Rcpt, 550, RefusalScope::Sender, RefusalEffect::SenderOrContent),
-            (Stage::Answered, 554, RefusalScope::Content, RefusalEffect::SenderOrContent),
-            (Stage::Rcpt, 421, throttle, RefusalEffect::Relay),
-            (Stage::Rcpt, 550, RefusalScope::Unnamed, RefusalEffect::Unnamed),
-            (Stage::Rcpt, 550, RefusalScope::Mailbox, RefusalEffect::Mailbox),
+            (Stage::Mail, 451, ReplyClass::Relay, RefusalEffect::Relay),
+            (Stage::Rcpt, 451, ReplyClass::Relay, RefusalEffect::Deferred),
+            (Stage::Data, 554, ReplyClass::Relay, RefusalEffect::Deferred),
+            (Stage::Answered, 452, ReplyClass::Relay, RefusalEffect::Deferred),
+            (Stage::Mail, 450, ReplyClass::Sender, RefusalEffect::Deferred),
+            (Stage::Rcpt, 450, ReplyClass::Content, RefusalEffect::Deferred),
+            (Stage::Rcpt, 550, ReplyClass::Sender, RefusalEffect::SenderOrContent),
+            (Stage::Answered, 554, ReplyClass::Content, RefusalEffect::SenderOrContent),
+            (Stage::Rcpt, 421, ReplyClass::Throttle, RefusalEffect::Relay),
+            (Stage::Rcpt, 550, ReplyClass::Unnamed, RefusalEffect::Unnamed),
+            (Stage::Rcpt, 550, ReplyClass::Recipient, RefusalEffect::Mailbox),
+            (Stage::Rcpt, 450, ReplyClass::Recipient, RefusalEffect::Deferred),
         ];
-        for (stage, code, scope, expected) in table {
-            assert_eq!(refusal_effect(stage, code, scope), expected, "{stage:?} {code} {scope:?}");
+        for (stage, code, class, expected) in table {
+            assert_eq!(refusal_effect(stage, code, class), expected, "{stage:?} {code} {class:?}");
+        }
+    }
+
+    #[test]
+    fn transient_reply_never_counts_as_attempt() {
+        use ReplyClass::{Content, Quota, Recipient, Relay, Sender, Throttle, Unnamed};
+        for class in [Recipient, Sender, Content, Quota, Throttle, Relay, Unnamed] {
+            for stage in Stage::ALL {
+                let effect = refusal_effect(stage, 450, class);
+                assert!(matches!(effect, RefusalEffect::Deferred | RefusalEffect::Relay), "{stage:?} {class:?}");
+            }
         }
     }
 

@@ -84,11 +84,7 @@ async fn start_next(
         let recipient = &claim.recipients[number];
         match check_before_session(context, recipient.claimed_slot, recipient.run) {
             Ok(()) => return tasks.spawn(send(Arc::clone(context), claim, number, permit, deadline)),
-            Err(refusal) => {
-                if let Some(outcome) = DeliveryOutcome::of_closed_gate(refusal) {
-                    context.settler.settle(recipient.claimed_slot, outcome).await;
-                }
-            }
+            Err(outcome) => context.settler.settle(recipient.claimed_slot, outcome).await,
         }
     }
 }

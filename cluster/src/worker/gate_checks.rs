@@ -6,101 +6,119 @@
 
 use std::sync::Arc;
 
+use reveille_ledger::command::ReleaseReason;
 use reveille_ledger::ids::{ClaimOwner, RunId};
 use reveille_ledger::{Ledger, RunState};
 
-use super::context::{JournalWriter, WorkerContext};
+use super::context::WorkerContext;
 use super::in_flight_handoffs::Handoff;
 use super::journal::{ClaimedSlot, JournalFault, JournalStep};
-use crate::smtp::{Gate, GateAnswer, GateRefusal};
+use super::outcome::DeliveryOutcome;
+use crate::smtp::{Gate, GateAnswer};
 
 /// The gate of one handoff.
 pub(crate) struct WorkerGate {
-    pub context: Arc<WorkerContext>,
-    pub handoff: Arc<Handoff>,
+    context: Arc<WorkerContext>,
+    handoff: Arc<Handoff>,
+    /// Outcome of the recipient after the gate was closed. If the recipient has left the claim, it resolves the doubt
+    /// of a revoked claim, and changes nothing otherwise (P14). `None` if an earlier handoff of the same claim may be
+    /// in flight: its task, or recovery after the next start, settles the outcome.
+    pub closed: Option<DeliveryOutcome>,
+}
+
+impl WorkerGate {
+    pub fn new(context: &Arc<WorkerContext>, handoff: &Arc<Handoff>) -> WorkerGate {
+        WorkerGate { context: Arc::clone(context), handoff: Arc::clone(handoff), closed: None }
+    }
+
+    /// Makes all checks, then journals `begin`. After it the final dot may be written.
+    ///
+    /// # Errors
+    /// Returns the outcome of [`WorkerGate::closed`].
+    fn ask(&self) -> Result<(), Option<DeliveryOutcome>> {
+        check(&self.context, &self.handoff)?;
+        self.context.journal.append(self.handoff.claimed_slot, JournalStep::Begin).map_err(|fault| match fault {
+            JournalFault::BegunTwice(_) => None,
+            JournalFault::Broken(_) => Some(DeliveryOutcome::Released(ReleaseReason::JournalFailed)),
+        })
+    }
 }
 
 impl Gate for WorkerGate {
     fn pass(&mut self) -> GateAnswer {
-        let (context, handoff) = (&self.context, &self.handoff);
         // The handoff is listed before the state is read (P15).
-        context.node.handoffs.insert(handoff);
-        let passed = check(context, handoff).and_then(|()| journal_begin(&context.journal, handoff.claimed_slot));
-        match passed {
-            Ok(()) => {
-                metrics::counter!("reveille_gate_passes_total").increment(1);
-                GateAnswer::Pass
-            }
-            Err(refusal) => {
-                // After a second `begin` the first handoff of this recipient may be in flight, so it stays listed.
-                if refusal != GateRefusal::BegunBefore {
-                    context.node.handoffs.remove(handoff);
-                }
-                metrics::counter!("reveille_gate_shut_total", "why" => refusal.to_string()).increment(1);
-                GateAnswer::Closed(refusal)
-            }
+        self.context.node.handoffs.insert(&self.handoff);
+        let Err(closed) = self.ask() else {
+            metrics::counter!("reveille_gate_passes_total").increment(1);
+            return GateAnswer::Pass;
+        };
+        // After a second `begin` the first handoff of this recipient may be in flight, so it stays listed.
+        if closed.is_some() {
+            self.context.node.handoffs.remove(&self.handoff);
         }
+        let why = closed.as_ref().map_or("begun_before", |outcome| outcome.words().1);
+        metrics::counter!("reveille_gate_shut_total", "why" => why).increment(1);
+        self.closed = closed;
+        GateAnswer::Closed
     }
 }
 
-/// Journals `begin`. After it the final dot may be written.
-fn journal_begin(journal: &JournalWriter, claimed_slot: ClaimedSlot) -> Result<(), GateRefusal> {
-    journal.append(claimed_slot, JournalStep::Begin).map_err(|fault| match fault {
-        JournalFault::BegunTwice(_) => GateRefusal::BegunBefore,
-        JournalFault::Broken(_) | JournalFault::Create { .. } => GateRefusal::JournalFailed,
+/// All checks of the gate (P5).
+///
+/// # Errors
+/// Returns the outcome of a recipient that may not be sent.
+pub(crate) fn check(context: &WorkerContext, handoff: &Handoff) -> Result<(), DeliveryOutcome> {
+    state_then_lease(context, |ledger| {
+        may_send(ledger, context.node.me, handoff.claimed_slot, handoff.run).map_err(DeliveryOutcome::Released)?;
+        let opted_out = ledger.opted_out().contains(&(handoff.tenant.clone(), handoff.key.clone()));
+        if opted_out { Err(DeliveryOutcome::Suppressed) } else { Ok(()) }
     })
 }
 
-/// All checks of the gate (P5).
-pub(crate) fn check(context: &WorkerContext, handoff: &Handoff) -> Result<(), GateRefusal> {
-    state_then_lease(context, |ledger| handoff_allowed(ledger, context.node.me, handoff))
-}
-
 /// Checks a recipient that is about to get a session, as far as no address is needed. The gate checks the same again.
+///
+/// # Errors
+/// The same outcomes as [`check`].
 pub(crate) fn check_before_session(
     context: &WorkerContext,
     claimed_slot: ClaimedSlot,
     run: RunId,
-) -> Result<(), GateRefusal> {
-    state_then_lease(context, |ledger| may_send(ledger, context.node.me, claimed_slot, run))
+) -> Result<(), DeliveryOutcome> {
+    state_then_lease(context, |ledger| {
+        may_send(ledger, context.node.me, claimed_slot, run).map_err(DeliveryOutcome::Released)
+    })
 }
 
 /// Checks the applied state by `allowed`, then the lease. The lease is checked last (P9), so that at the gate only the
 /// append to the journal comes between it and the write.
 fn state_then_lease(
     context: &WorkerContext,
-    allowed: impl FnOnce(&Ledger) -> Result<(), GateRefusal>,
-) -> Result<(), GateRefusal> {
+    allowed: impl FnOnce(&Ledger) -> Result<(), DeliveryOutcome>,
+) -> Result<(), DeliveryOutcome> {
     let node = &context.node;
     let applied = node.replica.read(|ledger| allowed(ledger).map(|()| ledger.head().applied))?;
-    if node.lease.is_valid(node.lease_clock(), applied) { Ok(()) } else { Err(GateRefusal::LeaseOver) }
-}
-
-/// Checks that need the applied state only.
-fn handoff_allowed(ledger: &Ledger, me: ClaimOwner, handoff: &Handoff) -> Result<(), GateRefusal> {
-    may_send(ledger, me, handoff.claimed_slot, handoff.run)?;
-    if ledger.opted_out().contains(&(handoff.tenant.clone(), handoff.key.clone())) {
-        return Err(GateRefusal::OptedOut);
+    match node.lease.is_valid(node.lease_clock(), applied) {
+        true => Ok(()),
+        false => Err(DeliveryOutcome::Released(ReleaseReason::LeaseOver)),
     }
-    Ok(())
 }
 
 /// Checks of the applied state that need no address: claim, run state and deadline.
-fn may_send(ledger: &Ledger, me: ClaimOwner, claimed_slot: ClaimedSlot, run: RunId) -> Result<(), GateRefusal> {
-    let claim = ledger.claims().get(&claimed_slot.fence).ok_or(GateRefusal::NotInClaim)?;
+fn may_send(ledger: &Ledger, me: ClaimOwner, claimed_slot: ClaimedSlot, run: RunId) -> Result<(), ReleaseReason> {
+    let claim = ledger.claims().get(&claimed_slot.fence).ok_or(ReleaseReason::NotInClaim)?;
     if claim.owner != me || !claim.claimed.contains(claimed_slot.slot) {
-        return Err(GateRefusal::NotInClaim);
+        return Err(ReleaseReason::NotInClaim);
     }
-    let run = ledger.run(run).ok_or(GateRefusal::NotInClaim)?;
+    let run = ledger.run(run).ok_or(ReleaseReason::NotInClaim)?;
     match run.state {
         RunState::Open => {}
-        RunState::Paused { .. } => return Err(GateRefusal::RunPaused),
+        RunState::Paused { .. } => return Err(ReleaseReason::RunPaused),
         RunState::Cancelled { .. } | RunState::Expired { .. } | RunState::Finished => {
-            return Err(GateRefusal::RunEnded);
+            return Err(ReleaseReason::RunEnded);
         }
     }
     if run.finish_by <= ledger.head().now {
-        return Err(GateRefusal::PastDeadline);
+        return Err(ReleaseReason::PastDeadline);
     }
     Ok(())
 }
@@ -111,26 +129,22 @@ mod tests {
 
     use super::*;
     use crate::process::supervisor::Supervisor;
+    use crate::worker::context::JournalWriter;
     use crate::worker::journal::{Journal, JournalOwner};
-    use crate::worker::outcome::DeliveryOutcome;
 
     #[tokio::test]
-    async fn second_begin_of_recipient_stops_node_and_settles_nothing() {
+    async fn second_begin_of_recipient_stops_node() {
         let folder = tempfile::tempdir().expect("a folder");
         let owner = JournalOwner { cluster: 7, process: ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) } };
         let journal = Journal::create(folder.path(), &owner, "this boot").expect("a journal");
-        let supervisor = Supervisor::new(tokio::runtime::Handle::current());
+        let supervisor = Supervisor::new();
         let journal = JournalWriter::new(journal, supervisor.failing());
         let fence = Fence { group: 1, epoch: Epoch(1), index: 7, place: 0 };
         let claimed_slot = ClaimedSlot { page: RunId { index: 5, place: 0 }, chunk: 0, fence, slot: 3 };
-        assert_eq!(journal_begin(&journal, claimed_slot), Ok(()));
+        assert!(journal.append(claimed_slot, JournalStep::Begin).is_ok());
         assert_eq!(*supervisor.failed().borrow(), None);
-        assert_eq!(journal_begin(&journal, claimed_slot), Err(GateRefusal::BegunBefore));
+        let again = journal.append(claimed_slot, JournalStep::Begin);
+        assert!(matches!(again, Err(JournalFault::BegunTwice(_))), "{again:?}");
         assert!(supervisor.failed().borrow().is_some(), "the node stops");
-        assert_eq!(
-            DeliveryOutcome::of_closed_gate(GateRefusal::BegunBefore),
-            None,
-            "the first handoff may be under way"
-        );
     }
 }

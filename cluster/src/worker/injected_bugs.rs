@@ -1,11 +1,17 @@
-//! Bugs that tests inject into composing and the journal, to prove that the judge finds them
+//! Bugs that tests inject into the claim workers, to prove that the judge finds them
 //! (`reveille_ledger::injected_bugs`). A build without the feature `injected-bugs` has none of them.
 
 use reveille_ledger::content::Recipients;
+use reveille_ledger::ids::Fence;
 use reveille_ledger::injected_bugs::{self, Bug};
 
 use super::journal::{ClaimedSlot, JournalStep, Record};
 use crate::compose::{Compiled, Composed, Stamp};
+
+/// Returns the fence that goes into the email. With [`Bug::AnotherFence`] no claim has it.
+pub(crate) fn fence(fence: Fence) -> Fence {
+    if injected_bugs::is(Bug::AnotherFence) { Fence { place: u32::MAX, ..fence } } else { fence }
+}
 
 /// [`Bug::SwapContents`]: swaps the contents of two neighbours in an inline audience.
 pub(crate) fn swap_contents(

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::audience::steward::open_parts;
 use crate::process::context::NodeContext;
 use crate::process::lease::ASK_EVERY;
-use crate::process::peer_messages::{self, LeaseAnswer, LeaseRequest, NodeMeasurements};
+use crate::process::peer_messages::{self, GrantedLease, LeaseRequest, NodeMeasurements};
 
 /// Pause after a refused or failed request. No email is sent until a new leader's epoch is applied and it grants a
 /// lease.
@@ -74,13 +74,13 @@ async fn ask(context: &Arc<NodeContext>, measured: NodeMeasurements, stopping: b
     let sent_at = context.lease_clock();
     let Some(peer) = context.leader().and_then(|leader| context.replica.peer(leader)) else { return false };
     match peer_messages::ask(&peer, question, ASK_EVERY).await {
-        Ok(LeaseAnswer::Granted { lease, floor, .. }) => {
+        Ok(Ok(GrantedLease { length, floor })) => {
             if !stopping {
-                context.lease.prolong(sent_at, lease, floor);
+                context.lease.prolong(sent_at, length, floor);
             }
             return true;
         }
-        Ok(LeaseAnswer::Refused(refusal)) => tracing::debug!(refusal, "no lease"),
+        Ok(Err(refusal)) => tracing::debug!(refusal, "no lease"),
         Err(error) => tracing::debug!(%error, "the lease could not be asked for"),
     }
     false

@@ -2,8 +2,6 @@
 
 pub(crate) mod audience_read;
 pub(crate) mod claim;
-#[cfg(feature = "injected-bugs")]
-pub(crate) mod claim_after_send;
 pub(crate) mod claim_tasks;
 pub(crate) mod claim_worker;
 pub(crate) mod composition;

@@ -3,7 +3,6 @@
 use reveille_ledger::command::{RefusalEffect, RelayRefusal, RelayReply, ReleaseReason, Unsendable};
 
 use super::journal::ClaimedSlot;
-use crate::smtp::GateRefusal;
 
 /// Maximum characters of a relay's reply that go into the ledger.
 const TEXT_MAX: usize = 200;
@@ -28,22 +27,6 @@ pub enum DeliveryOutcome {
 }
 
 impl DeliveryOutcome {
-    /// Returns the outcome after a refusal of the gate: nothing was handed off. If the recipient has left the claim,
-    /// this resolves the doubt of a revoked claim, and changes nothing otherwise (P14). `None` if an earlier handoff
-    /// of the same claim may be in flight: its task, or recovery after the next start, settles the outcome.
-    pub(crate) fn of_closed_gate(refusal: GateRefusal) -> Option<DeliveryOutcome> {
-        Some(DeliveryOutcome::Released(match refusal {
-            GateRefusal::BegunBefore => return None,
-            GateRefusal::OptedOut => return Some(DeliveryOutcome::Suppressed),
-            GateRefusal::NotInClaim => ReleaseReason::NotInClaim,
-            GateRefusal::RunPaused => ReleaseReason::RunPaused,
-            GateRefusal::RunEnded => ReleaseReason::RunEnded,
-            GateRefusal::LeaseOver => ReleaseReason::LeaseOver,
-            GateRefusal::PastDeadline => ReleaseReason::PastDeadline,
-            GateRefusal::JournalFailed => ReleaseReason::JournalFailed,
-        }))
-    }
-
     /// Increments the counter of emails by outcome and reason.
     pub(crate) fn count(&self) {
         let (outcome, reason) = self.words();
@@ -51,7 +34,7 @@ impl DeliveryOutcome {
     }
 
     /// Returns outcome and reason, as the metrics name them.
-    fn words(&self) -> (&'static str, &'static str) {
+    pub(super) fn words(&self) -> (&'static str, &'static str) {
         match self {
             DeliveryOutcome::Test(_, outcome) => outcome.words(),
             DeliveryOutcome::Accepted => ("accepted", ""),

@@ -31,7 +31,7 @@ pub(crate) async fn settle_earlier_incarnations(
 ) {
     let mut incarnations = context.replica.read(|ledger| earlier_incarnations(ledger, context.me));
     match journal::leftovers(folder, context.me.node) {
-        Ok(leftovers) => incarnations.extend(leftovers.into_iter().map(|leftover| leftover.incarnation)),
+        Ok(leftovers) => incarnations.extend(leftovers),
         Err(error) => tracing::warn!(%error, "old journals cannot be listed"),
     }
     for incarnation in incarnations.into_iter().filter(|incarnation| *incarnation < context.me.incarnation) {
@@ -70,8 +70,8 @@ fn sweep(context: &NodeContext, folder: &Path) {
         Err(error) => return tracing::warn!(%error, "old journals cannot be listed"),
     };
     let open = context.replica.read(|ledger| earlier_incarnations(ledger, context.me));
-    for leftover in leftovers {
-        let process = ClaimOwner { node: context.me.node, incarnation: leftover.incarnation };
+    for incarnation in leftovers {
+        let process = ClaimOwner { node: context.me.node, incarnation };
         if process.incarnation < context.me.incarnation
             && !open.contains(&process.incarnation)
             && let Err(error) = journal::delete(folder, process)

@@ -93,7 +93,7 @@ impl Actor {
 
     async fn propose(&self, outcomes: Vec<ClaimOutcome>) {
         crash::point("settle.before-propose");
-        match proposal::settle(&self.context, outcomes, &CancellationToken::new()).await {
+        match proposal::settle(self.context.as_ref(), outcomes, &CancellationToken::new()).await {
             Ok(_) => crash::point("settle.after-commit"),
             Err(cause) => tracing::warn!(?cause, "outcomes are not settled: they stay in the journal"),
         }

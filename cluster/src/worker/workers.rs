@@ -1,8 +1,8 @@
 //! Finds the claims of this node and starts one worker for each (P4).
 //!
 //! A claim is found by its hint. Claims whose hint was lost are found by reading the state once a second. This process
-//! works on each claim at most once. The worker of a claim is `claim_worker.rs`; the relay pools limit the number of
-//! emails that are sent at once.
+//! works on each claim at most once. The worker of a claim is `claim_worker.rs`; the sessions with relays limit the
+//! number of emails that are sent at once.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -30,12 +30,11 @@ const FORGET_EVERY: Duration = Duration::from_secs(60);
 const FENCE_WITHIN: Duration = Duration::from_secs(2);
 
 /// Works on every claim that is granted to this process. After the stop, new claims are returned at once; it ends when
-/// no more claims can come and the last worker is done. It ends at once if a worker panicked, because no other task can
-/// continue that claim.
+/// no more claims can come and the last worker is done.
 pub(crate) async fn run(context: Arc<WorkerContext>, stop: StopSignals) {
     let mut hints = context.node.replica.effects();
     let mut worked: BTreeSet<Fence> = BTreeSet::new();
-    let tasks = ClaimTasks::default();
+    let tasks = ClaimTasks::new(context.journal.failing());
     let mut poll = tokio::time::interval(POLL_EVERY);
     let mut forget = tokio::time::interval(FORGET_EVERY);
     let over = async {
@@ -47,16 +46,11 @@ pub(crate) async fn run(context: Arc<WorkerContext>, stop: StopSignals) {
     loop {
         let claims = tokio::select! {
             () = &mut over => break,
-            () = tasks.broken() => return,
             _ = forget.tick() => {
                 context.forget_again();
                 continue;
             }
-            _ = poll.tick() => {
-                #[cfg(feature = "injected-bugs")]
-                super::claim_after_send::send_before_claim(&context, &tasks);
-                own_claims(&context, &mut worked)
-            }
+            _ = poll.tick() => own_claims(&context, &mut worked),
             hint = hints.next() => match hint {
                 Some(Hint::Effect { effect: Effect::ClaimGranted { fence, owner }, .. }) if owner == context.node.me => {
                     vec![fence]

@@ -36,8 +36,8 @@ macro_rules! bugs {
     };
 }
 bugs! {
-    /// A leader's claim workers send pending recipients, and claim them afterwards (P4).
-    ClaimAfterSend = "claim-after-send",
+    /// Emails carry a fence that no claim has (P4).
+    AnotherFence = "another-fence",
     /// `apply` accepts entries of any epoch (P13).
     NoEpochCheck = "no-epoch-check",
     /// A node with a history votes at once, whatever its former process had promised to a leader.

@@ -10,15 +10,6 @@ use reveille_ledger::ids::{ClaimOwner, Incarnation, NodeId};
 /// File systems in memory: `TMPFS_MAGIC`, `RAMFS_MAGIC` (linux/magic.h).
 const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58F6];
 
-/// A journal that an earlier process of the node left, or that of the running process.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Leftover {
-    /// The incarnation that wrote it.
-    pub incarnation: Incarnation,
-    /// Path of the file.
-    pub path: PathBuf,
-}
-
 /// Returns the kernel's boot id, which changes at each start of the machine.
 ///
 /// # Errors
@@ -27,11 +18,11 @@ pub fn boot_id() -> io::Result<String> {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned())
 }
 
-/// Returns the journals of `node` in `folder`, by incarnation; none if the folder does not exist.
+/// Returns the incarnations of `node` that have a journal in `folder`, in order; none if the folder does not exist.
 ///
 /// # Errors
 /// Fails if the folder cannot be read.
-pub fn leftovers(folder: &Path, node: NodeId) -> io::Result<Vec<Leftover>> {
+pub fn leftovers(folder: &Path, node: NodeId) -> io::Result<Vec<Incarnation>> {
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -39,11 +30,9 @@ pub fn leftovers(folder: &Path, node: NodeId) -> io::Result<Vec<Leftover>> {
     };
     let mut found = Vec::new();
     for entry in entries {
-        let entry = entry?;
-        let incarnation = entry.file_name().to_str().and_then(|name| incarnation(name, node));
-        found.extend(incarnation.map(|incarnation| Leftover { incarnation, path: entry.path() }));
+        found.extend(entry?.file_name().to_str().and_then(|name| incarnation(name, node)));
     }
-    found.sort_by_key(|leftover| leftover.incarnation);
+    found.sort_unstable();
     Ok(found)
 }
 

@@ -21,7 +21,6 @@ struct JournaledClaim {
     chunk: u32,
     /// The step that counts for each recipient, by slot.
     steps: BTreeMap<u16, JournalStep>,
-    begun: Bitmap,
 }
 
 impl JournaledClaims {
@@ -29,18 +28,17 @@ impl JournaledClaims {
     /// refusal.
     pub(super) fn append(&mut self, record: &Record) {
         let ClaimedSlot { page, chunk, fence, slot } = record.claimed_slot;
-        let new = || JournaledClaim { page, chunk, steps: BTreeMap::new(), begun: Bitmap::new() };
+        let new = || JournaledClaim { page, chunk, steps: BTreeMap::new() };
         let claim = self.0.entry(fence).or_insert_with(new);
-        if record.step == JournalStep::Begin {
-            claim.begun.insert(slot);
-        }
         let former = claim.steps.remove(&slot);
         claim.steps.insert(slot, after(former, &record.step));
     }
 
-    /// Returns true if this recipient of this claim has a `begin`.
+    /// Returns true if this recipient of this claim has a `begin` or an answer: another `begin` would be a second
+    /// handoff.
     pub(super) fn has_begun(&self, claimed_slot: &ClaimedSlot) -> bool {
-        self.0.get(&claimed_slot.fence).is_some_and(|claim| claim.begun.contains(claimed_slot.slot))
+        let step = self.step(claimed_slot.fence, claimed_slot.slot);
+        matches!(step, Some(JournalStep::Begin | JournalStep::Accepted | JournalStep::Refused(_)))
     }
 
     /// Removes a closed claim.

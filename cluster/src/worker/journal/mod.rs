@@ -4,7 +4,7 @@
 //! gate from all others ([`Reading`]), and names those that were being composed. After a power cut only the
 //! ledger counts.
 //! - One file for each incarnation, meant for memory (`/dev/shm`): a record costs one `write`, never a sync.
-//! - When [`Journal::append`] returns `Ok`, the records survive this process. After an error the node must not
+//! - When [`Journal::append`] returns `Ok`, the record survives this process. After an error the node must not
 //!   take the step, and stops.
 //! - One `begin` for each recipient of a claim (P5); a second one is refused here.
 //! - Bounded: a rewrite of the file drops the records of closed claims.
@@ -24,10 +24,10 @@ use std::path::{Path, PathBuf};
 use reveille_ledger::ids::{ClaimOwner, Fence, RunId};
 use reveille_raft::crash;
 
-pub use folder::{Leftover, boot_id, delete, in_memory, leftovers};
+pub use folder::{boot_id, delete, in_memory, leftovers};
 pub use journaled_claims::JournaledClaims;
 pub use reading::Reading;
-pub use record::{ClaimedSlot, JournalStep, Record, TEXT_BYTES_MAX};
+pub use record::{ClaimedSlot, JournalStep, Record};
 
 use record::{FORMAT, Header, write_frame};
 
@@ -47,14 +47,6 @@ pub struct JournalOwner {
 /// Reason why a journal operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalFault {
-    /// The file could not be created. The node must not send.
-    #[error("the journal {} cannot be created: {source}", path.display())]
-    Create {
-        /// Path of the file.
-        path: PathBuf,
-        /// Error of the operating system.
-        source: io::Error,
-    },
     /// This append or an earlier one failed. The gate stays closed, and the process ends (P11).
     #[error("the journal is broken, nothing more is handed off: {0}")]
     Broken(String),
@@ -85,7 +77,7 @@ impl Journal {
     /// Creates the file of an incarnation in `folder`, and the folder if it is missing. `boot` is the [`boot_id`].
     ///
     /// # Errors
-    /// [`JournalFault::Create`] if the file cannot be created. An existing file is an error too, since each incarnation
+    /// [`JournalFault::Broken`] if the file cannot be created. An existing file is an error too, since each incarnation
     /// runs only once.
     pub fn create(folder: &Path, owner: &JournalOwner, boot: &str) -> Result<Journal, JournalFault> {
         let path = folder::path(folder, owner.process);
@@ -99,7 +91,7 @@ impl Journal {
                 let claims = JournaledClaims::default();
                 Ok(Journal { path, header, file, chain, bytes, rewrite_at: REWRITE_BYTES_MIN, claims, broken: None })
             }
-            Err(source) => Err(JournalFault::Create { path, source }),
+            Err(error) => Err(JournalFault::Broken(format!("{} cannot be created: {error}", path.display()))),
         }
     }
 
@@ -108,30 +100,29 @@ impl Journal {
         reading::read(&folder::path(folder, owner.process), owner, boot)
     }
 
-    /// Writes one or more records with one `write`. The caller takes the announced steps afterwards.
+    /// Writes a record with one `write`. The caller takes the announced step afterwards.
     ///
     /// # Errors
-    /// [`JournalFault`]: the announced steps must not be taken.
-    pub fn append(&mut self, records: &[Record]) -> Result<(), JournalFault> {
+    /// [`JournalFault`]: the announced step must not be taken.
+    pub fn append(&mut self, record: &Record) -> Result<(), JournalFault> {
         if let Some(cause) = &self.broken {
             return Err(JournalFault::Broken(cause.clone()));
         }
-        self.refuse_second_begin(records)?;
+        if record.step == JournalStep::Begin && self.claims.has_begun(&record.claimed_slot) {
+            return Err(JournalFault::BegunTwice(record.claimed_slot));
+        }
         crash::point("journal.before-append");
-        let records: Vec<Record> = records.iter().cloned().map(Record::cut).collect();
-        let mut frames = Vec::with_capacity(64 * records.len());
-        let chain = records.iter().fold(self.chain, |chain, record| write_frame(&mut frames, chain, record));
-        if let Err(error) = write_once(&mut self.file, &frames) {
+        let mut frame = Vec::with_capacity(64);
+        let chain = write_frame(&mut frame, self.chain, record);
+        if let Err(error) = write_once(&mut self.file, &frame) {
             let cause = error.to_string();
             self.broken = Some(cause.clone());
             return Err(JournalFault::Broken(cause));
         }
         crash::point("journal.after-append");
         self.chain = chain;
-        self.bytes += frames.len() as u64;
-        for record in &records {
-            self.claims.append(record);
-        }
+        self.bytes += frame.len() as u64;
+        self.claims.append(record);
         if self.bytes >= self.rewrite_at {
             self.rewrite();
         }
@@ -147,18 +138,6 @@ impl Journal {
     /// state.
     pub fn forget(&mut self, fence: Fence) {
         self.claims.forget(fence);
-    }
-
-    fn refuse_second_begin(&self, records: &[Record]) -> Result<(), JournalFault> {
-        let begins =
-            records.iter().filter(|record| record.step == JournalStep::Begin).map(|record| record.claimed_slot);
-        let mut begins: Vec<ClaimedSlot> = begins.collect();
-        begins.sort_unstable();
-        let again = begins.windows(2).find(|pair| pair.first() == pair.last()).and_then(|pair| pair.first());
-        match again.or_else(|| begins.iter().find(|claimed_slot| self.claims.has_begun(claimed_slot))) {
-            Some(claimed_slot) => Err(JournalFault::BegunTwice(*claimed_slot)),
-            None => Ok(()),
-        }
     }
 
     /// Replaces the file by one with the open claims only. The new file is complete before it takes the old one's name,

@@ -11,9 +11,8 @@ use serde::{Deserialize, Serialize};
 
 /// Version of the format. A file of another version proves nothing.
 pub(super) const FORMAT: u16 = 3;
-/// Bytes of a reply's text that are kept: enough for an operator to recognise it.
-pub const TEXT_BYTES_MAX: usize = 200;
-/// Maximum size of a body in bytes. A header, and a record with the longest text, are well below it.
+/// Maximum size of a body in bytes. A header, and a record with the longest text ([`super::super::outcome::clip`]), are
+/// below it.
 const BODY_BYTES_MAX: usize = 1_024;
 
 /// The process that wrote the file, and the boot id of the machine at that time.
@@ -47,7 +46,7 @@ pub enum JournalStep {
     Begin,
     /// The relay answered 250 to the final dot.
     Accepted,
-    /// The relay refused the email. The journal keeps the first [`TEXT_BYTES_MAX`] bytes of the text.
+    /// The relay refused the email.
     Refused(RelayRefusal),
     /// Composing has ended, and nothing was handed off yet. If the process dies now, this recipient was not the cause
     /// (P12).
@@ -61,17 +60,6 @@ pub struct Record {
     pub claimed_slot: ClaimedSlot,
     /// What the node is about to do, or what the relay answered.
     pub step: JournalStep,
-}
-
-impl Record {
-    /// Returns the record with its text cut to [`TEXT_BYTES_MAX`], at a character boundary.
-    pub(super) fn cut(mut self) -> Record {
-        if let JournalStep::Refused(refused) = &mut self.step {
-            let edge = refused.text.floor_char_boundary(TEXT_BYTES_MAX);
-            refused.text.truncate(edge);
-        }
-        self
-    }
 }
 
 /// Appends one frame to `out`. `chain` is the checksum before the frame; returns the checksum after it.

@@ -50,10 +50,14 @@ fn journal(folder: &TempDir) -> Journal {
     Journal::create(folder.path(), &owner(3), BOOT).unwrap_or_else(|error| panic!("{error}"))
 }
 
+fn append(journal: &mut Journal, records: &[Record]) {
+    records.iter().for_each(|record| journal.append(record).unwrap_or_else(|error| panic!("{error}")));
+}
+
 /// Writes four recipients of claim 50 with four different last steps. A fifth recipient has no record.
 fn written(folder: &TempDir) -> Journal {
     let mut journal = journal(folder);
-    let mut append = |records: &[Record]| journal.append(records).unwrap_or_else(|error| panic!("{error}"));
+    let mut append = |records: &[Record]| append(&mut journal, records);
     append(&[record(50, 0, JournalStep::Open), record(50, 1, JournalStep::Open)]);
     append(&[record(50, 2, JournalStep::Open), record(50, 3, JournalStep::Open)]);
     append(&[record(50, 1, JournalStep::Begin)]);
@@ -107,7 +111,7 @@ fn open_recipient_at_death_is_named_and_whether_it_was_alone() {
         (Bitmap::range(0, 1), true),
         "the others were begun, or never open"
     );
-    let mut append = |record: Record| journal.append(&[record]).unwrap_or_else(|error| panic!("{error}"));
+    let mut append = |record: Record| append(&mut journal, &[record]);
     append(record(51, 7, JournalStep::Open));
     let outcome = read(&folder).outcome(PAGE, 2, fence(50), &Bitmap::range(0, 5));
     assert_eq!(
@@ -157,7 +161,7 @@ fn journal_counts_only_for_its_incarnation_cluster_and_boot() {
 fn incarnation_has_one_journal() {
     let folder = folder();
     drop(journal(&folder));
-    assert!(matches!(Journal::create(folder.path(), &owner(3), BOOT), Err(JournalFault::Create { .. })));
+    assert!(matches!(Journal::create(folder.path(), &owner(3), BOOT), Err(JournalFault::Broken(_))));
 }
 
 #[test]
@@ -202,9 +206,9 @@ fn failed_append_closes_gate_for_good() {
     let mut journal = journal(&folder);
     let full = OpenOptions::new().write(true).open("/dev/full").unwrap_or_else(|error| panic!("{error}"));
     let whole_file = std::mem::replace(&mut journal.file, full);
-    assert!(matches!(journal.append(&[record(50, 0, JournalStep::Begin)]), Err(JournalFault::Broken(_))));
+    assert!(matches!(journal.append(&record(50, 0, JournalStep::Begin)), Err(JournalFault::Broken(_))));
     journal.file = whole_file;
-    assert!(matches!(journal.append(&[record(50, 1, JournalStep::Open)]), Err(JournalFault::Broken(_))));
+    assert!(matches!(journal.append(&record(50, 1, JournalStep::Open)), Err(JournalFault::Broken(_))));
     assert_eq!(whole(&folder), JournaledClaims::default(), "what was not written is not proved");
 }
 
@@ -213,16 +217,11 @@ fn second_begin_is_stopped_and_changes_nothing() {
     let folder = folder();
     let mut journal = written(&folder);
     for slot in [1, 2, 3] {
-        let again = journal.append(&[record(50, 4, JournalStep::Open), record(50, slot, JournalStep::Begin)]);
+        let again = journal.append(&record(50, slot, JournalStep::Begin));
         assert!(matches!(again, Err(JournalFault::BegunTwice(claimed_slot)) if claimed_slot.slot == slot));
     }
-    let twice = journal.append(&[record(50, 4, JournalStep::Begin), record(50, 4, JournalStep::Begin)]);
-    assert!(matches!(twice, Err(JournalFault::BegunTwice(_))));
-    assert_eq!(whole(&folder).step(fence(50), 4), None, "nothing of the group was written");
-    assert!(
-        journal.append(&[record(50, 4, JournalStep::Begin), record(51, 1, JournalStep::Begin)]).is_ok(),
-        "another claim is another matter"
-    );
+    assert_eq!(whole(&folder).records().count(), 4, "nothing more was written");
+    assert!(journal.append(&record(51, 1, JournalStep::Begin)).is_ok(), "another claim is another matter");
 }
 
 #[test]
@@ -230,23 +229,11 @@ fn accepted_step_is_final() {
     let folder = folder();
     let mut journal = written(&folder);
     let steps = [record(50, 2, refused(2, 450)), record(50, 1, JournalStep::Open), record(50, 3, JournalStep::Open)];
-    assert!(journal.append(&steps).is_ok());
+    append(&mut journal, &steps);
     let claims = whole(&folder);
     assert_eq!(claims.step(fence(50), 2), Some(&JournalStep::Accepted));
     assert_eq!(claims.step(fence(50), 1), Some(&JournalStep::Begin));
     assert!(matches!(claims.step(fence(50), 3), Some(JournalStep::Refused(answer)) if answer.code == 550));
-}
-
-#[test]
-fn long_answer_is_cut_at_a_character_boundary() {
-    let folder = folder();
-    let mut journal = journal(&folder);
-    let text = format!("x{}", "é".repeat(100_000));
-    let long = RelayRefusal { slot: 0, code: 550, enhanced: None, effect: RefusalEffect::SenderOrContent, text };
-    assert!(journal.append(&[record(50, 0, JournalStep::Refused(long))]).is_ok());
-    let claims = whole(&folder);
-    let Some(JournalStep::Refused(kept)) = claims.step(fence(50), 0) else { panic!("{claims:?}") };
-    assert_eq!(kept.text, format!("x{}", "é".repeat(99)));
 }
 
 #[test]
@@ -260,19 +247,19 @@ fn grown_journal_is_rewritten_with_open_claims_only() {
     while size() >= largest {
         largest = size();
         let records: Vec<Record> = (0..256).map(|slot| record(index, slot, JournalStep::Begin)).collect();
-        assert!(journal.append(&records).is_ok());
+        append(&mut journal, &records);
         journal.forget(fence(index));
         index += 1;
     }
     assert!(largest < REWRITE_BYTES_MIN && largest > REWRITE_BYTES_MIN / 2, "it grew to {largest}");
     assert!(size() < 100_000, "and shrank to {}", size());
-    assert!(journal.append(&[record(50, 1, JournalStep::Accepted)]).is_ok(), "the chain goes on in the new file");
+    assert!(journal.append(&record(50, 1, JournalStep::Accepted)).is_ok(), "the chain goes on in the new file");
     let mut expected = before;
     expected.append(&record(50, 1, JournalStep::Accepted));
     let all = Bitmap::range(0, 6);
     assert_eq!(whole(&folder).outcome(PAGE, 2, fence(50), &all), expected.outcome(PAGE, 2, fence(50), &all));
     assert!(
-        matches!(journal.append(&[record(50, 3, JournalStep::Begin)]), Err(JournalFault::BegunTwice(_))),
+        matches!(journal.append(&record(50, 3, JournalStep::Begin)), Err(JournalFault::BegunTwice(_))),
         "nor is it forgotten"
     );
     assert_eq!(std::fs::read_dir(folder.path()).map(Iterator::count).ok(), Some(1));
@@ -285,7 +272,7 @@ fn journal_that_cannot_be_rewritten_goes_on() {
     let blocked = folder::unfinished(&folder::path(folder.path(), owner(3).process));
     std::fs::create_dir(&blocked).unwrap_or_else(|error| panic!("{error}"));
     journal.rewrite_at = 0;
-    assert!(journal.append(&[record(50, 1, JournalStep::Accepted)]).is_ok());
+    assert!(journal.append(&record(50, 1, JournalStep::Accepted)).is_ok());
     assert_eq!(whole(&folder).step(fence(50), 1), Some(&JournalStep::Accepted));
 }
 
@@ -302,7 +289,7 @@ fn leftover_journals_are_listed_and_deleted() {
     std::fs::write(&unfinished, b"half").unwrap_or_else(|error| panic!("{error}"));
     let incarnations = || -> Vec<u64> {
         let found = leftovers(folder.path(), NodeId(0xA1)).unwrap_or_default();
-        found.iter().map(|leftover| leftover.incarnation.0).collect()
+        found.iter().map(|incarnation| incarnation.0).collect()
     };
     assert_eq!(incarnations(), [3, 12]);
     assert!(delete(folder.path(), owner(3).process).is_ok() && !unfinished.exists());
@@ -351,7 +338,7 @@ fn appended_steps_survive_kill_9() {
 fn write_until_killed(folder: &Path) -> ! {
     let mut journal = Journal::create(folder, &owner(3), BOOT).unwrap_or_else(|error| panic!("{error}"));
     for slot in 0..u16::MAX {
-        journal.append(&[record(50, slot, JournalStep::Begin)]).unwrap_or_else(|error| panic!("{error}"));
+        journal.append(&record(50, slot, JournalStep::Begin)).unwrap_or_else(|error| panic!("{error}"));
         println!("{slot}");
     }
     std::process::exit(1);
@@ -380,14 +367,13 @@ proptest! {
                 4 => JournalStep::Composed,
                 _ => JournalStep::Open,
             };
-            let written = journal.append(&[record(claim, slot, step.clone())]);
+            let written = journal.append(&record(claim, slot, step.clone()));
             let recipient = (claim, slot);
-            let is_second_begin =
-                step == JournalStep::Begin && model.get(&recipient).is_some_and(|(begun, _)| *begun);
+            let has_begun = |state: &JournalStep| !matches!(state, JournalStep::Open | JournalStep::Composed);
+            let is_second_begin = step == JournalStep::Begin && model.get(&recipient).is_some_and(has_begun);
             prop_assert_eq!(written.is_err(), is_second_begin);
             if written.is_ok() {
-                let (begun, state) = model.entry(recipient).or_insert((false, JournalStep::Open));
-                *begun |= step == JournalStep::Begin;
+                let state = model.entry(recipient).or_insert(JournalStep::Open);
                 match step {
                     JournalStep::Open | JournalStep::Composed
                         if !matches!(state, JournalStep::Open | JournalStep::Composed) => {}
@@ -402,7 +388,7 @@ proptest! {
         drop(journal);
         let claims = whole(&folder);
         prop_assert_eq!(claims.records().count(), model.len());
-        for ((claim, slot), (_, state)) in &model {
+        for ((claim, slot), state) in &model {
             prop_assert_eq!(claims.step(fence(*claim), *slot), Some(state));
         }
     }
