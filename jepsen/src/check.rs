@@ -41,6 +41,7 @@ mod tests {
     use reveille_check::events::{
         Answered, Claim, Ended, Event, FORMAT, Fence, FinalState, Header, Mail, Observed, RecipientState, Writer,
     };
+    use reveille_check::names::Name;
 
     use super::*;
 
@@ -57,28 +58,21 @@ mod tests {
 
     /// A history with one recipient, one claim and `accepts`.
     fn written(folder: &Path, accepts: u64) -> Args {
-        let (run, recipient) = ("r1.0".to_owned(), "ann@example.net".to_owned());
+        let (run, recipient) = (Name::from("r1.0"), Name::from("ann@example.net"));
         let fence = Fence { group: 1, epoch: 1, index: 2, place: 0 };
-        let claim = Claim {
-            fence,
-            node: "n1".to_owned(),
-            incarnation: 1,
-            run: run.clone(),
-            recipients: vec![recipient.clone()],
-            committed_ns: None,
-            proposed_ns: None,
-        };
+        let claim =
+            Claim { fence, node: "n1".into(), incarnation: 1, run, recipient, committed_ns: None, proposed_ns: None };
         let mut events = vec![Event::Claim(claim)];
         events.extend((0..accepts).map(|number| {
             Event::Mail(Mail {
                 data_ns: number,
                 at_ns: number,
-                run: Some(run.clone()),
-                recipient: recipient.clone(),
+                run,
+                recipient,
                 fence: Some(fence),
-                node: "n1".to_owned(),
+                node: "n1".into(),
                 answer: Answered::Accepted,
-                message_id: Some("<1@example.net>".to_owned()),
+                message_id: Some("<1@example.net>".into()),
                 body: None,
                 content: None,
                 repeated_headers: Vec::new(),

@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::names::Name;
+
 mod calls;
 mod faults;
 mod fence;
@@ -156,7 +158,7 @@ pub enum Event {
     /// A run that was paused when all faults were over.
     Paused {
         /// Name of the run.
-        run: String,
+        run: Name,
     },
     /// A claim that was observed open.
     OpenClaim(OpenClaim),

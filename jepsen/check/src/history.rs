@@ -1,16 +1,16 @@
-//! A history in memory, as the invariants read it. Frequent events (handoffs, claims, outcomes, states) are packed and
-//! sorted by item, so that the entries of an item are one slice. Rare events stay as they were recorded.
+//! A history in memory, as the invariants read it. Frequent events (handoffs, claims, outcomes, states) are sorted by
+//! item, so that the entries of an item are one slice.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::fmt;
 
 use crate::events::{
-    Answer, Answered, Call, Claim, Ended, EpochStarted, Event, Explained, Fault, FaultKind, Fence, FinalState, Found,
-    GateReading, Header, Lifetime, Limit, Mail, Observed, OpenClaim, Operation, Outage, Outcome, Overload, PhaseName,
-    RecipientState, Run, StateHash, Step,
+    Audience, Call, Claim, Due, Ended, EpochStarted, Event, Explained, Fault, FaultKind, FinalState, Found,
+    GateReading, Header, Lifetime, Limit, Mail, Observed, OpenClaim, Outage, Outcome, Overload, PhaseName,
+    RecipientState, Resumption, Run, StateHash,
 };
-use crate::names::{Name, Names};
+use crate::names::Name;
 
 /// One recipient of one run: the unit that may be accepted once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -21,96 +21,17 @@ pub struct Item {
     pub recipient: Name,
 }
 
-/// A [`Mail`]: one handoff to one recipient, as the sink saw it.
-#[derive(Clone, Copy, Debug)]
-pub struct Handoff {
-    /// The recipient of a run.
-    pub item: Item,
-    /// When it arrived.
-    pub at_ns: u64,
-    /// When its DATA command arrived.
-    pub data_ns: u64,
-    /// Fence of its claim.
-    pub fence: Option<Fence>,
-    /// The node that sent it.
-    pub node: Name,
-    /// How it was answered.
-    pub answer: Answered,
-    /// Its `Message-ID`.
-    pub message_id: Option<Digest>,
-    /// Its body.
-    pub body: Option<Digest>,
-    /// The content, as its body names it.
-    pub content: Option<ReceivedContent>,
-}
-
-/// A [`Content`](crate::events::Content).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReceivedContent {
-    /// The schedule or campaign.
-    pub schedule: Name,
-    /// The run.
-    pub run: Name,
-    /// The recipient.
-    pub recipient: Name,
-    /// The value of the recipient's variable.
-    pub code: Name,
-}
-
-/// A 128-bit hash in place of a text that is only compared. A collision within a run is practically impossible.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Digest([u64; 2]);
-
-impl Digest {
-    /// The hash of a text; the same in every process.
-    pub fn of(text: &str) -> Digest {
-        Digest([0_u8, 1].map(|half| {
-            let mut hasher = DefaultHasher::new();
-            (half, text).hash(&mut hasher);
-            hasher.finish()
-        }))
+impl fmt::Display for Item {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} in {}", self.recipient, self.run)
     }
 }
 
-/// A [`Claim`] of one recipient.
-#[derive(Clone, Copy, Debug)]
-pub struct ItemClaim {
-    /// The recipient of a run.
-    pub item: Item,
-    /// Fence of the claim.
-    pub fence: Fence,
-    /// The node that owns it.
-    pub node: Name,
-    /// The incarnation of that node.
-    pub incarnation: u64,
-    /// When it was committed.
-    pub committed_ns: Option<u64>,
-    /// When it was proposed.
-    pub proposed_ns: Option<u64>,
-}
-
-/// An [`Outcome`].
-#[derive(Clone, Copy, Debug)]
-pub struct ItemOutcome {
-    /// The recipient of a run.
-    pub item: Item,
-    /// Log index.
-    pub index: u64,
-    /// The step.
-    pub step: Step,
-    /// When it was proposed.
-    pub proposed_ns: Option<u64>,
-}
-
-/// A [`FinalState`].
-#[derive(Clone, Copy, Debug)]
-pub struct ItemState {
-    /// The recipient of a run.
-    pub item: Item,
-    /// Its number in the run.
-    pub number: Option<u32>,
-    /// State of the recipient.
-    pub state: RecipientState,
+impl Run {
+    /// The instant for which it opened.
+    pub fn instant(&self) -> Instant {
+        Instant { tenant: self.tenant, schedule: self.schedule, due_unix_ms: self.due_unix_ms }
+    }
 }
 
 /// An entry about one item.
@@ -120,9 +41,11 @@ pub trait HasItem {
 }
 
 macro_rules! has_item {
-    ($($entry:ty),*) => { $(impl HasItem for $entry { fn item(&self) -> Item { self.item } })* };
+    ($($entry:ty),*) => { $(impl HasItem for $entry {
+        fn item(&self) -> Item { Item { run: self.run, recipient: self.recipient } }
+    })* };
 }
-has_item!(Handoff, ItemClaim, ItemOutcome, ItemState);
+has_item!(Mail, Claim, Outcome, FinalState);
 
 /// The entries of one run; `entries` are sorted by item.
 pub fn of_run<T: HasItem>(entries: &[T], run: Name) -> &[T] {
@@ -151,21 +74,25 @@ pub struct Instant {
     pub due_unix_ms: i64,
 }
 
+impl fmt::Display for Instant {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}/{} of {} ms", self.tenant, self.schedule, self.due_unix_ms)
+    }
+}
+
 /// A whole history.
 #[derive(Debug, Default)]
 pub struct History {
     /// The parameters of the run.
     pub header: Header,
-    /// All texts.
-    pub names: Names,
     /// Handoffs that arrived at the sink, by item, then by arrival.
-    pub handoffs: Vec<Handoff>,
+    pub handoffs: Vec<Mail>,
     /// Claims, by item, then by fence.
-    pub claims: Vec<ItemClaim>,
+    pub claims: Vec<Claim>,
     /// Outcomes, by item, then by log index.
-    pub outcomes: Vec<ItemOutcome>,
+    pub outcomes: Vec<Outcome>,
     /// Final states, by item.
-    pub final_states: Vec<ItemState>,
+    pub final_states: Vec<FinalState>,
     /// Runs by name. If a run was read twice, the last reading counts.
     pub runs: BTreeMap<Name, Run>,
     /// Instants that were due, with the names of their audiences.
@@ -174,8 +101,6 @@ pub struct History {
     pub audiences: BTreeMap<Name, Vec<Name>>,
     /// The value of each recipient's variable, by audience and recipient.
     pub codes: BTreeMap<(Name, Name), Name>,
-    /// Emails that have an identity header more than once, with the header.
-    pub repeated_headers: Vec<(Item, String)>,
     /// Instants without a run, by tenant and schedule.
     pub explained: BTreeMap<(Name, Name), Vec<Explained>>,
     /// Calls, by their beginning.
@@ -183,7 +108,7 @@ pub struct History {
     /// Resumptions in the ledger: run and log index.
     pub resumptions: BTreeSet<(Name, u64)>,
     /// Runs that were seen paused when all faults were over.
-    pub paused: BTreeSet<String>,
+    pub paused: BTreeSet<Name>,
     /// Faults, by their beginning.
     pub faults: Vec<Fault>,
     /// Lifetimes of node processes.
@@ -225,37 +150,19 @@ impl History {
     /// Adds an event, in any order.
     pub fn note(&mut self, event: Event) {
         match event {
-            Event::Mail(mail) => self.note_mail(&mail),
-            Event::Claim(claim) => self.note_claim(&claim),
-            Event::Outcome(Outcome { index, run, recipient, step, proposed_ns, .. }) => {
-                let item = self.item(&run, &recipient);
-                self.outcomes.push(ItemOutcome { item, index, step, proposed_ns });
-            }
-            Event::FinalState(FinalState { run, recipient, number, state }) => {
-                let item = self.item(&run, &recipient);
-                self.final_states.push(ItemState { item, number, state });
-            }
-            Event::Run(run) => {
-                self.names.intern(&run.tenant);
-                self.names.intern(&run.schedule);
-                let name = self.names.intern(&run.run);
-                self.runs.insert(name, run);
-            }
-            Event::Audience(audience) => {
-                let name = self.names.intern(&audience.name);
-                let mut recipients: Vec<Name> =
-                    audience.recipients.iter().map(|text| self.names.intern(text)).collect();
-                for (recipient, code) in recipients.iter().zip(&audience.codes) {
-                    self.codes.insert((name, *recipient), self.names.intern(code));
-                }
+            Event::Mail(mail) => self.handoffs.push(mail),
+            Event::Claim(claim) => self.claims.push(claim),
+            Event::Outcome(outcome) => self.outcomes.push(outcome),
+            Event::FinalState(state) => self.final_states.push(state),
+            Event::Run(run) => _ = self.runs.insert(run.run, run),
+            Event::Audience(Audience { name, mut recipients, codes }) => {
+                self.codes.extend(recipients.iter().zip(codes).map(|(recipient, code)| ((name, *recipient), code)));
                 recipients.sort_unstable();
                 recipients.dedup();
                 self.audiences.insert(name, recipients);
             }
-            Event::Due(due) => {
-                let instant = self.instant(&due.tenant, &due.schedule, due.due_unix_ms);
-                let audience = self.names.intern(&due.audience);
-                self.due.insert(instant, audience);
+            Event::Due(Due { tenant, schedule, due_unix_ms, audience }) => {
+                self.due.insert(Instant { tenant, schedule, due_unix_ms }, audience);
             }
             Event::Phase(phase) => match phase.phase {
                 PhaseName::Faults => self.faults_from_ns = self.faults_from_ns.or(Some(phase.at_ns)),
@@ -268,22 +175,14 @@ impl History {
             Event::Outage(outage) => self.outages.push(outage),
             Event::Overload(overload) => self.overloads.push(overload),
             Event::Limit(limit) => self.note_limit(limit),
-            Event::Call(call) => {
-                self.intern_names(&call);
-                self.calls.push(call);
-            }
+            Event::Call(call) => self.calls.push(call),
             Event::Fault(fault) => self.faults.push(fault),
-            Event::Resumption(resumption) => {
-                self.resumptions.insert((self.names.intern(&resumption.run), resumption.index));
-            }
-            Event::Paused { run } => {
-                self.paused.insert(run);
-            }
+            Event::Resumption(Resumption { run, index }) => _ = self.resumptions.insert((run, index)),
+            Event::Paused { run } => _ = self.paused.insert(run),
             Event::OpenClaim(claim) => self.open_claims.push(claim),
             Event::StateHash(hash) => self.hashes.push(hash),
             Event::Explained(explained) => {
-                let key = (self.names.intern(&explained.tenant), self.names.intern(&explained.schedule));
-                self.explained.entry(key).or_default().push(explained);
+                self.explained.entry((explained.tenant, explained.schedule)).or_default().push(explained);
             }
             Event::Found(found) => self.found.push(found),
             Event::Drained { at_ns } => self.drained_ns = self.drained_ns.max(Some(at_ns)),
@@ -291,29 +190,12 @@ impl History {
         }
     }
 
-    /// Interns the names in a call, even if no other event mentions them.
-    fn intern_names(&mut self, call: &Call) {
-        if let Answer::Ok { run: Some(run), .. } = &call.answer {
-            self.names.intern(run);
-        }
-        match &call.operation {
-            Operation::Trigger { audience, .. } => {
-                self.names.intern(audience);
-            }
-            Operation::OptOut { tenant, recipient } | Operation::TakeBack { tenant, recipient } => {
-                self.names.intern(tenant);
-                self.names.intern(recipient);
-            }
-            _ => {}
-        }
-    }
-
     /// Sorts all entries.
     pub fn close(mut self) -> History {
-        self.handoffs.sort_unstable_by_key(|handoff| (handoff.item, handoff.at_ns));
-        self.claims.sort_unstable_by_key(|claim| (claim.item, claim.fence));
-        self.outcomes.sort_unstable_by_key(|outcome| (outcome.item, outcome.index));
-        self.final_states.sort_by_key(|item_state| item_state.item);
+        self.handoffs.sort_unstable_by_key(|handoff| (handoff.item(), handoff.at_ns));
+        self.claims.sort_unstable_by_key(|claim| (claim.item(), claim.fence));
+        self.outcomes.sort_unstable_by_key(|outcome| (outcome.item(), outcome.index));
+        self.final_states.sort_by_key(HasItem::item);
         self.calls.sort_by_key(|call| call.invoked_ns);
         self.faults.sort_by_key(|fault| fault.from_ns);
         self.epochs.sort_by_key(|epoch| epoch.at_ns);
@@ -339,8 +221,7 @@ impl History {
 
     /// Number of possible calls that ask this about an item: [`Call::resends`] or [`Call::assumes`].
     pub fn requests_about(&self, item: Item, asks: fn(&Call, &str, &str) -> bool) -> usize {
-        let (run, recipient) = (self.names.text(item.run), self.names.text(item.recipient));
-        self.possible_calls().filter(|call| asks(call, run, recipient)).count()
+        self.possible_calls().filter(|call| asks(call, &item.run, &item.recipient)).count()
     }
 
     /// Faults of this kind that were, or may have been, installed.
@@ -349,14 +230,14 @@ impl History {
     }
 
     /// Accepted handoffs, not in order of time.
-    pub fn accepts(&self) -> impl Iterator<Item = &Handoff> {
+    pub fn accepts(&self) -> impl Iterator<Item = &Mail> {
         self.handoffs.iter().filter(|handoff| handoff.answer.is_accepted())
     }
 
     /// The handoffs of each item.
-    pub fn handoffs_by_item(&self) -> impl Iterator<Item = (Item, &[Handoff])> {
-        let groups = self.handoffs.chunk_by(|left, right| left.item == right.item);
-        groups.filter_map(|handoffs| handoffs.first().map(|first| (first.item, handoffs)))
+    pub fn handoffs_by_item(&self) -> impl Iterator<Item = (Item, &[Mail])> {
+        let groups = self.handoffs.chunk_by(|left, right| left.item() == right.item());
+        groups.filter_map(|handoffs| handoffs.first().map(|first| (first.item(), handoffs)))
     }
 
     /// The state of the item at the end.
@@ -374,22 +255,6 @@ impl History {
         self.runs.get(&item.run)
     }
 
-    /// The instant for which a run opened.
-    pub fn instant_of(&self, run: &Run) -> Option<Instant> {
-        let (tenant, schedule) = (self.names.find(&run.tenant)?, self.names.find(&run.schedule)?);
-        Some(Instant { tenant, schedule, due_unix_ms: run.due_unix_ms })
-    }
-
-    /// Text for people.
-    pub fn describe(&self, item: Item) -> String {
-        format!("{} in {}", self.names.text(item.recipient), self.names.text(item.run))
-    }
-
-    /// Text for people: the item and the time.
-    pub fn describe_handoff(&self, handoff: &Handoff) -> String {
-        format!("{} at {:.3} s", self.describe(handoff.item), handoff.at_ns as f64 / 1e9)
-    }
-
     /// A limit is recorded once at its start, and may be recorded again with its end.
     fn note_limit(&mut self, limit: Limit) {
         let open = |limit: &Limit| Limit { until_ns: None, ..limit.clone() };
@@ -397,37 +262,5 @@ impl History {
             Some(known) => known.until_ns = known.until_ns.or(limit.until_ns),
             None => self.limits.push(limit),
         }
-    }
-
-    fn note_mail(&mut self, mail: &Mail) {
-        let item = self.item(mail.run.as_deref().unwrap_or_default(), &mail.recipient);
-        let node = self.names.intern(&mail.node);
-        let Mail { at_ns, data_ns, fence, answer, .. } = *mail;
-        let [message_id, body] = [&mail.message_id, &mail.body].map(|text| text.as_deref().map(Digest::of));
-        let content = mail.content.as_ref().map(|content| ReceivedContent {
-            schedule: self.names.intern(&content.schedule),
-            run: self.names.intern(&content.run),
-            recipient: self.names.intern(&content.recipient),
-            code: self.names.intern(&content.code),
-        });
-        self.repeated_headers.extend(mail.repeated_headers.iter().map(|header| (item, header.clone())));
-        self.handoffs.push(Handoff { item, at_ns, data_ns, fence, node, answer, message_id, body, content });
-    }
-
-    fn note_claim(&mut self, claim: &Claim) {
-        let node = self.names.intern(&claim.node);
-        for recipient in &claim.recipients {
-            let item = self.item(&claim.run, recipient);
-            let Claim { fence, incarnation, committed_ns, proposed_ns, .. } = *claim;
-            self.claims.push(ItemClaim { item, fence, node, incarnation, committed_ns, proposed_ns });
-        }
-    }
-
-    fn item(&mut self, run: &str, recipient: &str) -> Item {
-        Item { run: self.names.intern(run), recipient: self.names.intern(recipient) }
-    }
-
-    fn instant(&mut self, tenant: &str, schedule: &str, due_unix_ms: i64) -> Instant {
-        Instant { tenant: self.names.intern(tenant), schedule: self.names.intern(schedule), due_unix_ms }
     }
 }

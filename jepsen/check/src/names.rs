@@ -1,41 +1,71 @@
-//! Interns texts that occur often (addresses, names of runs and nodes): each is stored once and referred to by a
-//! number.
+//! Texts that occur often (addresses, names of runs and nodes): each is stored once for the whole process.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::{Mutex, PoisonError};
 
-/// The number of an interned text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Name(u32);
+use serde::{Deserialize, Deserializer, Serialize};
 
-/// All texts of a history.
-#[derive(Debug, Default)]
-pub struct Names {
-    numbers: HashMap<Arc<str>, Name>,
-    texts: Vec<Arc<str>>,
+/// An interned text, compared by its content. Its memory is never freed: a process judges one history.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct Name(&'static str);
+
+/// A hash set would draw a random key, which the simulation would notice.
+static TEXTS: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+
+impl From<&str> for Name {
+    fn from(text: &str) -> Name {
+        let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = texts.get(text).copied();
+        Name(known.unwrap_or_else(|| {
+            let new: &'static str = Box::leak(text.into());
+            texts.insert(new);
+            new
+        }))
+    }
 }
 
-impl Names {
-    /// The number of this text; a new number if the text is new.
-    pub fn intern(&mut self, text: &str) -> Name {
-        if let Some(name) = self.numbers.get(text) {
-            return *name;
-        }
-        // Memory runs out before four billion different texts do.
-        let name = Name(u32::try_from(self.texts.len()).unwrap_or(u32::MAX));
-        let text: Arc<str> = text.into();
-        self.texts.push(text.clone());
-        self.numbers.insert(text, name);
-        name
+impl From<&String> for Name {
+    fn from(text: &String) -> Name {
+        text.as_str().into()
     }
+}
 
-    /// The number of this text, if it was interned.
-    pub fn find(&self, text: &str) -> Option<Name> {
-        self.numbers.get(text).copied()
+impl From<String> for Name {
+    fn from(text: String) -> Name {
+        text.as_str().into()
     }
+}
 
-    /// The text.
-    pub fn text(&self, name: Name) -> &str {
-        self.texts.get(name.0 as usize).map_or("", |text| text)
+impl<'de> Deserialize<'de> for Name {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Name, D::Error> {
+        String::deserialize(deserializer).map(Name::from)
+    }
+}
+
+impl Deref for Name {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        self.0
+    }
+}
+
+impl PartialEq<String> for Name {
+    fn eq(&self, other: &String) -> bool {
+        self.0 == other
+    }
+}
+
+impl PartialEq<&str> for Name {
+    fn eq(&self, other: &&str) -> bool {
+        self.0 == *other
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.0)
     }
 }

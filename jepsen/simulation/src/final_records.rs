@@ -8,6 +8,7 @@ use reveille_check::events::{
     self, Audience, Claim, Content, Due, Event, Explained, Found, OPTED_OUT, ObjectKind, Outcome, PassedOver, Run,
     RunCause, Step,
 };
+use reveille_check::names::Name;
 use reveille_ledger::calendar::When;
 use reveille_ledger::claim_history::ClaimEventKind;
 use reveille_ledger::command::{OpeningCause, UnopenedReason};
@@ -49,8 +50,9 @@ impl WholeLedger {
 /// try is due only if the ledger has it.
 pub fn due(recorder: &HistoryRecorder, plan: &SeedPlan, created: &[Created], ledger: &WholeLedger) {
     for planned in &plan.schedules {
-        let (name, recipients) = (planned.name.clone(), planned.recipients.clone());
-        let codes = recipients.iter().map(|recipient| Content::code_of(&name, recipient)).collect();
+        let codes = planned.recipients.iter().map(|recipient| Content::code_of(&planned.name, recipient).into());
+        let (name, codes) = (Name::from(&planned.name), codes.collect());
+        let recipients = planned.recipients.iter().map(Name::from).collect();
         recorder.note(Event::Audience(Audience { name, recipients, codes }));
     }
     for Created { planned, id, after_first, after_last } in created {
@@ -63,15 +65,15 @@ pub fn due(recorder: &HistoryRecorder, plan: &SeedPlan, created: &[Created], led
                 continue;
             }
             recorder.note(Event::Due(Due {
-                tenant: planned.tenant.to_owned(),
-                schedule: planned.name.clone(),
+                tenant: planned.tenant.into(),
+                schedule: Name::from(&planned.name),
                 due_unix_ms: at,
-                audience: planned.name.clone(),
+                audience: Name::from(&planned.name),
             }));
             if let (false, Some(outcome)) = (has_opened, explanation) {
                 recorder.note(Event::Explained(Explained {
-                    tenant: planned.tenant.to_owned(),
-                    schedule: planned.name.clone(),
+                    tenant: planned.tenant.into(),
+                    schedule: Name::from(&planned.name),
                     first_unix_ms: at,
                     last_unix_ms: at,
                     count: 1,
@@ -130,20 +132,20 @@ fn runs_of(recorder: &HistoryRecorder, plan: &SeedPlan, ledger: &Ledger, hot: &L
     let (mut addresses, lists) = (BTreeMap::new(), plan.lists());
     for (id, page, run) in ledger.runs() {
         recorder.note(Event::Run(Run {
-            run: id.to_string(),
-            tenant: page.tenant.to_string(),
-            schedule: run.name.to_string(),
+            run: id.to_string().into(),
+            tenant: page.tenant.to_string().into(),
+            schedule: run.name.to_string().into(),
             due_unix_ms: run.due.0,
             cause: cause(run.cause),
             opened_index: id.index,
             opened_unix_ms: page.opened_at.0,
-            waited_for: run.waited_for.map(|of| of.to_string()),
+            waited_for: run.waited_for.map(|of| of.to_string().into()),
         }));
         let with_audience = if ledger.blob(&run.audience).is_some() { ledger } else { hot };
         let own = recipients(with_audience, &lists, &run.audience);
         for (number, recipient) in (0..).zip(&own) {
             let Some(state) = ledger.state(id, number) else { continue };
-            let (run, recipient, state) = (id.to_string(), recipient.clone(), recorded_state(state));
+            let (run, recipient, state) = (id.to_string().into(), Name::from(recipient), recorded_state(state));
             let number = Some(number);
             recorder.note(Event::FinalState(events::FinalState { run, recipient, number, state }));
         }
@@ -167,17 +169,13 @@ fn claim(
         Some((run, addresses.get(&run)?.get(number as usize)?.clone()))
     };
     let fence = fence_of(&fence);
-    let mut granted: BTreeMap<RunId, Vec<String>> = BTreeMap::new();
     for (run, recipient) in claim_row.granted.iter().filter_map(recipient_of) {
-        granted.entry(run).or_default().push(recipient);
-    }
-    for (run, recipients) in granted {
         recorder.note(Event::Claim(Claim {
             fence,
-            node: name(claim_row.owner.node),
+            node: name(claim_row.owner.node).into(),
             incarnation: claim_row.owner.incarnation.0,
-            run: run.to_string(),
-            recipients,
+            run: run.to_string().into(),
+            recipient: recipient.into(),
             committed_ns: recorder.committed_ns(&fence),
             proposed_ns: ns(claim_row.claimed_at),
         }));
@@ -185,8 +183,8 @@ fn claim(
     for event in claim_row.history.iter() {
         let Some(step) = step(&event.what) else { continue };
         for (run, recipient) in event.slots(&claim_row.granted).iter().filter_map(recipient_of) {
-            let (index, run) = (event.index, run.to_string());
-            let (proposed_ns, detail) = (ns(event.at), String::new());
+            let (index, proposed_ns, detail) = (event.index, ns(event.at), String::new());
+            let (run, recipient) = (run.to_string().into(), recipient.into());
             recorder.note(Event::Outcome(Outcome { index, run, recipient, step, proposed_ns, detail }));
         }
     }

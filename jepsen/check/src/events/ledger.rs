@@ -4,20 +4,21 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Fence, Target};
+use crate::names::Name;
 
 /// A claim. The log index is in the fence.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
     /// Fence of the claim.
     pub fence: Fence,
     /// Name of the node that owns it.
-    pub node: String,
+    pub node: Name,
     /// Incarnation of that node.
     pub incarnation: u64,
     /// Name of the run.
-    pub run: String,
-    /// The claimed recipients. A claim may be recorded in several events with the same fence.
-    pub recipients: Vec<String>,
+    pub run: Name,
+    /// The claimed recipient. A claim is recorded once for each of them, with the same fence.
+    pub recipient: Name,
     /// When the entry was committed, if that was observed.
     pub committed_ns: Option<u64>,
     /// Ledger time of the entry: when its leader proposed it. `None` if ledger time cannot be compared.
@@ -30,9 +31,9 @@ pub struct Outcome {
     /// Log index of the entry.
     pub index: u64,
     /// Name of the run.
-    pub run: String,
+    pub run: Name,
     /// Address of the recipient.
-    pub recipient: String,
+    pub recipient: Name,
     /// The step.
     pub step: Step,
     /// Ledger time of the entry; of the last one if the ledger reports several as one. `None` if ledger time cannot be
@@ -61,12 +62,12 @@ pub enum Step {
 }
 
 /// The state of a recipient at the end.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FinalState {
     /// Name of the run.
-    pub run: String,
+    pub run: Name,
     /// Address of the recipient.
-    pub recipient: String,
+    pub recipient: Name,
     /// Its number in the run, to which [`Crossing`](super::Crossing) refers.
     pub number: Option<u32>,
     /// State of the recipient.
@@ -101,11 +102,11 @@ pub enum RecipientState {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
     /// Its name: `r1042.3`.
-    pub run: String,
+    pub run: Name,
     /// Name of the tenant.
-    pub tenant: String,
+    pub tenant: Name,
     /// Name of the schedule or campaign.
-    pub schedule: String,
+    pub schedule: Name,
     /// The instant for which it opened.
     pub due_unix_ms: i64,
     /// Why it opened.
@@ -115,15 +116,15 @@ pub struct Run {
     /// Ledger time of that entry.
     pub opened_unix_ms: i64,
     /// The run of its schedule that had to finish before this one opened (`overlap`), if the ledger names one.
-    pub waited_for: Option<String>,
+    pub waited_for: Option<Name>,
 }
 
 impl Run {
     /// Whether a call with this target concerns the run, by its name or its schedule.
     pub fn is_in(&self, target: &Target) -> bool {
         match target {
-            Target::Run(run) => *run == self.run,
-            Target::Schedule { tenant, schedule } => (tenant, schedule) == (&self.tenant, &self.schedule),
+            Target::Run(run) => self.run == *run,
+            Target::Schedule { tenant, schedule } => self.tenant == *tenant && self.schedule == *schedule,
         }
     }
 }
@@ -148,9 +149,9 @@ pub enum RunCause {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Explained {
     /// Name of the tenant.
-    pub tenant: String,
+    pub tenant: Name,
     /// Name of the schedule.
-    pub schedule: String,
+    pub schedule: Name,
     /// The first instant.
     pub first_unix_ms: i64,
     /// The last instant; equal to the first if there is one.
@@ -195,7 +196,7 @@ pub struct Found {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resumption {
     /// Name of the run.
-    pub run: String,
+    pub run: Name,
     /// Log index.
     pub index: u64,
 }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Fence;
+use crate::names::Name;
 
 /// A handoff that arrived at the sink, for one recipient; an email to three recipients is recorded three times. It is
 /// the sink's own record, not a node's. Also a message that a fault of the sink cut off before its final dot
@@ -14,20 +15,20 @@ pub struct Mail {
     pub data_ns: u64,
     /// When the final dot was read.
     pub at_ns: u64,
-    /// The header `X-Reveille-Run`, if the email had one.
-    pub run: Option<String>,
+    /// The header `X-Reveille-Run`; empty if the email had none.
+    pub run: Name,
     /// The address in RCPT.
-    pub recipient: String,
+    pub recipient: Name,
     /// The header `X-Reveille-Fence`, if the email had a valid one.
     pub fence: Option<Fence>,
     /// The name that the client gave in EHLO.
-    pub node: String,
+    pub node: Name,
     /// How it was answered.
     pub answer: Answered,
     /// `Message-ID`.
-    pub message_id: Option<String>,
+    pub message_id: Option<Name>,
     /// Hash of what follows the header section.
-    pub body: Option<String>,
+    pub body: Option<Name>,
     /// The content that the body names; `None` if it names none or was not read.
     pub content: Option<Content>,
     /// Identity headers (`Message-ID`, `X-Reveille-Run`, `X-Reveille-Fence`) that this email has more than once.
@@ -35,16 +36,16 @@ pub struct Mail {
 }
 
 /// The lines in a body of the test workload that name its schedule, run and recipient, to detect the wrong content.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Content {
     /// The schedule or campaign, as the template names it.
-    pub schedule: String,
+    pub schedule: Name,
     /// The run, as the template's built-in variable has it.
-    pub run: String,
+    pub run: Name,
     /// The recipient's address, as the template's built-in variable has it.
-    pub recipient: String,
+    pub recipient: Name,
     /// The value of the recipient's variable: [`Audience::codes`].
-    pub code: String,
+    pub code: Name,
 }
 
 impl Content {
@@ -59,7 +60,7 @@ impl Content {
 
     /// Reads a body; `None` if one of the four lines is missing.
     pub fn read(body: &str) -> Option<Content> {
-        let value = |name: &str| body.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
+        let value = |name: &str| body.lines().find_map(|line| line.strip_prefix(name)).map(Name::from);
         let (schedule, run) = (value("Schedule: ")?, value("Run: ")?);
         Some(Content { schedule, run, recipient: value("Recipient: ")?, code: value("Code: ")? })
     }
@@ -109,24 +110,24 @@ impl Answered {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Audience {
     /// Name of the audience, for [`Due::audience`].
-    pub name: String,
+    pub name: Name,
     /// Addresses, each once.
-    pub recipients: Vec<String>,
+    pub recipients: Vec<Name>,
     /// The value of [`Content::VARIABLE`] for each recipient, in the same order; empty if recipients have none.
-    pub codes: Vec<String>,
+    pub codes: Vec<Name>,
 }
 
 /// An instant of a schedule, or the instant of a campaign, by the checker's calendar.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Due {
     /// Name of the tenant.
-    pub tenant: String,
+    pub tenant: Name,
     /// Name of the schedule or campaign.
-    pub schedule: String,
+    pub schedule: Name,
     /// The instant that was due.
     pub due_unix_ms: i64,
     /// Name of its [`Audience`].
-    pub audience: String,
+    pub audience: Name,
 }
 
 /// The lifetime of a node's process.
@@ -263,10 +264,10 @@ mod tests {
             Content::template("once-7").replace("{{ recipient }}", "ann@example.net").replace("{{ code }}", &code);
         let body = body.replace("{{ run }}", "r8.0");
         let content = Content {
-            schedule: "once-7".to_owned(),
-            run: "r8.0".to_owned(),
-            recipient: "ann@example.net".to_owned(),
-            code: code.clone(),
+            schedule: "once-7".into(),
+            run: "r8.0".into(),
+            recipient: "ann@example.net".into(),
+            code: code.as_str().into(),
         };
         assert_eq!(Content::read(&body.replace('\n', "\r\n")), Some(content));
         assert_eq!(Content::read("Schedule: once-7\nRun: r8.0\nRecipient: ann@example.net\n"), None);

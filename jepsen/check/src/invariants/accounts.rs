@@ -6,7 +6,7 @@
 
 use super::identity;
 use crate::events::{Call, InDoubt, Observed, RecipientState, Step};
-use crate::history::{History, of_item};
+use crate::history::{HasItem, History, of_item};
 use crate::verdict::Findings;
 
 /// I9: ledger and sink agree.
@@ -15,10 +15,8 @@ pub fn agree(history: &History, findings: &mut Findings) {
     let states_whole = findings.requires(history, &[Observed::FinalStates]);
     if accepts_whole {
         let sent = history.final_states.iter().filter(|item_state| item_state.state == RecipientState::Sent);
-        for item_state in sent.filter(|item_state| !history.arrived(item_state.item)) {
-            findings.violation(|| {
-                format!("{} is sent, says the ledger, and never arrived", history.describe(item_state.item))
-            });
+        for item_state in sent.filter(|item_state| !history.arrived(item_state.item())) {
+            findings.violation(|| format!("{} is sent, says the ledger, and never arrived", item_state.item()));
         }
     }
     for (item, handoffs) in
@@ -38,9 +36,7 @@ pub fn agree(history: &History, findings: &mut Findings) {
             state => {
                 let state = state.map_or("unknown".to_owned(), |state| format!("{state:?}"));
                 let times = handoffs.len();
-                findings.violation(|| {
-                    format!("{} arrived ({times}), and is {state}, says the ledger", history.describe(item))
-                });
+                findings.violation(|| format!("{item} arrived ({times}), and is {state}, says the ledger"));
             }
         }
     }
@@ -55,12 +51,11 @@ pub fn agree(history: &History, findings: &mut Findings) {
 
 /// Reports resend steps beyond those that operators asked for.
 fn report_unrequested_resends(history: &History, findings: &mut Findings) {
-    for outcomes in history.outcomes.chunk_by(|left, right| left.item == right.item) {
+    for outcomes in history.outcomes.chunk_by(|left, right| left.item() == right.item()) {
         let resent = outcomes.iter().filter(|outcome| outcome.step == Step::Resent).count();
-        let Some(item) = outcomes.first().map(|outcome| outcome.item).filter(|_| resent > 0) else { continue };
+        let Some(item) = outcomes.first().map(|outcome| outcome.item()).filter(|_| resent > 0) else { continue };
         let asked = history.requests_about(item, Call::resends);
         if resent > asked && findings.requires(history, &[Observed::Calls]) {
-            let item = history.describe(item);
             findings.violation(|| format!("{item} was to be sent again {resent} times, and {asked} were asked for"));
         }
     }
@@ -69,10 +64,10 @@ fn report_unrequested_resends(history: &History, findings: &mut Findings) {
 /// Reports recipients that were closed as assumed without an operator's request.
 fn report_unrequested_assumptions(history: &History, findings: &mut Findings) {
     for item_state in history.final_states.iter().filter(|item_state| item_state.state == RecipientState::Assumed) {
-        if history.requests_about(item_state.item, Call::assumes) == 0 && findings.requires(history, &[Observed::Calls])
+        if history.requests_about(item_state.item(), Call::assumes) == 0
+            && findings.requires(history, &[Observed::Calls])
         {
-            findings
-                .violation(|| format!("{} was closed as assumed without a request", history.describe(item_state.item)));
+            findings.violation(|| format!("{} was closed as assumed without a request", item_state.item()));
         }
     }
 }

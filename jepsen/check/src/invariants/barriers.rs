@@ -6,8 +6,8 @@
 
 use std::collections::HashMap;
 
-use crate::events::{Answer, Answered, Call, Crossing, Observed, Operation, Run, RunCause, Target};
-use crate::history::{Handoff, History, Item, ItemClaim, of_item, of_run};
+use crate::events::{Answer, Answered, Call, Claim, Crossing, Mail, Observed, Operation, Run, RunCause, Target};
+use crate::history::{HasItem, History, Item, of_item, of_run};
 use crate::names::Name;
 use crate::verdict::Findings;
 
@@ -32,7 +32,7 @@ impl<'a> Barrier<'a> {
     }
 
     /// Whether it forbids this handoff. `None`: it is unknown whether the claim was earlier.
-    fn forbids(&self, history: &History, handoff: &Handoff) -> Option<bool> {
+    fn forbids(&self, history: &History, handoff: &Mail) -> Option<bool> {
         // A message without its final dot may not have passed the gate.
         let has_dot = !matches!(handoff.answer, Answered::Cut | Answered::Malformed);
         let within = handoff.at_ns > self.answered_ns && handoff.at_ns < self.lifted_ns && has_dot;
@@ -47,17 +47,17 @@ impl<'a> Barrier<'a> {
         if self.names(history, handoff) {
             return Some(false);
         }
-        if !self.unconfirmed.iter().any(|node| node == history.names.text(handoff.node)) {
+        if !self.unconfirmed.iter().any(|node| handoff.node == *node) {
             return Some(true);
         }
         Some(handoff.fence?.index > self.index?)
     }
 
-    fn names(&self, history: &History, handoff: &Handoff) -> bool {
+    fn names(&self, history: &History, handoff: &Mail) -> bool {
         self.crossed.iter().any(|crossing| {
             Some(crossing.fence) == handoff.fence
-                && crossing.run == history.names.text(handoff.item.run)
-                && is_number(history, handoff.item, crossing.number)
+                && handoff.run == crossing.run
+                && is_number(history, handoff.item(), crossing.number)
         })
     }
 }
@@ -92,18 +92,13 @@ pub fn opted_out(history: &History, findings: &mut Findings) {
         let Operation::OptOut { tenant, recipient } = &call.operation else { continue };
         let taken_back = Operation::TakeBack { tenant: tenant.clone(), recipient: recipient.clone() };
         let lifted_ns = lifted_by(history, call, |operation| *operation == taken_back);
-        if let (Some(barrier), Some(tenant), Some(recipient)) =
-            (Barrier::of(call, lifted_ns), history.names.find(tenant), history.names.find(recipient))
-        {
-            barriers.entry((tenant, recipient)).or_default().push(barrier);
-        }
+        let barrier = Barrier::of(call, lifted_ns);
+        barriers.entry((tenant.into(), recipient.into())).or_default().extend(barrier);
     }
     // An email that the relay refused had passed its gate too.
     for handoff in &history.handoffs {
-        let tenant = history.run_of(handoff.item).and_then(|run| history.names.find(&run.tenant));
-        let Some(forbidding) = tenant.and_then(|tenant| barriers.get(&(tenant, handoff.item.recipient))) else {
-            continue;
-        };
+        let Some(run) = history.run_of(handoff.item()) else { continue };
+        let forbidding = barriers.get(&(run.tenant, handoff.recipient)).map_or(&[][..], Vec::as_slice);
         report_handoff(history, handoff, forbidding, "the opt-out", findings);
     }
 }
@@ -128,7 +123,7 @@ pub fn paused_or_cancelled(history: &History, findings: &mut Findings) {
         let stops = Stop { index, until };
         match target {
             Target::Run(run) => {
-                let Some(run) = history.names.find(run) else { continue };
+                let run = run.into();
                 report_claims(history, run, &stops, findings);
                 barriers.entry(run).or_default().extend(Barrier::of(call, lifted_ns));
             }
@@ -136,7 +131,7 @@ pub fn paused_or_cancelled(history: &History, findings: &mut Findings) {
         }
     }
     for handoff in &history.handoffs {
-        let forbidding = barriers.get(&handoff.item.run).map_or(&[][..], Vec::as_slice);
+        let forbidding = barriers.get(&handoff.run).map_or(&[][..], Vec::as_slice);
         report_handoff(history, handoff, forbidding, "the pause or cancel", findings);
     }
 }
@@ -190,7 +185,7 @@ fn resumed(history: &History, pause: &Call, target: &Target) -> Until {
     // The ledger may record the index of the first resumption, also of a call without an answer. No earlier one exists,
     // or it would be recorded too.
     if let (Answer::Ok { index: Some(paused), .. }, Target::Run(run)) = (&pause.answer, target)
-        && let Some(run) = history.names.find(run)
+        && let run = run.into()
         && let Some((_, first)) = history.resumptions.range((run, paused + 1)..=(run, u64::MAX)).next()
     {
         until = Until { index: Some(until.index.map_or(*first, |index| index.min(*first))), perhaps_ns: None };
@@ -200,7 +195,7 @@ fn resumed(history: &History, pause: &Call, target: &Target) -> Until {
 
 fn report_claims(history: &History, run: Name, stops: &Stop, findings: &mut Findings) {
     for claim in of_run(&history.claims, run) {
-        let (item, fence) = (history.describe(claim.item), claim.fence);
+        let (item, fence) = (claim.item(), claim.fence);
         let there_by_ns = there_by(history, claim);
         match stops.holds_at(claim.fence.index, |at_ns| Some(there_by_ns? < at_ns)) {
             Some(false) => {}
@@ -214,13 +209,13 @@ fn report_claims(history: &History, run: Name, stops: &Stop, findings: &mut Find
 
 /// A time at which the claim existed: its commit or the first DATA under it, whichever is earlier. `None`: neither was
 /// observed.
-fn there_by(history: &History, claim: &ItemClaim) -> Option<u64> {
-    let own = of_item(&history.handoffs, claim.item).iter().filter(|handoff| handoff.fence == Some(claim.fence));
+fn there_by(history: &History, claim: &Claim) -> Option<u64> {
+    let own = of_item(&history.handoffs, claim.item()).iter().filter(|handoff| handoff.fence == Some(claim.fence));
     claim.committed_ns.into_iter().chain(own.map(|handoff| handoff.data_ns)).min()
 }
 
 fn report_runs(history: &History, (tenant, schedule): (&String, &String), stops: &Stop, findings: &mut Findings) {
-    let own = history.runs.values().filter(|run| (&run.tenant, &run.schedule) == (tenant, schedule));
+    let own = history.runs.values().filter(|run| run.tenant == *tenant && run.schedule == *schedule);
     // Openings are recorded in ledger time.
     let latest_ms = |run: &Run| run.opened_unix_ms.saturating_add_unsigned(history.header.clock_error_ms);
     for run in own.filter(|run| matches!(run.cause, RunCause::Due | RunCause::CatchUp)) {
@@ -236,18 +231,18 @@ fn report_runs(history: &History, (tenant, schedule): (&String, &String), stops:
     }
 }
 
-fn report_handoff(history: &History, handoff: &Handoff, barriers: &[Barrier], what: &str, findings: &mut Findings) {
+fn report_handoff(history: &History, handoff: &Mail, barriers: &[Barrier], what: &str, findings: &mut Findings) {
     for barrier in barriers {
         match barrier.forbids(history, handoff) {
             Some(false) => {}
-            Some(true) => return findings.violation(|| describe(history, handoff, barrier, what)),
+            Some(true) => return findings.violation(|| describe(handoff, barrier, what)),
             None => findings.missing(format!("whether an email of an unconfirmed node was claimed before {what}")),
         }
     }
 }
 
-fn describe(history: &History, handoff: &Handoff, barrier: &Barrier, what: &str) -> String {
+fn describe(handoff: &Mail, barrier: &Barrier, what: &str) -> String {
     let after_ms = (handoff.at_ns - barrier.answered_ns) as f64 / 1e6;
-    let (item, node) = (history.describe(handoff.item), history.names.text(handoff.node));
+    let (item, node) = (handoff.item(), handoff.node);
     format!("{item} came from {node} {after_ms:.3} ms after the answer to {what}, which did not name it")
 }

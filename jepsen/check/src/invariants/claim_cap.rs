@@ -34,7 +34,7 @@ pub fn claim_cap(history: &History) -> u64 {
     });
     let sessions = u64::from(history.header.sessions);
     let of_a_tenant = (FLOWS * most.max().unwrap_or(0) + sessions).max(PER_SESSION * sessions);
-    let tenants: BTreeSet<&str> = history.runs.values().map(|run| run.tenant.as_str()).collect();
+    let tenants: BTreeSet<Name> = history.runs.values().map(|run| run.tenant).collect();
     (of_a_tenant * tenants.len().max(1) as u64).min(CLAIM_CAP_MAX)
 }
 

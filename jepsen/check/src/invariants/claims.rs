@@ -3,15 +3,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::events::{GateReading, Observed};
-use crate::history::{Handoff, History, ItemClaim, of_item};
+use crate::events::{Claim, GateReading, Mail, Observed};
+use crate::history::{HasItem, History, of_item};
+use crate::names::Name;
 use crate::verdict::Findings;
 
 /// I2: every accept is covered by a committed claim.
 pub fn covered(history: &History, findings: &mut Findings) {
     let claims_whole = findings.requires(history, &[Observed::Accepts, Observed::Claims]);
     for handoff in history.accepts() {
-        let what = || history.describe_handoff(handoff);
+        let what = || format!("{} at {:.3} s", handoff.item(), handoff.at_ns as f64 / 1e9);
         let Some(fence) = handoff.fence else {
             findings.violation(|| format!("{}: an email without a fence", what()));
             continue;
@@ -20,7 +21,7 @@ pub fn covered(history: &History, findings: &mut Findings) {
             None if claims_whole => findings.violation(|| format!("{}: no claim {fence} grants it", what())),
             None => {}
             Some(claim) if claim.node != handoff.node => findings.violation(|| {
-                let (owner, sender) = (history.names.text(claim.node), history.names.text(handoff.node));
+                let (owner, sender) = (claim.node, handoff.node);
                 format!("{}: {fence} is {owner}'s, and {sender} sent it", what())
             }),
             Some(claim) if claim.committed_ns.is_some_and(|committed| committed > handoff.data_ns) => {
@@ -32,12 +33,12 @@ pub fn covered(history: &History, findings: &mut Findings) {
 }
 
 /// The claim of a handoff.
-pub fn claim_of<'a>(history: &'a History, handoff: &Handoff) -> Option<&'a ItemClaim> {
-    of_item(&history.claims, handoff.item).iter().find(|claim| Some(claim.fence) == handoff.fence)
+pub fn claim_of<'a>(history: &'a History, handoff: &Mail) -> Option<&'a Claim> {
+    of_item(&history.claims, handoff.item()).iter().find(|claim| Some(claim.fence) == handoff.fence)
 }
 
 /// A process: its node and its incarnation.
-type ProcessKey<'a> = (&'a str, u64);
+type ProcessKey = (Name, u64);
 
 /// I14: accepts are at most gate passes.
 pub fn passed_the_gate(history: &History, findings: &mut Findings) {
@@ -48,10 +49,10 @@ pub fn passed_the_gate(history: &History, findings: &mut Findings) {
     let faultless = history.faults.iter().all(|fault| !fault.may_have_struck());
     let mut read = BTreeSet::new();
     for GateReading { at_ns, node, incarnation, passes } in &history.readings {
-        let arrived = accepts.get(&(node.as_str(), *incarnation)).map_or(&[][..], Vec::as_slice);
+        let arrived = accepts.get(&(Name::from(node), *incarnation)).map_or(&[][..], Vec::as_slice);
         let by_then = arrived.partition_point(|arrived| at_ns.is_none_or(|at_ns| *arrived < at_ns)) as u64;
         if at_ns.is_none() {
-            read.insert((node.as_str(), *incarnation));
+            read.insert((Name::from(node), *incarnation));
         }
         if by_then > *passes || (faultless && at_ns.is_none() && by_then != *passes) {
             let then = at_ns.map_or("in all".to_owned(), |at_ns| format!("until {:.3} s", at_ns as f64 / 1e9));
@@ -69,13 +70,11 @@ pub fn passed_the_gate(history: &History, findings: &mut Findings) {
 }
 
 /// When the accepts of each process arrived, in order.
-fn accepts_by_process<'a>(history: &'a History, findings: &mut Findings) -> BTreeMap<ProcessKey<'a>, Vec<u64>> {
+fn accepts_by_process(history: &History, findings: &mut Findings) -> BTreeMap<ProcessKey, Vec<u64>> {
     let mut accepts: BTreeMap<ProcessKey, Vec<u64>> = BTreeMap::new();
     for handoff in history.accepts() {
         match claim_of(history, handoff) {
-            Some(claim) => {
-                accepts.entry((history.names.text(handoff.node), claim.incarnation)).or_default().push(handoff.at_ns)
-            }
+            Some(claim) => accepts.entry((handoff.node, claim.incarnation)).or_default().push(handoff.at_ns),
             // I2 reports accepts without a claim.
             None if history.is_whole(Observed::Claims) => {}
             None => findings.missing("the sending process of some accepts"),
@@ -87,7 +86,7 @@ fn accepts_by_process<'a>(history: &'a History, findings: &mut Findings) -> BTre
 
 /// Whether the process ended: then its last counter may be lost.
 fn is_over(history: &History, (node, incarnation): ProcessKey) -> bool {
-    let mut lifetimes = history.lifetimes.iter().filter(|lifetime| lifetime.node == node);
+    let mut lifetimes = history.lifetimes.iter().filter(|lifetime| node == lifetime.node);
     let lifetime = lifetimes.find(|lifetime| lifetime.incarnation == Some(incarnation));
     lifetime.is_some_and(|lifetime| lifetime.ended_ns.is_some())
 }

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::events::Observed;
-use crate::history::{Handoff, History, ReceivedContent};
+use crate::events::{Content, Mail, Observed};
+use crate::history::{HasItem, History};
 use crate::names::Name;
 use crate::verdict::Findings;
 
@@ -22,11 +22,7 @@ pub fn own(history: &History, findings: &mut Findings) {
             Some(content) => report_wrong_content(history, &audiences, (handoff, content), findings),
             None if all_read => {
                 findings.violation(|| {
-                    format!(
-                        "{} came with a body that names no content: {}",
-                        history.describe(handoff.item),
-                        origin(history, handoff)
-                    )
+                    format!("{} came with a body that names no content: {}", handoff.item(), origin(handoff))
                 });
             }
             None => {}
@@ -37,7 +33,7 @@ pub fn own(history: &History, findings: &mut Findings) {
 /// The audience of each run: by its instant, or by the call that triggered it.
 fn audiences(history: &History) -> BTreeMap<Name, Name> {
     let by_instant = history.runs.iter().filter_map(|(name, run)| {
-        let audience = history.due.get(&history.instant_of(run)?)?;
+        let audience = history.due.get(&run.instant())?;
         Some((*name, *audience))
     });
     by_instant.chain(triggered(history)).collect()
@@ -46,32 +42,27 @@ fn audiences(history: &History) -> BTreeMap<Name, Name> {
 fn report_wrong_content(
     history: &History,
     audiences: &BTreeMap<Name, Name>,
-    (handoff, content): (&Handoff, ReceivedContent),
+    (handoff, content): (&Mail, Content),
     findings: &mut Findings,
 ) {
-    let text = |name| history.names.text(name);
-    let item = || history.describe(handoff.item);
-    if content.recipient != handoff.item.recipient {
-        findings.violation(|| {
-            format!("{} got what is for {}: {}", item(), text(content.recipient), origin(history, handoff))
-        });
+    let item = handoff.item();
+    if content.recipient != handoff.recipient {
+        findings.violation(|| format!("{} got what is for {}: {}", item, content.recipient, origin(handoff)));
         return;
     }
-    if content.run != handoff.item.run {
-        findings
-            .violation(|| format!("{} got the content of {}: {}", item(), text(content.run), origin(history, handoff)));
+    if content.run != handoff.run {
+        findings.violation(|| format!("{} got the content of {}: {}", item, content.run, origin(handoff)));
         return;
     }
     // I2 and I10 judge emails without a run.
-    let Some(run) = history.run_of(handoff.item) else { return };
-    if run.schedule != text(content.schedule) {
-        findings
-            .violation(|| format!("{} got the content of {}, not of {}", item(), text(content.schedule), run.schedule));
+    let Some(run) = history.run_of(handoff.item()) else { return };
+    if run.schedule != content.schedule {
+        findings.violation(|| format!("{} got the content of {}, not of {}", item, content.schedule, run.schedule));
         return;
     }
-    let audience = audiences.get(&handoff.item.run);
+    let audience = audiences.get(&handoff.run);
     let code = audience.and_then(|audience| history.codes.get(&(*audience, content.recipient)));
     if let Some(code) = code.filter(|code| **code != content.code) {
-        findings.violation(|| format!("{} got the code {}, not {}", item(), text(content.code), text(*code)));
+        findings.violation(|| format!("{} got the code {}, not {}", item, content.code, code));
     }
 }

@@ -23,8 +23,8 @@ use std::collections::BTreeMap;
 
 use super::attribution::{self, CandidateFaults};
 use super::claim_cap::{CLAIM_CAP_MAX, claim_cap, unsettled_processes};
-use crate::events::{Answered, Fault, FaultKind, Fence, InDoubt, Lifetime, Observed, RecipientState, Step};
-use crate::history::{History, Item, ItemClaim, of_item};
+use crate::events::{Answered, Claim, Fault, FaultKind, Fence, InDoubt, Lifetime, Observed, RecipientState, Step};
+use crate::history::{HasItem, History, Item, of_item};
 use crate::names::Name;
 use crate::time::{LEASE_MS, MS};
 use crate::verdict::Findings;
@@ -52,10 +52,10 @@ pub fn bounded(history: &History, findings: &mut Findings) {
     }
     if whole {
         for item in doubted(history).filter(|item| of_item(&history.claims, *item).is_empty()) {
-            findings.violation(|| format!("{} is in doubt and no claim ever held it", history.describe(item)));
+            findings.violation(|| format!("{item} is in doubt and no claim ever held it"));
         }
         for claim in unexplained(history) {
-            let (item, node) = (history.describe(claim.item), history.names.text(claim.node));
+            let (item, node) = (claim.item(), claim.node);
             let incarnation = claim.incarnation;
             findings.violation(|| format!("{item} is in doubt; incarnation {incarnation} of {node} owned its claim last, and no remaining fault explains it"));
         }
@@ -72,11 +72,11 @@ pub fn doubt(history: &History) -> Doubt {
 }
 
 /// The last claims of recipients in doubt that neither a fault nor a missing answer of the relay explains.
-fn unexplained(history: &History) -> Vec<&ItemClaim> {
+fn unexplained(history: &History) -> Vec<&Claim> {
     let mut capacities = capacities(history);
     let unnamed = capacities.len();
     capacities.push(without_run(history));
-    let mut classes: BTreeMap<CandidateFaults, Vec<&ItemClaim>> = BTreeMap::new();
+    let mut classes: BTreeMap<CandidateFaults, Vec<&Claim>> = BTreeMap::new();
     let by_nodes = doubted(history).filter(|item| !left_unanswered_by_relay(history, *item));
     for claim in by_nodes.filter_map(|item| of_item(&history.claims, item).last()) {
         let candidates = history.faults.iter().enumerate().filter(|(_, fault)| may_have_struck(history, fault, claim));
@@ -93,7 +93,7 @@ fn unexplained(history: &History) -> Vec<&ItemClaim> {
 /// Whether this fault can have left a handoff under this claim in doubt: it affected the process that owned the claim
 /// or, if a journal was lost, a later process of that node, which would have read the journal. A partition or bad link
 /// may affect any node; a partition that never ends also hides the journals of the nodes that it cuts off.
-fn may_have_struck(history: &History, fault: &Fault, claim: &ItemClaim) -> bool {
+fn may_have_struck(history: &History, fault: &Fault, claim: &Claim) -> bool {
     let until_ns = affects_claims_until(history, fault, (claim.node, claim.incarnation));
     until_ns.is_some_and(|until_ns| claimed_ns(claim) <= until_ns)
 }
@@ -106,12 +106,12 @@ fn slack_ns(history: &History) -> u64 {
 
 /// When the last claims of this process were committed that the fault can have affected; `None` if it affected none.
 fn affects_claims_until(history: &History, fault: &Fault, process: Process) -> Option<u64> {
-    let (owner, incarnation) = (history.names.text(process.0), process.1);
-    if (!is_network(fault) || never_ends(fault)) && !fault.nodes.iter().any(|node| node == owner) {
+    let (owner, incarnation) = (process.0, process.1);
+    if (!is_network(fault) || never_ends(fault)) && !fault.nodes.iter().any(|node| owner == *node) {
         return None;
     }
     let slack_ns = slack_ns(history);
-    let next_start_ns = history.next_start(owner, fault.from_ns);
+    let next_start_ns = history.next_start(&owner, fault.from_ns);
     let over_ns = match fault.kind {
         FaultKind::Kill | FaultKind::Upgrade | FaultKind::PowerCut | FaultKind::CrashPoint => next_start_ns,
         FaultKind::NodeLost => None,
@@ -119,7 +119,7 @@ fn affects_claims_until(history: &History, fault: &Fault, process: Process) -> O
         _ => fault.until_ns.or(next_start_ns),
     };
     let over_ns = over_ns.unwrap_or(u64::MAX).saturating_add(slack_ns);
-    let is_own = |lifetime: &&Lifetime| lifetime.node == owner && lifetime.incarnation == Some(incarnation);
+    let is_own = |lifetime: &&Lifetime| owner == lifetime.node && lifetime.incarnation == Some(incarnation);
     let lifetime = history.lifetimes.iter().find(is_own);
     let had_begun = lifetime.is_none_or(|lifetime| lifetime.started_ns <= over_ns);
     let ended_ns = lifetime.and_then(|lifetime| lifetime.ended_ns);
@@ -131,7 +131,7 @@ fn affects_claims_until(history: &History, fault: &Fault, process: Process) -> O
 }
 
 /// The earliest time at which it may have been claimed; 0 if that is unknown.
-fn claimed_ns(claim: &ItemClaim) -> u64 {
+fn claimed_ns(claim: &Claim) -> u64 {
     claim.committed_ns.or(claim.proposed_ns).unwrap_or(0)
 }
 
@@ -152,7 +152,7 @@ fn claim_times(history: &History) -> BTreeMap<Process, ClaimTimes> {
     for claim in &history.claims {
         let times = processes.entry((claim.node, claim.incarnation)).or_default();
         times.claimed_ns.push(claimed_ns(claim));
-        let next = of_item(&history.outcomes, claim.item).iter().find(|outcome| outcome.index > claim.fence.index);
+        let next = of_item(&history.outcomes, claim.item()).iter().find(|outcome| outcome.index > claim.fence.index);
         let known = next.filter(|next| matches!(next.step, Step::Sent | Step::Refused | Step::Released));
         times.settled_ns.extend(known.map(|next| committed_by.ns(next.index)));
     }
@@ -250,7 +250,7 @@ fn doubted(history: &History) -> impl Iterator<Item = Item> {
         .final_states
         .iter()
         .filter(|item_state| matches!(item_state.state, RecipientState::InDoubt | RecipientState::Assumed));
-    doubted.map(|item_state| item_state.item)
+    doubted.map(|item_state| item_state.item())
 }
 
 /// Time between the sink's answer and the sender's journal entry, on a busy machine.
@@ -265,8 +265,7 @@ fn under_way(history: &History, fault: &Fault) -> u64 {
         let next_start_ns = history.next_start(node, fault.from_ns);
         let continues_ns = (fault.kind == FaultKind::Pause).then(|| fault.until_ns.unwrap_or(fault.from_ns));
         let until_ns = next_start_ns.into_iter().chain(continues_ns).min().unwrap_or(u64::MAX);
-        let node = history.names.find(node);
-        let own = history.handoffs.iter().filter(|handoff| Some(handoff.node) == node);
+        let own = history.handoffs.iter().filter(|handoff| handoff.node == *node);
         let uncut = own.filter(|handoff| handoff.answer != Answered::Cut);
         count += uncut.filter(|handoff| (from_ns..until_ns).contains(&handoff.at_ns)).count() as u64;
     }
@@ -283,8 +282,8 @@ fn left_unanswered_by_relay(history: &History, item: Item) -> bool {
 
 /// Messages that were cut off before their run was read.
 fn without_run(history: &History) -> u64 {
-    let Some(none) = history.names.find("") else { return 0 };
-    history.handoffs.iter().filter(|handoff| handoff.answer == Answered::Cut && handoff.item.run == none).count() as u64
+    let cut = history.handoffs.iter().filter(|handoff| handoff.answer == Answered::Cut);
+    cut.filter(|handoff| handoff.run.is_empty()).count() as u64
 }
 
 /// How many recipients each fault explains.
@@ -333,22 +332,22 @@ mod tests {
         let mut history = History::new(Header::default());
         for number in 0..10_u64 {
             let fence = Fence { group: 1, epoch: 1, index: 10 * (number + 1), place: 0 };
-            let (run, recipient) = ("r1.0".to_owned(), format!("m{number}"));
-            let (node, claimed_ns) = ("n1".to_owned(), number * 10_000 * MS);
+            let (run, recipient) = (Name::from("r1.0"), Name::from(format!("m{number}")));
+            let (node, claimed_ns) = (Name::from("n1"), number * 10_000 * MS);
             history.note(Event::Claim(Claim {
                 fence,
-                node: node.clone(),
+                node,
                 incarnation: 1,
-                run: run.clone(),
-                recipients: vec![recipient.clone()],
+                run,
+                recipient,
                 committed_ns: None,
                 proposed_ns: Some(claimed_ns),
             }));
             history.note(Event::Mail(Mail {
                 data_ns: claimed_ns + 500 * MS,
                 at_ns: claimed_ns + 500 * MS,
-                run: Some(run.clone()),
-                recipient: recipient.clone(),
+                run,
+                recipient,
                 fence: Some(fence),
                 node,
                 answer: Answered::Accepted,

@@ -4,8 +4,8 @@
 
 use super::barriers::may_follow;
 use super::limits;
-use crate::events::{Answer, Answered, Call, LifetimeEnd, Observed, Operation, RecipientState, Run, Step};
-use crate::history::{History, Item, ItemClaim, of_item};
+use crate::events::{Answer, Answered, Call, Claim, LifetimeEnd, Observed, Operation, RecipientState, Run, Step};
+use crate::history::{History, Item, of_item};
 
 /// Whether a final state has a cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub fn cause(history: &History, item: Item, state: RecipientState) -> Cause {
 
 /// Whether the recipient had opted out of this tenant's emails and not taken it back before the run opened.
 fn opted_out(history: &History, item: Item, run: &Run) -> bool {
-    let (tenant, recipient) = (run.tenant.clone(), history.names.text(item.recipient).to_owned());
+    let (tenant, recipient) = (run.tenant.to_string(), item.recipient.to_string());
     let opt_out = Operation::OptOut { tenant: tenant.clone(), recipient: recipient.clone() };
     let take_back = Operation::TakeBack { tenant, recipient };
     let is_done_before = |call: &Call| {
@@ -62,7 +62,7 @@ fn opted_out(history: &History, item: Item, run: &Run) -> bool {
 fn was_cancelled(history: &History, run: &Run) -> bool {
     history.possible_calls().any(|call| match &call.operation {
         Operation::Cancel { target } => run.is_in(target),
-        Operation::Write { tenant, name, value: None, .. } => (tenant, name) == (&run.tenant, &run.schedule),
+        Operation::Write { tenant, name, value: None, .. } => run.tenant == *tenant && run.schedule == *name,
         _ => false,
     })
 }
@@ -73,11 +73,11 @@ fn is_over(history: &History, run: &Run) -> bool {
     let end_ms = history.civil_ms(history.ended_ns()).saturating_add_unsigned(history.header.clock_error_ms);
     let within = history.header.policies.finish_within_ms;
     let deadline_ms = within.map(|within| run.due_unix_ms.saturating_add_unsigned(within));
-    let next_ms = history.instant_of(run).and_then(|own| {
-        let mut later = history.due.range(own..).map(|(instant, _)| *instant);
-        let next = later.find(|instant| instant.due_unix_ms > own.due_unix_ms)?;
-        ((next.tenant, next.schedule) == (own.tenant, own.schedule)).then_some(next.due_unix_ms)
-    });
+    let own = run.instant();
+    let mut later = history.due.range(own..).map(|(instant, _)| *instant);
+    let next = later.find(|instant| instant.due_unix_ms > own.due_unix_ms);
+    let next = next.filter(|next| (next.tenant, next.schedule) == (own.tenant, own.schedule));
+    let next_ms = next.map(|next| next.due_unix_ms);
     let at_least = history.header.policies.finish_at_least_ms;
     let had_time_ms =
         run.opened_unix_ms.saturating_add_unsigned(within.map_or(at_least, |within| at_least.min(within)));
@@ -107,9 +107,8 @@ fn killed_its_owners(history: &History, item: Item) -> bool {
 }
 
 /// Whether the process died that owned this claim. A process that was stopped in order released its claims.
-fn owner_died(history: &History, claim: &ItemClaim) -> bool {
-    let node = history.names.text(claim.node);
-    history.lifetimes.iter().filter(|lifetime| lifetime.node == node).any(|lifetime| {
+fn owner_died(history: &History, claim: &Claim) -> bool {
+    history.lifetimes.iter().filter(|lifetime| claim.node == lifetime.node).any(|lifetime| {
         lifetime.incarnation == Some(claim.incarnation)
             && lifetime.ended_ns.is_some()
             && lifetime.end != Some(LifetimeEnd::Stopped)

@@ -5,52 +5,50 @@
 //!
 //! Messages that were cut off are not judged.
 
-use crate::events::Answered;
-use crate::history::{Handoff, History};
+use crate::events::{Answered, Mail};
+use crate::history::{HasItem, History};
 use crate::verdict::Findings;
 
 /// Reports violations of the emails.
 pub fn report_emails(history: &History, findings: &mut Findings) {
     for handoff in history.handoffs.iter().filter(|handoff| handoff.answer == Answered::Malformed) {
-        findings.violation(|| {
-            format!("{} was a malformed message: {}", history.describe(handoff.item), origin(history, handoff))
-        });
+        findings.violation(|| format!("{} was a malformed message: {}", handoff.item(), origin(handoff)));
     }
     for handoff in history.accepts().filter(|handoff| handoff.message_id.is_none()) {
-        findings.violation(|| {
-            format!("{} came without a Message-ID: {}", history.describe(handoff.item), origin(history, handoff))
-        });
+        findings.violation(|| format!("{} came without a Message-ID: {}", handoff.item(), origin(handoff)));
     }
-    for (item, header) in &history.repeated_headers {
-        findings.violation(|| format!("{} came with more than one {header}", history.describe(*item)));
+    for handoff in &history.handoffs {
+        for header in &handoff.repeated_headers {
+            findings.violation(|| format!("{} came with more than one {header}", handoff.item()));
+        }
     }
     for (item, handoffs) in history.handoffs_by_item() {
-        let differ = |what: fn(&Handoff) -> Option<_>| {
+        let differ = |what: fn(&Mail) -> Option<_>| {
             let mut known = handoffs.iter().filter(|handoff| is_whole(handoff)).filter_map(what);
             let first = known.next();
             known.any(|other| Some(other) != first)
         };
         if differ(|handoff| handoff.message_id) {
-            findings.violation(|| format!("{} came under two Message-IDs", history.describe(item)));
+            findings.violation(|| format!("{item} came under two Message-IDs"));
         }
         if differ(|handoff| handoff.body) {
-            findings.violation(|| format!("{} came with two bodies", history.describe(item)));
+            findings.violation(|| format!("{item} came with two bodies"));
         }
     }
     let named = history.handoffs.iter().filter(|handoff| is_whole(handoff));
-    let mut named: Vec<_> = named.filter_map(|handoff| Some((handoff.message_id?, handoff.item))).collect();
+    let mut named: Vec<_> = named.filter_map(|handoff| Some((handoff.message_id?, handoff.item()))).collect();
     named.sort_unstable();
     for pair in named.windows(2).filter(|pair| pair[0].0 == pair[1].0 && pair[0].1 != pair[1].1) {
-        let (one, other) = (history.describe(pair[0].1), history.describe(pair[1].1));
+        let (one, other) = (pair[0].1, pair[1].1);
         findings.violation(|| format!("{one} and {other} came under one Message-ID"));
     }
 }
 
-pub(super) fn is_whole(handoff: &Handoff) -> bool {
+pub(super) fn is_whole(handoff: &Mail) -> bool {
     !matches!(handoff.answer, Answered::Cut | Answered::Malformed)
 }
 
 /// Text for people: the node and the time.
-pub(super) fn origin(history: &History, handoff: &Handoff) -> String {
-    format!("from {} at {:.3} s", history.names.text(handoff.node), handoff.at_ns as f64 / 1e9)
+pub(super) fn origin(handoff: &Mail) -> String {
+    format!("from {} at {:.3} s", handoff.node, handoff.at_ns as f64 / 1e9)
 }

@@ -9,8 +9,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::events::{Answered, Bound, Call, Limit, Observed, RecipientState, Run};
-use crate::history::{Handoff, History, Item, of_item};
+use crate::events::{Answered, Bound, Call, Limit, Mail, Observed, RecipientState, Run};
+use crate::history::{HasItem, History, Item, of_item};
 use crate::names::Name;
 use crate::time::MS;
 use crate::verdict::Findings;
@@ -73,7 +73,8 @@ pub fn gaps_and_attempts(history: &History, findings: &mut Findings) {
 
 /// Whether the limit concerns this run.
 fn concerns(limit: &Limit, run: &Run) -> bool {
-    limit.tenants.contains(&run.tenant) && (limit.schedules.is_empty() || limit.schedules.contains(&run.schedule))
+    limit.tenants.iter().any(|tenant| run.tenant == *tenant)
+        && (limit.schedules.is_empty() || limit.schedules.iter().any(|schedule| run.schedule == *schedule))
 }
 
 /// Whether a recipient of this run may have to wait for another day or another run.
@@ -100,7 +101,7 @@ pub fn another_is_near(history: &History, item: Item, run: &Run) -> bool {
 }
 
 /// Handoffs of the runs that `limit` concerns, with DATA while it was in force.
-fn handoffs_under<'a>(history: &'a History, limit: &Limit) -> Vec<&'a Handoff> {
+fn handoffs_under<'a>(history: &'a History, limit: &Limit) -> Vec<&'a Mail> {
     let under = history.runs.iter().filter(|(_, run)| concerns(limit, run)).map(|(name, _)| *name);
     let under: BTreeSet<Name> = under.collect();
     let in_force = limit.from_ns..limit.until_ns.unwrap_or(u64::MAX);
@@ -108,7 +109,7 @@ fn handoffs_under<'a>(history: &'a History, limit: &Limit) -> Vec<&'a Handoff> {
         .handoffs
         .iter()
         .filter(|handoff| in_force.contains(&handoff.data_ns) && handoff.answer != Answered::Malformed);
-    handoffs.filter(|handoff| under.contains(&handoff.item.run)).collect()
+    handoffs.filter(|handoff| under.contains(&handoff.run)).collect()
 }
 
 /// A rate of emails.
@@ -186,16 +187,16 @@ fn report_gaps(history: &History, limit: &Limit, gap_ms: u64, findings: &mut Fin
     // Instants of runs by schedule and recipient.
     let mut got: BTreeMap<_, Vec<(i64, Name)>> = BTreeMap::new();
     for handoff in handoffs_under(history, limit).into_iter().filter(|handoff| handoff.answer.is_accepted()) {
-        let Some(run) = history.run_of(handoff.item) else { continue };
-        let key = (run.tenant.as_str(), run.schedule.as_str(), handoff.item.recipient);
-        got.entry(key).or_default().push((run.due_unix_ms, handoff.item.run));
+        let Some(run) = history.run_of(handoff.item()) else { continue };
+        let key = (run.tenant, run.schedule, handoff.recipient);
+        got.entry(key).or_default().push((run.due_unix_ms, handoff.run));
     }
     for ((_, schedule, recipient), mut runs) in got {
         runs.sort_unstable();
         for pair in runs.windows(2) {
             let [(first, former), (second, run)] = *pair else { continue };
             if former != run && second.abs_diff(first) < gap_ms {
-                let (recipient, apart) = (history.names.text(recipient), second.abs_diff(first));
+                let apart = second.abs_diff(first);
                 findings.violation(|| format!("{recipient} got two emails of {schedule} whose instants are {apart} ms apart; the min_gap is {gap_ms} ms"));
             }
         }
@@ -203,16 +204,15 @@ fn report_gaps(history: &History, limit: &Limit, gap_ms: u64, findings: &mut Fin
 }
 
 fn report_attempts(history: &History, limit: &Limit, attempts: u32, findings: &mut Findings) {
-    let items: BTreeSet<Item> = handoffs_under(history, limit).iter().map(|handoff| handoff.item).collect();
+    let items: BTreeSet<Item> = handoffs_under(history, limit).iter().map(|handoff| handoff.item()).collect();
     for item in items {
         // Definite refusals and dialogues that were cut off before the final dot allow no further handoffs, so they
         // are not counted.
-        let passed = |handoff: &&Handoff| handoff.answer.is_accepted() || handoff.answer == Answered::Nothing;
+        let passed = |handoff: &&Mail| handoff.answer.is_accepted() || handoff.answer == Answered::Nothing;
         let tried = of_item(&history.handoffs, item).iter().filter(passed).count() as u64;
         let most = u64::from(attempts) * (1 + history.requests_about(item, Call::resends) as u64);
         if tried > most {
-            findings
-                .violation(|| format!("{} was handed over {tried} times; {most} are allowed", history.describe(item)));
+            findings.violation(|| format!("{item} was handed over {tried} times; {most} are allowed"));
         }
     }
 }

@@ -26,7 +26,7 @@ pub fn nothing_lost(history: &History, findings: &mut Findings) {
         match by_instant.get(instant) {
             Some(runs) => runs.iter().for_each(|run| report_recipients(history, run, *audience, findings)),
             None if is_explained(history, instant) => {}
-            None => findings.violation(|| format!("{} neither opened nor is it explained", describe(history, instant))),
+            None => findings.violation(|| format!("{instant} neither opened nor is it explained")),
         }
     }
     for ((tenant, schedule), ranges) in &history.explained {
@@ -36,7 +36,6 @@ pub fn nothing_lost(history: &History, findings: &mut Findings) {
             let covered = history.due.range(first..=instant(*last_unix_ms.max(first_unix_ms)));
             let unopened = covered.filter(|(instant, _)| !by_instant.contains_key(instant)).count() as u64;
             if unopened > *count {
-                let first = describe(history, &first);
                 findings.violation(|| format!("from {first} on {unopened} did not open, and {count} are explained"));
             }
         }
@@ -44,8 +43,7 @@ pub fn nothing_lost(history: &History, findings: &mut Findings) {
     for (run, audience) in triggered(history) {
         match history.runs.get(&run) {
             Some(run) => report_recipients(history, run, audience, findings),
-            None => findings
-                .violation(|| format!("a trigger returned {}, and there is no such run", history.names.text(run))),
+            None => findings.violation(|| format!("a trigger returned {run}, and there is no such run")),
         }
     }
 }
@@ -53,25 +51,22 @@ pub fn nothing_lost(history: &History, findings: &mut Findings) {
 /// Checks that each recipient of a due run has a final state with a cause.
 fn report_recipients(history: &History, run: &Run, audience: Name, findings: &mut Findings) {
     let Some(recipients) = history.audiences.get(&audience) else {
-        return findings.missing(format!("the audience {}", history.names.text(audience)));
+        return findings.missing(format!("the audience {audience}"));
     };
-    let Some(name) = history.names.find(&run.run) else { return };
     let over = deadline_ns(history).is_some_and(|deadline| deadline <= history.ended_ns());
     for recipient in recipients {
-        let item = Item { run: name, recipient: *recipient };
+        let item = Item { run: run.run, recipient: *recipient };
         match history.final_state(item) {
-            None => findings.violation(|| format!("{} was due and has no final state", history.describe(item))),
+            None => findings.violation(|| format!("{item} was due and has no final state")),
             Some(state @ (RecipientState::Pending | RecipientState::Claimed)) if over => {
-                findings.violation(|| format!("{} is still {state:?} after the deadline", history.describe(item)));
+                findings.violation(|| format!("{item} is still {state:?} after the deadline"));
             }
             Some(RecipientState::Pending | RecipientState::Claimed) => {
                 findings.missing("the final states of pending recipients: the history ends before the deadline");
             }
             Some(state) => match ends::cause(history, item, state) {
                 Cause::Seen => {}
-                Cause::None => {
-                    findings.violation(|| format!("{} is {state:?}, and nothing made it so", history.describe(item)))
-                }
+                Cause::None => findings.violation(|| format!("{item} is {state:?}, and nothing made it so")),
                 Cause::Unknown(part) => {
                     findings.missing(format!("{part:?}, for why a recipient without an email is {state:?}"))
                 }
@@ -109,7 +104,7 @@ fn due_runs(history: &History) -> Vec<(Option<Name>, &[Name])> {
     let mut due = Vec::new();
     for (instant, audience) in &history.due {
         match by_instant.get(instant).and_then(|runs| runs.first()) {
-            Some(run) => due.push((history.names.find(&run.run), recipients(history, *audience))),
+            Some(run) => due.push((Some(run.run), recipients(history, *audience))),
             None if is_explained(history, instant) => {}
             None => due.push((None, recipients(history, *audience))),
         }
@@ -128,9 +123,7 @@ pub fn runs_by_instant(history: &History) -> BTreeMap<Instant, Vec<&Run>> {
     let mut by_instant: BTreeMap<Instant, Vec<&Run>> = BTreeMap::new();
     let own = history.runs.values().filter(|run| !matches!(run.cause, RunCause::Trigger | RunCause::Test));
     for run in own {
-        if let Some(instant) = history.instant_of(run) {
-            by_instant.entry(instant).or_default().push(run);
-        }
+        by_instant.entry(run.instant()).or_default().push(run);
     }
     by_instant
 }
@@ -141,9 +134,8 @@ pub fn triggered(history: &History) -> impl Iterator<Item = (Name, Name)> {
     for call in &history.calls {
         if let (Operation::Trigger { audience, .. }, Answer::Ok { run: Some(run), .. }) =
             (&call.operation, &call.answer)
-            && let (Some(run), Some(audience)) = (history.names.find(run), history.names.find(audience))
         {
-            runs.insert(run, audience);
+            runs.insert(run.into(), audience.into());
         }
     }
     runs.into_iter()
@@ -158,12 +150,6 @@ pub fn is_explained(history: &History, instant: &Instant) -> bool {
 pub fn explanation<'a>(history: &'a History, instant: &Instant) -> Option<&'a Explained> {
     let ranges = history.explained.get(&(instant.tenant, instant.schedule))?;
     ranges.iter().find(|range| (range.first_unix_ms..=range.last_unix_ms).contains(&instant.due_unix_ms))
-}
-
-/// Text for people.
-pub fn describe(history: &History, instant: &Instant) -> String {
-    let Instant { tenant, schedule, due_unix_ms } = *instant;
-    format!("{}/{} of {due_unix_ms} ms", history.names.text(tenant), history.names.text(schedule))
 }
 
 /// The deadline for draining: after the last healing, or after the beginning if there were no faults.

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::loss;
 use crate::events::{Answer, Call, Observed, Operation, PassedOver, Run, RunCause, Target};
-use crate::history::{History, of_run};
+use crate::history::{HasItem, History, of_run};
 use crate::names::Name;
 use crate::time::seconds;
 use crate::verdict::Findings;
@@ -34,16 +34,15 @@ pub fn kept(history: &History, findings: &mut Findings) {
 fn report_extra_runs(history: &History, findings: &mut Findings) {
     for run in history.runs.values() {
         let by_schedule = !matches!(run.cause, RunCause::Trigger | RunCause::Test);
-        let is_due = history.instant_of(run).is_some_and(|instant| history.due.contains_key(&instant));
+        let is_due = history.due.contains_key(&run.instant());
         if by_schedule && !is_due {
             let Run { run, schedule, due_unix_ms, .. } = run;
             findings.violation(|| format!("{run} is an extra run: {schedule} has no instant at {due_unix_ms} ms"));
         }
     }
     for (instant, runs) in loss::runs_by_instant(history).into_iter().filter(|(_, runs)| runs.len() > 1) {
-        let names: Vec<&str> = runs.iter().map(|run| run.run.as_str()).collect();
-        findings
-            .violation(|| format!("{} opened more than once: {}", loss::describe(history, &instant), names.join(", ")));
+        let names: Vec<&str> = runs.iter().map(|run| &*run.run).collect();
+        findings.violation(|| format!("{instant} opened more than once: {}", names.join(", ")));
     }
 }
 
@@ -78,7 +77,7 @@ fn report_unrequested_backfills(history: &History, findings: &mut Findings) {
         let is_requested = history.possible_calls().any(|call| {
             call.invoked_ns < first_ns
                 && matches!(&call.operation, Operation::Backfill { tenant, schedule, from_unix_ms, until_unix_ms }
-                    if (tenant, schedule) == (&own.tenant, &own.schedule)
+                    if own.tenant == *tenant && own.schedule == *schedule
                         && (*from_unix_ms..=*until_unix_ms).contains(&own.due_unix_ms))
         });
         if !is_requested {
@@ -112,11 +111,10 @@ fn is_excused(history: &History, run: &Run, from_ms: i64, to_ms: i64) -> bool {
 /// Whether the ledger names an earlier run of the same schedule for which this one waited, and that run was not
 /// finished when this one was due.
 fn had_to_wait(history: &History, run: &Run) -> bool {
-    let name = run.waited_for.as_ref().and_then(|name| history.names.find(name));
-    let Some((name, other)) = name.and_then(|name| Some((name, history.runs.get(&name)?))) else { return false };
+    let Some(other) = run.waited_for.and_then(|name| history.runs.get(&name)) else { return false };
     (&other.tenant, &other.schedule) == (&run.tenant, &run.schedule)
         && other.opened_index < run.opened_index
-        && was_at_work(history, name, run.due_unix_ms)
+        && was_at_work(history, other.run, run.due_unix_ms)
 }
 
 /// Whether an email of the run arrived after this instant, or a step of it may be later: after the last entry that is
@@ -159,10 +157,10 @@ fn report_wrong_explanations(history: &History, findings: &mut Findings) {
     for instant in history.due.keys().filter(|instant| !by_instant.contains_key(instant)) {
         let Some(explained) = loss::explanation(history, instant) else { continue };
         let (from, to) = (instant.due_unix_ms, instant.due_unix_ms.saturating_add_unsigned(history.header.late_ms));
-        let (tenant, schedule) = (&explained.tenant, &explained.schedule);
+        let (tenant, schedule) = (explained.tenant, explained.schedule);
         // Runs that opened while the instant still could, not counting outages.
         let opened_in_time = |run: &Run, within_ms| {
-            (&run.tenant, &run.schedule) == (tenant, schedule)
+            (run.tenant, run.schedule) == (tenant, schedule)
                 && run.opened_unix_ms >= from - within_ms
                 && history.unhindered_ms(from, run.opened_unix_ms) <= to - from
         };
@@ -171,7 +169,7 @@ fn report_wrong_explanations(history: &History, findings: &mut Findings) {
             // I4 judges instants that wait.
             PassedOver::Waiting => continue,
             PassedOver::Coalesced | PassedOver::Expired => {
-                let hindered = history.was_hindered(from, to) || was_stopped(history, tenant, schedule, from, to);
+                let hindered = history.was_hindered(from, to) || was_stopped(history, &tenant, &schedule, from, to);
                 (hindered, "a quorum was there")
             }
             PassedOver::Skipped => {
@@ -181,8 +179,7 @@ fn report_wrong_explanations(history: &History, findings: &mut Findings) {
             PassedOver::Refused => (has_run(NAMED_AGAIN_WITHIN_MS), "no earlier run has its civil time"),
         };
         if !is_so {
-            let what = loss::describe(history, instant);
-            findings.violation(|| format!("{what} is {:?}, and {but}", explained.outcome));
+            findings.violation(|| format!("{instant} is {:?}, and {but}", explained.outcome));
         }
     }
 }
@@ -191,8 +188,8 @@ fn report_wrong_explanations(history: &History, findings: &mut Findings) {
 fn report_misplaced_emails(history: &History, findings: &mut Findings) {
     let triggered: BTreeMap<Name, Name> = loss::triggered(history).collect();
     for handoff in history.accepts() {
-        let what = || history.describe_handoff(handoff);
-        let Some(run) = history.run_of(handoff.item) else {
+        let what = || format!("{} at {:.3} s", handoff.item(), handoff.at_ns as f64 / 1e9);
+        let Some(run) = history.run_of(handoff.item()) else {
             findings.violation(|| format!("{}: there is no such run", what()));
             continue;
         };
@@ -202,11 +199,11 @@ fn report_misplaced_emails(history: &History, findings: &mut Findings) {
             findings.violation(|| format!("{}: {} before its instant", what(), seconds(early)));
         }
         let audience = match run.cause {
-            RunCause::Trigger | RunCause::Test => triggered.get(&handoff.item.run),
-            _ => history.instant_of(run).and_then(|instant| history.due.get(&instant)),
+            RunCause::Trigger | RunCause::Test => triggered.get(&handoff.run),
+            _ => history.due.get(&run.instant()),
         };
         let recipients = audience.and_then(|audience| history.audiences.get(audience));
-        if recipients.is_some_and(|recipients| recipients.binary_search(&handoff.item.recipient).is_err()) {
+        if recipients.is_some_and(|recipients| recipients.binary_search(&handoff.recipient).is_err()) {
             findings.violation(|| format!("{}: the recipient is not in the audience", what()));
         }
     }

@@ -6,8 +6,8 @@
 //! ledger's record counts. A decision before the first or after the second handoff does not count, nor one about a
 //! recipient that was not in doubt: a requeued dead letter had no email that could be doubled.
 
-use crate::events::{Answer, Answered, InDoubt, Observed, Step};
-use crate::history::{Handoff, History, Item, of_item};
+use crate::events::{Answer, Answered, InDoubt, Mail, Observed, Step};
+use crate::history::{HasItem, History, Item, of_item};
 use crate::verdict::Findings;
 
 /// I1: no recipient of a run is accepted twice.
@@ -15,11 +15,10 @@ pub fn accepted_once(history: &History, findings: &mut Findings) {
     findings.requires(history, &[Observed::Accepts]);
     needs_outcomes(history, findings);
     for (item, handoffs) in history.handoffs_by_item() {
-        let accepts: Vec<&Handoff> = handoffs.iter().filter(|handoff| handoff.answer.is_accepted()).collect();
+        let accepts: Vec<&Mail> = handoffs.iter().filter(|handoff| handoff.answer.is_accepted()).collect();
         let times = accepts.len();
         if undecided(history, item, accepts) > 0 {
-            findings
-                .violation(|| format!("{} was accepted {times} times: {}", history.describe(item), fences(handoffs)));
+            findings.violation(|| format!("{} was accepted {times} times: {}", item, fences(handoffs)));
         }
     }
 }
@@ -32,16 +31,16 @@ pub fn one_fence_past_the_gate(history: &History, findings: &mut Findings) {
         let mut all: Vec<_> = handoffs.iter().filter_map(|handoff| handoff.fence).collect();
         all.sort_unstable();
         for twice in all.windows(2).filter(|pair| pair[0] == pair[1]) {
-            findings.violation(|| format!("{} came twice under fence {}", history.describe(item), twice[0]));
+            findings.violation(|| format!("{} came twice under fence {}", item, twice[0]));
         }
         let past = handoffs
             .iter()
             .filter(|handoff| !matches!(handoff.answer, Answered::Refused | Answered::Cut | Answered::Malformed));
-        let mut past: Vec<&Handoff> = past.filter(|handoff| handoff.fence.is_some()).collect();
+        let mut past: Vec<&Mail> = past.filter(|handoff| handoff.fence.is_some()).collect();
         past.sort_by_key(|handoff| (handoff.fence, handoff.at_ns));
         past.dedup_by_key(|handoff| handoff.fence);
         if undecided(history, item, past) > 0 {
-            findings.violation(|| format!("{} passed the gate again: {}", history.describe(item), fences(handoffs)));
+            findings.violation(|| format!("{} passed the gate again: {}", item, fences(handoffs)));
         }
     }
 }
@@ -61,7 +60,7 @@ pub fn duplicates(history: &History) -> Duplicates {
     let by_policy = history.header.in_doubt == InDoubt::Resend;
     let mut all = Duplicates::default();
     for (item, handoffs) in history.handoffs_by_item() {
-        let accepts: Vec<&Handoff> = handoffs.iter().filter(|handoff| handoff.answer.is_accepted()).collect();
+        let accepts: Vec<&Mail> = handoffs.iter().filter(|handoff| handoff.answer.is_accepted()).collect();
         let beyond = accepts.len().saturating_sub(1);
         let undecided = if by_policy { beyond } else { undecided(history, item, accepts) };
         all.undecided += undecided as u64;
@@ -70,7 +69,7 @@ pub fn duplicates(history: &History) -> Duplicates {
     all
 }
 
-fn fences(handoffs: &[Handoff]) -> String {
+fn fences(handoffs: &[Mail]) -> String {
     let texts = handoffs.iter().map(|handoff| {
         let fence = handoff.fence.map_or_else(|| "no fence".to_owned(), |fence| fence.to_string());
         format!("{fence} {:?} at {:.3} s", handoff.answer, handoff.at_ns as f64 / 1e9)
@@ -98,7 +97,7 @@ struct Decision {
 }
 
 /// Number of consecutive pairs of handoffs, in the order of their fences, without a separate decision between them.
-fn undecided(history: &History, item: Item, mut handoffs: Vec<&Handoff>) -> usize {
+fn undecided(history: &History, item: Item, mut handoffs: Vec<&Mail>) -> usize {
     if handoffs.len() < 2 {
         return 0;
     }
@@ -129,8 +128,7 @@ fn decisions(history: &History, item: Item) -> Vec<Decision> {
         }
         return decisions;
     }
-    let (run, recipient) = (history.names.text(item.run), history.names.text(item.recipient));
-    for call in history.calls.iter().filter(|call| call.resends(run, recipient)) {
+    for call in history.calls.iter().filter(|call| call.resends(&item.run, &item.recipient)) {
         let index = match call.answer {
             Answer::Ok { index, .. } => index,
             Answer::Unknown => None,
@@ -146,7 +144,7 @@ impl Decision {
     /// Whether this decision lies between two handoffs: by the log, or by time if its index is unknown. DATA comes
     /// before the gate, so the first handoff's DATA precedes the decision, and the second's follows the operator's
     /// call.
-    fn is_between(&self, history: &History, first: &Handoff, second: &Handoff) -> bool {
+    fn is_between(&self, history: &History, first: &Mail, second: &Mail) -> bool {
         let in_time = match (first.fence, second.fence) {
             (Some(first), Some(second)) if first == second => false,
             (Some(first), Some(second)) if self.index.is_some() => {
@@ -161,9 +159,9 @@ impl Decision {
 }
 
 /// Whether the item was in doubt after this handoff and before this entry. True if steps were not observed.
-fn was_in_doubt(history: &History, handoff: &Handoff, until: Option<u64>) -> bool {
+fn was_in_doubt(history: &History, handoff: &Mail, until: Option<u64>) -> bool {
     let from = handoff.fence.map_or(0, |fence| fence.index);
-    let mut steps = of_item(&history.outcomes, handoff.item).iter().filter(|outcome| outcome.step == Step::InDoubt);
+    let mut steps = of_item(&history.outcomes, handoff.item()).iter().filter(|outcome| outcome.step == Step::InDoubt);
     !history.is_whole(Observed::Outcomes)
         || steps.any(|outcome| outcome.index > from && until.is_none_or(|until| outcome.index < until))
 }

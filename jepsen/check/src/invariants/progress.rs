@@ -16,8 +16,8 @@
 
 use super::limits;
 use super::majority::{Interval, in_force, rest_of};
-use crate::events::{Answered, Call, Fault, FaultKind, Operation, RecipientState, Run, Step};
-use crate::history::{History, Item, ItemClaim, of_item, of_run};
+use crate::events::{Answered, Call, Claim, Fault, FaultKind, Operation, RecipientState, Run, Step};
+use crate::history::{HasItem, History, Item, of_item, of_run};
 use crate::time::{LEASE_MS, MS};
 use crate::verdict::Findings;
 
@@ -72,8 +72,8 @@ fn report_unbegun_claims(history: &History, quiet: &[Interval], within_ns: u64, 
         let held = quiet.iter().map(|(first, last)| (*last).min(until_ns).saturating_sub((*first).max(from_ns)));
         let held_ns = held.max().unwrap_or(0);
         if held_ns > within_ns {
-            let (recipient, held) = (history.describe(claim.item), held_ns as f64 / 1e9);
-            let (node, fence) = (history.names.text(claim.node), claim.fence);
+            let (recipient, held) = (claim.item(), held_ns as f64 / 1e9);
+            let (node, fence) = (claim.node, claim.fence);
             findings.violation(|| {
                 format!("{recipient} was claimed by {node} under {fence}, and not begun for {held:.3} s in which nothing was broken")
             });
@@ -82,10 +82,10 @@ fn report_unbegun_claims(history: &History, quiet: &[Interval], within_ns: u64, 
 }
 
 /// The interval from a claim to the DATA of its email or the entry that ended it; `None` if one of these has no time.
-fn unbegun(history: &History, claim: &ItemClaim) -> Option<Interval> {
-    let ItemClaim { item, fence, .. } = *claim;
+fn unbegun(history: &History, claim: &Claim) -> Option<Interval> {
+    let (item, fence) = (claim.item(), claim.fence);
     let error_ns = history.header.clock_error_ms.saturating_mul(MS);
-    let claimed = |claim: &ItemClaim| claim.committed_ns.or(claim.proposed_ns.map(|at_ns| at_ns + error_ns));
+    let claimed = |claim: &Claim| claim.committed_ns.or(claim.proposed_ns.map(|at_ns| at_ns + error_ns));
     let begun = of_item(&history.handoffs, item)
         .iter()
         .filter(|handoff| handoff.fence == Some(fence))
@@ -155,9 +155,8 @@ fn relay_disturbed(history: &History, emails: &[u64]) -> Vec<Interval> {
 /// Intervals in which recipients waited that only the product can have delayed; sorted and disjoint.
 fn waiting(history: &History) -> Vec<Interval> {
     let interval = |run: &Run| {
-        let name = history.names.find(&run.run)?;
-        let own = of_run(&history.final_states, name).iter();
-        let last_ns = own.filter_map(|item_state| waited_until(history, item_state.item, item_state.state)).max()?;
+        let own = of_run(&history.final_states, run.run).iter();
+        let last_ns = own.filter_map(|item_state| waited_until(history, item_state.item(), item_state.state)).max()?;
         let opened_ns = history.ns_of(run.opened_unix_ms.saturating_add_unsigned(history.header.clock_error_ms));
         (opened_ns < last_ns).then_some((opened_ns, last_ns))
     };

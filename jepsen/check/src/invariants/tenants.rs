@@ -22,9 +22,9 @@ pub fn apart(history: &History, findings: &mut Findings) {
     for (name, run) in history.runs.iter().filter(|(_, run)| run.cause == RunCause::Due) {
         let beside = history.overloads.iter().any(|overload| {
             let during = history.civil_ms(overload.from_ns)..=history.civil_ms(overload.until_ns);
-            overload.tenant != run.tenant && during.contains(&run.due_unix_ms)
+            run.tenant != overload.tenant && during.contains(&run.due_unix_ms)
         });
-        let overloaded_itself = history.overloads.iter().any(|overload| overload.tenant == run.tenant);
+        let overloaded_itself = history.overloads.iter().any(|overload| run.tenant == overload.tenant);
         let waits = limits::holds_back(history, run);
         if !beside || overloaded_itself || waits || wants_no_mail(history, *name) || may_be_paused(history, run) {
             continue;
@@ -50,8 +50,8 @@ pub fn apart(history: &History, findings: &mut Findings) {
 }
 
 fn starts(history: &History) -> HashMap<Name, u64> {
-    let by_handoffs = history.handoffs.iter().map(|handoff| (handoff.item.run, handoff.at_ns));
-    let by_claims = history.claims.iter().filter_map(|claim| Some((claim.item.run, claim.committed_ns?)));
+    let by_handoffs = history.handoffs.iter().map(|handoff| (handoff.run, handoff.at_ns));
+    let by_claims = history.claims.iter().filter_map(|claim| Some((claim.run, claim.committed_ns?)));
     let mut first: HashMap<Name, u64> = HashMap::new();
     for (run, at_ns) in by_handoffs.chain(by_claims) {
         first.entry(run).and_modify(|first_ns| *first_ns = at_ns.min(*first_ns)).or_insert(at_ns);
@@ -62,7 +62,7 @@ fn starts(history: &History) -> HashMap<Name, u64> {
 /// Whether the run, or its schedule at its instant, was or may have been paused: then it starts when it is resumed.
 fn may_be_paused(history: &History, run: &Run) -> bool {
     let pauses =
-        |call: &Call| matches!(&call.operation, Operation::Pause { target: Target::Run(name) } if *name == run.run);
+        |call: &Call| matches!(&call.operation, Operation::Pause { target: Target::Run(name) } if run.run == *name);
     occurrences::was_stopped(history, &run.tenant, &run.schedule, run.due_unix_ms, run.opened_unix_ms)
         || history.possible_calls().any(pauses)
 }

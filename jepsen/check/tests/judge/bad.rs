@@ -16,7 +16,7 @@ impl TestHistory {
     #[track_caller]
     pub fn change_mail(&mut self, run: &str, recipient: &str, change: impl Fn(&mut Mail)) {
         self.change_first(|event| match event {
-            Event::Mail(mail) if mail.run.as_deref() == Some(run) && mail.recipient == recipient => {
+            Event::Mail(mail) if mail.run == run && mail.recipient == recipient => {
                 change(mail);
                 true
             }
@@ -74,11 +74,11 @@ impl TestHistory {
 }
 
 fn is_claim(event: &Event, run: &str, recipient: &str) -> bool {
-    matches!(event, Event::Claim(claim) if claim.run == run && claim.recipients == [recipient])
+    matches!(event, Event::Claim(claim) if claim.run == run && claim.recipient == recipient)
 }
 
 fn is_mail(event: &Event, run: &str, recipient: &str) -> bool {
-    matches!(event, Event::Mail(mail) if mail.run.as_deref() == Some(run) && mail.recipient == recipient)
+    matches!(event, Event::Mail(mail) if mail.run == run && mail.recipient == recipient)
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn i2_accept_without_its_claim_is_rejected() {
 
 #[test]
 fn i2_accept_under_wrong_or_late_claim_is_rejected() {
-    let others = with(|history| history.change_mail("r120.0", "m7", |mail| mail.node = "n1".to_owned()));
+    let others = with(|history| history.change_mail("r120.0", "m7", |mail| mail.node = "n1".into()));
     rejected(&others, &[2]);
     let late = with(|history| history.change_mail("r120.0", "m7", |mail| mail.data_ns -= ns(0.2)));
     rejected(&late, &[2]);
@@ -477,7 +477,7 @@ fn i9_email_without_unique_message_id_is_rejected() {
     let changed = |change: fn(&mut Mail)| with(|history| history.change_mail("r120.0", "m7", change));
     rejected(&changed(|mail| mail.message_id = None), &[9]);
     // The Message-ID of m8.
-    rejected(&changed(|mail| mail.message_id = Some("<r120.0.m8@example.net>".to_owned())), &[9]);
+    rejected(&changed(|mail| mail.message_id = Some("<r120.0.m8@example.net>".into())), &[9]);
     // The relay had refused it once, and it came again with another Message-ID or another body.
     let again = |change: fn(&mut Mail)| {
         with(|history| {
@@ -490,8 +490,8 @@ fn i9_email_without_unique_message_id_is_rejected() {
             });
         })
     };
-    rejected(&again(|mail| mail.message_id = Some("<another@example.net>".to_owned())), &[9]);
-    rejected(&again(|mail| mail.body = Some("another".to_owned())), &[9]);
+    rejected(&again(|mail| mail.message_id = Some("<another@example.net>".into())), &[9]);
+    rejected(&again(|mail| mail.body = Some("another".into())), &[9]);
     accepted(&again(|mail| mail.body = None)); // Its body was not read.
 }
 
@@ -584,7 +584,7 @@ fn i10_early_late_skipped_and_misdirected_are_rejected() {
         with(|history| {
             history.change_run("r250.0", |run| {
                 run.opened_unix_ms += 4_000;
-                run.waited_for = Some(of.to_owned());
+                run.waited_for = Some(of.into());
             });
         })
     };
@@ -625,7 +625,7 @@ fn i12_tenant_that_waits_for_another_is_rejected() {
         mail_late(history);
         for event in &mut history.events {
             if let Event::Claim(Claim { run, committed_ns, .. }) = event
-                && run == "r225.0"
+                && *run == "r225.0"
             {
                 *committed_ns = committed_ns.map(|at_ns| at_ns + ns(2.0));
             }
@@ -660,7 +660,7 @@ fn i13_backlog_that_drains_too_late_is_rejected() {
 fn i13_run_paused_without_cause_is_rejected() {
     let paused = |relay: FaultStatus| {
         with(|history| {
-            history.events.push(Event::Paused { run: "r100.0".to_owned() });
+            history.events.push(Event::Paused { run: "r100.0".into() });
             history.header.coverage.faults.remove(&FaultKind::Relay);
             history.change_fault(FaultKind::Relay, |fault| fault.status = relay);
         })
@@ -786,18 +786,18 @@ fn with_content(change: impl Fn(&mut Content)) -> TestHistory {
 
 #[test]
 fn i16_content_of_another_recipient_is_rejected() {
-    rejected(&with_content(|content| content.recipient = "b".to_owned()), &[16]);
-    rejected(&with_content(|content| content.code = code_of("b")), &[16]);
+    rejected(&with_content(|content| content.recipient = "b".into()), &[16]);
+    rejected(&with_content(|content| content.code = code_of("b").into()), &[16]);
 }
 
 #[test]
 fn i16_content_of_another_schedule_is_rejected() {
-    rejected(&with_content(|content| content.schedule = "ping".to_owned()), &[16]);
+    rejected(&with_content(|content| content.schedule = "ping".into()), &[16]);
 }
 
 #[test]
 fn i16_content_of_another_run_is_rejected() {
-    rejected(&with_content(|content| content.run = "r250.0".to_owned()), &[16]);
+    rejected(&with_content(|content| content.run = "r250.0".into()), &[16]);
 }
 
 #[test]
@@ -817,7 +817,7 @@ fn i16_body_without_names_is_rejected_unless_cut_off() {
 fn i16_refused_email_with_wrong_content_is_rejected() {
     let refused = |mail: &mut Mail| {
         assert_eq!(mail.answer, Answered::Refused);
-        mail.content.as_mut().unwrap().recipient = "a".to_owned();
+        mail.content.as_mut().unwrap().recipient = "a".into();
     };
     rejected(&with(|history| history.change_mail("r100.0", "b", refused)), &[16]);
 }
@@ -1069,7 +1069,7 @@ fn held_for(seconds: f64, change: impl FnOnce(&mut TestHistory)) -> TestHistory 
 fn is_held(event: &Event) -> bool {
     match event {
         Event::Claim(claim) => claim.fence == fence(210, 401),
-        Event::Outcome(outcome) => (outcome.run.as_str(), outcome.index) == ("r400.0", 402),
+        Event::Outcome(outcome) => (&*outcome.run, outcome.index) == ("r400.0", 402),
         _ => false,
     }
 }

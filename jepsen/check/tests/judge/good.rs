@@ -58,9 +58,9 @@ impl TestHistory {
     pub fn run(&mut self, run: &str, whose: (&str, &str), due_s: f64, index: u64) {
         let cause = if whose.1 == "asked" { RunCause::Trigger } else { RunCause::Due };
         self.events.push(Event::Run(Run {
-            run: run.to_owned(),
-            tenant: whose.0.to_owned(),
-            schedule: whose.1.to_owned(),
+            run: run.into(),
+            tenant: whose.0.into(),
+            schedule: whose.1.into(),
             due_unix_ms: ms(due_s),
             cause,
             opened_index: index,
@@ -71,20 +71,20 @@ impl TestHistory {
 
     pub fn due(&mut self, whose: (&str, &str), due_s: f64, audience: &str) {
         self.events.push(Event::Due(Due {
-            tenant: whose.0.to_owned(),
-            schedule: whose.1.to_owned(),
+            tenant: whose.0.into(),
+            schedule: whose.1.into(),
             due_unix_ms: ms(due_s),
-            audience: audience.to_owned(),
+            audience: audience.into(),
         }));
     }
 
     pub fn claim(&mut self, run: &str, recipient: &str, fence: Fence, node: (&str, u64), at_s: f64) {
         self.events.push(Event::Claim(Claim {
             fence,
-            node: node.0.to_owned(),
+            node: node.0.into(),
             incarnation: node.1,
-            run: run.to_owned(),
-            recipients: vec![recipient.to_owned()],
+            run: run.into(),
+            recipient: recipient.into(),
             committed_ns: Some(ns(at_s)),
             proposed_ns: None,
         }));
@@ -92,38 +92,38 @@ impl TestHistory {
 
     pub fn handoff(&mut self, run: &str, recipient: &str, fence: Fence, node: &str, at_s: f64, answer: Answered) {
         let schedule = self.events.iter().find_map(|event| match event {
-            Event::Run(of) if of.run == run => Some(of.schedule.clone()),
+            Event::Run(of) if of.run == run => Some(of.schedule),
             _ => None,
         });
-        let schedule = schedule.unwrap_or_else(|| "a schedule without a run".to_owned());
+        let schedule = schedule.unwrap_or_else(|| "a schedule without a run".into());
         self.events.push(Event::Mail(Mail {
             data_ns: ns(at_s - 0.01),
             at_ns: ns(at_s),
-            run: Some(run.to_owned()),
-            recipient: recipient.to_owned(),
+            run: run.into(),
+            recipient: recipient.into(),
             fence: Some(fence),
-            node: node.to_owned(),
+            node: node.into(),
             answer,
-            message_id: Some(format!("<{run}.{recipient}@example.net>")),
-            body: Some(format!("what {run} says to {recipient}")),
+            message_id: Some(format!("<{run}.{recipient}@example.net>").into()),
+            body: Some(format!("what {run} says to {recipient}").into()),
             content: Some(Content {
                 schedule,
-                run: run.to_owned(),
-                recipient: recipient.to_owned(),
-                code: code_of(recipient),
+                run: run.into(),
+                recipient: recipient.into(),
+                code: code_of(recipient).into(),
             }),
             repeated_headers: Vec::new(),
         }));
     }
 
     pub fn step(&mut self, run: &str, recipient: &str, index: u64, step: Step) {
-        let (run, recipient) = (run.to_owned(), recipient.to_owned());
+        let (run, recipient) = (run.into(), recipient.into());
         let (proposed_ns, detail) = (None, String::new());
         self.events.push(Event::Outcome(Outcome { index, run, recipient, step, proposed_ns, detail }));
     }
 
     pub fn item_state(&mut self, run: &str, recipient: &str, number: u32, state: RecipientState) {
-        let (run, recipient) = (run.to_owned(), recipient.to_owned());
+        let (run, recipient) = (run.into(), recipient.into());
         self.events.push(Event::FinalState(FinalState { run, recipient, number: Some(number), state }));
     }
 
@@ -168,8 +168,8 @@ impl TestHistory {
 
     pub fn explained(&mut self, schedule: &str, due_s: f64, outcome: PassedOver) {
         self.events.push(Event::Explained(Explained {
-            tenant: "default".to_owned(),
-            schedule: schedule.to_owned(),
+            tenant: "default".into(),
+            schedule: schedule.into(),
             first_unix_ms: ms(due_s),
             last_unix_ms: ms(due_s),
             count: 1,
@@ -342,8 +342,9 @@ fn audiences(history: &mut TestHistory) {
         ("many", (0..MANY).map(|number| format!("m{number}")).collect()),
     ];
     for (name, recipients) in lists {
-        let codes = recipients.iter().map(|recipient| code_of(recipient)).collect();
-        history.events.push(Event::Audience(Audience { name: name.to_owned(), recipients, codes }));
+        let codes = recipients.iter().map(|recipient| code_of(recipient).into()).collect();
+        let recipients = recipients.into_iter().map(Into::into).collect();
+        history.events.push(Event::Audience(Audience { name: name.into(), recipients, codes }));
     }
 }
 
@@ -528,7 +529,7 @@ fn gates(history: &mut TestHistory) {
     for event in &history.events {
         if let Event::Mail(mail) = event {
             let lifetime = if mail.node == "n2" && mail.at_ns > ns(22.0) { 2 } else { 1 };
-            *passes.entry((mail.node.clone(), lifetime)).or_insert(2) += 1;
+            *passes.entry((mail.node.to_string(), lifetime)).or_insert(2) += 1;
         }
     }
     for ((node, incarnation), passes) in passes {

@@ -72,12 +72,12 @@ fn doubled_or_changed_mail_is_rejected() {
     none_passes("a final dot", |event| matches!(event, Event::Mail(_)), &[(twice, By::False(3))]);
     let accepted = |event: &Event| matches!(event, Event::Mail(mail) if mail.answer.is_accepted());
     let changes: [Change; 6] = [
-        |event| emails(event, |mail| mail.recipient.push('x')),
-        |event| emails(event, |mail| mail.run = None),
-        |event| emails(event, |mail| mail.run = Some("r1.0".to_owned())),
+        |event| emails(event, |mail| mail.recipient = format!("{}x", mail.recipient).into()),
+        |event| emails(event, |mail| mail.run = "".into()),
+        |event| emails(event, |mail| mail.run = "r1.0".into()),
         |event| emails(event, |mail| mail.fence = None),
         |event| emails(event, |mail| mail.fence = mail.fence.map(|fence| Fence { place: 9, ..fence })),
-        |event| emails(event, |mail| mail.node.push('x')),
+        |event| emails(event, |mail| mail.node = format!("{}x", mail.node).into()),
     ];
     none_passes("an accepted email", accepted, &changes.map(|change| (change, By::False(2))));
 }
@@ -87,8 +87,8 @@ fn lost_mail_is_rejected() {
     let history = good();
     let doubted = |mail: &Mail| {
         history.events.iter().any(|event| {
-            matches!(event, Event::FinalState(final_state) if (Some(&final_state.run), &final_state.recipient)
-                == (mail.run.as_ref(), &mail.recipient) && matches!(final_state.state, RecipientState::InDoubt | RecipientState::Assumed))
+            matches!(event, Event::FinalState(final_state) if (final_state.run, final_state.recipient)
+                == (mail.run, mail.recipient) && matches!(final_state.state, RecipientState::InDoubt | RecipientState::Assumed))
         })
     };
     // The arrival of an email in doubt is unknown by definition.
@@ -102,7 +102,7 @@ fn lost_claim_is_rejected() {
     let used = |claim: &Claim| {
         history.events.iter().any(|event| {
             matches!(event, Event::Mail(mail) if mail.fence == Some(claim.fence)
-            && Some(&claim.run) == mail.run.as_ref() && claim.recipients == [mail.recipient.as_str()]
+            && claim.run == mail.run && claim.recipient == mail.recipient
             && mail.answer.is_accepted())
         })
     };

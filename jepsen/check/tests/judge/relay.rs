@@ -28,7 +28,7 @@ fn i5_message_that_was_cut_off_leaves_its_recipient_in_doubt() {
     assert_eq!((judgement.in_doubt, judgement.in_doubt_arrived, judgement.in_doubt_allowed), (3, 2, 3));
     // Its fence was not read, and then its run neither.
     accepted(&with(|history| cut_off(history, |mail| mail.fence = None)));
-    accepted(&with(|history| cut_off(history, |mail| (mail.fence, mail.run) = (None, None))));
+    accepted(&with(|history| cut_off(history, |mail| (mail.fence, mail.run) = (None, "".into()))));
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn decided(history: &mut TestHistory, at: Option<u64>, state: RecipientState) {
     }
     for event in &mut history.events {
         if let Event::FinalState(final_state) = event
-            && (final_state.run.as_str(), final_state.recipient.as_str()) == ("r200.0", "b")
+            && (&*final_state.run, &*final_state.recipient) == ("r200.0", "b")
         {
             final_state.state = state;
         }

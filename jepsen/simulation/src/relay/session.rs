@@ -116,12 +116,12 @@ impl RelaySession {
         let mail = Mail {
             data_ns: data_at.as_nanos() as u64,
             at_ns: 0,
-            run: value("X-Reveille-Run").filter(|run| !run.is_empty()),
-            recipient,
+            run: value("X-Reveille-Run").unwrap_or_default().into(),
+            recipient: recipient.into(),
             fence: fence.parse().ok(),
-            node: name(self.process.node),
+            node: name(self.process.node).into(),
             answer: Answered::Nothing,
-            message_id: Some(value("Message-ID").unwrap_or_default()),
+            message_id: Some(value("Message-ID").unwrap_or_default().into()),
             body: None,
             content: Content::read(&body),
             repeated_headers: repeated(&identity),
@@ -148,7 +148,7 @@ impl RelaySession {
             (false, false) => (Answered::Accepted, "accepted"),
         };
         mail.answer = answer;
-        let (recipient, run) = (&mail.recipient, mail.run.as_deref().unwrap_or_default());
+        let Mail { recipient, run, .. } = &mail;
         self.relay
             .trace
             .say(format_args!("relay: {recipient} of {run} under {fence} by n{}: {word}", self.process.node.0));

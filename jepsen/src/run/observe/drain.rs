@@ -23,7 +23,7 @@ pub async fn drain(operator: &mut Operator, until: Instant, mut restart: impl Fn
         restart()?;
         let runs = all_runs(&operator.admin).await?;
         for run in runs.iter().filter(|run| run.state() == api::RunState::Paused) {
-            operator.recorder.event(&Event::Paused { run: run.run.clone() });
+            operator.recorder.event(&Event::Paused { run: run.run.as_str().into() });
             eprintln!("  {} is paused ({}) and is resumed", run.run, run.reason);
             operator.resume(&run.tenant, &run.run).await;
         }

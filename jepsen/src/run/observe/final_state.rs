@@ -11,6 +11,7 @@ use jiff::tz::TimeZone;
 use reveille_check::events::{
     Event, Explained, Found, OPTED_OUT, ObjectKind, Observed, PassedOver, Run, RunCause, StateHash,
 };
+use reveille_check::names::Name;
 use reveille_harness::AdminClient;
 use reveille_proto::admin::v1 as api;
 
@@ -90,9 +91,9 @@ fn of_run(run: &api::Run) -> Option<Run> {
         api::RunCause::Test => RunCause::Test,
     };
     Some(Run {
-        run: run.run.clone(),
-        tenant: run.tenant.clone(),
-        schedule: run.schedule.clone(),
+        run: Name::from(&run.run),
+        tenant: Name::from(&run.tenant),
+        schedule: Name::from(&run.schedule),
         due_unix_ms: millis(run.due.as_ref()?),
         cause,
         opened_index: run.opened_index,
@@ -118,8 +119,8 @@ async fn instants(admin: &AdminClient, workload: &Workload, recorder: &Recorder,
             let named = [&entry.nominal, &entry.last].map(|name| instant_ms(name, &zone));
             let [Some(first_unix_ms), Some(last_unix_ms)] = named else { return Ok(false) };
             recorder.event(&Event::Explained(Explained {
-                tenant: item.tenant().to_owned(),
-                schedule: item.name.clone(),
+                tenant: item.tenant().into(),
+                schedule: Name::from(&item.name),
                 first_unix_ms,
                 last_unix_ms,
                 count: u64::from(entry.count),

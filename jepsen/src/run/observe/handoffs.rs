@@ -1,6 +1,7 @@
 //! Records every final dot that the sink read, and its answer.
 
 use reveille_check::events::{Answered, Content, Event, Mail};
+use reveille_check::names::Name;
 use reveille_sink::{Accepted, DotAnswer, DotWatcher};
 
 use super::recorder::Recorder;
@@ -24,13 +25,13 @@ fn mail(recorder: &Recorder, accept: &Accepted, answer: Answered) -> Event {
     Event::Mail(Mail {
         data_ns: recorder.ns(accept.data_monotonic_us as i64),
         at_ns: recorder.ns(accept.accept_monotonic_us as i64),
-        run: accept.headers.get("x-reveille-run").cloned(),
-        recipient: accept.recipient.clone(),
+        run: accept.headers.get("x-reveille-run").map(Name::from).unwrap_or_default(),
+        recipient: Name::from(&accept.recipient),
         fence: accept.fence.as_deref().and_then(|fence| fence.parse().ok()),
-        node: accept.ehlo.clone(),
+        node: Name::from(&accept.ehlo),
         answer,
-        message_id: accept.message_id.clone(),
-        body: Some(accept.body_blake3.clone()),
+        message_id: accept.message_id.as_ref().map(Name::from),
+        body: Some(Name::from(&accept.body_blake3)),
         content: accept.excerpt.as_deref().and_then(Content::read),
         repeated_headers: accept.repeated.clone(),
     })

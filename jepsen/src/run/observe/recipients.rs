@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use reveille_check::events::{Claim, Event, Fence, FinalState, OpenClaim, Outcome, RecipientState, Resumption, Step};
+use reveille_check::names::Name;
 use reveille_harness::AdminClient;
 use reveille_proto::admin::v1 as api;
 use tokio::task::JoinSet;
@@ -104,7 +105,7 @@ fn record(
     let run_events = history.events.iter().filter(|event| event.fence.is_empty()).count();
     for (position, event) in history.events.iter().enumerate() {
         if event.what == "run resumed" && run_events < RUN_EVENTS_KEPT && clock.is_new(run, event.index) {
-            recorder.event(&Event::Resumption(Resumption { run: run.to_owned(), index: event.index }));
+            recorder.event(&Event::Resumption(Resumption { run: run.into(), index: event.index }));
         }
         let fence: Option<Fence> = event.fence.parse().ok();
         if event.what == "claimed"
@@ -118,10 +119,10 @@ fn record(
             }
             recorder.event(&Event::Claim(Claim {
                 fence,
-                node: event.node.clone(),
+                node: Name::from(&event.node),
                 incarnation,
-                run: run.to_owned(),
-                recipients: vec![recipient.to_owned()],
+                run: run.into(),
+                recipient: recipient.into(),
                 committed_ns: None,
                 proposed_ns: clock.ns(event),
             }));
@@ -129,15 +130,15 @@ fn record(
         if let Some(step) = step(&event.what) {
             recorder.event(&Event::Outcome(Outcome {
                 index: event.index,
-                run: run.to_owned(),
-                recipient: recipient.to_owned(),
+                run: run.into(),
+                recipient: recipient.into(),
                 step,
                 proposed_ns: clock.ns(event),
                 detail: event.detail.clone(),
             }));
         }
     }
-    let (run, recipient, number) = (run.to_owned(), recipient.to_owned(), Some(history.number));
+    let (run, recipient, number) = (run.into(), recipient.into(), Some(history.number));
     recorder.event(&Event::FinalState(FinalState { run, recipient, number, state }));
     Ok(())
 }

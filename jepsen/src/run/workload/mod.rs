@@ -14,6 +14,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Result;
 use reveille_check::events::{Answer, Audience, Content, Due, Event, InDoubt, Operation, Overload};
+use reveille_check::names::Name;
 use reveille_harness::measure::{now_ms, unix_us};
 use reveille_harness::{AdminClient, CallResult};
 use reveille_proto::admin::v1::{self as api, ScheduleBody};
@@ -241,14 +242,14 @@ impl Workload {
     pub fn record(&self, recorder: &Recorder) {
         let items = self.items();
         for item in items.iter().chain([&WorkloadItem::triggered()]) {
-            let recipients = item.addresses().collect();
-            let codes = (0..item.recipients).map(|recipient| item.code(recipient)).collect();
-            recorder.event(&Event::Audience(Audience { name: item.name.clone(), recipients, codes }));
+            let recipients = item.addresses().map(Name::from).collect();
+            let codes = (0..item.recipients).map(|recipient| item.code(recipient).into()).collect();
+            recorder.event(&Event::Audience(Audience { name: Name::from(&item.name), recipients, codes }));
         }
         for item in items.iter() {
             for due_unix_ms in item.instants_ms() {
-                let (tenant, schedule, audience) = (item.tenant().to_owned(), item.name.clone(), item.name.clone());
-                recorder.event(&Event::Due(Due { tenant, schedule, due_unix_ms, audience }));
+                let (tenant, name) = (item.tenant().into(), Name::from(&item.name));
+                recorder.event(&Event::Due(Due { tenant, schedule: name, due_unix_ms, audience: name }));
             }
         }
     }
