@@ -20,7 +20,7 @@ pub(super) type Interval = (u64, u64);
 
 /// Intervals in which a majority was up and undisturbed: sorted and disjoint.
 pub fn majorities(history: &History) -> Vec<Interval> {
-    let mut changes: Vec<(u64, i32)> = Vec::new();
+    let mut up: Vec<Interval> = Vec::new();
     let of_all: Vec<Interval> =
         history.faults.iter().filter(|fault| is_network(fault)).map(|fault| in_force(history, fault)).collect();
     for node in &history.header.nodes {
@@ -29,11 +29,16 @@ pub fn majorities(history: &History) -> Vec<Interval> {
             own.map(|fault| in_force(history, fault)).chain(of_all.iter().copied()).collect();
         without.sort_unstable();
         for lifetime in history.lifetimes.iter().filter(|lifetime| lifetime.node == *node) {
-            for (from_ns, until_ns) in rest_of((lifetime.started_ns, lifetime.ended_ns.unwrap_or(u64::MAX)), &without) {
-                changes.extend([(from_ns, 1), (until_ns, -1)]);
-            }
+            up.extend(rest_of((lifetime.started_ns, lifetime.ended_ns.unwrap_or(u64::MAX)), &without));
         }
     }
+    with_majority(history, up)
+}
+
+/// Intervals in which a majority of the nodes is up, each of which is up in these intervals.
+pub(super) fn with_majority(history: &History, up: Vec<Interval>) -> Vec<Interval> {
+    let mut changes: Vec<(u64, i32)> =
+        up.into_iter().flat_map(|(from_ns, until_ns)| [(from_ns, 1), (until_ns, -1)]).collect();
     // At the same instant an end is counted before a start.
     changes.sort_unstable();
     let needed = history.header.nodes.len() as i32 / 2 + 1;

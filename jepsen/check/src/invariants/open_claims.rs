@@ -8,6 +8,7 @@
 //! lost again. While a clock is wrong, lease and margin may last a ninth longer: the leader
 //! measures them on CLOCK_BOOTTIME, which is right within one part in ten (P9).
 
+use super::majority::{rest_of, with_majority};
 use crate::events::{FaultKind, Observed, OpenClaim};
 use crate::history::History;
 use crate::time::{LEASE_MS, MS};
@@ -47,14 +48,10 @@ pub fn revoked(history: &History, findings: &mut Findings) {
 
 /// The length of the part of an interval in which links were slow or lost messages.
 fn disturbed(history: &History, from_ns: u64, to_ns: u64) -> u64 {
-    let (mut reached, mut passed) = (from_ns, 0);
     // Sorted by their beginnings.
-    for fault in history.possible_faults(FaultKind::Link) {
-        let (first, last) = (fault.from_ns.max(reached), fault.over_ns().min(to_ns));
-        passed += last.saturating_sub(first);
-        reached = reached.max(last);
-    }
-    passed
+    let faults = history.possible_faults(FaultKind::Link).map(|fault| (fault.from_ns, fault.over_ns()));
+    let rest = rest_of((from_ns, to_ns), &faults.collect::<Vec<_>>());
+    to_ns.saturating_sub(from_ns) - rest.iter().map(|(first, last)| last - first).sum::<u64>()
 }
 
 /// When the owner's process ended; `None` if it may still run.
@@ -68,18 +65,8 @@ fn owner_ended_ns(history: &History, claim: &OpenClaim) -> Option<u64> {
 
 /// When processes started that completed a majority of running nodes, in order.
 fn majorities_began(history: &History) -> Vec<u64> {
-    let ended = history.lifetimes.iter().filter_map(|lifetime| lifetime.ended_ns).map(|at_ns| (at_ns, -1));
-    let mut changes: Vec<(u64, i32)> =
-        history.lifetimes.iter().map(|lifetime| (lifetime.started_ns, 1)).chain(ended).collect();
-    // At the same instant an end is counted before a start.
-    changes.sort_unstable();
-    let needed = history.header.nodes.len() as i32 / 2 + 1;
-    let mut running = 0;
-    let began = changes.into_iter().filter_map(|(at_ns, change)| {
-        running += change;
-        (change > 0 && running == needed).then_some(at_ns)
-    });
-    began.collect()
+    let ran = history.lifetimes.iter().map(|lifetime| (lifetime.started_ns, lifetime.ended_ns.unwrap_or(u64::MAX)));
+    with_majority(history, ran.collect()).into_iter().map(|(from_ns, _)| from_ns).collect()
 }
 
 /// Since when one leader could act without interruption.

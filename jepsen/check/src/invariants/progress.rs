@@ -116,21 +116,8 @@ fn quiet(history: &History, majorities: &[Interval], emails: &[u64]) -> Vec<Inte
     }
     breaks.extend(relay_disturbed(history, emails));
     breaks.sort_unstable();
-    let mut quiet = Vec::new();
-    for (mut from_ns, until_ns) in majorities.iter().map(|(from, until)| (*from, (*until).min(history.ended_ns()))) {
-        for (first, last) in &breaks {
-            if from_ns < *first && *first < until_ns {
-                quiet.push((from_ns, *first));
-            }
-            if *first < until_ns {
-                from_ns = from_ns.max(*last);
-            }
-        }
-        if from_ns < until_ns {
-            quiet.push((from_ns, until_ns));
-        }
-    }
-    quiet
+    let until_end = majorities.iter().map(|(from_ns, until_ns)| (*from_ns, (*until_ns).min(history.ended_ns())));
+    until_end.flat_map(|majority| rest_of(majority, &breaks)).collect()
 }
 
 /// Intervals in which the relay has a fault, until its circuits are closed again.
