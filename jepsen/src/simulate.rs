@@ -25,14 +25,8 @@ use tokio::task::JoinSet;
 
 use crate::run::{append, commit};
 
-/// Seeds that ever failed, replayed forever. One a line: seed, minutes, heartbeat in milliseconds, the commit on which it
-/// failed, and why.
+/// Seeds that ever failed, replayed forever. One a line: seed, minutes, the commit on which it failed, and why.
 const KEPT: &str = include_str!("../simulation/seeds.txt");
-/// The heartbeat of the product, in milliseconds (`raft/src/options.rs`). Every third seed has it: several leaders may
-/// follow one another within one lease, as in production.
-const SHIPPED_HEARTBEAT_MS: u64 = 50;
-/// The heartbeat of all other seeds, in milliseconds. A fifth of the messages: these seeds run about twice as fast.
-const SLOW_HEARTBEAT_MS: u64 = 250;
 /// Lines of a failing trace that are shown; `--trace` writes all.
 const LINES_SHOWN: usize = 60;
 /// A seed that takes this long, in real time, hangs: a minute of virtual time takes a second on a slow machine.
@@ -44,7 +38,7 @@ pub struct Args {
     /// Seeds, such as 0..200 (without 200), or one
     #[arg(long, value_name = "A..B", required_unless_present = "kept", value_parser = seeds)]
     pub seeds: Option<Range<u64>>,
-    /// Also replays the seeds that ever failed (jepsen/simulation/seeds.txt), each with its minutes and heartbeats
+    /// Also replays the seeds that ever failed (jepsen/simulation/seeds.txt), each with its minutes
     #[arg(long)]
     pub kept: bool,
     /// Injects a bug, or all one after the other, and looks for the first seed that finds it: see
@@ -54,10 +48,6 @@ pub struct Args {
     /// Virtual minutes of each seed
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(4..=1_440))]
     pub minutes: u64,
-    /// Heartbeat interval in milliseconds; elections take 6 to 12 times as long [default: 50 for seeds that 3 divides,
-    /// as the product has it; 250 for the others]
-    #[arg(long, value_parser = clap::value_parser!(u64).range(20..=1_000))]
-    pub heartbeat_ms: Option<u64>,
     /// File for the whole trace; for one seed
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
@@ -88,7 +78,6 @@ pub fn run_here(args: &Args, folder: &Path) -> Result<Report> {
     let options = Options {
         seed: job.seed,
         minutes: args.minutes,
-        heartbeat_ms: job.heartbeat_ms,
         folder: folder.to_owned(),
         history: args.history.clone(),
         command: repeat(job),
@@ -111,26 +100,18 @@ pub fn run_here(args: &Args, folder: &Path) -> Result<Report> {
     Report::new(&report, valid)
 }
 
-/// The heartbeat interval of a seed, where the command line names none. Milliseconds.
-fn heartbeat_of(seed: u64) -> u64 {
-    if seed.is_multiple_of(3) { SHIPPED_HEARTBEAT_MS } else { SLOW_HEARTBEAT_MS }
-}
-
 /// The command that repeats a seed, with its trace and its history written to files.
-fn repeat(Job { seed, minutes, heartbeat_ms }: Job) -> String {
-    let mut command = format!("reveille-jepsen simulate --seeds {seed} --minutes {minutes}");
-    if heartbeat_ms != heartbeat_of(seed) {
-        command += &format!(" --heartbeat-ms {heartbeat_ms}");
-    }
-    command + &format!(" --trace seed-{seed}.trace --history seed-{seed}.jsonl")
+fn repeat(Job { seed, minutes }: Job) -> String {
+    format!(
+        "reveille-jepsen simulate --seeds {seed} --minutes {minutes} --trace seed-{seed}.trace --history seed-{seed}.jsonl"
+    )
 }
 
-/// One seed and how it is run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// One seed, and its virtual minutes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Job {
     seed: u64,
     minutes: u64,
-    heartbeat_ms: u64,
 }
 
 /// All seeds, each in a process of its own.
@@ -168,8 +149,8 @@ pub async fn run_all(args: &Args) -> Result<Report> {
             }
         }
     }
-    reports.sort_by_key(|(job, _)| (job.seed, job.minutes, job.heartbeat_ms));
-    failed.sort_by_key(|job| job.seed);
+    reports.sort_by_key(|(job, _)| *job);
+    failed.sort_unstable();
     summary(args, reports, failed, begun.elapsed())
 }
 
@@ -190,7 +171,6 @@ fn summary(args: &Args, reports: Vec<(Job, SeedReport)>, failed: Vec<Job>, took:
         "commit": commit(),
         "range": args.seeds.as_ref().map(|seeds| format!("{seeds:?}")),
         "minutes": args.minutes,
-        "heartbeat_ms": args.heartbeat_ms,
         "seeds": seeds,
         "failed": failed.iter().map(|job| job.seed).collect::<Vec<u64>>(),
         "virtual_hours": virtual_seconds / 3_600.0,
@@ -218,19 +198,15 @@ fn kept() -> Result<Vec<Job>> {
 fn kept_seed(line: &str) -> Option<Job> {
     let mut words = line.split_whitespace();
     let mut number = || words.next()?.parse::<u64>().ok();
-    let job = Job { seed: number()?, minutes: number()?, heartbeat_ms: number()? };
+    let job = Job { seed: number()?, minutes: number()? };
     // A commit and a reason, for the reader.
     (words.count() >= 2).then_some(job)
 }
 
 impl Args {
     fn jobs_of_seeds(&self) -> impl Iterator<Item = Job> + use<> {
-        let (minutes, heartbeat_ms) = (self.minutes, self.heartbeat_ms);
-        self.seeds.clone().unwrap_or(0..0).map(move |seed| Job {
-            seed,
-            minutes,
-            heartbeat_ms: heartbeat_ms.unwrap_or(heartbeat_of(seed)),
-        })
+        let minutes = self.minutes;
+        self.seeds.clone().unwrap_or(0..0).map(move |seed| Job { seed, minutes })
     }
 }
 
@@ -269,7 +245,7 @@ async fn child(args: &Args, job: Job, bug: Option<&str>) -> Result<SeedReport> {
     let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).context("a folder")?;
     let mut command = Command::new(std::env::current_exe().context("this binary")?);
     command.args(["simulate", "--seeds", &job.seed.to_string(), "--folder"]).arg(folder.path());
-    command.args(["--minutes", &job.minutes.to_string(), "--heartbeat-ms", &job.heartbeat_ms.to_string()]);
+    command.args(["--minutes", &job.minutes.to_string()]);
     for (name, file) in [("--trace", &args.trace), ("--history", &args.history)] {
         if let Some(file) = file {
             command.arg(name).arg(file);
@@ -302,16 +278,10 @@ mod tests {
     }
 
     #[test]
-    fn every_third_seed_has_shipped_heartbeat() {
-        let heartbeats: Vec<u64> = (9..15).map(heartbeat_of).collect();
-        assert_eq!(heartbeats, [50, 250, 250, 50, 250, 250]);
-    }
-
-    #[test]
     fn every_kept_seed_can_be_read() {
         let kept = kept().expect("seeds");
-        assert!(kept.iter().all(|job| job.minutes >= 4 && job.heartbeat_ms >= 20), "{kept:?}");
-        assert_eq!(kept_seed("7 20 250 abc123 it lost one"), Some(Job { seed: 7, minutes: 20, heartbeat_ms: 250 }));
-        assert_eq!(kept_seed("7 20 250"), None, "the reason is missing");
+        assert!(kept.iter().all(|job| job.minutes >= 4), "{kept:?}");
+        assert_eq!(kept_seed("7 20 abc123 it lost one"), Some(Job { seed: 7, minutes: 20 }));
+        assert_eq!(kept_seed("7 20"), None, "the reason is missing");
     }
 }

@@ -82,7 +82,7 @@ pub fn whole(options: &Options, plan: &SeedPlan, mut events: Vec<Event>, at_ns: 
         late_ms: LATE_MS,
         // Emails become due until shortly before the end, so the end is the deadline.
         drain_within_ms: options.minutes * 60_000 * 4 / 10,
-        led_within_ms: Some(led_within_ms(options.heartbeat_ms)),
+        led_within_ms: Some(led_within_ms(options.heartbeat_ms())),
         // Some schedules have `overlap = skip`, and none sets `finish_by`, which is a day by default.
         policies: Policies { finish_within_ms: Some(24 * 3_600_000), finish_at_least_ms: 600_000, may_skip: true },
         asks: ASKS.into_iter().chain(limited.has_budget().then_some(18)).collect(),

@@ -92,7 +92,7 @@ impl World {
             "seed {}: {} in {}, {}",
             options.seed, plan.scenario.name, plan.scenario.zone, plan.begins
         ));
-        let promise_lasts = Duration::from_millis(options.heartbeat_ms * node::ELECTION.end);
+        let promise_lasts = Duration::from_millis(options.heartbeat_ms() * node::ELECTION.end);
         let network = Network::new(stream(Purpose::Network), trace.clone(), promise_lasts);
         let (relay, kills) = SimulatedRelay::new(stream(Purpose::Relay), network.clone(), trace.clone());
         relay.refuse_recipients(plan.unknown.iter().cloned());
@@ -104,7 +104,7 @@ impl World {
             trace: trace.clone(),
             recorder: recorder.clone(),
             root: options.folder.clone(),
-            heartbeat_ms: options.heartbeat_ms,
+            heartbeat_ms: options.heartbeat_ms(),
             snapshot_every: *sizes.one_of(&[100, 400, 2_000]),
         };
         let mut clocks = stream(Purpose::Clock);

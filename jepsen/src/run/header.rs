@@ -11,7 +11,7 @@ use reveille_harness::Cluster;
 use reveille_harness::measure::unix_us;
 
 use super::faults::{Family, FaultAction, PlannedFault};
-use super::options::{Args, Due};
+use super::options::{Args, Due, command};
 use super::workload::{WorkloadLimits, sessions};
 use super::{SESSIONS, report};
 
@@ -76,7 +76,7 @@ pub(super) fn header(
             (false, Due::Once) => ONE_CLOCK_ERROR_MS,
             _ => CLOCK_ERROR_MS,
         },
-        ..plain_header(args.seed, args.command(), args.policy(), cluster)
+        ..plain_header(args.seed, command(args.seed), args.policy(), cluster)
     }
 }
 

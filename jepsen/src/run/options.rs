@@ -157,26 +157,12 @@ impl Args {
     pub(super) fn ledger_time_is_ours(&self, families: &[Family]) -> bool {
         self.workload == Due::Once && !families.contains(&Family::Clock)
     }
+}
 
-    /// The command that repeats the run.
-    pub(super) fn command(&self) -> String {
-        let (seed, nodes, seconds) = (self.seed, self.nodes, self.seconds);
-        let mut command = format!(
-            "reveille-jepsen run --seed {seed} --nodes {nodes} --seconds {seconds} --nemesis {}",
-            self.nemesis.text
-        );
-        let sizes = [("schedules", self.schedules), ("recipients", self.recipients), ("campaign", self.campaign)];
-        for (name, size) in sizes.into_iter().filter_map(|(name, size)| Some((name, size?))) {
-            command.push_str(&format!(" --{name} {size}"));
-        }
-        if self.workload == Due::Daily {
-            command.push_str(" --workload daily");
-        }
-        if let Some(Ok(policy)) = self.in_doubt.map(serde_json::to_value) {
-            command.push_str(&format!(" --in-doubt {}", policy.as_str().unwrap_or_default()));
-        }
-        command
-    }
+/// The command that repeats a run: this one, with the seed that was drawn.
+pub(super) fn command(seed: u64) -> String {
+    let words = std::env::args().skip(1).map(|word| if word == "random" { seed.to_string() } else { word });
+    format!("reveille-jepsen {}", words.collect::<Vec<_>>().join(" "))
 }
 
 #[cfg(test)]
