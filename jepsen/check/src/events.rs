@@ -6,8 +6,8 @@
 //! the history on one clock: CLOCK_BOOTTIME of the machine that judges, or virtual time. Events before the beginning
 //! are at 0. A civil instant (`…_unix_ms`) counts milliseconds since 1970 UTC.
 //!
-//! Events that were not observed are left out. [`Ended::whole`] names the parts that were observed completely; an
-//! invariant that needs another part is unknown.
+//! Events that were not observed are left out. If [`Ended::missing`] names any, an invariant without a violation is
+//! unknown.
 
 use std::collections::BTreeMap;
 
@@ -205,50 +205,8 @@ pub enum PhaseName {
 pub struct Ended {
     /// When the last read was done. Later emails were not observed.
     pub at_ns: u64,
-    /// The parts that were observed completely.
-    pub whole: Vec<Observed>,
-}
-
-/// A part of a history that can be observed completely or not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Observed {
-    /// Every accept of the sink is a [`Mail`].
-    Accepts,
-    /// Every other handoff is a [`Mail`] too: refused, unanswered, or cut off by the sink.
-    Handoffs,
-    /// Every complete message whose body has the workload's marker lines has its [`Content`].
-    Contents,
-    /// Every claim of every run is a [`Claim`].
-    Claims,
-    /// Every step of every recipient is an [`Outcome`].
-    Outcomes,
-    /// Every recipient of every run has a [`FinalState`].
-    FinalStates,
-    /// Every run is a [`Run`].
-    Runs,
-    /// Every instant without a run is [`Explained`].
-    Instants,
-    /// Every instant that was due until the end of the workload is a [`Due`].
-    Due,
-    /// Every change that was asked for is a [`Call`].
-    Calls,
-    /// Every object that is there at the end is [`Found`].
-    Objects,
-    /// Every process of every node is a [`Lifetime`].
-    Lifetimes,
-    /// Every process that ran at the end has its last [`GateReading`]. An ended process has it too, or one for each
-    /// second: the last counter of a killed process cannot be read.
-    Gates,
-    /// Every fault is a [`Fault`].
-    Faults,
-    /// Every interval without an acting quorum is an [`Outage`], and every leadership is an [`EpochStarted`].
-    Outages,
-    /// Open claims were read at least once a second; or each closed claim has an [`OpenClaim`] with the last time at
-    /// which it was open.
-    OpenClaims,
-    /// State hashes were read of several nodes at equal indices.
-    StateHashes,
+    /// What was not observed completely, as text for people.
+    pub missing: Vec<String>,
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@ use std::fmt;
 
 use crate::events::{
     Audience, Call, Claim, Due, Ended, EpochStarted, Event, Explained, Fault, FaultKind, FinalState, Found,
-    GateReading, Header, Lifetime, Limit, Mail, Observed, OpenClaim, Outage, Outcome, Overload, PhaseName,
-    RecipientState, Resumption, Run, StateHash,
+    GateReading, Header, Lifetime, Limit, Mail, OpenClaim, Outage, Outcome, Overload, PhaseName, RecipientState,
+    Resumption, Run, StateHash,
 };
 use crate::names::Name;
 
@@ -204,9 +204,9 @@ impl History {
         self
     }
 
-    /// Whether this part was observed completely.
-    pub fn is_whole(&self, part: Observed) -> bool {
-        self.ended.as_ref().is_some_and(|ended| ended.whole.contains(&part))
+    /// Whether everything was observed. Else the absence of an event proves nothing.
+    pub fn is_whole(&self) -> bool {
+        self.ended.as_ref().is_some_and(|ended| ended.missing.is_empty())
     }
 
     /// When the history ends.

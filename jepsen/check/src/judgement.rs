@@ -7,7 +7,7 @@ use comfy_table::presets::UTF8_BORDERS_ONLY;
 use serde::Serialize;
 
 use crate::coverage::{self, FaultCounts};
-use crate::events::{FaultKind, Observed};
+use crate::events::FaultKind;
 use crate::failover::{Failovers, failovers};
 use crate::history::History;
 use crate::invariants::{ALL, ALWAYS, Invariant, doubt, loss, once};
@@ -32,7 +32,7 @@ pub struct Judgement {
     /// Accepts of an item beyond the first that an operator decided for.
     pub duplicates_decided: u64,
     /// Recipients that were due an email, got none, and are neither in doubt nor in another explained final state. Null
-    /// if a needed part was not observed completely.
+    /// if the history is not complete.
     pub lost: Option<u64>,
     /// Recipients in doubt at the end, or closed as assumed.
     pub in_doubt: u64,
@@ -74,25 +74,16 @@ impl History {
         let coverage = Findings::verdict(self, coverage::exercised);
         let doubt = doubt::doubt(self);
         let duplicates = once::duplicates(self);
-        let parts = [
-            Observed::Accepts,
-            Observed::Due,
-            Observed::Runs,
-            Observed::Instants,
-            Observed::FinalStates,
-            Observed::Calls,
-        ];
-        let losses_are_known = parts.into_iter().all(|part| self.is_whole(part));
         Judgement {
             seed: self.header.seed,
             commit: self.header.commit.clone(),
             // A run with an unknown number of losses is not valid.
-            valid: losses_are_known && coverage.is_true() && invariants.values().all(Verdict::is_true),
+            valid: self.is_whole() && coverage.is_true() && invariants.values().all(Verdict::is_true),
             recipients: loss::expected(self),
             accepted: self.accepts().count() as u64,
             duplicates: duplicates.undecided,
             duplicates_decided: duplicates.decided,
-            lost: losses_are_known.then(|| loss::lost(self)),
+            lost: self.is_whole().then(|| loss::lost(self)),
             in_doubt: doubt.in_doubt,
             in_doubt_arrived: doubt.arrived,
             in_doubt_allowed: doubt.allowed,

@@ -2,7 +2,6 @@
 
 use serde::Serialize;
 
-use crate::events::Observed;
 use crate::history::History;
 
 /// Violations that are listed; all are counted.
@@ -12,7 +11,7 @@ const LISTED_MAX: usize = 10;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 pub enum Verdict {
-    /// The invariant holds, and every part of the history that it needs was observed completely.
+    /// The invariant holds, and everything was observed.
     True,
     /// The invariant was violated.
     False {
@@ -54,8 +53,8 @@ impl Verdict {
 
 /// What the judge of one invariant has found.
 ///
-/// A violation that rests on the *absence* of an event may be reported only if that part of the history was observed
-/// completely: [`Findings::requires`].
+/// A violation that rests on the *absence* of an event may be reported only if the history is complete:
+/// [`History::is_whole`].
 #[derive(Debug, Default)]
 pub struct Findings {
     count: u64,
@@ -67,22 +66,16 @@ impl Findings {
     /// The verdict of this judge.
     pub fn verdict(history: &History, judge: fn(&History, &mut Findings)) -> Verdict {
         let mut findings = Findings::default();
+        match &history.ended {
+            Some(ended) => ended.missing.iter().for_each(|missing| findings.missing(missing)),
+            None => findings.missing("the end of the history"),
+        }
         judge(history, &mut findings);
         match findings {
             Findings { count: count @ 1.., violations, .. } => Verdict::False { count, violations },
             Findings { missing, .. } if !missing.is_empty() => Verdict::Unknown { missing },
             Findings { .. } => Verdict::True,
         }
-    }
-
-    /// Records which of these parts were not observed completely; true if all were.
-    pub fn requires(&mut self, history: &History, parts: &[Observed]) -> bool {
-        let mut whole = true;
-        for part in parts.iter().filter(|part| !history.is_whole(**part)) {
-            whole = false;
-            self.missing(format!("{part:?} not observed completely"));
-        }
-        whole
     }
 
     /// Records a violation.

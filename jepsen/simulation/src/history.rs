@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use reveille_check::History;
-use reveille_check::events::{Ended, Event, FORMAT, Header, InDoubt, Observed, Phase, PhaseName, Policies, Writer};
+use reveille_check::events::{Ended, Event, FORMAT, Header, InDoubt, Phase, PhaseName, Policies, Writer};
 use reveille_ledger::policy;
 
 use crate::limits::{self, Limited};
@@ -30,26 +30,6 @@ fn led_within_ms(heartbeat_ms: u64) -> u64 {
     const ROUNDS: u64 = 4;
     (ROUNDS * 2 * heartbeat_ms * ELECTION.end).max(10_000)
 }
-
-/// The parts that a simulation observes completely: all but gates and overloads.
-const WHOLE: [Observed; 16] = [
-    Observed::Accepts,
-    Observed::Handoffs,
-    Observed::Contents,
-    Observed::Claims,
-    Observed::Outcomes,
-    Observed::FinalStates,
-    Observed::Runs,
-    Observed::Instants,
-    Observed::Due,
-    Observed::Calls,
-    Observed::Objects,
-    Observed::Lifetimes,
-    Observed::Faults,
-    Observed::Outages,
-    Observed::OpenClaims,
-    Observed::StateHashes,
-];
 
 /// A complete history in memory.
 pub struct CompleteHistory {
@@ -88,7 +68,7 @@ pub fn whole(options: &Options, plan: &SeedPlan, mut events: Vec<Event>, at_ns: 
         asks: ASKS.into_iter().chain(limited.has_budget().then_some(18)).collect(),
         ..Header::default()
     };
-    CompleteHistory { header, events, ended: Ended { at_ns, whole: WHOLE.to_vec() } }
+    CompleteHistory { header, events, ended: Ended { at_ns, missing: Vec::new() } }
 }
 
 /// The index that the checker judges.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use reveille_check::Judgement;
-use reveille_check::events::{Event, Header, Observed, Phase, PhaseName};
+use reveille_check::events::{Event, Header, Phase, PhaseName};
 use reveille_harness::Cluster;
 use reveille_harness::leader_watch::LeaderWatch;
 use reveille_sink::{Sink, SinkOptions};
@@ -153,31 +153,23 @@ impl Scenario {
         let lifetimes = processes.lifetimes();
         let clock = LedgerTimeline::new(self.ledger_time);
         let read = final_state::read(admin, workload, &recorder, &clock, ends - TO_JUDGE).await;
-        let mut whole = errors.note(read).unwrap_or_default();
+        let mut missing = errors.note(read).unwrap_or_else(|| vec!["the final state".to_owned()]);
         // Accepts before gates: an email passes its gate before it is accepted.
         processes.sink.stop().await;
-        if self.gates.record(&processes.cluster, &recorder, &lifetimes).await {
-            whole.push(Observed::Gates);
+        if !self.gates.record(&processes.cluster, &recorder, &lifetimes).await {
+            missing.push("the gate counter of a running process".to_owned());
         }
         outages::record(&self.watch, &recorder);
         workload.record(&recorder);
         workload.record_overload(&recorder, &processes.sink);
         processes.record_alive();
-        // `processes.rs` sees each start and end of a process, and the nodes were asked for their leader until now.
-        whole.extend([
-            Observed::Accepts,
-            Observed::Handoffs,
-            Observed::Contents,
-            Observed::Lifetimes,
-            Observed::Outages,
-        ]);
-        if workload.is_known() {
-            whole.push(Observed::Due);
+        if !workload.is_known() {
+            missing.push("what was due".to_owned());
         }
-        if nemesis.has_ended() {
-            whole.extend([Observed::Calls, Observed::Faults]);
+        if !nemesis.has_ended() {
+            missing.push("the end of faults and calls".to_owned());
         }
-        recorder.end(whole)?;
+        recorder.end(missing)?;
         let unexpected_ends = std::mem::take(&mut nemesis.processes.unexpected_ends);
         Ok(ScenarioResult { judgement: check::judge(&self.history)?, drained, unexpected_ends, errors })
     }

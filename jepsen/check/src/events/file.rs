@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn written_events_are_read_and_torn_line_is_ignored() {
-        let ended = Ended { at_ns: 7, whole: vec![] };
+        let ended = Ended { at_ns: 7, missing: vec![] };
         let mut writer = Writer::begin(Vec::new(), &header()).unwrap();
         writer.event(&Event::Drained { at_ns: 5 }).unwrap();
         let bytes = writer.end(&ended).unwrap();
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn damaged_line_is_named_by_its_number() {
         let writer = Writer::begin(Vec::new(), &header()).unwrap();
-        let mut bytes = writer.end(&Ended { at_ns: 7, whole: vec![] }).unwrap();
+        let mut bytes = writer.end(&Ended { at_ns: 7, missing: vec![] }).unwrap();
         bytes.extend(b"{\"drained\":{\"at_ns\":1}}\n");
         assert!(error(&bytes).contains("line 3 of the history follows its end"));
         assert!(error(b"{}\n").contains("line 1 of the history is damaged"));

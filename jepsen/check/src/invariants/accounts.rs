@@ -5,15 +5,13 @@
 //! no recipient is closed as assumed unless an operator asked for it.
 
 use super::identity;
-use crate::events::{Call, InDoubt, Observed, RecipientState, Step};
+use crate::events::{Call, InDoubt, RecipientState, Step};
 use crate::history::{HasItem, History, of_item};
 use crate::verdict::Findings;
 
 /// I9: ledger and sink agree.
 pub fn agree(history: &History, findings: &mut Findings) {
-    let accepts_whole = findings.requires(history, &[Observed::Accepts]);
-    let states_whole = findings.requires(history, &[Observed::FinalStates]);
-    if accepts_whole {
+    if history.is_whole() {
         let sent = history.final_states.iter().filter(|item_state| item_state.state == RecipientState::Sent);
         for item_state in sent.filter(|item_state| !history.arrived(item_state.item())) {
             findings.violation(|| format!("{} is sent, says the ledger, and never arrived", item_state.item()));
@@ -31,7 +29,7 @@ pub fn agree(history: &History, findings: &mut Findings) {
             Some(
                 RecipientState::Sent | RecipientState::InDoubt | RecipientState::Assumed | RecipientState::Claimed,
             ) => {}
-            None if !states_whole => {}
+            None if !history.is_whole() => {}
             Some(_) if decided > last => {}
             state => {
                 let state = state.map_or("unknown".to_owned(), |state| format!("{state:?}"));
@@ -55,7 +53,7 @@ fn report_unrequested_resends(history: &History, findings: &mut Findings) {
         let resent = outcomes.iter().filter(|outcome| outcome.step == Step::Resent).count();
         let Some(item) = outcomes.first().map(|outcome| outcome.item()).filter(|_| resent > 0) else { continue };
         let asked = history.requests_about(item, Call::resends);
-        if resent > asked && findings.requires(history, &[Observed::Calls]) {
+        if resent > asked && history.is_whole() {
             findings.violation(|| format!("{item} was to be sent again {resent} times, and {asked} were asked for"));
         }
     }
@@ -64,9 +62,7 @@ fn report_unrequested_resends(history: &History, findings: &mut Findings) {
 /// Reports recipients that were closed as assumed without an operator's request.
 fn report_unrequested_assumptions(history: &History, findings: &mut Findings) {
     for item_state in history.final_states.iter().filter(|item_state| item_state.state == RecipientState::Assumed) {
-        if history.requests_about(item_state.item(), Call::assumes) == 0
-            && findings.requires(history, &[Observed::Calls])
-        {
+        if history.requests_about(item_state.item(), Call::assumes) == 0 && history.is_whole() {
             findings.violation(|| format!("{} was closed as assumed without a request", item_state.item()));
         }
     }

@@ -3,7 +3,6 @@
 
 use super::majority::{Interval, majorities};
 use super::progress;
-use crate::events::Observed;
 use crate::history::History;
 use crate::time::MS;
 use crate::verdict::Findings;
@@ -13,23 +12,13 @@ use crate::verdict::Findings;
 const LED_WITHIN_NS: u64 = 10_000 * MS;
 /// I17: a majority that is up has a leader and sends.
 pub fn available(history: &History, findings: &mut Findings) {
-    if !findings.requires(history, &[Observed::Lifetimes, Observed::Faults, Observed::Outages]) {
+    if !history.is_whole() {
         return;
     }
     let majorities = majorities(history);
     let within_ns = history.header.led_within_ms.map_or(LED_WITHIN_NS, |ms| ms.saturating_mul(MS));
     report_missing_leaders(history, &majorities, within_ns, findings);
-    let of_recipients = [
-        Observed::Accepts,
-        Observed::Claims,
-        Observed::Outcomes,
-        Observed::FinalStates,
-        Observed::Runs,
-        Observed::Calls,
-    ];
-    if findings.requires(history, &of_recipients) {
-        progress::report_silence(history, &majorities, within_ns, findings);
-    }
+    progress::report_silence(history, &majorities, within_ns, findings);
 }
 
 fn report_missing_leaders(history: &History, majorities: &[Interval], within_ns: u64, findings: &mut Findings) {

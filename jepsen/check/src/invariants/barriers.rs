@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use crate::events::{Answer, Answered, Call, Claim, Crossing, Mail, Observed, Operation, Run, RunCause, Target};
+use crate::events::{Answer, Answered, Call, Claim, Crossing, Mail, Operation, Run, RunCause, Target};
 use crate::history::{HasItem, History, Item, of_item, of_run};
 use crate::names::Name;
 use crate::verdict::Findings;
@@ -86,7 +86,6 @@ pub(super) fn may_follow(call: &Call, earlier: &Call) -> bool {
 
 /// I6: no gate pass after the answer to an opt-out.
 pub fn opted_out(history: &History, findings: &mut Findings) {
-    findings.requires(history, &[Observed::Accepts, Observed::Calls, Observed::Runs]);
     let mut barriers: HashMap<(Name, Name), Vec<Barrier>> = HashMap::new();
     for call in &history.calls {
         let Operation::OptOut { tenant, recipient } = &call.operation else { continue };
@@ -105,7 +104,6 @@ pub fn opted_out(history: &History, findings: &mut Findings) {
 
 /// I8: no claim after a pause or cancel.
 pub fn paused_or_cancelled(history: &History, findings: &mut Findings) {
-    findings.requires(history, &[Observed::Accepts, Observed::Calls, Observed::Claims, Observed::Runs]);
     let mut barriers: HashMap<Name, Vec<Barrier>> = HashMap::new();
     for call in &history.calls {
         let (target, for_good) = match &call.operation {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::events::{Content, Mail, Observed};
+use crate::events::{Content, Mail};
 use crate::history::{HasItem, History};
 use crate::names::Name;
 use crate::verdict::Findings;
@@ -13,14 +13,12 @@ use super::loss::triggered;
 
 /// I16: each recipient gets its own content.
 pub fn own(history: &History, findings: &mut Findings) {
-    findings.requires(history, &[Observed::Accepts, Observed::Runs]);
-    let all_read = findings.requires(history, &[Observed::Contents]);
     let audiences = audiences(history);
     // Refused emails are judged too.
     for handoff in history.handoffs.iter().filter(|handoff| is_whole(handoff)) {
         match handoff.content {
             Some(content) => report_wrong_content(history, &audiences, (handoff, content), findings),
-            None if all_read => {
+            None if history.is_whole() => {
                 findings.violation(|| {
                     format!("{} came with a body that names no content: {}", handoff.item(), origin(handoff))
                 });

@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 
 use super::attribution::{self, CandidateFaults};
 use super::claim_cap::{CLAIM_CAP_MAX, claim_cap, unsettled_processes};
-use crate::events::{Answered, Claim, Fault, FaultKind, Fence, InDoubt, Lifetime, Observed, RecipientState, Step};
+use crate::events::{Answered, Claim, Fault, FaultKind, Fence, InDoubt, Lifetime, RecipientState, Step};
 use crate::history::{HasItem, History, Item, of_item};
 use crate::names::Name;
 use crate::time::{LEASE_MS, MS};
@@ -42,15 +42,7 @@ pub struct Doubt {
 
 /// I5: doubt is bounded and explained.
 pub fn bounded(history: &History, findings: &mut Findings) {
-    let mut whole = findings.requires(
-        history,
-        &[Observed::FinalStates, Observed::Faults, Observed::Accepts, Observed::Claims, Observed::Lifetimes],
-    );
-    // A relay without faults answers every final dot.
-    if history.possible_faults(FaultKind::Relay).next().is_some() {
-        whole &= findings.requires(history, &[Observed::Handoffs]);
-    }
-    if whole {
+    if history.is_whole() {
         for item in doubted(history).filter(|item| of_item(&history.claims, *item).is_empty()) {
             findings.violation(|| format!("{item} is in doubt and no claim ever held it"));
         }

@@ -4,42 +4,26 @@
 
 use super::barriers::may_follow;
 use super::limits;
-use crate::events::{Answer, Answered, Call, Claim, LifetimeEnd, Observed, Operation, RecipientState, Run, Step};
+use crate::events::{Answer, Answered, Call, Claim, LifetimeEnd, Operation, RecipientState, Run, Step};
 use crate::history::{History, Item, of_item};
 
-/// Whether a final state has a cause.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
-    /// There is a cause, or none is needed.
-    Seen,
-    /// There is no cause.
-    None,
-    /// Unknown, because this part was not observed.
-    Unknown(Observed),
-}
-
 /// Whether the final state of a recipient without an email has a cause.
-pub fn cause(history: &History, item: Item, state: RecipientState) -> Cause {
-    let Some(run) = history.run_of(item) else { return Cause::None };
-    let (is_seen, rests_on) = match state {
-        RecipientState::Suppressed => {
-            (opted_out(history, item, run) || limits::another_is_near(history, item, run), Observed::Calls)
-        }
-        RecipientState::Cancelled => (was_cancelled(history, run), Observed::Calls),
-        RecipientState::Expired => (is_over(history, run), Observed::Due),
-        RecipientState::Dead => (was_refused(history, item) || killed_its_owners(history, item), Observed::Outcomes),
+pub fn has_cause(history: &History, item: Item, state: RecipientState) -> bool {
+    // I9 judges the state of an accepted item.
+    if history.arrived(item) {
+        return true;
+    }
+    let Some(run) = history.run_of(item) else { return false };
+    match state {
+        RecipientState::Suppressed => opted_out(history, item, run) || limits::another_is_near(history, item, run),
+        RecipientState::Cancelled => was_cancelled(history, run),
+        RecipientState::Expired => is_over(history, run),
+        RecipientState::Dead => was_refused(history, item) || killed_its_owners(history, item),
         RecipientState::Pending
         | RecipientState::Claimed
         | RecipientState::Sent
         | RecipientState::Assumed
-        | RecipientState::InDoubt => return Cause::Seen,
-    };
-    match is_seen {
-        _ if history.arrived(item) => Cause::Seen, // I9 judges the state of an accepted item.
-        true => Cause::Seen,
-        false if !history.is_whole(Observed::Accepts) => Cause::Unknown(Observed::Accepts),
-        false if history.is_whole(rests_on) => Cause::None,
-        false => Cause::Unknown(rests_on),
+        | RecipientState::InDoubt => true,
     }
 }
 

@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::events::{Observed, StateHash};
+use crate::events::StateHash;
 use crate::history::History;
 use crate::verdict::Findings;
 
 /// I11: nodes at one log index are in one state.
 pub fn equal(history: &History, findings: &mut Findings) {
-    findings.requires(history, &[Observed::StateHashes]);
     let mut by_index: BTreeMap<u64, Vec<&StateHash>> = BTreeMap::new();
     for hash in &history.hashes {
         by_index.entry(hash.applied_index).or_default().push(hash);

@@ -6,10 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use super::ends::{self, Cause};
-use crate::events::{
-    Answer, Call, Explained, FaultKind, Observed, Operation, PassedOver, RecipientState, Run, RunCause, Target,
-};
+use super::ends;
+use crate::events::{Answer, Call, Explained, FaultKind, Operation, PassedOver, RecipientState, Run, RunCause, Target};
 use crate::history::{History, Instant, Item};
 use crate::names::Name;
 use crate::time::MS;
@@ -17,8 +15,7 @@ use crate::verdict::Findings;
 
 /// I4: nothing due is lost.
 pub fn nothing_lost(history: &History, findings: &mut Findings) {
-    let parts = [Observed::Due, Observed::Calls, Observed::Runs, Observed::Instants, Observed::FinalStates];
-    if !findings.requires(history, &parts) {
+    if !history.is_whole() {
         return;
     }
     let by_instant = runs_by_instant(history);
@@ -64,13 +61,8 @@ fn report_recipients(history: &History, run: &Run, audience: Name, findings: &mu
             Some(RecipientState::Pending | RecipientState::Claimed) => {
                 findings.missing("the final states of pending recipients: the history ends before the deadline");
             }
-            Some(state) => match ends::cause(history, item, state) {
-                Cause::Seen => {}
-                Cause::None => findings.violation(|| format!("{item} is {state:?}, and nothing made it so")),
-                Cause::Unknown(part) => {
-                    findings.missing(format!("{part:?}, for why a recipient without an email is {state:?}"))
-                }
-            },
+            Some(state) if ends::has_cause(history, item, state) => {}
+            Some(state) => findings.violation(|| format!("{item} is {state:?}, and nothing made it so")),
         }
     }
 }
@@ -88,7 +80,7 @@ pub fn lost(history: &History) -> u64 {
 fn is_lost(history: &History, item: Item) -> bool {
     let ends = |state| {
         let is_end = !matches!(state, RecipientState::Pending | RecipientState::Claimed | RecipientState::Sent);
-        is_end && ends::cause(history, item, state) != Cause::None
+        is_end && ends::has_cause(history, item, state)
     };
     !history.arrived(item) && !history.final_state(item).is_some_and(ends)
 }

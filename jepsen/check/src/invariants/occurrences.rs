@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::loss;
-use crate::events::{Answer, Call, Observed, Operation, PassedOver, Run, RunCause, Target};
+use crate::events::{Answer, Call, Operation, PassedOver, Run, RunCause, Target};
 use crate::history::{HasItem, History, of_run};
 use crate::names::Name;
 use crate::time::seconds;
@@ -16,9 +16,7 @@ const NAMED_AGAIN_WITHIN_MS: i64 = 26 * 3_600_000;
 
 /// I10: each occurrence opens once, never early.
 pub fn kept(history: &History, findings: &mut Findings) {
-    let parts =
-        [Observed::Due, Observed::Runs, Observed::Instants, Observed::Calls, Observed::Accepts, Observed::Outages];
-    if !findings.requires(history, &parts) {
+    if !history.is_whole() {
         return;
     }
     report_extra_runs(history, findings);

@@ -6,14 +6,12 @@
 //! ledger's record counts. A decision before the first or after the second handoff does not count, nor one about a
 //! recipient that was not in doubt: a requeued dead letter had no email that could be doubled.
 
-use crate::events::{Answer, Answered, InDoubt, Mail, Observed, Step};
+use crate::events::{Answer, Answered, InDoubt, Mail, Step};
 use crate::history::{HasItem, History, Item, of_item};
 use crate::verdict::Findings;
 
 /// I1: no recipient of a run is accepted twice.
 pub fn accepted_once(history: &History, findings: &mut Findings) {
-    findings.requires(history, &[Observed::Accepts]);
-    needs_outcomes(history, findings);
     for (item, handoffs) in history.handoffs_by_item() {
         let accepts: Vec<&Mail> = handoffs.iter().filter(|handoff| handoff.answer.is_accepted()).collect();
         let times = accepts.len();
@@ -25,8 +23,6 @@ pub fn accepted_once(history: &History, findings: &mut Findings) {
 
 /// I3: each attempt has its own fence, one passes the gate.
 pub fn one_fence_past_the_gate(history: &History, findings: &mut Findings) {
-    findings.requires(history, &[Observed::Accepts, Observed::Handoffs]);
-    needs_outcomes(history, findings);
     for (item, handoffs) in history.handoffs_by_item() {
         let mut all: Vec<_> = handoffs.iter().filter_map(|handoff| handoff.fence).collect();
         all.sort_unstable();
@@ -75,12 +71,6 @@ fn fences(handoffs: &[Mail]) -> String {
         format!("{fence} {:?} at {:.3} s", handoff.answer, handoff.at_ns as f64 / 1e9)
     });
     texts.collect::<Vec<_>>().join(", ")
-}
-
-fn needs_outcomes(history: &History, findings: &mut Findings) {
-    if history.header.in_doubt == InDoubt::Resend {
-        findings.requires(history, &[Observed::Outcomes]);
-    }
 }
 
 /// A decision to send to a recipient again.
@@ -162,6 +152,5 @@ impl Decision {
 fn was_in_doubt(history: &History, handoff: &Mail, until: Option<u64>) -> bool {
     let from = handoff.fence.map_or(0, |fence| fence.index);
     let mut steps = of_item(&history.outcomes, handoff.item()).iter().filter(|outcome| outcome.step == Step::InDoubt);
-    !history.is_whole(Observed::Outcomes)
-        || steps.any(|outcome| outcome.index > from && until.is_none_or(|until| outcome.index < until))
+    !history.is_whole() || steps.any(|outcome| outcome.index > from && until.is_none_or(|until| outcome.index < until))
 }

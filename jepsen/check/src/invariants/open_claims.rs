@@ -9,7 +9,7 @@
 //! measures them on CLOCK_BOOTTIME, which is right within one part in ten (P9).
 
 use super::majority::{rest_of, with_majority};
-use crate::events::{FaultKind, Observed, OpenClaim};
+use crate::events::{FaultKind, OpenClaim};
 use crate::history::History;
 use crate::time::{LEASE_MS, MS};
 use crate::verdict::Findings;
@@ -22,7 +22,7 @@ const RESENT_WITHIN_MS: u64 = 10_000;
 
 /// I15: no claim stays open after its owner ended.
 pub fn revoked(history: &History, findings: &mut Findings) {
-    if !findings.requires(history, &[Observed::OpenClaims, Observed::Lifetimes, Observed::Outages]) {
+    if !history.is_whole() {
         return;
     }
     let lease_ns = LEASE_MS * MS;

@@ -8,16 +8,14 @@
 use std::collections::HashMap;
 
 use super::registers::{Key, Read, ReadError, Register, registers};
-use crate::events::{Answer, Call, Observed};
+use crate::events::{Answer, Call};
 use crate::history::History;
 use crate::verdict::Findings;
 
 /// I7: acknowledged writes remain.
 pub fn survive(history: &History, findings: &mut Findings) {
     report_different_answers(history, findings);
-    let calls_whole = findings.requires(history, &[Observed::Calls]);
-    let objects_whole = findings.requires(history, &[Observed::Objects]);
-    if !calls_whole {
+    if !history.is_whole() {
         return;
     }
     let found = history.found.iter();
@@ -27,9 +25,7 @@ pub fn survive(history: &History, findings: &mut Findings) {
         for (read, wrong) in register.wrong_reads() {
             findings.violation(|| describe_read(key, &read, wrong));
         }
-        if objects_whole {
-            report_wrong_end(key, &register, found.get(&key).copied(), findings);
-        }
+        report_wrong_end(key, &register, found.get(&key).copied(), findings);
     }
 }
 

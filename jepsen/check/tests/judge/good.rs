@@ -258,29 +258,8 @@ fn header() -> Header {
     }
 }
 
-/// Everything that can be observed.
-pub const PARTS: [Observed; 17] = [
-    Observed::Accepts,
-    Observed::Handoffs,
-    Observed::Contents,
-    Observed::Claims,
-    Observed::Outcomes,
-    Observed::FinalStates,
-    Observed::Runs,
-    Observed::Instants,
-    Observed::Due,
-    Observed::Calls,
-    Observed::Objects,
-    Observed::Lifetimes,
-    Observed::Gates,
-    Observed::Faults,
-    Observed::Outages,
-    Observed::OpenClaims,
-    Observed::StateHashes,
-];
-
 pub fn good() -> TestHistory {
-    let ended = Ended { at_ns: ns(60.0), whole: PARTS.to_vec() };
+    let ended = Ended { at_ns: ns(60.0), missing: vec![] };
     let mut history = TestHistory { header: header(), events: Vec::new(), ended };
     surroundings(&mut history);
     audiences(&mut history);

@@ -8,9 +8,7 @@ use anyhow::{Context, Result};
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
-use reveille_check::events::{
-    Event, Explained, Found, OPTED_OUT, ObjectKind, Observed, PassedOver, Run, RunCause, StateHash,
-};
+use reveille_check::events::{Event, Explained, Found, OPTED_OUT, ObjectKind, PassedOver, Run, RunCause, StateHash};
 use reveille_check::names::Name;
 use reveille_harness::AdminClient;
 use reveille_proto::admin::v1 as api;
@@ -28,36 +26,31 @@ const SAMPLE_WITHIN: Duration = Duration::from_secs(2);
 const EQUAL_WITHIN: Duration = Duration::from_secs(ARCHIVE_AFTER + 20);
 const POLL_EVERY: Duration = Duration::from_millis(300);
 
-/// Reads everything, until this instant at the latest; returns the parts that were read completely.
+/// Reads everything, until this instant at the latest; returns what could not be read.
 pub async fn read(
     admin: &AdminClient,
     workload: &Workload,
     recorder: &Recorder,
     clock: &LedgerTimeline,
     until: Instant,
-) -> Result<Vec<Observed>> {
+) -> Result<Vec<String>> {
     let mut runs = BTreeMap::new();
     for run in all_runs(admin).await? {
         runs.insert((run.tenant.clone(), run.run.clone()), run.schedule.clone());
         recorder.event(&Event::Run(of_run(&run).with_context(|| format!("{} has no {{due}}", run.run))?));
     }
-    let mut whole = vec![Observed::Runs];
-    let wanted = wanted(workload, &runs);
-    if recipients::read(admin, recorder, clock, wanted, until).await? {
-        whole.extend([Observed::Claims, Observed::Outcomes, Observed::FinalStates]);
-        if clock.is_right() {
-            whole.push(Observed::OpenClaims);
-        }
+    let mut missing = Vec::new();
+    if !recipients::read(admin, recorder, clock, wanted(workload, &runs), until).await? {
+        missing.push("the time was over before each recipient was read".to_owned());
     }
-    if instants(admin, workload, recorder, until).await? {
-        whole.push(Observed::Instants);
+    if !instants(admin, workload, recorder, until).await? {
+        missing.push("instants without a run".to_owned());
     }
     objects(admin, recorder).await?;
-    whole.push(Observed::Objects);
-    if hashes(admin, recorder).await? {
-        whole.push(Observed::StateHashes);
+    if !hashes(admin, recorder).await? {
+        missing.push("state hashes of all nodes at one index".to_owned());
     }
-    Ok(whole)
+    Ok(missing)
 }
 
 /// The runs of all tenants.

@@ -40,11 +40,6 @@ impl LedgerTimeline {
         known.insert((run.to_owned(), index))
     }
 
-    /// Whether ledger time can be compared with the history's.
-    pub fn is_right(&self) -> bool {
-        self.began_unix_ms.is_some()
-    }
-
     /// When an entry was proposed, by ledger time.
     fn ns(&self, event: &api::Event) -> Option<u64> {
         let at = event.instant.as_ref()?;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
-use reveille_check::events::{Answer, Call, Ended, Event, Header, Observed, Operation, Writer};
+use reveille_check::events::{Answer, Call, Ended, Event, Header, Operation, Writer};
 use reveille_harness::measure::monotonic_us;
 
 /// The client of a call, and its request id.
@@ -63,12 +63,12 @@ impl Recorder {
     }
 
     /// Ends the history; also returns the error of an earlier line.
-    pub fn end(&self, whole: Vec<Observed>) -> Result<()> {
+    pub fn end(&self, missing: Vec<String>) -> Result<()> {
         if let Some(error) = self.inner.failed.lock().unwrap_or_else(PoisonError::into_inner).take() {
             return Err(error).context("the history could not be written");
         }
         let writer = self.inner.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let ended = Ended { at_ns: self.now_ns(), whole };
+        let ended = Ended { at_ns: self.now_ns(), missing };
         writer.context("the history has ended already")?.end(&ended).context("the end of the history")?;
         Ok(())
     }
