@@ -1,7 +1,7 @@
 //! The steps that the model may take.
 
 use crate::answer::About;
-use crate::entry::Decision;
+use crate::entry::Entry;
 use crate::names::{ClaimOwner, Fence, Node, Recipient, Recipients, Time};
 use crate::worker::WorkerEvent;
 
@@ -13,8 +13,8 @@ pub enum Action {
     Elect(Node, Time),
     /// The leader on the node moves ledger time to the time of its clock.
     Tick(Node, Time),
-    /// The `NodeUp` of this incarnation is committed, perhaps after the incarnation has ended.
-    NodeUp(ClaimOwner),
+    /// An entry that anyone may propose is committed, perhaps late: a `NodeUp`, an opt-out, or a command of an operator.
+    Commit(Entry),
     /// The node applies its next entry.
     Apply(Node),
     /// The first node, as leader, grants the second one a lease or extends it.
@@ -31,24 +31,12 @@ pub enum Action {
     WorkerEvent(usize, WorkerEvent),
     /// The Settle with this index in the list is committed, perhaps late or again.
     Settle(usize),
-    /// An opt-out is committed.
-    OptOut(Recipient),
-    /// An operator's pause is committed.
-    Pause,
-    /// An operator resumes the run.
-    Resume,
-    /// An operator's cancel is committed, or repeated.
-    Cancel,
     /// The leader on the node answers an opt-out, a pause or a cancel, after the leases of silent nodes have ended.
     Answer(Node, About),
     /// The leader on the node ends the run at its deadline.
     Expire(Node),
     /// The leader on the node decides by policy about a recipient in doubt.
     Decide(Node, Recipient),
-    /// An operator's decision about a recipient is committed, perhaps long after the operator read the state.
-    Resolve(Recipient, Decision),
-    /// An operator sends a dead recipient again.
-    Requeue(Recipient),
     /// `kill -9`: the journal survives.
     Kill(Node),
     /// Power loss: every journal of the node is lost.

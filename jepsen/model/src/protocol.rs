@@ -1,10 +1,10 @@
-//! The state after each step. `offer` chooses the steps.
+//! The state after each step. `steps` chooses them.
 
 use crate::action::Action;
 use crate::auditor;
 use crate::barrier;
 use crate::broken::{BrokenRule, Rules};
-use crate::entry::{Decide, Decider, Entry};
+use crate::entry::Entry;
 use crate::lease;
 use crate::names::{ClaimOwner, Node, Recipients, Time};
 use crate::process::Lease;
@@ -37,7 +37,10 @@ impl Protocol {
         match action {
             Action::Elect(node, agreed) => self.elect(state, node, agreed),
             Action::Tick(leader, now) => auditor::tick(rules, state, leader, now),
-            Action::NodeUp(process) => state.commit(rules, Entry::NodeUp { process }),
+            Action::Commit(entry) => {
+                state.count(&entry);
+                state.commit(rules, entry)
+            }
             Action::Apply(node) => self.apply_next(state, node),
             Action::Grant(leader, node) => lease::grant(rules, state, leader, node),
             Action::Claim(leader, owner, slice) => self.claim(state, leader, owner, slice),
@@ -46,33 +49,9 @@ impl Protocol {
             Action::Release(node, claim, recipient) => worker::release(rules, state, node, claim, recipient),
             Action::WorkerEvent(position, event) => worker::event(state, position, event),
             Action::Settle(position) => self.settle(state, position),
-            Action::OptOut(recipient) => {
-                state.opt_outs += 1;
-                state.commit(rules, Entry::OptOut { recipient })
-            }
-            Action::Pause => {
-                state.orders.pauses += 1;
-                state.commit(rules, Entry::RunPause)
-            }
-            Action::Resume => {
-                state.orders.resumes += 1;
-                state.commit(rules, Entry::RunResume)
-            }
-            Action::Cancel => {
-                state.orders.cancels += 1;
-                state.commit(rules, Entry::RunCancel)
-            }
             Action::Answer(leader, about) => barrier::answer(rules, state, leader, about),
             Action::Expire(leader) => auditor::expire(rules, state, leader),
             Action::Decide(leader, recipient) => auditor::decide(rules, state, leader, recipient),
-            Action::Resolve(recipient, decision) => {
-                state.orders.decisions += 1;
-                state.commit(rules, Entry::Decide(Decide { recipient, decision, by: Decider::Operator }))
-            }
-            Action::Requeue(recipient) => {
-                state.orders.requeues += 1;
-                state.commit(rules, Entry::Requeue { recipient })
-            }
             Action::Kill(node) => {
                 state.kills += 1;
                 state.process_mut(node).die();

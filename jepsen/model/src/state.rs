@@ -54,6 +54,21 @@ pub struct Orders {
 }
 
 impl ModelState {
+    /// Counts an entry that the search bounds.
+    pub fn count(&mut self, entry: &Entry) {
+        let orders = &mut self.orders;
+        let count = match entry {
+            Entry::OptOut { .. } => &mut self.opt_outs,
+            Entry::RunPause => &mut orders.pauses,
+            Entry::RunResume => &mut orders.resumes,
+            Entry::RunCancel => &mut orders.cancels,
+            Entry::Decide(_) => &mut orders.decisions,
+            Entry::Requeue { .. } => &mut orders.requeues,
+            _ => return,
+        };
+        *count += 1;
+    }
+
     /// Commits `entry`; false if `apply` refuses it.
     pub fn commit(&mut self, rules: Rules, entry: Entry) -> bool {
         let before = self.log.kept_tip();

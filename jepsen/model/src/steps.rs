@@ -3,7 +3,7 @@
 
 use crate::action::Action;
 use crate::answer::About;
-use crate::entry::Decision;
+use crate::entry::{Decide, Decider, Decision, Entry};
 use crate::handoff::{Handoff, Transit};
 use crate::names::{ClaimOwner, Node, Recipient, Recipients};
 use crate::run::InDoubt;
@@ -86,30 +86,32 @@ fn leader_steps(sizes: &Sizes, state: &ModelState, leader: Node, actions: &mut V
 fn orders(sizes: &Sizes, state: &ModelState, actions: &mut Vec<Action>) {
     let ordered = &state.orders;
     if ordered.pauses < sizes.pauses {
-        actions.push(Action::Pause);
+        actions.push(Action::Commit(Entry::RunPause));
     }
     if ordered.resumes < sizes.resumes {
-        actions.push(Action::Resume);
+        actions.push(Action::Commit(Entry::RunResume));
     }
     if ordered.cancels < sizes.cancels {
-        actions.push(Action::Cancel);
+        actions.push(Action::Commit(Entry::RunCancel));
     }
     for recipient in 0..sizes.recipients {
         if ordered.decisions < sizes.decisions {
-            actions.extend([Decision::Assume, Decision::Resend].map(|what| Action::Resolve(recipient, what)));
+            let decide = |decision| Entry::Decide(Decide { recipient, decision, by: Decider::Operator });
+            actions.extend([Decision::Assume, Decision::Resend].map(decide).map(Action::Commit));
         }
         if ordered.requeues < sizes.requeues {
-            actions.push(Action::Requeue(recipient));
+            actions.push(Action::Commit(Entry::Requeue { recipient }));
         }
     }
 }
 
 /// Entries that may be committed at any time, by any sender.
 fn messages(sizes: &Sizes, state: &ModelState, actions: &mut Vec<Action>) {
-    actions.extend(Node::all().flat_map(|node| incarnations(state, node)).map(Action::NodeUp));
+    let announced = Node::all().flat_map(|node| incarnations(state, node));
+    actions.extend(announced.map(|process| Action::Commit(Entry::NodeUp { process })));
     actions.extend((0..state.settles.len()).map(Action::Settle));
     if state.opt_outs < sizes.opt_outs {
-        actions.push(Action::OptOut(OPTS_OUT));
+        actions.push(Action::Commit(Entry::OptOut { recipient: OPTS_OUT }));
     }
 }
 
