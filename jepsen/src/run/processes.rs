@@ -163,32 +163,20 @@ impl Processes {
 
     /// SIGTERM, then `kill -9` if the node does not stop in time. An error status is unexpected.
     pub async fn stop(&mut self, name: &str) -> Result<Stopped> {
-        self.note_ends()?;
-        if self.state(name) == ProcessState::Down {
-            return Ok(Stopped::ByItself);
-        }
-        let incarnation = self.cluster.node(name)?.incarnation();
-        self.cluster.node_mut(name)?.signal(Signal::TERM)?;
         let until = Instant::now() + STOPS_WITHIN;
-        let status = loop {
-            if let Some(status) = self.cluster.node_mut(name)?.ended() {
-                break status;
+        loop {
+            self.note_ends()?;
+            if self.state(name) == ProcessState::Down {
+                return Ok(Stopped::ByItself);
             }
+            self.ask_to_stop(name)?;
             if Instant::now() > until {
                 let past_gate = self.past_gate(name);
                 self.kill(name)?;
                 return Ok(Stopped::Killed { past_gate });
             }
             tokio::time::sleep(POLL_EVERY).await;
-        };
-        let log = self.cluster.node(name)?.last_words();
-        self.cluster.node_mut(name)?.kill()?;
-        let end = end_after_stop(status);
-        self.record_end(name, incarnation, end);
-        if end == LifetimeEnd::ByItself {
-            self.note_unexpected_end(name, status, &log);
         }
-        Ok(Stopped::ByItself)
     }
 
     /// For this long the node may end by itself; not after its next start.

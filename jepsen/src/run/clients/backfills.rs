@@ -46,9 +46,9 @@ pub async fn pause_all(operator: &Operator) -> Result<()> {
     for item in items {
         let mut result = CallResult::Unknown;
         for _ in 0..PAUSE_TRIES_MAX {
-            let (invoked, paused) = (operator.recorder.now_ns(), operator.admin.pause_schedule(&item.name).await);
             let operation = Operation::Pause { target: target(&item) };
-            result = operator.record(("operator", None), invoked, operation, paused, at);
+            let call = operator.admin.pause_schedule(&item.name);
+            result = operator.call(("operator", None), operation, call, at).await;
             if result != CallResult::Unknown {
                 break;
             }
@@ -84,9 +84,8 @@ impl Operator {
 
     /// Resumes a schedule, and backfills its instants.
     async fn release(&self, item: WorkloadItem) -> bool {
-        let (invoked, resumed) = (self.recorder.now_ns(), self.admin.resume_schedule(&item.name).await);
         let operation = Operation::Resume { target: target(&item) };
-        self.record(("operator", None), invoked, operation, resumed, at);
+        self.call(("operator", None), operation, self.admin.resume_schedule(&item.name), at).await;
         if !self.is_over(&item).await {
             self.coordination.keep_paused(item);
             return false;
@@ -142,8 +141,6 @@ impl Operator {
         name: &str,
         (from_ms, until_ms): (i64, i64),
     ) -> CallResult<BackfillScheduleResponse> {
-        let invoked = self.recorder.now_ns();
-        let result = self.admin.backfill(id, name, (from_ms, until_ms)).await;
         let operation = Operation::Backfill {
             tenant: TENANT.to_owned(),
             schedule: name.to_owned(),
@@ -152,7 +149,7 @@ impl Operator {
         };
         let opened =
             |answer: BackfillScheduleResponse| Answer::opened(Some(answer.first_run).filter(|run| !run.is_empty()));
-        self.record((client, Some(id)), invoked, operation, result, opened)
+        self.call((client, Some(id)), operation, self.admin.backfill(id, name, (from_ms, until_ms)), opened).await
     }
 }
 

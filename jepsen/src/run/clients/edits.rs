@@ -64,22 +64,22 @@ impl Operator {
         item: &WorkloadItem,
     ) -> CallResult<()> {
         let admin = self.admin.another(self.number + node).unwrap_or_else(|_| self.admin.clone());
-        let invoked = self.recorder.now_ns();
-        let result = match admin.retime(id, etag, &self.workload.body(item)).await {
-            // It may have been deleted after the edit, before the answer was read.
-            CallResult::Refused(reason) if reason.starts_with("NotFound") => CallResult::Unknown,
-            result => result,
+        let call = async {
+            match admin.retime(id, etag, &self.workload.body(item)).await {
+                // It may have been deleted after the edit, before the answer was read.
+                CallResult::Refused(reason) if reason.starts_with("NotFound") => CallResult::Unknown,
+                result => result,
+            }
         };
         let operation = write(&item.name, Some(item.value()));
-        self.record((client, Some(id)), invoked, operation, result, |()| Answer::at(None))
+        self.call((client, Some(id)), operation, call, |()| Answer::at(None)).await
     }
 
     /// Deletes a spare schedule.
     pub(super) async fn delete(&self) -> bool {
         let name = spare_name(self.number);
         self.coordination.writes(TENANT, ObjectKind::Schedule, &name);
-        let (invoked, result) = (self.recorder.now_ns(), self.admin.delete_schedule(&name).await);
-        self.record(("operator", None), invoked, write(&name, None), result, at).is_done()
+        self.call(("operator", None), write(&name, None), self.admin.delete_schedule(&name), at).await.is_done()
     }
 }
 

@@ -66,10 +66,10 @@ impl Operator {
         for (number, (tenant, recipient)) in own.chain(late).enumerate() {
             let id = format!("opt-out-{}-{number}", self.number);
             self.coordination.writes(tenant, ObjectKind::OptOut, &recipient);
+            let operation = Operation::OptOut { tenant: tenant.to_owned(), recipient: recipient.clone() };
             let admin = self.admin.of_tenant(tenant);
-            let (invoked, result) = (self.recorder.now_ns(), admin.opt_out(&id, &recipient).await);
-            let operation = Operation::OptOut { tenant: tenant.to_owned(), recipient };
-            is_done |= self.record(("operator", Some(&id)), invoked, operation, result, barrier).is_done();
+            let call = admin.opt_out(&id, &recipient);
+            is_done |= self.call(("operator", Some(&id)), operation, call, barrier).await.is_done();
         }
         is_done
     }
@@ -77,9 +77,9 @@ impl Operator {
     async fn pause_and_resume(&self, pause: Duration) -> bool {
         let Some((tenant, run)) = self.campaign_or_next_run().await else { return false };
         self.coordination.pauses(&run);
-        let (invoked, result) = (self.recorder.now_ns(), self.admin.of_tenant(tenant).pause_run(&run).await);
         let operation = Operation::Pause { target: Target::Run(run.clone()) };
-        let is_done = self.record(("operator", None), invoked, operation, result, barrier).is_done();
+        let admin = self.admin.of_tenant(tenant);
+        let is_done = self.call(("operator", None), operation, admin.pause_run(&run), barrier).await.is_done();
         tokio::time::sleep(pause).await;
         self.resume(tenant, &run).await;
         is_done
@@ -87,16 +87,14 @@ impl Operator {
 
     /// Resumes a run that was or may have been paused.
     pub async fn resume(&self, tenant: &str, run: &str) {
-        let (invoked, result) = (self.recorder.now_ns(), self.admin.of_tenant(tenant).resume_run(run).await);
         let operation = Operation::Resume { target: Target::Run(run.to_owned()) };
-        self.record(("operator", None), invoked, operation, result, at);
+        self.call(("operator", None), operation, self.admin.of_tenant(tenant).resume_run(run), at).await;
     }
 
     async fn cancel(&self) -> bool {
         let Some(run) = self.next_schedules_run().await else { return false };
-        let (invoked, result) = (self.recorder.now_ns(), self.admin.cancel_run(&run).await);
-        let operation = Operation::Cancel { target: Target::Run(run) };
-        self.record(("operator", None), invoked, operation, result, barrier).is_done()
+        let operation = Operation::Cancel { target: Target::Run(run.clone()) };
+        self.call(("operator", None), operation, self.admin.cancel_run(&run), barrier).await.is_done()
     }
 
     /// Two clients with one request id, and a third with another: two runs, never three.
@@ -108,13 +106,13 @@ impl Operator {
     }
 
     async fn trigger_as(&self, id: &str, client: &str) -> CallResult<String> {
-        let (invoked, result) = (self.recorder.now_ns(), self.admin.trigger(id, TRIGGERED).await);
         let operation = Operation::Trigger {
             tenant: TENANT.to_owned(),
             schedule: TRIGGERED.to_owned(),
             audience: TRIGGERED.to_owned(),
         };
-        self.record((client, Some(id)), invoked, operation, result, |run| Answer::opened(Some(run)))
+        let call = self.admin.trigger(id, TRIGGERED);
+        self.call((client, Some(id)), operation, call, |run| Answer::opened(Some(run))).await
     }
 
     /// Creates one schedule, twice with one request id and once with another.
@@ -160,19 +158,22 @@ impl Operator {
         None
     }
 
-    /// Records a call by this client with this request id, and returns its result. `done` is the answer of a call that was
-    /// done.
-    pub(super) fn record<T: Clone>(
+    /// Makes a call as this client with this request id, and records it. `done` is the answer of a call that was done.
+    pub(super) fn call<T: Clone>(
         &self,
         (client, id): (&str, Option<&str>),
-        invoked_ns: u64,
         operation: Operation,
-        result: CallResult<T>,
+        call: impl Future<Output = CallResult<T>>,
         done: impl FnOnce(T) -> Answer,
-    ) -> CallResult<T> {
+    ) -> impl Future<Output = CallResult<T>> {
         let caller = (format!("{client}-{}", self.number), id.map(str::to_owned));
-        self.recorder.call(caller, invoked_ns, operation, answer_of(result.clone(), done));
-        result
+        // Calls are large futures.
+        let call = Box::pin(call);
+        async move {
+            let (invoked_ns, result) = (self.recorder.now_ns(), call.await);
+            self.recorder.call(caller, invoked_ns, operation, answer_of(result.clone(), done));
+            result
+        }
     }
 }
 
