@@ -141,7 +141,7 @@ fn shape(random: &mut StdRng) -> PartitionShape {
 }
 
 const LINKS: [LinkFault; 5] =
-    [LinkFault::Loss(10), LinkFault::Loss(30), LinkFault::Reset(20), LinkFault::Narrow(128), LinkFault::Narrow(32)];
+    [LinkFault::Loss(10), LinkFault::Loss(30), LinkFault::Reset(20), LinkFault::Narrow(32), LinkFault::Narrow(16)];
 
 fn bad_link(random: &mut StdRng) -> FaultAction {
     let how = one_of(random, &LINKS);

@@ -12,7 +12,7 @@ use super::injection::{NotInjected, Repair, required};
 use super::nemesis::Nemesis;
 
 /// The bytes that a narrow link lets through at once.
-const BURST_BYTES: u32 = 16 << 10;
+const BURST_BYTES: u32 = 2 << 10;
 
 /// A link from one node to another that is broken.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,12 +68,11 @@ pub fn one_way(nodes: usize, node: usize, into: bool) -> Vec<BrokenLink> {
     cut_unless(nodes, |from, to| if into { to != node } else { from != node })
 }
 
-/// The links of one node are bad: both ways, or only out of it if its rate is limited.
+/// The links of one node are bad, both ways.
 pub fn around(nodes: usize, node: usize, how: LinkFault) -> Vec<BrokenLink> {
     let others = (0..nodes).filter(|other| *other != node);
     let both = others.flat_map(|other| [(node, other), (other, node)]);
-    let struck = both.filter(|(from, _)| *from == node || !matches!(how, LinkFault::Narrow(_)));
-    struck.map(|(from, to)| BrokenLink { from, to, how: Some(how) }).collect()
+    both.map(|(from, to)| BrokenLink { from, to, how: Some(how) }).collect()
 }
 
 /// The filter rules of a host for these links. A narrow link drops what is above its rate.
@@ -178,14 +177,13 @@ mod tests {
         assert_eq!(rules(0, &addresses, &bad), "    ip saddr 10.9.8.2 numgen random mod 100 < 30 counter drop\n");
         assert_eq!(rules(0, &addresses, &[]), "");
         let narrow = BrokenLink { from: 1, to: 0, how: Some(LinkFault::Narrow(64)) };
-        let rate = "limit rate over 8000 bytes/second burst 16384 bytes counter drop";
+        let rate = "limit rate over 8000 bytes/second burst 2048 bytes counter drop";
         assert_eq!(rules(0, &addresses, &[narrow]), format!("    ip saddr 10.9.8.2 {rate}\n"));
     }
 
     #[test]
-    fn bad_link_affects_both_ways_and_narrow_link_one_way() {
-        let ends = |how| around(3, 1, how).into_iter().map(|link| (link.from, link.to)).collect::<Vec<_>>();
-        assert_eq!(ends(LinkFault::Loss(10)), [(1, 0), (0, 1), (1, 2), (2, 1)]);
-        assert_eq!(ends(LinkFault::Narrow(64)), [(1, 0), (1, 2)]);
+    fn bad_link_affects_both_ways() {
+        let ends: Vec<_> = around(3, 1, LinkFault::Loss(10)).iter().map(|link| (link.from, link.to)).collect();
+        assert_eq!(ends, [(1, 0), (0, 1), (1, 2), (2, 1)]);
     }
 }
