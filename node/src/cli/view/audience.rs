@@ -3,43 +3,29 @@
 use reveille_proto::admin::v1;
 use serde::Serialize;
 
+use super::fields::view;
 use super::sheet::{Cell, Tone, card};
 use super::{Row, View};
 use crate::cli::{format, instant};
 
-/// A sealed audience.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct AudienceView {
-    tenant: String,
-    name: String,
-    recipients: u32,
-    columns: Vec<String>,
-    parts: u32,
-    /// Parts that the answering node lacks now.
-    lacking: u32,
-    seal: String,
-    index: u64,
-    sealed_at: String,
-}
-
-impl From<v1::SealedAudience> for AudienceView {
-    fn from(audience: v1::SealedAudience) -> AudienceView {
-        AudienceView {
-            sealed_at: instant::text(audience.sealed_at.as_ref()).unwrap_or_default(),
-            tenant: audience.tenant,
-            name: audience.name,
-            recipients: audience.recipients,
-            columns: audience.columns,
-            parts: audience.parts,
-            lacking: audience.lacking,
-            seal: audience.seal,
-            index: audience.index,
-        }
+view! {
+    /// A sealed audience.
+    pub struct AudienceView of v1::SealedAudience as audience {
+        tenant: String,
+        name: String,
+        recipients: u32,
+        columns: Vec<String>,
+        parts: u32,
+        /// Parts that the answering node lacks now.
+        lacking: u32,
+        seal: String,
+        index: u64,
+        sealed_at: String = instant::text(audience.sealed_at.as_ref()).unwrap_or_default(),
     }
 }
 
 /// An imported audience, with the counts of its file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ImportView {
     #[serde(flatten)]
     audience: AudienceView,

@@ -9,7 +9,7 @@ use crate::cli::instant::text;
 use crate::format;
 
 /// Occurrences that a backfill opened, or would open.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BackfillView {
     schedule: String,
     opened: u32,

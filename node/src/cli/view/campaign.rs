@@ -6,40 +6,42 @@ use reveille_proto::admin::v1;
 use serde::Serialize;
 
 use super::barrier::BarrierView;
+use super::fields::view;
 use super::forecast::{ForecastView, ProgressView};
 use super::run::RunView;
 use super::sheet::{Cell, Tone, card};
-use super::{Row, View, some};
-use crate::cli::instant::{duration_ms, text};
+use super::{Row, View};
+use crate::cli::instant::duration_ms;
 use crate::cli::word::word;
 use crate::format;
 
-/// A campaign.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct CampaignView {
-    tenant: String,
-    name: String,
-    state: String,
-    reason: Option<String>,
-    audience: String,
-    recipients: u32,
-    at: Option<String>,
-    zone: String,
-    pool: String,
-    priority: u32,
-    labels: BTreeMap<String, String>,
-    content_hash: String,
-    launched_at: Option<String>,
-    start_within_ms: Option<i64>,
-    finish_by: Option<String>,
-    forecast: Option<ForecastView>,
-    canary: Option<CanaryView>,
-    run: Option<RunView>,
-    progress: Option<ProgressView>,
-    index: u64,
-    /// Set only in the answer to a pause or a cancellation while the campaign is being sent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    barrier: Option<BarrierView>,
+view! {
+    /// A campaign.
+    pub struct CampaignView of v1::Campaign as campaign {
+        tenant: String,
+        name: String,
+        state: String = word("CAMPAIGN_STATE_", campaign.state().as_str_name()),
+        reason: Option<String>,
+        audience: String,
+        recipients: u32,
+        at: Option<String>,
+        zone: String,
+        pool: String,
+        priority: u32,
+        labels: BTreeMap<String, String>,
+        content_hash: String,
+        launched_at: Option<String>,
+        start_within_ms: Option<i64> = campaign.policies.and_then(|policies| policies.start_within.as_ref().map(duration_ms)),
+        finish_by: Option<String>,
+        forecast: Option<ForecastView>,
+        canary: Option<CanaryView> = campaign.canary.map(|canary| CanaryView { percent: canary.percent, hold_percent: canary.hold_percent.unwrap_or_default()}),
+        run: Option<RunView>,
+        progress: Option<ProgressView>,
+        index: u64,
+        /// Set only in the answer to a pause or a cancellation while the campaign is being sent.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        barrier: Option<BarrierView> = None,
+    }
 }
 
 /// The canary: the percentage sent first, and the failure percentage above which the rest is held.
@@ -47,37 +49,6 @@ pub struct CampaignView {
 struct CanaryView {
     percent: f64,
     hold_percent: f64,
-}
-
-impl From<v1::Campaign> for CampaignView {
-    fn from(campaign: v1::Campaign) -> CampaignView {
-        CampaignView {
-            state: word("CAMPAIGN_STATE_", campaign.state().as_str_name()),
-            reason: some(campaign.reason),
-            at: text(campaign.at.as_ref()),
-            launched_at: text(campaign.launched_at.as_ref()),
-            start_within_ms: campaign.policies.and_then(|policies| policies.start_within.as_ref().map(duration_ms)),
-            finish_by: text(campaign.finish_by.as_ref()),
-            forecast: campaign.forecast.map(ForecastView::from),
-            progress: campaign.progress.map(ProgressView::from),
-            canary: campaign.canary.map(|canary| CanaryView {
-                percent: canary.percent,
-                hold_percent: canary.hold_percent.unwrap_or_default(),
-            }),
-            run: campaign.run.map(RunView::from),
-            tenant: campaign.tenant,
-            name: campaign.name,
-            audience: campaign.audience,
-            recipients: campaign.recipients,
-            zone: campaign.zone,
-            pool: campaign.pool,
-            priority: campaign.priority,
-            labels: campaign.labels,
-            content_hash: campaign.content_hash,
-            index: campaign.index,
-            barrier: None,
-        }
-    }
 }
 
 impl CampaignView {

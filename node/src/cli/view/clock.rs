@@ -4,16 +4,18 @@ use reveille_proto::admin::v1;
 use serde::Serialize;
 
 use super::View;
+use super::fields::view;
 use super::sheet::{Cell, card};
 use crate::cli::instant::{duration_ms, text};
 use crate::format;
 
-/// The state of the test clock.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct ClockView {
-    now: Option<String>,
-    offset_ms: i64,
-    next_due: Option<String>,
+view! {
+    /// The state of the test clock.
+    pub struct ClockView of v1::GetClockResponse as clock {
+        now: Option<String>,
+        offset_ms: i64 = clock.offset.as_ref().map_or(0, duration_ms),
+        next_due: Option<String>,
+    }
 }
 
 /// Result or progress of an advance of the test clock.
@@ -32,16 +34,6 @@ pub struct AdvancedView {
     /// Work that the clock waited for at the last progress report; empty if none.
     #[serde(skip)]
     waits_for: String,
-}
-
-impl From<v1::GetClockResponse> for ClockView {
-    fn from(clock: v1::GetClockResponse) -> ClockView {
-        ClockView {
-            now: text(clock.now.as_ref()),
-            offset_ms: clock.offset.as_ref().map_or(0, duration_ms),
-            next_due: text(clock.next_due.as_ref()),
-        }
-    }
 }
 
 impl From<&v1::AdvanceClockResponse> for AdvancedView {

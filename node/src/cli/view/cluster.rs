@@ -3,99 +3,98 @@
 use reveille_proto::admin::v1;
 use serde::Serialize;
 
+use super::fields::{Shown, view};
 use super::pool::PoolView;
 use super::sheet::{Cell, Tone, card, table};
 use super::{Row, View, some};
 use crate::cli::clocks::{self, ClockComparison};
-use crate::cli::instant::{duration_ms, text};
+use crate::cli::instant::text;
 use crate::cli::word::word;
 use crate::format;
 
 /// Role of a member that did not answer.
 const UNREACHABLE: &str = "unreachable";
 
-/// A cluster that was created.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct MadeView {
-    /// Id of the cluster; null if the request was only checked.
-    pub cluster: Option<String>,
-    /// The founding members.
-    pub members: Vec<MemberView>,
-    /// True if the cluster existed before.
-    pub existed: bool,
+view! {
+    /// A cluster that was created.
+    pub struct MadeView of v1::InitClusterResponse as made {
+        /// Id of the cluster; null if the request was only checked.
+        pub cluster: Option<String>,
+        /// The founding members.
+        pub members: Vec<MemberView>,
+        /// True if the cluster existed before.
+        pub existed: bool,
+    }
 }
 
-/// A node's entry in the membership.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct MemberView {
-    /// Random id, created once with the data folder.
-    pub id: String,
-    /// Name of the node.
-    pub name: String,
-    /// Address of the node's peer listener.
-    pub address: String,
-    /// True for a voter, false for a learner.
-    pub votes: bool,
+view! {
+    /// A node's entry in the membership.
+    pub struct MemberView of v1::Member as member {
+        /// Random id, created once with the data folder.
+        pub id: String,
+        /// Name of the node.
+        pub name: String,
+        /// Address of the node's peer listener.
+        pub address: String,
+        /// True for a voter, false for a learner.
+        pub votes: bool,
+    }
 }
 
-/// The state of the cluster.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct StatusView {
-    cluster: Option<String>,
-    incarnation: u64,
-    group: u32,
-    leader: Option<String>,
-    /// Time since the answering node last heard a leader; null while it hears one.
-    leaderless_ms: Option<i64>,
-    epoch: Option<u64>,
-    term: u64,
-    commit_index: u64,
-    clocks_agree: bool,
-    /// Distance of the test clock from real time; null without a test clock.
-    test_clock_offset_ms: Option<i64>,
-    answered_by: String,
-    members: Vec<MemberStatusView>,
-    backlog: Vec<BacklogView>,
-    /// The first blocked runs.
-    blocked: Vec<BlockedView>,
-    /// Number of all blocked runs.
-    blocked_count: u32,
-    /// Pools whose cap for today is used up while emails wait.
-    pools_used_up: Vec<PoolView>,
+view! {
+    /// The state of the cluster.
+    pub struct StatusView of v1::GetClusterStatusResponse as status {
+        cluster: Option<String>,
+        incarnation: u64,
+        group: u32,
+        leader: Option<String>,
+        /// Time since the answering node last heard a leader; null while it hears one.
+        leaderless_ms: Option<i64> = status.leaderless.shown(),
+        epoch: Option<u64>,
+        term: u64,
+        commit_index: u64,
+        clocks_agree: bool,
+        /// Distance of the test clock from real time; null without a test clock.
+        test_clock_offset_ms: Option<i64> = status.test_clock_offset.shown(),
+        answered_by: String,
+        members: Vec<MemberStatusView>,
+        backlog: Vec<BacklogView> = status.backlogs.into_iter().map(BacklogView::from).collect(),
+        /// The first blocked runs.
+        blocked: Vec<BlockedView>,
+        /// Number of all blocked runs.
+        blocked_count: u32,
+        /// Pools whose cap for today is used up while emails wait.
+        pools_used_up: Vec<PoolView>,
+    }
 }
 
-/// Late recipients of a pool that are not sent yet.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct BacklogView {
-    pool: String,
-    recipients: u64,
-    oldest: Option<String>,
-    /// Null without a limit.
-    bound_per_second: Option<f64>,
-    /// Null if the backlog does not shrink, or was not measured.
-    shrinks_per_second: Option<f64>,
-    eta_ms: Option<i64>,
-    /// True if the backlog was observed long enough to show if it shrinks.
-    measured: bool,
-    /// Instants that wait for other runs of their schedules.
-    waiting: u64,
-    /// True if the counting stopped early: `recipients` and `waiting` are lower bounds.
-    lower_bound: bool,
+view! {
+    /// Late recipients of a pool that are not sent yet.
+    pub struct BacklogView of v1::Backlog as backlog {
+        pool: String,
+        recipients: u64,
+        oldest: Option<String>,
+        /// Null without a limit.
+        bound_per_second: Option<f64>,
+        /// Null if the backlog does not shrink, or was not measured.
+        shrinks_per_second: Option<f64>,
+        eta_ms: Option<i64> = backlog.eta.shown(),
+        /// True if the backlog was observed long enough to show if it shrinks.
+        measured: bool,
+        /// Instants that wait for other runs of their schedules.
+        waiting: u64,
+        /// True if the counting stopped early: `recipients` and `waiting` are lower bounds.
+        lower_bound: bool,
+    }
 }
 
-/// A run with recipients that wait for a part of the audience that no live node has.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct BlockedView {
-    run: String,
-    tenant: String,
-    schedule: String,
-    why: String,
-}
-
-impl From<v1::BlockedRun> for BlockedView {
-    fn from(blocked: v1::BlockedRun) -> BlockedView {
-        let v1::BlockedRun { run, tenant, schedule, why } = blocked;
-        BlockedView { run, tenant, schedule, why }
+view! {
+    /// A run with recipients that wait for a part of the audience that no live node has.
+    pub struct BlockedView of v1::BlockedRun as blocked {
+        run: String,
+        tenant: String,
+        schedule: String,
+        why: String,
     }
 }
 
@@ -143,42 +142,6 @@ struct MemberStatusView {
 pub struct LeaderView {
     /// Name of the leader.
     pub leader: String,
-}
-
-impl From<v1::InitClusterResponse> for MadeView {
-    fn from(made: v1::InitClusterResponse) -> MadeView {
-        let members = made.members.into_iter().map(MemberView::from).collect();
-        MadeView { cluster: some(made.cluster), members, existed: made.existed }
-    }
-}
-
-impl From<v1::Member> for MemberView {
-    fn from(member: v1::Member) -> MemberView {
-        MemberView { id: member.id, name: member.name, address: member.address, votes: member.votes }
-    }
-}
-
-impl From<v1::GetClusterStatusResponse> for StatusView {
-    fn from(status: v1::GetClusterStatusResponse) -> StatusView {
-        StatusView {
-            cluster: some(status.cluster),
-            incarnation: status.incarnation,
-            group: status.group,
-            leader: some(status.leader),
-            leaderless_ms: status.leaderless.as_ref().map(duration_ms),
-            epoch: (status.epoch > 0).then_some(status.epoch),
-            term: status.term,
-            commit_index: status.commit_index,
-            clocks_agree: status.clocks_agree,
-            test_clock_offset_ms: status.test_clock_offset.as_ref().map(duration_ms),
-            answered_by: status.answered_by,
-            members: status.members.into_iter().map(MemberStatusView::from).collect(),
-            backlog: status.backlogs.into_iter().map(BacklogView::from).collect(),
-            blocked_count: status.blocked_count,
-            blocked: status.blocked.into_iter().map(BlockedView::from).collect(),
-            pools_used_up: status.pools_used_up.into_iter().map(PoolView::from).collect(),
-        }
-    }
 }
 
 /// Says how much a node in crash back-off sends, by the part of its usual claims that it gets.
@@ -236,23 +199,6 @@ impl StatusView {
 
     fn clocks(&self) -> ClockComparison<'_> {
         clocks::compare(self.members.iter().filter_map(|member| Some((member.name.as_str(), member.clock_offset_ms?))))
-    }
-}
-
-impl From<v1::Backlog> for BacklogView {
-    fn from(backlog: v1::Backlog) -> BacklogView {
-        let some = |rate: f64| (rate > 0.0).then_some(rate);
-        BacklogView {
-            pool: backlog.pool,
-            recipients: backlog.recipients,
-            oldest: text(backlog.oldest.as_ref()),
-            bound_per_second: some(backlog.bound_per_second),
-            shrinks_per_second: some(backlog.shrinks_per_second),
-            eta_ms: backlog.eta.as_ref().map(duration_ms),
-            measured: backlog.measured,
-            waiting: backlog.waiting,
-            lower_bound: backlog.lower_bound,
-        }
     }
 }
 

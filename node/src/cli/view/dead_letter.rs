@@ -3,37 +3,24 @@
 use std::collections::BTreeMap;
 
 use reveille_proto::admin::v1;
-use serde::Serialize;
 
+use super::fields::view;
 use super::mail::MailView;
 use super::sheet::{Cell, Tone, card};
-use super::{Row, View, some};
+use super::{Row, View};
 use crate::cli::commands::export::Record;
-use crate::cli::instant::text;
 
-/// A recipient that was refused permanently.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct DeadLetterView {
-    #[serde(flatten)]
-    mail: MailView,
-    /// Reply code of the relay; null if no relay replied.
-    code: Option<u32>,
-    enhanced: Option<String>,
-    text: String,
-    attempts: u32,
-    since: Option<String>,
-}
-
-impl From<v1::DeadLetter> for DeadLetterView {
-    fn from(letter: v1::DeadLetter) -> DeadLetterView {
-        DeadLetterView {
-            since: text(letter.since.as_ref()),
-            mail: MailView { run: letter.run, recipient: letter.recipient, number: letter.number },
-            code: (letter.code > 0).then_some(letter.code),
-            enhanced: some(letter.enhanced),
-            text: letter.text,
-            attempts: letter.attempts,
-        }
+view! {
+    /// A recipient that was refused permanently.
+    pub struct DeadLetterView of v1::DeadLetter as letter {
+        #[serde(flatten)]
+        mail: MailView = MailView { run: letter.run, recipient: letter.recipient, number: letter.number },
+        /// Reply code of the relay; null if no relay replied.
+        code: Option<u32>,
+        enhanced: Option<String>,
+        text: String,
+        attempts: u32,
+        since: Option<String>,
     }
 }
 
@@ -91,26 +78,15 @@ impl Record for DeadLetterView {
     }
 }
 
-/// Dead letters with the same reason.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct GroupView {
-    reason: String,
-    count: u64,
-    oldest: Option<String>,
-    newest: Option<String>,
-    /// The newest dead letter of the group.
-    example: DeadLetterView,
-}
-
-impl From<v1::DeadLetterGroup> for GroupView {
-    fn from(group: v1::DeadLetterGroup) -> GroupView {
-        GroupView {
-            reason: group.reason,
-            count: group.count,
-            oldest: text(group.oldest.as_ref()),
-            newest: text(group.newest.as_ref()),
-            example: group.example.unwrap_or_default().into(),
-        }
+view! {
+    /// Dead letters with the same reason.
+    pub struct GroupView of v1::DeadLetterGroup as group {
+        reason: String,
+        count: u64,
+        oldest: Option<String>,
+        newest: Option<String>,
+        /// The newest dead letter of the group.
+        example: DeadLetterView,
     }
 }
 

@@ -1,53 +1,33 @@
 //! Output of `in-doubt …`.
 
 use reveille_proto::admin::v1;
-use serde::Serialize;
 
+use super::fields::view;
 use super::mail::MailView;
 use super::sheet::{Cell, Tone, card};
-use super::{Row, View, some};
-use crate::cli::instant::text;
+use super::{Row, View};
 
-/// An email in doubt.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct DoubtView {
-    #[serde(flatten)]
-    mail: MailView,
-    fence: String,
-    node: String,
-    cause: String,
-    since: Option<String>,
-    claimed_at: Option<String>,
-    evidence: String,
-    next: Option<String>,
-}
-
-/// Emails in doubt with the same cause and node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct GroupView {
-    cause: String,
-    node: String,
-    count: u64,
-}
-
-impl From<v1::DoubtGroup> for GroupView {
-    fn from(group: v1::DoubtGroup) -> GroupView {
-        GroupView { cause: group.cause, node: group.node, count: group.count }
+view! {
+    /// An email in doubt.
+    pub struct DoubtView of v1::Doubt as doubt {
+        #[serde(flatten)]
+        mail: MailView = MailView { run: doubt.run, recipient: doubt.recipient, number: doubt.number },
+        fence: String,
+        node: String,
+        cause: String,
+        since: Option<String>,
+        claimed_at: Option<String>,
+        evidence: String,
+        next: Option<String>,
     }
 }
 
-impl From<v1::Doubt> for DoubtView {
-    fn from(doubt: v1::Doubt) -> DoubtView {
-        DoubtView {
-            since: text(doubt.since.as_ref()),
-            claimed_at: text(doubt.claimed_at.as_ref()),
-            mail: MailView { run: doubt.run, recipient: doubt.recipient, number: doubt.number },
-            fence: doubt.fence,
-            node: doubt.node,
-            cause: doubt.cause,
-            evidence: doubt.evidence,
-            next: some(doubt.next),
-        }
+view! {
+    /// Emails in doubt with the same cause and node.
+    pub struct GroupView of v1::DoubtGroup as group {
+        cause: String,
+        node: String,
+        count: u64,
     }
 }
 

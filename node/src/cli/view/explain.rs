@@ -1,55 +1,31 @@
 //! Output of `explain`.
 
 use reveille_proto::admin::v1;
-use serde::Serialize;
 
+use super::View;
+use super::fields::view;
 use super::sheet::{Cell, Tone, table};
-use super::{View, some};
-use crate::cli::instant::text;
 use crate::cli::word::word;
 
-/// The history of one recipient in one run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct StoryView {
-    run: String,
-    recipient: String,
-    number: u32,
-    state: String,
-    events: Vec<EventView>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-struct EventView {
-    index: u64,
-    instant: Option<String>,
-    what: String,
-    node: Option<String>,
-    fence: Option<String>,
-    detail: Option<String>,
-}
-
-impl From<v1::ExplainResponse> for StoryView {
-    fn from(story: v1::ExplainResponse) -> StoryView {
-        StoryView {
-            state: word("RECIPIENT_STATE_", story.state().as_str_name()),
-            run: story.run,
-            recipient: story.recipient,
-            number: story.number,
-            events: story.events.into_iter().map(EventView::from).collect(),
-        }
+view! {
+    /// The history of one recipient in one run.
+    pub struct StoryView of v1::ExplainResponse as story {
+        run: String,
+        recipient: String,
+        number: u32,
+        state: String = word("RECIPIENT_STATE_", story.state().as_str_name()),
+        events: Vec<EventView>,
     }
 }
 
-impl From<v1::Event> for EventView {
-    fn from(event: v1::Event) -> EventView {
-        EventView {
-            index: event.index,
-            instant: text(event.instant.as_ref()),
-            what: event.what,
-            node: some(event.node),
-            fence: some(event.fence),
-            detail: some(event.detail),
-        }
+view! {
+    struct EventView of v1::Event as event {
+        index: u64,
+        instant: Option<String>,
+        what: String,
+        node: Option<String>,
+        fence: Option<String>,
+        detail: Option<String>,
     }
 }
 

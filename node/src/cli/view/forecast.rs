@@ -1,36 +1,22 @@
 //! When a campaign ends: computed from limits before it opens, and from its speed afterwards.
 
 use reveille_proto::admin::v1::{self, ForecastBound};
-use serde::Serialize;
 
-use crate::cli::instant::text;
+use super::fields::view;
 use crate::cli::word::word;
 use crate::format;
 
-/// Forecast that shows if a campaign can be sent in time.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ForecastView {
-    needed_per_second: f64,
-    budget_per_second: Option<f64>,
-    ends: Option<String>,
-    fits: bool,
-    bound: String,
-    first_day_room: Option<u32>,
-    #[serde(skip)]
-    kind: ForecastBound,
-}
-
-impl From<v1::Forecast> for ForecastView {
-    fn from(forecast: v1::Forecast) -> ForecastView {
-        ForecastView {
-            needed_per_second: forecast.needed_per_second,
-            budget_per_second: forecast.budget_per_second,
-            ends: text(forecast.ends.as_ref()),
-            fits: forecast.fits,
-            bound: word("FORECAST_BOUND_", forecast.bound().as_str_name()),
-            first_day_room: forecast.first_day_room,
-            kind: forecast.bound(),
-        }
+view! {
+    /// Forecast that shows if a campaign can be sent in time.
+    pub struct ForecastView of v1::Forecast as forecast {
+        needed_per_second: f64,
+        budget_per_second: Option<f64>,
+        ends: Option<String>,
+        fits: bool,
+        bound: String = word("FORECAST_BOUND_", forecast.bound().as_str_name()),
+        first_day_room: Option<u32>,
+        #[serde(skip)]
+        kind: ForecastBound = forecast.bound(),
     }
 }
 
@@ -54,16 +40,11 @@ impl ForecastView {
     }
 }
 
-/// Progress of a campaign that is being sent.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ProgressView {
-    per_second: f64,
-    ends: Option<String>,
-}
-
-impl From<v1::Progress> for ProgressView {
-    fn from(progress: v1::Progress) -> ProgressView {
-        ProgressView { per_second: progress.per_second, ends: text(progress.ends.as_ref()) }
+view! {
+    /// Progress of a campaign that is being sent.
+    pub struct ProgressView of v1::Progress as progress {
+        per_second: f64,
+        ends: Option<String>,
     }
 }
 

@@ -1,35 +1,22 @@
 //! Output of `schedule history`.
 
 use reveille_proto::admin::v1;
-use serde::Serialize;
 
+use super::fields::view;
 use super::sheet::{Cell, Tone, table};
-use super::{Row, View, some};
+use super::{Row, View};
 use crate::cli::word::word;
 
-/// Outcome of an instant, or of a range of instants.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct HistoryView {
-    nominal: String,
-    last: String,
-    outcome: String,
-    reason: Option<String>,
-    count: u32,
-    run: Option<String>,
-    index: u64,
-}
-
-impl From<v1::HistoryEntry> for HistoryView {
-    fn from(entry: v1::HistoryEntry) -> HistoryView {
-        HistoryView {
-            outcome: word("HISTORY_OUTCOME_", entry.outcome().as_str_name()),
-            nominal: entry.nominal,
-            last: entry.last,
-            reason: some(entry.reason),
-            count: entry.count,
-            run: some(entry.run),
-            index: entry.index,
-        }
+view! {
+    /// Outcome of an instant, or of a range of instants.
+    pub struct HistoryView of v1::HistoryEntry as entry {
+        nominal: String,
+        last: String,
+        outcome: String = word("HISTORY_OUTCOME_", entry.outcome().as_str_name()),
+        reason: Option<String>,
+        count: u32,
+        run: Option<String>,
+        index: u64,
     }
 }
 

@@ -66,7 +66,7 @@ impl Outcome {
 }
 
 /// A line of the crontab and its outcome.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ImportView {
     /// Line number in the file, from 1.
     pub line: u64,

@@ -2,25 +2,26 @@
 
 use jiff::Timestamp;
 use reveille_proto::admin::v1;
-use serde::Serialize;
 
+use super::fields::view;
 use super::sheet::{Cell, Tone, table};
 use super::{Row, View};
 use crate::cli::instant::text;
 use crate::format;
 
-/// One instant at which a schedule fires.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct InstantView {
-    /// Instant in UTC.
-    pub instant: String,
-    /// Local time with its offset.
-    pub local: String,
-    /// Effect of a clock change on the instant; empty without one.
-    pub remark: String,
-    /// When the run opens; null for a schedule without a jitter.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub opens: Option<String>,
+view! {
+    /// One instant at which a schedule fires.
+    pub struct InstantView of v1::Instant as at {
+        /// Instant in UTC.
+        pub instant: String = text(at.instant.as_ref()).unwrap_or_default(),
+        /// Local time with its offset.
+        pub local: String,
+        /// Effect of a clock change on the instant; empty without one.
+        pub remark: String,
+        /// When the run opens; null for a schedule without a jitter.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub opens: Option<String>,
+    }
 }
 
 impl InstantView {
@@ -31,14 +32,6 @@ impl InstantView {
             (Some(opens), "") => format!("opens {opens}"),
             (Some(opens), remark) => format!("opens {opens}; {remark}"),
         }
-    }
-}
-
-impl From<v1::Instant> for InstantView {
-    fn from(instant: v1::Instant) -> InstantView {
-        let at = text(instant.instant.as_ref()).unwrap_or_default();
-        let opens = text(instant.opens.as_ref());
-        InstantView { instant: at, local: instant.local, remark: instant.remark, opens }
     }
 }
 

@@ -17,6 +17,7 @@ pub mod dead_letter;
 pub mod doctor;
 pub mod doubt;
 pub mod explain;
+pub mod fields;
 pub mod forecast;
 pub mod history;
 pub mod import;

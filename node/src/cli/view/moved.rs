@@ -7,7 +7,7 @@ use super::doubt::GroupView;
 use crate::format;
 
 /// The answer to a decision.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MovedView {
     /// The run as the user named it; null for dead letters of all runs.
     pub run: Option<String>,

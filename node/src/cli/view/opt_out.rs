@@ -4,55 +4,47 @@ use reveille_proto::admin::v1;
 use serde::Serialize;
 
 use super::barrier::{BarrierView, CrossingView};
+use super::fields::view;
 use super::sheet::{Cell, Tone, card};
 use super::{Row, View};
 use crate::cli::commands::export::Record;
 use crate::cli::failure::BadRow;
-use crate::cli::instant::text;
 use crate::format;
 
-/// An opt-out that was recorded, with its barrier.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct OptedOutView {
-    recipient: String,
-    #[serde(flatten)]
-    barrier: BarrierView,
-}
-
-/// Tells if an address has opted out.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct OptOutCheckView {
-    recipient: String,
-    opted_out: bool,
-    index: Option<u64>,
-    at: Option<String>,
-    taken_back: Option<BackView>,
-}
-
-/// How an opt-out was revoked.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-struct BackView {
-    index: u64,
-    at: Option<String>,
-    reason: String,
-}
-
-/// Result of revoking an opt-out. `taken_back` is null if the opt-out was only checked and is not revoked yet.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct TakenBackView {
-    recipient: String,
-    taken_back: Option<BackView>,
-}
-
-impl From<v1::TakenBack> for BackView {
-    fn from(back: v1::TakenBack) -> BackView {
-        BackView { index: back.index, at: text(back.at.as_ref()), reason: back.reason }
+view! {
+    /// An opt-out that was recorded, with its barrier.
+    pub struct OptedOutView of v1::AddOptOutResponse as added {
+        recipient: String,
+        #[serde(flatten)]
+        barrier: BarrierView = added.barrier.into(),
     }
 }
 
-impl From<v1::TakeBackOptOutResponse> for TakenBackView {
-    fn from(answer: v1::TakeBackOptOutResponse) -> TakenBackView {
-        TakenBackView { recipient: answer.recipient, taken_back: answer.taken_back.map(BackView::from) }
+view! {
+    /// Tells if an address has opted out.
+    pub struct OptOutCheckView of v1::CheckOptOutResponse as check {
+        recipient: String,
+        opted_out: bool,
+        index: Option<u64>,
+        at: Option<String>,
+        taken_back: Option<BackView>,
+    }
+}
+
+view! {
+    /// How an opt-out was revoked.
+    struct BackView of v1::TakenBack as back {
+        index: u64,
+        at: Option<String>,
+        reason: String,
+    }
+}
+
+view! {
+    /// Result of revoking an opt-out. `taken_back` is null if the opt-out was only checked and is not revoked yet.
+    pub struct TakenBackView of v1::TakeBackOptOutResponse as answer {
+        recipient: String,
+        taken_back: Option<BackView>,
     }
 }
 
@@ -71,24 +63,6 @@ impl View for TakenBackView {
         match &self.taken_back {
             Some(back) => format!("{} gets mail again: taken back {}", self.recipient, back.sentence()),
             None => format!("{} has opted out, and would get mail again", self.recipient),
-        }
-    }
-}
-
-impl From<v1::AddOptOutResponse> for OptedOutView {
-    fn from(added: v1::AddOptOutResponse) -> OptedOutView {
-        OptedOutView { recipient: added.recipient, barrier: added.barrier.into() }
-    }
-}
-
-impl From<v1::CheckOptOutResponse> for OptOutCheckView {
-    fn from(check: v1::CheckOptOutResponse) -> OptOutCheckView {
-        OptOutCheckView {
-            at: text(check.at.as_ref()),
-            recipient: check.recipient,
-            opted_out: check.opted_out,
-            index: check.index,
-            taken_back: check.taken_back.map(BackView::from),
         }
     }
 }
@@ -118,17 +92,12 @@ impl View for OptOutCheckView {
     }
 }
 
-/// A recipient that has opted out.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct OptOutView {
-    recipient: String,
-    index: u64,
-    at: Option<String>,
-}
-
-impl From<v1::OptOut> for OptOutView {
-    fn from(opt_out: v1::OptOut) -> OptOutView {
-        OptOutView { at: text(opt_out.at.as_ref()), recipient: opt_out.recipient, index: opt_out.index }
+view! {
+    /// A recipient that has opted out.
+    pub struct OptOutView of v1::OptOut as opt_out {
+        recipient: String,
+        index: u64,
+        at: Option<String>,
     }
 }
 

@@ -1,48 +1,31 @@
 //! Output of `pool …`, and the message of a status about a pool whose daily cap is used up.
 
 use reveille_proto::admin::v1;
-use serde::Serialize;
 
+use super::fields::view;
 use super::sheet::{Cell, Tone, card};
-use super::{Row, View, some};
-use crate::cli::instant::text;
+use super::{Row, View};
 use crate::format;
 
-/// A pool and its settings.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct PoolView {
-    name: String,
-    relays: Vec<String>,
-    /// Daily caps of the warm-up; empty without one.
-    warm_up: Vec<u32>,
-    /// First day of the warm-up; null without one.
-    first_day: Option<String>,
-    /// Limit of emails today; null without a limit.
-    cap_today: Option<u32>,
-    /// Recipients sent today, possibly sent, or claimed; zero without a warm-up.
-    used_today: u32,
-    waiting: u64,
-    /// End of today.
-    until: Option<String>,
-    /// Log index of the settings; null if nothing is set.
-    index: Option<u64>,
-    reveille_headers: bool,
-}
-
-impl From<v1::Pool> for PoolView {
-    fn from(pool: v1::Pool) -> PoolView {
-        PoolView {
-            until: text(pool.until.as_ref()),
-            name: pool.name,
-            relays: pool.relays,
-            warm_up: pool.warm_up,
-            first_day: some(pool.first_day),
-            cap_today: pool.cap_today,
-            used_today: pool.used_today,
-            waiting: pool.waiting,
-            index: (pool.index > 0).then_some(pool.index),
-            reveille_headers: pool.reveille_headers,
-        }
+view! {
+    /// A pool and its settings.
+    pub struct PoolView of v1::Pool as pool {
+        name: String,
+        relays: Vec<String>,
+        /// Daily caps of the warm-up; empty without one.
+        warm_up: Vec<u32>,
+        /// First day of the warm-up; null without one.
+        first_day: Option<String>,
+        /// Limit of emails today; null without a limit.
+        cap_today: Option<u32>,
+        /// Recipients sent today, possibly sent, or claimed; zero without a warm-up.
+        used_today: u32,
+        waiting: u64,
+        /// End of today.
+        until: Option<String>,
+        /// Log index of the settings; null if nothing is set.
+        index: Option<u64>,
+        reveille_headers: bool,
     }
 }
 

@@ -3,47 +3,50 @@
 use reveille_proto::admin::v1;
 use serde::Serialize;
 
+use super::fields::view;
 use super::sheet::{Cell, Tone, card};
 use super::{Row, View, some};
 use crate::cli::instant::{self, duration_ms};
 use crate::cli::word::word;
 use crate::format;
 
-/// A relay.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct RelayView {
-    name: String,
-    pool: String,
-    host: String,
-    port: u32,
-    tls: String,
-    /// Path of the CA certificates; null for the system's roots.
-    ca: Option<String>,
-    /// Name that the certificate must have; null for the host.
-    tls_name: Option<String>,
-    /// Name of the credentials in each node's configuration; null without AUTH.
-    credentials: Option<String>,
-    /// Null without a limit.
-    rate_per_second: Option<f64>,
-    max_sessions: u32,
-    /// Null for half of the rate, or for no limit if the rate has none.
-    late_rate_per_second: Option<f64>,
-    weight: u32,
-    /// Null if the answering node does not use the relay.
-    health: Option<HealthView>,
+view! {
+    /// A relay.
+    pub struct RelayView of v1::Relay as relay {
+        name: String,
+        pool: String,
+        host: String,
+        port: u32,
+        tls: String = word("RELAY_TLS_", relay.tls().as_str_name()),
+        /// Path of the CA certificates; null for the system's roots.
+        ca: Option<String>,
+        /// Name that the certificate must have; null for the host.
+        tls_name: Option<String>,
+        /// Name of the credentials in each node's configuration; null without AUTH.
+        credentials: Option<String>,
+        /// Null without a limit.
+        rate_per_second: Option<f64>,
+        max_sessions: u32,
+        /// Null for half of the rate, or for no limit if the rate has none.
+        late_rate_per_second: Option<f64>,
+        weight: u32,
+        /// Null if the answering node does not use the relay.
+        health: Option<HealthView>,
+    }
 }
 
-/// A relay's state on one node.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct HealthView {
-    node: String,
-    /// One of `ready`, `throttled`, `failing`, `probing`, `parked`.
-    condition: String,
-    cause: Option<String>,
-    /// When the node tries the relay again.
-    until: Option<String>,
-    sessions_open: u32,
-    rate_per_second: f64,
+view! {
+    /// A relay's state on one node.
+    pub struct HealthView of v1::RelayHealth as health {
+        node: String,
+        /// One of `ready`, `throttled`, `failing`, `probing`, `parked`.
+        condition: String = word("RELAY_CONDITION_", health.condition().as_str_name()),
+        cause: Option<String>,
+        /// When the node tries the relay again.
+        until: Option<String>,
+        sessions_open: u32,
+        rate_per_second: f64,
+    }
 }
 
 /// Result of a node's test of a relay.
@@ -87,39 +90,6 @@ pub struct RemovedView {
     /// True if it would only be removed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
-}
-
-impl From<v1::Relay> for RelayView {
-    fn from(relay: v1::Relay) -> RelayView {
-        RelayView {
-            tls: word("RELAY_TLS_", relay.tls().as_str_name()),
-            ca: some(relay.ca),
-            tls_name: some(relay.tls_name),
-            credentials: some(relay.credentials),
-            health: relay.health.map(HealthView::from),
-            name: relay.name,
-            pool: relay.pool,
-            host: relay.host,
-            port: relay.port,
-            rate_per_second: (relay.rate_per_second > 0.0).then_some(relay.rate_per_second),
-            max_sessions: relay.max_sessions,
-            weight: relay.weight,
-            late_rate_per_second: (relay.late_rate_per_second > 0.0).then_some(relay.late_rate_per_second),
-        }
-    }
-}
-
-impl From<v1::RelayHealth> for HealthView {
-    fn from(health: v1::RelayHealth) -> HealthView {
-        HealthView {
-            condition: word("RELAY_CONDITION_", health.condition().as_str_name()),
-            until: instant::text(health.until.as_ref()),
-            node: health.node,
-            cause: some(health.cause),
-            sessions_open: health.sessions_open,
-            rate_per_second: health.rate_per_second,
-        }
-    }
 }
 
 impl HealthView {

@@ -4,41 +4,42 @@ use reveille_proto::admin::v1;
 use serde::{Serialize, Serializer};
 
 use super::barrier::BarrierView;
+use super::fields::{Shown, view};
 use super::sheet::{Cell, Tone, card};
-use super::{Row, View, some};
-use crate::cli::instant::text;
+use super::{Row, View};
 use crate::cli::word::word;
 use crate::format;
 
-/// A run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct RunView {
-    /// Null if it was only checked and does not exist.
-    #[serde(serialize_with = "or_null")]
-    run: String,
-    tenant: String,
-    schedule: String,
-    nominal: String,
-    cause: String,
-    state: String,
-    reason: Option<String>,
-    audience: u32,
-    counts: CountsView,
-    #[serde(serialize_with = "or_null")]
-    opened_index: u64,
-    finished_index: Option<u64>,
-    due: Option<String>,
-    opened_at: Option<String>,
-    finish_by: Option<String>,
-    known_duplicates: u32,
-    resent: u32,
-    archived_index: Option<u64>,
-    waited_for: Option<String>,
-    canary: Option<CanaryView>,
-    blocked: Option<String>,
-    /// Set only in the answer to a pause or a cancellation.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    barrier: Option<BarrierView>,
+view! {
+    /// A run.
+    pub struct RunView of v1::Run as run {
+        /// Null if it was only checked and does not exist.
+        #[serde(serialize_with = "or_null")]
+        run: String,
+        tenant: String,
+        schedule: String,
+        nominal: String,
+        cause: String = word("RUN_CAUSE_", run.cause().as_str_name()),
+        state: String = word("RUN_STATE_", run.state().as_str_name()),
+        reason: Option<String>,
+        audience: u32,
+        counts: CountsView,
+        #[serde(serialize_with = "or_null")]
+        opened_index: u64,
+        finished_index: Option<u64>,
+        due: Option<String>,
+        opened_at: Option<String>,
+        finish_by: Option<String>,
+        known_duplicates: u32,
+        resent: u32,
+        archived_index: Option<u64>,
+        waited_for: Option<String>,
+        canary: Option<CanaryView>,
+        blocked: Option<String>,
+        /// Set only in the answer to a pause or a cancellation.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        barrier: Option<BarrierView> = None,
+    }
 }
 
 /// Serializes a default value as null.
@@ -46,67 +47,30 @@ fn or_null<T: Default + PartialEq + Serialize, S: Serializer>(value: &T, seriali
     (*value != T::default()).then_some(value).serialize(serializer)
 }
 
-/// Recipients by state; their sum is the audience (P1).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-struct CountsView {
-    pending: u32,
-    claimed: u32,
-    sent: u32,
-    assumed: u32,
-    dead: u32,
-    suppressed: u32,
-    expired: u32,
-    cancelled: u32,
-    in_doubt: u32,
-}
-
-impl From<v1::Run> for RunView {
-    fn from(run: v1::Run) -> RunView {
-        RunView {
-            cause: word("RUN_CAUSE_", run.cause().as_str_name()),
-            state: word("RUN_STATE_", run.state().as_str_name()),
-            due: text(run.due.as_ref()),
-            opened_at: text(run.opened_at.as_ref()),
-            finish_by: text(run.finish_by.as_ref()),
-            run: run.run,
-            tenant: run.tenant,
-            schedule: run.schedule,
-            nominal: run.nominal,
-            reason: some(run.reason),
-            audience: run.audience,
-            counts: run.counts.unwrap_or_default().into(),
-            opened_index: run.opened_index,
-            finished_index: run.finished_index,
-            known_duplicates: run.known_duplicates,
-            resent: run.resent,
-            archived_index: run.archived_index,
-            waited_for: some(run.waited_for),
-            canary: run.canary.map(CanaryView::from),
-            blocked: some(run.blocked),
-            barrier: None,
-        }
+view! {
+    /// Recipients by state; their sum is the audience (P1).
+    #[derive(Copy, Default)]
+    struct CountsView of v1::RunCounts as counts {
+        pending: u32,
+        claimed: u32,
+        sent: u32,
+        assumed: u32,
+        dead: u32,
+        suppressed: u32,
+        expired: u32,
+        cancelled: u32,
+        in_doubt: u32,
     }
 }
 
-/// Recipients and verdict of the canary (P6).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-struct CanaryView {
-    recipients: u32,
-    undecided: u32,
-    bad: u32,
-    bad_max: u32,
-    verdict: String,
-}
-
-impl From<v1::RunCanary> for CanaryView {
-    fn from(canary: v1::RunCanary) -> CanaryView {
-        CanaryView {
-            verdict: word("CANARY_VERDICT_", canary.verdict().as_str_name()),
-            recipients: canary.recipients,
-            undecided: canary.undecided,
-            bad: canary.bad,
-            bad_max: canary.bad_max,
-        }
+view! {
+    /// Recipients and verdict of the canary (P6).
+    struct CanaryView of v1::RunCanary as canary {
+        recipients: u32,
+        undecided: u32,
+        bad: u32,
+        bad_max: u32,
+        verdict: String = word("CANARY_VERDICT_", canary.verdict().as_str_name()),
     }
 }
 
@@ -122,22 +86,6 @@ impl CanaryView {
             decided => format!(
                 "{decided}; at its verdict {to_come} of {all} were to come, {bad} dead or in doubt of at most {most}"
             ),
-        }
-    }
-}
-
-impl From<v1::RunCounts> for CountsView {
-    fn from(counts: v1::RunCounts) -> CountsView {
-        CountsView {
-            pending: counts.pending,
-            claimed: counts.claimed,
-            sent: counts.sent,
-            assumed: counts.assumed,
-            dead: counts.dead,
-            suppressed: counts.suppressed,
-            expired: counts.expired,
-            cancelled: counts.cancelled,
-            in_doubt: counts.in_doubt,
         }
     }
 }
@@ -311,32 +259,22 @@ impl View for RunView {
     }
 }
 
-/// The run that a trigger opened or would open, and the runs that it cancels.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct TriggerView {
-    #[serde(flatten)]
-    run: RunView,
-    cancelled_runs: Vec<CancelledRunView>,
-    cancelled_runs_more: u32,
+view! {
+    /// The run that a trigger opened or would open, and the runs that it cancels.
+    pub struct TriggerView of v1::TriggerScheduleResponse as answer {
+        #[serde(flatten)]
+        run: RunView,
+        cancelled_runs: Vec<CancelledRunView> = answer.cancelled.shown(),
+        cancelled_runs_more: u32 = answer.cancelled_more,
+    }
 }
 
-/// A run that is cancelled because another one opens.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-struct CancelledRunView {
-    run: String,
-    cancelled: u32,
-    claimed: u32,
-}
-
-impl From<v1::TriggerScheduleResponse> for TriggerView {
-    fn from(answer: v1::TriggerScheduleResponse) -> TriggerView {
-        let one =
-            |one: v1::CancelledRun| CancelledRunView { run: one.run, cancelled: one.cancelled, claimed: one.claimed };
-        TriggerView {
-            run: answer.run.unwrap_or_default().into(),
-            cancelled_runs: answer.cancelled.into_iter().map(one).collect(),
-            cancelled_runs_more: answer.cancelled_more,
-        }
+view! {
+    /// A run that is cancelled because another one opens.
+    struct CancelledRunView of v1::CancelledRun as one {
+        run: String,
+        cancelled: u32,
+        claimed: u32,
     }
 }
 

@@ -6,48 +6,50 @@ use jiff::Timestamp;
 use reveille_proto::admin::v1::{self, ScheduleState};
 use serde::Serialize;
 
+use super::fields::{Shown, view};
 use super::instant::{InstantView, instants};
 use super::sheet::{Cell, Tone, card};
-use super::{Row, View, some};
+use super::{Row, View};
 use crate::cli::instant::{duration_ms, from_wire, text};
 use crate::cli::word::word;
 use crate::format;
 
-/// A schedule.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ScheduleView {
-    tenant: String,
-    name: String,
-    number: u64,
-    state: String,
-    reason: Option<String>,
-    when: String,
-    /// The cron expression in which `H` is resolved.
-    hashed_cron: Option<String>,
-    zone: String,
-    start: Option<String>,
-    end: Option<String>,
-    max_runs: Option<u32>,
-    next: Vec<InstantView>,
-    /// The run that the next instant waits for; null if it does not wait.
-    waits_for: Option<String>,
-    /// True if a campaign created the schedule.
-    of_campaign: bool,
-    recipients: u32,
-    content_hash: String,
-    audience_hash: String,
-    policies: PoliciesView,
-    pool: String,
-    priority: u32,
-    etag: String,
-    index: u64,
-    labels: BTreeMap<String, String>,
-    /// The cluster's time when it answered.
-    #[serde(skip)]
-    now: Timestamp,
-    /// Set only in the answer to a creation or its check.
-    #[serde(skip_serializing_if = "Option::is_none", flatten)]
-    creation: Option<CreationView>,
+view! {
+    /// A schedule.
+    pub struct ScheduleView of v1::Schedule as schedule {
+        tenant: String,
+        name: String,
+        number: u64,
+        state: String = word("SCHEDULE_STATE_", schedule.state().as_str_name()),
+        reason: Option<String>,
+        when: String = schedule.when.as_ref().map(when_text).unwrap_or_default(),
+        /// The cron expression in which `H` is resolved.
+        hashed_cron: Option<String>,
+        zone: String,
+        start: Option<String>,
+        end: Option<String>,
+        max_runs: Option<u32>,
+        next: Vec<InstantView>,
+        /// The run that the next instant waits for; null if it does not wait.
+        waits_for: Option<String>,
+        /// True if a campaign created the schedule.
+        of_campaign: bool,
+        recipients: u32,
+        content_hash: String,
+        audience_hash: String,
+        policies: PoliciesView,
+        pool: String,
+        priority: u32,
+        etag: String,
+        index: u64,
+        labels: BTreeMap<String, String>,
+        /// The cluster's time when it answered.
+        #[serde(skip)]
+        now: Timestamp = schedule.now.as_ref().and_then(from_wire).unwrap_or_else(Timestamp::now),
+        /// Set only in the answer to a creation or its check.
+        #[serde(skip_serializing_if = "Option::is_none", flatten)]
+        creation: Option<CreationView> = None,
+    }
 }
 
 /// Result of a creation.
@@ -79,33 +81,35 @@ pub struct BadRowView {
     pub problem: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-struct PoliciesView {
-    dst_gap: String,
-    dst_overlap: String,
-    catch_up: String,
-    start_within_ms: i64,
-    finish_by_ms: i64,
-    in_doubt: String,
-    max_attempts: u32,
-    retention_ms: i64,
-    overlap: String,
-    min_gap_ms: i64,
-    jitter_ms: i64,
+view! {
+    struct PoliciesView of v1::Policies as policies {
+        dst_gap: String = word("DST_GAP_", policies.dst_gap().as_str_name()),
+        dst_overlap: String = word("DST_OVERLAP_", policies.dst_overlap().as_str_name()),
+        catch_up: String = word("CATCH_UP_", policies.catch_up().as_str_name()),
+        start_within_ms: i64 = policies.start_within.shown(),
+        finish_by_ms: i64 = policies.finish_by.shown(),
+        in_doubt: String = word("IN_DOUBT_", policies.in_doubt().as_str_name()),
+        max_attempts: u32,
+        retention_ms: i64 = policies.retention.shown(),
+        overlap: String = word("OVERLAP_", policies.overlap().as_str_name()),
+        min_gap_ms: i64 = policies.min_gap.shown(),
+        jitter_ms: i64 = policies.jitter.shown(),
+    }
 }
 
-/// Result of a resume, or of its dry run.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ResumeView {
-    /// The schedule that is resumed.
-    #[serde(flatten)]
-    pub schedule: ScheduleView,
-    /// Missed instants that open, at most ten.
-    pub opens: Vec<InstantView>,
-    /// Number of missed instants that open.
-    pub opens_count: u32,
-    /// Number of missed instants that are explained in the history instead.
-    pub explained_count: u32,
+view! {
+    /// Result of a resume, or of its dry run.
+    pub struct ResumeView of v1::ResumeScheduleResponse as resumed {
+        /// The schedule that is resumed.
+        #[serde(flatten)]
+        pub schedule: ScheduleView,
+        /// Missed instants that open, at most ten.
+        pub opens: Vec<InstantView>,
+        /// Number of missed instants that open.
+        pub opens_count: u32,
+        /// Number of missed instants that are explained in the history instead.
+        pub explained_count: u32,
+    }
 }
 
 /// A schedule that was deleted.
@@ -119,68 +123,6 @@ pub struct DeletedView {
     pub open_runs: Vec<String>,
     /// True if it would only be deleted.
     pub dry_run: bool,
-}
-
-impl From<v1::Schedule> for ScheduleView {
-    fn from(schedule: v1::Schedule) -> ScheduleView {
-        ScheduleView {
-            state: word("SCHEDULE_STATE_", schedule.state().as_str_name()),
-            when: schedule.when.as_ref().map(when_text).unwrap_or_default(),
-            start: text(schedule.start.as_ref()),
-            end: text(schedule.end.as_ref()),
-            policies: schedule.policies.unwrap_or_default().into(),
-            next: schedule.next.into_iter().map(InstantView::from).collect(),
-            tenant: schedule.tenant,
-            name: schedule.name,
-            number: schedule.number,
-            reason: some(schedule.reason),
-            hashed_cron: some(schedule.hashed_cron),
-            waits_for: some(schedule.waits_for),
-            of_campaign: schedule.of_campaign,
-            zone: schedule.zone,
-            max_runs: schedule.max_runs,
-            recipients: schedule.recipients,
-            content_hash: schedule.content_hash,
-            audience_hash: schedule.audience_hash,
-            pool: schedule.pool,
-            priority: schedule.priority,
-            etag: schedule.etag,
-            index: schedule.index,
-            labels: schedule.labels,
-            // An older node does not send its time.
-            now: schedule.now.as_ref().and_then(from_wire).unwrap_or_else(Timestamp::now),
-            creation: None,
-        }
-    }
-}
-
-impl From<v1::Policies> for PoliciesView {
-    fn from(policies: v1::Policies) -> PoliciesView {
-        PoliciesView {
-            dst_gap: word("DST_GAP_", policies.dst_gap().as_str_name()),
-            dst_overlap: word("DST_OVERLAP_", policies.dst_overlap().as_str_name()),
-            catch_up: word("CATCH_UP_", policies.catch_up().as_str_name()),
-            in_doubt: word("IN_DOUBT_", policies.in_doubt().as_str_name()),
-            start_within_ms: policies.start_within.as_ref().map(duration_ms).unwrap_or_default(),
-            finish_by_ms: policies.finish_by.as_ref().map(duration_ms).unwrap_or_default(),
-            max_attempts: policies.max_attempts,
-            jitter_ms: policies.jitter.as_ref().map(duration_ms).unwrap_or_default(),
-            min_gap_ms: policies.min_gap.as_ref().map(duration_ms).unwrap_or_default(),
-            overlap: word("OVERLAP_", policies.overlap().as_str_name()),
-            retention_ms: policies.retention.as_ref().map(duration_ms).unwrap_or_default(),
-        }
-    }
-}
-
-impl From<v1::ResumeScheduleResponse> for ResumeView {
-    fn from(resumed: v1::ResumeScheduleResponse) -> ResumeView {
-        ResumeView {
-            schedule: resumed.schedule.unwrap_or_default().into(),
-            opens: resumed.opens.into_iter().map(InstantView::from).collect(),
-            opens_count: resumed.opens_count,
-            explained_count: resumed.explained_count,
-        }
-    }
 }
 
 impl ScheduleView {

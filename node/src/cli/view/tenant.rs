@@ -1,37 +1,25 @@
 //! Output of `tenant …`.
 
 use reveille_proto::admin::v1;
-use serde::Serialize;
 
+use super::fields::view;
 use super::sheet::{Cell, card};
 use super::{Row, View};
 use crate::format;
 
-/// A tenant and its limits.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct TenantView {
-    name: String,
-    /// Null without a limit.
-    rate_per_second: Option<f64>,
-    /// Null without a limit.
-    concurrency: Option<u32>,
-    share: u32,
-    /// Recipients claimed now.
-    claimed: u32,
-    /// Log index of the limits; null if none are recorded.
-    index: Option<u64>,
-}
-
-impl From<v1::Tenant> for TenantView {
-    fn from(tenant: v1::Tenant) -> TenantView {
-        TenantView {
-            name: tenant.name,
-            rate_per_second: (tenant.rate_per_second > 0.0).then_some(tenant.rate_per_second),
-            concurrency: (tenant.concurrency > 0).then_some(tenant.concurrency),
-            share: tenant.share,
-            claimed: tenant.claimed,
-            index: (tenant.index > 0).then_some(tenant.index),
-        }
+view! {
+    /// A tenant and its limits.
+    pub struct TenantView of v1::Tenant as tenant {
+        name: String,
+        /// Null without a limit.
+        rate_per_second: Option<f64>,
+        /// Null without a limit.
+        concurrency: Option<u32>,
+        share: u32,
+        /// Recipients claimed now.
+        claimed: u32,
+        /// Log index of the limits; null if none are recorded.
+        index: Option<u64>,
     }
 }
 

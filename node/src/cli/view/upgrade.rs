@@ -4,20 +4,22 @@ use reveille_proto::admin::v1;
 use serde::Serialize;
 
 use super::View;
+use super::fields::view;
 use super::sheet::{Cell, Tone, card, table};
 
-/// Progress of a rolling upgrade.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct UpgradeView {
-    /// Present level of the ledger.
-    pub level: u32,
-    /// The highest level that all nodes have announced.
-    target_level: u32,
-    /// The highest level that any node has announced.
-    highest_level: u32,
-    nodes: Vec<UpgradeNodeView>,
-    /// Why the level cannot yet rise to `highest_level`.
-    obstacles: Vec<String>,
+view! {
+    /// Progress of a rolling upgrade.
+    pub struct UpgradeView of v1::GetUpgradeResponse as upgrade {
+        /// Present level of the ledger.
+        pub level: u32,
+        /// The highest level that all nodes have announced.
+        target_level: u32,
+        /// The highest level that any node has announced.
+        highest_level: u32,
+        nodes: Vec<UpgradeNodeView>,
+        /// Why the level cannot yet rise to `highest_level`.
+        obstacles: Vec<String>,
+    }
 }
 
 /// A node and its release.
@@ -39,18 +41,6 @@ pub struct FinishedView {
     pub level: u32,
     /// True if this command raised the level.
     pub raised: bool,
-}
-
-impl From<v1::GetUpgradeResponse> for UpgradeView {
-    fn from(upgrade: v1::GetUpgradeResponse) -> UpgradeView {
-        UpgradeView {
-            level: upgrade.level,
-            target_level: upgrade.target_level,
-            highest_level: upgrade.highest_level,
-            nodes: upgrade.nodes.into_iter().map(UpgradeNodeView::from).collect(),
-            obstacles: upgrade.obstacles,
-        }
-    }
 }
 
 impl From<v1::UpgradeNode> for UpgradeNodeView {
