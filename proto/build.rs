@@ -1,12 +1,16 @@
 //! Compiles every `.proto` under `proto/` with a compiler written in Rust, so that no `protoc` is needed,
-//! and writes their descriptors beside the code for gRPC reflection.
+//! and writes their descriptors beside the code for gRPC reflection. For the admin API it also implements `Unary` and
+//! `Listing` for the request of each method that they fit.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use prost::Message;
+use prost_types::{DescriptorProto, FileDescriptorSet, field_descriptor_proto::Label, field_descriptor_proto::Type};
 
+/// The package whose methods are called by the type of their request.
+const ADMIN: &str = "reveille.admin.v1";
 /// Payload fields of the peer service are shared slices: an entry travels from socket to log uncopied.
 const SHARED_BYTES: &[&str] = &[".reveille.peer.v1"];
 
@@ -24,6 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let descriptors = protox::compile(&files, [root])?;
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("OUT_DIR is set by cargo")?);
     fs::write(out.join("descriptors.bin"), descriptors.encode_to_vec())?;
+    fs::write(out.join("calls.rs"), calls(&descriptors))?;
 
     let mut builder = tonic_prost_build::configure().include_file("generated.rs").btree_map(SORTED);
     for path in SHARED_BYTES {
@@ -43,4 +48,50 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Returns the implementations of `Unary` and `Listing`.
+fn calls(descriptors: &FileDescriptorSet) -> String {
+    let files = || descriptors.file.iter().filter(|file| file.package() == ADMIN);
+    let message = |name: &str| files().flat_map(|file| &file.message_type).find(|message| message.name() == name);
+    let mut code = String::new();
+    for service in files().flat_map(|file| &file.service) {
+        for method in service.method.iter().filter(|one| !one.client_streaming() && !one.server_streaming()) {
+            let (request, response) = (own_name(method.input_type()), own_name(method.output_type()));
+            code += &format!(
+                "impl Unary for admin::v1::{request} {{\n    type Response = admin::v1::{response};\n    \
+                 const PATH: &'static str = \"/{ADMIN}.{}/{}\";\n}}\n",
+                service.name(),
+                method.name()
+            );
+            if let Some((item, rows)) = message(request).zip(message(response)).and_then(|(from, to)| listed(from, to))
+            {
+                code += &format!(
+                    "impl Listing for admin::v1::{request} {{\n    type Item = admin::v1::{item};\n    \
+                     fn at(self, stale: bool, page_size: i32, page_token: String) -> Self {{\n        \
+                     Self {{ stale, page_size, page_token, ..self }}\n    }}\n    \
+                     fn page(answer: Self::Response) -> ListPage<Self::Item> {{\n        \
+                     ListPage {{ rows: answer.{rows}, next: answer.next_page_token, freshness: answer.freshness }}\n    \
+                     }}\n}}\n"
+                );
+            }
+        }
+    }
+    code
+}
+
+/// Returns the type and the field of the rows, if the messages are request and response of a list with pages.
+fn listed<'m>(request: &DescriptorProto, response: &'m DescriptorProto) -> Option<(&'m str, &'m str)> {
+    let has = |message: &DescriptorProto, name| message.field.iter().any(|field| field.name() == name);
+    if !(has(request, "page_size") && has(response, "next_page_token") && has(response, "freshness")) {
+        return None;
+    }
+    let rows =
+        response.field.iter().find(|field| field.label() == Label::Repeated && field.r#type() == Type::Message)?;
+    Some((own_name(rows.type_name()), rows.name()))
+}
+
+/// Returns the last part of a type's full name.
+fn own_name(name: &str) -> &str {
+    name.rsplit('.').next().unwrap_or(name)
 }

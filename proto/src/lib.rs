@@ -1,4 +1,5 @@
-//! Generated protobuf types: messages, clients and servers, and no logic.
+//! Generated protobuf types: messages, clients and servers, and no logic. [`Unary`] and [`Listing`] name the methods of
+//! the admin API by the types of their requests.
 //!
 //! Two packages: `reveille.admin.v1` is the API of every node for operators and programs, `reveille.peer.v1` the API
 //! between the nodes of one cluster. The `.proto` files are the specification; the code here is generated from them at
@@ -13,3 +14,40 @@ pub use generated::reveille::*;
 
 /// The descriptors of all packages, encoded as a `FileDescriptorSet`, for gRPC reflection.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
+
+/// A request of the admin API that has one response.
+pub trait Unary: prost::Message {
+    /// The response.
+    type Response: prost::Message + Default;
+    /// Path of the method.
+    const PATH: &'static str;
+}
+
+/// A request for one page of a list.
+pub trait Listing: Unary + Clone {
+    /// A row of the list.
+    type Item;
+    /// Returns the request for another page.
+    fn at(self, stale: bool, page_size: i32, page_token: String) -> Self;
+    /// Returns the page of the response.
+    fn page(answer: Self::Response) -> ListPage<Self::Item>;
+}
+
+/// One page of a list.
+pub struct ListPage<T> {
+    /// The rows.
+    pub rows: Vec<T>,
+    /// Token of the next page; empty on the last one.
+    pub next: String,
+    /// Freshness of the read.
+    pub freshness: Option<admin::v1::Freshness>,
+}
+
+impl<T> ListPage<T> {
+    /// Returns the page with another view of each row.
+    pub fn map<R>(self, show: impl Fn(T) -> R) -> ListPage<R> {
+        ListPage { rows: self.rows.into_iter().map(show).collect(), next: self.next, freshness: self.freshness }
+    }
+}
+
+include!(concat!(env!("OUT_DIR"), "/calls.rs"));

@@ -10,11 +10,17 @@ use std::future::Future;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use prost::Message as _;
+use prost::bytes::Bytes;
+use reveille_proto::{ListPage, Listing, Unary};
 use tokio::time::{Instant, sleep, timeout_at};
+use tonic::client::Grpc;
+use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Response, Status};
 use tonic_types::StatusExt;
 
+use super::bytes_codec::BytesCodec;
 use super::failure::{Exit, Failure};
 use crate::server::admin::LEADERLESS;
 use crate::server::config::Config;
@@ -115,8 +121,34 @@ impl Client {
         all.clone().skip(first).chain(all.take(first))
     }
 
-    /// Sends a unary or streaming request, and returns the first successful answer.
-    pub async fn ask<Q, A, F, Fut>(&self, nature: RetrySafety, question: Q, call: F) -> Result<A, Failure>
+    /// Sends a request, and returns the first successful answer.
+    pub async fn ask<Q: Unary>(&self, nature: RetrySafety, request: Q) -> Result<Q::Response, Failure> {
+        let answer = self.ask_encoded(nature, Q::PATH, request.encode_to_vec().into()).await?;
+        Q::Response::decode(answer).map_err(|error| Failure::of_status(&Status::internal(error.to_string())))
+    }
+
+    async fn ask_encoded(&self, nature: RetrySafety, path: &'static str, request: Bytes) -> Result<Bytes, Failure> {
+        self.call(nature, request, |channel, request| unary(channel, path, request)).await
+    }
+
+    /// Reads one page of a list.
+    pub async fn page<V, Q>(
+        &self,
+        request: Q,
+        stale: bool,
+        page_size: i32,
+        page_token: String,
+    ) -> Result<ListPage<V>, Failure>
+    where
+        Q: Listing,
+        V: From<Q::Item>,
+    {
+        let answer = self.ask(RetrySafety::Read, request.at(stale, page_size, page_token)).await?;
+        Ok(Q::page(answer).map(V::from))
+    }
+
+    /// Calls a method, also one with streams, and returns the first successful answer.
+    pub async fn call<Q, A, F, Fut>(&self, nature: RetrySafety, question: Q, call: F) -> Result<A, Failure>
     where
         Q: Clone,
         F: Fn(Channel, Request<Q>) -> Fut,
@@ -289,6 +321,12 @@ impl Client {
         self.channels.lock().insert(address.to_owned(), channel.clone());
         Ok(channel)
     }
+}
+
+async fn unary(channel: Channel, path: &'static str, request: Request<Bytes>) -> Result<Response<Bytes>, Status> {
+    let mut grpc = Grpc::new(channel);
+    grpc.ready().await.map_err(|error| Status::unknown(format!("Service was not ready: {error}")))?;
+    grpc.unary(request, PathAndQuery::from_static(path), BytesCodec).await
 }
 
 /// Failure for an address that answers in plain HTTP, as a node does at its `--http` port.

@@ -131,9 +131,15 @@ impl From<Failure> for Stop {
 }
 
 impl Failure {
-    /// Failure with a message and a next step only: exit code 1.
+    /// Failure with a message and a next step.
+    pub fn new(exit: Exit, reason: &str, message: impl Into<String>, next: impl Into<String>) -> Failure {
+        let (message, next) = (message.into(), Some(next.into()));
+        Failure { exit, reason: reason.into(), message, next, ..Failure::default() }
+    }
+
+    /// Failure without a reason of its own: exit code 1.
     pub fn general(message: String, next: &str) -> Failure {
-        Failure { reason: "GENERAL".into(), message, next: Some(next.to_owned()), ..Failure::default() }
+        Failure::new(Exit::General, "GENERAL", message, next.to_owned())
     }
 
     /// Failure for an invalid value on the command line: exit code 2.

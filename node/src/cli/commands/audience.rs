@@ -4,11 +4,10 @@ use std::io::BufWriter;
 
 use reveille_cluster::audience::GeneratedAudience;
 use reveille_ledger::content::Recipient;
-use reveille_proto::admin::v1::audience_service_client::AudienceServiceClient as Service;
 use reveille_proto::admin::v1::{DeleteAudienceRequest, GetAudienceRequest, ListAudiencesRequest};
 use tempfile::NamedTempFile;
 
-use super::{CommandContext, Page, upload};
+use super::{CommandContext, upload};
 use crate::cli::args::{AudienceArgs, AudienceCommand, GenerateArgs, ImportAudienceArgs};
 use crate::cli::client::RetrySafety;
 use crate::cli::failure::{Failure, Stop};
@@ -22,7 +21,8 @@ pub async fn run(context: &CommandContext<'_>, args: AudienceArgs) -> Result<(),
         AudienceCommand::Import(args) => Box::pin(upload::run(context, tenant, args)).await,
         AudienceCommand::Generate(args) => generate(context, tenant, args).await,
         AudienceCommand::List(paging) => {
-            context.list(paging, |size, token| page(context, tenant.clone(), size, token)).await
+            let request = ListAudiencesRequest { tenant, ..ListAudiencesRequest::default() };
+            context.list(paging, |size, token| context.page::<AudienceView, _>(request.clone(), size, token)).await
         }
         AudienceCommand::Show { name } => show(context, tenant, name).await,
         AudienceCommand::Delete { name, dry_run } => {
@@ -58,23 +58,9 @@ fn write(generated: &GeneratedAudience) -> std::io::Result<NamedTempFile> {
     Ok(list)
 }
 
-async fn page(
-    context: &CommandContext<'_>,
-    tenant: String,
-    page_size: i32,
-    page_token: String,
-) -> Result<Page<AudienceView>, Failure> {
-    let question = ListAudiencesRequest { tenant, page_size, page_token, stale: context.stale };
-    let call = |channel, question| async move { Service::new(channel).list_audiences(question).await };
-    let answer = context.client.ask(RetrySafety::Read, question, call).await?;
-    let rows = answer.audiences.into_iter().map(AudienceView::from).collect();
-    Ok(Page { rows, next: answer.next_page_token, freshness: answer.freshness })
-}
-
 async fn show(context: &CommandContext<'_>, tenant: String, name: String) -> Result<(), Stop> {
     let question = GetAudienceRequest { tenant, name, stale: context.stale };
-    let call = |channel, question| async move { Service::new(channel).get_audience(question).await };
-    let answer = context.client.ask(RetrySafety::Read, question, call).await?;
+    let answer = context.client.ask(RetrySafety::Read, question).await?;
     context.note(answer.freshness.as_ref());
     context.terminal.show(&AudienceView::from(answer.audience.unwrap_or_default()))
 }
@@ -84,7 +70,6 @@ async fn delete(context: &CommandContext<'_>, question: DeleteAudienceRequest) -
     if !dry_run {
         context.terminal.confirm(&format!("Delete audience {name}?"))?;
     }
-    let call = |channel, question| async move { Service::new(channel).delete_audience(question).await };
-    let answer = context.client.ask(RetrySafety::Repeatable, question, call).await?;
+    let answer = context.client.ask(RetrySafety::Repeatable, question).await?;
     context.removed(RemovedView { name, index: answer.index, dry_run })
 }

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use reveille_proto::admin::v1::campaign_service_client::CampaignServiceClient as Service;
 use reveille_proto::admin::v1::{
     Audience, Canary, CancelCampaignRequest, CreateCampaignRequest, DeleteCampaignRequest, GetCampaignRequest,
     GetCampaignResponse, LaunchCampaignRequest, ListCampaignsRequest, PauseCampaignRequest, ResumeCampaignRequest,
@@ -12,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use super::schedule::body::{content, labels};
 use super::schedule::read::{NO_BODY, older};
-use super::{CommandContext, Page, Seen};
+use super::{CommandContext, Seen};
 use crate::cli::args::{CampaignArgs, CampaignCommand, CampaignCreateArgs};
 use crate::cli::client::RetrySafety;
 use crate::cli::failure::{Exit, Failure, Stop};
@@ -55,7 +54,8 @@ pub async fn run(context: &CommandContext<'_>, args: CampaignArgs) -> Result<(),
         }
         CampaignCommand::Watch { name } => watch(context, tenant, name).await,
         CampaignCommand::List(paging) => {
-            context.list(paging, |size, token| page(context, tenant.clone(), size, token)).await
+            let request = ListCampaignsRequest { tenant, ..ListCampaignsRequest::default() };
+            context.list(paging, |size, token| context.page::<CampaignView, _>(request.clone(), size, token)).await
         }
         CampaignCommand::Delete { name, dry_run } => {
             delete(context, DeleteCampaignRequest { tenant, name, validate_only: dry_run }).await
@@ -68,8 +68,7 @@ async fn create(context: &CommandContext<'_>, tenant: String, args: CampaignCrea
     let asked = asked(tenant, args)?;
     let request_id = context.client.request_id().to_owned();
     let question = CreateCampaignRequest { request_id, validate_only: dry_run, ..asked };
-    let call = |channel, question| async move { Service::new(channel).create_campaign(question).await };
-    let answer = context.change(question, call).await?;
+    let answer = context.change(question).await?;
     answer.warnings.iter().for_each(|warning| context.terminal.say(&format!("warning: {warning}")));
     context.terminal.show(&CampaignView::from(answer.campaign.unwrap_or_default()))?;
     context.checked(dry_run);
@@ -97,8 +96,7 @@ pub(super) fn asked(tenant: String, args: CampaignCreateArgs) -> Result<CreateCa
 
 async fn launch(context: &CommandContext<'_>, question: LaunchCampaignRequest) -> Result<(), Stop> {
     let dry_run = question.validate_only;
-    let call = |channel, question| async move { Service::new(channel).launch_campaign(question).await };
-    let answer = context.client.ask(RetrySafety::Repeatable, question, call).await?;
+    let answer = context.client.ask(RetrySafety::Repeatable, question).await?;
     answer.warnings.iter().for_each(|warning| context.terminal.say(&format!("warning: {warning}")));
     context.terminal.show(&CampaignView::from(answer.campaign.unwrap_or_default()))?;
     context.checked(dry_run);
@@ -106,16 +104,14 @@ async fn launch(context: &CommandContext<'_>, question: LaunchCampaignRequest) -
 }
 
 async fn pause(context: &CommandContext<'_>, question: PauseCampaignRequest) -> Result<(), Stop> {
-    let call = |channel, question| async move { Service::new(channel).pause_campaign(question).await };
-    let answer = context.client.ask(RetrySafety::Repeatable, question, call).await?;
+    let answer = context.client.ask(RetrySafety::Repeatable, question).await?;
     let view = CampaignView::from(answer.campaign.unwrap_or_default());
     context.terminal.show(&view.with_barrier(answer.barrier.map(|barrier| BarrierView::from(Some(barrier)))))
 }
 
 /// Sent once and never repeated: a repetition could also end a pause that was set in the meantime.
 async fn resume(context: &CommandContext<'_>, question: ResumeCampaignRequest) -> Result<(), Stop> {
-    let call = |channel, question| async move { Service::new(channel).resume_campaign(question).await };
-    let answer = context.client.ask(RetrySafety::Once, question, call).await?;
+    let answer = context.client.ask(RetrySafety::Once, question).await?;
     context.terminal.show(&CampaignView::from(answer.campaign.unwrap_or_default()))
 }
 
@@ -124,8 +120,7 @@ async fn cancel(context: &CommandContext<'_>, question: CancelCampaignRequest) -
     if !dry_run {
         context.terminal.confirm(&format!("Cancel campaign {} for good?", question.name))?;
     }
-    let call = |channel, question| async move { Service::new(channel).cancel_campaign(question).await };
-    let answer = context.client.ask(RetrySafety::Repeatable, question, call).await?;
+    let answer = context.client.ask(RetrySafety::Repeatable, question).await?;
     let view = CampaignView::from(answer.campaign.unwrap_or_default());
     context.terminal.show(&view.with_barrier(answer.barrier.map(|barrier| BarrierView::from(Some(barrier)))))?;
     context.checked(dry_run);
@@ -151,13 +146,12 @@ async fn watch(context: &CommandContext<'_>, tenant: String, name: String) -> Re
             said = Some(sentence);
         }
         if context.global.timeout.is_some_and(|within| began.elapsed() > within) {
-            return Err(Failure {
-                exit: Exit::TimedOut,
-                reason: "TIMED_OUT".into(),
-                message: format!("{name} has not opened in this time"),
-                next: Some(format!("reveille campaign status {name}")),
-                ..Failure::default()
-            }
+            return Err(Failure::new(
+                Exit::TimedOut,
+                "TIMED_OUT",
+                format!("{name} has not opened in this time"),
+                format!("reveille campaign status {name}"),
+            )
             .into());
         }
         sleep(POLL_EVERY).await;
@@ -181,21 +175,7 @@ async fn get(
 ) -> Result<GetCampaignResponse, Failure> {
     let (tenant, name) = (tenant.to_owned(), name.to_owned());
     let question = GetCampaignRequest { tenant, name, stale: context.stale, with_body };
-    let call = |channel, question| async move { Service::new(channel).get_campaign(question).await };
-    context.client.ask(RetrySafety::Read, question, call).await
-}
-
-async fn page(
-    context: &CommandContext<'_>,
-    tenant: String,
-    page_size: i32,
-    page_token: String,
-) -> Result<Page<CampaignView>, Failure> {
-    let question = ListCampaignsRequest { tenant, page_size, page_token, stale: context.stale };
-    let call = |channel, question| async move { Service::new(channel).list_campaigns(question).await };
-    let answer = context.client.ask(RetrySafety::Read, question, call).await?;
-    let rows = answer.campaigns.into_iter().map(CampaignView::from).collect();
-    Ok(Page { rows, next: answer.next_page_token, freshness: answer.freshness })
+    context.client.ask(RetrySafety::Read, question).await
 }
 
 async fn delete(context: &CommandContext<'_>, question: DeleteCampaignRequest) -> Result<(), Stop> {
@@ -203,8 +183,7 @@ async fn delete(context: &CommandContext<'_>, question: DeleteCampaignRequest) -
     if !dry_run {
         context.terminal.confirm(&forgets(&name))?;
     }
-    let call = |channel, question| async move { Service::new(channel).delete_campaign(question).await };
-    let answer = context.client.ask(RetrySafety::Repeatable, question, call).await?;
+    let answer = context.client.ask(RetrySafety::Repeatable, question).await?;
     context.removed(RemovedView { name, index: answer.index, dry_run })
 }
 

@@ -28,8 +28,7 @@ pub async fn run(context: &CommandContext<'_>, args: ClockArgs) -> Result<(), St
 }
 
 async fn get(context: &CommandContext<'_>) -> Result<Seen<ClockView>, Failure> {
-    let call = |channel, question| async move { Service::new(channel).get_clock(question).await };
-    let answer = context.client.ask(RetrySafety::Read, GetClockRequest { stale: context.stale }, call).await?;
+    let answer = context.client.ask(RetrySafety::Read, GetClockRequest { stale: context.stale }).await?;
     let freshness = answer.freshness;
     Ok(Seen::of(ClockView::from(answer), freshness))
 }
@@ -37,13 +36,12 @@ async fn get(context: &CommandContext<'_>) -> Result<Seen<ClockView>, Failure> {
 async fn advance(context: &CommandContext<'_>, args: AdvanceArgs) -> Result<(), Stop> {
     let Some(within) = context.global.timeout else { return walk(context, args).await };
     let Ok(result) = timeout(within, walk(context, args)).await else {
-        return Err(Failure {
-            exit: Exit::TimedOut,
-            reason: "TIMED_OUT".into(),
-            message: "the clock is on its way and stays where it is".to_owned(),
-            next: Some(GO_ON.to_owned()),
-            ..Failure::default()
-        }
+        return Err(Failure::new(
+            Exit::TimedOut,
+            "TIMED_OUT",
+            "the clock is on its way and stays where it is",
+            GO_ON.to_owned(),
+        )
         .into());
     };
     result
@@ -58,7 +56,7 @@ async fn walk(context: &CommandContext<'_>, args: AdvanceArgs) -> Result<(), Sto
     let question = AdvanceClockRequest { target, jump: args.jump };
     let begun = Instant::now();
     let client = context.retrying_client();
-    let mut stream = client.ask(RetrySafety::Once, question, call).await?;
+    let mut stream = client.call(RetrySafety::Once, question, call).await?;
     let mut said = begun;
     loop {
         match stream.message().await {
@@ -80,11 +78,10 @@ async fn walk(context: &CommandContext<'_>, args: AdvanceArgs) -> Result<(), Sto
 }
 
 fn cut_short(cause: &str) -> Failure {
-    Failure {
-        exit: Exit::TimedOut,
-        reason: "ANSWER_LOST".into(),
-        message: format!("the connection broke on the way ({cause}); the clock stays where it is"),
-        next: Some(GO_ON.to_owned()),
-        ..Failure::default()
-    }
+    Failure::new(
+        Exit::TimedOut,
+        "ANSWER_LOST",
+        format!("the connection broke on the way ({cause}); the clock stays where it is"),
+        GO_ON.to_owned(),
+    )
 }

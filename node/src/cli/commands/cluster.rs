@@ -1,12 +1,12 @@
 //! Implements `reveille cluster …`.
 
-use reveille_proto::admin::v1::cluster_service_client::ClusterServiceClient as Service;
+use reveille_proto::ListPage;
 use reveille_proto::admin::v1::{
     FinishUpgradeRequest, GetClusterStatusRequest, GetUpgradeRequest, InitClusterRequest, ListMembersRequest,
     TransferLeaderRequest,
 };
 
-use super::{CommandContext, Page, Seen};
+use super::{CommandContext, Seen};
 use crate::cli::args::{ClusterArgs, ClusterCommand, Paging, UpgradeCommand};
 use crate::cli::client::RetrySafety;
 use crate::cli::failure::{Failure, Stop};
@@ -42,16 +42,15 @@ async fn init(
 ) -> Result<(), Stop> {
     let request_id = context.client.request_id().to_owned();
     let question = InitClusterRequest { peers, request_id, validate_only, test_clock };
-    let call = |channel, question| async move { Service::new(channel).init_cluster(question).await };
     // A cluster of one node is seldom intended. If the node belonged to another cluster before, the new one is its
     // rival.
     let preview_request = InitClusterRequest { validate_only: true, ..question.clone() };
-    let preview = context.client.ask(RetrySafety::Read, preview_request, call).await?;
+    let preview = context.client.ask(RetrySafety::Read, preview_request).await?;
     let alone = !preview.existed && preview.members.len() == 1;
     if alone && !validate_only {
         context.terminal.confirm_if_asked(ALONE)?;
     }
-    let answer = if validate_only { preview } else { context.change(question, call).await? };
+    let answer = if validate_only { preview } else { context.change(question).await? };
     let existed = answer.existed;
     context.terminal.show(&MadeView::from(answer))?;
     if alone {
@@ -69,8 +68,7 @@ async fn init(
 }
 
 async fn status(context: &CommandContext<'_>) -> Result<Seen<StatusView>, Failure> {
-    let call = |channel, question| async move { Service::new(channel).get_cluster_status(question).await };
-    let status = context.client.ask(RetrySafety::Read, GetClusterStatusRequest {}, call).await?;
+    let status = context.client.ask(RetrySafety::Read, GetClusterStatusRequest {}).await?;
     let unmade = status.cluster.is_empty();
     let unmade = unmade.then(|| {
         format!("{} belongs to no cluster yet; next: reveille cluster init --peer HOST:PORT,…", status.answered_by)
@@ -80,23 +78,20 @@ async fn status(context: &CommandContext<'_>) -> Result<Seen<StatusView>, Failur
     Ok(Seen { view, freshness: None, remarks })
 }
 
-async fn members(context: &CommandContext<'_>) -> Result<Page<MemberView>, Failure> {
-    let call = |channel, question| async move { Service::new(channel).list_members(question).await };
-    let answer = context.client.ask(RetrySafety::Read, ListMembersRequest {}, call).await?;
+async fn members(context: &CommandContext<'_>) -> Result<ListPage<MemberView>, Failure> {
+    let answer = context.client.ask(RetrySafety::Read, ListMembersRequest {}).await?;
     let rows = answer.members.into_iter().map(MemberView::from).collect();
-    Ok(Page { rows, next: String::new(), freshness: answer.freshness })
+    Ok(ListPage { rows, next: String::new(), freshness: answer.freshness })
 }
 
 async fn transfer_leader(context: &CommandContext<'_>, to: Option<String>) -> Result<(), Stop> {
-    let call = |channel, question| async move { Service::new(channel).transfer_leader(question).await };
     let question = TransferLeaderRequest { to: to.unwrap_or_default() };
-    let answer = context.client.ask(RetrySafety::Once, question, call).await?;
+    let answer = context.client.ask(RetrySafety::Once, question).await?;
     context.terminal.show(&LeaderView { leader: answer.leader })
 }
 
 async fn upgrade(context: &CommandContext<'_>) -> Result<Seen<UpgradeView>, Failure> {
-    let call = |channel, question| async move { Service::new(channel).get_upgrade(question).await };
-    let view = UpgradeView::from(context.client.ask(RetrySafety::Read, GetUpgradeRequest {}, call).await?);
+    let view = UpgradeView::from(context.client.ask(RetrySafety::Read, GetUpgradeRequest {}).await?);
     let remarks = view.remarks();
     Ok(Seen { view, freshness: None, remarks })
 }
@@ -111,9 +106,8 @@ async fn finish_upgrade(context: &CommandContext<'_>) -> Result<(), Stop> {
             seen.level
         ))?;
     }
-    let call = |channel, question| async move { Service::new(channel).finish_upgrade(question).await };
     let request_id = context.client.request_id().to_owned();
-    let answer = context.change(FinishUpgradeRequest { level, request_id }, call).await?;
+    let answer = context.change(FinishUpgradeRequest { level, request_id }).await?;
     context.terminal.show(&FinishedView { level: answer.level, raised: answer.raised })?;
     if !answer.raised {
         context.terminal.say("the ledger is at this level already; nothing was changed");

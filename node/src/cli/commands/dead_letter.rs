@@ -1,6 +1,5 @@
 //! Implements `reveille dead-letter …`.
 
-use reveille_proto::admin::v1::dead_letter_service_client::DeadLetterServiceClient as Service;
 use reveille_proto::admin::v1::{
     CountDeadLettersRequest, DeadLetterFilter, DiscardDeadLettersRequest, ListDeadLettersRequest,
     RequeueDeadLettersRequest,
@@ -8,12 +7,12 @@ use reveille_proto::admin::v1::{
 
 use std::cell::Cell;
 
+use super::CommandContext;
 use super::export::export;
-use super::{CommandContext, Page};
 use crate::cli::args::{
     DeadLetterArgs, DeadLetterCommand, DiscardArgs, ExportArgs, Format, LetterFilter, Letters, RequeueArgs,
 };
-use crate::cli::client::{Client, RetrySafety};
+use crate::cli::client::RetrySafety;
 use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::instant::to_wire;
 use crate::cli::view::dead_letter::{DeadLetterView, Groups};
@@ -28,11 +27,10 @@ pub async fn run(context: &CommandContext<'_>, args: DeadLetterArgs) -> Result<(
             count(context, tenant, run.unwrap_or_default(), &filter).await
         }
         DeadLetterCommand::List { paging, run, filter, group_by: None } => {
-            let question = question(context, tenant, run, &filter);
+            let request = request(tenant, run, &filter);
             let found = Cell::new(false);
-            let pages = async |page_size, page_token| {
-                let page =
-                    page(&context.client, ListDeadLettersRequest { page_size, page_token, ..question.clone() }).await?;
+            let pages = async |size, token| {
+                let page = context.page::<DeadLetterView, _>(request.clone(), size, token).await?;
                 found.set(found.get() || !page.rows.is_empty());
                 Ok(page)
             };
@@ -47,12 +45,7 @@ pub async fn run(context: &CommandContext<'_>, args: DeadLetterArgs) -> Result<(
         DeadLetterCommand::Export(args) => {
             let format = args.format();
             let ExportArgs { file, run, filter, .. } = args;
-            let question = question(context, tenant, run, &filter);
-            let client = context.retrying_client();
-            export(context, (file, format), |page_size, page_token| {
-                page(&client, ListDeadLettersRequest { page_size, page_token, ..question.clone() })
-            })
-            .await
+            export::<DeadLetterView, _>(context, (file, format), request(tenant, run, &filter)).await
         }
     }
 }
@@ -65,21 +58,9 @@ fn to_filter(filter: &LetterFilter) -> DeadLetterFilter {
     }
 }
 
-fn question(
-    context: &CommandContext<'_>,
-    tenant: String,
-    run: Option<String>,
-    filter: &LetterFilter,
-) -> ListDeadLettersRequest {
+fn request(tenant: String, run: Option<String>, filter: &LetterFilter) -> ListDeadLettersRequest {
     let (run, filter) = (run.unwrap_or_default(), Some(to_filter(filter)));
-    ListDeadLettersRequest { tenant, run, filter, stale: context.stale, ..ListDeadLettersRequest::default() }
-}
-
-async fn page(client: &Client, question: ListDeadLettersRequest) -> Result<Page<DeadLetterView>, Failure> {
-    let call = |channel, question| async move { Service::new(channel).list_dead_letters(question).await };
-    let answer = client.ask(RetrySafety::Read, question, call).await?;
-    let rows = answer.dead_letters.into_iter().map(DeadLetterView::from).collect();
-    Ok(Page { rows, next: answer.next_page_token, freshness: answer.freshness })
+    ListDeadLettersRequest { tenant, run, filter, ..ListDeadLettersRequest::default() }
 }
 
 /// A reason is compared as text, so a mistyped reason matches no dead letter. This warns the user.
@@ -100,8 +81,7 @@ async fn count(context: &CommandContext<'_>, tenant: String, run: String, filter
     let mut groups = Groups::default();
     let mut is_first = true;
     loop {
-        let call = |channel, question| async move { Service::new(channel).count_dead_letters(question).await };
-        let answer = client.ask(RetrySafety::Read, question.clone(), call).await?;
+        let answer = client.ask(RetrySafety::Read, question.clone()).await?;
         if std::mem::take(&mut is_first) {
             context.note(answer.freshness.as_ref());
         }
@@ -178,12 +158,12 @@ fn selection(letters: &Letters) -> Result<String, Failure> {
         }
         _ => {}
     }
-    let of = |word: &str, value: Option<String>| value.map(|value| format!("{word} {value}"));
+    let part = |word: &str, value: Option<String>| value.map(|value| format!("{word} {value}"));
     let parts = [
-        of("of run", run.map(str::to_owned)),
-        of("of schedule", filter.schedule.clone()),
-        of("that died of", filter.reason.as_ref().map(|reason| format!("'{reason}'"))),
-        of("since", filter.since.map(|since| since.to_string())),
+        part("of run", run.map(str::to_owned)),
+        part("of schedule", filter.schedule.clone()),
+        part("that died of", filter.reason.as_ref().map(|reason| format!("'{reason}'"))),
+        part("since", filter.since.map(|since| since.to_string())),
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     Ok(parts.join(", "))
@@ -207,10 +187,9 @@ async fn requeue(context: &CommandContext<'_>, tenant: String, args: RequeueArgs
     let asked = |validate_only: bool, page_token: String| {
         let question = RequeueDeadLettersRequest { validate_only, page_token, ..question.clone() };
         let nature = if validate_only { RetrySafety::Read } else { RetrySafety::Once };
-        let call = |channel, question| async move { Service::new(channel).requeue_dead_letters(question).await };
         let client = &client;
         async move {
-            let answer = client.ask(nature, question, call).await?;
+            let answer = client.ask(nature, question).await?;
             let (moved, index, cancelled) = (answer.requeued, answer.index, answer.cancelled);
             let inside_gap = answer.inside_gap;
             Ok::<_, Failure>(Batch { moved, index, cancelled, inside_gap, next: answer.next_page_token })
@@ -238,10 +217,9 @@ async fn discard(context: &CommandContext<'_>, tenant: String, args: DiscardArgs
     let asked = |validate_only: bool, page_token: String| {
         let question = DiscardDeadLettersRequest { validate_only, page_token, ..question.clone() };
         let nature = if validate_only { RetrySafety::Read } else { RetrySafety::Once };
-        let call = |channel, question| async move { Service::new(channel).discard_dead_letters(question).await };
         let client = &client;
         async move {
-            let answer = client.ask(nature, question, call).await?;
+            let answer = client.ask(nature, question).await?;
             let (moved, index) = (answer.discarded, answer.index);
             Ok::<_, Failure>(Batch { moved, index, cancelled: 0, inside_gap: 0, next: answer.next_page_token })
         }
@@ -321,12 +299,11 @@ fn left_out(cancelled: u64, inside_gap: u64) -> Result<(), Stop> {
     if reasons.is_empty() {
         return Ok(());
     }
-    Err(Failure {
-        exit: Exit::Partly,
-        reason: "PARTLY_DONE".into(),
-        message: reasons.join("; "),
-        next: Some("reveille dead-letter discard takes them off the list".to_owned()),
-        ..Failure::default()
-    }
+    Err(Failure::new(
+        Exit::Partly,
+        "PARTLY_DONE",
+        reasons.join("; "),
+        "reveille dead-letter discard takes them off the list",
+    )
     .into())
 }

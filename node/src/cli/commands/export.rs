@@ -4,7 +4,9 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use super::{CommandContext, PAGE_SIZE, Page};
+use reveille_proto::{ListPage, Listing};
+
+use super::{CommandContext, PAGE_SIZE};
 use crate::cli::args::ExportFormat;
 use crate::cli::failure::{Failure, Stop};
 use crate::cli::harmless;
@@ -22,22 +24,22 @@ pub trait Record: Row {
 }
 
 /// Writes all pages to a file, or to stdout.
-pub(super) async fn export<R, F, Fut>(
+pub(super) async fn export<R, Q>(
     context: &CommandContext<'_>,
     (file, format): (Option<PathBuf>, ExportFormat),
-    page: F,
+    request: Q,
 ) -> Result<(), Stop>
 where
-    R: Record,
-    F: Fn(i32, String) -> Fut,
-    Fut: Future<Output = Result<Page<R>, Failure>>,
+    Q: Listing,
+    R: Record + From<Q::Item>,
 {
+    let client = context.retrying_client();
     let mut target = file.as_deref().map(Target::create).transpose()?;
     let mut token = String::new();
     let (mut count, mut is_first) = (0, true);
     loop {
         let size = i32::try_from(PAGE_SIZE).unwrap_or_default();
-        let answer = page(size, token.clone()).await?;
+        let answer: ListPage<R> = client.page(request.clone(), context.stale, size, token.clone()).await?;
         if is_first {
             context.note(answer.freshness.as_ref());
         }

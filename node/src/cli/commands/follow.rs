@@ -81,13 +81,7 @@ pub async fn follow(
 
 /// Failure of a watch in which no read succeeded.
 fn nothing_seen() -> Failure {
-    Failure {
-        exit: Exit::TimedOut,
-        reason: "TIMED_OUT".into(),
-        message: "no answer in time".to_owned(),
-        next: Some("a longer --timeout, or reveille cluster status".to_owned()),
-        ..Failure::default()
-    }
+    Failure::new(Exit::TimedOut, "TIMED_OUT", "no answer in time", "a longer --timeout, or reveille cluster status")
 }
 
 /// True if the next read may succeed although this one failed.

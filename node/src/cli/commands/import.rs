@@ -14,7 +14,6 @@ use reveille_cluster::ops::zones::Zones;
 use reveille_ledger::calendar::{Pattern, When};
 use reveille_ledger::decide::timing::{Calendar, Jitter};
 use reveille_ledger::ids::{Hash, Time};
-use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient as Service;
 use reveille_proto::admin::v1::{self, CreateScheduleRequest, ScheduleBody};
 use tokio::time::timeout;
 
@@ -311,8 +310,7 @@ async fn ask(context: &CommandContext<'_>, body: ScheduleBody) -> Result<(Outcom
     named.extend(body.encode_to_vec());
     let request_id = format!("import-{}", Hash::of(&named));
     let question = CreateScheduleRequest { schedule: Some(body.clone()), request_id, validate_only: false };
-    let call = |channel, question| async move { Service::new(channel).create_schedule(question).await };
-    match context.change(question, call).await {
+    match context.change(question).await {
         Ok(answer) => Ok((if answer.created { Outcome::Created } else { Outcome::Unchanged }, None)),
         Err(failure) if &*failure.reason == "NAME_TAKEN" => outcome_of_taken_name(context, &body).await,
         Err(failure) => Err(failure),

@@ -34,8 +34,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use reveille_proto::admin::v1::Freshness;
-use tonic::transport::Channel;
-use tonic::{Request, Response, Status};
+use reveille_proto::{ListPage, Listing, Unary};
 use uuid::Uuid;
 
 use super::args::{Global, Paging, Picked, Watch};
@@ -91,20 +90,6 @@ struct Pages<R> {
     freshness: Option<Freshness>,
 }
 
-/// One page of a list, as the API returns it.
-struct Page<R> {
-    rows: Vec<R>,
-    next: String,
-    freshness: Option<Freshness>,
-}
-
-impl<R> Page<R> {
-    /// Returns the page with another view of each row.
-    fn map<T>(self, show: impl Fn(R) -> T) -> Page<T> {
-        Page { rows: self.rows.into_iter().map(show).collect(), next: self.next, freshness: self.freshness }
-    }
-}
-
 impl<'a> CommandContext<'a> {
     /// Creates the context from the global flags.
     pub fn new(global: &'a Global, terminal: &'a Terminal) -> CommandContext<'a> {
@@ -120,14 +105,9 @@ impl<'a> CommandContext<'a> {
     }
 
     /// Sends a change that may be repeated. Prints its request id with `-v`.
-    async fn change<Q, A, F, Fut>(&self, question: Q, call: F) -> Result<A, Failure>
-    where
-        Q: Clone,
-        F: Fn(Channel, Request<Q>) -> Fut,
-        Fut: Future<Output = Result<Response<A>, Status>>,
-    {
+    async fn change<Q: Unary>(&self, question: Q) -> Result<Q::Response, Failure> {
         self.terminal.detail(&format!("request id {}", self.client.request_id()));
-        self.client.ask(RetrySafety::Repeatable, question, call).await
+        self.client.ask(RetrySafety::Repeatable, question).await
     }
 
     /// Shows the result of a read: once, or with `--watch` whenever it changes.
@@ -153,7 +133,7 @@ impl<'a> CommandContext<'a> {
     where
         R: Row,
         F: Fn(i32, String) -> Fut,
-        Fut: Future<Output = Result<Page<R>, Failure>>,
+        Fut: Future<Output = Result<ListPage<R>, Failure>>,
     {
         let more = format!("there are more: --limit above {} shows them", paging.limit);
         if !paging.watch.watch {
@@ -175,11 +155,20 @@ impl<'a> CommandContext<'a> {
         Box::pin(follow::poll(self, scene)).await
     }
 
+    /// Reads one page of a list.
+    async fn page<V, Q>(&self, request: Q, page_size: i32, page_token: String) -> Result<ListPage<V>, Failure>
+    where
+        Q: Listing,
+        V: From<Q::Item>,
+    {
+        self.client.page(request, self.stale, page_size, page_token).await
+    }
+
     /// Reads pages until the limit is reached or the list ends.
     async fn pages<R, F, Fut>(&self, limit: u32, page: &F) -> Result<Pages<R>, Failure>
     where
         F: Fn(i32, String) -> Fut,
-        Fut: Future<Output = Result<Page<R>, Failure>>,
+        Fut: Future<Output = Result<ListPage<R>, Failure>>,
     {
         let limit = limit as usize;
         let mut pages = Pages { rows: Vec::new(), more: false, freshness: None };

@@ -1,13 +1,12 @@
 //! Implements `reveille optout …`.
 
-use reveille_proto::admin::v1::opt_out_service_client::OptOutServiceClient as Service;
 use reveille_proto::admin::v1::{AddOptOutRequest, CheckOptOutRequest, ListOptOutsRequest, TakeBackOptOutRequest};
 
 use super::export::export;
-use super::{CommandContext, Page, suppress};
+use super::{CommandContext, suppress};
 use crate::cli::args::{OptOutArgs, OptOutCommand};
-use crate::cli::client::{Client, RetrySafety};
-use crate::cli::failure::{Failure, Stop};
+use crate::cli::client::RetrySafety;
+use crate::cli::failure::Stop;
 use crate::cli::view::opt_out::{OptOutCheckView, OptOutView, OptedOutView, TakenBackView};
 
 /// Runs the subcommand.
@@ -20,20 +19,12 @@ pub async fn run(context: &CommandContext<'_>, args: OptOutArgs) -> Result<(), S
         }
         OptOutCommand::Check { recipient } => check(context, tenant, recipient).await,
         OptOutCommand::List { paging } => {
-            let question = ListOptOutsRequest { tenant, stale: context.stale, ..ListOptOutsRequest::default() };
-            context
-                .list(paging, |page_size, page_token| {
-                    page(&context.client, ListOptOutsRequest { page_size, page_token, ..question.clone() })
-                })
-                .await
+            let request = ListOptOutsRequest { tenant, ..ListOptOutsRequest::default() };
+            context.list(paging, |size, token| context.page::<OptOutView, _>(request.clone(), size, token)).await
         }
         OptOutCommand::Export { file, format } => {
-            let client = context.retrying_client();
-            let question = ListOptOutsRequest { tenant, stale: context.stale, ..ListOptOutsRequest::default() };
-            export(context, (file, format), |page_size, page_token| {
-                page(&client, ListOptOutsRequest { page_size, page_token, ..question.clone() })
-            })
-            .await
+            let request = ListOptOutsRequest { tenant, ..ListOptOutsRequest::default() };
+            export::<OptOutView, _>(context, (file, format), request).await
         }
         OptOutCommand::Import { file, dry_run } => suppress::run(context, tenant, &file, dry_run).await,
     }
@@ -41,16 +32,14 @@ pub async fn run(context: &CommandContext<'_>, args: OptOutArgs) -> Result<(), S
 
 async fn add(context: &CommandContext<'_>, tenant: String, recipient: String) -> Result<(), Stop> {
     let question = AddOptOutRequest { tenant, recipient, request_id: context.client.request_id().to_owned() };
-    let call = |channel, question| async move { Service::new(channel).add_opt_out(question).await };
-    let answer = context.change(question, call).await?;
+    let answer = context.change(question).await?;
     context.terminal.show(&OptedOutView::from(answer))
 }
 
 async fn take_back(context: &CommandContext<'_>, question: TakeBackOptOutRequest) -> Result<(), Stop> {
     let dry_run = question.validate_only;
-    let call = |channel, question| async move { Service::new(channel).take_back_opt_out(question).await };
     let preview_request = TakeBackOptOutRequest { validate_only: true, ..question.clone() };
-    let preview = context.client.ask(RetrySafety::Read, preview_request, call).await?;
+    let preview = context.client.ask(RetrySafety::Read, preview_request).await?;
     let is_done = preview.taken_back.is_some();
     if dry_run || is_done {
         context.terminal.show(&TakenBackView::from(preview))?;
@@ -59,21 +48,13 @@ async fn take_back(context: &CommandContext<'_>, question: TakeBackOptOutRequest
     }
     let (recipient, tenant) = (&preview.recipient, &question.tenant);
     context.terminal.confirm(&format!("Send mail of tenant {tenant} to {recipient} again? It has opted out."))?;
-    let answer = context.client.ask(RetrySafety::Once, question, call).await?;
+    let answer = context.client.ask(RetrySafety::Once, question).await?;
     context.terminal.show(&TakenBackView::from(answer))
 }
 
 async fn check(context: &CommandContext<'_>, tenant: String, recipient: String) -> Result<(), Stop> {
     let question = CheckOptOutRequest { tenant, recipient, stale: context.stale };
-    let call = |channel, question| async move { Service::new(channel).check_opt_out(question).await };
-    let answer = context.client.ask(RetrySafety::Read, question, call).await?;
+    let answer = context.client.ask(RetrySafety::Read, question).await?;
     context.note(answer.freshness.as_ref());
     context.terminal.show(&OptOutCheckView::from(answer))
-}
-
-async fn page(client: &Client, question: ListOptOutsRequest) -> Result<Page<OptOutView>, Failure> {
-    let call = |channel, question| async move { Service::new(channel).list_opt_outs(question).await };
-    let answer = client.ask(RetrySafety::Read, question, call).await?;
-    let rows = answer.opt_outs.into_iter().map(OptOutView::from).collect();
-    Ok(Page { rows, next: answer.next_page_token, freshness: answer.freshness })
 }

@@ -1,14 +1,14 @@
 //! Implements `reveille relay …`.
 
-use reveille_proto::admin::v1::relay_service_client::RelayServiceClient as Service;
+use reveille_proto::ListPage;
 use reveille_proto::admin::v1::{
     AddRelayRequest, GetRelayRequest, ListRelaysRequest, Relay, RelayTls, RemoveRelayRequest, TestRelayRequest,
 };
 
-use super::{CommandContext, Page, Seen};
+use super::{CommandContext, Seen};
 use crate::cli::args::{AddRelayArgs, RelayArgs, RelayCommand, TLS_VALUES, Tls, Watch};
 use crate::cli::client::RetrySafety;
-use crate::cli::failure::{Failure, Stop};
+use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::manifest::export;
 use crate::cli::view::relay::{RelayTestView, RelayView, RemovedView};
 
@@ -61,8 +61,7 @@ async fn add(context: &CommandContext<'_>, args: AddRelayArgs) -> Result<(), Sto
         request_id: context.client.request_id().to_owned(),
         validate_only: dry_run,
     };
-    let call = |channel, question| async move { Service::new(channel).add_relay(question).await };
-    let answer = context.change(question, call).await?;
+    let answer = context.change(question).await?;
     let view = RelayView::from(answer.relay.unwrap_or_default());
     context.terminal.show(&view)?;
     if dry_run {
@@ -73,20 +72,15 @@ async fn add(context: &CommandContext<'_>, args: AddRelayArgs) -> Result<(), Sto
 
 pub(super) async fn page(
     context: &CommandContext<'_>,
-    page_size: i32,
-    page_token: String,
-) -> Result<Page<RelayView>, Failure> {
-    let question = ListRelaysRequest { page_size, page_token, stale: context.stale };
-    let call = |channel, question| async move { Service::new(channel).list_relays(question).await };
-    let answer = context.client.ask(RetrySafety::Read, question, call).await?;
-    let rows = answer.relays.into_iter().map(RelayView::from).collect();
-    Ok(Page { rows, next: answer.next_page_token, freshness: answer.freshness })
+    size: i32,
+    token: String,
+) -> Result<ListPage<RelayView>, Failure> {
+    context.page(ListRelaysRequest::default(), size, token).await
 }
 
 async fn get(context: &CommandContext<'_>, name: &str) -> Result<Seen<Relay>, Failure> {
     let question = GetRelayRequest { name: name.to_owned(), stale: context.stale };
-    let call = |channel, question| async move { Service::new(channel).get_relay(question).await };
-    let answer = context.client.ask(RetrySafety::Read, question, call).await?;
+    let answer = context.client.ask(RetrySafety::Read, question).await?;
     Ok(Seen::of(answer.relay.unwrap_or_default(), answer.freshness))
 }
 
@@ -106,8 +100,7 @@ async fn manifest(context: &CommandContext<'_>, name: String) -> Result<(), Stop
 
 async fn test(context: &CommandContext<'_>, name: String, auth: bool) -> Result<(), Stop> {
     let question = TestRelayRequest { name: name.clone(), stale: context.stale, authenticate: auth };
-    let call = |channel, question| async move { Service::new(channel).test_relay(question).await };
-    let view = RelayTestView::new(name, context.client.ask(RetrySafety::Read, question, call).await?);
+    let view = RelayTestView::new(name, context.client.ask(RetrySafety::Read, question).await?);
     context.terminal.show(&view)?;
     let Some(problem) = &view.problem else {
         if let Some(rest) = view.left_alone() {
@@ -119,12 +112,12 @@ async fn test(context: &CommandContext<'_>, name: String, auth: bool) -> Result<
         return Ok(());
     };
     let reason = if view.reachable { "RELAY_UNUSABLE" } else { "RELAY_UNREACHABLE" };
-    Err(Failure {
-        reason: reason.into(),
-        message: format!("{} cannot be used: {problem}", view.name),
-        next: Some(view.next.clone().unwrap_or_else(|| format!("reveille relay show {}", view.name))),
-        ..Failure::default()
-    }
+    Err(Failure::new(
+        Exit::General,
+        reason,
+        format!("{} cannot be used: {problem}", view.name),
+        view.next.clone().unwrap_or_else(|| format!("reveille relay show {}", view.name)),
+    )
     .into())
 }
 
@@ -147,8 +140,7 @@ async fn would_remove(context: &CommandContext<'_>, name: String) -> Result<(), 
 async fn remove(context: &CommandContext<'_>, name: String) -> Result<(), Stop> {
     context.terminal.confirm(&format!("Remove relay {name}? Mail of its pool waits for another relay."))?;
     let question = RemoveRelayRequest { name: name.clone() };
-    let call = |channel, question| async move { Service::new(channel).remove_relay(question).await };
-    let answer = context.client.ask(RetrySafety::Repeatable, question, call).await?;
+    let answer = context.client.ask(RetrySafety::Repeatable, question).await?;
     context.removed(RemovedView { name, index: answer.index, dry_run: false })?;
     answer.warnings.iter().for_each(|warning| context.terminal.say(&format!("warning: {warning}")));
     Ok(())

@@ -1,15 +1,13 @@
 //! Implements `reveille run …` without `watch`, and `reveille explain`.
 
-use reveille_proto::admin::v1::relay_service_client::RelayServiceClient;
-use reveille_proto::admin::v1::run_service_client::RunServiceClient as Service;
-use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient;
 use reveille_proto::admin::v1::{
     CancelRunRequest, ExplainRequest, GetRunRequest, GetScheduleRequest, ListRelaysRequest, ListRunsRequest,
     PauseRunRequest, ResumeRunRequest, RunState,
 };
+use reveille_proto::{ListPage, Listing};
 
 use super::schedule::read;
-use super::{CommandContext, Page, Seen, watch};
+use super::{CommandContext, Seen, watch};
 use crate::cli::args::{ExplainArgs, Format, RunArgs, RunCommand};
 use crate::cli::client::RetrySafety;
 use crate::cli::doctor;
@@ -33,16 +31,11 @@ pub async fn run(context: &CommandContext<'_>, args: RunArgs) -> Result<(), Stop
                 tenant,
                 schedule: schedule.unwrap_or_default(),
                 states,
-                stale: context.stale,
                 selector: labels.selector.unwrap_or_default(),
                 since: since.map(to_wire),
                 ..ListRunsRequest::default()
             };
-            context
-                .list(paging, |page_size, page_token| {
-                    page(context, ListRunsRequest { page_size, page_token, ..question.clone() })
-                })
-                .await
+            context.list(paging, |size, token| page(context, question.clone().at(context.stale, size, token))).await
         }
         RunCommand::Show { run, watch } => {
             let question = GetRunRequest { tenant, run, stale: context.stale };
@@ -64,8 +57,7 @@ pub async fn explain(context: &CommandContext<'_>, args: ExplainArgs) -> Result<
     let ExplainArgs { tenant, run, recipient, watch } = args;
     let question = ExplainRequest { tenant, run, recipient, stale: context.stale };
     let fetch = async || {
-        let call = |channel, question| async move { Service::new(channel).explain(question).await };
-        let mut answer = context.client.ask(RetrySafety::Read, question.clone(), call).await?;
+        let mut answer = context.client.ask(RetrySafety::Read, question.clone()).await?;
         let freshness = answer.freshness.take();
         Ok(Seen::of(StoryView::from(answer), freshness))
     };
@@ -76,18 +68,15 @@ fn state_of(word: &str) -> i32 {
     RunState::from_str_name(&name_of("RUN_STATE_", word)).unwrap_or_default().into()
 }
 
-async fn page(context: &CommandContext<'_>, question: ListRunsRequest) -> Result<Page<RunView>, Failure> {
+async fn page(context: &CommandContext<'_>, question: ListRunsRequest) -> Result<ListPage<RunView>, Failure> {
     let selector = question.selector.clone();
-    let call = |channel, question| async move { Service::new(channel).list_runs(question).await };
-    let answer = context.client.ask(RetrySafety::Read, question, call).await?;
+    let answer = context.client.ask(RetrySafety::Read, question).await?;
     read::heeded(&selector, &answer.selector)?;
-    let rows = answer.runs.into_iter().map(RunView::from).collect();
-    Ok(Page { rows, next: answer.next_page_token, freshness: answer.freshness })
+    Ok(ListRunsRequest::page(answer).map(RunView::from))
 }
 
 async fn show(context: &CommandContext<'_>, question: GetRunRequest) -> Result<Seen<RunView>, Failure> {
-    let call = |channel, question| async move { Service::new(channel).get_run(question).await };
-    let answer = context.client.ask(RetrySafety::Read, question, call).await?;
+    let answer = context.client.ask(RetrySafety::Read, question).await?;
     let run = answer.run.unwrap_or_default();
     let waits =
         run.state() == RunState::Open && run.counts.is_some_and(|counts| counts.pending > 0 || counts.claimed > 0);
@@ -104,12 +93,10 @@ async fn show(context: &CommandContext<'_>, question: GetRunRequest) -> Result<S
 /// failed reads are ignored.
 async fn hint(context: &CommandContext<'_>, tenant: String, name: String) -> Option<String> {
     let question = GetScheduleRequest { tenant, name, stale: context.stale, with_body: false };
-    let call = |channel, question| async move { ScheduleServiceClient::new(channel).get_schedule(question).await };
-    let schedule = context.client.ask(RetrySafety::Read, question, call).await.ok()?.schedule?;
+    let schedule = context.client.ask(RetrySafety::Read, question).await.ok()?.schedule?;
     let question =
         ListRelaysRequest { page_size: RELAYS_LOOKED_AT, stale: context.stale, ..ListRelaysRequest::default() };
-    let call = |channel, question| async move { RelayServiceClient::new(channel).list_relays(question).await };
-    let answer = context.client.ask(RetrySafety::Read, question, call).await.ok()?;
+    let answer = context.client.ask(RetrySafety::Read, question).await.ok()?;
     match answer.next_page_token.is_empty() {
         true => doctor::relay::why_pool_waits(&answer.relays, &schedule.pool),
         false => None,
@@ -118,8 +105,7 @@ async fn hint(context: &CommandContext<'_>, tenant: String, name: String) -> Opt
 
 async fn pause(context: &CommandContext<'_>, tenant: String, run: String, reason: String) -> Result<(), Stop> {
     let question = PauseRunRequest { tenant, run, reason };
-    let call = |channel, question| async move { Service::new(channel).pause_run(question).await };
-    let answer = context.client.ask(RetrySafety::Repeatable, question, call).await?;
+    let answer = context.client.ask(RetrySafety::Repeatable, question).await?;
     let barrier = BarrierView::from(answer.barrier);
     context.terminal.say(&format!("paused: {}", barrier.sentence()));
     context.terminal.show(&RunView::from(answer.run.unwrap_or_default()).with_barrier(barrier))
@@ -127,8 +113,7 @@ async fn pause(context: &CommandContext<'_>, tenant: String, run: String, reason
 
 /// Sent once and never repeated: a repetition could also end a pause that was set in the meantime.
 async fn resume(context: &CommandContext<'_>, question: ResumeRunRequest) -> Result<(), Stop> {
-    let call = |channel, question| async move { Service::new(channel).resume_run(question).await };
-    let answer = context.client.ask(RetrySafety::Once, question, call).await?;
+    let answer = context.client.ask(RetrySafety::Once, question).await?;
     context.terminal.show(&RunView::from(answer.run.unwrap_or_default()))
 }
 
@@ -137,8 +122,7 @@ async fn cancel(context: &CommandContext<'_>, question: CancelRunRequest) -> Res
     if !dry_run {
         context.terminal.confirm(&format!("Cancel what run {} has not sent? It is never sent then.", question.run))?;
     }
-    let call = |channel, question| async move { Service::new(channel).cancel_run(question).await };
-    let answer = context.client.ask(RetrySafety::Repeatable, question, call).await?;
+    let answer = context.client.ask(RetrySafety::Repeatable, question).await?;
     let view = RunView::from(answer.run.unwrap_or_default());
     if dry_run {
         context.terminal.show(&view)?;

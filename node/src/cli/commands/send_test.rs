@@ -5,8 +5,6 @@
 
 use std::time::Duration;
 
-use reveille_proto::admin::v1::run_service_client::RunServiceClient;
-use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient;
 use reveille_proto::admin::v1::{Audience, ExplainRequest, ExplainResponse, Recipient, ScheduleBody, SendTestRequest};
 use tokio::time::{Instant, sleep};
 
@@ -47,8 +45,7 @@ pub async fn run(context: &CommandContext<'_>, args: SendTestArgs) -> Result<(),
         request_id: context.client.request_id().to_owned(),
         validate_only: dry_run,
     };
-    let call = |channel, question| async move { ScheduleServiceClient::new(channel).send_test(question).await };
-    let answer = context.change(question, call).await?;
+    let answer = context.change(question).await?;
     for warning in &answer.warnings {
         context.terminal.say(&format!("warning: {warning}"));
     }
@@ -79,8 +76,7 @@ pub async fn run(context: &CommandContext<'_>, args: SendTestArgs) -> Result<(),
 async fn story(context: &CommandContext<'_>, tenant: &str, run: &str) -> Result<ExplainResponse, Failure> {
     let (tenant, run, recipient) = (tenant.to_owned(), run.to_owned(), FIRST.to_owned());
     let question = ExplainRequest { tenant, run, recipient, stale: false };
-    let call = |channel, question| async move { RunServiceClient::new(channel).explain(question).await };
-    context.client.ask(RetrySafety::Read, question, call).await
+    context.client.ask(RetrySafety::Read, question).await
 }
 
 /// Returns an audience of the one address, with the variables of the chosen row.
@@ -128,6 +124,5 @@ fn ended(view: &SendTestView) -> Result<(), Stop> {
         }
         Outcome::Waiting => (Exit::TimedOut, "TIMED_OUT", explain),
     };
-    Err(Failure { exit, reason: reason.into(), message: view.sentence(), next: Some(next), ..Failure::default() }
-        .into())
+    Err(Failure::new(exit, reason, view.sentence(), next).into())
 }

@@ -10,7 +10,6 @@ use std::path::Path;
 use indicatif::{ProgressBar, ProgressStyle};
 use reveille_ledger::command::OPT_OUTS_MAX;
 use reveille_proto::admin::v1::ImportOptOutsRequest;
-use reveille_proto::admin::v1::opt_out_service_client::OptOutServiceClient as Service;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
@@ -128,9 +127,8 @@ impl Import {
         let count = recipients.len() as u64;
         let question = ImportOptOutsRequest { recipients, ..self.question.clone() };
         let nature = if self.question.validate_only { RetrySafety::Read } else { RetrySafety::Repeatable };
-        let call = |channel, question| async move { Service::new(channel).import_opt_outs(question).await };
         self.client.give(WITHIN);
-        let answer = self.client.ask(nature, question, call).await?;
+        let answer = self.client.ask(nature, question).await?;
         self.view.take(count, answer);
         Ok(())
     }

@@ -178,7 +178,7 @@ impl Import<'_> {
             if missing.is_empty() {
                 return Ok(&self.progress.there);
             }
-            self.client.ask(RetrySafety::Repeatable, Arc::clone(&part), put).await?;
+            self.client.call(RetrySafety::Repeatable, Arc::clone(&part), put).await?;
             Ok(&self.progress.sent)
         });
         brought.await?.fetch_add(1, Ordering::Relaxed);
@@ -213,8 +213,7 @@ impl Import<'_> {
     async fn prepare(&self, client: &Client, survey: &Survey, parts: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, Failure> {
         let (tenant, name, columns) = (self.tenant.clone(), self.args.name.clone(), survey.columns.clone());
         let question = PrepareAudienceRequest { tenant, name, recipients: survey.recipients, columns, parts };
-        let call = |channel, question| async move { Service::new(channel).prepare_audience(question).await };
-        Ok(client.ask(RetrySafety::Read, question, call).await?.missing)
+        Ok(client.ask(RetrySafety::Read, question).await?.missing)
     }
 
     async fn seal(&self, survey: &Survey, parts: Vec<Vec<u8>>) -> Result<SealedAudience, Failure> {
@@ -231,7 +230,7 @@ impl Import<'_> {
 
     async fn sealed(&self, question: SealAudienceRequest) -> Result<SealedAudience, Failure> {
         let call = |channel, question| async move { Service::new(channel).seal_audience(question).await };
-        let mut stream = self.client.ask(RetrySafety::Repeatable, question, call).await?;
+        let mut stream = self.client.call(RetrySafety::Repeatable, question, call).await?;
         loop {
             match stream.message().await {
                 Ok(Some(word)) => {

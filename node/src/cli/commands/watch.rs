@@ -42,7 +42,7 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, run: String) -> R
             // The client's deadline is that of the last request, and may have passed while its stream was open.
             context.client.give(WITHIN);
             let call = |channel, question| async move { Service::new(channel).watch_run(question).await };
-            stream = Some(context.client.ask(RetrySafety::Read, question.clone(), call).await?);
+            stream = Some(context.client.call(RetrySafety::Read, question.clone(), call).await?);
             continue;
         };
         let why = match open.message().await {
@@ -64,14 +64,10 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, run: String) -> R
             }
             Ok(())
         }
-        End::TimeUp(_) => Err(Failure {
-            exit: Exit::TimedOut,
-            reason: "TIMED_OUT".into(),
-            message: "the run is not finished yet".to_owned(),
-            next: Some("a longer --timeout, or none".to_owned()),
-            ..Failure::default()
+        End::TimeUp(_) => {
+            Err(Failure::new(Exit::TimedOut, "TIMED_OUT", "the run is not finished yet", "a longer --timeout, or none")
+                .into())
         }
-        .into()),
     }
 }
 

@@ -68,8 +68,8 @@ impl LastAnswer {
 
 /// Returns the latest run of the last day that has expired recipients.
 pub fn expired_run(runs: &[Run], now: Timestamp) -> Option<&Run> {
-    let of = runs.iter().filter(|run| expired(run) > 0 && is_recent(run, now));
-    of.max_by_key(|run| run.opened_at.as_ref().map(|opened| (opened.seconds, opened.nanos)))
+    let expired = runs.iter().filter(|run| expired(run) > 0 && is_recent(run, now));
+    expired.max_by_key(|run| run.opened_at.as_ref().map(|opened| (opened.seconds, opened.nanos)))
 }
 
 fn expired(run: &Run) -> u32 {
@@ -84,8 +84,8 @@ fn is_recent(run: &Run, now: Timestamp) -> bool {
 /// Checks all lists as of `now`.
 pub fn findings(work: &Work, now: Timestamp) -> Vec<Finding> {
     let is_reported = |schedule: &&Schedule| {
-        let of = work.campaigns.iter().find(|campaign| campaign.name == schedule.name);
-        of.is_some_and(|campaign| campaign.state() == CampaignState::Blocked)
+        let campaign = work.campaigns.iter().find(|campaign| campaign.name == schedule.name);
+        campaign.is_some_and(|campaign| campaign.state() == CampaignState::Blocked)
     };
     let timing = work.schedules.iter().filter(|schedule| !is_reported(schedule));
     let mut findings: Vec<Finding> = timing.filter_map(|schedule| timing_of(schedule, now)).collect();

@@ -56,13 +56,13 @@ const BEFORE: [&str; 9] = ["then", "else", "do", "{", "!", "exec", "nice", "time
 
 /// Returns the email that the last mail program of a line sends. `input` is the text after `%`.
 pub fn find(commands: &[Simple], input: Option<&str>) -> Option<Mail> {
-    let of = |simple: &Simple| {
+    let mailer = |simple: &Simple| {
         let words = program(&simple.words);
         Some((Family::of(&words.first()?.text)?, words.get(1..)?.to_vec()))
     };
-    let place = commands.iter().rposition(|simple| of(simple).is_some())?;
+    let place = commands.iter().rposition(|simple| mailer(simple).is_some())?;
     let simple = commands.get(place)?;
-    let (family, arguments) = of(simple)?;
+    let (family, arguments) = mailer(simple)?;
     let mut mail = Mail::default();
     read(family, &arguments, &mut mail);
     let before = place.checked_sub(1).and_then(|place| commands.get(place));

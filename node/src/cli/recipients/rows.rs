@@ -343,9 +343,9 @@ mod tests {
         let mut rows = Rows::open(BufReader::with_capacity(buffer, bytes))?;
         let (mut row, mut read) = (Row::default(), Vec::new());
         loop {
-            let of = |row: &Row| row.fields().map(|field| String::from_utf8_lossy(field).into_owned()).collect();
+            let texts = |row: &Row| row.fields().map(|field| String::from_utf8_lossy(field).into_owned()).collect();
             match rows.next(&mut row)? {
-                Next::Row => read.push((row.line, Ok(of(&row)))),
+                Next::Row => read.push((row.line, Ok(texts(&row)))),
                 Next::Bad(why) => read.push((row.line, Err(why))),
                 Next::End => return Ok(read),
             }

@@ -1,13 +1,9 @@
 //! Plans and applies documents of campaigns, tenants and pools. Campaigns are drafted and never changed. Tenants and
 //! pools are set as a whole.
 
-use reveille_proto::admin::v1::campaign_service_client::CampaignServiceClient;
-use reveille_proto::admin::v1::pool_service_client::PoolServiceClient;
-use reveille_proto::admin::v1::tenant_service_client::TenantServiceClient;
 use reveille_proto::admin::v1::{
     Campaign, CampaignState, CreateCampaignRequest, GetCampaignRequest, Pool, SetPoolRequest, SetTenantRequest, Tenant,
 };
-use tonic::Request;
 
 use super::step::{Plan, Step};
 use crate::cli::client::RetrySafety;
@@ -26,10 +22,7 @@ pub async fn plan_campaign(context: &CommandContext<'_>, asked: &CreateCampaignR
     let (tenant, name) =
         asked.schedule.as_ref().map(|body| (body.tenant.clone(), body.name.clone())).unwrap_or_default();
     let question = GetCampaignRequest { tenant, name, ..GetCampaignRequest::default() };
-    let call = |channel, question: Request<GetCampaignRequest>| async move {
-        CampaignServiceClient::new(channel).get_campaign(question).await
-    };
-    let known = match context.client.ask(RetrySafety::Read, question, call).await {
+    let known = match context.client.ask(RetrySafety::Read, question).await {
         Ok(answer) => answer.campaign,
         Err(failure) if failure.exit == Exit::NotFound => None,
         Err(failure) => return Err(failure),
@@ -51,8 +44,7 @@ pub async fn draft(
     asked: CreateCampaignRequest,
 ) -> Result<(Campaign, Vec<String>), Failure> {
     let nature = if asked.validate_only { RetrySafety::Read } else { RetrySafety::Repeatable };
-    let call = |channel, question| async move { CampaignServiceClient::new(channel).create_campaign(question).await };
-    let answer = context.client.ask(nature, asked, call).await?;
+    let answer = context.client.ask(nature, asked).await?;
     Ok((answer.campaign.unwrap_or_default(), answer.warnings))
 }
 
@@ -85,8 +77,7 @@ pub async fn set_tenant(
         request_id,
         validate_only,
     };
-    let call = |channel, question| async move { TenantServiceClient::new(channel).set_tenant(question).await };
-    context.client.ask(RetrySafety::Repeatable, question, call).await.map(|_| ())
+    context.client.ask(RetrySafety::Repeatable, question).await.map(|_| ())
 }
 
 /// Plans a pool document. A pool without recorded settings is a creation, because no former values exist to compare.
@@ -120,6 +111,5 @@ pub async fn set_pool(
     let Pool { name, warm_up, first_day, reveille_headers, .. } = wanted.clone();
     let reveille_headers = Some(reveille_headers);
     let question = SetPoolRequest { name, warm_up, first_day, request_id, validate_only, reveille_headers };
-    let call = |channel, question| async move { PoolServiceClient::new(channel).set_pool(question).await };
-    context.client.ask(RetrySafety::Repeatable, question, call).await.map(|_| ())
+    context.client.ask(RetrySafety::Repeatable, question).await.map(|_| ())
 }

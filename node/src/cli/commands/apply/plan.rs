@@ -3,8 +3,6 @@
 use prost::Message as _;
 use prost_types::FieldMask;
 use reveille_ledger::ids::Hash;
-use reveille_proto::admin::v1::relay_service_client::RelayServiceClient;
-use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient;
 use reveille_proto::admin::v1::{
     AddRelayRequest, CreateCampaignRequest, CreateScheduleRequest, Duplicate, GetRelayRequest, Relay, ScheduleBody,
     ScheduleState, UpdateScheduleRequest, UpdateScheduleResponse,
@@ -46,16 +44,12 @@ pub async fn make(context: &CommandContext<'_>, asked: &Asked, plan: &Plan) -> R
                 request_id: request_id(context, "create", &body.encode_to_vec()),
                 validate_only: false,
             };
-            let call =
-                |channel, question| async move { ScheduleServiceClient::new(channel).create_schedule(question).await };
-            context.change(create, call).await.map(|_| ())
+            context.change(create).await.map(|_| ())
         }
         (Message::Schedule { body, .. }, Step::Update(etag)) => {
             let request_id = request_id(context, "update", &body.encode_to_vec());
             let change = UpdateScheduleRequest { etag: etag.clone(), request_id, ..change(body) };
-            let call =
-                |channel, question| async move { ScheduleServiceClient::new(channel).update_schedule(question).await };
-            context.change(change, call).await.map(|_| ())
+            context.change(change).await.map(|_| ())
         }
         (Message::Campaign(asked), _) => {
             let request_id = request_id(context, "campaign", &asked.encode_to_vec());
@@ -100,8 +94,7 @@ pub async fn compared(
     body: &ScheduleBody,
 ) -> Result<(UpdateScheduleResponse, Vec<Change>), Failure> {
     let preview_request = UpdateScheduleRequest { validate_only: true, with_bodies: true, ..change(body) };
-    let call = |channel, question| async move { ScheduleServiceClient::new(channel).update_schedule(question).await };
-    let answer = context.client.ask(RetrySafety::Read, preview_request, call).await?;
+    let answer = context.client.ask(RetrySafety::Read, preview_request).await?;
     let (Some(former), Some(wanted)) = (&answer.former_body, &answer.body) else {
         return Err(read::older(read::NO_BODY));
     };
@@ -140,8 +133,7 @@ async fn plan_schedule(context: &CommandContext<'_>, body: &ScheduleBody) -> Res
 async fn plan_creation(context: &CommandContext<'_>, body: &ScheduleBody) -> Result<Plan, Failure> {
     let preview_request =
         CreateScheduleRequest { schedule: Some(body.clone()), request_id: String::new(), validate_only: true };
-    let call = |channel, question| async move { ScheduleServiceClient::new(channel).create_schedule(question).await };
-    let answer = context.client.ask(RetrySafety::Read, preview_request, call).await?;
+    let answer = context.client.ask(RetrySafety::Read, preview_request).await?;
     Ok(Plan { step: Step::Create, changes: Vec::new(), notes: duplicates(&answer.duplicates) })
 }
 
@@ -155,8 +147,7 @@ async fn plan_relay(context: &CommandContext<'_>, relay: &Relay) -> Result<Plan,
         AddRelayRequest { relay: Some(relay.clone()), replace: true, request_id: String::new(), validate_only: true };
     let wanted = put(context, preview_request).await?;
     let question = GetRelayRequest { name: relay.name.clone(), stale: false };
-    let call = |channel, question| async move { RelayServiceClient::new(channel).get_relay(question).await };
-    let former = match context.client.ask(RetrySafety::Read, question, call).await {
+    let former = match context.client.ask(RetrySafety::Read, question).await {
         Ok(answer) => answer.relay.unwrap_or_default(),
         Err(failure) if failure.exit == Exit::NotFound => {
             return Ok(Plan { step: Step::Create, changes: Vec::new(), notes: Vec::new() });
@@ -171,6 +162,5 @@ async fn plan_relay(context: &CommandContext<'_>, relay: &Relay) -> Result<Plan,
 /// Adds or replaces the relay. Returns it as the cluster stores it.
 async fn put(context: &CommandContext<'_>, question: AddRelayRequest) -> Result<Relay, Failure> {
     let nature = if question.validate_only { RetrySafety::Read } else { RetrySafety::Repeatable };
-    let call = |channel, question| async move { RelayServiceClient::new(channel).add_relay(question).await };
-    Ok(context.client.ask(nature, question, call).await?.relay.unwrap_or_default())
+    Ok(context.client.ask(nature, question).await?.relay.unwrap_or_default())
 }

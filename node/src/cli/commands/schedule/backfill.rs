@@ -1,6 +1,5 @@
 //! `reveille schedule backfill`: counts the occurrences that would open, asks for confirmation, and opens them.
 
-use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient as Service;
 use reveille_proto::admin::v1::{BackfillScheduleRequest, BackfillScheduleResponse};
 
 use crate::cli::args::BackfillArgs;
@@ -25,16 +24,15 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, args: BackfillArg
         request_id: context.client.request_id().to_owned(),
         validate_only: false,
     };
-    let call = |channel, question| async move { Service::new(channel).backfill_schedule(question).await };
     let preview_request = BackfillScheduleRequest { validate_only: true, ..request.clone() };
-    let preview = context.client.ask(RetrySafety::Read, preview_request, call).await?;
+    let preview = context.client.ask(RetrySafety::Read, preview_request).await?;
     if args.dry_run {
         return report(context, &args, preview);
     }
     if preview.opened > 0 && preview.first_run.is_empty() {
         context.terminal.confirm(&format!("{}. Open them now?", missing(&args, &preview)))?;
     }
-    let answer = context.change(request, call).await?;
+    let answer = context.change(request).await?;
     report(context, &args, answer)
 }
 
@@ -59,12 +57,11 @@ fn report(context: &CommandContext<'_>, args: &BackfillArgs, answer: BackfillSch
         context.terminal.say(&format!("next: {next}"));
         return Ok(());
     }
-    Err(Failure {
-        exit: Exit::Partly,
-        reason: "PARTLY_DONE".into(),
-        message: format!("only the first {} were examined", format::counted(OCCURRENCES_MAX.into(), "occurrence")),
-        next: Some(next),
-        ..Failure::default()
-    }
+    Err(Failure::new(
+        Exit::Partly,
+        "PARTLY_DONE",
+        format!("only the first {} were examined", format::counted(OCCURRENCES_MAX.into(), "occurrence")),
+        next,
+    )
     .into())
 }

@@ -1,6 +1,5 @@
 //! `reveille schedule pause`, `resume`, `trigger` and `delete` of one schedule.
 
-use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient as Service;
 use reveille_proto::admin::v1::{
     self, DeleteScheduleRequest, PauseScheduleRequest, ResumeScheduleRequest, TriggerScheduleRequest,
 };
@@ -23,8 +22,7 @@ pub(super) async fn pause(
     dry_run: bool,
 ) -> Result<(), Stop> {
     let question = PauseScheduleRequest { tenant, name, reason, validate_only: dry_run };
-    let call = |channel, question| async move { Service::new(channel).pause_schedule(question).await };
-    let answer = context.client.ask(RetrySafety::Repeatable, question, call).await?;
+    let answer = context.client.ask(RetrySafety::Repeatable, question).await?;
     context.terminal.show(&ScheduleView::from(answer.schedule.unwrap_or_default()))?;
     context.checked(dry_run);
     Ok(())
@@ -37,9 +35,8 @@ pub(super) async fn resume(
     name: String,
     dry_run: bool,
 ) -> Result<(), Stop> {
-    let call = |channel, question| async move { Service::new(channel).resume_schedule(question).await };
     let preview_request = ResumeScheduleRequest { tenant, name, etag: String::new(), validate_only: true };
-    let plan = context.client.ask(RetrySafety::Read, preview_request.clone(), call).await?;
+    let plan = context.client.ask(RetrySafety::Read, preview_request.clone()).await?;
     let schedule = plan.schedule.clone().unwrap_or_default();
     let is_unwritten = warn_of_placeholder(context, &preview_request.tenant, &schedule).await?;
     let view = ResumeView::from(plan);
@@ -54,7 +51,7 @@ pub(super) async fn resume(
     }
     let etag = schedule.etag;
     let question = ResumeScheduleRequest { etag, validate_only: false, ..preview_request };
-    let resumed = context.client.ask(RetrySafety::Repeatable, question, call).await?;
+    let resumed = context.client.ask(RetrySafety::Repeatable, question).await?;
     context.terminal.show(&ResumeView::from(resumed))
 }
 
@@ -85,8 +82,7 @@ pub(super) async fn trigger(
 ) -> Result<(), Stop> {
     let request_id = context.client.request_id().to_owned();
     let question = TriggerScheduleRequest { tenant, name, request_id, validate_only: dry_run };
-    let call = |channel, question| async move { Service::new(channel).trigger_schedule(question).await };
-    let answer = context.change(question, call).await?;
+    let answer = context.change(question).await?;
     for warning in &answer.warnings {
         context.terminal.say(&format!("warning: {warning}"));
     }
@@ -107,9 +103,8 @@ pub(super) async fn delete(
         context.terminal.confirm(&format!("Delete schedule {name}? It never fires again; open runs go on."))?;
     }
     let question = DeleteScheduleRequest { tenant, name: name.clone(), validate_only: dry_run };
-    let call = |channel, question| async move { Service::new(channel).delete_schedule(question).await };
     let nature = if dry_run { RetrySafety::Read } else { RetrySafety::Once };
-    let answer = context.client.ask(nature, question, call).await?;
+    let answer = context.client.ask(nature, question).await?;
     context.terminal.show(&DeletedView { name, index: answer.index, open_runs: answer.open_runs, dry_run })?;
     context.checked(dry_run);
     Ok(())

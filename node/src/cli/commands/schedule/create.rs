@@ -1,6 +1,5 @@
 //! `reveille schedule create`: reads the files, sends the request, and prints the next instants.
 
-use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient as Service;
 use reveille_proto::admin::v1::{CreateScheduleRequest, CreateScheduleResponse};
 
 use super::body::{at_line, body, recipients};
@@ -18,8 +17,7 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, args: CreateArgs)
     let schedule = Some(body(tenant, args, &recipients)?);
     let request_id = context.client.request_id().to_owned();
     let question = CreateScheduleRequest { schedule, request_id, validate_only: dry_run };
-    let call = |channel, question| async move { Service::new(channel).create_schedule(question).await };
-    let answer = context.change(question, call).await.map_err(|failure| at_line(failure, &given, &recipients))?;
+    let answer = context.change(question).await.map_err(|failure| at_line(failure, &given, &recipients))?;
     print_notes(context, &recipients, &answer, dry_run);
     let creation = creation(&recipients, &answer);
     context.terminal.show(&ScheduleView::from(answer.schedule.unwrap_or_default()).with_creation(creation))

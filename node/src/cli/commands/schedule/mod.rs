@@ -42,6 +42,6 @@ pub async fn run(context: &CommandContext<'_>, args: ScheduleArgs) -> Result<(),
         ScheduleCommand::Trigger { name, dry_run } => change::trigger(context, tenant, name, dry_run).await,
         ScheduleCommand::Backfill(args) => backfill::run(context, tenant, args).await,
         ScheduleCommand::Delete { name, dry_run } => change::delete(context, tenant, name, dry_run).await,
-        ScheduleCommand::History { name, paging } => read::history(context, &tenant, &name, paging).await,
+        ScheduleCommand::History { name, paging } => read::history(context, tenant, name, paging).await,
     }
 }

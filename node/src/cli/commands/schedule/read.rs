@@ -1,13 +1,13 @@
 //! `reveille schedule list`, `show` and `history`, and the reads of schedules that other commands share.
 
-use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient as Service;
 use reveille_proto::admin::v1::{
     GetScheduleRequest, GetScheduleResponse, ListScheduleHistoryRequest, ListSchedulesRequest, ScheduleState,
 };
+use reveille_proto::{ListPage, Listing};
 
 use crate::cli::args::{Paging, Watch};
 use crate::cli::client::RetrySafety;
-use crate::cli::commands::{CommandContext, Page, Seen};
+use crate::cli::commands::{CommandContext, Seen};
 use crate::cli::failure::{Failure, Stop};
 use crate::cli::manifest::export;
 use crate::cli::view::history::HistoryView;
@@ -25,14 +25,12 @@ pub(super) async fn list(
     states: &[String],
 ) -> Result<(), Stop> {
     let states = states.iter().map(|word| state_of(word)).collect();
-    let question =
-        ListSchedulesRequest { tenant, states, stale: context.stale, selector, ..ListSchedulesRequest::default() };
-    let page =
-        |page_size, page_token| page(context, ListSchedulesRequest { page_size, page_token, ..question.clone() });
-    if question.selector.is_empty() {
+    let request = ListSchedulesRequest { tenant, states, selector, ..ListSchedulesRequest::default() };
+    let page = |size, token| page(context, request.clone().at(context.stale, size, token));
+    if request.selector.is_empty() {
         return context.list(paging, page).await;
     }
-    let labelled = async |page_size, page_token| Ok(page(page_size, page_token).await?.map(LabelledView));
+    let labelled = async |size, token| Ok(page(size, token).await?.map(LabelledView));
     context.list(paging, labelled).await
 }
 
@@ -59,33 +57,27 @@ pub(super) async fn manifest(context: &CommandContext<'_>, tenant: String, name:
 
 pub(super) async fn history(
     context: &CommandContext<'_>,
-    tenant: &str,
-    name: &str,
+    tenant: String,
+    name: String,
     paging: Paging,
 ) -> Result<(), Stop> {
-    let page = async |page_size, page_token| {
-        let (tenant, name) = (tenant.to_owned(), name.to_owned());
-        let question = ListScheduleHistoryRequest { tenant, name, page_size, page_token, stale: context.stale };
-        let call = |channel, question| async move { Service::new(channel).list_schedule_history(question).await };
-        let answer = context.client.ask(RetrySafety::Read, question, call).await?;
-        let rows = answer.entries.into_iter().map(HistoryView::from).collect();
-        Ok(Page { rows, next: answer.next_page_token, freshness: answer.freshness })
-    };
-    context.list(paging, page).await
+    let request = ListScheduleHistoryRequest { tenant, name, ..ListScheduleHistoryRequest::default() };
+    context.list(paging, |size, token| context.page::<HistoryView, _>(request.clone(), size, token)).await
 }
 
-pub async fn page(context: &CommandContext<'_>, question: ListSchedulesRequest) -> Result<Page<ScheduleView>, Failure> {
-    let selector = question.selector.clone();
-    let call = |channel, question| async move { Service::new(channel).list_schedules(question).await };
-    let answer = context.client.ask(RetrySafety::Read, question, call).await?;
+/// Reads one page of the schedules.
+pub async fn page(
+    context: &CommandContext<'_>,
+    request: ListSchedulesRequest,
+) -> Result<ListPage<ScheduleView>, Failure> {
+    let selector = request.selector.clone();
+    let answer = context.client.ask(RetrySafety::Read, request).await?;
     heeded(&selector, &answer.selector)?;
-    let rows = answer.schedules.into_iter().map(ScheduleView::from).collect();
-    Ok(Page { rows, next: answer.next_page_token, freshness: answer.freshness })
+    Ok(ListSchedulesRequest::page(answer).map(ScheduleView::from))
 }
 
 pub async fn get(context: &CommandContext<'_>, question: GetScheduleRequest) -> Result<GetScheduleResponse, Failure> {
-    let call = |channel, question| async move { Service::new(channel).get_schedule(question).await };
-    context.client.ask(RetrySafety::Read, question, call).await
+    context.client.ask(RetrySafety::Read, question).await
 }
 
 /// Fails if the node ignored the selector. An older node returns all rows, and does not echo the selector.

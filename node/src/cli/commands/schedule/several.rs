@@ -4,8 +4,9 @@
 //! name. A schedule that gets the label in between was not shown, and is not changed. The number is limited so that the
 //! user can read the names.
 
-use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient as Service;
 use reveille_proto::admin::v1::{ListSchedulesRequest, PauseScheduleRequest, ResumeScheduleRequest};
+
+use reveille_proto::Listing;
 
 use super::read;
 use crate::cli::args::Format;
@@ -101,13 +102,12 @@ pub async fn run(
     match (undone, stopped) {
         (0, _) => Ok(()),
         (_, Some(failure)) if undone == rows.len() => Err(failure.into()),
-        _ => Err(Failure {
-            exit: Exit::Partly,
-            reason: "PARTLY_DONE".into(),
-            message: format!("{undone} of {count} could not be {}d: the lines say why", act.verb()),
-            next: Some("the same command again: what is done stays done".to_owned()),
-            ..Failure::default()
-        }
+        _ => Err(Failure::new(
+            Exit::Partly,
+            "PARTLY_DONE",
+            format!("{undone} of {count} could not be {}d: the lines say why", act.verb()),
+            "the same command again: what is done stays done",
+        )
         .into()),
     }
 }
@@ -136,8 +136,7 @@ async fn choose(
         selector: selector.to_owned(),
         ..ListSchedulesRequest::default()
     };
-    let page =
-        |page_size, page_token| read::page(context, ListSchedulesRequest { page_size, page_token, ..question.clone() });
+    let page = |size, token| read::page(context, question.clone().at(false, size, token));
     let chosen = context.pages(SEVERAL_MAX, &page).await?;
     if chosen.more {
         let message = format!("more than {SEVERAL_MAX} schedules have these labels");
@@ -170,8 +169,7 @@ async fn preview(context: &CommandContext<'_>, tenant: &str, act: &Act, name: &s
                 etag: String::new(),
                 validate_only: true,
             };
-            let call = |channel, question| async move { Service::new(channel).resume_schedule(question).await };
-            let plan = context.client.ask(RetrySafety::Read, question, call).await?;
+            let plan = context.client.ask(RetrySafety::Read, question).await?;
             let schedule = plan.schedule.unwrap_or_default();
             warn_of_placeholder(context, tenant, &schedule).await?;
             let etag = schedule.etag;
@@ -186,15 +184,13 @@ async fn change(context: &CommandContext<'_>, tenant: &str, act: &Act, row: &Sev
     match act {
         Act::Pause(reason) => {
             let question = PauseScheduleRequest { tenant, name, reason: reason.clone(), validate_only: false };
-            let call = |channel, question| async move { Service::new(channel).pause_schedule(question).await };
-            context.client.ask(RetrySafety::Repeatable, question, call).await.map(|_| ())
+            context.client.ask(RetrySafety::Repeatable, question).await.map(|_| ())
         }
         Act::Resume => {
             // The etag is of the state that was shown: if more was missed since then, the request fails with a
             // conflict.
             let question = ResumeScheduleRequest { tenant, name, etag: row.etag.clone(), validate_only: false };
-            let call = |channel, question| async move { Service::new(channel).resume_schedule(question).await };
-            context.client.ask(RetrySafety::Repeatable, question, call).await.map(|_| ())
+            context.client.ask(RetrySafety::Repeatable, question).await.map(|_| ())
         }
     }
 }

@@ -1,7 +1,6 @@
 //! `reveille schedule update`: reads the schedule, shows the changes, and makes them if the schedule is still the same.
 
 use prost_types::FieldMask;
-use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient as Service;
 use reveille_proto::admin::v1::{ScheduleBody, UpdateScheduleRequest};
 
 use super::body::{at_line, changed_content, recipients};
@@ -23,9 +22,8 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, args: UpdateArgs)
         Some(listed) => at_line(failure, &recipient_args, listed),
         None => failure,
     };
-    let call = |channel, question| async move { Service::new(channel).update_schedule(question).await };
     let preview_request = UpdateScheduleRequest { validate_only: true, ..request.clone() };
-    let seen = context.client.ask(RetrySafety::Read, preview_request, call).await.map_err(named)?;
+    let seen = context.client.ask(RetrySafety::Read, preview_request).await.map_err(named)?;
     let etag = seen.former.as_ref().map(|former| former.etag.clone()).unwrap_or_default();
     let duplicates = seen.duplicates.len() as u64;
     let plan = UpdateView::from(seen);
@@ -41,7 +39,7 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, args: UpdateArgs)
     if context.terminal.format() != Format::Table {
         plan.lines().iter().for_each(|line| context.terminal.say(line));
     }
-    let answer = context.change(UpdateScheduleRequest { etag, ..request }, call).await.map_err(named)?;
+    let answer = context.change(UpdateScheduleRequest { etag, ..request }).await.map_err(named)?;
     // Prints the plan that the update was based on: a stored answer, after a repeated request, no longer has the former
     // values.
     context.terminal.show(&plan.made(answer.schedule.unwrap_or_default()))

@@ -177,8 +177,8 @@ fn canary(run: &Run) -> String {
 /// archive, and is then not named.
 fn too_near(story: &RecipientExplanation, run: &Run) -> String {
     let gap = in_words(run.policies.min_gap_ms);
-    let of = story.kept_apart_by.map(|other| format!(" of {other}")).unwrap_or_default();
-    format!("min_gap: it got an email{of}, or may have, less than {gap} from this run's instant")
+    let of_run = story.kept_apart_by.map(|other| format!(" of {other}")).unwrap_or_default();
+    format!("min_gap: it got an email{of_run}, or may have, less than {gap} from this run's instant")
 }
 
 /// Completes the last `dead` event with the dead letter, which has the answer and the attempts.
