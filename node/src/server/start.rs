@@ -26,7 +26,6 @@ pub struct Args {
     /// The clock of this one-node cluster is right, although it was moved by more than an hour
     #[arg(long)]
     pub accept_clock: bool,
-    /// What the file may say, as flags.
     #[command(flatten)]
     pub settings: Settings,
 }

@@ -40,6 +40,13 @@ impl<K: Serialize + DeserializeOwned> Paging<K> {
         Ok(Paging { list, size, after })
     }
 
+    /// Cuts rows that are one more than the page, if there is another page. Returns the token of that page.
+    pub fn cut<R>(&self, rows: &mut Vec<R>, key: impl Fn(&R) -> &K) -> String {
+        let more = rows.len() > self.size;
+        rows.truncate(self.size);
+        self.token(rows.last().filter(|_| more).map(key))
+    }
+
     /// Returns the token of the page after the row with this key. Returns an empty string for `None`.
     pub fn token(&self, last: Option<&K>) -> String {
         let Some(last) = last else { return String::new() };

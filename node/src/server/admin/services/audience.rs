@@ -19,12 +19,12 @@ use reveille_proto::admin::v1::{
     PutPartResponse, SealAudienceRequest, SealAudienceResponse,
 };
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Code, Request, Response, Status, Streaming};
+use tonic::{Code, Status, Streaming};
 
 use crate::server::admin::lookup::absent_audience;
 use crate::server::admin::paging::Paging;
 use crate::server::admin::validate::{Fields, SCHEDULE_NAME_MAX};
-use crate::server::admin::{Admin, ApiError, deadline, error_texts, validate, views};
+use crate::server::admin::{Admin, ApiError, error_texts, validate, views};
 
 /// Maximum number of progress messages that wait for a caller. A slow caller misses some of them.
 pub(crate) const WAITING_MAX: usize = 2;
@@ -116,34 +116,24 @@ fn shown(
     }
 }
 
-#[tonic::async_trait]
-impl AudienceService for Admin {
-    async fn prepare_audience(
-        &self,
-        request: Request<PrepareAudienceRequest>,
-    ) -> Result<Response<PrepareAudienceResponse>, Status> {
-        Ok(self.prepare(request).await.map(Response::new)?)
+serve! {
+    AudienceService {
+        [type SealAudienceStream = ReceiverStream<Result<SealAudienceResponse, Status>>]
+        prepare_audience(PrepareAudienceRequest) -> PrepareAudienceResponse;
+        put_part(Streaming<PutPartRequest>) -> PutPartResponse;
+        seal_audience(SealAudienceRequest) -> ReceiverStream<Result<SealAudienceResponse, Status>>;
+        list_audiences(ListAudiencesRequest) -> ListAudiencesResponse;
+        get_audience(GetAudienceRequest) -> GetAudienceResponse;
+        delete_audience(DeleteAudienceRequest) -> DeleteAudienceResponse;
     }
+}
 
-    async fn put_part(&self, request: Request<Streaming<PutPartRequest>>) -> Result<Response<PutPartResponse>, Status> {
-        self.receive(request.into_inner()).await.map(Response::new)
-    }
-
-    type SealAudienceStream = ReceiverStream<Result<SealAudienceResponse, Status>>;
-
-    async fn seal_audience(
-        &self,
-        request: Request<SealAudienceRequest>,
-    ) -> Result<Response<Self::SealAudienceStream>, Status> {
-        Ok(self.seal_uploaded(request).await.map(|heard| Response::new(ReceiverStream::new(heard)))?)
-    }
-
+impl Admin {
     async fn list_audiences(
         &self,
-        request: Request<ListAudiencesRequest>,
-    ) -> Result<Response<ListAudiencesResponse>, Status> {
-        let deadline = deadline::of(&request);
-        let request = request.into_inner();
+        request: ListAudiencesRequest,
+        deadline: Instant,
+    ) -> Result<ListAudiencesResponse, ApiError> {
         let tenant = validate::tenant(&request.tenant)?;
         let paging: Paging<String> = Paging::new("audiences", request.page_size, &request.page_token)?;
         let lacking: BTreeSet<Hash> = self.context.parts.lacking().into_iter().collect();
@@ -157,18 +147,15 @@ impl AudienceService for Admin {
             mine.map(|((_, name), known)| shown(ledger, (&tenant, name), known, &lacking)).collect::<Vec<_>>()
         });
         let (mut audiences, freshness) = query.await?;
-        let more = audiences.len() > paging.size;
-        audiences.truncate(paging.size);
-        let next_page_token = paging.token(audiences.last().filter(|_| more).map(|one| &one.name));
-        Ok(Response::new(ListAudiencesResponse { audiences, next_page_token, freshness }))
+        let next_page_token = paging.cut(&mut audiences, |one| &one.name);
+        Ok(ListAudiencesResponse { audiences, next_page_token, freshness })
     }
 
     async fn get_audience(
         &self,
-        request: Request<GetAudienceRequest>,
-    ) -> Result<Response<GetAudienceResponse>, Status> {
-        let deadline = deadline::of(&request);
-        let request = request.into_inner();
+        request: GetAudienceRequest,
+        deadline: Instant,
+    ) -> Result<GetAudienceResponse, ApiError> {
         let place = (validate::tenant(&request.tenant)?, request.name);
         let lacking: BTreeSet<Hash> = self.context.parts.lacking().into_iter().collect();
         let query = self.read(request.stale, deadline, |ledger| {
@@ -177,26 +164,26 @@ impl AudienceService for Admin {
         });
         let (audience, freshness) = query.await?;
         let audience = Some(audience?);
-        Ok(Response::new(GetAudienceResponse { audience, freshness }))
+        Ok(GetAudienceResponse { audience, freshness })
     }
 
     async fn delete_audience(
         &self,
-        request: Request<DeleteAudienceRequest>,
-    ) -> Result<Response<DeleteAudienceResponse>, Status> {
-        let deadline = deadline::of(&request);
-        let DeleteAudienceRequest { tenant, name, validate_only } = request.into_inner();
+        request: DeleteAudienceRequest,
+        deadline: Instant,
+    ) -> Result<DeleteAudienceResponse, ApiError> {
+        let DeleteAudienceRequest { tenant, name, validate_only } = request;
         let (tenant, place) = (validate::tenant(&tenant)?, name.clone());
         let absent = self.read_latest(deadline, |ledger| {
             let is_there = ledger.audiences().contains(&(tenant.clone(), place.clone()));
             (!is_there).then(|| absent_audience(ledger, &tenant, &place))
         });
         if let Some(absent) = absent.await? {
-            return Err(absent.into());
+            return Err(absent);
         }
         let delete = AudienceDelete { tenant, name };
         let reply = self.write_unless(validate_only, Command::AudienceDelete(delete), "", deadline).await?;
-        Ok(Response::new(DeleteAudienceResponse { index: reply.map_or(0, |reply| reply.index) }))
+        Ok(DeleteAudienceResponse { index: reply.map_or(0, |reply| reply.index) })
     }
 }
 

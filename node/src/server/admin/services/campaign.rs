@@ -20,13 +20,12 @@ use reveille_proto::admin::v1::{
     LaunchCampaignResponse, ListCampaignsRequest, ListCampaignsResponse, PauseCampaignRequest, PauseCampaignResponse,
     ResumeCampaignRequest, ResumeCampaignResponse,
 };
-use tonic::{Request, Response, Status};
 
 use crate::server::admin::lookup::absent_campaign;
 use crate::server::admin::paging::Paging;
 use crate::server::admin::validate;
 use crate::server::admin::validate::Fields;
-use crate::server::admin::{Admin, ApiError, deadline, error_texts, views};
+use crate::server::admin::{Admin, ApiError, error_texts, views};
 
 impl Admin {
     /// Returns the campaign from the state of this node.
@@ -102,30 +101,25 @@ struct Made {
     run: Option<RunId>,
 }
 
-#[tonic::async_trait]
-impl CampaignService for Admin {
-    async fn create_campaign(
-        &self,
-        request: Request<CreateCampaignRequest>,
-    ) -> Result<Response<CreateCampaignResponse>, Status> {
-        let deadline = deadline::of(&request);
-        Ok(Response::new(self.create_one(request.into_inner(), deadline).await?))
+serve! {
+    CampaignService {
+        create_campaign(CreateCampaignRequest) -> CreateCampaignResponse;
+        launch_campaign(LaunchCampaignRequest) -> LaunchCampaignResponse;
+        list_campaigns(ListCampaignsRequest) -> ListCampaignsResponse;
+        get_campaign(GetCampaignRequest) -> GetCampaignResponse;
+        pause_campaign(PauseCampaignRequest) -> PauseCampaignResponse;
+        resume_campaign(ResumeCampaignRequest) -> ResumeCampaignResponse;
+        cancel_campaign(CancelCampaignRequest) -> CancelCampaignResponse;
+        delete_campaign(DeleteCampaignRequest) -> DeleteCampaignResponse;
     }
+}
 
-    async fn launch_campaign(
-        &self,
-        request: Request<LaunchCampaignRequest>,
-    ) -> Result<Response<LaunchCampaignResponse>, Status> {
-        let deadline = deadline::of(&request);
-        Ok(Response::new(self.launch_one(request.into_inner(), deadline).await?))
-    }
-
+impl Admin {
     async fn list_campaigns(
         &self,
-        request: Request<ListCampaignsRequest>,
-    ) -> Result<Response<ListCampaignsResponse>, Status> {
-        let deadline = deadline::of(&request);
-        let request = request.into_inner();
+        request: ListCampaignsRequest,
+        deadline: Instant,
+    ) -> Result<ListCampaignsResponse, ApiError> {
         let tenant = validate::tenant(&request.tenant)?;
         let paging: Paging<String> = Paging::new("campaigns", request.page_size, &request.page_token)?;
         let first = match &paging.after {
@@ -142,31 +136,27 @@ impl CampaignService for Admin {
             shown.collect::<Vec<_>>()
         });
         let (mut campaigns, freshness) = query.await?;
-        let more = campaigns.len() > paging.size;
-        campaigns.truncate(paging.size);
-        let next_page_token = paging.token(campaigns.last().filter(|_| more).map(|one| &one.name));
-        Ok(Response::new(ListCampaignsResponse { campaigns, next_page_token, freshness }))
+        let next_page_token = paging.cut(&mut campaigns, |one| &one.name);
+        Ok(ListCampaignsResponse { campaigns, next_page_token, freshness })
     }
 
     async fn get_campaign(
         &self,
-        request: Request<GetCampaignRequest>,
-    ) -> Result<Response<GetCampaignResponse>, Status> {
-        let deadline = deadline::of(&request);
-        let request = request.into_inner();
+        request: GetCampaignRequest,
+        deadline: Instant,
+    ) -> Result<GetCampaignResponse, ApiError> {
         let named = CampaignName { tenant: validate::tenant(&request.tenant)?, name: request.name };
         let ((), freshness) = self.read(request.stale, deadline, |_| ()).await?;
         let campaign = Some(self.campaign(&named)?);
         let body = if request.with_body { Some(self.body_of_campaign(&named)?) } else { None };
-        Ok(Response::new(GetCampaignResponse { campaign, freshness, body }))
+        Ok(GetCampaignResponse { campaign, freshness, body })
     }
 
     async fn pause_campaign(
         &self,
-        request: Request<PauseCampaignRequest>,
-    ) -> Result<Response<PauseCampaignResponse>, Status> {
-        let deadline = deadline::of(&request);
-        let request = request.into_inner();
+        request: PauseCampaignRequest,
+        deadline: Instant,
+    ) -> Result<PauseCampaignResponse, ApiError> {
         let mut fields = Fields::default();
         let reason = fields.reason("reason", &request.reason);
         let reason = fields.done(Some(reason))?;
@@ -180,7 +170,7 @@ impl CampaignService for Admin {
                 // The run may have opened just before the pause, so it is paused too.
                 self.context.replica.read(|ledger| ledger.run_of_campaign(schedule))
             }
-            Made { .. } => return Err(not_launched(&named.name, &campaign, "pause").into()),
+            Made { .. } => return Err(not_launched(&named.name, &campaign, "pause")),
         };
         let barrier = match run {
             Some(run) => {
@@ -189,15 +179,14 @@ impl CampaignService for Admin {
             }
             None => None,
         };
-        Ok(Response::new(PauseCampaignResponse { campaign: Some(self.campaign(&named)?), barrier }))
+        Ok(PauseCampaignResponse { campaign: Some(self.campaign(&named)?), barrier })
     }
 
     async fn resume_campaign(
         &self,
-        request: Request<ResumeCampaignRequest>,
-    ) -> Result<Response<ResumeCampaignResponse>, Status> {
-        let deadline = deadline::of(&request);
-        let request = request.into_inner();
+        request: ResumeCampaignRequest,
+        deadline: Instant,
+    ) -> Result<ResumeCampaignResponse, ApiError> {
         let place = (request.tenant.as_str(), request.name.as_str());
         let (named, campaign, made) = self.find_campaign(place, deadline).await?;
         if made.run.is_none() && made.schedule.is_some() && request.without_canary {
@@ -209,29 +198,28 @@ impl CampaignService for Admin {
         }
         let query = |ledger: &Ledger| may_resume(ledger, &made, request.without_canary);
         let command = match (made.schedule, self.context.replica.read(query)) {
-            (None, _) => return Err(not_launched(&named.name, &campaign, "resume").into()),
+            (None, _) => return Err(not_launched(&named.name, &campaign, "resume")),
             (Some(_), Some(command)) => command,
             (Some(_), None) => {
                 let state = word(self.campaign(&named)?.state());
                 let message = format!("campaign {} is {state}, not paused: there is nothing to resume", named.name);
                 let next = format!("reveille campaign status {}", named.name);
-                return Err(error_texts::not_possible(message).next(next).into());
+                return Err(error_texts::not_possible(message).next(next));
             }
         };
         self.change(&named, command, deadline).await?;
-        Ok(Response::new(ResumeCampaignResponse { campaign: Some(self.campaign(&named)?) }))
+        Ok(ResumeCampaignResponse { campaign: Some(self.campaign(&named)?) })
     }
 
     async fn cancel_campaign(
         &self,
-        request: Request<CancelCampaignRequest>,
-    ) -> Result<Response<CancelCampaignResponse>, Status> {
-        let deadline = deadline::of(&request);
-        let request = request.into_inner();
+        request: CancelCampaignRequest,
+        deadline: Instant,
+    ) -> Result<CancelCampaignResponse, ApiError> {
         let (named, ..) = self.find_campaign((&request.tenant, &request.name), deadline).await?;
         let cancel = Command::CampaignCancel(named.clone());
         let Some(reply) = self.change_unless(request.validate_only, &named, cancel, deadline).await? else {
-            return Ok(Response::new(CancelCampaignResponse { campaign: Some(self.campaign(&named)?), barrier: None }));
+            return Ok(CancelCampaignResponse { campaign: Some(self.campaign(&named)?), barrier: None });
         };
         // The run may have opened before the cancellation.
         let made = self.find_campaign((&request.tenant, &request.name), deadline).await?.2;
@@ -239,19 +227,19 @@ impl CampaignService for Admin {
             Some(run) => Some(self.barrier(reply.index, BarrierSubject::Run(run), deadline).await?),
             None => None,
         };
-        Ok(Response::new(CancelCampaignResponse { campaign: Some(self.campaign(&named)?), barrier }))
+        Ok(CancelCampaignResponse { campaign: Some(self.campaign(&named)?), barrier })
     }
 
     async fn delete_campaign(
         &self,
-        request: Request<DeleteCampaignRequest>,
-    ) -> Result<Response<DeleteCampaignResponse>, Status> {
-        let deadline = deadline::of(&request);
-        let DeleteCampaignRequest { tenant, name, validate_only } = request.into_inner();
+        request: DeleteCampaignRequest,
+        deadline: Instant,
+    ) -> Result<DeleteCampaignResponse, ApiError> {
+        let DeleteCampaignRequest { tenant, name, validate_only } = request;
         let (named, ..) = self.find_campaign((&tenant, &name), deadline).await?;
         let delete = Command::CampaignDelete(named.clone());
         let reply = self.change_unless(validate_only, &named, delete, deadline).await?;
-        Ok(Response::new(DeleteCampaignResponse { index: reply.map_or(0, |reply| reply.index) }))
+        Ok(DeleteCampaignResponse { index: reply.map_or(0, |reply| reply.index) })
     }
 }
 

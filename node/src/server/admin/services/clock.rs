@@ -11,9 +11,9 @@ use reveille_proto::admin::v1::{
 };
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Code, Request, Response, Status};
+use tonic::{Code, Status};
 
-use crate::server::admin::{Admin, ApiError, deadline, error_texts, validate, views};
+use crate::server::admin::{Admin, ApiError, error_texts, validate, views};
 
 /// Maximum number of progress messages that wait for a caller. A slow caller misses some of them.
 const WAITING_MAX: usize = 2;
@@ -39,22 +39,27 @@ impl Admin {
     }
 }
 
-#[tonic::async_trait]
-impl ClockService for Admin {
-    type AdvanceClockStream = ReceiverStream<Result<AdvanceClockResponse, Status>>;
+serve! {
+    ClockService {
+        [type AdvanceClockStream = ReceiverStream<Result<AdvanceClockResponse, Status>>]
+        get_clock(GetClockRequest) -> GetClockResponse;
+        advance_clock(AdvanceClockRequest) -> ReceiverStream<Result<AdvanceClockResponse, Status>>;
+    }
+}
 
-    async fn get_clock(&self, request: Request<GetClockRequest>) -> Result<Response<GetClockResponse>, Status> {
-        let deadline = deadline::of(&request);
-        Ok(Response::new(self.test_clock(request.into_inner().stale, deadline).await?))
+impl Admin {
+    async fn get_clock(&self, request: GetClockRequest, deadline: Instant) -> Result<GetClockResponse, ApiError> {
+        self.test_clock(request.stale, deadline).await
     }
 
     /// Advances the clock. The stream ends when the target is reached, the caller disconnects, or the node stops.
     async fn advance_clock(
         &self,
-        request: Request<AdvanceClockRequest>,
-    ) -> Result<Response<Self::AdvanceClockStream>, Status> {
-        self.test_clock(false, deadline::of(&request)).await?;
-        let AdvanceClockRequest { target, jump } = request.into_inner();
+        request: AdvanceClockRequest,
+        deadline: Instant,
+    ) -> Result<ReceiverStream<Result<AdvanceClockResponse, Status>>, ApiError> {
+        self.test_clock(false, deadline).await?;
+        let AdvanceClockRequest { target, jump } = request;
         let now = self.now(self.context.replica.read(|ledger| ledger.head().now));
         let to = validate::clock_target(target, now)?;
         let (words, heard) = mpsc::channel(WAITING_MAX);
@@ -72,7 +77,7 @@ impl ClockService for Admin {
             // The caller may have disconnected.
             let _ = words.send(last.map_err(Status::from)).await;
         });
-        Ok(Response::new(ReceiverStream::new(heard)))
+        Ok(ReceiverStream::new(heard))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The cluster: initialization, status, members and leadership. Status and members need no quorum.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use reveille_cluster::leader::transfer;
 use reveille_cluster::ops::backlog::Backlog;
@@ -17,10 +17,9 @@ use reveille_proto::admin::v1::{
     ListMembersRequest, ListMembersResponse, MemberRole, MemberStatus, TransferLeaderRequest, TransferLeaderResponse,
 };
 use reveille_raft::{Member, Role, Status as RaftStatus};
-use tonic::{Request, Response, Status};
 
 use super::{initialize, pool};
-use crate::server::admin::{Admin, ApiError, deadline, error_texts, views};
+use crate::server::admin::{Admin, ApiError, error_texts, views};
 
 /// Maximum number of blocked runs in a status. Thousands of them would be too large for clients, just when they need
 /// it.
@@ -189,54 +188,49 @@ fn status_of(node: NodeId, member: &Member, described: Option<Described>, raft: 
     }
 }
 
-#[tonic::async_trait]
-impl ClusterService for Admin {
-    async fn init_cluster(
-        &self,
-        request: Request<InitClusterRequest>,
-    ) -> Result<Response<InitClusterResponse>, Status> {
-        let deadline = deadline::of(&request);
-        Ok(Response::new(initialize::found(self, request.into_inner(), deadline).await?))
+serve! {
+    ClusterService {
+        init_cluster(InitClusterRequest) -> InitClusterResponse = initialize::found;
+        get_cluster_status(GetClusterStatusRequest) -> GetClusterStatusResponse;
+        list_members(ListMembersRequest) -> ListMembersResponse;
+        transfer_leader(TransferLeaderRequest) -> TransferLeaderResponse;
+        get_upgrade(GetUpgradeRequest) -> GetUpgradeResponse;
+        finish_upgrade(FinishUpgradeRequest) -> FinishUpgradeResponse;
     }
+}
 
+impl Admin {
     async fn get_cluster_status(
         &self,
-        _: Request<GetClusterStatusRequest>,
-    ) -> Result<Response<GetClusterStatusResponse>, Status> {
-        Ok(Response::new(self.status().await))
+        _: GetClusterStatusRequest,
+        _: Instant,
+    ) -> Result<GetClusterStatusResponse, ApiError> {
+        Ok(self.status().await)
     }
 
-    async fn list_members(&self, _: Request<ListMembersRequest>) -> Result<Response<ListMembersResponse>, Status> {
+    async fn list_members(&self, _: ListMembersRequest, _: Instant) -> Result<ListMembersResponse, ApiError> {
         let members = self.context.replica.members();
         let members = members.iter().map(|(node, member)| views::member(*node, member)).collect();
         let index = self.context.replica.read(|ledger| ledger.head().applied);
         let freshness = Some(Freshness { index, stale: true, age: None });
-        Ok(Response::new(ListMembersResponse { members, freshness }))
+        Ok(ListMembersResponse { members, freshness })
     }
 
     async fn transfer_leader(
         &self,
-        request: Request<TransferLeaderRequest>,
-    ) -> Result<Response<TransferLeaderResponse>, Status> {
-        let deadline = deadline::of(&request);
+        request: TransferLeaderRequest,
+        deadline: Instant,
+    ) -> Result<TransferLeaderResponse, ApiError> {
         self.member()?;
         self.led(deadline).await?;
-        let to = self.successor(&request.into_inner().to).await?;
+        let to = self.successor(&request.to).await?;
         transfer::to(&self.context, to, deadline).await.map_err(|error| error_texts::not_handed_over(&error))?;
         let leader = self.context.replica.members().get(&to).map(|member| member.name.clone()).unwrap_or_default();
-        Ok(Response::new(TransferLeaderResponse { leader }))
+        Ok(TransferLeaderResponse { leader })
     }
 
-    async fn get_upgrade(&self, _: Request<GetUpgradeRequest>) -> Result<Response<GetUpgradeResponse>, Status> {
-        Ok(Response::new(self.upgrade().await))
-    }
-
-    async fn finish_upgrade(
-        &self,
-        request: Request<FinishUpgradeRequest>,
-    ) -> Result<Response<FinishUpgradeResponse>, Status> {
-        let deadline = deadline::of(&request);
-        Ok(Response::new(Admin::finish_upgrade(self, request.into_inner(), deadline).await?))
+    async fn get_upgrade(&self, _: GetUpgradeRequest, _: Instant) -> Result<GetUpgradeResponse, ApiError> {
+        Ok(self.upgrade().await)
     }
 }
 

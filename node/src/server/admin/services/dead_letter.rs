@@ -14,12 +14,11 @@ use reveille_proto::admin::v1::{
     DiscardDeadLettersResponse, ListDeadLettersRequest, ListDeadLettersResponse, RequeueDeadLettersRequest,
     RequeueDeadLettersResponse,
 };
-use tonic::{Request, Response, Status};
 
 use super::dead_letter_pages::{DeadLetterKey, Filter, reason};
 use super::doubt::states_in_words;
 use crate::server::admin::recipient_list::{RecipientPage, RecipientQuery};
-use crate::server::admin::{Admin, ApiError, deadline, error_texts, views};
+use crate::server::admin::{Admin, ApiError, error_texts, views};
 
 /// Name of the list, for its page tokens.
 const LIST: &str = "dead-letters";
@@ -151,14 +150,21 @@ fn inside_gap(ledger: &Ledger, picked: &[command::PickedRecipients]) -> u64 {
     picked.iter().map(of_run).sum()
 }
 
-#[tonic::async_trait]
-impl DeadLetterService for Admin {
+serve! {
+    DeadLetterService {
+        list_dead_letters(ListDeadLettersRequest) -> ListDeadLettersResponse;
+        count_dead_letters(CountDeadLettersRequest) -> CountDeadLettersResponse;
+        requeue_dead_letters(RequeueDeadLettersRequest) -> RequeueDeadLettersResponse;
+        discard_dead_letters(DiscardDeadLettersRequest) -> DiscardDeadLettersResponse;
+    }
+}
+
+impl Admin {
     async fn list_dead_letters(
         &self,
-        request: Request<ListDeadLettersRequest>,
-    ) -> Result<Response<ListDeadLettersResponse>, Status> {
-        let deadline = deadline::of(&request);
-        let request = request.into_inner();
+        request: ListDeadLettersRequest,
+        deadline: Instant,
+    ) -> Result<ListDeadLettersResponse, ApiError> {
         let filter = Filter::read(request.filter)?;
         let question = RecipientQuery {
             list: LIST,
@@ -184,19 +190,19 @@ impl DeadLetterService for Admin {
             .iter()
             .zip(addresses)
             .map(|(((run, number), _, letter), address)| views::dead_letter(*run, *number, address, letter));
-        Ok(Response::new(ListDeadLettersResponse {
+        Ok(ListDeadLettersResponse {
             dead_letters: dead_letters.collect(),
             next_page_token: listed.next_page_token,
             freshness: listed.freshness,
-        }))
+        })
     }
 
     async fn count_dead_letters(
         &self,
-        request: Request<CountDeadLettersRequest>,
-    ) -> Result<Response<CountDeadLettersResponse>, Status> {
-        let deadline = deadline::of(&request);
-        let CountDeadLettersRequest { tenant, run, filter, page_token, stale } = request.into_inner();
+        request: CountDeadLettersRequest,
+        deadline: Instant,
+    ) -> Result<CountDeadLettersResponse, ApiError> {
+        let CountDeadLettersRequest { tenant, run, filter, page_token, stale } = request;
         let filter = Filter::read(filter)?;
         let (page_size, page_token) = (BATCH, page_token.as_str());
         let (tenant, run, schedule) = (&tenant, &run, &filter.schedule);
@@ -243,16 +249,16 @@ impl DeadLetterService for Admin {
         let mut groups: Vec<DeadLetterGroup> = views_of_groups.collect();
         groups.sort_by_key(|group| std::cmp::Reverse(group.count));
         let (next_page_token, freshness) = (listed.next_page_token, listed.freshness);
-        Ok(Response::new(CountDeadLettersResponse { groups, next_page_token, freshness }))
+        Ok(CountDeadLettersResponse { groups, next_page_token, freshness })
     }
 
     async fn requeue_dead_letters(
         &self,
-        request: Request<RequeueDeadLettersRequest>,
-    ) -> Result<Response<RequeueDeadLettersResponse>, Status> {
-        let deadline = deadline::of(&request);
+        request: RequeueDeadLettersRequest,
+        deadline: Instant,
+    ) -> Result<RequeueDeadLettersResponse, ApiError> {
         let RequeueDeadLettersRequest { tenant, run, recipients, all, filter, pool, validate_only, page_token } =
-            request.into_inner();
+            request;
         let pool = Some(pool).filter(|pool| !pool.is_empty());
         if let Some(pool) = &pool {
             let serves = self.read_latest(deadline, |ledger| ledger.serves(pool)).await?;
@@ -268,22 +274,21 @@ impl DeadLetterService for Admin {
             let command = Command::Requeue(Requeue { picked: batch.picked.clone(), pool });
             self.move_letters(&batch, command, deadline).await?
         };
-        Ok(Response::new(RequeueDeadLettersResponse {
+        Ok(RequeueDeadLettersResponse {
             requeued: moved.recipients,
             index,
             next_page_token: batch.next_page_token,
             cancelled: batch.cancelled + left,
             inside_gap: moved.inside_gap,
-        }))
+        })
     }
 
     async fn discard_dead_letters(
         &self,
-        request: Request<DiscardDeadLettersRequest>,
-    ) -> Result<Response<DiscardDeadLettersResponse>, Status> {
-        let deadline = deadline::of(&request);
-        let DiscardDeadLettersRequest { tenant, run, recipients, all, filter, validate_only, page_token } =
-            request.into_inner();
+        request: DiscardDeadLettersRequest,
+        deadline: Instant,
+    ) -> Result<DiscardDeadLettersResponse, ApiError> {
+        let DiscardDeadLettersRequest { tenant, run, recipients, all, filter, validate_only, page_token } = request;
         let meant = Meant { tenant, run, recipients, all, filter, page_token, cancelled: true };
         let batch = self.letters(meant, deadline).await?;
         let (discarded, index) = if validate_only {
@@ -293,6 +298,6 @@ impl DeadLetterService for Admin {
             let (moved, _, index) = self.move_letters(&batch, command, deadline).await?;
             (moved.recipients, index)
         };
-        Ok(Response::new(DiscardDeadLettersResponse { discarded, index, next_page_token: batch.next_page_token }))
+        Ok(DiscardDeadLettersResponse { discarded, index, next_page_token: batch.next_page_token })
     }
 }

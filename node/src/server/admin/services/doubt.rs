@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::time::Instant;
 
 use reveille_cluster::compose::message_id;
 use reveille_ledger::address::Mailbox;
@@ -16,7 +17,6 @@ use reveille_proto::admin::v1::{
     Doubt, DoubtGroup, GetDoubtRequest, GetDoubtResponse, ListDoubtsRequest, ListDoubtsResponse, Resolution,
     ResolveDoubtsRequest, ResolveDoubtsResponse,
 };
-use tonic::{Request, Response, Status};
 
 use crate::server::admin::blobs::Blobs;
 use crate::server::admin::lookup::{RunRecipient, RunRecipients};
@@ -25,7 +25,7 @@ use crate::server::admin::recipient_list::{PageRequest, RecipientPage, Recipient
 use crate::server::admin::validate::Fields;
 use crate::server::admin::views::DoubtRow;
 use crate::server::admin::writes::moved;
-use crate::server::admin::{Admin, ApiError, deadline, error_texts, validate, views};
+use crate::server::admin::{Admin, ApiError, error_texts, validate, views};
 
 /// Fence of the claim and slot of a recipient in doubt.
 type Key = (Fence, u16);
@@ -167,11 +167,16 @@ fn is_known(ledger: &Ledger, tenant: &str, request: Option<&str>) -> bool {
     request.is_some_and(|request| ledger.answer_to(tenant, request).is_some())
 }
 
-#[tonic::async_trait]
-impl DoubtService for Admin {
-    async fn list_doubts(&self, request: Request<ListDoubtsRequest>) -> Result<Response<ListDoubtsResponse>, Status> {
-        let deadline = deadline::of(&request);
-        let request = request.into_inner();
+serve! {
+    DoubtService {
+        list_doubts(ListDoubtsRequest) -> ListDoubtsResponse;
+        get_doubt(GetDoubtRequest) -> GetDoubtResponse;
+        resolve_doubts(ResolveDoubtsRequest) -> ResolveDoubtsResponse;
+    }
+}
+
+impl Admin {
+    async fn list_doubts(&self, request: ListDoubtsRequest, deadline: Instant) -> Result<ListDoubtsResponse, ApiError> {
         let question = RecipientQuery {
             list: "doubts",
             tenant: &request.tenant,
@@ -182,16 +187,14 @@ impl DoubtService for Admin {
             page_token: &request.page_token,
         };
         let listed = self.list(question, deadline, RecipientPage::collect_rows).await?;
-        Ok(Response::new(ListDoubtsResponse {
+        Ok(ListDoubtsResponse {
             doubts: messages(self, &listed.rows, &listed.blobs).await,
             next_page_token: listed.next_page_token,
             freshness: listed.freshness,
-        }))
+        })
     }
 
-    async fn get_doubt(&self, request: Request<GetDoubtRequest>) -> Result<Response<GetDoubtResponse>, Status> {
-        let deadline = deadline::of(&request);
-        let request = request.into_inner();
+    async fn get_doubt(&self, request: GetDoubtRequest, deadline: Instant) -> Result<GetDoubtResponse, ApiError> {
         let place = (request.tenant.as_str(), request.run.as_str());
         let RunRecipient { run, number, address, .. } =
             self.pick_one(place, &request.recipient, request.stale, deadline).await?;
@@ -210,22 +213,21 @@ impl DoubtService for Admin {
             .await?;
         row.ok_or_else(|| error_texts::not_in_doubt(&address, run))?;
         let doubt = messages(self, &page.rows, &page.blobs).await.pop();
-        Ok(Response::new(GetDoubtResponse { doubt, freshness }))
+        Ok(GetDoubtResponse { doubt, freshness })
     }
 
     async fn resolve_doubts(
         &self,
-        request: Request<ResolveDoubtsRequest>,
-    ) -> Result<Response<ResolveDoubtsResponse>, Status> {
-        let deadline = deadline::of(&request);
-        let request = request.into_inner();
+        request: ResolveDoubtsRequest,
+        deadline: Instant,
+    ) -> Result<ResolveDoubtsResponse, ApiError> {
         let ResolveDoubtsRequest { tenant, run, recipients, all, resolution, validate_only, fence, request_id } =
             request;
         let decision = match Resolution::try_from(resolution) {
             Ok(Resolution::Sent) => Decision::Assume,
             Ok(Resolution::Resend) => Decision::Resend,
             Ok(Resolution::Unspecified) | Err(_) => {
-                return Err(ApiError::of_field("resolution", "is missing; give --sent or --resend").into());
+                return Err(ApiError::of_field("resolution", "is missing; give --sent or --resend"));
             }
         };
         let mut fields = Fields::default();
@@ -250,13 +252,13 @@ impl DoubtService for Admin {
         if validate_only {
             let resolved = groups.iter().map(|group| group.count).sum();
             let fence = newest.map(|fence| fence.to_string()).unwrap_or_default();
-            return Ok(Response::new(ResolveDoubtsResponse { resolved, index: 0, groups, inside_gap, fence }));
+            return Ok(ResolveDoubtsResponse { resolved, index: 0, groups, inside_gap, fence });
         }
         let (run, recipients, by) = (picked.run, picked.numbers, Decider::Operator);
         let command = Command::Decide(Decide { run, recipients, decision, by, up_to, request });
         let reply = self.write(command, &request_id, deadline).await?;
         let MovedRecipients { recipients: resolved, inside_gap } = moved(&reply);
         let (index, groups, fence) = (reply.index, Vec::new(), String::new());
-        Ok(Response::new(ResolveDoubtsResponse { resolved, index, groups, inside_gap, fence }))
+        Ok(ResolveDoubtsResponse { resolved, index, groups, inside_gap, fence })
     }
 }

@@ -1,5 +1,37 @@
 //! The services of the admin API, one per file. Large calls of a service have their own files.
 
+/// Implements a service of the API. A method is the function of [`Admin`](super::Admin) with its name, or the function
+/// behind `=`. It gets the request and the deadline.
+macro_rules! serve {
+    ($service:ident {
+        $([type $stream:ident = $stream_type:ty])?
+        $($method:ident($request:ty) -> $response:ty $(= $function:path)?;)*
+    }) => {
+        #[tonic::async_trait]
+        impl $service for $crate::server::admin::Admin {
+            $(type $stream = $stream_type;)?
+
+            $(async fn $method(
+                &self,
+                request: tonic::Request<$request>,
+            ) -> Result<tonic::Response<$response>, tonic::Status> {
+                let deadline = $crate::server::admin::deadline::of(&request);
+                let method = method!($method $($function)?);
+                Ok(tonic::Response::new(method(self, request.into_inner(), deadline).await?))
+            })*
+        }
+    };
+}
+
+macro_rules! method {
+    ($method:ident) => {
+        $crate::server::admin::Admin::$method
+    };
+    ($method:ident $function:path) => {
+        $function
+    };
+}
+
 mod audience;
 mod campaign;
 mod clock;

@@ -14,11 +14,10 @@ use reveille_proto::admin::v1::{
     self, AddOptOutRequest, AddOptOutResponse, CheckOptOutRequest, CheckOptOutResponse, ImportOptOutsRequest,
     ImportOptOutsResponse, ListOptOutsRequest, ListOptOutsResponse, TakeBackOptOutRequest, TakeBackOptOutResponse,
 };
-use tonic::{Request, Response, Status};
 
 use crate::server::admin::paging::Paging;
 use crate::server::admin::validate::Fields;
-use crate::server::admin::{Admin, ApiError, deadline, error_texts, validate, views};
+use crate::server::admin::{Admin, ApiError, error_texts, validate, views};
 
 fn key_of(field: &str, recipient: &str) -> Result<String, ApiError> {
     let address = Address::parse(recipient).map_err(|error| ApiError::of_field(field, error.to_string()))?;
@@ -56,11 +55,18 @@ impl Admin {
     }
 }
 
-#[tonic::async_trait]
-impl OptOutService for Admin {
-    async fn add_opt_out(&self, request: Request<AddOptOutRequest>) -> Result<Response<AddOptOutResponse>, Status> {
-        let deadline = deadline::of(&request);
-        let request = request.into_inner();
+serve! {
+    OptOutService {
+        add_opt_out(AddOptOutRequest) -> AddOptOutResponse;
+        check_opt_out(CheckOptOutRequest) -> CheckOptOutResponse;
+        take_back_opt_out(TakeBackOptOutRequest) -> TakeBackOptOutResponse;
+        import_opt_outs(ImportOptOutsRequest) -> ImportOptOutsResponse;
+        list_opt_outs(ListOptOutsRequest) -> ListOptOutsResponse;
+    }
+}
+
+impl Admin {
+    async fn add_opt_out(&self, request: AddOptOutRequest, deadline: Instant) -> Result<AddOptOutResponse, ApiError> {
         let tenant = validate::tenant(&request.tenant)?;
         let key = key_of("recipient", &request.recipient)?;
         let keys = BTreeSet::from([key.clone()]);
@@ -69,36 +75,35 @@ impl OptOutService for Admin {
         let place = (tenant, key);
         let first = self.context.replica.read(|ledger| ledger.opted_out().get(&place).map(|opted_out| opted_out.index));
         barrier.index = first.unwrap_or(barrier.index);
-        Ok(Response::new(AddOptOutResponse { recipient: place.1, barrier: Some(barrier) }))
+        Ok(AddOptOutResponse { recipient: place.1, barrier: Some(barrier) })
     }
 
     async fn check_opt_out(
         &self,
-        request: Request<CheckOptOutRequest>,
-    ) -> Result<Response<CheckOptOutResponse>, Status> {
-        let deadline = deadline::of(&request);
-        let request = request.into_inner();
+        request: CheckOptOutRequest,
+        deadline: Instant,
+    ) -> Result<CheckOptOutResponse, ApiError> {
         let place = (validate::tenant(&request.tenant)?, key_of("recipient", &request.recipient)?);
         let query = self.read(request.stale, deadline, |ledger| {
             (ledger.opted_out().get(&place).copied(), ledger.taken_back().get(&place).map(taken_back))
         });
         let ((known, taken_back), freshness) = query.await?;
-        Ok(Response::new(CheckOptOutResponse {
+        Ok(CheckOptOutResponse {
             recipient: place.1,
             opted_out: known.is_some(),
             index: known.map(|opted_out| opted_out.index),
             at: known.map(|opted_out| views::timestamp(opted_out.at)),
             freshness,
             taken_back,
-        }))
+        })
     }
 
     async fn take_back_opt_out(
         &self,
-        request: Request<TakeBackOptOutRequest>,
-    ) -> Result<Response<TakeBackOptOutResponse>, Status> {
-        let deadline = deadline::of(&request);
-        let TakeBackOptOutRequest { tenant, recipient, reason, validate_only } = request.into_inner();
+        request: TakeBackOptOutRequest,
+        deadline: Instant,
+    ) -> Result<TakeBackOptOutResponse, ApiError> {
+        let TakeBackOptOutRequest { tenant, recipient, reason, validate_only } = request;
         let mut fields = Fields::default();
         let reason = fields.reason("reason", &reason);
         if reason.trim().is_empty() {
@@ -113,28 +118,27 @@ impl OptOutService for Admin {
         let Some(last) = last else {
             let never = || error_texts::not_opted_out(&place.1);
             let taken_back = before.ok_or_else(never)?;
-            return Ok(Response::new(TakeBackOptOutResponse { recipient: place.1, taken_back: Some(taken_back) }));
+            return Ok(TakeBackOptOutResponse { recipient: place.1, taken_back: Some(taken_back) });
         };
         if validate_only {
-            return Ok(Response::new(TakeBackOptOutResponse { recipient: place.1, taken_back: None }));
+            return Ok(TakeBackOptOutResponse { recipient: place.1, taken_back: None });
         }
         let (tenant, key) = place.clone();
         let back = OptOutTakeBack { tenant, key, last, reason };
         self.write(Command::OptOutTakeBack(back), "", deadline).await?;
         let (_, taken_back) = self.context.replica.read(known);
-        Ok(Response::new(TakeBackOptOutResponse { recipient: place.1.clone(), taken_back }))
+        Ok(TakeBackOptOutResponse { recipient: place.1.clone(), taken_back })
     }
 
     async fn import_opt_outs(
         &self,
-        request: Request<ImportOptOutsRequest>,
-    ) -> Result<Response<ImportOptOutsResponse>, Status> {
-        let deadline = deadline::of(&request);
-        let request = request.into_inner();
+        request: ImportOptOutsRequest,
+        deadline: Instant,
+    ) -> Result<ImportOptOutsResponse, ApiError> {
         let tenant = validate::tenant(&request.tenant)?;
         if !(1..=OPT_OUTS_MAX).contains(&request.recipients.len()) {
             let message = format!("are {}; give 1 to {OPT_OUTS_MAX} at once", request.recipients.len());
-            return Err(ApiError::of_field("recipients", message).into());
+            return Err(ApiError::of_field("recipients", message));
         }
         let named = request.recipients.iter().enumerate();
         let keys = named.map(|(place, recipient)| key_of(&format!("recipients[{place}]"), recipient));
@@ -144,18 +148,17 @@ impl OptOutService for Admin {
                 keys.iter().filter(|key| !known.opted_out().contains(&(tenant.clone(), (*key).clone()))).count() as u64
             };
             let added = self.read_latest(deadline, is_new).await?;
-            return Ok(Response::new(ImportOptOutsResponse { added, barrier: None }));
+            return Ok(ImportOptOutsResponse { added, barrier: None });
         }
         let OptOutResult { added, barrier } = self.opt_out(&tenant, keys, "", deadline).await?;
-        Ok(Response::new(ImportOptOutsResponse { added, barrier: Some(barrier) }))
+        Ok(ImportOptOutsResponse { added, barrier: Some(barrier) })
     }
 
     async fn list_opt_outs(
         &self,
-        request: Request<ListOptOutsRequest>,
-    ) -> Result<Response<ListOptOutsResponse>, Status> {
-        let deadline = deadline::of(&request);
-        let request = request.into_inner();
+        request: ListOptOutsRequest,
+        deadline: Instant,
+    ) -> Result<ListOptOutsResponse, ApiError> {
         let tenant = validate::tenant(&request.tenant)?;
         let paging = Paging::<String>::new("opt-outs", request.page_size, &request.page_token)?;
         let from = match &paging.after {
@@ -168,14 +171,12 @@ impl OptOutService for Admin {
             found.take(paging.size + 1).map(|((_, key), known)| (key.clone(), *known)).collect::<Vec<_>>()
         });
         let (mut found, freshness) = query.await?;
-        let more = found.len() > paging.size;
-        found.truncate(paging.size);
-        let next_page_token = paging.token(found.last().map(|(key, _)| key).filter(|_| more));
+        let next_page_token = paging.cut(&mut found, |(key, _)| key);
         let opt_outs = found.into_iter().map(|(recipient, known)| v1::OptOut {
             recipient,
             index: known.index,
             at: Some(views::timestamp(known.at)),
         });
-        Ok(Response::new(ListOptOutsResponse { opt_outs: opt_outs.collect(), next_page_token, freshness }))
+        Ok(ListOptOutsResponse { opt_outs: opt_outs.collect(), next_page_token, freshness })
     }
 }

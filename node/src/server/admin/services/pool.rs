@@ -1,6 +1,7 @@
 //! Pools: set, list, show, remove (P25).
 
 use std::collections::BTreeSet;
+use std::time::Instant;
 
 use reveille_ledger::command::Command;
 use reveille_ledger::pool::Day;
@@ -10,12 +11,11 @@ use reveille_proto::admin::v1::{
     GetPoolRequest, GetPoolResponse, ListPoolsRequest, ListPoolsResponse, Pool, RemovePoolRequest, RemovePoolResponse,
     SetPoolRequest, SetPoolResponse,
 };
-use tonic::{Request, Response, Status};
 
 use crate::server::admin::lookup::near;
 use crate::server::admin::paging::Paging;
 use crate::server::admin::validate::{Fields, NAME_MAX};
-use crate::server::admin::{Admin, ApiError, deadline, error_texts, validate, views};
+use crate::server::admin::{Admin, ApiError, error_texts, validate, views};
 
 /// Returns the names of pools that have relays or settings.
 fn names(ledger: &Ledger) -> BTreeSet<String> {
@@ -65,11 +65,17 @@ fn named(text: &str) -> Result<String, ApiError> {
     fields.done(Some(name))
 }
 
-#[tonic::async_trait]
-impl PoolService for Admin {
-    async fn set_pool(&self, request: Request<SetPoolRequest>) -> Result<Response<SetPoolResponse>, Status> {
-        let deadline = deadline::of(&request);
-        let request = request.into_inner();
+serve! {
+    PoolService {
+        set_pool(SetPoolRequest) -> SetPoolResponse;
+        list_pools(ListPoolsRequest) -> ListPoolsResponse;
+        get_pool(GetPoolRequest) -> GetPoolResponse;
+        remove_pool(RemovePoolRequest) -> RemovePoolResponse;
+    }
+}
+
+impl Admin {
+    async fn set_pool(&self, request: SetPoolRequest, deadline: Instant) -> Result<SetPoolResponse, ApiError> {
         let (request_id, validate_only) = (request.request_id.clone(), request.validate_only);
         let set = validate::pool(request, self.limits())?;
         let name = set.pool.clone();
@@ -79,12 +85,10 @@ impl PoolService for Admin {
             let unused = format!("no relay is in pool {name}: nothing goes by it, and no email is limited by this");
             (shown(ledger, name), (!has_relay).then_some(unused).into_iter().collect())
         });
-        Ok(Response::new(SetPoolResponse { pool: Some(pool), warnings }))
+        Ok(SetPoolResponse { pool: Some(pool), warnings })
     }
 
-    async fn list_pools(&self, request: Request<ListPoolsRequest>) -> Result<Response<ListPoolsResponse>, Status> {
-        let deadline = deadline::of(&request);
-        let request = request.into_inner();
+    async fn list_pools(&self, request: ListPoolsRequest, deadline: Instant) -> Result<ListPoolsResponse, ApiError> {
         let paging: Paging<String> = Paging::new("pools", request.page_size, &request.page_token)?;
         let query = self.read(request.stale, deadline, |ledger| {
             let behind = |name: &String| paging.after.as_ref().is_none_or(|after| name > after);
@@ -92,15 +96,11 @@ impl PoolService for Admin {
             names.map(|name| shown(ledger, name)).collect::<Vec<_>>()
         });
         let (mut pools, freshness) = query.await?;
-        let more = pools.len() > paging.size;
-        pools.truncate(paging.size);
-        let next_page_token = paging.token(pools.last().filter(|_| more).map(|pool| &pool.name));
-        Ok(Response::new(ListPoolsResponse { pools, next_page_token, freshness }))
+        let next_page_token = paging.cut(&mut pools, |pool| &pool.name);
+        Ok(ListPoolsResponse { pools, next_page_token, freshness })
     }
 
-    async fn get_pool(&self, request: Request<GetPoolRequest>) -> Result<Response<GetPoolResponse>, Status> {
-        let deadline = deadline::of(&request);
-        let request = request.into_inner();
+    async fn get_pool(&self, request: GetPoolRequest, deadline: Instant) -> Result<GetPoolResponse, ApiError> {
         let name = named(&request.name)?;
         let query = self.read(request.stale, deadline, |ledger| match names(ledger) {
             names if names.contains(&name) => Ok(shown(ledger, name.clone())),
@@ -108,13 +108,12 @@ impl PoolService for Admin {
         });
         let (pool, freshness) = query.await?;
         let pool = Some(pool?);
-        Ok(Response::new(GetPoolResponse { pool, freshness }))
+        Ok(GetPoolResponse { pool, freshness })
     }
 
-    async fn remove_pool(&self, request: Request<RemovePoolRequest>) -> Result<Response<RemovePoolResponse>, Status> {
-        let deadline = deadline::of(&request);
-        let name = named(&request.into_inner().name)?;
+    async fn remove_pool(&self, request: RemovePoolRequest, deadline: Instant) -> Result<RemovePoolResponse, ApiError> {
+        let name = named(&request.name)?;
         let reply = self.write(Command::PoolReset(name), "", deadline).await?;
-        Ok(Response::new(RemovePoolResponse { index: reply.index }))
+        Ok(RemovePoolResponse { index: reply.index })
     }
 }

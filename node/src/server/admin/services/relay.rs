@@ -14,7 +14,6 @@ use reveille_proto::admin::v1::{
     AddRelayRequest, AddRelayResponse, Freshness, GetRelayRequest, GetRelayResponse, ListRelaysRequest,
     ListRelaysResponse, RemoveRelayRequest, RemoveRelayResponse, TestRelayRequest, TestRelayResponse,
 };
-use tonic::{Request, Response, Status};
 
 use super::probe;
 use super::probe::ProbeResult;
@@ -22,7 +21,7 @@ use super::schedule::create;
 use crate::server::admin::lookup::absent_relay;
 use crate::server::admin::paging::Paging;
 use crate::server::admin::validate::Fields;
-use crate::server::admin::{Admin, ApiError, deadline, validate, views};
+use crate::server::admin::{Admin, ApiError, validate, views};
 
 impl Admin {
     async fn find_relay(
@@ -61,11 +60,19 @@ fn is_used(ledger: &Ledger, pool: &str) -> bool {
     ledger.schedules().iter().any(by_schedule) || ledger.open_pages().any(|(_, page)| *page.pool == *pool)
 }
 
-#[tonic::async_trait]
-impl RelayService for Admin {
-    async fn add_relay(&self, request: Request<AddRelayRequest>) -> Result<Response<AddRelayResponse>, Status> {
-        let deadline = deadline::of(&request);
-        let AddRelayRequest { relay, replace, request_id, validate_only } = request.into_inner();
+serve! {
+    RelayService {
+        add_relay(AddRelayRequest) -> AddRelayResponse;
+        list_relays(ListRelaysRequest) -> ListRelaysResponse;
+        get_relay(GetRelayRequest) -> GetRelayResponse;
+        test_relay(TestRelayRequest) -> TestRelayResponse;
+        remove_relay(RemoveRelayRequest) -> RemoveRelayResponse;
+    }
+}
+
+impl Admin {
+    async fn add_relay(&self, request: AddRelayRequest, deadline: Instant) -> Result<AddRelayResponse, ApiError> {
+        let AddRelayRequest { relay, replace, request_id, validate_only } = request;
         let mut fields = Fields::default();
         let request = fields.request_id(&request_id);
         fields.done(Some(()))?;
@@ -74,12 +81,10 @@ impl RelayService for Admin {
         let answer = views::relay(&relay);
         let put = Command::RelayPut(RelayPut { relay, replace, request });
         let reply = self.write_unless(validate_only, put, &request_id, deadline).await?;
-        Ok(Response::new(AddRelayResponse { relay: Some(answer), index: reply.map_or(0, |reply| reply.index) }))
+        Ok(AddRelayResponse { relay: Some(answer), index: reply.map_or(0, |reply| reply.index) })
     }
 
-    async fn list_relays(&self, request: Request<ListRelaysRequest>) -> Result<Response<ListRelaysResponse>, Status> {
-        let deadline = deadline::of(&request);
-        let request = request.into_inner();
+    async fn list_relays(&self, request: ListRelaysRequest, deadline: Instant) -> Result<ListRelaysResponse, ApiError> {
         let paging: Paging<String> = Paging::new("relays", request.page_size, &request.page_token)?;
         let from = paging.after.clone().map_or(Bound::Unbounded, Bound::Excluded);
         let query = self.read(request.stale, deadline, |ledger| {
@@ -87,23 +92,18 @@ impl RelayService for Admin {
             listed.take(paging.size + 1).cloned().collect::<Vec<_>>()
         });
         let (mut listed, freshness) = query.await?;
-        let more = listed.len() > paging.size;
-        listed.truncate(paging.size);
-        let next_page_token = paging.token(listed.last().filter(|_| more).map(|relay| &relay.name));
+        let next_page_token = paging.cut(&mut listed, |relay| &relay.name);
         let relays = listed.iter().map(|relay| self.relay_view(relay)).collect();
-        Ok(Response::new(ListRelaysResponse { relays, next_page_token, freshness }))
+        Ok(ListRelaysResponse { relays, next_page_token, freshness })
     }
 
-    async fn get_relay(&self, request: Request<GetRelayRequest>) -> Result<Response<GetRelayResponse>, Status> {
-        let deadline = deadline::of(&request);
-        let request = request.into_inner();
+    async fn get_relay(&self, request: GetRelayRequest, deadline: Instant) -> Result<GetRelayResponse, ApiError> {
         let (relay, freshness) = self.find_relay(&request.name, request.stale, deadline).await?;
-        Ok(Response::new(GetRelayResponse { relay: Some(self.relay_view(&relay)), freshness }))
+        Ok(GetRelayResponse { relay: Some(self.relay_view(&relay)), freshness })
     }
 
-    async fn test_relay(&self, request: Request<TestRelayRequest>) -> Result<Response<TestRelayResponse>, Status> {
-        let deadline = deadline::of(&request);
-        let TestRelayRequest { name, stale, authenticate } = request.into_inner();
+    async fn test_relay(&self, request: TestRelayRequest, deadline: Instant) -> Result<TestRelayResponse, ApiError> {
+        let TestRelayRequest { name, stale, authenticate } = request;
         let (relay, _) = self.find_relay(&name, stale, deadline).await?;
         let node = self.context.introduction.name.clone();
         let credentials = relay.access.credentials.clone().filter(|_| authenticate);
@@ -120,7 +120,7 @@ impl RelayService for Admin {
         let encryption = findings.encryption.unwrap_or_default();
         let certificate_expires_at =
             (encryption.expires_at_s != 0).then_some(Timestamp { seconds: encryption.expires_at_s, nanos: 0 });
-        Ok(Response::new(TestRelayResponse {
+        Ok(TestRelayResponse {
             reachable,
             node,
             elapsed: Some(views::duration(elapsed)),
@@ -133,21 +133,21 @@ impl RelayService for Admin {
             certificate_subject: encryption.subject,
             auth_mechanism: findings.mechanism.map(|mechanism| mechanism.to_string()).unwrap_or_default(),
             health: self.relay_view(&relay).health,
-        }))
+        })
     }
 
     async fn remove_relay(
         &self,
-        request: Request<RemoveRelayRequest>,
-    ) -> Result<Response<RemoveRelayResponse>, Status> {
-        let deadline = deadline::of(&request);
-        let RemoveRelayRequest { name } = request.into_inner();
+        request: RemoveRelayRequest,
+        deadline: Instant,
+    ) -> Result<RemoveRelayResponse, ApiError> {
+        let RemoveRelayRequest { name } = request;
         let pool = self.find_relay(&name, false, deadline).await?.0.pool;
         let reply = self.write(Command::RelayRemove(name), "", deadline).await?;
         let warnings = self
             .context
             .replica
             .read(|ledger| if is_used(ledger, &pool) { create::warnings(ledger, &pool) } else { Vec::new() });
-        Ok(Response::new(RemoveRelayResponse { index: reply.index, warnings }))
+        Ok(RemoveRelayResponse { index: reply.index, warnings })
     }
 }

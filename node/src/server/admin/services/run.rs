@@ -2,6 +2,8 @@
 
 mod list;
 
+use std::time::Instant;
+
 use list::RunFilter;
 use reveille_cluster::process::peer_messages::BarrierSubject;
 use reveille_ledger::address::Address;
@@ -13,22 +15,29 @@ use reveille_proto::admin::v1::{
     ListRunsRequest, ListRunsResponse, PauseRunRequest, PauseRunResponse, ResumeRunRequest, ResumeRunResponse,
     RunState, WatchRunRequest,
 };
-use tonic::{Request, Response, Status};
 
 use super::watch::Watched;
 use crate::server::admin::label_selector::Selector;
 use crate::server::admin::lookup::RunRecipient;
 use crate::server::admin::paging::Paging;
 use crate::server::admin::validate::Fields;
-use crate::server::admin::{Admin, ApiError, deadline, error_texts, explain, validate, views};
+use crate::server::admin::{Admin, ApiError, error_texts, explain, validate, views};
 
-#[tonic::async_trait]
-impl RunService for Admin {
-    type WatchRunStream = Watched;
+serve! {
+    RunService {
+        [type WatchRunStream = Watched]
+        list_runs(ListRunsRequest) -> ListRunsResponse;
+        get_run(GetRunRequest) -> GetRunResponse;
+        watch_run(WatchRunRequest) -> Watched;
+        pause_run(PauseRunRequest) -> PauseRunResponse;
+        resume_run(ResumeRunRequest) -> ResumeRunResponse;
+        cancel_run(CancelRunRequest) -> CancelRunResponse;
+        explain(ExplainRequest) -> ExplainResponse;
+    }
+}
 
-    async fn list_runs(&self, request: Request<ListRunsRequest>) -> Result<Response<ListRunsResponse>, Status> {
-        let deadline = deadline::of(&request);
-        let request = request.into_inner();
+impl Admin {
+    async fn list_runs(&self, request: ListRunsRequest, deadline: Instant) -> Result<ListRunsResponse, ApiError> {
         let states = request.states.iter().map(|state| RunState::try_from(*state)).collect::<Result<_, _>>();
         let states = states.map_err(|_| ApiError::of_field("states", "holds a state that this node does not know"))?;
         let selector = Selector::parse(&request.selector)?;
@@ -41,58 +50,46 @@ impl RunService for Admin {
         let paging: Paging<RunId> = Paging::new("runs", request.page_size, &request.page_token)?;
         let (runs, last, freshness) = self.list_page(&filter, &paging, request.stale, deadline).await?;
         let next_page_token = paging.token(last.as_ref());
-        Ok(Response::new(ListRunsResponse { runs, next_page_token, freshness, selector: heeded }))
+        Ok(ListRunsResponse { runs, next_page_token, freshness, selector: heeded })
     }
 
-    async fn get_run(&self, request: Request<GetRunRequest>) -> Result<Response<GetRunResponse>, Status> {
-        let deadline = deadline::of(&request);
-        let request = request.into_inner();
+    async fn get_run(&self, request: GetRunRequest, deadline: Instant) -> Result<GetRunResponse, ApiError> {
         let (run, freshness) = self.find_run((&request.tenant, &request.run), request.stale, deadline).await?;
-        Ok(Response::new(GetRunResponse { run: Some(self.show_run(run).await?), freshness }))
+        Ok(GetRunResponse { run: Some(self.show_run(run).await?), freshness })
     }
 
-    async fn watch_run(&self, request: Request<WatchRunRequest>) -> Result<Response<Watched>, Status> {
-        let deadline = deadline::of(&request);
-        let request = request.into_inner();
+    async fn watch_run(&self, request: WatchRunRequest, deadline: Instant) -> Result<Watched, ApiError> {
         let (run, _) = self.find_run((&request.tenant, &request.run), request.stale, deadline).await?;
-        Ok(Response::new(self.watch(run)?))
+        self.watch(run)
     }
 
-    async fn pause_run(&self, request: Request<PauseRunRequest>) -> Result<Response<PauseRunResponse>, Status> {
-        let deadline = deadline::of(&request);
-        let request = request.into_inner();
+    async fn pause_run(&self, request: PauseRunRequest, deadline: Instant) -> Result<PauseRunResponse, ApiError> {
         let mut fields = Fields::default();
         let reason = fields.reason("reason", &request.reason);
         let reason = fields.done(Some(reason))?;
         let run = self.find_run_to_change(&request.tenant, &request.run, deadline).await?;
         let reply = self.write(Command::RunPause(RunPause { run, reason }), "", deadline).await?;
         let barrier = self.barrier(reply.index, BarrierSubject::Run(run), deadline).await?;
-        Ok(Response::new(PauseRunResponse { run: Some(self.show_run(run).await?), barrier: Some(barrier) }))
+        Ok(PauseRunResponse { run: Some(self.show_run(run).await?), barrier: Some(barrier) })
     }
 
-    async fn resume_run(&self, request: Request<ResumeRunRequest>) -> Result<Response<ResumeRunResponse>, Status> {
-        let deadline = deadline::of(&request);
-        let request = request.into_inner();
+    async fn resume_run(&self, request: ResumeRunRequest, deadline: Instant) -> Result<ResumeRunResponse, ApiError> {
         let run = self.find_run_to_change(&request.tenant, &request.run, deadline).await?;
         let resume = RunResume { run, without_canary: request.without_canary };
         let reply = self.write(Command::RunResume(resume), "", deadline).await?;
-        Ok(Response::new(ResumeRunResponse { run: Some(self.show_run(run).await?), index: reply.index }))
+        Ok(ResumeRunResponse { run: Some(self.show_run(run).await?), index: reply.index })
     }
 
-    async fn cancel_run(&self, request: Request<CancelRunRequest>) -> Result<Response<CancelRunResponse>, Status> {
-        let deadline = deadline::of(&request);
-        let request = request.into_inner();
+    async fn cancel_run(&self, request: CancelRunRequest, deadline: Instant) -> Result<CancelRunResponse, ApiError> {
         let run = self.find_run_to_change(&request.tenant, &request.run, deadline).await?;
         let barrier = match self.write_unless(request.validate_only, Command::RunCancel(run), "", deadline).await? {
             Some(reply) => Some(self.barrier(reply.index, BarrierSubject::Run(run), deadline).await?),
             None => None,
         };
-        Ok(Response::new(CancelRunResponse { run: Some(self.show_run(run).await?), barrier }))
+        Ok(CancelRunResponse { run: Some(self.show_run(run).await?), barrier })
     }
 
-    async fn explain(&self, request: Request<ExplainRequest>) -> Result<Response<ExplainResponse>, Status> {
-        let deadline = deadline::of(&request);
-        let request = request.into_inner();
+    async fn explain(&self, request: ExplainRequest, deadline: Instant) -> Result<ExplainResponse, ApiError> {
         let place = (request.tenant.as_str(), request.run.as_str());
         let picked = self.pick_one(place, &request.recipient, request.stale, deadline).await?;
         let RunRecipient { run, number, address: recipient, freshness } = picked;
@@ -107,6 +104,6 @@ impl RunService for Admin {
         let explanation = self.read_run(run, |at| explain::collect_events(at, subject, &around)).await?;
         let (state, events) = explanation.ok_or_else(|| error_texts::no_recipient(&request.recipient, run))?;
         let state = views::recipient_state(state).into();
-        Ok(Response::new(ExplainResponse { run: run.to_string(), recipient, number, state, events, freshness }))
+        Ok(ExplainResponse { run: run.to_string(), recipient, number, state, events, freshness })
     }
 }

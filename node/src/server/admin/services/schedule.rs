@@ -29,13 +29,12 @@ use reveille_proto::admin::v1::{
     SendTestRequest, SendTestResponse, TriggerScheduleRequest, TriggerScheduleResponse, UpdateScheduleRequest,
     UpdateScheduleResponse,
 };
-use tonic::{Request, Response, Status};
 
 use crate::server::admin::label_selector::Selector;
 use crate::server::admin::lookup::absent_schedule;
 use crate::server::admin::paging::{EXAMINED_MAX, Paging};
 use crate::server::admin::validate::{Fields, tenant};
-use crate::server::admin::{Admin, ApiError, deadline, error_texts, views};
+use crate::server::admin::{Admin, ApiError, error_texts, views};
 use dry_run::{Rehearsal, rehearse};
 use history::HistoryPage;
 use notes::ScheduleNotes;
@@ -145,22 +144,28 @@ fn list(ledger: &Ledger, filter: &Filter, paging: &Paging<ScheduleId>) -> (Vec<L
     (listed, None)
 }
 
-#[tonic::async_trait]
-impl ScheduleService for Admin {
-    async fn create_schedule(
-        &self,
-        request: Request<CreateScheduleRequest>,
-    ) -> Result<Response<CreateScheduleResponse>, Status> {
-        let deadline = deadline::of(&request);
-        Ok(Response::new(create::create(self, request.into_inner(), deadline).await?))
+serve! {
+    ScheduleService {
+        create_schedule(CreateScheduleRequest) -> CreateScheduleResponse = create::create;
+        list_schedules(ListSchedulesRequest) -> ListSchedulesResponse;
+        get_schedule(GetScheduleRequest) -> GetScheduleResponse;
+        update_schedule(UpdateScheduleRequest) -> UpdateScheduleResponse = update::update;
+        pause_schedule(PauseScheduleRequest) -> PauseScheduleResponse;
+        resume_schedule(ResumeScheduleRequest) -> ResumeScheduleResponse;
+        trigger_schedule(TriggerScheduleRequest) -> TriggerScheduleResponse;
+        backfill_schedule(BackfillScheduleRequest) -> BackfillScheduleResponse = backfill::backfill;
+        send_test(SendTestRequest) -> SendTestResponse = send_test::send_test;
+        delete_schedule(DeleteScheduleRequest) -> DeleteScheduleResponse;
+        list_schedule_history(ListScheduleHistoryRequest) -> ListScheduleHistoryResponse;
     }
+}
 
+impl Admin {
     async fn list_schedules(
         &self,
-        request: Request<ListSchedulesRequest>,
-    ) -> Result<Response<ListSchedulesResponse>, Status> {
-        let deadline = deadline::of(&request);
-        let request = request.into_inner();
+        request: ListSchedulesRequest,
+        deadline: Instant,
+    ) -> Result<ListSchedulesResponse, ApiError> {
         let states = request.states.iter().map(|state| ScheduleState::try_from(*state)).collect::<Result<_, _>>();
         let states = states.map_err(|_| ApiError::of_field("states", "holds a state that this node does not know"))?;
         let selector = Selector::parse(&request.selector)?;
@@ -177,36 +182,26 @@ impl ScheduleService for Admin {
         });
         let next_page_token = paging.token(last.as_ref());
         let schedules = shown.await?;
-        Ok(Response::new(ListSchedulesResponse { schedules, next_page_token, freshness, selector: heeded }))
+        Ok(ListSchedulesResponse { schedules, next_page_token, freshness, selector: heeded })
     }
 
     async fn get_schedule(
         &self,
-        request: Request<GetScheduleRequest>,
-    ) -> Result<Response<GetScheduleResponse>, Status> {
-        let deadline = deadline::of(&request);
-        let request = request.into_inner();
+        request: GetScheduleRequest,
+        deadline: Instant,
+    ) -> Result<GetScheduleResponse, ApiError> {
         let place = (request.tenant.as_str(), request.name.as_str());
         let Found { id, beside, schedule, now, freshness } = self.find_schedule(place, request.stale, deadline).await?;
         let body = if request.with_body { Some(self.body_of(&schedule)?) } else { None };
         let shown = self.calendar(move |zones| views::schedule(id, &schedule, zones, now, INSTANTS_SHOWN)).await?;
-        Ok(Response::new(GetScheduleResponse { schedule: Some(beside.apply_to(shown)), freshness, body }))
-    }
-
-    async fn update_schedule(
-        &self,
-        request: Request<UpdateScheduleRequest>,
-    ) -> Result<Response<UpdateScheduleResponse>, Status> {
-        let deadline = deadline::of(&request);
-        Ok(Response::new(update::update(self, request.into_inner(), deadline).await?))
+        Ok(GetScheduleResponse { schedule: Some(beside.apply_to(shown)), freshness, body })
     }
 
     async fn pause_schedule(
         &self,
-        request: Request<PauseScheduleRequest>,
-    ) -> Result<Response<PauseScheduleResponse>, Status> {
-        let deadline = deadline::of(&request);
-        let request = request.into_inner();
+        request: PauseScheduleRequest,
+        deadline: Instant,
+    ) -> Result<PauseScheduleResponse, ApiError> {
         let mut fields = Fields::default();
         let reason = fields.reason("reason", &request.reason);
         let reason = fields.done(Some(reason))?;
@@ -214,22 +209,21 @@ impl ScheduleService for Admin {
         let as_campaign = |fault: ApiError| fault.next(format!("reveille campaign pause {}", request.name));
         self.not_of_a_campaign(found.id).map_err(as_campaign)?;
         if found.schedule.activity == Activity::Done {
-            return Err(error_texts::not_possible("the schedule is done: no instant is left").into());
+            return Err(error_texts::not_possible("the schedule is done: no instant is left"));
         }
         if !request.validate_only {
             let pause = SchedulePause { schedule: found.id, reason };
             self.write(Command::SchedulePause(pause), "", deadline).await?;
         }
         let schedule = self.show_schedule(found.id, &request.name).await?;
-        Ok(Response::new(PauseScheduleResponse { schedule: Some(schedule) }))
+        Ok(PauseScheduleResponse { schedule: Some(schedule) })
     }
 
     async fn resume_schedule(
         &self,
-        request: Request<ResumeScheduleRequest>,
-    ) -> Result<Response<ResumeScheduleResponse>, Status> {
-        let deadline = deadline::of(&request);
-        let request = request.into_inner();
+        request: ResumeScheduleRequest,
+        deadline: Instant,
+    ) -> Result<ResumeScheduleResponse, ApiError> {
         let found = self.find_schedule((&request.tenant, &request.name), false, deadline).await?;
         let (id, plan_version) = (found.id, found.schedule.plan.version);
         let as_campaign = |fault: ApiError| fault.next(format!("reveille campaign resume {}", request.name));
@@ -237,11 +231,11 @@ impl ScheduleService for Admin {
         let etag = views::etag(id, &found.schedule);
         if !request.etag.is_empty() && request.etag != etag {
             let message = format!("the schedule has changed: its etag is {etag}, not {}", request.etag);
-            return Err(error_texts::stale_etag(&request.name, message).into());
+            return Err(error_texts::stale_etag(&request.name, message));
         }
         if !matches!(found.schedule.activity, Activity::Paused { .. } | Activity::Blocked { .. }) {
             let state = found.schedule.activity.word();
-            return Err(error_texts::not_possible(format!("the schedule is {state}, not paused")).into());
+            return Err(error_texts::not_possible(format!("the schedule is {state}, not paused")));
         }
         let (opens, rehearsal) = self.calendar(move |zones| resumed(&found, zones)).await??;
         if !request.validate_only {
@@ -249,20 +243,20 @@ impl ScheduleService for Admin {
             let resumed = self.try_write(resume, "", deadline).await;
             resumed.map_err(|error| error.worded(|refusal| error_texts::refused_of(&request.name, refusal)))?;
         }
-        Ok(Response::new(ResumeScheduleResponse {
+        Ok(ResumeScheduleResponse {
             schedule: Some(self.show_schedule(id, &request.name).await?),
             opens,
             opens_count: u32::try_from(rehearsal.opens.len()).unwrap_or(u32::MAX),
             explained_count: rehearsal.explained,
-        }))
+        })
     }
 
     async fn trigger_schedule(
         &self,
-        request: Request<TriggerScheduleRequest>,
-    ) -> Result<Response<TriggerScheduleResponse>, Status> {
-        let deadline = deadline::of(&request);
-        let TriggerScheduleRequest { tenant, name, request_id, validate_only } = request.into_inner();
+        request: TriggerScheduleRequest,
+        deadline: Instant,
+    ) -> Result<TriggerScheduleResponse, ApiError> {
+        let TriggerScheduleRequest { tenant, name, request_id, validate_only } = request;
         let mut fields = Fields::default();
         let request = fields.request_id(&request_id);
         if request.is_none() {
@@ -272,12 +266,12 @@ impl ScheduleService for Admin {
         let found = self.find_schedule((&tenant, &name), false, deadline).await?;
         if validate_only {
             self.not_of_a_campaign(found.id)?;
-            return Ok(Response::new(trigger::would_open(self, &found, &request)?));
+            return Ok(trigger::would_open(self, &found, &request)?);
         }
         let command = Command::Trigger(Trigger { schedule: found.id, request });
         let reply = self.write(command, &request_id, deadline).await?;
         let CommandOutcome::Run { run: opened, cancelled } = reply.outcome else {
-            return Err(error_texts::broken(format!("a trigger was answered by {:?}", reply.outcome)).into());
+            return Err(error_texts::broken(format!("a trigger was answered by {:?}", reply.outcome)));
         };
         // A repeated trigger names its run, which may be archived by now.
         let reading = self.read_run(opened, |at| {
@@ -287,42 +281,27 @@ impl ScheduleService for Admin {
         });
         let (run, warnings) = reading.await?;
         let run = run.ok_or_else(|| error_texts::no_run(opened))?;
-        Ok(Response::new(trigger::response(run, warnings, &cancelled)))
-    }
-
-    async fn backfill_schedule(
-        &self,
-        request: Request<BackfillScheduleRequest>,
-    ) -> Result<Response<BackfillScheduleResponse>, Status> {
-        let deadline = deadline::of(&request);
-        Ok(Response::new(backfill::backfill(self, &request.into_inner(), deadline).await?))
-    }
-
-    async fn send_test(&self, request: Request<SendTestRequest>) -> Result<Response<SendTestResponse>, Status> {
-        let deadline = deadline::of(&request);
-        Ok(Response::new(send_test::send_test(self, request.into_inner(), deadline).await?))
+        Ok(trigger::response(run, warnings, &cancelled))
     }
 
     async fn delete_schedule(
         &self,
-        request: Request<DeleteScheduleRequest>,
-    ) -> Result<Response<DeleteScheduleResponse>, Status> {
-        let deadline = deadline::of(&request);
-        let request = request.into_inner();
+        request: DeleteScheduleRequest,
+        deadline: Instant,
+    ) -> Result<DeleteScheduleResponse, ApiError> {
         let found = self.find_schedule((&request.tenant, &request.name), false, deadline).await?;
         let delete = Command::ScheduleDelete(found.id);
         let reply = self.write_unless(request.validate_only, delete, "", deadline).await?;
         let index = reply.map_or(0, |reply| reply.index);
         let open_runs = self.context.replica.read(|ledger| open_runs(ledger, found.id));
-        Ok(Response::new(DeleteScheduleResponse { index, open_runs }))
+        Ok(DeleteScheduleResponse { index, open_runs })
     }
 
     async fn list_schedule_history(
         &self,
-        request: Request<ListScheduleHistoryRequest>,
-    ) -> Result<Response<ListScheduleHistoryResponse>, Status> {
-        let deadline = deadline::of(&request);
-        let request = request.into_inner();
+        request: ListScheduleHistoryRequest,
+        deadline: Instant,
+    ) -> Result<ListScheduleHistoryResponse, ApiError> {
         let tenant = tenant(&request.tenant)?;
         let paging: Paging<history::HistoryCursor> = Paging::new("history", request.page_size, &request.page_token)?;
         let query = self.read(request.stale, deadline, |ledger| {
@@ -335,7 +314,7 @@ impl ScheduleService for Admin {
         let (waiting, page) = found?;
         let (entries, last) = page.complete(self, waiting).await?;
         let next_page_token = paging.token(last.as_ref());
-        Ok(Response::new(ListScheduleHistoryResponse { entries, next_page_token, freshness }))
+        Ok(ListScheduleHistoryResponse { entries, next_page_token, freshness })
     }
 }
 

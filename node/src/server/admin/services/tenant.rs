@@ -1,5 +1,7 @@
 //! Tenants: set limits, list, show, remove limits (P12, P25).
 
+use std::time::Instant;
+
 use reveille_ledger::Ledger;
 use reveille_ledger::command::Command;
 use reveille_ledger::tenant::TenantSet;
@@ -8,11 +10,10 @@ use reveille_proto::admin::v1::{
     GetTenantRequest, GetTenantResponse, ListTenantsRequest, ListTenantsResponse, RemoveTenantRequest,
     RemoveTenantResponse, SetTenantRequest, SetTenantResponse, Tenant,
 };
-use tonic::{Request, Response, Status};
 
 use crate::server::admin::lookup::near;
 use crate::server::admin::paging::Paging;
-use crate::server::admin::{Admin, deadline, error_texts, validate};
+use crate::server::admin::{Admin, ApiError, error_texts, validate};
 
 fn shown(ledger: &Ledger, name: String) -> Tenant {
     let known = ledger.tenant(&name);
@@ -26,25 +27,30 @@ fn shown(ledger: &Ledger, name: String) -> Tenant {
     }
 }
 
-#[tonic::async_trait]
-impl TenantService for Admin {
-    async fn set_tenant(&self, request: Request<SetTenantRequest>) -> Result<Response<SetTenantResponse>, Status> {
-        let deadline = deadline::of(&request);
-        let request = request.into_inner();
+serve! {
+    TenantService {
+        set_tenant(SetTenantRequest) -> SetTenantResponse;
+        list_tenants(ListTenantsRequest) -> ListTenantsResponse;
+        get_tenant(GetTenantRequest) -> GetTenantResponse;
+        remove_tenant(RemoveTenantRequest) -> RemoveTenantResponse;
+    }
+}
+
+impl Admin {
+    async fn set_tenant(&self, request: SetTenantRequest, deadline: Instant) -> Result<SetTenantResponse, ApiError> {
         let (request_id, validate_only) = (request.request_id.clone(), request.validate_only);
         let set: TenantSet = validate::tenant_bounds(request, self.limits())?;
         let name = set.name.clone();
         self.write_unless(validate_only, Command::TenantSet(set), &request_id, deadline).await?;
         let tenant = Some(self.context.replica.read(|ledger| shown(ledger, name)));
-        Ok(Response::new(SetTenantResponse { tenant }))
+        Ok(SetTenantResponse { tenant })
     }
 
     async fn list_tenants(
         &self,
-        request: Request<ListTenantsRequest>,
-    ) -> Result<Response<ListTenantsResponse>, Status> {
-        let deadline = deadline::of(&request);
-        let request = request.into_inner();
+        request: ListTenantsRequest,
+        deadline: Instant,
+    ) -> Result<ListTenantsResponse, ApiError> {
         let paging: Paging<String> = Paging::new("tenants", request.page_size, &request.page_token)?;
         // The smallest name after the last one.
         let from = paging.after.as_ref().map_or_else(String::new, |last| format!("{last}\0"));
@@ -53,15 +59,11 @@ impl TenantService for Admin {
             names.map(|name| shown(ledger, name)).collect::<Vec<_>>()
         });
         let (mut tenants, freshness) = query.await?;
-        let more = tenants.len() > paging.size;
-        tenants.truncate(paging.size);
-        let next_page_token = paging.token(tenants.last().filter(|_| more).map(|one| &one.name));
-        Ok(Response::new(ListTenantsResponse { tenants, next_page_token, freshness }))
+        let next_page_token = paging.cut(&mut tenants, |one| &one.name);
+        Ok(ListTenantsResponse { tenants, next_page_token, freshness })
     }
 
-    async fn get_tenant(&self, request: Request<GetTenantRequest>) -> Result<Response<GetTenantResponse>, Status> {
-        let deadline = deadline::of(&request);
-        let request = request.into_inner();
+    async fn get_tenant(&self, request: GetTenantRequest, deadline: Instant) -> Result<GetTenantResponse, ApiError> {
         let name = validate::tenant(&request.name)?;
         let query = self.read(request.stale, deadline, |ledger| {
             match ledger.tenant_names_from(name.clone()).next().filter(|known| *known == name) {
@@ -74,16 +76,16 @@ impl TenantService for Admin {
         });
         let (tenant, freshness) = query.await?;
         let tenant = Some(tenant?);
-        Ok(Response::new(GetTenantResponse { tenant, freshness }))
+        Ok(GetTenantResponse { tenant, freshness })
     }
 
     async fn remove_tenant(
         &self,
-        request: Request<RemoveTenantRequest>,
-    ) -> Result<Response<RemoveTenantResponse>, Status> {
-        let deadline = deadline::of(&request);
-        let name = validate::tenant(&request.into_inner().name)?;
+        request: RemoveTenantRequest,
+        deadline: Instant,
+    ) -> Result<RemoveTenantResponse, ApiError> {
+        let name = validate::tenant(&request.name)?;
         let reply = self.write(Command::TenantRemove(name), "", deadline).await?;
-        Ok(Response::new(RemoveTenantResponse { index: reply.index }))
+        Ok(RemoveTenantResponse { index: reply.index })
     }
 }

@@ -18,11 +18,12 @@ use reveille_proto::admin::v1::{
 use reveille_raft::crash;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
+use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt as _};
-use tonic::{Code, Request, Status, Streaming};
+use tonic::{Code, Status, Streaming};
 
 use super::audience::{AudienceRequest, WAITING_MAX, not_written, stopping};
-use crate::server::admin::{Admin, ApiError, deadline};
+use crate::server::admin::{Admin, ApiError};
 
 /// Maximum size of a part in bytes: one KiB per recipient on average.
 pub const PART_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -37,12 +38,12 @@ const REPORT_EVERY: Duration = Duration::from_millis(250);
 const AGAIN: &str = "the same import again: it sends what is missing";
 
 impl Admin {
-    pub(crate) async fn prepare(
+    pub(crate) async fn prepare_audience(
         &self,
-        request: Request<PrepareAudienceRequest>,
+        request: PrepareAudienceRequest,
+        deadline: Instant,
     ) -> Result<PrepareAudienceResponse, ApiError> {
-        let deadline = deadline::of(&request);
-        let PrepareAudienceRequest { tenant, name, recipients, columns, parts } = request.into_inner();
+        let PrepareAudienceRequest { tenant, name, recipients, columns, parts } = request;
         let order = AudienceRequest::read(
             AudienceRequest { tenant, name, columns, rows: recipients, request: None },
             self.limits(),
@@ -53,7 +54,11 @@ impl Admin {
         Ok(PrepareAudienceResponse { missing: missing.into_iter().map(|part| part.0.to_vec()).collect() })
     }
 
-    pub(crate) async fn receive(&self, pieces: Streaming<PutPartRequest>) -> Result<PutPartResponse, Status> {
+    pub(crate) async fn put_part(
+        &self,
+        pieces: Streaming<PutPartRequest>,
+        _: Instant,
+    ) -> Result<PutPartResponse, Status> {
         let busy = || ApiError::new(Code::Unavailable, ErrorReason::Busy, "too many parts are received here now");
         let one = timeout(PIECE_WITHIN, Arc::clone(&self.uploads).acquire_owned()).await;
         let _one = one.ok().and_then(Result::ok).ok_or_else(busy)?;
@@ -85,12 +90,12 @@ impl Admin {
         Ok(PutPartResponse {})
     }
 
-    pub(crate) async fn seal_uploaded(
+    pub(crate) async fn seal_audience(
         &self,
-        request: Request<SealAudienceRequest>,
-    ) -> Result<mpsc::Receiver<Result<SealAudienceResponse, Status>>, ApiError> {
-        let deadline = deadline::of(&request);
-        let SealAudienceRequest { tenant, name, recipients, columns, parts, request_id } = request.into_inner();
+        request: SealAudienceRequest,
+        deadline: Instant,
+    ) -> Result<ReceiverStream<Result<SealAudienceResponse, Status>>, ApiError> {
+        let SealAudienceRequest { tenant, name, recipients, columns, parts, request_id } = request;
         let order = AudienceRequest::read(
             AudienceRequest { tenant, name, columns, rows: recipients, request: Some(request_id) },
             self.limits(),
@@ -125,7 +130,7 @@ impl Admin {
             // The caller may have disconnected.
             let _ = words.send(last.map_err(Status::from)).await;
         });
-        Ok(heard)
+        Ok(ReceiverStream::new(heard))
     }
 
     /// Checks that all parts are on a majority, and protects them from removal as if they were new.

@@ -24,7 +24,7 @@ use crate::server::admin::{Admin, ApiError, error_texts, views};
 const START_WITHIN_MS: i64 = HOUR_MS;
 
 impl Admin {
-    pub(crate) async fn create_one(
+    pub(crate) async fn create_campaign(
         &self,
         request: CreateCampaignRequest,
         deadline: Instant,

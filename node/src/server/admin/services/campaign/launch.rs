@@ -17,7 +17,7 @@ use crate::server::admin::views::forecast::{Prospect, outlook};
 use crate::server::admin::{Admin, ApiError, error_texts, views};
 
 impl Admin {
-    pub(crate) async fn launch_one(
+    pub(crate) async fn launch_campaign(
         &self,
         request: LaunchCampaignRequest,
         deadline: Instant,

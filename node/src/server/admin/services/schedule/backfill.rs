@@ -35,10 +35,10 @@ struct Asked {
 /// Opens occurrences that never opened.
 pub async fn backfill(
     admin: &Admin,
-    request: &BackfillScheduleRequest,
+    request: BackfillScheduleRequest,
     deadline: Instant,
 ) -> Result<BackfillScheduleResponse, ApiError> {
-    let asked = read(request, admin.limits())?;
+    let asked = read(&request, admin.limits())?;
     let found = admin.find_schedule((&request.tenant, &request.name), false, deadline).await?;
     admin.not_of_a_campaign(found.id)?;
     let (id, tenant, through) = (found.id, found.schedule.tenant.to_string(), found.schedule.plan.fired_through);
@@ -46,7 +46,7 @@ pub async fn backfill(
         let message = format!("lies ahead: the schedule itself opens or explains what comes after {through}");
         return Err(ApiError::of_field("from", message));
     }
-    if let Some(outcome) = stored(admin, &tenant, request, &asked)? {
+    if let Some(outcome) = stored(admin, &tenant, &request, &asked)? {
         return answered(admin, found, outcome).await;
     }
     let (range, response, found) = find_openings(admin, found, &asked).await?;
@@ -56,7 +56,7 @@ pub async fn backfill(
     if range.openings.is_empty() {
         // The same request may run twice at once, and the other one has opened them meanwhile (I7). Both get the same
         // response.
-        return match stored(admin, &tenant, request, &asked)? {
+        return match stored(admin, &tenant, &request, &asked)? {
             Some(outcome) => answered(admin, found, outcome).await,
             None => Ok(response),
         };
