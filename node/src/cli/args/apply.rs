@@ -42,7 +42,6 @@ pub struct ApplyArgs {
     /// Tenant of documents that name none
     #[arg(long, default_value = "default")]
     pub tenant: String,
-    /// What.
     #[command(flatten)]
     pub what: ApplyFiles,
 }
@@ -50,7 +49,6 @@ pub struct ApplyArgs {
 /// What is applied.
 #[derive(Debug, Args)]
 pub struct ApplyFiles {
-    /// Which documents.
     #[command(flatten)]
     pub manifest: ManifestFiles,
     /// Check everything, say what would be created and updated, and change nothing
@@ -71,7 +69,6 @@ pub struct DiffArgs {
     /// Tenant of documents that name none
     #[arg(long, default_value = "default")]
     pub tenant: String,
-    /// Which documents.
     #[command(flatten)]
     pub what: ManifestFiles,
 }

@@ -11,7 +11,6 @@ pub struct AudienceArgs {
     /// Tenant
     #[arg(long, global = true, default_value = "default")]
     pub tenant: String,
-    /// What to do.
     #[command(subcommand)]
     pub command: AudienceCommand,
 }

@@ -12,7 +12,6 @@ pub struct CampaignArgs {
     /// Tenant
     #[arg(long, global = true, default_value = "default")]
     pub tenant: String,
-    /// What to do.
     #[command(subcommand)]
     pub command: CampaignCommand,
 }
@@ -110,7 +109,6 @@ Examples:
         /// As a document for `apply -f`, with all that it is made of
         #[arg(long, conflicts_with = "watch")]
         manifest: bool,
-        /// Once, or on and on.
         #[command(flatten)]
         watch: Watch,
     },
@@ -166,10 +164,8 @@ pub struct CampaignCreateArgs {
     /// Check everything, say whether it can be sent in time, and change nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// What.
     #[command(flatten)]
     pub content: ContentArgs,
-    /// How.
     #[command(flatten)]
     pub policies: CampaignPolicyArgs,
 }

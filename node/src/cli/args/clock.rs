@@ -8,7 +8,6 @@ use crate::cli::instant::{parse_duration, parse_instant};
 
 #[derive(Debug, Args)]
 pub struct ClockArgs {
-    /// What to do.
     #[command(subcommand)]
     pub command: ClockCommand,
 }

@@ -6,7 +6,6 @@ use super::Watch;
 
 #[derive(Debug, Args)]
 pub struct ClusterArgs {
-    /// What to do.
     #[command(subcommand)]
     pub command: ClusterCommand,
 }
@@ -50,7 +49,6 @@ What is wrong with it, and what to do: reveille doctor")]
         /// Name or id of the new leader [default: the follower that is closest]
         to: Option<String>,
     },
-    /// A rolling upgrade: how far it is, and its end
     #[command(subcommand)]
     Upgrade(UpgradeCommand),
 }

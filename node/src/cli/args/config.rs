@@ -8,7 +8,6 @@ use crate::server::config::Settings;
 
 #[derive(Debug, Args)]
 pub struct ConfigArgs {
-    /// What to do.
     #[command(subcommand)]
     pub command: ConfigCommand,
 }
@@ -42,7 +41,6 @@ pub struct ShowConfigArgs {
     /// Say beside each value where it was said
     #[arg(long)]
     pub origin: bool,
-    /// What the file may say, as flags.
     #[command(flatten)]
     pub settings: Settings,
 }

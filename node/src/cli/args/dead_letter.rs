@@ -13,7 +13,6 @@ pub struct DeadLetterArgs {
     /// Tenant
     #[arg(long, global = true, default_value = "default")]
     pub tenant: String,
-    /// What to do.
     #[command(subcommand)]
     pub command: DeadLetterCommand,
 }
@@ -26,13 +25,11 @@ Examples:
   reveille dead-letter list --group-by reason
   reveille dead-letter list --reason '550 5.1.1' --schedule morning --since 2026-03-08T00:00:00Z")]
     List {
-        /// How much.
         #[command(flatten)]
         paging: Paging,
         /// Only of this run: rINDEX.PLACE, or NAME@INSTANT
         #[arg(long)]
         run: Option<String>,
-        /// Which of them.
         #[command(flatten)]
         filter: LetterFilter,
         /// Count them instead: one line for each reason, with the first, the last, and an example
@@ -105,7 +102,6 @@ pub struct Letters {
     /// All of the run; without a run, all there are
     #[arg(long)]
     pub all: bool,
-    /// Which of them.
     #[command(flatten)]
     pub filter: LetterFilter,
     /// Count them, and change nothing
@@ -116,7 +112,6 @@ pub struct Letters {
 /// `dead-letter requeue`.
 #[derive(Debug, Args)]
 pub struct RequeueArgs {
-    /// Which dead letters.
     #[command(flatten)]
     pub letters: Letters,
     /// By this pool of relays from now on
@@ -127,7 +122,6 @@ pub struct RequeueArgs {
 /// `dead-letter discard`.
 #[derive(Debug, Args)]
 pub struct DiscardArgs {
-    /// Which dead letters.
     #[command(flatten)]
     pub letters: Letters,
 }
@@ -143,7 +137,6 @@ pub struct ExportArgs {
     /// Only of this run: rINDEX.PLACE, or NAME@INSTANT
     #[arg(long)]
     pub run: Option<String>,
-    /// Which of them.
     #[command(flatten)]
     pub filter: LetterFilter,
 }

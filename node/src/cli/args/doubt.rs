@@ -9,7 +9,6 @@ pub struct DoubtArgs {
     /// Tenant
     #[arg(long, global = true, default_value = "default")]
     pub tenant: String,
-    /// What to do.
     #[command(subcommand)]
     pub command: DoubtCommand,
 }
@@ -26,7 +25,6 @@ Examples:
 
 Start the nodes that are down before you decide anything: their journals may know.")]
     List {
-        /// How much.
         #[command(flatten)]
         paging: Paging,
         /// Only of this run: rINDEX.PLACE, or NAME@INSTANT
@@ -40,7 +38,6 @@ Start the nodes that are down before you decide anything: their journals may kno
         run: String,
         /// Address, or '#' and the number in the run
         recipient: String,
-        /// Once, or on and on.
         #[command(flatten)]
         watch: Watch,
     },
@@ -61,7 +58,6 @@ Examples:
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("decision").required(true).args(["sent", "resend"]))]
 pub struct ResolveArgs {
-    /// Which.
     #[command(flatten)]
     pub picked: Picked,
     /// Close it as assumed

@@ -13,7 +13,6 @@ pub struct ImportArgs {
     /// Tenant
     #[arg(long, global = true, default_value = "default")]
     pub tenant: String,
-    /// What to do.
     #[command(subcommand)]
     pub command: ImportCommand,
 }
@@ -74,7 +73,6 @@ pub struct CrontabArgs {
     /// Show what each line would become, and change nothing; needs no cluster
     #[arg(long)]
     pub dry_run: bool,
-    /// How.
     #[command(flatten)]
     pub policies: PolicyArgs,
 }

@@ -62,10 +62,8 @@ use super::instant::parse_duration;
 #[derive(Debug, Parser)]
 #[command(name = "reveille", version, max_term_width = 100, after_long_help = AFTER)]
 pub struct Cli {
-    /// Flags of every command.
     #[command(flatten)]
     pub global: Global,
-    /// What to do.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -161,7 +159,6 @@ pub enum Command {
     Dev(crate::dev::Args),
     /// A node of a real cluster
     Start(Box<crate::server::start::Args>),
-    /// A question to a cluster.
     #[command(flatten)]
     Ask(Question),
 }
@@ -222,7 +219,6 @@ pub struct Paging {
     /// Print at most so many
     #[arg(long, default_value_t = 1_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: u32,
-    /// Once, or on and on.
     #[command(flatten)]
     pub watch: Watch,
 }

@@ -11,7 +11,6 @@ pub struct OptOutArgs {
     /// Tenant
     #[arg(long, global = true, default_value = "default")]
     pub tenant: String,
-    /// What to do.
     #[command(subcommand)]
     pub command: OptOutCommand,
 }
@@ -50,7 +49,6 @@ pub enum OptOutCommand {
     /// The opted-out addresses
     #[command(after_long_help = "Example:\n  reveille optout list --limit 20")]
     List {
-        /// How much.
         #[command(flatten)]
         paging: Paging,
     },

@@ -40,7 +40,6 @@ pub struct AttemptArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Policies")]
 pub struct PolicyArgs {
-    /// Clock changes.
     #[command(flatten)]
     pub dst: DstArgs,
     /// Instants that were missed: the latest one, each, or none
@@ -62,7 +61,6 @@ pub struct PolicyArgs {
     /// Open within this after each instant, at a place that hangs on the schedule's name; never past the next one [default: none]
     #[arg(long, value_name = "DURATION", value_parser = parse_gap, allow_hyphen_values = true)]
     pub jitter: Option<SignedDuration>,
-    /// Attempts.
     #[command(flatten)]
     pub attempts: AttemptArgs,
     /// Outcomes of recipients are kept this long after a run finished, and its counts for 400 days [default: 90d]
@@ -80,7 +78,6 @@ pub struct CampaignPolicyArgs {
     /// What is not sent this long after its instant expires [default: 4h, or twice the forecast where that is longer]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true)]
     pub finish_by: Option<SignedDuration>,
-    /// Attempts.
     #[command(flatten)]
     pub attempts: AttemptArgs,
     /// Outcomes of recipients are kept this long after it is finished, and its counts for 400 days [default: 90d]

@@ -6,7 +6,6 @@ use super::{Paging, Watch};
 
 #[derive(Debug, Args)]
 pub struct PoolArgs {
-    /// What to do.
     #[command(subcommand)]
     pub command: PoolCommand,
 }
@@ -36,7 +35,6 @@ Examples:
         /// Print the document that sets the same, for apply
         #[arg(long, conflicts_with = "watch")]
         manifest: bool,
-        /// Once, or on and on.
         #[command(flatten)]
         watch: Watch,
     },

@@ -7,7 +7,6 @@ use super::{Paging, Watch};
 
 #[derive(Debug, Args)]
 pub struct RelayArgs {
-    /// What to do.
     #[command(subcommand)]
     pub command: RelayCommand,
 }
@@ -35,7 +34,6 @@ Examples:
         /// As a document for `apply -f`
         #[arg(long, conflicts_with = "watch")]
         manifest: bool,
-        /// Once, or on and on.
         #[command(flatten)]
         watch: Watch,
     },

@@ -11,7 +11,6 @@ pub struct RunArgs {
     /// Tenant
     #[arg(long, global = true, default_value = "default")]
     pub tenant: String,
-    /// What to do.
     #[command(subcommand)]
     pub command: RunCommand,
 }
@@ -26,13 +25,11 @@ Examples:
   reveille run list --schedule morning --state open,paused
   reveille run list --since 2026-03-08T00:00:00Z")]
     List {
-        /// How much.
         #[command(flatten)]
         paging: Paging,
         /// Only those of this schedule
         #[arg(long, value_name = "NAME")]
         schedule: Option<String>,
-        /// Of which schedules.
         #[command(flatten)]
         labels: SelectorArgs,
         /// Only those in this state
@@ -49,7 +46,6 @@ Examples:
     Show {
         /// rINDEX.PLACE, or NAME@INSTANT
         run: String,
-        /// Once, or on and on.
         #[command(flatten)]
         watch: Watch,
     },
@@ -108,7 +104,6 @@ pub struct ExplainArgs {
     pub run: String,
     /// Address, or '#' and the number in the run
     pub recipient: String,
-    /// Once, or on and on.
     #[command(flatten)]
     pub watch: Watch,
 }

@@ -19,7 +19,6 @@ pub struct ScheduleArgs {
     /// Tenant
     #[arg(long, global = true, default_value = "default")]
     pub tenant: String,
-    /// What to do.
     #[command(subcommand)]
     pub command: ScheduleCommand,
 }
@@ -52,10 +51,8 @@ Examples:
   reveille schedule list -l 'env!=dev,tier,!old' -o name
   reveille schedule list --state paused,blocked --watch")]
     List {
-        /// How much.
         #[command(flatten)]
         paging: Paging,
-        /// Which.
         #[command(flatten)]
         labels: SelectorArgs,
         /// Only those in this state
@@ -73,7 +70,6 @@ Examples:
         /// As a document for `apply -f`, with all that it is made of
         #[arg(long, conflicts_with = "watch")]
         manifest: bool,
-        /// Once, or on and on.
         #[command(flatten)]
         watch: Watch,
     },
@@ -117,7 +113,6 @@ What goes out already: reveille run pause RUN")]
         /// Its name
         #[arg(required_unless_present = "selector", conflicts_with = "selector")]
         name: Option<String>,
-        /// Which ones.
         #[command(flatten)]
         labels: SelectorArgs,
         /// Why; shown wherever the schedule is shown [default: none, or as it was paused before]
@@ -138,7 +133,6 @@ Examples:
         /// Its name
         #[arg(required_unless_present = "selector", conflicts_with = "selector")]
         name: Option<String>,
-        /// Which ones.
         #[command(flatten)]
         labels: SelectorArgs,
         /// Show what was missed and what would open, and change nothing
@@ -185,7 +179,6 @@ Examples:
     History {
         /// Its name
         name: String,
-        /// How much.
         #[command(flatten)]
         paging: Paging,
     },
@@ -215,7 +208,6 @@ pub struct CreateArgs {
     /// Check everything, print the instants, and change nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// When it fires.
     #[command(flatten)]
     pub when: WhenArgs,
     /// Time zone, such as Europe/Berlin
@@ -230,13 +222,10 @@ pub struct CreateArgs {
     /// Occurrences at most
     #[arg(long, value_name = "N", help_heading = "When", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_runs: Option<u32>,
-    /// The recipients.
     #[command(flatten)]
     pub recipients: RecipientArgs,
-    /// What.
     #[command(flatten)]
     pub content: ContentArgs,
-    /// How.
     #[command(flatten)]
     pub policies: PolicyArgs,
 }
@@ -326,7 +315,6 @@ pub struct UpdateArgs {
     /// A label from now on, or KEY- to take it away; may be repeated, and leaves the others
     #[arg(long = "label", value_name = "KEY=VALUE|KEY-", value_parser = parse_label_change)]
     pub labels: Vec<LabelChange>,
-    /// When it fires.
     #[command(flatten)]
     pub when: WhenArgs,
     /// Time zone, such as Europe/Berlin
@@ -341,13 +329,10 @@ pub struct UpdateArgs {
     /// Occurrences at most, those that have opened among them
     #[arg(long, value_name = "N", help_heading = "When", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_runs: Option<u32>,
-    /// The recipients.
     #[command(flatten)]
     pub recipients: RecipientArgs,
-    /// What.
     #[command(flatten)]
     pub content: ContentChange,
-    /// How.
     #[command(flatten)]
     pub policies: Given<PolicyArgs>,
 }
@@ -418,7 +403,6 @@ pub struct PreviewArgs {
     /// How many
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub count: u32,
-    /// When it would fire.
     #[command(flatten)]
     pub when: WhenArgs,
     /// Time zone, such as Europe/Berlin
@@ -430,7 +414,6 @@ pub struct PreviewArgs {
     /// Open within this after each instant
     #[arg(long, value_name = "DURATION", requires = "name", value_parser = parse_gap)]
     pub jitter: Option<SignedDuration>,
-    /// Clock changes.
     #[command(flatten)]
     pub dst: DstArgs,
 }

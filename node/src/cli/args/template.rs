@@ -9,7 +9,6 @@ use super::{ContentChange, RecipientArgs};
 
 #[derive(Debug, Args)]
 pub struct TemplateArgs {
-    /// What to do.
     #[command(subcommand)]
     pub command: TemplateCommand,
 }
@@ -48,10 +47,8 @@ pub struct RenderArgs {
     /// Print the email as a relay gets it: encoded, with all header fields
     #[arg(long)]
     pub raw: bool,
-    /// The recipient.
     #[command(flatten)]
     pub recipients: RecipientArgs,
-    /// What.
     #[command(flatten)]
     pub content: ContentChange,
 }
@@ -80,7 +77,6 @@ pub struct SendTestArgs {
     /// Check it with the cluster, and send nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// What.
     #[command(flatten)]
     pub content: ContentChange,
 }

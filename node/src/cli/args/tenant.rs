@@ -6,7 +6,6 @@ use super::{Paging, Watch};
 
 #[derive(Debug, Args)]
 pub struct TenantArgs {
-    /// What to do.
     #[command(subcommand)]
     pub command: TenantCommand,
 }
@@ -35,7 +34,6 @@ Examples:
         /// Print the document that sets the same bounds, for apply
         #[arg(long, conflicts_with = "watch")]
         manifest: bool,
-        /// Once, or on and on.
         #[command(flatten)]
         watch: Watch,
     },

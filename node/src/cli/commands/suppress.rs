@@ -115,7 +115,7 @@ impl Import {
     async fn take(&mut self, piece: Piece, bar: &ProgressBar) -> Result<(), Failure> {
         self.view.bad_rows += piece.bad.len() as u64;
         let room = BAD_ROWS_NAMED.saturating_sub(self.view.bad.len());
-        self.view.bad.extend(piece.bad.into_iter().take(room).map(Into::into));
+        self.view.bad.extend(piece.bad.into_iter().take(room));
         if !piece.addresses.is_empty() {
             self.send(piece.addresses).await?;
         }

@@ -143,7 +143,7 @@ pub struct ImportedView {
     /// Unusable rows.
     pub bad_rows: u64,
     /// The first unusable rows, at most a thousand.
-    pub bad: Vec<BadRowView>,
+    pub bad: Vec<BadRow>,
     /// Log index of the last entry; null if there was none.
     pub index: Option<u64>,
     /// Handoffs that had passed the gate.
@@ -152,21 +152,6 @@ pub struct ImportedView {
     pub unconfirmed: Vec<String>,
     /// True if the rows were only counted.
     pub dry_run: bool,
-}
-
-/// An unusable row.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct BadRowView {
-    /// Line number in the file, from 1.
-    pub line: u64,
-    /// Why the row is unusable.
-    pub problem: String,
-}
-
-impl From<BadRow> for BadRowView {
-    fn from(BadRow { line, problem }: BadRow) -> BadRowView {
-        BadRowView { line, problem }
-    }
 }
 
 impl ImportedView {

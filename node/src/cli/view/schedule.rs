@@ -10,6 +10,7 @@ use super::fields::{Shown, view};
 use super::instant::{InstantView, instants};
 use super::sheet::{Cell, Tone, card};
 use super::{Row, View};
+use crate::cli::failure::BadRow;
 use crate::cli::instant::{duration_ms, from_wire, text};
 use crate::cli::word::word;
 use crate::format;
@@ -60,7 +61,7 @@ pub struct CreationView {
     /// Recipients that were left out as duplicates.
     pub duplicates: Vec<DuplicateView>,
     /// Rows that were left out.
-    pub bad_rows: Vec<BadRowView>,
+    pub bad_rows: Vec<BadRow>,
 }
 
 /// A duplicate recipient. Numbers are lines of the file, or places on the command line, from 1.
@@ -70,15 +71,6 @@ pub struct DuplicateView {
     pub line: u64,
     /// Line of the recipient that is kept.
     pub same_as: u64,
-}
-
-/// A row that was left out.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct BadRowView {
-    /// Line number of the row.
-    pub line: u64,
-    /// Why the row is unusable.
-    pub problem: String,
 }
 
 view! {

@@ -7,7 +7,7 @@ use crate::cli::args::CreateArgs;
 use crate::cli::commands::CommandContext;
 use crate::cli::failure::Stop;
 use crate::cli::recipients::{self, Recipients};
-use crate::cli::view::schedule::{BadRowView, CreationView, DuplicateView, ScheduleView};
+use crate::cli::view::schedule::{CreationView, DuplicateView, ScheduleView};
 use crate::format;
 
 /// Creates the schedule.
@@ -27,8 +27,7 @@ fn creation(recipients: &Recipients, answer: &CreateScheduleResponse) -> Creatio
     let line = |place: u32| recipients.lines.get(place as usize).copied().unwrap_or_default();
     let duplicates = answer.duplicates.iter();
     let duplicates = duplicates.map(|one| DuplicateView { line: line(one.recipient), same_as: line(one.same_as) });
-    let bad_rows = recipients.bad.iter().map(|bad| BadRowView { line: bad.line, problem: bad.problem.clone() });
-    CreationView { created: answer.created, duplicates: duplicates.collect(), bad_rows: bad_rows.collect() }
+    CreationView { created: answer.created, duplicates: duplicates.collect(), bad_rows: recipients.bad.clone() }
 }
 
 fn print_notes(context: &CommandContext<'_>, recipients: &Recipients, answer: &CreateScheduleResponse, dry_run: bool) {
