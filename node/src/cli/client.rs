@@ -122,13 +122,13 @@ impl Client {
     }
 
     /// Sends a request, and returns the first successful answer.
-    pub async fn ask<Q: Unary>(&self, nature: RetrySafety, request: Q) -> Result<Q::Response, Failure> {
-        let answer = self.ask_encoded(nature, Q::PATH, request.encode_to_vec().into()).await?;
+    pub async fn ask<Q: Unary>(&self, safety: RetrySafety, request: Q) -> Result<Q::Response, Failure> {
+        let answer = self.ask_encoded(safety, Q::PATH, request.encode_to_vec().into()).await?;
         Q::Response::decode(answer).map_err(|error| Failure::of_status(&Status::internal(error.to_string())))
     }
 
-    async fn ask_encoded(&self, nature: RetrySafety, path: &'static str, request: Bytes) -> Result<Bytes, Failure> {
-        self.call(nature, request, |channel, request| unary(channel, path, request)).await
+    async fn ask_encoded(&self, safety: RetrySafety, path: &'static str, request: Bytes) -> Result<Bytes, Failure> {
+        self.call(safety, request, |channel, request| unary(channel, path, request)).await
     }
 
     /// Reads one page of a list.
@@ -148,19 +148,19 @@ impl Client {
     }
 
     /// Calls a method, also one with streams, and returns the first successful answer.
-    pub async fn call<Q, A, F, Fut>(&self, nature: RetrySafety, question: Q, call: F) -> Result<A, Failure>
+    pub async fn call<Q, A, F, Fut>(&self, safety: RetrySafety, message: Q, call: F) -> Result<A, Failure>
     where
         Q: Clone,
         F: Fn(Channel, Request<Q>) -> Fut,
         Fut: Future<Output = Result<Response<A>, Status>>,
     {
-        *self.asking.lock() = Some(nature);
-        let answer = self.ask_until(nature, question, call).await;
+        *self.asking.lock() = Some(safety);
+        let answer = self.ask_until(safety, message, call).await;
         *self.asking.lock() = None;
         answer
     }
 
-    async fn ask_until<Q, A, F, Fut>(&self, nature: RetrySafety, question: Q, call: F) -> Result<A, Failure>
+    async fn ask_until<Q, A, F, Fut>(&self, safety: RetrySafety, message: Q, call: F) -> Result<A, Failure>
     where
         Q: Clone,
         F: Fn(Channel, Request<Q>) -> Fut,
@@ -174,13 +174,13 @@ impl Client {
             let mut refused = None;
             let mut worth_waiting = false;
             for (place, address) in self.in_turn() {
-                match self.ask_at(address, nature, question.clone(), &call).await {
+                match self.ask_at(address, safety, message.clone(), &call).await {
                     Ok(answer) => {
                         *self.answered.lock() = Some(place);
                         return Ok(answer);
                     }
                     Err(Missed::Final(failure)) => return Err(failure),
-                    Err(Missed::Lost(failure)) if nature == RetrySafety::Once => return Err(failure),
+                    Err(Missed::Lost(failure)) if safety == RetrySafety::Once => return Err(failure),
                     Err(Missed::Lost(failure)) => (worth_waiting, lost) = (true, Some(failure)),
                     Err(Missed::NotNow(failure)) => (worth_waiting, refused) = (true, Some(failure)),
                     Err(Missed::Leaderless(failure)) => refused = Some(failure),
@@ -203,18 +203,18 @@ impl Client {
             |message: &str| Failure { reason: "INTERRUPTED".into(), message: message.to_owned(), ..Failure::default() };
         let failure = match *self.asking.lock() {
             None | Some(RetrySafety::Read) => failure("interrupted"),
-            Some(nature) => self.may_have_happened(nature, failure("interrupted: it may have happened")),
+            Some(safety) => self.may_have_happened(safety, failure("interrupted: it may have happened")),
         };
         Failure { exit: Exit::Interrupted, ..failure }
     }
 
-    async fn ask_at<Q, A, F, Fut>(&self, address: &str, nature: RetrySafety, question: Q, call: &F) -> Result<A, Missed>
+    async fn ask_at<Q, A, F, Fut>(&self, address: &str, safety: RetrySafety, message: Q, call: &F) -> Result<A, Missed>
     where
         F: Fn(Channel, Request<Q>) -> Fut,
         Fut: Future<Output = Result<Response<A>, Status>>,
     {
         let channel = self.connect(address).await.map_err(Missed::Unreachable)?;
-        let mut request = Request::new(question);
+        let mut request = Request::new(message);
         let answer = match self.deadline() {
             None => call(channel, request).await,
             Some(deadline) => {
@@ -224,11 +224,11 @@ impl Client {
                 timeout_at(deadline, call(channel, request)).await.unwrap_or(Err(late))
             }
         };
-        answer.map(Response::into_inner).map_err(|status| self.missed(address, nature, &status))
+        answer.map(Response::into_inner).map_err(|status| self.missed(address, safety, &status))
     }
 
     /// Classifies a status: the node sent it, or `tonic` made it because the connection broke.
-    fn missed(&self, address: &str, nature: RetrySafety, status: &Status) -> Missed {
+    fn missed(&self, address: &str, safety: RetrySafety, status: &Status) -> Missed {
         use tonic::Code::{Cancelled, DeadlineExceeded, Internal, Unavailable, Unimplemented, Unknown};
         let answered = status.get_details_error_info().is_some();
         match status.code() {
@@ -238,12 +238,12 @@ impl Client {
             }
             Unavailable if is_leaderless(status) => Missed::Leaderless(Failure::of_status(status)),
             Unavailable if answered => Missed::NotNow(Failure::of_status(status)),
-            DeadlineExceeded => Missed::Final(self.timed_out(nature, status)),
+            DeadlineExceeded => Missed::Final(self.timed_out(safety, status)),
             // `tonic` reports the end of the request's own timeout as a cancellation.
-            Cancelled if !answered && self.is_over() => Missed::Final(self.timed_out(nature, status)),
+            Cancelled if !answered && self.is_over() => Missed::Final(self.timed_out(safety, status)),
             Unavailable | Unknown | Internal | Cancelled if !answered => {
                 self.channels.lock().remove(address);
-                Missed::Lost(self.lost(address, nature, status))
+                Missed::Lost(self.lost(address, safety, status))
             }
             _ => Missed::Final(Failure::of_status(status)),
         }
@@ -253,41 +253,41 @@ impl Client {
         self.deadline().is_some_and(|deadline| Instant::now() >= deadline)
     }
 
-    fn timed_out(&self, nature: RetrySafety, status: &Status) -> Failure {
+    fn timed_out(&self, safety: RetrySafety, status: &Status) -> Failure {
         let said = Failure::of_status(status);
-        let message = match nature {
+        let message = match safety {
             RetrySafety::Read => "no answer in time".to_owned(),
             RetrySafety::Repeatable | RetrySafety::Once => "no answer in time: it may have happened".to_owned(),
         };
         let named = status.get_details_error_info().is_some();
         let reason = if named { said.reason } else { "TIMED_OUT".into() };
-        self.may_have_happened(nature, Failure { reason, message, ..Failure::default() })
+        self.may_have_happened(safety, Failure { reason, message, ..Failure::default() })
     }
 
-    fn lost(&self, address: &str, nature: RetrySafety, status: &Status) -> Failure {
+    fn lost(&self, address: &str, safety: RetrySafety, status: &Status) -> Failure {
         let reason = "ANSWER_LOST".into();
         let message = format!("the connection to {address} broke before the answer: {}", cause(status));
-        match nature {
+        match safety {
             RetrySafety::Read => {
                 let next = Some("the same again; if it stays so, is that a node's admin port?".to_owned());
                 Failure { exit: Exit::NoQuorum, reason, message, next, ..Failure::default() }
             }
             RetrySafety::Repeatable | RetrySafety::Once => {
                 let message = format!("{message}; it may have happened");
-                self.may_have_happened(nature, Failure { reason, message, ..Failure::default() })
+                self.may_have_happened(safety, Failure { reason, message, ..Failure::default() })
             }
         }
     }
 
-    fn may_have_happened(&self, nature: RetrySafety, failure: Failure) -> Failure {
-        let next = match nature {
+    fn may_have_happened(&self, safety: RetrySafety, failure: Failure) -> Failure {
+        let next = match safety {
             RetrySafety::Read => "a longer --timeout, or reveille cluster status".to_owned(),
             RetrySafety::Repeatable => {
                 format!("the same command with --request-id {}: it happens once", self.request_id)
             }
             RetrySafety::Once => "look before you repeat it: it may happen twice".to_owned(),
         };
-        let request_id = (nature == RetrySafety::Repeatable).then(|| self.request_id.as_str().into());
+        let request_id = (safety == RetrySafety::Repeatable).then(|| self.request_id.as_str().into());
         Failure { exit: Exit::TimedOut, next: Some(next), request_id, ..failure }
     }
 

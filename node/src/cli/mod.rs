@@ -21,7 +21,7 @@ mod early;
 mod failure;
 mod flags;
 #[cfg(test)]
-mod handbook;
+mod handbook_tests;
 mod harmless;
 mod import;
 mod input;

@@ -59,17 +59,17 @@ fn write(generated: &GeneratedAudience) -> std::io::Result<NamedTempFile> {
 }
 
 async fn show(context: &CommandContext<'_>, tenant: String, name: String) -> Result<(), Stop> {
-    let question = GetAudienceRequest { tenant, name, stale: context.stale };
-    let answer = context.client.ask(RetrySafety::Read, question).await?;
+    let request = GetAudienceRequest { tenant, name, stale: context.stale };
+    let answer = context.client.ask(RetrySafety::Read, request).await?;
     context.note(answer.freshness.as_ref());
     context.terminal.show(&AudienceView::from(answer.audience.unwrap_or_default()))
 }
 
-async fn delete(context: &CommandContext<'_>, question: DeleteAudienceRequest) -> Result<(), Stop> {
-    let (name, dry_run) = (question.name.clone(), question.validate_only);
+async fn delete(context: &CommandContext<'_>, request: DeleteAudienceRequest) -> Result<(), Stop> {
+    let (name, dry_run) = (request.name.clone(), request.validate_only);
     if !dry_run {
         context.terminal.confirm(&format!("Delete audience {name}?"))?;
     }
-    let answer = context.client.ask(RetrySafety::Repeatable, question).await?;
+    let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
     context.removed(RemovedView { name, index: answer.index, dry_run })
 }

@@ -67,8 +67,8 @@ async fn create(context: &CommandContext<'_>, tenant: String, args: CampaignCrea
     let dry_run = args.dry_run;
     let asked = asked(tenant, args)?;
     let request_id = context.client.request_id().to_owned();
-    let question = CreateCampaignRequest { request_id, validate_only: dry_run, ..asked };
-    let answer = context.change(question).await?;
+    let request = CreateCampaignRequest { request_id, validate_only: dry_run, ..asked };
+    let answer = context.change(request).await?;
     answer.warnings.iter().for_each(|warning| context.terminal.say(&format!("warning: {warning}")));
     context.terminal.show(&CampaignView::from(answer.campaign.unwrap_or_default()))?;
     context.checked(dry_run);
@@ -94,33 +94,33 @@ pub(super) fn asked(tenant: String, args: CampaignCreateArgs) -> Result<CreateCa
     Ok(CreateCampaignRequest { schedule: Some(schedule), canary, ..CreateCampaignRequest::default() })
 }
 
-async fn launch(context: &CommandContext<'_>, question: LaunchCampaignRequest) -> Result<(), Stop> {
-    let dry_run = question.validate_only;
-    let answer = context.client.ask(RetrySafety::Repeatable, question).await?;
+async fn launch(context: &CommandContext<'_>, request: LaunchCampaignRequest) -> Result<(), Stop> {
+    let dry_run = request.validate_only;
+    let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
     answer.warnings.iter().for_each(|warning| context.terminal.say(&format!("warning: {warning}")));
     context.terminal.show(&CampaignView::from(answer.campaign.unwrap_or_default()))?;
     context.checked(dry_run);
     Ok(())
 }
 
-async fn pause(context: &CommandContext<'_>, question: PauseCampaignRequest) -> Result<(), Stop> {
-    let answer = context.client.ask(RetrySafety::Repeatable, question).await?;
+async fn pause(context: &CommandContext<'_>, request: PauseCampaignRequest) -> Result<(), Stop> {
+    let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
     let view = CampaignView::from(answer.campaign.unwrap_or_default());
     context.terminal.show(&view.with_barrier(answer.barrier.map(|barrier| BarrierView::from(Some(barrier)))))
 }
 
 /// Sent once and never repeated: a repetition could also end a pause that was set in the meantime.
-async fn resume(context: &CommandContext<'_>, question: ResumeCampaignRequest) -> Result<(), Stop> {
-    let answer = context.client.ask(RetrySafety::Once, question).await?;
+async fn resume(context: &CommandContext<'_>, request: ResumeCampaignRequest) -> Result<(), Stop> {
+    let answer = context.client.ask(RetrySafety::Once, request).await?;
     context.terminal.show(&CampaignView::from(answer.campaign.unwrap_or_default()))
 }
 
-async fn cancel(context: &CommandContext<'_>, question: CancelCampaignRequest) -> Result<(), Stop> {
-    let dry_run = question.validate_only;
+async fn cancel(context: &CommandContext<'_>, request: CancelCampaignRequest) -> Result<(), Stop> {
+    let dry_run = request.validate_only;
     if !dry_run {
-        context.terminal.confirm(&format!("Cancel campaign {} for good?", question.name))?;
+        context.terminal.confirm(&format!("Cancel campaign {} for good?", request.name))?;
     }
-    let answer = context.client.ask(RetrySafety::Repeatable, question).await?;
+    let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
     let view = CampaignView::from(answer.campaign.unwrap_or_default());
     context.terminal.show(&view.with_barrier(answer.barrier.map(|barrier| BarrierView::from(Some(barrier)))))?;
     context.checked(dry_run);
@@ -174,20 +174,20 @@ async fn get(
     with_body: bool,
 ) -> Result<GetCampaignResponse, Failure> {
     let (tenant, name) = (tenant.to_owned(), name.to_owned());
-    let question = GetCampaignRequest { tenant, name, stale: context.stale, with_body };
-    context.client.ask(RetrySafety::Read, question).await
+    let request = GetCampaignRequest { tenant, name, stale: context.stale, with_body };
+    context.client.ask(RetrySafety::Read, request).await
 }
 
-async fn delete(context: &CommandContext<'_>, question: DeleteCampaignRequest) -> Result<(), Stop> {
-    let (name, dry_run) = (question.name.clone(), question.validate_only);
+async fn delete(context: &CommandContext<'_>, request: DeleteCampaignRequest) -> Result<(), Stop> {
+    let (name, dry_run) = (request.name.clone(), request.validate_only);
     if !dry_run {
         context.terminal.confirm(&forgets(&name))?;
     }
-    let answer = context.client.ask(RetrySafety::Repeatable, question).await?;
+    let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
     context.removed(RemovedView { name, index: answer.index, dry_run })
 }
 
-/// Returns the question before a campaign is forgotten. Its run stays known and refuses an equal campaign for 30 days
+/// Returns the prompt before a campaign is forgotten. Its run stays known and refuses an equal campaign for 30 days
 /// (P20).
 fn forgets(name: &str) -> String {
     format!("Forget campaign {name}? Created again, it can be sent again: within 30 days only with --again.")

@@ -50,13 +50,13 @@ async fn advance(context: &CommandContext<'_>, args: AdvanceArgs) -> Result<(), 
 /// Asks one node to advance the clock, also across fail-overs. A lost connection ends the call. The user then reads the
 /// clock with `show`, and continues with `--to`.
 async fn walk(context: &CommandContext<'_>, args: AdvanceArgs) -> Result<(), Stop> {
-    let call = |channel, question| async move { Service::new(channel).advance_clock(question).await };
+    let call = |channel, request| async move { Service::new(channel).advance_clock(request).await };
     let by = args.by.map(|by| Target::By(duration_to_wire(by)));
     let target = args.to.map(|to| Target::To(to_wire(to))).or(by);
-    let question = AdvanceClockRequest { target, jump: args.jump };
+    let request = AdvanceClockRequest { target, jump: args.jump };
     let begun = Instant::now();
     let client = context.retrying_client();
-    let mut stream = client.call(RetrySafety::Once, question, call).await?;
+    let mut stream = client.call(RetrySafety::Once, request, call).await?;
     let mut said = begun;
     loop {
         match stream.message().await {

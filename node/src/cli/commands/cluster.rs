@@ -41,16 +41,16 @@ async fn init(
     validate_only: bool,
 ) -> Result<(), Stop> {
     let request_id = context.client.request_id().to_owned();
-    let question = InitClusterRequest { peers, request_id, validate_only, test_clock };
+    let request = InitClusterRequest { peers, request_id, validate_only, test_clock };
     // A cluster of one node is seldom intended. If the node belonged to another cluster before, the new one is its
     // rival.
-    let preview_request = InitClusterRequest { validate_only: true, ..question.clone() };
+    let preview_request = InitClusterRequest { validate_only: true, ..request.clone() };
     let preview = context.client.ask(RetrySafety::Read, preview_request).await?;
     let alone = !preview.existed && preview.members.len() == 1;
     if alone && !validate_only {
         context.terminal.confirm_if_asked(ALONE)?;
     }
-    let answer = if validate_only { preview } else { context.change(question).await? };
+    let answer = if validate_only { preview } else { context.change(request).await? };
     let existed = answer.existed;
     context.terminal.show(&MadeView::from(answer))?;
     if alone {
@@ -85,8 +85,8 @@ async fn members(context: &CommandContext<'_>) -> Result<ListPage<MemberView>, F
 }
 
 async fn transfer_leader(context: &CommandContext<'_>, to: Option<String>) -> Result<(), Stop> {
-    let question = TransferLeaderRequest { to: to.unwrap_or_default() };
-    let answer = context.client.ask(RetrySafety::Once, question).await?;
+    let request = TransferLeaderRequest { to: to.unwrap_or_default() };
+    let answer = context.client.ask(RetrySafety::Once, request).await?;
     context.terminal.show(&LeaderView { leader: answer.leader })
 }
 

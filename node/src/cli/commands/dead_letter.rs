@@ -77,19 +77,19 @@ fn warn_of_unknown_reason(context: &CommandContext<'_>, filter: &LetterFilter) {
 async fn count(context: &CommandContext<'_>, tenant: String, run: String, filter: &LetterFilter) -> Result<(), Stop> {
     let client = context.retrying_client();
     let (filter, stale) = (Some(to_filter(filter)), context.stale);
-    let mut question = CountDeadLettersRequest { tenant, run, filter, stale, ..Default::default() };
+    let mut request = CountDeadLettersRequest { tenant, run, filter, stale, ..Default::default() };
     let mut groups = Groups::default();
     let mut is_first = true;
     loop {
-        let answer = client.ask(RetrySafety::Read, question.clone()).await?;
+        let answer = client.ask(RetrySafety::Read, request.clone()).await?;
         if std::mem::take(&mut is_first) {
             context.note(answer.freshness.as_ref());
         }
         groups.add(answer.groups);
-        if answer.next_page_token.is_empty() || answer.next_page_token == question.page_token {
+        if answer.next_page_token.is_empty() || answer.next_page_token == request.page_token {
             return context.terminal.list(&groups.rows());
         }
-        question.page_token = answer.next_page_token;
+        request.page_token = answer.next_page_token;
     }
 }
 
@@ -174,7 +174,7 @@ async fn requeue(context: &CommandContext<'_>, tenant: String, args: RequeueArgs
     let words = selection(&letters)?;
     let client = context.retrying_client();
     let is_named = !letters.recipients.is_empty();
-    let question = RequeueDeadLettersRequest {
+    let request = RequeueDeadLettersRequest {
         tenant,
         run: letters.run.clone().unwrap_or_default(),
         recipients: letters.recipients.clone(),
@@ -185,18 +185,18 @@ async fn requeue(context: &CommandContext<'_>, tenant: String, args: RequeueArgs
         page_token: String::new(),
     };
     let asked = |validate_only: bool, page_token: String| {
-        let question = RequeueDeadLettersRequest { validate_only, page_token, ..question.clone() };
-        let nature = if validate_only { RetrySafety::Read } else { RetrySafety::Once };
+        let request = RequeueDeadLettersRequest { validate_only, page_token, ..request.clone() };
+        let safety = if validate_only { RetrySafety::Read } else { RetrySafety::Once };
         let client = &client;
         async move {
-            let answer = client.ask(nature, question).await?;
+            let answer = client.ask(safety, request).await?;
             let (moved, index, cancelled) = (answer.requeued, answer.index, answer.cancelled);
             let inside_gap = answer.inside_gap;
             Ok::<_, Failure>(Batch { moved, index, cancelled, inside_gap, next: answer.next_page_token })
         }
     };
     let by = pool.map(|pool| format!(" by pool {pool}")).unwrap_or_default();
-    let act = Act { verb: "requeued", question: format!("Send again{by}"), words, asks: !is_named };
+    let act = Act { verb: "requeued", prompt: format!("Send again{by}"), words, asks: !is_named };
     carry_out(context, &letters, act, asked).await
 }
 
@@ -205,7 +205,7 @@ async fn discard(context: &CommandContext<'_>, tenant: String, args: DiscardArgs
     let words = selection(&letters)?;
     let client = context.retrying_client();
     let is_named = !letters.recipients.is_empty();
-    let question = DiscardDeadLettersRequest {
+    let request = DiscardDeadLettersRequest {
         tenant,
         run: letters.run.clone().unwrap_or_default(),
         recipients: letters.recipients.clone(),
@@ -215,23 +215,23 @@ async fn discard(context: &CommandContext<'_>, tenant: String, args: DiscardArgs
         page_token: String::new(),
     };
     let asked = |validate_only: bool, page_token: String| {
-        let question = DiscardDeadLettersRequest { validate_only, page_token, ..question.clone() };
-        let nature = if validate_only { RetrySafety::Read } else { RetrySafety::Once };
+        let request = DiscardDeadLettersRequest { validate_only, page_token, ..request.clone() };
+        let safety = if validate_only { RetrySafety::Read } else { RetrySafety::Once };
         let client = &client;
         async move {
-            let answer = client.ask(nature, question).await?;
+            let answer = client.ask(safety, request).await?;
             let (moved, index) = (answer.discarded, answer.index);
             Ok::<_, Failure>(Batch { moved, index, cancelled: 0, inside_gap: 0, next: answer.next_page_token })
         }
     };
-    let act = Act { verb: "discarded", question: "Take off the list for good".to_owned(), words, asks: true };
+    let act = Act { verb: "discarded", prompt: "Take off the list for good".to_owned(), words, asks: true };
     carry_out(context, &letters, act, asked).await
 }
 
 /// The action of a subcommand, and its texts.
 struct Act {
     verb: &'static str,
-    question: String,
+    prompt: String,
     words: String,
     /// True if the command asks for confirmation first.
     asks: bool,
@@ -247,7 +247,7 @@ async fn carry_out<Fut>(
 where
     Fut: Future<Output = Result<Batch, Failure>>,
 {
-    let Act { verb, question, words, asks } = act;
+    let Act { verb, prompt, words, asks } = act;
     let run = letters.run.clone();
     if letters.dry_run || asks {
         let preview = total(verb, |token| asked(true, token)).await?;
@@ -266,7 +266,7 @@ where
             show(context, &letters.recipients, &view)?;
             return left_out(preview.cancelled, inside_gap);
         }
-        context.terminal.confirm(&format!("{question}: {counted}?"))?;
+        context.terminal.confirm(&format!("{prompt}: {counted}?"))?;
     }
     let done = total(verb, |token| asked(false, token)).await?;
     let index = (done.index > 0).then_some(done.index);

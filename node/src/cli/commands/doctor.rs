@@ -126,8 +126,8 @@ impl Asker<'_, '_> {
         let (first, last) = (0..EXPLAINED.min(run.audience), run.audience.saturating_sub(EXPLAINED)..run.audience);
         for number in first.chain(last).collect::<BTreeSet<u32>>() {
             let (tenant, recipient) = (self.tenant.clone(), format!("#{number}"));
-            let question = ExplainRequest { tenant, run: run.run.clone(), recipient, stale: self.stale };
-            let explained = self.context.client.ask(RetrySafety::Read, question).await.ok()?;
+            let request = ExplainRequest { tenant, run: run.run.clone(), recipient, stale: self.stale };
+            let explained = self.context.client.ask(RetrySafety::Read, request).await.ok()?;
             if let Some(answer) = LastAnswer::of(&explained) {
                 return Some(answer);
             }

@@ -20,15 +20,15 @@ pub async fn run(context: &CommandContext<'_>, args: DoubtArgs) -> Result<(), St
             context.list(paging, |size, token| context.page::<DoubtView, _>(request.clone(), size, token)).await
         }
         DoubtCommand::Show { run, recipient, watch } => {
-            let question = GetDoubtRequest { tenant, run, recipient, stale: context.stale };
-            context.one(watch, async || get(context, question.clone()).await).await
+            let request = GetDoubtRequest { tenant, run, recipient, stale: context.stale };
+            context.one(watch, async || get(context, request.clone()).await).await
         }
         DoubtCommand::Resolve(args) => resolve(context, tenant, args).await,
     }
 }
 
-async fn get(context: &CommandContext<'_>, question: GetDoubtRequest) -> Result<Seen<DoubtView>, Failure> {
-    let answer = context.client.ask(RetrySafety::Read, question).await?;
+async fn get(context: &CommandContext<'_>, request: GetDoubtRequest) -> Result<Seen<DoubtView>, Failure> {
+    let answer = context.client.ask(RetrySafety::Read, request).await?;
     Ok(Seen::of(DoubtView::from(answer.doubt.unwrap_or_default()), answer.freshness))
 }
 
@@ -36,7 +36,7 @@ async fn resolve(context: &CommandContext<'_>, tenant: String, args: ResolveArgs
     let ResolveArgs { picked, resend, dry_run, fence, .. } = args;
     let words = selection(&picked)?;
     let resolution = if resend { Resolution::Resend } else { Resolution::Sent };
-    let question = ResolveDoubtsRequest {
+    let request = ResolveDoubtsRequest {
         tenant,
         run: picked.run.clone(),
         recipients: picked.recipients.clone(),
@@ -46,7 +46,7 @@ async fn resolve(context: &CommandContext<'_>, tenant: String, args: ResolveArgs
         fence: fence.unwrap_or_default(),
         request_id: String::new(),
     };
-    let preview = context.client.ask(RetrySafety::Read, question.clone()).await?;
+    let preview = context.client.ask(RetrySafety::Read, request.clone()).await?;
     let counted = format!("{} in doubt, {words}{}", format::counted(preview.resolved, "email"), known(&preview.groups));
     let (run, verb) = (Some(picked.run.clone()), "resolved");
     if dry_run || preview.resolved == 0 {
@@ -64,14 +64,14 @@ async fn resolve(context: &CommandContext<'_>, tenant: String, args: ResolveArgs
         false => "Take as sent what may never have arrived",
     };
     context.terminal.confirm(&format!("{what}: {counted}?"))?;
-    let question = ResolveDoubtsRequest {
+    let request = ResolveDoubtsRequest {
         validate_only: false,
         // The fence excludes recipients that came into doubt after the user confirmed.
         fence: preview.fence,
         request_id: context.client.request_id().to_owned(),
-        ..question
+        ..request
     };
-    let answer = context.client.ask(RetrySafety::Repeatable, question).await?;
+    let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
     let (moved, inside_gap) = (answer.resolved, answer.inside_gap);
     let view = MovedView { run, verb, moved, inside_gap, index: Some(answer.index), dry_run, groups: None };
     if inside_gap > 0 { show(context, &view) } else { context.moved(&picked.recipients, &view) }

@@ -309,8 +309,8 @@ async fn ask(context: &CommandContext<'_>, body: ScheduleBody) -> Result<(Outcom
     let mut named = context.client.request_id().as_bytes().to_vec();
     named.extend(body.encode_to_vec());
     let request_id = format!("import-{}", Hash::of(&named));
-    let question = CreateScheduleRequest { schedule: Some(body.clone()), request_id, validate_only: false };
-    match context.change(question).await {
+    let request = CreateScheduleRequest { schedule: Some(body.clone()), request_id, validate_only: false };
+    match context.change(request).await {
         Ok(answer) => Ok((if answer.created { Outcome::Created } else { Outcome::Unchanged }, None)),
         Err(failure) if &*failure.reason == "NAME_TAKEN" => outcome_of_taken_name(context, &body).await,
         Err(failure) => Err(failure),

@@ -64,8 +64,8 @@ pub async fn warn_of_placeholder(
         return Ok(false);
     }
     let (tenant, name) = (tenant.to_owned(), of.name.clone());
-    let question = GetScheduleRequest { tenant, name, stale: context.stale, with_body: true };
-    let content = read::get(context, question).await?.body.and_then(|body| body.content).unwrap_or_default();
+    let request = GetScheduleRequest { tenant, name, stale: context.stale, with_body: true };
+    let content = read::get(context, request).await?.body.and_then(|body| body.content).unwrap_or_default();
     let is_unwritten = content.text.is_some_and(|text| text.starts_with(PLACEHOLDER));
     if is_unwritten {
         let next = format!("reveille schedule update {} --text FILE", of.name);

@@ -105,9 +105,9 @@ impl<'a> CommandContext<'a> {
     }
 
     /// Sends a change that may be repeated. Prints its request id with `-v`.
-    async fn change<Q: Unary>(&self, question: Q) -> Result<Q::Response, Failure> {
+    async fn change<Q: Unary>(&self, request: Q) -> Result<Q::Response, Failure> {
         self.terminal.detail(&format!("request id {}", self.client.request_id()));
-        self.client.ask(RetrySafety::Repeatable, question).await
+        self.client.ask(RetrySafety::Repeatable, request).await
     }
 
     /// Shows the result of a read: once, or with `--watch` whenever it changes.

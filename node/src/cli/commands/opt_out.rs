@@ -31,14 +31,14 @@ pub async fn run(context: &CommandContext<'_>, args: OptOutArgs) -> Result<(), S
 }
 
 async fn add(context: &CommandContext<'_>, tenant: String, recipient: String) -> Result<(), Stop> {
-    let question = AddOptOutRequest { tenant, recipient, request_id: context.client.request_id().to_owned() };
-    let answer = context.change(question).await?;
+    let request = AddOptOutRequest { tenant, recipient, request_id: context.client.request_id().to_owned() };
+    let answer = context.change(request).await?;
     context.terminal.show(&OptedOutView::from(answer))
 }
 
-async fn take_back(context: &CommandContext<'_>, question: TakeBackOptOutRequest) -> Result<(), Stop> {
-    let dry_run = question.validate_only;
-    let preview_request = TakeBackOptOutRequest { validate_only: true, ..question.clone() };
+async fn take_back(context: &CommandContext<'_>, request: TakeBackOptOutRequest) -> Result<(), Stop> {
+    let dry_run = request.validate_only;
+    let preview_request = TakeBackOptOutRequest { validate_only: true, ..request.clone() };
     let preview = context.client.ask(RetrySafety::Read, preview_request).await?;
     let is_done = preview.taken_back.is_some();
     if dry_run || is_done {
@@ -46,15 +46,15 @@ async fn take_back(context: &CommandContext<'_>, question: TakeBackOptOutRequest
         context.checked(dry_run);
         return Ok(());
     }
-    let (recipient, tenant) = (&preview.recipient, &question.tenant);
+    let (recipient, tenant) = (&preview.recipient, &request.tenant);
     context.terminal.confirm(&format!("Send mail of tenant {tenant} to {recipient} again? It has opted out."))?;
-    let answer = context.client.ask(RetrySafety::Once, question).await?;
+    let answer = context.client.ask(RetrySafety::Once, request).await?;
     context.terminal.show(&TakenBackView::from(answer))
 }
 
 async fn check(context: &CommandContext<'_>, tenant: String, recipient: String) -> Result<(), Stop> {
-    let question = CheckOptOutRequest { tenant, recipient, stale: context.stale };
-    let answer = context.client.ask(RetrySafety::Read, question).await?;
+    let request = CheckOptOutRequest { tenant, recipient, stale: context.stale };
+    let answer = context.client.ask(RetrySafety::Read, request).await?;
     context.note(answer.freshness.as_ref());
     context.terminal.show(&OptOutCheckView::from(answer))
 }

@@ -32,7 +32,7 @@ pub async fn run(context: &CommandContext<'_>, args: PoolArgs) -> Result<(), Sto
 }
 
 async fn set(context: &CommandContext<'_>, args: SetPoolArgs) -> Result<(), Stop> {
-    let question = SetPoolRequest {
+    let request = SetPoolRequest {
         name: args.name,
         warm_up: args.warm_up,
         first_day: args.first_day.unwrap_or_default(),
@@ -40,7 +40,7 @@ async fn set(context: &CommandContext<'_>, args: SetPoolArgs) -> Result<(), Stop
         validate_only: false,
         reveille_headers: args.reveille_headers,
     };
-    let answer = context.change(question).await?;
+    let answer = context.change(request).await?;
     answer.warnings.iter().for_each(|warning| context.terminal.say(&format!("warning: {warning}")));
     context.terminal.show(&PoolView::from(answer.pool.unwrap_or_default()))
 }
@@ -55,14 +55,14 @@ async fn show(context: &CommandContext<'_>, name: String, watch: Watch) -> Resul
 
 /// Reads the pool.
 pub(super) async fn get(context: &CommandContext<'_>, name: String) -> Result<(Pool, Option<Freshness>), Failure> {
-    let question = GetPoolRequest { name, stale: context.stale };
-    let answer = context.client.ask(RetrySafety::Read, question).await?;
+    let request = GetPoolRequest { name, stale: context.stale };
+    let answer = context.client.ask(RetrySafety::Read, request).await?;
     Ok((answer.pool.unwrap_or_default(), answer.freshness))
 }
 
 async fn remove(context: &CommandContext<'_>, name: String) -> Result<(), Stop> {
     context.terminal.confirm(&format!("Take away what is set of pool {name}?"))?;
-    let question = RemovePoolRequest { name: name.clone() };
-    let answer = context.client.ask(RetrySafety::Repeatable, question).await?;
+    let request = RemovePoolRequest { name: name.clone() };
+    let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
     context.removed(RemovedView { name, index: answer.index, dry_run: false })
 }

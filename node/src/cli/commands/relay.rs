@@ -55,13 +55,13 @@ pub(super) fn relay(args: AddRelayArgs) -> Result<Relay, Failure> {
 
 async fn add(context: &CommandContext<'_>, args: AddRelayArgs) -> Result<(), Stop> {
     let (replace, dry_run) = (args.replace, args.dry_run);
-    let question = AddRelayRequest {
+    let request = AddRelayRequest {
         relay: Some(relay(args)?),
         replace,
         request_id: context.client.request_id().to_owned(),
         validate_only: dry_run,
     };
-    let answer = context.change(question).await?;
+    let answer = context.change(request).await?;
     let view = RelayView::from(answer.relay.unwrap_or_default());
     context.terminal.show(&view)?;
     if dry_run {
@@ -79,8 +79,8 @@ pub(super) async fn page(
 }
 
 async fn get(context: &CommandContext<'_>, name: &str) -> Result<Seen<Relay>, Failure> {
-    let question = GetRelayRequest { name: name.to_owned(), stale: context.stale };
-    let answer = context.client.ask(RetrySafety::Read, question).await?;
+    let request = GetRelayRequest { name: name.to_owned(), stale: context.stale };
+    let answer = context.client.ask(RetrySafety::Read, request).await?;
     Ok(Seen::of(answer.relay.unwrap_or_default(), answer.freshness))
 }
 
@@ -99,8 +99,8 @@ async fn manifest(context: &CommandContext<'_>, name: String) -> Result<(), Stop
 }
 
 async fn test(context: &CommandContext<'_>, name: String, auth: bool) -> Result<(), Stop> {
-    let question = TestRelayRequest { name: name.clone(), stale: context.stale, authenticate: auth };
-    let view = RelayTestView::new(name, context.client.ask(RetrySafety::Read, question).await?);
+    let request = TestRelayRequest { name: name.clone(), stale: context.stale, authenticate: auth };
+    let view = RelayTestView::new(name, context.client.ask(RetrySafety::Read, request).await?);
     context.terminal.show(&view)?;
     let Some(problem) = &view.problem else {
         if let Some(rest) = view.left_alone() {
@@ -139,8 +139,8 @@ async fn would_remove(context: &CommandContext<'_>, name: String) -> Result<(), 
 
 async fn remove(context: &CommandContext<'_>, name: String) -> Result<(), Stop> {
     context.terminal.confirm(&format!("Remove relay {name}? Mail of its pool waits for another relay."))?;
-    let question = RemoveRelayRequest { name: name.clone() };
-    let answer = context.client.ask(RetrySafety::Repeatable, question).await?;
+    let request = RemoveRelayRequest { name: name.clone() };
+    let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
     context.removed(RemovedView { name, index: answer.index, dry_run: false })?;
     answer.warnings.iter().for_each(|warning| context.terminal.say(&format!("warning: {warning}")));
     Ok(())

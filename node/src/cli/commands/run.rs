@@ -27,7 +27,7 @@ pub async fn run(context: &CommandContext<'_>, args: RunArgs) -> Result<(), Stop
     match args.command {
         RunCommand::List { paging, schedule, labels, state, since } => {
             let states = state.iter().map(|word| state_of(word)).collect();
-            let question = ListRunsRequest {
+            let request = ListRunsRequest {
                 tenant,
                 schedule: schedule.unwrap_or_default(),
                 states,
@@ -35,11 +35,11 @@ pub async fn run(context: &CommandContext<'_>, args: RunArgs) -> Result<(), Stop
                 since: since.map(to_wire),
                 ..ListRunsRequest::default()
             };
-            context.list(paging, |size, token| page(context, question.clone().at(context.stale, size, token))).await
+            context.list(paging, |size, token| page(context, request.clone().at(context.stale, size, token))).await
         }
         RunCommand::Show { run, watch } => {
-            let question = GetRunRequest { tenant, run, stale: context.stale };
-            context.one(watch, async || show(context, question.clone()).await).await
+            let request = GetRunRequest { tenant, run, stale: context.stale };
+            context.one(watch, async || show(context, request.clone()).await).await
         }
         RunCommand::Watch { run } => watch::run(context, tenant, run).await,
         RunCommand::Pause { run, reason } => pause(context, tenant, run, reason).await,
@@ -55,9 +55,9 @@ pub async fn run(context: &CommandContext<'_>, args: RunArgs) -> Result<(), Stop
 /// Implements `reveille explain`.
 pub async fn explain(context: &CommandContext<'_>, args: ExplainArgs) -> Result<(), Stop> {
     let ExplainArgs { tenant, run, recipient, watch } = args;
-    let question = ExplainRequest { tenant, run, recipient, stale: context.stale };
+    let request = ExplainRequest { tenant, run, recipient, stale: context.stale };
     let fetch = async || {
-        let mut answer = context.client.ask(RetrySafety::Read, question.clone()).await?;
+        let mut answer = context.client.ask(RetrySafety::Read, request.clone()).await?;
         let freshness = answer.freshness.take();
         Ok(Seen::of(StoryView::from(answer), freshness))
     };
@@ -68,15 +68,15 @@ fn state_of(word: &str) -> i32 {
     RunState::from_str_name(&name_of("RUN_STATE_", word)).unwrap_or_default().into()
 }
 
-async fn page(context: &CommandContext<'_>, question: ListRunsRequest) -> Result<ListPage<RunView>, Failure> {
-    let selector = question.selector.clone();
-    let answer = context.client.ask(RetrySafety::Read, question).await?;
+async fn page(context: &CommandContext<'_>, request: ListRunsRequest) -> Result<ListPage<RunView>, Failure> {
+    let selector = request.selector.clone();
+    let answer = context.client.ask(RetrySafety::Read, request).await?;
     read::heeded(&selector, &answer.selector)?;
     Ok(ListRunsRequest::page(answer).map(RunView::from))
 }
 
-async fn show(context: &CommandContext<'_>, question: GetRunRequest) -> Result<Seen<RunView>, Failure> {
-    let answer = context.client.ask(RetrySafety::Read, question).await?;
+async fn show(context: &CommandContext<'_>, request: GetRunRequest) -> Result<Seen<RunView>, Failure> {
+    let answer = context.client.ask(RetrySafety::Read, request).await?;
     let run = answer.run.unwrap_or_default();
     let waits =
         run.state() == RunState::Open && run.counts.is_some_and(|counts| counts.pending > 0 || counts.claimed > 0);
@@ -92,11 +92,11 @@ async fn show(context: &CommandContext<'_>, question: GetRunRequest) -> Result<S
 /// Returns why a run waits, if no relay of its pool accepts email from the answering node. The run is already shown, so
 /// failed reads are ignored.
 async fn hint(context: &CommandContext<'_>, tenant: String, name: String) -> Option<String> {
-    let question = GetScheduleRequest { tenant, name, stale: context.stale, with_body: false };
-    let schedule = context.client.ask(RetrySafety::Read, question).await.ok()?.schedule?;
-    let question =
+    let request = GetScheduleRequest { tenant, name, stale: context.stale, with_body: false };
+    let schedule = context.client.ask(RetrySafety::Read, request).await.ok()?.schedule?;
+    let request =
         ListRelaysRequest { page_size: RELAYS_LOOKED_AT, stale: context.stale, ..ListRelaysRequest::default() };
-    let answer = context.client.ask(RetrySafety::Read, question).await.ok()?;
+    let answer = context.client.ask(RetrySafety::Read, request).await.ok()?;
     match answer.next_page_token.is_empty() {
         true => doctor::relay::why_pool_waits(&answer.relays, &schedule.pool),
         false => None,
@@ -104,25 +104,25 @@ async fn hint(context: &CommandContext<'_>, tenant: String, name: String) -> Opt
 }
 
 async fn pause(context: &CommandContext<'_>, tenant: String, run: String, reason: String) -> Result<(), Stop> {
-    let question = PauseRunRequest { tenant, run, reason };
-    let answer = context.client.ask(RetrySafety::Repeatable, question).await?;
+    let request = PauseRunRequest { tenant, run, reason };
+    let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
     let barrier = BarrierView::from(answer.barrier);
     context.terminal.say(&format!("paused: {}", barrier.sentence()));
     context.terminal.show(&RunView::from(answer.run.unwrap_or_default()).with_barrier(barrier))
 }
 
 /// Sent once and never repeated: a repetition could also end a pause that was set in the meantime.
-async fn resume(context: &CommandContext<'_>, question: ResumeRunRequest) -> Result<(), Stop> {
-    let answer = context.client.ask(RetrySafety::Once, question).await?;
+async fn resume(context: &CommandContext<'_>, request: ResumeRunRequest) -> Result<(), Stop> {
+    let answer = context.client.ask(RetrySafety::Once, request).await?;
     context.terminal.show(&RunView::from(answer.run.unwrap_or_default()))
 }
 
-async fn cancel(context: &CommandContext<'_>, question: CancelRunRequest) -> Result<(), Stop> {
-    let dry_run = question.validate_only;
+async fn cancel(context: &CommandContext<'_>, request: CancelRunRequest) -> Result<(), Stop> {
+    let dry_run = request.validate_only;
     if !dry_run {
-        context.terminal.confirm(&format!("Cancel what run {} has not sent? It is never sent then.", question.run))?;
+        context.terminal.confirm(&format!("Cancel what run {} has not sent? It is never sent then.", request.run))?;
     }
-    let answer = context.client.ask(RetrySafety::Repeatable, question).await?;
+    let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
     let view = RunView::from(answer.run.unwrap_or_default());
     if dry_run {
         context.terminal.show(&view)?;

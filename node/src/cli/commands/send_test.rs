@@ -39,13 +39,13 @@ pub async fn run(context: &CommandContext<'_>, args: SendTestArgs) -> Result<(),
         content: Some(body::changed_content(args.content)?),
         ..ScheduleBody::default()
     });
-    let question = SendTestRequest {
+    let request = SendTestRequest {
         schedule,
         finish_within: Some(duration_to_wire(within.try_into().unwrap_or_default())),
         request_id: context.client.request_id().to_owned(),
         validate_only: dry_run,
     };
-    let answer = context.change(question).await?;
+    let answer = context.change(request).await?;
     for warning in &answer.warnings {
         context.terminal.say(&format!("warning: {warning}"));
     }
@@ -75,8 +75,8 @@ pub async fn run(context: &CommandContext<'_>, args: SendTestArgs) -> Result<(),
 
 async fn story(context: &CommandContext<'_>, tenant: &str, run: &str) -> Result<ExplainResponse, Failure> {
     let (tenant, run, recipient) = (tenant.to_owned(), run.to_owned(), FIRST.to_owned());
-    let question = ExplainRequest { tenant, run, recipient, stale: false };
-    context.client.ask(RetrySafety::Read, question).await
+    let request = ExplainRequest { tenant, run, recipient, stale: false };
+    context.client.ask(RetrySafety::Read, request).await
 }
 
 /// Returns an audience of the one address, with the variables of the chosen row.

@@ -47,7 +47,7 @@ pub(super) async fn run(context: &CommandContext<'_>, tenant: String, file: &Pat
     let bar = bar(context, std::fs::metadata(file).map_or(0, |metadata| metadata.len()));
     let mut import = Import {
         client: context.retrying_client(),
-        question: ImportOptOutsRequest { tenant, recipients: Vec::new(), validate_only: dry_run },
+        request: ImportOptOutsRequest { tenant, recipients: Vec::new(), validate_only: dry_run },
         view: ImportedView { file: file.display().to_string(), dry_run, ..ImportedView::default() },
     };
     let all = async {
@@ -106,7 +106,7 @@ fn late() -> Failure {
 /// The import's progress, and the request for the next piece.
 struct Import {
     client: Client,
-    question: ImportOptOutsRequest,
+    request: ImportOptOutsRequest,
     view: ImportedView,
 }
 
@@ -125,10 +125,10 @@ impl Import {
 
     async fn send(&mut self, recipients: Vec<String>) -> Result<(), Failure> {
         let count = recipients.len() as u64;
-        let question = ImportOptOutsRequest { recipients, ..self.question.clone() };
-        let nature = if self.question.validate_only { RetrySafety::Read } else { RetrySafety::Repeatable };
+        let request = ImportOptOutsRequest { recipients, ..self.request.clone() };
+        let safety = if self.request.validate_only { RetrySafety::Read } else { RetrySafety::Repeatable };
         self.client.give(WITHIN);
-        let answer = self.client.ask(nature, question).await?;
+        let answer = self.client.ask(safety, request).await?;
         self.view.take(count, answer);
         Ok(())
     }

@@ -30,7 +30,7 @@ pub async fn run(context: &CommandContext<'_>, args: TenantArgs) -> Result<(), S
 }
 
 async fn set(context: &CommandContext<'_>, args: SetTenantArgs) -> Result<(), Stop> {
-    let question = SetTenantRequest {
+    let request = SetTenantRequest {
         name: args.name,
         rate_per_second: args.rate,
         concurrency: args.concurrency,
@@ -38,7 +38,7 @@ async fn set(context: &CommandContext<'_>, args: SetTenantArgs) -> Result<(), St
         request_id: context.client.request_id().to_owned(),
         validate_only: false,
     };
-    let answer = context.change(question).await?;
+    let answer = context.change(request).await?;
     context.terminal.show(&TenantView::from(answer.tenant.unwrap_or_default()))
 }
 
@@ -52,14 +52,14 @@ async fn show(context: &CommandContext<'_>, name: String, watch: Watch) -> Resul
 
 /// Reads the tenant.
 pub(super) async fn get(context: &CommandContext<'_>, name: String) -> Result<(Tenant, Option<Freshness>), Failure> {
-    let question = GetTenantRequest { name, stale: context.stale };
-    let answer = context.client.ask(RetrySafety::Read, question).await?;
+    let request = GetTenantRequest { name, stale: context.stale };
+    let answer = context.client.ask(RetrySafety::Read, request).await?;
     Ok((answer.tenant.unwrap_or_default(), answer.freshness))
 }
 
 async fn remove(context: &CommandContext<'_>, name: String) -> Result<(), Stop> {
     context.terminal.confirm(&format!("Take the bounds of tenant {name} away?"))?;
-    let question = RemoveTenantRequest { name: name.clone() };
-    let answer = context.client.ask(RetrySafety::Repeatable, question).await?;
+    let request = RemoveTenantRequest { name: name.clone() };
+    let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
     context.removed(RemovedView { name, index: answer.index, dry_run: false })
 }

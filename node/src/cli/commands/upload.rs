@@ -212,25 +212,25 @@ impl Import<'_> {
     /// Checks that the audience may be sealed. Returns which of these parts are missing.
     async fn prepare(&self, client: &Client, survey: &Survey, parts: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, Failure> {
         let (tenant, name, columns) = (self.tenant.clone(), self.args.name.clone(), survey.columns.clone());
-        let question = PrepareAudienceRequest { tenant, name, recipients: survey.recipients, columns, parts };
-        Ok(client.ask(RetrySafety::Read, question).await?.missing)
+        let request = PrepareAudienceRequest { tenant, name, recipients: survey.recipients, columns, parts };
+        Ok(client.ask(RetrySafety::Read, request).await?.missing)
     }
 
     async fn seal(&self, survey: &Survey, parts: Vec<Vec<u8>>) -> Result<SealedAudience, Failure> {
         let (tenant, name, columns) = (self.tenant.clone(), self.args.name.clone(), survey.columns.clone());
         let request_id = self.client.request_id().to_owned();
-        let question = SealAudienceRequest { tenant, name, recipients: survey.recipients, columns, parts, request_id };
+        let request = SealAudienceRequest { tenant, name, recipients: survey.recipients, columns, parts, request_id };
         let words = || {
-            let (checked, parts) = (self.progress.checked.load(Ordering::Relaxed), question.parts.len() as u64);
+            let (checked, parts) = (self.progress.checked.load(Ordering::Relaxed), request.parts.len() as u64);
             self.progress.line(format!("{checked} of {} checked", format::counted(parts, "part")))
         };
-        let sealed = self.enduring("the seal".to_owned(), async || self.sealed(question.clone()).await);
+        let sealed = self.enduring("the seal".to_owned(), async || self.sealed(request.clone()).await);
         self.reporting(words, sealed).await
     }
 
-    async fn sealed(&self, question: SealAudienceRequest) -> Result<SealedAudience, Failure> {
-        let call = |channel, question| async move { Service::new(channel).seal_audience(question).await };
-        let mut stream = self.client.call(RetrySafety::Repeatable, question, call).await?;
+    async fn sealed(&self, request: SealAudienceRequest) -> Result<SealedAudience, Failure> {
+        let call = |channel, request| async move { Service::new(channel).seal_audience(request).await };
+        let mut stream = self.client.call(RetrySafety::Repeatable, request, call).await?;
         loop {
             match stream.message().await {
                 Ok(Some(word)) => {
@@ -287,8 +287,8 @@ fn lost(cause: &str) -> Failure {
     Failure { exit: Exit::TimedOut, reason: "ANSWER_LOST".into(), message: cause.to_owned(), ..Failure::default() }
 }
 
-async fn put(channel: Channel, question: Request<Arc<Part>>) -> Result<Response<PutPartResponse>, Status> {
-    let (metadata, extensions, part) = question.into_parts();
+async fn put(channel: Channel, request: Request<Arc<Part>>) -> Result<Response<PutPartResponse>, Status> {
+    let (metadata, extensions, part) = request.into_parts();
     let count = part.bytes.len().div_ceil(PIECE);
     let pieces = (0..count).map(move |place| {
         let piece = part.bytes.chunks(PIECE).nth(place).unwrap_or_default().to_vec();

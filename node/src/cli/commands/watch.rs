@@ -24,7 +24,7 @@ const AGAIN_AFTER: Duration = Duration::from_millis(500);
 
 /// Watches the run until it is finished, or until `--timeout` ends.
 pub async fn run(context: &CommandContext<'_>, tenant: String, run: String) -> Result<(), Stop> {
-    let question = WatchRunRequest { tenant, run, stale: context.stale };
+    let request = WatchRunRequest { tenant, run, stale: context.stale };
     let mut stream: Option<Streaming<WatchRunResponse>> = None;
     let began = Instant::now();
     let mut speed = Speed::default();
@@ -41,8 +41,8 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, run: String) -> R
         let Some(open) = &mut stream else {
             // The client's deadline is that of the last request, and may have passed while its stream was open.
             context.client.give(WITHIN);
-            let call = |channel, question| async move { Service::new(channel).watch_run(question).await };
-            stream = Some(context.client.call(RetrySafety::Read, question.clone(), call).await?);
+            let call = |channel, request| async move { Service::new(channel).watch_run(request).await };
+            stream = Some(context.client.call(RetrySafety::Read, request.clone(), call).await?);
             continue;
         };
         let why = match open.message().await {

@@ -9,7 +9,7 @@ use reveille_ledger::ids::{Nominal, RunId, Time};
 use reveille_ledger::{ArchivePartKey, Ledger};
 use reveille_proto::admin::v1;
 
-use super::{Admin, ApiError, error_texts, views};
+use super::{Admin, ApiResult, error_texts, views};
 
 /// The ledgers to read a run from.
 #[derive(Clone, Copy)]
@@ -27,11 +27,7 @@ fn has_run(ledger: &Ledger, run: RunId) -> bool {
 
 impl Admin {
     /// Reads a run from the state of this node or from the archive. If neither has the run, `own` is the state.
-    pub(crate) async fn read_run<T>(
-        &self,
-        run: RunId,
-        mut query: impl FnMut(RunLedgers<'_>) -> T,
-    ) -> Result<T, ApiError> {
+    pub(crate) async fn read_run<T>(&self, run: RunId, mut query: impl FnMut(RunLedgers<'_>) -> T) -> ApiResult<T> {
         let replica = &self.context.replica;
         let in_state = replica.read(|state| has_run(state, run).then(|| query(RunLedgers { state, own: state })));
         if let Some(found) = in_state {
@@ -45,18 +41,18 @@ impl Admin {
     }
 
     /// Returns the message of a run.
-    pub(crate) async fn show_run(&self, run: RunId) -> Result<v1::Run, ApiError> {
+    pub(crate) async fn show_run(&self, run: RunId) -> ApiResult<v1::Run> {
         let found = self.read_run(run, |at| views::run_of(at.own, run)).await?;
         found.ok_or_else(|| error_texts::no_run(run))
     }
 
     /// Returns the part of the archive that has the run or its summary.
-    pub(crate) async fn part_of(&self, run: RunId) -> Result<Option<(ArchivePartKey, Arc<Ledger>)>, ApiError> {
+    pub(crate) async fn part_of(&self, run: RunId) -> ApiResult<Option<(ArchivePartKey, Arc<Ledger>)>> {
         self.context.replica.archived(run).await.map_err(|error| error_texts::archive_unreadable(&error))
     }
 
     /// Opens a part of the archive. Returns `None` if its retention has ended.
-    pub(crate) async fn open_part(&self, key: ArchivePartKey) -> Result<Option<Arc<Ledger>>, ApiError> {
+    pub(crate) async fn open_part(&self, key: ArchivePartKey) -> ApiResult<Option<Arc<Ledger>>> {
         self.context.replica.open_part(key).await.map_err(|error| error_texts::archive_unreadable(&error))
     }
 }
@@ -102,7 +98,7 @@ impl<'a> ArchiveChain<'a> {
     }
 
     /// Reads the next run.
-    pub async fn next(&mut self) -> Result<Option<ArchivedRun>, ApiError> {
+    pub async fn next(&mut self) -> ApiResult<Option<ArchivedRun>> {
         let Some(id) = self.position() else { return Ok(None) };
         if self.next != Some(id) {
             self.skip = None;

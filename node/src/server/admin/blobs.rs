@@ -13,7 +13,7 @@ use reveille_ledger::content::{Content, Recipient, Recipients};
 use reveille_ledger::ids::Hash;
 
 use super::archive::RunLedgers;
-use super::{Admin, ApiError, error_texts};
+use super::{Admin, ApiResult, error_texts};
 
 /// Maximum number of bytes that are copied for one page of a response. A page that needs more ends early.
 const BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -105,7 +105,7 @@ impl Admin {
         blobs: &Blobs,
         audience: Hash,
         keys: BTreeSet<String>,
-    ) -> Result<BTreeMap<String, u32>, ApiError> {
+    ) -> ApiResult<BTreeMap<String, u32>> {
         let seal = match blobs.recipients(&audience) {
             _ if keys.is_empty() => return Ok(BTreeMap::new()),
             None => return Ok(BTreeMap::new()),

@@ -19,6 +19,9 @@ const FIELDS_MAX: usize = 20;
 /// Metadata key of [`ApiError::leaderless`].
 pub const LEADERLESS: &str = "leaderless_ms";
 
+/// Result of a call of the API.
+pub type ApiResult<T> = Result<T, ApiError>;
+
 /// An error of the API.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ApiError(Box<Inner>);

@@ -11,8 +11,8 @@ use reveille_ledger::labels::is_key;
 use reveille_proto::admin::v1::when::Pattern;
 use reveille_proto::admin::v1::{Daily, Every, ScheduleBody, When};
 
-use super::ApiError;
 use super::validate::Fields;
+use super::{ApiError, ApiResult};
 
 /// The paths of a mask, sorted and without duplicates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -132,7 +132,7 @@ impl Mask {
 
     /// Checks that the pattern is complete after this mask is applied. One part alone cannot change the kind of the
     /// pattern.
-    pub fn check_timing(&self, body: &ScheduleBody) -> Result<(), ApiError> {
+    pub fn check_timing(&self, body: &ScheduleBody) -> ApiResult<()> {
         let names = |path: &str| self.paths.iter().any(|named| named == path);
         let names_of = |kind: &str| self.paths.iter().any(|path| path.starts_with(kind));
         if names_of("when.daily.") && !names("when.daily.hour") && daily(body).is_none() {

@@ -7,7 +7,7 @@ use std::fmt;
 
 use reveille_ledger::labels::{LABELS_MAX, Labels, is_key, is_value};
 
-use super::ApiError;
+use super::{ApiError, ApiResult};
 
 /// Maximum number of conditions in one selector.
 const CONDITIONS_MAX: usize = LABELS_MAX;
@@ -34,7 +34,7 @@ enum Wanted {
 
 impl Selector {
     /// Parses the field `selector` of a request.
-    pub fn parse(text: &str) -> Result<Selector, ApiError> {
+    pub fn parse(text: &str) -> ApiResult<Selector> {
         if text.trim().is_empty() {
             return Ok(Selector::default());
         }
@@ -59,11 +59,11 @@ impl Selector {
     }
 }
 
-fn wrong<T>(message: String) -> Result<T, ApiError> {
+fn wrong<T>(message: String) -> ApiResult<T> {
     Err(ApiError::of_field("selector", message))
 }
 
-fn condition(text: &str) -> Result<Condition, ApiError> {
+fn condition(text: &str) -> ApiResult<Condition> {
     let text = text.trim();
     let (key, wanted) = match (text.split_once("!="), text.split_once('='), text.strip_prefix('!')) {
         (Some((key, value)), ..) => (key, Wanted::Unequal(value.trim().to_owned())),

@@ -46,8 +46,8 @@ use reveille_proto::admin::v1;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use error::ApiError;
 pub use error::LEADERLESS;
+use error::{ApiError, ApiResult};
 pub use listen::serve;
 pub use services::schedule::create::unfit;
 pub use services::upload::PART_BYTES_MAX;
@@ -105,7 +105,7 @@ impl Admin {
     }
 
     /// Waits until no gate on any node lets a handoff pass that the entry at `index` forbids (P15).
-    async fn barrier(&self, index: u64, about: BarrierSubject, deadline: Instant) -> Result<v1::Barrier, ApiError> {
+    async fn barrier(&self, index: u64, about: BarrierSubject, deadline: Instant) -> ApiResult<v1::Barrier> {
         let held = barrier::through_leader(&self.context, index, about, deadline).await;
         let report = held.map_err(|error| error_texts::not_held(index, error))?;
         Ok(self.context.replica.read(|ledger| views::barrier(ledger, index, &report)))

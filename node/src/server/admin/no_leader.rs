@@ -10,7 +10,7 @@ use reveille_raft::Member;
 use tonic::Code;
 
 use super::error_texts::CallKind;
-use super::{Admin, ApiError, error_texts};
+use super::{Admin, ApiError, ApiResult, error_texts};
 
 /// The response is sent this long before the deadline.
 const MARGIN: Duration = Duration::from_millis(100);
@@ -41,7 +41,7 @@ impl Admin {
     ///
     /// # Errors
     /// If no leader was heard for longer than an election takes.
-    pub(crate) async fn led(&self, deadline: Instant) -> Result<(), ApiError> {
+    pub(crate) async fn led(&self, deadline: Instant) -> ApiResult<()> {
         match self.context.replica.leaderless_for() {
             Some(_) => Err(self.no_leader(CallKind::Write, deadline).await),
             None => Ok(()),

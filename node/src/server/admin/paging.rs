@@ -6,7 +6,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::ApiError;
+use super::{ApiError, ApiResult};
 
 const PAGE_DEFAULT: usize = 100;
 const PAGE_MAX: usize = 1_000;
@@ -25,7 +25,7 @@ pub struct Paging<K> {
 
 impl<K: Serialize + DeserializeOwned> Paging<K> {
     /// Reads the request. `list` names the list: the token of another list is refused.
-    pub fn new(list: &'static str, page_size: i32, page_token: &str) -> Result<Paging<K>, ApiError> {
+    pub fn new(list: &'static str, page_size: i32, page_token: &str) -> ApiResult<Paging<K>> {
         let size = match usize::try_from(page_size) {
             Err(_) => return Err(ApiError::of_field("page_size", "is below zero; give 1 to 1000, or none")),
             Ok(0) => PAGE_DEFAULT,

@@ -9,15 +9,11 @@ use reveille_raft::{Member, ReadError};
 
 use super::error_texts::CallKind;
 use super::views::duration;
-use super::{Admin, ApiError, error_texts};
+use super::{Admin, ApiResult, error_texts};
 
 impl Admin {
     /// Reads a state that includes every write that was answered before this call.
-    pub(crate) async fn read_latest<T>(
-        &self,
-        deadline: Instant,
-        query: impl FnOnce(&Ledger) -> T,
-    ) -> Result<T, ApiError> {
+    pub(crate) async fn read_latest<T>(&self, deadline: Instant, query: impl FnOnce(&Ledger) -> T) -> ApiResult<T> {
         Ok(self.read(false, deadline, query).await?.0)
     }
 
@@ -30,7 +26,7 @@ impl Admin {
         stale: bool,
         deadline: Instant,
         query: impl FnOnce(&Ledger) -> T,
-    ) -> Result<(T, Option<Freshness>), ApiError> {
+    ) -> ApiResult<(T, Option<Freshness>)> {
         self.member()?;
         if !stale {
             match self.context.replica.linearizable_while_led(deadline).await {
@@ -57,7 +53,7 @@ impl Admin {
     ///
     /// # Errors
     /// If it belongs to none.
-    pub(crate) fn member(&self) -> Result<(), ApiError> {
+    pub(crate) fn member(&self) -> ApiResult<()> {
         self.context.replica.cluster().map(|_| ()).ok_or_else(error_texts::not_initialized)
     }
 

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use super::blobs::Blobs;
 use super::lookup::check_schedule;
 use super::paging::Paging;
-use super::{Admin, ApiError, validate};
+use super::{Admin, ApiError, ApiResult, validate};
 
 /// The parameters of the request, unchecked.
 pub struct RecipientQuery<'q> {
@@ -71,7 +71,7 @@ impl Admin {
         question: RecipientQuery<'_>,
         deadline: Instant,
         collect: impl FnOnce(&mut RecipientPage<R, K>, &Ledger, &PageRequest<'_, K>),
-    ) -> Result<RecipientRows<R>, ApiError> {
+    ) -> ApiResult<RecipientRows<R>> {
         let tenant = validate::tenant(question.tenant)?;
         let paging = Paging::new(question.list, question.page_size, question.page_token)?;
         let only = match question.run {

@@ -8,7 +8,7 @@ use reveille_ledger::reply::{CommandOutcome, CommandReply, MovedRecipients};
 use reveille_raft::{ProposeError, crash};
 
 use super::error_texts::CallKind;
-use super::{Admin, ApiError, error_texts};
+use super::{Admin, ApiError, ApiResult, error_texts};
 
 /// Why a write returns no reply of the ledger.
 #[derive(Debug)]
@@ -38,12 +38,7 @@ impl From<ApiError> for WriteError {
 impl Admin {
     /// Proposes the command, waits until this node has applied it, and returns the ledger's reply. A refusal is an
     /// error.
-    pub(crate) async fn write(
-        &self,
-        command: Command,
-        request_id: &str,
-        deadline: Instant,
-    ) -> Result<CommandReply, ApiError> {
+    pub(crate) async fn write(&self, command: Command, request_id: &str, deadline: Instant) -> ApiResult<CommandReply> {
         let written = self.try_write(command, request_id, deadline).await;
         written.map_err(|error| error.worded(|refusal| error_texts::refused(refusal).request(request_id)))
     }
@@ -55,7 +50,7 @@ impl Admin {
         command: Command,
         request_id: &str,
         deadline: Instant,
-    ) -> Result<Option<CommandReply>, ApiError> {
+    ) -> ApiResult<Option<CommandReply>> {
         let written = self.try_write_unless(dry_run, command, request_id, deadline).await;
         written.map_err(|error| error.worded(|refusal| error_texts::refused(refusal).request(request_id)))
     }

@@ -21,8 +21,8 @@ fn planned(step: Step, changes: Vec<Change>) -> Plan {
 pub async fn plan_campaign(context: &CommandContext<'_>, asked: &CreateCampaignRequest) -> Result<Plan, Failure> {
     let (tenant, name) =
         asked.schedule.as_ref().map(|body| (body.tenant.clone(), body.name.clone())).unwrap_or_default();
-    let question = GetCampaignRequest { tenant, name, ..GetCampaignRequest::default() };
-    let known = match context.client.ask(RetrySafety::Read, question).await {
+    let request = GetCampaignRequest { tenant, name, ..GetCampaignRequest::default() };
+    let known = match context.client.ask(RetrySafety::Read, request).await {
         Ok(answer) => answer.campaign,
         Err(failure) if failure.exit == Exit::NotFound => None,
         Err(failure) => return Err(failure),
@@ -43,8 +43,8 @@ pub async fn draft(
     context: &CommandContext<'_>,
     asked: CreateCampaignRequest,
 ) -> Result<(Campaign, Vec<String>), Failure> {
-    let nature = if asked.validate_only { RetrySafety::Read } else { RetrySafety::Repeatable };
-    let answer = context.client.ask(nature, asked).await?;
+    let safety = if asked.validate_only { RetrySafety::Read } else { RetrySafety::Repeatable };
+    let answer = context.client.ask(safety, asked).await?;
     Ok((answer.campaign.unwrap_or_default(), answer.warnings))
 }
 
@@ -69,7 +69,7 @@ pub async fn set_tenant(
     request_id: String,
     validate_only: bool,
 ) -> Result<(), Failure> {
-    let question = SetTenantRequest {
+    let request = SetTenantRequest {
         name: wanted.name.clone(),
         rate_per_second: Some(wanted.rate_per_second),
         concurrency: Some(wanted.concurrency),
@@ -77,7 +77,7 @@ pub async fn set_tenant(
         request_id,
         validate_only,
     };
-    context.client.ask(RetrySafety::Repeatable, question).await.map(|_| ())
+    context.client.ask(RetrySafety::Repeatable, request).await.map(|_| ())
 }
 
 /// Plans a pool document. A pool without recorded settings is a creation, because no former values exist to compare.
@@ -110,6 +110,6 @@ pub async fn set_pool(
 ) -> Result<(), Failure> {
     let Pool { name, warm_up, first_day, reveille_headers, .. } = wanted.clone();
     let reveille_headers = Some(reveille_headers);
-    let question = SetPoolRequest { name, warm_up, first_day, request_id, validate_only, reveille_headers };
-    context.client.ask(RetrySafety::Repeatable, question).await.map(|_| ())
+    let request = SetPoolRequest { name, warm_up, first_day, request_id, validate_only, reveille_headers };
+    context.client.ask(RetrySafety::Repeatable, request).await.map(|_| ())
 }

@@ -66,8 +66,8 @@ pub async fn make(context: &CommandContext<'_>, asked: &Asked, plan: &Plan) -> R
         (Message::Relay(relay), _) => {
             let request_id = request_id(context, "relay", &relay.encode_to_vec());
             let relay = Some((**relay).clone());
-            let question = AddRelayRequest { relay, replace: true, request_id, validate_only: false };
-            put(context, question).await.map(|_| ())
+            let request = AddRelayRequest { relay, replace: true, request_id, validate_only: false };
+            put(context, request).await.map(|_| ())
         }
     }
 }
@@ -146,8 +146,8 @@ async fn plan_relay(context: &CommandContext<'_>, relay: &Relay) -> Result<Plan,
     let preview_request =
         AddRelayRequest { relay: Some(relay.clone()), replace: true, request_id: String::new(), validate_only: true };
     let wanted = put(context, preview_request).await?;
-    let question = GetRelayRequest { name: relay.name.clone(), stale: false };
-    let former = match context.client.ask(RetrySafety::Read, question).await {
+    let request = GetRelayRequest { name: relay.name.clone(), stale: false };
+    let former = match context.client.ask(RetrySafety::Read, request).await {
         Ok(answer) => answer.relay.unwrap_or_default(),
         Err(failure) if failure.exit == Exit::NotFound => {
             return Ok(Plan { step: Step::Create, changes: Vec::new(), notes: Vec::new() });
@@ -160,7 +160,7 @@ async fn plan_relay(context: &CommandContext<'_>, relay: &Relay) -> Result<Plan,
 }
 
 /// Adds or replaces the relay. Returns it as the cluster stores it.
-async fn put(context: &CommandContext<'_>, question: AddRelayRequest) -> Result<Relay, Failure> {
-    let nature = if question.validate_only { RetrySafety::Read } else { RetrySafety::Repeatable };
-    Ok(context.client.ask(nature, question).await?.relay.unwrap_or_default())
+async fn put(context: &CommandContext<'_>, request: AddRelayRequest) -> Result<Relay, Failure> {
+    let safety = if request.validate_only { RetrySafety::Read } else { RetrySafety::Repeatable };
+    Ok(context.client.ask(safety, request).await?.relay.unwrap_or_default())
 }

@@ -21,8 +21,8 @@ pub(super) async fn pause(
     reason: String,
     dry_run: bool,
 ) -> Result<(), Stop> {
-    let question = PauseScheduleRequest { tenant, name, reason, validate_only: dry_run };
-    let answer = context.client.ask(RetrySafety::Repeatable, question).await?;
+    let request = PauseScheduleRequest { tenant, name, reason, validate_only: dry_run };
+    let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
     context.terminal.show(&ScheduleView::from(answer.schedule.unwrap_or_default()))?;
     context.checked(dry_run);
     Ok(())
@@ -50,8 +50,8 @@ pub(super) async fn resume(
         context.terminal.confirm(&format!("{unwritten}{words}. Resume?"))?;
     }
     let etag = schedule.etag;
-    let question = ResumeScheduleRequest { etag, validate_only: false, ..preview_request };
-    let resumed = context.client.ask(RetrySafety::Repeatable, question).await?;
+    let request = ResumeScheduleRequest { etag, validate_only: false, ..preview_request };
+    let resumed = context.client.ask(RetrySafety::Repeatable, request).await?;
     context.terminal.show(&ResumeView::from(resumed))
 }
 
@@ -81,8 +81,8 @@ pub(super) async fn trigger(
     dry_run: bool,
 ) -> Result<(), Stop> {
     let request_id = context.client.request_id().to_owned();
-    let question = TriggerScheduleRequest { tenant, name, request_id, validate_only: dry_run };
-    let answer = context.change(question).await?;
+    let request = TriggerScheduleRequest { tenant, name, request_id, validate_only: dry_run };
+    let answer = context.change(request).await?;
     for warning in &answer.warnings {
         context.terminal.say(&format!("warning: {warning}"));
     }
@@ -102,9 +102,9 @@ pub(super) async fn delete(
     if !dry_run {
         context.terminal.confirm(&format!("Delete schedule {name}? It never fires again; open runs go on."))?;
     }
-    let question = DeleteScheduleRequest { tenant, name: name.clone(), validate_only: dry_run };
-    let nature = if dry_run { RetrySafety::Read } else { RetrySafety::Once };
-    let answer = context.client.ask(nature, question).await?;
+    let request = DeleteScheduleRequest { tenant, name: name.clone(), validate_only: dry_run };
+    let safety = if dry_run { RetrySafety::Read } else { RetrySafety::Once };
+    let answer = context.client.ask(safety, request).await?;
     context.terminal.show(&DeletedView { name, index: answer.index, open_runs: answer.open_runs, dry_run })?;
     context.checked(dry_run);
     Ok(())

@@ -16,8 +16,8 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, args: CreateArgs)
     let (given, dry_run) = (args.recipients.clone(), args.dry_run);
     let schedule = Some(body(tenant, args, &recipients)?);
     let request_id = context.client.request_id().to_owned();
-    let question = CreateScheduleRequest { schedule, request_id, validate_only: dry_run };
-    let answer = context.change(question).await.map_err(|failure| at_line(failure, &given, &recipients))?;
+    let request = CreateScheduleRequest { schedule, request_id, validate_only: dry_run };
+    let answer = context.change(request).await.map_err(|failure| at_line(failure, &given, &recipients))?;
     print_notes(context, &recipients, &answer, dry_run);
     let creation = creation(&recipients, &answer);
     context.terminal.show(&ScheduleView::from(answer.schedule.unwrap_or_default()).with_creation(creation))

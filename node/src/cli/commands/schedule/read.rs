@@ -39,17 +39,17 @@ fn state_of(word: &str) -> i32 {
 }
 
 pub(super) async fn show(context: &CommandContext<'_>, tenant: String, name: String, watch: Watch) -> Result<(), Stop> {
-    let question = GetScheduleRequest { tenant, name, stale: context.stale, with_body: false };
+    let request = GetScheduleRequest { tenant, name, stale: context.stale, with_body: false };
     let fetch = async || {
-        let answer = get(context, question.clone()).await?;
+        let answer = get(context, request.clone()).await?;
         Ok(Seen::of(ScheduleView::from(answer.schedule.unwrap_or_default()), answer.freshness))
     };
     context.one(watch, fetch).await
 }
 
 pub(super) async fn manifest(context: &CommandContext<'_>, tenant: String, name: String) -> Result<(), Stop> {
-    let question = GetScheduleRequest { tenant, name, stale: context.stale, with_body: true };
-    let answer = get(context, question).await?;
+    let request = GetScheduleRequest { tenant, name, stale: context.stale, with_body: true };
+    let answer = get(context, request).await?;
     context.note(answer.freshness.as_ref());
     let body = answer.body.ok_or_else(|| older(NO_BODY))?;
     context.terminal.manifest(&body.name, &export::schedule(&body))
@@ -76,8 +76,8 @@ pub async fn page(
     Ok(ListSchedulesRequest::page(answer).map(ScheduleView::from))
 }
 
-pub async fn get(context: &CommandContext<'_>, question: GetScheduleRequest) -> Result<GetScheduleResponse, Failure> {
-    context.client.ask(RetrySafety::Read, question).await
+pub async fn get(context: &CommandContext<'_>, request: GetScheduleRequest) -> Result<GetScheduleResponse, Failure> {
+    context.client.ask(RetrySafety::Read, request).await
 }
 
 /// Fails if the node ignored the selector. An older node returns all rows, and does not echo the selector.

@@ -131,12 +131,12 @@ async fn choose(
     selector: &str,
     act: &Act,
 ) -> Result<Vec<ScheduleView>, Failure> {
-    let question = ListSchedulesRequest {
+    let request = ListSchedulesRequest {
         tenant: tenant.to_owned(),
         selector: selector.to_owned(),
         ..ListSchedulesRequest::default()
     };
-    let page = |size, token| read::page(context, question.clone().at(false, size, token));
+    let page = |size, token| read::page(context, request.clone().at(false, size, token));
     let chosen = context.pages(SEVERAL_MAX, &page).await?;
     if chosen.more {
         let message = format!("more than {SEVERAL_MAX} schedules have these labels");
@@ -163,13 +163,13 @@ async fn preview(context: &CommandContext<'_>, tenant: &str, act: &Act, name: &s
     match act {
         Act::Pause(_) => Ok(SeveralView::new(name, Outcome::WouldPause)),
         Act::Resume => {
-            let question = ResumeScheduleRequest {
+            let request = ResumeScheduleRequest {
                 tenant: tenant.to_owned(),
                 name: name.to_owned(),
                 etag: String::new(),
                 validate_only: true,
             };
-            let plan = context.client.ask(RetrySafety::Read, question).await?;
+            let plan = context.client.ask(RetrySafety::Read, request).await?;
             let schedule = plan.schedule.unwrap_or_default();
             warn_of_placeholder(context, tenant, &schedule).await?;
             let etag = schedule.etag;
@@ -183,14 +183,14 @@ async fn change(context: &CommandContext<'_>, tenant: &str, act: &Act, row: &Sev
     let (tenant, name) = (tenant.to_owned(), row.name.clone());
     match act {
         Act::Pause(reason) => {
-            let question = PauseScheduleRequest { tenant, name, reason: reason.clone(), validate_only: false };
-            context.client.ask(RetrySafety::Repeatable, question).await.map(|_| ())
+            let request = PauseScheduleRequest { tenant, name, reason: reason.clone(), validate_only: false };
+            context.client.ask(RetrySafety::Repeatable, request).await.map(|_| ())
         }
         Act::Resume => {
             // The etag is of the state that was shown: if more was missed since then, the request fails with a
             // conflict.
-            let question = ResumeScheduleRequest { tenant, name, etag: row.etag.clone(), validate_only: false };
-            context.client.ask(RetrySafety::Repeatable, question).await.map(|_| ())
+            let request = ResumeScheduleRequest { tenant, name, etag: row.etag.clone(), validate_only: false };
+            context.client.ask(RetrySafety::Repeatable, request).await.map(|_| ())
         }
     }
 }

@@ -20,7 +20,7 @@ use reveille_proto::admin::v1::Freshness;
 
 use super::archive::{ArchiveChain, ArchivedRun};
 use super::blobs::Blobs;
-use super::{Admin, ApiError, error_texts, validate};
+use super::{Admin, ApiError, ApiResult, error_texts, validate};
 pub use schedule::{absent_audience, absent_campaign, absent_relay, absent_schedule, check_schedule, near};
 
 /// Maximum number of archived runs of a schedule that are searched for a named one. Each may need a file.
@@ -46,7 +46,7 @@ pub enum RunArgument {
 
 impl RunArgument {
     /// Parses the text of a request.
-    pub fn parse(text: &str) -> Result<RunArgument, ApiError> {
+    pub fn parse(text: &str) -> ApiResult<RunArgument> {
         match (text.parse(), text.split_once('@')) {
             (Ok(run), _) => Ok(RunArgument::Number(run)),
             (Err(_), Some((schedule, occurrence))) if !schedule.is_empty() && !occurrence.is_empty() => {
@@ -61,7 +61,7 @@ impl RunArgument {
     }
 
     /// Searches the run of this tenant in the replicated state.
-    pub fn find(&self, ledger: &Ledger, zones: &Zones, tenant: &str) -> Result<FoundRun, ApiError> {
+    pub fn find(&self, ledger: &Ledger, zones: &Zones, tenant: &str) -> ApiResult<FoundRun> {
         match self {
             RunArgument::Number(run) => match tenant_of(ledger, *run) {
                 Some(owner) if owner == tenant => Ok(FoundRun::Known(*run)),
@@ -231,7 +231,7 @@ pub enum RecipientArgument {
 
 impl RecipientArgument {
     /// Parses the text of a request.
-    pub fn parse(field: &str, text: &str) -> Result<RecipientArgument, ApiError> {
+    pub fn parse(field: &str, text: &str) -> ApiResult<RecipientArgument> {
         if let Some(number) = text.strip_prefix('#') {
             let number = number.parse().ok();
             let wrong = || ApiError::of_field(field, format!("{text:?} is not a number; write it like #17"));
@@ -279,7 +279,7 @@ impl Admin {
         (tenant, run): (&str, &str),
         stale: bool,
         deadline: Instant,
-    ) -> Result<(RunId, Option<Freshness>), ApiError> {
+    ) -> ApiResult<(RunId, Option<Freshness>)> {
         let (tenant, argument) = (validate::tenant(tenant)?, RunArgument::parse(run)?);
         let query = self.read(stale, deadline, |ledger| argument.find(ledger, &self.context.zones, &tenant));
         let (found, freshness) = query.await?;
@@ -293,7 +293,7 @@ impl Admin {
         Ok((run, freshness))
     }
 
-    async fn find_archived(&self, query: &ArchiveQuery, tenant: &str) -> Result<Option<RunId>, ApiError> {
+    async fn find_archived(&self, query: &ArchiveQuery, tenant: &str) -> ApiResult<Option<RunId>> {
         match query {
             ArchiveQuery::Run(run) => {
                 let part = self.part_of(*run).await?;
@@ -317,12 +317,7 @@ impl Admin {
     ///
     /// # Errors
     /// If the run is in the archive.
-    pub(crate) async fn find_run_to_change(
-        &self,
-        tenant: &str,
-        run: &str,
-        deadline: Instant,
-    ) -> Result<RunId, ApiError> {
+    pub(crate) async fn find_run_to_change(&self, tenant: &str, run: &str, deadline: Instant) -> ApiResult<RunId> {
         let (run, _) = self.find_run((tenant, run), false, deadline).await?;
         let may_change = self.read_run(run, |at| {
             if at.state.run(run).is_some() {
@@ -342,7 +337,7 @@ impl Admin {
         (tenant, run): (&str, &str),
         (recipients, all): (&[String], bool),
         deadline: Instant,
-    ) -> Result<RunRecipients, ApiError> {
+    ) -> ApiResult<RunRecipients> {
         match (recipients.len(), all) {
             (0, false) => {
                 return Err(ApiError::of_field("recipients", "is empty; name some, or say that you mean all"));
@@ -367,13 +362,11 @@ impl Admin {
             return Ok(RunRecipients { run, numbers: Vec::new() });
         }
         let mut blobs = Blobs::default();
-        let (found, _) = self
-            .read(true, deadline, |ledger| {
-                let known = ledger.run(run).ok_or_else(|| absent(ledger, run))?;
-                blobs.take(ledger, known.audience);
-                Ok::<_, ApiError>((known.audience, known.count))
-            })
-            .await?;
+        let found = self.context.replica.read(|ledger| {
+            let known = ledger.run(run).ok_or_else(|| absent(ledger, run))?;
+            blobs.take(ledger, known.audience);
+            Ok::<_, ApiError>((known.audience, known.count))
+        });
         let (audience, count) = found?;
         let wanted: BTreeSet<String> = arguments.iter().filter_map(RecipientArgument::key).map(str::to_owned).collect();
         let keys = self.numbers(&blobs, audience, wanted).await?;
@@ -395,7 +388,7 @@ impl Admin {
         recipient: &str,
         stale: bool,
         deadline: Instant,
-    ) -> Result<RunRecipient, ApiError> {
+    ) -> ApiResult<RunRecipient> {
         let wanted = RecipientArgument::parse("recipient", recipient)?;
         let (run, freshness) = self.find_run(place, stale, deadline).await?;
         let mut blobs = Blobs::default();

@@ -4,7 +4,7 @@ use reveille_ledger::calendar::nearest_names;
 use reveille_ledger::{Ledger, TEST_NAME};
 
 use crate::server::admin::paging::EXAMINED_MAX;
-use crate::server::admin::{ApiError, error_texts};
+use crate::server::admin::{ApiError, ApiResult, error_texts};
 
 /// Maximum number of names that are compared to find similar ones, because the distance to each is computed.
 const NAMES_MAX: usize = 2_000;
@@ -45,7 +45,7 @@ pub fn near(name: &str, names: impl Iterator<Item = String>) -> Vec<String> {
 }
 
 /// Checks that a filter names an existing schedule, or a deleted one that has left runs.
-pub fn check_schedule(ledger: &Ledger, tenant: &str, name: &str) -> Result<(), ApiError> {
+pub fn check_schedule(ledger: &Ledger, tenant: &str, name: &str) -> ApiResult<()> {
     if name.is_empty() || name == TEST_NAME || ledger.schedule_named(tenant, name).is_some() {
         return Ok(());
     }

@@ -24,7 +24,7 @@ use tonic::{Code, Status, Streaming};
 use crate::server::admin::lookup::absent_audience;
 use crate::server::admin::paging::Paging;
 use crate::server::admin::validate::{Fields, SCHEDULE_NAME_MAX};
-use crate::server::admin::{Admin, ApiError, error_texts, validate, views};
+use crate::server::admin::{Admin, ApiError, ApiResult, error_texts, validate, views};
 
 /// Maximum number of progress messages that wait for a caller. A slow caller misses some of them.
 pub(crate) const WAITING_MAX: usize = 2;
@@ -42,7 +42,7 @@ pub(crate) struct AudienceRequest {
 
 impl AudienceRequest {
     /// Checks the request. It refuses what the ledger would refuse of any seal, before a part is written.
-    pub fn read(order: AudienceRequest, limits: &LedgerLimits) -> Result<AudienceRequest, ApiError> {
+    pub fn read(order: AudienceRequest, limits: &LedgerLimits) -> ApiResult<AudienceRequest> {
         let AudienceRequest { tenant, name, columns, rows, request } = order;
         let mut fields = Fields::default();
         let tenant = fields.name_or("tenant", &tenant, reveille_ledger::DEFAULT_TENANT);
@@ -65,7 +65,7 @@ impl AudienceRequest {
 impl Admin {
     /// Checks that there is a quorum, and that the name is free or belongs to the same audience. It runs before a part
     /// is written. Returns the hash of the existing seal with that name.
-    pub(crate) async fn free(&self, order: &AudienceRequest, deadline: Instant) -> Result<Option<Hash>, ApiError> {
+    pub(crate) async fn free(&self, order: &AudienceRequest, deadline: Instant) -> ApiResult<Option<Hash>> {
         let place = (order.tenant.clone(), order.name.clone());
         let query = self.read_latest(deadline, |ledger| {
             let known = ledger.audiences().get(&place)?;
@@ -80,7 +80,7 @@ impl Admin {
     }
 
     /// Proposes the seal. The parts must be on a majority.
-    pub(crate) async fn seal(&self, order: AudienceRequest, parts: Vec<Hash>) -> Result<v1::SealedAudience, ApiError> {
+    pub(crate) async fn seal(&self, order: AudienceRequest, parts: Vec<Hash>) -> ApiResult<v1::SealedAudience> {
         let seal = order.seal(parts);
         let AudienceRequest { tenant, name, request, .. } = order;
         let request_id = request.clone().unwrap_or_default();
@@ -133,7 +133,7 @@ impl Admin {
         &self,
         request: ListAudiencesRequest,
         deadline: Instant,
-    ) -> Result<ListAudiencesResponse, ApiError> {
+    ) -> ApiResult<ListAudiencesResponse> {
         let tenant = validate::tenant(&request.tenant)?;
         let paging: Paging<String> = Paging::new("audiences", request.page_size, &request.page_token)?;
         let lacking: BTreeSet<Hash> = self.context.parts.lacking().into_iter().collect();
@@ -151,11 +151,7 @@ impl Admin {
         Ok(ListAudiencesResponse { audiences, next_page_token, freshness })
     }
 
-    async fn get_audience(
-        &self,
-        request: GetAudienceRequest,
-        deadline: Instant,
-    ) -> Result<GetAudienceResponse, ApiError> {
+    async fn get_audience(&self, request: GetAudienceRequest, deadline: Instant) -> ApiResult<GetAudienceResponse> {
         let place = (validate::tenant(&request.tenant)?, request.name);
         let lacking: BTreeSet<Hash> = self.context.parts.lacking().into_iter().collect();
         let query = self.read(request.stale, deadline, |ledger| {
@@ -171,7 +167,7 @@ impl Admin {
         &self,
         request: DeleteAudienceRequest,
         deadline: Instant,
-    ) -> Result<DeleteAudienceResponse, ApiError> {
+    ) -> ApiResult<DeleteAudienceResponse> {
         let DeleteAudienceRequest { tenant, name, validate_only } = request;
         let (tenant, place) = (validate::tenant(&tenant)?, name.clone());
         let absent = self.read_latest(deadline, |ledger| {

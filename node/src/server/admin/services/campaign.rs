@@ -25,11 +25,11 @@ use crate::server::admin::lookup::absent_campaign;
 use crate::server::admin::paging::Paging;
 use crate::server::admin::validate;
 use crate::server::admin::validate::Fields;
-use crate::server::admin::{Admin, ApiError, error_texts, views};
+use crate::server::admin::{Admin, ApiError, ApiResult, error_texts, views};
 
 impl Admin {
     /// Returns the campaign from the state of this node.
-    fn campaign(&self, named: &CampaignName) -> Result<v1::Campaign, ApiError> {
+    fn campaign(&self, named: &CampaignName) -> ApiResult<v1::Campaign> {
         self.context.replica.read(|ledger| match ledger.campaigns().get(&named.key()) {
             Some(known) => Ok(views::campaign(ledger, named, known)),
             None => Err(absent_campaign(ledger, &named.tenant, &named.name)),
@@ -37,7 +37,7 @@ impl Admin {
     }
 
     /// Returns the request that would create the campaign.
-    fn body_of_campaign(&self, named: &CampaignName) -> Result<v1::ScheduleBody, ApiError> {
+    fn body_of_campaign(&self, named: &CampaignName) -> ApiResult<v1::ScheduleBody> {
         self.context.replica.read(|ledger| {
             let known = ledger.campaigns().get(&named.key()).ok_or_else(|| error_texts::no_campaign(&named.name))?;
             let content = ledger.blob(&known.content).and_then(Content::from_blob);
@@ -52,7 +52,7 @@ impl Admin {
         &self,
         (tenant, name): (&str, &str),
         deadline: Instant,
-    ) -> Result<(CampaignName, Campaign, Made), ApiError> {
+    ) -> ApiResult<(CampaignName, Campaign, Made)> {
         let named = CampaignName { tenant: validate::tenant(tenant)?, name: name.to_owned() };
         let query = self.read_latest(deadline, |ledger| {
             let known = ledger.campaigns().get(&named.key());
@@ -66,18 +66,13 @@ impl Admin {
     }
 
     /// Refuses schedules of campaigns: they cannot be backfilled, changed or triggered by their own name (P7).
-    pub(crate) fn not_of_a_campaign(&self, id: ScheduleId) -> Result<(), ApiError> {
+    pub(crate) fn not_of_a_campaign(&self, id: ScheduleId) -> ApiResult<()> {
         let may = self.context.replica.read(|ledger| ledger.check_not_of_campaign(id));
         may.map_err(|refusal| error_texts::refused(&refusal))
     }
 
     /// Proposes a change of a campaign. Errors of the ledger are worded for the campaign, not for its schedule.
-    async fn change(
-        &self,
-        named: &CampaignName,
-        command: Command,
-        deadline: Instant,
-    ) -> Result<CommandReply, ApiError> {
+    async fn change(&self, named: &CampaignName, command: Command, deadline: Instant) -> ApiResult<CommandReply> {
         let written = self.try_write(command, "", deadline).await;
         written.map_err(|error| error.worded(|refusal| error_texts::refused_of_campaign(&named.name, refusal)))
     }
@@ -89,7 +84,7 @@ impl Admin {
         named: &CampaignName,
         command: Command,
         deadline: Instant,
-    ) -> Result<Option<CommandReply>, ApiError> {
+    ) -> ApiResult<Option<CommandReply>> {
         let written = self.try_write_unless(dry_run, command, "", deadline).await;
         written.map_err(|error| error.worded(|refusal| error_texts::refused_of_campaign(&named.name, refusal)))
     }
@@ -119,7 +114,7 @@ impl Admin {
         &self,
         request: ListCampaignsRequest,
         deadline: Instant,
-    ) -> Result<ListCampaignsResponse, ApiError> {
+    ) -> ApiResult<ListCampaignsResponse> {
         let tenant = validate::tenant(&request.tenant)?;
         let paging: Paging<String> = Paging::new("campaigns", request.page_size, &request.page_token)?;
         let first = match &paging.after {
@@ -140,11 +135,7 @@ impl Admin {
         Ok(ListCampaignsResponse { campaigns, next_page_token, freshness })
     }
 
-    async fn get_campaign(
-        &self,
-        request: GetCampaignRequest,
-        deadline: Instant,
-    ) -> Result<GetCampaignResponse, ApiError> {
+    async fn get_campaign(&self, request: GetCampaignRequest, deadline: Instant) -> ApiResult<GetCampaignResponse> {
         let named = CampaignName { tenant: validate::tenant(&request.tenant)?, name: request.name };
         let ((), freshness) = self.read(request.stale, deadline, |_| ()).await?;
         let campaign = Some(self.campaign(&named)?);
@@ -156,7 +147,7 @@ impl Admin {
         &self,
         request: PauseCampaignRequest,
         deadline: Instant,
-    ) -> Result<PauseCampaignResponse, ApiError> {
+    ) -> ApiResult<PauseCampaignResponse> {
         let mut fields = Fields::default();
         let reason = fields.reason("reason", &request.reason);
         let reason = fields.done(Some(reason))?;
@@ -186,7 +177,7 @@ impl Admin {
         &self,
         request: ResumeCampaignRequest,
         deadline: Instant,
-    ) -> Result<ResumeCampaignResponse, ApiError> {
+    ) -> ApiResult<ResumeCampaignResponse> {
         let place = (request.tenant.as_str(), request.name.as_str());
         let (named, campaign, made) = self.find_campaign(place, deadline).await?;
         if made.run.is_none() && made.schedule.is_some() && request.without_canary {
@@ -215,7 +206,7 @@ impl Admin {
         &self,
         request: CancelCampaignRequest,
         deadline: Instant,
-    ) -> Result<CancelCampaignResponse, ApiError> {
+    ) -> ApiResult<CancelCampaignResponse> {
         let (named, ..) = self.find_campaign((&request.tenant, &request.name), deadline).await?;
         let cancel = Command::CampaignCancel(named.clone());
         let Some(reply) = self.change_unless(request.validate_only, &named, cancel, deadline).await? else {
@@ -234,7 +225,7 @@ impl Admin {
         &self,
         request: DeleteCampaignRequest,
         deadline: Instant,
-    ) -> Result<DeleteCampaignResponse, ApiError> {
+    ) -> ApiResult<DeleteCampaignResponse> {
         let DeleteCampaignRequest { tenant, name, validate_only } = request;
         let (named, ..) = self.find_campaign((&tenant, &name), deadline).await?;
         let delete = Command::CampaignDelete(named.clone());

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Status};
 
-use crate::server::admin::{Admin, ApiError, error_texts, validate, views};
+use crate::server::admin::{Admin, ApiError, ApiResult, error_texts, validate, views};
 
 /// Maximum number of progress messages that wait for a caller. A slow caller misses some of them.
 const WAITING_MAX: usize = 2;
@@ -23,7 +23,7 @@ impl Admin {
     ///
     /// # Errors
     /// If the cluster keeps real time.
-    async fn test_clock(&self, stale: bool, deadline: Instant) -> Result<GetClockResponse, ApiError> {
+    async fn test_clock(&self, stale: bool, deadline: Instant) -> ApiResult<GetClockResponse> {
         let query = self.read(stale, deadline, |ledger| {
             let due = ledger.due().next().map(|(due, _)| due);
             (ledger.head().now, ledger.head().test_clock, due)
@@ -48,7 +48,7 @@ serve! {
 }
 
 impl Admin {
-    async fn get_clock(&self, request: GetClockRequest, deadline: Instant) -> Result<GetClockResponse, ApiError> {
+    async fn get_clock(&self, request: GetClockRequest, deadline: Instant) -> ApiResult<GetClockResponse> {
         self.test_clock(request.stale, deadline).await
     }
 
@@ -57,7 +57,7 @@ impl Admin {
         &self,
         request: AdvanceClockRequest,
         deadline: Instant,
-    ) -> Result<ReceiverStream<Result<AdvanceClockResponse, Status>>, ApiError> {
+    ) -> ApiResult<ReceiverStream<Result<AdvanceClockResponse, Status>>> {
         self.test_clock(false, deadline).await?;
         let AdvanceClockRequest { target, jump } = request;
         let now = self.now(self.context.replica.read(|ledger| ledger.head().now));

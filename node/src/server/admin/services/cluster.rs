@@ -19,7 +19,7 @@ use reveille_proto::admin::v1::{
 use reveille_raft::{Member, Role, Status as RaftStatus};
 
 use super::{initialize, pool};
-use crate::server::admin::{Admin, ApiError, error_texts, views};
+use crate::server::admin::{Admin, ApiResult, error_texts, views};
 
 /// Maximum number of blocked runs in a status. Thousands of them would be too large for clients, just when they need
 /// it.
@@ -88,7 +88,7 @@ impl Admin {
     }
 
     /// Returns the member with this name or id. If `to` is empty, returns the voter with the highest applied index.
-    async fn successor(&self, to: &str) -> Result<NodeId, ApiError> {
+    async fn successor(&self, to: &str) -> ApiResult<NodeId> {
         let members = self.context.replica.members();
         if !to.is_empty() {
             let mut named = members.iter().filter(|(node, member)| member.name == to || node.to_string() == to);
@@ -200,15 +200,11 @@ serve! {
 }
 
 impl Admin {
-    async fn get_cluster_status(
-        &self,
-        _: GetClusterStatusRequest,
-        _: Instant,
-    ) -> Result<GetClusterStatusResponse, ApiError> {
+    async fn get_cluster_status(&self, _: GetClusterStatusRequest, _: Instant) -> ApiResult<GetClusterStatusResponse> {
         Ok(self.status().await)
     }
 
-    async fn list_members(&self, _: ListMembersRequest, _: Instant) -> Result<ListMembersResponse, ApiError> {
+    async fn list_members(&self, _: ListMembersRequest, _: Instant) -> ApiResult<ListMembersResponse> {
         let members = self.context.replica.members();
         let members = members.iter().map(|(node, member)| views::member(*node, member)).collect();
         let index = self.context.replica.read(|ledger| ledger.head().applied);
@@ -220,7 +216,7 @@ impl Admin {
         &self,
         request: TransferLeaderRequest,
         deadline: Instant,
-    ) -> Result<TransferLeaderResponse, ApiError> {
+    ) -> ApiResult<TransferLeaderResponse> {
         self.member()?;
         self.led(deadline).await?;
         let to = self.successor(&request.to).await?;
@@ -229,7 +225,7 @@ impl Admin {
         Ok(TransferLeaderResponse { leader })
     }
 
-    async fn get_upgrade(&self, _: GetUpgradeRequest, _: Instant) -> Result<GetUpgradeResponse, ApiError> {
+    async fn get_upgrade(&self, _: GetUpgradeRequest, _: Instant) -> ApiResult<GetUpgradeResponse> {
         Ok(self.upgrade().await)
     }
 }

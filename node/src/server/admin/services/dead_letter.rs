@@ -18,7 +18,7 @@ use reveille_proto::admin::v1::{
 use super::dead_letter_pages::{DeadLetterKey, Filter, reason};
 use super::doubt::states_in_words;
 use crate::server::admin::recipient_list::{RecipientPage, RecipientQuery};
-use crate::server::admin::{Admin, ApiError, error_texts, views};
+use crate::server::admin::{Admin, ApiError, ApiResult, error_texts, views};
 
 /// Name of the list, for its page tokens.
 const LIST: &str = "dead-letters";
@@ -60,7 +60,7 @@ struct Batch {
 
 impl Admin {
     /// Returns the named recipients, or one page of all dead letters that the filter selects.
-    async fn letters(&self, meant: Meant, deadline: Instant) -> Result<Batch, ApiError> {
+    async fn letters(&self, meant: Meant, deadline: Instant) -> ApiResult<Batch> {
         let Meant { tenant, run, recipients, all, filter, page_token, cancelled } = meant;
         if !all || !recipients.is_empty() {
             if filter.is_some() {
@@ -69,20 +69,17 @@ impl Admin {
             }
             let picked = self.pick((&tenant, &run), (&recipients, all), deadline).await?;
             let (run, numbers) = (picked.run, picked.numbers);
-            let (count, _) = self
-                .read(true, deadline, |ledger| {
-                    if !cancelled {
-                        ledger.may_send_again(run).map_err(|refusal| error_texts::refused(&refusal))?;
-                    }
-                    let letters = numbers.iter().filter_map(|number| ledger.dead().get(&(run, *number)));
-                    let count = letters.filter(|letter| !letter.discarded).count();
-                    if count > 0 || recipients.is_empty() {
-                        return Ok(count);
-                    }
-                    Err(error_texts::none_dead(&recipients, run, &states_in_words(ledger, run, &numbers)))
-                })
-                .await?;
-            let count = count?;
+            let count = self.context.replica.read(|ledger| {
+                if !cancelled {
+                    ledger.may_send_again(run).map_err(|refusal| error_texts::refused(&refusal))?;
+                }
+                let letters = numbers.iter().filter_map(|number| ledger.dead().get(&(run, *number)));
+                let count = letters.filter(|letter| !letter.discarded).count();
+                if count > 0 || recipients.is_empty() {
+                    return Ok(count);
+                }
+                Err(error_texts::none_dead(&recipients, run, &states_in_words(ledger, run, &numbers)))
+            })?;
             let picked = vec![command::PickedRecipients { run, recipients: numbers }];
             return Ok(Batch { picked, count: count as u64, ..Batch::default() });
         }
@@ -119,7 +116,7 @@ impl Admin {
         batch: &Batch,
         command: Command,
         deadline: Instant,
-    ) -> Result<(MovedRecipients, u64, u64), ApiError> {
+    ) -> ApiResult<(MovedRecipients, u64, u64)> {
         if batch.picked.is_empty() {
             return Ok((MovedRecipients::default(), 0, 0));
         }
@@ -164,7 +161,7 @@ impl Admin {
         &self,
         request: ListDeadLettersRequest,
         deadline: Instant,
-    ) -> Result<ListDeadLettersResponse, ApiError> {
+    ) -> ApiResult<ListDeadLettersResponse> {
         let filter = Filter::read(request.filter)?;
         let question = RecipientQuery {
             list: LIST,
@@ -201,7 +198,7 @@ impl Admin {
         &self,
         request: CountDeadLettersRequest,
         deadline: Instant,
-    ) -> Result<CountDeadLettersResponse, ApiError> {
+    ) -> ApiResult<CountDeadLettersResponse> {
         let CountDeadLettersRequest { tenant, run, filter, page_token, stale } = request;
         let filter = Filter::read(filter)?;
         let (page_size, page_token) = (BATCH, page_token.as_str());
@@ -256,7 +253,7 @@ impl Admin {
         &self,
         request: RequeueDeadLettersRequest,
         deadline: Instant,
-    ) -> Result<RequeueDeadLettersResponse, ApiError> {
+    ) -> ApiResult<RequeueDeadLettersResponse> {
         let RequeueDeadLettersRequest { tenant, run, recipients, all, filter, pool, validate_only, page_token } =
             request;
         let pool = Some(pool).filter(|pool| !pool.is_empty());
@@ -287,7 +284,7 @@ impl Admin {
         &self,
         request: DiscardDeadLettersRequest,
         deadline: Instant,
-    ) -> Result<DiscardDeadLettersResponse, ApiError> {
+    ) -> ApiResult<DiscardDeadLettersResponse> {
         let DiscardDeadLettersRequest { tenant, run, recipients, all, filter, validate_only, page_token } = request;
         let meant = Meant { tenant, run, recipients, all, filter, page_token, cancelled: true };
         let batch = self.letters(meant, deadline).await?;

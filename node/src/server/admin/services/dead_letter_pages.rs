@@ -7,9 +7,9 @@ use reveille_ledger::ids::{RunId, Time};
 use reveille_ledger::{DeadLetter, Ledger, Run};
 use reveille_proto::admin::v1::DeadLetterFilter;
 
-use crate::server::admin::ApiError;
 use crate::server::admin::paging::EXAMINED_MAX;
 use crate::server::admin::recipient_list::{PageRequest, RecipientPage};
+use crate::server::admin::{ApiError, ApiResult};
 
 /// Run and number of a dead letter.
 pub type DeadLetterKey = (RunId, u32);
@@ -38,7 +38,7 @@ impl Filter {
     ///
     /// # Errors
     /// If `since` is not a valid instant.
-    pub fn read(asked: Option<DeadLetterFilter>) -> Result<Filter, ApiError> {
+    pub fn read(asked: Option<DeadLetterFilter>) -> ApiResult<Filter> {
         let DeadLetterFilter { schedule, reason, since } = asked.unwrap_or_default();
         let since = since.map(|since| instant(&since)).transpose()?;
         Ok(Filter { schedule, reason, since })
@@ -55,7 +55,7 @@ impl Filter {
     }
 }
 
-fn instant(since: &Timestamp) -> Result<Time, ApiError> {
+fn instant(since: &Timestamp) -> ApiResult<Time> {
     let instant = jiff::Timestamp::new(since.seconds, since.nanos);
     instant.map(Time::from).map_err(|_| ApiError::of_field("filter.since", "is no instant"))
 }

@@ -25,7 +25,7 @@ use crate::server::admin::recipient_list::{PageRequest, RecipientPage, Recipient
 use crate::server::admin::validate::Fields;
 use crate::server::admin::views::DoubtRow;
 use crate::server::admin::writes::moved;
-use crate::server::admin::{Admin, ApiError, error_texts, validate, views};
+use crate::server::admin::{Admin, ApiError, ApiResult, error_texts, validate, views};
 
 /// Fence of the claim and slot of a recipient in doubt.
 type Key = (Fence, u16);
@@ -106,7 +106,7 @@ fn rehearse(
     named: &[String],
     up_to: Option<Fence>,
     resends: bool,
-) -> Result<Rehearsal, ApiError> {
+) -> ApiResult<Rehearsal> {
     if resends {
         ledger.may_send_again(picked.run).map_err(|refusal| error_texts::refused(&refusal))?;
     }
@@ -176,7 +176,7 @@ serve! {
 }
 
 impl Admin {
-    async fn list_doubts(&self, request: ListDoubtsRequest, deadline: Instant) -> Result<ListDoubtsResponse, ApiError> {
+    async fn list_doubts(&self, request: ListDoubtsRequest, deadline: Instant) -> ApiResult<ListDoubtsResponse> {
         let question = RecipientQuery {
             list: "doubts",
             tenant: &request.tenant,
@@ -194,7 +194,7 @@ impl Admin {
         })
     }
 
-    async fn get_doubt(&self, request: GetDoubtRequest, deadline: Instant) -> Result<GetDoubtResponse, ApiError> {
+    async fn get_doubt(&self, request: GetDoubtRequest, deadline: Instant) -> ApiResult<GetDoubtResponse> {
         let place = (request.tenant.as_str(), request.run.as_str());
         let RunRecipient { run, number, address, .. } =
             self.pick_one(place, &request.recipient, request.stale, deadline).await?;
@@ -220,7 +220,7 @@ impl Admin {
         &self,
         request: ResolveDoubtsRequest,
         deadline: Instant,
-    ) -> Result<ResolveDoubtsResponse, ApiError> {
+    ) -> ApiResult<ResolveDoubtsResponse> {
         let ResolveDoubtsRequest { tenant, run, recipients, all, resolution, validate_only, fence, request_id } =
             request;
         let decision = match Resolution::try_from(resolution) {
@@ -241,8 +241,8 @@ impl Admin {
         fields.done(Some(()))?;
         let picked = self.pick((&tenant, &run), (&recipients, all), deadline).await?;
         let resends = decision == Decision::Resend;
-        let (rehearsal, _) = self
-            .read(false, deadline, |ledger| match is_known(ledger, &tenant, request.as_deref()) {
+        let rehearsal = self
+            .read_latest(deadline, |ledger| match is_known(ledger, &tenant, request.as_deref()) {
                 // A repeated request finds nothing in doubt any more. The stored answer of the entry has its result.
                 true => Ok(Rehearsal::default()),
                 false => rehearse(ledger, &picked, &recipients, up_to, resends),

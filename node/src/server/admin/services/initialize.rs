@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use tonic::Code;
 
 use crate::server::admin::validate::Fields;
-use crate::server::admin::{Admin, ApiError, error_texts, views};
+use crate::server::admin::{Admin, ApiError, ApiResult, error_texts, views};
 use crate::server::config::Config;
 
 /// Timeout for a founder to describe itself.
@@ -28,11 +28,7 @@ const POLL_EVERY: Duration = Duration::from_millis(20);
 type Members = BTreeMap<NodeId, Member>;
 
 /// Initializes a cluster, or returns the existing one if it has the same founders.
-pub async fn found(
-    admin: &Admin,
-    request: InitClusterRequest,
-    deadline: Instant,
-) -> Result<InitClusterResponse, ApiError> {
+pub async fn found(admin: &Admin, request: InitClusterRequest, deadline: Instant) -> ApiResult<InitClusterResponse> {
     let named = if request.peers.is_empty() { &admin.join } else { &request.peers };
     let peers = addresses(named)?;
     if let Some(cluster) = admin.context.replica.cluster() {
@@ -65,7 +61,7 @@ async fn keep_time(
     cluster: ClusterId,
     request: &InitClusterRequest,
     deadline: Instant,
-) -> Result<(), ApiError> {
+) -> ApiResult<()> {
     if request.test_clock && !request.validate_only {
         admin.write(Command::TestClock, &request.request_id, deadline).await?;
     } else if !request.test_clock && admin.context.replica.read(|ledger| ledger.head().test_clock.is_some()) {
@@ -93,7 +89,7 @@ async fn again(
     cluster: ClusterId,
     peers: &BTreeSet<String>,
     deadline: Instant,
-) -> Result<InitClusterResponse, ApiError> {
+) -> ApiResult<InitClusterResponse> {
     let known = known_members(admin, deadline).await;
     if known.is_empty() {
         let message = format!(
@@ -112,7 +108,7 @@ async fn again(
 }
 
 /// Returns the peer addresses without duplicates, if all are well formed.
-fn addresses(named: &[String]) -> Result<BTreeSet<String>, ApiError> {
+fn addresses(named: &[String]) -> ApiResult<BTreeSet<String>> {
     let mut fields = Fields::default();
     if named.len() > FOUNDERS_MAX {
         fields.refuse("peers", format!("{} others, at most {FOUNDERS_MAX}; leave some out", named.len()));
@@ -137,7 +133,7 @@ fn is_address(text: &str) -> bool {
 }
 
 /// Returns this node and all founders. Each founder must report that it belongs to no cluster.
-async fn introductions(admin: &Admin, peers: BTreeSet<String>, deadline: Instant) -> Result<Members, ApiError> {
+async fn introductions(admin: &Admin, peers: BTreeSet<String>, deadline: Instant) -> ApiResult<Members> {
     let own = &admin.context.introduction;
     let myself = Member { name: own.name.clone(), address: own.address.clone(), votes: true };
     let mut members = Members::from([(admin.context.me.node, myself)]);

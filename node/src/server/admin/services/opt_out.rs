@@ -17,9 +17,9 @@ use reveille_proto::admin::v1::{
 
 use crate::server::admin::paging::Paging;
 use crate::server::admin::validate::Fields;
-use crate::server::admin::{Admin, ApiError, error_texts, validate, views};
+use crate::server::admin::{Admin, ApiError, ApiResult, error_texts, validate, views};
 
-fn key_of(field: &str, recipient: &str) -> Result<String, ApiError> {
+fn key_of(field: &str, recipient: &str) -> ApiResult<String> {
     let address = Address::parse(recipient).map_err(|error| ApiError::of_field(field, error.to_string()))?;
     Ok(address.key())
 }
@@ -45,7 +45,7 @@ impl Admin {
         keys: BTreeSet<String>,
         request_id: &str,
         deadline: Instant,
-    ) -> Result<OptOutResult, ApiError> {
+    ) -> ApiResult<OptOutResult> {
         let command = Command::OptOut(OptOut { tenant: tenant.to_owned(), keys: keys.iter().cloned().collect() });
         let reply = self.write(command, request_id, deadline).await?;
         let about = BarrierSubject::OptedOut { tenant: tenant.to_owned(), keys };
@@ -66,7 +66,7 @@ serve! {
 }
 
 impl Admin {
-    async fn add_opt_out(&self, request: AddOptOutRequest, deadline: Instant) -> Result<AddOptOutResponse, ApiError> {
+    async fn add_opt_out(&self, request: AddOptOutRequest, deadline: Instant) -> ApiResult<AddOptOutResponse> {
         let tenant = validate::tenant(&request.tenant)?;
         let key = key_of("recipient", &request.recipient)?;
         let keys = BTreeSet::from([key.clone()]);
@@ -78,11 +78,7 @@ impl Admin {
         Ok(AddOptOutResponse { recipient: place.1, barrier: Some(barrier) })
     }
 
-    async fn check_opt_out(
-        &self,
-        request: CheckOptOutRequest,
-        deadline: Instant,
-    ) -> Result<CheckOptOutResponse, ApiError> {
+    async fn check_opt_out(&self, request: CheckOptOutRequest, deadline: Instant) -> ApiResult<CheckOptOutResponse> {
         let place = (validate::tenant(&request.tenant)?, key_of("recipient", &request.recipient)?);
         let query = self.read(request.stale, deadline, |ledger| {
             (ledger.opted_out().get(&place).copied(), ledger.taken_back().get(&place).map(taken_back))
@@ -102,7 +98,7 @@ impl Admin {
         &self,
         request: TakeBackOptOutRequest,
         deadline: Instant,
-    ) -> Result<TakeBackOptOutResponse, ApiError> {
+    ) -> ApiResult<TakeBackOptOutResponse> {
         let TakeBackOptOutRequest { tenant, recipient, reason, validate_only } = request;
         let mut fields = Fields::default();
         let reason = fields.reason("reason", &reason);
@@ -134,7 +130,7 @@ impl Admin {
         &self,
         request: ImportOptOutsRequest,
         deadline: Instant,
-    ) -> Result<ImportOptOutsResponse, ApiError> {
+    ) -> ApiResult<ImportOptOutsResponse> {
         let tenant = validate::tenant(&request.tenant)?;
         if !(1..=OPT_OUTS_MAX).contains(&request.recipients.len()) {
             let message = format!("are {}; give 1 to {OPT_OUTS_MAX} at once", request.recipients.len());
@@ -142,7 +138,7 @@ impl Admin {
         }
         let named = request.recipients.iter().enumerate();
         let keys = named.map(|(place, recipient)| key_of(&format!("recipients[{place}]"), recipient));
-        let keys = keys.collect::<Result<BTreeSet<String>, ApiError>>()?;
+        let keys = keys.collect::<ApiResult<BTreeSet<String>>>()?;
         if request.validate_only {
             let is_new = |known: &reveille_ledger::Ledger| {
                 keys.iter().filter(|key| !known.opted_out().contains(&(tenant.clone(), (*key).clone()))).count() as u64
@@ -154,11 +150,7 @@ impl Admin {
         Ok(ImportOptOutsResponse { added, barrier: Some(barrier) })
     }
 
-    async fn list_opt_outs(
-        &self,
-        request: ListOptOutsRequest,
-        deadline: Instant,
-    ) -> Result<ListOptOutsResponse, ApiError> {
+    async fn list_opt_outs(&self, request: ListOptOutsRequest, deadline: Instant) -> ApiResult<ListOptOutsResponse> {
         let tenant = validate::tenant(&request.tenant)?;
         let paging = Paging::<String>::new("opt-outs", request.page_size, &request.page_token)?;
         let from = match &paging.after {

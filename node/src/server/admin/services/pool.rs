@@ -15,7 +15,7 @@ use reveille_proto::admin::v1::{
 use crate::server::admin::lookup::near;
 use crate::server::admin::paging::Paging;
 use crate::server::admin::validate::{Fields, NAME_MAX};
-use crate::server::admin::{Admin, ApiError, error_texts, validate, views};
+use crate::server::admin::{Admin, ApiResult, error_texts, validate, views};
 
 /// Returns the names of pools that have relays or settings.
 fn names(ledger: &Ledger) -> BTreeSet<String> {
@@ -59,7 +59,7 @@ pub fn used_up(ledger: &Ledger) -> Vec<Pool> {
 }
 
 /// Checks the name of a pool.
-fn named(text: &str) -> Result<String, ApiError> {
+fn named(text: &str) -> ApiResult<String> {
     let mut fields = Fields::default();
     let name = fields.name("name", text, NAME_MAX);
     fields.done(Some(name))
@@ -75,7 +75,7 @@ serve! {
 }
 
 impl Admin {
-    async fn set_pool(&self, request: SetPoolRequest, deadline: Instant) -> Result<SetPoolResponse, ApiError> {
+    async fn set_pool(&self, request: SetPoolRequest, deadline: Instant) -> ApiResult<SetPoolResponse> {
         let (request_id, validate_only) = (request.request_id.clone(), request.validate_only);
         let set = validate::pool(request, self.limits())?;
         let name = set.pool.clone();
@@ -88,7 +88,7 @@ impl Admin {
         Ok(SetPoolResponse { pool: Some(pool), warnings })
     }
 
-    async fn list_pools(&self, request: ListPoolsRequest, deadline: Instant) -> Result<ListPoolsResponse, ApiError> {
+    async fn list_pools(&self, request: ListPoolsRequest, deadline: Instant) -> ApiResult<ListPoolsResponse> {
         let paging: Paging<String> = Paging::new("pools", request.page_size, &request.page_token)?;
         let query = self.read(request.stale, deadline, |ledger| {
             let behind = |name: &String| paging.after.as_ref().is_none_or(|after| name > after);
@@ -100,7 +100,7 @@ impl Admin {
         Ok(ListPoolsResponse { pools, next_page_token, freshness })
     }
 
-    async fn get_pool(&self, request: GetPoolRequest, deadline: Instant) -> Result<GetPoolResponse, ApiError> {
+    async fn get_pool(&self, request: GetPoolRequest, deadline: Instant) -> ApiResult<GetPoolResponse> {
         let name = named(&request.name)?;
         let query = self.read(request.stale, deadline, |ledger| match names(ledger) {
             names if names.contains(&name) => Ok(shown(ledger, name.clone())),
@@ -111,7 +111,7 @@ impl Admin {
         Ok(GetPoolResponse { pool, freshness })
     }
 
-    async fn remove_pool(&self, request: RemovePoolRequest, deadline: Instant) -> Result<RemovePoolResponse, ApiError> {
+    async fn remove_pool(&self, request: RemovePoolRequest, deadline: Instant) -> ApiResult<RemovePoolResponse> {
         let name = named(&request.name)?;
         let reply = self.write(Command::PoolReset(name), "", deadline).await?;
         Ok(RemovePoolResponse { index: reply.index })

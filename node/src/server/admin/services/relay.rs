@@ -21,15 +21,10 @@ use super::schedule::create;
 use crate::server::admin::lookup::absent_relay;
 use crate::server::admin::paging::Paging;
 use crate::server::admin::validate::Fields;
-use crate::server::admin::{Admin, ApiError, validate, views};
+use crate::server::admin::{Admin, ApiError, ApiResult, validate, views};
 
 impl Admin {
-    async fn find_relay(
-        &self,
-        name: &str,
-        stale: bool,
-        deadline: Instant,
-    ) -> Result<(Relay, Option<Freshness>), ApiError> {
+    async fn find_relay(&self, name: &str, stale: bool, deadline: Instant) -> ApiResult<(Relay, Option<Freshness>)> {
         let query = self.read(stale, deadline, |ledger| {
             ledger.relays().get(&name.to_owned()).cloned().ok_or_else(|| absent_relay(ledger, name))
         });
@@ -39,7 +34,7 @@ impl Admin {
 
     /// Checks that this node has the credentials, so that an error comes now and not at the first login. Other nodes
     /// may still lack them.
-    fn may_log_in(&self, relay: &Relay) -> Result<(), ApiError> {
+    fn may_log_in(&self, relay: &Relay) -> ApiResult<()> {
         let (Some(relays), Some(name)) = (self.context.relays(), &relay.access.credentials) else { return Ok(()) };
         let found = relays.credentials().find(name, &relay.host, relay.port);
         found.map(drop).map_err(|why| ApiError::of_field("relay.credentials", why))
@@ -71,7 +66,7 @@ serve! {
 }
 
 impl Admin {
-    async fn add_relay(&self, request: AddRelayRequest, deadline: Instant) -> Result<AddRelayResponse, ApiError> {
+    async fn add_relay(&self, request: AddRelayRequest, deadline: Instant) -> ApiResult<AddRelayResponse> {
         let AddRelayRequest { relay, replace, request_id, validate_only } = request;
         let mut fields = Fields::default();
         let request = fields.request_id(&request_id);
@@ -84,7 +79,7 @@ impl Admin {
         Ok(AddRelayResponse { relay: Some(answer), index: reply.map_or(0, |reply| reply.index) })
     }
 
-    async fn list_relays(&self, request: ListRelaysRequest, deadline: Instant) -> Result<ListRelaysResponse, ApiError> {
+    async fn list_relays(&self, request: ListRelaysRequest, deadline: Instant) -> ApiResult<ListRelaysResponse> {
         let paging: Paging<String> = Paging::new("relays", request.page_size, &request.page_token)?;
         let from = paging.after.clone().map_or(Bound::Unbounded, Bound::Excluded);
         let query = self.read(request.stale, deadline, |ledger| {
@@ -97,12 +92,12 @@ impl Admin {
         Ok(ListRelaysResponse { relays, next_page_token, freshness })
     }
 
-    async fn get_relay(&self, request: GetRelayRequest, deadline: Instant) -> Result<GetRelayResponse, ApiError> {
+    async fn get_relay(&self, request: GetRelayRequest, deadline: Instant) -> ApiResult<GetRelayResponse> {
         let (relay, freshness) = self.find_relay(&request.name, request.stale, deadline).await?;
         Ok(GetRelayResponse { relay: Some(self.relay_view(&relay)), freshness })
     }
 
-    async fn test_relay(&self, request: TestRelayRequest, deadline: Instant) -> Result<TestRelayResponse, ApiError> {
+    async fn test_relay(&self, request: TestRelayRequest, deadline: Instant) -> ApiResult<TestRelayResponse> {
         let TestRelayRequest { name, stale, authenticate } = request;
         let (relay, _) = self.find_relay(&name, stale, deadline).await?;
         let node = self.context.introduction.name.clone();
@@ -136,11 +131,7 @@ impl Admin {
         })
     }
 
-    async fn remove_relay(
-        &self,
-        request: RemoveRelayRequest,
-        deadline: Instant,
-    ) -> Result<RemoveRelayResponse, ApiError> {
+    async fn remove_relay(&self, request: RemoveRelayRequest, deadline: Instant) -> ApiResult<RemoveRelayResponse> {
         let RemoveRelayRequest { name } = request;
         let pool = self.find_relay(&name, false, deadline).await?.0.pool;
         let reply = self.write(Command::RelayRemove(name), "", deadline).await?;

@@ -21,7 +21,7 @@ use crate::server::admin::label_selector::Selector;
 use crate::server::admin::lookup::RunRecipient;
 use crate::server::admin::paging::Paging;
 use crate::server::admin::validate::Fields;
-use crate::server::admin::{Admin, ApiError, error_texts, explain, validate, views};
+use crate::server::admin::{Admin, ApiError, ApiResult, error_texts, explain, validate, views};
 
 serve! {
     RunService {
@@ -37,7 +37,7 @@ serve! {
 }
 
 impl Admin {
-    async fn list_runs(&self, request: ListRunsRequest, deadline: Instant) -> Result<ListRunsResponse, ApiError> {
+    async fn list_runs(&self, request: ListRunsRequest, deadline: Instant) -> ApiResult<ListRunsResponse> {
         let states = request.states.iter().map(|state| RunState::try_from(*state)).collect::<Result<_, _>>();
         let states = states.map_err(|_| ApiError::of_field("states", "holds a state that this node does not know"))?;
         let selector = Selector::parse(&request.selector)?;
@@ -53,17 +53,17 @@ impl Admin {
         Ok(ListRunsResponse { runs, next_page_token, freshness, selector: heeded })
     }
 
-    async fn get_run(&self, request: GetRunRequest, deadline: Instant) -> Result<GetRunResponse, ApiError> {
+    async fn get_run(&self, request: GetRunRequest, deadline: Instant) -> ApiResult<GetRunResponse> {
         let (run, freshness) = self.find_run((&request.tenant, &request.run), request.stale, deadline).await?;
         Ok(GetRunResponse { run: Some(self.show_run(run).await?), freshness })
     }
 
-    async fn watch_run(&self, request: WatchRunRequest, deadline: Instant) -> Result<Watched, ApiError> {
+    async fn watch_run(&self, request: WatchRunRequest, deadline: Instant) -> ApiResult<Watched> {
         let (run, _) = self.find_run((&request.tenant, &request.run), request.stale, deadline).await?;
         self.watch(run)
     }
 
-    async fn pause_run(&self, request: PauseRunRequest, deadline: Instant) -> Result<PauseRunResponse, ApiError> {
+    async fn pause_run(&self, request: PauseRunRequest, deadline: Instant) -> ApiResult<PauseRunResponse> {
         let mut fields = Fields::default();
         let reason = fields.reason("reason", &request.reason);
         let reason = fields.done(Some(reason))?;
@@ -73,14 +73,14 @@ impl Admin {
         Ok(PauseRunResponse { run: Some(self.show_run(run).await?), barrier: Some(barrier) })
     }
 
-    async fn resume_run(&self, request: ResumeRunRequest, deadline: Instant) -> Result<ResumeRunResponse, ApiError> {
+    async fn resume_run(&self, request: ResumeRunRequest, deadline: Instant) -> ApiResult<ResumeRunResponse> {
         let run = self.find_run_to_change(&request.tenant, &request.run, deadline).await?;
         let resume = RunResume { run, without_canary: request.without_canary };
         let reply = self.write(Command::RunResume(resume), "", deadline).await?;
         Ok(ResumeRunResponse { run: Some(self.show_run(run).await?), index: reply.index })
     }
 
-    async fn cancel_run(&self, request: CancelRunRequest, deadline: Instant) -> Result<CancelRunResponse, ApiError> {
+    async fn cancel_run(&self, request: CancelRunRequest, deadline: Instant) -> ApiResult<CancelRunResponse> {
         let run = self.find_run_to_change(&request.tenant, &request.run, deadline).await?;
         let barrier = match self.write_unless(request.validate_only, Command::RunCancel(run), "", deadline).await? {
             Some(reply) => Some(self.barrier(reply.index, BarrierSubject::Run(run), deadline).await?),
@@ -89,7 +89,7 @@ impl Admin {
         Ok(CancelRunResponse { run: Some(self.show_run(run).await?), barrier })
     }
 
-    async fn explain(&self, request: ExplainRequest, deadline: Instant) -> Result<ExplainResponse, ApiError> {
+    async fn explain(&self, request: ExplainRequest, deadline: Instant) -> ApiResult<ExplainResponse> {
         let place = (request.tenant.as_str(), request.run.as_str());
         let picked = self.pick_one(place, &request.recipient, request.stale, deadline).await?;
         let RunRecipient { run, number, address: recipient, freshness } = picked;

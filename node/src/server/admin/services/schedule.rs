@@ -34,7 +34,7 @@ use crate::server::admin::label_selector::Selector;
 use crate::server::admin::lookup::absent_schedule;
 use crate::server::admin::paging::{EXAMINED_MAX, Paging};
 use crate::server::admin::validate::{Fields, tenant};
-use crate::server::admin::{Admin, ApiError, error_texts, views};
+use crate::server::admin::{Admin, ApiError, ApiResult, error_texts, views};
 use dry_run::{Rehearsal, rehearse};
 use history::HistoryPage;
 use notes::ScheduleNotes;
@@ -60,7 +60,7 @@ impl Admin {
         (tenant_name, name): (&str, &str),
         stale: bool,
         deadline: Instant,
-    ) -> Result<Found, ApiError> {
+    ) -> ApiResult<Found> {
         let tenant = tenant(tenant_name)?;
         let query = self.read(stale, deadline, |ledger| {
             let found = ledger.schedule_named(&tenant, name);
@@ -73,7 +73,7 @@ impl Admin {
     }
 
     /// Returns the message of the schedule in its current state on this node, with its next instants.
-    pub(crate) async fn show_schedule(&self, id: ScheduleId, name: &str) -> Result<v1::Schedule, ApiError> {
+    pub(crate) async fn show_schedule(&self, id: ScheduleId, name: &str) -> ApiResult<v1::Schedule> {
         let query = |ledger: &Ledger| {
             Some((ledger.schedules().get(&id)?.clone(), ScheduleNotes::of(ledger, id), ledger.head().now))
         };
@@ -85,7 +85,7 @@ impl Admin {
 
     /// Returns the request that would create the schedule. Blobs never change, so they may be read at a later index; at
     /// worst they are gone.
-    fn body_of(&self, schedule: &Schedule) -> Result<v1::ScheduleBody, ApiError> {
+    fn body_of(&self, schedule: &Schedule) -> ApiResult<v1::ScheduleBody> {
         let made = self.context.replica.read(|ledger| {
             let content = Content::from_blob(ledger.blob(&schedule.content)?)?;
             let audience = Recipients::from_blob(ledger.blob(&schedule.audience)?)?.to(schedule.audience);
@@ -105,7 +105,7 @@ impl Admin {
     pub(crate) async fn calendar<T: Send + 'static>(
         &self,
         walk: impl FnOnce(&reveille_cluster::ops::zones::Zones) -> T + Send + 'static,
-    ) -> Result<T, ApiError> {
+    ) -> ApiResult<T> {
         let context = Arc::clone(&self.context);
         let walked = tokio::task::spawn_blocking(move || walk(&context.zones)).await;
         walked.map_err(|error| error_texts::broken(format!("walking a calendar failed: {error}")))
@@ -165,7 +165,7 @@ impl Admin {
         &self,
         request: ListSchedulesRequest,
         deadline: Instant,
-    ) -> Result<ListSchedulesResponse, ApiError> {
+    ) -> ApiResult<ListSchedulesResponse> {
         let states = request.states.iter().map(|state| ScheduleState::try_from(*state)).collect::<Result<_, _>>();
         let states = states.map_err(|_| ApiError::of_field("states", "holds a state that this node does not know"))?;
         let selector = Selector::parse(&request.selector)?;
@@ -185,11 +185,7 @@ impl Admin {
         Ok(ListSchedulesResponse { schedules, next_page_token, freshness, selector: heeded })
     }
 
-    async fn get_schedule(
-        &self,
-        request: GetScheduleRequest,
-        deadline: Instant,
-    ) -> Result<GetScheduleResponse, ApiError> {
+    async fn get_schedule(&self, request: GetScheduleRequest, deadline: Instant) -> ApiResult<GetScheduleResponse> {
         let place = (request.tenant.as_str(), request.name.as_str());
         let Found { id, beside, schedule, now, freshness } = self.find_schedule(place, request.stale, deadline).await?;
         let body = if request.with_body { Some(self.body_of(&schedule)?) } else { None };
@@ -201,7 +197,7 @@ impl Admin {
         &self,
         request: PauseScheduleRequest,
         deadline: Instant,
-    ) -> Result<PauseScheduleResponse, ApiError> {
+    ) -> ApiResult<PauseScheduleResponse> {
         let mut fields = Fields::default();
         let reason = fields.reason("reason", &request.reason);
         let reason = fields.done(Some(reason))?;
@@ -223,7 +219,7 @@ impl Admin {
         &self,
         request: ResumeScheduleRequest,
         deadline: Instant,
-    ) -> Result<ResumeScheduleResponse, ApiError> {
+    ) -> ApiResult<ResumeScheduleResponse> {
         let found = self.find_schedule((&request.tenant, &request.name), false, deadline).await?;
         let (id, plan_version) = (found.id, found.schedule.plan.version);
         let as_campaign = |fault: ApiError| fault.next(format!("reveille campaign resume {}", request.name));
@@ -255,7 +251,7 @@ impl Admin {
         &self,
         request: TriggerScheduleRequest,
         deadline: Instant,
-    ) -> Result<TriggerScheduleResponse, ApiError> {
+    ) -> ApiResult<TriggerScheduleResponse> {
         let TriggerScheduleRequest { tenant, name, request_id, validate_only } = request;
         let mut fields = Fields::default();
         let request = fields.request_id(&request_id);
@@ -288,7 +284,7 @@ impl Admin {
         &self,
         request: DeleteScheduleRequest,
         deadline: Instant,
-    ) -> Result<DeleteScheduleResponse, ApiError> {
+    ) -> ApiResult<DeleteScheduleResponse> {
         let found = self.find_schedule((&request.tenant, &request.name), false, deadline).await?;
         let delete = Command::ScheduleDelete(found.id);
         let reply = self.write_unless(request.validate_only, delete, "", deadline).await?;
@@ -301,7 +297,7 @@ impl Admin {
         &self,
         request: ListScheduleHistoryRequest,
         deadline: Instant,
-    ) -> Result<ListScheduleHistoryResponse, ApiError> {
+    ) -> ApiResult<ListScheduleHistoryResponse> {
         let tenant = tenant(&request.tenant)?;
         let paging: Paging<history::HistoryCursor> = Paging::new("history", request.page_size, &request.page_token)?;
         let query = self.read(request.stale, deadline, |ledger| {
@@ -319,10 +315,7 @@ impl Admin {
 }
 
 /// Returns which of the instants within a pause open, and the whole dry run of the resume.
-fn resumed(
-    found: &Found,
-    zones: &reveille_cluster::ops::zones::Zones,
-) -> Result<(Vec<v1::Instant>, Rehearsal), ApiError> {
+fn resumed(found: &Found, zones: &reveille_cluster::ops::zones::Zones) -> ApiResult<(Vec<v1::Instant>, Rehearsal)> {
     let zone = zones.get(&found.schedule.zone).map_err(|unknown| error_texts::not_possible(unknown.to_string()))?;
     let pattern =
         Pattern::compile(&found.schedule.when).map_err(|error| error_texts::not_possible(error.to_string()))?;

@@ -13,7 +13,7 @@ use reveille_proto::admin::v1::{
 
 use crate::server::admin::lookup::near;
 use crate::server::admin::paging::Paging;
-use crate::server::admin::{Admin, ApiError, error_texts, validate};
+use crate::server::admin::{Admin, ApiResult, error_texts, validate};
 
 fn shown(ledger: &Ledger, name: String) -> Tenant {
     let known = ledger.tenant(&name);
@@ -37,7 +37,7 @@ serve! {
 }
 
 impl Admin {
-    async fn set_tenant(&self, request: SetTenantRequest, deadline: Instant) -> Result<SetTenantResponse, ApiError> {
+    async fn set_tenant(&self, request: SetTenantRequest, deadline: Instant) -> ApiResult<SetTenantResponse> {
         let (request_id, validate_only) = (request.request_id.clone(), request.validate_only);
         let set: TenantSet = validate::tenant_bounds(request, self.limits())?;
         let name = set.name.clone();
@@ -46,11 +46,7 @@ impl Admin {
         Ok(SetTenantResponse { tenant })
     }
 
-    async fn list_tenants(
-        &self,
-        request: ListTenantsRequest,
-        deadline: Instant,
-    ) -> Result<ListTenantsResponse, ApiError> {
+    async fn list_tenants(&self, request: ListTenantsRequest, deadline: Instant) -> ApiResult<ListTenantsResponse> {
         let paging: Paging<String> = Paging::new("tenants", request.page_size, &request.page_token)?;
         // The smallest name after the last one.
         let from = paging.after.as_ref().map_or_else(String::new, |last| format!("{last}\0"));
@@ -63,7 +59,7 @@ impl Admin {
         Ok(ListTenantsResponse { tenants, next_page_token, freshness })
     }
 
-    async fn get_tenant(&self, request: GetTenantRequest, deadline: Instant) -> Result<GetTenantResponse, ApiError> {
+    async fn get_tenant(&self, request: GetTenantRequest, deadline: Instant) -> ApiResult<GetTenantResponse> {
         let name = validate::tenant(&request.name)?;
         let query = self.read(request.stale, deadline, |ledger| {
             match ledger.tenant_names_from(name.clone()).next().filter(|known| *known == name) {
@@ -79,11 +75,7 @@ impl Admin {
         Ok(GetTenantResponse { tenant, freshness })
     }
 
-    async fn remove_tenant(
-        &self,
-        request: RemoveTenantRequest,
-        deadline: Instant,
-    ) -> Result<RemoveTenantResponse, ApiError> {
+    async fn remove_tenant(&self, request: RemoveTenantRequest, deadline: Instant) -> ApiResult<RemoveTenantResponse> {
         let name = validate::tenant(&request.name)?;
         let reply = self.write(Command::TenantRemove(name), "", deadline).await?;
         Ok(RemoveTenantResponse { index: reply.index })

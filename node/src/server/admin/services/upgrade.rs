@@ -10,7 +10,7 @@ use reveille_proto::admin::v1::{FinishUpgradeRequest, FinishUpgradeResponse, Get
 use reveille_raft::Member;
 
 use super::cluster::DESCRIBED_WITHIN;
-use crate::server::admin::{Admin, ApiError, error_texts};
+use crate::server::admin::{Admin, ApiResult, error_texts};
 
 const STATUS: &str = "reveille cluster upgrade status";
 
@@ -98,7 +98,7 @@ impl Admin {
         &self,
         request: FinishUpgradeRequest,
         deadline: Instant,
-    ) -> Result<FinishUpgradeResponse, ApiError> {
+    ) -> ApiResult<FinishUpgradeResponse> {
         let FinishUpgradeRequest { level: asked, request_id } = request;
         // After this read, this node also knows nodes that have just started.
         self.read_latest(deadline, |_| ()).await?;

@@ -23,7 +23,7 @@ use tokio_stream::{Stream, StreamExt as _};
 use tonic::{Code, Status, Streaming};
 
 use super::audience::{AudienceRequest, WAITING_MAX, not_written, stopping};
-use crate::server::admin::{Admin, ApiError};
+use crate::server::admin::{Admin, ApiError, ApiResult};
 
 /// Maximum size of a part in bytes: one KiB per recipient on average.
 pub const PART_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -42,7 +42,7 @@ impl Admin {
         &self,
         request: PrepareAudienceRequest,
         deadline: Instant,
-    ) -> Result<PrepareAudienceResponse, ApiError> {
+    ) -> ApiResult<PrepareAudienceResponse> {
         let PrepareAudienceRequest { tenant, name, recipients, columns, parts } = request;
         let order = AudienceRequest::read(
             AudienceRequest { tenant, name, columns, rows: recipients, request: None },
@@ -94,7 +94,7 @@ impl Admin {
         &self,
         request: SealAudienceRequest,
         deadline: Instant,
-    ) -> Result<ReceiverStream<Result<SealAudienceResponse, Status>>, ApiError> {
+    ) -> ApiResult<ReceiverStream<Result<SealAudienceResponse, Status>>> {
         let SealAudienceRequest { tenant, name, recipients, columns, parts, request_id } = request;
         let order = AudienceRequest::read(
             AudienceRequest { tenant, name, columns, rows: recipients, request: Some(request_id) },
@@ -134,7 +134,7 @@ impl Admin {
     }
 
     /// Checks that all parts are on a majority, and protects them from removal as if they were new.
-    async fn check_held(&self, seal: &Seal) -> Result<(), ApiError> {
+    async fn check_held(&self, seal: &Seal) -> ApiResult<()> {
         let missing = spread(&self.context, &seal.parts).await.map_err(|error| not_written(&error))?;
         if missing.is_empty() {
             return Ok(());
@@ -144,11 +144,7 @@ impl Admin {
     }
 
     /// Checks that each recipient matches the seal, and that none is there twice.
-    async fn check(
-        &self,
-        seal: &Seal,
-        words: mpsc::Sender<Result<SealAudienceResponse, Status>>,
-    ) -> Result<(), ApiError> {
+    async fn check(&self, seal: &Seal, words: mpsc::Sender<Result<SealAudienceResponse, Status>>) -> ApiResult<()> {
         for part in seal.parts.iter().filter(|part| !self.context.parts.has(**part)) {
             fetch(&self.context, *part).await;
         }
@@ -222,14 +218,14 @@ async fn sent(
     Ok(Sent { part, number, bytes })
 }
 
-fn hashes(parts: &[Vec<u8>]) -> Result<Vec<Hash>, ApiError> {
+fn hashes(parts: &[Vec<u8>]) -> ApiResult<Vec<Hash>> {
     if parts.len() > PARTS_MAX {
         return Err(ApiError::of_field("parts", format!("are {}, more than {PARTS_MAX}", parts.len())));
     }
     parts.iter().map(|part| hash(part)).collect()
 }
 
-fn hash(bytes: &[u8]) -> Result<Hash, ApiError> {
+fn hash(bytes: &[u8]) -> ApiResult<Hash> {
     bytes.try_into().map(Hash).map_err(|_| ApiError::of_field("part", "is no hash of 32 bytes"))
 }
 

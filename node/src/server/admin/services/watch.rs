@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Status};
 
-use crate::server::admin::{Admin, ApiError};
+use crate::server::admin::{Admin, ApiError, ApiResult};
 
 /// The stream that a watcher receives.
 pub type Watched = ReceiverStream<Result<WatchRunResponse, Status>>;
@@ -24,7 +24,7 @@ const ASK_ANOTHER: &str = "ask another node: --endpoint a,b,c";
 impl Admin {
     /// Streams a run until none of its recipients is pending or claimed, the watcher disconnects, or the node stops. An
     /// archived run is streamed once.
-    pub(crate) fn watch(&self, run: RunId) -> Result<Watched, ApiError> {
+    pub(crate) fn watch(&self, run: RunId) -> ApiResult<Watched> {
         let permit = Arc::clone(&self.watchers).try_acquire_owned().map_err(|_| {
             let message = "too many runs are watched on this node; nothing happened";
             ApiError::new(Code::Unavailable, ErrorReason::Busy, message).next(ASK_ANOTHER)

@@ -5,13 +5,13 @@ use reveille_ledger::ids::Time;
 use reveille_ledger::policy::DAY_MS;
 use reveille_proto::admin::v1::advance_clock_request::Target;
 
-use super::{ApiError, DurationBounds, Fields};
+use super::{ApiResult, DurationBounds, Fields};
 
 /// Maximum step of the test clock: ten years. A larger one is probably a mistake, and the clock cannot go back.
 const FORWARD: DurationBounds = DurationBounds { least_ms: 1, most_ms: 3_660 * DAY_MS, default_ms: 0 };
 
 /// Returns the time to which the clock moves from `now`: forward, by at most ten years.
-pub fn target(asked: Option<Target>, now: Time) -> Result<Time, ApiError> {
+pub fn target(asked: Option<Target>, now: Time) -> ApiResult<Time> {
     let mut fields = Fields::default();
     let to = match asked {
         None => {

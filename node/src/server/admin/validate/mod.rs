@@ -8,7 +8,7 @@ mod canary;
 mod clock;
 pub mod day;
 #[cfg(test)]
-mod limits;
+mod limits_tests;
 mod policies;
 mod pool;
 mod relay;
@@ -25,8 +25,8 @@ use reveille_ledger::ids::Time;
 use reveille_ledger::policy::HOUR_MS;
 use reveille_proto::admin::v1::ErrorReason;
 
-use super::ApiError;
 use super::error::FieldViolation;
+use super::{ApiError, ApiResult};
 
 pub use audience::columns;
 pub use canary::canary;
@@ -68,7 +68,7 @@ impl Fields {
     }
 
     /// Returns the value if no field is invalid, else the error with all invalid fields.
-    pub fn done<T>(self, value: Option<T>) -> Result<T, ApiError> {
+    pub fn done<T>(self, value: Option<T>) -> ApiResult<T> {
         match (ApiError::of_fields(self.wrong), value) {
             (Some(fault), _) => Err(fault),
             (None, Some(value)) => Ok(value),
@@ -170,7 +170,7 @@ pub fn in_words(ms: i64) -> String {
 }
 
 /// Checks the tenant's name. An empty name means the default tenant.
-pub fn tenant(text: &str) -> Result<String, ApiError> {
+pub fn tenant(text: &str) -> ApiResult<String> {
     let mut fields = Fields::default();
     let tenant = fields.name_or("tenant", text, reveille_ledger::DEFAULT_TENANT);
     fields.done(Some(tenant))

@@ -5,10 +5,10 @@ use reveille_ledger::pool::PoolSet;
 use reveille_proto::admin::v1::SetPoolRequest;
 
 use super::{Fields, NAME_MAX, day};
-use crate::server::admin::ApiError;
+use crate::server::admin::ApiResult;
 
 /// Checks the settings. The ledger checks whether the first day has passed, because it has the time.
-pub fn pool(asked: SetPoolRequest, limits: &LedgerLimits) -> Result<PoolSet, ApiError> {
+pub fn pool(asked: SetPoolRequest, limits: &LedgerLimits) -> ApiResult<PoolSet> {
     let SetPoolRequest { name, warm_up: caps, first_day, request_id, reveille_headers, .. } = asked;
     let mut fields = Fields::default();
     let pool = fields.name("name", &name, NAME_MAX);

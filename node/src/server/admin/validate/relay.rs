@@ -7,7 +7,7 @@ use reveille_ledger::command::Relay;
 use reveille_proto::admin::v1;
 
 use super::{Fields, NAME_MAX};
-use crate::server::admin::ApiError;
+use crate::server::admin::{ApiError, ApiResult};
 
 /// Default number of open dialogues on one node.
 const SESSIONS_DEFAULT: u32 = 10;
@@ -19,7 +19,7 @@ const WEIGHT_MAX: u32 = 1_000;
 const RATE_MAX: f64 = 1_000_000.0;
 
 /// Checks a relay, and fills in defaults.
-pub fn relay(asked: Option<v1::Relay>) -> Result<Relay, ApiError> {
+pub fn relay(asked: Option<v1::Relay>) -> ApiResult<Relay> {
     let asked = asked.ok_or_else(|| ApiError::of_field("relay", "is missing"))?;
     let mut fields = Fields::default();
     let name = fields.name("relay.name", &asked.name, NAME_MAX);

@@ -15,7 +15,7 @@ use reveille_proto::admin::v1::{self, ErrorReason};
 use super::audience::{CheckedAudience, audience};
 use super::policies::policies;
 use super::{Fields, SCHEDULE_NAME_MAX, when};
-use crate::server::admin::ApiError;
+use crate::server::admin::{ApiError, ApiResult};
 
 /// A schedule that can be created.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ pub struct CheckContext<'a> {
 }
 
 /// Checks a body.
-pub fn schedule(body: Option<v1::ScheduleBody>, context: &CheckContext<'_>) -> Result<CheckedSchedule, ApiError> {
+pub fn schedule(body: Option<v1::ScheduleBody>, context: &CheckContext<'_>) -> ApiResult<CheckedSchedule> {
     let CheckContext { now, exists, zones, sealed, limits } = *context;
     let mut fields = Fields::default();
     let body = body.ok_or_else(|| ApiError::of_field("schedule", "is missing"))?;

@@ -5,10 +5,10 @@ use reveille_ledger::tenant::TenantSet;
 use reveille_proto::admin::v1::SetTenantRequest;
 
 use super::{Fields, NAME_MAX};
-use crate::server::admin::ApiError;
+use crate::server::admin::ApiResult;
 
 /// Checks the limits. Limits that the request does not name stay as they are.
-pub fn tenant_bounds(asked: SetTenantRequest, limits: &LedgerLimits) -> Result<TenantSet, ApiError> {
+pub fn tenant_bounds(asked: SetTenantRequest, limits: &LedgerLimits) -> ApiResult<TenantSet> {
     let SetTenantRequest { name, rate_per_second, concurrency, share, request_id, .. } = asked;
     let mut fields = Fields::default();
     let name = fields.name("name", &name, NAME_MAX);

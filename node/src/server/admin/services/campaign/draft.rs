@@ -18,7 +18,7 @@ use reveille_proto::admin::v1::{CreateCampaignRequest, CreateCampaignResponse, S
 use crate::server::admin::services::schedule::create;
 use crate::server::admin::validate;
 use crate::server::admin::validate::{CheckContext, CheckedSchedule, Fields};
-use crate::server::admin::{Admin, ApiError, error_texts, views};
+use crate::server::admin::{Admin, ApiError, ApiResult, error_texts, views};
 
 /// Default of `start_within`: a campaign that is later than this does not open (P16).
 const START_WITHIN_MS: i64 = HOUR_MS;
@@ -28,7 +28,7 @@ impl Admin {
         &self,
         request: CreateCampaignRequest,
         deadline: Instant,
-    ) -> Result<CreateCampaignResponse, ApiError> {
+    ) -> ApiResult<CreateCampaignResponse> {
         let CreateCampaignRequest { schedule, request_id, validate_only, canary } = request;
         let mut fields = Fields::default();
         let id = fields.request_id(&request_id);
@@ -78,7 +78,7 @@ impl Admin {
 
     /// Validates the request like a schedule. If the audience is not sealed yet, it is assumed to have the columns that
     /// the content uses.
-    async fn asked(&self, mut body: ScheduleBody, exists: bool, now: Time) -> Result<CampaignCreate, ApiError> {
+    async fn asked(&self, mut body: ScheduleBody, exists: bool, now: Time) -> ApiResult<CampaignCreate> {
         let mut fields = Fields::default();
         if !matches!(body.when.as_ref().and_then(|when| when.pattern.as_ref()), Some(when::Pattern::At(_))) {
             fields.refuse("schedule.when", "is no instant; a campaign is sent once: give one with --at");

@@ -14,14 +14,14 @@ use reveille_proto::admin::v1::{LaunchCampaignRequest, LaunchCampaignResponse};
 use crate::server::admin::services::schedule::create;
 use crate::server::admin::validate::Fields;
 use crate::server::admin::views::forecast::{Prospect, outlook};
-use crate::server::admin::{Admin, ApiError, error_texts, views};
+use crate::server::admin::{Admin, ApiError, ApiResult, error_texts, views};
 
 impl Admin {
     pub(crate) async fn launch_campaign(
         &self,
         request: LaunchCampaignRequest,
         deadline: Instant,
-    ) -> Result<LaunchCampaignResponse, ApiError> {
+    ) -> ApiResult<LaunchCampaignResponse> {
         let LaunchCampaignRequest { tenant, name, at, again, validate_only } = request;
         let (named, mut campaign, _) = self.find_campaign((&tenant, &name), deadline).await?;
         let mut fields = Fields::default();
@@ -88,7 +88,7 @@ impl Admin {
 
     /// Checks that the content fits the audience. Returns the seal that was checked, or `None` if the audience is not
     /// sealed.
-    async fn fits(&self, named: &CampaignName, campaign: &Campaign) -> Result<Option<Hash>, ApiError> {
+    async fn fits(&self, named: &CampaignName, campaign: &Campaign) -> ApiResult<Option<Hash>> {
         let content = self.context.replica.read(|ledger| ledger.blob(&campaign.content).and_then(Content::from_blob));
         let Some((sealed, columns)) = self.context.sealed(&named.tenant, &campaign.audience) else { return Ok(None) };
         let content =

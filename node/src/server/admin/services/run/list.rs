@@ -16,7 +16,7 @@ use reveille_proto::admin::v1::{self, Freshness};
 use crate::server::admin::label_selector::Selector;
 use crate::server::admin::lookup::check_schedule;
 use crate::server::admin::paging::{EXAMINED_MAX, Paging};
-use crate::server::admin::{Admin, ApiError, views};
+use crate::server::admin::{Admin, ApiError, ApiResult, views};
 
 /// Maximum number of rows of one source, state or archive, that are read for one page.
 const EXAMINED_EACH_MAX: usize = EXAMINED_MAX / 2;
@@ -167,7 +167,7 @@ impl Admin {
         paging: &Paging<RunId>,
         stale: bool,
         deadline: Instant,
-    ) -> Result<(Vec<v1::Run>, Option<RunId>, Option<Freshness>), ApiError> {
+    ) -> ApiResult<(Vec<v1::Run>, Option<RunId>, Option<Freshness>)> {
         let query = self.read(stale, deadline, |ledger| {
             check_schedule(ledger, &filter.tenant, &filter.schedule)?;
             let parts = ledger.parts().iter().filter(|(_, part)| paging.after.is_none_or(|after| part.first < after));
@@ -188,7 +188,7 @@ impl Admin {
         filter: &RunFilter,
         paging: &Paging<RunId>,
         floor: Option<RunId>,
-    ) -> Result<Rows<v1::Run>, ApiError> {
+    ) -> ApiResult<Rows<v1::Run>> {
         let mut queue = PartQueue::new(parts);
         let (mut runs, mut last, mut examined) = (Vec::new(), None, 0);
         while let Some(step) = queue.step(floor) {

@@ -18,7 +18,7 @@ use reveille_proto::admin::v1::{BackfillScheduleRequest, BackfillScheduleRespons
 use super::Found;
 use crate::server::admin::validate::Fields;
 use crate::server::admin::views::timestamp;
-use crate::server::admin::{Admin, ApiError, error_texts, views};
+use crate::server::admin::{Admin, ApiError, ApiResult, error_texts, views};
 
 /// Maximum number of instants that are checked under one read lock of the ledger.
 const INSTANTS_AT_ONCE: usize = 64;
@@ -37,7 +37,7 @@ pub async fn backfill(
     admin: &Admin,
     request: BackfillScheduleRequest,
     deadline: Instant,
-) -> Result<BackfillScheduleResponse, ApiError> {
+) -> ApiResult<BackfillScheduleResponse> {
     let asked = read(&request, admin.limits())?;
     let found = admin.find_schedule((&request.tenant, &request.name), false, deadline).await?;
     admin.not_of_a_campaign(found.id)?;
@@ -73,7 +73,7 @@ fn stored(
     tenant: &str,
     request: &BackfillScheduleRequest,
     asked: &Asked,
-) -> Result<Option<CommandOutcome>, ApiError> {
+) -> ApiResult<Option<CommandOutcome>> {
     let Some(id) = asked.request.as_deref() else { return Ok(None) };
     let Some(answer) = admin.context.replica.read(|ledger| ledger.answer_to(tenant, id).cloned()) else {
         return Ok(None);
@@ -84,7 +84,7 @@ fn stored(
     Err(error_texts::refused(&CommandRefusal::RequestReused(id.to_owned())).request(&request.request_id))
 }
 
-fn read(request: &BackfillScheduleRequest, limits: &LedgerLimits) -> Result<Asked, ApiError> {
+fn read(request: &BackfillScheduleRequest, limits: &LedgerLimits) -> ApiResult<Asked> {
     let mut fields = Fields::default();
     let id = fields.request_id(&request.request_id);
     let mut instant = |field: &str, given: Option<prost_types::Timestamp>| match given {
@@ -117,7 +117,7 @@ async fn find_openings(
     admin: &Admin,
     found: Found,
     asked: &Asked,
-) -> Result<(BackfillRange, BackfillScheduleResponse, Found), ApiError> {
+) -> ApiResult<(BackfillRange, BackfillScheduleResponse, Found)> {
     let context = Arc::clone(&admin.context);
     let (span, most) = ((asked.from, asked.to), asked.most);
     let computed = admin.calendar(move |zones| {
@@ -159,7 +159,7 @@ async fn find_openings(
 }
 
 /// Builds the response from the ledger's outcome: some occurrences may have opened between the check and the entry.
-async fn answered(admin: &Admin, found: Found, outcome: CommandOutcome) -> Result<BackfillScheduleResponse, ApiError> {
+async fn answered(admin: &Admin, found: Found, outcome: CommandOutcome) -> ApiResult<BackfillScheduleResponse> {
     let CommandOutcome::Backfilled { opened, first, last, known, rest, inside_gap } = outcome else {
         return Err(error_texts::broken(format!("a backfill was answered by {outcome:?}")));
     };
@@ -188,7 +188,7 @@ async fn answered(admin: &Admin, found: Found, outcome: CommandOutcome) -> Resul
 }
 
 /// Returns when a run was due. A repeated request may name archived runs.
-async fn due_of(admin: &Admin, run: Option<RunId>) -> Result<Option<Time>, ApiError> {
+async fn due_of(admin: &Admin, run: Option<RunId>) -> ApiResult<Option<Time>> {
     let Some(run) = run else { return Ok(None) };
     let reading = admin.read_run(run, |at| {
         let summary = || at.own.summaries().get(&run).map(|left| left.due);

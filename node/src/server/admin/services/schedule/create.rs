@@ -18,7 +18,7 @@ use super::INSTANTS_SHOWN;
 use super::notes::ScheduleNotes;
 use crate::server::admin::validate;
 use crate::server::admin::validate::{CheckContext, CheckedSchedule, Fields};
-use crate::server::admin::{Admin, ApiError, error_texts, views};
+use crate::server::admin::{Admin, ApiResult, error_texts, views};
 
 /// Warning about bulk mail on a node that cannot send it.
 const NO_UNSUBSCRIBE: &str = "this node sends no bulk mail: its configuration has no unsubscribe.url, by which each one \
@@ -29,7 +29,7 @@ pub async fn create(
     admin: &Admin,
     request: CreateScheduleRequest,
     deadline: Instant,
-) -> Result<CreateScheduleResponse, ApiError> {
+) -> ApiResult<CreateScheduleResponse> {
     let mut fields = Fields::default();
     let request_id = fields.request_id(&request.request_id);
     fields.done(Some(()))?;
@@ -102,11 +102,7 @@ pub fn add_relay(pool: &str) -> String {
 type Known = Option<(ScheduleId, Hash)>;
 
 /// Returns the existing schedule with that name, whether a campaign has the name, and the ledger time.
-async fn existing(
-    admin: &Admin,
-    body: Option<&v1::ScheduleBody>,
-    deadline: Instant,
-) -> Result<(Known, bool, Time), ApiError> {
+async fn existing(admin: &Admin, body: Option<&v1::ScheduleBody>, deadline: Instant) -> ApiResult<(Known, bool, Time)> {
     let (tenant, name) = body.map_or(("", ""), |body| (body.tenant.as_str(), body.name.as_str()));
     let tenant = if tenant.is_empty() { DEFAULT_TENANT } else { tenant };
     let query = admin.read_latest(deadline, |ledger| {
@@ -118,7 +114,7 @@ async fn existing(
 }
 
 /// Returns the schedule in the form in which it would be created.
-async fn would_be(admin: &Admin, create: ScheduleCreate, now: Time) -> Result<v1::Schedule, ApiError> {
+async fn would_be(admin: &Admin, create: ScheduleCreate, now: Time) -> ApiResult<v1::Schedule> {
     let schedule = Schedule {
         body: create.body(),
         content: create.content.blob().hash,

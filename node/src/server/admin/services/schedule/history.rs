@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::server::admin::archive::{ArchiveChain, ArchivedRun};
 use crate::server::admin::paging::Paging;
-use crate::server::admin::{Admin, ApiError, views};
+use crate::server::admin::{Admin, ApiResult, views};
 
 /// Rows that are read beyond the end of a page. Where the clocks of a zone go back, a range of archived names begins
 /// before names of the other fold and ends after them.
@@ -264,7 +264,7 @@ impl HistoryPage {
         mut self,
         admin: &Admin,
         begun: Option<HistoryEntry>,
-    ) -> Result<(Vec<HistoryEntry>, Option<HistoryCursor>), ApiError> {
+    ) -> ApiResult<(Vec<HistoryEntry>, Option<HistoryCursor>)> {
         let mut entries: Vec<HistoryEntry> = begun.into_iter().collect();
         let mut chain = ArchiveChain::new(admin, self.last_archived).skipping(self.cursor.chain);
         loop {

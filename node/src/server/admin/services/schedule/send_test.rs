@@ -12,7 +12,7 @@ use reveille_proto::admin::v1::{self, ScheduleBody, SendTestRequest, SendTestRes
 use super::create;
 use crate::server::admin::validate;
 use crate::server::admin::validate::{CheckContext, CheckedSchedule, Fields};
-use crate::server::admin::{Admin, ApiError, error_texts, views};
+use crate::server::admin::{Admin, ApiError, ApiResult, error_texts, views};
 
 /// Default of `finish_within`, in milliseconds. A test email that is not sent within it expires.
 const FINISH_WITHIN_MS: i64 = 60_000;
@@ -20,11 +20,7 @@ const FINISH_WITHIN_MS: i64 = 60_000;
 const FINISH_WITHIN_MS_MAX: i64 = 3_600_000;
 
 /// Opens the run. With `validate_only` it returns the run that would open.
-pub async fn send_test(
-    admin: &Admin,
-    request: SendTestRequest,
-    deadline: Instant,
-) -> Result<SendTestResponse, ApiError> {
+pub async fn send_test(admin: &Admin, request: SendTestRequest, deadline: Instant) -> ApiResult<SendTestResponse> {
     let SendTestRequest { schedule, finish_within, request_id, validate_only } = request;
     let ScheduleBody { tenant, pool, content, audience, .. } = schedule.unwrap_or_default();
     let mut fields = Fields::default();

@@ -8,10 +8,10 @@ use reveille_proto::admin::v1::{self, Run, RunCause, RunCounts, RunState, Trigge
 
 use super::Found;
 use super::create;
-use crate::server::admin::{Admin, ApiError, error_texts, views};
+use crate::server::admin::{Admin, ApiResult, error_texts, views};
 
 /// Returns the run that would open, or the refusal.
-pub fn would_open(admin: &Admin, found: &Found, request: &str) -> Result<TriggerScheduleResponse, ApiError> {
+pub fn would_open(admin: &Admin, found: &Found, request: &str) -> ApiResult<TriggerScheduleResponse> {
     let Found { id, schedule, now, .. } = found;
     if let Activity::Blocked { .. } = schedule.activity {
         return Err(error_texts::refused(&CommandRefusal::NotActive(schedule.activity.kind())));

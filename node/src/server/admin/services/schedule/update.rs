@@ -28,7 +28,7 @@ use crate::server::admin::lookup::absent_schedule;
 use crate::server::admin::validate;
 use crate::server::admin::validate::{CheckContext, Fields, tenant};
 use crate::server::admin::writes::WriteError;
-use crate::server::admin::{Admin, ApiError, error_texts, views};
+use crate::server::admin::{Admin, ApiError, ApiResult, error_texts, views};
 
 /// Bound on the difference of the voters' clocks (P18), in milliseconds. This node's time minus it is hardly in the
 /// leader's future. Ledger time may be further behind for hours, because it follows a clock change at the rate of a
@@ -82,7 +82,7 @@ pub async fn update(
     admin: &Admin,
     mut request: UpdateScheduleRequest,
     deadline: Instant,
-) -> Result<UpdateScheduleResponse, ApiError> {
+) -> ApiResult<UpdateScheduleResponse> {
     let mut fields = Fields::default();
     let request_id = fields.request_id(&request.request_id);
     let mask = Mask::read(&mut fields, request.update_mask.take());
@@ -182,7 +182,7 @@ async fn attempt(
 }
 
 /// Returns a copy of the schedule, and the stored answer to the request id.
-async fn present(admin: &Admin, edit: &Edit, deadline: Instant) -> Result<Present, ApiError> {
+async fn present(admin: &Admin, edit: &Edit, deadline: Instant) -> ApiResult<Present> {
     let (tenant, name) = (tenant(&edit.asked.tenant)?, &edit.asked.name);
     let query = admin.read_latest(deadline, |ledger| {
         let found = ledger.schedule_named(&tenant, name);
@@ -207,7 +207,7 @@ async fn present(admin: &Admin, edit: &Edit, deadline: Instant) -> Result<Presen
 }
 
 /// Applies the change to the present schedule, and returns the edit to propose.
-async fn plan(admin: &Admin, present: Present, until: Until, asked: Arc<Edit>) -> Result<Planned, ApiError> {
+async fn plan(admin: &Admin, present: Present, until: Until, asked: Arc<Edit>) -> ApiResult<Planned> {
     let (context, limits) = (Arc::clone(&admin.context), admin.limits());
     let planned = admin.calendar(move |zones| {
         let mask = &asked.mask;
@@ -271,7 +271,7 @@ fn retimed(
     create: &ScheduleCreate,
     zones: &Zones,
     through: Time,
-) -> Result<TimingChange, ApiError> {
+) -> ApiResult<TimingChange> {
     let schedule = &present.schedule;
     let compiled = |of: &_| Pattern::compile(of).map_err(|error| error_texts::not_possible(error.to_string()));
     let zone = zones.get(&create.zone).map_err(|unknown| error_texts::not_possible(unknown.to_string()))?;
