@@ -32,9 +32,9 @@ async fn held_mail_is_named_and_answered_only_when_released() {
 
     assert!(held.release());
     assert_eq!(client.code().await, 250);
-    assert!(hold.next(PATIENCE).await.is_none(), "one was asked for, one was handed out");
     client.send_mail("victim@x.test").await;
     assert_eq!(client.code().await, 250);
+    assert!(hold.next(PATIENCE).await.is_none(), "one was asked for, one was handed out");
     sink.stop().await;
 }
 
