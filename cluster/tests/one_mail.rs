@@ -290,6 +290,8 @@ async fn recipients_with_part_on_hanging_disk_are_released_in_time() {
         "and no relay was asked"
     );
     drop(hanging);
+    // Otherwise the blocked read could fail after the part is there again, and the node would look for it at peers.
+    node.until("the blocked read has failed", |context| !context.parts.lacking().is_empty()).await;
     node.context.parts.put(&bytes).expect("the disk answers again");
     node.until("all are sent", |context| counts(context, RecipientState::Sent) == 8).await;
     assert_sound(&node.context);
