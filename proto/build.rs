@@ -68,8 +68,9 @@ fn calls(descriptors: &FileDescriptorSet) -> String {
             {
                 code += &format!(
                     "impl Listing for admin::v1::{request} {{\n    type Item = admin::v1::{item};\n    \
-                     fn at(self, stale: bool, page_size: i32, page_token: String) -> Self {{\n        \
-                     Self {{ stale, page_size, page_token, ..self }}\n    }}\n    \
+                     fn at(mut self, stale: bool, page_size: i32, page_token: String) -> Self {{\n        \
+                     (self.stale, self.page_size, self.page_token) = (stale, page_size, page_token);\n        \
+                     self\n    }}\n    \
                      fn page(answer: Self::Response) -> ListPage<Self::Item> {{\n        \
                      ListPage {{ rows: answer.{rows}, next: answer.next_page_token, freshness: answer.freshness }}\n    \
                      }}\n}}\n"

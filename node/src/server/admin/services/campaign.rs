@@ -184,8 +184,7 @@ impl Admin {
             return Err(error_texts::not_possible(
                 "it has not opened: no canary has held it, so there is none to overrule",
             )
-            .next(format!("reveille campaign resume {name}, without --without-canary", name = named.name))
-            .into());
+            .next(format!("reveille campaign resume {name}, without --without-canary", name = named.name)));
         }
         let query = |ledger: &Ledger| may_resume(ledger, &made, request.without_canary);
         let command = match (made.schedule, self.context.replica.read(query)) {

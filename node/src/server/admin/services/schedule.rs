@@ -262,7 +262,7 @@ impl Admin {
         let found = self.find_schedule((&tenant, &name), false, deadline).await?;
         if validate_only {
             self.not_of_a_campaign(found.id)?;
-            return Ok(trigger::would_open(self, &found, &request)?);
+            return trigger::would_open(self, &found, &request);
         }
         let command = Command::Trigger(Trigger { schedule: found.id, request });
         let reply = self.write(command, &request_id, deadline).await?;

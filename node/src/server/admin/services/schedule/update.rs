@@ -296,7 +296,7 @@ fn retimed(
         policies: create.policies.clone(),
     };
     let wanted = (wanted, Calendar { pattern: &pattern, zone: &zone });
-    let retiming = plan_timing_change(schedule, due, former, wanted, (through, waits), &has_opened);
+    let retiming = plan_timing_change(schedule, due, former, wanted, (through, waits), has_opened);
     let retiming = retiming.map_err(|wait| error_texts::not_possible(wait.to_string()))?;
     match (&retiming.next, create.max_runs) {
         (Some(_), _) => Ok(retiming),
