@@ -53,7 +53,7 @@ mod tests {
         let opening =
             Opening { nominal: at(9), due: Time(540_000), cause: OpeningCause::CatchUp, finish_by: Time(900_000) };
         let fire = Fire {
-            schedule: ScheduleId(1),
+            schedule: ScheduleId::new(1, 0),
             plan_version: 1,
             from: at(1),
             opened: vec![opening],

@@ -174,7 +174,7 @@ impl Timer {
 
     /// Takes a schedule out of service. Returns true if the outcome of the proposal is known.
     async fn quarantine(&self, id: ScheduleId, cause: String) -> bool {
-        tracing::error!(schedule = id.0, cause, "a schedule is taken out of the way");
+        tracing::error!(schedule = %id, cause, "a schedule is taken out of the way");
         self.leadership.quarantine(Quarantined::Schedule(id), &cause).await.is_some()
     }
 }

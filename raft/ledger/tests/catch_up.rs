@@ -83,7 +83,8 @@ impl Drill {
     fn new(when: When, zone_name: &str, created: Time, wish: &Wish) -> Drill {
         let (pattern, zone) = (Pattern::compile(&when).expect("a pattern"), zone(zone_name));
         let next = first(&pattern, &zone, &wish.policies.dst, created, (wish.start, wish.end), jitter(&wish.policies));
-        let mut drill = Drill { ledger: Ledger::new(), schedule: ScheduleId(2), pattern, zone, created, now: created };
+        let mut drill =
+            Drill { ledger: Ledger::new(), schedule: ScheduleId::new(2, 0), pattern, zone, created, now: created };
         drill.leap_to(created);
         let recipient = Recipient { address: "a@x.org".into(), key: "a@x.org".into(), values: vec![] };
         let create = ScheduleCreate {
@@ -682,7 +683,7 @@ fn advanced_or_due_plan_is_not_replanned() {
         Replan { plan_version: 2, ..right.clone() },
         Replan { from: elsewhere, ..right.clone() },
         Replan { next: Some(fired), ..right.clone() },
-        Replan { schedule: ScheduleId(77), ..right.clone() },
+        Replan { schedule: ScheduleId::new(77, 0), ..right.clone() },
     ] {
         let before = drill.ledger.schedules().get(&drill.schedule).cloned();
         assert_eq!(drill.put(Command::Replan(vec![wrong])), CommandOutcome::Moved(0));

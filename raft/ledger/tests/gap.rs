@@ -32,7 +32,7 @@ impl World {
 
     /// Returns a schedule whose plan has passed all instants up to `after`.
     fn with_gap(recipients: u32, min_gap_ms: i64, after: Time) -> World {
-        let mut world = World { ledger: Ledger::new(), schedule: ScheduleId(3) };
+        let mut world = World { ledger: Ledger::new(), schedule: ScheduleId::new(3, 0) };
         let readings = vec![VoterClock { node: OWNER.node, wall: NOW }];
         world.put(Command::EpochStart(EpochStart::new(OWNER, 1, readings)));
         world.put(Command::NodeUp(NodeUp { owner: OWNER, name: "one".into(), level: LEVEL, process_nonce: 1 }));

@@ -67,7 +67,7 @@ fn ledger_at_work() -> (Ledger, Fence) {
     put(&mut ledger, Time(0), Command::NodeUp(NodeUp { owner: NODE, name: "n1".into(), level: 1, process_nonce: 1 }));
     put(&mut ledger, Time(0), Command::ScheduleCreate(Box::new(create("default", "daily", None))));
     let fire = Fire {
-        schedule: ScheduleId(3),
+        schedule: ScheduleId::new(3, 0),
         plan_version: 1,
         from: Nominal::Instant(Time(1_000)),
         opened: vec![Opening {
@@ -126,7 +126,7 @@ fn run() -> impl Strategy<Value = RunId> {
 }
 
 fn schedule() -> impl Strategy<Value = ScheduleId> {
-    prop_oneof![3 => Just(ScheduleId(3)), 1 => long().prop_map(ScheduleId)]
+    prop_oneof![3 => Just(ScheduleId::new(3, 0)), 1 => long().prop_map(ScheduleId)]
 }
 
 fn owner() -> impl Strategy<Value = ClaimOwner> {
@@ -174,6 +174,16 @@ fn wild_create() -> impl Strategy<Value = Command> {
     (parts, plan).prop_map(|((tenant, name, request, policies), (after, next, max_runs, paused))| {
         let create = create(&tenant, &name, request);
         Command::ScheduleCreate(Box::new(ScheduleCreate { policies, after, next, max_runs, paused, ..create }))
+    })
+}
+
+fn wild_creates() -> impl Strategy<Value = Command> {
+    prop::collection::vec(wild_create(), 0..4).prop_map(|creates| {
+        let create = |command| match command {
+            Command::ScheduleCreate(create) => Some(*create),
+            _ => None,
+        };
+        Command::SchedulesCreate(creates.into_iter().filter_map(create).collect())
     })
 }
 
@@ -380,6 +390,7 @@ fn wild_command(fence: Fence) -> impl Strategy<Value = Command> {
             process_nonce
         })),
         wild_create(),
+        wild_creates(),
         wild_edit(),
         wild_backfill(),
         wild_archive(),

@@ -58,7 +58,7 @@ fn opened(recipients: u32, cause: OpeningCause) -> Ledger {
     let nominal = Nominal::Instant(DUE);
     let opening = Opening { nominal: nominal.clone(), due: DUE, cause, finish_by: Time(3_600_000) };
     let fire = Fire {
-        schedule: ScheduleId(4),
+        schedule: ScheduleId::new(4, 0),
         plan_version: 1,
         from: nominal,
         opened: vec![opening],

@@ -245,7 +245,7 @@ impl Ledger {
 }
 
 fn last_of(index: &BTreeSet<(ScheduleId, Time, RunId)>, id: ScheduleId) -> Option<(RunId, Time)> {
-    let mut last = index.range(..(ScheduleId(id.0.saturating_add(1)), Time(i64::MIN), RunId { index: 0, place: 0 }));
+    let mut last = index.range(..(id.next(), Time(i64::MIN), RunId { index: 0, place: 0 }));
     last.next_back().filter(|(of, ..)| *of == id).map(|(_, due, run)| (*run, *due))
 }
 

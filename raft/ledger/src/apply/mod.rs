@@ -233,6 +233,7 @@ impl Ledger {
             Command::RelayPut(put) => Ok(self.relay_put(context, put)),
             Command::RelayRemove(name) => self.relay_remove(context, name),
             Command::ScheduleCreate(create) => self.schedule_create(context, create),
+            Command::SchedulesCreate(creates) => self.schedules_create(context, creates),
             Command::SchedulePause(pause) => self.schedule_pause(context, pause),
             Command::ScheduleResume(resume) => self.schedule_resume(context, resume),
             Command::ScheduleDelete(schedule) => self.schedule_delete(context, *schedule),

@@ -90,7 +90,7 @@ impl Ledger {
             Quarantined::Schedule(id) => {
                 let cause = BlockCause::Quarantined(quarantine.cause.clone());
                 self.change_activity(context, id, |_| Activity::Blocked { cause })?;
-                context.alarm(format!("schedule {} is blocked: {}", id.0, quarantine.cause));
+                context.alarm(format!("schedule {id} is blocked: {}", quarantine.cause));
                 Ok(CommandOutcome::Done)
             }
             Quarantined::Run(run) => {

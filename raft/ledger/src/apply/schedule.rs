@@ -9,8 +9,8 @@ use crate::command::{Opening, ScheduleCreate, SchedulePause, ScheduleResume, Tri
 use crate::effect::Effect;
 use crate::fingerprint::fingerprint;
 use crate::model::{
-    Activity, AudienceChoice, Bounded, CancelledRuns, CommandOutcome, CommandRefusal, Impossible, InstantOutcome,
-    Ledger, Nominal, OpeningCause, Plan, RunId, Schedule, ScheduleId, Time,
+    Activity, AudienceChoice, Bounded, CancelledRuns, CommandOutcome, CommandRefusal, Hash, Impossible, InstantOutcome,
+    Ledger, Nominal, OpeningCause, Plan, RunId, Schedule, ScheduleCreation, ScheduleId, Time,
 };
 
 impl Ledger {
@@ -23,23 +23,53 @@ impl Ledger {
         let request = create.request.as_deref();
         if let Some(outcome) = self.answered(&create.tenant, request, body)? {
             if let CommandOutcome::Schedule(id) = outcome {
-                context.repeats = Some(id.0);
+                context.repeats = Some(id.index());
             }
             return Ok(outcome);
         }
+        let created = self.create_unless_known(context, 0, create, body)?;
+        if let ScheduleCreation::Existed(id) = created {
+            context.repeats = Some(id.index());
+        }
+        // The answer is stored even if the schedule existed: a late repeat of this request must not create a deleted
+        // schedule again.
+        let outcome = CommandOutcome::Schedule(created.id());
+        self.remember(context, &create.tenant, request, body, &outcome);
+        Ok(outcome)
+    }
+
+    /// Creates each schedule by itself: one that is refused does not affect the others. No answers are stored, so
+    /// request ids have no effect; a repeat finds the schedules by their names.
+    pub(super) fn schedules_create(
+        &mut self,
+        context: &mut Context,
+        creates: &[ScheduleCreate],
+    ) -> Result<CommandOutcome, CommandRefusal> {
+        refuse_if(creates.len() > ScheduleId::PER_ENTRY, Impossible::TooManySchedules)?;
+        let create = |(place, create): (usize, &ScheduleCreate)| {
+            self.check_name_is_free_of_campaigns(create)?;
+            self.create_unless_known(context, place, create, create.body())
+        };
+        Ok(CommandOutcome::Schedules(creates.iter().enumerate().map(create).collect()))
+    }
+
+    /// Creates a schedule at `place` of the entry, unless one with this name and `body` exists.
+    fn create_unless_known(
+        &mut self,
+        context: &mut Context,
+        place: usize,
+        create: &ScheduleCreate,
+        body: Hash,
+    ) -> Result<ScheduleCreation, CommandRefusal> {
         if let Some((id, known)) = self.schedule_named(&create.tenant, &create.name) {
-            if known.body != body {
-                return Err(CommandRefusal::NameTaken(create.name.clone()));
-            }
-            context.repeats = Some(id.0);
-            // The answer is stored, so that a late repeat of this request does not create a deleted schedule again.
-            let outcome = CommandOutcome::Schedule(id);
-            self.remember(context, &create.tenant, request, body, &outcome);
-            return Ok(outcome);
+            return match known.body == body {
+                true => Ok(ScheduleCreation::Existed(id)),
+                false => Err(CommandRefusal::NameTaken(create.name.clone())),
+            };
         }
         self.check_create(create)?;
         let content = create.content.blob();
-        let id = ScheduleId(context.index);
+        let id = ScheduleId::new(context.index, place);
         let mut schedule = Schedule {
             tenant: create.tenant.as_str().into(),
             name: create.name.as_str().into(),
@@ -70,9 +100,7 @@ impl Ledger {
         self.derived.name_schedule(id, &schedule);
         self.schedules.put(id, schedule);
         self.index_due(context, id, None);
-        let outcome = CommandOutcome::Schedule(id);
-        self.remember(context, &create.tenant, request, body, &outcome);
-        Ok(outcome)
+        Ok(ScheduleCreation::Created(id))
     }
 
     /// Checks that this schedule can be created. Does not check its name.

@@ -28,7 +28,7 @@ impl Ledger {
         bounded(Bounded::ContentBytes, content.bytes.len(), self.limits().content_bytes)?;
         bounded(Bounded::InlineBytes, audience.bytes.len(), self.limits().inline_bytes)?;
         refuse_if(test.audience.recipients.len() != 1, Impossible::NotOneRecipient)?;
-        let id = ScheduleId(context.index);
+        let id = ScheduleId::new(context.index, 0);
         let schedule = Schedule {
             tenant: test.tenant.as_str().into(),
             name: TEST_NAME.into(),

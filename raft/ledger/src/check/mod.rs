@@ -232,10 +232,10 @@ fn check_distances(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     }
     for (id, schedule) in ledger.schedules().iter() {
         let within = schedule.plan.next.iter().all(|next| next.is_within(schedule.policies.jitter_ms));
-        report(found, "P8", within, || format!("schedule {} opens outside its window: {:?}", id.0, schedule.plan.next));
+        report(found, "P8", within, || format!("schedule {id} opens outside its window: {:?}", schedule.plan.next));
         let mut plan = schedule.plan.clone();
         plan.forget_what_is_past();
-        report(found, "P16", plan == schedule.plan, || format!("schedule {} keeps what is past: {plan:?}", id.0));
+        report(found, "P16", plan == schedule.plan, || format!("schedule {id} keeps what is past: {plan:?}"));
     }
 }
 

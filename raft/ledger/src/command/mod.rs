@@ -143,6 +143,8 @@ pub enum Command {
     PoolReset(String),
     /// Raises the ledger's level. Commands and row forms of that level may be used afterwards (P23).
     RaiseLevel(RaiseLevel),
+    /// Creates several schedules, each by itself, [`ScheduleId::PER_ENTRY`] at most.
+    SchedulesCreate(Vec<ScheduleCreate>),
     /// Changes nothing; stands for a command of the next level in tests.
     #[cfg(feature = "next-level")]
     OfNextLevel,

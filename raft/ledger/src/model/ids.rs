@@ -168,10 +168,44 @@ impl FromStr for RunId {
     }
 }
 
-/// Id of a schedule: the log index of the entry that created it. A schedule that is created again under the name of a
-/// deleted one has another id.
+/// Id of a schedule: the log index of the entry that created it, and its place in that entry. A schedule that is created
+/// again under the name of a deleted one has another id. The number is `index * 1,024 + place`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ScheduleId(pub u64);
+
+impl ScheduleId {
+    /// Number of schedules that one entry can create at most.
+    pub const PER_ENTRY: usize = 1_024;
+
+    /// The schedule at `place` of the entry at `index`. `place` is below [`ScheduleId::PER_ENTRY`].
+    pub const fn new(index: u64, place: usize) -> ScheduleId {
+        ScheduleId(index * ScheduleId::PER_ENTRY as u64 + place as u64)
+    }
+
+    /// Log index of the entry that created it.
+    pub const fn index(self) -> u64 {
+        self.0 / ScheduleId::PER_ENTRY as u64
+    }
+
+    /// Place in that entry.
+    pub const fn place(self) -> u64 {
+        self.0 % ScheduleId::PER_ENTRY as u64
+    }
+
+    /// The next id in order.
+    pub const fn next(self) -> ScheduleId {
+        ScheduleId(self.0.saturating_add(1))
+    }
+}
+
+impl fmt::Display for ScheduleId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.place() {
+            0 => write!(f, "{}", self.index()),
+            place => write!(f, "{}.{place}", self.index()),
+        }
+    }
+}
 
 /// A blake3 hash of content, an audience, a request body or a state.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{NodeId, RunKind, Time, WrongLabel, WrongSeal};
+use crate::model::{NodeId, RunKind, ScheduleId, Time, WrongLabel, WrongSeal};
 
 /// Why a request is not possible. New variants are added at the end (P23).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
@@ -161,6 +161,9 @@ pub enum Impossible {
         /// Level that it announced; 0 if it never announced one.
         announced: u32,
     },
+    /// One entry would create too many schedules.
+    #[error("one request creates at most {} schedules; send several requests", ScheduleId::PER_ENTRY)]
+    TooManySchedules,
 }
 
 /// A quantity with a limit.

@@ -47,7 +47,7 @@ pub enum CommandRefusal {
         known: Incarnation,
     },
     /// No schedule has this id, or it was deleted.
-    #[error("no schedule with number {}", .0.0)]
+    #[error("no schedule with id {0}")]
     NoSuchSchedule(ScheduleId),
     /// No run has this id.
     #[error("no run {0}")]

@@ -62,8 +62,29 @@ pub enum CommandOutcome {
     },
     /// Number of runs that left the state.
     Archived(u32),
+    /// For each schedule of [`Command::SchedulesCreate`](crate::command::Command::SchedulesCreate): its id, or why it was
+    /// refused.
+    Schedules(Vec<Result<ScheduleCreation, CommandRefusal>>),
     /// For each run with picked recipients: the numbers, or why the run was refused.
     MovedOf(Vec<Result<MovedRecipients, CommandRefusal>>),
+}
+
+/// A schedule that an entry asked to create.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ScheduleCreation {
+    /// The entry created it.
+    Created(ScheduleId),
+    /// It existed already, with the same properties.
+    Existed(ScheduleId),
+}
+
+impl ScheduleCreation {
+    /// Id of the schedule.
+    pub fn id(self) -> ScheduleId {
+        match self {
+            ScheduleCreation::Created(id) | ScheduleCreation::Existed(id) => id,
+        }
+    }
 }
 
 /// Numbers of picked recipients of one run.

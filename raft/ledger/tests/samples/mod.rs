@@ -14,12 +14,14 @@ use reveille_ledger::labels::Labels;
 use reveille_ledger::policy::{CatchUp, InDoubt, Overlap, Policies};
 use reveille_ledger::pool::{Day, PoolSet};
 use reveille_ledger::refusal::CommandRefusal;
-use reveille_ledger::reply::{CancelledRun, CancelledRuns, CommandOutcome, CommandReply, MovedRecipients};
+use reveille_ledger::reply::{
+    CancelledRun, CancelledRuns, CommandOutcome, CommandReply, MovedRecipients, ScheduleCreation,
+};
 use reveille_ledger::tenant::TenantSet;
 use reveille_ledger::{ActivityKind, Ledger, RunKind, RunState};
 
 /// Number of commands; their ordinals are 0 to this minus one.
-pub const COMMANDS: u8 = 44;
+pub const COMMANDS: u8 = 45;
 
 const NODE: NodeId = NodeId(0xfeed);
 const OWNER: ClaimOwner = ClaimOwner { node: NODE, incarnation: Incarnation(3) };
@@ -73,6 +75,7 @@ pub fn name(command: &Command) -> &'static str {
         Command::PoolSet(_) => "PoolSet",
         Command::PoolReset(_) => "PoolReset",
         Command::RaiseLevel(_) => "RaiseLevel",
+        Command::SchedulesCreate(_) => "SchedulesCreate",
         #[cfg(feature = "next-level")]
         Command::OfNextLevel => "OfNextLevel",
     }
@@ -160,7 +163,7 @@ fn labels(team: &str) -> Labels {
 fn fire() -> Fire {
     let civil = Nominal::Civil { civil_ms: 1_772_413_200_000, fold: 1 };
     Fire {
-        schedule: ScheduleId(900),
+        schedule: ScheduleId::new(900, 0),
         plan_version: 4,
         from: civil.clone(),
         opened: vec![
@@ -199,7 +202,7 @@ fn edit() -> ScheduleEdit {
     ScheduleEdit {
         request: create.request,
         body: Hash([7; 32]),
-        schedule: ScheduleId(900),
+        schedule: ScheduleId::new(900, 0),
         plan_version: 4,
         timing: Some(TimingChange {
             when: create.when,
@@ -255,14 +258,20 @@ fn archive(page: RunId) -> Archive {
         pages: vec![page],
         after_ms: 86_400_000,
         summaries: vec![RUN],
-        history: vec![(ScheduleId(900), next(4).nominal)],
+        history: vec![(ScheduleId::new(900, 0), next(4).nominal)],
         parts: vec![reveille_ledger::ArchivePartKey { index: 77, place: 1 }],
         blobs: vec![Hash([8; 32])],
     }
 }
 
 fn replan() -> Replan {
-    Replan { schedule: ScheduleId(900), plan_version: 4, from: next(4), next: Some(next(5)), tzdb: "2026b".into() }
+    Replan {
+        schedule: ScheduleId::new(900, 0),
+        plan_version: 4,
+        from: next(4),
+        next: Some(next(5)),
+        tzdb: "2026b".into(),
+    }
 }
 
 fn campaign_name(name: &str) -> CampaignName {
@@ -388,10 +397,16 @@ pub fn commands() -> Vec<(&'static str, Command)> {
         ("ScheduleCreate daily", create(daily)),
         ("ScheduleCreate hashed", create(hashed)),
         ("ScheduleCreate every", create(every)),
-        ("SchedulePause", Command::SchedulePause(SchedulePause { schedule: ScheduleId(900), reason: "rest".into() })),
-        ("ScheduleResume", Command::ScheduleResume(ScheduleResume { schedule: ScheduleId(900), plan_version: 4 })),
-        ("ScheduleDelete", Command::ScheduleDelete(ScheduleId(900))),
-        ("Trigger", Command::Trigger(Trigger { schedule: ScheduleId(900), request: "now".into() })),
+        (
+            "SchedulePause",
+            Command::SchedulePause(SchedulePause { schedule: ScheduleId::new(900, 0), reason: "rest".into() }),
+        ),
+        (
+            "ScheduleResume",
+            Command::ScheduleResume(ScheduleResume { schedule: ScheduleId::new(900, 0), plan_version: 4 }),
+        ),
+        ("ScheduleDelete", Command::ScheduleDelete(ScheduleId::new(900, 0))),
+        ("Trigger", Command::Trigger(Trigger { schedule: ScheduleId::new(900, 0), request: "now".into() })),
         ("Fire", Command::Fire(vec![fire()])),
         (
             "Claim",
@@ -409,11 +424,11 @@ pub fn commands() -> Vec<(&'static str, Command)> {
         ("Discard", Command::Discard(vec![picked()])),
         ("OptOut", Command::OptOut(OptOut { tenant: "default".into(), keys: vec!["u1@example.org".into()] })),
         ("Quarantine run", quarantine(Quarantined::Run(RUN))),
-        ("Quarantine schedule", quarantine(Quarantined::Schedule(ScheduleId(900)))),
+        ("Quarantine schedule", quarantine(Quarantined::Schedule(ScheduleId::new(900, 0)))),
         ("TestClock", Command::TestClock),
         ("Advance", Command::Advance(Advance { to: Time(1_772_409_600_000), jump: true })),
         ("ScheduleEdit", Command::ScheduleEdit(Box::new(edit()))),
-        ("Backfill", Command::Backfill(backfill(ScheduleId(900), next(4)))),
+        ("Backfill", Command::Backfill(backfill(ScheduleId::new(900, 0), next(4)))),
         ("Archive", Command::Archive(archive(RUN))),
         ("Replan", Command::Replan(vec![replan()])),
         ("SendTest", Command::SendTest(Box::new(send_test()))),
@@ -432,6 +447,12 @@ pub fn commands() -> Vec<(&'static str, Command)> {
         ("PoolSet", Command::PoolSet(pool_set())),
         ("PoolReset", Command::PoolReset("bulk".into())),
         ("RaiseLevel", Command::RaiseLevel(RaiseLevel { level: 2, voters: vec![NodeId(1), NodeId(300)] })),
+        (
+            "SchedulesCreate",
+            Command::SchedulesCreate(
+                ["first", "second"].map(|name| self::create(name, When::At { instant_ms: 1_772_409_600_000 })).into(),
+            ),
+        ),
     ]
 }
 
@@ -470,7 +491,7 @@ pub fn replies() -> Vec<(String, CommandReply)> {
     let outcomes = vec![
         CommandOutcome::Done,
         epoch,
-        CommandOutcome::Schedule(ScheduleId(900)),
+        CommandOutcome::Schedule(ScheduleId::new(900, 0)),
         CommandOutcome::Run {
             run: RUN,
             cancelled: CancelledRuns { runs: vec![CancelledRun { run: RUN, cancelled: 300, claimed: 2 }], more: 1 },
@@ -491,6 +512,11 @@ pub fn replies() -> Vec<(String, CommandReply)> {
             Ok(MovedRecipients { recipients: 300, inside_gap: 2 }),
             Err(CommandRefusal::NoSuchRun(RUN)),
         ]),
+        CommandOutcome::Schedules(vec![
+            Ok(ScheduleCreation::Created(ScheduleId::new(900, 0))),
+            Ok(ScheduleCreation::Existed(ScheduleId::new(7, 0))),
+            Err(CommandRefusal::NameTaken("daily".into())),
+        ]),
     ];
     let refusals = vec![
         CommandRefusal::WrongEpoch { proposed: Epoch(1), current: Epoch(2) },
@@ -498,7 +524,7 @@ pub fn replies() -> Vec<(String, CommandReply)> {
         CommandRefusal::TimeLeaps { ledger: Time(1), entry: Time(90_000) },
         CommandRefusal::ClocksDisagree,
         CommandRefusal::OldIncarnation { asked: Incarnation(1), known: Incarnation(2) },
-        CommandRefusal::NoSuchSchedule(ScheduleId(9)),
+        CommandRefusal::NoSuchSchedule(ScheduleId::new(9, 0)),
         CommandRefusal::NoSuchRun(RUN),
         CommandRefusal::NoSuchRelay("main".into()),
         CommandRefusal::NameTaken("daily".into()),

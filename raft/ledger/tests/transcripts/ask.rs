@@ -349,6 +349,7 @@ impl World {
         let pattern = Pattern::compile(&when)?;
         let zone_rules = rules(&zone)?;
         let size = words.number("size", 1)?;
+        let together = words.key("together").is_some();
         let max_runs = words.key("max_runs").map(str::parse).transpose()?;
         let create = ScheduleCreate {
             request: words.key("request").map(str::to_owned),
@@ -375,10 +376,24 @@ impl World {
         };
         let mut output = String::new();
         let count = names.len();
-        for (place, name) in names.into_iter().enumerate() {
-            let jitter = Jitter { tenant: &create.tenant, name: &name, window_ms: create.policies.jitter_ms };
-            let next = timing::first(&pattern, &zone_rules, &create.policies.dst, now, (start, end), jitter);
-            let create = ScheduleCreate { name: name.clone(), next, ..create.clone() };
+        let creates: Vec<ScheduleCreate> = names
+            .iter()
+            .map(|name| {
+                let jitter = Jitter { tenant: &create.tenant, name, window_ms: create.policies.jitter_ms };
+                let next = timing::first(&pattern, &zone_rules, &create.policies.dst, now, (start, end), jitter);
+                ScheduleCreate { name: name.clone(), next, ..create.clone() }
+            })
+            .collect();
+        if together {
+            let output = self.commit(Command::SchedulesCreate(creates), &mut Words::none())?;
+            for name in names {
+                if let Some((id, _)) = self.ledger.schedule_named("default", &name) {
+                    self.names.insert(name, id);
+                }
+            }
+            return Ok(output);
+        }
+        for (place, (name, create)) in names.into_iter().zip(creates).enumerate() {
             let command = Command::ScheduleCreate(Box::new(create));
             if place + 1 < count {
                 self.commit_unseen(command);
@@ -765,7 +780,7 @@ fn said(text: &str) -> Parsed<RelayReply> {
     Ok(RelayReply {
         relay,
         code,
-        enhanced: (code == 250).then(|| EnhancedCode { class: 2, subject: 0, detail: 0 }),
+        enhanced: (code == 250).then_some(EnhancedCode { class: 2, subject: 0, detail: 0 }),
         text,
     })
 }

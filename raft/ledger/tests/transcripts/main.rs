@@ -47,6 +47,7 @@ scripts! {
     canary_p6
     catch_up_p16
     claim_p4
+    create_several
     dead_letters
     deaths_p12
     decisions

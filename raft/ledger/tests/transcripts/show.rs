@@ -27,7 +27,7 @@ impl World {
             "allowances" => self.show_allowances(words),
             "schedule" => self.show_schedule(words),
             "history" => self.show_history(words),
-            "due" => Ok(self.ledger.due().map(|(due, id)| format!("{} {}\n", self.time(due), id.0)).collect()),
+            "due" => Ok(self.ledger.due().map(|(due, id)| format!("{} {id}\n", self.time(due))).collect()),
             "claimable" => self.show_claimable(words),
             "story" => self.show_story(words),
             "pages" => Ok(self.show_pages()),
@@ -135,7 +135,7 @@ impl World {
         Ok(format!(
             "{} ({}): {:?}, plan {}, next {next}, fired through {through}, opened {}{}\n",
             schedule.name,
-            id.0,
+            id,
             schedule.activity,
             plan.version,
             plan.opened,

@@ -10,7 +10,7 @@ use reveille_ledger::command::{Fire, NextInstant};
 use reveille_ledger::effect::Effect;
 use reveille_ledger::ids::{RunId, ScheduleId};
 use reveille_ledger::refusal::CommandRefusal;
-use reveille_ledger::reply::{CancelledRun, CommandOutcome, CommandReply, MovedRecipients};
+use reveille_ledger::reply::{CancelledRun, CommandOutcome, CommandReply, MovedRecipients, ScheduleCreation};
 use reveille_ledger::{ApplyResult, Ledger, Page, RecipientState, Run, RunState, wave_start};
 
 use crate::words::ranges;
@@ -44,7 +44,7 @@ fn reply(world: &World, reply: &CommandReply) -> String {
             let agree = if *clocks_agree { "clocks agree" } else { "clocks disagree" };
             format!("epoch {} from {}, {agree}", epoch.0, world.time(*base))
         }
-        CommandOutcome::Schedule(id) => format!("schedule {}", id.0),
+        CommandOutcome::Schedule(id) => format!("schedule {id}"),
         CommandOutcome::Run { run, cancelled } => {
             let one = |one: &CancelledRun| {
                 format!("; cancels {}: {} pending, {} claimed", one.run, one.cancelled, one.claimed)
@@ -64,6 +64,14 @@ fn reply(world: &World, reply: &CommandReply) -> String {
             let rest = rest.map_or(String::new(), |rest| format!("; the rest begins at {}", world.time(rest)));
             let inside = if *inside_gap == 0 { String::new() } else { format!("; {inside_gap} inside the gap") };
             format!("backfilled {opened}, {} to {}; {known} had opened before{inside}{rest}", run(first), run(last))
+        }
+        CommandOutcome::Schedules(created) => {
+            let one = |one: &Result<ScheduleCreation, CommandRefusal>| match one {
+                Ok(ScheduleCreation::Created(id)) => format!("schedule {id}"),
+                Ok(ScheduleCreation::Existed(id)) => format!("schedule {id} existed"),
+                Err(refusal) => format!("refused: {refusal}"),
+            };
+            created.iter().map(one).collect::<Vec<_>>().join("; ")
         }
         CommandOutcome::Archived(runs) => format!("archived {runs} runs"),
         CommandOutcome::Moved(count) => format!("moved {count}"),
@@ -98,7 +106,7 @@ fn effect_words(world: &World, effect: &Effect) -> String {
         Effect::NodeUp(owner) => format!("{owner} may hold claims"),
         Effect::DueChanged { schedule, due } => {
             let due = due.map_or("nothing".to_owned(), |due| world.time(due));
-            format!("timer: schedule {} is due {due}", schedule.0)
+            format!("timer: schedule {schedule} is due {due}")
         }
         Effect::WorkAppeared(page) => format!("dispatcher: work on {page}"),
         Effect::ClaimGranted { fence, owner } => format!("lane of {owner}: row {}", world.fence_name(*fence)),

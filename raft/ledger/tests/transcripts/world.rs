@@ -83,7 +83,7 @@ impl World {
         if let Some(id) = self.names.get(name) {
             return Ok(*id);
         }
-        name.parse().map(ScheduleId).map_err(|_| format!("no schedule '{name}'").into())
+        name.parse().map(|index| ScheduleId::new(index, 0)).map_err(|_| format!("no schedule '{name}'").into())
     }
 
     /// Returns a run by its id, or the latest run of a schedule's name.
