@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, ensure};
-use reveille_harness::load;
+use reveille_harness::load::{self, CreateLoad};
 use reveille_harness::measure::{FolderSize, folder_size, in_ms, now_ms, resident_mb, rounded};
 use reveille_harness::{AdminClient, Cluster, Needs, Report, StartArgs, http};
 use reveille_proto::admin::v1::{GetClusterStatusResponse, MemberStatus, ScheduleBody, When, when};
@@ -25,6 +25,8 @@ use crate::{Counter, SESSIONS, sum_of_nodes};
 const NODES: u8 = 3;
 /// Clients that create schedules at the same time.
 const CLIENTS: u32 = 64;
+/// Schedules in each call that creates them.
+const BATCH: u64 = 500;
 const MINUTE_MS: i64 = 60_000;
 const HOUR_MS: i64 = 60 * MINUTE_MS;
 const DAY_MS: i64 = 24 * HOUR_MS;
@@ -75,8 +77,9 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     cluster.admin().add_relay(sink.address(), SESSIONS).await?;
     let first_due_ms = first_due_ms(now_ms() as i64);
     let body = move |number| daily(number, first_due_ms);
-    let created = load::create(cluster.admin(), CLIENTS, args.schedules, "daily schedules", body).await?;
-    eprintln!("{} daily schedules, created at {:.0} a second", created.count(), created.rate());
+    let creates = CreateLoad { clients: CLIENTS, count: args.schedules, batch: BATCH };
+    let created = load::create(cluster.admin(), creates, "daily schedules", body).await?;
+    eprintln!("{} daily schedules, created at {:.0} a second", created.count, created.rate());
 
     let days = Days { cluster: &cluster, counter: &counter, args, first_due_ms }.run().await?;
     let answers = answers(cluster.admin(), &days.first_run).await?;

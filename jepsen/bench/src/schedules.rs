@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Result, ensure};
-use reveille_harness::load::{self, A_YEAR, CreateMeasurements};
+use reveille_harness::load::{self, A_YEAR, CreateLoad, CreateMeasurements};
 use reveille_harness::measure::{cpu_seconds, in_ms, percentile, resident_mb, rounded, sleep_until, unix_us};
 use reveille_harness::{Cluster, Needs, Report, StartArgs};
 use serde_json::{Value, json};
@@ -46,6 +46,9 @@ pub struct Args {
     /// Further schedules that are due in a year; the creates of these are measured, and the idle cost, before and after
     #[arg(long, default_value_t = 0, value_name = "SCHEDULES", value_parser = clap::value_parser!(u64).range(0..=10_000_000))]
     pub kept: u64,
+    /// Schedules in each call that creates these further schedules
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    pub batch: u64,
 }
 
 /// Runs the benchmark of schedules.
@@ -59,9 +62,10 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let syncs_before = sum_of_nodes(&cluster, SYNCS).await?;
     let later = SystemTime::now() + A_YEAR;
     let body = move |number| load::once_to(format!("kept-{number}"), later, 1);
-    let kept = load::create(cluster.admin(), CLIENTS, args.kept.max(KEPT_MIN), "schedules due in a year", body).await?;
+    let creates = CreateLoad { clients: CLIENTS, count: args.kept.max(KEPT_MIN), batch: args.batch };
+    let kept = load::create(cluster.admin(), creates, "schedules due in a year", body).await?;
     let syncs = (sum_of_nodes(&cluster, SYNCS).await? - syncs_before) / u64::from(NODES);
-    eprintln!("{} schedules due in a year, {:.0} a second", kept.count(), kept.rate());
+    eprintln!("{} schedules due in a year, {:.0} a second", kept.count, kept.rate());
     let full = idle_if(&cluster, args.kept > 0).await?;
 
     let due = create_due(&cluster, args, &kept).await?;
@@ -82,10 +86,11 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let figures = json!({
         "schedules": args.schedules,
         "kept": args.kept,
+        "batch": args.batch,
         "create_per_second": rounded(kept.rate()),
         "create_ms": percentiles(&kept.latencies_us),
         // By the average of the nodes: each of them syncs each create.
-        "creates_per_fsync": rounded(kept.count() as f64 / syncs.max(1) as f64),
+        "creates_per_fsync": rounded(kept.count as f64 / syncs.max(1) as f64),
         // Without schedules and with the kept ones; null without `--kept`.
         "idle": empty.zip(full).map(|(empty, full)| [empty, full]),
         "emails": accepts.figures(),
@@ -106,9 +111,10 @@ fn percentiles(sorted_us: &[i64]) -> Value {
 /// Creates the schedules that are due together; returns their instant, a whole second.
 async fn create_due(cluster: &Cluster, args: &Args, kept: &CreateMeasurements) -> Result<SystemTime> {
     let ahead = Duration::from_secs_f64(2.0 * args.schedules as f64 / kept.rate()) + 2 * QUIET_BEFORE;
+    let creates = CreateLoad { clients: CLIENTS, count: args.schedules, batch: args.batch };
     let due = whole_second(SystemTime::now() + ahead);
     let body = move |number| load::once_to(format!("due-{number}"), due, 1);
-    load::create(cluster.admin(), CLIENTS, args.schedules, "schedules due together", body).await?;
+    load::create(cluster.admin(), creates, "schedules due together", body).await?;
     let left = due.duration_since(SystemTime::now()).unwrap_or_default();
     ensure!(left >= QUIET_BEFORE, "the creates slowed down too much; choose fewer --schedules or a quieter machine");
     Ok(due)

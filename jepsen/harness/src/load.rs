@@ -57,30 +57,36 @@ pub fn generated_address(seed: u64, recipient: u32) -> String {
 /// Measurements of the creates.
 #[derive(Debug)]
 pub struct CreateMeasurements {
-    /// The duration of each create, retries included, sorted; microseconds.
+    /// Number of created schedules.
+    pub count: u64,
+    /// The duration of each call, retries included, sorted; microseconds.
     pub latencies_us: Vec<i64>,
     /// Time from the first call to the last answer.
     pub took: Duration,
 }
 
 impl CreateMeasurements {
-    /// Returns the number of created schedules.
-    pub fn count(&self) -> u64 {
-        self.latencies_us.len() as u64
-    }
-
-    /// Returns the creates for each second.
+    /// Returns the created schedules for each second.
     pub fn rate(&self) -> f64 {
-        self.latencies_us.len() as f64 / self.took.as_secs_f64().max(1e-6)
+        self.count as f64 / self.took.as_secs_f64().max(1e-6)
     }
 }
 
-/// Creates `count` schedules, `body(0)`, `body(1)` …, with this many clients. Each client has its own connections, and
-/// sends its next call after the answer to the last one.
+/// How schedules are created.
+#[derive(Clone, Copy, Debug)]
+pub struct CreateLoad {
+    /// Number of clients. Each has its own connections, and sends its next call after the answer to the last one.
+    pub clients: u32,
+    /// Number of schedules.
+    pub count: u64,
+    /// Schedules in each call; 1 to 1,000.
+    pub batch: u64,
+}
+
+/// Creates the schedules `body(0)`, `body(1)` ….
 pub async fn create(
     admin: &AdminClient,
-    clients: u32,
-    count: u64,
+    load: CreateLoad,
     what: &str,
     body: impl Fn(u64) -> ScheduleBody + Send + Sync + 'static,
 ) -> Result<CreateMeasurements> {
@@ -88,9 +94,9 @@ pub async fn create(
     let start = Instant::now();
     // A drop aborts the tasks.
     let mut running = JoinSet::new();
-    for number in 0..u64::from(clients).min(count) {
+    for number in 0..u64::from(load.clients).min(load.count.div_ceil(load.batch)) {
         let admin = admin.another(number as usize)?;
-        running.spawn(create_in_turn(admin, count, Arc::clone(&next), Arc::clone(&body)));
+        running.spawn(create_in_turn(admin, load, Arc::clone(&next), Arc::clone(&body)));
     }
     let mut latencies_us = Vec::new();
     let mut report = tokio::time::interval_at(tokio::time::Instant::now() + REPORT_EVERY, REPORT_EVERY);
@@ -104,23 +110,26 @@ pub async fn create(
         }
     }
     latencies_us.sort_unstable();
-    Ok(CreateMeasurements { latencies_us, took: start.elapsed() })
+    Ok(CreateMeasurements { count: load.count, latencies_us, took: start.elapsed() })
 }
 
 async fn create_in_turn(
     admin: AdminClient,
-    count: u64,
+    CreateLoad { count, batch, .. }: CreateLoad,
     next: Arc<AtomicU64>,
     body: Arc<impl Fn(u64) -> ScheduleBody>,
 ) -> Result<Vec<i64>> {
     let mut latencies = Vec::new();
     loop {
-        let number = next.fetch_add(1, Ordering::Relaxed);
-        if number >= count {
+        let first = next.fetch_add(batch, Ordering::Relaxed);
+        if first >= count {
             return Ok(latencies);
         }
         let start = Instant::now();
-        admin.create(body(number)).await?;
+        match batch {
+            1 => admin.create(body(first)).await?,
+            _ => admin.batch_create((first..count.min(first + batch)).map(&*body).collect()).await?,
+        }
         latencies.push(start.elapsed().as_micros() as i64);
     }
 }
@@ -143,8 +152,8 @@ mod tests {
     }
 
     #[test]
-    fn rate_counts_answered_creates() {
-        let created = CreateMeasurements { latencies_us: vec![1; 30], took: Duration::from_secs(2) };
-        assert_eq!((created.count(), created.rate()), (30, 15.0));
+    fn rate_counts_schedules() {
+        let created = CreateMeasurements { count: 30, latencies_us: vec![1; 3], took: Duration::from_secs(2) };
+        assert_eq!(created.rate(), 15.0);
     }
 }

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use reveille_proto::admin::v1::campaign_service_client::CampaignServiceClient;
 use reveille_proto::admin::v1::opt_out_service_client::OptOutServiceClient;
 use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient;
 use reveille_proto::admin::v1::{
-    AddOptOutRequest, BackfillScheduleRequest, BackfillScheduleResponse, Barrier, Campaign, CheckOptOutRequest,
-    CreateCampaignRequest, CreateScheduleRequest, DeleteScheduleRequest, GetScheduleRequest, HistoryEntry,
-    LaunchCampaignRequest, ListCampaignsRequest, ListOptOutsRequest, ListScheduleHistoryRequest, ListSchedulesRequest,
-    OptOut, PauseScheduleRequest, ResumeScheduleRequest, Schedule, ScheduleBody, TriggerScheduleRequest,
-    UpdateScheduleRequest,
+    AddOptOutRequest, BackfillScheduleRequest, BackfillScheduleResponse, Barrier, BatchCreateSchedulesRequest,
+    Campaign, CheckOptOutRequest, CreateCampaignRequest, CreateScheduleRequest, DeleteScheduleRequest,
+    GetScheduleRequest, HistoryEntry, LaunchCampaignRequest, ListCampaignsRequest, ListOptOutsRequest,
+    ListScheduleHistoryRequest, ListSchedulesRequest, OptOut, PauseScheduleRequest, ResumeScheduleRequest, Schedule,
+    ScheduleBody, TriggerScheduleRequest, UpdateScheduleRequest,
 };
 use tonic::Code;
 
@@ -27,6 +27,17 @@ impl AdminClient {
         let request = CreateScheduleRequest { schedule: Some(schedule), request_id, validate_only: false };
         self.read("schedule create", rpc!(ScheduleServiceClient, create_schedule), request).await?;
         Ok(())
+    }
+
+    /// Creates up to 1,000 schedules in one call; returns when they are durable.
+    pub async fn batch_create(&self, schedules: Vec<ScheduleBody>) -> Result<()> {
+        let request = BatchCreateSchedulesRequest { schedules };
+        let answer =
+            self.read("batch of creates", rpc!(ScheduleServiceClient, batch_create_schedules), request).await?;
+        match answer.results.into_iter().find_map(|result| result.refusal) {
+            None => Ok(()),
+            Some(refusal) => Err(anyhow!("a schedule was refused: {}", refusal.message)),
+        }
     }
 
     /// Creates a schedule under this request id.

@@ -69,9 +69,9 @@ fn fired(expression: &str, zones: &Zones) -> Ledger {
     let asked = create(expression, zones, now.plus_ms(-600_000));
     let (pattern, zone) = (Pattern::compile(&asked.when).expect("a pattern"), zones.get(ZONE).expect("a zone"));
     play(&mut ledger, Command::ScheduleCreate(Box::new(asked)));
-    let fire = plan_fire(&ledger, ScheduleId(2), &pattern, &zone, now).expect("due");
+    let fire = plan_fire(&ledger, ScheduleId::new(2, 0), &pattern, &zone, now).expect("due");
     play(&mut ledger, Command::Fire(vec![fire]));
-    play(&mut ledger, Command::Trigger(Trigger { schedule: ScheduleId(2), request: "id-7".to_owned() }));
+    play(&mut ledger, Command::Trigger(Trigger { schedule: ScheduleId::new(2, 0), request: "id-7".to_owned() }));
     ledger
 }
 

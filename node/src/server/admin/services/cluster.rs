@@ -252,10 +252,10 @@ mod tests {
         let readings = vec![VoterClock { node: leader.node, wall: now }];
         play(Command::EpochStart(EpochStart::new(leader, 1, readings)));
         let body = create("0 9 * * *", &Zones::bundled("x"), now);
-        assert_eq!(play(Command::ScheduleCreate(Box::new(body))), CommandOutcome::Schedule(ScheduleId(2)));
+        assert_eq!(play(Command::ScheduleCreate(Box::new(body))), CommandOutcome::Schedule(ScheduleId::new(2, 0)));
         let mut runs = Vec::new();
         for number in 0..BLOCKED_MAX + 7 {
-            let trigger = Trigger { schedule: ScheduleId(2), request: format!("id-{number}") };
+            let trigger = Trigger { schedule: ScheduleId::new(2, 0), request: format!("id-{number}") };
             match play(Command::Trigger(trigger)) {
                 CommandOutcome::Run { run, .. } => runs.push(run),
                 other => panic!("{other:?}"),

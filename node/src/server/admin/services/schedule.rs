@@ -1,6 +1,7 @@
 //! Schedules: create, show, change, pause, resume, trigger, delete; and the history of their instants.
 
 mod backfill;
+mod batch_create;
 pub(crate) mod create;
 pub(crate) mod dry_run;
 pub(crate) mod history;
@@ -22,12 +23,12 @@ use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{Activity, Ledger, Schedule};
 use reveille_proto::admin::v1::schedule_service_server::ScheduleService;
 use reveille_proto::admin::v1::{
-    self, BackfillScheduleRequest, BackfillScheduleResponse, CreateScheduleRequest, CreateScheduleResponse,
-    DeleteScheduleRequest, DeleteScheduleResponse, Freshness, GetScheduleRequest, GetScheduleResponse,
-    ListScheduleHistoryRequest, ListScheduleHistoryResponse, ListSchedulesRequest, ListSchedulesResponse,
-    PauseScheduleRequest, PauseScheduleResponse, ResumeScheduleRequest, ResumeScheduleResponse, ScheduleState,
-    SendTestRequest, SendTestResponse, TriggerScheduleRequest, TriggerScheduleResponse, UpdateScheduleRequest,
-    UpdateScheduleResponse,
+    self, BackfillScheduleRequest, BackfillScheduleResponse, BatchCreateSchedulesRequest, BatchCreateSchedulesResponse,
+    CreateScheduleRequest, CreateScheduleResponse, DeleteScheduleRequest, DeleteScheduleResponse, Freshness,
+    GetScheduleRequest, GetScheduleResponse, ListScheduleHistoryRequest, ListScheduleHistoryResponse,
+    ListSchedulesRequest, ListSchedulesResponse, PauseScheduleRequest, PauseScheduleResponse, ResumeScheduleRequest,
+    ResumeScheduleResponse, ScheduleState, SendTestRequest, SendTestResponse, TriggerScheduleRequest,
+    TriggerScheduleResponse, UpdateScheduleRequest, UpdateScheduleResponse,
 };
 
 use crate::server::admin::label_selector::Selector;
@@ -147,6 +148,7 @@ fn list(ledger: &Ledger, filter: &Filter, paging: &Paging<ScheduleId>) -> (Vec<L
 serve! {
     ScheduleService {
         create_schedule(CreateScheduleRequest) -> CreateScheduleResponse = create::create;
+        batch_create_schedules(BatchCreateSchedulesRequest) -> BatchCreateSchedulesResponse = batch_create::batch_create;
         list_schedules(ListSchedulesRequest) -> ListSchedulesResponse;
         get_schedule(GetScheduleRequest) -> GetScheduleResponse;
         update_schedule(UpdateScheduleRequest) -> UpdateScheduleResponse = update::update;

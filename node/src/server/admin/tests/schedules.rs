@@ -7,9 +7,10 @@ use reveille_ledger::Ledger;
 use reveille_ledger::command::{Command, NextInstant, Replan};
 use reveille_ledger::reply::CommandOutcome;
 use reveille_proto::admin::v1::{
-    self, BackfillScheduleRequest, CreateScheduleRequest, DeleteScheduleRequest, GetScheduleRequest, HistoryOutcome,
-    ListRunsRequest, ListScheduleHistoryRequest, ListSchedulesRequest, PauseScheduleRequest, ResumeScheduleRequest,
-    RunCause, ScheduleBody, ScheduleState, TriggerScheduleRequest, UpdateScheduleRequest, When, when,
+    self, BackfillScheduleRequest, BatchCreateSchedulesRequest, BatchCreateSchedulesResponse, CreateScheduleRequest,
+    DeleteScheduleRequest, ErrorReason, GetScheduleRequest, HistoryOutcome, ListRunsRequest,
+    ListScheduleHistoryRequest, ListSchedulesRequest, PauseScheduleRequest, ResumeScheduleRequest, RunCause,
+    ScheduleBody, ScheduleState, TriggerScheduleRequest, UpdateScheduleRequest, When, when,
 };
 use tonic::Code;
 use tonic_types::StatusExt;
@@ -52,6 +53,53 @@ async fn schedule_is_created_once_however_often_it_is_asked_for() {
     let renamed = ScheduleBody { name: "weekly".to_owned(), ..body() };
     let reused = node.schedules().create_schedule(request(renamed, false)).await.expect_err("another body");
     assert_eq!(reason(&reused), (Code::AlreadyExists, "REQUEST_ID_REUSED".to_owned()));
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn batch_creates_each_schedule_by_itself_and_can_be_repeated() {
+    let node = node("").await;
+    let batch = |schedules| BatchCreateSchedulesRequest { schedules };
+    // Large contents, so that one entry does not hold all of them.
+    let text = "x".repeat(100_000);
+    let large = |name: &str| {
+        let mut body = yearly(name, &["ada@example.net"]);
+        body.content.get_or_insert_default().text = Some(text.clone());
+        body
+    };
+    let mut bodies: Vec<ScheduleBody> = (0..12).map(|number| large(&format!("user-{number}"))).collect();
+    bodies[3].zone = "Europe/Atlantis".to_owned();
+    bodies[7].name = "user-6".to_owned();
+    bodies[7].priority = 9;
+    bodies[8].name = "user-0".to_owned();
+    let made = node.schedules().batch_create_schedules(batch(bodies.clone())).await.expect("a result").into_inner();
+    let outcomes: Vec<(bool, Option<ErrorReason>)> =
+        made.results.iter().map(|one| (one.created, one.refusal.as_ref().map(|refusal| refusal.reason()))).collect();
+    let mut expected = vec![(true, None); 12];
+    expected[3] = (false, Some(ErrorReason::UnknownZone));
+    expected[7] = (false, Some(ErrorReason::NameTaken));
+    expected[8] = (false, None);
+    assert_eq!(outcomes, expected);
+    assert_eq!(made.results[8].number, made.results[0].number);
+    assert!(made.warnings.is_empty(), "{:?}", made.warnings);
+    let mut numbers: Vec<u64> = made.results.iter().map(|one| one.number).filter(|number| *number > 0).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert_eq!(numbers.len(), 9);
+
+    let again = node.schedules().batch_create_schedules(batch(bodies)).await.expect("a result").into_inner();
+    assert!(again.results.iter().all(|one| !one.created));
+    let same = |of: &BatchCreateSchedulesResponse| of.results.iter().map(|one| one.number).collect::<Vec<_>>();
+    assert_eq!(same(&again), same(&made));
+    let get = GetScheduleRequest { name: "user-11".to_owned(), ..GetScheduleRequest::default() };
+    let shown = node.schedules().get_schedule(get).await.expect("created").into_inner().schedule.expect("a schedule");
+    assert_eq!(shown.number, made.results[11].number);
+
+    for count in [0, 1_001] {
+        let many = vec![ScheduleBody::default(); count];
+        let refused = node.schedules().batch_create_schedules(batch(many)).await.expect_err("a bound");
+        assert_eq!(reason(&refused), (Code::InvalidArgument, "INVALID_FIELD".to_owned()));
+    }
     node.stop().await;
 }
 

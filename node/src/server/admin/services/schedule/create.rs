@@ -54,7 +54,7 @@ pub async fn create(
             true => CommandRefusal::RequestReused(request.request_id.clone()),
             false => CommandRefusal::NameTaken(create.name),
         };
-        return Err(error_texts::refused(&why).index(id.0).request(&request.request_id));
+        return Err(error_texts::refused(&why).index(id.index()).request(&request.request_id));
     }
     let mut warnings = admin.context.replica.read(|ledger| warnings(ledger, &create.pool));
     warnings.extend(no_page(admin, &create.content));
@@ -99,12 +99,17 @@ pub fn add_relay(pool: &str) -> String {
     format!("reveille relay add NAME --pool {pool} --host HOST --port PORT --tls starttls")
 }
 
+/// Returns the tenant and the name of a body.
+pub fn tenant_and_name(body: &v1::ScheduleBody) -> (&str, &str) {
+    let tenant = if body.tenant.is_empty() { DEFAULT_TENANT } else { &body.tenant };
+    (tenant, &body.name)
+}
+
 type Known = Option<(ScheduleId, Hash)>;
 
 /// Returns the existing schedule with that name, whether a campaign has the name, and the ledger time.
 async fn existing(admin: &Admin, body: Option<&v1::ScheduleBody>, deadline: Instant) -> ApiResult<(Known, bool, Time)> {
-    let (tenant, name) = body.map_or(("", ""), |body| (body.tenant.as_str(), body.name.as_str()));
-    let tenant = if tenant.is_empty() { DEFAULT_TENANT } else { tenant };
+    let (tenant, name) = body.map_or((DEFAULT_TENANT, ""), tenant_and_name);
     let query = admin.read_latest(deadline, |ledger| {
         let known = ledger.schedule_named(tenant, name).map(|(id, schedule)| (id, schedule.body));
         (known, ledger.campaigns().contains(&(tenant.to_owned(), name.to_owned())), ledger.head().now)
@@ -138,7 +143,7 @@ async fn would_be(admin: &Admin, create: ScheduleCreate, now: Time) -> ApiResult
         index: 0,
         labels: create.labels,
     };
-    let id = ScheduleId(0);
+    let id = ScheduleId::new(0, 0);
     let shown = admin.calendar(move |zones| views::schedule(id, &schedule, zones, now, INSTANTS_SHOWN)).await?;
     Ok(v1::Schedule { etag: String::new(), ..ScheduleNotes::default().apply_to(shown) })
 }

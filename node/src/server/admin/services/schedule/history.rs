@@ -162,7 +162,7 @@ impl HistoryPage {
 
     /// Reads one trigger more than the page has.
     fn read_triggers(&mut self, ledger: &Ledger, id: ScheduleId) {
-        let end = first_instant(ScheduleId(id.0.saturating_add(1)));
+        let end = first_instant(id.next());
         let rows = ledger.history().range((Bound::Included(first_trigger(id)), Bound::Excluded(end)));
         let mut triggers: BTreeMap<TriggerKey, (&Nominal, &InstantOutcome)> = BTreeMap::new();
         for ((_, nominal), row) in rows {

@@ -1,0 +1,123 @@
+//! Creates many schedules in few log entries: validates all, proposes the valid ones, and answers for each.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+use reveille_ledger::command::{Command, ENTRY_BYTES_MAX, ScheduleCreate};
+use reveille_ledger::form;
+use reveille_ledger::refusal::CommandRefusal;
+use reveille_ledger::reply::{CommandOutcome, ScheduleCreation};
+use reveille_proto::admin::v1::{
+    BatchCreateRefusal, BatchCreateResult, BatchCreateSchedulesRequest, BatchCreateSchedulesResponse, ScheduleBody,
+};
+
+use super::create::{no_page, tenant_and_name, warnings};
+use crate::server::admin::validate::{self, CheckContext};
+use crate::server::admin::{Admin, ApiError, error_texts};
+
+/// Schedules of one request at most.
+const SCHEDULES_MAX: usize = 1_000;
+/// Bytes of schedules in one entry. Below the limit, because the entry adds its own fields.
+const ENTRY_BYTES: usize = ENTRY_BYTES_MAX / 2;
+
+/// A valid schedule, and its position in the request.
+struct Item {
+    position: usize,
+    create: ScheduleCreate,
+}
+
+/// Creates each schedule of the request that is valid.
+pub async fn batch_create(
+    admin: &Admin,
+    request: BatchCreateSchedulesRequest,
+    deadline: Instant,
+) -> Result<BatchCreateSchedulesResponse, ApiError> {
+    let bodies = request.schedules;
+    if bodies.is_empty() || bodies.len() > SCHEDULES_MAX {
+        let message = format!("has {} schedules; give 1 to {SCHEDULES_MAX}", bodies.len());
+        return Err(ApiError::of_field("schedules", message));
+    }
+    let mut results = vec![BatchCreateResult::default(); bodies.len()];
+    let mut items = Vec::with_capacity(bodies.len());
+    for (position, checked) in check(admin, bodies, deadline).await?.into_iter().enumerate() {
+        match checked {
+            Ok(create) => items.push(Item { position, create }),
+            Err(error) => results[position] = refused(&error),
+        }
+    }
+    let pools: BTreeSet<&str> = items.iter().map(|item| item.create.pool.as_str()).collect();
+    let mut noted: BTreeSet<String> =
+        admin.context.replica.read(|ledger| pools.iter().flat_map(|pool| warnings(ledger, pool)).collect());
+    noted.extend(items.iter().find_map(|item| no_page(admin, &item.create.content)));
+    for entry in entries(items) {
+        let (positions, creates): (Vec<usize>, Vec<ScheduleCreate>) =
+            entry.into_iter().map(|item| (item.position, item.create)).unzip();
+        let reply = admin.write(Command::SchedulesCreate(creates), "", deadline).await?;
+        let CommandOutcome::Schedules(created) = reply.outcome else {
+            return Err(error_texts::broken(format!("a creation was answered by {:?}", reply.outcome)));
+        };
+        for (position, created) in positions.into_iter().zip(created) {
+            results[position] = result(created);
+        }
+    }
+    Ok(BatchCreateSchedulesResponse { results, warnings: noted.into_iter().collect() })
+}
+
+/// Validates each body. A body whose name exists may name instants that have passed: the ledger compares it.
+async fn check(
+    admin: &Admin,
+    bodies: Vec<ScheduleBody>,
+    deadline: Instant,
+) -> Result<Vec<Result<ScheduleCreate, ApiError>>, ApiError> {
+    let query = admin.read_latest(deadline, |ledger| {
+        let exists = |body: &ScheduleBody| {
+            let (tenant, name) = tenant_and_name(body);
+            ledger.schedule_named(tenant, name).is_some()
+        };
+        (bodies.iter().map(exists).collect::<Vec<bool>>(), ledger.head().now)
+    });
+    let (known, now) = query.await?;
+    let (now, limits, context) = (admin.now(now), admin.limits(), Arc::clone(&admin.context));
+    admin
+        .calendar(move |zones| {
+            let sealed = |tenant: &str, name: &str| context.sealed(tenant, name);
+            let check = |(body, exists)| {
+                let context = CheckContext { now, exists, zones, sealed: &sealed, limits };
+                validate::schedule(Some(body), &context).map(|checked| checked.create)
+            };
+            bodies.into_iter().zip(known).map(check).collect()
+        })
+        .await
+}
+
+/// Divides the schedules, in their order, so that each entry stays below its limit.
+fn entries(items: Vec<Item>) -> Vec<Vec<Item>> {
+    let mut entries: Vec<Vec<Item>> = Vec::new();
+    let mut bytes = 0;
+    for item in items {
+        let size = form::encode(&item.create).len();
+        bytes += size;
+        match entries.last_mut() {
+            Some(entry) if bytes <= ENTRY_BYTES => entry.push(item),
+            _ => {
+                bytes = size;
+                entries.push(vec![item]);
+            }
+        }
+    }
+    entries
+}
+
+fn result(created: Result<ScheduleCreation, CommandRefusal>) -> BatchCreateResult {
+    match created {
+        Ok(ScheduleCreation::Created(id)) => BatchCreateResult { number: id.0, created: true, refusal: None },
+        Ok(ScheduleCreation::Existed(id)) => BatchCreateResult { number: id.0, created: false, refusal: None },
+        Err(refusal) => refused(&error_texts::refused(&refusal)),
+    }
+}
+
+fn refused(error: &ApiError) -> BatchCreateResult {
+    let refusal = BatchCreateRefusal { reason: error.reason().into(), message: error.to_string() };
+    BatchCreateResult { refusal: Some(refusal), ..BatchCreateResult::default() }
+}
