@@ -1,8 +1,9 @@
-//! The last check before an email leaves (P5). The claim worker decides if the email may leave; the stream decides
-//! when.
+//! The last check before an email leaves (P5). The task that delivers it decides if it may leave; the stream
+//! decides when.
 //!
-//! The claim worker implements [`Gate`]. The stream asks it exactly once for each email, immediately before it passes
-//! the first byte of the final dot to the transport. Nothing is awaited between the gate's answer and that write.
+//! `worker/gate_checks.rs` implements [`Gate`]. The stream asks it at most once for each email, immediately before it
+//! passes the first byte of the final dot to the transport; not at all if the relay refuses before. Nothing is awaited
+//! between the gate's answer and that write.
 
 /// Decides if an email may leave. Asked once for each email, in the dialogue's task.
 ///

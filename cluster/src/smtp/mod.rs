@@ -1,6 +1,6 @@
 //! Sends emails to SMTP relays. Email leaves the node here only (P3).
 //!
-//! The claim workers call [`registry`], which has [`RelaySessions`] for each relay. They acquire a permit, pass it an
+//! The feeders acquire a permit from [`registry`], which has [`RelaySessions`] for each relay. A delivery passes it an
 //! email and a [`Gate`], and get exactly one [`DialogueResult`]. This module retries nothing and does not know the
 //! ledger's recipients or claims. The [`Gate`] decides if an email may leave (P5), the [`DialogueResult`] says what the
 //! answer means (P6), and the sessions limit how many handoffs may be in doubt at once (P12).

@@ -24,7 +24,7 @@ use crate::process::proposal;
 /// workers wait and hand nothing off, since nothing can be settled.
 const QUEUE_MAX: usize = 8_192;
 /// Maximum number of outcomes in one proposal. A proposal that is still too large for one entry is halved
-/// (`propose_until_taken`).
+/// (`process/proposal.rs`).
 const BATCH_MAX: usize = 4_096;
 /// Time for which outcomes are gathered while others are still to come. It costs little delay and saves many entries.
 const GATHER: Duration = Duration::from_millis(20);

@@ -7,7 +7,8 @@
 //! settled. Each session has at least two claimed recipients. An unknown relay may be fast, so its sessions have four
 //! until the first answers come.
 //!
-//! - Never more than can begin within [`SESSION_WITHIN`]: the rest would return and be claimed again in vain.
+//! - Never more than can begin within half of [`SESSION_WITHIN`], and one dialogue: the rest would return and be
+//!   claimed again in vain.
 //! - At least one if a relay accepts anything; never above [`CLAIM_CAP_MAX`].
 
 use std::time::Duration;
@@ -16,7 +17,7 @@ use reveille_ledger::injected_bugs::{self, Bug};
 
 use crate::process::limits::SESSION_WITHIN;
 
-/// Maximum number of claimed and unsettled recipients of a (pool, node) (P12).
+/// Maximum number of claimed and unsettled recipients of a (tenant, pool, node), and of all tenants together (P12).
 pub const CLAIM_CAP_MAX: u32 = 4_096;
 /// Assumed duration of a dialogue with a relay that has not answered yet.
 const UNKNOWN_DIALOGUE: Duration = Duration::from_secs(1);

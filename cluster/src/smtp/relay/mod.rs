@@ -1,6 +1,6 @@
 //! The sessions of one node with one relay.
 //!
-//! The registry owns a [`RelaySessions`] for each relay; the claim workers call it. It guarantees:
+//! The registry owns a [`RelaySessions`] for each relay; the feeders call it. It guarantees:
 //! - At most `max_sessions` connections, including those that wait for the answer to the dot or to QUIT (P12). A
 //!   connection belongs to one of `max_sessions` permits or is idle, and a permit uses an idle one before it opens
 //!   another.

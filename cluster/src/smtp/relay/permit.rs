@@ -1,8 +1,8 @@
 //! The permit to send one email through a relay: it runs the dialogue and returns its result.
 //!
-//! Created by [`super::RelaySessions::acquire`] and used up by the claim worker. The dialogue runs in the caller's
-//! task. If the caller drops the future of [`Permit::send`], the connection closes; past the gate the outcome of the
-//! email is then unknown.
+//! Created by [`super::RelaySessions::acquire`] for the feeder, and used up by the delivery of one email. The dialogue
+//! runs in the caller's task. If the caller drops the future of [`Permit::send`], the connection closes; past the gate
+//! the outcome of the email is then unknown.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;

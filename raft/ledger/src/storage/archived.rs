@@ -8,9 +8,9 @@ use super::frozen::{FrozenBlock, pack_rows};
 use crate::model::{Hash, Ledger};
 
 impl Ledger {
-    /// Encodes all rows of `part`, a ledger without a head, into blocks of the archive.
+    /// Encodes all rows of `part`, a ledger whose head is empty, into blocks of the archive.
     pub(crate) fn pack_part(&mut self, part: &Ledger) -> Vec<BlockEntry> {
-        // The first row is the head.
+        // The first row is the head, which is not stored.
         let packed = pack_rows(part.all_rows().skip(1));
         let kept = packed.into_iter().map(|(block, bytes)| {
             self.derived.unsaved.insert(block.hash, bytes.into());
