@@ -122,7 +122,7 @@ impl World {
             next: None,
             tzdb: "test".into(),
         }]));
-        let page = RunId { index: schedule.0 + 1, place: 0 };
+        let page = RunId { index: schedule.index() + 1, place: 0 };
         assert_eq!(fired, CommandOutcome::Fired(vec![Ok(vec![page])]));
         page
     }
