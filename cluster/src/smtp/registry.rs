@@ -18,7 +18,7 @@ use reveille_ledger::injected_bugs::{self, Bug};
 use tokio::time::{Instant, timeout_at};
 
 use super::{
-    CircuitStatus, CredentialStore, Dial, Permit, RelayLimits, RelayRules, RelaySessions, RelayStatus, Target,
+    CircuitStatus, CredentialStore, Dial, RelayLimits, RelayRules, RelaySessions, RelayStatus, SendPermit, Target,
     Unavailable,
 };
 use crate::process::peer_messages::RelayFlow;
@@ -44,12 +44,11 @@ pub struct RelayRegistry {
     parked: Mutex<BTreeSet<String>>,
 }
 
-/// Permission to send one email, and the relay that takes it.
+/// Permit to send one email through a named relay.
 pub struct RelayPermit {
-    /// Name of the relay.
-    pub relay: String,
-    /// Permit for a session with the relay.
-    pub session: Permit,
+    pub relay_name: String,
+    /// A session with the relay.
+    pub permit: SendPermit,
 }
 
 /// Reason why there is no permit of a pool.
@@ -284,8 +283,8 @@ impl Entry {
 /// The same errors as [`RelayRegistry::acquire`].
 async fn first_of(relays: &[NamedRelay], deadline: Instant) -> Result<RelayPermit, NoPermit> {
     for relay in relays {
-        if let Some(session) = relay.sessions.acquire_now() {
-            return Ok(RelayPermit { relay: relay.name.clone(), session });
+        if let Some(permit) = relay.sessions.acquire_now() {
+            return Ok(RelayPermit { relay_name: relay.name.clone(), permit });
         }
     }
     let mut asked: FuturesUnordered<_> = relays.iter().map(|relay| ask(relay, deadline)).collect();
@@ -297,7 +296,7 @@ async fn first_of(relays: &[NamedRelay], deadline: Instant) -> Result<RelayPermi
             None => Ok(asked.next().await),
         };
         match answer {
-            Ok(Some((relay, Ok(session)))) => return Ok(RelayPermit { relay: relay.name.clone(), session }),
+            Ok(Some((relay, Ok(permit)))) => return Ok(RelayPermit { relay_name: relay.name.clone(), permit }),
             Ok(Some((relay, Err(why)))) => shut.push((relay, why)),
             // No relay is left to wait for. The caller waits without holding a turn.
             Ok(None) => {
@@ -316,7 +315,7 @@ async fn first_of(relays: &[NamedRelay], deadline: Instant) -> Result<RelayPermi
 }
 
 /// Waits for a permit of one relay, and returns the relay with the result.
-async fn ask(relay: &NamedRelay, deadline: Instant) -> (&NamedRelay, Result<Permit, Unavailable>) {
+async fn ask(relay: &NamedRelay, deadline: Instant) -> (&NamedRelay, Result<SendPermit, Unavailable>) {
     (relay, relay.sessions.acquire(deadline).await)
 }
 

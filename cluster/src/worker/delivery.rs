@@ -52,8 +52,8 @@ async fn outcome_of(
         Ok(ended) => ended,
         Err(outcome) => return Some(outcome),
     };
-    let EndedDialogue { relay, result, closed } = ended;
-    let reply = recipient.test.then(|| relay_reply(relay, &result)).flatten();
+    let EndedDialogue { relay_name, result, closed } = ended;
+    let reply = recipient.test.then(|| relay_reply(relay_name, &result)).flatten();
     let outcome = classify_and_journal(context, &handoff, result, closed)?;
     // A handoff in doubt stays listed until the state names it, because until then only this node knows of it (P15).
     let handoffs = &context.node.handoffs;
@@ -77,8 +77,7 @@ fn deadlines(context: &WorkerContext, open_by: Instant) -> Deadlines {
 
 /// A dialogue that has ended.
 struct EndedDialogue {
-    /// Name of the relay.
-    relay: String,
+    relay_name: String,
     result: DialogueResult,
     /// The outcome after a closed gate ([`WorkerGate::closed`]).
     closed: Option<DeliveryOutcome>,
@@ -96,31 +95,32 @@ async fn send_through_relays(
     claim: &WorkedClaim,
     handoff: &Arc<Handoff>,
     email: Email,
-    mut permit: RelayPermit,
+    mut relay_permit: RelayPermit,
     deadline: Instant,
 ) -> Result<EndedDialogue, DeliveryOutcome> {
-    let ended = |relay, result| EndedDialogue { relay, result, closed: None };
+    let ended = |relay_name, result| EndedDialogue { relay_name, result, closed: None };
     let (mut lacking, mut all_asked) = (BTreeSet::new(), true);
     loop {
         let mut gate = WorkerGate::new(context, handoff);
-        let result = permit.session.send(&email, &mut gate, &deadlines(context, deadline)).await;
+        let RelayPermit { relay_name, permit } = relay_permit;
+        let result = permit.send(&email, &mut gate, &deadlines(context, deadline)).await;
         let DialogueResult::NoSmtpUtf8 { asked } = &result else {
-            return Ok(EndedDialogue { relay: permit.relay, result, closed: gate.closed });
+            return Ok(EndedDialogue { relay_name, result, closed: gate.closed });
         };
         all_asked &= *asked;
-        lacking.insert(permit.relay.clone());
+        lacking.insert(relay_name.clone());
         let next = context.relays.acquire_except(&lacking, &claim.pool, deadline);
-        permit = match context.drain.run_until_cancelled(next).await {
+        relay_permit = match context.drain.run_until_cancelled(next).await {
             Some(Ok(next)) => next,
             // A relay that took no EHLO may offer SMTPUTF8 later.
             Some(Err(NoPermit::NoRelay)) if !all_asked => {
-                return Ok(ended(permit.relay, DialogueResult::smtputf8_is_not_known()));
+                return Ok(ended(relay_name, DialogueResult::smtputf8_is_not_known()));
             }
             // No relay of the pool offers SMTPUTF8. The recipient's address is ASCII, so the sender's is the cause.
             Some(Err(NoPermit::NoRelay)) if email.to.is_ascii() => {
-                return Ok(ended(permit.relay, DialogueResult::sender_needs_smtputf8()));
+                return Ok(ended(relay_name, DialogueResult::sender_needs_smtputf8()));
             }
-            Some(Err(NoPermit::NoRelay)) => return Ok(ended(permit.relay, result)),
+            Some(Err(NoPermit::NoRelay)) => return Ok(ended(relay_name, result)),
             Some(Err(NoPermit::Unavailable(Unavailable::Closed))) | None => {
                 return Err(DeliveryOutcome::Released(ReleaseReason::Stopping));
             }

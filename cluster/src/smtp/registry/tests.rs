@@ -119,7 +119,7 @@ async fn relays_of_a_pool_get_their_weights_evenly_spread() {
     let mut of_b = Vec::new();
     for turn in 0..400 {
         let way = relays.acquire("default", Instant::now() + Duration::from_secs(60)).await.expect("room");
-        if way.relay == "b" {
+        if way.relay_name == "b" {
             of_b.push(turn);
         }
     }
@@ -137,7 +137,7 @@ async fn free_relay_is_taken_while_another_is_busy() {
     }
     // A bucket starts empty, so the first email waits for a moment.
     assert!(begun.elapsed() < Duration::from_millis(10), "{:?}", begun.elapsed());
-    assert_eq!(ways.iter().filter(|way| way.relay == "a").count(), 1);
+    assert_eq!(ways.iter().filter(|way| way.relay_name == "a").count(), 1);
 }
 
 /// Drops a permit after a while.
@@ -157,10 +157,10 @@ async fn first_free_relay_is_taken_in_any_order() {
             ways.push(relays.acquire("default", begun + Duration::from_secs(60)).await.expect("room"));
         }
         let free = ways.remove(round % 2);
-        let name = free.relay.clone();
+        let name = free.relay_name.clone();
         give_back(free, Duration::from_millis(20));
         let next = relays.acquire("default", begun + Duration::from_secs(60)).await.expect("what came free");
-        assert_eq!(next.relay, name);
+        assert_eq!(next.relay_name, name);
         assert!(begun.elapsed() < Duration::from_millis(30), "{:?}", begun.elapsed());
     }
 }
@@ -172,13 +172,13 @@ async fn waiting_for_two_relays_takes_a_token_of_one() {
     let (relays, begun) = (relays_of([paced, relay("b", 1)]), Instant::now());
     let acquire = || relays.acquire("default", begun + Duration::from_secs(60));
     let first = acquire().await.expect("a pace begins empty");
-    assert_eq!(first.relay, "b");
+    assert_eq!(first.relay_name, "b");
     give_back(first, Duration::from_millis(500));
     let second = acquire().await.expect("what came free");
-    assert_eq!((second.relay.as_str(), begun.elapsed().as_millis() / 100), ("b", 5));
+    assert_eq!((second.relay_name.as_str(), begun.elapsed().as_millis() / 100), ("b", 5));
     for seconds in 1..=2 {
         let way = acquire().await.expect("a slot and a pace");
-        assert_eq!((way.relay.as_str(), begun.elapsed().as_secs()), ("a", seconds), "{:?}", begun.elapsed());
+        assert_eq!((way.relay_name.as_str(), begun.elapsed().as_secs()), ("a", seconds), "{:?}", begun.elapsed());
         std::mem::forget(way);
     }
     let last = relays.acquire("default", begun + Duration::from_secs(5)).await;
@@ -192,12 +192,12 @@ async fn open_circuit_does_not_end_wait_for_another_relay() {
     let acquire = || relays.acquire("default", begun + Duration::from_secs(60));
     let (fails, held) = (acquire().await.expect("room"), acquire().await.expect("room"));
     let mail = Email { from: "a@example.org".into(), to: "b@example.net".into(), data: Vec::new(), dsn: None };
-    let result = fails.session.send(&mail, &mut Open, &Deadlines::default()).await;
+    let result = fails.permit.send(&mail, &mut Open, &Deadlines::default()).await;
     assert!(matches!(result, DialogueResult::Broken { .. }), "{result:?}");
-    let (name, dialled) = (held.relay.clone(), dialer.0.load(Ordering::Relaxed));
+    let (name, dialled) = (held.relay_name.clone(), dialer.0.load(Ordering::Relaxed));
     give_back(held, Duration::from_secs(9));
     let way = acquire().await.expect("what came free");
-    assert_eq!((way.relay, begun.elapsed().as_secs()), (name, 9));
+    assert_eq!((way.relay_name, begun.elapsed().as_secs()), (name, 9));
     let tried = dialer.0.load(Ordering::Relaxed) - dialled;
     assert!((2..=4).contains(&tried), "after one second, and two, and four: {tried}");
 }
@@ -209,9 +209,9 @@ async fn wait_includes_next_probe_but_not_pace_beyond_deadline() {
     let begun = Instant::now();
     let acquire = || relays.acquire("default", begun + Duration::from_secs(10));
     let fails = acquire().await.expect("room");
-    assert_eq!(fails.relay, "b", "a's pace begins empty");
+    assert_eq!(fails.relay_name, "b", "a's pace begins empty");
     let mail = Email { from: "a@example.org".into(), to: "b@example.net".into(), data: Vec::new(), dsn: None };
-    let result = fails.session.send(&mail, &mut Open, &Deadlines::default()).await;
+    let result = fails.permit.send(&mail, &mut Open, &Deadlines::default()).await;
     assert!(matches!(result, DialogueResult::Broken { .. }), "{result:?}");
     let Err(NoPermit::Unavailable(why)) = acquire().await else { panic!("neither can be used now") };
     assert!(until(&why).is_some_and(|until| until < begun + Duration::from_secs(10)), "{why}");
@@ -240,7 +240,7 @@ async fn reply_rules_apply_to_their_relay_only() {
             data: b"Subject: x\r\n\r\nx\r\n".into(),
             dsn: None,
         };
-        let result = way.session.send(&mail, &mut Open, &Deadlines::default()).await;
+        let result = way.permit.send(&mail, &mut Open, &Deadlines::default()).await;
         let DialogueResult::Refused { code: 554, class, .. } = result else { panic!("{result:?}") };
         assert_eq!(class, expected, "{name}");
     }

@@ -32,7 +32,7 @@ pub use self::core::RelaySessions;
 use super::session::deadlines::Timeouts;
 use admission::Ticket;
 use circuit::Backoff;
-pub use permit::Permit;
+pub use permit::SendPermit;
 
 /// Limits of one node's sessions with a relay. Rates are this node's share of the relay's budget (P25).
 #[derive(Debug, Clone, Copy)]
@@ -107,21 +107,21 @@ impl RelaySessions {
     ///
     /// # Errors
     /// Fails at once if the relay cannot be used now, otherwise when the deadline comes first.
-    pub async fn acquire(self: &Arc<RelaySessions>, deadline: Instant) -> Result<Permit, Unavailable> {
+    pub async fn acquire(self: &Arc<RelaySessions>, deadline: Instant) -> Result<SendPermit, Unavailable> {
         let mut ticket = Ticket::new(self)?;
         let slot = self.wait_for_session(deadline).await?;
         ticket.renew()?;
         self.wait_for_rate(deadline).await?;
         ticket.renew()?;
-        Ok(Permit::new(self.clone(), slot, self.take_idle(), ticket))
+        Ok(SendPermit::new(self.clone(), slot, self.take_idle(), ticket))
     }
 
     /// Returns a permit to send one email. `None` if the caller would have to wait. It does not overtake waiting
     /// callers.
-    pub fn acquire_now(self: &Arc<RelaySessions>) -> Option<Permit> {
+    pub fn acquire_now(self: &Arc<RelaySessions>) -> Option<SendPermit> {
         let ticket = Ticket::new(self).ok()?;
         let slot = self.try_session()?;
-        self.take_from_rate_now().then(|| Permit::new(self.clone(), slot, self.take_idle(), ticket))
+        self.take_from_rate_now().then(|| SendPermit::new(self.clone(), slot, self.take_idle(), ticket))
     }
 
     /// Gives no more permits, ends idle sessions with QUIT, and waits at most `limit` for running emails. Returns

@@ -1,7 +1,7 @@
 //! The permit to send one email through a relay: it runs the dialogue and returns its result.
 //!
 //! Created by [`super::RelaySessions::acquire`] for the feeder, and used up by the delivery of one email. The dialogue
-//! runs in the caller's task. If the caller drops the future of [`Permit::send`], the connection closes; past the gate
+//! runs in the caller's task. If the caller drops the future of [`SendPermit::send`], the connection closes; past the gate
 //! the outcome of the email is then unknown.
 
 use std::panic::AssertUnwindSafe;
@@ -30,8 +30,8 @@ use crate::smtp::stage::Stage;
 /// is far above the delay of the banner by which servers uncover bad clients (postscreen: 6 s).
 const OPENS_WITHIN: Duration = Duration::from_secs(30);
 
-/// Permit to send one email now. A permit that is dropped unused returns its session.
-pub struct Permit {
+/// SendPermit to send one email now. A permit that is dropped unused returns its session.
+pub struct SendPermit {
     held: HeldSession,
     slot: OwnedSemaphorePermit,
     ticket: Ticket,
@@ -52,20 +52,20 @@ impl Drop for HeldSession {
     }
 }
 
-impl Permit {
+impl SendPermit {
     pub(crate) fn new(
         core: Arc<RelaySessions>,
         slot: OwnedSemaphorePermit,
         session: Option<OpenSession>,
         ticket: Ticket,
-    ) -> Permit {
-        Permit { held: HeldSession { core, session }, slot, ticket }
+    ) -> SendPermit {
+        SendPermit { held: HeldSession { core, session }, slot, ticket }
     }
 
     /// Sends `email` to the relay, over an idle session if there is one, otherwise over a new one. Calls `gate` at most
     /// once. `deadlines` limit the time before the gate.
     pub async fn send(self, email: &Email, gate: &mut impl Gate, deadlines: &Deadlines) -> DialogueResult {
-        let Permit { mut held, slot, ticket } = self;
+        let SendPermit { mut held, slot, ticket } = self;
         let core = Arc::clone(&held.core);
         // [`super::RelaySessions::close`] waits for this dialogue.
         let _tracked = core.tasks.token();

@@ -25,7 +25,7 @@ use super::server::{Act, Exchange, Moment, Script, mail, target, until, when, wi
 use crate::smtp::cause::Cause;
 use crate::smtp::gate::{Gate, GateAnswer};
 use crate::smtp::relay::circuit::Backoff;
-use crate::smtp::relay::permit::Permit;
+use crate::smtp::relay::permit::SendPermit;
 use crate::smtp::relay::status::CircuitStatus;
 use crate::smtp::relay::{RelayLimits, RelaySessions, Unavailable};
 use crate::smtp::replies::dialogue_result::DialogueResult;
@@ -61,7 +61,7 @@ async fn send(pool: &Arc<RelaySessions>, text: &str) -> DialogueResult {
     permit.send(&mail(text.as_bytes()), &mut Open, &Deadlines::default()).await
 }
 
-fn deliver_in_background(permit: Permit, email: Email) -> JoinHandle<DialogueResult> {
+fn deliver_in_background(permit: SendPermit, email: Email) -> JoinHandle<DialogueResult> {
     tokio::spawn(async move { permit.send(&email, &mut Open, &Deadlines::default()).await })
 }
 

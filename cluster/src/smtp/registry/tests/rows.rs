@@ -47,9 +47,9 @@ impl Node {
             let (tenant, _, _) = queue.next().expect("a recipient");
             let node = Arc::clone(&self);
             tokio::spawn(async move {
-                tokio::time::sleep(node.dialogues[way.relay.as_str()]).await;
-                *node.ended.lock().entry((tenant, way.relay)).or_default() += 1;
-                drop(way.session);
+                tokio::time::sleep(node.dialogues[way.relay_name.as_str()]).await;
+                *node.ended.lock().entry((tenant, way.relay_name)).or_default() += 1;
+                drop(way.permit);
                 node.credit[tenant].fetch_add(1, Ordering::Relaxed);
             });
         }

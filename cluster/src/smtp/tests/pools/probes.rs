@@ -60,7 +60,7 @@ async fn unreachable_relay_is_probed_by_one_dialogue() {
 }
 
 /// Returns the permit of the email that probes a relay whose first session could not be opened.
-async fn probe_after_lost_session(pool: &Arc<RelaySessions>) -> Permit {
+async fn probe_after_lost_session(pool: &Arc<RelaySessions>) -> SendPermit {
     assert!(matches!(send(pool, "a").await, DialogueResult::Broken { .. }));
     let limit = Instant::now() + Duration::from_secs(60);
     loop {
