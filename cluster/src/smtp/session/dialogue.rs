@@ -40,8 +40,9 @@ const BLOCK_BYTES: usize = 64 * 1024;
 /// A text of at most so many bytes goes in one write with the final dot, after the gate: an idle socket takes it whole.
 const ONE_WRITE_BYTES: usize = NEVER_FULL - FINAL_DOT.len();
 
-/// Limit of the whole dialogue before the gate. Each step has its own time-out too.
-const BEFORE_THE_GATE: Duration = Duration::from_secs(3600);
+/// Maximum time of a dialogue before the gate. A backstop: a delivery ends it after 60 s ([`Deadlines::gate_by`]), and
+/// each step has its own time-out.
+const BEFORE_GATE_MAX: Duration = Duration::from_secs(3600);
 
 /// An open session. Dropping it closes the socket without QUIT.
 pub struct Session {
@@ -128,7 +129,7 @@ impl Session {
     /// Checks without waiting if an idle session is still usable. If the relay closed it or sent anything, the session
     /// is closed; this does not count as a failure of the relay.
     pub async fn is_still_idle(&mut self) -> bool {
-        if self.stream.unasked().await.is_some() {
+        if self.stream.read_unexpected().await.is_some() {
             self.stream.close();
         }
         self.is_open()
@@ -155,8 +156,8 @@ impl Session {
     pub async fn quit(mut self) {
         if self.is_open() {
             let farewell = async {
-                if self.stream.command("QUIT\r\n").await.is_ok() {
-                    let _ = self.stream.reply().await;
+                if self.stream.write_command("QUIT\r\n").await.is_ok() {
+                    let _ = self.stream.read_reply().await;
                 }
             };
             let _ = timeout(self.timeouts.quit, farewell).await;
@@ -184,8 +185,8 @@ impl Session {
             Err(refusal) => return Ok(*refusal),
         };
         self.emails = self.emails.saturating_add(1);
-        self.stream.at(Stage::Mail);
-        match deadlines.bound(BEFORE_THE_GATE, self.before_the_gate(&prepared)).await?? {
+        self.stream.set_stage(Stage::Mail);
+        match deadlines.bound(BEFORE_GATE_MAX, self.before_gate(&prepared)).await?? {
             EnvelopeReply::Refused(result) => return Ok(*result),
             EnvelopeReply::SendText => {}
         }
@@ -196,7 +197,7 @@ impl Session {
             return Ok(DialogueResult::GateClosed);
         }
         crash::point("smtp.after-dot-before-250");
-        let reply = within(dot, self.stream.answer()).await?;
+        let reply = within(dot, self.stream.read_final_reply()).await?;
         self.needs_reset = false;
         if reply.code == 421 {
             self.stream.close();
@@ -207,8 +208,8 @@ impl Session {
         })
     }
 
-    async fn before_the_gate(&mut self, prepared: &PreparedEmail<'_>) -> Result<EnvelopeReply, Cause> {
-        if let Some(cause) = self.stream.unasked().await {
+    async fn before_gate(&mut self, prepared: &PreparedEmail<'_>) -> Result<EnvelopeReply, Cause> {
+        if let Some(cause) = self.stream.read_unexpected().await {
             return Err(if self.emails > 1 { Cause::ClosedBetweenEmails } else { cause });
         }
         let reply = if self.extensions.pipelining {
@@ -219,15 +220,15 @@ impl Session {
         if let EnvelopeReply::SendText = reply {
             crash::point("smtp.before-data");
             if prepared.text.whole(ONE_WRITE_BYTES).is_none() {
-                self.write(&prepared.text).await?;
+                self.write_text_blocks(&prepared.text).await?;
             }
         }
         Ok(reply)
     }
 
-    async fn write(&mut self, text: &Stuffed<'_>) -> Result<(), Cause> {
+    async fn write_text_blocks(&mut self, text: &Stuffed<'_>) -> Result<(), Cause> {
         for piece in text.pieces(BLOCK_BYTES) {
-            within(self.timeouts.block, self.stream.text(piece)).await?;
+            within(self.timeouts.block, self.stream.write_text(piece)).await?;
         }
         Ok(())
     }
@@ -236,7 +237,7 @@ impl Session {
     async fn envelope_pipelined(&mut self, prepared: &PreparedEmail<'_>) -> Result<EnvelopeReply, Cause> {
         let reset = if self.needs_reset { RSET } else { "" };
         let group = [reset, &prepared.mail_command, &prepared.rcpt_command, DATA].concat();
-        within(self.timeouts.envelope, self.stream.command(&group)).await?;
+        within(self.timeouts.envelope, self.stream.write_command(&group)).await?;
         if self.needs_reset {
             self.read_rset_reply().await?;
         }
@@ -244,14 +245,14 @@ impl Session {
         let mail_reply = self.read_reply(Stage::Mail).await?;
         crash::point("smtp.after-mail");
         if mail_reply.code == 421 {
-            return self.refuse(Stage::Mail, &mail_reply);
+            return self.refusal(Stage::Mail, &mail_reply);
         }
         let (rcpt_reply, data_reply) = match self.read_rcpt_and_data_replies().await {
             Ok(rest) => rest,
             // The refused MAIL is an answer, even if the other answers are missing.
             Err(_) if mail_reply.class() >= 4 => {
                 self.stream.close();
-                return self.refuse(Stage::Mail, &mail_reply);
+                return self.refusal(Stage::Mail, &mail_reply);
             }
             Err(cause) => return Err(cause),
         };
@@ -285,7 +286,7 @@ impl Session {
         let Some((stage, reply)) = refused else {
             return match data {
                 Some(_) if wanted => Ok(EnvelopeReply::SendText),
-                Some(data) => self.negative(Stage::Data, data),
+                Some(data) => self.refusal_or_out_of_step(Stage::Data, data),
                 None => Err(Cause::Closed),
             };
         };
@@ -296,36 +297,36 @@ impl Session {
             // instead.
             self.stream.close();
         }
-        self.negative(stage, reply)
+        self.refusal_or_out_of_step(stage, reply)
     }
 
     /// Sends one command at a time and reads its answer.
     async fn envelope_stepwise(&mut self, prepared: &PreparedEmail<'_>) -> Result<EnvelopeReply, Cause> {
         if self.needs_reset {
-            within(self.timeouts.envelope, self.stream.command(RSET)).await?;
+            within(self.timeouts.envelope, self.stream.write_command(RSET)).await?;
             self.read_rset_reply().await?;
         }
         self.needs_reset = true;
         for (stage, command) in [(Stage::Mail, &prepared.mail_command), (Stage::Rcpt, &prepared.rcpt_command)] {
             let reply = self.ask(stage, command).await?;
             if reply.class() != 2 {
-                return self.negative(stage, &reply);
+                return self.refusal_or_out_of_step(stage, &reply);
             }
         }
         let reply = self.ask(Stage::Data, DATA).await?;
-        if reply.class() == 3 { Ok(EnvelopeReply::SendText) } else { self.negative(Stage::Data, &reply) }
+        if reply.class() == 3 { Ok(EnvelopeReply::SendText) } else { self.refusal_or_out_of_step(Stage::Data, &reply) }
     }
 
     async fn ask(&mut self, stage: Stage, command: &str) -> Result<Reply, Cause> {
-        self.stream.at(stage);
-        within(self.timeouts.envelope, self.stream.command(command)).await?;
+        self.stream.set_stage(stage);
+        within(self.timeouts.envelope, self.stream.write_command(command)).await?;
         self.read_reply(stage).await
     }
 
     async fn read_reply(&mut self, stage: Stage) -> Result<Reply, Cause> {
-        self.stream.at(stage);
+        self.stream.set_stage(stage);
         let limit = if stage == Stage::Data { self.timeouts.data } else { self.timeouts.envelope };
-        within(limit, self.stream.reply()).await
+        within(limit, self.stream.read_reply()).await
     }
 
     async fn read_rset_reply(&mut self) -> Result<(), Cause> {
@@ -339,21 +340,23 @@ impl Session {
         }
     }
 
-    fn negative(&mut self, stage: Stage, reply: &Reply) -> Result<EnvelopeReply, Cause> {
+    /// Returns the result of a reply that does not accept the command. A reply below 400 does not fit the command, and
+    /// ends the dialogue.
+    fn refusal_or_out_of_step(&mut self, stage: Stage, reply: &Reply) -> Result<EnvelopeReply, Cause> {
         if reply.class() < 4 {
-            self.stream.at(stage);
+            self.stream.set_stage(stage);
             return Err(Cause::OutOfStep(reply.summary()));
         }
-        self.refuse(stage, reply)
+        self.refusal(stage, reply)
     }
 
-    /// Handles a negative answer. Relays use 421 to end a session that was used before: after a number of messages,
+    /// Returns the result of a negative reply. Relays use 421 to end a session that was used before: after a number of messages,
     /// when idle, or at a restart (RFC 5321 3.8). It says nothing about this message, unless it says "too fast" or "too
     /// much".
-    fn refuse(&mut self, stage: Stage, reply: &Reply) -> Result<EnvelopeReply, Cause> {
+    fn refusal(&mut self, stage: Stage, reply: &Reply) -> Result<EnvelopeReply, Cause> {
         let result = DialogueResult::refused(&self.rules, stage, reply);
         if reply.code == 421 {
-            self.stream.at(stage);
+            self.stream.set_stage(stage);
             self.stream.close();
             let about_relay = matches!(result, DialogueResult::Refused { class: ReplyClass::Relay, .. });
             if self.emails > 1 && about_relay {

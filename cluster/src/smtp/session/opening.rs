@@ -87,7 +87,7 @@ impl SessionOpening<'_> {
         }
         let reply = self.ask(&mut stream, Stage::Tls, "STARTTLS\r\n", self.timeouts.tls).await?;
         self.expect(Stage::Tls, reply, 2)?;
-        if let Some(cause) = stream.unasked().await {
+        if let Some(cause) = stream.read_unexpected().await {
             return Err(without_answer(Stage::Tls, cause));
         }
         let plain = stream.into_transport().map_err(|cause| without_answer(Stage::Tls, cause))?;
@@ -147,12 +147,12 @@ impl SessionOpening<'_> {
         command: &str,
         limit: Duration,
     ) -> Result<Reply, Cause> {
-        stream.at(stage);
+        stream.set_stage(stage);
         let asked = async {
             if !command.is_empty() {
-                stream.command(command).await?;
+                stream.write_command(command).await?;
             }
-            stream.reply().await
+            stream.read_reply().await
         };
         self.deadlines.bound(limit, asked).await?
     }

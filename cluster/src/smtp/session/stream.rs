@@ -60,7 +60,7 @@ impl Stream {
     }
 
     /// Sets the command that is answered next. Only the stages of commands can be set.
-    pub fn at(&mut self, stage: Stage) {
+    pub fn set_stage(&mut self, stage: Stage) {
         let in_text = matches!(self.stage, Stage::Body | Stage::FinalDot);
         debug_assert!(stage <= Stage::Data && !in_text, "the stages of a text are this file's own");
         if stage <= Stage::Data && !in_text {
@@ -93,7 +93,7 @@ impl Stream {
     ///
     /// # Errors
     /// Fails if the transport fails, or if a text was begun: the command would become part of it.
-    pub async fn command(&mut self, text: &str) -> Result<(), Cause> {
+    pub async fn write_command(&mut self, text: &str) -> Result<(), Cause> {
         if matches!(self.stage, Stage::Body | Stage::FinalDot) {
             return Err(Cause::OutOfStep("a command inside a text".to_owned()));
         }
@@ -110,12 +110,12 @@ impl Stream {
     }
 
     /// Returns the next whole reply. Cancel-safe: bytes that were read are kept.
-    pub async fn reply(&mut self) -> Result<Reply, Cause> {
+    pub async fn read_reply(&mut self) -> Result<Reply, Cause> {
         poll_fn(|cx| self.poll_reply(cx)).await
     }
 
     /// Writes a piece of the text. Fails on unexpected bytes, which it looks for whenever the relay accepts no more.
-    pub async fn text(&mut self, piece: Piece<'_>) -> Result<(), Cause> {
+    pub async fn write_text(&mut self, piece: Piece<'_>) -> Result<(), Cause> {
         if !matches!(self.stage, Stage::Data | Stage::Body) {
             return Err(Cause::OutOfStep("a text before 354".to_owned()));
         }
@@ -123,7 +123,7 @@ impl Stream {
         let mut rest = piece.bytes();
         poll_fn(|cx| match self.poll_write_all(cx, &mut rest) {
             Poll::Ready(written) => Poll::Ready(written.map_err(Cause::from)),
-            Poll::Pending => self.poll_unasked(cx).map_or(Poll::Pending, |cause| Poll::Ready(Err(cause))),
+            Poll::Pending => self.poll_unexpected(cx).map_or(Poll::Pending, |cause| Poll::Ready(Err(cause))),
         })
         .await
     }
@@ -149,7 +149,7 @@ impl Stream {
         // Unconstrained: tokio's budget for a task must not push the write into a later poll.
         unconstrained(poll_fn(|cx| {
             if self.stage == Stage::Body {
-                if let Some(cause) = self.poll_unasked(cx) {
+                if let Some(cause) = self.poll_unexpected(cx) {
                     self.close();
                     return Poll::Ready(Err(cause));
                 }
@@ -168,9 +168,9 @@ impl Stream {
 
     /// Returns the whole answer to the final dot. If bytes other than a 421 follow it, it may be the answer
     /// to something else. Then the call fails, and the email is in doubt.
-    pub async fn answer(&mut self) -> Result<Reply, Cause> {
-        let reply = self.reply().await?;
-        if let Some(cause @ Cause::OutOfStep(_)) = self.unasked().await {
+    pub async fn read_final_reply(&mut self) -> Result<Reply, Cause> {
+        let reply = self.read_reply().await?;
+        if let Some(cause @ Cause::OutOfStep(_)) = self.read_unexpected().await {
             self.close();
             if !self.replies.surplus_is_421() {
                 return Err(cause);
@@ -191,12 +191,12 @@ impl Stream {
         }
         let mut rest = FINAL_DOT;
         poll_fn(|cx| self.poll_write_all(cx, &mut rest)).await?;
-        self.reply().await
+        self.read_reply().await
     }
 
     /// Returns what is wrong with a connection that should be silent now. `None`: it is silent and open.
-    pub async fn unasked(&mut self) -> Option<Cause> {
-        poll_fn(|cx| Poll::Ready(self.poll_unasked(cx))).await
+    pub async fn read_unexpected(&mut self) -> Option<Cause> {
+        poll_fn(|cx| Poll::Ready(self.poll_unexpected(cx))).await
     }
 
     fn poll_reply(&mut self, cx: &mut Context<'_>) -> Poll<Result<Reply, Cause>> {
@@ -235,7 +235,7 @@ impl Stream {
         self.poll_flush(cx)
     }
 
-    fn poll_unasked(&mut self, cx: &mut Context<'_>) -> Option<Cause> {
+    fn poll_unexpected(&mut self, cx: &mut Context<'_>) -> Option<Cause> {
         if !self.replies.has_surplus() {
             match self.poll_feed(cx) {
                 Poll::Pending => return None,
@@ -283,11 +283,11 @@ mod tests {
         let text = Stuffed::new(b"x\r\n").expect("a good text");
         let piece = text.pieces(10).next().expect("a piece");
         assert!(stream.end_text_through_gate(None, &mut Never).await.is_err(), "not before a text");
-        assert!(stream.text(piece).await.is_err(), "and no text before 354");
-        stream.at(Stage::Data);
+        assert!(stream.write_text(piece).await.is_err(), "and no text before 354");
+        stream.set_stage(Stage::Data);
         assert!(stream.dot_without_recipients(&ok).await.is_err(), "not with a recipient");
-        assert!(stream.text(piece).await.is_ok());
-        assert!(stream.command(".\r\n").await.is_err(), "not as a command");
+        assert!(stream.write_text(piece).await.is_ok());
+        assert!(stream.write_command(".\r\n").await.is_err(), "not as a command");
         let refusal = Reply { code: 550, text: String::new() };
         assert!(stream.dot_without_recipients(&refusal).await.is_err(), "not behind a text");
         stream.close();

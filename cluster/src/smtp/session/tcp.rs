@@ -138,13 +138,13 @@ mod tests {
         let ours = socket.connect(listener.local_addr().expect("an address")).await.expect("a connection");
         let (mut theirs, _) = listener.accept().await.expect("a connection");
         let mut stream = Stream::new(Box::new(Tcp::new(ours)));
-        stream.at(Stage::Data);
+        stream.set_stage(Stage::Data);
 
         // The text ends at a moment when the relay has stopped reading and the socket is full.
         let line = b"a line of the text\r\n".repeat(200);
         let text = Stuffed::new(&line).expect("a text");
         let piece = text.pieces(line.len()).next().expect("a piece");
-        let full = async { while timeout(Duration::from_millis(300), stream.text(piece)).await.is_ok() {} };
+        let full = async { while timeout(Duration::from_millis(300), stream.write_text(piece)).await.is_ok() {} };
         timeout(Duration::from_secs(30), full).await.expect("the socket is full");
 
         let (paused, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
