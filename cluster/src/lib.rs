@@ -4,7 +4,7 @@
 //!                      propose (Fire, Claim, Settle …)                 effects, reads
 //!   timer ─┐         ┌───────────────────────────────▶ replica ────────────────────────┐
 //!   dispatcher ├─ leadership ─┘                       (log, ledger)                     ▼
-//!   auditor ─┘   while leading                            ▲              claim workers ─▶ gate ─▶ relay
+//!   auditor ─┘   while leading                            ▲                 workers ─▶ gate ─▶ relay
 //!                                                         └── settler ◀── outcomes ◀──────┘
 //! ```
 //!

@@ -1,8 +1,8 @@
 //! The recipients of sealed audiences, in immutable files (parts) on each node (P20).
 //!
-//! The ledger names a part by its hash and never contains its recipients. Claim workers read a part once for each
-//! claim. The admin service takes uploaded parts and reads addresses. [`spread()`] makes members copy parts from each
-//! other, and the [`steward`] fetches missing parts.
+//! The ledger names a part by its hash and never contains its recipients. The workers read a part once for each claim.
+//! The admin service takes uploaded parts and reads addresses. [`spread()`] makes members copy parts from each other,
+//! and the [`steward`] fetches missing parts.
 //! - **A read returns what was sealed**: a part's name is the hash of its head, the head has the hash of each block,
 //!   and each read verifies its blocks. A difference is an error, never another recipient.
 //! - **A file with its full name is complete**: written under another name, synced, renamed, its folder synced.

@@ -1,7 +1,7 @@
 //! Composes the bytes of an email from content and recipient.
 //!
-//! The admin service calls [`Compiled::new`] to refuse content that could not be sent. A claim worker compiles a run's
-//! content once and calls [`Compiled::compose`] for each recipient, before the gate (P5). Guarantees:
+//! The admin service calls [`Compiled::new`] to refuse content that could not be sent. `worker/composition.rs` compiles
+//! a run's content once and calls [`Compiled::compose`] for each recipient, before the gate (P5). Guarantees:
 //! - **The same bytes** for the same recipient and stamp: a retry differs only in `Date` and `X-Reveille-Fence`.
 //! - **One message**: CRLF everywhere, no line above 998 octets, and no field that data could add, override or break.
 //! - **Bounded** time (fuel) and memory ([`RENDERED_BYTES_MAX`]); a panic becomes a [`ContentError`].

@@ -236,7 +236,7 @@ fn concerning_keys_of_seal(
 /// has settled it, or has it in doubt. The index is read after the list, so that state is not newer than the index, and
 /// the leader waits for the index. An index read before the list could miss an entry, applied in between, that removed
 /// a handoff from the list. A higher index than necessary only costs a wait. The index comes from the state itself,
-/// because claim workers read the state too; the watch on the applied index follows later.
+/// because the workers read the state too; the watch on the applied index follows later.
 pub async fn answer(context: &NodeContext, question: BarrierRequest) -> BarrierAnswer {
     let deadline = Instant::now() + STEP_TIMEOUT;
     if context.replica.wait_applied(question.index, deadline).await.is_none() {

@@ -1,9 +1,10 @@
 //! The envelope sender with a token, so that the address of a bounce identifies the handoff (VERP).
 //!
-//! Made once at the start of a node; the claim worker gets the sender of each email from it. `bounce@b.example.com`
-//! becomes `bounce+TOKEN@b.example.com`. A token contains run and recipient (the ledger knows their tenant), and a
-//! keyed hash over both, the cluster and its incarnation (P21). It is base32 in lower case, because some relays change
-//! the case of a local part. No local part exceeds the 64 bytes of RFC 5321, whatever the run.
+//! Made once at the start of a node; `worker/composition.rs` gets the sender of each email from it.
+//! `bounce@b.example.com` becomes `bounce+TOKEN@b.example.com`. A token contains run and recipient (the ledger knows
+//! their tenant), and a keyed hash over both, the cluster and its incarnation (P21). It is base32 in lower case,
+//! because some relays change the case of a local part. No local part exceeds the 64 bytes of RFC 5321, whatever the
+//! run.
 
 use data_encoding::BASE32_NOPAD;
 use reveille_ledger::address::Address;

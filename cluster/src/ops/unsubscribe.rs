@@ -1,9 +1,9 @@
 //! The way to opt out in bulk email (RFC 2369, RFC 8058): its header, and the tokens in it.
 //!
-//! Made once at the start of a node. The claim worker gets the header for each recipient from it; the node's listener
-//! decodes tokens with it. A token contains the tenant, the address key, and a keyed hash over both. So the ledger
-//! stores nothing for it, and it is valid as long as its key is known. Keys are shown nowhere, and comparing takes
-//! constant time. The token is not encrypted: the address in it can be read in the link, which was sent to that
+//! Made once at the start of a node. `worker/composition.rs` gets the header for each recipient from it; the node's
+//! listener decodes tokens with it. A token contains the tenant, the address key, and a keyed hash over both. So the
+//! ledger stores nothing for it, and it is valid as long as its key is known. Keys are shown nowhere, and comparing
+//! takes constant time. The token is not encrypted: the address in it can be read in the link, which was sent to that
 //! address.
 
 use base64::Engine;

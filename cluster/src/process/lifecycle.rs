@@ -1,10 +1,10 @@
 //! Starts and stops a node's actors in the order that the protocol requires.
 //!
 //! Start (P10): the replica runs; the ledger learns this incarnation; claims of earlier incarnations are settled from
-//! their journals; only then the node asks for a lease, and so for claims, and its claim workers run. Stop: the leader
-//! is informed and grants this incarnation no more claims; what has not begun is returned; emails past the gate get
-//! their answer; the leadership is handed over. The journal stays: the next incarnation settles what may still be open,
-//! and deletes it.
+//! their journals; only then the node asks for a lease, and so for claims, and its workers run. Stop: the leader is
+//! informed and grants this incarnation no more claims; what has not begun is returned; emails past the gate get their
+//! answer; the leadership is handed over. The journal stays: the next incarnation settles what may still be open, and
+//! deletes it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -101,7 +101,7 @@ pub struct NodeRuntime {
 impl NodeRuntime {
     /// Starts the actor that runs this node's leaderships. A cluster needs a leader before a node can register with it,
     /// so this comes first. Must be called after the replica has started. It uses the replica's runtime: a leader's
-    /// work must not wait for its claim workers.
+    /// work must not wait for its workers.
     pub fn lead(context: &Arc<NodeContext>) -> LeadershipHandle {
         let (supervisor, stop) = (Supervisor::new(), CancellationToken::new());
         let (led, ending) = (Arc::clone(context), stop.clone());
@@ -137,7 +137,7 @@ impl NodeRuntime {
         Ok(runtime)
     }
 
-    fn run_actors(&self, workers: WorkerContext, settling: crate::worker::settler::Actor) {
+    fn run_actors(&self, workers: WorkerContext, settling: crate::worker::settler::SettlerActor) {
         let (work, raft) = (Handle::current(), self.context.replica.runtime());
         let StopSignals { requested, all_settled, .. } = &self.stopping;
         let (relays, pause) = (Arc::clone(&self.relays), Duration::from_secs(1));
@@ -158,7 +158,7 @@ impl NodeRuntime {
         self.restarting("LeaseClient", raft, RESTART_AFTER, all_settled, lease_client::run);
         // These two have the handoffs past the gate and the outcomes that are not settled.
         let workers = workers::run(Arc::new(workers), self.stopping.clone());
-        self.supervisor.run_essential("ClaimWorkers", requested.clone(), workers);
+        self.supervisor.run_essential("Workers", requested.clone(), workers);
         let settled = all_settled.clone();
         self.supervisor.run_essential("Settler", requested.clone(), async move {
             // After the settler has ended in any way, this incarnation needs no lease.

@@ -46,6 +46,7 @@ pub struct RelayRegistry {
 
 /// Permit to send one email through a named relay.
 pub struct RelayPermit {
+    /// Name of the relay.
     pub relay_name: String,
     /// A session with the relay.
     pub permit: SendPermit,

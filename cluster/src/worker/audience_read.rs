@@ -32,7 +32,7 @@ pub(crate) async fn recipients(
         let sealed: BTreeMap<Hash, Seal> =
             sealed.into_iter().filter_map(|audience| Some((audience, ledger.seal(&audience)?))).collect();
         let place =
-            |one: &ClaimedRecipient| Some((one.claimed_slot.slot, sealed.get(&one.audience)?.locate(one.recipient)?));
+            |one: &ClaimedRecipient| Some((one.claimed_slot.slot, sealed.get(&one.audience)?.locate(one.number)?));
         claimed.iter().filter_map(place).collect()
     });
     if places.is_empty() {

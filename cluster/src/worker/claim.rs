@@ -1,4 +1,4 @@
-//! A claim for its worker: the recipients, and the data of the ledger about them.
+//! The work of one claim: its recipients, and the data of the ledger about them.
 
 use std::collections::BTreeMap;
 
@@ -13,17 +13,18 @@ use super::journal::ClaimedSlot;
 pub(crate) struct ClaimedRecipient {
     pub claimed_slot: ClaimedSlot,
     pub run: RunId,
-    pub recipient: u32,
+    /// Number of the recipient in its audience.
+    pub number: u32,
     pub content: Hash,
     pub audience: Hash,
     /// True if the recipient was open when a process died. It is composed alone (P12).
-    pub crash_suspect: bool,
+    pub is_crash_suspect: bool,
     /// True for a test email, whose caller wants the relay's reply.
-    pub test: bool,
+    pub is_test: bool,
 }
 
-/// A claim, with all that its worker needs.
-pub(crate) struct WorkedClaim {
+/// A claim, with all that is needed to send it.
+pub(crate) struct ClaimWork {
     pub tenant: String,
     /// Share of the tenant when the claim was read.
     pub share: u32,
@@ -33,13 +34,14 @@ pub(crate) struct WorkedClaim {
     pub date: Time,
     pub cluster_incarnation: u64,
     pub recipients: Vec<ClaimedRecipient>,
-    /// Recipients of sealed audiences by slot, read once for the whole claim. An error says why one could not be read.
-    pub read: BTreeMap<u16, Result<Recipient, String>>,
+    /// Recipients of sealed audiences by slot, read once for the whole claim. An error says why a recipient could not
+    /// be read.
+    pub sealed_recipients: BTreeMap<u16, Result<Recipient, String>>,
 }
 
-impl WorkedClaim {
-    /// Returns the claim for its worker; `None` if its page no longer exists.
-    pub fn new(ledger: &Ledger, fence: Fence, claim: &Claim) -> Option<WorkedClaim> {
+impl ClaimWork {
+    /// Returns the work of a claim; `None` if its page no longer exists.
+    pub fn new(ledger: &Ledger, fence: Fence, claim: &Claim) -> Option<ClaimWork> {
         let page = ledger.pages().get(&claim.page)?;
         let mut slots = claim.claimed.clone();
         if claim.was_revoked() {
@@ -47,16 +49,16 @@ impl WorkedClaim {
         }
         let suspects = ledger.chunks().get(&(claim.page, claim.chunk)).map(|chunk| &chunk.crash_suspects);
         let recipients = slots.iter().filter_map(|slot| {
-            let (run, recipient) = ledger.recipient_at((claim.page, claim.chunk), slot)?;
+            let (run, number) = ledger.recipient_at((claim.page, claim.chunk), slot)?;
             let state = ledger.run(run)?;
             let claimed_slot = ClaimedSlot { page: claim.page, chunk: claim.chunk, fence, slot };
-            let crash_suspect = suspects.is_some_and(|suspects| suspects.contains(slot));
-            let test = state.cause == OpeningCause::Test;
+            let is_crash_suspect = suspects.is_some_and(|suspects| suspects.contains(slot));
+            let is_test = state.cause == OpeningCause::Test;
             let (content, audience) = (state.content, state.audience);
-            Some(ClaimedRecipient { claimed_slot, run, recipient, content, audience, crash_suspect, test })
+            Some(ClaimedRecipient { claimed_slot, run, number, content, audience, is_crash_suspect, is_test })
         });
         let pool = ledger.pool_of_claim(page, claim);
-        Some(WorkedClaim {
+        Some(ClaimWork {
             tenant: page.tenant.to_string(),
             share: ledger.tenants().get(&page.tenant.to_string()).map_or(1, |tenant| tenant.share),
             pool: pool.to_owned(),
@@ -64,7 +66,7 @@ impl WorkedClaim {
             date: claim.claimed_at,
             cluster_incarnation: page.cluster_incarnation,
             recipients: recipients.collect(),
-            read: BTreeMap::new(),
+            sealed_recipients: BTreeMap::new(),
         })
     }
 }

@@ -1,4 +1,4 @@
-//! The tasks of claim workers.
+//! The tasks that work on claims.
 //!
 //! The task of a claim owns the claim's recipients (P1). After a panic no other task works on that claim, and no leader
 //! revokes it while the node keeps its lease. Its recipients would stay claimed until the process ends. So a panic
@@ -29,7 +29,7 @@ impl ClaimTasks {
         let failing = self.failing.clone();
         self.tasks.spawn(async move {
             if AssertUnwindSafe(work).catch_unwind().await.is_err() {
-                metrics::counter!("reveille_actor_ends_total", "actor" => "ClaimWorkers").increment(1);
+                metrics::counter!("reveille_actor_ends_total", "actor" => "Workers").increment(1);
                 failing.report("the task of a claim panicked");
             }
         });

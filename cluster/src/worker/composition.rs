@@ -11,7 +11,7 @@ use reveille_ledger::content::Recipients;
 use tokio::time::{Instant, timeout_at};
 
 use super::audience_read::NOT_READ;
-use super::claim::{ClaimedRecipient, WorkedClaim};
+use super::claim::{ClaimWork, ClaimedRecipient};
 use super::context::{COMPOSING_MAX, WorkerContext};
 use super::in_flight_handoffs::Handoff;
 use super::journal::JournalStep;
@@ -31,13 +31,13 @@ const NO_UNSUBSCRIBE: &str =
 /// Fails if there will be no dialogue: returns the outcome of the recipient.
 pub(crate) async fn compose(
     context: &WorkerContext,
-    claim: &WorkedClaim,
+    claim: &ClaimWork,
     recipient: &ClaimedRecipient,
     deadline: Instant,
 ) -> Result<(Handoff, Email), DeliveryOutcome> {
     // A crash suspect waits here with a session reserved, because the feeder chooses a recipient only after it has a
     // session for it. The wait ends at `deadline`.
-    let permits = context.composing.acquire_many(if recipient.crash_suspect { COMPOSING_MAX } else { 1 });
+    let permits = context.composing.acquire_many(if recipient.is_crash_suspect { COMPOSING_MAX } else { 1 });
     let _permits = match context.drain.run_until_cancelled(timeout_at(deadline, permits)).await {
         Some(Ok(Ok(permits))) => permits,
         Some(_) => return Err(DeliveryOutcome::Released(ReleaseReason::Busy)),
@@ -62,16 +62,16 @@ pub(crate) async fn compose(
 /// Fails if the email cannot be composed on this node: returns the outcome of the recipient.
 fn prepare(
     context: &WorkerContext,
-    claim: &WorkedClaim,
+    claim: &ClaimWork,
     claimed: &ClaimedRecipient,
 ) -> Result<(Handoff, Email), DeliveryOutcome> {
     let node = &context.node;
     let content = context.compiled_content(claimed.content, claimed.audience).map_err(|cause| not_composed(&cause))?;
     let recipient = match content.recipients.as_ref() {
-        Recipients::Inline(audience) => audience.recipients.get(claimed.recipient as usize).map(Ok),
-        Recipients::Sealed(seal) => match claim.read.get(&claimed.claimed_slot.slot) {
+        Recipients::Inline(audience) => audience.recipients.get(claimed.number as usize).map(Ok),
+        Recipients::Sealed(seal) => match claim.sealed_recipients.get(&claimed.claimed_slot.slot) {
             // The audience was sealed, or its seal became known, after the claim's recipients were read.
-            None if seal.locate(claimed.recipient).is_some() => return Err(no_relay(claimed.claimed_slot, NOT_READ)),
+            None if seal.locate(claimed.number).is_some() => return Err(no_relay(claimed.claimed_slot, NOT_READ)),
             read => read.map(Result::as_ref),
         },
     };
@@ -83,7 +83,7 @@ fn prepare(
     let handoff = Handoff {
         claimed_slot: claimed.claimed_slot,
         run: claimed.run,
-        recipient: claimed.recipient,
+        recipient: claimed.number,
         tenant: claim.tenant.clone(),
         key: recipient.key.clone(),
     };
@@ -96,7 +96,7 @@ fn prepare(
     };
     let (cluster, incarnation) = (node.cluster(), claim.cluster_incarnation);
     let stamp = Stamp {
-        message_id: message_id(cluster, incarnation, claimed.run, claimed.recipient, sender.domain()),
+        message_id: message_id(cluster, incarnation, claimed.run, claimed.number, sender.domain()),
         run: claimed.run,
         fence: claim.reveille_headers.then_some(injected_bugs::fence(claimed.claimed_slot.fence)),
         date: claim.date,
@@ -107,10 +107,10 @@ fn prepare(
         tracing::warn!(recipient = handoff.name(), %error, "an email cannot be composed");
         not_composed(&error.to_string())
     })?;
-    injected_bugs::swap_contents((&content.compiled, &content.recipients), claimed.recipient, &stamp, &mut composed);
+    injected_bugs::swap_contents((&content.compiled, &content.recipients), claimed.number, &stamp, &mut composed);
     let (from, notify) = match &node.return_path {
         Some(path) => {
-            let bounced = Bounced { run: claimed.run, recipient: claimed.recipient };
+            let bounced = Bounced { run: claimed.run, recipient: claimed.number };
             (path.address(cluster, incarnation, bounced), Notify::Failure)
         }
         // Notifications would go to the mailbox that receives replies of recipients.

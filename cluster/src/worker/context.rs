@@ -1,4 +1,4 @@
-//! State shared by the claim workers of one process: relays, journal, settler and compiled contents.
+//! State shared by the workers of one process: relays, journal, settler and compiled contents.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use reveille_ledger::ids::{Fence, Hash};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use super::claim::WorkedClaim;
+use super::claim::ClaimWork;
 use super::injected_bugs;
 use super::journal::{ClaimedSlot, Journal, JournalFault, JournalStep};
 use super::pool_queue::PoolQueues;
@@ -70,7 +70,7 @@ impl JournalWriter {
     }
 }
 
-/// Context of the claim workers of one process.
+/// Context of the workers of one process.
 pub(crate) struct WorkerContext {
     pub node: Arc<NodeContext>,
     pub relays: Arc<RelayRegistry>,
@@ -80,7 +80,7 @@ pub(crate) struct WorkerContext {
     /// fair: a suspect waits only for emails that came before it.
     pub composing: Semaphore,
     /// Claimed recipients that wait for a session (I12).
-    pub queues: PoolQueues<Arc<WorkedClaim>>,
+    pub queues: PoolQueues<Arc<ClaimWork>>,
     /// Cancelled when the node stops. Recipients that have not begun then return to pending.
     pub drain: CancellationToken,
     /// Permits for reads of audience parts ([`READS_MAX`]).

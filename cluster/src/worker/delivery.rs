@@ -8,7 +8,7 @@ use reveille_ledger::command::{RefusalEffect, RelayRefusal, RelayReply, ReleaseR
 use reveille_raft::crash;
 use tokio::time::Instant;
 
-use super::claim::{ClaimedRecipient, WorkedClaim};
+use super::claim::{ClaimWork, ClaimedRecipient};
 use super::composition::compose;
 use super::context::WorkerContext;
 use super::gate_checks::WorkerGate;
@@ -18,18 +18,18 @@ use super::outcome::{DeliveryOutcome, clip, no_relay, unanswered};
 use crate::smtp::registry::{NoPermit, RelayPermit};
 use crate::smtp::{self, Deadlines, DialogueResult, Email, ReplyClass, Stage, Unavailable};
 
-/// Time within which a dialogue must reach its gate. Otherwise it ends without a handoff.
-pub(crate) const PREPARE_WITHIN: Duration = Duration::from_secs(60);
+/// Time within which a dialogue must reach its gate ([`Deadlines::gate_by`]). Otherwise it ends without a handoff.
+pub(crate) const GATE_WITHIN: Duration = Duration::from_secs(60);
 
 /// Sends the email of one recipient, from composing to the settled outcome.
 pub(crate) async fn send(
     context: Arc<WorkerContext>,
-    claim: Arc<WorkedClaim>,
-    number: usize,
+    claim: Arc<ClaimWork>,
+    position: usize,
     permit: RelayPermit,
     deadline: Instant,
 ) {
-    let recipient = &claim.recipients[number];
+    let recipient = &claim.recipients[position];
     if let Some(outcome) = outcome_of(&context, &claim, recipient, permit, deadline).await {
         context.settler.settle(recipient.claimed_slot, outcome).await;
     }
@@ -38,7 +38,7 @@ pub(crate) async fn send(
 /// Returns the outcome of one recipient; `None` if nothing may be settled.
 async fn outcome_of(
     context: &Arc<WorkerContext>,
-    claim: &WorkedClaim,
+    claim: &ClaimWork,
     recipient: &ClaimedRecipient,
     permit: RelayPermit,
     deadline: Instant,
@@ -53,7 +53,7 @@ async fn outcome_of(
         Err(outcome) => return Some(outcome),
     };
     let EndedDialogue { relay_name, result, closed } = ended;
-    let reply = recipient.test.then(|| relay_reply(relay_name, &result)).flatten();
+    let reply = recipient.is_test.then(|| relay_reply(relay_name, &result)).flatten();
     let outcome = classify_and_journal(context, &handoff, result, closed)?;
     // A handoff in doubt stays listed until the state names it, because until then only this node knows of it (P15).
     let handoffs = &context.node.handoffs;
@@ -71,7 +71,7 @@ async fn outcome_of(
 
 /// Returns the deadlines of a dialogue that begins now and whose session is to be open by `open_by`.
 fn deadlines(context: &WorkerContext, open_by: Instant) -> Deadlines {
-    let gate_by = Some(Instant::now() + PREPARE_WITHIN);
+    let gate_by = Some(Instant::now() + GATE_WITHIN);
     Deadlines { open_by: Some(open_by), gate_by, stop: context.drain.child_token() }
 }
 
@@ -92,7 +92,7 @@ struct EndedDialogue {
 /// Fails if no remaining relay can be used in time: returns an outcome by which the recipient is pending again.
 async fn send_through_relays(
     context: &Arc<WorkerContext>,
-    claim: &WorkedClaim,
+    claim: &ClaimWork,
     handoff: &Arc<Handoff>,
     email: Email,
     mut relay_permit: RelayPermit,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use reveille_ledger::command::ReleaseReason;
 use tokio::time::Instant;
 
-use super::claim::WorkedClaim;
+use super::claim::ClaimWork;
 use super::claim_tasks::ClaimTasks;
 use super::context::WorkerContext;
 use super::delivery::send;
@@ -46,7 +46,7 @@ pub(crate) async fn feed(
     context: Arc<WorkerContext>,
     tasks: ClaimTasks,
     pool: String,
-    queue: Arc<PoolQueue<Arc<WorkedClaim>>>,
+    queue: Arc<PoolQueue<Arc<ClaimWork>>>,
 ) {
     while let Some(deadline) = queue.earliest() {
         let give_back = match permit(&context, &pool, deadline).await {
@@ -61,8 +61,8 @@ pub(crate) async fn feed(
             None => queue.take_all(),
         };
         for waiting in returned {
-            for number in waiting.recipients {
-                let claimed_slot = waiting.claim.recipients[number].claimed_slot;
+            for position in waiting.recipients {
+                let claimed_slot = waiting.claim.recipients[position].claimed_slot;
                 let outcome = match &give_back.reason {
                     ReturnReason::NoRelay(cause) => no_relay(claimed_slot, cause),
                     ReturnReason::Released(why) => DeliveryOutcome::Released(*why),
@@ -77,13 +77,13 @@ pub(crate) async fn feed(
 async fn start_next(
     context: &Arc<WorkerContext>,
     tasks: &ClaimTasks,
-    queue: &PoolQueue<Arc<WorkedClaim>>,
+    queue: &PoolQueue<Arc<ClaimWork>>,
     permit: RelayPermit,
 ) {
-    while let Some((claim, number, deadline)) = queue.next() {
-        let recipient = &claim.recipients[number];
+    while let Some((claim, position, deadline)) = queue.next() {
+        let recipient = &claim.recipients[position];
         match check_before_session(context, recipient.claimed_slot, recipient.run) {
-            Ok(()) => return tasks.spawn(send(Arc::clone(context), claim, number, permit, deadline)),
+            Ok(()) => return tasks.spawn(send(Arc::clone(context), claim, position, permit, deadline)),
             Err(outcome) => context.settler.settle(recipient.claimed_slot, outcome).await,
         }
     }

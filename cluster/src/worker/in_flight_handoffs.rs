@@ -1,6 +1,6 @@
 //! The handoffs of this node between gate and answer, which a barrier must name (P15).
 //!
-//! Invariant: a worker inserts its handoff *before* it reads the state. For a barrier the node applies the entry
+//! Invariant: a delivery inserts its handoff *before* it reads the state. For a barrier the node applies the entry
 //! *before* it reads this list. So a handoff that did not see the entry is in the list, and a handoff that is not in
 //! the list has seen the entry.
 

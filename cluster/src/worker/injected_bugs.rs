@@ -1,11 +1,17 @@
-//! Bugs that tests inject into the claim workers, to prove that the judge finds them
-//! (`reveille_ledger::injected_bugs`). A build without the feature `injected-bugs` has none of them.
+//! Bugs that tests inject into the workers, to prove that the judge finds them (`reveille_ledger::injected_bugs`). A
+//! build without the feature `injected-bugs` has none of them.
 
+use std::sync::Arc;
+
+use reveille_ledger::command::ReleaseReason;
 use reveille_ledger::content::Recipients;
 use reveille_ledger::ids::Fence;
 use reveille_ledger::injected_bugs::{self, Bug};
 
+use super::context::WorkerContext;
+use super::delivery::GATE_WITHIN;
 use super::journal::{ClaimedSlot, JournalStep, Record};
+use super::outcome::DeliveryOutcome;
 use crate::compose::{Compiled, Composed, Stamp};
 
 /// Returns the fence that goes into the email. With [`Bug::AnotherFence`] no claim has it.
@@ -40,4 +46,15 @@ pub(crate) fn records(claimed_slot: ClaimedSlot, step: JournalStep) -> Vec<Recor
         }
         step => vec![record(step)],
     }
+}
+
+/// Returns true if [`Bug::IdleClaim`] delays the recipient at this position of its claim: the last of several.
+pub(crate) fn idles(position: usize, recipients: usize) -> bool {
+    position > 0 && position + 1 == recipients && injected_bugs::is(Bug::IdleClaim)
+}
+
+/// [`Bug::IdleClaim`]: keeps a recipient claimed for a minute without a handoff.
+pub(crate) async fn idle(context: Arc<WorkerContext>, claimed_slot: ClaimedSlot) {
+    tokio::time::sleep(GATE_WITHIN).await;
+    context.settler.settle(claimed_slot, DeliveryOutcome::Released(ReleaseReason::Busy)).await;
 }

@@ -22,7 +22,7 @@ const ASK_AGAIN: Duration = Duration::from_millis(50);
 /// its assumption about a new relay.
 const COMPARE_EVERY: Duration = Duration::from_millis(100);
 
-/// The steps of a stop, for the lease client and the claim workers.
+/// The steps of a stop, for the lease client and the workers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StopSignals {
     /// The node stops; nothing new begins.

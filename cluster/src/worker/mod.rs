@@ -2,8 +2,8 @@
 
 pub(crate) mod audience_read;
 pub(crate) mod claim;
+pub(crate) mod claim_queueing;
 pub(crate) mod claim_tasks;
-pub(crate) mod claim_worker;
 pub(crate) mod composition;
 pub(crate) mod context;
 pub(crate) mod delivery;

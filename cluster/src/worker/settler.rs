@@ -1,8 +1,8 @@
 //! The settler: gathers the outcomes of recipients and proposes many of them in one entry.
 //!
-//! Outcomes come from the claim workers. Each is proposed until the ledger has accepted it. A settle that is applied
-//! twice changes nothing more (P4), so a proposal with an unknown outcome is repeated. If the process dies first, its
-//! journal has the same outcomes (P11).
+//! Outcomes come from the deliveries, and from what is settled without a delivery. Each is proposed until the ledger
+//! has accepted it. A settle that is applied twice changes nothing more (P4), so a proposal with an unknown outcome is
+//! repeated. If the process dies first, its journal has the same outcomes (P11).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ use super::outcome::DeliveryOutcome;
 use crate::process::context::NodeContext;
 use crate::process::proposal;
 
-/// Maximum number of outcomes that wait for the settler: twice the largest claim cap. If the queue is full, claim
-/// workers wait and hand nothing off, since nothing can be settled.
+/// Maximum number of outcomes that wait for the settler: twice the largest claim cap. If the queue is full, deliveries
+/// wait and no email is handed off, since nothing can be settled.
 const QUEUE_MAX: usize = 8_192;
 /// Maximum number of outcomes in one proposal. A proposal that is still too large for one entry is halved
 /// (`process/proposal.rs`).
@@ -29,7 +29,7 @@ const BATCH_MAX: usize = 4_096;
 /// Time for which outcomes are gathered while others are still to come. It costs little delay and saves many entries.
 const GATHER: Duration = Duration::from_millis(20);
 
-/// Handle with which claim workers settle outcomes.
+/// Handle that settles outcomes.
 #[derive(Clone)]
 pub struct Settler {
     queue: mpsc::Sender<(ClaimedSlot, DeliveryOutcome)>,
@@ -37,9 +37,9 @@ pub struct Settler {
 
 impl Settler {
     /// Returns the handle and its actor. The caller runs the actor until every handle is dropped.
-    pub(crate) fn new(context: Arc<NodeContext>) -> (Settler, Actor) {
+    pub(crate) fn new(context: Arc<NodeContext>) -> (Settler, SettlerActor) {
         let (queue, outcomes) = mpsc::channel(QUEUE_MAX);
-        (Settler { queue }, Actor { context, outcomes })
+        (Settler { queue }, SettlerActor { context, outcomes })
     }
 
     /// Queues an outcome; waits while the queue is full.
@@ -53,12 +53,12 @@ impl Settler {
 }
 
 /// The actor behind [`Settler`].
-pub(crate) struct Actor {
+pub(crate) struct SettlerActor {
     context: Arc<NodeContext>,
     outcomes: mpsc::Receiver<(ClaimedSlot, DeliveryOutcome)>,
 }
 
-impl Actor {
+impl SettlerActor {
     /// Runs until every handle is dropped and everything is settled.
     pub async fn run(mut self) {
         while let Some(first) = self.outcomes.recv().await {

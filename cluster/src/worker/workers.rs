@@ -1,8 +1,8 @@
-//! Finds the claims of this node and starts one worker for each (P4).
+//! Finds the claims of this node and starts the work on each (P4).
 //!
 //! A claim is found by its hint. Claims whose hint was lost are found by reading the state once a second. This process
-//! works on each claim at most once. The worker of a claim is `claim_worker.rs`; the sessions with relays limit the
-//! number of emails that are sent at once.
+//! works on each claim at most once. `claim_queueing.rs` does it; the sessions with relays limit the number of emails
+//! that are sent at once.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use reveille_ledger::ids::Fence;
 use reveille_raft::Hint;
 use tokio_util::sync::CancellationToken;
 
-use super::claim::WorkedClaim;
+use super::claim::ClaimWork;
+use super::claim_queueing::queue_recipients;
 use super::claim_tasks::ClaimTasks;
-use super::claim_worker::ClaimWorker;
 use super::context::WorkerContext;
 use super::lease_client::StopSignals;
 use crate::process::lease::{ASK_EVERY, LEASE};
@@ -30,7 +30,7 @@ const FORGET_EVERY: Duration = Duration::from_secs(60);
 const FENCE_WITHIN: Duration = Duration::from_secs(2);
 
 /// Works on every claim that is granted to this process. After the stop, new claims are returned at once; it ends when
-/// no more claims can come and the last worker is done.
+/// no more claims can come and the last task is done.
 pub(crate) async fn run(context: Arc<WorkerContext>, stop: StopSignals) {
     let mut hints = context.node.replica.effects();
     let mut worked: BTreeSet<Fence> = BTreeSet::new();
@@ -65,12 +65,12 @@ pub(crate) async fn run(context: Arc<WorkerContext>, stop: StopSignals) {
                 None => break,
             },
         };
-        start_workers(&context, &mut worked, &tasks, claims);
+        start_work(&context, &mut worked, &tasks, claims);
     }
     if stop.requested.is_cancelled() {
         // Every claim is in the state now, but hints may have been lost.
         let claims = own_claims(&context, &mut worked);
-        start_workers(&context, &mut worked, &tasks, claims);
+        start_work(&context, &mut worked, &tasks, claims);
     }
     tasks.over().await;
 }
@@ -88,25 +88,24 @@ async fn until_nothing_more_is_granted(context: &WorkerContext, known: &Cancella
     }
 }
 
-/// Starts a worker for each claim that this process has not worked on yet.
-fn start_workers(context: &Arc<WorkerContext>, worked: &mut BTreeSet<Fence>, tasks: &ClaimTasks, claims: Vec<Fence>) {
+/// Starts the work on each claim that this process has not worked on yet.
+fn start_work(context: &Arc<WorkerContext>, worked: &mut BTreeSet<Fence>, tasks: &ClaimTasks, claims: Vec<Fence>) {
     for fence in claims {
         if worked.insert(fence)
             && let Some(claim) = claim_of(context, fence)
         {
-            let worker = ClaimWorker { context: Arc::clone(context), tasks: tasks.clone(), claim };
-            tasks.spawn(worker.run());
+            tasks.spawn(queue_recipients(Arc::clone(context), tasks.clone(), claim));
         }
     }
 }
 
-fn claim_of(context: &WorkerContext, fence: Fence) -> Option<WorkedClaim> {
-    context.node.replica.read(|ledger| WorkedClaim::new(ledger, fence, ledger.claims().get(&fence)?))
+fn claim_of(context: &WorkerContext, fence: Fence) -> Option<ClaimWork> {
+    context.node.replica.read(|ledger| ClaimWork::new(ledger, fence, ledger.claims().get(&fence)?))
 }
 
 /// Returns the claims of this process that have work: claimed recipients, or a revocation while this process runs.
-/// After a revocation the worker returns the recipients that it never began, which resolves their doubt. Removes only
-/// closed claims from `worked`, because an open claim must never be worked on twice.
+/// After a revocation this process releases the recipients that it never began, which resolves their doubt. Removes
+/// only closed claims from `worked`, because an open claim must never be worked on twice.
 fn own_claims(context: &WorkerContext, worked: &mut BTreeSet<Fence>) -> Vec<Fence> {
     let (own, closed) = context.node.replica.read(|ledger| {
         let has_work = |claim: &Claim| !claim.claimed.is_empty() || claim.was_revoked();

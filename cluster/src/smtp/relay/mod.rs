@@ -8,7 +8,7 @@
 //! - Each email that is passed to a permit gets exactly one [`crate::smtp::DialogueResult`]. Nothing is retried (P5).
 //! - A connection is reused only between two complete dialogues.
 //!
-//! It does not choose among relays: [`Unavailable`] says why and until when, and the worker asks another relay or
+//! It does not choose among relays: [`Unavailable`] says why and until when, and the feeder asks another relay or
 //! waits.
 
 pub(crate) mod admission;

@@ -1,9 +1,8 @@
 //! The class of a negative SMTP reply, by ordered rules: the operator's rules for this relay, then those of
 //! `replies.toml`.
 //!
-//! `dialogue_result.rs` calls [`ReplyRules::classify`]; the claim worker acts on the class.
-//! Invariant: the class is a pure function of the rules, stage, code, enhanced code and text, and the first rule that
-//! matches decides.
+//! `dialogue_result.rs` calls [`ReplyRules::classify`]; `worker/delivery.rs` acts on the class. Invariant: the class is
+//! a pure function of the rules, stage, code, enhanced code and text, and the first rule that matches decides.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};

@@ -1,8 +1,8 @@
 //! An email as the dialogue gets it, and the SMTP commands that offer it.
 //!
-//! The claim worker makes an [`Email`]; the dialogue calls the rest. An address is checked again here, so that nothing
-//! in a recipient list can end a command line. An email that no relay can accept is refused here before a byte is
-//! written, with the code that a relay would have used; such texts begin with "not offered:". If another relay may
+//! `worker/composition.rs` makes an [`Email`]; the dialogue calls the rest. An address is checked again here, so that
+//! nothing in a recipient list can end a command line. An email that no relay can accept is refused here before a byte
+//! is written, with the code that a relay would have used; such texts begin with "not offered:". If another relay may
 //! accept it, the result is [`DialogueResult::NoSmtpUtf8`].
 
 use super::dot_stuffing::Stuffed;
