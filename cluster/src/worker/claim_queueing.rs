@@ -19,8 +19,7 @@ use super::claim_tasks::ClaimTasks;
 use super::context::WorkerContext;
 use super::feeder::feed;
 use super::injected_bugs;
-use super::journal::ClaimedSlot;
-use super::outcome::{DeliveryOutcome, no_relay};
+use super::outcome::{DeliveryOutcome, RecipientOutcome, no_relay};
 use super::pool_queue::WaitingClaim;
 use crate::process::limits::SESSION_WITHIN;
 
@@ -37,7 +36,7 @@ pub(crate) async fn queue_recipients(context: Arc<WorkerContext>, tasks: ClaimTa
     for (position, recipient) in claim.recipients.iter().enumerate() {
         let claimed_slot = recipient.claimed_slot;
         if let Some(Err(cause)) = claim.sealed_recipients.get(&claimed_slot.slot) {
-            context.settler.settle(claimed_slot, unread(&context, claimed_slot, cause)).await;
+            context.settler.settle(RecipientOutcome::new(claimed_slot, unread(&context, cause))).await;
             continue;
         }
         if injected_bugs::idles(position, claim.recipients.len()) {
@@ -55,9 +54,9 @@ pub(crate) async fn queue_recipients(context: Arc<WorkerContext>, tasks: ClaimTa
 
 /// Returns the outcome of a recipient that could not be read, before it uses a relay. It is pending again after a
 /// while, and the attempt is not counted: this node may fetch the part from a peer, or another node may have it.
-fn unread(context: &WorkerContext, claimed_slot: ClaimedSlot, cause: &str) -> DeliveryOutcome {
+fn unread(context: &WorkerContext, cause: &str) -> DeliveryOutcome {
     if context.drain.is_cancelled() {
         return DeliveryOutcome::Released(ReleaseReason::Stopping);
     }
-    no_relay(claimed_slot, cause)
+    no_relay(cause)
 }

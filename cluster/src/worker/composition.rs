@@ -71,13 +71,13 @@ fn prepare(
         Recipients::Inline(audience) => audience.recipients.get(claimed.number as usize).map(Ok),
         Recipients::Sealed(seal) => match claim.sealed_recipients.get(&claimed.claimed_slot.slot) {
             // The audience was sealed, or its seal became known, after the claim's recipients were read.
-            None if seal.locate(claimed.number).is_some() => return Err(no_relay(claimed.claimed_slot, NOT_READ)),
+            None if seal.locate(claimed.number).is_some() => return Err(no_relay(NOT_READ)),
             read => read.map(Result::as_ref),
         },
     };
     let recipient = match recipient {
         Some(Ok(recipient)) => recipient,
-        Some(Err(cause)) => return Err(no_relay(claimed.claimed_slot, cause)),
+        Some(Err(cause)) => return Err(no_relay(cause)),
         None => return Err(not_composed("the recipient is not in the audience")),
     };
     let handoff = Handoff {
@@ -92,7 +92,7 @@ fn prepare(
         (false, _) => None,
         (true, Some(unsubscribe)) => Some(unsubscribe.header(&handoff.tenant, &handoff.key)),
         // Another node may have this setting.
-        (true, None) => return Err(no_relay(claimed.claimed_slot, NO_UNSUBSCRIBE)),
+        (true, None) => return Err(no_relay(NO_UNSUBSCRIBE)),
     };
     let (cluster, incarnation) = (node.cluster(), claim.cluster_incarnation);
     let stamp = Stamp {

@@ -14,7 +14,7 @@ use super::context::WorkerContext;
 use super::gate_checks::WorkerGate;
 use super::in_flight_handoffs::Handoff;
 use super::journal::{ClaimedSlot, JournalStep};
-use super::outcome::{DeliveryOutcome, clip, no_relay, unanswered};
+use super::outcome::{DeliveryOutcome, RecipientOutcome, clip, no_relay};
 use crate::smtp::registry::{NoPermit, RelayPermit};
 use crate::smtp::{self, Deadlines, DialogueResult, Email, ReplyClass, Stage, Unavailable};
 
@@ -31,7 +31,7 @@ pub(crate) async fn send(
 ) {
     let recipient = &claim.recipients[position];
     if let Some(outcome) = outcome_of(&context, &claim, recipient, permit, deadline).await {
-        context.settler.settle(recipient.claimed_slot, outcome).await;
+        context.settler.settle(outcome).await;
     }
 }
 
@@ -42,18 +42,19 @@ async fn outcome_of(
     recipient: &ClaimedRecipient,
     permit: RelayPermit,
     deadline: Instant,
-) -> Option<DeliveryOutcome> {
+) -> Option<RecipientOutcome> {
+    let undelivered = |outcome| Some(RecipientOutcome::new(recipient.claimed_slot, outcome));
     let (handoff, email) = match compose(context, claim, recipient, deadline).await {
         Ok(composed) => composed,
-        Err(outcome) => return Some(outcome),
+        Err(outcome) => return undelivered(outcome),
     };
     let handoff = Arc::new(handoff);
     let ended = match send_through_relays(context, claim, &handoff, email, permit, deadline).await {
         Ok(ended) => ended,
-        Err(outcome) => return Some(outcome),
+        Err(outcome) => return undelivered(outcome),
     };
     let EndedDialogue { relay_name, result, closed } = ended;
-    let reply = recipient.is_test.then(|| relay_reply(relay_name, &result)).flatten();
+    let test_reply = recipient.is_test.then(|| relay_reply(relay_name, &result)).flatten();
     let outcome = classify_and_journal(context, &handoff, result, closed)?;
     // A handoff in doubt stays listed until the state names it, because until then only this node knows of it (P15).
     let handoffs = &context.node.handoffs;
@@ -63,10 +64,7 @@ async fn outcome_of(
     if outcome != DeliveryOutcome::InDoubt || !is_claimed(context, handoff.claimed_slot) {
         handoffs.remove(&handoff);
     }
-    Some(match reply {
-        Some(reply) => DeliveryOutcome::Test(reply, Box::new(outcome)),
-        None => outcome,
-    })
+    Some(RecipientOutcome { claimed_slot: recipient.claimed_slot, outcome, test_reply })
 }
 
 /// Returns the deadlines of a dialogue that begins now and whose session is to be open by `open_by`.
@@ -126,7 +124,7 @@ async fn send_through_relays(
             }
             // If the recipient were pending at once, it would be claimed again at the rate of the relay that cannot
             // take it.
-            Some(Err(NoPermit::Unavailable(why))) => return Err(no_relay(handoff.claimed_slot, &why.to_string())),
+            Some(Err(NoPermit::Unavailable(why))) => return Err(no_relay(&why.to_string())),
         };
     }
 }
@@ -169,9 +167,9 @@ fn classify_and_journal(
             cause => {
                 let text = format!("lost at {stage:?}: {cause}");
                 if uses_up_attempt(stage, &cause) {
-                    unanswered(claimed_slot, &text)
+                    DeliveryOutcome::BrokenFromRcpt(clip(&text))
                 } else {
-                    no_relay(claimed_slot, &text)
+                    no_relay(&text)
                 }
             }
         },

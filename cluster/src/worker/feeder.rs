@@ -15,7 +15,7 @@ use super::claim_tasks::ClaimTasks;
 use super::context::WorkerContext;
 use super::delivery::send;
 use super::gate_checks::check_before_session;
-use super::outcome::{DeliveryOutcome, no_relay};
+use super::outcome::{DeliveryOutcome, RecipientOutcome, no_relay};
 use super::pool_queue::PoolQueue;
 use crate::smtp::Unavailable;
 use crate::smtp::registry::{NoPermit, RelayPermit};
@@ -64,10 +64,10 @@ pub(crate) async fn feed(
             for position in waiting.recipients {
                 let claimed_slot = waiting.claim.recipients[position].claimed_slot;
                 let outcome = match &give_back.reason {
-                    ReturnReason::NoRelay(cause) => no_relay(claimed_slot, cause),
+                    ReturnReason::NoRelay(cause) => no_relay(cause),
                     ReturnReason::Released(why) => DeliveryOutcome::Released(*why),
                 };
-                context.settler.settle(claimed_slot, outcome).await;
+                context.settler.settle(RecipientOutcome::new(claimed_slot, outcome)).await;
             }
         }
     }
@@ -84,7 +84,7 @@ async fn start_next(
         let recipient = &claim.recipients[position];
         match check_before_session(context, recipient.claimed_slot, recipient.run) {
             Ok(()) => return tasks.spawn(send(Arc::clone(context), claim, position, permit, deadline)),
-            Err(outcome) => context.settler.settle(recipient.claimed_slot, outcome).await,
+            Err(outcome) => context.settler.settle(RecipientOutcome::new(recipient.claimed_slot, outcome)).await,
         }
     }
 }

@@ -11,7 +11,7 @@ use reveille_ledger::injected_bugs::{self, Bug};
 use super::context::WorkerContext;
 use super::delivery::GATE_WITHIN;
 use super::journal::{ClaimedSlot, JournalStep, Record};
-use super::outcome::DeliveryOutcome;
+use super::outcome::{DeliveryOutcome, RecipientOutcome};
 use crate::compose::{Compiled, Composed, Stamp};
 
 /// Returns the fence that goes into the email. With [`Bug::AnotherFence`] no claim has it.
@@ -56,5 +56,5 @@ pub(crate) fn idles(position: usize, recipients: usize) -> bool {
 /// [`Bug::IdleClaim`]: keeps a recipient claimed for a minute without a handoff.
 pub(crate) async fn idle(context: Arc<WorkerContext>, claimed_slot: ClaimedSlot) {
     tokio::time::sleep(GATE_WITHIN).await;
-    context.settler.settle(claimed_slot, DeliveryOutcome::Released(ReleaseReason::Busy)).await;
+    context.settler.settle(RecipientOutcome::new(claimed_slot, DeliveryOutcome::Released(ReleaseReason::Busy))).await;
 }

@@ -7,19 +7,40 @@ use super::journal::ClaimedSlot;
 /// Maximum characters of a relay's reply that go into the ledger.
 const TEXT_MAX: usize = 200;
 
+/// A recipient of a claim with its outcome, to be settled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecipientOutcome {
+    /// The recipient.
+    pub claimed_slot: ClaimedSlot,
+    /// Its outcome.
+    pub outcome: DeliveryOutcome,
+    /// The reply of the relay, if the email was a test.
+    pub test_reply: Option<RelayReply>,
+}
+
+impl RecipientOutcome {
+    /// Returns an outcome without the reply to a test email.
+    pub fn new(claimed_slot: ClaimedSlot, outcome: DeliveryOutcome) -> RecipientOutcome {
+        RecipientOutcome { claimed_slot, outcome, test_reply: None }
+    }
+}
+
 /// Outcome of one recipient.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeliveryOutcome {
     /// The relay accepted the email.
     Accepted,
-    /// Outcome of a test email, with the name and reply of the relay.
-    Test(RelayReply, Box<DeliveryOutcome>),
     /// The email was not handed off, for this reason.
     Released(ReleaseReason),
     /// The email was not handed off, because the recipient opted out.
     Suppressed,
-    /// The relay refused the email, or no relay accepted or refused it (code 0).
+    /// The relay refused the email.
     Refused(RelayRefusal),
+    /// No relay can take the email now, for this reason. It is pending again after a while, and the attempt does not
+    /// count (P6).
+    NoRelay(String),
+    /// The dialogue broke from RCPT on and before the gate, for this reason. The attempt counts (P6).
+    BrokenFromRcpt(String),
     /// The email was handed off, and the answer is not known.
     InDoubt,
     /// The email cannot be composed, or no relay of the pool offers SMTPUTF8 for it.
@@ -36,38 +57,27 @@ impl DeliveryOutcome {
     /// Returns outcome and reason, as the metrics name them.
     pub(super) fn words(&self) -> (&'static str, &'static str) {
         match self {
-            DeliveryOutcome::Test(_, outcome) => outcome.words(),
             DeliveryOutcome::Accepted => ("accepted", ""),
             DeliveryOutcome::Suppressed => ("suppressed", "opted_out"),
             DeliveryOutcome::InDoubt => ("in_doubt", ""),
             DeliveryOutcome::Unsendable(_) => ("unsendable", ""),
             DeliveryOutcome::Refused(refused) => match refused.effect {
-                // No relay answered (P6).
-                RefusalEffect::Relay if refused.code == 0 => ("released", "no_relay"),
                 RefusalEffect::Unnamed => ("refused", "unnamed"),
                 RefusalEffect::Mailbox => ("refused", "mailbox"),
                 RefusalEffect::Deferred => ("refused", "deferred"),
                 RefusalEffect::Relay => ("refused", "relay"),
                 RefusalEffect::SenderOrContent => ("refused", "policy"),
             },
+            DeliveryOutcome::NoRelay(_) => ("released", "no_relay"),
+            DeliveryOutcome::BrokenFromRcpt(_) => ("refused", "unnamed"),
             DeliveryOutcome::Released(why) => ("released", released(*why)),
         }
     }
 }
 
-/// Outcome if no relay can take the email now: pending again after a while, and the attempt does not count (P6).
-pub(crate) fn no_relay(claimed_slot: ClaimedSlot, cause: &str) -> DeliveryOutcome {
-    without_answer(claimed_slot, cause, RefusalEffect::Relay)
-}
-
-/// Outcome if the dialogue broke from RCPT on: the attempt counts (P6).
-pub(crate) fn unanswered(claimed_slot: ClaimedSlot, cause: &str) -> DeliveryOutcome {
-    without_answer(claimed_slot, cause, RefusalEffect::Unnamed)
-}
-
-fn without_answer(claimed_slot: ClaimedSlot, cause: &str, effect: RefusalEffect) -> DeliveryOutcome {
-    let text = clip(cause);
-    DeliveryOutcome::Refused(RelayRefusal { slot: claimed_slot.slot, code: 0, enhanced: None, text, effect })
+/// Outcome if no relay can take the email now.
+pub(crate) fn no_relay(cause: &str) -> DeliveryOutcome {
+    DeliveryOutcome::NoRelay(clip(cause))
 }
 
 /// Outcome if the email cannot be composed.
@@ -94,21 +104,5 @@ fn released(why: ReleaseReason) -> &'static str {
         ReleaseReason::Stopping => "stopping",
         ReleaseReason::OwnerDied => "owner_died",
         ReleaseReason::OwnerDiedComposing => "owner_died_composing",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn released_recipients_are_not_counted_as_refused() {
-        let refused = |code, effect| {
-            let text = "circuit open: connection refused".to_owned();
-            DeliveryOutcome::Refused(RelayRefusal { slot: 1, code, enhanced: None, text, effect }).words()
-        };
-        assert_eq!(refused(0, RefusalEffect::Relay), ("released", "no_relay"));
-        assert_eq!(refused(454, RefusalEffect::Relay), ("refused", "relay"));
-        assert_eq!(refused(0, RefusalEffect::Unnamed), ("refused", "unnamed"));
     }
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use reveille_ledger::command::ClaimOutcome;
+use reveille_ledger::command::{ClaimOutcome, RefusalEffect, RelayRefusal};
 use reveille_ledger::ids::Fence;
 use reveille_raft::crash;
 use tokio::sync::mpsc;
@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::journal::ClaimedSlot;
-use super::outcome::DeliveryOutcome;
+use super::outcome::{DeliveryOutcome, RecipientOutcome};
 use crate::process::context::NodeContext;
 use crate::process::proposal;
 
@@ -32,7 +32,7 @@ const GATHER: Duration = Duration::from_millis(20);
 /// Handle that settles outcomes.
 #[derive(Clone)]
 pub struct Settler {
-    queue: mpsc::Sender<(ClaimedSlot, DeliveryOutcome)>,
+    queue: mpsc::Sender<RecipientOutcome>,
 }
 
 impl Settler {
@@ -42,11 +42,12 @@ impl Settler {
         (Settler { queue }, SettlerActor { context, outcomes })
     }
 
-    /// Queues an outcome; waits while the queue is full.
-    pub async fn settle(&self, claimed_slot: ClaimedSlot, outcome: DeliveryOutcome) {
-        outcome.count();
-        if self.queue.send((claimed_slot, outcome)).await.is_err() {
-            tracing::error!(fence = %claimed_slot.fence, "the settler is gone: this outcome stays in the journal");
+    /// Queues an outcome. Waits while the queue is full.
+    pub async fn settle(&self, settled: RecipientOutcome) {
+        settled.outcome.count();
+        let fence = settled.claimed_slot.fence;
+        if self.queue.send(settled).await.is_err() {
+            tracing::error!(%fence, "the settler is gone: this outcome stays in the journal");
         }
         crash::point("settle.half-a-batch");
     }
@@ -55,7 +56,7 @@ impl Settler {
 /// The actor behind [`Settler`].
 pub(crate) struct SettlerActor {
     context: Arc<NodeContext>,
-    outcomes: mpsc::Receiver<(ClaimedSlot, DeliveryOutcome)>,
+    outcomes: mpsc::Receiver<RecipientOutcome>,
 }
 
 impl SettlerActor {
@@ -101,35 +102,37 @@ impl SettlerActor {
 }
 
 /// Groups outcomes by claim.
-pub(crate) fn gather(batch: impl IntoIterator<Item = (ClaimedSlot, DeliveryOutcome)>) -> Vec<ClaimOutcome> {
+fn gather(batch: Vec<RecipientOutcome>) -> Vec<ClaimOutcome> {
     let mut by_claim: BTreeMap<Fence, ClaimOutcome> = BTreeMap::new();
-    for (claimed_slot, outcome) in batch {
-        let settled = by_claim
-            .entry(claimed_slot.fence)
-            .or_insert_with(|| ClaimOutcome::empty(claimed_slot.page, claimed_slot.chunk, claimed_slot.fence));
-        let outcome = match outcome {
-            DeliveryOutcome::Test(reply, outcome) => {
-                settled.relay_reply = Some(reply);
-                *outcome
-            }
-            outcome => outcome,
-        };
+    for RecipientOutcome { claimed_slot, outcome, test_reply } in batch {
+        let ClaimedSlot { page, chunk, fence, slot } = claimed_slot;
+        let settled = by_claim.entry(fence).or_insert_with(|| ClaimOutcome::empty(page, chunk, fence));
+        if test_reply.is_some() {
+            settled.relay_reply = test_reply;
+        }
         match outcome {
             DeliveryOutcome::Accepted => {
-                settled.accepted.insert(claimed_slot.slot);
+                settled.accepted.insert(slot);
             }
-            DeliveryOutcome::Released(why) => settled.release(why, claimed_slot.slot),
+            DeliveryOutcome::Released(why) => settled.release(why, slot),
             DeliveryOutcome::Suppressed => {
-                settled.suppressed.insert(claimed_slot.slot);
+                settled.suppressed.insert(slot);
             }
             DeliveryOutcome::InDoubt => {
-                settled.in_doubt.insert(claimed_slot.slot);
+                settled.in_doubt.insert(slot);
             }
             DeliveryOutcome::Refused(refused) => settled.refused.push(refused),
-            DeliveryOutcome::Unsendable(cause) => settled.unsendable.push((claimed_slot.slot, cause)),
-            // A test outcome contains no other test outcome.
-            DeliveryOutcome::Test(..) => {}
+            DeliveryOutcome::NoRelay(cause) => settled.refused.push(no_answer(slot, cause, RefusalEffect::Relay)),
+            DeliveryOutcome::BrokenFromRcpt(cause) => {
+                settled.refused.push(no_answer(slot, cause, RefusalEffect::Unnamed));
+            }
+            DeliveryOutcome::Unsendable(cause) => settled.unsendable.push((slot, cause)),
         }
     }
     by_claim.into_values().collect()
+}
+
+/// Returns how the ledger records that no relay answered: a refusal with code 0.
+fn no_answer(slot: u16, cause: String, effect: RefusalEffect) -> RelayRefusal {
+    RelayRefusal { slot, code: 0, enhanced: None, text: cause, effect }
 }
