@@ -40,7 +40,7 @@ pub(crate) async fn queue_recipients(context: Arc<WorkerContext>, tasks: ClaimTa
             continue;
         }
         if injected_bugs::idles(position, claim.recipients.len()) {
-            tasks.spawn(injected_bugs::idle(Arc::clone(&context), claimed_slot));
+            tasks.spawn(injected_bugs::idle(context.settler.clone(), claimed_slot));
             continue;
         }
         positions.push_back(position);

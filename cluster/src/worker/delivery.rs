@@ -19,7 +19,7 @@ use crate::smtp::registry::{NoPermit, RelayPermit};
 use crate::smtp::{self, Deadlines, DialogueResult, Email, ReplyClass, Stage, Unavailable};
 
 /// Time within which a dialogue must reach its gate ([`Deadlines::gate_by`]). Otherwise it ends without a handoff.
-pub(crate) const GATE_WITHIN: Duration = Duration::from_secs(60);
+const GATE_WITHIN: Duration = Duration::from_secs(60);
 
 /// Sends the email of one recipient, from composing to the settled outcome.
 pub(crate) async fn send(

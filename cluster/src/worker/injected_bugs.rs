@@ -1,17 +1,16 @@
 //! Bugs that tests inject into the workers, to prove that the judge finds them (`reveille_ledger::injected_bugs`). A
 //! build without the feature `injected-bugs` has none of them.
 
-use std::sync::Arc;
+use std::time::Duration;
 
 use reveille_ledger::command::ReleaseReason;
 use reveille_ledger::content::Recipients;
 use reveille_ledger::ids::Fence;
 use reveille_ledger::injected_bugs::{self, Bug};
 
-use super::context::WorkerContext;
-use super::delivery::GATE_WITHIN;
 use super::journal::{ClaimedSlot, JournalStep, Record};
 use super::outcome::{DeliveryOutcome, RecipientOutcome};
+use super::settler::Settler;
 use crate::compose::{Compiled, Composed, Stamp};
 
 /// Returns the fence that goes into the email. With [`Bug::AnotherFence`] no claim has it.
@@ -54,7 +53,7 @@ pub(crate) fn idles(position: usize, recipients: usize) -> bool {
 }
 
 /// [`Bug::IdleClaim`]: keeps a recipient claimed for a minute without a handoff.
-pub(crate) async fn idle(context: Arc<WorkerContext>, claimed_slot: ClaimedSlot) {
-    tokio::time::sleep(GATE_WITHIN).await;
-    context.settler.settle(RecipientOutcome::new(claimed_slot, DeliveryOutcome::Released(ReleaseReason::Busy))).await;
+pub(crate) async fn idle(settler: Settler, claimed_slot: ClaimedSlot) {
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    settler.settle(RecipientOutcome::new(claimed_slot, DeliveryOutcome::Released(ReleaseReason::Busy))).await;
 }
