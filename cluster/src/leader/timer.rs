@@ -199,11 +199,11 @@ async fn insist(context: Arc<NodeContext>, command: Command) -> Option<CommandOu
 /// Returns the fire of one schedule, or the reason why it can have none. `None` if nothing is to be fired now.
 fn plan(context: &NodeContext, ledger: &Ledger, id: ScheduleId, now: Time) -> Option<Planned> {
     let schedule = ledger.schedules().get(&id)?;
-    let zone = match context.zones.get(&schedule.zone) {
+    let zone = match context.zones.get(&schedule.timing.zone) {
         Ok(zone) => zone,
         Err(unknown) => return Some(Planned::Unplannable(id, unknown.to_string())),
     };
-    match Pattern::compile(&schedule.when) {
+    match Pattern::compile(&schedule.timing.when) {
         Ok(pattern) => plan_fire(ledger, id, &pattern, &zone, now).map(|fire| Planned::Fire(Box::new(fire))),
         Err(error) => Some(Planned::Unplannable(id, error.to_string())),
     }
@@ -213,7 +213,7 @@ fn plan(context: &NodeContext, ledger: &Ledger, id: ScheduleId, now: Time) -> Op
 /// the reason.
 fn replan_of(context: &NodeContext, ledger: &Ledger, id: ScheduleId) -> Option<Replan> {
     let schedule = ledger.schedules().get(&id)?;
-    let zone = context.zones.get(&schedule.zone).ok()?;
-    let planned = AssertUnwindSafe(|| replan(id, schedule, &Pattern::compile(&schedule.when).ok()?, &zone));
+    let zone = context.zones.get(&schedule.timing.zone).ok()?;
+    let planned = AssertUnwindSafe(|| replan(id, schedule, &Pattern::compile(&schedule.timing.when).ok()?, &zone));
     catch_unwind(planned).ok()?
 }

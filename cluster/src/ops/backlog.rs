@@ -106,20 +106,23 @@ pub(crate) fn add_waiting(found: &mut Pools, missed: &[Schedule], zones: &Zones,
             continue;
         }
         // Without a calendar nothing opens, and the timer reports that.
-        let (Ok(zone), Ok(pattern)) = (zones.get(&schedule.zone), Pattern::compile(&schedule.when)) else { continue };
+        let (Ok(zone), Ok(pattern)) = (zones.get(&schedule.timing.zone), Pattern::compile(&schedule.timing.when))
+        else {
+            continue;
+        };
         let calendar = Calendar { pattern: &pattern, zone: &zone };
         let Some(waits) = missed_that_wait(schedule, calendar, now, left) else { continue };
         let WaitingInstants { instants, oldest, is_all } = waits;
         left = left.saturating_sub(instants);
         let recipients = instants.saturating_mul(schedule.recipients.into());
-        add(found, &schedule.pool, Late { recipients, oldest, waiting: instants, is_all });
+        add(found, &schedule.settings.pool, Late { recipients, oldest, waiting: instants, is_all });
     }
 }
 
 /// Adds a schedule whose calendar is not computed. Some of its instants may wait, so the counts are not complete.
 fn add_uncounted(found: &mut Pools, schedule: &Schedule, now: Time) {
     if let Some(oldest) = oldest_missed(schedule, now) {
-        add(found, &schedule.pool, Late { recipients: 0, oldest, waiting: 0, is_all: false });
+        add(found, &schedule.settings.pool, Late { recipients: 0, oldest, waiting: 0, is_all: false });
     }
 }
 

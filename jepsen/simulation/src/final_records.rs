@@ -250,9 +250,9 @@ pub fn objects(recorder: &HistoryRecorder, ledger: &Ledger) {
     for (_, schedule) in ledger.schedules().iter().filter(|(id, _)| ledger.check_not_of_campaign(**id).is_ok()) {
         found(
             ObjectKind::Schedule,
-            &schedule.tenant,
+            &schedule.settings.tenant,
             &schedule.name,
-            value(&schedule.when, &schedule.zone, schedule.recipients),
+            value(&schedule.timing.when, &schedule.timing.zone, schedule.recipients),
         );
     }
     for ((tenant, address), _) in ledger.opted_out().iter() {

@@ -71,7 +71,7 @@ impl World {
 
     fn edit(&mut self, schedule: ScheduleId, people: Option<std::ops::Range<u32>>, min_gap_ms: Option<i64>) {
         let present = self.ledger.schedules().get(&schedule).expect("the schedule");
-        let policies = min_gap_ms.map(|min_gap_ms| Policies { min_gap_ms, ..(*present.policies).clone() });
+        let policies = min_gap_ms.map(|min_gap_ms| Policies { min_gap_ms, ..(*present.settings.policies).clone() });
         let edit = ScheduleEdit {
             request: None,
             body: Hash([0; 32]),

@@ -23,7 +23,9 @@ pub use model::node::{EpochState, Head, Node, SoleClock, TestClock};
 pub use model::page::*;
 pub use model::recipient::{RecipientCounts, RecipientState};
 pub use model::run::*;
-pub use model::schedule::{Activity, ActivityKind, BlockingRun, InstantOutcome, Plan, Schedule};
+pub use model::schedule::{
+    Activity, ActivityKind, BlockingRun, InstantOutcome, Plan, Schedule, ScheduleSettings, ScheduleTiming,
+};
 pub use model::stored::*;
 pub use model::{
     access, address, bitmap, bounce_breaker, campaign, canary, causes, claim_history, closed_claims, content,

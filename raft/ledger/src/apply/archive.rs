@@ -358,7 +358,7 @@ impl Ledger {
     /// Removes a name from the history, with the whole range that begins with it.
     fn forget_name(&mut self, name: &(ScheduleId, Nominal)) {
         let Some(row) = self.history.remove(name) else { return };
-        let has_gap = |schedule: &Schedule| schedule.policies.min_gap_ms > 0;
+        let has_gap = |schedule: &Schedule| schedule.settings.policies.min_gap_ms > 0;
         let last = match row {
             // A backfill beside it would not see its emails (P17).
             InstantOutcome::ArchivedTrigger { due, .. } => {

@@ -45,7 +45,8 @@ impl Ledger {
         let seal = self.audiences.get(&key).ok_or_else(gone)?.seal;
         self.check_used_by_no_campaign(&key)?;
         let mut schedules = self.schedules.iter();
-        let user = schedules.find(|(_, schedule)| *schedule.tenant == *asked.tenant && schedule.audience == seal);
+        let user =
+            schedules.find(|(_, schedule)| *schedule.settings.tenant == *asked.tenant && schedule.audience == seal);
         match user {
             Some((_, user)) => {
                 Err(CommandRefusal::AudienceUsed { name: asked.name.clone(), schedule: user.name.to_string() })

@@ -319,7 +319,7 @@ impl Ledger {
     /// Returns the campaign of this schedule, with its name; `None` if it belongs to none.
     fn campaign_of(&self, id: ScheduleId) -> Option<(&str, &Campaign)> {
         let schedule = self.schedules.get(&id)?;
-        let campaign = self.campaigns.get(&(schedule.tenant.to_string(), schedule.name.to_string()))?;
+        let campaign = self.campaigns.get(&(schedule.settings.tenant.to_string(), schedule.name.to_string()))?;
         (campaign.stage.schedule() == Some(id)).then_some((&*schedule.name, campaign))
     }
 

@@ -14,7 +14,7 @@ use super::fire::Opened;
 use crate::command::{ExplainedRange, ScheduleCreate, ScheduleEdit, TimingChange};
 use crate::model::{
     Activity, AudienceChoice, Bounded, CommandOutcome, CommandRefusal, Content, Hash, Impossible, Ledger, Overlap,
-    Recipients, Schedule, ScheduleId, Time, UnopenedReason,
+    Recipients, Schedule, ScheduleId, ScheduleTiming, Time, UnopenedReason,
 };
 
 impl Ledger {
@@ -34,9 +34,9 @@ impl Ledger {
             Some(to) => matches!(to, AudienceChoice::Sealed(_)),
             None => self.derived.seals.contains(&schedule.audience),
         };
-        gap_needs_a_list(edit.policies.as_ref().unwrap_or(&schedule.policies), is_sealed)?;
+        gap_needs_a_list(edit.policies.as_ref().unwrap_or(&schedule.settings.policies), is_sealed)?;
         edit.labels.as_ref().map_or(Ok(()), check_labels)?;
-        edit.audience.iter().try_for_each(|audience| self.check_audience(&schedule.tenant, audience))?;
+        edit.audience.iter().try_for_each(|audience| self.check_audience(&schedule.settings.tenant, audience))?;
         match &edit.timing {
             Some(timing) => {
                 check_timing(schedule, edit, timing, self.waits_at(id, timing.through), context.now)?;
@@ -58,15 +58,11 @@ impl Ledger {
         edit.audience.iter().for_each(|audience| self.retain_audience(audience));
         if let Some(schedule) = self.schedules.edit(&id) {
             schedule.take(edit, context.index);
-            schedule.intern(&mut self.derived);
+            schedule.intern(&mut self.derived.shared);
         }
         if let Some((content, audience)) = former {
             edit.content.iter().for_each(|_| self.release_blob(&content));
             edit.audience.iter().for_each(|_| self.release_blob(&audience));
-        }
-        let body = self.schedules.get(&id).and_then(|schedule| self.present_body(schedule));
-        if let (Some(schedule), Some(body)) = (self.schedules.edit(&id), body) {
-            schedule.body = body;
         }
         self.index_due(context, id, before);
         Ok(CommandOutcome::Schedule(id))
@@ -102,30 +98,31 @@ impl Ledger {
         Ok(())
     }
 
-    /// Hash of the body with which a create would find this schedule in its present form.
-    fn present_body(&self, schedule: &Schedule) -> Option<Hash> {
-        let schedule = schedule.clone();
+    /// Returns [`ScheduleCreate::definition`] of this schedule in its present form; `None` if its content or its
+    /// audience is missing.
+    pub fn definition_of(&self, schedule: &Schedule) -> Option<Hash> {
+        let Schedule { timing, settings, .. } = schedule;
         let create = ScheduleCreate {
             request: None,
             content: Content::from_blob(self.blob(&schedule.content)?)?,
             audience: Recipients::from_blob(self.blob(&schedule.audience)?)?.to(schedule.audience),
-            tenant: schedule.tenant.to_string(),
+            tenant: settings.tenant.to_string(),
             name: schedule.name.to_string(),
-            when: schedule.when,
-            zone: schedule.zone.to_string(),
-            start: schedule.start,
-            end: schedule.end,
-            max_runs: schedule.max_runs,
-            policies: Arc::unwrap_or_clone(schedule.policies),
-            pool: schedule.pool.to_string(),
-            priority: schedule.priority,
+            when: timing.when.clone(),
+            zone: timing.zone.clone(),
+            start: timing.start,
+            end: timing.end,
+            max_runs: timing.max_runs,
+            policies: (*settings.policies).clone(),
+            pool: settings.pool.to_string(),
+            priority: settings.priority,
             paused: None,
             after: Time(0),
             next: None,
             tzdb: String::new(),
-            labels: schedule.labels,
+            labels: schedule.labels.clone(),
         };
-        Some(create.body())
+        Some(create.definition())
     }
 }
 
@@ -144,7 +141,7 @@ impl ScheduleEdit {
     /// True if its policies change the instants of the calendar.
     pub fn moves_instants(&self, schedule: &Schedule) -> bool {
         self.policies.as_ref().is_some_and(|policies| {
-            policies.dst != schedule.policies.dst || policies.jitter_ms != schedule.policies.jitter_ms
+            policies.dst != schedule.settings.policies.dst || policies.jitter_ms != schedule.settings.policies.jitter_ms
         })
     }
 }
@@ -153,9 +150,13 @@ impl Schedule {
     /// Applies an edit to this schedule. Indexes and reference counts are not updated here. Dry runs use it too.
     pub fn take(&mut self, edit: &ScheduleEdit, index: u64) {
         if let Some(timing) = &edit.timing {
-            self.when = timing.when.clone();
-            self.zone = timing.zone.as_str().into();
-            (self.start, self.end, self.max_runs) = (timing.start, timing.end, timing.max_runs);
+            self.timing = Arc::new(ScheduleTiming {
+                when: timing.when.clone(),
+                zone: timing.zone.clone(),
+                start: timing.start,
+                end: timing.end,
+                max_runs: timing.max_runs,
+            });
             self.plan.fired_through = self.plan.fired_through.max(timing.through);
             self.plan.next = timing.next.clone();
             self.plan.tzdb = timing.tzdb.as_str().into();
@@ -173,13 +174,14 @@ impl Schedule {
             self.audience = audience.hash();
             self.recipients = audience.count();
         }
+        let settings = Arc::make_mut(&mut self.settings);
         if let Some(policies) = &edit.policies {
-            self.policies = Arc::new(policies.clone());
+            settings.policies = Arc::new(policies.clone());
         }
         if let Some(pool) = &edit.pool {
-            self.pool = pool.as_str().into();
+            settings.pool = pool.as_str().into();
         }
-        self.priority = edit.priority.unwrap_or(self.priority);
+        settings.priority = edit.priority.unwrap_or(settings.priority);
         self.labels = edit.labels.clone().unwrap_or_else(|| self.labels.clone());
         self.plan.version += 1;
         self.plan.refusals = 0;
@@ -198,7 +200,7 @@ fn check_timing(
     let plan = &schedule.plan;
     let wrong = |what: Impossible| Err(what.into());
     refuse_if(timing.through > now, CommandRefusal::NotDue(timing.through))?;
-    inside_window(timing.next.as_ref(), edit.policies.as_ref().unwrap_or(&schedule.policies))?;
+    inside_window(timing.next.as_ref(), edit.policies.as_ref().unwrap_or(&schedule.settings.policies))?;
     let is_due = plan.next.as_ref().is_some_and(|next| next.due <= timing.through);
     match &timing.due {
         Some(fire) if fire.schedule != edit.schedule || !timing.explained.is_empty() => {

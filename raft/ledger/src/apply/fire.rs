@@ -99,7 +99,7 @@ impl Ledger {
     fn check_alone(&self, fire: &Fire, names: &Names) -> Result<(), CommandRefusal> {
         let first = (fire.schedule, Nominal::LOWEST);
         let has_opened = names.range(first..).next().is_some_and(|(schedule, _)| *schedule == fire.schedule);
-        let overlap = self.schedules.get(&fire.schedule).map(|schedule| schedule.policies.overlap);
+        let overlap = self.schedules.get(&fire.schedule).map(|schedule| schedule.settings.policies.overlap);
         refuse_if(has_opened && !fire.opened.is_empty() && overlap != Some(Overlap::Allow), CommandRefusal::StalePlan)
     }
 
@@ -161,7 +161,7 @@ impl Ledger {
             schedule.plan.next = fire.next.clone();
             schedule.plan.opened = schedule.plan.opened.saturating_add(fire.opened.len() as u32);
             schedule.plan.tzdb = fire.tzdb.as_str().into();
-            self.derived.texts.intern(&mut schedule.plan.tzdb);
+            self.derived.shared.texts.intern(&mut schedule.plan.tzdb);
             schedule.plan.refusals = 0;
             schedule.plan.forget_what_is_past();
             if fire.next.is_none() {
@@ -240,9 +240,9 @@ impl Ledger {
             let Some(schedule) = self.schedules.get(&occurrence.schedule) else { continue };
             let Opening { due, cause, .. } = occurrence.opening;
             let key = PageKey {
-                tenant: schedule.tenant.clone(),
-                pool: schedule.pool.clone(),
-                priority: schedule.priority,
+                tenant: schedule.settings.tenant.clone(),
+                pool: schedule.settings.pool.clone(),
+                priority: schedule.settings.priority,
                 due,
                 is_late: cause.is_late(),
                 large: (schedule.recipients > limits.small_audience).then_some(number),
@@ -332,7 +332,7 @@ fn open_run(
         first,
         count: schedule.recipients,
         finish_by: opening.finish_by,
-        policies: schedule.policies.clone(),
+        policies: schedule.settings.policies.clone(),
         state: RunState::Open,
         counts: RecipientCounts::pending(schedule.recipients),
         finished_index: None,
@@ -347,18 +347,18 @@ fn open_run(
         bounce_breaker: BounceBreaker::new(&limits.bounce_breaker),
         reopened: false,
         previous: None,
-        canary: schedule.policies.canary.map(|canary| CanaryState::new(canary, schedule.recipients, id)),
+        canary: schedule.settings.policies.canary.map(|canary| CanaryState::new(canary, schedule.recipients, id)),
     }
 }
 
 /// Checks that no instant opens early or at or before `fired_through`, and that the plan moves forward (P7, P8).
 fn check_instants(schedule: &Schedule, due: Time, fire: &Fire, now: Time) -> Result<(), CommandRefusal> {
     refuse_if(due > now, CommandRefusal::NotDue(due))?;
-    inside_window(fire.next.as_ref(), &schedule.policies)?;
+    inside_window(fire.next.as_ref(), &schedule.settings.policies)?;
     refuse_if(fire.through > now, CommandRefusal::NotDue(fire.through))?;
     refuse_if(fire.opened.is_empty() && fire.explained.is_empty(), Impossible::EmptyFire)?;
     let opened = u64::from(schedule.plan.opened) + fire.opened.len() as u64;
-    refuse_if(schedule.max_runs.is_some_and(|most| opened > u64::from(most)), Impossible::RunsUsedUp)?;
+    refuse_if(schedule.timing.max_runs.is_some_and(|most| opened > u64::from(most)), Impossible::RunsUsedUp)?;
     let inside = |opening: &Opening| opening.due > schedule.plan.fired_through && opening.due <= fire.through;
     let ahead = fire.next.as_ref().is_none_or(|next| next.due > fire.through);
     let onward = fire.through >= due && fire.through > schedule.plan.fired_through;

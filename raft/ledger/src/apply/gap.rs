@@ -131,8 +131,8 @@ impl Ledger {
 
     /// Returns the query for one more run of a schedule, and its recipients; `None` if there is no `min_gap`.
     fn query(&self, id: ScheduleId, due: Time) -> Option<(GapQuery, Bitmap)> {
-        let schedule = self.schedules.get(&id).filter(|schedule| schedule.policies.min_gap_ms > 0)?;
-        let (gap_ms, audience) = (schedule.policies.min_gap_ms, schedule.audience);
+        let schedule = self.schedules.get(&id).filter(|schedule| schedule.settings.policies.min_gap_ms > 0)?;
+        let (gap_ms, audience) = (schedule.settings.policies.min_gap_ms, schedule.audience);
         let query = GapQuery { schedule: id, run: None, due, gap_ms, audience, through: u64::MAX };
         Some((query, Bitmap::range(0, schedule.recipients)))
     }

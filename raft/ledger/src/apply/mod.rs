@@ -193,7 +193,7 @@ impl Ledger {
     /// they are also idempotent by their names. `None` too if the command names an unknown schedule or run.
     fn stored_request<'c>(&self, command: &'c Command) -> Option<StoredRequest<'c>> {
         let tenant_of =
-            |schedule: &ScheduleId| self.schedules.get(schedule).map(|schedule| schedule.tenant.to_string());
+            |schedule: &ScheduleId| self.schedules.get(schedule).map(|schedule| schedule.settings.tenant.to_string());
         // Relays and pools belong to no tenant. So their request ids are stored with the default tenant.
         let default = || DEFAULT_TENANT.to_owned();
         let (tenant, request, body) = match command {

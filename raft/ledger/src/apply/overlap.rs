@@ -24,12 +24,12 @@ impl Ledger {
     /// (`buffer_one`). An instant that could have opened for longer than that was missed.
     pub(crate) fn blocking_run(&self, id: ScheduleId, now: Time) -> Option<BlockingRun> {
         let schedule = self.schedules.get(&id)?;
-        let waits = schedule.policies.overlap == Overlap::BufferOne;
+        let waits = schedule.settings.policies.overlap == Overlap::BufferOne;
         let runs = self.blocking_runs(id).filter(|_| waits).map(|(run, known)| BlockingRun {
             through: if known.has_work_left(now) { now } else { known.finish_by },
             run,
         });
-        let blocking = runs.max_by_key(|blocking| blocking.through).or(schedule.plan.blocked_by)?;
+        let blocking = runs.max_by_key(|blocking| blocking.through).or(schedule.plan.blocked_by.as_deref().copied())?;
         (now.since_ms(blocking.through) <= self.limits().on_time_ms).then_some(blocking)
     }
 
@@ -77,7 +77,7 @@ impl Ledger {
     }
 
     fn forbids_overlap(&self, id: ScheduleId) -> bool {
-        self.schedules.get(&id).is_some_and(|schedule| match schedule.policies.overlap {
+        self.schedules.get(&id).is_some_and(|schedule| match schedule.settings.policies.overlap {
             Overlap::BufferOne | Overlap::Skip => true,
             Overlap::Allow | Overlap::CancelOther => false,
         })
@@ -86,7 +86,10 @@ impl Ledger {
     /// Checks that a fire opens one run at a time, and none beside another, where `overlap` forbids it.
     pub(super) fn check_overlap(&self, id: ScheduleId, fire: &Fire, now: Time) -> Result<(), CommandRefusal> {
         let Some(schedule) = self.schedules.get(&id).filter(|_| !fire.opened.is_empty()) else { return Ok(()) };
-        refuse_if(schedule.policies.overlap != Overlap::Allow && fire.opened.len() > 1, Impossible::SeveralOpenings)?;
+        refuse_if(
+            schedule.settings.policies.overlap != Overlap::Allow && fire.opened.len() > 1,
+            Impossible::SeveralOpenings,
+        )?;
         match self.blocking_runs(id).find(|(_, run)| run.has_work_left(now)) {
             Some((run, _)) if self.forbids_overlap(id) => Err(CommandRefusal::RunOpen(run)),
             _ => Ok(()),
@@ -95,7 +98,7 @@ impl Ledger {
 
     /// Before `run` opens: expires runs that are past their deadline, and cancels the others for `cancel_other`.
     pub(super) fn resolve_overlap(&mut self, context: &mut Context, id: ScheduleId, run: RunId) {
-        let overlap = self.schedules.get(&id).map(|schedule| schedule.policies.overlap).unwrap_or_default();
+        let overlap = self.schedules.get(&id).map(|schedule| schedule.settings.policies.overlap).unwrap_or_default();
         if overlap == Overlap::Allow {
             return;
         }
@@ -110,7 +113,8 @@ impl Ledger {
     /// Iterates over the runs that another run of the schedule cancels when it opens at `now` (`cancel_other`). Expired
     /// and cancelled runs release their claims anyway.
     fn runs_to_cancel(&self, id: ScheduleId, now: Time) -> impl Iterator<Item = (RunId, &Run)> + '_ {
-        let cancels = self.schedules.get(&id).is_some_and(|schedule| schedule.policies.overlap == Overlap::CancelOther);
+        let cancels =
+            self.schedules.get(&id).is_some_and(|schedule| schedule.settings.policies.overlap == Overlap::CancelOther);
         let goes_on = move |run: &Run| {
             cancels && matches!(run.state, RunState::Open | RunState::Paused { .. }) && run.finish_by > now
         };
@@ -169,7 +173,7 @@ impl Ledger {
         if self.schedules.get(&id).is_some_and(is_due)
             && let Some(schedule) = self.schedules.edit(&id)
         {
-            schedule.plan.blocked_by = Some(BlockingRun { through: now, run });
+            schedule.plan.blocked_by = Some(Box::new(BlockingRun { through: now, run }));
         }
     }
 }

@@ -88,7 +88,7 @@ impl Ledger {
     ) -> Result<CommandOutcome, CommandRefusal> {
         match quarantine.item {
             Quarantined::Schedule(id) => {
-                let cause = BlockCause::Quarantined(quarantine.cause.clone());
+                let cause = BlockCause::Quarantined(quarantine.cause.as_str().into());
                 self.change_activity(context, id, |_| Activity::Blocked { cause })?;
                 context.alarm(format!("schedule {id} is blocked: {}", quarantine.cause));
                 Ok(CommandOutcome::Done)

@@ -15,8 +15,9 @@ impl Ledger {
     /// Returns true if the next instant has changed.
     fn replan_one(&mut self, context: &mut Context, replan: &Replan) -> bool {
         let id = replan.schedule;
-        let is_it = |Schedule { plan, policies, .. }: &Schedule| {
-            let fits = |next: &NextInstant| next.due > plan.fired_through && next.is_within(policies.jitter_ms);
+        let is_it = |Schedule { plan, settings, .. }: &Schedule| {
+            let fits =
+                |next: &NextInstant| next.due > plan.fired_through && next.is_within(settings.policies.jitter_ms);
             let fits = replan.next.iter().all(fits);
             plan.version == replan.plan_version && plan.next.as_ref() == Some(&replan.from) && fits
         };
@@ -28,7 +29,7 @@ impl Ledger {
         if let Some(schedule) = self.schedules.edit(&id) {
             schedule.plan.next = replan.next.clone();
             schedule.plan.tzdb = replan.tzdb.as_str().into();
-            self.derived.texts.intern(&mut schedule.plan.tzdb);
+            self.derived.shared.texts.intern(&mut schedule.plan.tzdb);
             schedule.plan.forget_what_is_past();
             if moves {
                 schedule.plan.version += 1;

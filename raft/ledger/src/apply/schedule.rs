@@ -9,8 +9,8 @@ use crate::command::{Opening, ScheduleCreate, SchedulePause, ScheduleResume, Tri
 use crate::effect::Effect;
 use crate::fingerprint::fingerprint;
 use crate::model::{
-    Activity, AudienceChoice, Bounded, CancelledRuns, CommandOutcome, CommandRefusal, Hash, Impossible, InstantOutcome,
-    Ledger, Nominal, OpeningCause, Plan, RunId, Schedule, ScheduleCreation, ScheduleId, Time,
+    Activity, AudienceChoice, Bounded, CancelledRuns, CommandOutcome, CommandRefusal, Impossible, InstantOutcome,
+    Ledger, Nominal, OpeningCause, RunId, Schedule, ScheduleCreation, ScheduleId, Time,
 };
 
 impl Ledger {
@@ -27,7 +27,7 @@ impl Ledger {
             }
             return Ok(outcome);
         }
-        let created = self.create_unless_known(context, 0, create, body)?;
+        let created = self.create_unless_known(context, 0, create)?;
         if let ScheduleCreation::Existed(id) = created {
             context.repeats = Some(id.index());
         }
@@ -48,55 +48,30 @@ impl Ledger {
         refuse_if(creates.len() > ScheduleId::PER_ENTRY, Impossible::TooManySchedules)?;
         let create = |(place, create): (usize, &ScheduleCreate)| {
             self.check_name_is_free_of_campaigns(create)?;
-            self.create_unless_known(context, place, create, create.body())
+            self.create_unless_known(context, place, create)
         };
         Ok(CommandOutcome::Schedules(creates.iter().enumerate().map(create).collect()))
     }
 
-    /// Creates a schedule at `place` of the entry, unless one with this name and `body` exists.
+    /// Creates a schedule at `place` of the entry, unless one with this name and definition exists.
     fn create_unless_known(
         &mut self,
         context: &mut Context,
         place: usize,
         create: &ScheduleCreate,
-        body: Hash,
     ) -> Result<ScheduleCreation, CommandRefusal> {
         if let Some((id, known)) = self.schedule_named(&create.tenant, &create.name) {
-            return match known.body == body {
+            return match self.definition_of(known) == Some(create.definition()) {
                 true => Ok(ScheduleCreation::Existed(id)),
                 false => Err(CommandRefusal::NameTaken(create.name.clone())),
             };
         }
         self.check_create(create)?;
-        let content = create.content.blob();
         let id = ScheduleId::new(context.index, place);
-        let mut schedule = Schedule {
-            tenant: create.tenant.as_str().into(),
-            name: create.name.as_str().into(),
-            when: create.when.clone(),
-            zone: create.zone.as_str().into(),
-            start: create.start,
-            end: create.end,
-            max_runs: create.max_runs,
-            policies: create.policies.clone().into(),
-            pool: create.pool.as_str().into(),
-            priority: create.priority,
-            content: content.hash,
-            audience: create.audience.hash(),
-            recipients: create.audience.count(),
-            activity: match &create.paused {
-                Some(reason) => Activity::Paused { reason: reason.clone(), since: context.now },
-                None if create.next.is_none() => Activity::Done,
-                None => Activity::Active,
-            },
-            plan: Plan::new(create.next.clone(), create.after, create.tzdb.as_str().into()),
-            body,
-            index: context.index,
-            labels: create.labels.clone(),
-        };
-        self.store_blob(content);
+        let mut schedule = create.to_schedule(context.index, context.now);
+        self.store_blob(create.content.blob());
         self.retain_audience(&create.audience);
-        schedule.intern(&mut self.derived);
+        schedule.intern(&mut self.derived.shared);
         self.derived.name_schedule(id, &schedule);
         self.schedules.put(id, schedule);
         self.index_due(context, id, None);
@@ -140,8 +115,8 @@ impl Ledger {
         self.change_activity(context, pause.schedule, |schedule| match &schedule.activity {
             // A repeated pause without a reason keeps the former reason.
             paused @ Activity::Paused { .. } if pause.reason.is_empty() => paused.clone(),
-            Activity::Paused { since, .. } => Activity::Paused { reason: pause.reason.clone(), since: *since },
-            _ => Activity::Paused { reason: pause.reason.clone(), since },
+            Activity::Paused { since, .. } => Activity::Paused { reason: pause.reason.as_str().into(), since: *since },
+            _ => Activity::Paused { reason: pause.reason.as_str().into(), since },
         })?;
         Ok(CommandOutcome::Done)
     }
@@ -197,7 +172,7 @@ impl Ledger {
         }
         let schedule = self.schedules.get(&id).ok_or(CommandRefusal::NoSuchSchedule(id))?;
         let (tenant, request, body) =
-            (schedule.tenant.clone(), Some(trigger.request.as_str()), fingerprint(&("trigger", id)));
+            (schedule.settings.tenant.clone(), Some(trigger.request.as_str()), fingerprint(&("trigger", id)));
         if let Some(outcome) = self.answered_again(context, &tenant, request, body)? {
             return Ok(outcome);
         }
@@ -205,7 +180,7 @@ impl Ledger {
             matches!(schedule.activity, Activity::Blocked { .. }),
             CommandRefusal::NotActive(schedule.activity.kind()),
         )?;
-        let finish_by = context.now.plus_ms(schedule.policies.finish_by_ms);
+        let finish_by = context.now.plus_ms(schedule.settings.policies.finish_by_ms);
         self.may_trigger(id, context.now)?;
         self.check_gap_leaves_recipient(id, context.now)?;
         let opening = Opening { nominal, due: context.now, cause: OpeningCause::Trigger, finish_by };
@@ -221,7 +196,7 @@ impl Ledger {
     /// stored.
     fn answer_of_first_trigger(&self, trigger: &Trigger, opened: RunId) -> CommandOutcome {
         let stored = self.schedules.get(&trigger.schedule);
-        let stored = stored.and_then(|schedule| self.answer_to(&schedule.tenant, &trigger.request));
+        let stored = stored.and_then(|schedule| self.answer_to(&schedule.settings.tenant, &trigger.request));
         match stored.map(|answer| &answer.outcome) {
             Some(outcome @ CommandOutcome::Run { run, .. }) if *run == opened => outcome.clone(),
             _ => CommandOutcome::Run { run: opened, cancelled: CancelledRuns::default() },

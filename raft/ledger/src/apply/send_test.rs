@@ -12,7 +12,7 @@ use crate::calendar::When;
 use crate::command::{Opening, SendTest};
 use crate::model::{
     Activity, Bounded, CancelledRuns, CommandOutcome, CommandRefusal, Impossible, Labels, Ledger, Nominal,
-    OpeningCause, Overlap, Plan, Policies, Schedule, ScheduleId,
+    OpeningCause, Overlap, Plan, Policies, Schedule, ScheduleId, ScheduleSettings, ScheduleTiming,
 };
 
 /// Name of the schedule in runs of test emails. No schedule is found by it.
@@ -30,27 +30,30 @@ impl Ledger {
         refuse_if(test.audience.recipients.len() != 1, Impossible::NotOneRecipient)?;
         let id = ScheduleId::new(context.index, 0);
         let schedule = Schedule {
-            tenant: test.tenant.as_str().into(),
             name: TEST_NAME.into(),
-            when: When::At { instant_ms: context.now.0 },
-            zone: "UTC".into(),
-            start: None,
-            end: None,
-            max_runs: Some(1),
-            policies: Arc::new(Policies {
-                // The first answer about the mailbox is the result of the test.
-                max_attempts: 1,
-                overlap: Overlap::Allow,
-                ..test.policies.clone()
+            timing: Arc::new(ScheduleTiming {
+                when: When::At { instant_ms: context.now.0 },
+                zone: "UTC".to_owned(),
+                start: None,
+                end: None,
+                max_runs: Some(1),
             }),
-            pool: test.pool.as_str().into(),
-            priority: u8::MAX,
+            settings: Arc::new(ScheduleSettings {
+                tenant: test.tenant.as_str().into(),
+                policies: Arc::new(Policies {
+                    // The first answer about the mailbox is the result of the test.
+                    max_attempts: 1,
+                    overlap: Overlap::Allow,
+                    ..test.policies.clone()
+                }),
+                pool: test.pool.as_str().into(),
+                priority: u8::MAX,
+            }),
             content: content.hash,
             audience: audience.hash,
             recipients: 1,
             activity: Activity::Done,
             plan: Plan { opened: 1, ..Plan::new(None, context.now, "".into()) },
-            body: test.body(),
             index: context.index,
             labels: Labels::default(),
         };

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::PatternError;
 
 /// When a schedule fires, as the user gave it. Civil times are in the schedule's zone.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum When {
     /// At a single instant.
     At {
@@ -48,18 +48,6 @@ pub enum When {
         /// The expression with the values of the schedule's name: five fields without `H`.
         expression: Arc<str>,
     },
-}
-
-impl When {
-    /// Its texts. Many schedules have equal ones.
-    pub(crate) fn texts_mut(&mut self) -> impl Iterator<Item = &mut Arc<str>> {
-        let texts = match self {
-            When::Cron { expression } => [Some(expression), None],
-            When::Hashed { written, expression } => [Some(written), Some(expression)],
-            When::At { .. } | When::Every { .. } | When::Daily { .. } => [None, None],
-        };
-        texts.into_iter().flatten()
-    }
 }
 
 impl fmt::Display for When {

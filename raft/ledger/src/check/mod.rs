@@ -231,7 +231,7 @@ fn check_distances(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
         report(found, "P17", false, || format!("a recipient is claimed in {one} and in {other}, inside the min_gap"));
     }
     for (id, schedule) in ledger.schedules().iter() {
-        let within = schedule.plan.next.iter().all(|next| next.is_within(schedule.policies.jitter_ms));
+        let within = schedule.plan.next.iter().all(|next| next.is_within(schedule.settings.policies.jitter_ms));
         report(found, "P8", within, || format!("schedule {id} opens outside its window: {:?}", schedule.plan.next));
         let mut plan = schedule.plan.clone();
         plan.forget_what_is_past();
@@ -318,7 +318,7 @@ fn check_campaigns(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
         let Some(id) = campaign.stage.schedule() else { continue };
         let schedule = ledger.schedules().get(&id);
         let fits = schedule.is_some_and(|one| {
-            (&*one.tenant, &*one.name, one.content) == (tenant.as_str(), name.as_str(), campaign.content)
+            (&*one.settings.tenant, &*one.name, one.content) == (tenant.as_str(), name.as_str(), campaign.content)
                 && one.plan.opened <= 1
         });
         report(found, "P7", fits, || format!("campaign {name} and its schedule {schedule:?}"));

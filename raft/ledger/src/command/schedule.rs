@@ -1,11 +1,16 @@
 //! Commands that create, change, pause, resume and trigger schedules.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::calendar::When;
 use crate::command::{ExplainedRange, Fire};
 use crate::fingerprint::fingerprint;
-use crate::model::{Audience, AudienceChoice, Content, Hash, Labels, NextInstant, Policies, ScheduleId, Time};
+use crate::model::{
+    Activity, Audience, AudienceChoice, Content, Hash, Labels, NextInstant, Plan, Policies, Schedule, ScheduleId,
+    ScheduleSettings, ScheduleTiming, Time,
+};
 
 /// Arguments of [`Command::ScheduleCreate`](super::Command::ScheduleCreate).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -159,5 +164,41 @@ impl ScheduleCreate {
     /// Hash of the arguments that make two creates the same: all but the request id and the proposer's results.
     pub fn body(&self) -> Hash {
         fingerprint(&ScheduleCreate { request: None, after: Time(0), next: None, tzdb: String::new(), ..self.clone() })
+    }
+
+    /// Hash of what the schedule is: as [`body`](Self::body), but whether it begins paused does not matter.
+    pub fn definition(&self) -> Hash {
+        ScheduleCreate { paused: None, ..self.clone() }.body()
+    }
+
+    /// Returns the schedule that this command creates in the entry with this log index and ledger time.
+    pub fn to_schedule(&self, index: u64, now: Time) -> Schedule {
+        Schedule {
+            name: self.name.as_str().into(),
+            timing: Arc::new(ScheduleTiming {
+                when: self.when.clone(),
+                zone: self.zone.clone(),
+                start: self.start,
+                end: self.end,
+                max_runs: self.max_runs,
+            }),
+            settings: Arc::new(ScheduleSettings {
+                tenant: self.tenant.as_str().into(),
+                policies: self.policies.clone().into(),
+                pool: self.pool.as_str().into(),
+                priority: self.priority,
+            }),
+            content: self.content.blob().hash,
+            audience: self.audience.hash(),
+            recipients: self.audience.count(),
+            activity: match &self.paused {
+                Some(reason) => Activity::Paused { reason: reason.as_str().into(), since: now },
+                None if self.next.is_none() => Activity::Done,
+                None => Activity::Active,
+            },
+            plan: Plan::new(self.next.clone(), self.after, self.tzdb.as_str().into()),
+            index,
+            labels: self.labels.clone(),
+        }
     }
 }

@@ -30,15 +30,15 @@ pub fn range(
     now: Time,
     is_known: impl Fn(&Nominal) -> bool,
 ) -> BackfillRange {
-    let from = schedule.start.map_or(from, |start| from.max(start));
+    let from = schedule.timing.start.map_or(from, |start| from.max(start));
     let from = schedule.plan.forgotten_through.map_or(from, |forgotten| from.max(forgotten.plus_ms(1)));
-    let to = to.min(schedule.plan.fired_through).min(schedule.end.unwrap_or(to));
-    let finish_by = now.plus_ms(schedule.policies.finish_by_ms);
+    let to = to.min(schedule.plan.fired_through).min(schedule.timing.end.unwrap_or(to));
+    let finish_by = now.plus_ms(schedule.settings.policies.finish_by_ms);
     let mut found = BackfillRange::default();
     let mut after = from.plus_ms(-1);
     let mut scanned = 0;
     while after < to {
-        let (dst, rules) = (&schedule.policies.dst, &calendar.zone.rules);
+        let (dst, rules) = (&schedule.settings.policies.dst, &calendar.zone.rules);
         let steps = calendar::missed(calendar.pattern, rules, dst, after.timestamp(), to.timestamp(), STEPS_MAX);
         for step in &steps.steps {
             let (nominal, due) = (Nominal::from(step.nominal()), Time::from(step.instant()));

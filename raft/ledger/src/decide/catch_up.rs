@@ -104,10 +104,10 @@ impl<'a> FirePlanner<'a> {
 
     fn read(&self) -> DueSteps {
         let FirePlanner { schedule, next, calendar: Calendar { pattern, zone }, now, .. } = *self;
-        let start = schedule.start.map_or(schedule.plan.fired_through, |start| start.plus_ms(-1));
+        let start = schedule.timing.start.map_or(schedule.plan.fired_through, |start| start.plus_ms(-1));
         let after = schedule.plan.fired_through.max(start).min(next.due.plus_ms(-1));
-        let end = schedule.end.map_or(now, |end| now.min(end)).max(next.due);
-        let (dst, from, to) = (&schedule.policies.dst, after.timestamp(), end.timestamp());
+        let end = schedule.timing.end.map_or(now, |end| now.min(end)).max(next.due);
+        let (dst, from, to) = (&schedule.settings.policies.dst, after.timestamp(), end.timestamp());
         let missed = calendar::missed(pattern, &zone.rules, dst, from, to, STEPS_MAX);
         DueSteps { steps: missed.steps, end, complete: missed.complete }
     }
@@ -120,12 +120,12 @@ impl<'a> FirePlanner<'a> {
 
     /// The next instant of the plan if it has moved to `through`.
     fn following(&self, through: Time) -> Option<NextInstant> {
-        self.first_after(through, self.schedule.end, Jitter::of(self.schedule))
+        self.first_after(through, self.schedule.timing.end, Jitter::of(self.schedule))
     }
 
     fn first_after(&self, after: Time, end: Option<Time>, jitter: Jitter<'_>) -> Option<NextInstant> {
         let FirePlanner { schedule, calendar: Calendar { pattern, zone }, .. } = *self;
-        first(pattern, zone, &schedule.policies.dst, after, (schedule.start, end), jitter)
+        first(pattern, zone, &schedule.settings.policies.dst, after, (schedule.timing.start, end), jitter)
     }
 
     /// When an instant opens whose jitter ends at `planned`.
@@ -142,7 +142,7 @@ impl<'a> FirePlanner<'a> {
             }
             Step::Fires(firing) => {
                 let jitter = Jitter::of(self.schedule);
-                let delay_ms = jitter.delay_ms(self.calendar, &self.schedule.policies.dst, firing);
+                let delay_ms = jitter.delay_ms(self.calendar, &self.schedule.settings.policies.dst, firing);
                 self.opening_time(Time::from(firing.instant).plus_ms(delay_ms))
             }
         }
@@ -157,7 +157,7 @@ impl<'a> FirePlanner<'a> {
         let ripe = unripe.map_or(judged.len(), |due| judged.partition_point(|step| step.due < due));
         let is_busy = ledger.blocking_runs(id).any(|(_, run)| run.has_work_left(now));
         let ripe = judged.get_mut(..ripe).unwrap_or_default();
-        let taken = overlap::fit(schedule.policies.overlap, is_busy, next.due, ripe);
+        let taken = overlap::fit(schedule.settings.policies.overlap, is_busy, next.due, ripe);
         let first_to_wait = judged.get(taken).map(|step| step.due);
         judged.truncate(taken);
         let last = judged.last().map(|step| step.due);
@@ -197,7 +197,7 @@ impl<'a> FirePlanner<'a> {
 
     /// Decides whether an instant opens, and with which cause; or why it does not open (P16).
     fn verdict(&self, opens: Time, delay: Delay, is_latest: bool) -> Result<OpeningCause, UnopenedReason> {
-        let policies = &self.schedule.policies;
+        let policies = &self.schedule.settings.policies;
         let (waited, late_ms) = (delay == Delay::WaitedForRun, self.now.since_ms(opens));
         let is_on_time = delay == Delay::None && late_ms <= self.ledger.limits().on_time_ms;
         match policies.catch_up {
@@ -214,7 +214,7 @@ impl<'a> FirePlanner<'a> {
     /// Returns the deadline: `finish_by` after the instant, but not after the next occurrence opens. It leaves at least
     /// ten minutes from now, or all of `finish_by` if that is shorter.
     fn finish_by(&self, due: Time, next: Option<&NextInstant>) -> Time {
-        let finish_by_ms = self.schedule.policies.finish_by_ms;
+        let finish_by_ms = self.schedule.settings.policies.finish_by_ms;
         let wanted = due.plus_ms(finish_by_ms);
         let until_next = next.map_or(wanted, |next| wanted.min(next.opens()));
         until_next.max(self.now.plus_ms(FINISH_MS_MIN.min(finish_by_ms)))
@@ -234,7 +234,7 @@ enum Delay {
 
 /// Ends the fire at the last run that `max_runs` allows. The plan then has no next instant.
 fn stop_at_max_runs(schedule: &Schedule, fire: &mut Fire) {
-    let Some(most) = schedule.max_runs else { return };
+    let Some(most) = schedule.timing.max_runs else { return };
     let left = most.saturating_sub(schedule.plan.opened) as usize;
     if fire.opened.len() >= left {
         fire.opened.truncate(left);

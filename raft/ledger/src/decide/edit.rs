@@ -90,11 +90,11 @@ fn missed(
     has_opened: impl Fn(&Nominal) -> bool,
 ) -> Result<Vec<ExplainedRange>, NotYet> {
     let Some(mut next) = schedule.plan.next.clone().filter(|next| next.due <= through) else { return Ok(Vec::new()) };
-    let end = schedule.end.map_or(through, |end| through.min(end)).max(next.due);
-    let dst = &schedule.policies.dst;
+    let end = schedule.timing.end.map_or(through, |end| through.min(end)).max(next.due);
+    let dst = &schedule.settings.policies.dst;
     let after = |next: &NextInstant| {
         let Calendar { pattern, zone } = former?;
-        first(pattern, zone, dst, next.due, (schedule.start, Some(end)), Jitter::NONE)
+        first(pattern, zone, dst, next.due, (schedule.timing.start, Some(end)), Jitter::NONE)
     };
     let mut explained = ExplainedRanges::default();
     while has_opened(&next.nominal) {

@@ -26,9 +26,9 @@ pub fn oldest_missed(schedule: &Schedule, now: Time) -> Option<Time> {
 
 /// True if missed instants of the schedule may wait. It is the cheap test before [`missed_that_wait`].
 pub fn may_wait(schedule: &Schedule) -> bool {
-    let Schedule { policies, plan, activity, .. } = schedule;
-    policies.overlap == Overlap::BufferOne
-        && policies.catch_up != CatchUp::None
+    let Schedule { settings, plan, activity, .. } = schedule;
+    settings.policies.overlap == Overlap::BufferOne
+        && settings.policies.catch_up != CatchUp::None
         && *activity == Activity::Active
         && plan.missed_before.is_some()
 }
@@ -40,8 +40,8 @@ pub fn may_wait(schedule: &Schedule) -> bool {
 pub fn missed_that_wait(schedule: &Schedule, calendar: Calendar<'_>, now: Time, most: u64) -> Option<WaitingInstants> {
     let (oldest, plan) = (oldest_missed(schedule, now)?, &schedule.plan);
     let before = plan.missed_before?;
-    let (dst, zone) = (&schedule.policies.dst, &calendar.zone.rules);
-    let until = |time: Time| schedule.end.map_or(time, |end| end.min(time));
+    let (dst, zone) = (&schedule.settings.policies.dst, &calendar.zone.rules);
+    let until = |time: Time| schedule.timing.end.map_or(time, |end| end.min(time));
     let through = until(before.plus_ms(-1));
     let count = |after: Time, through: Time, most| {
         calendar::count(calendar.pattern, zone, dst, after.timestamp(), through.timestamp(), most)
@@ -52,14 +52,14 @@ pub fn missed_that_wait(schedule: &Schedule, calendar: Calendar<'_>, now: Time, 
     let opens = |last: &calendar::Firing| Time::from(last.instant).plus_ms(jitter.delay_ms(calendar, dst, last));
     let only_waited = found.last.as_ref().is_some_and(|last| found.complete && opens(last) >= before);
     let instants = 1 + found.firings - u64::from(only_waited);
-    let instants = match schedule.policies.catch_up {
+    let instants = match schedule.settings.policies.catch_up {
         CatchUp::All => instants,
         // Only the latest instant opens. If another one is due by now, that one is later.
         CatchUp::One => u64::from(!only_waited && count(through, until(now), 1).firings == 0),
         CatchUp::None => 0,
     };
-    let left = schedule.max_runs.map_or(u64::MAX, |most| most.saturating_sub(plan.opened).into());
-    let is_all = found.complete || schedule.policies.catch_up == CatchUp::One || left <= instants;
+    let left = schedule.timing.max_runs.map_or(u64::MAX, |most| most.saturating_sub(plan.opened).into());
+    let is_all = found.complete || schedule.settings.policies.catch_up == CatchUp::One || left <= instants;
     let instants = instants.min(left);
     (instants > 0).then_some(WaitingInstants { instants, oldest, is_all })
 }

@@ -42,7 +42,7 @@ pub fn outdated(
 /// Plans a schedule again with these rules; `None` if it has no next instant.
 pub fn replan(id: ScheduleId, schedule: &Schedule, pattern: &Pattern, zone: &Zone) -> Option<Replan> {
     let plan = &schedule.plan;
-    let (bounds, jitter) = ((schedule.start, schedule.end), Jitter::of(schedule));
-    let next = first(pattern, zone, &schedule.policies.dst, plan.fired_through, bounds, jitter);
+    let (bounds, jitter) = ((schedule.timing.start, schedule.timing.end), Jitter::of(schedule));
+    let next = first(pattern, zone, &schedule.settings.policies.dst, plan.fired_through, bounds, jitter);
     Some(Replan { schedule: id, plan_version: plan.version, from: plan.next.clone()?, next, tzdb: zone.tzdb.clone() })
 }

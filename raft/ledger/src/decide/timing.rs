@@ -57,7 +57,11 @@ impl<'a> Jitter<'a> {
 
     /// Returns the jitter of a schedule.
     pub fn of(schedule: &'a Schedule) -> Jitter<'a> {
-        Jitter { tenant: &schedule.tenant, name: &schedule.name, window_ms: schedule.policies.jitter_ms }
+        Jitter {
+            tenant: &schedule.settings.tenant,
+            name: &schedule.name,
+            window_ms: schedule.settings.policies.jitter_ms,
+        }
     }
 
     /// Delay of an occurrence after its instant, in milliseconds. It always ends before the next instant of the

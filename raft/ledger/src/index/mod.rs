@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::index::interner::Interner;
 use crate::index::recipient_mapping::RecipientMappings;
-use crate::model::{Hash, Policies, RunId, Schedule, ScheduleId, Time};
+use crate::model::{Hash, Policies, RunId, Schedule, ScheduleId, ScheduleSettings, ScheduleTiming, Time};
 
 pub(crate) mod interner;
 pub(crate) mod recipient_mapping;
@@ -13,15 +13,22 @@ pub(crate) mod recipient_mapping;
 /// Schedules of a tenant, by name. A name shares its memory with the schedule's row.
 pub(crate) type SchedulesByName = BTreeMap<Arc<str>, ScheduleId>;
 
+/// Values that many rows have in common.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SharedValues {
+    pub texts: Interner<str>,
+    pub policies: Interner<Policies>,
+    pub timings: Interner<ScheduleTiming>,
+    pub settings: Interner<ScheduleSettings>,
+}
+
 /// Indexes that are computed from the rows and never stored.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Derived {
     /// Schedules by tenant and name. Tenants without schedules are left out.
     pub names: BTreeMap<Arc<str>, SchedulesByName>,
-    /// Texts of rows. This is no index: it only saves memory.
-    pub texts: Interner<str>,
-    /// Policies of schedules and runs, to save memory.
-    pub policies: Interner<Policies>,
+    /// Values that rows share. They are no index: they only save memory.
+    pub shared: SharedValues,
     pub due: BTreeSet<(Time, ScheduleId)>,
     pub open_pages: BTreeSet<RunId>,
     /// Runs that sent an email, may have sent one, or may be sending one, by nominal instant (P17).
@@ -51,16 +58,16 @@ pub(crate) struct Derived {
 impl Derived {
     /// Adds a schedule to the names.
     pub(crate) fn name_schedule(&mut self, id: ScheduleId, schedule: &Schedule) {
-        let names = self.names.entry(Arc::clone(&schedule.tenant)).or_default();
+        let names = self.names.entry(Arc::clone(&schedule.settings.tenant)).or_default();
         names.insert(Arc::clone(&schedule.name), id);
     }
 
     /// Removes a schedule from the names.
     pub(crate) fn unname_schedule(&mut self, schedule: &Schedule) {
-        if let Some(names) = self.names.get_mut(&schedule.tenant) {
+        if let Some(names) = self.names.get_mut(&schedule.settings.tenant) {
             names.remove(&schedule.name);
             if names.is_empty() {
-                self.names.remove(&schedule.tenant);
+                self.names.remove(&schedule.settings.tenant);
             }
         }
     }

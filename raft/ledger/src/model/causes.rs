@@ -82,7 +82,7 @@ impl fmt::Display for PauseReason {
 pub enum BlockCause {
     /// The leader failed twice on this schedule (P13); the text comes from the entry.
     #[error("{0}")]
-    Quarantined(String),
+    Quarantined(Box<str>),
     /// Its fire was refused twice (P8); this is the second refusal.
     #[error("its fire was refused twice: {0}")]
     FireRefused(Box<CommandRefusal>),
@@ -166,7 +166,7 @@ mod tests {
             PauseReason::BounceBreaker(BounceBreaker { window: 10_000, decided: 0, dead: 0 }),
         ];
         assert_eq!(ordinals(&reasons), [0, 1, 2, 3, 4]);
-        assert_eq!(ordinals(&[BlockCause::Quarantined(words()), BlockCause::FireRefused(stale())]), [0, 1]);
+        assert_eq!(ordinals(&[BlockCause::Quarantined(words().into()), BlockCause::FireRefused(stale())]), [0, 1]);
         let missed = [
             MissedCause::TooLate { due: Time(0), now: Time(1) },
             MissedCause::Unfit(words()),

@@ -12,9 +12,23 @@ pub const LABELS_MAX: usize = 16;
 /// Longest key or value, in characters.
 pub const LABEL_CHARS_MAX: usize = 63;
 
-/// Valid labels: sorted, each key once.
+/// Valid labels: sorted, each key once. A map would take half a KiB of memory for one label.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Labels(BTreeMap<String, String>);
+#[serde(from = "BTreeMap<String, String>", into = "BTreeMap<String, String>")]
+pub struct Labels(Box<[(Box<str>, Box<str>)]>);
+
+impl From<BTreeMap<String, String>> for Labels {
+    /// Does not check the labels.
+    fn from(labels: BTreeMap<String, String>) -> Labels {
+        Labels(labels.into_iter().map(|(key, value)| (key.into(), value.into())).collect())
+    }
+}
+
+impl From<Labels> for BTreeMap<String, String> {
+    fn from(labels: Labels) -> BTreeMap<String, String> {
+        labels.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+    }
+}
 
 const FORM: &str = "letters, digits, '-', '_' and '.', beginning and ending with a letter or a digit";
 
@@ -59,18 +73,18 @@ pub fn is_value(text: &str) -> bool {
 impl Labels {
     /// Returns valid labels, or the first rule that they break.
     pub fn new(labels: BTreeMap<String, String>) -> Result<Labels, WrongLabel> {
-        let labels = Labels(labels);
+        let labels = Labels::from(labels);
         labels.check().map(|()| labels)
     }
 
-    /// Keys and values, sorted by key.
-    pub fn as_map(&self) -> &BTreeMap<String, String> {
-        &self.0
+    /// Iterates over keys and values, sorted by key.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(key, value)| (&**key, &**value))
     }
 
     /// The value of a key; `None` if there is no such label.
     pub fn get(&self, key: &str) -> Option<&str> {
-        self.0.get(key).map(String::as_str)
+        self.iter().find(|(known, _)| *known == key).map(|(_, value)| value)
     }
 
     /// Returns the first rule that they break, if there is one.
@@ -78,12 +92,12 @@ impl Labels {
         if self.0.len() > LABELS_MAX {
             return Err(WrongLabel::TooMany(self.0.len()));
         }
-        for (key, value) in &self.0 {
+        for (key, value) in self.iter() {
             if !is_key(key) {
-                return Err(WrongLabel::Key(key.clone()));
+                return Err(WrongLabel::Key(key.to_owned()));
             }
             if !is_value(value) {
-                return Err(WrongLabel::Value { key: key.clone(), value: value.clone() });
+                return Err(WrongLabel::Value { key: key.to_owned(), value: value.to_owned() });
             }
         }
         Ok(())

@@ -219,7 +219,7 @@ impl Ledger {
 
     /// Times from which a run may leave the state (P24); `None` while it is not finished.
     pub fn leaves(&self, run: &Run, after_ms: i64) -> Option<LeavingTimes> {
-        let present = self.schedules.get(&run.schedule).map(|schedule| &*schedule.policies);
+        let present = self.schedules.get(&run.schedule).map(|schedule| &*schedule.settings.policies);
         let stays = self.derived.seals.contains(&run.audience) || self.has_open_neighbour(run);
         run.leaves(present, after_ms, stays)
     }

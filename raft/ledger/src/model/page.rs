@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::index::Derived;
+use crate::index::SharedValues;
 use crate::model::{Bitmap, Deferrals, Ledger, RecipientState, Run, RunId, Time, remove_from_all};
 
 /// Runs that opened together and share slots.
@@ -34,11 +34,11 @@ pub struct Page {
 
 impl Page {
     /// Shares its texts, and the names and policies of its runs, with other pages.
-    pub(crate) fn intern(&mut self, derived: &mut Derived) {
-        [&mut self.tenant, &mut self.pool].into_iter().for_each(|text| derived.texts.intern(text));
+    pub(crate) fn intern(&mut self, shared: &mut SharedValues) {
+        [&mut self.tenant, &mut self.pool].into_iter().for_each(|text| shared.texts.intern(text));
         for run in &mut self.runs {
-            derived.texts.intern(&mut run.name);
-            derived.policies.intern(&mut run.policies);
+            shared.texts.intern(&mut run.name);
+            shared.policies.intern(&mut run.policies);
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::index::Derived;
+use crate::index::SharedValues;
 use crate::injected_bugs::{self, Bug};
 use crate::model::{
     BounceBreaker, CanaryState, DAY_MS, FINISH_MS_MIN, Hash, Nominal, OpeningCause, PauseReason, Policies,
@@ -290,8 +290,8 @@ pub struct Mailing {
 
 impl RunSummary {
     /// Shares its texts with other summaries.
-    pub(crate) fn intern(&mut self, derived: &mut Derived) {
-        [&mut self.tenant, &mut self.name].into_iter().for_each(|text| derived.texts.intern(text));
+    pub(crate) fn intern(&mut self, shared: &mut SharedValues) {
+        [&mut self.tenant, &mut self.name].into_iter().for_each(|text| shared.texts.intern(text));
     }
 
     /// When the summary in the state may be removed too (P24).

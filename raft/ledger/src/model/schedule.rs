@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::calendar::When;
-use crate::index::Derived;
+use crate::index::SharedValues;
 use crate::model::{BlockCause, Hash, InstantRange, Labels, Nominal, Overlap, Policies, RunId, Time};
 
 /// State of a schedule: it fires, or the reason why it does not.
@@ -16,7 +16,7 @@ pub enum Activity {
     /// A user paused it.
     Paused {
         /// Reason, as the user gave it.
-        reason: String,
+        reason: Box<str>,
         /// Ledger time at which the pause began.
         since: Time,
     },
@@ -81,8 +81,8 @@ pub struct Plan {
     /// Fires that were refused since the plan last changed. The second one blocks the schedule (P8).
     pub refusals: u8,
     /// The run that the next instant waited for, until it was finished (`overlap = buffer_one`); `None` if it did not
-    /// wait.
-    pub blocked_by: Option<BlockingRun>,
+    /// wait. Boxed, because few schedules have one.
+    pub blocked_by: Option<Box<BlockingRun>>,
     /// Instants that open before this time were missed (P16), even if they have to wait for a run. `None`: none were.
     pub missed_before: Option<Time>,
 }
@@ -107,7 +107,7 @@ impl Plan {
     /// Drops `blocked_by` and `missed_before` if they do not concern the next instant.
     pub(crate) fn forget_what_is_past(&mut self) {
         let opens = self.next.as_ref().map(NextInstant::opens);
-        self.blocked_by = self.blocked_by.filter(|blocking| opens.is_some_and(|opens| opens <= blocking.through));
+        self.blocked_by.take_if(|blocking| opens.is_none_or(|opens| opens > blocking.through));
         self.missed_before = self.missed_before.filter(|before| opens.is_some_and(|opens| opens < *before));
     }
 }
@@ -121,29 +121,44 @@ pub struct BlockingRun {
     pub run: RunId,
 }
 
-/// A schedule. Texts and policies that many schedules have in common are shared in memory (`index::interner`).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Schedule {
-    /// Tenant of the schedule.
-    pub tenant: Arc<str>,
-    /// Name, unique within the tenant.
-    pub name: Arc<str>,
-    /// When it fires: its pattern or instant.
+/// When a schedule fires: what the user gave, without the plan that follows from it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ScheduleTiming {
+    /// Its pattern or instant.
     pub when: When,
     /// IANA name of its time zone.
-    pub zone: Arc<str>,
+    pub zone: String,
     /// No instant before this fires.
     pub start: Option<Time>,
     /// No instant after this fires.
     pub end: Option<Time>,
     /// Largest number of occurrences that open; `None`: no limit.
     pub max_runs: Option<u32>,
+}
+
+/// Whose schedule it is, and how its emails are sent.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ScheduleSettings {
+    /// Tenant of the schedule.
+    pub tenant: Arc<str>,
     /// Policies for firing and sending.
     pub policies: Arc<Policies>,
     /// Pool of relays that sends it.
     pub pool: Arc<str>,
     /// Higher numbers go first within the tenant.
     pub priority: u8,
+}
+
+/// A schedule. A million schedules have few timings and settings, so equal ones are shared in memory
+/// (`index::interner`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Schedule {
+    /// Name, unique within the tenant.
+    pub name: Arc<str>,
+    /// When it fires.
+    pub timing: Arc<ScheduleTiming>,
+    /// Its tenant, policies, pool and priority.
+    pub settings: Arc<ScheduleSettings>,
     /// Hash of the content.
     pub content: Hash,
     /// Hash of the audience.
@@ -154,8 +169,6 @@ pub struct Schedule {
     pub activity: Activity,
     /// The part that changes when it fires.
     pub plan: Plan,
-    /// Hash of the request body that created it. Creating it again with the same body is idempotent.
-    pub body: Hash,
     /// Log index of its last change by a command.
     pub index: u64,
     /// Labels by which users group schedules.
@@ -163,19 +176,21 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Shares its texts, except its name, and its policies with other schedules.
-    pub(crate) fn intern(&mut self, derived: &mut Derived) {
-        let texts = [&mut self.tenant, &mut self.zone, &mut self.pool, &mut self.plan.tzdb];
-        texts.into_iter().chain(self.when.texts_mut()).for_each(|text| derived.texts.intern(text));
-        derived.policies.intern(&mut self.policies);
+    /// Shares its timing, its settings and the version of its plan's database with other schedules.
+    pub(crate) fn intern(&mut self, shared: &mut SharedValues) {
+        shared.timings.intern(&mut self.timing);
+        shared.settings.intern(&mut self.settings);
+        shared.texts.intern(&mut self.plan.tzdb);
     }
 
     /// When the leader acts next for this schedule; `None` if it does not fire. It is the next fire time or, while a
     /// run blocks it (`is_busy`), the time at which `start_within` is exceeded.
     pub(crate) fn wakes_at(&self, is_busy: bool) -> Option<Time> {
         let next = self.plan.next.as_ref().filter(|_| self.activity == Activity::Active)?;
-        match self.policies.overlap {
-            Overlap::BufferOne if is_busy => Some(next.opens().plus_ms(self.policies.start_within_ms).plus_ms(1)),
+        match self.settings.policies.overlap {
+            Overlap::BufferOne if is_busy => {
+                Some(next.opens().plus_ms(self.settings.policies.start_within_ms).plus_ms(1))
+            }
             _ => Some(next.opens()),
         }
     }

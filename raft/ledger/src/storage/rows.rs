@@ -70,7 +70,7 @@ macro_rules! tables {
                         let (key, row) = read(key, value)?;
                         $(let row = {
                             let mut row = row;
-                            $intern(&mut row, &mut self.derived);
+                            $intern(&mut row, &mut self.derived.shared);
                             row
                         };)?
                         self.$table.put(key, row);
@@ -128,8 +128,8 @@ impl Ledger {
         for (key, value) in rows {
             ledger.restore_row(&key, &value)?;
         }
-        let Derived { texts, policies, .. } = std::mem::take(&mut ledger.derived);
-        ledger.derived = Derived { texts, policies, ..ledger.derive() };
+        let shared = std::mem::take(&mut ledger.derived.shared);
+        ledger.derived = Derived { shared, ..ledger.derive() };
         Ok(ledger)
     }
 

@@ -350,7 +350,7 @@ impl World {
         let now = self.ledger.head().now;
         if let Some(first) = fires.first().cloned().filter(|first| which.is_multiple_of(5) && first.through < now)
             && let Some(policies) =
-                self.ledger.schedules().get(&first.schedule).map(|schedule| schedule.policies.clone())
+                self.ledger.schedules().get(&first.schedule).map(|schedule| schedule.settings.policies.clone())
         {
             let here = NextInstant { nominal: Nominal::Instant(now), due: now, jitter_ms: 0 };
             let opening = Opening { due: now, finish_by: now.plus_ms(120_000), ..first.opened[0].clone() };
@@ -379,7 +379,7 @@ impl World {
         let due = missed.clone().filter(|_| fires).and_then(|_| self.next_fire(id, which));
         let due = due.map(|fire| {
             let following = through.plus_ms(60_000);
-            Fire { next: Some(next_at(following, &schedule.policies)), ..fire }
+            Fire { next: Some(next_at(following, &schedule.settings.policies)), ..fire }
         });
         let explained = missed.filter(|_| !fires).map(|next| ExplainedRange {
             first: next.nominal,
@@ -396,7 +396,7 @@ impl World {
             through,
             due,
             explained: explained.into_iter().collect(),
-            next: Some(next_at(ahead, &schedule.policies)),
+            next: Some(next_at(ahead, &schedule.settings.policies)),
             tzdb: "test".into(),
         };
         let mut other = self::schedule(0, u16::from(what % 5) + 1, through);
@@ -413,7 +413,7 @@ impl World {
             policies: what.is_multiple_of(7).then(|| Policies {
                 max_attempts: 9,
                 overlap: if what >= 128 { Overlap::BufferOne } else { Overlap::Allow },
-                ..(*schedule.policies).clone()
+                ..(*schedule.settings.policies).clone()
             }),
             pool: None,
             priority: None,
@@ -504,7 +504,7 @@ impl World {
             }],
             explained: vec![],
             through: next.due,
-            next: Some(next_at(following, &known.policies)),
+            next: Some(next_at(following, &known.settings.policies)),
             tzdb: "test".into(),
         })
     }

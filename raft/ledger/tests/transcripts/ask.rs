@@ -426,9 +426,9 @@ impl World {
         let jitter_ms = words.ms("jitter")?;
         let timing = match when.is_some() || zone.is_some() || max_runs.is_some() || jitter_ms.is_some() {
             false => None,
-            true => Some(self.retiming(id, when, zone, (max_runs.or(schedule.max_runs), jitter_ms), through)?),
+            true => Some(self.retiming(id, when, zone, (max_runs.or(schedule.timing.max_runs), jitter_ms), through)?),
         };
-        let retention_ms = words.ms("retention")?.unwrap_or(schedule.policies.retention_ms);
+        let retention_ms = words.ms("retention")?.unwrap_or(schedule.settings.policies.retention_ms);
         let (size, first) = (words.key("size").map(str::parse).transpose()?, words.number("first", 0)?);
         let edit = ScheduleEdit {
             request: words.key("request").map(str::to_owned),
@@ -437,11 +437,15 @@ impl World {
             plan_version: words.number("plan", schedule.plan.version)?,
             timing,
             policies: match (words.key("catch_up"), words.key("overlap"), words.ms("min_gap")?) {
-                (None, None, None) => jitter_ms.map(|jitter_ms| Policies { jitter_ms, ..(*schedule.policies).clone() }),
-                (Some(_), ..) => Some(Policies { catch_up: CatchUp::None, ..(*schedule.policies).clone() }),
-                (None, Some(word), _) => Some(Policies { overlap: overlap(word)?, ..(*schedule.policies).clone() }),
+                (None, None, None) => {
+                    jitter_ms.map(|jitter_ms| Policies { jitter_ms, ..(*schedule.settings.policies).clone() })
+                }
+                (Some(_), ..) => Some(Policies { catch_up: CatchUp::None, ..(*schedule.settings.policies).clone() }),
+                (None, Some(word), _) => {
+                    Some(Policies { overlap: overlap(word)?, ..(*schedule.settings.policies).clone() })
+                }
                 (None, None, Some(min_gap_ms)) => {
-                    Some(Policies { min_gap_ms, retention_ms, ..(*schedule.policies).clone() })
+                    Some(Policies { min_gap_ms, retention_ms, ..(*schedule.settings.policies).clone() })
                 }
             },
             pool: words.key("pool").map(str::to_owned),
@@ -464,7 +468,7 @@ impl World {
         let now = self.ledger.head().now;
         let at = |ms: Option<i64>| ms.map_or(now, |ms| self.first.plus_ms(ms));
         let (from, to) = (at(words.ms("from")?), at(words.ms("to")?));
-        let (pattern, zone) = (Pattern::compile(&known.when)?, rules(&known.zone)?);
+        let (pattern, zone) = (Pattern::compile(&known.timing.when)?, rules(&known.timing.zone)?);
         let calendar = Calendar { pattern: &pattern, zone: &zone };
         let has_opened = |name: &Nominal| self.ledger.has_opened(&(schedule, name.clone()));
         let found =
@@ -475,7 +479,7 @@ impl World {
             nominal: next.nominal,
             due: next.due,
             cause: OpeningCause::Backfill,
-            finish_by: now.plus_ms(known.policies.finish_by_ms),
+            finish_by: now.plus_ms(known.settings.policies.finish_by_ms),
         };
         let (openings, known, rest) = match words.key("opens") {
             Some(text) => (self.instants(text)?.into_iter().map(opening).collect(), 0, None),
@@ -510,16 +514,16 @@ impl World {
         through: Time,
     ) -> Parsed<TimingChange> {
         let schedule = self.ledger.schedules().get(&id).ok_or("no such schedule")?;
-        let jitter_ms = jitter_ms.unwrap_or(schedule.policies.jitter_ms);
+        let jitter_ms = jitter_ms.unwrap_or(schedule.settings.policies.jitter_ms);
         let wanted = RequestedTiming {
-            when: when.unwrap_or_else(|| schedule.when.clone()),
-            zone: zone.unwrap_or_else(|| schedule.zone.to_string()),
-            start: schedule.start,
-            end: schedule.end,
+            when: when.unwrap_or_else(|| schedule.timing.when.clone()),
+            zone: zone.unwrap_or_else(|| schedule.timing.zone.to_string()),
+            start: schedule.timing.start,
+            end: schedule.timing.end,
             max_runs,
-            policies: Policies { jitter_ms, ..(*schedule.policies).clone() },
+            policies: Policies { jitter_ms, ..(*schedule.settings.policies).clone() },
         };
-        let former = (Pattern::compile(&schedule.when)?, rules(&schedule.zone)?);
+        let former = (Pattern::compile(&schedule.timing.when)?, rules(&schedule.timing.zone)?);
         let next = (Pattern::compile(&wanted.when)?, rules(&wanted.zone)?);
         let former = Calendar { pattern: &former.0, zone: &former.1 };
         let calendar = Calendar { pattern: &next.0, zone: &next.1 };
@@ -605,7 +609,7 @@ impl World {
         let last = opens.last().map_or(plan.due, |next| next.due);
         let through = said.through.unwrap_or(last);
         let after = through.plus_ms(60_000);
-        let finish_ms = said.finish.or(schedule.map(|schedule| schedule.policies.finish_by_ms)).unwrap_or(0);
+        let finish_ms = said.finish.or(schedule.map(|schedule| schedule.settings.policies.finish_by_ms)).unwrap_or(0);
         let opening = |next: NextInstant| Opening {
             nominal: next.nominal,
             due: next.due,
@@ -672,8 +676,8 @@ impl World {
         let id = self.schedule(words.need("schedule")?)?;
         let now = words.ms("at")?.map_or(self.ledger.head().now, |ms| self.first.plus_ms(ms));
         let schedule = self.ledger.schedules().get(&id).ok_or("no such schedule")?;
-        let zone = rules(words.key("zone").unwrap_or(&schedule.zone))?;
-        let pattern = Pattern::compile(&schedule.when)?;
+        let zone = rules(words.key("zone").unwrap_or(&schedule.timing.zone))?;
+        let pattern = Pattern::compile(&schedule.timing.when)?;
         let Some(fire) = catch_up::plan_fire(&self.ledger, id, &pattern, &zone, now) else {
             return Ok("nothing is due".into());
         };

@@ -327,7 +327,7 @@ impl World {
             content.map_or("content is gone".to_owned(), |content| content.subject)
         };
         let (mine, others) = (subject(&run.content), subject(&schedule.content));
-        let catch_up = (run.policies.catch_up, schedule.policies.catch_up);
+        let catch_up = (run.policies.catch_up, schedule.settings.policies.catch_up);
         Ok(format!(
             "{id}: '{mine}' to {}, catch up {:?}; the next one: '{others}' to {}, catch up {:?}\n",
             run.count, catch_up.0, schedule.recipients, catch_up.1

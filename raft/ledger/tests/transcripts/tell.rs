@@ -164,13 +164,15 @@ fn schedule_facts(world: &World, ledger: &Ledger, id: ScheduleId) -> Facts {
         fact("is", schedule.activity.word().to_owned()),
         fact("next", plan.next.as_ref().map_or("none".to_owned(), |next| instant(world, next))),
         fact("plan", plan.version.to_string()),
-        fact("labels", format!("{:?}", schedule.labels.as_map())),
+        fact("labels", format!("{:?}", BTreeMap::from(schedule.labels.clone()))),
         fact("opened", plan.opened.to_string()),
         fact("fired through", world.time(plan.fired_through)),
         fact("refusals", plan.refusals.to_string()),
         fact(
             "held",
             plan.blocked_by
+                .as_ref()
+                .as_ref()
                 .map_or("by nothing".to_owned(), |by| format!("by {} through {}", by.run, world.time(by.through))),
         ),
         fact("missed before", plan.missed_before.map_or("nothing".to_owned(), |at| world.time(at))),

@@ -164,7 +164,7 @@ fn occurrence_of(
         DueRun::Run(run) => Some(FoundRun::Known(run)),
         DueRun::Archived => in_archive(WantedOccurrence::Due(due)),
     };
-    let rules = zones.get(&schedule.zone).ok().map(|zone| zone.rules);
+    let rules = zones.get(&schedule.timing.zone).ok().map(|zone| zone.rules);
     if let Ok(instant) = text.parse::<jiff::Timestamp>() {
         let civil = rules.map_or_else(|| Offset::UTC.to_datetime(instant), |rules| rules.to_datetime(instant));
         return named(Nominal::Instant(instant.into())).or_else(|| due_at(civil, instant.into()));

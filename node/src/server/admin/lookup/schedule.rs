@@ -15,7 +15,7 @@ pub fn absent_schedule(ledger: &Ledger, tenant: &str, name: &str) -> ApiError {
         return error_texts::no_schedule_but_campaign(name);
     }
     let schedules = ledger.schedules().iter().take(NAMES_MAX).map(|(_, schedule)| schedule);
-    let names = schedules.filter(|one| *one.tenant == *tenant).map(|schedule| schedule.name.to_string());
+    let names = schedules.filter(|one| *one.settings.tenant == *tenant).map(|schedule| schedule.name.to_string());
     error_texts::no_schedule(name).near(&near(name, names))
 }
 

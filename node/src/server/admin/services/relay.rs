@@ -51,7 +51,8 @@ impl Admin {
 
 /// Returns true if a schedule or an open run uses the pool.
 fn is_used(ledger: &Ledger, pool: &str) -> bool {
-    let by_schedule = |(_, schedule): (_, &Schedule)| *schedule.pool == *pool && schedule.activity != Activity::Done;
+    let by_schedule =
+        |(_, schedule): (_, &Schedule)| *schedule.settings.pool == *pool && schedule.activity != Activity::Done;
     ledger.schedules().iter().any(by_schedule) || ledger.open_pages().any(|(_, page)| *page.pool == *pool)
 }
 

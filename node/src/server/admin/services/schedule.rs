@@ -134,7 +134,7 @@ fn list(ledger: &Ledger, filter: &Filter, paging: &Paging<ScheduleId>) -> (Vec<L
         }
         last = Some(*id);
         let state = || views::schedule_state(&schedule.activity).0;
-        let wanted = *schedule.tenant == *filter.tenant
+        let wanted = *schedule.settings.tenant == *filter.tenant
             && (filter.states.is_empty() || filter.states.contains(&state()))
             && filter.selector.means(Some(&schedule.labels))
             && (filter.with_campaigns || ledger.check_not_of_campaign(*id).is_ok());
@@ -273,7 +273,7 @@ impl Admin {
         };
         // A repeated trigger names its run, which may be archived by now.
         let reading = self.read_run(opened, |at| {
-            let mut warnings = create::warnings(at.state, &found.schedule.pool);
+            let mut warnings = create::warnings(at.state, &found.schedule.settings.pool);
             warnings.extend(views::inside_gap(at.own, opened));
             (views::run_of(at.own, opened), warnings)
         });
@@ -318,12 +318,14 @@ impl Admin {
 
 /// Returns which of the instants within a pause open, and the whole dry run of the resume.
 fn resumed(found: &Found, zones: &reveille_cluster::ops::zones::Zones) -> ApiResult<(Vec<v1::Instant>, Rehearsal)> {
-    let zone = zones.get(&found.schedule.zone).map_err(|unknown| error_texts::not_possible(unknown.to_string()))?;
+    let zone =
+        zones.get(&found.schedule.timing.zone).map_err(|unknown| error_texts::not_possible(unknown.to_string()))?;
     let pattern =
-        Pattern::compile(&found.schedule.when).map_err(|error| error_texts::not_possible(error.to_string()))?;
+        Pattern::compile(&found.schedule.timing.when).map_err(|error| error_texts::not_possible(error.to_string()))?;
     let rehearsal = rehearse(&found.schedule, &pattern, &zone, found.now);
     let named = rehearsal.opens.iter().take(INSTANTS_SHOWN);
-    let opens = named.map(|due| views::instant_of(&pattern, &zone.rules, &found.schedule.policies, *due)).collect();
+    let opens =
+        named.map(|due| views::instant_of(&pattern, &zone.rules, &found.schedule.settings.policies, *due)).collect();
     Ok((opens, rehearsal))
 }
 

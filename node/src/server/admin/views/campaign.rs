@@ -35,7 +35,7 @@ pub fn campaign(ledger: &Ledger, named: &CampaignName, known: &Campaign) -> v1::
         zone: known.zone.clone(),
         pool: known.pool.clone(),
         priority: u32::from(known.priority),
-        labels: known.labels.as_map().clone(),
+        labels: known.labels.clone().into(),
         content_hash: known.content.to_string(),
         policies: Some(policies(&known.policies)),
         launched_at: known.stage.launch().map(|launch| timestamp(launch.at)),
@@ -72,7 +72,7 @@ pub fn campaign_body(named: &CampaignName, known: &Campaign, content: &Content) 
         priority: u32::from(known.priority),
         content: Some(mail(content)),
         audience: Some(v1::Audience { sealed: known.audience.clone(), ..v1::Audience::default() }),
-        labels: known.labels.as_map().clone(),
+        labels: known.labels.clone().into(),
         ..v1::ScheduleBody::default()
     }
 }
@@ -88,7 +88,7 @@ pub fn finish_by_ms(ledger: &Ledger, tenant: &str, known: &Campaign, now: Time) 
     };
     let sealed = ledger.audiences().get(&(tenant.to_owned(), known.audience.clone()));
     match (armed, sealed) {
-        (Some(armed), _) => armed.policies.finish_by_ms,
+        (Some(armed), _) => armed.settings.policies.finish_by_ms,
         (None, Some(sealed)) => ledger.finish_by_ms_of(tenant, known, sealed.rows, now),
         (None, None) => known.policies.finish_by_ms,
     }
@@ -154,7 +154,7 @@ fn state(
         CampaignStage::Armed(armed) => match ledger.schedules().get(&armed.schedule).map(|schedule| &schedule.activity)
         {
             Some(Activity::Active) => (CampaignState::Launched, String::new()),
-            Some(Activity::Paused { reason, .. }) => (CampaignState::Paused, reason.clone()),
+            Some(Activity::Paused { reason, .. }) => (CampaignState::Paused, reason.to_string()),
             Some(Activity::Blocked { cause }) => (CampaignState::Blocked, cause.to_string()),
             Some(Activity::Done) | None => match ledger.missed_because(known, armed) {
                 Some(why) => (CampaignState::Missed, why.to_string()),

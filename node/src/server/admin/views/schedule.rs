@@ -22,32 +22,32 @@ const STEPS_MAX: usize = 4_096;
 pub fn schedule(id: ScheduleId, schedule: &Schedule, zones: &Zones, now: Time, count: usize) -> v1::Schedule {
     let (state, reason) = schedule_state(&schedule.activity);
     v1::Schedule {
-        tenant: schedule.tenant.to_string(),
+        tenant: schedule.settings.tenant.to_string(),
         name: schedule.name.to_string(),
         number: id.0,
         state: state.into(),
         reason,
-        when: Some(pattern(&schedule.when)),
-        zone: schedule.zone.to_string(),
-        start: schedule.start.map(timestamp),
-        end: schedule.end.map(timestamp),
-        max_runs: schedule.max_runs,
+        when: Some(pattern(&schedule.timing.when)),
+        zone: schedule.timing.zone.to_string(),
+        start: schedule.timing.start.map(timestamp),
+        end: schedule.timing.end.map(timestamp),
+        max_runs: schedule.timing.max_runs,
         next: next_of(schedule, zones, now, count),
         recipients: schedule.recipients,
         content_hash: schedule.content.to_string(),
         audience_hash: schedule.audience.to_string(),
-        policies: Some(policies(&schedule.policies)),
-        pool: schedule.pool.to_string(),
-        priority: u32::from(schedule.priority),
+        policies: Some(policies(&schedule.settings.policies)),
+        pool: schedule.settings.pool.to_string(),
+        priority: u32::from(schedule.settings.priority),
         etag: etag(id, schedule),
         index: schedule.index,
-        hashed_cron: match &schedule.when {
+        hashed_cron: match &schedule.timing.when {
             When::Hashed { expression, .. } => expression.to_string(),
             _ => String::new(),
         },
         waits_for: String::new(),
         of_campaign: false,
-        labels: schedule.labels.as_map().clone(),
+        labels: schedule.labels.clone().into(),
         now: Some(timestamp(now)),
     }
 }
@@ -61,18 +61,18 @@ pub fn etag(id: ScheduleId, schedule: &Schedule) -> String {
 pub fn body(schedule: &Schedule, content: &Content, audience: &AudienceChoice) -> v1::ScheduleBody {
     let recipient = |known: &Recipient| v1::Recipient { address: known.address.clone(), values: known.values.clone() };
     v1::ScheduleBody {
-        tenant: schedule.tenant.to_string(),
+        tenant: schedule.settings.tenant.to_string(),
         name: schedule.name.to_string(),
-        when: Some(pattern(&schedule.when)),
-        zone: schedule.zone.to_string(),
-        start: schedule.start.map(timestamp),
-        end: schedule.end.map(timestamp),
-        max_runs: schedule.max_runs,
-        policies: Some(policies(&schedule.policies)),
-        pool: schedule.pool.to_string(),
-        priority: u32::from(schedule.priority),
+        when: Some(pattern(&schedule.timing.when)),
+        zone: schedule.timing.zone.to_string(),
+        start: schedule.timing.start.map(timestamp),
+        end: schedule.timing.end.map(timestamp),
+        max_runs: schedule.timing.max_runs,
+        policies: Some(policies(&schedule.settings.policies)),
+        pool: schedule.settings.pool.to_string(),
+        priority: u32::from(schedule.settings.priority),
         paused: match &schedule.activity {
-            Activity::Paused { reason, .. } => Some(reason.clone()),
+            Activity::Paused { reason, .. } => Some(reason.to_string()),
             Activity::Active | Activity::Blocked { .. } | Activity::Done => None,
         },
         content: Some(mail(content)),
@@ -84,7 +84,7 @@ pub fn body(schedule: &Schedule, content: &Content, audience: &AudienceChoice) -
             },
             AudienceChoice::Sealed(named) => v1::Audience { sealed: named.name.clone(), ..v1::Audience::default() },
         }),
-        labels: schedule.labels.as_map().clone(),
+        labels: schedule.labels.clone().into(),
     }
 }
 
@@ -107,7 +107,7 @@ pub(crate) fn mail(content: &Content) -> v1::Content {
 pub fn schedule_state(activity: &Activity) -> (v1::ScheduleState, String) {
     match activity {
         Activity::Active => (v1::ScheduleState::Active, String::new()),
-        Activity::Paused { reason, .. } => (v1::ScheduleState::Paused, reason.clone()),
+        Activity::Paused { reason, .. } => (v1::ScheduleState::Paused, reason.to_string()),
         Activity::Blocked { cause } => (v1::ScheduleState::Blocked, cause.to_string()),
         Activity::Done => (v1::ScheduleState::Done, String::new()),
     }
@@ -183,22 +183,22 @@ fn next_of(schedule: &Schedule, zones: &Zones, now: Time, count: usize) -> Vec<v
         Activity::Paused { .. } => now.max(next.due.plus_ms(-1)),
         Activity::Blocked { .. } | Activity::Done => return Vec::new(),
     };
-    let (Ok(zone), Ok(pattern)) = (zones.get(&schedule.zone), Pattern::compile(&schedule.when)) else {
+    let (Ok(zone), Ok(pattern)) = (zones.get(&schedule.timing.zone), Pattern::compile(&schedule.timing.when)) else {
         return vec![without_zone(next)];
     };
-    let left = schedule.max_runs.map(|most| most.saturating_sub(schedule.plan.opened) as usize);
-    let steps = steps_after(&pattern, &zone.rules, &schedule.policies.dst, after.timestamp()).take(STEPS_MAX);
+    let left = schedule.timing.max_runs.map(|most| most.saturating_sub(schedule.plan.opened) as usize);
+    let steps = steps_after(&pattern, &zone.rules, &schedule.settings.policies.dst, after.timestamp()).take(STEPS_MAX);
     let fires = steps.filter_map(|step| match step {
         Step::Fires(firing) => Some(firing),
         Step::Absent(_) => None,
     });
     let inside = fires
-        .filter(|firing| schedule.start.is_none_or(|start| Time::from(firing.instant) >= start))
-        .take_while(|firing| schedule.end.is_none_or(|end| Time::from(firing.instant) <= end));
+        .filter(|firing| schedule.timing.start.is_none_or(|start| Time::from(firing.instant) >= start))
+        .take_while(|firing| schedule.timing.end.is_none_or(|end| Time::from(firing.instant) <= end));
     let shown = inside.take(left.map_or(count, |left| left.min(count)));
     let (jitter, calendar) = (Jitter::of(schedule), Calendar { pattern: &pattern, zone: &zone });
     let opens = |firing: &Firing| {
-        let delay_ms = jitter.delay_ms(calendar, &schedule.policies.dst, firing);
+        let delay_ms = jitter.delay_ms(calendar, &schedule.settings.policies.dst, firing);
         (jitter.window_ms > 0).then(|| timestamp(Time::from(firing.instant).plus_ms(delay_ms)))
     };
     shown

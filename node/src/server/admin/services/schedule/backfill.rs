@@ -41,7 +41,8 @@ pub async fn backfill(
     let asked = read(&request, admin.limits())?;
     let found = admin.find_schedule((&request.tenant, &request.name), false, deadline).await?;
     admin.not_of_a_campaign(found.id)?;
-    let (id, tenant, through) = (found.id, found.schedule.tenant.to_string(), found.schedule.plan.fired_through);
+    let (id, tenant, through) =
+        (found.id, found.schedule.settings.tenant.to_string(), found.schedule.plan.fired_through);
     if asked.from > through {
         let message = format!("lies ahead: the schedule itself opens or explains what comes after {through}");
         return Err(ApiError::of_field("from", message));
@@ -122,8 +123,10 @@ async fn find_openings(
     let (span, most) = ((asked.from, asked.to), asked.most);
     let computed = admin.calendar(move |zones| {
         let schedule = &found.schedule;
-        let zone = zones.get(&schedule.zone).map_err(|unknown| error_texts::not_possible(unknown.to_string()))?;
-        let pattern = Pattern::compile(&schedule.when).map_err(|error| error_texts::not_possible(error.to_string()))?;
+        let zone =
+            zones.get(&schedule.timing.zone).map_err(|unknown| error_texts::not_possible(unknown.to_string()))?;
+        let pattern =
+            Pattern::compile(&schedule.timing.when).map_err(|error| error_texts::not_possible(error.to_string()))?;
         let calendar = Calendar { pattern: &pattern, zone: &zone };
         // The lock is taken for each name, so that entries do not wait for the whole calendar computation.
         let is_known = |name: &Nominal| {
@@ -143,7 +146,7 @@ async fn find_openings(
             });
         }
         let inside_gap = inside.len() as u32;
-        let instant = |due: Time| views::instant_of(&pattern, &zone.rules, &schedule.policies, due);
+        let instant = |due: Time| views::instant_of(&pattern, &zone.rules, &schedule.settings.policies, due);
         let response = BackfillScheduleResponse {
             opened: opens.len() as u32,
             opened_before: range.known,
@@ -166,10 +169,10 @@ async fn answered(admin: &Admin, found: Found, outcome: CommandOutcome) -> ApiRe
     let (first_due, last_due) = (due_of(admin, first).await?, due_of(admin, last).await?);
     let instants = admin.calendar(move |zones| {
         let schedule = &found.schedule;
-        let calendar = zones.get(&schedule.zone).ok().zip(Pattern::compile(&schedule.when).ok());
+        let calendar = zones.get(&schedule.timing.zone).ok().zip(Pattern::compile(&schedule.timing.when).ok());
         let instant = |due: Option<Time>| {
             let ((zone, pattern), due) = calendar.as_ref().zip(due)?;
-            Some(views::instant_of(pattern, &zone.rules, &schedule.policies, due))
+            Some(views::instant_of(pattern, &zone.rules, &schedule.settings.policies, due))
         };
         (instant(first_due), instant(last_due))
     });

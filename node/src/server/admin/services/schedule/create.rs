@@ -10,7 +10,7 @@ use reveille_ledger::ids::{Hash, ScheduleId, Time};
 use reveille_ledger::limits::limits;
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::CommandOutcome;
-use reveille_ledger::{Activity, DEFAULT_TENANT, LEVEL, Ledger, Plan, Schedule};
+use reveille_ledger::{DEFAULT_TENANT, LEVEL, Ledger};
 use reveille_proto::admin::v1::{self, CreateScheduleRequest, CreateScheduleResponse};
 use tonic::Status;
 
@@ -46,8 +46,8 @@ pub async fn create(
         let taken = CommandRefusal::CampaignNameTaken(create.name);
         return Err(error_texts::refused(&taken).request(&request.request_id));
     }
-    if let Some((id, body)) = known
-        && body != create.body()
+    if let Some((id, definition)) = known
+        && definition != Some(create.definition())
     {
         let used = |id: &str| admin.context.replica.read(|ledger| ledger.answer_to(&create.tenant, id).is_some());
         let why = match request_id.as_deref().is_some_and(used) {
@@ -61,7 +61,7 @@ pub async fn create(
     if request.validate_only {
         let schedule = match known {
             Some((id, _)) => admin.show_schedule(id, &create.name).await?,
-            None => would_be(admin, create, now).await?,
+            None => would_be(admin, &create, now).await?,
         };
         return Ok(CreateScheduleResponse { schedule: Some(schedule), created: false, duplicates, warnings });
     }
@@ -105,13 +105,14 @@ pub fn tenant_and_name(body: &v1::ScheduleBody) -> (&str, &str) {
     (tenant, &body.name)
 }
 
-type Known = Option<(ScheduleId, Hash)>;
+/// Id and definition of a schedule.
+type Known = Option<(ScheduleId, Option<Hash>)>;
 
 /// Returns the existing schedule with that name, whether a campaign has the name, and the ledger time.
 async fn existing(admin: &Admin, body: Option<&v1::ScheduleBody>, deadline: Instant) -> ApiResult<(Known, bool, Time)> {
     let (tenant, name) = body.map_or((DEFAULT_TENANT, ""), tenant_and_name);
     let query = admin.read_latest(deadline, |ledger| {
-        let known = ledger.schedule_named(tenant, name).map(|(id, schedule)| (id, schedule.body));
+        let known = ledger.schedule_named(tenant, name).map(|(id, schedule)| (id, ledger.definition_of(schedule)));
         (known, ledger.campaigns().contains(&(tenant.to_owned(), name.to_owned())), ledger.head().now)
     });
     let (known, of_campaign, now) = query.await?;
@@ -119,30 +120,8 @@ async fn existing(admin: &Admin, body: Option<&v1::ScheduleBody>, deadline: Inst
 }
 
 /// Returns the schedule in the form in which it would be created.
-async fn would_be(admin: &Admin, create: ScheduleCreate, now: Time) -> ApiResult<v1::Schedule> {
-    let schedule = Schedule {
-        body: create.body(),
-        content: create.content.blob().hash,
-        audience: create.audience.hash(),
-        recipients: create.audience.count(),
-        activity: match create.paused {
-            Some(reason) => Activity::Paused { reason, since: now },
-            None => Activity::Active,
-        },
-        plan: Plan { version: 0, ..Plan::new(create.next, create.after, create.tzdb.into()) },
-        tenant: create.tenant.into(),
-        name: create.name.into(),
-        when: create.when,
-        zone: create.zone.into(),
-        start: create.start,
-        end: create.end,
-        max_runs: create.max_runs,
-        policies: create.policies.into(),
-        pool: create.pool.into(),
-        priority: create.priority,
-        index: 0,
-        labels: create.labels,
-    };
+async fn would_be(admin: &Admin, create: &ScheduleCreate, now: Time) -> ApiResult<v1::Schedule> {
+    let schedule = create.to_schedule(0, now);
     let id = ScheduleId::new(0, 0);
     let shown = admin.calendar(move |zones| views::schedule(id, &schedule, zones, now, INSTANTS_SHOWN)).await?;
     Ok(v1::Schedule { etag: String::new(), ..ScheduleNotes::default().apply_to(shown) })

@@ -85,16 +85,19 @@ fn stand_in(schedule: &Schedule) -> ScheduleCreate {
         Recipient { address: "a@example.org".to_owned(), key: "a@example.org".to_owned(), values: Vec::new() };
     ScheduleCreate {
         request: None,
-        tenant: schedule.tenant.to_string(),
+        tenant: schedule.settings.tenant.to_string(),
         name: schedule.name.to_string(),
-        when: schedule.when.clone(),
-        zone: schedule.zone.to_string(),
-        start: schedule.start,
-        end: schedule.end,
-        max_runs: schedule.max_runs.map(|most| most.saturating_sub(schedule.plan.opened)),
-        policies: Policies { overlap: side_by_side(schedule.policies.overlap), ..(*schedule.policies).clone() },
-        pool: schedule.pool.to_string(),
-        priority: schedule.priority,
+        when: schedule.timing.when.clone(),
+        zone: schedule.timing.zone.to_string(),
+        start: schedule.timing.start,
+        end: schedule.timing.end,
+        max_runs: schedule.timing.max_runs.map(|most| most.saturating_sub(schedule.plan.opened)),
+        policies: Policies {
+            overlap: side_by_side(schedule.settings.policies.overlap),
+            ..(*schedule.settings.policies).clone()
+        },
+        pool: schedule.settings.pool.to_string(),
+        priority: schedule.settings.priority,
         paused: None,
         content: Content {
             sender: recipient.address.clone(),
@@ -117,12 +120,14 @@ fn stand_in(schedule: &Schedule) -> ScheduleCreate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
+
     use reveille_cluster::ops::zones::Zones;
     use reveille_ledger::calendar::When;
     use reveille_ledger::command::NextInstant;
     use reveille_ledger::ids::{Hash, Nominal};
     use reveille_ledger::policy::{CatchUp, DAY_MS, HOUR_MS, Policies};
-    use reveille_ledger::{Activity, Plan};
+    use reveille_ledger::{Activity, Plan, ScheduleSettings, ScheduleTiming};
 
     const HOURS_PAUSED: i64 = 30;
 
@@ -132,19 +137,24 @@ mod tests {
         let paused_at = Time(20_000 * DAY_MS);
         let due = paused_at.plus_ms(HOUR_MS);
         let schedule = Schedule {
-            tenant: "default".into(),
             name: "hourly".into(),
-            zone: "UTC".into(),
-            start: None,
-            end: None,
-            max_runs,
-            policies: Policies { catch_up, ..Policies::default() }.into(),
-            pool: "default".into(),
-            priority: 0,
+            timing: Arc::new(ScheduleTiming {
+                when: when.clone(),
+                zone: "UTC".to_owned(),
+                start: None,
+                end: None,
+                max_runs,
+            }),
+            settings: Arc::new(ScheduleSettings {
+                tenant: "default".into(),
+                policies: Policies { catch_up, ..Policies::default() }.into(),
+                pool: "default".into(),
+                priority: 0,
+            }),
             content: Hash([0; 32]),
             audience: Hash([0; 32]),
             recipients: 1,
-            activity: Activity::Paused { reason: String::new(), since: paused_at },
+            activity: Activity::Paused { reason: "".into(), since: paused_at },
             plan: Plan {
                 version: 2,
                 next: Some(NextInstant { nominal: Nominal::Instant(due), due, jitter_ms: 0 }),
@@ -157,10 +167,8 @@ mod tests {
                 blocked_by: None,
                 missed_before: None,
             },
-            body: Hash([0; 32]),
             index: 9,
             labels: Labels::default(),
-            when: when.clone(),
         };
         let zone = Zones::bundled("x").get("UTC").expect("a zone");
         let pattern = Pattern::compile(&when).expect("a pattern");

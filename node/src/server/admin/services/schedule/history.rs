@@ -143,7 +143,7 @@ impl HistoryPage {
             let outcome = match row {
                 InstantOutcome::Opened(run) => Outcome::Entry(views::opened(nominal, *run, ledger)),
                 InstantOutcome::Explained { instants, reason, index } => {
-                    Outcome::Entry(views::explained(nominal, instants, (*reason, *index), &schedule.policies))
+                    Outcome::Entry(views::explained(nominal, instants, (*reason, *index), &schedule.settings.policies))
                 }
                 InstantOutcome::ArchivedTrigger { run, .. } => Outcome::Run(*run),
                 InstantOutcome::Archived { instants, .. } => {

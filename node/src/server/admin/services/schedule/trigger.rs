@@ -18,11 +18,11 @@ pub fn would_open(admin: &Admin, found: &Found, request: &str) -> ApiResult<Trig
     }
     let checked = admin.context.replica.read(|ledger| {
         let may = ledger.may_trigger(*id, *now).and_then(|()| ledger.check_gap_leaves_recipient(*id, *now));
-        may.map(|()| (create::warnings(ledger, &schedule.pool), ledger.would_cancel(*id, *now)))
+        may.map(|()| (create::warnings(ledger, &schedule.settings.pool), ledger.would_cancel(*id, *now)))
     });
     let (warnings, cancelled) = checked.map_err(|refusal| error_texts::refused(&refusal))?;
     let run = Run {
-        tenant: schedule.tenant.to_string(),
+        tenant: schedule.settings.tenant.to_string(),
         schedule: schedule.name.to_string(),
         nominal: Nominal::Trigger(request.to_owned()).to_string(),
         cause: RunCause::Trigger.into(),
@@ -30,7 +30,7 @@ pub fn would_open(admin: &Admin, found: &Found, request: &str) -> ApiResult<Trig
         audience: schedule.recipients,
         counts: Some(RunCounts { pending: schedule.recipients, ..RunCounts::default() }),
         due: Some(views::timestamp(*now)),
-        finish_by: Some(views::timestamp(now.plus_ms(schedule.policies.finish_by_ms))),
+        finish_by: Some(views::timestamp(now.plus_ms(schedule.settings.policies.finish_by_ms))),
         ..Run::default()
     };
     Ok(response(run, warnings, &cancelled))

@@ -236,17 +236,18 @@ async fn plan(admin: &Admin, present: Present, until: Until, asked: Arc<Edit>) -
 
 /// Returns true if the calendar gives other instants.
 fn moves_instants(schedule: &Schedule, wanted: &ScheduleCreate) -> bool {
-    schedule.when != wanted.when
-        || *schedule.zone != *wanted.zone
-        || (schedule.start, schedule.end, schedule.max_runs) != (wanted.start, wanted.end, wanted.max_runs)
-        || schedule.policies.dst != wanted.policies.dst
-        || schedule.policies.jitter_ms != wanted.policies.jitter_ms
+    schedule.timing.when != wanted.when
+        || *schedule.timing.zone != *wanted.zone
+        || (schedule.timing.start, schedule.timing.end, schedule.timing.max_runs)
+            != (wanted.start, wanted.end, wanted.max_runs)
+        || schedule.settings.policies.dst != wanted.policies.dst
+        || schedule.settings.policies.jitter_ms != wanted.policies.jitter_ms
 }
 
 /// Returns the edit for all fields that the mask names and that differ, except for the timing.
 fn difference(present: &Present, asked: &Edit, wanted: &ScheduleCreate) -> ScheduleEdit {
     let (schedule, mask) = (&present.schedule, &asked.mask);
-    let policies = mask.names("policies") && *schedule.policies != wanted.policies;
+    let policies = mask.names("policies") && *schedule.settings.policies != wanted.policies;
     let content = mask.names("content") && present.content != wanted.content;
     let audience = mask.names("audience") && present.audience != wanted.audience;
     ScheduleEdit {
@@ -256,8 +257,8 @@ fn difference(present: &Present, asked: &Edit, wanted: &ScheduleCreate) -> Sched
         plan_version: schedule.plan.version,
         timing: None,
         policies: policies.then(|| wanted.policies.clone()),
-        pool: (*schedule.pool != *wanted.pool).then(|| wanted.pool.clone()),
-        priority: (schedule.priority != wanted.priority).then_some(wanted.priority),
+        pool: (*schedule.settings.pool != *wanted.pool).then(|| wanted.pool.clone()),
+        priority: (schedule.settings.priority != wanted.priority).then_some(wanted.priority),
         content: content.then(|| wanted.content.clone()),
         audience: audience.then(|| wanted.audience.clone()),
         labels: (schedule.labels != wanted.labels).then(|| wanted.labels.clone()),
@@ -276,7 +277,7 @@ fn retimed(
     let compiled = |of: &_| Pattern::compile(of).map_err(|error| error_texts::not_possible(error.to_string()));
     let zone = zones.get(&create.zone).map_err(|unknown| error_texts::not_possible(unknown.to_string()))?;
     let pattern = compiled(&create.when)?;
-    let former = (compiled(&schedule.when)?, zones.get(&schedule.zone).ok());
+    let former = (compiled(&schedule.timing.when)?, zones.get(&schedule.timing.zone).ok());
     let former = former.1.as_ref().map(|zone| Calendar { pattern: &former.0, zone });
     let active = former.filter(|_| schedule.activity == Activity::Active);
     let due = active
