@@ -9,13 +9,13 @@
 //! got any.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use reveille_harness::load::{self, CreateLoad};
 use reveille_harness::measure::{FolderSize, folder_size, in_ms, now_ms, resident_mb, rounded};
 use reveille_harness::{AdminClient, Cluster, Needs, Report, StartArgs, http};
-use reveille_proto::admin::v1::{GetClusterStatusResponse, MemberStatus, ScheduleBody, When, when};
+use reveille_proto::admin::v1::{GetClusterStatusResponse, MemberStatus};
 use serde_json::{Value, json};
 
 use crate::accepts::Accepts;
@@ -76,7 +76,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let mut cluster = Cluster::start(start, NODES, needs).await?;
     cluster.admin().add_relay(sink.address(), SESSIONS).await?;
     let first_due_ms = first_due_ms(now_ms() as i64);
-    let body = move |number| daily(number, first_due_ms);
+    let body = move |number| load::daily(name_of(number), first_due_ms);
     let creates = CreateLoad { clients: CLIENTS, count: args.schedules, batch: BATCH };
     let created = load::create(cluster.admin(), creates, "daily schedules", body).await?;
     eprintln!("{} daily schedules, created at {:.0} a second", created.count, created.rate());
@@ -362,21 +362,9 @@ fn name_of(number: u64) -> String {
     format!("day-{number}")
 }
 
-/// A schedule with one recipient, each day at the time of day of this instant.
-fn daily(number: u64, due_ms: i64) -> ScheduleBody {
-    let when = When { pattern: Some(when::Pattern::Cron(cron(due_ms))) };
-    ScheduleBody { when: Some(when), ..load::once_to(name_of(number), SystemTime::UNIX_EPOCH, 1) }
-}
-
 /// The first instant: a whole minute.
 fn first_due_ms(now_ms: i64) -> i64 {
     (now_ms / MINUTE_MS + 1) * MINUTE_MS + FIRST_AFTER_MS
-}
-
-/// The time of day of an instant in UTC as a cron expression.
-fn cron(due_ms: i64) -> String {
-    let minute = due_ms.rem_euclid(DAY_MS) / MINUTE_MS;
-    format!("{} {} * * *", minute % 60, minute / 60)
 }
 
 /// The median rates of the three days around day 3, and of the last three days.
@@ -396,12 +384,6 @@ mod tests {
         let due_ms = first_due_ms(now_ms);
         assert_eq!(due_ms % MINUTE_MS, 0);
         assert!((FIRST_AFTER_MS..=FIRST_AFTER_MS + MINUTE_MS).contains(&(due_ms - now_ms)));
-    }
-
-    #[test]
-    fn cron_has_time_of_day_of_instant() {
-        assert_eq!(cron(3 * DAY_MS + 14 * HOUR_MS + 5 * MINUTE_MS), "5 14 * * *");
-        assert_eq!(cron(20_000 * DAY_MS), "0 0 * * *");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Result, ensure};
-use reveille_harness::load::{self, A_YEAR, CreateLoad, CreateMeasurements};
+use reveille_harness::load::{self, CreateLoad, CreateMeasurements};
 use reveille_harness::measure::{cpu_seconds, in_ms, percentile, resident_mb, rounded, sleep_until, unix_us};
 use reveille_harness::{Cluster, Needs, Report, StartArgs};
 use serde_json::{Value, json};
@@ -31,6 +31,9 @@ const QUIET_AFTER: Duration = Duration::from_secs(3);
 const POLL_EVERY: Duration = Duration::from_millis(100);
 /// Schedules that are kept at least, to measure the rate of creates.
 const KEPT_MIN: u64 = 500;
+/// The kept schedules are due from this long after the start on, spread over this many minutes.
+const KEPT_FIRST_MS: i64 = 6 * 3_600_000;
+const KEPT_MINUTES: i64 = 12 * 60;
 /// After the creates the log settles for this long; then the idle cost is measured for this long.
 const SETTLE: Duration = Duration::from_secs(10);
 const IDLE_FOR: Duration = Duration::from_secs(30);
@@ -43,7 +46,8 @@ pub struct Args {
     /// Schedules that are due in the same second
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub schedules: u64,
-    /// Further schedules that are due in a year; the creates of these are measured, and the idle cost, before and after
+    /// Further daily schedules with one content, due hours later; their creates are measured, and the idle cost, before
+    /// and after
     #[arg(long, default_value_t = 0, value_name = "SCHEDULES", value_parser = clap::value_parser!(u64).range(0..=10_000_000))]
     pub kept: u64,
     /// Schedules in each call that creates these further schedules
@@ -60,12 +64,15 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
 
     let empty = idle_if(&cluster, args.kept > 0).await?;
     let syncs_before = sum_of_nodes(&cluster, SYNCS).await?;
-    let later = SystemTime::now() + A_YEAR;
-    let body = move |number| load::once_to(format!("kept-{number}"), later, 1);
+    let now_ms = unix_us(SystemTime::now()) / 1_000;
+    let body = move |number: u64| {
+        let minutes = number as i64 % KEPT_MINUTES;
+        load::daily(format!("kept-{number}"), now_ms + KEPT_FIRST_MS + minutes * 60_000)
+    };
     let creates = CreateLoad { clients: CLIENTS, count: args.kept.max(KEPT_MIN), batch: args.batch };
-    let kept = load::create(cluster.admin(), creates, "schedules due in a year", body).await?;
+    let kept = load::create(cluster.admin(), creates, "daily schedules", body).await?;
     let syncs = (sum_of_nodes(&cluster, SYNCS).await? - syncs_before) / u64::from(NODES);
-    eprintln!("{} schedules due in a year, {:.0} a second", kept.count, kept.rate());
+    eprintln!("{} daily schedules, {:.0} a second", kept.count, kept.rate());
     let full = idle_if(&cluster, args.kept > 0).await?;
 
     let due = create_due(&cluster, args, &kept).await?;

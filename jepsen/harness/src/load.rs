@@ -16,12 +16,7 @@ pub const A_YEAR: Duration = Duration::from_secs(365 * 86_400);
 
 /// Returns a schedule that sends one email to each of these addresses at one instant.
 pub fn once(name: String, at: SystemTime, recipients: Vec<String>) -> ScheduleBody {
-    let content = Content {
-        sender: "Jepsen <jepsen@example.org>".to_owned(),
-        subject: format!("From {name}"),
-        text: Some("This email comes once.\n".to_owned()),
-        ..Content::default()
-    };
+    let content = Content { subject: format!("From {name}"), ..content("This email comes once.\n") };
     let recipient = |address| Recipient { address, values: Vec::new() };
     ScheduleBody {
         name,
@@ -33,6 +28,11 @@ pub fn once(name: String, at: SystemTime, recipients: Vec<String>) -> ScheduleBo
     }
 }
 
+fn content(text: &str) -> Content {
+    let sender = "Jepsen <jepsen@example.org>".to_owned();
+    Content { sender, text: Some(text.to_owned()), ..Content::default() }
+}
+
 /// Returns the address of a recipient of a schedule; no other schedule has it.
 pub fn address(schedule: &str, recipient: u32) -> String {
     format!("{schedule}-{recipient}@example.net")
@@ -42,6 +42,20 @@ pub fn address(schedule: &str, recipient: u32) -> String {
 pub fn once_to(name: String, at: SystemTime, recipients: u32) -> ScheduleBody {
     let addresses = (0..recipients).map(|number| address(&name, number)).collect();
     once(name, at, addresses)
+}
+
+/// Returns a schedule with one recipient that fires each day at the time of day of this instant. The content of all
+/// such schedules is the same, as in an application that sends one email to each of its users.
+pub fn daily(name: String, due_ms: i64) -> ScheduleBody {
+    let content = Content { subject: "Your day".to_owned(), ..content("This email comes each day.\n") };
+    let when = When { pattern: Some(when::Pattern::Cron(cron(due_ms))) };
+    ScheduleBody { when: Some(when), content: Some(content), ..once_to(name, SystemTime::UNIX_EPOCH, 1) }
+}
+
+/// Returns the time of day of an instant in UTC as a cron expression.
+fn cron(due_ms: i64) -> String {
+    let minute = due_ms.div_euclid(60_000).rem_euclid(24 * 60);
+    format!("{} {} * * *", minute % 60, minute / 60)
 }
 
 /// Returns the same schedule for a sealed audience.
@@ -144,6 +158,12 @@ mod tests {
         let audience = schedule.audience.unwrap();
         let addresses: Vec<&str> = audience.recipients.iter().map(|recipient| recipient.address.as_str()).collect();
         assert_eq!(addresses, ["due-7-0@example.net", "due-7-1@example.net"]);
+    }
+
+    #[test]
+    fn cron_has_time_of_day_of_instant() {
+        assert_eq!(cron(3 * 86_400_000 + (14 * 60 + 5) * 60_000), "5 14 * * *");
+        assert_eq!(cron(20_000 * 86_400_000), "0 0 * * *");
     }
 
     #[test]

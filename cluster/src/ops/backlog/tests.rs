@@ -1,5 +1,6 @@
 //! Tests of the backlog that a node reports, second by second.
 
+use reveille_ledger::ScheduleSettings;
 use reveille_ledger::access::Access;
 use reveille_ledger::calendar::When;
 use reveille_ledger::command::{
@@ -193,7 +194,8 @@ fn where_more_waits_than_is_counted_no_end_is_told() {
         (BacklogReading::of(&ledger), BacklogWatch::default());
     let mut many = vec![missed[0].clone(); 100];
     let oldest = oldest_missed(&missed[0], now).expect("it was missed");
-    many.push(Schedule { pool: "last".into(), ..missed[0].clone() });
+    let settings = ScheduleSettings { pool: "last".into(), ..(*missed[0].settings).clone() };
+    many.push(Schedule { settings: settings.into(), ..missed[0].clone() });
     add_waiting(&mut found, &many, &Zones::bundled("test"), now);
     let late = found["default"];
     assert_eq!((late.waiting, late.is_all), (WAITING_MAX, false), "and not one more is counted");
