@@ -1,5 +1,5 @@
-//! The accepts of a benchmark by the sink's clock: by recipient, to find duplicates and missing emails, and their instants,
-//! for rates and lateness.
+//! The accepts of a benchmark: counts by recipient, to find duplicates and missing emails, and instants by the sink's
+//! clock, for rates and lateness.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -7,9 +7,9 @@ use std::ops::Range;
 use reveille_harness::measure::rounded;
 use serde_json::{Value, json};
 
-/// The start of a run that a rate excludes.
+/// Time at the start of a run that a rate excludes.
 const WARM_UP_MS: i64 = 2_000;
-/// Windows before and after a kill.
+/// Length of the windows before and after a kill.
 const BEFORE_US: i64 = 5_000_000;
 const AFTER_US: i64 = 10_000_000;
 
@@ -17,32 +17,32 @@ const AFTER_US: i64 = 10_000_000;
 #[derive(Debug)]
 pub struct Accepts {
     numbers: Numbers,
-    /// Emails of each expected address, by its number.
+    /// Number of emails to each expected address, by the number of the address.
     counts: Vec<u8>,
-    /// Emails that each address gets.
+    /// Number of emails that each address must get.
     expected: u8,
-    /// Emails to addresses that are not expected.
+    /// Number of emails to other addresses.
     unexpected: u64,
-    /// The instant of each email to an expected address, and the number of the address, in the order of arrival.
+    /// Instant of each email to an expected address, and the number of the address, in order of arrival.
     log: Vec<(i64, u32)>,
 }
 
-/// The number of an address.
+/// Maps an address to its number.
 #[derive(Debug)]
 enum Numbers {
-    /// `r00000017.s1@audience.invalid` of this seed.
+    /// Addresses of the generated audience of this seed: `r00000017.s1@audience.invalid`.
     Generated(u64),
-    /// As listed.
+    /// Numbers by address.
     Listed(HashMap<String, u32>),
 }
 
 impl Accepts {
-    /// The generated audience of this seed and size is expected.
+    /// Expects the addresses of the generated audience of this seed and size.
     pub fn of_generated(recipients: u32, seed: u64) -> Accepts {
         Accepts::new(recipients as usize, Numbers::Generated(seed))
     }
 
-    /// These addresses are expected.
+    /// Expects these addresses.
     pub fn of(addresses: impl Iterator<Item = String>) -> Accepts {
         let numbers: HashMap<String, u32> = addresses.zip(0..).collect();
         Accepts::new(numbers.len(), Numbers::Listed(numbers))
@@ -52,7 +52,8 @@ impl Accepts {
         Accepts { numbers, counts: vec![0; addresses], expected: 1, unexpected: 0, log: Vec::new() }
     }
 
-    /// From now on each address gets so many emails in all. 255 and more cannot be told apart.
+    /// Sets the number of emails that each address must have received in total from now on. Counts stop at 255, so a
+    /// larger number cannot be checked.
     pub fn set_expected(&mut self, emails: u8) {
         self.expected = emails;
     }
@@ -69,32 +70,32 @@ impl Accepts {
         }
     }
 
-    /// Whether an email came to this address.
+    /// Returns true if an email to this address has arrived.
     pub fn has(&self, recipient: &str) -> bool {
         self.number_of(recipient).and_then(|number| self.counts.get(number as usize)).is_some_and(|count| *count > 0)
     }
 
-    /// Expected emails that came.
+    /// Returns the number of expected emails that have arrived.
     pub fn arrived(&self) -> u64 {
         self.counts.iter().map(|count| u64::from(*count.min(&self.expected))).sum()
     }
 
-    /// Expected emails that did not come.
+    /// Returns the number of expected emails that have not arrived.
     pub fn missing(&self) -> u64 {
         self.counts.len() as u64 * u64::from(self.expected) - self.arrived()
     }
 
-    /// Whether no address got more than the expected emails, and no other address any.
+    /// Returns true if no address got more emails than expected, and no other address got an email.
     pub fn is_without_surplus(&self) -> bool {
         self.unexpected == 0 && self.duplicates() == 0
     }
 
-    /// Whether each address got exactly the expected emails, and no other address any.
+    /// Returns true if each address got exactly the expected number of emails, and no other address got an email.
     pub fn is_exact(&self) -> bool {
         self.is_without_surplus() && self.missing() == 0
     }
 
-    /// The counts, for a report.
+    /// Returns the counts for a report.
     pub fn figures(&self) -> Value {
         json!({
             "arrived": self.arrived(),
@@ -104,19 +105,19 @@ impl Accepts {
         })
     }
 
-    /// Number of emails so far.
+    /// Returns the number of emails so far.
     pub fn len(&self) -> usize {
         self.log.len()
     }
 
-    /// The instants of all emails after the first `skipped`, sorted.
+    /// Returns the sorted instants of all emails after the first `skipped` emails.
     pub fn instants_us(&self, skipped: usize) -> Vec<i64> {
         let mut instants: Vec<i64> = self.log.iter().skip(skipped).map(|(at_us, _)| *at_us).collect();
         instants.sort_unstable();
         instants
     }
 
-    /// The instants of the first emails to these addresses, sorted.
+    /// Returns the sorted instants of the first email to each of these addresses.
     pub fn firsts_us(&self, numbers: Range<u32>) -> Vec<i64> {
         let mut firsts: HashMap<u32, i64> = HashMap::new();
         for (at_us, number) in self.log.iter().filter(|(_, number)| numbers.contains(number)) {
@@ -127,7 +128,7 @@ impl Accepts {
         instants
     }
 
-    /// Emails beyond the expected ones of an address.
+    /// Returns the number of emails above the expected number of their address.
     fn duplicates(&self) -> u64 {
         self.counts.iter().map(|count| u64::from(count.saturating_sub(self.expected))).sum()
     }
@@ -144,7 +145,7 @@ impl Accepts {
     }
 }
 
-/// Emails a second after the first two seconds; `None` for a shorter run.
+/// Returns the emails per second after the first two seconds. `None`: the run is shorter.
 pub fn rate(sorted_us: &[i64]) -> Option<f64> {
     let from_ms = sorted_us.first()? / 1_000 + WARM_UP_MS;
     let counted = sorted_us.len() - sorted_us.partition_point(|at_us| at_us / 1_000 < from_ms);
@@ -152,8 +153,8 @@ pub fn rate(sorted_us: &[i64]) -> Option<f64> {
     (length_ms > 0).then(|| counted as f64 * 1e3 / length_ms as f64)
 }
 
-/// How many seconds of sending a kill cost: the emails that are missing in the ten seconds after it, divided by the rate of
-/// the five seconds before it. `None` if the run began or ended within these.
+/// Returns the seconds of sending that a kill cost: the number of emails that are missing in the ten seconds after the
+/// kill, divided by the rate of the five seconds before the kill. `None`: the run began or ended within these windows.
 pub fn lost_seconds(sorted_us: &[i64], killed_us: i64) -> Option<f64> {
     let (from_us, until_us) = (killed_us - BEFORE_US, killed_us + AFTER_US);
     let is_within = *sorted_us.first()? <= from_us && until_us <= *sorted_us.last()?;
@@ -204,7 +205,7 @@ mod tests {
         assert_eq!((accepts.arrived(), accepts.missing(), accepts.duplicates()), (4, 0, 1));
     }
 
-    /// One accept a millisecond, except in `quiet`.
+    /// Returns one accept for each millisecond, except in `quiet`.
     fn steady(until_ms: i64, quiet: Range<i64>) -> Vec<i64> {
         (0..until_ms).filter(|ms| !quiet.contains(ms)).map(|ms| 7_000 + 1_000 * ms + ms % 1_000).collect()
     }

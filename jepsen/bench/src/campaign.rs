@@ -1,7 +1,7 @@
-//! `bench`: how many emails a second a cluster sends, of one run with a sealed audience.
+//! `bench`: measures how many emails per second a cluster sends in one run with a sealed audience.
 //!
-//! The rate counts accepts by the sink's clock, from two seconds after the first to the last. The result is valid if each
-//! recipient got exactly one email, or is in doubt after a kill, and no other address got any.
+//! The rate counts accepts by the sink's clock, from two seconds after the first to the last. The result is valid if
+//! each recipient got exactly one email, or is in doubt after a kill, and no other address got an email.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant, SystemTime};
@@ -17,21 +17,21 @@ use crate::accepts::{self, Accepts};
 use crate::{Counter, SEED, SESSIONS, yardstick};
 
 const SCHEDULE: &str = "bench";
-/// Bytes of each email's text.
+/// Size of each email's text in bytes.
 const BODY_BYTES: u32 = 2_048;
-/// From the create to the due instant.
+/// Time from the create to the due instant.
 const AHEAD: Duration = Duration::from_secs(3);
-/// The slowest rate that is waited for, and what is added to it.
+/// Minimum rate for which the benchmark waits, and a time that is added to the wait.
 const SLOWEST_PER_SECOND: u64 = 500;
 const WAIT_AT_LEAST: Duration = Duration::from_secs(120);
 const POLL_EVERY: Duration = Duration::from_millis(250);
-/// The interval of progress reports.
+/// Interval of progress reports.
 const REPORT_EVERY: Duration = Duration::from_secs(10);
-/// A killed node is down for this long.
+/// Time for which a killed node is down.
 const DOWN_FOR: Duration = Duration::from_secs(5);
-/// After a kill the counts must not change for this long before the run counts as finished.
+/// Time without a changed count after which a run with a kill counts as finished.
 const STABLE_FOR: Duration = Duration::from_secs(8);
-/// A duplicate may come this long after the last email.
+/// Time after the last email within which a duplicate may arrive.
 const QUIET_AFTER: Duration = Duration::from_secs(3);
 
 /// Options of `bench`.
@@ -81,38 +81,40 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let valid = accepts.missing() <= in_doubt_missing && accepts.is_without_surplus();
     let figures = json!({
         "recipients": args.recipients,
-        // To write the audience on every node, and to seal it.
+        // Time to write the audience on every node, and to seal it.
         "generate_seconds": rounded(generate_seconds),
-        // From the due instant to the last accept.
+        // Time from the due instant to the last accept.
         "seconds": instants_us.last().map(|last_us| rounded((last_us - unix_us(due)) as f64 / 1e6)),
-        // Accepts a second without the first two seconds; null for a shorter run.
+        // Accepts per second after the first two seconds; null for a shorter run.
         "rate": rate.map(rounded),
-        // By `smtp-source` into `smtp-sink`: the mean of before and after, and the rate relative to it.
+        // The rate of `smtp-source` into `smtp-sink`, as the mean of before and after, and the rate above relative to
+        // it.
         "smtp_source_rate": smtp_source_rate,
         "ratio": rate.zip(smtp_source_rate).map(|(rate, postfix)| rounded(rate / postfix)),
         "emails": accepts.figures(),
         "in_doubt": ended.last.in_doubt,
         "in_doubt_missing": in_doubt_missing,
-        // With `--kill-leader`: the emails that were not sent in the ten seconds after the kill, by the rate before it.
+        // With `--kill-leader`: the number of emails that are missing in the ten seconds after the kill, divided by the
+        // rate before the kill.
         "lost_seconds": ended.killed_us.and_then(|killed_us| accepts::lost_seconds(&instants_us, killed_us)),
-        // From just before the due instant to the last email.
+        // Processor time from just before the due instant to the last email.
         "cpu_seconds": cpu_seconds,
-        // Of each node, at the end.
+        // Resident memory of each node at the end.
         "rss_mb": rss_mb,
         "valid": valid,
     });
     Report::new(&figures, valid)
 }
 
-/// A finished run.
+/// The end of a run.
 struct Ended {
     run: String,
     last: RunCounts,
-    /// Microseconds since 1970 UTC.
+    /// Time of the kill in microseconds since 1970 UTC. `None`: there was no kill.
     killed_us: Option<i64>,
 }
 
-/// Waits until no recipient is pending or claimed. Kills the leader meanwhile, if requested.
+/// Waits until no recipient is pending or claimed. Kills the leader meanwhile if the arguments say so.
 async fn wait_for_end(cluster: &mut Cluster, args: &Args, due: SystemTime) -> Result<Ended> {
     let wait = WAIT_AT_LEAST + Duration::from_secs(u64::from(args.recipients) / SLOWEST_PER_SECOND);
     let until = Instant::now() + wait;
@@ -159,7 +161,7 @@ async fn wait_for_end(cluster: &mut Cluster, args: &Args, due: SystemTime) -> Re
     }
 }
 
-/// The counts of a run, and the rate since `sent_before` were sent.
+/// Returns a line with the counts of a run, and its rate since it had `sent_before` sent recipients.
 fn progress(counts: &RunCounts, sent_before: u32, since: Duration) -> String {
     let RunCounts { sent, pending, claimed, in_doubt, .. } = *counts;
     let rate = f64::from(sent.saturating_sub(sent_before)) / since.as_secs_f64();
@@ -175,7 +177,7 @@ async fn postfix_rate(args: &Args) -> Result<Option<f64>> {
     Ok(Some(rate))
 }
 
-/// A schedule with a template of that many bytes, in lines of 64.
+/// Returns a schedule whose template has this number of bytes, in lines of 64 bytes.
 fn body(at: SystemTime, bytes: u32) -> ScheduleBody {
     let line = "This line is one of many, and each of them is just as long ....\n";
     let text: String = "Dear {{ recipient }}\n".chars().chain(line.chars().cycle()).take(bytes as usize).collect();

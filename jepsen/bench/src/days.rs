@@ -1,12 +1,12 @@
-//! `days`: sends daily schedules for months of virtual days on the test clock (P19), and compares day 3 with the last day.
-//! Memory and rate must stay equal, because finished runs leave the state for the archive (P24).
+//! `days`: sends daily schedules for months of virtual days on the test clock (P19), and compares day 3 with the last
+//! day. Memory and rate must stay equal, because finished runs move from the state to the archive (P24).
 //!
-//! Each day the clock moves to two seconds before the instant, and the instant itself comes by real time. When all emails
-//! have arrived, the clock moves on by some hours: the runs of the day before are more than 24 hours old, and the leader
-//! archives them while nothing is sent.
+//! Each day the clock moves to two seconds before the instant, and the instant itself is reached in real time. When all
+//! emails have arrived, the clock moves on by some hours. The runs of the day before are then over 24 h old, and the
+//! leader archives them while nothing is sent.
 //!
-//! The result is valid if each address got one email more after each day, none before its instant, and no other address
-//! got any.
+//! The result is valid if each address got one more email on each day, no email before its instant, and no other
+//! address got an email.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -23,36 +23,36 @@ use crate::tenants::median;
 use crate::{Counter, SESSIONS, sum_of_nodes};
 
 const NODES: u8 = 3;
-/// Clients that create schedules at the same time.
+/// Number of clients that create schedules at the same time.
 const CLIENTS: u32 = 64;
-/// Schedules in each call that creates them.
+/// Number of schedules in each call that creates schedules.
 const BATCH: u64 = 500;
 const MINUTE_MS: i64 = 60_000;
 const HOUR_MS: i64 = 60 * MINUTE_MS;
 const DAY_MS: i64 = 24 * HOUR_MS;
-/// From the start to the first instant at least, by the test clock. The creates end before.
+/// Minimum time from the start to the first instant, by the test clock. The creates end before that instant.
 const FIRST_AFTER_MS: i64 = 6 * HOUR_MS;
-/// The clock moves to this time before an instant.
+/// Time before an instant to which the clock moves.
 const AHEAD_MS: i64 = 2_000;
-/// When all emails have arrived, the clock moves on by this time, until runs are archived. The leader pauses for an hour
+/// Step by which the clock moves when all emails have arrived, until runs are archived. The leader pauses for an hour
 /// after each complete scan for finished runs. All steps together are less than a day.
 const ARCHIVE_STEP_MS: i64 = 2 * HOUR_MS;
 const ARCHIVE_STEPS_MAX: i64 = 10;
-/// The day that the last day is compared with. The caches of a new cluster are full by then.
+/// The day with which the last day is compared. The caches of a new cluster are full on that day.
 const EARLY_DAY: u8 = 3;
-/// The slowest rate at which a day's emails are waited for, and what is added to that time.
+/// Minimum rate for which the benchmark waits for a day's emails, and a time that is added to the wait.
 const SLOWEST_PER_SECOND: u64 = 50;
 const WAIT_AT_LEAST: Duration = Duration::from_secs(120);
-/// The leader archives one batch at each sweep of half a second. After this time without one all are archived. A
-/// duplicate may come within this time, too.
+/// Time without an archived batch after which all runs are archived: the leader archives one batch at each sweep of
+/// half a second. A duplicate may also arrive within this time.
 const QUIET: Duration = Duration::from_millis(1_500);
 const ARCHIVED_WITHIN: Duration = Duration::from_secs(60);
-/// A killed node must be ready and have applied what the leader has within this time.
+/// Maximum time until a restarted node is ready and has applied the entries of the leader.
 const RESTARTED_WITHIN: Duration = Duration::from_secs(300);
-/// The interval of progress reports within a day.
+/// Interval of progress reports within a day.
 const REPORT_EVERY: Duration = Duration::from_secs(5);
 const POLL_EVERY: Duration = Duration::from_millis(100);
-/// Entries of a page of a schedule's history: months have several pages.
+/// Number of entries in a page of a schedule's history, so that months have several pages.
 const HISTORY_A_PAGE: i32 = 20;
 /// The leader's counter of pages with runs that it archived.
 const ARCHIVED_PAGES: &str = "reveille_archived_pages_total";
@@ -87,7 +87,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
 
     let accepts = counter.read();
     let valid = days.is_exact && accepts.is_exact() && days.early_emails == 0;
-    // Those of the last day finished less than 24 hours before its end.
+    // The runs of the last day finished less than 24 hours before its end, so they are not archived.
     let archived_runs = args.schedules * u64::from(args.days - 1);
     let bytes_per_run = days.last.snapshots.iter().map(|(name, size)| {
         let bytes_per_run = rounded(size.bytes as f64 / archived_runs as f64);
@@ -98,23 +98,23 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
         "schedules": args.schedules,
         "days": args.days,
         "create_per_second": rounded(created.rate()),
-        // Of each node: resident memory, and the folder `snapshots` with the state and the archive.
+        // For each node: resident memory, and the folder `snapshots` with the state and the archive.
         "after_day_3": days.early.figures(),
         "after_last_day": days.last.figures(),
         "rss_ratio": days.last.rss_ratio(&days.early),
-        // Emails a second from the instant to the last arrival: medians of days 2 to 4 and of the last three days.
+        // Emails per second from the instant to the last arrival: medians of days 2 to 4 and of the last three days.
         "rate_day_3": rates.map(|(early, _)| rounded(early)),
         "rate_last_day": rates.map(|(_, last)| rounded(last)),
         "rate_ratio": rates.map(|(early, last)| rounded(last / early)),
-        // All days but the last one.
+        // The runs of all days except the last day.
         "archived_runs": archived_runs,
         "archived_pages": days.archived_pages,
-        // All bytes of `snapshots` at the end, divided by the archived runs. The bytes of the state are included; those of
-        // the newest parts are in memory until the next snapshot, 32 MiB at most.
+        // All bytes of `snapshots` at the end, divided by the archived runs. The bytes of the state are included. The
+        // newest parts, at most 32 MiB, are in memory until the next snapshot.
         "snapshot_bytes_per_archived_run": bytes_per_run.collect::<BTreeMap<String, f64>>(),
-        // Of a follower, from its start after a `kill -9` at the end.
+        // For a follower, from its start after a `kill -9` at the end.
         "restart_seconds": restart,
-        // Of the first node: of a first call, and of the same call again.
+        // For the first node: the duration of a call, and of the same call again.
         "answer_ms": answers,
         "emails": accepts.figures(),
         "early": days.early_emails,
@@ -123,7 +123,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     Report::new(&figures, valid)
 }
 
-/// Sends day after day.
+/// Sends the emails of one day after the other.
 struct Days<'a> {
     cluster: &'a Cluster,
     counter: &'a Counter<Accepts>,
@@ -133,11 +133,11 @@ struct Days<'a> {
 
 /// The measurements of all days.
 struct DayMeasurements {
-    /// Emails a second of each day.
+    /// Emails per second of each day.
     rates: Vec<f64>,
-    /// True if after each day each address had one email more.
+    /// True if each address had one more email after each day.
     is_exact: bool,
-    /// Emails before their instant.
+    /// Number of emails that arrived before their instant.
     early_emails: usize,
     early: NodeSizes,
     last: NodeSizes,
@@ -182,8 +182,8 @@ impl Days<'_> {
         self.first_due_ms + i64::from(day - 1) * DAY_MS
     }
 
-    /// When all emails of a day have arrived: returns their rate from the instant to the last arrival, and how many came
-    /// before the instant.
+    /// Waits until all emails of a day have arrived. Returns their rate from the instant to the last arrival, and the
+    /// number of emails that arrived before the instant.
     async fn send(&self, day: u8) -> Result<(f64, usize)> {
         let (admin, due_ms, emails) = (self.cluster.admin(), self.due_ms(day), self.args.schedules);
         let before = {
@@ -218,10 +218,10 @@ impl Days<'_> {
         }
     }
 
-    /// Lets the leader archive the runs of the day before. Returns the pages that were archived so far.
+    /// Lets the leader archive the runs of the day before. Returns the number of pages that were archived so far.
     ///
-    /// A scan for finished runs may be under way and past their pages. So the clock moves on until runs are archived. On
-    /// day 1 there are none, and a few may have been archived during the sending.
+    /// A running scan for finished runs may have passed the pages of these runs, so the clock moves on until runs are
+    /// archived. On day 1 there are no such runs. On later days a few may have been archived during the sending.
     async fn archive(&self, day: u8) -> Result<u64> {
         let before = sum_of_nodes(self.cluster, ARCHIVED_PAGES).await?;
         let mut pages = before;
@@ -236,7 +236,7 @@ impl Days<'_> {
         Ok(pages)
     }
 
-    /// Returns the number of archived pages when it stays the same.
+    /// Waits until the number of archived pages no longer changes, and returns it.
     async fn archived_pages(&self) -> Result<u64> {
         let mut pages = sum_of_nodes(self.cluster, ARCHIVED_PAGES).await?;
         let (begun, mut unchanged_since) = (Instant::now(), Instant::now());
@@ -253,7 +253,7 @@ impl Days<'_> {
     }
 }
 
-/// Memory and disk of each node.
+/// Use of memory and disk by each node.
 struct NodeSizes {
     rss_mb: BTreeMap<String, f64>,
     snapshots: BTreeMap<String, FolderSize>,
@@ -268,7 +268,7 @@ impl NodeSizes {
         Ok(NodeSizes { rss_mb: cluster.of_each(resident_mb)?, snapshots })
     }
 
-    /// The memory of each node, relative to `before`.
+    /// Returns the memory of each node relative to `before`.
     fn rss_ratio(&self, before: &NodeSizes) -> BTreeMap<String, f64> {
         let ratio = |(name, mb): (&String, &f64)| Some((name.clone(), rounded(mb / before.rss_mb.get(name)?)));
         self.rss_mb.iter().filter_map(ratio).collect()
@@ -281,10 +281,10 @@ impl NodeSizes {
     }
 }
 
-/// How fast the admin API answers questions about the past.
+/// Measures how fast the admin API answers requests about archived runs.
 async fn answers(admin: &AdminClient, first_run: &str) -> Result<Value> {
     let schedule = name_of(0);
-    // First, so that the part with this run is not open yet.
+    // This call comes first, so that the archive part with this run is not open yet.
     let (run_show, _) = twice(|| admin.counts(first_run)).await?;
     let (mut pages, mut entries, mut token) = (Vec::new(), 0, String::new());
     loop {
@@ -300,13 +300,13 @@ async fn answers(admin: &AdminClient, first_run: &str) -> Result<Value> {
         "run_show_of_day_1": run_show,
         "history_first_page": pages.first(),
         "history_oldest_page": pages.last(),
-        // Pages and entries of the history; there is one entry for each day.
+        // Number of pages and entries of the history, which has one entry for each day.
         "history_pages": pages.len(),
         "history_entries": entries,
     }))
 }
 
-/// Calls twice. Returns the milliseconds of both calls, and the last answer.
+/// Makes a call twice. Returns the milliseconds of both calls, and the last answer.
 async fn twice<T, F: Future<Output = Result<T>>>(call: impl Fn() -> F) -> Result<([f64; 2], T)> {
     let begun = Instant::now();
     call().await?;
@@ -316,8 +316,8 @@ async fn twice<T, F: Future<Output = Result<T>>>(call: impl Fn() -> F) -> Result
     Ok(([first, begun.elapsed()].map(|took| in_ms(took.as_micros() as i64)), answer))
 }
 
-/// Kills a follower and starts it again. Returns the seconds until it is ready, and until it has applied what the leader
-/// has.
+/// Kills a follower and starts it again. Returns the seconds until the follower is ready, and until it has applied the
+/// entries of the leader.
 async fn restart(cluster: &mut Cluster) -> Result<Value> {
     let leader = cluster.leader().await.context("no node leads")?;
     let mut names = cluster.nodes().iter().map(|node| node.name.clone());
@@ -362,12 +362,12 @@ fn name_of(number: u64) -> String {
     format!("day-{number}")
 }
 
-/// The first instant: a whole minute.
+/// Returns the first instant, a whole minute.
 fn first_due_ms(now_ms: i64) -> i64 {
     (now_ms / MINUTE_MS + 1) * MINUTE_MS + FIRST_AFTER_MS
 }
 
-/// The median rates of the three days around day 3, and of the last three days.
+/// Returns the median rates of the three days around day 3, and of the last three days.
 fn compared_rates(rates: &[f64]) -> Option<(f64, f64)> {
     let around = usize::from(EARLY_DAY);
     let (early, last) = (rates.get(around - 2..=around)?, rates.get(rates.len().checked_sub(3)?..)?);

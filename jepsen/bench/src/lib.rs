@@ -1,8 +1,9 @@
-//! Benchmarks of a cluster of real nodes: commands of `reveille-jepsen`. Each measures, and checks that every email came
-//! exactly once. The fault runs judge; a benchmark keeps no history, since its volume does not fit into one.
+//! Benchmarks of a cluster of real nodes: commands of `reveille-jepsen`. Each benchmark measures, and checks that every
+//! email arrived exactly once. It records no history, because its volume is too large for the judge of the fault runs.
 //!
-//! `campaign` measures the throughput of one large run, `tenants` how late a small tenant is beside a large one,
-//! `schedules` the lateness, the cost and the creation of many schedules, and `days` what months of daily schedules leave.
+//! `campaign` measures the throughput of one large run, `tenants` the lateness of a small tenant beside a large one,
+//! `schedules` the lateness, the cost and the creation of many schedules, and `days` memory and rate over months of
+//! daily schedules.
 
 mod accepts;
 pub mod campaign;
@@ -17,21 +18,21 @@ use anyhow::{Context, Result};
 use reveille_harness::{Cluster, http};
 use reveille_sink::{DotAnswer, DotWatcher, Sink, SinkOptions};
 
-/// Sessions to the sink, on each node.
+/// Number of sessions of each node with the sink.
 const SESSIONS: u32 = 32;
-/// The seed of generated audiences.
+/// Seed of generated audiences.
 const SEED: u64 = 1;
 
-/// What the sink's accepts are counted in.
+/// Counts of the sink's accepts.
 struct Counter<T>(Arc<Mutex<T>>);
 
 impl<T: Send + 'static> Counter<T> {
-    /// A sink that reports recipient and instant of each accept to `note` and keeps no email.
+    /// Starts a sink that keeps no email, and reports recipient and instant of each accept to `note`.
     fn start(counts: T, note: impl Fn(&mut T, &str, i64) + Send + Sync + 'static) -> Result<(Counter<T>, Sink)> {
         let counts = Arc::new(Mutex::new(counts));
         let counter = Counter(Arc::clone(&counts));
         let dots = DotWatcher::new(move |accept, answer| {
-            // The answer of a killed node's email may be lost; the email counts.
+            // The answer to an email of a killed node may be lost, but the email counts.
             if matches!(answer, DotAnswer::Accepted | DotAnswer::AcceptedUnanswered) {
                 let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
                 note(&mut counts, &accept.recipient, accept.accept_unix_us as i64);
@@ -46,7 +47,7 @@ impl<T: Send + 'static> Counter<T> {
     }
 }
 
-/// The sum of a counter of all nodes.
+/// Returns the sum of a counter over all nodes.
 async fn sum_of_nodes(cluster: &Cluster, counter: &str) -> Result<u64> {
     let mut sum = 0;
     for node in cluster.nodes() {

@@ -1,8 +1,8 @@
-//! `punctual`: what many schedules cost. It measures how fast schedules are created and how few syncs that takes, what the
-//! schedules cost while nothing is due, and how late emails are when many schedules are due in the same second.
+//! `punctual`: measures the cost of many schedules. It measures the rate of creates and their syncs, the cost while
+//! nothing is due, and the lateness of emails when many schedules are due in the same second.
 //!
-//! Lateness is the sink's accept minus the due instant, by one wall clock. An email before its instant makes the result
-//! invalid.
+//! Lateness is the time from the due instant to the sink's accept, by one wall clock. An email before its instant makes
+//! the result invalid.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
@@ -17,27 +17,28 @@ use crate::accepts::Accepts;
 use crate::{Counter, sum_of_nodes};
 
 const NODES: u8 = 3;
-/// Clients that create schedules at the same time.
+/// Number of clients that create schedules at the same time.
 const CLIENTS: u32 = 64;
-/// Sessions to the sink, on each node.
+/// Number of sessions of each node with the sink.
 const SESSIONS: u32 = 100;
-/// Creates are over at least this long before the due instant.
+/// Minimum time from the last create to the due instant.
 const QUIET_BEFORE: Duration = Duration::from_secs(5);
-/// The slowest rate that is waited for after the due instant, and what is added to it.
+/// Minimum rate for which the benchmark waits after the due instant, and a time that is added to the wait.
 const SLOWEST_PER_SECOND: u64 = 50;
 const WAIT_AT_LEAST: Duration = Duration::from_secs(120);
-/// A duplicate may come this long after the last email.
+/// Time after the last email within which a duplicate may arrive.
 const QUIET_AFTER: Duration = Duration::from_secs(3);
 const POLL_EVERY: Duration = Duration::from_millis(100);
-/// Schedules that are kept at least, to measure the rate of creates.
+/// Minimum number of further schedules, so that the rate of creates can be measured.
 const KEPT_MIN: u64 = 500;
-/// The kept schedules are due from this long after the start on, spread over this many minutes.
+/// Time from the start to the first instant of the kept schedules in milliseconds, and the minutes over which they are
+/// spread.
 const KEPT_FIRST_MS: i64 = 6 * 3_600_000;
 const KEPT_MINUTES: i64 = 12 * 60;
-/// After the creates the log settles for this long; then the idle cost is measured for this long.
+/// Time for which the benchmark waits after the creates, and then the time for which it measures the idle cost.
 const SETTLE: Duration = Duration::from_secs(10);
 const IDLE_FOR: Duration = Duration::from_secs(30);
-/// The nodes' counter of `fdatasync` calls of their logs.
+/// Name of the nodes' counter of `fdatasync` calls of their logs.
 const SYNCS: &str = "reveille_wal_syncs_total";
 
 /// Options of `punctual`.
@@ -96,14 +97,14 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
         "batch": args.batch,
         "create_per_second": rounded(kept.rate()),
         "create_ms": percentiles(&kept.latencies_us),
-        // By the average of the nodes: each of them syncs each create.
+        // By the average of the nodes, since each node syncs each create.
         "creates_per_fsync": rounded(kept.count as f64 / syncs.max(1) as f64),
-        // Without schedules and with the kept ones; null without `--kept`.
+        // Without schedules, and with the further schedules; null without `--kept`.
         "idle": empty.zip(full).map(|(empty, full)| [empty, full]),
         "emails": accepts.figures(),
         "early": early,
         "lateness_ms": percentiles(&late_us),
-        // From just before the due instant until the last email.
+        // Processor time from just before the due instant to the last email.
         "cpu_seconds": cpu_seconds,
         "valid": valid,
     });
@@ -115,7 +116,7 @@ fn percentiles(sorted_us: &[i64]) -> Value {
     json!({"min": at(0.0), "p50": at(50.0), "p99": at(99.0), "max": at(100.0)})
 }
 
-/// Creates the schedules that are due together; returns their instant, a whole second.
+/// Creates the schedules that are due together. Returns their instant, a whole second.
 async fn create_due(cluster: &Cluster, args: &Args, kept: &CreateMeasurements) -> Result<SystemTime> {
     let ahead = Duration::from_secs_f64(2.0 * args.schedules as f64 / kept.rate()) + 2 * QUIET_BEFORE;
     let creates = CreateLoad { clients: CLIENTS, count: args.schedules, batch: args.batch };
@@ -127,7 +128,7 @@ async fn create_due(cluster: &Cluster, args: &Args, kept: &CreateMeasurements) -
     Ok(due)
 }
 
-/// The cost of each node while nothing is due.
+/// Returns the cost of each node while nothing is due.
 async fn idle_if(cluster: &Cluster, wanted: bool) -> Result<Option<Value>> {
     if !wanted {
         return Ok(None);

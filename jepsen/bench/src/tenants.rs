@@ -1,9 +1,10 @@
-//! `bulkhead`: how late one tenant's emails are on an idle cluster, and beside another tenant's backlog (I12).
+//! `bulkhead`: measures how late one tenant's emails are on an idle cluster, and beside another tenant's backlog (I12).
 //!
 //! The other tenant has a large run to the same relay, and one to a relay that accepts connections and never answers.
-//! The small tenant's emails are due in one second: several times on the idle cluster, then as often beside the
-//! backlog. Lateness is the sink's accept minus the due instant. The median of the rounds' p99 must be at most twice
-//! the idle one, plus a floor. The backlog must last until the end; it is not waited for.
+//! In each round the small tenant's emails are due in one second. Several rounds run on the idle cluster, and then as
+//! many beside the backlog. Lateness is the time from the due instant to the sink's accept. The median of the rounds'
+//! p99 beside the backlog must be at most twice that of the idle cluster, plus a floor. The backlog must outlast the
+//! rounds.
 
 use std::net::TcpListener;
 use std::ops::Range;
@@ -19,25 +20,25 @@ use serde_json::json;
 use crate::accepts::Accepts;
 use crate::{Counter, SEED, SESSIONS};
 
-/// Emails of the small tenant in each round.
+/// Number of emails of the small tenant in each round.
 const EMAILS: u32 = 100;
-/// How often they are sent, idle and again beside the backlog.
+/// Number of rounds on the idle cluster, and beside the backlog.
 const ROUNDS: u32 = 5;
 const PHASES: [&str; 2] = ["idle", "loaded"];
-/// What is allowed beyond twice the idle median, for the jitter of a busy machine. Milliseconds.
+/// Milliseconds that are allowed above twice the idle median, for the jitter of a busy machine.
 const FLOOR_MS: f64 = 10.0;
-/// From a create to its due instant.
+/// Time from a create to the due instant.
 const AHEAD: Duration = Duration::from_secs(3);
-/// How long the backlog is sent before the small tenant's emails are due.
+/// Time for which the backlog is sent before the small tenant's emails are due.
 const BACKLOG_BEFORE: Duration = Duration::from_secs(2);
-/// How long the small tenant's emails are waited for.
+/// Maximum time of the wait for the small tenant's emails.
 const ROUND_WITHIN: Duration = Duration::from_secs(120);
-/// A duplicate may come this long after the last email.
+/// Time after the last email within which a duplicate may arrive.
 const QUIET_AFTER: Duration = Duration::from_secs(3);
 const POLL_EVERY: Duration = Duration::from_millis(500);
-/// The tenant with few emails; the backlog is the default tenant's.
+/// Name of the small tenant. The backlog belongs to the default tenant.
 const SMALL: &str = "small";
-/// The domain of generated audiences.
+/// Domain of the addresses of generated audiences.
 const OF_BACKLOG: &str = "@audience.invalid";
 
 /// Options of `bulkhead`.
@@ -52,7 +53,7 @@ pub struct Args {
     pub rate: u32,
 }
 
-/// What came of both tenants.
+/// The accepts of both tenants.
 struct TenantAccepts {
     small: Accepts,
     backlog: Accepts,
@@ -71,12 +72,12 @@ impl TenantAccepts {
     }
 }
 
-/// The schedule of a round.
+/// Returns the name of the schedule of a round.
 fn name_of(phase: &str, round: u32) -> String {
     format!("{phase}{round}")
 }
 
-/// The lateness of a round's emails, sorted, and the last accept. Microseconds.
+/// The sorted lateness of a round's emails, and the last accept, in microseconds.
 struct Round {
     late_us: Vec<i64>,
     last_us: i64,
@@ -85,7 +86,7 @@ struct Round {
 /// Runs the benchmark of tenants.
 pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let (counter, sink) = Counter::start(TenantAccepts::new(args.recipients), TenantAccepts::note)?;
-    // The kernel accepts connections to it, and nothing answers them.
+    // The kernel accepts connections to this listener, and nothing answers them.
     let dead = TcpListener::bind(("127.0.0.1", 0)).context("a port for the dead relay")?;
     let cluster = Cluster::start(start, 3, Needs::default()).await?;
     let admin = cluster.admin();
@@ -106,7 +107,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     report(args, &counter.read(), &idle, &loaded)
 }
 
-/// The rounds of one of [`PHASES`].
+/// Runs the rounds of one of [`PHASES`].
 async fn rounds(cluster: &Cluster, counter: &Counter<TenantAccepts>, phase: u32) -> Result<Vec<Round>> {
     let (name, mut all) = (PHASES[phase as usize], Vec::new());
     for number in 0..ROUNDS {
@@ -139,7 +140,7 @@ fn p99_ms(rounds: &[Round]) -> Vec<f64> {
     rounds.iter().filter_map(|round| percentile(&round.late_us, 99.0).map(in_ms)).collect()
 }
 
-/// The median; of an even number of values the lower one.
+/// Returns the median. For an even number of values it is the lower of the two middle values.
 pub(crate) fn median(of: &[f64]) -> Option<f64> {
     let mut sorted = of.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -159,14 +160,14 @@ fn report(args: &Args, counts: &TenantAccepts, idle: &[Round], loaded: &[Round])
     let figures = json!({
         "recipients": args.recipients,
         "rate": args.rate,
-        // Of each round, and the medians.
+        // The value of each round, and the medians.
         "idle_p99_ms": idle_p99_ms,
         "loaded_p99_ms": loaded_p99_ms,
         "idle_median_ms": idle_median_ms,
         "loaded_median_ms": loaded_median_ms,
         "ratio": medians.map(|(idle, loaded)| rounded(loaded / idle)),
         "emails": counts.small.figures(),
-        // Emails of the backlog that were left at the end of the last loaded round.
+        // Number of emails of the backlog that were left at the end of the last round.
         "backlog_left": backlog_left,
         "valid": valid,
     });

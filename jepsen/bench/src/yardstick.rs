@@ -1,5 +1,5 @@
-//! The rate of Postfix' `smtp-source` into its `smtp-sink` on this machine, to compare with. They send emails of one size
-//! over sessions that stay open, without a schedule, a ledger, a record or a disk.
+//! Measures the rate of Postfix' `smtp-source` into its `smtp-sink` on this machine, as a yardstick. These programs
+//! send emails of one size over sessions that stay open, without a schedule, a ledger, a record or a disk.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use reveille_harness::tool;
 
-/// Emails of one measurement: some ten seconds.
+/// Number of emails of one measurement, which takes some ten seconds.
 const EMAILS: u32 = 300_000;
 const LISTENS_WITHIN: Duration = Duration::from_secs(10);
-/// `smtp-sink` drops root and needs a user name.
+/// User to which `smtp-sink` changes when it drops root.
 const UNPRIVILEGED_USER: &str = "daemon";
 
-/// Emails a second of `bytes` each, over `sessions`.
+/// Returns the emails of `bytes` per second over this number of sessions.
 pub fn measure(sessions: u32, bytes: u32) -> Result<f64> {
-    // Freed again before `smtp-sink` binds it.
+    // The port is free again before `smtp-sink` binds it.
     let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
     let mut sink = Command::new("smtp-sink");
     if tool::is_root() {
@@ -51,12 +51,12 @@ fn wait_until_it_listens(address: SocketAddr) -> Result<()> {
     Ok(())
 }
 
-/// A child process that a drop kills.
+/// A child process. Dropping it kills the process.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// Folders in which libraries are installed.
+/// Folders in which systems install libraries.
 const LIBRARIES: [&str; 3] = ["/usr/lib", "/usr/lib64", "/usr/local/lib"];
 const FAKETIME: &str = "faketime/libfaketimeMT.so.1";
-/// A correct clock, in libfaketime's notation. The rate is part of it: without one a clock that drifted keeps drifting.
+/// A correct clock, in libfaketime's notation. It states the rate: without a rate, a clock that drifted keeps drifting.
 pub const CORRECT: &str = "+0 x1";
 
-/// One wall clock for each node. Only civil time is changed: CLOCK_BOOTTIME and CLOCK_MONOTONIC, by which nodes measure
-/// durations, stay correct.
+/// The wall clocks of the nodes. Only civil time is changed: nodes measure durations by CLOCK_BOOTTIME and
+/// CLOCK_MONOTONIC, which stay correct.
 pub struct Clocks {
     library: PathBuf,
     folder: PathBuf,
@@ -23,7 +23,7 @@ impl Clocks {
     /// Creates correct clocks for these nodes.
     ///
     /// # Errors
-    /// There is no libfaketime, or a file cannot be written.
+    /// Fails if there is no libfaketime, or if a file cannot be written.
     pub fn new(folder: &Path, names: &[String]) -> Result<Clocks> {
         let library = LIBRARIES.into_iter().map(Path::new).find_map(faketime_in);
         let library = library.context("there is no libfaketime on this machine")?;
@@ -37,7 +37,7 @@ impl Clocks {
     /// Sets the clock of a node, in libfaketime's notation: `+61`, `-3600`, `+0 x1.1`.
     ///
     /// # Errors
-    /// The file cannot be written.
+    /// Fails if the file cannot be written.
     pub fn set(&self, name: &str, offset: &str) -> Result<()> {
         // A rename, because the process may read the file at any moment.
         let (unseen, file) = (self.folder.join(format!("{name}.new")), self.folder.join(name));
@@ -50,9 +50,9 @@ impl Clocks {
         vec![
             ("LD_PRELOAD", self.library.clone().into_os_string()),
             ("FAKETIME_TIMESTAMP_FILE", self.folder.join(name).into_os_string()),
-            // Seconds after which the file is read again; reading it at each call would cost more than the call.
+            // Seconds after which libfaketime reads the file again. Reading at each call would cost more than the call.
             ("FAKETIME_CACHE_DURATION", "1".into()),
-            // Older versions read the first name, later ones the second.
+            // Older versions of libfaketime read the first name, later versions the second.
             ("DONT_FAKE_MONOTONIC", "1".into()),
             ("FAKETIME_DONT_FAKE_MONOTONIC", "1".into()),
         ]

@@ -1,4 +1,4 @@
-//! A cluster of real node processes. A drop kills the processes and then removes their folders.
+//! A cluster of real node processes. Dropping it kills the processes and then removes their folders.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -12,12 +12,12 @@ use crate::environment::{Environment, Needs};
 use crate::measure::{cpu_seconds, rounded};
 use crate::workspace::Workspace;
 
-/// A started process must answer, and a changed cluster must be ready, within this time.
+/// Maximum time until a started process answers, and until a changed cluster is ready.
 const HEALTHY_WITHIN: Duration = Duration::from_secs(90);
-/// The interval of polls.
+/// Interval of polls.
 const POLL_EVERY: Duration = Duration::from_millis(50);
 
-/// How nodes are started, for every command.
+/// Arguments of every command: how nodes are started.
 #[derive(Clone, Debug, clap::Args)]
 pub struct StartArgs {
     /// The binary to start as nodes [default: `reveille` beside this one]
@@ -29,24 +29,24 @@ pub struct StartArgs {
 }
 
 impl StartArgs {
-    /// The binary to start.
+    /// Returns the binary to start.
     pub fn binary(&self) -> Result<PathBuf> {
         binary(self.reveille.as_deref())
     }
 }
 
-/// A cluster. Fields are dropped in this order.
+/// A cluster. Its fields are dropped in order of declaration.
 pub struct Cluster {
     nodes: Vec<NodeProcess>,
     admin: AdminClient,
-    /// Its environment, which a fault run breaks.
+    /// The environment of the nodes, which a fault run breaks.
     pub environment: Environment,
     workspace: Workspace,
 }
 
 impl Cluster {
-    /// Starts `count` nodes and forms a cluster of them; returns when all are ready. The environment has what the command
-    /// needs, as far as this machine can.
+    /// Starts `count` nodes and forms a cluster of them. Returns when all nodes are ready. The environment has those
+    /// parts of `needs` that this machine can have.
     pub async fn start(start: &StartArgs, count: u8, needs: Needs) -> Result<Cluster> {
         let binary = start.binary()?;
         let workspace = Workspace::new()?;
@@ -77,29 +77,31 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// The admin API of the cluster.
+    /// Returns a client of the admin API.
     pub fn admin(&self) -> &AdminClient {
         &self.admin
     }
 
-    /// All nodes.
+    /// Returns all nodes.
     pub fn nodes(&self) -> &[NodeProcess] {
         &self.nodes
     }
 
-    /// A folder that is removed with the cluster.
+    /// Returns a folder that is removed with the cluster.
     pub fn folder(&self) -> &Path {
         self.workspace.data()
     }
 
-    /// Processor seconds of each node that runs, and of this process as `sink`, which does little else.
+    /// Returns the processor seconds of each running node, and those of this process under the name `sink`, since it
+    /// does little else than the sink's work.
     pub fn cpu_seconds(&self) -> Result<BTreeMap<String, f64>> {
         let mut used = self.of_each(cpu_seconds)?;
         used.insert("sink".to_owned(), cpu_seconds(std::process::id())?);
         Ok(used)
     }
 
-    /// The same since `before`, rounded. The count of a restarted process begins at zero.
+    /// Returns the processor seconds since the measurement `before`, rounded. The count of a restarted process begins
+    /// at zero.
     pub fn cpu_seconds_since(&self, before: &BTreeMap<String, f64>) -> Result<BTreeMap<String, f64>> {
         let used = self.cpu_seconds()?.into_iter().map(|(name, after)| {
             let before = before.get(&name).filter(|before| **before <= after).unwrap_or(&0.0);
@@ -108,13 +110,13 @@ impl Cluster {
         Ok(used.collect())
     }
 
-    /// A measurement of the process of each node that runs.
+    /// Measures the process of each running node. Returns the results by node.
     pub fn of_each(&self, measure: impl Fn(u32) -> Result<f64>) -> Result<BTreeMap<String, f64>> {
         let running = self.nodes.iter().filter_map(|node| Some((node.name.clone(), node.process_id()?)));
         running.map(|(name, process)| Ok((name, measure(process)?))).collect()
     }
 
-    /// Name of the leader, as its own page says; of the one with the higher epoch if two say so.
+    /// Returns the name of the node whose own page says that it leads. If two pages say so, the higher epoch wins.
     pub async fn leader(&self) -> Option<String> {
         let mut found: Option<(u64, &String)> = None;
         for node in &self.nodes {
@@ -123,17 +125,17 @@ impl Cluster {
         found.map(|(_, name)| name.clone())
     }
 
-    /// A node.
+    /// Returns the node of this name.
     pub fn node(&self, name: &str) -> Result<&NodeProcess> {
         self.nodes.iter().find(|node| node.name == name).with_context(|| format!("there is no node {name}"))
     }
 
-    /// A node, to change it.
+    /// Returns the node of this name, to be changed.
     pub fn node_mut(&mut self, name: &str) -> Result<&mut NodeProcess> {
         self.nodes.iter_mut().find(|node| node.name == name).with_context(|| format!("there is no node {name}"))
     }
 
-    /// Nodes whose process ended by itself, with its exit status.
+    /// Returns the nodes whose processes ended by themselves, each with its exit status.
     pub fn ended(&mut self) -> Vec<(String, std::process::ExitStatus)> {
         self.nodes.iter_mut().filter_map(|node| Some((node.name.clone(), node.ended()?))).collect()
     }
@@ -143,7 +145,7 @@ impl Cluster {
         while !all(&self.nodes, &holds).await {
             for node in &mut self.nodes {
                 if let Some(status) = node.ended() {
-                    bail!("{} ended by itself ({status}); the end of its log:\n{}", node.name, node.last_words());
+                    bail!("{} ended by itself ({status}); the end of its log:\n{}", node.name, node.log_end());
                 }
             }
             if Instant::now() > until {
@@ -164,7 +166,7 @@ async fn all(nodes: &[NodeProcess], holds: &impl AsyncFn(SocketAddr) -> bool) ->
     true
 }
 
-/// The binary to start, or an error that names the next step.
+/// Returns the binary to start. The error names the next step.
 fn binary(named: Option<&Path>) -> Result<PathBuf> {
     let (path, next) = match named {
         Some(path) => (path.to_owned(), "name another with --reveille PATH"),

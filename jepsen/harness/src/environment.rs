@@ -1,5 +1,5 @@
-//! The environment of the node processes beyond loopback and folders: a network that can be broken, a disk and a clock for
-//! each node. Each part exists, or its error says why this machine cannot have it.
+//! The environment of the node processes, in addition to loopback and folders: a network that can be broken, and a disk
+//! and a clock for each node. Each part exists, or its error says why this machine cannot have it.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -17,36 +17,36 @@ use crate::workspace::Workspace;
 
 /// Admin, peer and HTTP port of a node with an address of its own.
 const PORTS_OF_HOST: [u16; 3] = [7600, 7601, 7680];
-/// The variable that sets how often a node makes a snapshot.
+/// Environment variable that sets the number of log entries between two snapshots of a node.
 const SNAPSHOT_EVERY: &str = "REVEILLE__RAFT__SNAPSHOT_EVERY";
-/// The variable that sets how long after its end a run is archived.
+/// Environment variable that sets the seconds from the end of a run to its archiving.
 const ARCHIVE_AFTER: &str = "REVEILLE__ARCHIVE_AFTER_SECONDS";
 
-/// Parts of the environment that a command needs; the default is loopback only.
+/// Parts of the environment that a command needs. The default is loopback only.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Needs {
-    /// True for a network whose links between nodes can be broken.
+    /// True if the command breaks links between nodes.
     pub network: bool,
-    /// True for a disk for each node.
+    /// True if each node needs a disk of its own.
     pub volumes: bool,
-    /// True for a clock for each node.
+    /// True if each node needs a clock of its own.
     pub clocks: bool,
-    /// Log entries between two snapshots; `None` for the default of 20,000. The log keeps the entries of two snapshots;
-    /// a node that was away for longer gets a snapshot.
+    /// Number of log entries between two snapshots. `None`: the default of 20,000. The log keeps the entries of two
+    /// snapshots, so a node that was away for longer gets a snapshot.
     pub snapshot_every: Option<u64>,
-    /// Seconds from the end of a run to its archiving; `None` for the default of a day.
+    /// Seconds from the end of a run to its archiving. `None`: the default of a day.
     pub archive_after: Option<u64>,
     /// True if the cluster runs on one test clock, which the harness moves (P19).
     pub test_clock: bool,
 }
 
-/// The parts of the environment that exist. Fields are dropped in this order.
+/// The parts of the environment that exist. Its fields are dropped in order of declaration.
 pub struct Environment {
-    /// Disks by node; an error says why there are none.
+    /// Disks by node. An error says why there are no disks.
     pub volumes: Result<BTreeMap<String, Volume>, String>,
-    /// The network; an error says why there is none.
+    /// The network. An error says why there is no network.
     pub network: Result<HostNetwork, String>,
-    /// Clocks; an error says why there are none.
+    /// Clocks. An error says why there are no clocks.
     pub clocks: Result<Clocks, String>,
     snapshot_every: Option<u64>,
     archive_after: Option<u64>,
@@ -70,7 +70,7 @@ impl Environment {
     /// Returns addresses for these nodes.
     ///
     /// # Errors
-    /// No ports are free.
+    /// Fails if no ports are free.
     pub fn ports(&self, names: &[String]) -> Result<Vec<Ports>> {
         let Ok(network) = &self.network else { return free_ports(names.len()) };
         let ports = |name: &String| {
@@ -85,11 +85,11 @@ impl Environment {
         self.network.as_ref().map_or(Ipv4Addr::LOCALHOST, HostNetwork::harness_address)
     }
 
-    /// Returns the address at which nodes reach a relay of this process. On the test clock they accept only relays on
-    /// loopback, so each host forwards that port of its loopback to this process.
+    /// Returns the address at which nodes reach a relay of this process. Nodes on the test clock accept only relays on
+    /// loopback, so each host forwards the relay's port of its loopback to this process.
     ///
     /// # Errors
-    /// The forwarding rule is refused.
+    /// Fails if the forwarding rule is refused.
     pub fn relay_address(&self, relay: SocketAddr) -> Result<SocketAddr> {
         match &self.network {
             Ok(network) if self.test_clock => {
@@ -100,7 +100,7 @@ impl Environment {
         }
     }
 
-    /// How the process of a node is started.
+    /// Returns how the process of a node is started.
     pub fn launch_options(&self, name: &str) -> LaunchOptions {
         // Ctrl-C is for the harness, which kills its nodes.
         let own_process_group = true;
@@ -124,7 +124,7 @@ impl Environment {
     }
 }
 
-/// A part of the environment, or why there is none.
+/// Creates a part of the environment, or returns why it does not exist.
 fn part<T>(is_needed: bool, missing: Option<String>, new: impl FnOnce() -> Result<T>) -> Result<T, String> {
     match missing {
         _ if !is_needed => Err("not requested".to_owned()),

@@ -1,5 +1,5 @@
-//! A network of hosts: each node has a network namespace, connected by a veth pair to a bridge. The harness is connected
-//! to the bridge too; its sink listens there.
+//! A network of hosts. Each node has a network namespace, and a veth pair connects it to a bridge. The harness is
+//! connected to the bridge too, and its sink listens there.
 //!
 //! Links are cut and disturbed by `nft` rules at the receiver. Needs root, `ip`, `nsenter` and `nft`. All names contain the
 //! token of the [`Workspace`](crate::workspace::Workspace).
@@ -13,7 +13,7 @@ use crate::tool;
 
 /// Last number of the address of this process.
 const HARNESS: u8 = 254;
-/// Number of networks that are tried.
+/// Maximum number of networks that are tried.
 const NETWORK_TRIES: u32 = 50;
 
 /// The network namespaces of the nodes and of their switch. They are removed when this is dropped.
@@ -25,12 +25,12 @@ pub struct HostNetwork {
 }
 
 impl HostNetwork {
-    /// Returns why this machine cannot have such a network; `None` if it can.
+    /// Returns why this machine cannot have such a network. `None`: it can.
     pub fn missing() -> Option<String> {
         tool::missing("network namespaces", &["ip", "nsenter", "nft"])
     }
 
-    /// Creates the network; an error removes what was created.
+    /// Creates the network. On an error it removes what it had created.
     pub fn new(token: &str, names: &[String]) -> Result<HostNetwork> {
         let hosts = HostNetwork { token: token.to_owned(), network: free_network()?, names: names.to_vec() };
         let switch = hosts.namespace("switch");
@@ -67,7 +67,7 @@ impl HostNetwork {
         Ok(self.at(place as u8 + 1))
     }
 
-    /// The address of this process.
+    /// Returns the address of this process.
     pub fn harness_address(&self) -> Ipv4Addr {
         self.at(HARNESS)
     }
@@ -85,7 +85,7 @@ impl HostNetwork {
         self.nft(name, &["-f", "-"], &table).map(|_| ())
     }
 
-    /// Removes a table of rules; returns how many packets its rules counted.
+    /// Removes a table of rules. Returns the number of packets that its rules counted.
     pub fn remove_rules(&self, name: &str, table: &str) -> Result<u64> {
         let rules = self.nft(name, &["list", "table", "inet", table], "")?;
         self.nft(name, &["delete", "table", "inet", table], "")?;
@@ -123,7 +123,7 @@ impl Drop for HostNetwork {
     }
 }
 
-/// Removes the namespaces of a token and the veth pair to them, if they exist.
+/// Removes the namespaces of a token, and the veth pair that leads to them, if they exist.
 fn remove(token: &str) {
     let cable = cable(token);
     let ours = format!("{cable}-");
@@ -139,7 +139,7 @@ fn remove(token: &str) {
     }
 }
 
-/// Returns the name of the harness's end of its veth pair; at most 15 letters.
+/// Returns the name of the harness's end of its veth pair. It has at most 15 letters, the kernel's limit.
 fn cable(token: &str) -> String {
     format!("rvj-{token}")
 }

@@ -15,7 +15,7 @@ use crate::measure::monotonic_us;
 /// Interval of polls, far shorter than an election.
 const POLL_EVERY: Duration = Duration::from_millis(100);
 
-/// Time without any reported leader after which there may be no leader. Microseconds.
+/// Microseconds without a reported leader after which the cluster may have no leader.
 pub const SILENCE_US: i64 = 400_000;
 
 /// The leaderships seen so far. Polling ends when this is dropped.
@@ -24,23 +24,23 @@ pub struct LeaderWatch {
     _task: JoinSet<()>,
 }
 
-/// One leadership, by CLOCK_BOOTTIME in microseconds.
+/// One leadership. Times are CLOCK_BOOTTIME in microseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenLeadership {
-    /// Its epoch: the log index of its first entry.
+    /// The epoch: the log index of its first entry.
     pub epoch: u64,
     /// The leader.
     pub node: String,
-    /// Time when it was first seen.
+    /// Time at which the leadership was first seen.
     pub first_us: i64,
-    /// Time when it was last seen.
+    /// Time at which the leadership was last seen.
     pub last_us: i64,
 }
 
 #[derive(Default)]
 struct Seen {
     leaderships: BTreeMap<u64, SeenLeadership>,
-    /// Time when any leader was last seen.
+    /// Time at which any leader was last seen.
     last_us: Option<i64>,
     /// Intervals without a leader.
     gaps: Vec<(i64, i64)>,
@@ -58,7 +58,7 @@ impl Seen {
 }
 
 impl LeaderWatch {
-    /// Polls all nodes until it is dropped.
+    /// Starts to poll all nodes. Dropping the watch ends it.
     pub fn start(cluster: &Cluster) -> LeaderWatch {
         let seen = Arc::new(Mutex::new(Seen::default()));
         let mut task = JoinSet::new();
@@ -68,17 +68,18 @@ impl LeaderWatch {
         LeaderWatch { seen, _task: task }
     }
 
-    /// The latest leadership.
+    /// Returns the latest leadership.
     pub fn latest(&self) -> Option<SeenLeadership> {
         self.seen().leaderships.values().next_back().cloned()
     }
 
-    /// All leaderships, by epoch.
+    /// Returns all leaderships, by epoch.
     pub fn all(&self) -> Vec<SeenLeadership> {
         self.seen().leaderships.values().cloned().collect()
     }
 
-    /// Returns the intervals without a leader, from the last sight of one to the first sight of the next; microseconds.
+    /// Returns the intervals without a leader in microseconds: from the time at which a leader was last seen to the
+    /// time at which the next leader was first seen.
     pub fn gaps(&self) -> Vec<(i64, i64)> {
         let (seen, now_us) = (self.seen(), monotonic_us());
         let open = seen.last_us.filter(|last_us| now_us - last_us > SILENCE_US).map(|last_us| (last_us, now_us));

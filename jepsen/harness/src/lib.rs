@@ -1,11 +1,11 @@
 //! A cluster of real `reveille` processes, its environment and its administrator. The fault runs and the benchmarks use it.
 //!
 //! It knows the product from outside only: the binary, its admin API and its HTTP pages. When a [`Cluster`] is dropped,
-//! its processes end and its folders, mounts and network namespaces are removed. After a `kill -9` of the harness itself
-//! they stay. Progress goes to standard error: only the commands of `reveille-jepsen` use this crate.
+//! its processes end and its folders, mounts and network namespaces are removed. After a `kill -9` of the harness
+//! itself they remain. Progress goes to standard error: only the commands of `reveille-jepsen` use this crate.
 //!
-//! Reading order: [`cluster`] (the processes; each is of the crate `reveille-node-client`, as are their admin API and pages),
-//! [`environment`] (their network, disks and clocks), [`workspace`] (their folders), [`load`] (their schedules).
+//! Reading order: [`cluster`] (the processes), [`environment`] (their network, disks and clocks), [`workspace`] (their
+//! folders), [`load`] (their schedules). The crate `reveille-node-client` has one process, and the client of its API.
 
 pub mod clocks;
 pub mod cluster;

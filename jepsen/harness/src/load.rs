@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use crate::admin::AdminClient;
 
 const REPORT_EVERY: Duration = Duration::from_secs(5);
-/// Delay until the due time of a schedule that must not fire: a year.
+/// Time until a schedule is due that must not fire: a year.
 pub const A_YEAR: Duration = Duration::from_secs(365 * 86_400);
 
 /// Returns a schedule that sends one email to each of these addresses at one instant.
@@ -33,12 +33,12 @@ fn content(text: &str) -> Content {
     Content { sender, text: Some(text.to_owned()), ..Content::default() }
 }
 
-/// Returns the address of a recipient of a schedule; no other schedule has it.
+/// Returns the address of a recipient of a schedule. No other schedule has this address.
 pub fn address(schedule: &str, recipient: u32) -> String {
     format!("{schedule}-{recipient}@example.net")
 }
 
-/// Returns a schedule with this many recipients of its own.
+/// Returns a schedule with `recipients` addresses that no other schedule has.
 pub fn once_to(name: String, at: SystemTime, recipients: u32) -> ScheduleBody {
     let addresses = (0..recipients).map(|number| address(&name, number)).collect();
     once(name, at, addresses)
@@ -58,7 +58,7 @@ fn cron(due_ms: i64) -> String {
     format!("{} {} * * *", minute % 60, minute / 60)
 }
 
-/// Returns the same schedule for a sealed audience.
+/// Returns the schedule `body` with a sealed audience instead of its recipients.
 pub fn to_sealed(body: ScheduleBody, audience: &str) -> ScheduleBody {
     ScheduleBody { audience: Some(Audience { sealed: audience.to_owned(), ..Audience::default() }), ..body }
 }
@@ -68,19 +68,19 @@ pub fn generated_address(seed: u64, recipient: u32) -> String {
     format!("r{recipient:08}.s{seed}@audience.invalid")
 }
 
-/// Measurements of the creates.
+/// Measurements of the calls that create schedules.
 #[derive(Debug)]
 pub struct CreateMeasurements {
     /// Number of created schedules.
     pub count: u64,
-    /// The duration of each call, retries included, sorted; microseconds.
+    /// Duration of each call in microseconds, retries included, sorted.
     pub latencies_us: Vec<i64>,
     /// Time from the first call to the last answer.
     pub took: Duration,
 }
 
 impl CreateMeasurements {
-    /// Returns the created schedules for each second.
+    /// Returns the number of created schedules per second.
     pub fn rate(&self) -> f64 {
         self.count as f64 / self.took.as_secs_f64().max(1e-6)
     }
@@ -93,7 +93,7 @@ pub struct CreateLoad {
     pub clients: u32,
     /// Number of schedules.
     pub count: u64,
-    /// Schedules in each call; 1 to 1,000.
+    /// Number of schedules in each call: 1 to 1,000.
     pub batch: u64,
 }
 
@@ -106,7 +106,7 @@ pub async fn create(
 ) -> Result<CreateMeasurements> {
     let (body, next) = (Arc::new(body), Arc::new(AtomicU64::new(0)));
     let start = Instant::now();
-    // A drop aborts the tasks.
+    // Dropping the set aborts its tasks.
     let mut running = JoinSet::new();
     for number in 0..u64::from(load.clients).min(load.count.div_ceil(load.batch)) {
         let admin = admin.another(number as usize)?;

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Returns the percentile of sorted values by nearest rank; `None` without values.
+/// Returns the percentile of sorted values by nearest rank. `None`: there are no values.
 pub fn percentile<T: Copy>(sorted: &[T], per_cent: f64) -> Option<T> {
     let rank = (per_cent / 100.0 * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.max(1) - 1).or(sorted.last()).copied()
@@ -44,7 +44,8 @@ pub fn monotonic_us() -> i64 {
     now.tv_sec * 1_000_000 + now.tv_nsec / 1_000
 }
 
-/// Returns the processor time of a process, user and system, all threads, in seconds with steps of 10 ms.
+/// Returns the processor time of all threads of a process, user and system, in seconds. The kernel counts steps of 10
+/// ms.
 pub fn cpu_seconds(process: u32) -> Result<f64> {
     let path = format!("/proc/{process}/stat");
     let stat = std::fs::read_to_string(&path).with_context(|| path.clone())?;
@@ -60,12 +61,12 @@ pub fn resident_mb(process: u32) -> Result<f64> {
     Ok(rounded(kib as f64 * 1_024.0 / 1e6))
 }
 
-/// The files below a folder.
+/// Size of a folder, with its subfolders.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FolderSize {
-    /// Sum of their lengths.
+    /// Sum of the lengths of the files.
     pub bytes: u64,
-    /// Their number.
+    /// Number of the files.
     pub files: u64,
 }
 

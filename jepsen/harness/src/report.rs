@@ -3,11 +3,11 @@
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-/// The last line on stdout, and the exit code.
+/// The result of a command: the last line on stdout, and the exit code.
 pub struct Report {
     /// One JSON object.
     pub line: String,
-    /// True if the measured or judged result is also correct.
+    /// True if the result is correct. False makes the exit code a failure.
     pub valid: bool,
 }
 
@@ -15,7 +15,7 @@ impl Report {
     /// Writes the object as JSON.
     ///
     /// # Errors
-    /// The object cannot be written as JSON.
+    /// Fails if the object cannot be written as JSON.
     pub fn new(report: &impl Serialize, valid: bool) -> Result<Report> {
         Ok(Report { line: serde_json::to_string(report).context("the report")?, valid })
     }

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 /// Folders of programs for administrators, which `PATH` may lack.
 const SYSTEM_FOLDERS: [&str; 3] = ["/usr/sbin", "/sbin", "/usr/bin"];
 
-/// Returns the path of a program; an error says that this machine does not have it.
+/// Returns the path of a program. The error says that this machine does not have it.
 pub fn find(program: &str) -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut folders = std::env::split_paths(&path).chain(SYSTEM_FOLDERS.map(PathBuf::from));
@@ -17,7 +17,7 @@ pub fn find(program: &str) -> Result<PathBuf> {
     found.with_context(|| format!("there is no `{program}` on this machine"))
 }
 
-/// Returns why this machine cannot have something that needs root and these programs; `None` if it can.
+/// Returns why this machine cannot have `what`, which needs root and these programs. `None`: it can.
 pub fn missing(what: &str, programs: &[&str]) -> Option<String> {
     if !is_root() {
         return Some(format!("{what} need root"));
@@ -30,12 +30,12 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Runs a program to its end; an error contains its output on stderr.
+/// Runs a program to its end. The error contains its output on stderr.
 pub fn run(program: &str, arguments: &[&str]) -> Result<()> {
     feed(program, arguments, "").map(|_| ())
 }
 
-/// Runs a program to its end with this input; returns its output. An error contains its output on stderr.
+/// Runs a program to its end with this input. Returns its output on stdout. The error contains its output on stderr.
 pub fn feed(program: &str, arguments: &[&str], input: &str) -> Result<String> {
     let mut process = Command::new(find(program)?)
         .args(arguments)
@@ -56,7 +56,7 @@ pub fn feed(program: &str, arguments: &[&str], input: &str) -> Result<String> {
     Ok(String::from_utf8_lossy(&ended.stdout).into_owned())
 }
 
-/// Returns a path as a command line argument; fails if it is not UTF-8.
+/// Returns a path as a command line argument. Fails if the path is not UTF-8.
 pub fn text(path: &Path) -> Result<&str> {
     path.to_str().with_context(|| format!("{} is no text", path.display()))
 }

@@ -11,19 +11,19 @@ use anyhow::{Context, Result};
 
 use crate::tool;
 
-/// Size of the disk, enough for a run of an hour. The file is sparse.
+/// Size of the disk in bytes, enough for a run of an hour. The file is sparse.
 const VOLUME_BYTES: u64 = 1 << 30;
 /// The file that fills the disk.
 const FILLER: &str = "filler";
 
-/// A mounted image. A drop unmounts it.
+/// A mounted image. Dropping it unmounts the image.
 pub struct Volume {
     image: PathBuf,
     mount_point: PathBuf,
 }
 
 impl Volume {
-    /// Returns why this machine cannot have such a disk; `None` if it can.
+    /// Returns why this machine cannot have such a disk. `None`: it can.
     pub fn missing() -> Option<String> {
         tool::missing("disks", &["mkfs.ext4", "mount", "umount", "cp"])
     }

@@ -1,12 +1,12 @@
-//! The two folders of a command. Their names contain one token, and so do the names of its network namespaces. All are
-//! removed at the end of the command, also after Ctrl-C; after a `kill -9` of the command itself they stay.
+//! The two folders of a command. Their names and those of its network namespaces contain the same token. The end of the
+//! command removes all of them, also after Ctrl-C. After a `kill -9` of the command itself they remain.
 
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use tempfile::TempDir;
 
-/// Journals are in a file system in memory.
+/// File system in memory, for journals.
 const MEMORY: &str = "/dev/shm";
 const PREFIX: &str = "reveille-jepsen-";
 
@@ -27,7 +27,7 @@ impl Workspace {
         Ok(Workspace { token, data, journals })
     }
 
-    /// Returns the token: eight random digits that all names contain.
+    /// Returns the token that all names contain: eight random digits.
     pub fn token(&self) -> &str {
         &self.token
     }
@@ -37,7 +37,7 @@ impl Workspace {
         self.data.path()
     }
 
-    /// Returns the folder in memory; `None` if the machine has no file system in memory.
+    /// Returns the folder in memory. `None`: the machine has no file system in memory.
     pub fn journals(&self) -> Option<&Path> {
         self.journals.as_ref().map(TempDir::path)
     }

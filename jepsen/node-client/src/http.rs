@@ -1,4 +1,4 @@
-//! The HTTP pages of a node: health, leadership, metrics. A plain GET is all that they need.
+//! The HTTP pages of a node: health, leadership, metrics. Each needs only a plain GET.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// The timeout of a page.
+/// Timeout of a request.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
-/// Maximum bytes of a page, far above any page of a node.
+/// Maximum bytes that are read of a page. No page of a node is nearly as long.
 const PAGE_BYTES_MAX: u64 = 16 << 20;
 
 /// Returns true if the process answers.
@@ -16,18 +16,19 @@ pub async fn is_alive(http: SocketAddr) -> bool {
     get(http, "/livez").await.is_some()
 }
 
-/// Returns true if the node follows or leads.
+/// Returns true if the node is ready: it follows or leads.
 pub async fn is_ready(http: SocketAddr) -> bool {
     get(http, "/readyz").await.is_some_and(|page| page.status == 200)
 }
 
-/// Returns the epoch that this node reports to lead; `None` if it leads none or does not answer.
+/// Returns the epoch in which this node reports to lead. `None`: it does not lead, or does not answer.
 pub async fn epoch_led(http: SocketAddr) -> Option<u64> {
     let page = get(http, "/leaderz").await.filter(|page| page.status == 200)?;
     page.body.trim().rsplit(' ').next()?.parse().ok()
 }
 
-/// Returns a counter of the node, summed over its labels; zero if it is missing. `None` without an answer.
+/// Returns a counter of the node, summed over its labels, and zero if the node has no such counter. `None`: the node
+/// does not answer.
 pub async fn counter(http: SocketAddr, name: &str) -> Option<u64> {
     let page = get(http, "/metrics").await.filter(|page| page.status == 200)?;
     Some(sum(&page.body, name))

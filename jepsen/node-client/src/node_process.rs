@@ -1,5 +1,5 @@
-//! One node process: started, killed, started again. A drop kills the process and waits for its end, so that its folders can
-//! be removed afterwards.
+//! One node process that can be started and killed repeatedly. Dropping it kills the process and waits for its end, so
+//! that its folders can be removed afterwards.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -14,18 +14,19 @@ use anyhow::{Context, Result, bail};
 use rand::Rng;
 use rustix::process::{Pid, Signal, kill_process};
 
-/// The variable with the crash point of a process; only a binary with crash points reads it.
+/// Environment variable with the crash points of a process. Only a binary with crash points reads it.
 const CRASH_POINTS: &str = "FAILPOINTS";
-/// The variable with the level of the ledger that a process applies; only a binary with the feature `next-level` reads it.
+/// Environment variable with the ledger level that a process applies. Only a binary with the feature `next-level` reads
+/// it.
 pub const LEVEL_VARIABLE: &str = "REVEILLE_LEVEL";
 /// The level of the former release.
 pub const FORMER_LEVEL: u32 = 1;
 /// The level of the next release.
 pub const NEXT_LEVEL: u32 = 2;
-/// Ports that are tried. They are below the range from which Linux gives ports to outgoing connections (32768 and
-/// above), so no connection takes the port of a node that is down.
+/// Ports that are tried. Linux gives ports from 32768 on to outgoing connections, so no connection takes the port of a
+/// node that is down.
 const FREE_PORTS: std::ops::Range<u16> = 12_000..32_000;
-/// Number of ports that are tried.
+/// Maximum number of ports that are tried.
 const PORT_TRIES: u32 = 1_000;
 /// Number of log lines that an error shows.
 const LAST_LINES: usize = 12;
@@ -36,11 +37,11 @@ pub type Ports = [SocketAddr; 3];
 /// How a node's process is started.
 #[derive(Clone, Debug, Default)]
 pub struct LaunchOptions {
-    /// Words before its command line.
+    /// Words before the command line of the node.
     pub prefix: Vec<String>,
     /// Additional environment variables.
     pub variables: Vec<(&'static str, OsString)>,
-    /// True if the process gets no signals of this process's terminal, such as Ctrl-C.
+    /// True if the process is to get no signals of this process's terminal, such as Ctrl-C.
     pub own_process_group: bool,
 }
 
@@ -48,13 +49,14 @@ pub struct LaunchOptions {
 pub struct NodeProcess {
     /// `n1`, `n2` …; also its name in EHLO.
     pub name: String,
-    /// Its admin API.
+    /// Address of the admin API.
     pub admin: SocketAddr,
-    /// Its peer listener.
+    /// Address of the peer listener.
     pub peers: SocketAddr,
-    /// Health and metrics.
+    /// Address of the HTTP pages: health and metrics.
     pub http: SocketAddr,
-    /// The crash points of the next process, in the syntax of FAILPOINTS. It dies at the first of them that it reaches.
+    /// Crash points of the next process, in the syntax of FAILPOINTS. The process dies at the first of them that it
+    /// reaches.
     pub crash_points: Option<String>,
     /// The level of the release on this node, from its next start on.
     pub level: u32,
@@ -104,7 +106,7 @@ impl NodeProcess {
         line.push(self.binary.clone().into_os_string());
         let (program, rest) = line.split_first().context("a command without a program")?;
         let mut command = Command::new(program);
-        // The configuration in this process's own environment must not apply.
+        // The node must not read the configuration in this process's own environment.
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("REVEILLE__")) {
             command.env_remove(name);
         }
@@ -141,7 +143,7 @@ impl NodeProcess {
         Ok(())
     }
 
-    /// `kill -9`; returns when the process has ended.
+    /// Kills the process (`kill -9`). Returns when it has ended.
     pub fn kill(&mut self) -> Result<()> {
         if let Some(mut process) = self.process.take() {
             process.kill().with_context(|| format!("kill -9 {}", self.name))?;
@@ -160,24 +162,25 @@ impl NodeProcess {
         }
     }
 
-    /// Returns the incarnation of the process from its log; `None` until it is logged.
+    /// Returns the incarnation of the process, from its log. `None`: it is not logged yet.
     pub fn incarnation(&self) -> Option<u64> {
         incarnation(&self.log())
     }
 
-    /// The log of the current or last process.
+    /// Returns the log of the current or last process.
     fn log(&self) -> String {
         let log = std::fs::read(&self.log).unwrap_or_default();
         let own = usize::try_from(self.log_from).ok().and_then(|from| log.get(from..)).unwrap_or_default();
         String::from_utf8_lossy(own).into_owned()
     }
 
-    /// Its data folder.
+    /// Returns the data folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Deletes the journals of all its processes; the node must be down. A process that ended at once created none.
+    /// Deletes the journals of all processes of this node, which must be down. A process that ended at once has no
+    /// journal.
     pub fn delete_journals(&self) -> Result<()> {
         match std::fs::remove_dir_all(&self.journals) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
@@ -187,12 +190,12 @@ impl NodeProcess {
         }
     }
 
-    /// Returns the process id; `None` while the node is down.
+    /// Returns the process id. `None`: the node is down.
     pub fn process_id(&self) -> Option<u32> {
         self.process.as_ref().map(Child::id)
     }
 
-    /// Returns the exit status of a process that ended by itself; `None` otherwise.
+    /// Returns the exit status of a process that ended by itself. `None`: it runs, or it was killed.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.process.as_mut().and_then(|process| process.try_wait().ok().flatten())
     }
@@ -203,7 +206,7 @@ impl NodeProcess {
     }
 
     /// Returns the end of the log of the current or last process, for an error message.
-    pub fn last_words(&self) -> String {
+    pub fn log_end(&self) -> String {
         let log = self.log();
         let lines: Vec<&str> = log.lines().collect();
         lines.get(lines.len().saturating_sub(LAST_LINES)..).unwrap_or_default().join("\n")
@@ -218,10 +221,10 @@ pub fn remove_clock_files(process: u32) {
     }
 }
 
-/// Returns ports that are free now. All listeners are held until the last one is drawn, so no two nodes share a port.
+/// Returns ports that are free now. All listeners stay open until the last port is drawn, so no two nodes share a port.
 ///
 /// # Errors
-/// Too few ports are free.
+/// Fails if too few ports are free.
 pub fn free_ports(nodes: usize) -> Result<Vec<Ports>> {
     let (mut held, mut addresses) = (Vec::new(), BTreeSet::new());
     for _ in 0..PORT_TRIES {
@@ -258,8 +261,8 @@ impl Drop for NodeProcess {
 mod tests {
     use super::*;
 
-    /// Another process writes the script: a file that is open for writing cannot be executed, and a child of another test
-    /// holds a copy of every open file until its exec.
+    /// Lets another process write the script. A file that is open for writing cannot be executed, and a child of
+    /// another test has a copy of every open file until its exec.
     fn write_script(path: &Path, lines: &str) {
         let line = "printf '#!/bin/sh\n%s\n' \"$2\" > \"$1\" && chmod 700 \"$1\"";
         assert!(Command::new("sh").args(["-c", line, "sh"]).arg(path).arg(lines).status().unwrap().success());
@@ -278,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn last_words_are_of_last_process() {
+    fn log_end_is_of_last_process() {
         let folder = tempfile::tempdir().unwrap();
         let script = folder.path().join("speaks");
         write_script(&script, "echo \"${FAILPOINTS:-nowhere} is where it dies\"");
@@ -289,7 +292,7 @@ mod tests {
             while node.ended().is_none() {
                 std::thread::sleep(std::time::Duration::from_millis(10));
             }
-            assert_eq!(node.last_words(), format!("{} is where it dies", points.unwrap_or("nowhere")));
+            assert_eq!(node.log_end(), format!("{} is where it dies", points.unwrap_or("nowhere")));
             node.kill().unwrap();
         }
     }

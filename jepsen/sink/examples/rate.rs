@@ -1,11 +1,11 @@
-//! How many emails a second a sink takes, from a client that costs little beside it: it pipelines (RFC 2920), so an
-//! email is one write and one read.
+//! Measures how many emails per second a sink accepts. The client costs little: it pipelines (RFC 2920), so an email is
+//! one write and one read.
 //!
 //! ```text
 //! cargo run --release -p reveille-sink --example rate -- 1000000
 //! ```
 //!
-//! A second argument is the number of connections (200).
+//! An optional second argument is the number of connections. Default 200.
 #![allow(clippy::print_stdout)]
 
 use std::error::Error;
@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 
 use reveille_sink::{Sink, SinkOptions};
 
-/// Of an email, without its Message-ID.
+/// Size of an email in bytes, without its Message-ID.
 const TEXT_BYTES: usize = 2_048;
 const CONNECTIONS: u64 = 200;
-/// A server that says nothing for this long has stopped.
+/// Silence after which the server counts as stopped.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
-/// MAIL, RCPT and DATA of the next email go with the dot of the last one.
+/// MAIL, RCPT and DATA of the next email. They go in one write with the dot of the email before.
 const ENVELOPE: &[u8] = b"MAIL FROM:<rate@example.org>\r\nRCPT TO:<recipient@example.org>\r\nDATA\r\n";
 const ENVELOPE_ANSWERS: [&[u8]; 3] = [b"250", b"250", b"354"];
 const MAIL_ANSWERS: [&[u8]; 4] = [b"250", b"250", b"250", b"354"];
@@ -54,10 +54,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A dialogue that is always one envelope ahead.
+/// A client that sends the envelope of the next email before the answer to the email before.
 struct Client {
     stream: TcpStream,
-    /// What is written at once.
+    /// The bytes of one write.
     mail: Vec<u8>,
     heard: Vec<u8>,
 }
@@ -71,7 +71,7 @@ impl Client {
         let mut client = Client { stream, mail: Vec::new(), heard: Vec::new() };
         client.expect(&[b"220"])?;
         client.stream.write_all(b"EHLO rate.example.org\r\n")?;
-        // An answer of many lines; the last one has no hyphen.
+        // The answer has several lines. Only the last line has no hyphen.
         while !client.line()?.starts_with(b"250 ") {}
         client.stream.write_all(ENVELOPE)?;
         client.expect(&ENVELOPE_ANSWERS)?;

@@ -4,7 +4,7 @@
 //! A line ends with CR LF, a message with `CR LF . CR LF`. A lone CR or LF is a [`Violation`], so that no two readers can
 //! disagree on the end of an email (SMTP smuggling).
 
-/// RFC 5321 4.5.3.1.6: a text line has at most 1,000 octets, CR LF included, its stuffed dot not counted.
+/// Maximum octets of a text line with its CR LF and a stuffed dot: 1,000 (RFC 5321 4.5.3.1.6) and the dot.
 const MAX_TEXT_LINE: usize = 1_001;
 
 /// Reason why the rest of a stream cannot be read: the end of the message is unknown.
@@ -29,7 +29,7 @@ impl Violation {
 /// Result of reading a piece of the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// All complete lines were read; the message continues.
+    /// All complete lines were read. The message continues.
     More,
     /// The terminator was read.
     Done,
@@ -37,7 +37,7 @@ pub(crate) enum Progress {
     Broken(Violation),
 }
 
-/// Reads complete lines of a message from `input` and appends them to `message`. Returns how many bytes it read.
+/// Reads complete lines of a message from `input` and appends them to `message`. Returns the number of bytes read.
 pub(crate) fn read_lines(input: &[u8], message: &mut Vec<u8>) -> (usize, Progress) {
     let mut taken = 0;
     while let Some(rest) = input.get(taken..) {
@@ -59,7 +59,8 @@ pub(crate) fn read_lines(input: &[u8], message: &mut Vec<u8>) -> (usize, Progres
     (taken, Progress::More)
 }
 
-/// Returns a line without its line end; the LF was removed before. Fails if the end or the content violates the format.
+/// Returns a line without its line end. The caller has removed the LF. Fails if the line end or the content violates
+/// the format.
 pub(crate) fn text_of(line: &[u8]) -> Result<&[u8], Violation> {
     if line.len() >= MAX_TEXT_LINE {
         return Err(Violation::LineTooLong);

@@ -1,5 +1,5 @@
-//! The two clocks of an accept: the wall clock for people, and CLOCK_BOOTTIME. The latter never steps and is the
-//! same for all processes of one machine, so a judge can order a sink's accepts with its own notes.
+//! The two clocks of an accept: the wall clock for people, and CLOCK_BOOTTIME. CLOCK_BOOTTIME never steps and is the
+//! same for all processes of a machine, so a judge can put a sink's accepts and its own records in one order.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

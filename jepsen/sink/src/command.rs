@@ -1,5 +1,5 @@
-//! Parses one command line of a client (RFC 5321 4.1, 1870, 6152, 6531). Pure; `dialogue.rs` decides whether the
-//! command is allowed in the current state.
+//! Parses one command line of a client (RFC 5321 4.1, 1870, 6152, 6531). Pure: `dialogue.rs` decides if the command is
+//! allowed in the current state.
 
 /// A command of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,12 +18,12 @@ pub(crate) enum SmtpCommand<'a> {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Mail<'a> {
     pub(crate) sender: &'a str,
-    /// Size that the client announced, in bytes; 0 if it announced none.
+    /// Size in bytes that the client announced. 0: it announced no size.
     pub(crate) size: usize,
     pub(crate) smtputf8: bool,
 }
 
-/// Reply to a line that is no valid command: code and text.
+/// Code and text of the reply to a line that is not a valid command.
 pub(crate) type Misread = (u16, &'static str);
 
 const SYNTAX: Misread = (501, "5.5.4 syntax error in parameters");

@@ -1,5 +1,5 @@
-//! The open dialogues of a sink, for callers that inject a fault at a certain moment. Examples: a demo
-//! that kills a node between the final dot and the `250`, and a test that waits for a stalled dialogue.
+//! The open dialogues of a sink, for callers that inject a fault at a certain moment. Examples: a demo kills a node
+//! between the final dot and the `250`, and a test waits for a stalled dialogue.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -10,19 +10,19 @@ use parking_lot::Mutex;
 
 use crate::accepted::Accepted;
 
-/// An open dialogue, as it was at one moment.
+/// The state of an open dialogue at the time of the call.
 #[derive(Debug, Clone)]
 pub struct OpenDialogue {
     /// Number of the connection, counted from 1 since the sink started.
     pub connection: u64,
     /// Address of the client.
     pub peer: SocketAddr,
-    /// Name that the client gave in EHLO; empty before.
+    /// Name that the client gave in EHLO. Empty: there was no EHLO yet.
     pub ehlo: String,
     /// Number of emails accepted on this connection before the current one.
     pub emails: u32,
-    /// From the final dot to the answer: the email that waits for it, with one accept for each recipient. They are
-    /// recorded, or about to be. The client cannot know whether the email is accepted.
+    /// From the final dot to the answer: the email that waits for the answer, with one accept for each recipient. The
+    /// accepts are recorded, or about to be recorded. The client cannot know if the email is accepted.
     pub unanswered: Vec<Arc<Accepted>>,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    /// Adds a new connection; `None` if `max` are open already.
+    /// Adds a new connection. `None`: `max` connections are open already.
     pub(crate) fn enter(connections: &Arc<Self>, peer: SocketAddr, max: usize) -> Option<ConnectionEntry> {
         let mut open = connections.open.lock();
         if open.len() >= max {
@@ -58,7 +58,7 @@ impl Connections {
     }
 }
 
-/// The entry of one dialogue; dropping it removes the dialogue from the list.
+/// The entry of one dialogue. Dropping it removes the dialogue from the list.
 pub(crate) struct ConnectionEntry {
     connections: Arc<Connections>,
     pub(crate) connection: u64,

@@ -1,5 +1,5 @@
 //! The dialogue with one client: banner, envelope and the order of commands (RFC 5321 4.1.4). `receive.rs` handles DATA
-//! up to the answer, and `strike.rs` the faults; both extend the type defined here.
+//! up to the answer, and `fault_injection.rs` handles faults. Both extend the type of this file.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use crate::faults::{FaultReply, FaultStage};
 use crate::shared::SinkState;
 use crate::wire::{DialogueEnd, Wire};
 
-/// Number of commands with a wrong form or order after which the dialogue ends with 421.
+/// Number of commands with a wrong form or in a wrong order after which the dialogue ends with 421.
 const MAX_MISTAKES: u32 = 50;
-/// The largest message (offered as SIZE); larger ones are refused with 552.
+/// Maximum size of a message, offered as SIZE. A larger message is refused with 552.
 pub(crate) const MAX_MESSAGE_BYTES: usize = 10 << 20;
-/// Maximum recipients of one email; further ones are refused with 452.
+/// Maximum number of recipients of one email. Further recipients are refused with 452.
 const MAX_RECIPIENTS: usize = 1_000;
 /// Host name in the banner and in the answer to EHLO.
 const NAME: &str = "sink.test";
@@ -28,7 +28,7 @@ pub(crate) struct Dialogue {
     pub(crate) wire: Wire,
     pub(crate) entry: ConnectionEntry,
     pub(crate) peer: SocketAddr,
-    /// Name that the client gave in EHLO; `None` before.
+    /// Name that the client gave in EHLO. `None`: there was no EHLO yet.
     pub(crate) ehlo: Option<String>,
     pub(crate) envelope: Option<Envelope>,
     /// Number of emails accepted so far.
@@ -87,19 +87,19 @@ impl Dialogue {
         let mut line = Vec::with_capacity(256);
         loop {
             if let Err(violation) = self.wire.line(&mut line).await? {
-                return Err(self.last_words(521, violation.text()));
+                return Err(self.reply_and_close(521, violation.text()));
             }
             match SmtpCommand::parse(&line) {
-                Ok(command) => self.obey(command).await?,
+                Ok(command) => self.execute(command).await?,
                 Err((code, text)) => self.mistake(code, text)?,
             }
         }
     }
 
     async fn greet(&mut self) -> Result<(), DialogueEnd> {
-        self.strike(FaultStage::Connect).await?;
-        let huge = match self.strike(FaultStage::Banner).await? {
-            FaultReply::Refuse(code, text) => return Err(self.last_words(code, &text)),
+        self.inject_fault(FaultStage::Connect).await?;
+        let huge = match self.inject_fault(FaultStage::Banner).await? {
+            FaultReply::Refuse(code, text) => return Err(self.reply_and_close(code, &text)),
             FaultReply::Bare => return self.bare(220),
             FaultReply::Huge(bytes) => bytes,
             FaultReply::Nothing => 0,
@@ -109,7 +109,7 @@ impl Dialogue {
         Ok(())
     }
 
-    async fn obey(&mut self, command: SmtpCommand<'_>) -> Result<(), DialogueEnd> {
+    async fn execute(&mut self, command: SmtpCommand<'_>) -> Result<(), DialogueEnd> {
         match command {
             SmtpCommand::Ehlo(name) => self.hello(name, true).await?,
             SmtpCommand::Helo(name) => self.hello(name, false).await?,
@@ -121,13 +121,13 @@ impl Dialogue {
                 self.wire.say(250, "2.0.0 forgotten");
             }
             SmtpCommand::Noop => self.wire.say(250, "2.0.0 ok"),
-            SmtpCommand::Quit => return Err(self.last_words(221, "2.0.0 goodbye")),
+            SmtpCommand::Quit => return Err(self.reply_and_close(221, "2.0.0 goodbye")),
         }
         Ok(())
     }
 
     async fn hello(&mut self, name: &str, extended: bool) -> Result<(), DialogueEnd> {
-        match self.strike(FaultStage::Ehlo).await? {
+        match self.inject_fault(FaultStage::Ehlo).await? {
             FaultReply::Refuse(code, text) => return self.refuse(code, &text),
             FaultReply::Bare => self.bare(250)?,
             FaultReply::Huge(_) | FaultReply::Nothing if extended => self.offer(),
@@ -203,7 +203,7 @@ impl Dialogue {
 
     /// Sends the reply of a stage, or the reply of a fault. Returns true if the command took effect.
     async fn reply(&mut self, stage: FaultStage, code: u16, text: &str) -> Result<bool, DialogueEnd> {
-        match self.strike(stage).await? {
+        match self.inject_fault(stage).await? {
             FaultReply::Refuse(code, text) => return self.refuse(code, &text).map(|()| false),
             FaultReply::Bare => self.bare(code)?,
             FaultReply::Huge(_) | FaultReply::Nothing => self.wire.say(code, text),
@@ -221,15 +221,15 @@ impl Dialogue {
     pub(crate) fn mistake(&mut self, code: u16, text: &str) -> Result<(), DialogueEnd> {
         self.mistakes += 1;
         if self.mistakes >= MAX_MISTAKES {
-            return Err(self.last_words(421, "4.7.0 too many mistakes"));
+            return Err(self.reply_and_close(421, "4.7.0 too many mistakes"));
         }
         self.refuse(code, text)
     }
 
-    /// Sends the last reply of this dialogue; returns the reason of its end.
-    pub(crate) fn last_words(&mut self, code: u16, text: &str) -> DialogueEnd {
+    /// Sends the last reply of this dialogue. Returns the reason of its end.
+    pub(crate) fn reply_and_close(&mut self, code: u16, text: &str) -> DialogueEnd {
         self.wire.say(code, text);
-        DialogueEnd::Closed("said so")
+        DialogueEnd::Closed("by a reply")
     }
 
     pub(crate) fn bare(&mut self, code: u16) -> Result<(), DialogueEnd> {

@@ -1,4 +1,4 @@
-//! Decides at each occasion whether a fault is injected. A sink has one; every dialogue asks it at every stage.
+//! Decides at each occasion if a fault is injected. A sink has one [`Dice`], and every dialogue asks it at every stage.
 
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
@@ -6,13 +6,13 @@ use rand::{Rng, SeedableRng};
 
 use crate::faults::{Amount, FaultKind, FaultPlan, FaultRule, FaultStage};
 
-/// How often a rule was applied since its plan was set; a judge records this as the observed effect.
+/// Number of times that a rule was applied since its plan was set. A judge records it as the observed effect.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FaultTally {
     /// The rule.
     pub rule: FaultRule,
     /// Number of occasions at which the fault was injected.
-    pub struck: u64,
+    pub injected: u64,
 }
 
 /// The current plan, with a random generator for each rule.
@@ -23,7 +23,7 @@ pub(crate) struct Dice {
 struct Armed {
     rule: FaultRule,
     random: StdRng,
-    struck: u64,
+    injected: u64,
 }
 
 impl Dice {
@@ -39,27 +39,27 @@ impl Dice {
     /// Returns the tally of the current plan.
     pub(crate) fn tally(&self) -> Vec<FaultTally> {
         let armed = self.armed.lock();
-        armed.iter().map(|armed| FaultTally { rule: armed.rule.clone(), struck: armed.struck }).collect()
+        armed.iter().map(|armed| FaultTally { rule: armed.rule.clone(), injected: armed.injected }).collect()
     }
 
     /// Returns the fault to inject at this occasion, if any. `emails` were accepted on this connection so far.
     pub(crate) fn roll(&self, stage: FaultStage, emails: u32) -> Option<FaultKind> {
         let mut rules = self.armed.lock();
-        let armed = rules.iter_mut().find_map(|armed| armed.strikes(stage, emails).then_some(armed))?;
-        armed.struck += 1;
+        let armed = rules.iter_mut().find_map(|armed| armed.applies(stage, emails).then_some(armed))?;
+        armed.injected += 1;
         Some(armed.rule.kind.clone())
     }
 }
 
 impl Armed {
-    fn strikes(&mut self, stage: FaultStage, emails: u32) -> bool {
+    fn applies(&mut self, stage: FaultStage, emails: u32) -> bool {
         let early = matches!(self.rule.kind, FaultKind::CloseAfter { emails: wanted } if emails < wanted);
         if self.rule.stage != stage || early {
             return false;
         }
         match self.rule.amount {
             Amount::Rate(rate) => self.random.random::<f64>() < rate,
-            Amount::Next(count) => self.struck < u64::from(count),
+            Amount::Next(count) => self.injected < u64::from(count),
         }
     }
 }
@@ -72,7 +72,7 @@ fn dice_of(seed: u64, index: usize) -> StdRng {
 }
 
 fn arm(plan: FaultPlan) -> Vec<Armed> {
-    let arm = |(index, rule)| Armed { random: dice_of(plan.seed, index), rule, struck: 0 };
+    let arm = |(index, rule)| Armed { random: dice_of(plan.seed, index), rule, injected: 0 };
     plan.rules.into_iter().enumerate().map(arm).collect()
 }
 
@@ -80,27 +80,27 @@ fn arm(plan: FaultPlan) -> Vec<Armed> {
 mod tests {
     use super::*;
 
-    fn strikes(spec: &str, stage: FaultStage, occasions: u32) -> Vec<bool> {
+    fn injected(spec: &str, stage: FaultStage, occasions: u32) -> Vec<bool> {
         let dice = Dice::new(spec.parse().unwrap());
         (0..occasions).map(|_| dice.roll(stage, 0).is_some()).collect()
     }
 
     #[test]
     fn seed_repeats_itself_and_another_rule_or_stage_does_not_move_it() {
-        let alone = strikes("seed=3,rcpt:450@0.3", FaultStage::Rcpt, 500);
-        assert_eq!(alone, strikes("seed=3,rcpt:450@0.3,mail:450@0.5", FaultStage::Rcpt, 500));
-        assert_ne!(alone, strikes("seed=4,rcpt:450@0.3", FaultStage::Rcpt, 500));
-        let share = alone.iter().filter(|struck| **struck).count();
+        let alone = injected("seed=3,rcpt:450@0.3", FaultStage::Rcpt, 500);
+        assert_eq!(alone, injected("seed=3,rcpt:450@0.3,mail:450@0.5", FaultStage::Rcpt, 500));
+        assert_ne!(alone, injected("seed=4,rcpt:450@0.3", FaultStage::Rcpt, 500));
+        let share = alone.iter().filter(|injected| **injected).count();
         assert!((100..200).contains(&share), "{share} of 500 at a rate of 0.3");
     }
 
     #[test]
-    fn next_n_are_struck_and_counted_and_then_none() {
+    fn next_n_are_injected_and_counted_and_then_none() {
         let dice = Dice::new("data:451#2,data:stall@0".parse().unwrap());
-        let struck: Vec<_> = (0..4).map(|_| dice.roll(FaultStage::Data, 0).is_some()).collect();
-        assert_eq!(struck, [true, true, false, false]);
+        let injected: Vec<_> = (0..4).map(|_| dice.roll(FaultStage::Data, 0).is_some()).collect();
+        assert_eq!(injected, [true, true, false, false]);
         assert_eq!(dice.roll(FaultStage::Rcpt, 0), None);
-        let counts: Vec<_> = dice.tally().iter().map(|tally| tally.struck).collect();
+        let counts: Vec<_> = dice.tally().iter().map(|tally| tally.injected).collect();
         assert_eq!(counts, [2, 0]);
         dice.set(FaultPlan::default());
         assert_eq!(dice.roll(FaultStage::Data, 0), None);

@@ -1,4 +1,4 @@
-//! Parses fault plans; the grammar is documented at [`FaultPlan`]. An error names the item that is wrong.
+//! Parses fault plans, whose grammar is documented at [`FaultPlan`]. An error names the wrong item.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -85,7 +85,7 @@ fn read_kind(text: &str) -> Option<FaultKind> {
     Some(kind)
 }
 
-/// Whether a reply line and a plan can contain this text.
+/// Returns true if a reply line and a plan can contain this text.
 fn is_reply_text(text: &str) -> bool {
     (1..=FaultKind::MAX_TEXT_BYTES).contains(&text.len())
         && text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic())

@@ -1,4 +1,5 @@
-//! The faults that a sink can inject, and the stages of a dialogue for them. Plain data: `fault_spec.rs` parses it, `dice.rs` decides when a rule is applied, `strike.rs` and `receive.rs` inject the fault.
+//! The faults that a sink can inject, and the stages of a dialogue for them. Plain data: `fault_spec.rs` parses it,
+//! `dice.rs` decides when a rule is applied, `fault_injection.rs` and `receive.rs` inject the fault.
 
 use std::time::Duration;
 
@@ -13,8 +14,8 @@ use std::time::Duration;
 /// ```
 ///
 /// - `seed=N` (0 if absent);
-/// - `STAGE:KIND` applies at every occasion, `…@RATE` at that share of them (0 to 1), `…#COUNT` at the next
-///   COUNT of them;
+/// - `STAGE:KIND` applies at every occasion, `STAGE:KIND@RATE` at this share of the occasions (0 to 1), and
+///   `STAGE:KIND#COUNT` at the next COUNT occasions;
 /// - stages, in the order of a dialogue: `connect banner ehlo mail rcpt data body before-commit after-commit
 ///   answer between`;
 /// - kinds: `CODE` or `CODE=TEXT` (400 to 599; the text has no `,`, `@` or `#`), `close`, `reset`, `stall`,
@@ -46,26 +47,26 @@ pub struct FaultRule {
 pub enum FaultStage {
     /// The connection was accepted; nothing is sent yet.
     Connect,
-    /// Instead of the banner. Fits also a refusal (which ends the dialogue), `bare` and `huge`.
+    /// Instead of the banner. A refusal (which ends the dialogue), `bare` and `huge` fit too.
     Banner,
-    /// Instead of the answer to EHLO or HELO. Fits also a refusal and `bare`.
+    /// Instead of the answer to EHLO or HELO. A refusal and `bare` fit too.
     Ehlo,
-    /// Instead of the answer to MAIL. Fits also a refusal and `bare`.
+    /// Instead of the answer to MAIL. A refusal and `bare` fit too.
     Mail,
-    /// Instead of the answer to RCPT. Fits also a refusal and `bare`.
+    /// Instead of the answer to RCPT. A refusal and `bare` fit too.
     Rcpt,
-    /// Instead of the `354`. Fits also a refusal and `bare`.
+    /// Instead of the `354`. A refusal and `bare` fit too.
     Data,
-    /// Part of the message was received, its end was not. Fits also a refusal, which ends the dialogue.
+    /// Part of the message was received, but not its end. A refusal fits too, and ends the dialogue.
     Body,
-    /// The final dot is read, nothing is recorded. Fits also a refusal.
+    /// The final dot is read, and nothing is recorded. A refusal fits too.
     BeforeCommit,
-    /// The accept is recorded, nothing is answered. No refusal fits here: no sender can handle a relay that keeps an
-    /// email and denies it (RFC 5321 4.2.5). `stall=5s` is a late `250`.
+    /// The accept is recorded, and nothing is answered. No refusal fits: a sender cannot handle a relay that keeps an
+    /// email and denies it (RFC 5321 4.2.5). `stall=5s` makes a late `250`.
     AfterCommit,
-    /// The accept is recorded and half of the answer is written. Fits also `bare`, a whole answer without text.
+    /// The accept is recorded, and half of the answer is written. `bare` fits too: a whole answer without text.
     Answer,
-    /// After the answer, before the next email. Fits also a refusal (an unexpected reply) and `close-after`.
+    /// After the answer and before the next email. A refusal (an unexpected reply) and `close-after` fit too.
     Between,
 }
 
@@ -87,11 +88,11 @@ impl FaultStage {
 /// Kind of a fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FaultKind {
-    /// A reply with this code (400 to 599) instead of the right one; 421 ends the dialogue at every stage.
+    /// A reply with this code (400 to 599) instead of the right reply. 421 ends the dialogue at every stage.
     Refuse {
         /// The reply code.
         code: u16,
-        /// Reply text with its enhanced code; `None` for a default text.
+        /// Reply text with its enhanced code. `None`: a default text.
         text: Option<String>,
     },
     /// The connection closes normally (FIN), without another reply.
@@ -102,14 +103,14 @@ pub enum FaultKind {
     Stall(Option<Duration>),
     /// A banner of about this many bytes, in well-formed lines.
     Huge {
-        /// Bytes of the banner: at least 1, at most [`FaultKind::MAX_HUGE_BYTES`].
+        /// Size of the banner in bytes: 1 to [`FaultKind::MAX_HUGE_BYTES`].
         bytes: u32,
     },
     /// The right code without text: `250 CR LF`, which clients must accept (RFC 5321 4.2.1).
     Bare,
     /// The connection closes normally after this many accepted emails, as with some providers.
     CloseAfter {
-        /// Number of accepted emails on this connection; at least 1.
+        /// Number of accepted emails on this connection, from 1 on.
         emails: u32,
     },
 }
@@ -117,9 +118,9 @@ pub enum FaultKind {
 impl FaultKind {
     /// Size of a huge banner if the plan gives none: 10 MB.
     pub const HUGE_BYTES: u32 = 10_000_000;
-    /// The largest banner a plan may ask for: 1 GB.
+    /// Maximum size of a huge banner: 1 GB.
     pub const MAX_HUGE_BYTES: u32 = 1_000_000_000;
-    /// The longest text of a refusal: a reply line has at most 512 octets (RFC 5321 4.5.3.1.5).
+    /// Maximum size of the text of a refusal: a reply line has at most 512 octets (RFC 5321 4.5.3.1.5).
     pub const MAX_TEXT_BYTES: usize = 500;
 }
 

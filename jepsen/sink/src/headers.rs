@@ -1,7 +1,7 @@
-//! Finds the end of a message's header section and parses its fields (RFC 5322 2.2, unfolded). Called once for each
-//! accepted email, for the record, and again for the page. Never fails: lines that are no field are skipped.
+//! Finds the end of a message's header section and parses its fields (RFC 5322 2.2, unfolded). Called for each accepted
+//! email, once for the record and again for the page. Never fails: it skips lines that are not fields.
 
-/// A field as in the message.
+/// A field as it is in the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeaderField<'a> {
     /// Name of the field.
@@ -20,7 +20,7 @@ impl HeaderField<'_> {
     }
 }
 
-/// Splits a message into its header section and its body; the empty line between belongs to neither.
+/// Splits a message into its header section and its body. The empty line between them belongs to neither.
 pub fn split(message: &[u8]) -> (&[u8], &[u8]) {
     let mut at = 0;
     while let Some(rest) = message.get(at..).filter(|rest| !rest.is_empty()) {
@@ -48,12 +48,12 @@ pub fn fields(head: &[u8]) -> impl Iterator<Item = HeaderField<'_>> {
     })
 }
 
-/// Returns the value of the first field with this name, ignoring case; `None` if there is none.
+/// Returns the value of the first field with this name in any case. `None`: there is no such field.
 pub fn first(head: &[u8], name: &str) -> Option<String> {
     fields(head).find(|field| field.name.eq_ignore_ascii_case(name)).map(|field| field.value())
 }
 
-/// Returns the length of the first field: up to and including the last of its folded lines.
+/// Returns the length of the first field, including all its folded lines.
 fn field_end(section: &[u8]) -> usize {
     let mut at = 0;
     while let Some(line) = section.get(at..) {

@@ -16,11 +16,11 @@ const MAX_HELD_BY_ONE_REQUEST: usize = 1_024;
 /// Selects the emails to hold, the point and the time.
 #[derive(Debug, Clone)]
 pub struct HoldRequest {
-    /// Holds only emails from a client that gave exactly this name in EHLO; `None` for all clients.
+    /// Holds only emails of a client that gave exactly this name in EHLO. `None`: emails of all clients.
     pub ehlo: Option<String>,
     /// Point in the dialogue.
     pub point: HoldPoint,
-    /// Number of emails, 1 to 1,024; other values are clamped.
+    /// Number of emails: 1 to 1,024. Other values are clamped.
     pub count: usize,
     /// Time after which a held email is released by itself.
     pub limit: Duration,
@@ -35,37 +35,37 @@ impl Default for HoldRequest {
 /// Point at which an email is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HoldPoint {
-    /// The final dot was read, nothing is recorded. The email is recorded when it is released, even if the client has
-    /// left: this point delays the accept and does not prevent it.
+    /// The final dot was read, and nothing is recorded. The release records the email, even if the client has left: a
+    /// hold delays the accept and does not prevent it.
     BeforeCommit,
-    /// The accept is recorded, the `250` is not written.
+    /// The accept is recorded, and the `250` is not written.
     AfterCommit,
 }
 
-/// An active request. Dropping it withdraws it; held emails stay held.
+/// An active request. Dropping it withdraws the request. Held emails stay held.
 #[derive(Debug)]
 pub struct Hold {
     held: mpsc::Receiver<Held>,
 }
 
 impl Hold {
-    /// Waits for the next held email. `None` if there was none within `limit`, or all were returned.
+    /// Waits for the next held email. `None`: there was no email within `limit`, or all emails were returned.
     pub async fn next(&mut self, limit: Duration) -> Option<Held> {
         tokio::time::timeout(limit, self.held.recv()).await.ok().flatten()
     }
 }
 
-/// An email whose answer is held until this is released or dropped, or its limit is over.
+/// A held email. Its answer waits until this value is released or dropped, or until the limit of the hold is over.
 #[derive(Debug)]
 pub struct Held {
-    /// The accept of the email's first recipient; it is recorded, or will be.
+    /// The accept of the email's first recipient. It is recorded, or will be recorded.
     pub accepted: Arc<Accepted>,
     release: oneshot::Sender<()>,
 }
 
 impl Held {
-    /// Lets the dialogue continue. Returns false if no dialogue waits any more: the client left, the limit was over, or
-    /// the sink stopped.
+    /// Lets the dialogue continue. Returns false if no dialogue waits: the client left, the limit was over, or the sink
+    /// stopped.
     pub fn release(self) -> bool {
         self.release.send(()).is_ok()
     }
@@ -97,7 +97,7 @@ impl HoldBoard {
         Hold { held }
     }
 
-    /// Returns a handle if the email of these accepts must be held at this point. Its requester has been notified then.
+    /// Returns a handle if the email of these accepts must be held at this point, and notifies the requester.
     pub(crate) fn catch(&self, point: HoldPoint, accepts: &[Arc<Accepted>]) -> Option<Caught> {
         let mut requests = self.requests.lock();
         requests.retain(|posted| posted.left > 0 && !posted.sender.is_closed());

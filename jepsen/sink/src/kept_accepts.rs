@@ -62,7 +62,7 @@ impl KeptAccepts {
         Self { keep, kept: Mutex::default(), count: watch::Sender::new(0) }
     }
 
-    /// True if it keeps texts, so that a text must be copied.
+    /// Returns true if texts are kept, so that a text must be copied.
     pub(crate) fn keeps_texts(&self) -> bool {
         self.keep.texts > 0
     }
@@ -84,7 +84,7 @@ impl KeptAccepts {
         Emails { first: kept.count + 1 - accepts.len() as u64, accepts }
     }
 
-    /// Returns the whole text of an accept; `None` if it is not kept.
+    /// Returns the whole text of an accept. `None`: the text is not kept.
     pub(crate) fn text(&self, number: u64) -> Option<Arc<[u8]>> {
         let kept = self.kept.lock();
         let index = kept.texts.partition_point(|text| text.last < number);
@@ -122,7 +122,7 @@ impl Kept {
     }
 }
 
-/// The accepts that were in memory at one moment, oldest first.
+/// The accepts that were in memory at the time of the call, oldest first.
 #[derive(Debug, Clone)]
 pub struct Emails {
     first: u64,
@@ -130,12 +130,12 @@ pub struct Emails {
 }
 
 impl Emails {
-    /// Each accept with its number, oldest first; `.rev()` for the newest first.
+    /// Iterates over the accepts with their numbers, oldest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, &Arc<Accepted>)> + '_ {
         self.accepts.iter().enumerate().map(|(index, accept)| (self.first + index as u64, accept))
     }
 
-    /// Returns the accept with that number; `None` if it is not among them.
+    /// Returns the accept with this number. `None`: it is not in memory.
     pub fn get(&self, number: u64) -> Option<&Arc<Accepted>> {
         self.accepts.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }

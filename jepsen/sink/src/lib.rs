@@ -1,15 +1,15 @@
 //! An SMTP server that records each email before it answers, and injects faults on request.
 //!
 //! It is the mailbox of `reveille dev` and `reveille demo`, and the relay of the judge. It shares no code with the
-//! product, whose ledger is compared with its record (I1, I4, I9, I14 of `docs/protocol.md`). It promises:
-//! - Each accept, one for each recipient, is in its record in memory before the `250`.
-//! - It never removes duplicates: an email that came twice is in the record twice.
+//! product, because the product's ledger is compared with the record of the sink (I1, I4, I9, I14 of
+//! `docs/protocol.md`). It promises:
+//! - The accepts of an email, one for each recipient, are in the record in memory before the `250`.
+//! - The record never removes duplicates: an email that came twice is in the record twice.
 //! - A message ends at `CRLF . CRLF` only. A lone LF or CR ends the dialogue.
 //! - Memory is bounded by the numbers in [`SinkOptions`]. A [`FaultPlan`] with the same seed injects the same faults.
 //!
-//! It is no relay: it forwards nothing and has neither TLS nor AUTH. Reading order: [`SinkOptions`], [`Sink`],
-//! `dialogue.rs`, `receive.rs`, `kept_accepts.rs`, `faults.rs`, `dice.rs`. The web pages of the mailbox are in
-//! `node/src/mailbox`.
+//! It forwards no email and has neither TLS nor AUTH. Reading order: [`SinkOptions`], [`Sink`], `dialogue.rs`,
+//! `receive.rs`, `kept_accepts.rs`, `faults.rs`, `dice.rs`. The web pages of the mailbox are in `node/src/mailbox`.
 
 mod accepted;
 mod body;
@@ -18,6 +18,7 @@ mod command;
 mod connections;
 mod dialogue;
 mod dice;
+mod fault_injection;
 mod fault_spec;
 mod faults;
 pub mod headers;
@@ -27,7 +28,6 @@ mod options;
 mod receive;
 mod shared;
 mod sink;
-mod strike;
 mod wire;
 
 pub use accepted::Accepted;

@@ -7,25 +7,25 @@ use std::sync::Arc;
 use crate::accepted::Accepted;
 use crate::faults::FaultPlan;
 
-/// Options of a [`Sink`](crate::Sink): how it listens, keeps, limits and injects faults. The default is a
-/// correct mailbox in memory on a free loopback port.
+/// Options of a [`Sink`](crate::Sink): its address, record, limits and faults. The default is a correct mailbox in
+/// memory on a free loopback port.
 #[derive(Debug, Clone)]
 pub struct SinkOptions {
-    /// Address to listen on; port 0 lets the system choose.
+    /// Address to listen on. With port 0 the system chooses a port.
     pub listen: SocketAddr,
     /// Faults to inject from the first connection on.
     pub faults: FaultPlan,
-    /// Number of accepts in memory for `emails()`, `find()` and the page, some 400 bytes each. Older ones stay in the
-    /// count.
+    /// Maximum number of accepts in memory, for `emails()`, `find()` and the page. Each takes some 400 bytes. Older
+    /// accepts stay in the count.
     pub keep_records: usize,
-    /// Called for each final dot once its answer is known, and for each message that a fault cut off before its dot was
-    /// read. It also reports emails that were not accepted. The dialogue waits for the call.
+    /// Called for each final dot when its answer is known, and for each message that a fault cut off before its dot was
+    /// read. Emails that were not accepted are reported too. The dialogue waits for the call.
     pub dots: Option<DotWatcher>,
     /// Number of the latest emails whose whole text is kept for the page.
     pub keep_bodies: usize,
     /// Number of bytes of each body that an accept keeps, for a caller that compares contents with envelopes.
     pub excerpt_bytes: usize,
-    /// Maximum open dialogues; further ones are refused with 421.
+    /// Maximum number of open dialogues. Further connections are refused with 421.
     pub max_connections: usize,
 }
 
@@ -54,15 +54,16 @@ pub enum DotAnswer {
     Refused,
     /// The email was neither accepted nor answered.
     Nothing,
-    /// There was no dot: an injected fault ended the dialogue within the message. Only the client knows whether it had
-    /// written the dot by then. The callback gets the part of the email that was received.
+    /// There was no dot: an injected fault ended the dialogue within the message. Only the client knows if it had
+    /// written the dot by then. The callback gets the received part of the email.
     Cut,
-    /// The message was refused because of a lone LF or CR, or a line too long. The callback gets the part before it.
+    /// The message was refused because of a lone LF or CR, or a line that is too long. The callback gets the part
+    /// before that line.
     Malformed,
 }
 
-/// A callback for each final dot and for each message cut off, once for each recipient. An email that was not accepted
-/// is passed in the form that its accept would have had.
+/// A callback for each final dot and for each message that was cut off. It is called once for each recipient. An email
+/// that was not accepted is passed in the form that its accept would have had.
 #[derive(Clone)]
 pub struct DotWatcher(Arc<DotCallback>);
 

@@ -29,7 +29,7 @@ impl Dialogue {
     pub(crate) async fn receive(&mut self, envelope: Envelope, started: SinkInstant) -> Result<(), DialogueEnd> {
         self.message.clear();
         self.message.shrink_to(KEEP_BUFFER_BYTES);
-        if let Err(end) = self.strike_body().await {
+        if let Err(end) = self.inject_body_fault().await {
             return Err(self.cut_off(end, envelope, started));
         }
         loop {
@@ -37,13 +37,13 @@ impl Dialogue {
             self.wire.consume(taken);
             if self.message.len() > MAX_MESSAGE_BYTES {
                 self.notify(&self.accepts(envelope, started), DotAnswer::Refused);
-                return Err(self.last_words(552, "5.3.4 message too big"));
+                return Err(self.reply_and_close(552, "5.3.4 message too big"));
             }
             match progress {
                 Progress::Done => break,
                 Progress::Broken(violation) => {
                     self.notify(&self.accepts(envelope, started), DotAnswer::Malformed);
-                    return Err(self.last_words(521, violation.text()));
+                    return Err(self.reply_and_close(521, violation.text()));
                 }
                 Progress::More => self.wire.fill().await?,
             }
@@ -51,21 +51,21 @@ impl Dialogue {
         self.finish(envelope, started).await
     }
 
-    /// Injects a fault within the body, after its first bytes came. A refusal ends the dialogue, because the client is
-    /// still sending the message.
-    async fn strike_body(&mut self) -> Result<(), DialogueEnd> {
+    /// Injects a fault within the body, after its first bytes have arrived. A refusal ends the dialogue, because the
+    /// client is still sending the message.
+    async fn inject_body_fault(&mut self) -> Result<(), DialogueEnd> {
         let Some(kind) = self.sink.dice.roll(FaultStage::Body, self.emails) else { return Ok(()) };
         if self.wire.unread().is_empty() {
             self.wire.fill().await?;
         }
-        match self.carry_out(FaultStage::Body, kind).await? {
-            FaultReply::Refuse(code, text) => Err(self.last_words(code, &text)),
+        match self.act_on_fault(FaultStage::Body, kind).await? {
+            FaultReply::Refuse(code, text) => Err(self.reply_and_close(code, &text)),
             _ => Ok(()),
         }
     }
 
-    /// Ends the dialogue within the message after a fault. The client may have written the dot, so the watcher is
-    /// called; if the client had left before, it is not.
+    /// Ends the dialogue within the message after a fault. The client may have written the dot, so it calls the
+    /// watcher, except if the client had left before.
     fn cut_off(&mut self, end: DialogueEnd, envelope: Envelope, started: SinkInstant) -> DialogueEnd {
         if let (Some(_), DialogueEnd::Closed(_) | DialogueEnd::Reset) = (&self.sink.options.dots, &end) {
             // An incomplete last line is not reported.
@@ -100,16 +100,16 @@ impl Dialogue {
         }
         self.notify(&accepts, answer);
         answered?;
-        self.between_mails().await
+        self.after_email().await
     }
 
-    /// Records the email and answers it. `answer` has the result even if the dialogue ends before.
+    /// Records the email and answers it. `answer` has the result, even if the dialogue ends before the answer is sent.
     async fn commit_and_answer(
         &mut self,
         accepts: &[Arc<Accepted>],
         answer: &mut DotAnswer,
     ) -> Result<(), DialogueEnd> {
-        if let FaultReply::Refuse(code, text) = self.strike(FaultStage::BeforeCommit).await? {
+        if let FaultReply::Refuse(code, text) = self.inject_fault(FaultStage::BeforeCommit).await? {
             *answer = DotAnswer::Refused;
             return self.refuse(code, &text);
         }
@@ -119,7 +119,7 @@ impl Dialogue {
         self.emails += 1;
         *answer = DotAnswer::AcceptedUnanswered;
         self.hold(HoldPoint::AfterCommit, accepts).await?;
-        self.strike(FaultStage::AfterCommit).await?;
+        self.inject_fault(FaultStage::AfterCommit).await?;
         self.answer_dot().await?;
         *answer = DotAnswer::Accepted;
         Ok(())
@@ -134,7 +134,7 @@ impl Dialogue {
             Some(kind) => {
                 self.wire.say(250, ANSWER);
                 let second_half = self.wire.take_back(ANSWER.len() / 2);
-                self.carry_out(FaultStage::Answer, kind).await?;
+                self.act_on_fault(FaultStage::Answer, kind).await?;
                 self.wire.put_bytes(&second_half);
             }
         }
@@ -147,8 +147,8 @@ impl Dialogue {
         Some(String::from_utf8_lossy(start).into_owned())
     }
 
-    async fn between_mails(&mut self) -> Result<(), DialogueEnd> {
-        match self.strike(FaultStage::Between).await? {
+    async fn after_email(&mut self) -> Result<(), DialogueEnd> {
+        match self.inject_fault(FaultStage::Between).await? {
             FaultReply::Refuse(code, text) => self.refuse(code, &text),
             _ => Ok(()),
         }
@@ -190,7 +190,7 @@ impl Dialogue {
     }
 }
 
-/// Headers that identify an email. If one occurs twice, readers differ in which they use.
+/// Headers that identify an email. If a header occurs twice, readers differ in the occurrence that they use.
 const IDENTITY: [&str; 3] = ["Message-ID", "X-Reveille-Run", "X-Reveille-Fence"];
 
 /// Copies the headers that name the run and claim of an email.

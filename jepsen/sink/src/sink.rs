@@ -1,4 +1,4 @@
-//! The sink: listens, starts a dialogue for each connection, and answers its owner's questions.
+//! The sink: listens, starts a dialogue for each connection, and returns its record to its owner.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,24 +20,24 @@ use crate::kept_accepts::{Emails, Keep, KeptAccepts, StillWaiting};
 use crate::options::SinkOptions;
 use crate::shared::SinkState;
 
-/// Maximum connections that the kernel queues while the sink is busy; a campaign opens them in bursts.
+/// Maximum number of connections that the kernel queues while the sink is busy. A campaign opens connections in bursts.
 const BACKLOG: u32 = 1_024;
-/// Maximum bytes of the texts that are kept; the oldest are dropped first.
+/// Maximum bytes of the texts that are kept. The oldest texts are dropped first.
 const KEPT_TEXT_BYTES: usize = 64 << 20;
 /// Pause after a failed accept, usually for lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// Maximum time that `stop` waits for dialogues; they only finish their current write.
+/// Maximum time that `stop` waits for dialogues, which only finish their current writes.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 
-/// A running sink. Dropping it stops listening and ends all dialogues without waiting for them;
-/// [`Sink::stop`] waits. It is also a [`Handle`], which may outlive it.
+/// A running sink. Dropping it stops listening and ends all dialogues without waiting for them, while [`Sink::stop`]
+/// waits. A sink dereferences to its [`Handle`], which may outlive it.
 #[derive(Debug)]
 pub struct Sink {
     handle: Handle,
     tasks: TaskTracker,
 }
 
-/// A handle to read and control a sink; cheap to clone. Accepts stay readable after the sink has stopped.
+/// A handle to read and control a sink. A clone is cheap. Accepts stay readable after the sink has stopped.
 #[derive(Clone)]
 pub struct Handle {
     inner: Arc<SinkState>,
@@ -72,8 +72,8 @@ impl Sink {
         self.handle.clone()
     }
 
-    /// Stops listening, ends all dialogues, and returns when each has reported its last email. An email whose dot was read is either recorded or stays unanswered. Takes
-    /// at most 10 s.
+    /// Stops listening, ends all dialogues, and returns when each dialogue has reported its last email, after at most
+    /// 10 s. An email whose dot was read is either recorded or stays unanswered.
     pub async fn stop(&self) {
         self.handle.inner.stop.cancel();
         self.tasks.close();
@@ -109,7 +109,8 @@ impl Handle {
         self.inner.address
     }
 
-    /// Returns the number of accepts since the sink started: one for each recipient of each email, duplicates included.
+    /// Returns the number of accepts since the sink started, duplicates included. Each recipient of an email is one
+    /// accept.
     pub fn accepted_count(&self) -> u64 {
         self.inner.kept.count()
     }
@@ -139,14 +140,14 @@ impl Handle {
         self.inner.kept.wait_for(accepts, limit).await
     }
 
-    /// Returns the open dialogues. From the final dot to the answer they name the email whose sender
-    /// cannot know whether it was accepted.
+    /// Returns the open dialogues. From the final dot to the answer a dialogue names its email, because the sender
+    /// cannot know if that email was accepted.
     pub fn connections(&self) -> Vec<OpenDialogue> {
         self.inner.connections.open()
     }
 
-    /// Holds the answers of the next emails that fit the request; [`Hold::next`] returns them. The request is active
-    /// when this returns.
+    /// Holds the answers of the next emails that fit the request. [`Hold::next`] returns these emails. The request is
+    /// active when this call returns.
     #[must_use = "dropping the hold withdraws it"]
     pub fn hold_next_answer(&self, request: HoldRequest) -> Hold {
         self.inner.holds.post(request)
@@ -157,7 +158,7 @@ impl Handle {
         self.inner.dice.set(plan);
     }
 
-    /// Returns how often each rule of the current plan was applied, in the order of the plan.
+    /// Returns the number of times that each rule of the current plan was applied, in the order of the plan.
     pub fn fault_tally(&self) -> Vec<FaultTally> {
         self.inner.dice.tally()
     }

@@ -1,5 +1,5 @@
-//! The bytes of one connection: received and not yet read, written and not yet sent. `dialogue.rs` and `receive.rs` use
-//! it.
+//! The bytes of one connection: received and not yet read, or written and not yet sent. Used by `dialogue.rs` and
+//! `receive.rs`.
 //!
 //! Replies are collected until the input is exhausted, so a group of pipelined commands is answered with one write.
 //! Every wait ends: by the client, by the idle limit, or by the stop of the sink.
@@ -16,11 +16,11 @@ use crate::body::{Violation, text_of};
 
 /// Maximum bytes of one read: two or three emails of usual size.
 const READ_BYTES: usize = 16 << 10;
-/// Maximum bytes of a command line (RFC 5321 4.5.3.1.4 says 512 octets; extensions add to it).
+/// Maximum bytes of a command line. RFC 5321 4.5.3.1.4 says 512 octets, and extensions add to them.
 const MAX_COMMAND_LINE: usize = 1_000;
-/// Maximum unread bytes during a stall. Beyond this the sink no longer reads, and does not notice the client's FIN.
+/// Maximum unread bytes during a stall. With more bytes the sink stops reading, and does not notice the client's FIN.
 const MAX_UNREAD: usize = 256 << 10;
-/// Time for which a closed connection is still read, so that the last replies are not lost to a reset.
+/// Time for which a closed connection is still read, so that a reset does not lose the last replies.
 const LINGER: Duration = Duration::from_secs(2);
 /// Maximum time for which the client may be silent (RFC 5321 4.5.3.2.7 asks for five minutes), or may take to read a
 /// reply.
@@ -45,7 +45,7 @@ pub(crate) enum DialogueEnd {
     Broken(#[from] io::Error),
 }
 
-/// Selects whether a wait ends when the client leaves.
+/// Selects if a wait ends when the client leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Patience {
     /// The wait ends when the client leaves.
@@ -190,7 +190,7 @@ impl Wire {
         };
         tokio::select! {
             () = stop.cancelled() => {}
-            // It does not matter whether the client still reads.
+            // It does not matter if the client still reads.
             _done = timeout(LINGER, goodbye) => {}
         }
     }

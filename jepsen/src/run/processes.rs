@@ -252,7 +252,7 @@ impl Processes {
                 continue;
             }
             let node = self.cluster.node(&name)?;
-            let (incarnation, log) = (node.incarnation(), node.last_words());
+            let (incarnation, log) = (node.incarnation(), node.log_end());
             let led_epoch = self.leader().filter(|(leader, _)| *leader == name).map(|(_, epoch)| epoch);
             self.cluster.node_mut(&name)?.kill()?;
             let end = if self.stopping.remove(&name) { end_after_stop(status) } else { LifetimeEnd::ByItself };

@@ -1,4 +1,4 @@
-//! Stands in for two functions of the C library, `getrandom` and `clock_gettime`, in a binary that links this crate.
+//! Replaces two functions of the C library, `getrandom` and `clock_gettime`, in a binary that links this crate.
 //!
 //! On a thread that called [`begin`], random numbers come from a seed, and the clocks show the time that
 //! [`set_elapsed`] sets. On every other thread both functions ask the kernel, as they always do. So all code in a
@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use libc::{c_int, c_uint, c_void, clockid_t, size_t, ssize_t, timespec};
 
-/// What all clocks except the wall clock show at the beginning. So much that no subtraction goes below zero.
+/// Time that all clocks except the wall clock show at [`begin`]. It is large enough that no subtraction goes below
+/// zero.
 pub const UPTIME: Duration = Duration::from_secs(1_000_000);
 
 #[derive(Clone, Copy)]
@@ -25,28 +26,28 @@ struct Virtual {
 }
 
 thread_local! {
-    // No destructor and no lazy start: it may be read at any time of a thread's life.
+    // Without a destructor and a lazy start, it can be read at any time of a thread's life.
     static HERE: Cell<Option<Virtual>> = const { Cell::new(None) };
 }
 
-/// From now on this thread draws random numbers from `seed`, and its wall clock shows `wall` after 1970.
+/// Makes this thread draw random numbers from `seed`, and its wall clock begin at `wall` after 1970.
 pub fn begin(seed: u64, wall: Duration) {
     HERE.set(Some(Virtual { random: seed, wall, elapsed: Duration::ZERO }));
 }
 
-/// Sets the time since [`begin`] on this thread. Has no effect on a thread that did not begin.
+/// Sets the time since [`begin`] on this thread. Has no effect on a thread that did not call [`begin`].
 pub fn set_elapsed(elapsed: Duration) {
     if let Some(here) = HERE.get() {
         HERE.set(Some(Virtual { elapsed, ..here }));
     }
 }
 
-/// This thread asks the kernel again.
+/// Makes this thread ask the kernel again.
 pub fn end() {
     HERE.set(None);
 }
 
-/// The next number of a sequence (splitmix64), which is all that hash keys and seeds need.
+/// Returns the next number of a splitmix64 sequence, which is good enough for hash keys and seeds.
 fn next(random: &mut u64) -> u64 {
     *random = random.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let mut mixed = *random;
@@ -55,14 +56,14 @@ fn next(random: &mut u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// As the C library's.
+/// Replaces `getrandom` of the C library.
 ///
 /// # Safety
 /// `buffer` must be valid for writes of `length` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn getrandom(buffer: *mut c_void, length: size_t, flags: c_uint) -> ssize_t {
     let Some(mut here) = HERE.get() else {
-        // SAFETY: the caller's promise is the kernel's condition.
+        // SAFETY: the kernel requires what the caller guarantees.
         return unsafe { libc::syscall(libc::SYS_getrandom, buffer, length, flags) } as ssize_t;
     };
     for start in (0..length).step_by(8) {
@@ -75,14 +76,14 @@ pub unsafe extern "C" fn getrandom(buffer: *mut c_void, length: size_t, flags: c
     length as ssize_t
 }
 
-/// As the C library's.
+/// Replaces `clock_gettime` of the C library.
 ///
 /// # Safety
 /// `time` must be valid for a write.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn clock_gettime(clock: clockid_t, time: *mut timespec) -> c_int {
     let Some(here) = HERE.get() else {
-        // SAFETY: the caller's promise is the kernel's condition.
+        // SAFETY: the kernel requires what the caller guarantees.
         return unsafe { libc::syscall(libc::SYS_clock_gettime, clock, time) } as c_int;
     };
     let since = match clock {
@@ -90,7 +91,7 @@ pub unsafe extern "C" fn clock_gettime(clock: clockid_t, time: *mut timespec) ->
         _ => UPTIME,
     };
     let reading = since + here.elapsed;
-    // SAFETY: the caller says that it may be written.
+    // SAFETY: the caller guarantees that `time` is valid for a write.
     unsafe {
         (*time).tv_sec = reading.as_secs() as libc::time_t;
         (*time).tv_nsec = libc::c_long::from(reading.subsec_nanos() as i32);
@@ -106,7 +107,7 @@ mod tests {
 
     use super::*;
 
-    /// On a thread of its own: what a hash map is keyed with is drawn once a thread.
+    /// Draws on a thread of its own, because the keys of hash maps are drawn once for each thread.
     fn drawn(seed: u64) -> u64 {
         let thread = std::thread::spawn(move || {
             begin(seed, Duration::from_secs(86_400));

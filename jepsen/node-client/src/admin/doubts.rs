@@ -1,5 +1,5 @@
-//! Recipients in doubt and dead letters, and an operator's decisions about them. A decision has no request id, so one node is
-//! asked once: asking again would be a second decision.
+//! Recipients in doubt and dead letters, and an operator's decisions about them. A decision has no request id, so it
+//! goes to one node once: a second request would be a second decision.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use reveille_proto::admin::v1::{
 
 use super::{ANSWER_WITHIN, AdminClient, CallResult, PAGE_SIZE, rpc};
 
-/// Number of entries that an operator reads before a decision.
+/// Maximum number of entries that an operator reads before a decision.
 const FEW: i32 = 200;
 
 /// A recipient of a run.
@@ -27,9 +27,9 @@ pub struct RecipientOfRun {
 /// The answer to a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecisionAnswer {
-    /// Number of recipients that it changed.
+    /// Number of recipients that the decision changed.
     pub changed: u64,
-    /// Index of its log entry; `None` if it changed no recipient.
+    /// Index of the log entry. `None`: the decision changed no recipient.
     pub index: Option<u64>,
 }
 
@@ -48,7 +48,7 @@ impl AdminClient {
         Ok(doubts.await?.into_iter().map(|doubt| doubt.recipient).collect())
     }
 
-    /// Returns some recipients in doubt from one node; none without an answer.
+    /// Returns some recipients in doubt, as one node reports them. Empty without an answer.
     pub async fn doubts_by(&self, node: usize) -> Vec<RecipientOfRun> {
         let request = ListDoubtsRequest { tenant: self.tenant(), page_size: FEW, ..ListDoubtsRequest::default() };
         let answer = self.ask_one(node, ANSWER_WITHIN, rpc!(DoubtServiceClient, list_doubts), request).await;
@@ -56,7 +56,7 @@ impl AdminClient {
         doubts.into_iter().map(|doubt| RecipientOfRun { run: doubt.run, recipient: doubt.recipient }).collect()
     }
 
-    /// Returns some dead letters from one node; none without an answer.
+    /// Returns some dead letters, as one node reports them. Empty without an answer.
     pub async fn dead_letters_by(&self, node: usize) -> Vec<RecipientOfRun> {
         let request =
             ListDeadLettersRequest { tenant: self.tenant(), page_size: FEW, ..ListDeadLettersRequest::default() };

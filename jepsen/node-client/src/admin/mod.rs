@@ -1,10 +1,11 @@
-//! An administrator of the cluster, over its admin API. Every node answers every request, so a node that does not answer is
-//! skipped.
+//! An administrator of the cluster, over its admin API. Every node can answer every request, so the administrator skips
+//! a node that does not answer.
 //!
-//! [`AdminClient::read`] repeats a request until it is answered; this is safe for reads and for writes with a request id.
-//! [`AdminClient::change`] does so for a limited time and reports one of three results: done, refused or unknown. A refusal
-//! after an unanswered try counts as unknown, since the first try may have been executed. [`AdminClient::change_by`] asks
-//! one node once: the change has no request id, and a second try would be a second change.
+//! [`AdminClient::read`] repeats a request until it is answered; this is safe for reads and for writes with a request
+//! id. [`AdminClient::change`] does so for a limited time and reports one of three results: done, refused or unknown. A
+//! refusal after an unanswered try counts as unknown, because the first try may have been executed.
+//! [`AdminClient::change_by`] asks one node once. It is for changes without a request id, where a second try would be a
+//! second change.
 
 mod doubts;
 mod objects;
@@ -23,15 +24,15 @@ pub use doubts::{DecisionAnswer, RecipientOfRun};
 const CONNECT_WITHIN: Duration = Duration::from_secs(1);
 /// Timeout for the answer of one node.
 const ANSWER_WITHIN: Duration = Duration::from_secs(8);
-/// Time for which `change` and `read` ask one node after the other.
+/// Maximum time for which `change` and `read` ask one node after the other.
 const CHANGE_WITHIN: Duration = Duration::from_secs(16);
 const READ_WITHIN: Duration = Duration::from_secs(30);
-/// The pause after all nodes were asked in vain.
+/// Pause after no node has answered.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(50);
-/// Maximum entries of one page.
+/// Maximum number of entries in a page.
 const PAGE_SIZE: i32 = 1_000;
 
-/// A call of the admin API: a client's method as a function of channel and request.
+/// Makes a function of channel and request from a client's method of the admin API.
 macro_rules! rpc {
     ($client:ident, $method:ident) => {
         |channel: tonic::transport::Channel, request| async move { $client::new(channel).$method(request).await }
@@ -70,7 +71,7 @@ impl<T> CallResult<T> {
         }
     }
 
-    /// Returns true if it was done.
+    /// Returns true if the change was done.
     pub fn is_done(&self) -> bool {
         matches!(self, CallResult::Done(_))
     }
@@ -81,12 +82,12 @@ struct Unanswered {
     /// The last status of a node, if any answered.
     last: Option<Status>,
     tries_before: u64,
-    /// True if the status is the cluster's answer, so that asking again is useless.
+    /// True if the status is the cluster's answer, so that a repeated request is useless.
     is_final: bool,
 }
 
 impl AdminClient {
-    /// Creates an administrator, which connects at its first call.
+    /// Creates an administrator that connects at its first call.
     pub fn new(binary: PathBuf, endpoints: Vec<String>) -> Result<AdminClient> {
         let channel = |address: &String| -> Result<Channel> {
             let endpoint = Endpoint::from_shared(format!("http://{address}"))?;
@@ -96,12 +97,12 @@ impl AdminClient {
         Ok(AdminClient { binary, endpoints, channels, tenant: String::new() })
     }
 
-    /// Admin addresses of the nodes.
+    /// Returns the admin addresses of the nodes.
     pub fn endpoints(&self) -> &[String] {
         &self.endpoints
     }
 
-    /// Returns another administrator, which asks the node of this number (modulo the nodes) first.
+    /// Returns another administrator that asks the node of this number (modulo the number of nodes) first.
     pub fn another(&self, number: usize) -> Result<AdminClient> {
         let mut endpoints = self.endpoints.clone();
         let count = endpoints.len().max(1);
@@ -134,8 +135,8 @@ impl AdminClient {
         })
     }
 
-    /// Returns all items of a list, page by page. `request` makes the request of a page token, `items` takes the items
-    /// and the next token from an answer.
+    /// Returns all items of a list, which it reads page by page. `request` makes the request for a page token. `items`
+    /// takes the items and the next token from an answer.
     async fn list<Request: Clone, Answer, Item, Call>(
         &self,
         what: &str,
@@ -173,7 +174,7 @@ impl AdminClient {
         }
     }
 
-    /// Asks one node for a change, once. A connection that broke may have delivered the request.
+    /// Asks one node for a change, once. A broken connection may have delivered the request.
     async fn change_by<Request, Answer, Call>(
         &self,
         node: usize,
@@ -186,7 +187,7 @@ impl AdminClient {
         self.ask_one(node, ANSWER_WITHIN, call, request).await.map_or(CallResult::Unknown, result_of)
     }
 
-    /// Asks the node of this number (modulo the nodes) once; `None` without an answer.
+    /// Asks the node of this number (modulo the number of nodes) once. `None`: it did not answer.
     async fn ask_one<Request, Answer, Call>(
         &self,
         node: usize,
@@ -229,14 +230,14 @@ impl AdminClient {
         }
     }
 
-    /// The connection to the node of this number (modulo the nodes); `None` without nodes.
+    /// Returns the connection to the node of this number (modulo the number of nodes). `None`: there are no nodes.
     fn channel(&self, node: usize) -> Option<Channel> {
         self.channels.get(node % self.channels.len().max(1)).cloned()
     }
 }
 
-/// Converts an answer to a result. An internal error is `Unknown`, because the node may have executed the change
-/// before.
+/// Converts an answer to a result. An internal error is `Unknown`, because the node may have executed the change before
+/// it failed.
 fn result_of<Answer>(answer: Result<Answer, Status>) -> CallResult<Answer> {
     match answer {
         Ok(answer) => CallResult::Done(answer),
@@ -245,7 +246,7 @@ fn result_of<Answer>(answer: Result<Answer, Status>) -> CallResult<Answer> {
     }
 }
 
-/// Returns true if asking again may succeed: no leader, no connection, no time.
+/// Returns true if a repeated request may succeed: there was no leader, no connection, or not enough time.
 fn is_transient(code: Code) -> bool {
     matches!(
         code,

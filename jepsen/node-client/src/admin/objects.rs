@@ -21,7 +21,7 @@ use super::{AdminClient, CallResult, PAGE_SIZE, rpc, timestamp};
 const READ_ONE_WITHIN: Duration = Duration::from_secs(2);
 
 impl AdminClient {
-    /// Creates a schedule; returns when it is durable.
+    /// Creates a schedule. Returns when the schedule is durable.
     pub async fn create(&self, schedule: ScheduleBody) -> Result<()> {
         let request_id = uuid::Uuid::now_v7().to_string();
         let request = CreateScheduleRequest { schedule: Some(schedule), request_id, validate_only: false };
@@ -29,7 +29,7 @@ impl AdminClient {
         Ok(())
     }
 
-    /// Creates up to 1,000 schedules in one call; returns when they are durable.
+    /// Creates up to 1,000 schedules in one call. Returns when they are durable.
     pub async fn batch_create(&self, schedules: Vec<ScheduleBody>) -> Result<()> {
         let request = BatchCreateSchedulesRequest { schedules };
         let answer =
@@ -47,7 +47,7 @@ impl AdminClient {
         self.change(rpc!(ScheduleServiceClient, create_schedule), request).await.map(|_| ())
     }
 
-    /// Triggers a schedule; returns the run.
+    /// Triggers a schedule. Returns the run.
     pub async fn trigger(&self, request_id: &str, schedule: &str) -> CallResult<String> {
         let (name, request_id) = (schedule.to_owned(), request_id.to_owned());
         let request =
@@ -68,14 +68,14 @@ impl AdminClient {
         self.change(rpc!(ScheduleServiceClient, update_schedule), request).await.map(|_| ())
     }
 
-    /// Deletes a schedule; returns the log index.
+    /// Deletes a schedule. Returns the log index.
     pub async fn delete_schedule(&self, name: &str) -> CallResult<u64> {
         let (tenant, name) = (self.tenant(), name.to_owned());
         let request = DeleteScheduleRequest { tenant, name, ..DeleteScheduleRequest::default() };
         self.change(rpc!(ScheduleServiceClient, delete_schedule), request).await.map(|answer| answer.index)
     }
 
-    /// Pauses a schedule; returns the log index.
+    /// Pauses a schedule. Returns the log index.
     pub async fn pause_schedule(&self, name: &str) -> CallResult<u64> {
         let (tenant, name) = (self.tenant(), name.to_owned());
         let request = PauseScheduleRequest { tenant, name, ..PauseScheduleRequest::default() };
@@ -83,7 +83,7 @@ impl AdminClient {
         answer.map(|answer| answer.schedule.map_or(0, |schedule| schedule.index))
     }
 
-    /// Resumes a schedule; returns the log index.
+    /// Resumes a schedule. Returns the log index.
     pub async fn resume_schedule(&self, name: &str) -> CallResult<u64> {
         let (tenant, name) = (self.tenant(), name.to_owned());
         let request = ResumeScheduleRequest { tenant, name, ..ResumeScheduleRequest::default() };
@@ -91,7 +91,7 @@ impl AdminClient {
         answer.map(|answer| answer.schedule.map_or(0, |schedule| schedule.index))
     }
 
-    /// Opens the instants that were never opened, between two instants, both included; milliseconds since 1970.
+    /// Opens the instants between two instants, both included, that never opened. In milliseconds since 1970.
     pub async fn backfill(
         &self,
         request_id: &str,
@@ -109,8 +109,7 @@ impl AdminClient {
         self.change(rpc!(ScheduleServiceClient, backfill_schedule), request).await
     }
 
-    /// Returns a schedule from one node, which is asked once. The outer `None` means no answer, the inner one that
-    /// there is no such schedule.
+    /// Asks one node for a schedule, once. The outer `None` means no answer, the inner `None` means no such schedule.
     pub async fn schedule_by(&self, node: usize, name: &str) -> Option<Option<Schedule>> {
         let (tenant, name) = (self.tenant(), name.to_owned());
         let request = GetScheduleRequest { tenant, name, ..GetScheduleRequest::default() };
@@ -121,7 +120,7 @@ impl AdminClient {
         }
     }
 
-    /// Returns a schedule from the first node that answers; each is asked at most twice.
+    /// Returns a schedule from the first node that answers. Asks each node at most twice.
     pub async fn schedule(&self, name: &str) -> Option<Option<Schedule>> {
         for node in 0..2 * self.endpoints().len() {
             if let Some(found) = self.schedule_by(node, name).await {
@@ -131,7 +130,7 @@ impl AdminClient {
         None
     }
 
-    /// All schedules.
+    /// Returns all schedules.
     pub async fn schedules(&self) -> Result<Vec<Schedule>> {
         let request = |page_token| ListSchedulesRequest {
             tenant: self.tenant(),
@@ -149,8 +148,8 @@ impl AdminClient {
         Ok(self.history_page(schedule, PAGE_SIZE, String::new()).await?.0)
     }
 
-    /// Returns one page of the history of a schedule, latest first, and the token of the next page, which is empty after
-    /// the last one.
+    /// Returns one page of the history of a schedule, latest first, and the token of the next page. The token is empty
+    /// after the last page.
     pub async fn history_page(
         &self,
         schedule: &str,
@@ -171,7 +170,7 @@ impl AdminClient {
         self.change(rpc!(CampaignServiceClient, create_campaign), request).await.map(|_| ())
     }
 
-    /// Launches a campaign. A second call is the same launch.
+    /// Launches a campaign. A second call has no effect.
     pub async fn launch_campaign(&self, name: &str) -> CallResult<()> {
         let (tenant, name) = (self.tenant(), name.to_owned());
         let request = LaunchCampaignRequest { tenant, name, ..LaunchCampaignRequest::default() };
@@ -193,7 +192,7 @@ impl AdminClient {
         answer.map(|answer| answer.barrier.unwrap_or_default())
     }
 
-    /// Returns true if a recipient has opted out, according to one node that is asked once.
+    /// Asks one node, once, if a recipient has opted out. `None`: no answer.
     pub async fn is_opted_out_by(&self, node: usize, recipient: &str) -> Option<bool> {
         let (tenant, recipient) = (self.tenant(), recipient.to_owned());
         let request = CheckOptOutRequest { tenant, recipient, ..CheckOptOutRequest::default() };
@@ -201,7 +200,7 @@ impl AdminClient {
         answer.ok().map(|answer| answer.opted_out)
     }
 
-    /// All opt-outs.
+    /// Returns all opt-outs.
     pub async fn opt_outs(&self) -> Result<Vec<OptOut>> {
         let request = |page_token| ListOptOutsRequest {
             tenant: self.tenant(),

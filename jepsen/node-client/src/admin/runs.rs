@@ -10,9 +10,9 @@ use reveille_proto::admin::v1::{
 use super::{AdminClient, CallResult, PAGE_SIZE, rpc};
 
 impl AdminClient {
-    /// Returns the last run of a schedule; `None` until it has opened.
+    /// Returns the last run of a schedule. `None`: none has opened yet.
     pub async fn run_of(&self, schedule: &str) -> Result<Option<Run>> {
-        // A page ends early where it has read many runs of other schedules.
+        // A page ends early after it has read many runs of other schedules.
         let request = |page_token| ListRunsRequest {
             tenant: self.tenant(),
             schedule: schedule.to_owned(),
@@ -24,7 +24,7 @@ impl AdminClient {
         Ok(runs.into_iter().next())
     }
 
-    /// All runs.
+    /// Returns all runs.
     pub async fn runs(&self) -> Result<Vec<Run>> {
         let request = |page_token| ListRunsRequest {
             tenant: self.tenant(),
@@ -43,7 +43,7 @@ impl AdminClient {
         answer.run.and_then(|run| run.counts).context("an answer without a run")
     }
 
-    /// The history of a recipient.
+    /// Returns the history of a recipient.
     pub async fn explain(&self, run: &str, recipient: &str) -> Result<ExplainResponse> {
         let (run, recipient) = (run.to_owned(), recipient.to_owned());
         let request = ExplainRequest { tenant: self.tenant(), run, recipient, ..ExplainRequest::default() };
@@ -57,13 +57,13 @@ impl AdminClient {
         answer.map(|answer| answer.barrier.unwrap_or_default())
     }
 
-    /// Resumes a run; returns the log index.
+    /// Resumes a run. Returns the log index.
     pub async fn resume_run(&self, run: &str) -> CallResult<u64> {
         let request = ResumeRunRequest { tenant: self.tenant(), run: run.to_owned(), ..ResumeRunRequest::default() };
         self.change(rpc!(RunServiceClient, resume_run), request).await.map(|answer| answer.index)
     }
 
-    /// Cancels the recipients that a run has not sent to.
+    /// Cancels a run: its recipients that are not sent get no email.
     pub async fn cancel_run(&self, run: &str) -> CallResult<Barrier> {
         let request = CancelRunRequest { tenant: self.tenant(), run: run.to_owned(), validate_only: false };
         let answer = self.change(rpc!(RunServiceClient, cancel_run), request).await;

@@ -21,9 +21,9 @@ use tonic::{Code, Status};
 
 use super::{ASK_AGAIN_AFTER, AdminClient, CallResult, is_transient, refused, rpc, timestamp};
 
-/// Silence after which a node that moves the clock is given up. It reports its progress four times a second.
+/// Maximum silence of a node that moves the clock. Such a node reports its progress four times a second.
 const CLOCK_SILENCE_MAX: Duration = Duration::from_secs(120);
-/// Number of failures after which moving the clock is given up.
+/// Maximum number of tries to move the clock.
 const CLOCK_TRIES_MAX: usize = 200;
 
 impl AdminClient {
@@ -40,7 +40,7 @@ impl AdminClient {
         self.add_relay_of(("sink", "default"), sink, (sessions, 0.0)).await
     }
 
-    /// Adds a relay to a pool, with sessions on each node and a rate over all nodes (0: unlimited).
+    /// Adds a relay to a pool, with this number of sessions on each node, and a rate over all nodes (0: unlimited).
     pub async fn add_relay_of(
         &self,
         (name, pool): (&str, &str),
@@ -62,7 +62,7 @@ impl AdminClient {
         Ok(())
     }
 
-    /// Limits the emails a second of a tenant.
+    /// Sets the maximum number of emails per second of a tenant.
     pub async fn set_tenant_rate(&self, name: &str, per_second: f64) -> Result<()> {
         let request = SetTenantRequest {
             name: name.to_owned(),
@@ -73,7 +73,7 @@ impl AdminClient {
         Ok(())
     }
 
-    /// Warms up a pool with these caps, from today on.
+    /// Starts the warm-up of a pool today, with these daily caps.
     pub async fn warm_up(&self, pool: &str, caps: Vec<u32>) -> Result<()> {
         let request = SetPoolRequest { name: pool.to_owned(), warm_up: caps, ..SetPoolRequest::default() };
         self.read("pool set", rpc!(PoolServiceClient, set_pool), request).await?;
@@ -93,7 +93,7 @@ impl AdminClient {
         self.read("cluster status", call, GetClusterStatusRequest {}).await
     }
 
-    /// Transfers leadership to a node, or to any (an empty name); returns the new leader.
+    /// Transfers leadership to a node, or to any node if the name is empty. Returns the new leader.
     pub async fn transfer_leader(&self, to: &str) -> CallResult<String> {
         let call = rpc!(ClusterServiceClient, transfer_leader);
         self.change(call, TransferLeaderRequest { to: to.to_owned() }).await.map(|answer| answer.leader)
@@ -131,7 +131,7 @@ impl AdminClient {
         self.read("clock show", rpc!(ClockServiceClient, get_clock), GetClockRequest::default()).await
     }
 
-    /// Moves the test clock to an instant; if one node fails, by another node.
+    /// Moves the test clock to an instant. If one node fails, it asks another node.
     pub async fn advance_clock(&self, to_unix_ms: i64) -> Result<()> {
         for node in 0..CLOCK_TRIES_MAX {
             if self.clock().await?.now.is_some_and(|now| now.seconds >= to_unix_ms.div_euclid(1_000)) {

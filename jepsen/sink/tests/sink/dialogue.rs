@@ -1,4 +1,4 @@
-//! What an ESMTP server owes its clients, and what a strict one refuses.
+//! The commands that the sink accepts as an ESMTP server, and what it refuses.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ async fn pipelined_dialogue_is_answered_in_order_and_each_recipient_is_accept() 
     client.say("MAIL FROM:<>\r\nRCPT TO:<a@x.test>\r\nRCPT TO:<b@x.test>\r\nDATA\r\n").await;
     let codes = [client.code().await, client.code().await, client.code().await, client.code().await];
     assert_eq!(codes, [250, 250, 250, 354]);
-    // The next email's commands travel in the packet of the final dot.
+    // The commands of the next email are in the packet of the final dot.
     client.say(&(message("a") + "MAIL FROM:<n@x.test>\r\nRCPT TO:<a@x.test>\r\nDATA\r\n")).await;
     let codes = [client.code().await, client.code().await, client.code().await, client.code().await];
     assert_eq!(codes, [250, 250, 250, 354]);

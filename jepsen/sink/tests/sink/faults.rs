@@ -1,4 +1,4 @@
-//! Each fault at each stage, as a client sees it; and what the sink kept of it.
+//! Each fault at each stage, as a client sees it, and what the sink kept of the email.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -11,7 +11,8 @@ fn sink(spec: &str) -> Sink {
     Sink::start(SinkOptions { faults: spec.parse().unwrap(), ..SinkOptions::default() }).unwrap()
 }
 
-/// Sends one email as far as the sink lets it; every reply line after the EHLO, then `end` if the connection ended.
+/// Sends one email as far as the sink accepts it. Returns every reply line after EHLO, and `end` if the connection
+/// ended.
 async fn story(sink: &Sink) -> Vec<String> {
     let mut client = Client::connect(sink.address()).await;
     let mut heard = Vec::new();
@@ -75,7 +76,7 @@ async fn connection_can_end_at_every_stage() {
                 "{stage}:{kind}: {heard:?}"
             );
             assert_eq!(sink.accepted_count(), accepted, "{stage}:{kind}");
-            assert_eq!(sink.fault_tally()[0].struck, 1, "{stage}:{kind}");
+            assert_eq!(sink.fault_tally()[0].injected, 1, "{stage}:{kind}");
             sink.stop().await;
         }
     }
@@ -187,7 +188,7 @@ async fn another_plan_takes_over_while_dialogue_runs() {
     assert_eq!(client.ask("RCPT TO:<a@x.test>\r\n").await, 450);
     assert_eq!(client.ask("RCPT TO:<a@x.test>\r\n").await, 250);
     let former = sink.fault_tally();
-    assert_eq!((former[0].struck, former[0].rule.amount), (1, Amount::Next(1)));
+    assert_eq!((former[0].injected, former[0].rule.amount), (1, Amount::Next(1)));
     sink.set_faults("data:451".parse().unwrap());
     assert_eq!(client.ask("DATA\r\n").await, 451);
     sink.set_faults(FaultPlan::default());
@@ -228,7 +229,7 @@ async fn dot_watcher_gets_each_answer() {
 async fn dot_watcher_gets_malformed_message() {
     let (sender, answers) = std::sync::mpsc::channel();
     let note = move |accept: &reveille_sink::Accepted, answer| {
-        // The receiver is gone when the test has failed.
+        // After a failed test there is no receiver.
         let _ = sender.send((accept.fence.clone(), answer));
     };
     let dots = Some(DotWatcher::new(note));
@@ -248,7 +249,7 @@ async fn dot_watcher_gets_whole_lines_of_cut_message() {
     {
         let (sender, answers) = std::sync::mpsc::channel();
         let note = move |accept: &reveille_sink::Accepted, answer| {
-            // The receiver is gone when the test has failed.
+            // After a failed test there is no receiver.
             let _ = sender.send((accept.fence.clone(), answer));
         };
         let dots = Some(DotWatcher::new(note));

@@ -1,4 +1,4 @@
-//! The sink over real sockets: every test starts its own on a free port and talks to it as a client would.
+//! The sink over real sockets. Every test starts its own sink on a free port and uses it as a client.
 
 mod client;
 mod dialogue;

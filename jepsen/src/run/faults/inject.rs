@@ -227,7 +227,7 @@ impl Nemesis {
                 // The rules of the pace follow those of the fault in the plan, and always apply.
                 let tally = self.processes.sink.fault_tally();
                 let rules = tally.len().saturating_sub(pace.rules.len());
-                let hits: u64 = tally.iter().take(rules).map(|tally| tally.struck).sum();
+                let hits: u64 = tally.iter().take(rules).map(|tally| tally.injected).sum();
                 self.processes.sink.set_faults(pace);
                 (fault.observed, fault.word) = (Some(hits > 0), format!("hit {hits} times"));
             }

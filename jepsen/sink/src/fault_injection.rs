@@ -1,5 +1,5 @@
 //! Injects faults into a dialogue. A fault that changes a reply is returned as [`FaultReply`]; a fault that ends or
-//! delays the dialogue is carried out here.
+//! delays the dialogue takes effect here.
 
 use std::time::Duration;
 
@@ -8,16 +8,17 @@ use crate::faults::{FaultKind, FaultReply, FaultStage};
 use crate::wire::{DialogueEnd, Patience};
 
 impl Dialogue {
-    /// Decides whether a fault is injected at this stage, and injects it.
-    pub(crate) async fn strike(&mut self, stage: FaultStage) -> Result<FaultReply, DialogueEnd> {
+    /// Decides if a fault is injected at this stage, and injects it.
+    pub(crate) async fn inject_fault(&mut self, stage: FaultStage) -> Result<FaultReply, DialogueEnd> {
         match self.sink.dice.roll(stage, self.emails) {
             None => Ok(FaultReply::Nothing),
-            Some(kind) => self.carry_out(stage, kind).await,
+            Some(kind) => self.act_on_fault(stage, kind).await,
         }
     }
 
-    pub(crate) async fn carry_out(&mut self, stage: FaultStage, kind: FaultKind) -> Result<FaultReply, DialogueEnd> {
-        tracing::debug!(connection = self.entry.connection, ?stage, ?kind, "a fault strikes");
+    /// Injects this fault at this stage.
+    pub(crate) async fn act_on_fault(&mut self, stage: FaultStage, kind: FaultKind) -> Result<FaultReply, DialogueEnd> {
+        tracing::debug!(connection = self.entry.connection, ?stage, ?kind, "a fault is injected");
         match kind {
             FaultKind::Refuse { code, text } => {
                 Ok(FaultReply::Refuse(code, text.unwrap_or_else(|| plain_text(stage, code))))
@@ -34,7 +35,7 @@ impl Dialogue {
     }
 
     /// Delays the dialogue. Between the dot and the commit a relay does not notice that its client has left, and
-    /// commits all the same.
+    /// commits the email anyway.
     async fn stall(&mut self, stage: FaultStage, length: Option<Duration>) -> Result<(), DialogueEnd> {
         let patience = match (stage, length) {
             (FaultStage::BeforeCommit, Some(_)) => Patience::InAnyCase,
@@ -57,8 +58,8 @@ impl Dialogue {
     }
 }
 
-/// Returns the default text of a refusal. At RCPT and after the dot it concerns the mailbox (x.2.x), elsewhere the
-/// system (x.3.x), as in RFC 3463.
+/// Returns the default text of a refusal. At RCPT and after the dot the text concerns the mailbox (x.2.x), elsewhere
+/// the system (x.3.x), as in RFC 3463.
 fn plain_text(stage: FaultStage, code: u16) -> String {
     let subject = match stage {
         FaultStage::Rcpt | FaultStage::BeforeCommit => 2,
