@@ -56,7 +56,7 @@ mod tests {
         }
     }
 
-    /// A history with one recipient, one claim and `accepts`.
+    /// Returns a history with one recipient, one claim and `accepts`.
     fn written(folder: &Path, accepts: u64) -> Args {
         let (run, recipient) = (Name::from("r1.0"), Name::from("ann@example.net"));
         let fence = Fence { group: 1, epoch: 1, index: 2, place: 0 };

@@ -62,7 +62,7 @@ pub struct Args {
     pub folder: Option<PathBuf>,
 }
 
-/// A range of seeds without its end, or one seed.
+/// Returns a range of seeds without its end, or one seed.
 fn seeds(text: &str) -> Result<Range<u64>, String> {
     let number = |text: &str| text.parse::<u64>().map_err(|_| format!("'{text}' is no seed; give A..B, or a number"));
     let (from, to) = match text.split_once("..") {
@@ -114,7 +114,7 @@ struct Job {
     minutes: u64,
 }
 
-/// All seeds, each in a process of its own.
+/// Returns all seeds, each in a process of its own.
 pub async fn run_all(args: &Args) -> Result<Report> {
     if let Some(bugs) = &args.inject {
         return injected_bugs::run(args, bugs).await;
@@ -154,7 +154,7 @@ pub async fn run_all(args: &Args) -> Result<Report> {
     summary(args, reports, failed, begun.elapsed())
 }
 
-/// The last line, which `--append` also writes to a file.
+/// Returns the last line, which `--append` also writes to a file.
 fn summary(args: &Args, reports: Vec<(Job, SeedReport)>, failed: Vec<Job>, took: Duration) -> Result<Report> {
     let virtual_seconds: f64 = reports.iter().map(|(_, report)| report.virtual_seconds).sum();
     let cpu_seconds: f64 = reports.iter().map(|(_, report)| report.cpu_seconds).sum();
@@ -189,7 +189,7 @@ fn summary(args: &Args, reports: Vec<(Job, SeedReport)>, failed: Vec<Job>, took:
     Ok(report)
 }
 
-/// The seeds that ever failed.
+/// Returns the seeds that ever failed.
 fn kept() -> Result<Vec<Job>> {
     let lines = KEPT.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     lines.map(|line| kept_seed(line).with_context(|| format!("the kept seed '{line}'"))).collect()
@@ -229,7 +229,7 @@ impl<'a> RunningSeeds<'a> {
         self.waiting = Vec::new().into_iter();
     }
 
-    /// The next seed that has ended; `None` when all have.
+    /// Returns the next seed that has ended; `None` when all have.
     async fn next(&mut self) -> Result<Option<(Job, Result<SeedReport>)>> {
         while self.running.len() < std::thread::available_parallelism().map_or(1, usize::from) {
             let Some(job) = self.waiting.next() else { break };

@@ -1,8 +1,7 @@
-//! When schedules are due, calculated with other zone tables than the product's. A [`Rule`] describes a schedule of the
-//! workload and gives its [`Due`](crate::events::Due) instants.
+//! Calculates when schedules are due, with other zone tables than the product's. A [`Rule`] describes a schedule of the
+//! workload and returns its [`Due`](crate::events::Due) instants.
 //!
-//! The tables are those of chrono-tz, which are older than the product's: use only zones whose rules have not changed
-//! since.
+//! The tables of chrono-tz are older than the product's, so use only zones whose rules have not changed since.
 
 use chrono::{DateTime, NaiveDate};
 use chrono_tz::Tz;
@@ -11,12 +10,12 @@ mod civil;
 
 pub use civil::{Civil, Gap, Named, Twice};
 
-/// When something is due.
+/// Rule by which a schedule is due.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// At the civil times of a zone that match a pattern.
     Civil {
-        /// IANA name.
+        /// IANA name of the zone.
         zone: String,
         /// The pattern.
         times: Civil,
@@ -27,9 +26,9 @@ pub enum Rule {
     },
     /// Periodically.
     Every {
-        /// Above zero.
+        /// Length of the period, above zero.
         milliseconds: i64,
-        /// One of its instants.
+        /// One of the instants.
         anchor_unix_ms: i64,
     },
     /// Once.
@@ -39,7 +38,7 @@ pub enum Rule {
     },
 }
 
-/// Why a rule has no instants.
+/// Reason why a rule has no instants.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoRule {
     /// The tables do not know this zone.
@@ -54,17 +53,18 @@ pub enum NoRule {
 }
 
 impl Rule {
-    /// Daily at one time of day: at the end of the gap if a change of clocks skips it, and at the first of two times if
-    /// it repeats it. Nothing is due on a date that does not exist.
+    /// Returns a rule that is due daily at one time of day. If a change of clocks skips that time, it is due at the end
+    /// of the gap. If a change repeats that time, it is due at the first of the two times. Nothing is due on a date
+    /// that does not exist.
     pub fn daily(zone: &str, hour: u32, minute: u32) -> Rule {
         let times = Civil { minute, hour: Some(hour), ..Civil::default() };
         Rule::Civil { zone: zone.to_owned(), times, gap: Gap::After, twice: Twice::First }
     }
 
-    /// All instants from `from_unix_ms` to `to_unix_ms`, both included, in order.
+    /// Returns all instants from `from_unix_ms` to `to_unix_ms`, both included, in order.
     ///
     /// # Errors
-    /// [`NoRule`].
+    /// Fails if the rule has no instants.
     pub fn instants(&self, from_unix_ms: i64, to_unix_ms: i64) -> Result<Vec<i64>, NoRule> {
         let within = |at: &i64| (from_unix_ms..=to_unix_ms).contains(at);
         match self {
@@ -74,17 +74,18 @@ impl Rule {
             Rule::Civil { .. } => {
                 let mut instants: Vec<i64> =
                     self.named(from_unix_ms, to_unix_ms)?.into_iter().map(|named| named.at_unix_ms).collect();
-                // Times of one gap may fall together.
+                // Times within one gap may have the same instant.
                 instants.dedup();
                 Ok(instants)
             }
         }
     }
 
-    /// For a pattern of civil times: its instants with all civil times that fall on them. Empty for other rules.
+    /// Returns the instants of a pattern of civil times, each with all civil times that fall on it. Empty for other
+    /// rules.
     ///
     /// # Errors
-    /// [`NoRule`].
+    /// Fails if the rule has no instants.
     pub fn named(&self, from_unix_ms: i64, to_unix_ms: i64) -> Result<Vec<Named>, NoRule> {
         let Rule::Civil { zone, times, gap, twice } = self else { return Ok(Vec::new()) };
         let tables = tables(zone)?;
@@ -104,7 +105,7 @@ impl Rule {
     }
 }
 
-/// The local date at an instant.
+/// Returns the local date at an instant.
 fn date(zone: Tz, unix_ms: i64) -> Result<NaiveDate, NoRule> {
     let instant = DateTime::from_timestamp_millis(unix_ms).ok_or(NoRule::Outside(unix_ms))?;
     Ok(instant.with_timezone(&zone).date_naive())

@@ -1,5 +1,5 @@
-//! Did the run exercise the system? Each fault that was asked for is installed and seen to have an effect, mail flowed
-//! meanwhile, and kills fell between final dots and their answers. A run that did not is no proof, whatever else holds.
+//! Judges if the run exercised the system: each requested fault was installed and had an observed effect, emails were
+//! sent meanwhile, and kills fell between final dots and their answers. Any other run proves nothing.
 
 use std::collections::BTreeMap;
 
@@ -20,13 +20,13 @@ pub struct FaultCounts {
     pub skipped: u32,
     /// Skipped faults that this machine cannot inject.
     pub cannot: u32,
-    /// Unknown.
+    /// Faults of which it is unknown if they were installed.
     pub indeterminate: u32,
     /// Faults that ended a process between a final dot and its answer.
     pub inside_data: u32,
 }
 
-/// Faults by kind.
+/// Counts the faults by kind.
 pub fn fault_counts(history: &History) -> BTreeMap<FaultKind, FaultCounts> {
     let mut fault_counts: BTreeMap<FaultKind, FaultCounts> = BTreeMap::new();
     for fault in &history.faults {
@@ -44,7 +44,7 @@ pub fn fault_counts(history: &History) -> BTreeMap<FaultKind, FaultCounts> {
     fault_counts
 }
 
-/// How often each fault had an observed effect, by its name.
+/// Returns the number of faults with an observed effect, by name of the fault.
 pub fn by_name(history: &History) -> BTreeMap<String, u32> {
     let mut seen = BTreeMap::new();
     let installed = history.faults.iter().filter(|fault| fault.status == FaultStatus::Installed);
@@ -54,7 +54,7 @@ pub fn by_name(history: &History) -> BTreeMap<String, u32> {
     seen
 }
 
-/// Whether the run exercised the system as much as its header asks. Unknown if that was not observed.
+/// Judges if the run exercised the system as much as its header asks. Unknown if that was not observed.
 ///
 /// A kind of fault that this machine cannot inject is reported and ignored, as long as another requested kind was
 /// installed. A requested kind that found no target makes the run invalid.

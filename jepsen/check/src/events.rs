@@ -1,13 +1,13 @@
-//! The recorded history of a run, as JSON lines. The recorder of real processes and the simulation write it, and the
-//! checker judges a run by nothing else.
+//! The recorded history of a run, as JSON lines. The recorder of real processes and the simulation write histories, and
+//! the checker judges a run only by its history.
 //!
-//! The first line is the [`Header`], each other line an [`Event`], the last one [`Ended`]. The order of the other
+//! The first line is the [`Header`], each other line an [`Event`], and the last line [`Ended`]. The order of the other
 //! events has no meaning, since several observers write. An instant (`…_ns`) counts nanoseconds since the beginning of
 //! the history on one clock: CLOCK_BOOTTIME of the machine that judges, or virtual time. Events before the beginning
 //! are at 0. A civil instant (`…_unix_ms`) counts milliseconds since 1970 UTC.
 //!
-//! Events that were not observed are left out. If [`Ended::missing`] names any, an invariant without a violation is
-//! unknown.
+//! Events that were not observed are left out. If [`Ended::missing`] names any of them, an invariant without a
+//! violation is unknown.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ pub const FORMAT: u32 = 1;
 /// The parameters of a run, and the bounds by which it is judged.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
-    /// [`FORMAT`].
+    /// Format of the history: [`FORMAT`].
     pub format: u32,
     /// The seed of all random choices.
     pub seed: u64,
@@ -49,68 +49,68 @@ pub struct Header {
     pub command: String,
     /// The commit that was judged.
     pub commit: String,
-    /// Civil time at the beginning of the history. Civil time at an instant is this plus the instant, plus what
-    /// [`Event::ClockMoved`] says.
+    /// Civil time at the beginning of the history. Civil time at an instant is this time plus the instant, plus the
+    /// offset of [`Event::ClockMoved`].
     pub began_unix_ms: i64,
     /// Names of the nodes, as they give them in EHLO.
     pub nodes: Vec<String>,
     /// The workload's policy for recipients in doubt.
     pub in_doubt: InDoubt,
-    /// Sessions to the sink on each node, over all relays.
+    /// Number of sessions of each node with the sink, over all relays.
     pub sessions: u32,
-    /// Allowed difference between the judging clock and ledger time: no email may come earlier than this before its
+    /// Maximum difference between the judging clock and ledger time. No email may arrive earlier than this before its
     /// instant.
     pub clock_error_ms: u64,
-    /// How late an instant may open while a quorum can act.
+    /// Maximum lateness of an opening while a quorum can act.
     pub late_ms: u64,
-    /// Time from healing until everything must be done.
+    /// Maximum time from healing until everything is done.
     pub drain_within_ms: u64,
-    /// Time within which a majority that is up must have a leader (I17); `None`: ten seconds, for the product's own
-    /// election times.
+    /// Maximum time until a majority that is up has a leader (I17). `None`: ten seconds, for the product's own election
+    /// times.
     pub led_within_ms: Option<u64>,
-    /// How much another tenant's overload may delay the first email of a run (I12).
+    /// Maximum delay of the first email of a run by another tenant's overload (I12).
     pub start_bound_ms: Option<u64>,
     /// Other policies of the workload's schedules.
     pub policies: Policies,
     /// Numbers of the invariants to judge. 1, 2, 4 and 9 are always judged.
     pub asks: Vec<u8>,
-    /// What the run must have exercised to be valid.
+    /// Coverage that a valid run must have.
     pub coverage: Coverage,
 }
 
 /// Policies of a workload's schedules.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policies {
-    /// Time after its instant at which an unsent email may expire; `None`: it does not expire by time. It may always
-    /// expire at the next instant.
+    /// Minimum time from the instant until an unsent email may expire. `None`: it does not expire by time. It may
+    /// always expire at the next instant.
     pub finish_within_ms: Option<u64>,
-    /// Time after opening before which no email of the run expires.
+    /// Minimum time from the opening until emails of the run may expire.
     pub finish_at_least_ms: u64,
-    /// An instant may be skipped because an earlier run of its schedule is not finished.
+    /// True if an instant may be skipped because an earlier run of its schedule is not finished.
     pub may_skip: bool,
 }
 
-/// What a run must have exercised to be valid.
+/// Coverage that a valid run must have.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Coverage {
-    /// Accepted emails a second while faults were in force, on average.
+    /// Minimum average of accepted emails per second while faults were in force.
     pub mails_per_second: u32,
-    /// Kills of a sending process between a final dot and its 250.
+    /// Minimum number of kills of a sending process between a final dot and its 250.
     pub kills_inside_data: u32,
-    /// For each kind of fault, how many must be installed with an observed effect.
+    /// Minimum number of installed faults with an observed effect, by kind.
     pub faults: BTreeMap<FaultKind, u32>,
 }
 
-/// The policy for what is in doubt.
+/// Policy for recipients in doubt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InDoubt {
-    /// Not sent again without an operator's decision.
+    /// They are not sent again without an operator's decision.
     #[default]
     Hold,
-    /// Sent again; duplicates are accepted.
+    /// They are sent again. Duplicates are accepted.
     Resend,
-    /// Closed as assumed when the run ends.
+    /// They are closed as assumed when the run ends.
     AssumeSent,
 }
 
@@ -120,11 +120,11 @@ pub enum InDoubt {
 pub enum Event {
     /// A phase of the run began.
     Phase(Phase),
-    /// The test clock was moved by hand (P19): from then on civil time is ahead by this offset.
+    /// The test clock was moved by hand (P19). From then on civil time is ahead by this offset.
     ClockMoved {
-        /// When it happened.
+        /// Time of the event.
         at_ns: u64,
-        /// The sum of all moves.
+        /// Sum of all moves.
         offset_ms: i64,
     },
     /// A handoff arrived at the sink.
@@ -174,7 +174,7 @@ pub enum Event {
     Found(Found),
     /// No recipient was pending or claimed any more.
     Drained {
-        /// When it happened.
+        /// Time of the event.
         at_ns: u64,
     },
     /// The last line.
@@ -184,7 +184,7 @@ pub enum Event {
 /// A phase of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Phase {
-    /// When it began.
+    /// Start of the phase.
     pub at_ns: u64,
     /// The phase.
     pub phase: PhaseName,
@@ -196,16 +196,16 @@ pub struct Phase {
 pub enum PhaseName {
     /// Faults begin.
     Faults,
-    /// From now on a quorum is undisturbed. Remaining faults stay until the end.
+    /// From now on a quorum is undisturbed. Remaining faults last until the end.
     Healed,
 }
 
 /// The last line. A history without it was cut short and cannot be judged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
-    /// When the last read was done. Later emails were not observed.
+    /// Time of the last read. Later emails were not observed.
     pub at_ns: u64,
-    /// What was not observed completely, as text for people.
+    /// Parts that were not observed completely, as text for people.
     pub missing: Vec<String>,
 }
 

@@ -1,8 +1,9 @@
-//! Fail-over: how long there was no leader, and no email, after a leader was lost.
+//! Measures fail-overs: the time without a leader, and without an email, after a leader was lost.
 //!
-//! Times count from when a majority of the nodes was up and undisturbed ([`majorities`]), not from the fault: while a
-//! majority is down, or when another fault comes before an election can end, the product cannot have a leader. Each
-//! leadership that a fault ended is counted once. A leader that kept its leadership through a fault is not counted.
+//! Times count from the instant at which a majority of the nodes was up and undisturbed ([`majorities`]), not from the
+//! fault. While a majority is down, or if another fault begins before an election can end, the product cannot have a
+//! leader. Each leadership that a fault ended is counted once. A leader that kept its leadership through a fault is not
+//! counted.
 
 use std::collections::BTreeMap;
 
@@ -15,13 +16,13 @@ use crate::invariants::majority::majorities;
 /// The fail-overs of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Failovers {
-    /// From a majority to the next leader.
+    /// Times from a majority to the next leader.
     pub leader_ms: Times,
-    /// From a majority to the first email that the sink accepted under a later leadership.
+    /// Times from a majority to the first email that the sink accepted under a later leadership.
     pub email_ms: Times,
 }
 
-/// Times in milliseconds; null if there are none.
+/// Summary of times in milliseconds. Null: there are no times.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Times {
     /// Number of measured times.
@@ -38,7 +39,7 @@ impl Times {
     /// Summarizes these times, in any order.
     pub fn of(mut each: Vec<f64>) -> Times {
         each.sort_unstable_by(f64::total_cmp);
-        // The nearest rank: the smallest time that at least so many percent do not exceed.
+        // The nearest rank: the smallest time that at least this percentage of the times does not exceed.
         let at = |percent: usize| each.get((each.len() * percent).div_ceil(100).max(1) - 1).copied();
         Times { count: each.len(), p50: at(50), p99: at(99), max: at(100) }
     }
@@ -47,7 +48,7 @@ impl Times {
 /// Measures the fail-overs of a run.
 pub fn failovers(history: &History) -> Failovers {
     let majorities = majorities(history);
-    // For each epoch with a successor: its last fault, and when the successor began.
+    // For each epoch with a successor: its last fault, and the start of the successor.
     let mut ended: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
     let struck = history.faults.iter().filter(|fault| fault.status == FaultStatus::Installed);
     for (epoch, struck_ns) in struck.filter_map(|fault| Some((fault.led_epoch?, fault.from_ns))) {
@@ -70,7 +71,7 @@ pub fn failovers(history: &History) -> Failovers {
     Failovers { leader_ms: Times::of(leader), email_ms: Times::of(email) }
 }
 
-/// Rounded to a tenth of a millisecond.
+/// Converts nanoseconds to milliseconds, rounded to a tenth.
 fn ms(ns: u64) -> f64 {
     (ns as f64 / 1e5).round() / 10.0
 }

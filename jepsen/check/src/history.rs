@@ -15,7 +15,7 @@ use crate::names::Name;
 /// One recipient of one run: the unit that may be accepted once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Item {
-    /// The run; the empty text if an email named none.
+    /// The run. Empty: an email named no run.
     pub run: Name,
     /// The address.
     pub recipient: Name,
@@ -28,7 +28,7 @@ impl fmt::Display for Item {
 }
 
 impl Run {
-    /// The instant for which it opened.
+    /// Returns the instant for which the run opened.
     pub fn instant(&self) -> Instant {
         Instant { tenant: self.tenant, schedule: self.schedule, due_unix_ms: self.due_unix_ms }
     }
@@ -36,7 +36,7 @@ impl Run {
 
 /// An entry about one item.
 pub trait HasItem {
-    /// The item.
+    /// Returns the item.
     fn item(&self) -> Item;
 }
 
@@ -47,12 +47,12 @@ macro_rules! has_item {
 }
 has_item!(Mail, Claim, Outcome, FinalState);
 
-/// The entries of one run; `entries` are sorted by item.
+/// Returns the entries of one run. `entries` must be sorted by item.
 pub fn of_run<T: HasItem>(entries: &[T], run: Name) -> &[T] {
     equal_range(entries, |entry| entry.item().run.cmp(&run))
 }
 
-/// The entries of one item, of entries that are sorted by item.
+/// Returns the entries of one item. `entries` must be sorted by item.
 pub fn of_item<T: HasItem>(entries: &[T], item: Item) -> &[T] {
     equal_range(entries, |entry| entry.item().cmp(&item))
 }
@@ -127,22 +127,22 @@ pub struct History {
     pub open_claims: Vec<OpenClaim>,
     /// Hashes of states.
     pub hashes: Vec<StateHash>,
-    /// Objects that were there at the end.
+    /// Objects that existed at the end.
     pub found: Vec<Found>,
-    /// Each time the test clock was moved by hand, and its offset from then on, in order.
+    /// Moves of the test clock by hand, in order: the time, and the offset from then on.
     pub clock_moves: Vec<(u64, i64)>,
-    /// When faults began.
+    /// Time at which faults began.
     pub faults_from_ns: Option<u64>,
-    /// When the last healing was done.
+    /// Time of the last healing.
     pub healed_ns: Option<u64>,
-    /// When nothing was pending or claimed any more.
+    /// Time from which nothing was pending or claimed.
     pub drained_ns: Option<u64>,
-    /// The end; `None` if the history was cut short.
+    /// The end. `None`: the history was cut short.
     pub ended: Option<Ended>,
 }
 
 impl History {
-    /// An empty history: [`History::note`] adds events, [`History::close`] sorts them.
+    /// Returns an empty history: [`History::note`] adds events, [`History::close`] sorts them.
     pub fn new(header: Header) -> History {
         History { header, ..History::default() }
     }
@@ -204,58 +204,59 @@ impl History {
         self
     }
 
-    /// Whether everything was observed. Else the absence of an event proves nothing.
+    /// Returns true if everything was observed. Otherwise the absence of an event proves nothing.
     pub fn is_whole(&self) -> bool {
         self.ended.as_ref().is_some_and(|ended| ended.missing.is_empty())
     }
 
-    /// When the history ends.
+    /// Returns the end of the history.
     pub fn ended_ns(&self) -> u64 {
         self.ended.as_ref().map_or(0, |ended| ended.at_ns)
     }
 
-    /// Calls that did not fail: they were done, or may have been.
+    /// Returns the calls that did not fail: they were, or may have been, executed.
     pub fn possible_calls(&self) -> impl Iterator<Item = &Call> {
         self.calls.iter().filter(|call| call.may_be_done())
     }
 
-    /// Number of possible calls that ask this about an item: [`Call::resends`] or [`Call::assumes`].
+    /// Returns the number of possible calls about an item for which `asks` is true: [`Call::resends`] or
+    /// [`Call::assumes`].
     pub fn requests_about(&self, item: Item, asks: fn(&Call, &str, &str) -> bool) -> usize {
         self.possible_calls().filter(|call| asks(call, &item.run, &item.recipient)).count()
     }
 
-    /// Faults of this kind that were, or may have been, installed.
+    /// Returns the faults of this kind that were, or may have been, installed.
     pub fn possible_faults(&self, kind: FaultKind) -> impl Iterator<Item = &Fault> {
         self.faults.iter().filter(move |fault| fault.kind == kind && fault.may_have_struck())
     }
 
-    /// Accepted handoffs, not in order of time.
+    /// Returns the accepted handoffs, not in order of time.
     pub fn accepts(&self) -> impl Iterator<Item = &Mail> {
         self.handoffs.iter().filter(|handoff| handoff.answer.is_accepted())
     }
 
-    /// The handoffs of each item.
+    /// Returns the handoffs of each item.
     pub fn handoffs_by_item(&self) -> impl Iterator<Item = (Item, &[Mail])> {
         let groups = self.handoffs.chunk_by(|left, right| left.item() == right.item());
         groups.filter_map(|handoffs| handoffs.first().map(|first| (first.item(), handoffs)))
     }
 
-    /// The state of the item at the end.
+    /// Returns the state of the item at the end.
     pub fn final_state(&self, item: Item) -> Option<RecipientState> {
         of_item(&self.final_states, item).last().map(|item_state| item_state.state)
     }
 
-    /// Whether the sink accepted it.
+    /// Returns true if the sink accepted an email of the item.
     pub fn arrived(&self, item: Item) -> bool {
         of_item(&self.handoffs, item).iter().any(|handoff| handoff.answer.is_accepted())
     }
 
-    /// The run of an item, if it was recorded.
+    /// Returns the run of an item, if it was recorded.
     pub fn run_of(&self, item: Item) -> Option<&Run> {
         self.runs.get(&item.run)
     }
 
-    /// A limit is recorded once at its start, and may be recorded again with its end.
+    /// Adds a limit. A limit is recorded once at its start, and may be recorded again with its end.
     fn note_limit(&mut self, limit: Limit) {
         let open = |limit: &Limit| Limit { until_ns: None, ..limit.clone() };
         match self.limits.iter_mut().find(|known| open(known) == open(&limit)) {

@@ -1,4 +1,4 @@
-//! The invariants of docs/protocol.md, one function each, from a history to a verdict.
+//! The invariants of docs/protocol.md. Each is a function from a history to its findings.
 
 use crate::history::History;
 use crate::verdict::Findings;
@@ -28,9 +28,9 @@ pub mod writes;
 /// An invariant.
 #[derive(Clone, Copy, Debug)]
 pub struct Invariant {
-    /// The number in `I1`, `I2` …
+    /// Number of the invariant: 1 for `I1`.
     pub number: u8,
-    /// One line for people.
+    /// Title for people, on one line.
     pub title: &'static str,
     /// The function that judges it.
     pub judge: fn(&History, &mut Findings),

@@ -48,7 +48,7 @@ pub struct Judgement {
     pub failovers: Failovers,
     /// The invariants that were asked for: `I1` …
     pub invariants: BTreeMap<InvariantNumber, Verdict>,
-    /// Whether the run exercised the system.
+    /// True if the run exercised the system.
     pub coverage: Verdict,
 }
 
@@ -105,7 +105,7 @@ impl Judgement {
         serde_json::to_string(self)
     }
 
-    /// A table of the verdicts, each with its first violations or missing observations.
+    /// Returns a table of the verdicts, each with its first violations or missing observations.
     pub fn table(&self) -> String {
         let mut table = Table::new();
         table.load_style(UTF8_BORDERS_ONLY);

@@ -18,7 +18,7 @@ impl History {
         self.header.began_unix_ms.saturating_add(passed).saturating_add(offset)
     }
 
-    /// The first instant of the history at which civil time has reached this.
+    /// Returns the first instant of the history at which civil time has reached this.
     pub fn ns_of(&self, civil_ms: i64) -> u64 {
         let stretches = std::iter::once((0, 0)).chain(self.clock_moves.iter().copied());
         let ends = self.clock_moves.iter().map(|(at_ns, _)| *at_ns).chain([u64::MAX]);
@@ -29,7 +29,7 @@ impl History {
         reached.into_iter().find(|(at_ns, until_ns)| at_ns < until_ns).map_or(u64::MAX, |(at_ns, _)| at_ns)
     }
 
-    /// Whether between these civil times some interval had no acting quorum, or the clock was moved by hand.
+    /// Returns true if between these civil times some interval had no acting quorum, or the clock was moved by hand.
     pub fn was_hindered(&self, from_ms: i64, to_ms: i64) -> bool {
         self.hindrances(from_ms, to_ms).next().is_some()
     }
@@ -43,7 +43,7 @@ impl History {
         civil.filter(move |(first, last)| *first <= to_ms && *last >= from_ms)
     }
 
-    /// Whether a clock was wrong at some time of an interval.
+    /// Returns true if a clock was wrong at some time of an interval.
     pub fn has_wrong_clock(&self, from_ns: u64, to_ns: u64) -> bool {
         self.possible_faults(FaultKind::Clock).any(|fault| fault.from_ns <= to_ns && fault.over_ns() >= from_ns)
     }
@@ -54,9 +54,9 @@ impl History {
         later.map(|lifetime| lifetime.started_ns).min()
     }
 
-    /// The length of a civil interval without outages and clock moves. Each of them counts until two leases and margins
-    /// after its end: a new leader first waits one lease and margin until no other leader can act, and gets as long
-    /// again for the backlog.
+    /// Returns the length of a civil interval without outages and clock moves. Each of them counts until two leases and
+    /// margins after its end: a new leader first waits one lease and margin until no other leader can act, and gets as
+    /// long again for the backlog.
     pub fn unhindered_ms(&self, from_ms: i64, to_ms: i64) -> i64 {
         let mut hindrances: Vec<(i64, i64)> = self.hindrances(from_ms, to_ms).collect();
         hindrances.sort_unstable();
@@ -70,7 +70,7 @@ impl History {
     }
 }
 
-/// Milliseconds as text in seconds.
+/// Returns the milliseconds as text in seconds.
 pub fn seconds(ms: i64) -> String {
     format!("{:.3} s", ms as f64 / 1_000.0)
 }

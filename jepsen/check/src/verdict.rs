@@ -28,17 +28,17 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Whether it passes.
+    /// Returns true if it passes.
     pub fn is_true(&self) -> bool {
         *self == Verdict::True
     }
 
-    /// Whether a violation was found.
+    /// Returns true if a violation was found.
     pub fn is_false(&self) -> bool {
         matches!(self, Verdict::False { .. })
     }
 
-    /// The violations or missing observations, as text for people.
+    /// Returns the violations or missing observations, as text for people.
     pub fn reasons(&self) -> Vec<String> {
         match self {
             Verdict::True => Vec::new(),
@@ -63,7 +63,7 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// The verdict of this judge.
+    /// Returns the verdict of this judge.
     pub fn verdict(history: &History, judge: fn(&History, &mut Findings)) -> Verdict {
         let mut findings = Findings::default();
         match &history.ended {

@@ -67,7 +67,7 @@ impl Environment {
         }
     }
 
-    /// Returns addresses for these nodes.
+    /// Returns the addresses for these nodes.
     ///
     /// # Errors
     /// Fails if no ports are free.

@@ -14,12 +14,12 @@ pub enum About {
 }
 
 impl About {
-    /// Whether it concerns a handoff to this recipient.
+    /// Returns true if it concerns a handoff to this recipient.
     pub fn concerns(self, recipient: Recipient) -> bool {
         matches!(self, About::Run) || self == About::OptedOut(recipient)
     }
 
-    /// The index of its last entry, if there is one.
+    /// Returns the index of its last entry, if there is one.
     pub fn index(self, view: &Ledger) -> Option<Index> {
         match self {
             About::OptedOut(recipient) => view.opted_out.has(recipient).then_some(view.opt_out_index),
@@ -44,15 +44,15 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Whether the answer covers the arrival of this handoff.
+    /// Returns true if the answer covers the arrival of this handoff.
     pub fn names(&self, handoff: &Handoff) -> bool {
         let is_listed = self.crossed.contains(&(handoff.claim, handoff.recipient));
         let is_named = is_listed || self.unconfirmed[handoff.by.node.position()];
         self.about.concerns(handoff.recipient) && is_named
     }
 
-    /// Whether gates must not pass this recipient: after an opt-out or a cancel always, after a pause until the run is
-    /// resumed.
+    /// Returns true if gates must not pass this recipient: after an opt-out or a cancel always, after a pause until the
+    /// run is resumed.
     pub fn forbids(&self, tip: &Ledger, recipient: Recipient) -> bool {
         match self.about {
             About::OptedOut(opted_out) => opted_out == recipient,

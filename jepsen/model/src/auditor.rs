@@ -10,13 +10,13 @@ use crate::names::{Node, Recipient, Time};
 use crate::run::{InDoubt, RunState};
 use crate::state::ModelState;
 
-/// The leader on `leader` stamps an entry with the time of its clock.
+/// Returns the leader on `leader` stamps an entry with the time of its clock.
 pub fn tick(rules: Rules, state: &mut ModelState, leader: Node, now: Time) -> bool {
     let Some(epoch) = state.process(leader).term else { return false };
     state.commit(rules, Entry::Tick { epoch, now })
 }
 
-/// The leader on `leader` finds that the run is past its deadline and a recipient is still pending.
+/// Returns the leader on `leader` finds that the run is past its deadline and a recipient is still pending.
 pub fn expire(rules: Rules, state: &mut ModelState, leader: Node) -> bool {
     let Some(epoch) = state.process(leader).term else { return false };
     let view = state.view(leader);
@@ -24,7 +24,7 @@ pub fn expire(rules: Rules, state: &mut ModelState, leader: Node) -> bool {
     is_late && state.commit(rules, Entry::Expire { epoch })
 }
 
-/// The leader on `leader` decides about a recipient in doubt, if the policy has a decision by now.
+/// Returns the leader on `leader` decides about a recipient in doubt, if the policy has a decision by now.
 pub fn decide(rules: Rules, state: &mut ModelState, leader: Node, recipient: Recipient) -> bool {
     let Some(epoch) = state.process(leader).term else { return false };
     let view = state.view(leader);

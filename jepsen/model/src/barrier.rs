@@ -11,8 +11,8 @@ use crate::ledger::{Claim, RecipientState};
 use crate::names::{Fence, Index, NODES, Node, Recipient};
 use crate::state::ModelState;
 
-/// The leader on `leader` answers. It asks nodes that have applied the entry, and waits until the leases of the others have
-/// ended.
+/// Returns the leader on `leader` answers. It asks nodes that have applied the entry, and waits until the leases of the
+/// others have ended.
 pub fn answer(rules: Rules, state: &mut ModelState, leader: Node, about: About) -> bool {
     let Some(epoch) = state.process(leader).term else { return false };
     let view = state.view(leader);
@@ -42,7 +42,7 @@ pub fn answer(rules: Rules, state: &mut ModelState, leader: Node, about: About) 
     true
 }
 
-/// Whether the gate on `node` decides by a state that includes `index`.
+/// Returns true if the gate on `node` decides by a state that includes `index`.
 fn confirms(state: &ModelState, node: Node, index: Index) -> bool {
     let process = state.process(node);
     process.alive && process.applied >= index

@@ -97,7 +97,7 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Whether the rule that this variant leaves out is in force.
+    /// Returns true if the rule that this variant leaves out is in force.
     pub fn enforces(self, rule: BrokenRule) -> bool {
         self.broken != Some(rule)
     }

@@ -51,24 +51,24 @@ pub struct Handoff {
 }
 
 impl Handoff {
-    /// Whether it is past the gate and no refusal of it is known.
+    /// Returns true if it is past the gate and no refusal of it is known.
     pub fn may_have_arrived(&self) -> bool {
         self.transit != Transit::Silent && self.record != Record::Refused
     }
 
-    /// Whether the relay accepted it.
+    /// Returns true if the relay accepted it.
     pub fn is_accepted(&self) -> bool {
         self.transit == Transit::Accepted
     }
 
-    /// Whether it may still reach the relay.
+    /// Returns true if it may still reach the relay.
     pub fn is_under_way(&self) -> bool {
         self.transit == Transit::UnderWay
     }
 }
 
-/// The outcome that the next incarnation of a node reports for a claim of an earlier one, by its journal (P10). `record`
-/// is the journal's record of the recipient; without one, nothing was begun.
+/// Returns the outcome that the next incarnation of a node reports for a claim of an earlier one, by its journal (P10).
+/// `record` is the journal's record of the recipient; without one, nothing was begun.
 pub fn outcome_by_journal(record: Option<Record>) -> Outcome {
     match record {
         None | Some(Record::Unwritten | Record::Released) => Outcome::Released,

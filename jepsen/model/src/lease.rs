@@ -12,9 +12,9 @@ use crate::names::{Epoch, Fence, Index, Node};
 use crate::process::Lease;
 use crate::state::ModelState;
 
-/// The leader on `leader` grants the process on `node` a lease, or extends it. The grant carries a floor: the last index, in
-/// the state that the leader has applied, that removed a right of the node. False if the leader must not, or if nothing
-/// changes.
+/// Returns the leader on `leader` grants the process on `node` a lease, or extends it. The grant carries a floor: the
+/// last index, in the state that the leader has applied, that removed a right of the node. False if the leader must
+/// not, or if nothing changes.
 pub fn grant(rules: Rules, state: &mut ModelState, leader: Node, node: Node) -> bool {
     let Some(epoch) = state.process(leader).term else { return false };
     let is_backed = epoch == state.log.tip().epoch;
@@ -29,7 +29,7 @@ pub fn grant(rules: Rules, state: &mut ModelState, leader: Node, node: Node) -> 
     state.process_mut(node).take_lease(Lease { epoch, floor, is_backed })
 }
 
-/// Whether a revocation against `node` is committed that this leader has not applied yet.
+/// Returns true if a revocation against `node` is committed that this leader has not applied yet.
 fn revocation_is_under_way(state: &ModelState, leader: Node, node: Node) -> bool {
     let applied = state.process(leader).applied;
     state.log.after(applied).any(|(index, entry)| match entry {
@@ -56,7 +56,7 @@ pub fn wait_out(rules: Rules, state: &mut ModelState, epoch: Epoch, node: Node, 
     }
 }
 
-/// The leader revokes a claim that it knows of, when every lease of the owner's node has ended.
+/// Returns the leader revokes a claim that it knows of, when every lease of the owner's node has ended.
 pub fn revoke(rules: Rules, state: &mut ModelState, leader: Node, claim: Fence) -> bool {
     let Some(epoch) = state.process(leader).term else { return false };
     let Some(owner) = state.view(leader).claim(claim).map(|claim| claim.owner) else { return false };

@@ -92,8 +92,8 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// The first state of every search: the first incarnation of each node is up, the first node leads, the run is open and
-    /// all its recipients are pending. The entries that led to it only count in its index.
+    /// Returns the first state of every search: the first incarnation of each node is up, the first node leads, the run
+    /// is open and all its recipients are pending. The entries that led to it only count in its index.
     pub fn opening(recipients: u8, policies: Policies) -> Ledger {
         let up = std::array::from_fn(|position| NodeIncarnation { incarnation: 1, since: position as Index + 1 });
         let epoch = NODES as Index + 1;
@@ -114,59 +114,59 @@ impl Ledger {
         }
     }
 
-    /// The recipients in this state.
+    /// Returns the recipients in this state.
     pub fn set(&self, recipient_state: RecipientState) -> Recipients {
         self.sets[recipient_state as usize]
     }
 
-    /// The recipients in this state, to change them.
+    /// Returns the recipients in this state, to change them.
     pub fn set_mut(&mut self, recipient_state: RecipientState) -> &mut Recipients {
         &mut self.sets[recipient_state as usize]
     }
 
-    /// Whether this recipient is in this state.
+    /// Returns true if this recipient is in this state.
     pub fn is_in_state(&self, recipient: Recipient, recipient_state: RecipientState) -> bool {
         self.set(recipient_state).has(recipient)
     }
 
-    /// The claim with this fence, if the ledger has it.
+    /// Returns the claim with this fence, if the ledger has it.
     pub fn claim(&self, fence: Fence) -> Option<&Claim> {
         self.claims.iter().find(|claim| claim.fence == fence)
     }
 
-    /// Whether `recipient` is claimed in claim `fence`, and not in doubt: the gate checks this.
+    /// Returns true if `recipient` is claimed in claim `fence`, and not in doubt: the gate checks this.
     pub fn is_claimed_in(&self, fence: Fence, recipient: Recipient) -> bool {
         self.is_in_state(recipient, RecipientState::Claimed)
             && self.claim(fence).is_some_and(|claim| claim.open.has(recipient))
     }
 
-    /// Whether a recipient that was resent was also sent by the former claim. The gate of the later claim learns of it when
-    /// its node does; a duplicate until then is by choice, and counted (P14).
+    /// Returns true if a recipient that was resent was also sent by the former claim. The gate of the later claim
+    /// learns of it when its node does; a duplicate until then is by choice, and counted (P14).
     pub fn is_overtaken(&self, recipient: Recipient) -> bool {
         self.claims.iter().any(|claim| claim.resent.has(recipient) && claim.sent.has(recipient))
     }
 
-    /// Whether the run sends, by this state: claims and gates check this too (P4, P5).
+    /// Returns true if the run sends, by this state: claims and gates check this too (P4, P5).
     pub fn sends(&self) -> bool {
         self.run.state == RunState::Open
     }
 
-    /// Whether the run's deadline has come (P16).
+    /// Returns true if the run's deadline has come (P16).
     pub fn is_past_deadline(&self) -> bool {
         self.run.finish_by <= self.now
     }
 
-    /// Whether no recipient is pending or claimed (P1).
+    /// Returns true if no recipient is pending or claimed (P1).
     pub fn is_finished(&self) -> bool {
         self.set(RecipientState::Pending).is_empty() && self.set(RecipientState::Claimed).is_empty()
     }
 
-    /// Whether evidence may make a recipient pending, although none is pending or claimed (P14).
+    /// Returns true if evidence may make a recipient pending, although none is pending or claimed (P14).
     pub fn may_come_back(&self) -> bool {
         !self.set(RecipientState::InDoubt).is_empty() || !self.set(RecipientState::Assumed).is_empty()
     }
 
-    /// The current incarnation of `node`.
+    /// Returns the current incarnation of `node`.
     pub fn current(&self, node: Node) -> ClaimOwner {
         ClaimOwner { node, incarnation: self.up[node.position()].incarnation }
     }

@@ -22,7 +22,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// A log whose state is `opening` and which has no entries of its own.
+    /// Returns a log whose state is `opening` and which has no entries of its own.
     pub fn new(opening: Ledger) -> Log {
         Log { entries: Vec::new(), ledgers: vec![Arc::new(opening)] }
     }
@@ -35,32 +35,32 @@ impl Log {
         Ok(())
     }
 
-    /// The state after all committed entries.
+    /// Returns the state after all committed entries.
     pub fn tip(&self) -> &Ledger {
         &self.ledgers[self.entries.len()]
     }
 
-    /// The same, to keep while more is committed.
+    /// Returns the same, to keep while more is committed.
     pub fn kept_tip(&self) -> Arc<Ledger> {
         Arc::clone(&self.ledgers[self.entries.len()])
     }
 
-    /// The state of a node that has applied all entries through `applied`, which is not forgotten.
+    /// Returns the state of a node that has applied all entries through `applied`, which is not forgotten.
     pub fn at(&self, applied: Index) -> &Ledger {
         &self.ledgers[usize::from(applied - self.first())]
     }
 
-    /// The entry at `index`, if it is committed and not forgotten.
+    /// Returns the entry at `index`, if it is committed and not forgotten.
     pub fn entry(&self, index: Index) -> Option<&Entry> {
         self.entries.get(usize::from(index.checked_sub(self.first() + 1)?))
     }
 
-    /// The entries after `applied`, with their indices.
+    /// Returns the entries after `applied`, with their indices.
     pub fn after(&self, applied: Index) -> impl Iterator<Item = (Index, &Entry)> {
         (applied + 1..).map_while(|index| Some((index, self.entry(index)?)))
     }
 
-    /// The index of the oldest state.
+    /// Returns the index of the oldest state.
     pub fn first(&self) -> Index {
         self.ledgers[0].index
     }

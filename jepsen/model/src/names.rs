@@ -13,12 +13,12 @@ pub const NODES: usize = 2;
 pub struct Node(pub u8);
 
 impl Node {
-    /// All nodes, in order.
+    /// Returns all nodes, in order.
     pub fn all() -> impl Iterator<Item = Node> {
         (0..NODES as u8).map(Node)
     }
 
-    /// The position of this node in arrays of length [`NODES`].
+    /// Returns the position of this node in arrays of length [`NODES`].
     pub fn position(self) -> usize {
         usize::from(self.0)
     }
@@ -86,22 +86,22 @@ impl Recipients {
     /// No recipients.
     pub const NONE: Recipients = Recipients(0);
 
-    /// Recipients 0 to `count - 1`; at most 8.
+    /// Returns the recipients 0 to `count - 1`; at most 8.
     pub fn first(count: u8) -> Recipients {
         Recipients(u8::MAX.checked_shr(u32::from(8 - count.min(8))).unwrap_or(0))
     }
 
-    /// Whether `recipient` is in the set.
+    /// Returns true if `recipient` is in the set.
     pub fn has(self, recipient: Recipient) -> bool {
         self.0 & (1 << recipient) != 0
     }
 
-    /// Whether the set is empty.
+    /// Returns true if the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// The number of its members.
+    /// Returns the number of its members.
     pub fn count(self) -> u32 {
         self.0.count_ones()
     }
@@ -135,12 +135,12 @@ impl Recipients {
         Recipients(self.0 & !other.0)
     }
 
-    /// The members, lowest first.
+    /// Returns the members, lowest first.
     pub fn iter(self) -> impl Iterator<Item = Recipient> {
         (0..8).filter(move |recipient| self.has(*recipient))
     }
 
-    /// Every set of at least one of the members.
+    /// Returns every set of at least one of the members.
     pub fn choices(self) -> impl Iterator<Item = Recipients> {
         (1..=self.0).filter(move |bits| bits & !self.0 == 0).map(Recipients)
     }

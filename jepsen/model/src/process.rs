@@ -12,13 +12,13 @@ pub struct Lease {
     pub epoch: Epoch,
     /// The index that the node must have applied to use the lease.
     pub floor: Index,
-    /// Whether a quorum acknowledged the leader when it granted the lease: always, unless that rule is left out.
+    /// True if a quorum acknowledged the leader when it granted the lease: always, unless that rule is left out.
     pub is_backed: bool,
 }
 
 impl Lease {
-    /// Whether this lease gives every right that `other` gives, for at least as long: a wait for its end
-    /// covers a wait for the other's end.
+    /// Returns true if this lease gives every right that `other` gives, for at least as long: a wait for its end covers
+    /// a wait for the other's end.
     pub fn covers(&self, other: &Lease) -> bool {
         self.floor <= other.floor && self.epoch >= other.epoch && (self == other || (self.is_backed && other.is_backed))
     }
@@ -29,7 +29,7 @@ impl Lease {
 pub struct Process {
     /// Its node and its incarnation.
     pub name: ClaimOwner,
-    /// Whether it runs. A frozen process runs, and lags.
+    /// True if it runs. A frozen process runs, and lags.
     pub alive: bool,
     /// The last index that it has applied; 0 while it is dead.
     pub applied: Index,
@@ -43,7 +43,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// The first process of `node`, with the opening state applied.
+    /// Returns the first process of `node`, with the opening state applied.
     pub fn first(node: Node, applied: Index) -> Process {
         Process {
             name: ClaimOwner { node, incarnation: 1 },
@@ -70,7 +70,7 @@ impl Process {
         self.name.incarnation += 1;
     }
 
-    /// Whether the journal of that earlier incarnation is complete (P11).
+    /// Returns true if the journal of that earlier incarnation is complete (P11).
     pub fn has_journal_of(&self, incarnation: Incarnation) -> bool {
         incarnation > self.journals_lost_through
     }
@@ -87,7 +87,7 @@ impl Process {
         true
     }
 
-    /// Whether a lease runs whose floor this process has applied.
+    /// Returns true if a lease runs whose floor this process has applied.
     pub fn has_lease(&self) -> bool {
         self.leases.iter().any(|lease| lease.floor <= self.applied)
     }

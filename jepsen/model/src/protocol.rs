@@ -22,12 +22,12 @@ pub struct Protocol {
 }
 
 impl Protocol {
-    /// The protocol with all its rules.
+    /// Returns the protocol with all its rules.
     pub fn sound(sizes: Sizes) -> Protocol {
         Protocol { sizes, rules: Rules { broken: None } }
     }
 
-    /// The protocol without one of its rules.
+    /// Returns the protocol without one of its rules.
     pub fn without(broken: BrokenRule, sizes: Sizes) -> Protocol {
         Protocol { sizes, rules: Rules { broken: Some(broken) } }
     }

@@ -2,7 +2,7 @@
 
 use crate::names::{Index, RECIPIENTS_MAX, Recipient, Time};
 
-/// Whether a run sends.
+/// True if a run sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RunState {
     /// Recipients are claimed and sent.
@@ -47,7 +47,7 @@ impl Policies {
 /// The run, without the states of its recipients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Run {
-    /// Whether it sends.
+    /// True if it sends.
     pub state: RunState,
     /// Its policies.
     pub policies: Policies,
@@ -70,7 +70,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// A run that has just opened, at instant 0.
+    /// Returns a run that has just opened, at instant 0.
     pub fn opening(policies: Policies) -> Run {
         Run {
             state: RunState::Open,
@@ -86,7 +86,7 @@ impl Run {
         }
     }
 
-    /// The counted attempts of one recipient.
+    /// Returns the counted attempts of one recipient.
     pub fn attempts_of(&self, recipient: Recipient) -> u8 {
         self.attempts[usize::from(recipient)]
     }
@@ -96,8 +96,8 @@ impl Run {
         self.attempts[usize::from(recipient)] += 1;
     }
 
-    /// Whether the policy `resend` may send a recipient in doubt again. That is a counted attempt; when none is left, an
-    /// operator decides (P4).
+    /// Returns true if the policy `resend` may send a recipient in doubt again. That is a counted attempt; when none is
+    /// left, an operator decides (P4).
     pub fn may_resend(&self, recipient: Recipient) -> bool {
         self.attempts_of(recipient) + 1 < self.policies.max_attempts
     }

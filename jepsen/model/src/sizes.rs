@@ -59,7 +59,7 @@ impl Sizes {
         replay: Replay::Nothing,
     };
 
-    /// Whether another claim may be granted.
+    /// Returns true if another claim may be granted.
     pub fn has_claims_left(&self, state: &ModelState) -> bool {
         state.log.tip().claims.len() < usize::from(self.claims)
     }

@@ -79,28 +79,28 @@ impl ModelState {
         true
     }
 
-    /// The process of `node`.
+    /// Returns the process of `node`.
     pub fn process(&self, node: Node) -> &Process {
         &self.processes[node.position()]
     }
 
-    /// The process of `node`, to change it.
+    /// Returns the process of `node`, to change it.
     pub fn process_mut(&mut self, node: Node) -> &mut Process {
         &mut self.processes[node.position()]
     }
 
-    /// The state that the process of `node` decides by.
+    /// Returns the state that the process of `node` decides by.
     pub fn view(&self, node: Node) -> &Ledger {
         self.log.at(self.process(node).applied)
     }
 
-    /// Whether this process runs now. An earlier incarnation does not.
+    /// Returns true if this process runs now. An earlier incarnation does not.
     pub fn is_alive(&self, name: ClaimOwner) -> bool {
         let process = self.process(name.node);
         process.alive && process.name == name
     }
 
-    /// The handoff of this owner for this recipient of this claim.
+    /// Returns the handoff of this owner for this recipient of this claim.
     pub fn handoff(&self, claim: Fence, recipient: Recipient, by: ClaimOwner) -> Option<&Handoff> {
         self.handoffs
             .iter()
@@ -120,7 +120,7 @@ impl ModelState {
         }
     }
 
-    /// Whether the process on `node` owns a claim, applied or not, with a recipient that it has not tried.
+    /// Returns true if the process on `node` owns a claim, applied or not, with a recipient that it has not tried.
     pub fn has_work(&self, node: Node) -> bool {
         let process = self.process(node);
         let view = self.view(node);

@@ -130,7 +130,7 @@ fn relay_steps(sizes: &Sizes, state: &ModelState, actions: &mut Vec<Action>) {
     }
 }
 
-/// The incarnations of `node` so far: late messages may be about any of them.
+/// Returns the incarnations of `node` so far: late messages may be about any of them.
 fn incarnations(state: &ModelState, node: Node) -> impl Iterator<Item = ClaimOwner> + use<> {
     let last = state.process(node).name.incarnation;
     (1..=last).map(move |incarnation| ClaimOwner { node, incarnation })

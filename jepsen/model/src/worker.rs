@@ -10,14 +10,14 @@ use crate::ledger::Claim;
 use crate::names::{Fence, Node, Recipient};
 use crate::state::ModelState;
 
-/// Whether `claim` belongs to the process on `node`: to its own incarnation (P10).
+/// Returns true if `claim` belongs to the process on `node`: to its own incarnation (P10).
 fn is_own(rules: Rules, state: &ModelState, node: Node, claim: &Claim) -> bool {
     let name = state.process(node).name;
     claim.owner == name || (claim.owner.node == node && !rules.enforces(BrokenRule::NoIncarnation))
 }
 
-/// Whether this recipient of this claim may pass the gate on `node` now (P5). The gate reads the state that the node has
-/// applied, the lease, and the worker's memory.
+/// Returns true if this recipient of this claim may pass the gate on `node` now (P5). The gate reads the state that the
+/// node has applied, the lease, and the worker's memory.
 pub fn may_pass(rules: Rules, state: &ModelState, node: Node, claim: Fence, recipient: Recipient) -> bool {
     let process = state.process(node);
     let view = state.view(node);

@@ -16,7 +16,7 @@ const POLICIES: Policies = Policies { max_attempts: 2, finish_by: 1, ..Policies:
 struct LedgerScenario(Ledger);
 
 impl LedgerScenario {
-    /// One recipient, in doubt in the claim.
+    /// Returns one recipient, in doubt in the claim.
     fn of_a_doubt() -> (LedgerScenario, Fence) {
         let mut scenario = LedgerScenario(Ledger::opening(1, POLICIES));
         let claim = scenario.claim();

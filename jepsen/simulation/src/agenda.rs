@@ -35,8 +35,8 @@ pub(crate) enum FaultScope {
     Process(NodeIndex),
 }
 
-/// The steps of the upgrade, each at a percentage of the run. They depend on the number of the seed alone, so that they
-/// change no random draw.
+/// Returns the steps of the upgrade, each at a percentage of the run. They depend only on the number of the seed, so
+/// that they change no random draw.
 pub(crate) fn upgrade_plan(seed: u64) -> Vec<(u32, AgendaStep)> {
     if level::KNOWN == LEVEL || seed % 3 != 2 {
         return Vec::new();

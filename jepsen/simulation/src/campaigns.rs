@@ -13,11 +13,11 @@ use crate::clients::{Clients, Created};
 use crate::history::CLOCK_ERROR_MS;
 use crate::schedule::{LaunchKind, PlannedSchedule};
 
-/// It is launched again this long after its instant, when its run is open or finished.
+/// Time after its instant at which a campaign is launched again, when its run is open or finished.
 const LAUNCHED_AFTER_MS: i64 = 5_000;
 
 impl PlannedSchedule {
-    /// The only instant of a campaign.
+    /// Returns the only instant of a campaign.
     fn instant(&self) -> Time {
         self.rule.instants(i64::MIN, self.end.0).unwrap_or_default().first().map_or(self.end, |at| Time(*at))
     }
@@ -55,7 +55,7 @@ impl PlannedSchedule {
 }
 
 impl Clients {
-    /// Drafts a campaign, launches it by two callers at once, and once more after its instant.
+    /// Drafts a campaign, lets two callers launch it at once, and launches it once more after its instant.
     pub(crate) async fn campaign(&self, planned: PlannedSchedule, launch: LaunchKind) {
         let operation = Operation::Write {
             kind: ObjectKind::Campaign,
@@ -92,7 +92,7 @@ impl Clients {
         propose("launch again", command()).await;
     }
 
-    /// The stage of a campaign that no longer waits for its audience.
+    /// Returns the stage of a campaign that no longer waits for its audience.
     async fn stage_after_seal(&self, named: &CampaignName) -> Option<CampaignStage> {
         for number in 0_usize.. {
             if let Some(context) = self.fresh_context(number).await
@@ -107,8 +107,8 @@ impl Clients {
         None
     }
 
-    /// Checks the stage of a campaign that was launched and whose audience was sealed by `ready`. The checker judges
-    /// whether its schedule fires.
+    /// Checks the stage of a campaign that was launched and whose audience was sealed by `ready`. The checker judges if
+    /// its schedule fires.
     fn note_stage(&self, planned: &PlannedSchedule, stage: &CampaignStage, ready: Time) {
         let is_cancelled = planned.launch == Some(LaunchKind::Cancelled);
         let is_late = planned.instant().since_ms(ready) < CLOCK_ERROR_MS as i64;

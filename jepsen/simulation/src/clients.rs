@@ -1,5 +1,5 @@
-//! Clients: each calls any node that answers, and tries again until the result is known. Calls and answers are recorded
-//! in the history.
+//! Clients. Each client calls any node that answers, and tries again until the result is known. The history has calls
+//! and answers.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -30,11 +30,11 @@ use crate::trace::Trace;
 /// The running nodes, by index.
 pub type NodeContexts = Arc<Mutex<Vec<Option<Arc<NodeContext>>>>>;
 
-/// Deadline of one try.
+/// Maximum time of one try.
 pub const TRY_FOR: Duration = Duration::from_secs(5);
 /// Number of nodes that store an audience's part before it is sealed: a majority of three.
 const PARTS_ON: usize = 2;
-/// The pause between two tries.
+/// Pause between two tries.
 const AGAIN_AFTER: Duration = Duration::from_millis(700);
 
 /// A schedule that was created.
@@ -42,11 +42,11 @@ const AGAIN_AFTER: Duration = Duration::from_millis(700);
 pub struct Created {
     /// The planned schedule.
     pub planned: PlannedSchedule,
-    /// Its id.
+    /// Id of the schedule.
     pub id: ScheduleId,
-    /// Ledger time of the first try, which may have been the one that counted: no earlier instant is due.
+    /// Ledger time of the first try, which may have created the schedule. No earlier instant is due.
     pub after_first: Time,
-    /// Ledger time of the answered try: all later instants are due.
+    /// Ledger time of the answered try. All later instants are due.
     pub after_last: Time,
 }
 
@@ -58,13 +58,13 @@ pub struct Known {
     /// Number of planned schedules that no longer fire when they are created, and of campaigns that are launched too
     /// late.
     pub never: u64,
-    /// Violations that no history shows.
+    /// Violations that a history cannot show.
     pub violations: Vec<String>,
     /// Opt-outs: tenant and address.
     pub opted_out: Vec<(String, String)>,
     /// Runs that a client has paused and will resume.
     pub paused: Vec<RunId>,
-    /// Requests so far, to number them.
+    /// Number of requests so far, which numbers the next request.
     pub requests: u64,
 }
 
@@ -86,15 +86,15 @@ pub(crate) struct AnsweredCall {
     pub command: Command,
     /// The report of a barrier.
     pub barrier: BarrierReport,
-    /// Whether an earlier try without a request id may have been done.
+    /// True if an earlier try without a request id may have been done.
     pub may_be_older: bool,
 }
 
-/// Why a try has no result.
+/// Reason why a try has no result.
 pub(crate) enum NoResult {
-    /// The product reported that it did not happen.
+    /// The product reported that the command was not executed.
     NotDone(String),
-    /// It may have happened: the answer was lost, or the command was applied and its barrier failed.
+    /// The command may have been executed: the answer was lost, or the command was applied and its barrier failed.
     MaybeDone(String),
 }
 
@@ -106,23 +106,23 @@ impl fmt::Display for NoResult {
 }
 
 impl Clients {
-    /// Clients of these nodes.
+    /// Creates clients of these nodes.
     pub fn new(contexts: NodeContexts, plan: &SeedPlan, trace: Trace, recorder: HistoryRecorder) -> Clients {
         let (lists, begins) = (Arc::new(plan.lists()), plan.begins);
         Clients { contexts, trace, recorder, lists, begins, known: Arc::default(), stop: CancellationToken::new() }
     }
 
-    /// The time of a clock without error.
+    /// Returns the time of a clock without error.
     pub(crate) fn now(&self) -> Time {
         self.begins.plus_ms(self.trace.elapsed().as_millis() as i64)
     }
 
-    /// Waits between two tries; `None` when the clients stop.
+    /// Waits between two tries. `None`: the clients stop.
     pub(crate) async fn try_later(&self) -> Option<()> {
         self.stop.run_until_cancelled(tokio::time::sleep(AGAIN_AFTER)).await
     }
 
-    /// One of the running nodes, in turn, if a linearizable read succeeds there.
+    /// Returns the next running node in turn, if a linearizable read succeeds there.
     pub(crate) async fn fresh_context(&self, number: usize) -> Option<Arc<NodeContext>> {
         let running: Vec<Arc<NodeContext>> = self.contexts.lock().iter().flatten().cloned().collect();
         let context = running.get(number % running.len().max(1))?;
@@ -139,9 +139,9 @@ impl Clients {
         read(&self.known.lock())
     }
 
-    /// Calls nodes until the answer is definite. For a command with a barrier the ledger's answer is not enough (P15):
+    /// Calls nodes until the answer is definite. A command with a barrier needs more than the ledger's answer (P15):
     /// the barrier must succeed too, or the call is repeated. `make` builds the command from the state of the called
-    /// node after a linearizable read, as the admin API does; it returns `None` if there is nothing to ask any more.
+    /// node after a linearizable read, as the admin API does. It returns `None` if the command has become pointless.
     pub(crate) async fn ask(
         &self,
         what: &str,
@@ -173,7 +173,7 @@ impl Clients {
         None
     }
 
-    /// Calls nodes as `ask` does and records the call in the history; `None` if it was not done.
+    /// Calls nodes as `ask` does, and records the call in the history. `None`: the command was not executed.
     pub(crate) async fn call(
         &self,
         (client, request): (&str, Option<&str>),
@@ -184,7 +184,7 @@ impl Clients {
         let what = format!("{operation:?}");
         let asked = self.recorder.call_began(client, request, operation);
         let mut answered = self.ask(&what, about, make).await?;
-        // With a request id the ledger answers a repeated try as the first one.
+        // With a request id the ledger gives a repeated try the answer of the first try.
         answered.may_be_older &= request.is_none();
         self.recorder.call_answered(asked, answer(&answered));
         Some(answered).filter(|answered| !matches!(answered.reply.outcome, CommandOutcome::Refused(_)))
@@ -257,7 +257,7 @@ impl Clients {
     }
 }
 
-/// One try by one node.
+/// Makes one try at one node.
 pub(crate) async fn try_once(
     context: &Arc<NodeContext>,
     command: &Command,
@@ -277,15 +277,15 @@ pub(crate) async fn try_once(
     }
 }
 
-/// Whether this refusal shows that a pause is over: a finished run is no longer paused (P15). A refusal because the run
-/// is open does not show it.
+/// Returns true if this refusal shows that a pause is over: a finished run is no longer paused (P15). A refusal because
+/// the run is open does not show it.
 fn ends_the_pause(command: &Command, refusal: &CommandRefusal) -> bool {
     let finished = CommandRefusal::from(Impossible::RunIs(RunKind::Finished));
     matches!(command, Command::RunResume(_)) && *refusal == finished
 }
 
-/// The answer in the format of histories. If an earlier try may have been done, a refusal of this one says nothing
-/// about it. If this one succeeded, the log index of the resumption is unknown.
+/// Returns the answer in the format of histories. If an earlier try may have been done, a refusal of this try says
+/// nothing about the earlier try. If this try succeeded, the log index of the resumption is unknown.
 pub(crate) fn answer(answered: &AnsweredCall) -> Answer {
     let run = match &answered.reply.outcome {
         CommandOutcome::Refused(refusal) if ends_the_pause(&answered.command, refusal) => None,

@@ -14,21 +14,21 @@ pub struct NodeClock {
 }
 
 struct ClockState {
-    /// The virtual time of the readings below.
+    /// Virtual time of the readings below.
     since: Instant,
     wall_ms: i64,
     /// Time since the machine was first switched on.
     up: Duration,
     /// The value of `up` at the last start of the machine.
     booted: Duration,
-    /// The wall clock runs faster by this much, in parts of a million.
+    /// Rate error of the wall clock in parts per million.
     wall_ppm: i64,
-    /// CLOCK_BOOTTIME runs faster by this much, in parts of a million.
+    /// Rate error of CLOCK_BOOTTIME in parts per million.
     boot_ppm: i64,
 }
 
 impl NodeClock {
-    /// Clocks that show `wall` now, on a machine that has been up for `boot`.
+    /// Returns clocks that show `wall` now, on a machine that has been up for `boot`.
     pub fn new(wall: Time, boot: Duration) -> NodeClock {
         let booted = Duration::ZERO;
         let inner = ClockState { since: Instant::now(), wall_ms: wall.0, up: boot, booted, wall_ppm: 0, boot_ppm: 0 };
@@ -40,12 +40,13 @@ impl NodeClock {
         self.inner.lock().wall_ms += by_ms;
     }
 
-    /// From now on both clocks run this much faster (negative: slower).
+    /// Sets the rate error of both clocks from now on. Positive: they run fast.
     pub fn drift(&self, ppm: i64) {
         self.run_at(ppm, ppm);
     }
 
-    /// From now on CLOCK_BOOTTIME runs this much faster (negative: slower), and the wall clock runs right.
+    /// Sets the rate error of CLOCK_BOOTTIME from now on, and corrects the rate of the wall clock. Positive: it runs
+    /// fast.
     pub fn boot_rate(&self, ppm: i64) {
         self.run_at(0, ppm);
     }
@@ -63,15 +64,15 @@ impl NodeClock {
         inner.booted = up;
     }
 
-    /// Sets the wall clock; both clocks run at the right rate from now on.
+    /// Sets the wall clock. Both clocks run at the right rate from now on.
     pub fn set(&self, wall: Time) {
         let mut inner = self.inner.lock();
         let (_, up) = inner.read();
         *inner = ClockState { since: Instant::now(), wall_ms: wall.0, up, wall_ppm: 0, boot_ppm: 0, ..*inner };
     }
 
-    /// The clocks of a process that starts now. If its tasks still run after a restart of the machine, no clock runs
-    /// backwards for them.
+    /// Returns the clocks of a process that starts now. If its tasks still run after a restart of the machine, no clock
+    /// runs backwards for them.
     pub fn of_process(&self) -> ProcessClock {
         ProcessClock { clock: self.clone(), booted: self.inner.lock().booted }
     }

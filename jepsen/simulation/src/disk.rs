@@ -13,7 +13,7 @@ use crate::trace::Trace;
 
 struct PowerState {
     dead: bool,
-    /// The power is cut at this sync, counted from now.
+    /// Number of syncs until the armed power cut, including the sync in which the power is cut.
     cut_in: Option<u64>,
     /// The disk after the power cut.
     left: Option<MemoryDisk>,
@@ -31,13 +31,13 @@ pub struct LogDisk {
 }
 
 impl LogDisk {
-    /// The access of a new process to the disk that former ones left.
+    /// Returns the access of a new process to the disk that former processes left.
     pub fn new(inner: MemoryDisk, process: ProcessId, trace: Trace) -> LogDisk {
         let state = PowerState { dead: false, cut_in: None, left: None };
         LogDisk { inner, state: Arc::new(Mutex::new(state)), cut: Arc::new(Notify::new()), process, trace }
     }
 
-    /// Cuts the power in the middle of the n-th sync from now (1: the next).
+    /// Arms a power cut in the middle of the n-th sync from now (1: the next sync).
     pub fn arm(&self, syncs: u64) {
         self.state.lock().cut_in = Some(syncs);
     }
@@ -47,7 +47,7 @@ impl LogDisk {
         self.state.lock().cut_in = None;
     }
 
-    /// Returns at an armed power cut.
+    /// Waits until an armed power cut occurs.
     pub async fn was_cut(&self) {
         self.cut.notified().await;
     }

@@ -1,6 +1,6 @@
-//! Draws faults and their times from the seed. Several may be in force at once.
+//! Draws faults and their times from the seed. Several faults may be in force at once.
 //!
-//! At a random time usually nothing happens. So half of the faults are aimed: shortly before an instant, or while
+//! At a random time usually nothing is sent. So half of the faults are aimed: shortly before an instant, or while
 //! emails are sent and runs are paused or cancelled, or recipients opt out. A kill at the final dot waits for the dot.
 //! Faults are aimed only by what is visible from outside: the calendar, the relay, a request.
 
@@ -20,7 +20,7 @@ pub enum Fault {
     PowerCut(Option<NodeIndex>, u64, Duration),
     /// The sender of the n-th email that the relay accepts from now is killed between its final dot and the answer.
     KillBeforeAnswer(u64, SenderDeath),
-    /// All nodes are killed at once, each with its own restart time; if true, by a power cut.
+    /// All nodes are killed at once, each with its own restart time. True: by a power cut.
     All([Duration; 3], bool),
     /// All nodes are killed at once and restart together, before any of them may become a candidate.
     Bounce(Duration),
@@ -28,7 +28,7 @@ pub enum Fault {
     Freeze(Option<NodeIndex>, Duration),
     /// A node, or the leader, is isolated from the others.
     Isolate(Option<NodeIndex>, Duration),
-    /// Messages from the first node do not reach the second.
+    /// Messages from the first node do not reach the second node.
     OneWay(NodeIndex, NodeIndex, Duration),
     /// This percentage of messages is lost, and the others are delayed by up to this many milliseconds.
     Disturb(u64, u64, Duration),
@@ -56,23 +56,23 @@ pub struct RelayBehavior {
     pub loses_answers: u64,
     /// Accepts an email and kills its sender before the answer.
     pub kills: u64,
-    /// Additional delay of answers and final dots, at most; milliseconds.
+    /// Maximum additional delay of answers and final dots, in milliseconds.
     pub slow_ms: u64,
 }
 
 /// How a sender ends between its final dot and the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SenderDeath {
-    /// By a power cut, which loses its journal; otherwise by `kill -9`.
+    /// True: by a power cut, which loses the journal. False: by `kill -9`.
     pub power: bool,
-    /// Time until its restart.
+    /// Time until the restart.
     pub absence: Duration,
 }
 
 /// When a fault occurs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultTiming {
-    /// Now.
+    /// At once.
     Now,
     /// This long before the next instant.
     Due(Duration),
@@ -93,7 +93,7 @@ pub struct AimedFault {
 /// corrected by at most 0.1 % (P18): with a longer fault schedules would fire earlier than the checker allows.
 const BOOT_RATE_STAYS_MS: u64 = 12_000;
 
-/// The pause before the next fault.
+/// Returns the pause before the next fault.
 pub fn pause(random: &mut RandomStream) -> Duration {
     Duration::from_millis(random.within(1_000..30_000))
 }
@@ -144,7 +144,7 @@ fn fault(random: &mut RandomStream) -> Fault {
     }
 }
 
-/// Time until a restart; in half of the cases shorter than a lease.
+/// Returns the time until a restart. In half of the cases it is shorter than a lease.
 fn absence(random: &mut RandomStream) -> Duration {
     match random.percent(50) {
         true => Duration::from_millis(random.within(100..4_000)),
@@ -152,7 +152,8 @@ fn absence(random: &mut RandomStream) -> Duration {
     }
 }
 
-/// How a sender that the relay kills ends: with or without its journal, and back within its lease or long after it.
+/// Returns how a sender that the relay kills ends: with or without its journal, and back within its lease or long after
+/// it.
 pub fn end(random: &mut RandomStream) -> SenderDeath {
     SenderDeath { power: random.percent(40), absence: absence(random) }
 }

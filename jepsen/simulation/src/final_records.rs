@@ -46,7 +46,7 @@ impl WholeLedger {
 
 /// Records what is due by the checker's calendar until the schedules end.
 ///
-/// If a creation was tried more than once, it is unknown which try counted. An instant between the first and the last
+/// If a creation was tried more than once, the try that counted is unknown. An instant between the first and the last
 /// try is due only if the ledger has it.
 pub fn due(recorder: &HistoryRecorder, plan: &SeedPlan, created: &[Created], ledger: &WholeLedger) {
     for planned in &plan.schedules {
@@ -84,7 +84,7 @@ pub fn due(recorder: &HistoryRecorder, plan: &SeedPlan, created: &[Created], led
     }
 }
 
-/// Instants for which the schedule opened a run without a trigger.
+/// Returns the instants for which the schedule opened a run without a trigger.
 fn opened(ledger: &WholeLedger, id: ScheduleId) -> BTreeMap<i64, RunId> {
     let own = ledger
         .all()
@@ -93,7 +93,7 @@ fn opened(ledger: &WholeLedger, id: ScheduleId) -> BTreeMap<i64, RunId> {
     own.map(|(run_id, _, run)| (run.due.0, run_id)).collect()
 }
 
-/// Why an instant did not open, by the ledger's history under any of its civil times.
+/// Returns why an instant did not open, by the ledger's history under any of its civil times.
 fn explanation(ledger: &Ledger, id: ScheduleId, at: i64, names: &[Named]) -> Option<PassedOver> {
     let own = names.iter().filter(|named| named.at_unix_ms == at);
     let civil = own.map(|named| Nominal::Civil { civil_ms: named.civil_ms, fold: u8::from(named.is_second) });
@@ -110,7 +110,7 @@ fn explanation(ledger: &Ledger, id: ScheduleId, at: i64, names: &[Named]) -> Opt
     reasons.filter_map(passed_over).next()
 }
 
-/// The reason in the checker's terms. `None` for reasons that the checker does not accept for an instant of its
+/// Returns the reason in the checker's terms. `None` for reasons that the checker does not accept for an instant of its
 /// calendar.
 fn passed_over(reason: UnopenedReason) -> Option<PassedOver> {
     Some(match reason {
@@ -200,7 +200,7 @@ fn cause(cause: OpeningCause) -> RunCause {
     }
 }
 
-/// The addresses of an audience, by number. Empty if it cannot be read: then the checker finds no state of its
+/// Returns the addresses of an audience, by number. Empty if it cannot be read: then the checker finds no state of its
 /// recipients.
 pub fn recipients(ledger: &Ledger, lists: &AddressLists, audience: &Hash) -> Vec<String> {
     match ledger.blob(audience).and_then(Recipients::from_blob) {

@@ -14,18 +14,18 @@ use crate::node::ELECTION;
 use crate::options::{FAULTS_AFTER, Options};
 use crate::plan::SeedPlan;
 
-/// How far ledger time may be ahead of true time, in milliseconds: two of three clocks agree within two seconds (P18),
-/// and ledger time is slewed.
+/// Maximum milliseconds by which ledger time may be ahead of true time: two of three clocks agree within two seconds
+/// (P18), and ledger time is slewed.
 pub const CLOCK_ERROR_MS: u64 = 2_500;
-/// How late an instant may open while there is a leader, in milliseconds.
+/// Maximum lateness of an opening while there is a leader, in milliseconds.
 const LATE_MS: u64 = 10_000;
 /// The invariants that are judged in every simulation. It has no overload (I12) and no counters of gate passes (I14).
 /// I18 is judged if the seed has a budget.
 const ASKS: [u8; 12] = [3, 5, 6, 7, 8, 10, 11, 13, 15, 16, 17, 19];
 
-/// Time within which a majority must have a leader: ten seconds, or four election rounds if heartbeats are slow. A
-/// voter grants no vote for an election timeout after the last heartbeat, and becomes a candidate after at most another
-/// one.
+/// Returns the time within which a majority must have a leader: ten seconds, or four election rounds if heartbeats are
+/// slow. A voter grants no vote for an election timeout after the last heartbeat, and becomes a candidate after at most
+/// another election timeout.
 fn led_within_ms(heartbeat_ms: u64) -> u64 {
     const ROUNDS: u64 = 4;
     (ROUNDS * 2 * heartbeat_ms * ELECTION.end).max(10_000)
@@ -38,7 +38,7 @@ pub struct CompleteHistory {
     ended: Ended,
 }
 
-/// The history of these events.
+/// Returns the history of these events.
 pub fn whole(options: &Options, plan: &SeedPlan, mut events: Vec<Event>, at_ns: u64) -> CompleteHistory {
     let phase = Phase { at_ns: FAULTS_AFTER.as_nanos() as u64, phase: PhaseName::Faults };
     events.push(Event::Phase(phase));
@@ -60,7 +60,7 @@ pub fn whole(options: &Options, plan: &SeedPlan, mut events: Vec<Event>, at_ns: 
         sessions: limited.sessions(),
         clock_error_ms: CLOCK_ERROR_MS,
         late_ms: LATE_MS,
-        // Emails become due until shortly before the end, so the end is the deadline.
+        // Emails become due until shortly before the end of the run, so that end is the deadline.
         drain_within_ms: options.minutes * 60_000 * 4 / 10,
         led_within_ms: Some(led_within_ms(options.heartbeat_ms())),
         // Some schedules have `overlap = skip`, and none sets `finish_by`, which is a day by default.
@@ -71,7 +71,7 @@ pub fn whole(options: &Options, plan: &SeedPlan, mut events: Vec<Event>, at_ns: 
     CompleteHistory { header, events, ended: Ended { at_ns, missing: Vec::new() } }
 }
 
-/// The index that the checker judges.
+/// Returns the index that the checker judges.
 pub fn index(history: CompleteHistory) -> History {
     let mut index = History::new(history.header);
     history.events.into_iter().for_each(|event| index.note(event));

@@ -6,9 +6,8 @@
 //! and real files under the log. Snapshots and journals are real files in a folder in memory, which a power cut does
 //! not tear.
 //!
-//! The seed decides everything: the same seed does the same in another process, event by event, as the hash of its
-//! trace shows. Limits: one thread has no data races, no kernel is involved, and a task is interrupted only where it
-//! waits.
+//! The seed decides everything: the same seed repeats the same events in another process, as the hash of the trace
+//! shows. Limits: one thread has no data races, no kernel is involved, and a task is interrupted only where it waits.
 //!
 //! The checker judges the run by a history in the same format that real processes leave (`recorder`). What is due comes
 //! from the checker's calendar, which shares no code with the product.

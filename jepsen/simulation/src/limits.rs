@@ -2,8 +2,8 @@
 //! seed of four the relay has a rate; each other seed has one more schedule with its own limit: a tenant's rate, a
 //! warm-up of a pool, or a `min_gap`.
 //!
-//! Rate and warm-up are lifted when the faults end, so that everything can drain. The limit depends on the number of
-//! the seed alone, so that it changes no random draw.
+//! Rate and warm-up are lifted when the faults end, so that everything can drain. The limit depends only on the number
+//! of the seed, so that it changes no random draw.
 
 use reveille_check::calendar::{Gap, Rule, Twice};
 use reveille_check::events::{Bound, Limit};
@@ -18,24 +18,25 @@ use reveille_ledger::tenant::TenantSet;
 use crate::options::SESSIONS;
 use crate::schedule::{CalendarScenario, LAST_MS, PlannedSchedule, TENANTS};
 
-/// Emails a second that the relay accepts from all nodes. A third of it drains the backlog after the faults, since two
-/// of three nodes may get no claims then (P12).
+/// Emails per second that the relay accepts from all nodes. A third of this rate must drain the backlog after the
+/// faults, because two of three nodes may get no claims then (P12).
 const RELAY_PER_SECOND: u32 = 75;
-/// The tenant that has a rate: one email a second.
+/// Name of the tenant that has a rate: one email per second.
 const PACED: &str = "paced";
 const TENANT_RATE_MILLI: u64 = 1_000;
-/// Its recipients, all due at once. Without the rate all would be sent within a second; the rate allows 28.
+/// Number of recipients of that tenant, all due at once. Without the rate they would be sent within a second. The rate
+/// allows 28.
 const PACED_RECIPIENTS: u32 = 45;
-/// The pool that is warmed up, its sessions, emails on each of its days, and recipients that are due at once.
+/// Name of the pool that is warmed up, its sessions, its emails on each day, and its recipients that are due at once.
 const WARMING: &str = "warming";
 const WARMING_SESSIONS: u32 = 2;
 const CAP: u32 = 15;
 const WARMING_RECIPIENTS: u32 = 40;
-/// The schedule with a `min_gap`: its period and its gap, in milliseconds, and its recipients.
+/// Period and gap in milliseconds of the schedule with a `min_gap`, and its number of recipients.
 const GAPPED_PERIOD_MS: i64 = 30_000;
 const GAP_MS: i64 = 70_000;
 const GAPPED_RECIPIENTS: u32 = 4;
-/// The schedule that is under the limit.
+/// Name of the schedule that is under the limit.
 const LIMITED: &str = "limited";
 
 /// The limit of a seed, besides attempts.
@@ -52,7 +53,7 @@ pub enum Limited {
 }
 
 impl Limited {
-    /// The limit of a seed.
+    /// Returns the limit of a seed.
     pub fn of(seed: u64) -> Limited {
         match seed % 4 {
             1 => Limited::Relay,
@@ -62,17 +63,17 @@ impl Limited {
         }
     }
 
-    /// Sessions to the relay on each node.
+    /// Returns the number of sessions of each node with the relay.
     pub fn sessions(self) -> u32 {
         SESSIONS + if self == Limited::WarmUp { WARMING_SESSIONS } else { 0 }
     }
 
-    /// Whether it is a budget (I18).
+    /// Returns true if the limit is a budget (I18).
     pub fn has_budget(self) -> bool {
         self != Limited::Gap
     }
 
-    /// The additional schedule that is limited, if any.
+    /// Returns the additional schedule that is limited, if any.
     pub fn planned(
         self,
         scenario: CalendarScenario,
@@ -114,7 +115,7 @@ impl Limited {
         })
     }
 
-    /// Commands of an operator that set the limit before anything is due.
+    /// Returns the commands of an operator that set the limit before anything is due.
     pub fn set(self, begins: Time) -> Vec<Command> {
         let rate = if self == Limited::Relay { RELAY_PER_SECOND } else { 0 };
         let mut commands = vec![relay("relay", "default", rate, SESSIONS)];
@@ -141,7 +142,7 @@ impl Limited {
         commands
     }
 
-    /// The command of an operator that lifts the limit when the faults have ended.
+    /// Returns the command of an operator that lifts the limit when the faults have ended.
     pub fn lift(self) -> Option<Command> {
         match self {
             Limited::Tenant => Some(Command::TenantRemove(PACED.into())),
@@ -150,7 +151,7 @@ impl Limited {
         }
     }
 
-    /// The limit in the format of histories, with its end.
+    /// Returns the limit in the format of histories, with its end.
     pub fn limit(self, begins: Time, until_ns: Option<u64>) -> Limit {
         let limited = |tenant: &str| (vec![tenant.to_owned()], vec![LIMITED.to_owned()]);
         let ((tenants, schedules), bound) = match self {
@@ -171,7 +172,7 @@ impl Limited {
     }
 }
 
-/// The limit of attempts of each schedule.
+/// Returns the limit of attempts of each schedule.
 pub fn attempts(schedules: &[PlannedSchedule]) -> impl Iterator<Item = Limit> {
     schedules.iter().map(|planned| Limit {
         tenants: vec![planned.tenant.to_owned()],

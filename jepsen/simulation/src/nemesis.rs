@@ -12,7 +12,7 @@ use crate::recorder::name;
 use crate::relay::SenderKill;
 use crate::world::World;
 
-/// How long a fault may wait for an instant.
+/// Maximum time for which a fault waits for an instant.
 const DUE_WITHIN: Duration = Duration::from_secs(60);
 
 impl World {
@@ -34,7 +34,7 @@ impl World {
         Ok(())
     }
 
-    /// Time until the next instant by a node's ledger; `None` if there is none soon.
+    /// Returns the time until the next instant by a node's ledger. `None`: there is no instant soon.
     fn until_due(&self) -> Option<Duration> {
         let context = self.nodes.iter().find_map(SimulatedNode::context)?;
         let due = context.replica.read(|ledger| ledger.due().next().map(|(due, _)| due))?;
@@ -57,7 +57,7 @@ impl World {
                 if let Some(disk) = self.nodes[target(index)].disk() {
                     disk.arm(syncs);
                 }
-                // It restarts even if the power cut comes late.
+                // The node restarts even if the power cut comes late.
                 self.after(absence + Duration::from_secs(10), AgendaStep::Start(target(index)));
             }
             Fault::KillBeforeAnswer(emails, end) => {
@@ -137,7 +137,7 @@ impl World {
         Ok(())
     }
 
-    /// A fault begins, and ends after `stay`.
+    /// Records that a fault begins, and ends it after `stay`.
     fn fault_lasts(&mut self, stay: Duration, of: (FaultScope, FaultKind), word: String, indices: &[NodeIndex]) {
         self.fault_began(of, word, indices);
         self.after(stay, AgendaStep::EndFaults(of.0));
@@ -260,7 +260,7 @@ impl World {
                 self.trace().say(format_args!("n{} is lost for good", index + 1));
                 self.lost.push(index);
                 self.ends(index, FaultKind::NodeLost);
-                // It never restarts, so an error of copying its folder does not matter.
+                // The node never restarts, so an error in copying its folder does not matter.
                 let _ = self.nodes[index].die(Death::Kill);
             } else {
                 self.count("half cut off for good");

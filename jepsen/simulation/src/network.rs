@@ -22,9 +22,9 @@ use crate::random::RandomStream;
 use crate::trace::Trace;
 use crate::vote_promises::{RequestKind, VotePromises};
 
-/// How long a message takes one way on a quiet link, in microseconds.
+/// Microseconds of one way of a message on a quiet link.
 const QUIET_MICROS: std::ops::Range<u64> = 200..2_000;
-/// A connection without traffic for this long is closed, and its messages are lost. The pings of the product's own
+/// Time without traffic after which a connection is closed and its messages are lost. The pings of the product's own
 /// connections do the same (`PING_EVERY` and `PING_LIMIT` of `raft/src/peer/grpc.rs`).
 const GIVEN_UP_AFTER: Duration = Duration::from_millis(2_500);
 
@@ -33,7 +33,7 @@ const GIVEN_UP_AFTER: Duration = Duration::from_millis(2_500);
 pub struct ProcessId {
     /// Name of the node.
     pub node: NodeId,
-    /// The number of the process, from 1.
+    /// Number of the process, counted from 1.
     pub number: u64,
 }
 
@@ -46,7 +46,7 @@ struct NetworkState {
     cut: BTreeSet<(NodeId, NodeId)>,
     /// Frozen nodes, with the tasks that wait for them.
     frozen: BTreeMap<NodeId, Vec<Waker>>,
-    /// Percent of messages that are lost.
+    /// Percentage of messages that are lost.
     lossy: u64,
     /// Maximum additional delay of a message, in milliseconds.
     slow_ms: u64,
@@ -62,7 +62,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// A network without nodes and faults. Followers must not vote for another node for `promise_lasts` after a
+    /// Returns a network without nodes and faults. Followers must not vote for another node for `promise_lasts` after a
     /// heartbeat.
     pub fn new(random: RandomStream, trace: Trace, promise_lasts: Duration) -> Network {
         let state = NetworkState {
@@ -78,7 +78,7 @@ impl Network {
         Network { state: Arc::new(Mutex::new(state)), changed: Arc::new(Notify::new()), trace }
     }
 
-    /// The address of a node.
+    /// Returns the address of a node.
     pub fn address_of(node: NodeId) -> String {
         format!("node-{}", node.0)
     }
@@ -113,7 +113,7 @@ impl Network {
         self.changed.notify_waiters();
     }
 
-    /// Ready if the node is not frozen.
+    /// Is ready if the node is not frozen.
     pub fn poll_running(&self, node: NodeId, context: &Context<'_>) -> Poll<()> {
         match self.state.lock().frozen.get_mut(&node) {
             Some(waiting) => {
@@ -124,17 +124,17 @@ impl Network {
         }
     }
 
-    /// Whether that process still runs.
+    /// Returns true if this process still runs.
     pub fn is_alive(&self, process: ProcessId) -> bool {
         self.state.lock().alive.contains(&process)
     }
 
-    /// Messages from `from` to `to` are no longer delivered.
+    /// Cuts the link: messages from `from` to `to` are no longer delivered.
     pub fn cut(&self, from: NodeId, to: NodeId) {
         self.state.lock().cut.insert((from, to));
     }
 
-    /// From now on the percentage `lossy` of messages is lost, and each takes up to `slow_ms` longer.
+    /// Makes the network lose the percentage `lossy` of messages, and delay each message by up to `slow_ms`.
     pub fn disturb(&self, lossy: u64, slow_ms: u64) {
         let mut state = self.state.lock();
         (state.lossy, state.slow_ms) = (lossy, slow_ms);
@@ -146,7 +146,7 @@ impl Network {
         self.state.lock().vote_promises.note(what);
     }
 
-    /// Vote promises that were broken since the last call.
+    /// Returns the vote promises that were broken since the last call.
     pub fn broken_promises(&self) -> Vec<String> {
         self.state.lock().vote_promises.broken()
     }
@@ -198,7 +198,7 @@ impl Network {
 enum DeliveryResult {
     Arrived,
     SenderEnded,
-    /// The connection was given up; whether the message arrived is unknown.
+    /// The connection was closed. It is unknown if the message arrived.
     Lost,
 }
 
@@ -221,7 +221,7 @@ impl ProcessTransport {
             network.state.lock().handlers.get(&node_at(to)).map(|(process, handler)| (*process, Arc::clone(handler)));
         let (there, handler) = known.ok_or_else(gone)?;
         network.trace.note(b'm', &[self.process.node.0, there.node.0, u64::from(crc32c::crc32c(name.as_bytes()))]);
-        // A delivered request is handled even if the caller no longer waits.
+        // The receiver handles a delivered request even if the caller no longer waits.
         let promises = RequestKind::of(&request);
         let answer = tokio::spawn(async move { handler.handle(request).await });
         let answer = answer.await.map_err(|_| PeerError::Lost(format!("{to} broke down")))?;
@@ -236,7 +236,7 @@ impl ProcessTransport {
     }
 }
 
-/// The node of an address: introductions have no id yet.
+/// Returns the node of an address: introductions have no id yet.
 fn node_at(to: &Destination) -> NodeId {
     to.address.strip_prefix("node-").and_then(|number| number.parse().ok()).map_or(to.node, NodeId)
 }

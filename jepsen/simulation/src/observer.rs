@@ -1,4 +1,4 @@
-//! Observes the nodes during a run: which leader can act, which claims are open, and when everything is drained.
+//! Observes the nodes during a run: the leader that can act, the open claims, and when everything is drained.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,26 +12,26 @@ use crate::recorder::{HistoryRecorder, name};
 
 /// Interval between observations.
 pub const EVERY: Duration = Duration::from_millis(500);
-/// A leader that no quorum has acknowledged for this long cannot act.
+/// Time without an acknowledgement of a quorum after which a leader cannot act.
 const QUORUM_WITHIN: Duration = Duration::from_secs(2);
 
 /// Records leaders, outages, open claims and the draining of the backlog.
 pub struct Observer {
     recorder: HistoryRecorder,
     epochs: BTreeSet<u64>,
-    /// When a quorum last acknowledged a leader that could act: the start of an outage.
+    /// Time at which a quorum last acknowledged a leader that could act. An outage starts here.
     acted_ns: u64,
     is_out: bool,
     is_drained: bool,
 }
 
 impl Observer {
-    /// No observations yet; the run begins with an outage.
+    /// Creates an observer. The run begins with an outage.
     pub fn new(recorder: HistoryRecorder) -> Observer {
         Observer { recorder, epochs: BTreeSet::new(), acted_ns: 0, is_out: true, is_drained: false }
     }
 
-    /// One observation. `is_quiet`: nothing more becomes due, and no client calls.
+    /// Makes one observation. `is_quiet`: nothing more becomes due, and no client calls.
     pub fn observe(&mut self, contexts: &[Arc<NodeContext>], is_quiet: bool) {
         let now_ns = self.recorder.now_ns();
         let acting = contexts.iter().find_map(|context| Some((context, acts(context)?)));
@@ -54,7 +54,7 @@ impl Observer {
         }
     }
 
-    /// Ends the observation; a current outage lasts until now.
+    /// Ends the observation. A current outage lasts until now.
     pub fn end(&mut self) {
         if self.is_out {
             let until_ns = self.recorder.now_ns();
@@ -63,8 +63,8 @@ impl Observer {
     }
 }
 
-/// If this node can act as leader (a quorum acknowledges it, the clocks agree, and its epoch is current): its epoch,
-/// and the time since a quorum last acknowledged it.
+/// Returns the epoch of this node and the time since a quorum last acknowledged it, if the node can act as leader: a
+/// quorum acknowledges it, the clocks agree, and its epoch is current.
 fn acts(context: &NodeContext) -> Option<(u64, Duration)> {
     let leadership = context.leadership().filter(|leadership| !leadership.ended() && leadership.clocks_agree())?;
     let heard = context.replica.last_quorum_acked()?.elapsed();
@@ -84,7 +84,7 @@ fn open_claims(ledger: &Ledger, at_ns: u64) -> Vec<OpenClaim> {
     seen.collect()
 }
 
-/// Nothing is pending or claimed.
+/// Returns true if nothing is pending or claimed.
 fn is_done(ledger: &Ledger) -> bool {
     let unfinished = |counts: &reveille_ledger::RecipientCounts| {
         counts.get(RecipientState::Pending) + counts.get(RecipientState::Claimed)
@@ -92,7 +92,7 @@ fn is_done(ledger: &Ledger) -> bool {
     ledger.runs().all(|(_, _, run)| unfinished(&run.counts) == 0)
 }
 
-/// The fence in the format of histories.
+/// Returns the fence in the format of histories.
 pub fn fence_of(fence: &reveille_ledger::ids::Fence) -> reveille_check::events::Fence {
     reveille_check::events::Fence { group: fence.group, epoch: fence.epoch.0, index: fence.index, place: fence.place }
 }

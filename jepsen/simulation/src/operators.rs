@@ -1,5 +1,5 @@
-//! Operations while faults are in force: operators trigger, pause, resume and cancel runs, pause schedules, decide
-//! about recipients in doubt and requeue dead letters; recipients opt out and take it back.
+//! Operations while faults are in force. Operators trigger, pause, resume and cancel runs, pause schedules, decide
+//! about recipients in doubt and requeue dead letters. Recipients opt out and withdraw their opt-outs.
 
 use reveille_check::events::{Operation, Target};
 use reveille_cluster::process::peer_messages::BarrierSubject;
@@ -21,11 +21,11 @@ const PAUSE_FOR: Duration = Duration::from_secs(20);
 /// Number of recipients that opt out at once, and the time within which a triggered run is interrupted.
 const OPT_OUTS: u32 = 6;
 const STOP_WITHIN_MS: u64 = 800;
-/// How often resuming a schedule is tried.
+/// Maximum number of tries to resume a schedule.
 const RESUMES_MAX: usize = 3;
 
 impl Clients {
-    /// One random operation on an existing object.
+    /// Starts one random operation on an existing object.
     pub fn operate(&self, random: &mut RandomStream) {
         let (kind, which, number) = (random.within(0..100), random.next(), self.next_request());
         let clients = self.clone();
@@ -71,7 +71,7 @@ impl Clients {
         }
     }
 
-    /// Two clients trigger with the same request id, which must open one run.
+    /// Lets two clients trigger with the same request id, which must open one run.
     async fn trigger_twice(&self, which: u64, request: &str) {
         let Some(created) = self.some_schedule(which) else { return };
         let _ = tokio::join!(
@@ -80,7 +80,7 @@ impl Clients {
         );
     }
 
-    /// Triggers a run; returns it if it is known.
+    /// Triggers a run. Returns the run if it is known.
     async fn trigger_as(&self, client: &str, created: &Created, request: &str) -> Option<RunId> {
         let (schedule, name) = (created.id, &created.planned.name);
         let operation = Operation::Trigger {
@@ -145,7 +145,7 @@ impl Clients {
         }
     }
 
-    /// A recipient opts out, if possible one that is about to get an email.
+    /// Opts a recipient out, if possible a recipient that is about to get an email.
     async fn opt_out(&self, which: u64) {
         let Some(ChosenRecipient { tenant, address: recipient, .. }) =
             self.some_recipient(which, &[RecipientState::Claimed, RecipientState::Pending, RecipientState::Sent])
@@ -186,7 +186,7 @@ impl Clients {
         let Some(opt_out) = pick(&opted_out, which) else { return };
         let operation = Operation::TakeBack { tenant: opt_out.0.clone(), recipient: opt_out.1.clone() };
         self.call(("operator", None), operation, None, |context| {
-            // A node that has not applied the opt-out yet refuses, and another one is asked.
+            // A node that has not applied the opt-out yet refuses, and another node is called.
             let last = context.replica.read(|ledger| ledger.opted_out().get(&opt_out).map_or(0, |known| known.last));
             let (tenant, key, reason) = (opt_out.0.clone(), opt_out.1.clone(), "by letter".to_owned());
             Some(Command::OptOutTakeBack(OptOutTakeBack { tenant, key, last, reason }))
@@ -194,7 +194,8 @@ impl Clients {
         .await;
     }
 
-    /// Decides about a recipient in doubt. Tried once: if the answer is lost, a second call could be a second decision.
+    /// Decides about a recipient in doubt, with one call: after a lost answer, a second call could be a second
+    /// decision.
     async fn decide(&self, which: u64) {
         let Some(ChosenRecipient { run, number, address: recipient, .. }) =
             self.some_recipient(which, &[RecipientState::InDoubt])
@@ -221,7 +222,7 @@ impl Clients {
             return;
         };
         // A requeue would open a run again that finished while it was paused. No entry records the end of such a pause,
-        // so the checker could not know it.
+        // so the checker could not know that end.
         if self.known(|known| known.paused.contains(&run)) {
             return;
         }
@@ -254,7 +255,7 @@ impl Clients {
         context.replica.read(read)
     }
 
-    /// One of the open runs.
+    /// Returns one of the open runs.
     fn some_run(&self, which: u64) -> Option<RunId> {
         self.read_ledger(|ledger| {
             let open = ledger.runs().filter(|(_, _, run)| matches!(run.state, RunState::Open));
@@ -262,7 +263,7 @@ impl Clients {
         })
     }
 
-    /// A recipient in one of the latest runs, in the first of these states that any recipient is in.
+    /// Returns a recipient in one of the latest runs, in the first of these states that any recipient is in.
     fn some_recipient(&self, which: u64, states: &[RecipientState]) -> Option<ChosenRecipient> {
         self.read_ledger(|ledger| {
             states.iter().find_map(|state| {

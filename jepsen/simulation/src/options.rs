@@ -7,13 +7,13 @@ use tokio::time::Duration;
 /// The options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The seed of all random choices.
+    /// Seed of all random choices.
     pub seed: u64,
     /// Length in minutes of virtual time.
     pub minutes: u64,
-    /// A folder in memory for the files of the nodes; the caller removes it.
+    /// Folder in memory for the files of the nodes. The caller removes it.
     pub folder: PathBuf,
-    /// The file for the history, if any.
+    /// File for the history. `None`: the history is not written.
     pub history: Option<PathBuf>,
     /// The command that repeats the run.
     pub command: String,
@@ -22,15 +22,15 @@ pub struct Options {
 }
 
 impl Options {
-    /// Heartbeat interval of a leader, in milliseconds. Every third seed has that of the product (`raft/src/options.rs`):
-    /// several leaders may follow one another within one lease. The others send a fifth of the messages, and run about
-    /// twice as fast.
+    /// Heartbeat interval of a leader, in milliseconds. Every third seed has the interval of the product
+    /// (`raft/src/options.rs`), so that several leaders may follow one another within one lease. The other seeds send a
+    /// fifth of the messages, and run about twice as fast.
     pub fn heartbeat_ms(&self) -> u64 {
         if self.seed.is_multiple_of(3) { 50 } else { 250 }
     }
 }
 
-/// Sessions to the relay on each node.
+/// Number of sessions of each node with the relay.
 pub const SESSIONS: u32 = 4;
-/// No fault comes before this.
+/// Time before the first fault.
 pub const FAULTS_AFTER: Duration = Duration::from_secs(10);

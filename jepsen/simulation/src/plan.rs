@@ -10,8 +10,8 @@ use crate::limits::Limited;
 use crate::random::{Purpose, RandomStream};
 use crate::schedule::{AddressLists, CalendarScenario, LAST_MS, LaunchKind, PlannedSchedule, TENANTS};
 
-/// Changes of the clocks in both hemispheres, by two hours, one hour and half an hour, at night and at midnight; ends
-/// of months, years and leap days; and two ordinary days.
+/// Calendar events of the seeds: changes of the clocks in both hemispheres, by two hours, one hour and half an hour, at
+/// night and at midnight; ends of months and years; leap days; and two ordinary days.
 pub const SCENARIOS: [CalendarScenario; 18] = [
     scenario("clocks go forward", "2026-03-08T06:50:00Z", Tz::America__New_York),
     scenario("clocks go back", "2026-11-01T05:50:00Z", Tz::America__New_York),
@@ -37,14 +37,14 @@ const fn scenario(name: &'static str, begins: &'static str, zone: Tz) -> Calenda
     CalendarScenario { name, begins, zone }
 }
 
-/// The number of the first campaign; schedules have smaller ones.
+/// Number of the first campaign. Schedules have smaller numbers.
 const FIRST_CAMPAIGN: u64 = 100;
 
 /// The workload.
 pub struct SeedPlan {
-    /// The calendar event shortly after the beginning.
+    /// Calendar event shortly after the beginning of the run.
     pub scenario: CalendarScenario,
-    /// The beginning.
+    /// Beginning of the run.
     pub begins: Time,
     /// Schedules and campaigns to create.
     pub schedules: Vec<PlannedSchedule>,
@@ -86,7 +86,7 @@ impl SeedPlan {
         SeedPlan { scenario, begins, schedules, unknown, in_doubt }
     }
 
-    /// The addresses of each schedule, by its name.
+    /// Returns the addresses of each schedule, by its name.
     pub fn lists(&self) -> AddressLists {
         self.schedules.iter().map(|planned| (planned.name.clone(), planned.recipients.clone())).collect()
     }
@@ -135,7 +135,7 @@ fn planned(
             (When::At { instant_ms }, Rule::Once { at_unix_ms: instant_ms })
         }
     };
-    // One schedule needs many recipients: some faults are aimed at handoffs.
+    // One schedule needs many recipients, because some faults are aimed at handoffs.
     let people = *random.one_of(if number == 0 { &[80, 160, 300][..] } else { &[1, 1, 3, 8, 16, 40, 300] });
     PlannedSchedule {
         tenant: if random.percent(30) { TENANTS[1] } else { TENANTS[0] },
@@ -158,7 +158,7 @@ fn planned(
     }
 }
 
-/// The zone in the product's library, only to choose local times within the run.
+/// Returns the zone in the product's library, only to choose local times within the run.
 fn local_zone(zone: Tz) -> jiff::tz::TimeZone {
     jiff::tz::TimeZone::get(zone.name()).unwrap_or(jiff::tz::TimeZone::UTC)
 }

@@ -1,8 +1,10 @@
-//! Random numbers from one seed: a stream for each purpose, so that a new draw in one stream does not shift the others.
+//! Random numbers from one seed. Each purpose has its own stream, so that a new draw in one stream does not shift the
+//! other streams.
 
 use std::ops::Range;
 
-/// The purpose of a stream. The number is part of the stream: if it changes, kept seeds no longer repeat their runs.
+/// The purpose of a stream. Its number is part of the stream: if the number changes, kept seeds no longer repeat their
+/// runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// Random numbers of the operating system: hash keys, Raft's election times.
@@ -28,7 +30,7 @@ pub enum Purpose {
 pub struct RandomStream(u64);
 
 impl RandomStream {
-    /// The stream for one purpose.
+    /// Returns the stream of one purpose.
     pub fn of(seed: u64, concern: Purpose) -> RandomStream {
         let mut random = RandomStream(seed ^ (concern as u64).wrapping_mul(0xD1B5_4A32_D192_ED03));
         // Makes the streams of consecutive seeds unrelated.
@@ -36,7 +38,7 @@ impl RandomStream {
         random
     }
 
-    /// Any number.
+    /// Returns the next number of the stream.
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
@@ -45,17 +47,17 @@ impl RandomStream {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number of a range that is not empty.
+    /// Returns a number in this range, which must not be empty.
     pub fn within(&mut self, range: Range<u64>) -> u64 {
         range.start + self.next() % (range.end - range.start).max(1)
     }
 
-    /// True with this probability in percent.
+    /// Returns true with this probability in percent.
     pub fn percent(&mut self, percent: u64) -> bool {
         self.within(0..100) < percent
     }
 
-    /// One of these; `all` is not empty.
+    /// Returns one of the values of `all`, which must not be empty.
     pub fn one_of<'a, T>(&mut self, all: &'a [T]) -> &'a T {
         &all[self.within(0..all.len() as u64) as usize]
     }

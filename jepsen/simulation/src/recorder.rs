@@ -13,7 +13,7 @@ use crate::trace::Trace;
 #[derive(Default)]
 struct RecordedEvents {
     events: Vec<Event>,
-    /// When a claim was first applied by any node.
+    /// Time at which any node first applied each claim.
     granted: BTreeMap<Fence, u64>,
 }
 
@@ -28,18 +28,18 @@ pub struct HistoryRecorder {
 #[derive(Clone, Copy, Debug)]
 pub struct EventId(usize);
 
-/// The name of a node in a history.
+/// Returns the name of a node in a history.
 pub fn name(node: NodeId) -> String {
     format!("n{}", node.0)
 }
 
 impl HistoryRecorder {
-    /// An empty history, on the clock of the trace.
+    /// Returns an empty history with the clock of the trace.
     pub fn new(trace: Trace) -> HistoryRecorder {
         HistoryRecorder { inner: Arc::default(), trace }
     }
 
-    /// Nanoseconds since the beginning.
+    /// Returns the nanoseconds since the beginning of the run.
     pub fn now_ns(&self) -> u64 {
         self.trace.elapsed().as_nanos() as u64
     }
@@ -115,12 +115,12 @@ impl HistoryRecorder {
         self.inner.lock().granted.entry(fence).or_insert(now_ns);
     }
 
-    /// When a node first applied the claim: it was committed by then.
+    /// Returns the time at which a node first applied the claim. The claim was committed by then.
     pub fn committed_ns(&self, fence: &Fence) -> Option<u64> {
         self.inner.lock().granted.get(fence).copied()
     }
 
-    /// All events so far.
+    /// Returns all events so far.
     pub fn events(&self) -> Vec<Event> {
         self.inner.lock().events.clone()
     }

@@ -1,7 +1,7 @@
 //! The relay: an SMTP server behind an in-memory stream, by whose record of accepts a run is judged.
 //!
-//! It records an accept before it answers, never deduplicates, and misbehaves on request. It shares no code with
-//! the product, and with `reveille-sink` only the habit: that one lives on sockets, files and real time.
+//! It records an accept before it answers, never removes duplicates, and injects faults on request. It shares no code
+//! with the product, and none with `reveille-sink`, which needs sockets and real time.
 
 mod session;
 
@@ -26,7 +26,7 @@ use crate::trace::Trace;
 
 use session::RelaySession;
 
-/// Bytes under way in one direction of a connection.
+/// Maximum bytes under way in one direction of a connection.
 const STREAM_BYTES: usize = 64 * 1024;
 /// Capacity of the queue of senders to kill, which is read immediately.
 const KILLS_MAX: usize = 64;
@@ -34,9 +34,9 @@ const KILLS_MAX: usize = 64;
 /// A request to kill a sender between its final dot and the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SenderKill {
-    /// The sender's process.
+    /// Process of the sender.
     pub process: ProcessId,
-    /// How it ends; `None`: random.
+    /// How the process ends. `None`: at random.
     pub end: Option<SenderDeath>,
 }
 
@@ -45,7 +45,7 @@ struct RelayState {
     random: RandomStream,
     /// Emails that arrived, in order.
     emails: Vec<Mail>,
-    /// Refused at RCPT with 550 5.1.1.
+    /// Addresses that are refused at RCPT with 550 5.1.1.
     unknown: BTreeSet<String>,
     /// Armed kills: number of accepted emails until the kill, and how the sender ends.
     armed: Vec<(u64, SenderDeath)>,
@@ -63,7 +63,7 @@ pub struct SimulatedRelay {
 }
 
 impl SimulatedRelay {
-    /// A relay without faults. The receiver gets requests to kill senders.
+    /// Returns a relay without faults. The receiver gets requests to kill senders.
     pub fn new(random: RandomStream, network: Network, trace: Trace) -> (SimulatedRelay, mpsc::Receiver<SenderKill>) {
         let (kills, struck) = mpsc::channel(KILLS_MAX);
         let state = RelayState {
@@ -77,12 +77,12 @@ impl SimulatedRelay {
         (SimulatedRelay { state: Arc::new(Mutex::new(state)), kills, network, trace }, struck)
     }
 
-    /// Sets its behavior.
+    /// Sets the behavior of the relay.
     pub fn set_behavior(&self, behavior: RelayBehavior) {
         self.state.lock().behavior = behavior;
     }
 
-    /// Arms a kill: the sender of the n-th accepted email from now (1: the next) is killed before its answer.
+    /// Arms a kill: the sender of the n-th accepted email from now (1: the next email) is killed before its answer.
     pub fn arm(&self, emails: u64, end: SenderDeath) {
         self.state.lock().armed.push((emails, end));
     }
@@ -97,17 +97,17 @@ impl SimulatedRelay {
         self.state.lock().unknown.extend(addresses);
     }
 
-    /// All emails that arrived, in order.
+    /// Returns all emails that arrived, in order.
     pub fn emails(&self) -> Vec<Mail> {
         self.state.lock().emails.clone()
     }
 
-    /// Number of unanswered final dots of this process: its handoffs past the gate.
+    /// Returns the number of unanswered final dots of this process: its handoffs past the gate.
     pub fn past_gate(&self, process: ProcessId) -> u64 {
         self.state.lock().waiting.get(&process).copied().unwrap_or(0)
     }
 
-    /// The dialer of one process.
+    /// Returns the dialer of one process.
     pub fn dialer(&self, process: ProcessId) -> Arc<dyn Dial> {
         Arc::new(RelayDialer { relay: self.clone(), process })
     }

@@ -20,13 +20,13 @@ use crate::world::World;
 pub struct SeedReport {
     /// The seed.
     pub seed: u64,
-    /// Hash over the whole trace.
+    /// Hash of the whole trace.
     pub hash: String,
-    /// Virtual time.
+    /// Virtual time of the run.
     pub virtual_seconds: f64,
-    /// Processor time of the process; the caller sets it.
+    /// Processor time of the process. The caller sets it.
     pub cpu_seconds: f64,
-    /// Violations of invariants; empty if all hold.
+    /// Violations of invariants. Empty: all invariants hold.
     pub violations: Vec<String>,
     /// Figures by name.
     pub figures: BTreeMap<String, u64>,
@@ -37,8 +37,8 @@ pub struct SeedReport {
     pub lines: Vec<String>,
 }
 
-/// Runs a seed on this thread, which must be a new thread of a process that has run no other seed: random numbers that
-/// a thread or process draws once, for its first hash map or runtime, belong to the seed.
+/// Runs a seed on this thread. It must be a new thread of a process that has run no other seed, because random numbers
+/// that a thread or process draws once, for its first hash map or runtime, belong to the seed.
 ///
 /// All lines of the trace are written to `file`.
 pub fn run(options: Options, file: Option<Box<dyn Write + Send>>) -> Result<SeedReport> {
@@ -49,7 +49,7 @@ pub fn run(options: Options, file: Option<Box<dyn Write + Send>>) -> Result<Seed
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
-        // Virtual time advances while the runtime is idle; the next clock reading includes it.
+        // Virtual time advances while the runtime is idle. The next reading of a clock includes the advance.
         .on_thread_unpark(move || {
             let elapsed = tokio::time::Instant::now().into_std().duration_since(start);
             stand_in::set_elapsed(elapsed);

@@ -21,13 +21,13 @@ use crate::random::RandomStream;
 pub struct CalendarScenario {
     /// Text for people.
     pub name: &'static str,
-    /// When the run begins.
+    /// Time at which the run begins.
     pub begins: &'static str,
-    /// Its time zone.
+    /// Time zone of the event.
     pub zone: Tz,
 }
 
-/// Addresses by audience. The ledger does not have those of sealed audiences.
+/// Addresses by audience. The ledger does not have the addresses of sealed audiences.
 pub type AddressLists = BTreeMap<String, Vec<String>>;
 
 /// Length of the end of a run in which nothing becomes due, so that everything can finish.
@@ -39,18 +39,18 @@ pub const TENANTS: [&str; 2] = ["default", "second"];
 /// How a campaign is launched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaunchKind {
-    /// Its audience is sealed first, and the proposer has compiled the content with it.
+    /// The audience is sealed first, and the proposer has compiled the content with it.
     Checked,
-    /// Its audience is sealed first, and the leader compiles the content.
+    /// The audience is sealed first, and the leader compiles the content.
     Unchecked,
-    /// Its audience is sealed after the launch.
+    /// The audience is sealed after the launch.
     BeforeSeal,
-    /// It is cancelled first, so the launch is refused.
+    /// The campaign is cancelled first, so the launch is refused.
     Cancelled,
 }
 
 impl LaunchKind {
-    /// One of them.
+    /// Draws a kind of launch.
     pub fn draw(random: &mut RandomStream) -> LaunchKind {
         use LaunchKind::{BeforeSeal, Cancelled, Checked, Unchecked};
         *random.one_of(&[Checked, Checked, Unchecked, Unchecked, BeforeSeal, BeforeSeal, Cancelled])
@@ -60,21 +60,21 @@ impl LaunchKind {
 /// A schedule of the workload.
 #[derive(Clone, Debug)]
 pub struct PlannedSchedule {
-    /// Its tenant.
+    /// Tenant of the schedule.
     pub tenant: &'static str,
-    /// Its name, unique over all tenants.
+    /// Name, unique over all tenants.
     pub name: String,
-    /// Whether its recipients are a sealed audience of the same name, and not an inline list.
+    /// True if the recipients are a sealed audience of the same name, and not an inline list.
     pub is_sealed: bool,
-    /// How it is launched, for a campaign; `None` for a schedule.
+    /// How the campaign is launched. `None`: a schedule that is no campaign.
     pub launch: Option<LaunchKind>,
-    /// When it is created: milliseconds after the beginning.
+    /// Milliseconds from the beginning of the run to the creation.
     pub at_ms: i64,
-    /// When it fires, in the product's form.
+    /// Timing in the product's form.
     pub when: When,
-    /// When it fires, in the form of the checker's calendar.
+    /// Timing in the form of the checker's calendar.
     pub rule: Rule,
-    /// Its time zone.
+    /// Time zone of the timing.
     pub zone: Tz,
     /// Policies for local times that do not exist or exist twice.
     pub changes: (Gap, Twice),
@@ -86,39 +86,39 @@ pub struct PlannedSchedule {
     pub catch_up: CatchUp,
     /// Policy for recipients in doubt, equal for the whole plan.
     pub in_doubt: InDoubt,
-    /// See there.
+    /// Policy for a run that is open when the next instant is due.
     pub overlap: Overlap,
-    /// Its relays.
+    /// Pool of the relays.
     pub pool: &'static str,
-    /// See there.
+    /// Minimum gap between two emails to a recipient, in milliseconds. 0: no gap.
     pub min_gap_ms: i64,
-    /// See there.
+    /// Maximum number of attempts for a recipient.
     pub max_attempts: u8,
 }
 
-/// The value of a schedule in the format of histories.
+/// Returns the value of a schedule in the format of histories.
 pub fn value(when: &When, zone: &str, recipients: u32) -> String {
     format!("{when:?} in {zone} for {recipients}")
 }
 
 impl PlannedSchedule {
-    /// Its value in the format of histories.
+    /// Returns the value of this schedule in the format of histories.
     pub fn value(&self) -> String {
         value(&self.when, self.zone.name(), self.recipients.len() as u32)
     }
 
-    /// The instants in `after < t <= until` by the checker's calendar, in milliseconds since 1970.
+    /// Returns the instants in `after < t <= until` by the checker's calendar, in milliseconds since 1970.
     pub fn due(&self, after: i64, until: i64) -> Vec<i64> {
-        // A period begins at its anchor.
+        // The instants of a period begin at its anchor.
         let from = match self.rule {
             Rule::Every { anchor_unix_ms, .. } => anchor_unix_ms.max(after + 1),
             _ => after + 1,
         };
-        // An invalid rule has no instants, so any run of it would be an extra run.
+        // An invalid rule has no instants, so the checker counts any run of it as a surplus run.
         self.rule.instants(from, until).unwrap_or_default()
     }
 
-    /// The civil times of these instants.
+    /// Returns the civil times of these instants.
     pub fn names(&self, after: i64, until: i64) -> Vec<Named> {
         self.rule.named(after + 1, until).unwrap_or_default()
     }
@@ -132,7 +132,7 @@ impl PlannedSchedule {
         self.recipients.iter().map(recipient).collect()
     }
 
-    /// The content. Its body names the schedule, the recipient and the recipient's code (I16).
+    /// Returns the content. Its body names the schedule, the recipient and the recipient's code (I16).
     pub fn content(&self) -> Content {
         Content {
             sender: "Simulation <from@example.org>".into(),
@@ -154,18 +154,18 @@ impl PlannedSchedule {
         Audience { columns: columns(), recipients: self.list() }.into()
     }
 
-    /// For a sealed audience: the bytes of its only part.
+    /// Returns the bytes of the only part of the sealed audience.
     pub fn part(&self) -> Vec<u8> {
         audience::encode(&self.list())
     }
 
-    /// For a sealed audience: its seal.
+    /// Returns the seal of the sealed audience.
     pub fn seal(&self) -> Seal {
         let parts = vec![audience::name(&self.part()).unwrap_or(Hash([0; 32]))];
         Seal { name: self.name.clone(), columns: columns(), rows: self.recipients.len() as u32, parts }
     }
 
-    /// Its policies.
+    /// Returns the policies of the schedule.
     pub fn policies(&self) -> Policies {
         let (gap, overlap) = self.changes;
         let gap = match gap {
@@ -191,7 +191,8 @@ impl PlannedSchedule {
         }
     }
 
-    /// The command that the admin API would propose at this ledger time. `None` if it never fires from then on.
+    /// Returns the command that the admin API would propose at this ledger time. `None`: the schedule never fires from
+    /// then on.
     pub fn create(&self, zone: &Zone, now: Time) -> Option<ScheduleCreate> {
         let policies = self.policies();
         let pattern = Pattern::compile(&self.when).ok()?;
@@ -220,7 +221,7 @@ impl PlannedSchedule {
     }
 }
 
-/// The only variable of each recipient.
+/// Returns the only variable of each recipient.
 fn columns() -> Vec<String> {
     vec![checked::Content::VARIABLE.into()]
 }

@@ -1,5 +1,5 @@
 //! Proposes entries that are stamped with a former epoch. In real nodes an epoch may end between the stamp and the
-//! entry; on one thread this never happens by itself.
+//! entry; on one thread this does not occur by itself.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,7 +14,7 @@ use tokio::time::Duration;
 
 use crate::network::Network;
 
-/// Deadline of the proposal.
+/// Maximum time of the proposal.
 const WITHIN: Duration = Duration::from_secs(5);
 
 /// Proposes a stale entry at the leader. `apply` must refuse it for its epoch (P13).

@@ -1,7 +1,7 @@
 //! The trace of a run, in virtual time: a hash over all events, and lines for people who read a failing run.
 //!
 //! Everything that enters or leaves a node is hashed: each message, each write and sync of a log, each line of SMTP,
-//! each fault. Two runs with the same hash did the same.
+//! each fault. Two runs with the same hash had the same events.
 
 use std::collections::VecDeque;
 use std::fmt::Display;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::time::{Duration, Instant};
 
-/// Lines that are kept in memory; older lines are only in the hash, and in the file if there is one.
+/// Maximum number of lines in memory. Older lines are only in the hash, and in the file if there is one.
 const LINES_MAX: usize = 4_000;
 
 /// The trace of a run. Clones share it.
@@ -29,18 +29,18 @@ struct TraceState {
 }
 
 impl Trace {
-    /// A trace that begins now.
+    /// Returns a trace that begins now.
     pub fn new(file: Option<Box<dyn Write + Send>>) -> Trace {
         let inner = TraceState { hasher: blake3::Hasher::new(), lines: VecDeque::new(), file };
         Trace { inner: Arc::new(Mutex::new(inner)), start: Instant::now() }
     }
 
-    /// Virtual time since the beginning.
+    /// Returns the virtual time since the beginning of the run.
     pub fn elapsed(&self) -> Duration {
         self.start.elapsed()
     }
 
-    /// An event that goes into the hash only.
+    /// Adds an event to the hash only.
     pub fn note(&self, kind: u8, numbers: &[u64]) {
         let now = self.elapsed().as_nanos() as u64;
         let mut inner = self.inner.lock();
@@ -50,7 +50,7 @@ impl Trace {
         }
     }
 
-    /// An event that is also a line of the trace.
+    /// Adds an event to the hash, and a line to the trace.
     pub fn say(&self, event: impl Display) {
         let text = event.to_string();
         let mut inner = self.inner.lock();
@@ -58,7 +58,7 @@ impl Trace {
         inner.keep(line(self.elapsed(), &text));
     }
 
-    /// The hash of all events so far.
+    /// Returns the hash of all events so far.
     pub fn hash(&self) -> String {
         self.inner.lock().hasher.finalize().to_hex().as_str()[..16].to_owned()
     }
@@ -66,18 +66,18 @@ impl Trace {
     /// Flushes the file, if there is one.
     ///
     /// # Errors
-    /// The file cannot be written.
+    /// Fails if the file cannot be written.
     pub fn flush(&self) -> io::Result<()> {
         self.inner.lock().file.as_mut().map_or(Ok(()), |file| file.flush())
     }
 
-    /// The last lines, oldest first.
+    /// Returns the last lines, oldest first.
     pub fn lines(&self) -> Vec<String> {
         self.inner.lock().lines.iter().cloned().collect()
     }
 }
 
-/// A short hash for people to compare.
+/// Returns a short hash for people to compare.
 pub fn short_hash(text: &str) -> String {
     blake3::hash(text.as_bytes()).to_hex().as_str()[..16].to_owned()
 }
@@ -89,7 +89,7 @@ fn line(at: Duration, text: &str) -> String {
 impl TraceState {
     fn keep(&mut self, line: String) {
         if let Some(file) = &mut self.file {
-            // A failed write does not end the run; `flush` reports it.
+            // A failed write does not end the run. `flush` reports the error.
             let _ = writeln!(file, "{line}");
         }
         if self.lines.len() == LINES_MAX {

@@ -1,5 +1,6 @@
-//! A rolling upgrade while faults occur: each node gets the next release, one goes back to the former release for a
-//! while, and then the ledger's level is raised (P23). It runs in one seed of three, in a build that has a next level.
+//! A rolling upgrade while faults occur: each node gets the next release, one node goes back to the former release for
+//! a while, and then the ledger's level is raised (P23). It runs in one seed of three, in a build that has a next
+//! level.
 
 use anyhow::Result;
 use reveille_ledger::command::{Command, RaiseLevel};
@@ -12,9 +13,9 @@ use crate::faults::NodeIndex;
 use crate::node::{Death, SimulatedNode};
 use crate::world::World;
 
-/// How long a node is down for its new release.
+/// Time for which a node is down while it gets another release.
 const ABSENCE: Duration = Duration::from_secs(1);
-/// Retry interval of the operator who finishes the upgrade.
+/// Interval of the operator's tries to finish the upgrade.
 const AGAIN: Duration = Duration::from_secs(5);
 
 impl World {
@@ -29,7 +30,7 @@ impl World {
         }
     }
 
-    /// Proposes the next level until it is raised. It is refused until each node has announced that level.
+    /// Proposes the next level until the level is raised. The ledger refuses until each node has announced that level.
     pub(crate) fn finish_upgrade(&mut self) {
         if self.read_ledgers(|ledger| ledger.head().level).into_iter().max() == Some(level::KNOWN) {
             return self.count("level raised");
@@ -43,7 +44,7 @@ impl World {
         });
     }
 
-    /// A violation if every node announced the next level and it was not raised.
+    /// Returns a violation if every node announced the next level and the level was not raised.
     pub(crate) fn upgrade_left_open(&self) -> Option<String> {
         if upgrade_plan(self.options.seed).is_empty() {
             return None;

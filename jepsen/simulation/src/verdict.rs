@@ -1,5 +1,5 @@
-//! The verdict on a run: the checker's, and two checks that only a simulation can make: the ledger's own invariants
-//! inside every node, and that no process ends by itself.
+//! The verdict on a run. It consists of the checker's verdict and of two checks that only a simulation can make: the
+//! ledger's own invariants hold inside every node, and no process ends by itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::trace::Trace;
 /// The result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Verdict {
-    /// Violations; empty if all invariants hold.
+    /// Violations. Empty: all invariants hold.
     pub violations: Vec<String>,
     /// Figures by name.
     pub figures: BTreeMap<&'static str, u64>,
@@ -34,7 +34,7 @@ pub struct LedgerWatch {
 }
 
 impl LedgerWatch {
-    /// No observations yet.
+    /// Creates a watch without observations.
     pub fn new(trace: Trace, recorder: HistoryRecorder) -> LedgerWatch {
         LedgerWatch { trace, recorder, violations: Vec::new(), ended: BTreeSet::new(), seen: CheckedState::default() }
     }
@@ -45,7 +45,7 @@ impl LedgerWatch {
         self.violations.push(what);
     }
 
-    /// A node ended without being killed.
+    /// Records that a node ended without being killed.
     pub fn ended_by_itself(&mut self, node: NodeId) {
         if self.ended.insert(node) {
             self.record_violation(format!("node {} stopped by itself", node.0));
@@ -72,7 +72,7 @@ impl LedgerWatch {
         }
     }
 
-    /// All violations, with those of the checker.
+    /// Returns all violations, with those of the checker.
     pub fn judge(mut self, history: &History) -> Verdict {
         let judgement = history.judge();
         for what in failed_invariants(&judgement) {
@@ -89,13 +89,13 @@ impl LedgerWatch {
                 history.lifetimes.iter().filter(|lifetime| lifetime.end == Some(LifetimeEnd::Killed)).count() as u64,
             ),
         ]);
-        // `None` if a needed part was not observed; then an invariant is unknown too.
+        // `None`: a needed part was not observed. Then an invariant is unknown too.
         figures.extend(judgement.lost.map(|lost| ("lost", lost)));
         Verdict { violations: self.violations, figures, faults: BTreeMap::new() }
     }
 }
 
-/// The violated and unknown invariants, as text.
+/// Returns the violated and unknown invariants, as text.
 fn failed_invariants(judgement: &Judgement) -> Vec<String> {
     let mut failed = Vec::new();
     if judgement.accepted == 0 {

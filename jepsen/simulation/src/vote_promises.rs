@@ -1,6 +1,6 @@
 //! Checks the promise of followers: for the longest election timeout after a leader's heartbeat, a node votes for no
-//! other node, even after a restart. That leader itself may release it by asking for an election. Histories do not
-//! contain votes, so this is checked here, where every message is visible.
+//! other node, even after a restart. That leader itself may release the node by asking for an election. Histories do
+//! not contain votes, so this is checked here, where every message is visible.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,7 @@ pub struct VotePromises {
 pub enum RequestKind {
     /// A heartbeat.
     Append { leader: Leader },
-    /// A request for a vote; `is_asked_for`: it says that the leader asked for the election.
+    /// A request for a vote. `is_asked_for`: the request says that the leader asked for the election.
     Vote { candidate: u64, is_asked_for: bool },
     /// A leader resigns and releases its followers from their promise.
     Resigns { leader: Leader },
@@ -34,7 +34,7 @@ pub enum RequestKind {
 type Leader = (u64, u64);
 
 impl RequestKind {
-    /// `None` for other requests.
+    /// Returns the kind of a request. `None`: the request does not matter for vote promises.
     pub fn of(request: &Request) -> Option<RequestKind> {
         match request {
             Request::Append(append) => Some(RequestKind::Append { leader: leader(append.vote.as_ref()?) }),
@@ -54,18 +54,18 @@ fn leader(ballot: &v1::Ballot) -> Leader {
     (ballot.term, ballot.node)
 }
 
-/// Whether the node accepted the sender as leader.
+/// Returns true if the node accepted the sender as leader.
 fn is_heard(answer: &v1::AppendResponse) -> bool {
     !matches!(answer.outcome, Some(v1::append_response::Outcome::HigherVote(_)) | None)
 }
 
 impl VotePromises {
-    /// No promises yet; each lasts `holds`.
+    /// Creates the watch without promises. Each promise lasts for `holds`.
     pub fn new(holds: Duration) -> VotePromises {
         VotePromises { holds, given: BTreeMap::new(), resigned: BTreeSet::new(), broken: Vec::new() }
     }
 
-    /// Records a node's answer, and checks it if it is a vote.
+    /// Records the answer of a node. If the answer is a vote, checks it.
     pub fn answered(&mut self, by: NodeId, asked: RequestKind, response: &Response) {
         match (asked, response) {
             (RequestKind::Append { leader }, Response::Append(answer)) if is_heard(answer) => {
@@ -84,19 +84,19 @@ impl VotePromises {
                     ));
                 }
             }
-            // The request counts whatever its answer.
+            // The request counts, whatever the answer is.
             (RequestKind::Resigns { leader }, _) => drop(self.resigned.insert(leader)),
             _ => {}
         }
     }
 
-    /// Another rule of leaderships was broken.
+    /// Records that another rule of leaderships was broken.
     #[cfg(feature = "injected-bugs")]
     pub fn note(&mut self, what: String) {
         self.broken.push(what);
     }
 
-    /// Promises that were broken since the last call.
+    /// Returns the promises that were broken since the last call.
     pub fn broken(&mut self) -> Vec<String> {
         std::mem::take(&mut self.broken)
     }
@@ -116,7 +116,7 @@ mod tests {
         vote_promises.answered(NodeId(2), RequestKind::Append { leader: LEADER }, &Response::Append(answer));
     }
 
-    /// n2 votes for n1; was a promise broken?
+    /// Lets n2 vote for n1. Returns true if this broke a promise.
     fn breaks(vote_promises: &mut VotePromises, is_asked_for: bool) -> bool {
         let answer = v1::VoteResponse { granted: true, ..v1::VoteResponse::default() };
         vote_promises.answered(NodeId(2), RequestKind::Vote { candidate: 1, is_asked_for }, &Response::Vote(answer));

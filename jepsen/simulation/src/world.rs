@@ -1,7 +1,7 @@
 //! One run: three nodes, a relay, operators and faults, in two phases. While faults occur, all safety invariants must
 //! hold. Then a quorum stays undisturbed, and everything must finish.
 //!
-//! One task owns all of it and does the steps of an agenda in the order of virtual time.
+//! One task owns the whole run, and executes the steps of an agenda in the order of virtual time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ use crate::{final_records, history, node};
 const CHECK_EVERY: Duration = Duration::from_secs(10);
 /// Interval between stale entries, in a build with injected bugs.
 const STALE_ENTRY_EVERY: Duration = Duration::from_secs(15);
-/// Deadline of the last read of a node; an isolated node does not answer.
+/// Maximum time of the last read of a node. An isolated node does not answer.
 const READ_WITHIN: Duration = Duration::from_secs(20);
 
 /// A run.
@@ -60,7 +60,7 @@ pub struct World {
     /// Nodes that never restart.
     pub(crate) lost: Vec<NodeIndex>,
     contexts: NodeContexts,
-    /// Whether a boot clock has run fast in this run.
+    /// True if a boot clock has run fast in this run.
     pub(crate) fast_boot_clock: bool,
     /// Faults in force, by scope.
     pub(crate) broken: BTreeMap<FaultScope, Vec<EventId>>,
@@ -257,7 +257,7 @@ impl World {
             }
             AgendaStep::Observe => {
                 let contexts: Vec<Arc<NodeContext>> = self.nodes.iter().filter_map(SimulatedNode::context).collect();
-                // Nothing becomes due any more.
+                // In the last part of the run nothing becomes due.
                 let last = Duration::from_millis(LAST_MS.unsigned_abs());
                 let is_quiet = self.begun.elapsed() > (self.length() - last).max(self.length() * 9 / 10);
                 self.observer.observe(&contexts, is_quiet);
@@ -286,7 +286,7 @@ impl World {
         Duration::from_secs(self.options.minutes * 60)
     }
 
-    /// The time of a clock without error.
+    /// Returns the time of a clock without error.
     pub(crate) fn true_time(&self) -> Time {
         self.plan.begins.plus_ms(self.begun.elapsed().as_millis() as i64)
     }
@@ -336,7 +336,8 @@ impl World {
         if created.1 < planned {
             self.ledger_watch.record_violation(format!("{} schedules were never created", planned - created.1));
         }
-        // The records of the relay and the ledger are read at one instant, since emails are sent until a node answers.
+        // The records of the relay and the ledger are read at one instant, because emails are sent until a node
+        // answers.
         let recorder = &self.env.recorder;
         self.env.relay.emails().into_iter().for_each(|email| recorder.note(Event::Mail(email)));
         let replica = &contexts[newest].replica;

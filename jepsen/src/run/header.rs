@@ -39,7 +39,7 @@ const BULK_MIN: u32 = 40;
 /// A kill between dot and 250 is required if the plan has this many of them; most of them succeed.
 const INSIDE_MIN: usize = 4;
 
-/// The header of `run`.
+/// Returns the header of `run`.
 pub(super) fn header(
     args: &Args,
     families: &[Family],
@@ -91,7 +91,7 @@ fn must_be_seen(families: usize, plan: &[PlannedFault], kills: bool, seconds: u6
     kills.then_some(Kill).into_iter().chain(drawn).map(|kind| (kind, 1)).collect()
 }
 
-/// The common part of all headers.
+/// Returns the common part of all headers.
 pub(super) fn plain_header(seed: u64, command: String, in_doubt: InDoubt, cluster: &Cluster) -> Header {
     Header {
         format: FORMAT,
@@ -113,7 +113,7 @@ pub(super) fn plain_header(seed: u64, command: String, in_doubt: InDoubt, cluste
     }
 }
 
-/// The invariants to ask. I15 needs ledger time, which is wrong if clocks are.
+/// Returns the invariants to ask. I15 needs ledger time, which is wrong if clocks are.
 pub(super) fn asks(clocks_are_right: bool, starts_are_timed: bool) -> Vec<u8> {
     let timed = clocks_are_right.then_some(15);
     let apart = starts_are_timed.then_some(12);

@@ -58,7 +58,7 @@ pub struct Args {
     pub append: Option<PathBuf>,
 }
 
-/// The seed: a number, or `random`, which draws one.
+/// Returns the seed: a number, or `random`, which draws one.
 pub fn seed(text: &str) -> Result<u64, &'static str> {
     match text {
         "random" => Ok(rand::random::<u32>().into()),
@@ -75,7 +75,7 @@ pub struct FaultFamilies {
 }
 
 impl FaultFamilies {
-    /// Whether all families were asked for, and so those that this machine or workload lacks are left out.
+    /// Returns true if all families were asked for, and so those that this machine or workload lacks are left out.
     pub fn is_all(&self) -> bool {
         self.text == "all"
     }
@@ -95,7 +95,7 @@ fn in_doubt(text: &str) -> Result<InDoubt, &'static str> {
     serde_json::from_value(text.into()).map_err(|_| "hold, resend or assume_sent")
 }
 
-/// The policy of a run with this seed, with the shares of the simulation.
+/// Returns the policy of a run with this seed, with the shares of the simulation.
 fn drawn_policy(seed: u64) -> InDoubt {
     // Its own stream, so that it changes no other draw.
     match StdRng::seed_from_u64(seed.wrapping_mul(0xA24B_AED4_963E_E407)).random_range(0..100) {
@@ -122,12 +122,12 @@ impl Args {
         (schedules, recipients.max(schedules))
     }
 
-    /// The policy for emails in doubt: as asked for, or as the seed decides.
+    /// Returns the policy for emails in doubt: as asked for, or as the seed decides.
     pub(super) fn policy(&self) -> InDoubt {
         self.in_doubt.unwrap_or_else(|| drawn_policy(self.seed))
     }
 
-    /// Recipients of the campaign.
+    /// Returns the recipients of the campaign.
     pub(super) fn campaign_size(&self) -> u32 {
         match self.workload {
             Due::Once => self.campaign.unwrap_or((self.seconds * CAMPAIGN_PER_SECOND) as u32),
@@ -135,9 +135,9 @@ impl Args {
         }
     }
 
-    /// The families. On the test clock nodes' own clocks are not changed, and operators know only the harness's time: with
-    /// the daily workload these two are refused if named, and left out of `all`; and so is an upgrade if the binary of the
-    /// nodes lacks the next level.
+    /// Returns the families. On the test clock nodes' own clocks are not changed, and operators know only the harness's
+    /// time: with the daily workload these two are refused if named, and left out of `all`; and so is an upgrade if the
+    /// binary of the nodes lacks the next level.
     pub(super) fn families(&self, lacks_next_level: Option<&'static str>) -> Result<Vec<Family>> {
         let unfit = |family: &Family| match family {
             Family::Clock | Family::Operator if self.workload == Due::Daily => Some("--workload daily goes without it"),
@@ -153,13 +153,13 @@ impl Args {
         Ok(families.iter().filter(|family| unfit(family).is_none()).copied().collect())
     }
 
-    /// Whether ledger time can be compared with the history's.
+    /// Returns true if ledger time can be compared with the history's.
     pub(super) fn ledger_time_is_ours(&self, families: &[Family]) -> bool {
         self.workload == Due::Once && !families.contains(&Family::Clock)
     }
 }
 
-/// The command that repeats a run: this one, with the seed that was drawn.
+/// Returns the command that repeats a run: this one, with the seed that was drawn.
 pub(super) fn command(seed: u64) -> String {
     let words = std::env::args().skip(1).map(|word| if word == "random" { seed.to_string() } else { word });
     format!("reveille-jepsen {}", words.collect::<Vec<_>>().join(" "))

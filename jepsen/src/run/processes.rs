@@ -76,7 +76,7 @@ pub enum Stopped {
 }
 
 impl Processes {
-    /// All nodes run.
+    /// Returns all nodes run.
     pub fn new(cluster: Cluster, sink: Sink, recorder: Recorder, watch: Arc<LeaderWatch>) -> Processes {
         let names = || cluster.nodes().iter().map(|node| node.name.clone());
         Processes {
@@ -95,50 +95,50 @@ impl Processes {
         }
     }
 
-    /// Names of all nodes, in order.
+    /// Returns the names of all nodes, in order.
     pub fn names(&self) -> Vec<String> {
         self.cluster.nodes().iter().map(|node| node.name.clone()).collect()
     }
 
-    /// The index of a node in [`Processes::names`].
+    /// Returns the index of a node in [`Processes::names`].
     pub fn index(&self, name: &str) -> usize {
         self.cluster.nodes().iter().position(|node| node.name == name).unwrap_or(0)
     }
 
-    /// The state of its process.
+    /// Returns the state of its process.
     pub fn state(&self, name: &str) -> ProcessState {
         self.states.get(name).copied().unwrap_or(ProcessState::Down)
     }
 
-    /// Nodes whose process runs.
+    /// Returns the nodes whose process runs.
     pub fn running(&self) -> Vec<String> {
         self.names().into_iter().filter(|name| self.state(name) == ProcessState::Runs).collect()
     }
 
-    /// The last leader that was seen, and its epoch.
+    /// Returns the last leader that was seen, and its epoch.
     pub fn leader(&self) -> Option<(String, u64)> {
         self.watch.latest().map(|latest| (latest.node, latest.epoch))
     }
 
-    /// A running node whose page just showed that it leads, and its epoch.
+    /// Returns a running node whose page just showed that it leads, and its epoch.
     pub fn leads_now(&self) -> Option<(String, u64)> {
         let latest = self.watch.latest().filter(|latest| monotonic_us() - latest.last_us < SILENCE_US)?;
         Some((latest.node, latest.epoch)).filter(|(node, _)| self.state(node) == ProcessState::Runs)
     }
 
-    /// Whether a node leads.
+    /// Returns true if a node leads.
     pub fn is_led(&self) -> bool {
         self.leads_now().is_some()
     }
 
-    /// Emails of a node whose final dot the sink has read and not answered.
+    /// Returns the emails of a node whose final dot the sink has read and not answered.
     pub fn past_gate(&self, name: &str) -> u64 {
         let open = self.sink.connections().into_iter();
         let waiting = open.filter(|dialogue| !dialogue.unanswered.is_empty() && dialogue.ehlo == name);
         waiting.map(|dialogue| dialogue.unanswered.len() as u64).sum()
     }
 
-    /// Nodes with a dialogue at the sink, those past the gate first.
+    /// Returns the nodes with a dialogue at the sink, those past the gate first.
     pub fn senders(&self) -> Vec<String> {
         let mut open = self.sink.connections();
         open.sort_by_key(|dialogue| dialogue.unanswered.is_empty());
@@ -200,7 +200,7 @@ impl Processes {
         self.start_with_crash_points(name, None)
     }
 
-    /// The same with crash points, in the syntax of FAILPOINTS.
+    /// Returns the same with crash points, in the syntax of FAILPOINTS.
     pub fn start_with_crash_points(&mut self, name: &str, points: Option<&str>) -> Result<()> {
         if self.state(name) == ProcessState::Down {
             self.excused.remove(name);
@@ -289,7 +289,7 @@ impl Processes {
         self.over.add(lifetime);
     }
 
-    /// All lifetimes so far, also of running processes.
+    /// Returns all lifetimes so far, also of running processes.
     pub fn lifetimes(&self) -> Lifetimes {
         let mut lifetimes = self.over.clone();
         self.alive().for_each(|lifetime| lifetimes.add(lifetime));
@@ -312,7 +312,7 @@ impl Processes {
         })
     }
 
-    /// Whether its process answers at all.
+    /// Returns true if its process answers at all.
     pub async fn is_alive(&self, name: &str) -> bool {
         match self.cluster.node(name) {
             Ok(node) => http::is_alive(node.http).await,
@@ -320,7 +320,7 @@ impl Processes {
         }
     }
 
-    /// Whether it follows or leads.
+    /// Returns true if it follows or leads.
     pub async fn is_ready(&self, name: &str) -> bool {
         match self.cluster.node(name) {
             Ok(node) => http::is_ready(node.http).await,
@@ -329,7 +329,7 @@ impl Processes {
     }
 }
 
-/// How a process ended that was asked to stop.
+/// Returns how a process ended that was asked to stop.
 fn end_after_stop(status: ExitStatus) -> LifetimeEnd {
     match status.signal() {
         _ if status.success() => LifetimeEnd::Stopped,
@@ -339,7 +339,8 @@ fn end_after_stop(status: ExitStatus) -> LifetimeEnd {
     }
 }
 
-/// The crash point at which a process died, by its log. If two threads reach it at once, the second line may be cut.
+/// Returns the crash point at which a process died, by its log. If two threads reach it at once, the second line may be
+/// cut.
 fn crash_point_of(log: &str) -> Option<&str> {
     let names = log.lines().rev().filter_map(|line| line.split_once("died at the crash point "));
     names.filter_map(|(_, name)| name.split_whitespace().next()).next()

@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 use super::scenario::ScenarioResult;
 
 impl ScenarioResult {
-    /// The judgement, what all runs report, and the particulars of this one; also appended to a file, if one is given.
+    /// Returns the judgement, what all runs report, and the particulars of this one; also appended to a file, if one is
+    /// given.
     pub fn report(&self, particulars: Value, append_to: Option<&Path>) -> Result<Report> {
         let common = json!({
             "drained": self.drained,
@@ -35,7 +36,7 @@ impl ScenarioResult {
     }
 }
 
-/// The commit of the working tree, marked if it has changes; `unknown` outside of one.
+/// Returns the commit of the working tree, marked if it has changes; `unknown` outside of one.
 pub fn commit() -> String {
     let arguments = ["describe", "--always", "--abbrev=12", "--exclude=*", "--dirty=-changed"];
     match Command::new("git").args(arguments).output() {
@@ -51,7 +52,7 @@ pub fn append(file: &Path, line: &str) -> Result<()> {
     open.and_then(|open| Ok(writeln!(open, "{line}")?)).with_context(|| format!("appending to {}", file.display()))
 }
 
-/// The current instant, for a last line.
+/// Returns the current instant, for a last line.
 pub fn now() -> String {
     jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

@@ -49,7 +49,7 @@ pub struct Scenario {
 pub struct ScenarioResult {
     /// By its history.
     pub judgement: Judgement,
-    /// Whether nothing was left to send.
+    /// True if nothing was left to send.
     pub drained: bool,
     /// Nodes that ended unexpectedly.
     pub unexpected_ends: Vec<String>,
@@ -58,7 +58,7 @@ pub struct ScenarioResult {
 }
 
 impl ScenarioResult {
-    /// Whether all went well. A run may be invalid although its judgement is valid.
+    /// Returns true if all went well. A run may be invalid although its judgement is valid.
     pub fn is_valid(&self) -> bool {
         self.judgement.valid && self.drained && self.unexpected_ends.is_empty() && self.errors.0.is_empty()
     }
@@ -114,7 +114,7 @@ impl Scenario {
         Ok((scenario, sink))
     }
 
-    /// The nemesis of this cluster, with the operators that act meanwhile.
+    /// Returns the nemesis of this cluster, with the operators that act meanwhile.
     pub fn nemesis(&self, cluster: Cluster, sink: Sink, workload: Workload, seed: u64) -> Nemesis {
         let (admin, recorder) = (cluster.admin().clone(), self.recorder.clone());
         let coordination = Coordination::default();

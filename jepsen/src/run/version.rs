@@ -27,7 +27,7 @@ impl Version {
         serde_json::from_slice(&output.stdout).context("the output of `reveille version`")
     }
 
-    /// Why its nodes cannot be upgraded; `None` if they can.
+    /// Returns why its nodes cannot be upgraded; `None` if they can.
     pub fn lacks_next_level(&self) -> Option<&'static str> {
         (self.level < NEXT_LEVEL).then_some(
             "the binary of the nodes has no next level: build one with `cargo build --workspace --bin reveille \

@@ -48,7 +48,7 @@ pub async fn run(args: &Args, bugs: &Bugs) -> Result<Report> {
     Report::new(&json!({"valid": valid, "found_bugs": found_bugs}), valid)
 }
 
-/// How many seeds ran, and the first one to end with a violation, with that violation.
+/// Returns how many seeds ran, and the first one to end with a violation, with that violation.
 async fn look_for(args: &Args, bug: Bug) -> Result<(u64, Option<(u64, String)>)> {
     let mut running = RunningSeeds::new(args, args.jobs_of_seeds().collect());
     running.bug = Some(bug.name().to_owned());

@@ -31,10 +31,10 @@ impl Nodes {
         for node in &mut nodes {
             while !http::is_alive(node.http).await {
                 if let Some(status) = node.ended() {
-                    bail!("{} ended at its start ({status}):\n{}", node.name, node.last_words());
+                    bail!("{} ended at its start ({status}):\n{}", node.name, node.log_end());
                 }
                 if Instant::now() > until {
-                    bail!("{} does not answer:\n{}", node.name, node.last_words());
+                    bail!("{} does not answer:\n{}", node.name, node.log_end());
                 }
                 tokio::time::sleep(POLL_EVERY).await;
             }

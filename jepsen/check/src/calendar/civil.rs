@@ -5,10 +5,10 @@ use chrono::{
 };
 use chrono_tz::{GapInfo, Tz};
 
-/// A pattern of civil times; `None` in a field matches any value.
+/// A pattern of civil times. `None` in a field matches any value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Civil {
-    /// Every so many minutes of the hour; 0: only `minute`.
+    /// Period in minutes within the hour. 0: only `minute`.
     pub every_minutes: u32,
     /// The minute, unless `every_minutes` is set.
     pub minute: u32,
@@ -20,25 +20,25 @@ pub struct Civil {
     pub month: Option<u32>,
 }
 
-/// What happens to a civil time that does not exist.
+/// Policy for a civil time that does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gap {
     /// At the first instant after the gap.
     After,
     /// Later by the length of the gap.
     Shift,
-    /// It has no instant.
+    /// At no instant.
     Skip,
 }
 
-/// What happens to a civil time that exists twice.
+/// Policy for a civil time that exists twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Twice {
-    /// The first one.
+    /// At the first of the two times.
     First,
-    /// The second one.
+    /// At the second of the two times.
     Second,
-    /// Both.
+    /// At both times.
     Both,
 }
 
@@ -49,7 +49,7 @@ pub struct Named {
     pub at_unix_ms: i64,
     /// The civil time, in milliseconds since 1970-01-01T00:00 of the same calendar.
     pub civil_ms: i64,
-    /// Whether it is the second of two equal civil times.
+    /// True if this is the second of two equal civil times.
     pub is_second: bool,
 }
 
@@ -65,11 +65,11 @@ impl Civil {
             && self.month.is_none_or(|month| civil.month() == month)
     }
 
-    /// The instants on these dates and the dates beside them, unsorted. A pattern for every hour is not affected by
-    /// clock changes: no instant is skipped or moved, and an hour that occurs twice has its times twice.
+    /// Returns the instants on these dates and the dates beside them, unsorted. A pattern for every hour is not
+    /// affected by clock changes: no instant is skipped or moved, and an hour that occurs twice has its times twice.
     pub(super) fn between(&self, zone: Tz, first: NaiveDate, last: NaiveDate, changes: (Gap, Twice)) -> Vec<Named> {
         let changes = if self.hour.is_none() { (Gap::Skip, Twice::Both) } else { changes };
-        // Longer than any change of the clocks.
+        // A day is longer than any change of the clocks.
         let from = first.checked_sub_days(Days::new(1)).unwrap_or(first).and_time(NaiveTime::MIN);
         let until = last.checked_add_days(Days::new(2)).unwrap_or(last).and_time(NaiveTime::MIN);
         let minutes = std::iter::successors(Some(from), |civil| civil.checked_add_signed(Duration::minutes(1)));
@@ -83,7 +83,7 @@ impl Civil {
     }
 }
 
-/// The instants of a civil time; true marks the second of two.
+/// Returns the instants of a civil time. True marks the second of two instants.
 pub(super) fn instants(zone: Tz, civil: NaiveDateTime, (gap, twice): (Gap, Twice)) -> Vec<(i64, bool)> {
     let ms = |at: DateTime<Tz>| at.timestamp_millis();
     match (zone.from_local_datetime(&civil), twice) {
@@ -100,7 +100,7 @@ pub(super) fn instants(zone: Tz, civil: NaiveDateTime, (gap, twice): (Gap, Twice
     }
 }
 
-/// `None` by policy, or if the whole date does not exist.
+/// Returns the instant of a civil time in a gap. `None`: the policy skips it, or the whole date does not exist.
 fn in_gap(zone: Tz, civil: NaiveDateTime, policy: Gap) -> Option<i64> {
     let gap = GapInfo::new(&civil, &zone)?;
     let (begin, end) = (gap.begin?.0, gap.end?);
@@ -111,7 +111,7 @@ fn in_gap(zone: Tz, civil: NaiveDateTime, policy: Gap) -> Option<i64> {
     match policy {
         Gap::Skip => None,
         Gap::After => Some(end.timestamp_millis()),
-        // The time after the start of the gap, by the offset before it.
+        // The time counts from the start of the gap, by the offset before the gap.
         Gap::Shift => Some(end.timestamp_millis() + (civil - begin).num_milliseconds()),
     }
 }

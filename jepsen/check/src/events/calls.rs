@@ -9,11 +9,11 @@ use super::Fence;
 pub struct Call {
     /// Name of the client.
     pub client: String,
-    /// The request id, if the call had one.
+    /// The request id. `None`: the call had no request id.
     pub request_id: Option<String>,
-    /// When it began.
+    /// Start of the call.
     pub invoked_ns: u64,
-    /// When the answer arrived; `None` if there was no answer.
+    /// Time at which the answer arrived. `None`: there was no answer.
     pub answered_ns: Option<u64>,
     /// The requested operation.
     pub operation: Operation,
@@ -22,18 +22,18 @@ pub struct Call {
 }
 
 impl Call {
-    /// Whether the operation may have been done: the call did not fail.
+    /// Returns true if the operation was, or may have been, executed: the call did not fail.
     pub fn may_be_done(&self) -> bool {
         !matches!(self.answer, Answer::Failed { .. })
     }
 
-    /// Whether it asks to send to this recipient of a run again, by name or together with all others.
+    /// Returns true if the call asks to send to this recipient of a run again, by name or together with all others.
     pub fn resends(&self, own_run: &str, own_recipient: &str) -> bool {
         matches!(&self.operation, Operation::Resend { run, recipient }
             if run == own_run && recipient.as_ref().is_none_or(|recipient| recipient == own_recipient))
     }
 
-    /// Whether it asks to close this recipient of a run as assumed, by name or together with all others.
+    /// Returns true if the call asks to close this recipient of a run as assumed, by name or together with all others.
     pub fn assumes(&self, own_run: &str, own_recipient: &str) -> bool {
         matches!(&self.operation, Operation::Assume { run, recipient }
             if run == own_run && recipient.as_ref().is_none_or(|recipient| recipient == own_recipient))
@@ -62,7 +62,7 @@ pub enum Operation {
         /// Address of the recipient.
         recipient: String,
     },
-    /// A recipient takes the opt-out back.
+    /// A recipient withdraws the opt-out.
     TakeBack {
         /// Name of the tenant.
         tenant: String,
@@ -79,7 +79,7 @@ pub enum Operation {
         /// The run or schedule.
         target: Target,
     },
-    /// Cancels what was not sent.
+    /// Cancels the recipients that are not sent.
     Cancel {
         /// The run or schedule.
         target: Target,
@@ -118,7 +118,7 @@ pub enum Operation {
         /// Last instant of the range.
         until_unix_ms: i64,
     },
-    /// A linearizable read of an object. It changes nothing.
+    /// A linearizable read of an object.
     Read {
         /// Kind of the object.
         kind: ObjectKind,
@@ -148,7 +148,7 @@ pub enum ObjectKind {
 pub enum Target {
     /// A run of a schedule or campaign.
     Run(String),
-    /// A schedule: no further run opens; open runs continue.
+    /// A schedule: no further run opens, and open runs continue.
     Schedule {
         /// Name of the tenant.
         tenant: String,
@@ -157,16 +157,16 @@ pub enum Target {
     },
 }
 
-/// The value of an opt-out: its [`Found::value`](super::Found).
+/// The [`Found::value`](super::Found) of an opt-out.
 pub const OPTED_OUT: &str = "opted_out";
 
 /// The answer to a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
 pub enum Answer {
-    /// The operation was done.
+    /// The operation was executed.
     Ok {
-        /// Log index of the entry, if the answer has one.
+        /// Log index of the entry. `None`: the answer has no log index.
         index: Option<u64>,
         /// The run that a trigger opened.
         run: Option<String>,
@@ -180,22 +180,22 @@ pub enum Answer {
         /// The value, in the form of [`Found::value`](super::Found); `None`: there is no such object.
         value: Option<String>,
     },
-    /// The operation was not done, and this call will not do it later.
+    /// The operation was not executed, and this call will not execute it later.
     Failed {
         /// The reason of the error.
         reason: String,
     },
-    /// The operation may have been done, or may still be done: a time-out or a broken connection.
+    /// The operation may have been executed, or may be executed later: a time-out or a broken connection.
     Unknown,
 }
 
 impl Answer {
-    /// Done, with the log index if the answer has one.
+    /// Returns the answer of an executed operation, with its log index if there is one.
     pub fn at(index: Option<u64>) -> Answer {
         Answer::Ok { index, run: None, crossed: Vec::new(), unconfirmed: Vec::new() }
     }
 
-    /// Done, with the run that was opened, if any.
+    /// Returns the answer of an executed operation, with the run that it opened if there is one.
     pub fn opened(run: Option<String>) -> Answer {
         Answer::Ok { index: None, run, crossed: Vec::new(), unconfirmed: Vec::new() }
     }

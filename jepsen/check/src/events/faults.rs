@@ -1,4 +1,4 @@
-//! Injected faults: whether they were installed, and which effect was observed.
+//! Injected faults: their status and their observed effect.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,30 +11,31 @@ pub struct Fault {
     pub name: String,
     /// Names of the affected nodes.
     pub nodes: Vec<String>,
-    /// When it began.
+    /// Start of the fault.
     pub from_ns: u64,
-    /// When it ended; `None` for a fault without an end.
+    /// End of the fault. `None`: the fault has no end.
     pub until_ns: Option<u64>,
-    /// Whether it was installed.
+    /// Status of the installation.
     pub status: FaultStatus,
-    /// For a skipped fault: this machine cannot inject it. Otherwise it had no target, or came at an unsuitable time.
+    /// True if a fault was skipped because this machine cannot inject it. Any other skipped fault had no target, or
+    /// came at an unsuitable time.
     pub cannot: bool,
-    /// Whether an effect occurred: the leader changed, a connection was cut, a write failed. `None`: not observed.
+    /// True if an effect occurred: the leader changed, a connection was cut, a write failed. `None`: not observed.
     pub observed: Option<bool>,
-    /// Text for people: the effect, or why it was skipped.
+    /// Text for people: the effect, or why the fault was skipped.
     pub word: String,
-    /// For the end of a process: whether one of its handoffs was between final dot and 250. `None`: unknown.
+    /// For the end of a process: true if one of its handoffs was between final dot and 250. `None`: unknown.
     pub inside_data: Option<bool>,
-    /// Number of its handoffs past the gate at that time, by the sink. `None`: unknown.
+    /// For the end of a process: number of its handoffs past the gate, by the sink's record. `None`: unknown.
     pub past_gate: Option<u64>,
-    /// Whether the journals of these nodes were lost.
+    /// True if the journals of these nodes were lost.
     pub journals_lost: bool,
-    /// The epoch that an affected node led.
+    /// Epoch that an affected node led. `None`: no affected node led.
     pub led_epoch: Option<u64>,
 }
 
 impl Fault {
-    /// A fault that was installed and has not ended; its effect was not observed.
+    /// Returns a fault that was installed and has not ended, without an observed effect.
     pub fn installed(kind: FaultKind, name: String, nodes: Vec<String>, from_ns: u64) -> Fault {
         Fault {
             kind,
@@ -53,26 +54,26 @@ impl Fault {
         }
     }
 
-    /// Whether it was, or may have been, installed.
+    /// Returns true if the fault was, or may have been, installed.
     pub fn may_have_struck(&self) -> bool {
         self.status != FaultStatus::Skipped
     }
 
-    /// When it ended; `u64::MAX` for a fault without an end.
+    /// Returns the end of the fault, and `u64::MAX` for a fault without an end.
     pub fn over_ns(&self) -> u64 {
         self.until_ns.unwrap_or(u64::MAX)
     }
 }
 
-/// Whether a fault was installed.
+/// Status of the installation of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FaultStatus {
-    /// It was installed.
+    /// The fault was installed.
     Installed,
-    /// It was skipped; see [`Fault::cannot`].
+    /// The fault was skipped (see [`Fault::cannot`]).
     Skipped,
-    /// Unknown.
+    /// It is unknown if the fault was installed.
     Indeterminate,
 }
 
@@ -84,7 +85,7 @@ pub enum FaultKind {
     Kill,
     /// SIGTERM and a restart.
     Restart,
-    /// `kill -9` and a restart as another release; or the ledger's level is raised.
+    /// `kill -9` and a restart as another release, or an increase of the ledger's level.
     Upgrade,
     /// SIGSTOP, SIGCONT.
     Pause,

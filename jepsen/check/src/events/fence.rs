@@ -19,7 +19,7 @@ pub struct Fence {
     pub place: u32,
 }
 
-/// The text is not a fence.
+/// Error: the text is not a fence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is no fence: group.epoch.index.place is")]
 pub struct NotAFence(String);

@@ -1,4 +1,4 @@
-//! A history as a file: one JSON object a line.
+//! Reads and writes a history as a file with one JSON object in each line.
 
 use std::io::{self, BufRead, Write};
 
@@ -13,17 +13,17 @@ struct First {
     header: Header,
 }
 
-/// Writes a history. It does not buffer: pass a buffered writer.
+/// Writes a history. It does not buffer, so pass a buffered writer.
 #[derive(Debug)]
 pub struct Writer<W> {
     to: W,
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins with the header.
+    /// Begins a history with its header.
     ///
     /// # Errors
-    /// The writer failed.
+    /// Fails if the writer fails.
     pub fn begin(to: W, header: &Header) -> io::Result<Writer<W>> {
         let mut writer = Writer { to };
         writer.line(&First { header: header.clone() })?;
@@ -33,7 +33,7 @@ impl<W: Write> Writer<W> {
     /// Writes an event.
     ///
     /// # Errors
-    /// The writer failed.
+    /// Fails if the writer fails.
     pub fn event(&mut self, event: &Event) -> io::Result<()> {
         self.line(event)
     }
@@ -41,7 +41,7 @@ impl<W: Write> Writer<W> {
     /// Writes the end, without which a history cannot be judged, and returns the flushed writer.
     ///
     /// # Errors
-    /// The writer failed.
+    /// Fails if the writer fails.
     pub fn end(mut self, ended: &Ended) -> io::Result<W> {
         self.line(&Event::Ended(ended.clone()))?;
         self.to.flush()?;
@@ -58,7 +58,7 @@ impl History {
     /// Reads a whole file. An incomplete last line is ignored: such a history has no [`Ended`] and cannot be judged.
     ///
     /// # Errors
-    /// The file cannot be read, or a line is damaged (`InvalidData`).
+    /// Fails if the file cannot be read, or if a line is damaged (`InvalidData`).
     pub fn read(mut from: impl BufRead) -> io::Result<History> {
         let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
         let (mut bytes, mut history) = (Vec::new(), None);

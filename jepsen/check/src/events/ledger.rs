@@ -11,17 +11,17 @@ use crate::names::Name;
 pub struct Claim {
     /// Fence of the claim.
     pub fence: Fence,
-    /// Name of the node that owns it.
+    /// Name of the node that owns the claim.
     pub node: Name,
     /// Incarnation of that node.
     pub incarnation: u64,
     /// Name of the run.
     pub run: Name,
-    /// The claimed recipient. A claim is recorded once for each of them, with the same fence.
+    /// The claimed recipient. A claim is recorded once for each of its recipients, with the same fence.
     pub recipient: Name,
-    /// When the entry was committed, if that was observed.
+    /// Time at which the entry was committed. `None`: not observed.
     pub committed_ns: Option<u64>,
-    /// Ledger time of the entry: when its leader proposed it. `None` if ledger time cannot be compared.
+    /// Ledger time of the entry, at which its leader proposed it. `None`: ledger time cannot be compared.
     pub proposed_ns: Option<u64>,
 }
 
@@ -36,8 +36,8 @@ pub struct Outcome {
     pub recipient: Name,
     /// The step.
     pub step: Step,
-    /// Ledger time of the entry; of the last one if the ledger reports several as one. `None` if ledger time cannot be
-    /// compared.
+    /// Ledger time of the entry, or of the last entry if the ledger reports several entries as one. `None`: ledger time
+    /// cannot be compared.
     pub proposed_ns: Option<u64>,
     /// Text for people: the relay's answer, or why the recipient is in doubt.
     pub detail: String,
@@ -47,17 +47,17 @@ pub struct Outcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
-    /// The relay accepted it.
+    /// The relay accepted the email.
     Sent,
-    /// The relay refused it, before or after the final dot, temporarily or permanently.
+    /// The relay refused the email, before or after the final dot, temporarily or permanently.
     Refused,
-    /// The owner released it before the gate.
+    /// The owner released the recipient before the gate.
     Released,
-    /// Unknown whether the relay accepted it.
+    /// It is unknown if the relay accepted the email.
     InDoubt,
-    /// It was in doubt and is pending again: by policy `resend`, or by an operator.
+    /// The recipient was in doubt and is pending again, by the policy `resend` or by an operator.
     Resent,
-    /// It was in doubt and is closed: by policy `assume_sent`, or by an operator.
+    /// The recipient was in doubt and is closed, by the policy `assume_sent` or by an operator.
     Assumed,
 }
 
@@ -68,7 +68,7 @@ pub struct FinalState {
     pub run: Name,
     /// Address of the recipient.
     pub recipient: Name,
-    /// Its number in the run, to which [`Crossing`](super::Crossing) refers.
+    /// Number of the recipient in the run, to which [`Crossing`](super::Crossing) refers. `None`: it was not read.
     pub number: Option<u32>,
     /// State of the recipient.
     pub state: RecipientState,
@@ -101,26 +101,27 @@ pub enum RecipientState {
 /// A run at the end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
-    /// Its name: `r1042.3`.
+    /// Name of the run: `r1042.3`.
     pub run: Name,
     /// Name of the tenant.
     pub tenant: Name,
     /// Name of the schedule or campaign.
     pub schedule: Name,
-    /// The instant for which it opened.
+    /// Instant for which the run opened.
     pub due_unix_ms: i64,
-    /// Why it opened.
+    /// Reason of the opening.
     pub cause: RunCause,
-    /// Log index of the entry that opened it.
+    /// Log index of the entry that opened the run.
     pub opened_index: u64,
     /// Ledger time of that entry.
     pub opened_unix_ms: i64,
-    /// The run of its schedule that had to finish before this one opened (`overlap`), if the ledger names one.
+    /// Run of the same schedule that had to finish before this run opened (`overlap`). `None`: the ledger names no such
+    /// run.
     pub waited_for: Option<Name>,
 }
 
 impl Run {
-    /// Whether a call with this target concerns the run, by its name or its schedule.
+    /// Returns true if a call with this target concerns the run, by its name or its schedule.
     pub fn is_in(&self, target: &Target) -> bool {
         match target {
             Target::Run(run) => self.run == *run,
@@ -129,15 +130,15 @@ impl Run {
     }
 }
 
-/// Why a run opened.
+/// Reason why a run opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunCause {
-    /// Its instant came; also for a campaign.
+    /// The instant of the schedule or campaign was due.
     Due,
-    /// Its instant was missed and caught up.
+    /// The instant was missed and caught up.
     CatchUp,
-    /// A client triggered it.
+    /// A client triggered the run.
     Trigger,
     /// An operator backfilled a missed instant.
     Backfill,
@@ -154,7 +155,7 @@ pub struct Explained {
     pub schedule: Name,
     /// The first instant.
     pub first_unix_ms: i64,
-    /// The last instant; equal to the first if there is one.
+    /// The last instant. It equals the first if there is only one instant.
     pub last_unix_ms: i64,
     /// Number of instants.
     pub count: u64,
@@ -162,7 +163,7 @@ pub struct Explained {
     pub outcome: PassedOver,
 }
 
-/// Why an instant opened no run.
+/// Reason why an instant opened no run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PassedOver {
@@ -170,11 +171,11 @@ pub enum PassedOver {
     Coalesced,
     /// Skipped by policy.
     Skipped,
-    /// Later than it may open.
+    /// The instant is later than it may open.
     Expired,
     /// An instant with the same civil time has opened already.
     Refused,
-    /// It is due and waits for another run. At the end this does not explain it.
+    /// The instant is due and waits for another run. At the end of a history this is no explanation.
     Waiting,
 }
 
@@ -185,10 +186,10 @@ pub struct Found {
     pub kind: super::ObjectKind,
     /// Name of the tenant.
     pub tenant: String,
-    /// Name of the object; for an opt-out, the address.
+    /// Name of the object. The name of an opt-out is its address.
     pub name: String,
-    /// Its value in any form that is equal if and only if the contents are equal; the same form as in
-    /// [`Operation::Write`](super::Operation).
+    /// Value of the object, in any form that is equal if and only if the contents are equal.
+    /// [`Operation::Write`](super::Operation) uses the same form.
     pub value: String,
 }
 
@@ -204,7 +205,7 @@ pub struct Resumption {
 /// A claim that was observed open.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenClaim {
-    /// When it was observed.
+    /// Time of the observation.
     pub at_ns: u64,
     /// Fence of the claim.
     pub fence: Fence,
@@ -212,7 +213,7 @@ pub struct OpenClaim {
     pub node: String,
     /// The incarnation of that node.
     pub incarnation: u64,
-    /// Number of its recipients that are claimed. Recipients in doubt do not count.
+    /// Number of claimed recipients of the claim. Recipients in doubt do not count.
     pub claimed: u32,
 }
 

@@ -5,31 +5,31 @@ use serde::{Deserialize, Serialize};
 use super::Fence;
 use crate::names::Name;
 
-/// A handoff that arrived at the sink, for one recipient; an email to three recipients is recorded three times. It is
-/// the sink's own record, not a node's. Also a message that a fault of the sink cut off before its final dot
-/// ([`Answered::Cut`], with run and fence if they had arrived), or that was refused as malformed
+/// A handoff that arrived at the sink, for one recipient, by the sink's own record. An email to three recipients is
+/// recorded three times. Messages that a fault of the sink cut off before the final dot are recorded too
+/// ([`Answered::Cut`], with run and fence if they had arrived), and messages that were refused as malformed
 /// ([`Answered::Malformed`]).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mail {
-    /// When the DATA command was read.
+    /// Time at which the sink read the DATA command.
     pub data_ns: u64,
-    /// When the final dot was read.
+    /// Time at which the sink read the final dot.
     pub at_ns: u64,
-    /// The header `X-Reveille-Run`; empty if the email had none.
+    /// The header `X-Reveille-Run`. Empty: the email had no such header.
     pub run: Name,
     /// The address in RCPT.
     pub recipient: Name,
-    /// The header `X-Reveille-Fence`, if the email had a valid one.
+    /// The header `X-Reveille-Fence`. `None`: the email had no valid fence.
     pub fence: Option<Fence>,
     /// The name that the client gave in EHLO.
     pub node: Name,
-    /// How it was answered.
+    /// How the sink answered.
     pub answer: Answered,
     /// `Message-ID`.
     pub message_id: Option<Name>,
-    /// Hash of what follows the header section.
+    /// Hash of the bytes after the header section.
     pub body: Option<Name>,
-    /// The content that the body names; `None` if it names none or was not read.
+    /// The content that the body names. `None`: the body names no content, or was not read.
     pub content: Option<Content>,
     /// Identity headers (`Message-ID`, `X-Reveille-Run`, `X-Reveille-Fence`) that this email has more than once.
     pub repeated_headers: Vec<String>,
@@ -52,20 +52,20 @@ impl Content {
     /// The variable that each recipient has.
     pub const VARIABLE: &str = "code";
 
-    /// The text of a schedule, as a template.
+    /// Returns the text of a schedule, as a template.
     pub fn template(schedule: &str) -> String {
         let code = Content::VARIABLE;
         format!("Schedule: {schedule}\nRun: {{{{ run }}}}\nRecipient: {{{{ recipient }}}}\nCode: {{{{ {code} }}}}\n")
     }
 
-    /// Reads a body; `None` if one of the four lines is missing.
+    /// Reads a body. `None`: one of the four lines is missing.
     pub fn read(body: &str) -> Option<Content> {
         let value = |name: &str| body.lines().find_map(|line| line.strip_prefix(name)).map(Name::from);
         let (schedule, run) = (value("Schedule: ")?, value("Run: ")?);
         Some(Content { schedule, run, recipient: value("Recipient: ")?, code: value("Code: ")? })
     }
 
-    /// The value of [`Content::VARIABLE`] for a recipient that a schedule names: 64 bits of both (FNV-1a).
+    /// Returns the value of [`Content::VARIABLE`] for a recipient that a schedule names: 64 bits of both (FNV-1a).
     pub fn code_of(schedule: &str, recipient: &str) -> String {
         let bytes = schedule.bytes().chain([0]).chain(recipient.bytes());
         let hash = bytes
@@ -78,7 +78,7 @@ impl Content {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answered {
-    /// Recorded as accepted, and 250 was sent. Whether the 250 arrived is unknown.
+    /// Recorded as accepted, and 250 was sent. It is unknown if the 250 arrived.
     Accepted,
     /// Recorded as accepted, but an injected fault of the sink suppressed the answer.
     AcceptedUnanswered,
@@ -87,20 +87,21 @@ pub enum Answered {
     /// Neither recorded nor answered, by an injected fault of the sink.
     Nothing,
     /// An injected fault of the sink ended the dialogue within the message: no final dot was read, and the email did
-    /// not arrive. Whether the sender had passed its gate is unknown.
+    /// not arrive. It is unknown if the sender had passed its gate.
     Cut,
-    /// Refused as malformed, and the whole reply was written: a bare line feed or carriage return, or too long a line.
-    /// The end of such a message is unknown.
+    /// Refused as malformed (a lone line feed or carriage return, or a line that is too long), and the whole reply was
+    /// written. The end of such a message is unknown.
     Malformed,
 }
 
 impl Answered {
-    /// Whether the sink recorded it as accepted.
+    /// Returns true if the sink recorded the email as accepted.
     pub fn is_accepted(self) -> bool {
         matches!(self, Answered::Accepted | Answered::AcceptedUnanswered)
     }
 
-    /// Whether an injected fault of the sink left a final dot, which the sender may have written, without an answer.
+    /// Returns true if an injected fault of the sink left a final dot without an answer. Only the sender knows if it
+    /// had written that dot.
     pub fn leaves_doubt(self) -> bool {
         matches!(self, Answered::AcceptedUnanswered | Answered::Nothing | Answered::Cut)
     }
@@ -111,9 +112,9 @@ impl Answered {
 pub struct Audience {
     /// Name of the audience, for [`Due::audience`].
     pub name: Name,
-    /// Addresses, each once.
+    /// Addresses, without duplicates.
     pub recipients: Vec<Name>,
-    /// The value of [`Content::VARIABLE`] for each recipient, in the same order; empty if recipients have none.
+    /// The value of [`Content::VARIABLE`] for each recipient, in the same order. Empty: the recipients have no values.
     pub codes: Vec<Name>,
 }
 
@@ -126,7 +127,7 @@ pub struct Due {
     pub schedule: Name,
     /// The instant that was due.
     pub due_unix_ms: i64,
-    /// Name of its [`Audience`].
+    /// Name of the [`Audience`].
     pub audience: Name,
 }
 
@@ -135,13 +136,13 @@ pub struct Due {
 pub struct Lifetime {
     /// Name of the node.
     pub node: String,
-    /// Incarnation of the node; `None` if it was not read.
+    /// Incarnation of the node. `None`: it was not read.
     pub incarnation: Option<u64>,
-    /// When it was started.
+    /// Start of the process.
     pub started_ns: u64,
-    /// When the process ended; `None` while it runs.
+    /// End of the process. `None`: it runs.
     pub ended_ns: Option<u64>,
-    /// How the process ended; `None` while it runs.
+    /// How the process ended. `None`: it runs.
     pub end: Option<LifetimeEnd>,
 }
 
@@ -149,19 +150,19 @@ pub struct Lifetime {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LifetimeEnd {
-    /// It was killed on purpose.
+    /// The run killed it.
     Killed,
-    /// It was asked to stop, and stopped.
+    /// The run asked it to stop, and it stopped.
     Stopped,
     /// It ended by itself: by a disk fault, a panic, or for lack of memory.
     ByItself,
 }
 
-/// The gate's counter of a process.
+/// A reading of a process's counter of gate passes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateReading {
-    /// It was read at this instant or later. What arrived before had passed the gate before. `None`: it was read after the
-    /// last handoff of the process.
+    /// The counter was read at this instant or later, so it counts all handoffs that arrived before. `None`: it was
+    /// read after the last handoff of the process.
     pub at_ns: Option<u64>,
     /// Name of the node.
     pub node: String,
@@ -174,7 +175,7 @@ pub struct GateReading {
 /// A leadership began to act.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EpochStarted {
-    /// When the leadership was first observed.
+    /// Time at which the leadership was first observed.
     pub at_ns: u64,
     /// Number of the epoch.
     pub epoch: u64,
@@ -200,17 +201,17 @@ pub struct Overload {
     pub until_ns: u64,
 }
 
-/// A limit of the workload that must hold at the sink, over all nodes and fail-overs. It is recorded when it is set,
-/// and again with its end if it is lifted.
+/// A limit of the workload that must hold at the sink, over all nodes and fail-overs. A limit is recorded when it is
+/// set, and again with its end if it is lifted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limit {
-    /// The limit concerns runs of these tenants.
+    /// Tenants whose runs the limit concerns.
     pub tenants: Vec<String>,
-    /// The schedules and campaigns that it concerns; empty: all.
+    /// Schedules and campaigns that the limit concerns. Empty: all.
     pub schedules: Vec<String>,
     /// Start of the limit.
     pub from_ns: u64,
-    /// End of the limit; `None`: the end of the history.
+    /// End of the limit. `None`: the end of the history.
     pub until_ns: Option<u64>,
     /// The limit itself.
     pub bound: Bound,
@@ -220,35 +221,36 @@ pub struct Limit {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
-    /// Emails a second that the only relay of these runs accepts from all nodes (P25).
+    /// Maximum rate of emails that the only relay of these runs accepts from all nodes (P25).
     RelayRate {
-        /// Emails in 1,000 seconds.
+        /// Number of emails in 1,000 seconds.
         per_second_milli: u64,
-        /// Sessions of each node.
+        /// Number of sessions of each node.
         sessions: u32,
     },
-    /// Recipients that are claimed a second (P25).
+    /// Maximum rate at which recipients are claimed (P25).
     TenantRate {
-        /// Emails in 1,000 seconds.
+        /// Number of emails in 1,000 seconds.
         per_second_milli: u64,
-        /// Sessions of each node, over all relays of these runs.
+        /// Number of sessions of each node, over all relays of these runs.
         sessions: u32,
     },
     /// The pool of these runs is warmed up (P25).
     WarmUp {
         /// The first day, in whole days since 1970-01-01 UTC.
         first_day: i64,
-        /// Emails on each day.
+        /// Maximum number of emails on each day.
         caps: Vec<u32>,
     },
-    /// Instants of two runs of one schedule that send to the same recipient are at least this far apart (P17).
+    /// Minimum time between the instants of two runs of one schedule that send to the same recipient (P17).
     MinGap {
-        /// Milliseconds.
+        /// Length of the gap in milliseconds.
         gap_ms: u64,
     },
-    /// Handoffs to a recipient without a definite answer, unless an operator decides to send again (P4, P14).
+    /// Maximum number of handoffs to a recipient without a definite answer, except those that an operator decides (P4,
+    /// P14).
     MaxAttempts {
-        /// Handoffs.
+        /// Number of handoffs.
         attempts: u32,
     },
 }

@@ -1,8 +1,8 @@
-//! I9: ledger and sink agree about each item. A recipient in state sent was accepted; an accepted recipient is sent, in
-//! doubt or assumed. (I4 and I13 judge recipients that are still claimed because the run did not drain. A pending one
-//! would be sent to again, which is a violation here.) Each email names its item (`identity.rs`). Under `hold` and
-//! `assume_sent` no recipient is sent to again unless an operator asked for it. Under another policy than `assume_sent`
-//! no recipient is closed as assumed unless an operator asked for it.
+//! I9: ledger and sink agree about each item. A recipient in state sent was accepted, and an accepted recipient is
+//! sent, in doubt or assumed. (I4 and I13 judge recipients that are still claimed because the run did not drain. An
+//! accepted recipient that is pending would be sent to again, which is a violation here.) Each email names its item
+//! (`identity.rs`). Under `hold` and `assume_sent` no recipient is sent to again unless an operator asked for it. Under
+//! another policy than `assume_sent` no recipient is closed as assumed unless an operator asked for it.
 
 use super::identity;
 use crate::events::{Call, InDoubt, RecipientState, Step};
@@ -20,7 +20,7 @@ pub fn agree(history: &History, findings: &mut Findings) {
     for (item, handoffs) in
         history.handoffs_by_item().filter(|(_, handoffs)| handoffs.iter().any(|handoff| handoff.answer.is_accepted()))
     {
-        // After a decision to send again, the outcome of that later attempt counts.
+        // After a decision to send again, the outcome of the later attempt counts.
         let decided = of_item(&history.outcomes, item).iter().filter(|outcome| outcome.step == Step::Resent);
         let decided = decided.map(|outcome| outcome.index).max();
         let accepts = handoffs.iter().filter(|handoff| handoff.answer.is_accepted());
@@ -47,7 +47,7 @@ pub fn agree(history: &History, findings: &mut Findings) {
     }
 }
 
-/// Reports resend steps beyond those that operators asked for.
+/// Reports steps that send again without a request of an operator.
 fn report_unrequested_resends(history: &History, findings: &mut Findings) {
     for outcomes in history.outcomes.chunk_by(|left, right| left.item() == right.item()) {
         let resent = outcomes.iter().filter(|outcome| outcome.step == Step::Resent).count();

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The indices of the faults that can have caused the doubt of a class of items.
 pub type CandidateFaults = Vec<usize>;
 
-/// The number of items of each class that stay unexplained when as many as possible are attributed.
+/// Returns the number of items of each class that stay unexplained when as many items as possible are attributed.
 ///
 /// This is a maximum flow from classes to faults, found by augmenting paths. There are about as many classes as
 /// processes, not as recipients.
@@ -30,13 +30,13 @@ pub fn unexplained(classes: &[(CandidateFaults, u64)], capacities: &[u64]) -> Ve
 struct Attribution<'a> {
     classes: &'a [(CandidateFaults, u64)],
     free: Vec<u64>,
-    /// For each fault: the number of items attributed to it, by class.
+    /// Number of items that are attributed to each fault, by class.
     held: Vec<BTreeMap<usize, u64>>,
 }
 
 impl Attribution<'_> {
-    /// Attributes up to `count` more items of a class, if necessary by moving other items to other faults. Returns how
-    /// many.
+    /// Attributes up to `count` more items of a class, if necessary by moving other items to other faults. Returns
+    /// their number.
     fn attribute(&mut self, class: usize, count: u64, tried: &mut BTreeSet<usize>) -> u64 {
         let Some((candidates, _)) = self.classes.get(class) else { return 0 };
         for &fault in candidates {
@@ -83,7 +83,8 @@ mod tests {
 
     #[test]
     fn item_with_another_candidate_fault_is_moved() {
-        // The first class takes the first fault, the only one for the third class; its items must move over the second.
+        // The first class takes the first fault, which is the only fault for the third class. So its items must move to
+        // the second fault.
         let classes = [(vec![0, 1], 2), (vec![1, 2], 3), (vec![0], 2)];
         assert_eq!(unexplained(&classes, &[2, 3, 2]), [0, 0, 0]);
         assert_eq!(unexplained(&classes, &[2, 3, 1]).iter().sum::<u64>(), 1);

@@ -7,8 +7,8 @@ use crate::history::History;
 use crate::time::MS;
 use crate::verdict::Findings;
 
-/// A majority has a leader within this. An election takes under a second; a process needs some seconds to start on a
-/// busy machine.
+/// Maximum time until a majority has a leader. An election takes less than a second. A process needs some seconds to
+/// start on a busy machine.
 const LED_WITHIN_NS: u64 = 10_000 * MS;
 /// I17: a majority that is up has a leader and sends.
 pub fn available(history: &History, findings: &mut Findings) {

@@ -1,8 +1,9 @@
-//! I6: after the answer to an opt-out no handoff passes a gate. A later accept is allowed only if the answer named it
-//! as crossed, or if it has an earlier claim of a node that the answer named as unconfirmed. I8: after the answer to a
-//! pause or cancel there is no later claim, and no later run of a paused schedule; later accepts are judged as for I6.
+//! I6: after the answer to an opt-out no handoff passes a gate. A later accept is allowed only if the answer named the
+//! handoff as crossed, or if it has an earlier claim of a node that the answer named as unconfirmed. I8: after the
+//! answer to a pause or cancel there is no later claim, and no later run of a paused schedule. Later accepts are judged
+//! as for I6.
 //!
-//! Instants are measured by the test: when the answer arrived, and when the sink read the final dot.
+//! The test measures the instants: the arrival of the answer, and the time at which the sink read the final dot.
 
 use std::collections::HashMap;
 
@@ -13,25 +14,25 @@ use crate::verdict::Findings;
 
 /// An answered opt-out, pause or cancel.
 struct Barrier<'a> {
-    /// When the answer arrived.
+    /// Time at which the answer arrived.
     answered_ns: u64,
-    /// When a client first tried to undo it.
+    /// Time at which a client first tried to undo the operation.
     lifted_ns: u64,
-    /// Its log index.
+    /// Log index of the operation. `None`: unknown.
     index: Option<u64>,
     crossed: &'a [Crossing],
     unconfirmed: &'a [String],
 }
 
 impl<'a> Barrier<'a> {
-    /// `None` if the call failed or its result is unknown.
+    /// Returns the barrier of a call. `None`: the call failed, or its result is unknown.
     fn of(call: &'a Call, lifted_ns: Option<u64>) -> Option<Barrier<'a>> {
         let Answer::Ok { index, crossed, unconfirmed, .. } = &call.answer else { return None };
         let (answered_ns, lifted_ns) = (call.answered_ns?, lifted_ns.unwrap_or(u64::MAX));
         Some(Barrier { answered_ns, lifted_ns, index: *index, crossed, unconfirmed })
     }
 
-    /// Whether it forbids this handoff. `None`: it is unknown whether the claim was earlier.
+    /// Returns true if the barrier forbids this handoff. `None`: it is unknown if the claim was earlier.
     fn forbids(&self, history: &History, handoff: &Mail) -> Option<bool> {
         // A message without its final dot may not have passed the gate.
         let has_dot = !matches!(handoff.answer, Answered::Cut | Answered::Malformed);
@@ -62,20 +63,20 @@ impl<'a> Barrier<'a> {
     }
 }
 
-/// Whether this is the recipient's number. True if the number was not read: then the fence decides.
+/// Returns true if this is the recipient's number, or if the number was not read, because then the fence decides.
 fn is_number(history: &History, item: Item, number: u32) -> bool {
     of_item(&history.final_states, item).last().and_then(|item_state| item_state.number).is_none_or(|own| own == number)
 }
 
-/// The start of the first call that may have undone `barrier`.
+/// Returns the start of the first call that may have undone `barrier`.
 fn lifted_by(history: &History, barrier: &Call, lifts: impl Fn(&Operation) -> bool) -> Option<u64> {
     let mut later = history.calls.iter().filter(|call| lifts(&call.operation) && may_follow(call, barrier));
     later.next().map(|call| call.invoked_ns)
 }
 
-/// Whether this call may have taken effect after the earlier one: by the log index if both are known. Otherwise it may,
-/// unless its answer arrived before the other was invoked: calls need not take effect in the order of their invocation,
-/// and a call without an answer may take effect later.
+/// Returns true if `call` may have taken effect after `earlier`. If both log indices are known, they decide. Otherwise
+/// it may have, unless its answer arrived before `earlier` was invoked: calls need not take effect in the order of
+/// their invocation, and a call without an answer may take effect later.
 pub(super) fn may_follow(call: &Call, earlier: &Call) -> bool {
     match (&call.answer, &earlier.answer) {
         (Answer::Failed { .. }, _) => false,
@@ -150,8 +151,9 @@ struct Until {
 }
 
 impl Stop {
-    /// Whether it forbids the entry at this index. If a resumption has no known index, entries are forbidden until it
-    /// was requested. `was_there` says whether the entry existed before an instant; `None`: unknown.
+    /// Returns true if the stop forbids the entry at this index. If a resumption has no known index, entries are
+    /// forbidden until the resumption was requested. `was_there` says if the entry existed before an instant (`None`:
+    /// unknown).
     fn holds_at(&self, index: u64, was_there: impl Fn(u64) -> Option<bool>) -> Option<bool> {
         let is_over = self.until.index.is_some_and(|until| until <= index);
         match self.until.perhaps_ns {
@@ -180,8 +182,8 @@ fn resumed(history: &History, pause: &Call, target: &Target) -> Until {
             _ => until.perhaps_ns = until.perhaps_ns.or(Some(call.invoked_ns)),
         }
     }
-    // The ledger may record the index of the first resumption, also of a call without an answer. No earlier one exists,
-    // or it would be recorded too.
+    // The ledger may record the index of the first resumption, even of a call without an answer. No earlier resumption
+    // exists, or it would be recorded too.
     if let (Answer::Ok { index: Some(paused), .. }, Target::Run(run)) = (&pause.answer, target)
         && let run = run.into()
         && let Some((_, first)) = history.resumptions.range((run, paused + 1)..=(run, u64::MAX)).next()
@@ -205,8 +207,8 @@ fn report_claims(history: &History, run: Name, stops: &Stop, findings: &mut Find
     }
 }
 
-/// A time at which the claim existed: its commit or the first DATA under it, whichever is earlier. `None`: neither was
-/// observed.
+/// Returns a time at which the claim existed: the earlier of its commit and the first DATA under it. `None`: neither
+/// was observed.
 fn there_by(history: &History, claim: &Claim) -> Option<u64> {
     let own = of_item(&history.handoffs, claim.item()).iter().filter(|handoff| handoff.fence == Some(claim.fence));
     claim.committed_ns.into_iter().chain(own.map(|handoff| handoff.data_ns)).min()

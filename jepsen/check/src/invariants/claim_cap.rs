@@ -1,9 +1,9 @@
-//! The measured claim cap: how many recipients a node can have had claimed at a fault (P12), by the sink's record.
+//! Measures the claim cap by the sink's record: the maximum number of recipients that a node can have claimed (P12).
 //!
-//! A tenant may have claimed what the relays accept during a claim, its sending and its settling, at most during one
-//! second. The throughput is measured in the fastest tenth of a second, since a short queue lasts no whole second. A
-//! relay without measurements allows four recipients for each session. The ledger's own cap is not used: a product that
-//! claims too much would report it as its cap.
+//! A tenant may have claimed the emails that the relays accept while a claim is committed, sent and settled, which
+//! takes at most one second. The throughput is measured in the fastest tenth of a second, since a short queue lasts no
+//! whole second. A relay without measurements allows four recipients for each session. The ledger's own cap is not
+//! used, because a product that claims too much would report a cap that is too large.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,17 +12,17 @@ use crate::history::History;
 use crate::names::Name;
 use crate::time::MS;
 
-/// P12: recipients that a node may hold claimed and unsettled at most, whatever its relays let through.
+/// P12: maximum number of claimed and unsettled recipients of a node, whatever its relays accept.
 pub const CLAIM_CAP_MAX: u64 = 4_096;
-/// P12: recipients for each session of a relay without measurements.
+/// P12: number of recipients for each session of a relay without measurements.
 const PER_SESSION: u64 = 4;
-/// The throughput is measured in intervals of this length, of which [`FLOWS`] make the second of P12.
+/// Length of the intervals in which the throughput is measured. [`FLOWS`] of them make the second of P12.
 const FLOW_NS: u64 = 100 * MS;
 const FLOWS: u64 = 10;
-/// A process that ran this long with a leader has settled the claims of earlier processes of its node.
+/// Time with a leader after which a process has settled the claims of earlier processes of its node.
 const SETTLED_WITHIN_NS: u64 = 10_000 * MS;
 
-/// The maximum number of recipients that a node can have claimed.
+/// Returns the maximum number of recipients that a node can have claimed.
 pub fn claim_cap(history: &History) -> u64 {
     let mut began: BTreeMap<Name, Vec<u64>> = BTreeMap::new();
     for handoff in history.handoffs.iter().filter(|handoff| handoff.answer != Answered::Malformed) {
@@ -38,7 +38,7 @@ pub fn claim_cap(history: &History) -> u64 {
     (of_a_tenant * tenants.len().max(1) as u64).min(CLAIM_CAP_MAX)
 }
 
-/// The maximum number of these sorted instants in any interval of this length.
+/// Returns the maximum number of these sorted instants in any interval of this length.
 pub fn most_within(instants: &[u64], length_ns: u64) -> u64 {
     let mut first = 0;
     let most = instants.iter().enumerate().map(|(last, at_ns)| {
@@ -50,8 +50,8 @@ pub fn most_within(instants: &[u64], length_ns: u64) -> u64 {
     most.max().unwrap_or(0) as u64
 }
 
-/// Number of processes of a node whose claims may be open when a fault begins: the affected process, and earlier ones
-/// whose claims no later process had time to settle. At least one.
+/// Returns the number of processes of a node whose claims may be open when a fault begins, at least 1: the affected
+/// process, and earlier processes whose claims no later process had time to settle.
 pub fn unsettled_processes(history: &History, fault: &Fault, node: &str) -> u64 {
     let begun =
         history.lifetimes.iter().filter(|lifetime| lifetime.node == node && lifetime.started_ns <= fault.from_ns);

@@ -1,5 +1,5 @@
-//! I2: every accept is covered by a committed claim that precedes its DATA. I14: accepts are at most gate passes, and
-//! as many in a run without faults.
+//! I2: every accept is covered by a committed claim that precedes its DATA. I14: there are at most as many accepts as
+//! gate passes, and equally many in a run without faults.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,7 +31,7 @@ pub fn covered(history: &History, findings: &mut Findings) {
     }
 }
 
-/// The claim of a handoff.
+/// Returns the claim of a handoff.
 pub fn claim_of<'a>(history: &'a History, handoff: &Mail) -> Option<&'a Claim> {
     of_item(&history.claims, handoff.item()).iter().find(|claim| Some(claim.fence) == handoff.fence)
 }
@@ -39,7 +39,7 @@ pub fn claim_of<'a>(history: &'a History, handoff: &Mail) -> Option<&'a Claim> {
 /// A process: its node and its incarnation.
 type ProcessKey = (Name, u64);
 
-/// I14: accepts are at most gate passes.
+/// I14: there are at most as many accepts as gate passes.
 pub fn passed_the_gate(history: &History, findings: &mut Findings) {
     if !history.is_whole() {
         return;
@@ -68,7 +68,7 @@ pub fn passed_the_gate(history: &History, findings: &mut Findings) {
     }
 }
 
-/// When the accepts of each process arrived, in order. (I2 reports accepts without a claim.)
+/// Returns the arrival times of the accepts of each process, in order. (I2 reports accepts without a claim.)
 fn accepts_by_process(history: &History) -> BTreeMap<ProcessKey, Vec<u64>> {
     let mut accepts: BTreeMap<ProcessKey, Vec<u64>> = BTreeMap::new();
     for handoff in history.accepts() {
@@ -80,7 +80,7 @@ fn accepts_by_process(history: &History) -> BTreeMap<ProcessKey, Vec<u64>> {
     accepts
 }
 
-/// Whether the process ended: then its last counter may be lost.
+/// Returns true if the process ended, so that its last counter may be lost.
 fn is_over(history: &History, (node, incarnation): ProcessKey) -> bool {
     let mut lifetimes = history.lifetimes.iter().filter(|lifetime| node == lifetime.node);
     let lifetime = lifetimes.find(|lifetime| lifetime.incarnation == Some(incarnation));

@@ -28,7 +28,7 @@ pub fn own(history: &History, findings: &mut Findings) {
     }
 }
 
-/// The audience of each run: by its instant, or by the call that triggered it.
+/// Returns the audience of each run: by its instant, or by the call that triggered it.
 fn audiences(history: &History) -> BTreeMap<Name, Name> {
     let by_instant = history.runs.iter().filter_map(|(name, run)| {
         let audience = history.due.get(&run.instant())?;

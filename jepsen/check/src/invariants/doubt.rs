@@ -3,21 +3,21 @@
 //! limited number of recipients (`attribution.rs`), and a fault of one node explains no recipient of another node.
 //!
 //! No fault explains more recipients than the affected processes had claimed and not settled with a known outcome when
-//! it began. Below that, it explains, for each affected node:
+//! the fault began. Below that bound, a fault explains for each affected node:
 //!
 //! - the end of a process whose journal remains (kill, crash point, restart, damage, failing disk), and a pause: the
-//!   handoffs past the gate by the sink's record; those whose final dots the sink read later, before the node
-//!   continued; and those whose dots it read shortly before, whose answers may have been lost. At most the node's
-//!   sessions, which also count if the handoffs were not counted;
+//!   handoffs past the gate by the sink's record; the handoffs whose final dots the sink read later, before the node
+//!   continued; and the handoffs whose dots it read shortly before, because their answers may have been lost. The bound
+//!   is the node's sessions, which also count if the handoffs were not counted;
 //! - the end of a process without its journal (a power cut, a node that never restarts), and each of the faults above
 //!   if the policy `assume_sent` closes doubts before a journal is read: the node's claim cap as the sink measures it
 //!   (`claim_cap.rs`), for each process whose claims may be open;
-//! - a partition or bad link, which may cut SMTP sessions: the node's sessions in each started minute. If it never
-//!   ends, so that no journal behind it is read, or if the policy is `assume_sent`: the claim cap for each lease that
-//!   it may have cost;
-//! - faults of clocks, relays and operators, and leadership transfers: none. Faults of the relay are in the sink's
-//!   record: a recipient whose last handoff the sink left unanswered or cut off is in doubt because of it. (A message
-//!   that was cut off before its run was read explains any one recipient.)
+//! - a partition or bad link, which may cut SMTP sessions: the node's sessions in each started minute. If the partition
+//!   never ends, so that no journal behind it is read, or if the policy is `assume_sent`: the claim cap for each lease
+//!   that the fault may have cost;
+//! - faults of clocks, relays and operators, and leadership transfers: no recipient. Faults of the relay are in the
+//!   sink's record: they explain each recipient whose last handoff the sink left unanswered or cut off. (A message that
+//!   was cut off before its run was read explains any one recipient.)
 
 use std::collections::BTreeMap;
 
@@ -34,9 +34,9 @@ use crate::verdict::Findings;
 pub struct Doubt {
     /// Recipients in doubt at the end, or closed as assumed.
     pub in_doubt: u64,
-    /// Of those, recipients whose email was accepted.
+    /// Recipients in `in_doubt` whose email was accepted.
     pub arrived: u64,
-    /// How many the faults may leave in doubt.
+    /// Maximum number of recipients that the faults may leave in doubt.
     pub allowed: u64,
 }
 
@@ -63,7 +63,7 @@ pub fn doubt(history: &History) -> Doubt {
     Doubt { in_doubt, arrived, allowed: by_relay + capacities(history).iter().sum::<u64>() }
 }
 
-/// The last claims of recipients in doubt that neither a fault nor a missing answer of the relay explains.
+/// Returns the last claims of recipients in doubt that neither a fault nor a missing answer of the relay explains.
 fn unexplained(history: &History) -> Vec<&Claim> {
     let mut capacities = capacities(history);
     let unnamed = capacities.len();
@@ -82,21 +82,22 @@ fn unexplained(history: &History) -> Vec<&Claim> {
     classes.flat_map(|(mut claims, left)| claims.split_off(claims.len() - left as usize)).collect()
 }
 
-/// Whether this fault can have left a handoff under this claim in doubt: it affected the process that owned the claim
-/// or, if a journal was lost, a later process of that node, which would have read the journal. A partition or bad link
-/// may affect any node; a partition that never ends also hides the journals of the nodes that it cuts off.
+/// Returns true if this fault can have left a handoff under this claim in doubt: it affected the process that owned the
+/// claim or, if a journal was lost, a later process of that node, which would have read the journal. A partition or bad
+/// link may affect any node. A partition that never ends also hides the journals of the nodes that it cuts off.
 fn may_have_struck(history: &History, fault: &Fault, claim: &Claim) -> bool {
     let until_ns = affects_claims_until(history, fault, (claim.node, claim.incarnation));
     until_ns.is_some_and(|until_ns| claimed_ns(claim) <= until_ns)
 }
 
-/// Ledger time, which separates incarnations, may be wrong by the clock error, and an ended process may get claims
-/// until its lease expires.
+/// Returns the tolerance of times: ledger time, which separates incarnations, may be wrong by the clock error, and an
+/// ended process may get claims until its lease expires.
 fn slack_ns(history: &History) -> u64 {
     (LEASE_MS + history.header.clock_error_ms).saturating_mul(MS)
 }
 
-/// When the last claims of this process were committed that the fault can have affected; `None` if it affected none.
+/// Returns the time until which claims of this process were committed that the fault can have affected. `None`: it
+/// affected no claim.
 fn affects_claims_until(history: &History, fault: &Fault, process: Process) -> Option<u64> {
     let (owner, incarnation) = (process.0, process.1);
     if (!is_network(fault) || never_ends(fault)) && !fault.nodes.iter().any(|node| owner == *node) {
@@ -122,7 +123,7 @@ fn affects_claims_until(history: &History, fault: &Fault, process: Process) -> O
     (had_begun && !was_over).then_some(if ended_it { u64::MAX } else { over_ns })
 }
 
-/// The earliest time at which it may have been claimed; 0 if that is unknown.
+/// Returns the earliest time at which the recipient may have been claimed. 0: unknown.
 fn claimed_ns(claim: &Claim) -> u64 {
     claim.committed_ns.or(claim.proposed_ns).unwrap_or(0)
 }
@@ -130,8 +131,8 @@ fn claimed_ns(claim: &Claim) -> u64 {
 /// A node and its incarnation.
 type Process = (Name, u64);
 
-/// Times of the claimed recipients of one process, each sorted: when they were claimed, and when they were settled
-/// with a known outcome.
+/// Times of the claimed recipients of one process, sorted: the times of the claims, and those of the settles with a
+/// known outcome.
 #[derive(Default)]
 struct ClaimTimes {
     claimed_ns: Vec<u64>,
@@ -155,8 +156,8 @@ fn claim_times(history: &History) -> BTreeMap<Process, ClaimTimes> {
     processes
 }
 
-/// When entries were committed at the latest, by the sink's clock: a claim was committed before its first handoff, and
-/// so were all entries before that claim.
+/// Latest times at which entries were committed, by the sink's clock. A claim was committed before its first handoff,
+/// and so were all entries before that claim.
 struct CommitTimes(BTreeMap<u64, u64>);
 
 impl CommitTimes {
@@ -179,7 +180,7 @@ impl CommitTimes {
     }
 }
 
-/// Number of claimed recipients that the fault can have affected: those without a known outcome when it began.
+/// Returns the number of claimed recipients that the fault can have affected: they had no known outcome when it began.
 fn unsettled_at(history: &History, fault: &Fault, processes: &BTreeMap<Process, ClaimTimes>) -> u64 {
     let mut unsettled = 0;
     for (process, times) in processes {
@@ -195,7 +196,7 @@ fn unsettled_at(history: &History, fault: &Fault, processes: &BTreeMap<Process, 
 /// How a fault can leave a handoff in doubt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effect {
-    /// A process ends or pauses past its gate; its journal can be read later.
+    /// A process ends or pauses past its gate. Its journal can be read later.
     Process,
     /// Replies are lost in the network.
     Network,
@@ -224,13 +225,13 @@ fn is_network(fault: &Fault) -> bool {
     effect_on_doubt(fault.kind) == Effect::Network
 }
 
-/// Whether it is a network fault without an end.
+/// Returns true if the fault is a network fault without an end.
 fn never_ends(fault: &Fault) -> bool {
     is_network(fault) && fault.until_ns.is_none()
 }
 
-/// Whether the journals of the affected nodes are not read in time: they are lost, or behind a permanent cut, or too
-/// late, since the policy `assume_sent` closes a doubt when its run ends, possibly before the node is back.
+/// Returns true if the journals of the affected nodes are not read in time. They are lost, behind a permanent cut, or
+/// too late: the policy `assume_sent` closes a doubt when its run ends, possibly before the node is back.
 fn hides_journals(history: &History, fault: &Fault) -> bool {
     let with_its_node = effect_on_doubt(fault.kind) == Effect::Journals;
     let comes_late = history.header.in_doubt == InDoubt::AssumeSent && effect_on_doubt(fault.kind) != Effect::None;
@@ -248,8 +249,8 @@ fn doubted(history: &History) -> impl Iterator<Item = Item> {
 /// Time between the sink's answer and the sender's journal entry, on a busy machine.
 const ANSWER_UNDER_WAY_NS: u64 = 250 * MS;
 
-/// Handoffs of the affected nodes that the sink read shortly before the fault, or after it and before the nodes
-/// continued or restarted.
+/// Returns the number of handoffs of the affected nodes that the sink read shortly before the fault, or after it and
+/// before the nodes continued or restarted.
 fn under_way(history: &History, fault: &Fault) -> u64 {
     let from_ns = fault.from_ns.saturating_sub(ANSWER_UNDER_WAY_NS);
     let mut count = 0;
@@ -264,7 +265,7 @@ fn under_way(history: &History, fault: &Fault) -> u64 {
     count
 }
 
-/// Whether an injected fault of the relay left the last handoff without an answer.
+/// Returns true if an injected fault of the relay left the last handoff without an answer.
 fn left_unanswered_by_relay(history: &History, item: Item) -> bool {
     let last = of_item(&history.claims, item).last().map(|claim| claim.fence);
     // The fence of a message that was cut off may not have been read.
@@ -272,20 +273,20 @@ fn left_unanswered_by_relay(history: &History, item: Item) -> bool {
     of_item(&history.handoffs, item).iter().any(|handoff| handoff.answer.leaves_doubt() && is_last(handoff.fence))
 }
 
-/// Messages that were cut off before their run was read.
+/// Returns the number of messages that were cut off before their run was read.
 fn without_run(history: &History) -> u64 {
     let cut = history.handoffs.iter().filter(|handoff| handoff.answer == Answered::Cut);
     cut.filter(|handoff| handoff.run.is_empty()).count() as u64
 }
 
-/// How many recipients each fault explains.
+/// Returns the number of recipients that each fault explains.
 fn capacities(history: &History) -> Vec<u64> {
     let (cap, processes) = (claim_cap(history), claim_times(history));
     let capacity = |fault| allowed_by(history, fault, cap).min(unsettled_at(history, fault, &processes));
     history.faults.iter().map(capacity).collect()
 }
 
-/// How many recipients a fault of this kind explains at most; `cap` is the measured claim cap of a node.
+/// Returns the maximum number of recipients that a fault explains. `cap` is the measured claim cap of a node.
 fn allowed_by(history: &History, fault: &Fault, cap: u64) -> u64 {
     if !fault.may_have_struck() {
         return 0;
@@ -308,7 +309,7 @@ fn allowed_by(history: &History, fault: &Fault, cap: u64) -> u64 {
     match effect {
         Effect::Process => fault.past_gate.map_or(sessions, |past| (past + under_way(history, fault)).min(sessions)),
         Effect::Network => sessions * (length_ns / (60_000 * MS) + 1),
-        // The journals of a lost node are hidden, above.
+        // `hides_journals` handles the journals of a lost node.
         Effect::Journals | Effect::None => 0,
     }
 }
@@ -318,8 +319,8 @@ mod tests {
     use super::*;
     use crate::events::{Claim, Event, Header, Mail, Outcome};
 
-    /// Ten recipients are claimed in one entry each, one every ten seconds, handed off half a second later, and settled in
-    /// the entry after their claim.
+    /// Returns a history of ten recipients. Each is claimed in an entry of its own, ten seconds after the recipient
+    /// before, handed off half a second later, and settled in the entry after the claim.
     fn history() -> History {
         let mut history = History::new(Header::default());
         for number in 0..10_u64 {
@@ -360,7 +361,8 @@ mod tests {
         let processes = claim_times(&history);
         let mut fault = Fault::installed(FaultKind::Pause, String::new(), vec!["n1".to_owned()], 40_700 * MS);
         fault.until_ns = Some(63_000 * MS);
-        // m0 to m3 were settled when m4 was handed off at 40.5 s. m7 was claimed at 70 s, later than a lease after the end.
+        // m0 to m3 were settled before m4 was handed off at 40.5 s. m7 was claimed at 70 s, more than a lease after the
+        // end.
         assert_eq!(unsettled_at(&history, &fault, &processes), 3);
         fault.nodes = vec!["n2".to_owned()];
         assert_eq!(unsettled_at(&history, &fault, &processes), 0);

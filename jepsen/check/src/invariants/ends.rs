@@ -1,13 +1,13 @@
 //! Final states without an email, for which I4 requires a cause that was observed outside of the ledger: an opt-out or
-//! cancel that was requested, a run within the `min_gap`, a passed deadline, or a refusal by the relay. (A refusal or a
-//! broken dialogue before the final dot is not in the sink's record: there the ledger's step is enough.)
+//! cancel that was requested, a run within the `min_gap`, a passed deadline, or a refusal by the relay. (The sink's
+//! record has no refusal and no broken dialogue before the final dot. For these the ledger's step is enough.)
 
 use super::barriers::may_follow;
 use super::limits;
 use crate::events::{Answer, Answered, Call, Claim, LifetimeEnd, Operation, RecipientState, Run, Step};
 use crate::history::{History, Item, of_item};
 
-/// Whether the final state of a recipient without an email has a cause.
+/// Returns true if the final state of a recipient without an email has a cause.
 pub fn has_cause(history: &History, item: Item, state: RecipientState) -> bool {
     // I9 judges the state of an accepted item.
     if history.arrived(item) {
@@ -27,7 +27,8 @@ pub fn has_cause(history: &History, item: Item, state: RecipientState) -> bool {
     }
 }
 
-/// Whether the recipient had opted out of this tenant's emails and not taken it back before the run opened.
+/// Returns true if the recipient had opted out of this tenant's emails and not withdrawn the opt-out before the run
+/// opened.
 fn opted_out(history: &History, item: Item, run: &Run) -> bool {
     let (tenant, recipient) = (run.tenant.to_string(), item.recipient.to_string());
     let opt_out = Operation::OptOut { tenant: tenant.clone(), recipient: recipient.clone() };
@@ -42,7 +43,7 @@ fn opted_out(history: &History, item: Item, run: &Run) -> bool {
     opt_outs.any(|opt_out| take_backs.iter().all(|take_back| may_follow(opt_out, take_back)))
 }
 
-/// Whether the run was cancelled, or its schedule deleted.
+/// Returns true if the run was cancelled, or its schedule deleted.
 fn was_cancelled(history: &History, run: &Run) -> bool {
     history.possible_calls().any(|call| match &call.operation {
         Operation::Cancel { target } => run.is_in(target),
@@ -51,8 +52,8 @@ fn was_cancelled(history: &History, run: &Run) -> bool {
     })
 }
 
-/// Whether its deadline or its schedule's next instant came before the history ended, and it had been open for the
-/// minimum time.
+/// Returns true if the run's deadline or its schedule's next instant was before the end of the history, and the run had
+/// been open for the minimum time.
 fn is_over(history: &History, run: &Run) -> bool {
     let end_ms = history.civil_ms(history.ended_ns()).saturating_add_unsigned(history.header.clock_error_ms);
     let within = history.header.policies.finish_within_ms;
@@ -68,7 +69,7 @@ fn is_over(history: &History, run: &Run) -> bool {
     deadline_ms.into_iter().chain(next_ms).any(|over_ms| over_ms.max(had_time_ms) <= end_ms)
 }
 
-/// Whether the relay refused it, by the sink's record or a step in the ledger.
+/// Returns true if the relay refused the email, by the sink's record or a step in the ledger.
 fn was_refused(history: &History, item: Item) -> bool {
     of_item(&history.handoffs, item)
         .iter()
@@ -76,8 +77,8 @@ fn was_refused(history: &History, item: Item) -> bool {
         || of_item(&history.outcomes, item).iter().any(|outcome| outcome.step == Step::Refused)
 }
 
-/// At least two processes died while they owned a claim of this recipient, and each of these claims was released.
-/// Composing the email may have killed them (P12).
+/// Returns true if at least two processes died while they owned a claim of this recipient, and each of these claims was
+/// released. Composing the email may have killed the processes (P12).
 fn killed_its_owners(history: &History, item: Item) -> bool {
     let claims = of_item(&history.claims, item);
     let mut deaths = 0_u32;
@@ -90,7 +91,7 @@ fn killed_its_owners(history: &History, item: Item) -> bool {
     deaths > 1
 }
 
-/// Whether the process died that owned this claim. A process that was stopped in order released its claims.
+/// Returns true if the process that owned this claim died. A process that was stopped in order released its claims.
 fn owner_died(history: &History, claim: &Claim) -> bool {
     history.lifetimes.iter().filter(|lifetime| claim.node == lifetime.node).any(|lifetime| {
         lifetime.incarnation == Some(claim.incarnation)

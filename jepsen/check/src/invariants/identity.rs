@@ -1,7 +1,7 @@
 //! The part of I9 about the emails themselves. All attempts of an item have the same Message-ID, so that the recipient
-//! can recognize a duplicate, and no two items share one. The body is the same at each attempt too. No message is
-//! malformed: line ends that readers may interpret differently (RFC 5321 2.3.8) are never written. An identity header
-//! that comes twice is a violation too: different readers may use different ones.
+//! can recognize a duplicate, and no two items share a Message-ID. The body is the same at each attempt too. No message
+//! is malformed: line ends that readers may interpret differently (RFC 5321 2.3.8) are never written. An identity
+//! header that occurs twice is a violation too, because readers may use different occurrences.
 //!
 //! Messages that were cut off are not judged.
 
@@ -48,7 +48,7 @@ pub(super) fn is_whole(handoff: &Mail) -> bool {
     !matches!(handoff.answer, Answered::Cut | Answered::Malformed)
 }
 
-/// Text for people: the node and the time.
+/// Returns the node and the time of a handoff, as text for people.
 pub(super) fn origin(handoff: &Mail) -> String {
     format!("from {} at {:.3} s", handoff.node, handoff.at_ns as f64 / 1e9)
 }

@@ -1,11 +1,11 @@
 //! I18: no budget is exceeded, over all nodes and fail-overs (P25). I19: no recipient gets emails of two runs within
-//! the `min_gap` of their schedule (P17), and none is handed over more often than `max_attempts` without a definite
+//! the `min_gap` of their schedule (P17), and no recipient has more handoffs than `max_attempts` without a definite
 //! answer (P4, P14). Both are judged by the sink's record.
 //!
-//! An email is counted when its DATA is read, but was taken from its budget earlier. So emails under way at the start
-//! of an interval are allowed in addition: one for each session of each process. A claim is taken from a tenant's rate
-//! earlier still ([`CLAIMED_BEFORE_NS`]). A relay's rate has a burst of a tenth of a second, or one email for each
-//! node. While a clock is wrong the rate may be a ninth higher (CLOCK_BOOTTIME is right within one part in ten).
+//! An email counts when its DATA is read, but was taken from its budget earlier. So an interval may have additional
+//! emails that were under way at its start: one for each session of each process. A claim is taken from a tenant's rate
+//! even earlier ([`CLAIMED_BEFORE_NS`]). A relay's rate has a burst of a tenth of a second, or one email for each node.
+//! While a clock is wrong the rate may be a ninth higher (CLOCK_BOOTTIME is right within one part in ten).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,10 +17,10 @@ use crate::verdict::Findings;
 
 /// Lengths of the intervals in which rates are judged.
 const LENGTHS_NS: [u64; 3] = [1_000 * MS, 10_000 * MS, 60_000 * MS];
-/// Time from taking a claim from a tenant's rate to its email: ten seconds to begin it, two for the burst, and three to
-/// commit and apply the claim.
+/// Maximum time from taking a claim from a tenant's rate to its email: ten seconds to begin the email, two for the
+/// burst, and three to commit and apply the claim.
 const CLAIMED_BEFORE_NS: u64 = 15_000 * MS;
-/// The sink may read the bytes of a process this long after its end.
+/// Time after the end of a process within which the sink may read its bytes.
 const UNDER_WAY_NS: u64 = 1_000 * MS;
 const DAY_MS: i64 = 86_400_000;
 
@@ -66,19 +66,19 @@ pub fn gaps_and_attempts(history: &History, findings: &mut Findings) {
     }
 }
 
-/// Whether the limit concerns this run.
+/// Returns true if the limit concerns this run.
 fn concerns(limit: &Limit, run: &Run) -> bool {
     limit.tenants.iter().any(|tenant| run.tenant == *tenant)
         && (limit.schedules.is_empty() || limit.schedules.iter().any(|schedule| run.schedule == *schedule))
 }
 
-/// Whether a recipient of this run may have to wait for another day or another run.
+/// Returns true if a recipient of this run may have to wait for another day or another run.
 pub fn holds_back(history: &History, run: &Run) -> bool {
     let waits = |limit: &&Limit| matches!(limit.bound, Bound::WarmUp { .. } | Bound::MinGap { .. });
     history.limits.iter().filter(waits).any(|limit| concerns(limit, run))
 }
 
-/// Whether another run within the `min_gap` explains that this recipient got no email of this run.
+/// Returns true if another run within the `min_gap` explains that this recipient got no email of this run.
 pub fn another_is_near(history: &History, item: Item, run: &Run) -> bool {
     let gap_ms = history.limits.iter().filter(|limit| concerns(limit, run)).filter_map(|limit| match limit.bound {
         Bound::MinGap { gap_ms } => Some(gap_ms),
@@ -95,7 +95,7 @@ pub fn another_is_near(history: &History, item: Item, run: &Run) -> bool {
     })
 }
 
-/// Handoffs of the runs that `limit` concerns, with DATA while it was in force.
+/// Returns the handoffs of the runs that `limit` concerns, with DATA while the limit was in force.
 fn handoffs_under<'a>(history: &'a History, limit: &Limit) -> Vec<&'a Mail> {
     let under = history.runs.iter().filter(|(_, run)| concerns(limit, run)).map(|(name, _)| *name);
     let under: BTreeSet<Name> = under.collect();
@@ -111,13 +111,13 @@ fn handoffs_under<'a>(history: &'a History, limit: &Limit) -> Vec<&'a Mail> {
 struct Rate {
     /// Text for people.
     name: &'static str,
-    /// Emails in 1,000 seconds.
+    /// Number of emails in 1,000 seconds.
     per_second_milli: u64,
-    /// Sessions of a process.
+    /// Number of sessions of a process.
     sessions: u32,
-    /// How long before its DATA an email may be taken from the rate.
+    /// Maximum time from taking an email from the rate to its DATA.
     delay_ns: u64,
-    /// Emails at once.
+    /// Number of emails that are allowed at once.
     burst: u64,
 }
 
@@ -147,7 +147,7 @@ fn report_rate(history: &History, limit: &Limit, rate: &Rate, findings: &mut Fin
     }
 }
 
-/// Number of processes that can have sent emails in an interval.
+/// Returns the number of processes that can have sent emails in an interval.
 fn processes(history: &History, from_ns: u64, until_ns: u64) -> u64 {
     let ran = history.lifetimes.iter().filter(|lifetime| {
         let over_ns = lifetime.ended_ns.unwrap_or(u64::MAX).saturating_add(UNDER_WAY_NS);
@@ -166,7 +166,7 @@ fn report_warm_up(history: &History, limit: &Limit, (first_day, caps): (i64, &[u
     for (before, at_ns) in arrived.iter().enumerate() {
         let day = (history.civil_ms(*at_ns).saturating_add_unsigned(history.header.clock_error_ms)).div_euclid(DAY_MS);
         let days = usize::try_from(day - first_day + 1).unwrap_or(0);
-        // After the last day there is no bound.
+        // After the last day of the warm-up there is no bound.
         let Some(caps) = caps.get(..days) else { return };
         let most: u64 = caps.iter().copied().map(u64::from).sum();
         if before as u64 >= most {

@@ -1,4 +1,4 @@
-//! I4: each due recipient is in a final state or in doubt at the deadline after healing, with a cause if it got no
+//! I4: at the deadline after healing, each due recipient is in a final state or in doubt, with a cause if it got no
 //! email, and every due instant opened a run or is explained. I13: when a quorum is healed, the backlog drains, and no
 //! run stays paused without a reason.
 //!
@@ -67,7 +67,8 @@ fn report_recipients(history: &History, run: &Run, audience: Name, findings: &mu
     }
 }
 
-/// Number of lost items: due, not accepted, not in doubt, and in no final state that has a cause.
+/// Returns the number of lost items: items that are due, not accepted, not in doubt, and in no final state with a
+/// cause.
 pub fn lost(history: &History) -> u64 {
     let mut lost = 0;
     for (run, recipients) in due_runs(history) {
@@ -85,12 +86,13 @@ fn is_lost(history: &History, item: Item) -> bool {
     !history.arrived(item) && !history.final_state(item).is_some_and(ends)
 }
 
-/// Number of due items.
+/// Returns the number of due items.
 pub fn expected(history: &History) -> u64 {
     due_runs(history).iter().map(|(_, recipients)| recipients.len() as u64).sum()
 }
 
-/// The run, if there is one, and the recipients of each instant that opened or is not explained, and of each trigger.
+/// Returns the recipients of each instant that opened or is not explained, and of each trigger, with the run if there
+/// is one.
 fn due_runs(history: &History) -> Vec<(Option<Name>, &[Name])> {
     let by_instant = runs_by_instant(history);
     let mut due = Vec::new();
@@ -105,12 +107,12 @@ fn due_runs(history: &History) -> Vec<(Option<Name>, &[Name])> {
     due
 }
 
-/// The recipients of an audience; none if it was not recorded.
+/// Returns the recipients of an audience. Empty: the audience was not recorded.
 fn recipients(history: &History, audience: Name) -> &[Name] {
     history.audiences.get(&audience).map_or(&[][..], Vec::as_slice)
 }
 
-/// Runs by instant, without triggered runs.
+/// Returns the runs by instant, without triggered runs.
 pub fn runs_by_instant(history: &History) -> BTreeMap<Instant, Vec<&Run>> {
     let mut by_instant: BTreeMap<Instant, Vec<&Run>> = BTreeMap::new();
     let own = history.runs.values().filter(|run| !matches!(run.cause, RunCause::Trigger | RunCause::Test));
@@ -120,7 +122,7 @@ pub fn runs_by_instant(history: &History) -> BTreeMap<Instant, Vec<&Run>> {
     by_instant
 }
 
-/// Runs that triggers returned, with their audiences.
+/// Returns the runs that triggers returned, with their audiences.
 pub fn triggered(history: &History) -> impl Iterator<Item = (Name, Name)> {
     let mut runs = BTreeMap::new();
     for call in &history.calls {
@@ -133,18 +135,18 @@ pub fn triggered(history: &History) -> impl Iterator<Item = (Name, Name)> {
     runs.into_iter()
 }
 
-/// Whether the ledger explains why this instant did not open.
+/// Returns true if the ledger explains why this instant did not open.
 pub fn is_explained(history: &History, instant: &Instant) -> bool {
     explanation(history, instant).is_some_and(|explained| explained.outcome != PassedOver::Waiting)
 }
 
-/// The ledger's explanation of an instant that did not open.
+/// Returns the ledger's explanation of an instant that did not open.
 pub fn explanation<'a>(history: &'a History, instant: &Instant) -> Option<&'a Explained> {
     let ranges = history.explained.get(&(instant.tenant, instant.schedule))?;
     ranges.iter().find(|range| (range.first_unix_ms..=range.last_unix_ms).contains(&instant.due_unix_ms))
 }
 
-/// The deadline for draining: after the last healing, or after the beginning if there were no faults.
+/// Returns the deadline for draining: after the last healing, or after the beginning if there were no faults.
 fn deadline_ns(history: &History) -> Option<u64> {
     let from = if history.faults_from_ns.is_some() { history.healed_ns? } else { history.healed_ns.unwrap_or(0) };
     Some(from.saturating_add(history.header.drain_within_ms.saturating_mul(MS)))
@@ -170,7 +172,8 @@ pub fn drains(history: &History, findings: &mut Findings) {
     }
 }
 
-/// Whether an operator may have paused the run, whatever the answer, or a guard because relays refused (P6).
+/// Returns true if an operator may have paused the run, whatever the answer was, or a guard because relays refused
+/// (P6).
 fn may_be_paused(history: &History, run: &str) -> bool {
     let pauses = |call: &Call| matches!(&call.operation, Operation::Pause { target: Target::Run(name) } if name == run);
     history.calls.iter().any(pauses) || history.possible_faults(FaultKind::Relay).next().is_some()

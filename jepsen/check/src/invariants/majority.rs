@@ -1,24 +1,24 @@
-//! When a majority of the nodes was up and undisturbed.
+//! Finds the intervals in which a majority of the nodes was up and undisturbed.
 //!
 //! A node counts from the start of its process to its end, except while a fault affects it. While any link is cut or
 //! bad, no majority counts. A node whose disk failed or lost data may have a torn log, and must catch up with a leader
-//! before it votes: it counts again when one of its processes has had a leader and all links for five seconds, or has
-//! waited a minute for a leader. A process that ends earlier starts again.
+//! before it votes. It counts again when one of its processes has had a leader and all links for five seconds, or has
+//! waited for a leader for a minute. A process that ends earlier starts again.
 
 use crate::events::{Fault, FaultKind};
 use crate::history::History;
 use crate::time::MS;
 
-/// How long a node with a torn log waits for a leader.
+/// Time for which a node with a torn log waits for a leader.
 const WITHOUT_LEADER_NS: u64 = 60_000 * MS;
-/// Time in which a node catches up with a leader. A new process first waits some seconds for the vote promises of its
-/// predecessor.
+/// Time within which a node catches up with a leader. A new process first waits some seconds for the vote promises of
+/// its predecessor.
 const CATCHES_UP_NS: u64 = 5_000 * MS;
 
 /// An interval, its end excluded.
 pub(super) type Interval = (u64, u64);
 
-/// Intervals in which a majority was up and undisturbed: sorted and disjoint.
+/// Returns the intervals in which a majority was up and undisturbed, sorted and disjoint.
 pub fn majorities(history: &History) -> Vec<Interval> {
     let mut up: Vec<Interval> = Vec::new();
     let of_all: Vec<Interval> =
@@ -35,11 +35,11 @@ pub fn majorities(history: &History) -> Vec<Interval> {
     with_majority(history, up)
 }
 
-/// Intervals in which a majority of the nodes is up, each of which is up in these intervals.
+/// Returns the intervals in which a majority of the nodes is up. `up` are the intervals of the single nodes.
 pub(super) fn with_majority(history: &History, up: Vec<Interval>) -> Vec<Interval> {
     let mut changes: Vec<(u64, i32)> =
         up.into_iter().flat_map(|(from_ns, until_ns)| [(from_ns, 1), (until_ns, -1)]).collect();
-    // At the same instant an end is counted before a start.
+    // At the same instant an end counts before a start.
     changes.sort_unstable();
     let needed = history.header.nodes.len() as i32 / 2 + 1;
     let (mut up, mut since, mut found) = (0, None, Vec::new());
@@ -58,7 +58,7 @@ pub(super) fn with_majority(history: &History, up: Vec<Interval>) -> Vec<Interva
     found
 }
 
-/// The parts of an interval outside of these sorted intervals.
+/// Returns the parts of an interval outside of these sorted intervals.
 pub(super) fn rest_of((mut from_ns, until_ns): Interval, without: &[Interval]) -> Vec<Interval> {
     let mut left = Vec::new();
     for (first, last) in without {
@@ -77,16 +77,16 @@ fn is_network(fault: &Fault) -> bool {
     fault.may_have_struck() && matches!(fault.kind, FaultKind::Partition | FaultKind::Link)
 }
 
-/// Whether it can keep the affected nodes from leading and voting.
+/// Returns true if the fault can keep the affected nodes from leading and voting.
 fn disturbs(fault: &Fault) -> bool {
     let not_the_node = matches!(fault.kind, FaultKind::Relay | FaultKind::Operator | FaultKind::Transfer);
     fault.may_have_struck() && !not_the_node
 }
 
-/// From the fault until the affected nodes can vote again.
+/// Returns the interval from the fault until the affected nodes can vote again.
 pub(super) fn in_force(history: &History, fault: &Fault) -> Interval {
     let until_ns = fault.until_ns.unwrap_or(match fault.kind {
-        // The end of a process is in its lifetime.
+        // The lifetime of the process has its end.
         FaultKind::Kill | FaultKind::Upgrade | FaultKind::CrashPoint => fault.from_ns,
         FaultKind::PowerCut => starts_again(history, fault),
         _ => u64::MAX,
@@ -100,7 +100,7 @@ pub(super) fn in_force(history: &History, fault: &Fault) -> Interval {
     (fault.from_ns, fault.nodes.iter().map(votes).max().unwrap_or(until_ns))
 }
 
-/// The first instant at which this node has had a leader and all links for long enough to catch up.
+/// Returns the first instant at which this node has had a leader and all links for long enough to catch up.
 fn caught_up(history: &History, node: &str, since_ns: u64) -> u64 {
     let outages = history.outages.iter().map(|outage| (outage.from_ns, outage.until_ns));
     let cuts = history.faults.iter().filter(|fault| is_network(fault));
@@ -115,7 +115,7 @@ fn caught_up(history: &History, node: &str, since_ns: u64) -> u64 {
     caught_up.filter(|(at_ns, until_ns)| at_ns <= until_ns).map(|(at_ns, _)| at_ns).min().unwrap_or(u64::MAX)
 }
 
-/// When a process of this node has run for the minute that a node with a torn log waits for a leader.
+/// Returns the time at which a process of this node has waited for a leader as long as a node with a torn log does.
 fn has_waited(history: &History, node: &str, since_ns: u64) -> u64 {
     let own = history.lifetimes.iter().filter(|lifetime| lifetime.node == node);
     let waits =
@@ -124,7 +124,8 @@ fn has_waited(history: &History, node: &str, since_ns: u64) -> u64 {
     waited.map(|(waited_ns, _)| waited_ns).min().unwrap_or(u64::MAX)
 }
 
-/// When the last of the affected nodes was restarted; the start of the fault if none was.
+/// Returns the time at which the last of the affected nodes was restarted, or the start of the fault if none was
+/// restarted.
 fn starts_again(history: &History, fault: &Fault) -> u64 {
     let starts = fault.nodes.iter().filter_map(|node| history.next_start(node, fault.from_ns));
     starts.max().unwrap_or(fault.from_ns)

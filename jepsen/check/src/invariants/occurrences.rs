@@ -1,6 +1,6 @@
-//! I10: each instant opens once, by the zone's rules, and never early. It is late or skipped only if no quorum could
-//! act or the clock was moved over it. A run without a due instant is a violation, and so is an email to an address
-//! outside the run's audience.
+//! I10: each instant opens once, by the zone's rules, and never early. An instant is late or skipped only if no quorum
+//! could act or the clock was moved over it. A run without a due instant is a violation, and so is an email to an
+//! address outside the run's audience.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::names::Name;
 use crate::time::seconds;
 use crate::verdict::Findings;
 
-/// Longest time after which a local time can occur again, in milliseconds: longer than any change of the clocks.
+/// Milliseconds within which a local time can occur again: longer than any change of the clocks.
 const NAMED_AGAIN_WITHIN_MS: i64 = 26 * 3_600_000;
 
 /// I10: each occurrence opens once, never early.
@@ -44,7 +44,7 @@ fn report_extra_runs(history: &History, findings: &mut Findings) {
     }
 }
 
-/// A trigger opens one run for each request id.
+/// Reports further runs of a trigger's request id: a trigger opens one run for each request id.
 fn report_extra_triggered_runs(history: &History, findings: &mut Findings) {
     let mut asked: BTreeMap<(&str, &str), BTreeSet<String>> = BTreeMap::new();
     for (place, call) in history.calls.iter().enumerate() {
@@ -67,8 +67,9 @@ fn report_extra_triggered_runs(history: &History, findings: &mut Findings) {
     }
 }
 
-/// A backfilled run lies in a range that an operator requested before its first email. (`report_extra_runs` checks that
-/// it is not a second run of its instant. Its opening is recorded in ledger time, which may be behind.)
+/// Reports backfilled runs outside of every range that an operator requested before the first email of the run.
+/// (`report_extra_runs` checks that a run is not a second run of its instant. The opening of a run is recorded in
+/// ledger time, which may be behind.)
 fn report_unrequested_backfills(history: &History, findings: &mut Findings) {
     for (name, own) in history.runs.iter().filter(|(_, run)| run.cause == RunCause::Backfill) {
         let first_ns = of_run(&history.handoffs, *name).iter().map(|handoff| handoff.data_ns).min().unwrap_or(u64::MAX);
@@ -101,13 +102,13 @@ fn report_early_and_late_runs(history: &History, run: &Run, findings: &mut Findi
     }
 }
 
-/// Whether the schedule was paused, or another of its runs had to finish first.
+/// Returns true if the schedule was paused, or another of its runs had to finish first.
 fn is_excused(history: &History, run: &Run, from_ms: i64, to_ms: i64) -> bool {
     was_stopped(history, &run.tenant, &run.schedule, from_ms, to_ms) || had_to_wait(history, run)
 }
 
-/// Whether the ledger names an earlier run of the same schedule for which this one waited, and that run was not
-/// finished when this one was due.
+/// Returns true if the ledger names an earlier run of the same schedule for which this run waited, and the earlier run
+/// was not finished when this run was due.
 fn had_to_wait(history: &History, run: &Run) -> bool {
     let Some(other) = run.waited_for.and_then(|name| history.runs.get(&name)) else { return false };
     (&other.tenant, &other.schedule) == (&run.tenant, &run.schedule)
@@ -115,8 +116,8 @@ fn had_to_wait(history: &History, run: &Run) -> bool {
         && was_at_work(history, other.run, run.due_unix_ms)
 }
 
-/// Whether an email of the run arrived after this instant, or a step of it may be later: after the last entry that is
-/// known to be earlier.
+/// Returns true if an email of the run arrived after this instant, or if one of its steps may be later: after the last
+/// entry that is known to be earlier.
 fn was_at_work(history: &History, run: Name, at_ms: i64) -> bool {
     let before = history.runs.values().filter(|run| run.opened_unix_ms <= at_ms).map(|run| run.opened_index).max();
     let steps = of_run(&history.outcomes, run).iter();
@@ -124,8 +125,8 @@ fn was_at_work(history: &History, run: Name, at_ms: i64) -> bool {
         || steps.map(|outcome| outcome.index).max() > before
 }
 
-/// Whether operators may have kept a schedule from opening between `from_ms` and `to_ms`: it was paused before and not
-/// resumed, or was resumed or changed since.
+/// Returns true if operators may have kept a schedule from opening between `from_ms` and `to_ms`: the schedule was
+/// paused before and not resumed, or was resumed or changed since.
 pub(super) fn was_stopped(history: &History, tenant: &str, schedule: &str, from_ms: i64, to_ms: i64) -> bool {
     let own = Target::Schedule { tenant: tenant.to_owned(), schedule: schedule.to_owned() };
     let was_resumed = |pause: &Call| {
@@ -149,14 +150,14 @@ pub(super) fn was_stopped(history: &History, tenant: &str, schedule: &str, from_
     })
 }
 
-/// An instant that did not open needs a reason that the history confirms.
+/// Reports instants that did not open and whose recorded reason the history does not confirm.
 fn report_wrong_explanations(history: &History, findings: &mut Findings) {
     let by_instant = loss::runs_by_instant(history);
     for instant in history.due.keys().filter(|instant| !by_instant.contains_key(instant)) {
         let Some(explained) = loss::explanation(history, instant) else { continue };
         let (from, to) = (instant.due_unix_ms, instant.due_unix_ms.saturating_add_unsigned(history.header.late_ms));
         let (tenant, schedule) = (explained.tenant, explained.schedule);
-        // Runs that opened while the instant still could, not counting outages.
+        // Runs that opened while the instant could still open, outages not counted.
         let opened_in_time = |run: &Run, within_ms| {
             (run.tenant, run.schedule) == (tenant, schedule)
                 && run.opened_unix_ms >= from - within_ms

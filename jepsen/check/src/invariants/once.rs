@@ -86,7 +86,8 @@ struct Decision {
     is_step: bool,
 }
 
-/// Number of consecutive pairs of handoffs, in the order of their fences, without a separate decision between them.
+/// Returns the number of consecutive pairs of handoffs, in the order of their fences, without a separate decision
+/// between them.
 fn undecided(history: &History, item: Item, mut handoffs: Vec<&Mail>) -> usize {
     if handoffs.len() < 2 {
         return 0;
@@ -107,7 +108,7 @@ fn undecided(history: &History, item: Item, mut handoffs: Vec<&Mail>) -> usize {
     undecided
 }
 
-/// The decisions about this item.
+/// Returns the decisions about this item.
 fn decisions(history: &History, item: Item) -> Vec<Decision> {
     let mut decisions = Vec::new();
     if history.header.in_doubt == InDoubt::Resend {
@@ -131,9 +132,9 @@ fn decisions(history: &History, item: Item) -> Vec<Decision> {
 }
 
 impl Decision {
-    /// Whether this decision lies between two handoffs: by the log, or by time if its index is unknown. DATA comes
-    /// before the gate, so the first handoff's DATA precedes the decision, and the second's follows the operator's
-    /// call.
+    /// Returns true if this decision lies between two handoffs: by the log, or by time if its index is unknown. DATA
+    /// comes before the gate, so the first handoff's DATA precedes the decision, and the second's follows the
+    /// operator's call.
     fn is_between(&self, history: &History, first: &Mail, second: &Mail) -> bool {
         let in_time = match (first.fence, second.fence) {
             (Some(first), Some(second)) if first == second => false,
@@ -148,7 +149,7 @@ impl Decision {
     }
 }
 
-/// Whether the item was in doubt after this handoff and before this entry. True if steps were not observed.
+/// Returns true if the item was in doubt after this handoff and before this entry. True if steps were not observed.
 fn was_in_doubt(history: &History, handoff: &Mail, until: Option<u64>) -> bool {
     let from = handoff.fence.map_or(0, |fence| fence.index);
     let mut steps = of_item(&history.outcomes, handoff.item()).iter().filter(|outcome| outcome.step == Step::InDoubt);

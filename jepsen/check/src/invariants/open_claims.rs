@@ -1,12 +1,12 @@
 //! I15: no claim stays open longer than lease + margin + 1 s after its owner ended.
 //!
-//! A leader must be able to revoke it, so the time counts from the latest of five instants: the owner's process ended;
-//! a leader began to act, which first waits for the leases of its predecessor; a quorum could act again, as the nodes
-//! report; a majority of the processes ran again, since nodes notice a short outage only at its end; links were cut,
-//! after which the nodes of a new quorum may first have to catch up. Of the time with lost or late messages the first ten
-//! seconds do not count, and then each second counts half: a lost append is sent again after two seconds, and may be
-//! lost again. While a clock is wrong, lease and margin may last a ninth longer: the leader
-//! measures them on CLOCK_BOOTTIME, which is right within one part in ten (P9).
+//! A leader must be able to revoke the claim, so the time counts from the latest of five instants: the owner's process
+//! ended; a leader began to act, which first waits for the leases of its predecessor; a quorum could act again, as the
+//! nodes report; a majority of the processes ran again, since nodes notice a short outage only at its end; links were
+//! cut, after which the nodes of a new quorum may first have to catch up. Of the time with lost or late messages the
+//! first ten seconds do not count, and then each second counts half: a lost append is sent again after two seconds, and
+//! may be lost again. While a clock is wrong, lease and margin may last a ninth longer: the leader measures them on
+//! CLOCK_BOOTTIME, which is right within one part in ten (P9).
 
 use super::majority::{rest_of, with_majority};
 use crate::events::{FaultKind, OpenClaim};
@@ -14,10 +14,10 @@ use crate::history::History;
 use crate::time::{LEASE_MS, MS};
 use crate::verdict::Findings;
 
-/// Time for the revocation to be committed, beyond lease and margin.
+/// Maximum time for the commit of the revocation, in addition to lease and margin.
 const REVOKED_WITHIN_MS: u64 = 1_000;
 
-/// Time with lost messages that does not count: five losses one after the other, which 24 % of round trips have.
+/// Time with lost messages that does not count: five losses one after the other, each with a probability of 24 %.
 const RESENT_WITHIN_MS: u64 = 10_000;
 
 /// I15: no claim stays open after its owner ended.
@@ -46,7 +46,7 @@ pub fn revoked(history: &History, findings: &mut Findings) {
     }
 }
 
-/// The length of the part of an interval in which links were slow or lost messages.
+/// Returns the length of the part of an interval in which links were slow or lost messages.
 fn disturbed(history: &History, from_ns: u64, to_ns: u64) -> u64 {
     // Sorted by their beginnings.
     let faults = history.possible_faults(FaultKind::Link).map(|fault| (fault.from_ns, fault.over_ns()));
@@ -54,7 +54,7 @@ fn disturbed(history: &History, from_ns: u64, to_ns: u64) -> u64 {
     to_ns.saturating_sub(from_ns) - rest.iter().map(|(first, last)| last - first).sum::<u64>()
 }
 
-/// When the owner's process ended; `None` if it may still run.
+/// Returns the time at which the owner's process ended. `None`: it may still run.
 fn owner_ended_ns(history: &History, claim: &OpenClaim) -> Option<u64> {
     let own = history
         .lifetimes
@@ -63,13 +63,13 @@ fn owner_ended_ns(history: &History, claim: &OpenClaim) -> Option<u64> {
     own.filter_map(|lifetime| lifetime.ended_ns).max().filter(|ended| *ended < claim.at_ns)
 }
 
-/// When processes started that completed a majority of running nodes, in order.
+/// Returns the starts of processes that completed a majority of running nodes, in order.
 fn majorities_began(history: &History) -> Vec<u64> {
     let ran = history.lifetimes.iter().map(|lifetime| (lifetime.started_ns, lifetime.ended_ns.unwrap_or(u64::MAX)));
     with_majority(history, ran.collect()).into_iter().map(|(from_ns, _)| from_ns).collect()
 }
 
-/// Since when one leader could act without interruption.
+/// Returns the time since which one leader could act without interruption.
 fn able_since(history: &History, at_ns: u64) -> u64 {
     let epochs = history.epochs.iter().map(|epoch| epoch.at_ns).filter(|began| *began <= at_ns);
     let outages = history.outages.iter().filter(|outage| outage.from_ns <= at_ns).map(|outage| outage.until_ns);

@@ -81,7 +81,8 @@ fn report_unbegun_claims(history: &History, quiet: &[Interval], within_ns: u64, 
     }
 }
 
-/// The interval from a claim to the DATA of its email or the entry that ended it; `None` if one of these has no time.
+/// Returns the interval from a claim to the DATA of its email or the entry that ended it; `None` if one of these has no
+/// time.
 fn unbegun(history: &History, claim: &Claim) -> Option<Interval> {
     let (item, fence) = (claim.item(), claim.fence);
     let error_ns = history.header.clock_error_ms.saturating_mul(MS);
@@ -100,7 +101,8 @@ fn unbegun(history: &History, claim: &Claim) -> Option<Interval> {
     Some((claimed(claim)?, begun.chain(next_ns).chain([over_ns?]).min()?))
 }
 
-/// Intervals with a majority in which no process, leadership or fault begins or ends, and no fault is in force.
+/// Returns the intervals with a majority in which no process, leadership or fault begins or ends, and no fault is in
+/// force.
 fn quiet(history: &History, majorities: &[Interval], emails: &[u64]) -> Vec<Interval> {
     let mut breaks: Vec<Interval> = Vec::new();
     let starts = history.lifetimes.iter().flat_map(|lifetime| [Some(lifetime.started_ns), lifetime.ended_ns]).flatten();
@@ -120,7 +122,7 @@ fn quiet(history: &History, majorities: &[Interval], emails: &[u64]) -> Vec<Inte
     until_end.flat_map(|majority| rest_of(majority, &breaks)).collect()
 }
 
-/// Intervals in which the relay has a fault, until its circuits are closed again.
+/// Returns the intervals in which the relay has a fault, until its circuits are closed again.
 fn relay_disturbed(history: &History, emails: &[u64]) -> Vec<Interval> {
     let mut disturbed: Vec<Interval> = Vec::new();
     let faults = history.possible_faults(FaultKind::Relay);
@@ -139,7 +141,7 @@ fn relay_disturbed(history: &History, emails: &[u64]) -> Vec<Interval> {
     disturbed
 }
 
-/// Intervals in which recipients waited that only the product can have delayed; sorted and disjoint.
+/// Returns the intervals in which recipients waited that only the product can have delayed; sorted and disjoint.
 fn waiting(history: &History) -> Vec<Interval> {
     let interval = |run: &Run| {
         let own = of_run(&history.final_states, run.run).iter();
@@ -172,7 +174,7 @@ fn waited_until(history: &History, item: Item, state: RecipientState) -> Option<
     }
 }
 
-/// Whether no pause, guard or limit can have delayed the run.
+/// Returns true if no pause, guard or limit can have delayed the run.
 fn may_go_on(history: &History, run: &Run) -> bool {
     let pauses = |call: &Call| matches!(&call.operation, Operation::Pause { target } if run.is_in(target));
     !history.paused.contains(&run.run) && !limits::holds_back(history, run) && !history.possible_calls().any(pauses)

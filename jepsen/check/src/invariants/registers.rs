@@ -51,7 +51,7 @@ pub enum ReadError {
     WentBack,
 }
 
-/// All objects that were written or read.
+/// Returns all objects that were written or read.
 pub fn registers(history: &History) -> BTreeMap<Key<'_>, Register<'_>> {
     let mut registers: BTreeMap<Key, Register> = BTreeMap::new();
     for call in &history.calls {
@@ -114,17 +114,17 @@ impl<'a> Register<'a> {
         self.writes.iter().filter(|write| write.value == Some(value)).count() == 1
     }
 
-    /// Whether it was, or may have been, written.
+    /// Returns true if it was, or may have been, written.
     pub fn is_written(&self) -> bool {
         !self.writes.is_empty()
     }
 
-    /// The value of the last answered write.
+    /// Returns the value of the last answered write.
     pub fn last_answered(&self) -> Option<&'a str> {
         self.writes.iter().rev().find(|write| write.done_ns.is_some()).and_then(|write| write.value)
     }
 
-    /// Whether this value is possible at the end, after all reads.
+    /// Returns true if this value is possible at the end, after all reads.
     pub fn may_hold(&self, held: Option<&str>) -> bool {
         let was_replaced =
             |write: &Write| self.has_unique_value(write) && self.reads.iter().any(|read| write.is_replaced_at(read));
@@ -132,7 +132,7 @@ impl<'a> Register<'a> {
         self.may_show(held, u64::MAX, u64::MAX) && !came_back
     }
 
-    /// The impossible reads, with the reason.
+    /// Returns the impossible reads, with the reason.
     pub fn wrong_reads(&self) -> impl Iterator<Item = (Read<'a>, ReadError)> + '_ {
         self.reads.iter().filter_map(|read| Some((*read, self.wrong(read)?)))
     }
@@ -148,8 +148,8 @@ impl<'a> Register<'a> {
         }
     }
 
-    /// Whether a read in this interval may return the value: its write is not followed by another write that was done
-    /// before `from_ns`.
+    /// Returns true if a read in this interval may return the value: its write is not followed by another write that
+    /// was done before `from_ns`.
     fn may_show(&self, value: Option<&str>, from_ns: u64, until_ns: u64) -> bool {
         let done_before =
             || self.writes.iter().filter(move |write| write.done_ns.is_some_and(|done_ns| done_ns < from_ns));
@@ -160,7 +160,7 @@ impl<'a> Register<'a> {
         is_untouched || written.any(|write| !is_replaced(write))
     }
 
-    /// Whether this read lies between the only write of another value and a later read of that value.
+    /// Returns true if this read lies between the only write of another value and a later read of that value.
     fn went_back(&self, read: &Read) -> bool {
         let is_read_later = |write: &Write| {
             self.reads.iter().any(|later| later.value == write.value && later.invoked_ns > read.answered_ns)
@@ -170,14 +170,14 @@ impl<'a> Register<'a> {
             .any(|write| write.is_replaced_at(read) && self.has_unique_value(write) && is_read_later(write))
     }
 
-    /// Whether no other write has the same value.
+    /// Returns true if no other write has the same value.
     fn has_unique_value(&self, write: &Write) -> bool {
         write.value.is_some_and(|value| self.is_one_write(value))
     }
 }
 
 impl Write<'_> {
-    /// Whether a read that began after this write returned another value.
+    /// Returns true if a read that began after this write returned another value.
     fn is_replaced_at(&self, read: &Read) -> bool {
         self.value != read.value && self.done_ns.is_some_and(|done_ns| done_ns < read.invoked_ns)
     }

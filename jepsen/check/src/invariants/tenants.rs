@@ -58,7 +58,8 @@ fn starts(history: &History) -> HashMap<Name, u64> {
     first
 }
 
-/// Whether the run, or its schedule at its instant, was or may have been paused: then it starts when it is resumed.
+/// Returns true if the run, or its schedule at its instant, was or may have been paused: then it starts when it is
+/// resumed.
 fn may_be_paused(history: &History, run: &Run) -> bool {
     let pauses =
         |call: &Call| matches!(&call.operation, Operation::Pause { target: Target::Run(name) } if run.run == *name);
@@ -66,7 +67,7 @@ fn may_be_paused(history: &History, run: &Run) -> bool {
         || history.possible_calls().any(pauses)
 }
 
-/// Whether no recipient of the run was to get an email: all opted out, or the run was cancelled.
+/// Returns true if no recipient of the run was to get an email: all opted out, or the run was cancelled.
 fn wants_no_mail(history: &History, run: Name) -> bool {
     let own = of_run(&history.final_states, run);
     !own.is_empty()

@@ -333,7 +333,7 @@ fn i7_lost_returned_or_old_write_is_rejected() {
     rejected(&with(|history| history.found(ObjectKind::OptOut, "m0", "opted_out")), &[7]);
 }
 
-/// One more read of a schedule.
+/// Returns one more read of a schedule.
 fn and_read(name: &'static str, at_s: f64, value: Option<&'static str>) -> TestHistory {
     with(|history| history.call(at_s, at_s + 0.1, read(ObjectKind::Schedule, name), shows(value)))
 }
@@ -779,7 +779,7 @@ fn i15_open_claim_of_ended_process_is_rejected() {
     rejected(&disturbed(28.0, 28.2, FaultStatus::Skipped), &[15]);
 }
 
-/// The content of one email of the good history.
+/// Returns the content of one email of the good history.
 fn with_content(change: impl Fn(&mut Content)) -> TestHistory {
     with(|history| history.change_mail("r100.0", "a", |mail| change(mail.content.as_mut().unwrap())))
 }

@@ -29,7 +29,7 @@ pub fn ms(seconds: f64) -> i64 {
     BEGAN + (seconds * 1e3) as i64
 }
 
-/// The value of a recipient's variable.
+/// Returns the value of a recipient's variable.
 pub fn code_of(recipient: &str) -> String {
     format!("code of {recipient}")
 }

@@ -5,7 +5,7 @@ use reveille_check::events::*;
 use crate::good::{BEGAN, TestHistory, fence, good};
 use crate::{accepted, ns, rejected, unknown, with};
 
-/// The good history without its limits, and with this one.
+/// Returns the good history without its limits, and with this one.
 fn under(tenant: &str, schedules: &[&str], bound: Bound) -> TestHistory {
     with(|history| {
         let is_last = |event: &Event| matches!(event, Event::Limit(_));

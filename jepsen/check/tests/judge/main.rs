@@ -29,7 +29,7 @@ fn unknown(judgement: &Judgement) -> BTreeSet<u8> {
     unknown.map(|(name, _)| name.0).collect()
 }
 
-/// The verdict on one invariant.
+/// Returns the verdict on one invariant.
 fn verdict(history: &TestHistory, number: u8) -> Verdict {
     history.judge().invariants[&InvariantNumber(number)].clone()
 }
@@ -51,7 +51,7 @@ fn rejected(history: &TestHistory, by: &[u8]) {
     assert!(judgement.coverage.is_true(), "\n{}", judgement.table());
 }
 
-/// The good history with this change.
+/// Returns the good history with this change.
 #[track_caller]
 fn with(change: impl FnOnce(&mut TestHistory)) -> TestHistory {
     let mut history = good();

@@ -43,7 +43,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Recipients that the lost owner had claimed are in doubt until its journal or a decision moves them.
+    /// Returns the recipients that the lost owner had claimed are in doubt until its journal or a decision moves them.
     pub(super) fn revoke(&mut self, rules: Rules, epoch: Epoch, fence: Fence) -> Result<(), Refusal> {
         if rules.enforces(BrokenRule::RevokeOfAnyEpoch) {
             self.is_in_force(epoch)?;

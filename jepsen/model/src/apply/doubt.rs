@@ -8,7 +8,7 @@ use crate::names::Recipient;
 use crate::run::RunState;
 
 impl Ledger {
-    /// A recipient in doubt can no longer pass a gate (P9), so it may be sent again without another check.
+    /// Returns a recipient in doubt can no longer pass a gate (P9), so it may be sent again without another check.
     pub(super) fn decide(&mut self, rules: Rules, decide: Decide) -> Result<(), Refusal> {
         let Decide { recipient, decision, by } = decide;
         if let Decider::Policy(epoch) = by {
@@ -43,7 +43,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// The claim that holds the recipient in doubt.
+    /// Returns the claim that holds the recipient in doubt.
     fn doubt(&self, rules: Rules, recipient: Recipient) -> Option<usize> {
         let is_in_state = |recipient_state| self.is_in_state(recipient, recipient_state);
         let is_meant = |claim: &Claim| match rules.broken {
@@ -66,7 +66,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// A cancelled run stays cancelled: no recipient of it is sent again.
+    /// Returns a cancelled run stays cancelled: no recipient of it is sent again.
     fn may_send_again(&self, rules: Rules) -> Result<(), Refusal> {
         let is_over = self.run.state == RunState::Cancelled && rules.enforces(BrokenRule::ResendOfCancelledRun);
         if is_over { Err(Refusal::NotPossible) } else { Ok(()) }

@@ -35,7 +35,7 @@ pub enum Refusal {
     TimeLeaps,
 }
 
-/// The state after `entry`, or why it changes nothing.
+/// Returns the state after `entry`, or why it changes nothing.
 pub fn apply(rules: Rules, ledger: &Ledger, entry: &Entry) -> Result<Ledger, Refusal> {
     let mut next = ledger.clone();
     next.index += 1;

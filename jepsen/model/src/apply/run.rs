@@ -36,7 +36,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// A run can be stopped while a recipient of it may still be sent: now, or when one returns.
+    /// Returns a run can be stopped while a recipient of it may still be sent: now, or when one returns.
     fn is_stoppable(&self) -> Result<(), Refusal> {
         match self.run.state {
             RunState::Open | RunState::Paused => Ok(()),

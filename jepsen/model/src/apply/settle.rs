@@ -8,7 +8,7 @@ use crate::names::{Fence, Recipient};
 use crate::run::RunState;
 
 impl Ledger {
-    /// A negative outcome moves only a recipient that is still in that claim, or was assumed in it.
+    /// Returns a negative outcome moves only a recipient that is still in that claim, or was assumed in it.
     pub(super) fn settle(&mut self, rules: Rules, settle: Settle) -> Result<(), Refusal> {
         let Settle { claim, recipient, outcome } = settle;
         if outcome == Outcome::Accepted {
@@ -72,8 +72,8 @@ impl Ledger {
         Err(Refusal::NotInClaim)
     }
 
-    /// An acceptance stays true, from any fence. It moves a recipient out of every state that is not terminal, and is counted
-    /// once for each claim and recipient.
+    /// Returns an acceptance stays true, from any fence. It moves a recipient out of every state that is not terminal,
+    /// and is counted once for each claim and recipient.
     fn accept(&mut self, rules: Rules, fence: Fence, recipient: Recipient) -> Result<(), Refusal> {
         let claim = self.claims.iter_mut().find(|claim| claim.fence == fence).ok_or(Refusal::NotInClaim)?;
         let is_new = claim.sent.insert(recipient);

@@ -56,7 +56,7 @@ pub const ENDED: &str = "P15 no recipient is pending in a run that has ended";
 /// Whatever the clocks of leaders show.
 pub const TIME: &str = "P18 ledger time never goes back, and no entry of an epoch moves it too far";
 
-/// All properties, in the order of their report.
+/// Returns all properties, in the order of their report.
 pub fn all() -> Vec<Property<Protocol>> {
     let mut all = vec![
         Property::<Protocol>::always(ONE_ACCEPT, one_accept),
@@ -121,7 +121,7 @@ fn covered(_: &Protocol, state: &ModelState) -> bool {
     })
 }
 
-/// The recipients whose emails the relay accepted.
+/// Returns the recipients whose emails the relay accepted.
 fn accepted(state: &ModelState) -> Recipients {
     let mut accepted = Recipients::NONE;
     for handoff in state.handoffs.iter().filter(|handoff| handoff.is_accepted()) {
@@ -157,8 +157,8 @@ fn closed_accounting(model: &Protocol, state: &ModelState) -> bool {
         && claims.iter().all(|claim| claim.open.without(claim.granted).is_empty())
 }
 
-/// An open claim belongs to the current incarnation of its node, or is older than that incarnation, which settles it by the
-/// journal.
+/// Returns an open claim belongs to the current incarnation of its node, or is older than that incarnation, which
+/// settles it by the journal.
 fn owned(_: &Protocol, state: &ModelState) -> bool {
     let tip = state.log.tip();
     tip.claims.iter().filter(|claim| !claim.open.is_empty()).all(|claim| {

@@ -62,7 +62,7 @@ pub const UNAWARE: &str = "a gate passes before its node learns of the deadline"
 /// An operator sends a recipient again after the deadline: the run has another one.
 pub const REOPENED: &str = "a run is opened again after its deadline and sends";
 
-/// All of them.
+/// Returns all of them.
 pub(super) fn all() -> Vec<Property<Protocol>> {
     let mut all = of_the_spine();
     all.extend(of_decisions());
@@ -160,7 +160,7 @@ fn is_in_state(state: &ModelState, recipient_state: RecipientState) -> bool {
     !state.log.tip().set(recipient_state).is_empty()
 }
 
-/// Whether the relay accepted the email of a recipient in this state.
+/// Returns true if the relay accepted the email of a recipient in this state.
 fn has_arrived(state: &ModelState, recipient_state: RecipientState) -> bool {
     !accepted(state).and(state.log.tip().set(recipient_state)).is_empty()
 }

@@ -136,7 +136,7 @@ impl RelaySession {
         judged
     }
 
-    /// Decides and records at the final dot; the answer follows after a delay.
+    /// Decides about an email at the final dot, and records it. The answer follows after a delay.
     async fn judge(&mut self, mut mail: Mail, fence: &str) -> io::Result<AfterCommand> {
         let (defers, loses, kills) = self.relay.draw(|behavior, random| {
             (random.percent(behavior.defers), random.percent(behavior.loses_answers), random.percent(behavior.kills))

@@ -27,7 +27,7 @@ const POLL_EVERY: Duration = Duration::from_millis(200);
 const PAUSE_TRIES_MAX: u32 = 4;
 const RELEASE_TRIES_MAX: u32 = 5;
 
-/// The paused schedules of a fault phase.
+/// Returns the paused schedules of a fault phase.
 pub fn items(first: SystemTime, phase: Duration) -> Vec<WorkloadItem> {
     let count = ((phase.as_secs() / EVERY.as_secs()) as u32).clamp(1, PAUSED_MAX);
     let item = |number: u32| {

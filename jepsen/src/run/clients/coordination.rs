@@ -39,7 +39,7 @@ impl Coordination {
         }
     }
 
-    /// The objects that were written last.
+    /// Returns the objects that were written last.
     pub fn written(&self) -> Vec<Object> {
         self.known().written.iter().cloned().collect()
     }
@@ -49,8 +49,9 @@ impl Coordination {
         self.known().paused_runs.insert(run.to_owned());
     }
 
-    /// Whether a client ever tried to pause this run. A paused run that finishes is no longer paused, and no log entry shows
-    /// it. So operators never resend into such a run: the judge could not tell whether the new claims are allowed.
+    /// Returns true if a client ever tried to pause this run. A paused run that finishes is no longer paused, and no
+    /// log entry shows it. So operators never resend into such a run: the judge could not tell whether the new claims
+    /// are allowed.
     pub fn was_paused(&self, run: &str) -> bool {
         self.known().paused_runs.contains(run)
     }

@@ -60,7 +60,7 @@ impl Operator {
         changed_any(&result)
     }
 
-    /// Recipients of some run that are in doubt, or dead letters; waits for some.
+    /// Returns the recipients of some run that are in doubt, or dead letters; waits for some.
     async fn case(&self, dead: bool) -> Option<DecisionCase> {
         let until = Instant::now() + FOUND_WITHIN;
         let mut node = self.number;

@@ -23,12 +23,12 @@ pub async fn create_spares(operator: &Operator) -> Result<()> {
     Ok(())
 }
 
-/// The name of a spare schedule, by any number.
+/// Returns the name of a spare schedule, by any number.
 pub fn spare_name(number: usize) -> String {
     format!("spare-{}", number % SPARES)
 }
 
-/// A spare schedule after this edit.
+/// Returns a spare schedule after this edit.
 fn spare(name: String, edit: u64) -> WorkloadItem {
     WorkloadItem::once(name, WorkloadItem::triggered().due_ms + 1_000 * edit, SPARE_RECIPIENTS)
 }

@@ -50,7 +50,7 @@ impl Operator {
         }
     }
 
-    /// A recipient whose email becomes due, one whose email is due later, and one of the campaign.
+    /// Returns a recipient whose email becomes due, one whose email is due later, and one of the campaign.
     async fn opt_out(&self) -> bool {
         let Some(next) = self.workload.next_after(now_ms()) else { return false };
         wait_until(next.due_ms).await;
@@ -133,7 +133,7 @@ impl Operator {
         is_done
     }
 
-    /// A run and its tenant: every other time the campaign's while it is sent, else the run that opens next.
+    /// Returns a run and its tenant: every other time the campaign's while it is sent, else the run that opens next.
     async fn campaign_or_next_run(&self) -> Option<(&'static str, String)> {
         if self.number.is_multiple_of(2)
             && let Some(campaign) = self.workload.find(CAMPAIGN).filter(|campaign| campaign.due_ms < now_ms())
@@ -144,7 +144,7 @@ impl Operator {
         Some((TENANT, self.next_schedules_run().await?))
     }
 
-    /// The run that opens next.
+    /// Returns the run that opens next.
     async fn next_schedules_run(&self) -> Option<String> {
         let item = self.workload.next_after(now_ms()).filter(|item| item.tenant() == TENANT)?;
         wait_until(item.due_ms).await;
@@ -177,7 +177,7 @@ impl Operator {
     }
 }
 
-/// The answer of a change with this log index.
+/// Returns the answer of a change with this log index.
 pub(super) fn at(index: u64) -> Answer {
     Answer::at(Some(index))
 }

@@ -74,7 +74,7 @@ fn route(point: &str) -> Route {
     ROUTES.iter().find(|(beginning, _)| point.starts_with(beginning)).map_or(Route::Any, |(_, route)| *route)
 }
 
-/// How long a process runs that does not reach its point.
+/// Returns the time for which a process runs that does not reach its point.
 fn runs_for(point: Option<&str>) -> Duration {
     match point.map(route) {
         None => WITHOUT_POINT_FOR,
@@ -109,7 +109,7 @@ pub struct Driver<'a> {
 }
 
 impl<'a> Driver<'a> {
-    /// All nodes run without crash points; they are stopped soon, one after the other.
+    /// Starts with nodes that run without crash points. They are stopped soon, one after the other.
     pub fn new(
         nemesis: &'a mut Nemesis,
         points: Vec<String>,
@@ -245,8 +245,8 @@ impl<'a> Driver<'a> {
         Ok(())
     }
 
-    /// The leader appends entries that no other node gets, and is killed. When it returns, another node has led, and its log
-    /// must be truncated.
+    /// Lets the leader append entries that no other node gets, and kills it. When it returns, another node has led, and
+    /// its log must be truncated.
     async fn isolate_leader(&mut self) -> Result<()> {
         let Some(point) = self.left().find(|point| route(point) == Route::Truncation).cloned() else { return Ok(()) };
         let Some((leader, led_epoch)) = self.nemesis.processes.leader() else { return Ok(()) };
@@ -327,7 +327,7 @@ impl<'a> Driver<'a> {
         Ok(())
     }
 
-    /// A fault that begins now, with an effect.
+    /// Returns a fault that begins now, with an effect.
     fn fault(&self, kind: FaultKind, name: &str) -> Fault {
         let from_ns = self.nemesis.processes.recorder.now_ns();
         Fault { observed: Some(true), ..Fault::installed(kind, name.to_owned(), Vec::new(), from_ns) }

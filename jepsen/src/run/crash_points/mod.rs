@@ -122,7 +122,7 @@ fn header(args: &Args, cluster: &Cluster) -> Header {
     }
 }
 
-/// The crash points that this binary has.
+/// Returns the crash points that this binary has.
 fn points(binary: &Path) -> Result<Vec<String>> {
     let version = Version::of(binary)?;
     if version.crash_points.is_empty() {

@@ -66,7 +66,7 @@ impl Traffic {
         self.imports.store(false, Ordering::Relaxed);
     }
 
-    /// The last known applied index of the cluster.
+    /// Returns the last known applied index of the cluster.
     pub fn applied(&self) -> u64 {
         self.applied.load(Ordering::Relaxed)
     }

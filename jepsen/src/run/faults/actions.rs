@@ -33,7 +33,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// Its name on the command line.
+    /// Returns its name on the command line.
     pub fn name(self) -> String {
         format!("{self:?}").to_lowercase()
     }
@@ -93,7 +93,7 @@ pub enum FaultAction {
 }
 
 impl FaultAction {
-    /// Its kind in histories.
+    /// Returns its kind in histories.
     pub fn kind(&self) -> FaultKind {
         match self {
             FaultAction::Kill { .. } | FaultAction::KillAll => FaultKind::Kill,

@@ -117,7 +117,7 @@ impl Nemesis {
         Ok(())
     }
 
-    /// A node that has two snapshots may lose the newer one: the log reaches back to the older one.
+    /// Returns a node that has two snapshots may lose the newer one: the log reaches back to the older one.
     fn damage_snapshot(&mut self, mut fault: Fault, victim: String, how: DiskFault) -> Result<Injected, NotInjected> {
         let folder = self.processes.cluster.node(&victim)?.folder().join("snapshots");
         if manifests(&folder)?.len() < 2 {
@@ -135,8 +135,8 @@ impl Nemesis {
         Ok(Injected { fault, repair: Repair::start(vec![victim]) })
     }
 
-    /// A disk that lied about one sync. Only one node may have one, while all others work: the product promises no
-    /// more.
+    /// Returns a disk that lied about one sync. Only one node may have one, while all others work: the product promises
+    /// no more.
     async fn tear(&mut self, mut fault: Fault, victim: String) -> Result<Injected, NotInjected> {
         if !self.is_quiet() {
             return Err(NotInjected::NotNow("a log may lose its tail only while everything else works".to_owned()));
@@ -184,7 +184,7 @@ impl Nemesis {
         traces
     }
 
-    /// Whether one of these nodes, which just started, logs that it truncated its log.
+    /// Returns true if one of these nodes, which just started, logs that it truncated its log.
     pub(super) async fn have_truncated_logs(&self, names: &[String]) -> bool {
         let until = Instant::now() + TRUNCATED_WITHIN;
         let has = |name: &String| self.processes.cluster.node(name).is_ok_and(|node| node.has_logged(TRUNCATED));
@@ -216,12 +216,12 @@ fn damage(path: &Path, seed: u64) -> Result<u64> {
     Ok(16)
 }
 
-/// The manifests of a node's snapshots, oldest first.
+/// Returns the manifests of a node's snapshots, oldest first.
 fn manifests(folder: &Path) -> Result<Vec<PathBuf>> {
     files_named(folder, "manifest")
 }
 
-/// The last file of a log.
+/// Returns the last file of a log.
 pub(super) fn last_segment(folder: &Path) -> Result<PathBuf> {
     files_named(folder, "wal")?.pop().context("a log without files")
 }

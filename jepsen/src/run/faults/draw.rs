@@ -16,7 +16,7 @@ fn any_target(random: &mut StdRng) -> FaultTarget {
     }
 }
 
-/// One of these; there is at least one.
+/// Returns one of these; there is at least one.
 fn one_of<T: Copy>(random: &mut StdRng, of: &[T]) -> T {
     *of.choose(random).unwrap_or(&of[0])
 }
@@ -25,7 +25,8 @@ fn one_of<T: Copy>(random: &mut StdRng, of: &[T]) -> T {
 type Drawn = (u64, u64, FaultAction);
 
 impl Family {
-    /// The faults of a family in one period. They begin before its last third, so that most end within the period.
+    /// Returns the faults of a family in one period. They begin before its last third, so that most end within the
+    /// period.
     pub(super) fn draw(self, random: &mut StdRng, length_ms: u64, actions: u32) -> Vec<Drawn> {
         let latest = (length_ms * 7 / 10).max(1);
         let mut drawn = Vec::new();

@@ -168,7 +168,7 @@ impl Nemesis {
         Ok(Injected { fault, repair: Repair::Nothing })
     }
 
-    /// Whether the cluster reports a clock that is wrong by at least `least_ms`.
+    /// True if the cluster reports a clock that is wrong by at least `least_ms`.
     async fn observe_clocks(&self, least_ms: u64, fault: &mut Fault) {
         let Some(status) = self.operator.admin.status().await.ok() else {
             fault.observed = Some(false);
@@ -235,7 +235,7 @@ impl Nemesis {
         Ok(())
     }
 
-    /// Whether another epoch began since the one that the node led.
+    /// True if another epoch began since the one that the node led.
     fn observe_leadership(&self, led: u64, fault: &mut Fault) {
         let now = self.processes.leader().map_or(led, |(_, epoch)| epoch);
         fault.observed = Some(now > led);
@@ -245,7 +245,7 @@ impl Nemesis {
     }
 }
 
-/// The status of a fault that consists of this call.
+/// Returns the status of a fault that consists of this call.
 pub fn status_of<T>(result: &CallResult<T>) -> FaultStatus {
     match result {
         CallResult::Done(_) => FaultStatus::Installed,

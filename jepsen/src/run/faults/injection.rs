@@ -36,12 +36,12 @@ pub(super) enum Repair {
 }
 
 impl Repair {
-    /// The repair that starts these nodes, whose logs are whole.
+    /// Returns the repair that starts these nodes, whose logs are whole.
     pub fn start(nodes: Vec<String>) -> Repair {
         Repair::Start { nodes, torn: Vec::new() }
     }
 
-    /// Whether it will start this node.
+    /// Returns true if it will start this node.
     pub fn starts(&self, name: &str) -> bool {
         matches!(self, Repair::Start { nodes, .. } if nodes.iter().any(|known| known == name))
     }
@@ -62,7 +62,7 @@ pub(super) enum NotInjected {
     NotNow(String),
 }
 
-/// A part of the environment, or why this machine does not have it.
+/// Returns a part of the environment, or why this machine does not have it.
 pub(super) fn required<T>(part: &Result<T, String>) -> Result<&T, NotInjected> {
     part.as_ref().map_err(|why| NotInjected::Cannot(why.clone()))
 }

@@ -57,7 +57,8 @@ impl Nemesis {
         Ok(Injected { fault, repair: Repair::Resume(victim) })
     }
 
-    /// The victim. With `inside` the sink holds answers, and the victim of a sender's fault is one of those senders.
+    /// Returns the victim. With `inside` the sink holds answers, and the victim of a sender's fault is one of those
+    /// senders.
     async fn catch(&mut self, target: FaultTarget, inside: bool) -> Result<(String, Vec<Held>), NotInjected> {
         // If no node runs, no email will come.
         self.target(target)?;

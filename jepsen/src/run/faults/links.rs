@@ -25,7 +25,7 @@ pub struct BrokenLink {
     how: Option<LinkFault>,
 }
 
-/// A link that carries nothing.
+/// Returns a link that carries nothing.
 pub fn cut(from: usize, to: usize) -> BrokenLink {
     BrokenLink { from, to, how: None }
 }
@@ -36,19 +36,20 @@ pub fn cut_unless(nodes: usize, hear: impl Fn(usize, usize) -> bool) -> Vec<Brok
     pairs.filter(|(from, to)| from != to && !hear(*from, *to)).map(|(from, to)| cut(from, to)).collect()
 }
 
-/// One node is cut off from all others.
+/// Returns one node is cut off from all others.
 pub fn alone(nodes: usize, node: usize) -> Vec<BrokenLink> {
     cut_unless(nodes, |from, to| from != node && to != node)
 }
 
-/// A minority that begins at `first` is cut off from the rest.
+/// Returns a minority that begins at `first` is cut off from the rest.
 pub fn halves(nodes: usize, first: usize) -> Vec<BrokenLink> {
     let minority = (nodes - 1) / 2;
     let side = |index: usize| (index + nodes - first % nodes) % nodes < minority;
     cut_unless(nodes, |from, to| side(from) == side(to))
 }
 
-/// Each node is connected to its neighbours in a ring. In a ring of three all are neighbours, so one link is cut.
+/// Returns each node is connected to its neighbours in a ring. In a ring of three all are neighbours, so one link is
+/// cut.
 pub fn ring(nodes: usize) -> Vec<BrokenLink> {
     if nodes <= 3 {
         return vec![cut(0, 1), cut(1, 0)];
@@ -68,14 +69,14 @@ pub fn one_way(nodes: usize, node: usize, into: bool) -> Vec<BrokenLink> {
     cut_unless(nodes, |from, to| if into { to != node } else { from != node })
 }
 
-/// The links of one node are bad, both ways.
+/// Returns the links of one node are bad, both ways.
 pub fn around(nodes: usize, node: usize, how: LinkFault) -> Vec<BrokenLink> {
     let others = (0..nodes).filter(|other| *other != node);
     let both = others.flat_map(|other| [(node, other), (other, node)]);
     both.map(|(from, to)| BrokenLink { from, to, how: Some(how) }).collect()
 }
 
-/// The filter rules of a host for these links. A narrow link drops what is above its rate.
+/// Returns the filter rules of a host for these links. A narrow link drops what is above its rate.
 fn rules(at: usize, addresses: &[Ipv4Addr], broken: &[BrokenLink]) -> String {
     let mut text = String::new();
     for link in broken.iter().filter(|link| link.to == at) {
@@ -130,7 +131,7 @@ impl Nemesis {
 mod tests {
     use super::*;
 
-    /// The nodes that each node still hears, without itself.
+    /// Returns the nodes that each node still hears, without itself.
     fn heard(nodes: usize, bad: &[BrokenLink]) -> Vec<Vec<usize>> {
         let hears = |to: usize| {
             let others = (0..nodes).filter(move |from| *from != to);

@@ -140,7 +140,7 @@ impl Nemesis {
         self.all_ready().await
     }
 
-    /// Whether every fault is recorded and every operation has ended.
+    /// Returns true if every fault is recorded and every operation has ended.
     pub fn has_ended(&self) -> bool {
         self.active.is_empty() && self.operations.is_empty()
     }
@@ -214,14 +214,14 @@ impl Nemesis {
         self.processes.recorder.event(&Event::Fault(fault));
     }
 
-    /// A fault that begins now, as installed.
+    /// Returns a fault that begins now, as installed.
     pub(super) fn fault(&self, planned: &PlannedFault, name: &str, nodes: &[String]) -> Fault {
         let led_epoch = self.processes.leads_now().filter(|(leader, _)| nodes.contains(leader)).map(|(_, epoch)| epoch);
         let from_ns = self.processes.recorder.now_ns();
         Fault { led_epoch, ..Fault::installed(planned.action.kind(), name.to_owned(), nodes.to_vec(), from_ns) }
     }
 
-    /// The node that a target means now. Another running node replaces one that is down or unknown.
+    /// Returns the node that a target means now. Another running node replaces one that is down or unknown.
     pub(super) fn target(&self, target: FaultTarget) -> Result<String, NotInjected> {
         let running = self.processes.running();
         let meant = match target {
@@ -233,7 +233,7 @@ impl Nemesis {
         found.ok_or_else(NotInjected::no_node_runs)
     }
 
-    /// Whether all nodes run, and only faults of the relay or a clock are in force.
+    /// Returns true if all nodes run, and only faults of the relay or a clock are in force.
     pub(super) fn is_quiet(&self) -> bool {
         let all_run = self.processes.names().iter().all(|name| self.processes.state(name) == ProcessState::Runs);
         all_run && self.active.iter().all(|active| matches!(active.fault.kind, FaultKind::Relay | FaultKind::Clock))

@@ -74,7 +74,7 @@ fn stream(seed: u64, family: Family) -> StdRng {
     StdRng::seed_from_u64(seed ^ (family as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15))
 }
 
-/// The share of the periods in which a family acts. The number of kills is drawn separately.
+/// Returns the share of the periods in which a family acts. The number of kills is drawn separately.
 fn share(family: Family) -> f64 {
     match family {
         Family::Kill => 1.0,

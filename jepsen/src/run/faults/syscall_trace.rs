@@ -75,7 +75,7 @@ fn changed(written: &str) -> u64 {
     written.lines().filter(|line| line.contains("(INJECTED)") || line.contains("(DELAYED)")).count() as u64
 }
 
-/// Whether each thread is traced; another one would sync as usual.
+/// Returns true if each thread is traced; another one would sync as usual.
 fn is_traced(process: u32) -> bool {
     let threads = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     let mut statuses =

@@ -22,7 +22,7 @@ enum UpgradeStep {
 /// A node: its name, the level of its release, and whether it runs and can be killed.
 type Installed = (String, u32, bool);
 
-/// The next step; none if no node that needs the next release runs.
+/// Returns the next step; none if no node that needs the next release runs.
 fn next_step(nodes: &[Installed], progress: UpgradeProgress, number: usize, goes_back: bool) -> Option<UpgradeStep> {
     let install = |from: u32, to: u32| {
         let fit: Vec<&Installed> = nodes.iter().filter(|(_, level, runs)| *runs && *level == from).collect();
@@ -38,7 +38,7 @@ fn next_step(nodes: &[Installed], progress: UpgradeProgress, number: usize, goes
 }
 
 impl Nemesis {
-    /// The next step of the upgrade; `None` if it is finished.
+    /// Returns the next step of the upgrade; `None` if it is finished.
     pub(super) async fn upgrade(
         &mut self,
         planned: &PlannedFault,
@@ -72,7 +72,7 @@ impl Nemesis {
         Ok(Injected { fault, repair: Repair::start(vec![victim]) })
     }
 
-    /// A node that did not announce its level yet refuses this.
+    /// Returns a node that did not announce its level yet refuses this.
     async fn finish_upgrade(&mut self, planned: &PlannedFault) -> Result<Injected, NotInjected> {
         let mut fault = self.fault(planned, &format!("the ledger is raised to level {NEXT_LEVEL}"), &[]);
         self.upgrade.is_asked = true;

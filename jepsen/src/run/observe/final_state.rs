@@ -53,7 +53,7 @@ pub async fn read(
     Ok(missing)
 }
 
-/// The runs of all tenants.
+/// Returns the runs of all tenants.
 pub async fn all_runs(admin: &AdminClient) -> Result<Vec<api::Run>> {
     let mut runs = Vec::new();
     for tenant in TENANTS {
@@ -62,7 +62,7 @@ pub async fn all_runs(admin: &AdminClient) -> Result<Vec<api::Run>> {
     Ok(runs)
 }
 
-/// All recipients. `runs` are schedules by tenant and run.
+/// Returns all recipients. `runs` are schedules by tenant and run.
 fn wanted(workload: &Workload, runs: &BTreeMap<(String, String), String>) -> Vec<RecipientPath> {
     let mut wanted = Vec::new();
     for ((tenant, run), schedule) in runs {
@@ -99,7 +99,8 @@ fn millis(at: &prost_types::Timestamp) -> i64 {
     at.seconds * 1_000 + i64::from(at.nanos) / 1_000_000
 }
 
-/// Instants that opened no run, as the ledger names them; false if the time was over, or a name cannot be parsed.
+/// Returns the instants that opened no run, as the ledger names them; false if the time was over, or a name cannot be
+/// parsed.
 async fn instants(admin: &AdminClient, workload: &Workload, recorder: &Recorder, until: Instant) -> Result<bool> {
     let items = workload.items().clone();
     for item in items {
@@ -124,7 +125,7 @@ async fn instants(admin: &AdminClient, workload: &Workload, recorder: &Recorder,
     Ok(true)
 }
 
-/// The instant of an occurrence, by its name: an instant, or civil time in the zone.
+/// Returns the instant of an occurrence, by its name: an instant, or civil time in the zone.
 fn instant_ms(name: &str, zone: &TimeZone) -> Option<i64> {
     if let Ok(instant) = name.parse::<Timestamp>() {
         return Some(instant.as_millisecond());

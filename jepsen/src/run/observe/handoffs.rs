@@ -6,7 +6,7 @@ use reveille_sink::{Accepted, DotAnswer, DotWatcher};
 
 use super::recorder::Recorder;
 
-/// The watcher for the sink. A sink that was stopped has reported every dot.
+/// Returns the watcher for the sink. A sink that was stopped has reported every dot.
 pub fn watcher(recorder: Recorder) -> DotWatcher {
     DotWatcher::new(move |accept, answer| {
         let answer = match answer {

@@ -12,12 +12,12 @@ impl Lifetimes {
         self.0.push(lifetime);
     }
 
-    /// All of them.
+    /// Returns all of them.
     pub fn all(&self) -> &[Lifetime] {
         &self.0
     }
 
-    /// The process that ran from one instant to the other; `None` if another one may have answered meanwhile.
+    /// Returns the process that ran from one instant to the other; `None` if another one may have answered meanwhile.
     pub fn during(&self, node: &str, from_ns: u64, to_ns: u64) -> Option<&Lifetime> {
         let ran = |lifetime: &&Lifetime| {
             lifetime.node == node

@@ -34,7 +34,7 @@ impl LedgerTimeline {
         LedgerTimeline { began_unix_ms, resumptions: Arc::default() }
     }
 
-    /// Whether no other recipient of the run has shown this resumption.
+    /// Returns true if no other recipient of the run has shown this resumption.
     fn is_new(&self, run: &str, index: u64) -> bool {
         let mut known = self.resumptions.lock().unwrap_or_else(PoisonError::into_inner);
         known.insert((run.to_owned(), index))
@@ -138,7 +138,7 @@ fn record(
     Ok(())
 }
 
-/// The incarnation that owns a claim, as `explain` words it.
+/// Returns the incarnation that owns a claim, as `explain` words it.
 fn incarnation(claimed: &api::Event) -> Option<u64> {
     claimed.detail.strip_prefix("life ")?.parse().ok()
 }
@@ -150,7 +150,7 @@ fn open_until(clock: &LedgerTimeline, claimed: &api::Event, later: &[api::Event]
     clock.ns(ends?)
 }
 
-/// The words of `explain` that end a handoff or decide a doubt.
+/// Returns the words of `explain` that end a handoff or decide a doubt.
 fn step(what: &str) -> Option<Step> {
     Some(match what {
         "sent" | "sent twice" | "sent after all" => Step::Sent,

@@ -35,12 +35,12 @@ impl Recorder {
         Ok(Recorder { inner: Arc::new(inner) })
     }
 
-    /// Nanoseconds since the beginning, now.
+    /// Returns the nanoseconds since the beginning, now.
     pub fn now_ns(&self) -> u64 {
         self.ns(monotonic_us())
     }
 
-    /// An instant of CLOCK_BOOTTIME in microseconds, as the history counts; at least 0.
+    /// Returns an instant of CLOCK_BOOTTIME in microseconds, as the history counts; at least 0.
     pub fn ns(&self, boot_us: i64) -> u64 {
         u64::try_from(boot_us - self.inner.began_us).unwrap_or(0) * 1_000
     }

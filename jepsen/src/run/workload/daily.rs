@@ -69,7 +69,7 @@ pub fn schedules(seed: u64, phase: Duration, recipients: u32, now: Timestamp) ->
     TIMES.into_iter().enumerate().map(schedule).collect()
 }
 
-/// The next year's days (UTC) on which the clocks of one of the zones change, half a minute after midnight.
+/// Returns the next year's days (UTC) on which the clocks of one of the zones change, half a minute after midnight.
 fn changes(now: Timestamp) -> Result<Vec<Timestamp>> {
     let year = now.to_zoned(TimeZone::UTC).year() + 1;
     let days = date(year, 2, 1).series(1.day()).take_while(|day| *day < date(year, 12, 1));
@@ -127,7 +127,8 @@ impl ClockDriver {
         Ok(())
     }
 
-    /// The new offset is recorded when it is requested, so the clock is never further ahead than the history says.
+    /// Returns the new offset is recorded when it is requested, so the clock is never further ahead than the history
+    /// says.
     async fn advance(&mut self, to_ms: i64) -> Result<()> {
         let now_ns = self.recorder.now_ns();
         let offset_ms = to_ms - self.began_unix_ms - (now_ns / 1_000_000) as i64;

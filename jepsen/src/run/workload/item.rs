@@ -71,12 +71,12 @@ pub struct WorkloadItem {
 }
 
 impl WorkloadItem {
-    /// A schedule that fires once.
+    /// Returns a schedule that fires once.
     pub fn once(name: String, due_ms: u64, recipients: u32) -> WorkloadItem {
         WorkloadItem { name, due_ms, recipients, kind: ItemKind::Once }
     }
 
-    /// The schedule that is only triggered; due long after every run.
+    /// Returns the schedule that is only triggered; due long after every run.
     pub fn triggered() -> WorkloadItem {
         let year = load::A_YEAR.as_millis() as u64;
         // The same instant at every call within a year.
@@ -91,7 +91,7 @@ impl WorkloadItem {
         }
     }
 
-    /// The address of one recipient.
+    /// Returns the address of one recipient.
     pub fn address(&self, recipient: u32) -> String {
         match self.kind {
             ItemKind::Campaign(seed) => load::generated_address(seed, recipient),
@@ -99,12 +99,12 @@ impl WorkloadItem {
         }
     }
 
-    /// The addresses of all recipients.
+    /// Returns the addresses of all recipients.
     pub fn addresses(&self) -> impl Iterator<Item = String> + '_ {
         (0..self.recipients).map(|number| self.address(number))
     }
 
-    /// The value of this recipient's variable, which the body shows.
+    /// Returns the value of this recipient's variable, which the body shows.
     pub fn code(&self, recipient: u32) -> String {
         match self.kind {
             ItemKind::Campaign(seed) => generated_value(seed, Content::VARIABLE, recipient),
@@ -112,7 +112,7 @@ impl WorkloadItem {
         }
     }
 
-    /// All instants; milliseconds since 1970.
+    /// Returns all instants; milliseconds since 1970.
     pub fn instants_ms(&self) -> Vec<i64> {
         match &self.kind {
             ItemKind::Daily(times) => times.instants_ms.clone(),
@@ -121,7 +121,7 @@ impl WorkloadItem {
         }
     }
 
-    /// The zone of its times of day.
+    /// Returns the zone of its times of day.
     pub fn zone(&self) -> &'static str {
         match &self.kind {
             ItemKind::Daily(times) => times.zone,
@@ -129,7 +129,7 @@ impl WorkloadItem {
         }
     }
 
-    /// Its kind in histories.
+    /// Returns its kind in histories.
     pub fn object_kind(&self) -> ObjectKind {
         match self.kind {
             ItemKind::Campaign(_) => ObjectKind::Campaign,
@@ -137,7 +137,7 @@ impl WorkloadItem {
         }
     }
 
-    /// Its contents as histories compare them.
+    /// Returns its contents as histories compare them.
     pub fn value(&self) -> String {
         value(self.due_ms as i64, self.recipients)
     }
@@ -198,12 +198,12 @@ fn every(once: ScheduleBody, instants_ms: &[i64], period_ms: i64, policies: Poli
     ScheduleBody { policies: Some(policies), when, start, end, ..once }
 }
 
-/// The contents of a schedule as histories compare them.
+/// Returns the contents of a schedule as histories compare them.
 pub fn value(due_ms: i64, recipients: u32) -> String {
     format!("{due_ms} to {recipients}")
 }
 
-/// The same of a schedule that was read.
+/// Returns the same of a schedule that was read.
 pub fn value_of(schedule: &Schedule) -> String {
     let due_ms = match schedule.when.as_ref().and_then(|when| when.pattern.as_ref()) {
         Some(when::Pattern::At(at)) => at.seconds * 1_000 + i64::from(at.nanos) / 1_000_000,
@@ -212,13 +212,13 @@ pub fn value_of(schedule: &Schedule) -> String {
     value(due_ms, schedule.recipients)
 }
 
-/// The value of a recipient's only variable in a generated audience, by the product's documented formula.
+/// Returns the value of a recipient's only variable in a generated audience, by the product's documented formula.
 fn generated_value(seed: u64, column: &str, recipient: u32) -> String {
     let random = mix(seed ^ mix(u64::from(recipient) << 8));
     format!("{column} {:06x}", random & 0xff_ffff)
 }
 
-/// The last step of SplitMix64.
+/// Returns the last step of SplitMix64.
 fn mix(number: u64) -> u64 {
     let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

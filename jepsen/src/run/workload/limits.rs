@@ -48,7 +48,7 @@ pub struct WorkloadLimits {
 }
 
 impl WorkloadLimits {
-    /// The limits of this seed, for `campaign` recipients and `seconds` of the fault phase.
+    /// Returns the limits of this seed, for `campaign` recipients and `seconds` of the fault phase.
     pub fn draw(seed: u64, campaign: u32, seconds: u64) -> WorkloadLimits {
         if campaign == 0 {
             return WorkloadLimits::default();
@@ -66,12 +66,12 @@ impl WorkloadLimits {
         }
     }
 
-    /// Whether there is a budget to exceed.
+    /// Returns true if there is a budget to exceed.
     pub fn has_budgets(&self) -> bool {
         self.relay_rate.is_some()
     }
 
-    /// The schedules under these limits.
+    /// Returns the schedules under these limits.
     pub fn items(&self, first: SystemTime, phase: Duration) -> Vec<WorkloadItem> {
         let at_ms = |after: Duration| unix_us(first + after) / 1_000_000 * 1_000;
         let warming = self.warm_up.map(|cap| WorkloadItem {

@@ -66,7 +66,8 @@ impl Workload {
         Workload { items: Arc::new(Mutex::new(items)), unknown: Arc::default(), in_doubt }
     }
 
-    /// The same, with a campaign to `recipients`, due after a sixth of `phase`; without a campaign if that is 0.
+    /// Returns the same, with a campaign to `recipients`, due after a sixth of `phase`; without a campaign if that is
+    /// 0.
     pub fn with_campaign(self, recipients: u32, seed: u64, first: SystemTime, phase: Duration) -> Workload {
         if recipients > 0 {
             let due_ms = (unix_us(first + phase / 6) as u64 / 1_000).next_multiple_of(GRAIN_MS);
@@ -190,17 +191,17 @@ impl Workload {
         }
     }
 
-    /// Whether it is known of every item whether it exists.
+    /// Returns true if it is known of every item whether it exists.
     pub fn is_known(&self) -> bool {
         self.unknown.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
-    /// All items but the triggered schedule.
+    /// Returns all items but the triggered schedule.
     pub fn items(&self) -> MutexGuard<'_, Vec<WorkloadItem>> {
         self.items.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The item of this name.
+    /// Returns the item of this name.
     pub fn find(&self, name: &str) -> Option<WorkloadItem> {
         if name == TRIGGERED {
             return Some(WorkloadItem::triggered());
@@ -208,17 +209,17 @@ impl Workload {
         self.items().iter().find(|item| item.name == name).cloned()
     }
 
-    /// The first item that is due at this instant or later.
+    /// Returns the first item that is due at this instant or later.
     pub fn next_after(&self, at_ms: u64) -> Option<WorkloadItem> {
         self.items().iter().filter(|item| item.due_ms >= at_ms).min_by_key(|item| item.due_ms).cloned()
     }
 
-    /// All instants, one for each run that is due.
+    /// Returns all instants, one for each run that is due.
     pub fn instants_ms(&self) -> Vec<i64> {
         self.items().iter().flat_map(WorkloadItem::instants_ms).collect()
     }
 
-    /// Recipients of all runs.
+    /// Returns the recipients of all runs.
     pub fn recipients(&self) -> u64 {
         self.items().iter().map(|item| u64::from(item.recipients) * item.instants_ms().len() as u64).sum()
     }
