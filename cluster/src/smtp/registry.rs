@@ -289,27 +289,27 @@ async fn first_of(relays: &[NamedRelay], deadline: Instant) -> Result<RelayPermi
         }
     }
     let mut asked: FuturesUnordered<_> = relays.iter().map(|relay| ask(relay, deadline)).collect();
-    let mut shut: Vec<(&NamedRelay, Unavailable)> = Vec::new();
+    let mut unavailable: Vec<(&NamedRelay, Unavailable)> = Vec::new();
     loop {
-        let again = shut.iter().filter_map(|(_, why)| until(why)).filter(|until| *until < deadline).min();
+        let again = unavailable.iter().filter_map(|(_, why)| until(why)).filter(|until| *until < deadline).min();
         let answer = match again {
             Some(again) => timeout_at(again, asked.next()).await,
             None => Ok(asked.next().await),
         };
         match answer {
             Ok(Some((relay, Ok(permit)))) => return Ok(RelayPermit { relay_name: relay.name.clone(), permit }),
-            Ok(Some((relay, Err(why)))) => shut.push((relay, why)),
+            Ok(Some((relay, Err(why)))) => unavailable.push((relay, why)),
             // No relay is left to wait for. The caller waits without holding a turn.
             Ok(None) => {
-                let soonest = shut.into_iter().map(|(_, why)| why).min_by_key(|why| wait_for(why, deadline));
+                let soonest = unavailable.into_iter().map(|(_, why)| why).min_by_key(|why| wait_for(why, deadline));
                 return Err(soonest.map_or(NoPermit::NoRelay, NoPermit::Unavailable));
             }
             Err(_) => {
                 let now = Instant::now();
                 let may_be_asked = |(_, why): &(&NamedRelay, Unavailable)| until(why).is_some_and(|until| until <= now);
-                let (due, later): (Vec<_>, Vec<_>) = shut.into_iter().partition(may_be_asked);
+                let (due, later): (Vec<_>, Vec<_>) = unavailable.into_iter().partition(may_be_asked);
                 asked.extend(due.into_iter().map(|(relay, _)| ask(relay, deadline)));
-                shut = later;
+                unavailable = later;
             }
         }
     }
@@ -321,8 +321,8 @@ async fn ask(relay: &NamedRelay, deadline: Instant) -> (&NamedRelay, Result<Send
 }
 
 /// Returns the time at which a relay that refuses now may be asked again. `None`: not known.
-fn until(unavailable: &Unavailable) -> Option<Instant> {
-    match unavailable {
+fn until(why: &Unavailable) -> Option<Instant> {
+    match why {
         Unavailable::CircuitOpen { until, .. } | Unavailable::Parked { until, .. } | Unavailable::Paced { until } => {
             Some(*until)
         }

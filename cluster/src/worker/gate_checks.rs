@@ -57,7 +57,7 @@ impl Gate for WorkerGate {
             self.context.node.handoffs.remove(&self.handoff);
         }
         let why = closed.as_ref().map_or("begun_before", |outcome| outcome.words().1);
-        metrics::counter!("reveille_gate_shut_total", "why" => why).increment(1);
+        metrics::counter!("reveille_gate_closed_total", "why" => why).increment(1);
         self.closed = closed;
         GateAnswer::Closed
     }

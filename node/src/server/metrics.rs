@@ -49,7 +49,7 @@ pub const MEASURES: &[Measure] = &[
     by("outcome,reason", LeaderCounter, "reveille_instants_total", "Instants that were due, by what became of them"),
     by("outcome,reason", Counter, "reveille_emails_total", "Emails that this node had in hand, by what became of them"),
     plain(Counter, "reveille_gate_passes_total", "Handoffs past the gate"),
-    by("why", Counter, "reveille_gate_shut_total", "Gates that stayed shut"),
+    by("why", Counter, "reveille_gate_closed_total", "Handoffs that the gate refused"),
     plain(Counter, "reveille_in_doubt_total", "Emails that came into doubt in a dialogue"),
     plain(LeaderGauge, "reveille_recipients_pending", "Recipients that wait to be sent to, over all open runs"),
     plain(LeaderGauge, "reveille_recipients_claimed", "Recipients that are given to nodes and not settled"),

@@ -280,7 +280,7 @@ fn open_circuit_lets_no_permit_through_until_probe() {
     let rate_milli = |circuit| rate_milli_at(circuit, 5.0);
     let cause = || "no route to it from here".to_owned();
     assert_eq!(rate_milli(CircuitStatus::Closed), 5_000);
-    assert_eq!(rate_milli_at(CircuitStatus::Closed, 0.000_3), 1, "slow is not shut");
+    assert_eq!(rate_milli_at(CircuitStatus::Closed, 0.000_3), 1, "slow is not closed");
     assert_eq!(rate_milli(CircuitStatus::Open { until: now + second, cause: cause() }), 0);
     assert_eq!(rate_milli(CircuitStatus::Parked { until: now + second, cause: cause() }), 0);
     assert_eq!(rate_milli(CircuitStatus::Open { until: now, cause: cause() }), 5_000, "it may be tried again");

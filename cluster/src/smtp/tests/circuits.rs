@@ -218,7 +218,7 @@ fn exhausted_quota_parks_relay_until_probe_succeeds() {
     assert_eq!(
         circuit.admit(at(1802)),
         parked_until(1803),
-        "a shut gate proves nothing, and is not probed again at once"
+        "a closed gate proves nothing, and is not probed again at once"
     );
     assert_eq!(circuit.admit(at(1803)), Ok(AsProbe));
     circuit.note(CircuitEvent::Accepted, AsProbe, at(1804), 0.0);

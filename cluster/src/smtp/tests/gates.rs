@@ -97,7 +97,7 @@ proptest! {
 async fn closed_gate_writes_no_byte_of_final_dot_and_closes() {
     let exchange = Exchange::new(willing());
     let mut session = exchange.session().await.expect("a session");
-    let mut gate = Counting::shut(&exchange);
+    let mut gate = Counting::closed(&exchange);
     let result = session.run_transaction(&mail(b"hello\r\n"), &mut gate, &Deadlines::default()).await;
     assert_eq!(result, DialogueResult::GateClosed);
     assert_eq!(gate.times_met(), 1);

@@ -141,7 +141,7 @@ async fn over_starttls_the_gate_is_met_exactly_once_a_mail() {
 async fn closed_gate_writes_nothing_over_tls() {
     let scene = Scene::implicit(willing());
     let mut session = scene.open().await.0.expect("a session");
-    let mut gate = Counting::shut(&scene.exchange);
+    let mut gate = Counting::closed(&scene.exchange);
     let result = session.run_transaction(&mail(b"hello\r\n"), &mut gate, &Deadlines::default()).await;
     assert!(matches!(result, DialogueResult::GateClosed), "{result:?}");
     assert_eq!(scene.exchange.tape.lock().bytes.len(), gate.met.lock()[0], "not a byte behind the gate");

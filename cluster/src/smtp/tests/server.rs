@@ -411,7 +411,7 @@ impl Counting {
         Counting::new(exchange, GateAnswer::Pass)
     }
 
-    pub fn shut(exchange: &Exchange) -> Counting {
+    pub fn closed(exchange: &Exchange) -> Counting {
         Counting::new(exchange, GateAnswer::Closed)
     }
 

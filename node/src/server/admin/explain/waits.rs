@@ -77,9 +77,10 @@ fn obstacle(ledger: &Ledger, pool: &str, around: &WaitContext) -> Option<String>
         let add = format!("reveille relay add NAME --pool {pool} --host HOST --port PORT --tls starttls");
         return Some(format!("for a relay: pool '{pool}' has none; next: {add}"));
     }
-    let shut = |relay: &&Relay| shut(&relay.name, around.relays.get(&relay.name)?);
-    let shut: Vec<String> = relays.iter().filter_map(shut).collect();
-    (shut.len() == relays.len()).then(|| format!("for a relay, as {} sees them: {}", around.node, shut.join("; ")))
+    let unavailable = |relay: &&Relay| why_unavailable(&relay.name, around.relays.get(&relay.name)?);
+    let unavailable: Vec<String> = relays.iter().filter_map(unavailable).collect();
+    (unavailable.len() == relays.len())
+        .then(|| format!("for a relay, as {} sees them: {}", around.node, unavailable.join("; ")))
 }
 
 /// Explains why no node has claimed the recipient, although its next attempt is due.
@@ -135,7 +136,7 @@ fn for_a_node(
 }
 
 /// Returns why a relay cannot send now. Returns `None` if it can.
-fn shut(name: &str, status: &RelayStatus) -> Option<String> {
+fn why_unavailable(name: &str, status: &RelayStatus) -> Option<String> {
     match &status.circuit {
         CircuitStatus::Closed => None,
         CircuitStatus::Open { cause, .. } => Some(format!("relay {name} fails, {cause}")),
