@@ -51,7 +51,7 @@ async fn node_with(folder: &Path, incarnation: u64, clock: Arc<dyn Clock>) -> No
         let member = Member { name: "n1".into(), address, votes: true };
         context.replica.initialize(ClusterId(7), &[(context.me.node, member)].into()).await.expect("a cluster");
     }
-    let leading = NodeRuntime::lead(&context);
+    let leadership_handle = NodeRuntime::start_leadership_actor(&context);
     let options = RuntimeOptions {
         name: "n1".into(),
         hello_name: None,
@@ -60,7 +60,8 @@ async fn node_with(folder: &Path, incarnation: u64, clock: Arc<dyn Clock>) -> No
         journal_dir: folder.join("journal"),
         dialer: Arc::new(TcpDialer::default()),
     };
-    let node_runtime = NodeRuntime::start(Arc::clone(&context), leading, options, &CancellationToken::new()).await;
+    let node_runtime =
+        NodeRuntime::start(Arc::clone(&context), leadership_handle, options, &CancellationToken::new()).await;
     Node { context, node_runtime: node_runtime.expect("a node runtime") }
 }
 

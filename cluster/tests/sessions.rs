@@ -42,7 +42,7 @@ impl Node {
         let context = support::context(options, &address, Arc::new(SystemClock)).await;
         let member = Member { name: "n1".into(), address, votes: true };
         context.replica.initialize(ClusterId(7), &[(context.me.node, member)].into()).await.expect("a cluster");
-        let leading = NodeRuntime::lead(&context);
+        let leadership_handle = NodeRuntime::start_leadership_actor(&context);
         let dialer = Arc::new(TcpDialer::default());
         let options = RuntimeOptions {
             name: "n1".into(),
@@ -52,7 +52,8 @@ impl Node {
             journal_dir: folder.join("journal"),
             dialer,
         };
-        let node_runtime = NodeRuntime::start(Arc::clone(&context), leading, options, &CancellationToken::new()).await;
+        let node_runtime =
+            NodeRuntime::start(Arc::clone(&context), leadership_handle, options, &CancellationToken::new()).await;
         Node { context, node_runtime: node_runtime.expect("a node runtime") }
     }
 

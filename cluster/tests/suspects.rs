@@ -139,7 +139,7 @@ fn die_before_recovery(folder: &Path, incarnation: u64, deeds: impl AsyncFnOnce(
     let runtime = runtime();
     runtime.block_on(async {
         let life = Life::start(folder, incarnation).await;
-        let _leading = NodeRuntime::lead(&life.context);
+        let _leadership = NodeRuntime::start_leadership_actor(&life.context);
         deeds(&life).await;
         assert!(life.context.replica.shutdown(Instant::now() + STEP_TIMEOUT).await, "the replica stops");
     });
@@ -149,7 +149,7 @@ fn die_before_recovery(folder: &Path, incarnation: u64, deeds: impl AsyncFnOnce(
 /// Runs an incarnation with all actors until `deeds` are done, then stops it.
 async fn live(folder: &Path, incarnation: u64, deeds: impl AsyncFnOnce(&Life)) {
     let life = Life::start(folder, incarnation).await;
-    let leading = NodeRuntime::lead(&life.context);
+    let leadership_handle = NodeRuntime::start_leadership_actor(&life.context);
     let options = RuntimeOptions {
         name: "n1".into(),
         hello_name: None,
@@ -158,7 +158,8 @@ async fn live(folder: &Path, incarnation: u64, deeds: impl AsyncFnOnce(&Life)) {
         journal_dir: life.journal_dir.clone(),
         dialer: Arc::new(TcpDialer::default()),
     };
-    let node_runtime = NodeRuntime::start(Arc::clone(&life.context), leading, options, &CancellationToken::new()).await;
+    let node_runtime =
+        NodeRuntime::start(Arc::clone(&life.context), leadership_handle, options, &CancellationToken::new()).await;
     let node_runtime = node_runtime.expect("a node runtime");
     deeds(&life).await;
     let violations = life.context.replica.read(check);

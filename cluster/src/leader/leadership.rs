@@ -203,8 +203,8 @@ impl Leadership {
     ///
     /// # Errors
     /// [`LeaseRefused`] with the reason.
-    pub fn grant(&self, question: LeaseRequest) -> Result<GrantedLease, LeaseRefused> {
-        let (owner, applied, now) = (question.owner, question.applied, self.lease_clock.now());
+    pub fn grant(&self, request: LeaseRequest) -> Result<GrantedLease, LeaseRefused> {
+        let (owner, applied, now) = (request.owner, request.applied, self.lease_clock.now());
         if self.lease_clock.slept().saturating_sub(self.slept) > SLEPT_MAX {
             tracing::warn!("this machine was suspended: the leadership ends");
             self.ended.cancel();
@@ -222,7 +222,7 @@ impl Leadership {
                 applied_history.note(now, ledger.head().applied);
                 applied_history.age(applied, now)
             };
-            self.note(question, age > FRESH);
+            self.record_report(request, age > FRESH);
             if replication_lag::is_lost(ledger, owner, applied, age) {
                 return Err(LeaseRefused::Behind);
             }
@@ -234,8 +234,8 @@ impl Leadership {
     }
 
     /// Records the report in a lease request. A request of an earlier incarnation is ignored.
-    fn note(&self, question: LeaseRequest, behind: bool) {
-        let LeaseRequest { owner, measured, stopping, lacking, .. } = question;
+    fn record_report(&self, request: LeaseRequest, behind: bool) {
+        let LeaseRequest { owner, measured, stopping, lacking, .. } = request;
         let mut reports = self.reports.lock();
         let before = reports.get(&owner.node);
         if before.is_some_and(|before| before.owner.incarnation > owner.incarnation) {

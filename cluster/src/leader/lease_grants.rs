@@ -33,21 +33,22 @@ pub enum LeaseRefused {
 /// Leases that the leader of one epoch has granted. Dropped with its leadership.
 #[derive(Debug)]
 pub struct LeaseGrants {
-    since: Duration,
-    given: BTreeMap<ClaimOwner, Vec<LeaseGrant>>,
-    revoking: BTreeMap<ClaimOwner, u64>,
-    proposals: u64,
+    epoch_applied_at: Duration,
+    grants: BTreeMap<ClaimOwner, Vec<LeaseGrant>>,
+    /// Owners that get no lease, each with its latest revocation that is not known to be applied.
+    revocations: BTreeMap<ClaimOwner, Revocation>,
+    last_revocation: u64,
 }
 
 /// Number of a proposed revocation, for [`LeaseGrants::revoked`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Revocation(u64);
 
 impl LeaseGrants {
-    /// Creates the grants of an epoch whose `EpochStart` was applied at `since`. All leases of former leaders are over
-    /// a lease and a margin after `since`.
-    pub fn new(since: Duration) -> LeaseGrants {
-        LeaseGrants { since, given: BTreeMap::new(), revoking: BTreeMap::new(), proposals: 0 }
+    /// Creates the grants of an epoch whose `EpochStart` was applied at `epoch_applied_at`. All leases of former
+    /// leaders are over a lease and a margin later.
+    pub fn new(epoch_applied_at: Duration) -> LeaseGrants {
+        LeaseGrants { epoch_applied_at, grants: BTreeMap::new(), revocations: BTreeMap::new(), last_revocation: 0 }
     }
 
     /// Grants a lease at `now` with this `floor`. It never ends later than a lease length after the quorum's last
@@ -62,7 +63,7 @@ impl LeaseGrants {
         now: Duration,
         last_quorum_ack: Option<Duration>,
     ) -> Result<Duration, LeaseRefused> {
-        if self.revoking.contains_key(&owner) {
+        if self.revocations.contains_key(&owner) {
             return Err(LeaseRefused::Revoking);
         }
         let covered_until = last_quorum_ack.ok_or(LeaseRefused::NoQuorum)? + LEASE;
@@ -72,15 +73,15 @@ impl LeaseGrants {
         }
         // Grants that ended more than a margin ago have no effect, so past incarnations are forgotten.
         let over_before = now.saturating_sub(MARGIN);
-        self.given.retain(|_, grants| grants.iter().any(|grant| grant.end >= over_before));
-        keep(self.given.entry(owner).or_default(), LeaseGrant { end, floor }, over_before);
+        self.grants.retain(|_, grants| grants.iter().any(|grant| grant.end >= over_before));
+        keep(self.grants.entry(owner).or_default(), LeaseGrant { end, floor }, over_before);
         Ok(end - now)
     }
 
     /// Returns true if every grant to this owner with a floor below `index` is over at `now`, margin included.
     pub fn is_over_below(&self, owner: ClaimOwner, index: u64, now: Duration) -> bool {
-        let inherited = self.since + LEASE;
-        let given = self.given.get(&owner).into_iter().flatten().filter(|grant| grant.floor < index);
+        let inherited = self.epoch_applied_at + LEASE;
+        let given = self.grants.get(&owner).into_iter().flatten().filter(|grant| grant.floor < index);
         let last = given.map(|grant| grant.end).max().unwrap_or_default().max(inherited);
         now > last + MARGIN
     }
@@ -92,26 +93,27 @@ impl LeaseGrants {
 
     /// Returns true if the owner has a lease of this leader at `now`. Only such an owner gets claims.
     pub fn has_lease(&self, owner: ClaimOwner, now: Duration) -> bool {
-        self.given.get(&owner).is_some_and(|grants| grants.iter().any(|grant| now < grant.end))
+        self.grants.get(&owner).is_some_and(|grants| grants.iter().any(|grant| now < grant.end))
     }
 
     /// Blocks leases of these owners before a revocation of their claims is proposed. The block stays until the
     /// revocation is known to be applied; a timeout of the proposal does not remove it.
     pub fn revoke(&mut self, owners: impl IntoIterator<Item = ClaimOwner>) -> Revocation {
-        self.proposals += 1;
-        self.revoking.extend(owners.into_iter().map(|owner| (owner, self.proposals)));
-        Revocation(self.proposals)
+        self.last_revocation += 1;
+        let revocation = Revocation(self.last_revocation);
+        self.revocations.extend(owners.into_iter().map(|owner| (owner, revocation)));
+        revocation
     }
 
     /// Removes the block of a revocation that was applied, and of all earlier ones: each of those was applied too, or
     /// never will be.
     pub fn revoked(&mut self, revocation: Revocation) {
-        self.revoking.retain(|_, proposal| *proposal > revocation.0);
+        self.revocations.retain(|_, blocking| *blocking > revocation);
     }
 
     /// Returns true if any owner is blocked by a revocation.
     pub fn is_revoking(&self) -> bool {
-        !self.revoking.is_empty()
+        !self.revocations.is_empty()
     }
 }
 
@@ -175,7 +177,7 @@ mod tests {
             grants.grant(owner(life), 0, now, Some(now)).expect("granted");
             assert!(!grants.is_over(owner(life), now));
         }
-        assert_eq!(grants.given.len(), 1);
+        assert_eq!(grants.grants.len(), 1);
         assert!((1..100).all(|life| grants.is_over(owner(life), at(2_000_000))));
     }
 

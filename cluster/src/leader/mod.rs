@@ -9,6 +9,7 @@ pub(crate) mod clock_steering;
 pub(crate) mod epoch;
 pub(crate) mod fire_metrics;
 pub(crate) mod fitness;
+pub(crate) mod injected_bugs;
 pub mod leadership;
 pub(crate) mod lease_grants;
 mod panic_guard;

@@ -20,6 +20,7 @@ use reveille_ledger::reply::CommandOutcome;
 use reveille_raft::crash;
 
 use super::fire_metrics;
+use super::injected_bugs::insist;
 use super::leadership::Leadership;
 use super::panic_guard::PanicGuard;
 use crate::process::context::NodeContext;
@@ -32,9 +33,6 @@ const FIRES_MAX: usize = 1_024;
 const NAP_MAX: Duration = Duration::from_secs(1);
 /// Sleep after a fire that did not move its plan.
 const NAP_AFTER_REFUSAL: Duration = Duration::from_millis(250);
-/// Injected bug: how long each attempt waits for its answer, and for how long the attempts are repeated.
-const INSISTS_AFTER: Duration = Duration::from_secs(5);
-const INSISTS_FOR: Duration = Duration::from_secs(60);
 
 /// Fires what is due until the leadership ends.
 pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) {
@@ -177,23 +175,6 @@ impl Timer {
         tracing::error!(schedule = %id, cause, "a schedule is taken out of the way");
         self.leadership.quarantine(Quarantined::Schedule(id), &cause).await.is_some()
     }
-}
-
-/// Injected bug: a timer that trusts that it leads. It sends the command to any leader until it gets an answer, and
-/// does not stop when its leadership ends.
-async fn insist(context: Arc<NodeContext>, command: Command) -> Option<CommandOutcome> {
-    let over = std::time::Instant::now() + INSISTS_FOR;
-    let asked = tokio::spawn(async move {
-        while std::time::Instant::now() < over {
-            let deadline = std::time::Instant::now() + INSISTS_AFTER;
-            if let Ok(reply) = context.replica.propose(&command, deadline).await {
-                return Some(reply.outcome);
-            }
-            tokio::time::sleep(NAP_AFTER_REFUSAL).await;
-        }
-        None
-    });
-    asked.await.ok().flatten()
 }
 
 /// Returns the fire of one schedule, or the reason why it can have none. `None` if nothing is to be fired now.

@@ -88,8 +88,8 @@ pub struct NodeLease {
 #[derive(Debug, Default)]
 struct LeaseState {
     grants: Vec<LeaseGrant>,
-    /// Answers to requests that were sent before this time are ignored.
-    asked_since: Duration,
+    /// Answers to requests that were sent before this time have no effect.
+    ignore_requests_before: Duration,
 }
 
 impl NodeLease {
@@ -97,7 +97,7 @@ impl NodeLease {
     /// to an older request shortens nothing.
     pub fn prolong(&self, sent_at: Duration, length: Duration, floor: u64) {
         let mut state = self.state.lock();
-        if sent_at >= state.asked_since {
+        if sent_at >= state.ignore_requests_before {
             keep(&mut state.grants, LeaseGrant { end: sent_at + length, floor }, sent_at);
         }
     }
@@ -110,7 +110,7 @@ impl NodeLease {
     /// Ends the lease after a clock jump. Grants for requests that were sent before `now` are void, even if they arrive
     /// later.
     pub fn end_before(&self, now: Duration) {
-        *self.state.lock() = LeaseState { grants: Vec::new(), asked_since: now };
+        *self.state.lock() = LeaseState { grants: Vec::new(), ignore_requests_before: now };
     }
 
     /// True if a gate that decides by the state at index `applied` may pass at `now`.

@@ -11,11 +11,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use reveille_ledger::command::{Command, NodeUp};
-use reveille_ledger::effect::Effect;
 use reveille_ledger::impossible::Impossible;
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::CommandOutcome;
-use reveille_raft::{Hint, Role};
+use reveille_raft::Role;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -26,21 +25,19 @@ use super::state_comparison;
 use super::supervisor::Supervisor;
 use crate::audience;
 use crate::leader::{epoch, transfer};
-use crate::ops::backlog_watch;
+use crate::ops::{alarm_log, backlog_watch};
 use crate::smtp::registry::RelayRegistry;
-use crate::smtp::{CredentialStore, Dial, RelayRules};
+use crate::smtp::{CredentialStore, Dial, RelayRules, relay_follower};
 use crate::worker::context::{JournalWriter, WorkerContext};
 use crate::worker::journal::{Journal, JournalOwner, boot_id};
 use crate::worker::lease_client::StopSignals;
-use crate::worker::settler::Settler;
+use crate::worker::settler::{Settler, SettlerActor};
 use crate::worker::{lease_client, recovery, workers};
 
 /// Pause before an actor on Raft's runtime is started again.
 const RESTART_AFTER: Duration = Duration::from_millis(100);
 /// Maximum time of one wait for the entry of this incarnation, before the next check for a stop.
 const APPLY_WAIT: Duration = Duration::from_secs(3);
-/// Maximum time that the relays may differ from the ledger.
-const FOLLOW_EVERY: Duration = Duration::from_secs(1);
 /// Time that a stop reserves for the transfer of the leadership.
 const TRANSFER_WITHIN: Duration = Duration::from_secs(3);
 /// Maximum time that a stop waits until its own state shows the settled outcomes.
@@ -94,7 +91,7 @@ pub struct NodeRuntime {
     /// The relays of this node.
     pub relays: Arc<RelayRegistry>,
     supervisor: Supervisor,
-    leading: LeadershipHandle,
+    leadership_handle: LeadershipHandle,
     stopping: StopSignals,
 }
 
@@ -102,7 +99,7 @@ impl NodeRuntime {
     /// Starts the actor that runs this node's leaderships. A cluster needs a leader before a node can register with it,
     /// so this comes first. Must be called after the replica has started. It uses the replica's runtime: a leader's
     /// work must not wait for its workers.
-    pub fn lead(context: &Arc<NodeContext>) -> LeadershipHandle {
+    pub fn start_leadership_actor(context: &Arc<NodeContext>) -> LeadershipHandle {
         let (supervisor, stop) = (Supervisor::new(), CancellationToken::new());
         let (led, ending) = (Arc::clone(context), stop.clone());
         let actor = move || epoch::run(Arc::clone(&led), ending.clone());
@@ -113,7 +110,7 @@ impl NodeRuntime {
     /// Registers this incarnation, recovers, and starts to work. Waits until there is a leader; `cancel` ends the wait.
     pub async fn start(
         context: Arc<NodeContext>,
-        leading: LeadershipHandle,
+        leadership_handle: LeadershipHandle,
         options: RuntimeOptions,
         cancel: &CancellationToken,
     ) -> Result<NodeRuntime, StartError> {
@@ -130,37 +127,40 @@ impl NodeRuntime {
         let stopping = StopSignals::default();
         let supervisor = Supervisor::new();
         let journal = JournalWriter::new(journal, supervisor.failing());
-        let stop = stopping.requested.clone();
+        let stop = stopping.stop_requested.clone();
         let workers = WorkerContext::new(Arc::clone(&context), Arc::clone(&relays), journal, settler, stop);
-        let runtime = NodeRuntime { context, relays, supervisor, leading, stopping };
+        let runtime = NodeRuntime { context, relays, supervisor, leadership_handle, stopping };
         runtime.run_actors(workers, settling);
         Ok(runtime)
     }
 
-    fn run_actors(&self, workers: WorkerContext, settling: crate::worker::settler::SettlerActor) {
+    fn run_actors(&self, workers: WorkerContext, settling: SettlerActor) {
         let (work, raft) = (Handle::current(), self.context.replica.runtime());
-        let StopSignals { requested, all_settled, .. } = &self.stopping;
+        let StopSignals { stop_requested, all_settled, .. } = &self.stopping;
         let (relays, pause) = (Arc::clone(&self.relays), Duration::from_secs(1));
-        follow(&self.context, &relays);
-        self.restarting("RelayFollower", &work, pause, requested, move |context, stopping| {
-            follow_relays(context, Arc::clone(&relays), stopping.requested)
+        relay_follower::follow(&self.context, &relays);
+        self.restarting("RelayFollower", &work, pause, stop_requested, move |context, stopping| {
+            relay_follower::run(context, Arc::clone(&relays), stopping.stop_requested)
         });
-        self.restarting("BacklogWatch", &work, pause, requested, |context, stopping| {
-            backlog_watch::run(context, stopping.requested)
+        self.restarting("AlarmLog", &work, pause, stop_requested, |context, stopping| {
+            alarm_log::run(context, stopping.stop_requested)
         });
-        self.restarting("AudienceParts", &work, pause, requested, |context, stopping| {
-            audience::steward::run(context, stopping.requested)
+        self.restarting("BacklogWatch", &work, pause, stop_requested, |context, stopping| {
+            backlog_watch::run(context, stopping.stop_requested)
         });
-        self.restarting("StateComparison", &work, pause, requested, |context, stopping| {
-            state_comparison::run(context, stopping.requested)
+        self.restarting("AudienceParts", &work, pause, stop_requested, |context, stopping| {
+            audience::steward::run(context, stopping.stop_requested)
+        });
+        self.restarting("StateComparison", &work, pause, stop_requested, |context, stopping| {
+            state_comparison::run(context, stopping.stop_requested)
         });
         // On Raft's runtime: a lease that is not prolonged puts all of the node's claims in doubt.
         self.restarting("LeaseClient", raft, RESTART_AFTER, all_settled, lease_client::run);
         // These two have the handoffs past the gate and the outcomes that are not settled.
         let workers = workers::run(Arc::new(workers), self.stopping.clone());
-        self.supervisor.run_essential("Workers", requested.clone(), workers);
+        self.supervisor.run_essential("Workers", stop_requested.clone(), workers);
         let settled = all_settled.clone();
-        self.supervisor.run_essential("Settler", requested.clone(), async move {
+        self.supervisor.run_essential("Settler", stop_requested.clone(), async move {
             // After the settler has ended in any way, this incarnation needs no lease.
             let settled = settled.drop_guard();
             settling.run().await;
@@ -196,15 +196,15 @@ impl NodeRuntime {
         let deadline = Instant::now() + limit;
         let left = || deadline.saturating_duration_since(Instant::now());
         self.context.mark_stopping();
-        self.stopping.requested.cancel();
+        self.stopping.stop_requested.cancel();
         let answered = self.relays.close(left().saturating_sub(TRANSFER_WITHIN)).await;
         let settled = tokio::time::timeout(left().saturating_sub(TRANSFER_WITHIN), self.supervisor.ended()).await;
         self.stopping.all_settled.cancel();
         // The leader answers for outcomes. Its applied state must be visible here before open claims are counted.
         let _ = self.context.replica.linearizable(Instant::now() + left().min(CATCH_UP_WITHIN)).await;
         transfer_leadership(&self.context, Instant::now() + left().min(TRANSFER_WITHIN)).await;
-        self.leading.stop.cancel();
-        let led = tokio::time::timeout(left().max(TRANSFER_WITHIN), self.leading.supervisor.ended()).await;
+        self.leadership_handle.stop.cancel();
+        let led = tokio::time::timeout(left().max(TRANSFER_WITHIN), self.leadership_handle.supervisor.ended()).await;
         let me = self.context.me;
         let open = self.context.replica.read(|ledger| ledger.claims().iter().any(|(_, claim)| claim.owner == me));
         let clean = answered && settled.is_ok() && led.is_ok() && !open;
@@ -264,37 +264,5 @@ async fn wait_until_applied(context: &NodeContext, index: u64, cancel: &Cancella
 async fn transfer_leadership(context: &NodeContext, deadline: Instant) {
     if matches!(*context.replica.role().borrow(), Role::Leader { .. }) {
         transfer::away(context, |_| true, deadline).await;
-    }
-}
-
-fn follow(context: &NodeContext, relays: &RelayRegistry) {
-    let voters = context.voters().len();
-    context.replica.read(|ledger| relays.follow(ledger, voters));
-    relays.measure();
-}
-
-async fn follow_relays(context: Arc<NodeContext>, relays: Arc<RelayRegistry>, stop: CancellationToken) {
-    let mut hints = context.replica.effects();
-    let mut seen = 0;
-    while !stop.is_cancelled() {
-        follow(&context, &relays);
-        seen = context.replica.take_checkpoint_when_quiet(seen);
-        let changed = async {
-            loop {
-                match hints.next().await {
-                    Some(Hint::Resync | Hint::Effect { effect: Effect::RelaysChanged, .. }) | None => return,
-                    Some(Hint::Effect { index, effect: Effect::Alarm(text) }) => {
-                        tracing::warn!(index, "{text}");
-                        metrics::counter!("reveille_alarms_total").increment(1);
-                    }
-                    Some(Hint::Effect { .. }) => {}
-                }
-            }
-        };
-        tokio::select! {
-            () = changed => {}
-            () = tokio::time::sleep(FOLLOW_EVERY) => {}
-            () = stop.cancelled() => {}
-        }
     }
 }

@@ -1,7 +1,8 @@
 //! Compares this replica's state with those of the other voters (P2, I11).
 //!
-//! Replicas hash their states at common indexes. A node whose hash differs from that of a majority has a state that no
-//! majority agreed on: by a bug, damaged memory, or a disk that lies. It stops before it sends or grants anything more.
+//! Replicas hash their states at common indexes, and when nothing is applied. A node whose hash differs from that of a
+//! majority has a state that no majority agreed on: by a bug, damaged memory, or a disk that lies. It stops before it
+//! sends or grants anything more.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,22 +16,43 @@ use super::descriptions::descriptions;
 
 /// Interval of comparisons. The newest hashes of each node cover several intervals.
 const COMPARE_EVERY: Duration = Duration::from_secs(10);
+/// Time without an applied entry after which the state is hashed, besides the common indexes.
+const QUIET_FOR: Duration = Duration::from_secs(1);
 /// Limit of one node's answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
 /// Hashes of one replica, by index.
 type Checkpoints = BTreeMap<u64, Hash>;
 
-/// Compares until this node has to stop, or until `stop`.
+/// Hashes and compares until this node has to stop, or until `stop`.
 pub(crate) async fn run(context: Arc<NodeContext>, stop: CancellationToken) {
-    while stop.run_until_cancelled(tokio::time::sleep(COMPARE_EVERY)).await.is_some() {
+    tokio::select! {
+        () = compare(&context) => {}
+        () = hash_when_quiet(&context) => {}
+        () = stop.cancelled() => {}
+    }
+}
+
+/// Hashes the state whenever no entry was applied for an interval.
+async fn hash_when_quiet(context: &NodeContext) {
+    let mut seen = 0;
+    loop {
+        seen = context.replica.take_checkpoint_when_quiet(seen);
+        tokio::time::sleep(QUIET_FOR).await;
+    }
+}
+
+/// Compares until this node has to stop.
+async fn compare(context: &Arc<NodeContext>) {
+    loop {
+        tokio::time::sleep(COMPARE_EVERY).await;
         let voters = context.voters();
         let own = context.replica.checkpoints();
         if own.is_empty() || !voters.contains(&context.me.node) {
             continue;
         }
         let others = voters.iter().copied().filter(|node| *node != context.me.node);
-        let described = descriptions(&context, others, ANSWER_WITHIN).await;
+        let described = descriptions(context, others, ANSWER_WITHIN).await;
         let others: Vec<Checkpoints> = described.into_values().map(|one| one.description.checkpoints).collect();
         if let Some(index) = differs_from_majority(&own, &others, voters.len()) {
             context.replica.stop_diverged(index);

@@ -1,7 +1,7 @@
 //! Sends emails to SMTP relays. Email leaves the node here only (P3).
 //!
 //! The feeders acquire a permit from [`registry`], which has [`RelaySessions`] for each relay. A delivery passes it an
-//! email and a [`Gate`], and get exactly one [`DialogueResult`]. This module retries nothing and does not know the
+//! email and a [`Gate`], and gets exactly one [`DialogueResult`]. This module retries nothing and does not know the
 //! ledger's recipients or claims. The [`Gate`] decides if an email may leave (P5), the [`DialogueResult`] says what the
 //! answer means (P6), and the sessions limit how many handoffs may be in doubt at once (P12).
 
@@ -9,6 +9,7 @@ pub mod cause;
 pub mod gate;
 pub mod registry;
 pub mod relay;
+pub(crate) mod relay_follower;
 pub mod replies;
 pub mod reply;
 pub mod session;

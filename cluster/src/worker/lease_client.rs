@@ -1,4 +1,4 @@
-//! The lease client: asks the leader for the node lease once a second (P9). The request carries this node's
+//! The lease client: requests the node lease from the leader once a second (P9). The request carries this node's
 //! measurements of its relays (P12); after a large change it is sent sooner.
 //!
 //! A node that stops gives up its lease at once. It keeps sending requests, marked as stopping. Leases granted to them
@@ -26,7 +26,7 @@ const COMPARE_EVERY: Duration = Duration::from_millis(100);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StopSignals {
     /// The node stops; nothing new begins.
-    pub requested: CancellationToken,
+    pub stop_requested: CancellationToken,
     /// The leader knows of the stop, and all claims that it granted before are in the log.
     pub leader_knows: CancellationToken,
     /// Every outcome is settled, so the leader may forget this process.
@@ -37,14 +37,14 @@ pub(crate) struct StopSignals {
 pub(crate) async fn run(context: Arc<NodeContext>, stopping: StopSignals) {
     let mut role = context.replica.role();
     while !stopping.all_settled.is_cancelled() {
-        let (sent, stops) = (context.measured(), stopping.requested.is_cancelled());
+        let (sent, stops) = (context.measured(), stopping.stop_requested.is_cancelled());
         if stops {
             context.lease.end();
             crash::point("lifecycle.drain");
         }
         let granted = tokio::select! {
-            granted = ask(&context, sent.clone(), stops) => granted,
-            () = stopping.requested.cancelled(), if !stops => continue,
+            granted = request_lease(&context, sent.clone(), stops) => granted,
+            () = stopping.stop_requested.cancelled(), if !stops => continue,
             () = stopping.all_settled.cancelled() => break,
         };
         if granted && stops {
@@ -52,7 +52,7 @@ pub(crate) async fn run(context: Arc<NodeContext>, stopping: StopSignals) {
         }
         tokio::select! {
             () = until_next(&context, granted, &sent) => {}
-            () = stopping.requested.cancelled(), if !stops => {}
+            () = stopping.stop_requested.cancelled(), if !stops => {}
             // A new leader has granted no lease yet, so the node asks at once.
             changed = role.changed() => if changed.is_err() {
                 // The replica has stopped and the node is about to stop, so there is no leader to ask.
@@ -66,14 +66,14 @@ pub(crate) async fn run(context: Arc<NodeContext>, stopping: StopSignals) {
 }
 
 /// Sends one request; returns true if the lease was granted.
-async fn ask(context: &Arc<NodeContext>, measured: NodeMeasurements, stopping: bool) -> bool {
+async fn request_lease(context: &Arc<NodeContext>, measured: NodeMeasurements, stopping: bool) -> bool {
     let applied = context.replica.read(|ledger| ledger.head().applied);
     let lacking =
         if context.parts.is_lacking() { context.parts.named_lacking(&open_parts(context)) } else { Vec::new() };
-    let question = LeaseRequest { owner: context.me, applied, lacking, measured, stopping };
+    let request = LeaseRequest { owner: context.me, applied, lacking, measured, stopping };
     let sent_at = context.lease_clock();
     let Some(peer) = context.leader().and_then(|leader| context.replica.peer(leader)) else { return false };
-    match peer_messages::ask(&peer, question, ASK_EVERY).await {
+    match peer_messages::ask(&peer, request, ASK_EVERY).await {
         Ok(Ok(GrantedLease { length, floor })) => {
             if !stopping {
                 context.lease.prolong(sent_at, length, floor);
@@ -100,7 +100,7 @@ async fn until_next(context: &NodeContext, granted: bool, sent: &NodeMeasurement
     }
 }
 
-/// Returns true if a relay became known, or is now at least twice as fast or as slow as the leader knows.
+/// Returns true if a relay became known, or is at least twice as fast or as slow as it was when last reported.
 fn must_report(sent: &NodeMeasurements, now: &NodeMeasurements) -> bool {
     let differs = |one: u128, other: u128| one != other && one.max(other) >= 2 * one.min(other);
     now.relays.iter().any(|(name, flow)| {

@@ -38,7 +38,7 @@ pub(crate) async fn run(context: Arc<WorkerContext>, stop: StopSignals) {
     let mut poll = tokio::time::interval(POLL_EVERY);
     let mut forget = tokio::time::interval(FORGET_EVERY);
     let over = async {
-        stop.requested.cancelled().await;
+        stop.stop_requested.cancelled().await;
         until_nothing_more_is_granted(&context, &stop.leader_knows).await;
         tasks.over().await;
     };
@@ -67,7 +67,7 @@ pub(crate) async fn run(context: Arc<WorkerContext>, stop: StopSignals) {
         };
         start_work(&context, &mut worked, &tasks, claims);
     }
-    if stop.requested.is_cancelled() {
+    if stop.stop_requested.is_cancelled() {
         // Every claim is in the state now, but hints may have been lost.
         let claims = own_claims(&context, &mut worked);
         start_work(&context, &mut worked, &tasks, claims);

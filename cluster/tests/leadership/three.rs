@@ -51,14 +51,17 @@ async fn three(
         options.startup_delay = Duration::ZERO;
         change(&mut options);
         let context = support::context(options, &address, Arc::new(SystemClock)).await;
-        let leading = NodeRuntime::lead(&context);
-        nodes.push((context, leading));
+        let leadership_handle = NodeRuntime::start_leadership_actor(&context);
+        nodes.push((context, leadership_handle));
     }
     nodes[0].0.replica.initialize(ClusterId(9), &members).await.expect("a cluster");
     nodes
 }
 
-async fn start_node_runtime((context, leading): (Arc<NodeContext>, LeadershipHandle), folder: &Path) -> NodeRuntime {
+async fn start_node_runtime(
+    (context, leadership_handle): (Arc<NodeContext>, LeadershipHandle),
+    folder: &Path,
+) -> NodeRuntime {
     let name = context.introduction.name.clone();
     let journal_dir = folder.join(format!("{name}-journal"));
     let options = RuntimeOptions {
@@ -69,7 +72,7 @@ async fn start_node_runtime((context, leading): (Arc<NodeContext>, LeadershipHan
         journal_dir,
         dialer: Arc::new(TcpDialer::default()),
     };
-    NodeRuntime::start(context, leading, options, &CancellationToken::new()).await.expect("a node runtime")
+    NodeRuntime::start(context, leadership_handle, options, &CancellationToken::new()).await.expect("a node runtime")
 }
 
 /// Waits on the calling thread, so that no runtime has to be scheduled.

@@ -139,18 +139,18 @@ impl Node {
         options.startup_delay = Duration::from_millis(1_200);
         change(&mut options);
         let address = Network::address_of(self.id);
-        let (context, leading) = home
+        let (context, leadership_handle) = home
             .run(async move {
                 let context = support::context(options, &address, Arc::new(SystemClock)).await;
-                let leading = NodeRuntime::lead(&context);
-                (context, leading)
+                let leadership_handle = NodeRuntime::start_leadership_actor(&context);
+                (context, leadership_handle)
             })
             .await;
         self.life = Some(Life { home, context, node_runtime: None });
-        leading
+        leadership_handle
     }
 
-    async fn start_node_runtime(&mut self, leading: LeadershipHandle) {
+    async fn start_node_runtime(&mut self, leadership_handle: LeadershipHandle) {
         let options = lifecycle::RuntimeOptions {
             name: self.name.clone(),
             hello_name: Some(self.name.clone()),
@@ -161,7 +161,8 @@ impl Node {
         };
         let life = self.life.as_mut().expect("this node runs");
         let context = Arc::clone(&life.context);
-        let started = async move { NodeRuntime::start(context, leading, options, &CancellationToken::new()).await };
+        let started =
+            async move { NodeRuntime::start(context, leadership_handle, options, &CancellationToken::new()).await };
         life.node_runtime = Some(life.home.run(started).await.expect("a node runtime"));
     }
 }
@@ -192,8 +193,8 @@ impl Cluster {
             |node: &Node| Member { name: node.name.clone(), address: Network::address_of(node.id), votes: true };
         let members = cluster.nodes.iter().map(|node| (node.id, member(node))).collect();
         cluster.nodes[0].context().replica.initialize(ClusterId(7), &members).await.expect("a cluster");
-        for (node, leading) in cluster.nodes.iter_mut().zip(started) {
-            node.start_node_runtime(leading).await;
+        for (node, leadership_handle) in cluster.nodes.iter_mut().zip(started) {
+            node.start_node_runtime(leadership_handle).await;
         }
         until("every node may send", || cluster.nodes.iter().all(Node::may_send).then_some(())).await;
         cluster
@@ -253,8 +254,8 @@ impl Cluster {
     /// Starts a new incarnation on the same folders.
     pub async fn restart(&mut self, index: usize) {
         self.network.switch_on(self.nodes[index].id);
-        let leading = self.nodes[index].start_replica(&self.network, self.change).await;
-        self.nodes[index].start_node_runtime(leading).await;
+        let leadership_handle = self.nodes[index].start_replica(&self.network, self.change).await;
+        self.nodes[index].start_node_runtime(leadership_handle).await;
     }
 
     /// Stops a node as SIGTERM does. Returns true if it left nothing open.

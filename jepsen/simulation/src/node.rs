@@ -36,10 +36,10 @@ use crate::trace::Trace;
 
 /// Election timeouts, in heartbeats.
 pub const ELECTION: std::ops::Range<u64> = 6..12;
-/// Deadline for the tasks of an ended process to stop.
+/// Maximum time until the tasks of an ended process have stopped.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 
-/// What all nodes share: the simulated network, relay, trace and history.
+/// State that all nodes share: the simulated network, relay, trace and history.
 #[derive(Clone)]
 pub struct SimulatedEnvironment {
     /// The network between nodes.
@@ -60,9 +60,9 @@ pub struct SimulatedEnvironment {
 
 /// A machine and its current process, if one runs.
 pub struct SimulatedNode {
-    /// Its id.
+    /// Id of the node.
     pub id: NodeId,
-    /// Its clocks.
+    /// Clocks of the machine.
     pub clock: NodeClock,
     /// The highest ledger level of the installed release (P23).
     pub level: u32,
@@ -91,27 +91,27 @@ pub enum Death {
 }
 
 impl SimulatedNode {
-    /// A new machine without data.
+    /// Returns a new machine without data.
     pub fn new(id: NodeId, clock: NodeClock, env: SimulatedEnvironment) -> SimulatedNode {
         SimulatedNode { id, clock, level: LEVEL, env, processes: 0, log: MemoryDisk::new(), running: None }
     }
 
-    /// The process that runs here.
+    /// Returns the process that runs here.
     pub fn process(&self) -> Option<ProcessId> {
         self.running.as_ref().map(|running| running.process)
     }
 
-    /// The context of its running process, once Raft has started.
+    /// Returns the context of the running process. `None`: no process runs, or Raft has not started yet.
     pub fn context(&self) -> Option<Arc<NodeContext>> {
         self.running.as_ref().and_then(|running| running.context.lock().clone())
     }
 
-    /// The disk under its log.
+    /// Returns the disk under the log of the running process.
     pub fn disk(&self) -> Option<&LogDisk> {
         self.running.as_ref().map(|running| &running.disk)
     }
 
-    /// Why it ended by itself, if it did.
+    /// Returns true if the process ended by itself.
     pub fn ended_by_itself(&self) -> bool {
         self.running.as_ref().is_some_and(|running| running.work.is_finished())
     }
@@ -120,7 +120,7 @@ impl SimulatedNode {
         self.env.root.join(format!("{}-{process}", self.id.0))
     }
 
-    /// A process starts here, on what former ones left.
+    /// Starts a process on the disk and folders that former processes left.
     pub fn start(&mut self) {
         self.processes += 1;
         let process = ProcessId { node: self.id, number: self.processes };
@@ -201,17 +201,17 @@ async fn run_process(
     let parts = AudienceStore::open(options.data_dir.join("parts")).map_err(|error| anyhow!("parts: {error}"))?;
     let replica = Replica::start(options, peer_handler.clone()).await?;
     let mut context = NodeContext::new(replica, me, introduction, clock, Zones::bundled("simulation"), parts);
-    // Long enough for the journals of most deaths, and short enough that a seed archives.
+    // This is long enough for the journals of most deaths, and short enough that runs are archived within a seed.
     context.archive_after = Duration::from_secs(10);
     let context = Arc::new(context);
     peer_handler.open(&context);
     tokio::spawn(see_claims(context.replica.effects(), recorder));
-    let leading = NodeRuntime::lead(&context);
+    let leadership_handle = NodeRuntime::start_leadership_actor(&context);
     *shown.lock() = Some(Arc::clone(&context));
     while context.replica.cluster().is_none() && !stop.is_cancelled() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    let worked = work(&context, leading, runtime_options, &stop).await;
+    let worked = work(&context, leadership_handle, runtime_options, &stop).await;
     context.replica.shutdown(Instant::now() + STOP_WITHIN).await;
     worked
 }
@@ -228,7 +228,7 @@ async fn see_claims(mut hints: Hints, recorder: HistoryRecorder) {
 /// Runs the node until it is stopped or fails.
 async fn work(
     context: &Arc<NodeContext>,
-    leading: lifecycle::LeadershipHandle,
+    leadership_handle: lifecycle::LeadershipHandle,
     options: lifecycle::RuntimeOptions,
     stop: &CancellationToken,
 ) -> Result<()> {
@@ -242,7 +242,7 @@ async fn work(
     let started = tokio::select! {
         biased;
         fault = fault => return Err(fault),
-        started = NodeRuntime::start(Arc::clone(context), leading, options, stop) => started,
+        started = NodeRuntime::start(Arc::clone(context), leadership_handle, options, stop) => started,
     };
     let runtime = match started {
         Ok(runtime) => runtime,
@@ -256,13 +256,13 @@ async fn work(
         _ = failed.wait_for(Option::is_some) => Err(anyhow!("an actor failed")),
         _ = faults.wait_for(Option::is_some) => Err(anyhow!("the replica failed")),
     };
-    // Stops its actors.
+    // Stops the actors of the node.
     runtime.stop(STOP_WITHIN).await;
     end
 }
 
-/// Copies a folder recursively, if it exists. Files keep their times of modification: those are times of the simulated
-/// clock, and the node removes files by their age.
+/// Copies a folder recursively, if it exists. Files keep their times of modification, which are times of the simulated
+/// clock, because the node removes files by their age.
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
     if !from.is_dir() {
         return Ok(());

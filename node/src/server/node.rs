@@ -45,7 +45,7 @@ pub struct NodeServer {
     pub unsubscribe_address: Option<SocketAddr>,
     options: Config,
     reply_rules: RelayRules,
-    leading: LeadershipHandle,
+    leadership_handle: LeadershipHandle,
     stop: CancellationToken,
 }
 
@@ -110,7 +110,7 @@ impl NodeServer {
             peer_address,
             http_address: http.local_addr()?,
             unsubscribe_address: leaving.as_ref().map(TcpListener::local_addr).transpose()?,
-            leading: NodeRuntime::lead(&context),
+            leadership_handle: NodeRuntime::start_leadership_actor(&context),
             context,
             options,
             reply_rules,
@@ -145,9 +145,9 @@ impl NodeServer {
                 Err(_) => None,
             }
         };
-        let NodeServer { context, options, reply_rules, leading, stop, .. } = self;
+        let NodeServer { context, options, reply_rules, leadership_handle, stop, .. } = self;
         let worked = tokio::select! {
-            worked = work(Arc::clone(&context), &options, reply_rules, leading, &asked) => worked,
+            worked = work(Arc::clone(&context), &options, reply_rules, leadership_handle, &asked) => worked,
             fault = fault => match fault {
                 Some(fault) => Err(anyhow::Error::new(fault)),
                 None => Err(anyhow::anyhow!("the replica ended")),
@@ -181,7 +181,7 @@ async fn work(
     context: Arc<NodeContext>,
     options: &Config,
     reply_rules: RelayRules,
-    leading: LeadershipHandle,
+    leadership_handle: LeadershipHandle,
     asked: &CancellationToken,
 ) -> Result<NodeEnd> {
     while context.replica.cluster().is_none() {
@@ -198,7 +198,7 @@ async fn work(
         journal_dir: options.journal_dir.join(format!("reveille-{}", context.me.node)),
         dialer: Arc::new(TcpDialer::default()),
     };
-    let node_runtime = match NodeRuntime::start(Arc::clone(&context), leading, runtime_options, asked).await {
+    let node_runtime = match NodeRuntime::start(Arc::clone(&context), leadership_handle, runtime_options, asked).await {
         Ok(node_runtime) => node_runtime,
         Err(StartError::Stopped) => return Ok(NodeEnd::Clean),
         Err(error) => return Err(error.into()),

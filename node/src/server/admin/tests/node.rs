@@ -86,7 +86,7 @@ impl Clock for SetClock {
 pub struct Founder {
     pub context: Arc<NodeContext>,
     pub channel: Channel,
-    leading: LeadershipHandle,
+    leadership_handle: LeadershipHandle,
     stop: CancellationToken,
     folder: TempDir,
 }
@@ -120,7 +120,7 @@ async fn founder_by(number: u64, incarnation: u64, clock: Arc<dyn Clock>) -> Fou
     context.unsubscribe = Some(unsubscribe);
     let context = Arc::new(context);
     peer_handler.open(&context);
-    let leading = NodeRuntime::lead(&context);
+    let leadership_handle = NodeRuntime::start_leadership_actor(&context);
     let listener = TcpListener::bind(loopback).await.expect("a port");
     let address = listener.local_addr().expect("an address");
     let stop = CancellationToken::new();
@@ -128,7 +128,7 @@ async fn founder_by(number: u64, incarnation: u64, clock: Arc<dyn Clock>) -> Fou
     tokio::spawn(serve(admin, listener, stop.clone()));
     let channel = Channel::from_shared(format!("http://{address}")).expect("an address").timeout(STEP_TIMEOUT);
     let channel = channel.connect().await.expect("a connection");
-    Founder { context, channel, leading, stop, folder }
+    Founder { context, channel, leadership_handle, stop, folder }
 }
 
 /// A one-node cluster with running actors, and a mailbox as its relay.
@@ -152,7 +152,8 @@ impl Founder {
             dialer: Arc::new(TcpDialer::default()),
         };
         let (context, cancel) = (Arc::clone(&self.context), CancellationToken::new());
-        let node_runtime = NodeRuntime::start(context, self.leading, options, &cancel).await.expect("a node runtime");
+        let node_runtime =
+            NodeRuntime::start(context, self.leadership_handle, options, &cancel).await.expect("a node runtime");
         let faults = faults.parse().expect("a fault plan");
         let options = SinkOptions { faults, keep_bodies: EMAILS_KEPT, ..SinkOptions::default() };
         let sink = Sink::start(options).expect("a mailbox");
