@@ -16,13 +16,13 @@ pub struct Args {
     pub history: PathBuf,
 }
 
-/// Judges. The result is valid if every asked invariant holds and the run exercised the system.
+/// Runs the command `check`. The result is valid if every requested invariant holds and the run exercised the system.
 pub fn run(args: &Args) -> Result<Report> {
     let judgement = judge(&args.history)?;
     Ok(Report { line: judgement.json().context("the judgement")?, valid: judgement.valid })
 }
 
-/// Judges a file, and prints the table.
+/// Judges a history file, and prints the table of verdicts.
 pub fn judge(history: &Path) -> Result<Judgement> {
     let path = history.display();
     let file = File::open(history).with_context(|| format!("the history {path} cannot be opened"))?;

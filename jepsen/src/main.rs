@@ -1,14 +1,15 @@
 //! The binary `reveille-jepsen`: starts real nodes, breaks or measures them, and judges by what arrived.
 //!
-//! It knows the product from outside only: the binary, its admin API, its HTTP pages, and what its own sink recorded. Only
-//! `simulate` runs the product's crates, in processes of its own; they are judged by the same checker.
+//! It knows the product only from outside: the binary, its admin API, its HTTP pages, and the record of its own sink.
+//! Only `simulate` runs the product's crates, in processes of its own, and the same checker judges them.
 //!
-//! Every command writes messages to stderr and one JSON object as the last line on stdout. It exits with 0 if the result is
-//! valid, and with 1 if it is not or an error occurred; if interrupted, with 130 and without output. At its end none of
-//! its processes runs and none of its files is left, except after a `kill -9` of the command itself.
+//! Every command writes messages to stderr and one JSON object as the last line on stdout. It exits with 0 if the
+//! result is valid, and with 1 if it is invalid or an error occurred. If interrupted, it exits with 130 and without
+//! output. At its end none of its processes runs and none of its files is left, except after a `kill -9` of the command
+//! itself.
 //!
-//! Reading order: this file, the crate `reveille-harness` (the processes), `run` (fault runs), `simulate`, then one file a
-//! command. Benchmarks are in the crate `reveille-bench`.
+//! Reading order: this file, the crate `reveille-harness` (the processes), `run` (fault runs), `simulate`, then one
+//! file for each command. Benchmarks are in the crate `reveille-bench`.
 
 mod check;
 mod run;
@@ -65,7 +66,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    // Before this process has drawn anything random.
+    // This comes first, because a seed must run before this process has drawn a random number.
     if let Command::Simulate(args) = &cli.command
         && let Some(folder) = &args.folder
     {
@@ -87,11 +88,11 @@ async fn command(cli: Cli) -> ExitCode {
     finish(report)
 }
 
-/// Prints the last line; returns the exit code.
+/// Prints the last line. Returns the exit code.
 fn finish(report: Result<Report>) -> ExitCode {
     match report {
         Ok(report) => {
-            // If stdout is closed, the exit code still shows the result.
+            // If stdout is closed, only the exit code shows the result.
             let _ = writeln!(std::io::stdout(), "{}", report.line);
             if report.valid { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
@@ -159,7 +160,7 @@ mod tests {
             let text = std::fs::read_to_string(format!("{}/../docs/{page}", env!("CARGO_MANIFEST_DIR"))).unwrap();
             let code = text.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
             let lines: Vec<&str> = code.filter_map(|code| code.strip_prefix("reveille-jepsen ")).collect();
-            // A name alone is not a command line.
+            // A command's name without arguments is not a command line.
             for line in lines.iter().filter(|line| !names.iter().any(|name| name == *line)) {
                 let typed: Vec<String> = line.split(' ').map(chosen).collect();
                 assert!(parse(&typed.join(" ")).is_ok(), "{page}: {line}");

@@ -1,9 +1,9 @@
 //! `reveille-jepsen simulate`: seeds of the deterministic simulation, each in a process of its own.
 //!
-//! What a thread or a process draws once, at its first hash map or runtime, is part of a seed; so no process runs two.
-//! The command starts itself again for each seed, as many at a time as there are processors, and reads one line of JSON
-//! from each. It stops at the first seed that fails, with the last lines of its trace and the command that repeats it;
-//! but with `--append` it goes on, to count how many of all seeds fail.
+//! Random numbers that a thread or a process draws once, at its first hash map or runtime, are part of a seed. So no
+//! process runs two seeds. The command starts itself again for each seed, as many at a time as there are processors,
+//! and reads one line of JSON from each. It stops at the first seed that fails, with the last lines of its trace and
+//! the command that repeats it. With `--append` it continues, to count the seeds that fail.
 
 mod injected_bugs;
 
@@ -25,11 +25,12 @@ use tokio::task::JoinSet;
 
 use crate::run::{append, commit};
 
-/// Seeds that ever failed, replayed forever. One a line: seed, minutes, the commit on which it failed, and why.
+/// Seeds that ever failed, which are replayed forever. Each line has a seed, its minutes, the commit on which it
+/// failed, and the reason.
 const KEPT: &str = include_str!("../simulation/seeds.txt");
-/// Lines of a failing trace that are shown; `--trace` writes all.
+/// Number of lines of a failing trace that are shown. `--trace` writes all lines.
 const LINES_SHOWN: usize = 60;
-/// A seed that takes this long, in real time, hangs: a minute of virtual time takes a second on a slow machine.
+/// Real time after which a seed counts as hanging. A minute of virtual time takes a second on a slow machine.
 const HANGS_AFTER: Duration = Duration::from_secs(600);
 
 /// What is simulated.
@@ -88,7 +89,7 @@ pub fn run_here(args: &Args, folder: &Path) -> Result<Report> {
         Ok(Box::new(std::io::BufWriter::new(file)))
     });
     let file = file.transpose()?;
-    // A thread of its own: this one has drawn random numbers already.
+    // A thread of its own, because this thread has drawn random numbers already.
     let seed = std::thread::Builder::new().name("seed".into()).spawn(|| run(options, file))?;
     let mut report = seed.join().map_err(|_| anyhow::anyhow!("the simulation panicked"))??;
     let valid = report.violations.is_empty();
@@ -100,7 +101,7 @@ pub fn run_here(args: &Args, folder: &Path) -> Result<Report> {
     Report::new(&report, valid)
 }
 
-/// The command that repeats a seed, with its trace and its history written to files.
+/// Returns the command that repeats a seed, with its trace and its history written to files.
 fn repeat(Job { seed, minutes }: Job) -> String {
     format!(
         "reveille-jepsen simulate --seeds {seed} --minutes {minutes} --trace seed-{seed}.trace --history seed-{seed}.jsonl"
@@ -114,7 +115,7 @@ struct Job {
     minutes: u64,
 }
 
-/// Returns all seeds, each in a process of its own.
+/// Runs all seeds, each in a process of its own.
 pub async fn run_all(args: &Args) -> Result<Report> {
     if let Some(bugs) = &args.inject {
         return injected_bugs::run(args, bugs).await;
@@ -177,7 +178,7 @@ fn summary(args: &Args, reports: Vec<(Job, SeedReport)>, failed: Vec<Job>, took:
         "seconds": took.as_secs_f64(),
         "cpu_seconds": cpu_seconds,
         "times_cpu": virtual_seconds / cpu_seconds.max(0.001),
-        // Over the hashes of all seeds, in their order.
+        // Hash of the hashes of all seeds, in their order.
         "hash": reveille_simulation::short_hash(&hashes),
         "figures": figures,
         "faults": faults,
@@ -210,7 +211,7 @@ impl Args {
     }
 }
 
-/// Seeds of which some run at the same time: as many as there are processors.
+/// Seeds that run, as many at the same time as there are processors.
 struct RunningSeeds<'a> {
     args: &'a Args,
     /// The bug that is injected.
@@ -229,7 +230,7 @@ impl<'a> RunningSeeds<'a> {
         self.waiting = Vec::new().into_iter();
     }
 
-    /// Returns the next seed that has ended; `None` when all have.
+    /// Returns the next seed that has ended. `None`: all seeds have ended.
     async fn next(&mut self) -> Result<Option<(Job, Result<SeedReport>)>> {
         while self.running.len() < std::thread::available_parallelism().map_or(1, usize::from) {
             let Some(job) = self.waiting.next() else { break };
@@ -251,7 +252,7 @@ async fn child(args: &Args, job: Job, bug: Option<&str>) -> Result<SeedReport> {
             command.arg(name).arg(file);
         }
     }
-    // A seed that must hold runs without a bug, whatever the environment says.
+    // A seed whose invariants must hold runs without a bug, whatever the environment says.
     command.env_remove(VARIABLE);
     command.envs(bug.map(|bug| (VARIABLE, bug)));
     // The output of a seed with a bug is expected.

@@ -4,7 +4,7 @@ use crate::handoff::Handoff;
 use crate::ledger::Ledger;
 use crate::names::{Fence, Index, NODES, Recipient};
 
-/// What a barrier is for.
+/// Subject of a barrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum About {
     /// The opt-out of this recipient.
@@ -14,12 +14,12 @@ pub enum About {
 }
 
 impl About {
-    /// Returns true if it concerns a handoff to this recipient.
+    /// Returns true if the barrier concerns a handoff to this recipient.
     pub fn concerns(self, recipient: Recipient) -> bool {
         matches!(self, About::Run) || self == About::OptedOut(recipient)
     }
 
-    /// Returns the index of its last entry, if there is one.
+    /// Returns the index of the last entry about this subject. `None`: there is no such entry.
     pub fn index(self, view: &Ledger) -> Option<Index> {
         match self {
             About::OptedOut(recipient) => view.opted_out.has(recipient).then_some(view.opt_out_index),
@@ -28,10 +28,11 @@ impl About {
     }
 }
 
-/// The answer of a barrier. After it no gate passes an email that it concerns; it names those that may still arrive.
+/// The answer of a barrier. After the answer no gate passes an email of its subject. The answer names the emails that
+/// may still arrive.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Answer {
-    /// What it is for.
+    /// The subject.
     pub about: About,
     /// The answered entry.
     pub index: Index,

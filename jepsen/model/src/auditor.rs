@@ -1,7 +1,7 @@
-//! What a leader does without an operator, beside claims and revocations: it moves ledger time (P18), ends a run that is
-//! past its deadline (P16), and decides doubts by the run's policy (P14).
+//! Steps of a leader without an operator, besides claims and revocations: it moves ledger time (P18), ends a run that
+//! is past its deadline (P16), and decides doubts by the run's policy (P14).
 //!
-//! It proposes by the state that it has applied, which may be old; `apply` checks again.
+//! The leader proposes by the state that it has applied, which may be old. `apply` checks again.
 
 use crate::broken::Rules;
 use crate::entry::{Decide, Decider, Decision, Entry};
@@ -10,13 +10,14 @@ use crate::names::{Node, Recipient, Time};
 use crate::run::{InDoubt, RunState};
 use crate::state::ModelState;
 
-/// Returns the leader on `leader` stamps an entry with the time of its clock.
+/// Lets the leader on `leader` stamp an entry with the time of its clock. Returns false if nothing changes.
 pub fn tick(rules: Rules, state: &mut ModelState, leader: Node, now: Time) -> bool {
     let Some(epoch) = state.process(leader).term else { return false };
     state.commit(rules, Entry::Tick { epoch, now })
 }
 
-/// Returns the leader on `leader` finds that the run is past its deadline and a recipient is still pending.
+/// Lets the leader on `leader` end a run that is past its deadline and has a pending recipient. Returns false if
+/// nothing changes.
 pub fn expire(rules: Rules, state: &mut ModelState, leader: Node) -> bool {
     let Some(epoch) = state.process(leader).term else { return false };
     let view = state.view(leader);
@@ -24,7 +25,8 @@ pub fn expire(rules: Rules, state: &mut ModelState, leader: Node) -> bool {
     is_late && state.commit(rules, Entry::Expire { epoch })
 }
 
-/// Returns the leader on `leader` decides about a recipient in doubt, if the policy has a decision by now.
+/// Lets the leader on `leader` decide about a recipient in doubt, if the policy has a decision now. Returns false if
+/// nothing changes.
 pub fn decide(rules: Rules, state: &mut ModelState, leader: Node, recipient: Recipient) -> bool {
     let Some(epoch) = state.process(leader).term else { return false };
     let view = state.view(leader);

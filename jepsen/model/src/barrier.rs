@@ -1,7 +1,7 @@
 //! The barrier behind an opt-out, a pause and a cancel, and what its answer promises (P15).
 //!
-//! Each node must first have applied the entry and listed its handoffs past the gate, or be unable to pass a gate by an older
-//! state. Once true, both stay true, so the model checks them when the leader answers.
+//! Each node must first have applied the entry and listed its handoffs past the gate, or be unable to pass a gate by an
+//! older state. Both conditions stay true, so the model checks them when the leader answers.
 
 use crate::answer::{About, Answer};
 use crate::broken::{BrokenRule, Rules};
@@ -11,8 +11,8 @@ use crate::ledger::{Claim, RecipientState};
 use crate::names::{Fence, Index, NODES, Node, Recipient};
 use crate::state::ModelState;
 
-/// Returns the leader on `leader` answers. It asks nodes that have applied the entry, and waits until the leases of the
-/// others have ended.
+/// Lets the leader on `leader` answer. It asks nodes that have applied the entry, and waits until the leases of the
+/// other nodes have ended. Returns false if it must not answer.
 pub fn answer(rules: Rules, state: &mut ModelState, leader: Node, about: About) -> bool {
     let Some(epoch) = state.process(leader).term else { return false };
     let view = state.view(leader);
@@ -48,8 +48,9 @@ fn confirms(state: &ModelState, node: Node, index: Index) -> bool {
     process.alive && process.applied >= index
 }
 
-/// Handoffs past the gates of the nodes that confirmed, without a known answer. After its dialogue has ended, a handoff
-/// stays listed until its node's state no longer has the recipient claimed; from then on the leader's state names it.
+/// Returns the handoffs past the gates of the nodes that confirmed, without a known answer. After its dialogue has
+/// ended, a handoff stays listed until the recipient is no longer claimed in its node's state. Then the leader's state
+/// names it.
 fn listed_by_nodes(state: &ModelState, about: About, unconfirmed: &[bool; NODES]) -> Vec<(Fence, Recipient)> {
     let is_marked = |handoff: &Handoff| match handoff.record {
         Record::Begun | Record::Unwritten => true,
@@ -65,8 +66,8 @@ fn listed_by_nodes(state: &ModelState, about: About, unconfirmed: &[bool; NODES]
     state.handoffs.iter().filter(is_listed).map(|handoff| (handoff.claim, handoff.recipient)).collect()
 }
 
-/// Handoffs that no running process can list, and that may still be in a buffer: of recipients in doubt, or claimed for a
-/// process that did not confirm.
+/// Returns the handoffs that no running process can list, and that may still be in a buffer: their recipients are in
+/// doubt, or claimed for a process that did not confirm.
 fn doubtful_claims(
     state: &ModelState,
     leader: Node,
@@ -84,8 +85,8 @@ fn doubtful_claims(
     view.claims.iter().flat_map(doubtful).collect()
 }
 
-/// Handoffs that may still arrive and are not named. One kind need not be named: its process has died, or its dialogue has
-/// ended without an answer, and a doubt about its recipient was decided in any claim.
+/// Returns the handoffs that may still arrive and are not named. A handoff need not be named if a doubt about its
+/// recipient was decided in any claim, and its process has died or its dialogue has ended without an answer.
 fn missed(state: &ModelState, answer: &Answer) -> Vec<(Fence, Recipient)> {
     let is_left_out = |handoff: &Handoff| {
         let is_decided = |claim: &Claim| claim.resent.or(claim.assumed).has(handoff.recipient);

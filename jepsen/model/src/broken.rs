@@ -1,8 +1,8 @@
 //! The rules that can be left out, one at a time, to prove that the search finds the violation.
 //!
-//! A model that accepts everything proves nothing. Each variant names the rule that it leaves out;
-//! `tests/broken_rules.rs` names the property that must fail without it. Code calls [`Rules::enforces`] only where it
-//! applies the rule, so the list is also a map from rules to code.
+//! A model that accepts everything proves nothing. Each variant names the rule that it leaves out, and
+//! `tests/broken_rules.rs` names the property that must fail without this rule. Code calls [`Rules::enforces`] only
+//! where it applies the rule, so the list is also a map from rules to code.
 
 /// One rule left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -12,7 +12,7 @@ pub enum BrokenRule {
     NoIncarnation,
     /// P4: `apply` grants the slice as it was proposed, also recipients that are no longer pending.
     ClaimWithoutPending,
-    /// P4: `apply` grants to an incarnation that is no longer the current one.
+    /// P4: `apply` grants a claim to an incarnation that is no longer current.
     ClaimForAnyIncarnation,
     /// P13: `apply` accepts a claim of another epoch.
     ClaimOfAnyEpoch,
@@ -44,7 +44,7 @@ pub enum BrokenRule {
     TrustLostJournal,
     /// P15: an opt-out is answered as soon as it is applied, without asking the nodes.
     AnswerBeforeBarrier,
-    /// P15, as corrected: a leader whose state names another epoch answers all the same.
+    /// P15, as corrected: a leader whose state names another epoch answers anyway.
     BarrierOfAnyEpoch,
     /// P15, as corrected: only handoffs of running processes are named as crossed.
     NameOnlyTheLiving,
@@ -53,7 +53,7 @@ pub enum BrokenRule {
     NameByAnOlderState,
     /// P4: `apply` grants in a run that is paused, ended or past its deadline.
     ClaimOfStoppedRun,
-    /// P5: the gate does not check whether the run is paused or ended.
+    /// P5: the gate does not check if the run is paused or ended.
     GateIgnoresTheRun,
     /// P5: the gate does not check the deadline.
     GateIgnoresTheDeadline,
@@ -89,7 +89,7 @@ pub enum BrokenRule {
     EpochLowersTime,
 }
 
-/// The rules in force: all, or all but one.
+/// The rules in force: all rules, or all rules except one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
     /// The rule that is left out, if any.

@@ -1,22 +1,23 @@
-//! The entries that may be committed. They carry decisions; applying one reads nothing but the state (P2).
+//! The entries that may be committed. They carry decisions, and `apply` reads nothing but the entry and the state (P2).
 
 use crate::names::{ClaimOwner, Epoch, Fence, Recipient, Recipients, Time};
 
 /// One entry of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Entry {
-    /// The first entry of a new leader; its index is the epoch (P13).
+    /// The first entry of a new leader. Its index is the epoch (P13).
     EpochStart {
         /// The process that leads.
         leader: ClaimOwner,
         /// The time on which the voters' clocks agree, however far from ledger time (P18).
         agreed: Time,
     },
-    /// A leader moves ledger time. In the product every entry does; a separate entry lets the search place it anywhere.
+    /// A leader moves ledger time. In the product every entry moves it. A separate entry lets the search move it
+    /// anywhere.
     Tick {
-        /// The leadership that stamped it.
+        /// The leadership that stamped the entry.
         epoch: Epoch,
-        /// The time of its clock, which may lag or leap.
+        /// The time of the leader's clock, which may lag or leap.
         now: Time,
     },
     /// A process announces its incarnation (P10).
@@ -24,27 +25,27 @@ pub enum Entry {
         /// The process.
         process: ClaimOwner,
     },
-    /// The right to send to those of `slice` that are pending (P4).
+    /// The right to send to the pending recipients of `slice` (P4).
     Claim {
-        /// The leadership that decided it.
+        /// The leadership that proposed the entry.
         epoch: Epoch,
         /// The process that may send.
         owner: ClaimOwner,
-        /// The requested recipients; those that are pending are granted.
+        /// The requested recipients. The pending recipients among them are granted.
         slice: Recipients,
     },
     /// Evidence about one recipient of one claim (P14).
     Settle(Settle),
     /// The owner of a claim is lost: recipients that are still claimed in it become in doubt (P9).
     Revoke {
-        /// The leadership that decided it.
+        /// The leadership that proposed the entry.
         epoch: Epoch,
         /// The claim.
         claim: Fence,
     },
     /// A leader found that the run is past its deadline (P16).
     Expire {
-        /// The leadership that decided it.
+        /// The leadership that proposed the entry.
         epoch: Epoch,
     },
     /// A recipient in doubt is closed or sent again, without evidence (P14).
@@ -56,9 +57,9 @@ pub enum Entry {
     },
     /// An operator pauses the run (P15).
     RunPause,
-    /// An operator resumes it.
+    /// An operator resumes the run.
     RunResume,
-    /// An operator cancels it. A repetition is an entry too, and gives the barrier its index.
+    /// An operator cancels the run. A repetition is an entry too, and gives the barrier its index.
     RunCancel,
     /// A recipient opts out (P15). A repetition is an entry too.
     OptOut {
@@ -67,8 +68,8 @@ pub enum Entry {
     },
 }
 
-/// Evidence about one recipient of one claim. The product's entry has many recipients; with one each the search can split a
-/// batch anywhere.
+/// Evidence about one recipient of one claim. An entry of the product has many recipients. With one recipient for each
+/// entry the search can split a batch anywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Settle {
     /// The claim that the evidence is about.
@@ -101,14 +102,14 @@ pub struct Decide {
     pub recipient: Recipient,
     /// The decision.
     pub decision: Decision,
-    /// Its author.
+    /// The author of the decision.
     pub by: Decider,
 }
 
 /// The decisions about a recipient in doubt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Decision {
-    /// Closed; never counted as sent.
+    /// Closed, and never counted as sent.
     Assume,
     /// Pending again: a duplicate is possible.
     Resend,

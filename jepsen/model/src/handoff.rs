@@ -1,6 +1,6 @@
 //! One handoff of one email to the relay: what the worker and its journal know (P5, P11), and what the relay did.
 //!
-//! The two sides are separate. The properties judge by the relay's side; the protocol decides by the worker's side only.
+//! The two sides are separate. The properties judge by the relay's side, and the protocol decides by the worker's side.
 
 use crate::entry::Outcome;
 use crate::names::{ClaimOwner, Fence, Recipient};
@@ -8,13 +8,13 @@ use crate::names::{ClaimOwner, Fence, Recipient};
 /// The record of the handoff in the journal. It survives a kill, and is lost by a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Record {
-    /// Returned before the gate; this worker never begins it.
+    /// Returned before the gate. This worker never begins it.
     Released,
-    /// Past the gate without a record: only when `begin` is written too late.
+    /// Past the gate without a record. Possible only if `begin` is written too late.
     Unwritten,
-    /// `begin` is written; no answer yet.
+    /// `begin` is written, and there is no answer yet.
     Begun,
-    /// The connection was lost after the gate: no answer will come.
+    /// The connection was lost after the gate, so there will be no answer.
     Lost,
     /// The answer was 250.
     Accepted,
@@ -22,12 +22,12 @@ pub enum Record {
     Refused,
 }
 
-/// Where the final dot is.
+/// Transit of the final dot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Transit {
     /// Never written.
     Silent,
-    /// Written, perhaps into a buffer: it may arrive at any later time, or never.
+    /// Written, possibly into a buffer. It may arrive at any later time, or never.
     UnderWay,
     /// The relay accepted the email.
     Accepted,
@@ -46,29 +46,29 @@ pub struct Handoff {
     pub by: ClaimOwner,
     /// What the worker and its journal know.
     pub record: Record,
-    /// What happened.
+    /// What happened to the email.
     pub transit: Transit,
 }
 
 impl Handoff {
-    /// Returns true if it is past the gate and no refusal of it is known.
+    /// Returns true if the handoff is past the gate and no refusal of it is known.
     pub fn may_have_arrived(&self) -> bool {
         self.transit != Transit::Silent && self.record != Record::Refused
     }
 
-    /// Returns true if the relay accepted it.
+    /// Returns true if the relay accepted the email.
     pub fn is_accepted(&self) -> bool {
         self.transit == Transit::Accepted
     }
 
-    /// Returns true if it may still reach the relay.
+    /// Returns true if the email may still reach the relay.
     pub fn is_under_way(&self) -> bool {
         self.transit == Transit::UnderWay
     }
 }
 
-/// Returns the outcome that the next incarnation of a node reports for a claim of an earlier one, by its journal (P10).
-/// `record` is the journal's record of the recipient; without one, nothing was begun.
+/// Returns the outcome that the next incarnation of a node reports for a claim of an earlier incarnation, by its
+/// journal (P10). `record` is the journal's record of the recipient. `None`: nothing was begun.
 pub fn outcome_by_journal(record: Option<Record>) -> Outcome {
     match record {
         None | Some(Record::Unwritten | Record::Released) => Outcome::Released,

@@ -1,10 +1,11 @@
 //! Leases and revocation without a clock (P9).
 //!
-//! By P9 the node counts from the time when it *sent* the request, the leader waits a margin longer, and no grant reaches
-//! beyond the last quorum acknowledgement. All this has one purpose: when a leader treats a lease as ended, it has ended on
-//! the node. The model assumes exactly that. A lease runs until a leader acts on its end, and ends in that step
-//! ([`wait_out`]). A lease that ended earlier, or was refused, would only let the node do less. So a leader may grant or not
-//! at any time, and a node renews without applying anything. Each broken variant removes one reason why a lease has ended.
+//! By P9 the node counts from the time at which it *sent* the request, the leader waits a margin longer, and no grant
+//! reaches beyond the last quorum acknowledgement. All of this has one purpose: when a leader treats a lease as ended,
+//! the lease has ended on the node. The model assumes exactly this purpose. A lease runs until a leader acts on its
+//! end, and ends in that step ([`wait_out`]). If it ended earlier or were refused, the node could only do less. So a
+//! leader may grant or refuse at any time, and a node renews without applying an entry. Each broken variant removes one
+//! reason why a lease has ended.
 
 use crate::broken::{BrokenRule, Rules};
 use crate::entry::Entry;
@@ -12,9 +13,9 @@ use crate::names::{Epoch, Fence, Index, Node};
 use crate::process::Lease;
 use crate::state::ModelState;
 
-/// Returns the leader on `leader` grants the process on `node` a lease, or extends it. The grant carries a floor: the
-/// last index, in the state that the leader has applied, that removed a right of the node. False if the leader must
-/// not, or if nothing changes.
+/// Lets the leader on `leader` grant a lease to the process on `node`, or extend it. The grant carries a floor: the
+/// last index, in the state that the leader has applied, that removed a right of the node. Returns false if the leader
+/// must not grant, or if nothing changes.
 pub fn grant(rules: Rules, state: &mut ModelState, leader: Node, node: Node) -> bool {
     let Some(epoch) = state.process(leader).term else { return false };
     let is_backed = epoch == state.log.tip().epoch;
@@ -38,8 +39,9 @@ fn revocation_is_under_way(state: &ModelState, leader: Node, node: Node) -> bool
     })
 }
 
-/// The leader of `epoch` waits until the leases of `node` that it must consider have ended: its own, by its record of grants;
-/// its predecessors', by waiting after its own `EpochStart`. Meanwhile the node may have renewed with `floor`, if there is one.
+/// Lets the leader of `epoch` wait until the leases of `node` have ended: its own grants by its record, and those of
+/// its predecessors by waiting after its own `EpochStart`. Meanwhile the node may have renewed with `floor`, if there
+/// is one.
 pub fn wait_out(rules: Rules, state: &mut ModelState, epoch: Epoch, node: Node, floor: Option<Index>) {
     let waits_for_predecessors = rules.enforces(BrokenRule::NewLeaderDoesNotWait);
     let is_over = |lease: &Lease| {
@@ -56,7 +58,8 @@ pub fn wait_out(rules: Rules, state: &mut ModelState, epoch: Epoch, node: Node, 
     }
 }
 
-/// Returns the leader revokes a claim that it knows of, when every lease of the owner's node has ended.
+/// Lets the leader on `leader` revoke a claim that it knows, when every lease of the owner's node has ended. Returns
+/// false if nothing changes.
 pub fn revoke(rules: Rules, state: &mut ModelState, leader: Node, claim: Fence) -> bool {
     let Some(epoch) = state.process(leader).term else { return false };
     let Some(owner) = state.view(leader).claim(claim).map(|claim| claim.owner) else { return false };

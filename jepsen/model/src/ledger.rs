@@ -1,8 +1,8 @@
 //! The ledger: what every node computes from the committed entries, and nothing else (P2).
 //!
-//! One run, one chunk. The state of a recipient is the set that holds it, as in the product's ledger, so closed accounting
-//! (P1) can be violated. Claims stay after they are closed: the fences that sent a recipient must be known when late evidence
-//! arrives. Only [`crate::apply`] changes a ledger, by a [`crate::entry`].
+//! There is one run with one chunk. The state of a recipient is the set that contains it, as in the product's ledger,
+//! so closed accounting (P1) can be violated. Claims stay after they are closed: the fences that sent a recipient must
+//! be known when late evidence arrives. Only [`crate::apply`] changes a ledger, by a [`crate::entry`].
 
 use crate::names::{ClaimOwner, Epoch, Fence, Incarnation, Index, NODES, Node, Recipient, Recipients, Time};
 use crate::run::{Policies, Run, RunState};
@@ -26,7 +26,7 @@ pub enum RecipientState {
     Cancelled,
     /// Terminal, unless evidence disproves it: a doubt was closed without evidence. Never counted as sent.
     Assumed,
-    /// In exactly one open claim: it is unknown whether it was handed off.
+    /// In exactly one open claim. It is unknown if the recipient was handed off.
     InDoubt,
 }
 
@@ -38,15 +38,15 @@ impl RecipientState {
 /// The right of one owner to send to some recipients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Claim {
-    /// Its number.
+    /// Fence of the claim.
     pub fence: Fence,
-    /// The process that may send to its recipients.
+    /// The process that may send to the recipients.
     pub owner: ClaimOwner,
-    /// The granted recipients; they never change.
+    /// The granted recipients, which never change.
     pub granted: Recipients,
-    /// Recipients that are claimed or in doubt in it.
+    /// Recipients that are claimed or in doubt in this claim.
     pub open: Recipients,
-    /// Recipients whose acceptance under this fence was counted. A repeated one is not counted again.
+    /// Recipients whose acceptance under this fence was counted. A repeated acceptance is not counted again.
     pub sent: Recipients,
     /// Recipients whose doubt in this claim was closed as assumed.
     pub assumed: Recipients,
@@ -57,7 +57,7 @@ pub struct Claim {
 /// The current incarnation of a node, as the ledger knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NodeIncarnation {
-    /// Its number.
+    /// Number of the incarnation.
     pub incarnation: Incarnation,
     /// The index of its `NodeUp`.
     pub since: Index,
@@ -119,7 +119,7 @@ impl Ledger {
         self.sets[recipient_state as usize]
     }
 
-    /// Returns the recipients in this state, to change them.
+    /// Returns the recipients in this state, to be changed.
     pub fn set_mut(&mut self, recipient_state: RecipientState) -> &mut Recipients {
         &mut self.sets[recipient_state as usize]
     }
@@ -140,13 +140,13 @@ impl Ledger {
             && self.claim(fence).is_some_and(|claim| claim.open.has(recipient))
     }
 
-    /// Returns true if a recipient that was resent was also sent by the former claim. The gate of the later claim
-    /// learns of it when its node does; a duplicate until then is by choice, and counted (P14).
+    /// Returns true if a recipient that was resent was also sent by the former claim. The gate of the later claim knows
+    /// it when its node has applied it. A duplicate before that is by choice, and counted (P14).
     pub fn is_overtaken(&self, recipient: Recipient) -> bool {
         self.claims.iter().any(|claim| claim.resent.has(recipient) && claim.sent.has(recipient))
     }
 
-    /// Returns true if the run sends, by this state: claims and gates check this too (P4, P5).
+    /// Returns true if the run sends in this state. Claims and gates check it (P4, P5).
     pub fn sends(&self) -> bool {
         self.run.state == RunState::Open
     }
@@ -161,7 +161,7 @@ impl Ledger {
         self.set(RecipientState::Pending).is_empty() && self.set(RecipientState::Claimed).is_empty()
     }
 
-    /// Returns true if evidence may make a recipient pending, although none is pending or claimed (P14).
+    /// Returns true if evidence may make a recipient pending although no recipient is pending or claimed (P14).
     pub fn may_come_back(&self) -> bool {
         !self.set(RecipientState::InDoubt).is_empty() || !self.set(RecipientState::Assumed).is_empty()
     }

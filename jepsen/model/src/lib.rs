@@ -1,9 +1,10 @@
 //! The sending protocol as a state space that is searched completely.
 //!
 //! This crate states the rules of the ledger, the gate and the barrier (P1 to P25 in `docs/protocol.md`) in the smallest form.
-//! [stateright] tries every order of events. Two nodes may each lead and own claims. Deposed leaders do not know it;
-//! processes lag, freeze, die and return; settles arrive late and again; emails arrive long after their sender has died.
-//! A rule is changed here first. Nothing of the product depends on this crate, and it depends on nothing of the product.
+//! [stateright] tries every order of events. Two nodes may each lead and own claims. Deposed leaders do not know it.
+//! Processes lag, freeze, die and return. Settles arrive late and repeatedly. Emails arrive long after their sender has
+//! died. A rule is changed here first. Nothing of the product depends on this crate, and it depends on nothing of the
+//! product.
 //!
 //! # What it models
 //!
@@ -14,7 +15,7 @@
 //!   broken variants remove the reasons.
 //! - **Handoffs** ([`handoff`]): gate, journal and write are one step. The email may then arrive at any later time, whatever
 //!   happened to its sender.
-//! - **Settles**: each one ever proposed may be committed at any time, again and again.
+//! - **Settles**: each settle that was ever proposed may be committed at any time, repeatedly.
 //! - **Decisions** ([`auditor`], and the operator): recipients in doubt are resent or assumed, by policy or by an operator.
 //!   The operator's command may be committed long after the state was read. A duplicate is then possible, and must be counted.
 //! - **The run** ([`run`]): paused, resumed, cancelled, past its deadline; attempts that are used up.
@@ -24,10 +25,10 @@
 //!
 //! # What it does not model
 //!
-//! Raft, disks, and the arithmetic of time. Two threads of one process: the worker's mark and the publication of the state
-//! (P15) are one step. A process that freezes between its gate and its write appears only as an email that arrives late.
-//! Of an answer's scopes (P6) only the mailbox's is a refusal; all others are releases. There is one run, without gap, overlap
-//! or canary. No property is about progress: each says what must never happen.
+//! Raft, disks, and the arithmetic of time. Two threads of one process: the worker's mark and the publication of the
+//! state (P15) are one step. A process that freezes between its gate and its write appears only as an email that
+//! arrives late. An answer about the mailbox is a refusal, and every other answer (P6) is a release. There is one run,
+//! without gap, overlap or canary. No property is about progress: each property says what must never happen.
 //!
 //! # Where to start reading
 //!

@@ -1,4 +1,4 @@
-//! The replicated log: one committed sequence. Each node has applied a prefix of it; Raft is below this model.
+//! The replicated log: one committed sequence, of which each node has applied a prefix. Raft is below this model.
 //!
 //! An entry that `apply` refuses never changes any node, so it is left out: the search is shorter and loses no behaviour.
 //! The state after each entry is kept, because lagging nodes decide by it. Entries that every process has applied are
@@ -13,16 +13,16 @@ use crate::entry::Entry;
 use crate::ledger::Ledger;
 use crate::names::Index;
 
-/// The oldest state that a node may still be at, the entries after it, and the state after each.
+/// The oldest state that a node may still have, the entries after it, and the state after each of them.
 #[derive(Clone, Debug)]
 pub struct Log {
     entries: Vec<Entry>,
-    /// One more than `entries`: the first is the oldest state.
+    /// The states, one more than `entries`. The first is the oldest state.
     ledgers: Vec<Arc<Ledger>>,
 }
 
 impl Log {
-    /// Returns a log whose state is `opening` and which has no entries of its own.
+    /// Returns a log with the state `opening` and without entries.
     pub fn new(opening: Ledger) -> Log {
         Log { entries: Vec::new(), ledgers: vec![Arc::new(opening)] }
     }
@@ -40,12 +40,12 @@ impl Log {
         &self.ledgers[self.entries.len()]
     }
 
-    /// Returns the same, to keep while more is committed.
+    /// Returns the state after all committed entries, to be kept while further entries are committed.
     pub fn kept_tip(&self) -> Arc<Ledger> {
         Arc::clone(&self.ledgers[self.entries.len()])
     }
 
-    /// Returns the state of a node that has applied all entries through `applied`, which is not forgotten.
+    /// Returns the state of a node that has applied all entries up to `applied`, which must not be forgotten.
     pub fn at(&self, applied: Index) -> &Ledger {
         &self.ledgers[usize::from(applied - self.first())]
     }
@@ -65,7 +65,7 @@ impl Log {
         self.ledgers[0].index
     }
 
-    /// Forgets all entries before `index`, which is committed.
+    /// Forgets all entries before `index`, which must be committed.
     pub fn forget_before(&mut self, index: Index) {
         let count = usize::from(index.saturating_sub(self.first()));
         self.entries.drain(..count);

@@ -5,7 +5,8 @@
 
 use std::fmt;
 
-/// Nodes in the model. Each may own claims and believe that it leads, so two are enough for two leaders and two owners at once.
+/// Number of nodes in the model. Each node may own claims and believe that it leads, so two nodes are enough for two
+/// leaders and two owners at once.
 pub const NODES: usize = 2;
 
 /// A machine with its data folder. It may be started many times.
@@ -30,7 +31,7 @@ impl fmt::Debug for Node {
     }
 }
 
-/// The number of a process of a node, from 1. It only grows (P10).
+/// Number of a process of a node, counted from 1. It only grows (P10).
 pub type Incarnation = u8;
 
 /// The owner of a claim: one incarnation of one node (P4).
@@ -38,7 +39,7 @@ pub type Incarnation = u8;
 pub struct ClaimOwner {
     /// The machine.
     pub node: Node,
-    /// Its incarnation.
+    /// The incarnation.
     pub incarnation: Incarnation,
 }
 
@@ -48,16 +49,17 @@ impl fmt::Debug for ClaimOwner {
     }
 }
 
-/// An index of the committed log; 0 is before the first entry.
+/// An index of the committed log. 0 is before the first entry.
 pub type Index = u8;
 
 /// One leadership: the log index of its `EpochStart` (P13). Never a Raft term.
 pub type Epoch = Index;
 
-/// An instant of ledger time (P18). One step is the most by which an entry may move it: `Limits::leap_ms` of the ledger, 60 s.
+/// An instant of ledger time (P18). One step is the maximum by which an entry may move it: `Limits::leap_ms` of the
+/// ledger, 60 s.
 pub type Time = u8;
 
-/// The number of a claim: the epoch that granted it, then the index of the entry.
+/// The fencing token of a claim: the epoch that granted it, and the index of the entry.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fence {
     /// The leadership that proposed the claim.
@@ -75,10 +77,10 @@ impl fmt::Debug for Fence {
 /// The number of a recipient in the one run of the model.
 pub type Recipient = u8;
 
-/// The most recipients that a search can have: a set of them is one byte.
+/// Maximum number of recipients of a search, because a set of recipients is one byte.
 pub const RECIPIENTS_MAX: usize = 8;
 
-/// A set of recipients, as the bitmap that a run keeps for each state.
+/// A set of recipients, like the bitmap that a run has for each state.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Recipients(u8);
 
@@ -86,7 +88,7 @@ impl Recipients {
     /// No recipients.
     pub const NONE: Recipients = Recipients(0);
 
-    /// Returns the recipients 0 to `count - 1`; at most 8.
+    /// Returns the recipients 0 to `count - 1`, for a count of at most 8.
     pub fn first(count: u8) -> Recipients {
         Recipients(u8::MAX.checked_shr(u32::from(8 - count.min(8))).unwrap_or(0))
     }
@@ -101,36 +103,36 @@ impl Recipients {
         self.0 == 0
     }
 
-    /// Returns the number of its members.
+    /// Returns the number of members.
     pub fn count(self) -> u32 {
         self.0.count_ones()
     }
 
-    /// Adds `recipient`; returns whether it is new.
+    /// Adds `recipient`. Returns true if it is new.
     pub fn insert(&mut self, recipient: Recipient) -> bool {
         let is_new = !self.has(recipient);
         self.0 |= 1 << recipient;
         is_new
     }
 
-    /// Removes `recipient`; returns whether it was a member.
+    /// Removes `recipient`. Returns true if it was a member.
     pub fn remove(&mut self, recipient: Recipient) -> bool {
         let was_in = self.has(recipient);
         self.0 &= !(1 << recipient);
         was_in
     }
 
-    /// Members of either set.
+    /// Returns the members of either set.
     pub fn or(self, other: Recipients) -> Recipients {
         Recipients(self.0 | other.0)
     }
 
-    /// Members of both sets.
+    /// Returns the members of both sets.
     pub fn and(self, other: Recipients) -> Recipients {
         Recipients(self.0 & other.0)
     }
 
-    /// Members of this set and not of `other`.
+    /// Returns the members of this set that are not in `other`.
     pub fn without(self, other: Recipients) -> Recipients {
         Recipients(self.0 & !other.0)
     }
@@ -140,7 +142,7 @@ impl Recipients {
         (0..8).filter(move |recipient| self.has(*recipient))
     }
 
-    /// Returns every set of at least one of the members.
+    /// Returns every subset with at least one member.
     pub fn choices(self) -> impl Iterator<Item = Recipients> {
         (1..=self.0).filter(move |bits| bits & !self.0 == 0).map(Recipients)
     }

@@ -1,4 +1,4 @@
-//! Events that are judged and that no later state shows.
+//! Events that the properties judge, and that no later state shows.
 
 use crate::entry::Entry;
 use crate::ledger::{Ledger, RecipientState};
@@ -10,13 +10,13 @@ pub struct Observations {
     pub passed_outside_claim: bool,
     /// A gate was passed for a recipient after the answer to its opt-out, or to a pause or cancel of its run in force.
     pub passed_after_answer: bool,
-    /// A gate was passed by a state in which the deadline had come.
+    /// A gate passed by a state that was past the deadline.
     pub passed_too_late: bool,
-    /// A gate was passed after the deadline by a process that had not applied it yet.
+    /// A gate passed after the deadline on a process that had not applied that time yet.
     pub passed_unaware: bool,
     /// A recipient was claimed in a run that was paused, ended, or past its deadline.
     pub claimed_of_stopped: bool,
-    /// After an answer the relay accepted a handoff that the answer should have named, and had not.
+    /// After an answer the relay accepted a handoff that the answer should have named and did not name.
     pub accepted_unnamed: bool,
     /// After an answer the relay accepted a handoff that the answer had named.
     pub accepted_named: bool,
@@ -31,7 +31,7 @@ pub struct Observations {
 }
 
 impl Observations {
-    /// Records what `entry` did to the ledger.
+    /// Records the effect of `entry` on the ledger.
     pub fn record(&mut self, before: &Ledger, entry: &Entry, after: &Ledger) {
         let is_epoch = matches!(entry, Entry::EpochStart { .. });
         self.time_broke |= after.now < before.now || (!is_epoch && after.now > before.now + 1);

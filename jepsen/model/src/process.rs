@@ -1,24 +1,24 @@
 //! A node and its process: the applied index, the leases, and the leadership that it believes in.
 //!
-//! Processes share nothing and learn of each other by messages only. All of it is lost with the process. The log, the journal
-//! (after a kill) and the emails that the relay accepted remain.
+//! Processes share nothing, and communicate only by messages. The memory of a process is lost when it ends. The log,
+//! the journal (after a kill) and the emails that the relay accepted remain.
 
 use crate::names::{ClaimOwner, Epoch, Incarnation, Index, Node};
 
-/// The right to pass the gate while it runs (P9); [`crate::lease`] defines for how long.
+/// The right to pass the gate while the lease runs (P9). [`crate::lease`] defines how long it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Lease {
-    /// The leadership that granted it.
+    /// The leadership that granted the lease.
     pub epoch: Epoch,
     /// The index that the node must have applied to use the lease.
     pub floor: Index,
-    /// True if a quorum acknowledged the leader when it granted the lease: always, unless that rule is left out.
+    /// True if a quorum acknowledged the leader when it granted the lease. It is false only if that rule is left out.
     pub is_backed: bool,
 }
 
 impl Lease {
-    /// Returns true if this lease gives every right that `other` gives, for at least as long: a wait for its end covers
-    /// a wait for the other's end.
+    /// Returns true if this lease gives every right that `other` gives, for at least as long. Then a wait for its end
+    /// is also a wait for the end of `other`.
     pub fn covers(&self, other: &Lease) -> bool {
         self.floor <= other.floor && self.epoch >= other.epoch && (self == other || (self.is_backed && other.is_backed))
     }
@@ -27,18 +27,18 @@ impl Lease {
 /// A node: its process, alive or not, and the contents of its disks and memory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Process {
-    /// Its node and its incarnation.
+    /// Node and incarnation.
     pub name: ClaimOwner,
-    /// True if it runs. A frozen process runs, and lags.
+    /// True if the process runs. A frozen process runs, and lags.
     pub alive: bool,
-    /// The last index that it has applied; 0 while it is dead.
+    /// The last applied index. 0: the process is dead.
     pub applied: Index,
     /// The running leases, by its own clock.
     pub leases: Vec<Lease>,
-    /// The leadership that it believes in: its own last `EpochStart` that it has applied (P13). It may have been deposed
-    /// long ago.
+    /// The leadership in which the process believes: its own last `EpochStart` that it has applied (P13). The process
+    /// may have been deposed long ago.
     pub term: Option<Epoch>,
-    /// A power cut destroyed the journals of this incarnation and all earlier ones; 0: none (P11).
+    /// The last incarnation whose journal a power cut destroyed, with all earlier journals. 0: none (P11).
     pub journals_lost_through: Incarnation,
 }
 
@@ -55,7 +55,7 @@ impl Process {
         }
     }
 
-    /// The process ends and loses its memory.
+    /// Ends the process, which loses its memory.
     pub fn die(&mut self) {
         self.alive = false;
         self.applied = 0;
@@ -63,20 +63,20 @@ impl Process {
         self.term = None;
     }
 
-    /// The next incarnation starts, with the state at `applied`.
+    /// Starts the next incarnation, with the state at `applied`.
     pub fn start(&mut self, applied: Index) {
         self.alive = true;
         self.applied = applied;
         self.name.incarnation += 1;
     }
 
-    /// Returns true if the journal of that earlier incarnation is complete (P11).
+    /// Returns true if the journal of this earlier incarnation is complete (P11).
     pub fn has_journal_of(&self, incarnation: Incarnation) -> bool {
         incarnation > self.journals_lost_through
     }
 
-    /// Takes a lease that gives a right that the process does not have yet; returns whether it did. Leases that give no more
-    /// than the new one are dropped.
+    /// Takes a lease if it gives a right that the process does not have yet, and drops leases that give no more than
+    /// the new lease. Returns true if it took the lease.
     pub fn take_lease(&mut self, lease: Lease) -> bool {
         if self.leases.iter().any(|known| known.covers(&lease)) {
             return false;

@@ -1,4 +1,4 @@
-//! The state after each step. `steps` chooses them.
+//! Computes the state after each step. `steps.rs` chooses the steps.
 
 use crate::action::Action;
 use crate::auditor;
@@ -15,7 +15,7 @@ use crate::worker;
 /// The model: sizes, and the rules in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Protocol {
-    /// How often each event may happen.
+    /// Maximum number of each kind of event.
     pub sizes: Sizes,
     /// All rules, or all but one.
     pub rules: Rules,
@@ -100,8 +100,8 @@ impl Protocol {
         changes
     }
 
-    /// Applies the next entry on one node. A replay does the same (P10): the effects of an entry must not depend on how often
-    /// it is applied.
+    /// Applies the next entry on one node. A replay does the same (P10), so the effects of an entry must not depend on
+    /// how often it is applied.
     fn apply_next(&self, state: &mut ModelState, node: Node) -> bool {
         let index = state.process(node).applied + 1;
         let Some(entry) = state.log.entry(index).copied() else { return false };

@@ -1,13 +1,13 @@
-//! The size of a search: how often each event may happen.
+//! The size of a search: the maximum number of each kind of event.
 
 use crate::names::Time;
 use crate::run::Policies;
 use crate::state::ModelState;
 
-/// How often each event may happen in one search, in any order.
+/// Maximum number of each kind of event in one search, in any order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
-    /// Recipients of the run, 1 to 8.
+    /// Recipients of the run: 1 to 8.
     pub recipients: u8,
     /// Claims.
     pub claims: u8,
@@ -19,19 +19,19 @@ pub struct Sizes {
     pub power_cuts: u8,
     /// Refusals by the relay, all because of the mailbox.
     pub refusals: u8,
-    /// Opt-out entries, all of recipient 0; repetitions count.
+    /// Opt-out entries, all of recipient 0. Repetitions count.
     pub opt_outs: u8,
     /// Pauses of the run.
     pub pauses: u8,
-    /// Resumes of it.
+    /// Resumes of the run.
     pub resumes: u8,
-    /// Cancels of it; repetitions count.
+    /// Cancels of the run. Repetitions count.
     pub cancels: u8,
     /// Decisions of operators about a recipient in doubt, either way.
     pub decisions: u8,
     /// Dead recipients that operators send again.
     pub requeues: u8,
-    /// The latest instant of ledger time; 0: it does not move.
+    /// The latest instant of ledger time. 0: ledger time does not move.
     pub until: Time,
     /// The policies of the run.
     pub policies: Policies,
@@ -40,7 +40,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// One recipient, one claim, and no failure; the base of all other sizes.
+    /// One recipient, one claim, and no failure. All other sizes are based on it.
     pub const CALM: Sizes = Sizes {
         recipients: 1,
         claims: 1,
@@ -70,7 +70,7 @@ impl Sizes {
 pub enum Replay {
     /// The opening state: the process applies every entry again, one by one.
     Everything,
-    /// The committed state. With P10 nothing before its own `NodeUp` concerns a process, so this is the same protocol in
-    /// fewer states.
+    /// The committed state. By P10 nothing before its own `NodeUp` concerns a process, so this is the same protocol
+    /// with fewer states.
     Nothing,
 }

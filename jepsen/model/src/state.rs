@@ -19,10 +19,10 @@ pub struct ModelState {
     pub processes: [Process; NODES],
     /// Every handoff so far, sorted.
     pub handoffs: Vec<Handoff>,
-    /// Every Settle ever proposed, sorted, and whether it was committed. None is removed: a proposal may be committed late,
-    /// and again and again.
+    /// Every Settle that was ever proposed, sorted. True: it was committed. None is removed, because a proposal may be
+    /// committed late, and repeatedly.
     pub settles: Vec<(Settle, bool)>,
-    /// The answer to an opt-out, a pause or a cancel, once one is given.
+    /// The answer to an opt-out, a pause or a cancel. `None`: there is no answer yet.
     pub answer: Option<Answer>,
     /// Elections so far, after the opening one.
     pub elections: u8,
@@ -69,7 +69,7 @@ impl ModelState {
         *count += 1;
     }
 
-    /// Commits `entry`; false if `apply` refuses it.
+    /// Commits `entry`. Returns false if `apply` refuses it.
     pub fn commit(&mut self, rules: Rules, entry: Entry) -> bool {
         let before = self.log.kept_tip();
         if self.log.commit(rules, entry).is_err() {
@@ -84,12 +84,12 @@ impl ModelState {
         &self.processes[node.position()]
     }
 
-    /// Returns the process of `node`, to change it.
+    /// Returns the process of `node`, to be changed.
     pub fn process_mut(&mut self, node: Node) -> &mut Process {
         &mut self.processes[node.position()]
     }
 
-    /// Returns the state that the process of `node` decides by.
+    /// Returns the state by which the process of `node` decides.
     pub fn view(&self, node: Node) -> &Ledger {
         self.log.at(self.process(node).applied)
     }
@@ -132,8 +132,8 @@ impl ModelState {
         })
     }
 
-    /// Drops the leases of processes without work, if no further claim comes: a lease that is never used only makes states
-    /// differ.
+    /// Drops the leases of processes without work, if there will be no further claim. A lease that is never used would
+    /// only make states differ.
     pub fn drop_useless_leases(&mut self) {
         for node in Node::all() {
             if !self.process(node).leases.is_empty() && !self.has_work(node) {

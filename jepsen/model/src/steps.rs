@@ -1,5 +1,5 @@
-//! The steps to try in a state. It may offer too many: [`crate::protocol`] drops a step that the rules do not allow, or that
-//! changes nothing.
+//! The steps to try in a state. There may be too many: [`crate::protocol`] drops a step that the rules do not allow, or
+//! that changes nothing.
 
 use crate::action::Action;
 use crate::answer::About;
@@ -11,10 +11,10 @@ use crate::sizes::Sizes;
 use crate::state::ModelState;
 use crate::worker::WorkerEvent;
 
-/// The recipient that opts out. All recipients are alike, so it is the first.
+/// The recipient that opts out. All recipients are alike, so the first is enough.
 const OPTS_OUT: Recipient = 0;
 
-/// Every step to try, always in the same order.
+/// Adds every step to try, always in the same order.
 pub fn all(sizes: &Sizes, state: &ModelState, actions: &mut Vec<Action>) {
     for node in Node::all() {
         if state.process(node).alive {
@@ -82,7 +82,7 @@ fn leader_steps(sizes: &Sizes, state: &ModelState, leader: Node, actions: &mut V
     }
 }
 
-/// Commands of operators, whatever the state is when they are committed.
+/// Adds commands of operators, whatever the state is when they are committed.
 fn orders(sizes: &Sizes, state: &ModelState, actions: &mut Vec<Action>) {
     let ordered = &state.orders;
     if ordered.pauses < sizes.pauses {
@@ -105,7 +105,7 @@ fn orders(sizes: &Sizes, state: &ModelState, actions: &mut Vec<Action>) {
     }
 }
 
-/// Entries that may be committed at any time, by any sender.
+/// Adds entries that may be committed at any time, by any sender.
 fn messages(sizes: &Sizes, state: &ModelState, actions: &mut Vec<Action>) {
     let announced = Node::all().flat_map(|node| incarnations(state, node));
     actions.extend(announced.map(|process| Action::Commit(Entry::NodeUp { process })));
@@ -130,7 +130,7 @@ fn relay_steps(sizes: &Sizes, state: &ModelState, actions: &mut Vec<Action>) {
     }
 }
 
-/// Returns the incarnations of `node` so far: late messages may be about any of them.
+/// Returns the incarnations of `node` so far. Late messages may be about any of them.
 fn incarnations(state: &ModelState, node: Node) -> impl Iterator<Item = ClaimOwner> + use<> {
     let last = state.process(node).name.incarnation;
     (1..=last).map(move |incarnation| ClaimOwner { node, incarnation })

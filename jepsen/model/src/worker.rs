@@ -1,4 +1,4 @@
-//! The worker: gate, journal, answer, and how the next incarnation settles by an old journal (P5, P10, P11).
+//! The worker: gate, journal, answer, and the settling of old claims by the next incarnation (P5, P10, P11).
 //!
 //! Gate, `begin` and the write of the final dot are one step here. The email may then arrive at any later time, whatever
 //! happens to its sender. So a process that freezes after its gate appears as a handoff that arrives late.
@@ -10,7 +10,7 @@ use crate::ledger::Claim;
 use crate::names::{Fence, Node, Recipient};
 use crate::state::ModelState;
 
-/// Returns true if `claim` belongs to the process on `node`: to its own incarnation (P10).
+/// Returns true if `claim` belongs to the current incarnation of `node` (P10).
 fn is_own(rules: Rules, state: &ModelState, node: Node, claim: &Claim) -> bool {
     let name = state.process(node).name;
     claim.owner == name || (claim.owner.node == node && !rules.enforces(BrokenRule::NoIncarnation))
@@ -48,8 +48,8 @@ pub fn pass(rules: Rules, state: &mut ModelState, node: Node, claim: Fence, reci
     true
 }
 
-/// Returns a recipient before its gate, for any reason: refused there, not begun in time, lease ended, drain. If the node
-/// has applied the recipient's opt-out, it is suppressed.
+/// Lets the worker return a recipient before its gate, for any reason: a closed gate, a late begin, an ended lease, a
+/// stop. If the node has applied the recipient's opt-out, the recipient is suppressed.
 pub fn release(rules: Rules, state: &mut ModelState, node: Node, fence: Fence, recipient: Recipient) -> bool {
     let process = state.process(node);
     let by = process.name;
@@ -71,7 +71,7 @@ pub fn release(rules: Rules, state: &mut ModelState, node: Node, fence: Fence, r
 /// An event of a handoff that is past the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WorkerEvent {
-    /// The final dot arrives and the relay accepts the email, whether or not its sender still runs.
+    /// The final dot arrives and the relay accepts the email, even if its sender no longer runs.
     RelayAccepts,
     /// The final dot arrives and the relay refuses the email, permanently or temporarily.
     RelayRefuses,
@@ -81,7 +81,7 @@ pub enum WorkerEvent {
     ConnectionIsLost,
 }
 
-/// Applies `event` to the handoff with this index; false if it cannot happen.
+/// Applies `event` to the handoff with this index. Returns false if it is impossible.
 pub fn event(state: &mut ModelState, position: usize, event: WorkerEvent) -> bool {
     let Some(mut handoff) = state.handoffs.get(position).copied() else { return false };
     let waits = matches!(handoff.record, Record::Begun | Record::Unwritten) && state.is_alive(handoff.by);
@@ -123,9 +123,9 @@ fn judge_against_answer(state: &mut ModelState, handoff: &Handoff) {
     state.observations.accepted_named |= answer.names(handoff);
 }
 
-/// The process on `node` has just applied its own `NodeUp`, so the claims of its earlier incarnations are complete. It settles
-/// them by their journals (P10, P11). By a complete journal it also settles recipients that a decision has closed meanwhile:
-/// assumed ones, and those that the relay accepted.
+/// Lets the process on `node` settle the claims of its earlier incarnations by their journals (P10, P11). The process
+/// has just applied its own `NodeUp`, so there are no further such claims. By a complete journal it also settles
+/// recipients that a decision has closed meanwhile: assumed recipients, and recipients that the relay accepted.
 pub fn settle_earlier_incarnations(rules: Rules, state: &mut ModelState, node: Node) {
     if !rules.enforces(BrokenRule::NoIncarnation) {
         return;

@@ -1,7 +1,8 @@
-//! `failover`: kills the leader again and again under a steady stream of emails, and reports how long no leader and no email
-//! came. With `--busy` all processors are kept busy afterwards, and leadership changes are counted that no fault caused.
+//! `failover`: kills the leader repeatedly under a steady stream of emails, and reports the times without a leader and
+//! without an email. With `--busy` it then keeps all processors busy, and counts leadership changes that no fault
+//! caused.
 //!
-//! It is a fault run with a fixed plan: the history is judged by the same checker, which also measures the fail-overs.
+//! It is a fault run with a fixed plan. The same checker judges the history, and measures the fail-overs.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -17,14 +18,14 @@ use super::scenario::{HarnessErrors, Scenario};
 use super::workload::Workload;
 use super::{LEAD, LEAD_A_SCHEDULE, TO_READ, WHOLE};
 
-/// From one kill to the next: the killed node is back and ready long before.
+/// Time from one kill to the next. The killed node is ready again long before.
 const KILL_EVERY: Duration = Duration::from_secs(8);
 const DOWN_FOR: Duration = Duration::from_secs(3);
-/// How long the processors are busy.
+/// Time for which the processors are busy.
 const BUSY_FOR: Duration = Duration::from_secs(60);
-/// Emails a second.
+/// Emails per second.
 const RATE: u32 = 10;
-/// Each kill comes at another phase of heartbeats and lease renewals.
+/// Milliseconds by which each kill is shifted, so that it hits another phase of heartbeats and lease renewals.
 const PHASE_STEP_MS: u64 = 137;
 const PHASES_MS: u64 = 1_000;
 
@@ -84,9 +85,9 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let result = scenario.close(&mut nemesis, errors, ends, TO_READ).await?;
     let particulars = json!({
         "kills": args.kills,
-        // Leaderships after the first.
+        // Number of leaderships after the first.
         "elections": elections,
-        // Those after the last kill; null without `--busy`.
+        // Number of leaderships after the last kill; null without `--busy`.
         "elections_without_cause": without_cause,
     });
     result.report(particulars, None)
@@ -101,11 +102,11 @@ fn plan(kills: u32) -> Vec<PlannedFault> {
     (0..kills).map(kill).collect()
 }
 
-/// Keeps all processors busy for `length`, by a thread for each.
+/// Keeps all processors busy for `length`, with a thread for each processor.
 async fn keep_processors_busy(length: Duration) {
     let until = Instant::now() + length;
     for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
-        // Not awaited: after Ctrl-C it ends with the process.
+        // The thread is not joined, so that it ends with the process after Ctrl-C.
         std::thread::spawn(move || while Instant::now() < until {});
     }
     tokio::time::sleep(length).await;

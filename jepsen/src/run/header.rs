@@ -1,5 +1,5 @@
-//! The first line of a history: the figures by which a run is judged, the invariants that are asked, and what the run must
-//! have exercised.
+//! The first line of a history: the figures by which a run is judged, the requested invariants, and the coverage that
+//! the run must have.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -15,10 +15,10 @@ use super::options::{Args, Due, command};
 use super::workload::{WorkloadLimits, sessions};
 use super::{SESSIONS, report};
 
-/// This many families all act within a fault phase of [`TURNS_SECONDS`].
+/// Number of families that all act within a fault phase of [`TURNS_SECONDS`].
 const FEW_FAMILIES: usize = 5;
 const TURNS_SECONDS: u64 = 60;
-/// All families act within a fault phase of this many seconds.
+/// Seconds of a fault phase within which all families act.
 const ALL_HAVE_TURNS_SECONDS: u64 = 600;
 /// Two clocks that differ by less agree (P18). Without clock faults all nodes share one clock, which is read in milliseconds
 /// and slewed.
@@ -26,17 +26,17 @@ const CLOCK_ERROR_MS: u64 = 2_000;
 const ONE_CLOCK_ERROR_MS: u64 = 100;
 /// The default `finish_by` of a schedule (proto, `Policies`).
 const FINISH_WITHIN_MS: u64 = 24 * 3_600_000;
-/// A run does not expire before it was open for this long.
+/// Minimum time for which a run is open before it expires.
 const FINISH_AT_LEAST_MS: u64 = 600_000;
-/// With a quorum an instant opens at most this late: longer than the longest fault, and an election.
+/// Maximum lateness of an opening with a quorum: longer than the longest fault and an election.
 const LATE_MS: u64 = 20_000;
-/// The bound of its first email beside a campaign that exceeds its rate (I12): the run opens late, and the node with the first
-/// claim may be dead.
+/// Maximum delay of a run's first email beside a campaign that exceeds its rate (I12): the run opens late, and the node
+/// with the first claim may be dead.
 const START_BOUND_MS: u64 = LATE_MS + LEASE_MS;
-/// I12 is asked if this many schedules start beside a campaign of [`BULK_MIN`] recipients.
+/// Minimum number of schedules that start beside a campaign of [`BULK_MIN`] recipients for I12 to be judged.
 const STARTS_MIN: u32 = 10;
 const BULK_MIN: u32 = 40;
-/// A kill between dot and 250 is required if the plan has this many of them; most of them succeed.
+/// Number of planned kills between dot and 250 from which one is required. Most of them succeed.
 const INSIDE_MIN: usize = 4;
 
 /// Returns the header of `run`.
@@ -63,8 +63,8 @@ pub(super) fn header(
             .collect(),
         start_bound_ms: starts_are_timed.then_some(START_BOUND_MS),
         coverage: Coverage {
-            // A quarter of what is due, without the campaign: faults may delay the rest. On the test clock less is due,
-            // since it stands still without a leader.
+            // A quarter of the emails that are due, without the campaign, because faults may delay the rest. On the
+            // test clock fewer emails are due, because it stands still without a leader.
             mails_per_second: recipients / (if args.workload == Due::Daily { 10 } else { 4 } * args.seconds as u32),
             kills_inside_data: u32::from(kills && inside >= INSIDE_MIN),
             faults: must_be_seen(families.len(), plan, kills, args.seconds),
@@ -80,7 +80,8 @@ pub(super) fn header(
     }
 }
 
-/// Kinds of faults whose effect must have been seen: kinds with a certain effect that the seed drew, if all families act.
+/// Returns the kinds of faults whose effect must be observed: the drawn kinds with a certain effect, if all families
+/// act.
 fn must_be_seen(families: usize, plan: &[PlannedFault], kills: bool, seconds: u64) -> BTreeMap<FaultKind, u32> {
     use FaultKind::{Kill, Link, Operator, Partition, Pause, PowerCut, Relay, Restart, Upgrade};
     let have_turns = (families <= FEW_FAMILIES && seconds >= TURNS_SECONDS) || seconds >= ALL_HAVE_TURNS_SECONDS;
@@ -113,7 +114,7 @@ pub(super) fn plain_header(seed: u64, command: String, in_doubt: InDoubt, cluste
     }
 }
 
-/// Returns the invariants to ask. I15 needs ledger time, which is wrong if clocks are.
+/// Returns the invariants to judge. I15 needs ledger time, which is wrong if clocks are wrong.
 pub(super) fn asks(clocks_are_right: bool, starts_are_timed: bool) -> Vec<u8> {
     let timed = clocks_are_right.then_some(15);
     let apart = starts_are_timed.then_some(12);

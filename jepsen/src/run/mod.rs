@@ -1,13 +1,13 @@
 //! Fault runs: real nodes, real emails, and injected faults.
 //!
-//! A run has these phases: a cluster is started and gets its workload; faults come and go while emails are sent, in each
-//! period of a subset of the chosen families and in the last period of all; everything is repaired; the backlog must drain;
-//! the final state of every recipient is read. All observations are written to a history, and only by the history is the run
-//! judged (`reveille_check`).
+//! A run has these phases. A cluster is started and gets its workload. Faults begin and end while emails are sent: in
+//! each period those of a subset of the chosen families, in the last period those of all families. Everything is
+//! repaired. The backlog must drain. The final state of every recipient is read. All observations go into a history,
+//! and the run is judged only by its history (`reveille_check`).
 //!
-//! Reading order: `options` and `header` (what is asked), `workload` (what is due), `faults` (what is broken), `clients`
-//! (operators and readers meanwhile), `processes` (the nodes), `observe` (what is recorded), `scenario` (from the first
-//! observer to the judgement), `report` (the last line). `failover` and `crash_points` are commands of their own.
+//! Reading order: `options` and `header` (the request), `workload` (the due emails), `faults`, `clients` (operators and
+//! readers), `processes` (the nodes), `observe` (the record), `scenario` (from the first observer to the judgement),
+//! `report` (the last line). `failover` and `crash_points` are commands of their own.
 
 mod clients;
 pub mod crash_points;
@@ -41,20 +41,21 @@ use self::version::Version;
 use self::workload::daily::{self, ClockDriver};
 use self::workload::{Workload, WorkloadLimits};
 
-/// Sessions to the sink on each node.
+/// Number of sessions of each node with the sink.
 const SESSIONS: u32 = 8;
-/// The sink answers as slowly as a relay that is not on the same host, so that kills find handoffs past the gate.
+/// Fault rule by which the sink answers as slowly as a relay on another host, so that kills find handoffs past the
+/// gate.
 const PACE: &str = "after-commit:stall=40ms@0.7";
-/// From the first create to the first instant, and what each schedule adds.
+/// Time from the first create to the first instant, and the time that each schedule adds.
 const LEAD: Duration = Duration::from_secs(4);
 const LEAD_A_SCHEDULE: Duration = Duration::from_millis(25);
-/// Log entries between two snapshots.
+/// Number of log entries between two snapshots.
 const SNAPSHOT_EVERY: u64 = 150;
-/// Seconds from the end of a run to its archiving: the least, so that also short fault runs archive.
+/// Seconds from the end of a run to its archiving: the minimum, so that even short fault runs archive.
 pub(crate) const ARCHIVE_AFTER: u64 = 10;
-/// The whole run ends within twice the fault phase and this.
+/// Time in addition to twice the fault phase within which the whole run ends.
 const WHOLE: Duration = Duration::from_secs(300);
-/// The time for reading and judging, at the end of it.
+/// Time for reading and judging at the end of a run.
 const TO_READ: Duration = Duration::from_secs(35);
 
 /// Runs the command `run`. The result is valid if every invariant holds, the backlog drained, and no process ended unexpectedly.
@@ -118,7 +119,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     readers::start(&nemesis.operator, seed, &mut scenario.readers);
     scenario.phase(PhaseName::Faults);
     eprintln!("{} instants are due from now on; faults begin", workload.instants_ms().len());
-    // From here on the run is judged whatever fails.
+    // From here on the run is judged, whatever fails.
     let mut errors = HarnessErrors::default();
     errors.note(nemesis.execute(&plan, Instant::now(), phase).await);
     eprintln!("the fault phase is over");

@@ -11,10 +11,10 @@ use reveille_check::events::InDoubt;
 
 use super::faults::Family;
 
-/// Defaults for each second of the fault phase.
+/// Default number of schedules for each second of the fault phase.
 const SCHEDULES_PER_SECOND: u64 = 3;
-/// A long run has fewer schedules with more recipients each: the product does not hash states of more than 10,000 rows (I11),
-/// and a finished schedule keeps at least three.
+/// Maximum default number of schedules. A long run has more recipients for each schedule instead, because the product
+/// does not hash states of more than 10,000 rows (I11), and a finished schedule keeps at least three rows.
 const SCHEDULES_MAX: u64 = 500;
 const RECIPIENTS_PER_SECOND: u64 = 20;
 const CAMPAIGN_PER_SECOND: u64 = 8;
@@ -58,7 +58,7 @@ pub struct Args {
     pub append: Option<PathBuf>,
 }
 
-/// Returns the seed: a number, or `random`, which draws one.
+/// Returns the seed for a text: a number, or `random`, which draws a seed.
 pub fn seed(text: &str) -> Result<u64, &'static str> {
     match text {
         "random" => Ok(rand::random::<u32>().into()),
@@ -69,13 +69,13 @@ pub fn seed(text: &str) -> Result<u64, &'static str> {
 /// The chosen families of faults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FaultFamilies {
-    /// As on the command line.
+    /// The text of the command line.
     pub text: String,
     families: BTreeSet<Family>,
 }
 
 impl FaultFamilies {
-    /// Returns true if all families were asked for, and so those that this machine or workload lacks are left out.
+    /// Returns true if all families were requested. Then families that this machine or workload lacks are left out.
     pub fn is_all(&self) -> bool {
         self.text == "all"
     }
@@ -97,7 +97,7 @@ fn in_doubt(text: &str) -> Result<InDoubt, &'static str> {
 
 /// Returns the policy of a run with this seed, with the shares of the simulation.
 fn drawn_policy(seed: u64) -> InDoubt {
-    // Its own stream, so that it changes no other draw.
+    // A stream of its own, so that it changes no other draw.
     match StdRng::seed_from_u64(seed.wrapping_mul(0xA24B_AED4_963E_E407)).random_range(0..100) {
         0..70 => InDoubt::Hold,
         70..85 => InDoubt::Resend,
@@ -115,19 +115,19 @@ pub enum Due {
 }
 
 impl Args {
-    /// Schedules, and recipients of all of them.
+    /// Returns the number of schedules, and of recipients of all schedules.
     pub(super) fn sizes(&self) -> (u32, u32) {
         let schedules = self.schedules.unwrap_or((self.seconds * SCHEDULES_PER_SECOND).min(SCHEDULES_MAX) as u32);
         let recipients = self.recipients.unwrap_or((self.seconds * RECIPIENTS_PER_SECOND) as u32);
         (schedules, recipients.max(schedules))
     }
 
-    /// Returns the policy for emails in doubt: as asked for, or as the seed decides.
+    /// Returns the policy for emails in doubt: as requested, or as the seed decides.
     pub(super) fn policy(&self) -> InDoubt {
         self.in_doubt.unwrap_or_else(|| drawn_policy(self.seed))
     }
 
-    /// Returns the recipients of the campaign.
+    /// Returns the number of recipients of the campaign.
     pub(super) fn campaign_size(&self) -> u32 {
         match self.workload {
             Due::Once => self.campaign.unwrap_or((self.seconds * CAMPAIGN_PER_SECOND) as u32),
@@ -136,8 +136,8 @@ impl Args {
     }
 
     /// Returns the families. On the test clock nodes' own clocks are not changed, and operators know only the harness's
-    /// time: with the daily workload these two are refused if named, and left out of `all`; and so is an upgrade if the
-    /// binary of the nodes lacks the next level.
+    /// time. So with the daily workload these two families are refused if named, and left out of `all`. The same holds
+    /// for an upgrade if the binary of the nodes lacks the next level.
     pub(super) fn families(&self, lacks_next_level: Option<&'static str>) -> Result<Vec<Family>> {
         let unfit = |family: &Family| match family {
             Family::Clock | Family::Operator if self.workload == Due::Daily => Some("--workload daily goes without it"),
@@ -153,13 +153,13 @@ impl Args {
         Ok(families.iter().filter(|family| unfit(family).is_none()).copied().collect())
     }
 
-    /// Returns true if ledger time can be compared with the history's.
+    /// Returns true if ledger time can be compared with the time of the history.
     pub(super) fn ledger_time_is_ours(&self, families: &[Family]) -> bool {
         self.workload == Due::Once && !families.contains(&Family::Clock)
     }
 }
 
-/// Returns the command that repeats a run: this one, with the seed that was drawn.
+/// Returns the command that repeats a run: the current command with the drawn seed.
 pub(super) fn command(seed: u64) -> String {
     let words = std::env::args().skip(1).map(|word| if word == "random" { seed.to_string() } else { word });
     format!("reveille-jepsen {}", words.collect::<Vec<_>>().join(" "))

@@ -1,5 +1,5 @@
-//! The processes of the cluster under test. Processes are killed, stopped and started only here, so that the history has every
-//! lifetime of every node.
+//! The processes of the cluster under test. Only this file kills, stops and starts processes, so that the history has
+//! every lifetime of every node.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::process::ExitStatusExt;
@@ -17,18 +17,18 @@ use rustix::process::Signal;
 
 use super::observe::{Lifetimes, Recorder};
 
-/// A node that is asked to stop must end within this.
+/// Maximum time until a node that is asked to stop has ended.
 const STOPS_WITHIN: Duration = Duration::from_secs(8);
 const POLL_EVERY: Duration = Duration::from_millis(50);
-/// How much of the log is reported for a process that ended by itself.
+/// Number of bytes of the log that are reported for a process that ended by itself.
 const LOG_BYTES: usize = 2_000;
 
 /// The state of a node's process, as far as this harness caused it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessState {
-    /// It runs.
+    /// The process runs.
     Runs,
-    /// It is stopped by a signal.
+    /// A signal has stopped the process.
     Paused,
     /// There is no process.
     Down,
@@ -37,11 +37,11 @@ pub enum ProcessState {
 /// A process that ended and was not killed by this harness.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndedProcess {
-    /// Its node.
+    /// Name of the node.
     pub node: String,
-    /// The crash point at which it died.
+    /// Crash point at which the process died. `None`: it died for another reason.
     pub crash_point: Option<String>,
-    /// The epoch that it led.
+    /// Epoch that the process led. `None`: it did not lead.
     pub led_epoch: Option<u64>,
 }
 
@@ -53,11 +53,11 @@ pub struct Processes {
     /// Nodes that ended unexpectedly, with the end of their logs.
     pub unexpected_ends: Vec<String>,
     watch: Arc<LeaderWatch>,
-    /// When the current or last process of each node began.
+    /// Start of the current or last process of each node.
     began: BTreeMap<String, u64>,
     over: Lifetimes,
     states: BTreeMap<String, ProcessState>,
-    /// Nodes that may end by themselves, until when.
+    /// Nodes that may end by themselves, with the time until which they may.
     excused: BTreeMap<String, Instant>,
     full_disks: BTreeSet<String>,
     /// Nodes that were asked to stop.
@@ -69,14 +69,14 @@ pub struct Processes {
 /// The result of asking a node to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stopped {
-    /// It stopped, or had ended before.
+    /// The node stopped, or had ended before.
     ByItself,
-    /// It had to be killed, with handoffs past the gate.
+    /// The node had to be killed, with this number of handoffs past the gate.
     Killed { past_gate: u64 },
 }
 
 impl Processes {
-    /// Returns all nodes run.
+    /// Takes a cluster whose nodes all run.
     pub fn new(cluster: Cluster, sink: Sink, recorder: Recorder, watch: Arc<LeaderWatch>) -> Processes {
         let names = || cluster.nodes().iter().map(|node| node.name.clone());
         Processes {
@@ -105,7 +105,7 @@ impl Processes {
         self.cluster.nodes().iter().position(|node| node.name == name).unwrap_or(0)
     }
 
-    /// Returns the state of its process.
+    /// Returns the state of the node's process.
     pub fn state(&self, name: &str) -> ProcessState {
         self.states.get(name).copied().unwrap_or(ProcessState::Down)
     }
@@ -131,14 +131,14 @@ impl Processes {
         self.leads_now().is_some()
     }
 
-    /// Returns the emails of a node whose final dot the sink has read and not answered.
+    /// Returns the number of emails of a node whose final dot the sink has read and not answered.
     pub fn past_gate(&self, name: &str) -> u64 {
         let open = self.sink.connections().into_iter();
         let waiting = open.filter(|dialogue| !dialogue.unanswered.is_empty() && dialogue.ehlo == name);
         waiting.map(|dialogue| dialogue.unanswered.len() as u64).sum()
     }
 
-    /// Returns the nodes with a dialogue at the sink, those past the gate first.
+    /// Returns the nodes with a dialogue at the sink. Nodes with a handoff past the gate come first.
     pub fn senders(&self) -> Vec<String> {
         let mut open = self.sink.connections();
         open.sort_by_key(|dialogue| dialogue.unanswered.is_empty());
@@ -151,7 +151,7 @@ impl Processes {
         names
     }
 
-    /// `kill -9`; an error if the node had ended by itself.
+    /// Kills the node (`kill -9`). Fails if the node had ended by itself.
     pub fn kill(&mut self, name: &str) -> Result<()> {
         self.note_ends()?;
         anyhow::ensure!(self.state(name) != ProcessState::Down, "{name} had ended before it was killed");
@@ -161,7 +161,7 @@ impl Processes {
         Ok(())
     }
 
-    /// SIGTERM, then `kill -9` if the node does not stop in time. An error status is unexpected.
+    /// Sends SIGTERM, and `kill -9` if the node does not stop in time. An error status is unexpected.
     pub async fn stop(&mut self, name: &str) -> Result<Stopped> {
         let until = Instant::now() + STOPS_WITHIN;
         loop {
@@ -179,28 +179,28 @@ impl Processes {
         }
     }
 
-    /// For this long the node may end by itself; not after its next start.
+    /// Allows the node to end by itself within `length`, but not after its next start.
     pub fn excuse(&mut self, name: &str, length: Duration) {
         self.excused.insert(name.to_owned(), Instant::now() + length);
     }
 
-    /// From now on the node may end by itself, also after each start: it starts on a full disk.
+    /// Allows the node to end by itself from now on, even after each start, because it starts on a full disk.
     pub fn disk_is_full(&mut self, name: &str) {
         self.full_disks.insert(name.to_owned());
     }
 
-    /// Its disk has room again; a process that met the full disk may end for this long.
+    /// Records that the disk has room again. A process that met the full disk may end within `length`.
     pub fn disk_has_room(&mut self, name: &str, length: Duration) {
         self.full_disks.remove(name);
         self.excuse(name, length);
     }
 
-    /// Starts the node unless it runs, without crash points.
+    /// Starts the node without crash points, unless it runs.
     pub fn start(&mut self, name: &str) -> Result<()> {
         self.start_with_crash_points(name, None)
     }
 
-    /// Returns the same with crash points, in the syntax of FAILPOINTS.
+    /// Starts the node with crash points, in the syntax of FAILPOINTS, unless it runs.
     pub fn start_with_crash_points(&mut self, name: &str, points: Option<&str>) -> Result<()> {
         if self.state(name) == ProcessState::Down {
             self.excused.remove(name);
@@ -214,14 +214,14 @@ impl Processes {
         Ok(())
     }
 
-    /// SIGSTOP.
+    /// Stops the process (SIGSTOP).
     pub fn pause(&mut self, name: &str) -> Result<()> {
         self.cluster.node_mut(name)?.signal(Signal::STOP)?;
         self.states.insert(name.to_owned(), ProcessState::Paused);
         Ok(())
     }
 
-    /// SIGCONT, unless the node was killed meanwhile.
+    /// Lets the process continue (SIGCONT), unless the node was killed meanwhile.
     pub fn resume(&mut self, name: &str) -> Result<()> {
         if self.state(name) == ProcessState::Paused {
             self.cluster.node_mut(name)?.signal(Signal::CONT)?;
@@ -230,7 +230,8 @@ impl Processes {
         Ok(())
     }
 
-    /// SIGTERM, without waiting; [`Processes::take_ends`] reports the end. Sent once: a second one ends the node at once.
+    /// Sends SIGTERM without waiting. [`Processes::take_ends`] reports the end. The signal is sent only once, because a
+    /// second signal ends the node at once.
     pub fn ask_to_stop(&mut self, name: &str) -> Result<()> {
         if self.stopping.insert(name.to_owned()) {
             self.cluster.node_mut(name)?.signal(Signal::TERM)?;
@@ -238,14 +239,14 @@ impl Processes {
         Ok(())
     }
 
-    /// Processes that ended by themselves since the last call. They stay down.
+    /// Returns the processes that ended by themselves since the last call. They stay down.
     pub fn take_ends(&mut self) -> Result<Vec<EndedProcess>> {
         self.note_ends()?;
         Ok(std::mem::take(&mut self.ended))
     }
 
-    /// Records processes that ended by themselves. Such an end is unexpected, unless it was excused, requested or at a crash
-    /// point. Called before every kill and stop, so that such an end is not recorded as theirs.
+    /// Records processes that ended by themselves. Such an end is unexpected, unless it was excused, requested or at a
+    /// crash point. Called before every kill and stop, so that such an end is not attributed to the kill or stop.
     fn note_ends(&mut self) -> Result<()> {
         for (name, status) in self.cluster.ended() {
             if self.state(&name) == ProcessState::Down {
@@ -289,7 +290,7 @@ impl Processes {
         self.over.add(lifetime);
     }
 
-    /// Returns all lifetimes so far, also of running processes.
+    /// Returns all lifetimes so far, including those of running processes.
     pub fn lifetimes(&self) -> Lifetimes {
         let mut lifetimes = self.over.clone();
         self.alive().for_each(|lifetime| lifetimes.add(lifetime));
@@ -312,7 +313,7 @@ impl Processes {
         })
     }
 
-    /// Returns true if its process answers at all.
+    /// Returns true if the process of the node answers.
     pub async fn is_alive(&self, name: &str) -> bool {
         match self.cluster.node(name) {
             Ok(node) => http::is_alive(node.http).await,
@@ -320,7 +321,7 @@ impl Processes {
         }
     }
 
-    /// Returns true if it follows or leads.
+    /// Returns true if the node follows or leads.
     pub async fn is_ready(&self, name: &str) -> bool {
         match self.cluster.node(name) {
             Ok(node) => http::is_ready(node.http).await,
@@ -329,7 +330,7 @@ impl Processes {
     }
 }
 
-/// Returns how a process ended that was asked to stop.
+/// Returns how a process that was asked to stop has ended.
 fn end_after_stop(status: ExitStatus) -> LifetimeEnd {
     match status.signal() {
         _ if status.success() => LifetimeEnd::Stopped,
@@ -340,7 +341,7 @@ fn end_after_stop(status: ExitStatus) -> LifetimeEnd {
 }
 
 /// Returns the crash point at which a process died, by its log. If two threads reach it at once, the second line may be
-/// cut.
+/// incomplete.
 fn crash_point_of(log: &str) -> Option<&str> {
     let names = log.lines().rev().filter_map(|line| line.split_once("died at the crash point "));
     names.filter_map(|(_, name)| name.split_whitespace().next()).next()

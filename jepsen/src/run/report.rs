@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use super::scenario::ScenarioResult;
 
 impl ScenarioResult {
-    /// Returns the judgement, what all runs report, and the particulars of this one; also appended to a file, if one is
-    /// given.
+    /// Returns a report with the judgement, the figures of all runs and the particulars of this run. Also appends it to
+    /// a file if one is given.
     pub fn report(&self, particulars: Value, append_to: Option<&Path>) -> Result<Report> {
         let common = json!({
             "drained": self.drained,
@@ -36,7 +36,7 @@ impl ScenarioResult {
     }
 }
 
-/// Returns the commit of the working tree, marked if it has changes; `unknown` outside of one.
+/// Returns the commit of the working tree, marked if it has changes, and `unknown` outside of a working tree.
 pub fn commit() -> String {
     let arguments = ["describe", "--always", "--abbrev=12", "--exclude=*", "--dirty=-changed"];
     match Command::new("git").args(arguments).output() {
@@ -45,7 +45,7 @@ pub fn commit() -> String {
     }
 }
 
-/// Appends a line to a file; creates the file if needed.
+/// Appends a line to a file, which it creates if needed.
 pub fn append(file: &Path, line: &str) -> Result<()> {
     let mut open = OpenOptions::new().create(true).append(true).open(file);
     let open = open.as_mut().map_err(|error| anyhow::anyhow!("{error}"));

@@ -22,11 +22,11 @@ use super::workload::{Workload, WorkloadLimits};
 use super::{PACE, SESSIONS};
 use crate::check;
 
-/// Accepts that are kept in memory.
+/// Maximum number of accepts in memory.
 const EMAILS: usize = 2_000_000;
-/// The first bytes of a body, which contain its compared lines.
+/// Number of first bytes of a body that contain its compared lines.
 const CONTENT_BYTES: usize = 512;
-/// The time for judging, after the final state was read.
+/// Time for judging after the final state was read.
 const TO_JUDGE: Duration = Duration::from_secs(8);
 
 /// The observers of a run.
@@ -41,13 +41,13 @@ pub struct Scenario {
     pub limits: WorkloadLimits,
     history: PathBuf,
     gates: GateReader,
-    /// Civil time at the beginning; `None` if the nodes' clocks are set wrong.
+    /// Civil time at the beginning. `None`: the nodes' clocks are set wrong.
     ledger_time: Option<i64>,
 }
 
 /// The end of a run.
 pub struct ScenarioResult {
-    /// By its history.
+    /// Judgement by the history.
     pub judgement: Judgement,
     /// True if nothing was left to send.
     pub drained: bool,
@@ -64,7 +64,7 @@ impl ScenarioResult {
     }
 }
 
-/// Errors of the harness itself. They are reported, and the run is judged all the same.
+/// Errors of the harness itself. They are reported, and the run is judged anyway.
 #[derive(Default)]
 pub struct HarnessErrors(pub Vec<String>);
 
@@ -80,7 +80,7 @@ impl HarnessErrors {
 }
 
 impl Scenario {
-    /// Begins a history with this header, which was just made, and starts a sink as the cluster's relay.
+    /// Begins a history with a header that was just made, and starts a sink as the cluster's relay.
     pub async fn open(
         cluster: &Cluster,
         header: &Header,
@@ -128,8 +128,8 @@ impl Scenario {
         self.recorder.event(&Event::Phase(Phase { at_ns: self.recorder.now_ns(), phase }));
     }
 
-    /// Repairs everything, waits until nothing is left to send, reads the final state of every recipient, and judges. It
-    /// ends at `ends`; of that `to_read` is for reading and judging.
+    /// Repairs everything, waits until nothing is left to send, reads the final state of every recipient, and judges.
+    /// It ends at `ends`. The last part, `to_read`, is for reading and judging.
     pub async fn close(
         mut self,
         nemesis: &mut Nemesis,
@@ -146,7 +146,7 @@ impl Scenario {
         let drained = drain::drain(&mut operator, ends - to_read, || nemesis.restart_ended()).await;
         let drained = errors.note(drained).unwrap_or(false);
         let (admin, workload) = (&operator.admin, &operator.workload);
-        // What is read at the end comes after all that they have read.
+        // The final reads come after all reads of the readers.
         self.readers.shutdown().await;
         eprintln!("reading the final state of {} recipients", workload.recipients());
         let processes = &nemesis.processes;
@@ -154,7 +154,7 @@ impl Scenario {
         let clock = LedgerTimeline::new(self.ledger_time);
         let read = final_state::read(admin, workload, &recorder, &clock, ends - TO_JUDGE).await;
         let mut missing = errors.note(read).unwrap_or_else(|| vec!["the final state".to_owned()]);
-        // Accepts before gates: an email passes its gate before it is accepted.
+        // Accepts are recorded before gate readings, because an email passes its gate before it is accepted.
         processes.sink.stop().await;
         if !self.gates.record(&processes.cluster, &recorder, &lifetimes).await {
             missing.push("the gate counter of a running process".to_owned());

@@ -10,16 +10,16 @@ use serde::Deserialize;
 /// The version of a binary.
 #[derive(Deserialize)]
 pub struct Version {
-    /// Its crash points, if it was built with them.
+    /// Crash points, if the binary was built with them.
     #[serde(default)]
     pub crash_points: Vec<String>,
-    /// The highest level of the ledger that it applies as the next release.
+    /// Highest level of the ledger that the binary applies as the next release.
     #[serde(default)]
     level: u32,
 }
 
 impl Version {
-    /// Reads `version -o json` of the binary.
+    /// Reads the output of `version -o json` of the binary.
     pub fn of(binary: &Path) -> Result<Version> {
         let mut command = Command::new(binary);
         let output = command.args(["version", "-o", "json"]).env(LEVEL_VARIABLE, NEXT_LEVEL.to_string()).output();
@@ -27,7 +27,7 @@ impl Version {
         serde_json::from_slice(&output.stdout).context("the output of `reveille version`")
     }
 
-    /// Returns why its nodes cannot be upgraded; `None` if they can.
+    /// Returns why nodes of this binary cannot be upgraded. `None`: they can.
     pub fn lacks_next_level(&self) -> Option<&'static str> {
         (self.level < NEXT_LEVEL).then_some(
             "the binary of the nodes has no next level: build one with `cargo build --workspace --bin reveille \

@@ -1,5 +1,5 @@
-//! `simulate --inject`: a judge that cannot find a bug proves nothing by finding none. Injects one, and looks for the
-//! first seed that finds it.
+//! `simulate --inject`: injects a bug, and looks for the first seed that finds it. A judge that cannot find a bug
+//! proves nothing when it finds none.
 
 use std::str::FromStr;
 use std::time::Instant;
@@ -27,7 +27,7 @@ impl FromStr for Bugs {
     }
 }
 
-/// Looks for all of them, one after the other. The result is valid if each was found.
+/// Looks for all bugs, one after the other. The result is valid if each bug was found.
 pub async fn run(args: &Args, bugs: &Bugs) -> Result<Report> {
     if !COMPILED {
         bail!("this binary has no bugs to inject: build it with --features injected-bugs");
@@ -48,7 +48,7 @@ pub async fn run(args: &Args, bugs: &Bugs) -> Result<Report> {
     Report::new(&json!({"valid": valid, "found_bugs": found_bugs}), valid)
 }
 
-/// Returns how many seeds ran, and the first one to end with a violation, with that violation.
+/// Returns the number of seeds that ran, and the first seed that ended with a violation, with that violation.
 async fn look_for(args: &Args, bug: Bug) -> Result<(u64, Option<(u64, String)>)> {
     let mut running = RunningSeeds::new(args, args.jobs_of_seeds().collect());
     running.bug = Some(bug.name().to_owned());
@@ -61,7 +61,7 @@ async fn look_for(args: &Args, bug: Bug) -> Result<(u64, Option<(u64, String)>)>
                     return Ok((seeds, Some((job.seed, violation))));
                 }
             }
-            // A simulation that does not come to its end says nothing about the bug.
+            // A simulation that does not reach its end says nothing about the bug.
             Err(error) => eprintln!("{bug}: seed {} gave no verdict: {error:#}", job.seed),
         }
     }

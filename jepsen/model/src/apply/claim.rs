@@ -43,7 +43,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Returns the recipients that the lost owner had claimed are in doubt until its journal or a decision moves them.
+    /// Applies a revocation. The recipients that the lost owner had claimed are in doubt until its journal or a
+    /// decision moves them.
     pub(super) fn revoke(&mut self, rules: Rules, epoch: Epoch, fence: Fence) -> Result<(), Refusal> {
         if rules.enforces(BrokenRule::RevokeOfAnyEpoch) {
             self.is_in_force(epoch)?;

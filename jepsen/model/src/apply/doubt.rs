@@ -8,7 +8,8 @@ use crate::names::Recipient;
 use crate::run::RunState;
 
 impl Ledger {
-    /// Returns a recipient in doubt can no longer pass a gate (P9), so it may be sent again without another check.
+    /// Applies a decision. A recipient in doubt can no longer pass a gate (P9), so it may be sent again without another
+    /// check.
     pub(super) fn decide(&mut self, rules: Rules, decide: Decide) -> Result<(), Refusal> {
         let Decide { recipient, decision, by } = decide;
         if let Decider::Policy(epoch) = by {
@@ -54,7 +55,7 @@ impl Ledger {
         self.claims.iter().position(is_meant)
     }
 
-    /// Dead recipients are sent again, with attempts counted anew.
+    /// Applies a requeue: a dead recipient is sent again, and its attempts are counted anew.
     pub(super) fn requeue(&mut self, rules: Rules, recipient: Recipient) -> Result<(), Refusal> {
         self.may_send_again(rules)?;
         if !self.is_in_state(recipient, RecipientState::Dead) && rules.enforces(BrokenRule::RequeueNotDead) {
@@ -66,14 +67,14 @@ impl Ledger {
         Ok(())
     }
 
-    /// Returns a cancelled run stays cancelled: no recipient of it is sent again.
+    /// Refuses for a cancelled run, which stays cancelled: none of its recipients is sent again.
     fn may_send_again(&self, rules: Rules) -> Result<(), Refusal> {
         let is_over = self.run.state == RunState::Cancelled && rules.enforces(BrokenRule::ResendOfCancelledRun);
         if is_over { Err(Refusal::NotPossible) } else { Ok(()) }
     }
 
-    /// A decision to send a recipient again gives a run that is past its deadline a new one. A run that was paused before its
-    /// deadline is paused again: other recipients that return wait for the operator.
+    /// Gives a run that is past its deadline a new deadline, because a recipient is sent again. A run that was paused
+    /// before its deadline is paused again, so that other recipients that return wait for the operator.
     fn reopen(&mut self, rules: Rules) {
         if self.is_past_deadline() {
             self.run.finish_by = self.now.saturating_add(self.run.policies.finish_by);

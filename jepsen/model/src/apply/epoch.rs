@@ -6,7 +6,7 @@ use crate::ledger::{Ledger, NodeIncarnation};
 use crate::names::{ClaimOwner, Epoch, Time};
 
 impl Ledger {
-    /// The voters' clocks may show any time; ledger time does not go back.
+    /// Applies an `EpochStart`. The voters' clocks may show any time, but ledger time does not go back.
     pub(super) fn epoch_start(&mut self, rules: Rules, agreed: Time) {
         self.epoch = self.index;
         self.now = if rules.enforces(BrokenRule::EpochLowersTime) { agreed.max(self.now) } else { agreed };
@@ -29,7 +29,7 @@ impl Ledger {
         if epoch == self.epoch { Ok(()) } else { Err(Refusal::WrongEpoch) }
     }
 
-    /// Incarnations only grow: the announcement of an earlier one may arrive late (P10).
+    /// Applies a `NodeUp`. Incarnations only grow: the announcement of an earlier incarnation may arrive late (P10).
     pub(super) fn node_up(&mut self, process: ClaimOwner) -> Result<(), Refusal> {
         let up = &mut self.up[process.node.position()];
         if process.incarnation <= up.incarnation {

@@ -1,7 +1,7 @@
-//! `apply`: one committed entry, one new state. Pure and total; a refusal is a result (P2).
+//! `apply`: computes the new state after one committed entry. It is pure and total, and a refusal is a result (P2).
 //!
-//! Called by [`crate::log::Log::commit`] and by the tests. It follows the product's ledger rule by rule; its files have the
-//! names of `raft/ledger/src/apply/`.
+//! Called by [`crate::log::Log::commit`] and by the tests. It follows the product's ledger rule by rule, and its files
+//! have the names of those in `raft/ledger/src/apply/`.
 
 mod claim;
 mod doubt;
@@ -14,7 +14,7 @@ use crate::broken::Rules;
 use crate::entry::Entry;
 use crate::ledger::Ledger;
 
-/// Why an entry changes nothing. Deterministic: all replicas refuse it.
+/// Reason why an entry changes nothing. It is deterministic: all replicas refuse the entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The command belongs to another leadership (P13).
@@ -25,9 +25,9 @@ pub enum Refusal {
     NothingPending,
     /// The claim does not exist, or does not hold the recipient in a state that this evidence moves.
     NotInClaim,
-    /// It was known before.
+    /// The entry brings nothing new.
     NothingNew,
-    /// The state of the run or of the recipient does not allow it.
+    /// The state of the run or of the recipient does not allow the command.
     NotPossible,
     /// An entry's time is below ledger time (P18).
     TimeWentBack,
@@ -35,7 +35,7 @@ pub enum Refusal {
     TimeLeaps,
 }
 
-/// Returns the state after `entry`, or why it changes nothing.
+/// Returns the state after `entry`, or the reason why the entry changes nothing.
 pub fn apply(rules: Rules, ledger: &Ledger, entry: &Entry) -> Result<Ledger, Refusal> {
     let mut next = ledger.clone();
     next.index += 1;

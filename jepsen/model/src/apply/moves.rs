@@ -1,4 +1,4 @@
-//! How a recipient changes its state, and the state of the run after it.
+//! Changes of a recipient's state, and the state of the run after them.
 
 use crate::ledger::{Ledger, RecipientState};
 use crate::names::Recipient;
@@ -16,7 +16,7 @@ impl Ledger {
         self.set_mut(to).insert(recipient);
     }
 
-    /// Moves a recipient from claimed to in doubt, in the same claim; returns whether it was claimed.
+    /// Moves a recipient from claimed to in doubt, in the same claim. Returns true if it was claimed.
     pub(super) fn moves_to_doubt(&mut self, recipient: Recipient) -> bool {
         let was_claimed = self.set_mut(RecipientState::Claimed).remove(recipient);
         if was_claimed {
@@ -32,8 +32,8 @@ impl Ledger {
         }
     }
 
-    /// An open run is finished when no recipient is pending or claimed, and open again when one returns. A paused run stays
-    /// paused until it is resumed, unless no recipient can return.
+    /// Updates the state of the run. An open run is finished when no recipient is pending or claimed, and open again
+    /// when a recipient returns. A paused run stays paused until it is resumed, unless no recipient can return.
     pub(super) fn after_moves(&mut self) {
         self.run.state = match (self.run.state, self.is_finished()) {
             (RunState::Open, true) => RunState::Finished,

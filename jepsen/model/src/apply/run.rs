@@ -1,4 +1,4 @@
-//! Commands for a whole run: pause, resume, cancel (P15), and its deadline (P16). And the opt-out, which has the same
+//! Commands for a whole run: pause, resume and cancel (P15), its deadline (P16), and the opt-out, which has the same
 //! barrier.
 
 use super::Refusal;
@@ -24,8 +24,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Pending recipients are cancelled now, claimed ones when their worker returns them, and those in doubt when evidence
-    /// shows that they were not handed off.
+    /// Cancels the run. Pending recipients are cancelled now, claimed recipients when their worker returns them, and
+    /// recipients in doubt when evidence shows that they were not handed off.
     pub(super) fn run_cancel(&mut self) -> Result<(), Refusal> {
         if self.run.state != RunState::Cancelled {
             self.is_stoppable()?;
@@ -36,7 +36,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Returns a run can be stopped while a recipient of it may still be sent: now, or when one returns.
+    /// Refuses if no recipient of the run may still be sent, now or when one returns. Such a run cannot be stopped.
     fn is_stoppable(&self) -> Result<(), Refusal> {
         match self.run.state {
             RunState::Open | RunState::Paused => Ok(()),
@@ -53,7 +53,7 @@ impl Ledger {
         self.floor.fill(self.index);
     }
 
-    /// Pending recipients expire; claimed ones may be past their gate, and stay.
+    /// Ends the run at its deadline. Pending recipients expire. Claimed recipients may be past their gate, and stay.
     pub(super) fn expire(&mut self, rules: Rules, epoch: Epoch) -> Result<(), Refusal> {
         self.is_in_force(epoch)?;
         let is_due = matches!(self.run.state, RunState::Open | RunState::Paused) && self.is_past_deadline();
@@ -70,8 +70,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// The list changes at once; a claimed recipient stays in its claim, where the gate refuses it. Claims are not refused
-    /// here, so that the model depends on the gate alone.
+    /// Opts a recipient out. The list changes at once. A claimed recipient stays in its claim, where the gate refuses
+    /// it. Claims are not refused here, so that the model depends only on the gate.
     pub(super) fn opt_out(&mut self, recipient: Recipient) {
         self.opted_out.insert(recipient);
         self.opt_out_index = self.index;

@@ -8,7 +8,7 @@ use crate::names::{Fence, Recipient};
 use crate::run::RunState;
 
 impl Ledger {
-    /// Returns a negative outcome moves only a recipient that is still in that claim, or was assumed in it.
+    /// Applies evidence. A negative outcome moves only a recipient that is still in that claim, or was assumed in it.
     pub(super) fn settle(&mut self, rules: Rules, settle: Settle) -> Result<(), Refusal> {
         let Settle { claim, recipient, outcome } = settle;
         if outcome == Outcome::Accepted {
@@ -45,7 +45,8 @@ impl Ledger {
         }
     }
 
-    /// A recipient that was assumed in this claim was not handed off: it returns, and that is counted.
+    /// Applies late evidence: a recipient that was assumed in this claim was not handed off. It returns, and is counted
+    /// as a disproved assumption.
     fn settle_late(
         &mut self,
         rules: Rules,
@@ -72,8 +73,8 @@ impl Ledger {
         Err(Refusal::NotInClaim)
     }
 
-    /// Returns an acceptance stays true, from any fence. It moves a recipient out of every state that is not terminal,
-    /// and is counted once for each claim and recipient.
+    /// Applies an acceptance, which stays true under any fence. It moves a recipient out of every state that is not
+    /// terminal, and is counted once for each claim and recipient.
     fn accept(&mut self, rules: Rules, fence: Fence, recipient: Recipient) -> Result<(), Refusal> {
         let claim = self.claims.iter_mut().find(|claim| claim.fence == fence).ok_or(Refusal::NotInClaim)?;
         let is_new = claim.sent.insert(recipient);
@@ -93,7 +94,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// A counted attempt; the last one makes the recipient dead, whatever the state of the run.
+    /// Counts an attempt. The last attempt makes the recipient dead, whatever the state of the run is.
     fn refuse(&mut self, rules: Rules, recipient: Recipient) {
         self.run.count_attempt(recipient);
         let is_last = self.run.attempts_of(recipient) >= self.run.policies.max_attempts;
@@ -105,7 +106,8 @@ impl Ledger {
         }
     }
 
-    /// Pending again, unless the run has ended. An opted-out recipient is pending too: its next gate stops it.
+    /// Makes a recipient pending again, unless the run has ended. A recipient that opted out is pending too: its next
+    /// gate refuses it.
     fn goes_back(&mut self, rules: Rules, recipient: Recipient) {
         self.note_resolved(recipient);
         let is_stale = self.run.state == RunState::Expired || self.is_past_deadline();

@@ -14,46 +14,47 @@ use crate::protocol::Protocol;
 use crate::run::RunState;
 use crate::state::ModelState;
 
-/// Emails as the recipient sees them. Without `resend` and without operators no recipient is sent again.
+/// Judges the emails that the recipient gets. Without `resend` and without operators no recipient is sent again.
 pub const ONE_ACCEPT: &str = "I1 at most one accept for each recipient, but for each counted resend";
 /// No process sends by a claim that is not in the log, or that another process owns.
 pub const COVERED: &str = "I2 each accept is covered by a committed claim of its sender";
-/// I1 before the relay has decided: an email past the gate may arrive.
+/// I1 before the relay has decided, because an email past the gate may arrive.
 pub const ONE_PAST_THE_GATE: &str =
     "I3 at most one attempt past the gate without a refusal, but for each counted resend";
-/// A gate decides by an old state; leases and revocations must make that safe. A recipient that is in doubt, pending or ended
-/// in the log passes no gate (P5, P9). The exception is a recipient that was resent, and turned out to be sent by the former
-/// claim: a gate that does not know it yet makes the duplicate that was counted.
+/// A gate may decide by an old state, and leases and revocations must make this safe. A recipient that is in doubt,
+/// pending or ended in the log passes no gate (P5, P9). The exception is a recipient that was resent although the
+/// former claim had sent it: a gate that does not know this yet makes the duplicate that was counted.
 pub const IN_CLAIM: &str = "P5 a gate passes only recipients that are still claimed in that claim";
-/// By the state of the gate's node. The lease bounds how much newer the log may be.
+/// Judged by the state of the gate's node. The lease bounds how much newer the log may be.
 pub const IN_TIME: &str = "P5 no gate passes by a state in which the deadline has come";
 /// The first half of the promise behind an opt-out, a pause and a cancel (P15).
 pub const SILENCE_AFTER_ANSWER: &str = "I6 no gate pass after the answer, until a pause is resumed";
-/// The second half: the answer names the emails that may still arrive (P15).
+/// The second half of that promise: the answer names the emails that may still arrive (P15).
 pub const ARRIVALS_ARE_NAMED: &str = "I6 an accept after the answer was named in it";
-/// Also of a run past its deadline.
+/// A run past its deadline counts as ended.
 pub const NO_LATER_CLAIM: &str = "I8 no recipient is claimed of a run that is paused or ended";
-/// Each sent recipient was accepted. An accepted one that is not sent is in a claim, assumed, or was sent again.
+/// Each sent recipient was accepted. An accepted recipient that is not sent is in a claim, assumed, or was sent again.
 pub const LEDGER_AND_RELAY: &str = "I9 ledger and relay agree";
 /// The sum over the states is the audience, and claims agree with states.
 pub const CLOSED_ACCOUNTING: &str = "P1 each recipient is in one state and at most one open claim";
-/// Its process, or the next one of the node, settles it.
+/// The process that owns a claim, or the next process of its node, settles it.
 pub const OWNED: &str = "P1 each open claim has an owner";
-/// Only evidence moves an assumed recipient, only an operator a dead one, and nothing the others.
+/// Only evidence moves an assumed recipient, only an operator a dead recipient, and nothing any other terminal
+/// recipient.
 pub const TERMINAL: &str = "P1 a terminal state stays";
 /// A proposal that timed out may have been committed, and is made again.
 pub const REPEATS: &str = "P4 a settle applied again changes nothing more";
 /// A later claim has a higher fence, also across elections.
 pub const FENCES_GROW: &str = "P4 fences only grow";
-/// By the relay's refusals, and by decisions that count as an attempt.
+/// Attempts are the relay's refusals, and decisions that count as an attempt.
 pub const ATTEMPTS: &str = "P4 an attempt is counted once";
 /// The last attempt makes a recipient dead.
 pub const RETRIES_END: &str = "P4 a pending or claimed recipient has attempts left";
-/// Without `resend` and without operators there is none.
+/// Without `resend` and without operators there are none.
 pub const NO_CONTRADICTION: &str = "P14 no contradiction and no known duplicate, but for each counted resend";
 /// In a cancelled or expired run a recipient that returns ends too.
 pub const ENDED: &str = "P15 no recipient is pending in a run that has ended";
-/// Whatever the clocks of leaders show.
+/// The clocks of leaders may show any time.
 pub const TIME: &str = "P18 ledger time never goes back, and no entry of an epoch moves it too far";
 
 /// Returns all properties, in the order of their report.
@@ -102,7 +103,7 @@ fn one_past_the_gate(model: &Protocol, state: &ModelState) -> bool {
     surplus(model, state, Handoff::may_have_arrived) <= usize::from(state.log.tip().run.resent)
 }
 
-/// Attempts that count, beyond one for each recipient.
+/// Returns the number of counted attempts above one for each recipient.
 fn surplus(model: &Protocol, state: &ModelState, counts: fn(&Handoff) -> bool) -> usize {
     let surplus = recipients(model).map(|recipient| {
         let of_recipient = |handoff: &&Handoff| handoff.recipient == recipient && counts(handoff);
@@ -157,8 +158,8 @@ fn closed_accounting(model: &Protocol, state: &ModelState) -> bool {
         && claims.iter().all(|claim| claim.open.without(claim.granted).is_empty())
 }
 
-/// Returns an open claim belongs to the current incarnation of its node, or is older than that incarnation, which
-/// settles it by the journal.
+/// Returns true if each open claim belongs to the current incarnation of its node, or is older than that incarnation,
+/// which settles it by the journal.
 fn owned(_: &Protocol, state: &ModelState) -> bool {
     let tip = state.log.tip();
     tip.claims.iter().filter(|claim| !claim.open.is_empty()).all(|claim| {

@@ -37,17 +37,17 @@ pub const DEAD: &str = "a recipient is dead of its attempts";
 pub const REQUEUED: &str = "a dead recipient is sent again and arrives";
 /// A duplicate by choice: two accepts, and the ledger cannot know.
 pub const DUPLICATE: &str = "a recipient that was sent again gets two emails";
-/// The same, and both answers arrive in the end.
+/// A duplicate by choice of which both answers arrive in the end.
 pub const KNOWN_DUPLICATE: &str = "a known duplicate is counted";
 /// A recipient was sent again and ended without an email, and the first email had arrived.
 pub const CONTRADICTION: &str = "a contradiction is counted";
 /// The email of an assumed recipient may have arrived.
 pub const ARRIVED_ASSUMED: &str = "an accepted email is assumed";
-/// Its acceptance may become known later.
+/// The acceptance of an assumed recipient may become known later.
 pub const SENT_AFTER_ALL: &str = "an assumed recipient turns out to be sent";
-/// Evidence may show that there was no acceptance.
+/// Evidence may show that an assumed recipient was not accepted.
 pub const DISPROVED: &str = "an assumption is disproved and the recipient is sent";
-/// The same, too late for another attempt.
+/// Evidence that an assumed recipient was not accepted may be too late for another attempt.
 pub const DISPROVED_TOO_LATE: &str = "an assumption is disproved after the deadline";
 /// A pause was answered and resumed, and the run continued.
 pub const RESUMED: &str = "an email is sent after a pause that was answered";
@@ -62,7 +62,7 @@ pub const UNAWARE: &str = "a gate passes before its node learns of the deadline"
 /// An operator sends a recipient again after the deadline: the run has another one.
 pub const REOPENED: &str = "a run is opened again after its deadline and sends";
 
-/// Returns all of them.
+/// Returns all `sometimes` properties.
 pub(super) fn all() -> Vec<Property<Protocol>> {
     let mut all = of_the_spine();
     all.extend(of_decisions());

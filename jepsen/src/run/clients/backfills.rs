@@ -1,7 +1,7 @@
-//! Backfills. Some schedules are paused from the beginning, so that their three instants fall into a pause. Then an operator
-//! resumes one: some instants open, and the others are explained, since a run delays the next one. When no instant is left,
-//! the others are opened by a backfill: two clients send one request id, and a third another. If no schedule is paused, an
-//! instant that has run is backfilled: this must open nothing (I10).
+//! Backfills. Some schedules are paused from the beginning, so that their three instants fall into a pause. Then an
+//! operator resumes a schedule: some instants open, and the others are explained, because a run delays the next run.
+//! When no instant is left, a backfill opens the explained instants: two clients send one request id, and a third
+//! client another. If no schedule is paused, an instant that has run is backfilled, which must open nothing (I10).
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -14,14 +14,14 @@ use reveille_proto::admin::v1::{BackfillScheduleResponse, ScheduleState};
 use super::operator::{Operator, at};
 use crate::run::workload::{ItemKind, PAUSED_PERIOD_MS, TENANT, WorkloadItem};
 
-/// The fault phase has one paused schedule for each such part of it, and at most [`PAUSED_MAX`].
+/// Length of the parts of a fault phase that have one paused schedule each, up to [`PAUSED_MAX`] schedules.
 const EVERY: Duration = Duration::from_secs(20);
 const PAUSED_MAX: u32 = 6;
 const INSTANTS: i64 = 3;
 const RECIPIENTS: u32 = 2;
-/// An instant that ran is at least this old: it has opened, or will be caught up.
+/// Minimum age of an instant that counts as run: it has opened, or will be caught up.
 const OVER_FOR_MS: u64 = 5_000;
-/// With a leader, a resumed schedule has opened or explained all instants within this.
+/// Maximum time, with a leader, until a resumed schedule has opened or explained all instants.
 const OVER_WITHIN: Duration = Duration::from_secs(10);
 const POLL_EVERY: Duration = Duration::from_millis(200);
 const PAUSE_TRIES_MAX: u32 = 4;
@@ -39,7 +39,7 @@ pub fn items(first: SystemTime, phase: Duration) -> Vec<WorkloadItem> {
     (0..count).map(item).collect()
 }
 
-/// Pauses them, before anything is broken.
+/// Pauses the schedules, before any fault.
 pub async fn pause_all(operator: &Operator) -> Result<()> {
     let is_paused = |item: &&WorkloadItem| matches!(item.kind, ItemKind::Paused(_));
     let items: Vec<WorkloadItem> = operator.workload.items().iter().filter(is_paused).cloned().collect();
@@ -68,7 +68,7 @@ impl Operator {
         }
     }
 
-    /// Releases all schedules that are still paused; begins none after `until`.
+    /// Releases all schedules that are still paused. Begins no release after `until`.
     pub async fn release_all(&mut self, until: Instant) {
         for _ in 0..RELEASE_TRIES_MAX {
             while Instant::now() < until
@@ -108,7 +108,7 @@ impl Operator {
         opened
     }
 
-    /// Waits until no instant of it is left.
+    /// Waits until no instant of the schedule is left.
     async fn is_over(&self, item: &WorkloadItem) -> bool {
         let until = Instant::now() + OVER_WITHIN;
         while Instant::now() < until {

@@ -1,5 +1,5 @@
-//! State that the clients share: the objects being written, which readers read; the runs that were ever paused; the schedules
-//! that are still paused.
+//! State that the clients share: the objects that are being written and read, the runs that were ever paused, and the
+//! schedules that are still paused.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,13 +8,13 @@ use reveille_check::events::ObjectKind;
 
 use crate::run::workload::WorkloadItem;
 
-/// The number of last written objects that are read.
+/// Number of last written objects that are read.
 const LATEST: usize = 8;
 
 /// Tenant, kind and name of an object.
 pub type Object = (&'static str, ObjectKind, String);
 
-/// A handle; cheap to clone.
+/// A handle to the shared state. A clone is cheap.
 #[derive(Clone, Default)]
 pub struct Coordination {
     known: Arc<Mutex<SharedObjects>>,
@@ -28,7 +28,7 @@ struct SharedObjects {
 }
 
 impl Coordination {
-    /// An object is about to be written.
+    /// Records that an object is about to be written.
     pub fn writes(&self, tenant: &'static str, kind: ObjectKind, name: &str) {
         let mut known = self.known();
         let object = (tenant, kind, name.to_owned());
@@ -44,24 +44,24 @@ impl Coordination {
         self.known().written.iter().cloned().collect()
     }
 
-    /// A run is about to be paused.
+    /// Records that a run is about to be paused.
     pub fn pauses(&self, run: &str) {
         self.known().paused_runs.insert(run.to_owned());
     }
 
     /// Returns true if a client ever tried to pause this run. A paused run that finishes is no longer paused, and no
-    /// log entry shows it. So operators never resend into such a run: the judge could not tell whether the new claims
-    /// are allowed.
+    /// log entry shows it. So operators never resend into such a run, because the judge could not know if the new
+    /// claims are allowed.
     pub fn was_paused(&self, run: &str) -> bool {
         self.known().paused_runs.contains(run)
     }
 
-    /// A schedule is paused.
+    /// Keeps a paused schedule.
     pub fn keep_paused(&self, item: WorkloadItem) {
         self.known().paused_schedules.push(item);
     }
 
-    /// Takes a paused schedule whose instants are before `by_ms`; the caller resumes it.
+    /// Takes a paused schedule whose instants are before `by_ms`. The caller resumes it.
     pub fn take_paused(&self, by_ms: i64) -> Option<WorkloadItem> {
         let mut known = self.known();
         let is_over = |item: &WorkloadItem| item.instants_ms().iter().all(|at_ms| *at_ms < by_ms);

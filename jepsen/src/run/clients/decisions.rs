@@ -1,5 +1,6 @@
-//! Operators decide during the faults: doubts are closed as assumed or resent, dead letters are requeued. Mostly they are
-//! closed. A resent email may come twice; such duplicates are counted separately (`duplicates_decided`).
+//! Decisions of operators during the faults. They close doubts as assumed or resend them, and requeue dead letters.
+//! Most doubts are closed. A resent email may arrive twice, and such duplicates are counted separately
+//! (`duplicates_decided`).
 
 use std::time::{Duration, Instant};
 
@@ -12,10 +13,10 @@ use super::operator::Operator;
 use crate::run::observe::answer_of;
 use crate::run::workload::TENANTS;
 
-/// Recipients to decide about must be found within this.
+/// Maximum time of the search for recipients to decide about.
 const FOUND_WITHIN: Duration = Duration::from_secs(6);
 const POLL_EVERY: Duration = Duration::from_millis(100);
-/// The number of recipients that one decision resends, closes or requeues.
+/// Maximum number of recipients that one decision resends, closes or requeues.
 const RESENT_MAX: usize = 2;
 const CLOSED_MAX: usize = 4;
 const REQUEUED_MAX: usize = 6;
@@ -36,7 +37,7 @@ impl Operator {
         let (resolution, most) = match (resends, self.number.is_multiple_of(2)) {
             (true, _) => (Resolution::Resend, RESENT_MAX),
             (false, true) => (Resolution::Sent, CLOSED_MAX),
-            // Without names: all of them.
+            // Without names the decision concerns all recipients.
             (false, false) => (Resolution::Sent, 0),
         };
         let named: Vec<String> = recipients.into_iter().take(most).collect();
@@ -60,7 +61,7 @@ impl Operator {
         changed_any(&result)
     }
 
-    /// Returns the recipients of some run that are in doubt, or dead letters; waits for some.
+    /// Waits for recipients of a run that are in doubt, or for dead letters. Returns them.
     async fn case(&self, dead: bool) -> Option<DecisionCase> {
         let until = Instant::now() + FOUND_WITHIN;
         let mut node = self.number;
@@ -83,7 +84,7 @@ impl Operator {
         }
     }
 
-    /// Records a decision, once for each named recipient; without names, once for all.
+    /// Records a decision: once for each named recipient, or once if it concerns all recipients.
     fn record_decision(
         &self,
         invoked_ns: u64,

@@ -1,5 +1,5 @@
-//! Operators change spare schedules, which are due long after every run. Edits are by etag, by clients with one request id and
-//! with another; schedules are deleted, and created again.
+//! Changes of spare schedules by operators. Spare schedules are due long after every run. Clients with the same and
+//! with another request id edit by etag. Schedules are also deleted, and created again.
 
 use anyhow::Result;
 use reveille_check::events::{Answer, ObjectKind, Operation};
@@ -8,10 +8,10 @@ use reveille_harness::CallResult;
 use super::operator::{Operator, at};
 use crate::run::workload::{TENANT, WorkloadItem};
 
-/// Few, so that each is written often.
+/// Number of spare schedules. Few, so that each is written often.
 const SPARES: usize = 3;
 const SPARE_RECIPIENTS: u32 = 2;
-/// Edits of one operator, each to an instant of its own.
+/// Number of edits of one operator, each to another instant.
 const EDITS: u64 = 4;
 
 /// Creates the spare schedules.
@@ -34,8 +34,8 @@ fn spare(name: String, edit: u64) -> WorkloadItem {
 }
 
 impl Operator {
-    /// Three clients read one etag. Two ask for one change under one request id, the third for another change. A deleted
-    /// schedule is created again.
+    /// Lets three clients read one etag. Two of them request one change under one request id, and the third requests
+    /// another change. A deleted schedule is created again.
     pub(super) async fn update(&self) -> bool {
         let name = spare_name(self.number);
         self.coordination.writes(TENANT, ObjectKind::Schedule, &name);
@@ -66,7 +66,7 @@ impl Operator {
         let admin = self.admin.another(self.number + node).unwrap_or_else(|_| self.admin.clone());
         let call = async {
             match admin.retime(id, etag, &self.workload.body(item)).await {
-                // It may have been deleted after the edit, before the answer was read.
+                // The schedule may have been deleted after the edit, before the answer was read.
                 CallResult::Refused(reason) if reason.starts_with("NotFound") => CallResult::Unknown,
                 result => result,
             }

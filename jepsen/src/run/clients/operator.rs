@@ -1,5 +1,5 @@
-//! Operators act during the faults: they opt out, pause, cancel, trigger and create, and record each call with its answer.
-//! Their decisions are in `decisions.rs`, edits in `edits.rs`, backfills in `backfills.rs`.
+//! Actions of operators during the faults: they opt out, pause, cancel, trigger and create, and record each call with
+//! its answer. Their decisions are in `decisions.rs`, edits in `edits.rs`, backfills in `backfills.rs`.
 
 use std::time::{Duration, Instant};
 
@@ -13,12 +13,12 @@ use crate::run::faults::OperatorAction;
 use crate::run::observe::{Recorder, answer_of};
 use crate::run::workload::{CAMPAIGN, TENANT, TRIGGERED, Workload, WorkloadItem};
 
-/// The maximum wait for a run.
+/// Maximum wait for a run.
 const OPENS_WITHIN: Duration = Duration::from_secs(6);
 const POLL_EVERY: Duration = Duration::from_millis(30);
-/// A new schedule is due this much later.
+/// Time until a new schedule is due.
 const AHEAD_MS: u64 = 3_000;
-/// One recipient opts out while its email becomes due, another one at least this long before.
+/// Minimum times from an opt-out to the instant of the email: one recipient opts out at the instant, another before.
 const OPT_OUTS_AHEAD_MS: [u64; 2] = [0, 10_000];
 
 /// An operator.
@@ -28,19 +28,19 @@ pub struct Operator {
     pub recorder: Recorder,
     pub workload: Workload,
     pub coordination: Coordination,
-    /// Makes its names and request ids unique.
+    /// Number that makes the names and request ids of this operator unique.
     pub number: usize,
 }
 
 impl Operator {
-    /// Performs an action; returns whether any call was done. The history has the calls.
+    /// Performs an action. Returns true if any of its calls was executed. The history has the calls.
     pub async fn perform(self, action: OperatorAction, pause: Duration) -> bool {
         match action {
             OperatorAction::OptOut => self.opt_out().await,
             OperatorAction::PauseAndResume => self.pause_and_resume(pause).await,
             OperatorAction::Cancel => self.cancel().await,
             OperatorAction::Trigger => self.trigger().await,
-            // Three requests at a time make large futures.
+            // The future of three requests is large.
             OperatorAction::CreateAgain => Box::pin(self.create_again()).await,
             OperatorAction::Decide => self.decide().await,
             OperatorAction::Requeue => self.requeue().await,
@@ -50,14 +50,15 @@ impl Operator {
         }
     }
 
-    /// Returns a recipient whose email becomes due, one whose email is due later, and one of the campaign.
+    /// Opts out a recipient whose email becomes due, a recipient whose email is due later, and a recipient of the
+    /// campaign.
     async fn opt_out(&self) -> bool {
         let Some(next) = self.workload.next_after(now_ms()) else { return false };
         wait_until(next.due_ms).await;
         let later = OPT_OUTS_AHEAD_MS.map(|ahead| self.workload.next_after(next.due_ms - 1 + ahead));
         let own = later.into_iter().flatten().enumerate();
         let own = own.map(|(more, item)| (item.tenant(), item.address((self.number + more) as u32 % item.recipients)));
-        // A late recipient of the campaign.
+        // A recipient that the campaign reaches late.
         let late = self.workload.find(CAMPAIGN).map(|campaign| {
             let number = campaign.recipients - 1 - self.number as u32 % campaign.recipients;
             (campaign.tenant(), campaign.address(number))
@@ -97,7 +98,7 @@ impl Operator {
         self.call(("operator", None), operation, self.admin.cancel_run(&run), barrier).await.is_done()
     }
 
-    /// Two clients with one request id, and a third with another: two runs, never three.
+    /// Triggers by two clients with one request id, and by a third with another. This opens two runs, never three.
     async fn trigger(&self) -> bool {
         let [same, other] = ["same", "other"].map(|which| format!("trigger-{}-{which}", self.number));
         let (first, second) = tokio::join!(self.trigger_as(&same, "first"), self.trigger_as(&same, "second"));
@@ -133,7 +134,8 @@ impl Operator {
         is_done
     }
 
-    /// Returns a run and its tenant: every other time the campaign's while it is sent, else the run that opens next.
+    /// Returns a run and its tenant. Every second time it is the run of the campaign while that is sent. Otherwise it
+    /// is the run that opens next.
     async fn campaign_or_next_run(&self) -> Option<(&'static str, String)> {
         if self.number.is_multiple_of(2)
             && let Some(campaign) = self.workload.find(CAMPAIGN).filter(|campaign| campaign.due_ms < now_ms())
@@ -158,7 +160,7 @@ impl Operator {
         None
     }
 
-    /// Makes a call as this client with this request id, and records it. `done` is the answer of a call that was done.
+    /// Makes a call as this client with this request id, and records it. `done` makes the answer of an executed call.
     pub(super) fn call<T: Clone>(
         &self,
         (client, id): (&str, Option<&str>),
@@ -167,7 +169,7 @@ impl Operator {
         done: impl FnOnce(T) -> Answer,
     ) -> impl Future<Output = CallResult<T>> {
         let caller = (format!("{client}-{}", self.number), id.map(str::to_owned));
-        // Calls are large futures.
+        // The future of a call is large.
         let call = Box::pin(call);
         async move {
             let (invoked_ns, result) = (self.recorder.now_ns(), call.await);

@@ -1,5 +1,6 @@
-//! Readers ask one node at a time for objects that are being written, for objects that no client writes, and for opt-outs.
-//! Their answers are judged (I7): no read is older than a write that was answered before it began, and no read goes back.
+//! Readers. Each asks one node at a time for objects that are being written, for objects that no client writes, and for
+//! opt-outs. The answers are judged (I7): no read is older than a write that was answered before the read began, and no
+//! read goes back.
 
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use crate::run::observe::Recorder;
 use crate::run::workload::{TENANT, Workload, value_of};
 
 const READERS: u64 = 2;
-/// The pause between two reads of one reader.
+/// Pause between two reads of one reader.
 const PAUSE: Duration = Duration::from_millis(300);
 
 struct Reader {
@@ -29,7 +30,7 @@ struct Reader {
     random: StdRng,
 }
 
-/// Starts the readers, beside the operators of this template.
+/// Starts the readers. They share their state with the operators of this template.
 pub fn start(operator: &Operator, seed: u64, readers: &mut JoinSet<()>) {
     let Operator { admin, recorder, workload, coordination, .. } = operator;
     for number in 0..READERS {
@@ -55,7 +56,7 @@ impl Reader {
         }
     }
 
-    /// Mostly an object that is being written.
+    /// Chooses an object, in most cases one that is being written.
     fn choose(&mut self) -> Option<Object> {
         let written = self.coordination.written();
         match self.random.random_range(0..8) {

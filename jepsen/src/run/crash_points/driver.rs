@@ -1,4 +1,4 @@
-//! Starts processes with crash points, and does what leads to points that emails alone do not reach.
+//! Starts processes with crash points, and causes the events that lead to points which emails alone do not reach.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -13,22 +13,23 @@ use super::traffic::Traffic;
 use crate::run::faults::{Nemesis, status_of};
 use crate::run::processes::{EndedProcess, ProcessState};
 
-/// Log entries between two snapshots: few, so that a node that was down for a short time needs a snapshot.
+/// Number of log entries between two snapshots. Few, so that a node that was down for a short time needs a snapshot.
 pub const SNAPSHOT_EVERY: u64 = 100;
-/// Entries after which a node cannot be caught up without a snapshot.
+/// Number of entries after which a node cannot catch up without a snapshot.
 const FAR: u64 = 2 * SNAPSHOT_EVERY + 20;
 const POLL_EVERY: Duration = Duration::from_millis(50);
 const STOPS_WITHIN: Duration = Duration::from_secs(8);
-/// One process in this many has no crash point, so that emails are sent at all.
+/// One process in this number of processes has no crash point, so that emails are sent.
 const WITHOUT_POINT_ONE_IN: u32 = 6;
 const WITHOUT_POINT_FOR: Duration = Duration::from_secs(5);
-/// A node that must need a snapshot is down for at most this long.
+/// Maximum time for which a node is down that is to need a snapshot.
 const FAR_AT_MOST: Duration = Duration::from_secs(25);
 const DOWN_MS: [u64; 6] = [100, 100, 200, 300, 600, 1_200];
-/// The intervals of leadership transfers, and of leaders that are cut off.
+/// Intervals of leadership transfers, and of isolations of the leader.
 const TRANSFER_EVERY: Duration = Duration::from_secs(6);
 const ISOLATE_EVERY: Duration = Duration::from_secs(5);
-/// A leader is cut off for this long: far less than a lease. After it the others need [`ELECTION`] to elect another one.
+/// Time for which a leader is isolated, far less than a lease. Afterwards the other nodes elect a leader within
+/// [`ELECTION`].
 const ISOLATED_FOR: Duration = Duration::from_millis(800);
 const ELECTION: Duration = Duration::from_secs(2);
 const REPORT_EVERY: Duration = Duration::from_secs(15);
@@ -36,13 +37,14 @@ const REPORT_EVERY: Duration = Duration::from_secs(15);
 /// How a crash point is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Route {
-    /// Emails that this node sends. A node that died three times with claims gets none for a while (P12), so it waits long.
+    /// Emails that this node sends. A node that died three times with claims gets no claims for a while (P12), so this
+    /// may take long.
     Sending,
-    /// A start of this node after the others have dropped the entries that it lacks.
+    /// A start of this node after the other nodes have dropped the entries that it lacks.
     OwnSnapshot,
-    /// The same of another node.
+    /// A start of another node after the rest have dropped the entries that it lacks.
     OthersSnapshot,
-    /// A start of this node after it led alone, with entries that the others do not have.
+    /// A start of this node after it led alone, with entries that the other nodes do not have.
     Truncation,
     /// Another leader.
     LeaderChange,
@@ -52,7 +54,7 @@ enum Route {
     Any,
 }
 
-/// Routes by the beginning of a point's name; the first match counts.
+/// Routes by the beginning of a point's name. The first match counts.
 const ROUTES: [(&str, Route); 14] = [
     ("admin.", Route::Import),
     ("smtp.", Route::Sending),
@@ -83,14 +85,14 @@ fn runs_for(point: Option<&str>) -> Duration {
     }
 }
 
-/// The state of a node, and its end.
+/// The state of a node, and the time at which it ends.
 #[derive(Clone, Debug)]
 enum PointState {
-    /// It runs; it is stopped then.
+    /// The node runs, and is stopped at `until`.
     Runs { until: Instant, point: Option<String> },
-    /// It was asked to stop; it is killed then.
+    /// The node was asked to stop, and is killed at `until`.
     Stopping { until: Instant },
-    /// It is down; it starts then with this point, and not before the log has this index.
+    /// The node is down. It starts at `until` with this point, but not before the log has this index.
     Down { until: Instant, index: Option<u64>, point: Option<String> },
 }
 
@@ -98,7 +100,7 @@ enum PointState {
 pub struct Driver<'a> {
     nemesis: &'a mut Nemesis,
     traffic: &'a Traffic,
-    /// Deaths at each point.
+    /// Number of deaths at each point.
     hits: BTreeMap<String, u32>,
     wanted: u32,
     random: StdRng,
@@ -126,7 +128,7 @@ impl<'a> Driver<'a> {
         Driver { nemesis, traffic, hits, wanted, random, states, transferred: now, isolated: now, reported: now }
     }
 
-    /// Deaths at each point.
+    /// Returns the number of deaths at each point.
     pub fn into_hits(self) -> BTreeMap<String, u32> {
         self.hits
     }
@@ -147,7 +149,7 @@ impl<'a> Driver<'a> {
         self.restart_all().await
     }
 
-    /// Points that are still wanted.
+    /// Returns the points that still need deaths.
     fn left(&self) -> impl Iterator<Item = &String> {
         self.hits.iter().filter(|(_, hits)| **hits < self.wanted).map(|(point, _)| point)
     }
@@ -171,8 +173,8 @@ impl<'a> Driver<'a> {
         Ok(())
     }
 
-    /// Chooses the next point of a node: one with the fewest deaths that no other node has. A point of a truncation is
-    /// only chosen by [`Driver::isolate_leader`].
+    /// Chooses the next point of a node: a point with the fewest deaths that no other node has. Only
+    /// [`Driver::isolate_leader`] chooses a point of a truncation.
     fn plan_start(&mut self, node: String, longer: Duration) {
         let used = |point: &String| {
             self.states.iter().any(|(other, state)| {
@@ -190,7 +192,7 @@ impl<'a> Driver<'a> {
             true => None,
             false => chosen.choose(&mut self.random).cloned(),
         };
-        // A majority must stay: only a minority of the nodes is down for long.
+        // Only a minority of the nodes may be down for long, so that a majority remains.
         let far = self.states.values().filter(|state| matches!(state, PointState::Down { index: Some(_), .. })).count();
         let may_be_far = far < (self.states.len() - 1) / 2;
         let is_far = match point.as_deref().map(route) {
@@ -202,7 +204,7 @@ impl<'a> Driver<'a> {
         self.states.insert(node, PointState::Down { until: Instant::now() + down, index, point });
     }
 
-    /// Starts nodes that are due, and stops those that do not reach their points.
+    /// Starts nodes that are due, and stops nodes that do not reach their points.
     fn advance(&mut self) -> Result<()> {
         let now = Instant::now();
         for (node, state) in self.states.clone() {
@@ -215,7 +217,7 @@ impl<'a> Driver<'a> {
                         self.states.insert(node, PointState::Runs { until: now + runs_for(point.as_deref()), point });
                     }
                 }
-                // Without a leader a process may not be ready yet. One at a time.
+                // Without a leader a process may not be ready yet. Nodes are stopped one at a time.
                 PointState::Runs { until, .. } if now > until && self.nemesis.processes.is_led() => {
                     self.nemesis.processes.ask_to_stop(&node)?;
                     self.states.insert(node, PointState::Stopping { until: now + STOPS_WITHIN });
@@ -282,7 +284,7 @@ impl<'a> Driver<'a> {
     }
 
     fn kill(&mut self, node: &str, why: &str, led_epoch: Option<u64>) -> Result<()> {
-        // It may have reached its point meanwhile.
+        // The node may have reached its point meanwhile.
         self.note_ends()?;
         let processes = &self.nemesis.processes;
         let past_gate = processes.past_gate(node);

@@ -1,9 +1,9 @@
-//! `crash-points`: nodes that die at named points of their code, again and again, while emails are sent. The run is judged
-//! like any other.
+//! `crash-points`: lets nodes die at named points of their code, repeatedly, while emails are sent. The run is judged
+//! like any other run.
 //!
-//! It needs a binary with the feature `crash-points`, which no release has. Each process gets one crash point; it dies there,
-//! or is stopped after a while and starts again with another one (`driver.rs`). `traffic.rs` is the workload. At the end all
-//! nodes start without crash points, and the backlog drains.
+//! It needs a binary with the feature `crash-points`, which no release has. Each process gets one crash point. It dies
+//! there, or is stopped after a while and starts again with another point (`driver.rs`). `traffic.rs` is the workload.
+//! At the end all nodes start without crash points, and the backlog drains.
 
 mod driver;
 mod traffic;
@@ -27,10 +27,10 @@ use super::version::Version;
 use super::workload::Workload;
 use super::{LEAD, report};
 
-/// The first schedules and their recipients, and how long they last.
+/// Number of the first schedules and of their recipients, and the time over which they are due.
 const FIRST: (u32, u32) = (60, 240);
 const FIRST_FOR: Duration = Duration::from_secs(20);
-/// The time for draining, reading and judging, and the part for reading and judging.
+/// Time for draining, reading and judging, and the part of it for reading and judging.
 const TO_CLOSE: Duration = Duration::from_secs(420);
 const TO_READ: Duration = Duration::from_secs(240);
 
@@ -57,7 +57,8 @@ pub struct Args {
     append: Option<PathBuf>,
 }
 
-/// Runs the command `crash-points`. The appended line is valid if every invariant holds; the command fails also if a point was reached too seldom.
+/// Runs the command `crash-points`. The appended line is valid if every invariant holds. The command also fails if a
+/// point was reached too seldom.
 pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let began = Instant::now();
     let binary = start.binary()?;
@@ -92,7 +93,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
         "in_doubt_policy": "hold",
         "fault_seconds": fault_seconds,
         "deaths": hits.values().sum::<u32>(),
-        // Deaths at each point.
+        // Number of deaths at each point.
         "points": hits,
         "wanted_hits": args.hits,
         // Points with fewer deaths.
@@ -109,11 +110,11 @@ fn header(args: &Args, cluster: &Cluster) -> Header {
     let Args { seed, hits, seconds, .. } = args;
     let command = format!("reveille-jepsen crash-points --seed {seed} --hits {hits} --seconds {seconds}{names}");
     Header {
-        // I15 is timed to the second, which a build without optimization does not keep.
+        // I15 has a bound in seconds, which a build without optimization does not keep.
         asks: asks(false, false),
         drain_within_ms: (TO_CLOSE - TO_READ).as_millis() as u64,
         coverage: Coverage {
-            // The points prove that emails are sent: half of them are on an email's path.
+            // The points prove that emails are sent, because half of them are on the path of an email.
             mails_per_second: 0,
             kills_inside_data: 0,
             faults: BTreeMap::from([(FaultKind::CrashPoint, 1)]),

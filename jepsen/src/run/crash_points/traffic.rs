@@ -1,5 +1,5 @@
-//! The workload while nodes die: schedules are created all the time, each due a little later, and small lists are imported as
-//! a user would do it. A call without an answer is repeated at the end of the run.
+//! The workload while nodes die. Schedules are created all the time, each due a little later, and small lists are
+//! imported as a user would import them. A call without an answer is repeated at the end of the run.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -16,21 +16,21 @@ use tokio::task::JoinSet;
 use crate::run::observe::Recorder;
 use crate::run::workload::{Workload, WorkloadItem};
 
-/// Clients that create, and the pause of each after a create.
+/// Number of clients that create schedules, and the pause of each client after a create.
 const CLIENTS: usize = 3;
 const PAUSE: Duration = Duration::from_millis(900);
-/// Recipients of a schedule.
+/// Number of recipients of a schedule.
 const RECIPIENTS: u32 = 4;
-/// A schedule is due this much later: longer than a client repeats its call.
+/// Time until a schedule is due. It is longer than a client repeats its call.
 const AHEAD_MS: u64 = 20_000;
-/// Rows of an imported list, and the timeout of its import.
+/// Number of rows of an imported list, and the timeout of its import.
 const ROWS: u32 = 20;
 const IMPORTED_WITHIN: Duration = Duration::from_secs(8);
-/// The interval and the timeout of reading the applied index.
+/// Interval and timeout of reading the applied index.
 const POLL_EVERY: Duration = Duration::from_millis(400);
 const POLL_WITHIN: Duration = Duration::from_secs(2);
 
-/// The clients; a drop ends them.
+/// The clients. Dropping this value ends them.
 pub struct Traffic {
     creates: Arc<AtomicBool>,
     imports: Arc<AtomicBool>,
@@ -39,7 +39,7 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Starts. `binary` imports lists from `folder`.
+    /// Starts the clients. `binary` imports lists from `folder`.
     pub fn start(
         admin: &AdminClient,
         recorder: &Recorder,
@@ -92,11 +92,11 @@ async fn create(admin: AdminClient, recorder: Recorder, workload: Workload, clie
     }
 }
 
-/// An import may fail: its client exits when its node dies. The nodes check what it left.
+/// Imports lists. An import may fail, because its client exits when its node dies. The nodes check what it left.
 async fn import(binary: PathBuf, endpoints: String, list: PathBuf, on: Arc<AtomicBool>) {
     let mut number = 0_u32;
     while on.load(Ordering::Relaxed) {
-        // Different rows each time: a part that the nodes have is not sent again.
+        // The rows differ each time, because a part that the nodes already have is not sent again.
         let rows: String = (0..ROWS).map(|row| format!("listed-{number}-{row}@example.net\n")).collect();
         if let Err(error) = std::fs::write(&list, format!("email\n{rows}")) {
             eprintln!("  {}: {error}; imports end", list.display());
@@ -108,7 +108,7 @@ async fn import(binary: PathBuf, endpoints: String, list: PathBuf, on: Arc<Atomi
         if let Ok(mut process) = command.spawn() {
             let ended = tokio::time::timeout(IMPORTED_WITHIN, process.wait()).await;
             if ended.is_err() {
-                // It may have just ended.
+                // The process may have just ended.
                 let _ = process.kill().await;
             }
         }

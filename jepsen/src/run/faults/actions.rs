@@ -33,7 +33,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// Returns its name on the command line.
+    /// Returns the name of the family on the command line.
     pub fn name(self) -> String {
         format!("{self:?}").to_lowercase()
     }
@@ -46,7 +46,7 @@ pub enum FaultTarget {
     Leader,
     /// A node that is sending at that time.
     Sender,
-    /// The node of this number (modulo the nodes).
+    /// The node of this number (modulo the number of nodes).
     Node(usize),
 }
 
@@ -63,11 +63,11 @@ impl fmt::Display for FaultTarget {
 /// One fault.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FaultAction {
-    /// `kill -9`; `inside`: between a final dot of the node and its answer. The node stays down while the fault lasts.
+    /// `kill -9`. `inside`: between a final dot of the node and its answer. The node stays down while the fault lasts.
     Kill { target: FaultTarget, inside: bool },
     /// `kill -9` of all nodes.
     KillAll,
-    /// SIGSTOP; `inside` as for a kill.
+    /// SIGSTOP. `inside`: as for a kill.
     Pause { target: FaultTarget, inside: bool },
     /// Links between nodes are cut.
     Cut(PartitionShape),
@@ -77,7 +77,7 @@ pub enum FaultAction {
     Clock { target: FaultTarget, offset: &'static str },
     /// The disk of a node.
     Disk { target: FaultTarget, how: DiskFault },
-    /// Power loss of one node or of all; `torn`: in the middle of a write to the log that is not synced.
+    /// Power loss of one node or of all nodes. `torn`: in the middle of a write to the log that is not synced.
     Power { target: Option<FaultTarget>, torn: bool },
     /// The relay, as a fault plan of the sink.
     Relay { name: &'static str, faults: &'static str },
@@ -87,13 +87,13 @@ pub enum FaultAction {
     Transfer,
     /// An action of an operator.
     Operator(OperatorAction),
-    /// The next step of a rolling upgrade, on the node of this number among those that are fit for it; `goes_back`: to the
-    /// former release if that is possible.
+    /// The next step of a rolling upgrade, on the node of this number among the nodes that are fit for it. `goes_back`:
+    /// to the former release, if possible.
     Upgrade { number: usize, goes_back: bool },
 }
 
 impl FaultAction {
-    /// Returns its kind in histories.
+    /// Returns the kind of the fault in histories.
     pub fn kind(&self) -> FaultKind {
         match self {
             FaultAction::Kill { .. } | FaultAction::KillAll => FaultKind::Kill,
@@ -116,7 +116,7 @@ impl FaultAction {
     }
 }
 
-/// Which links are cut.
+/// Shape of a partition: the links that are cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartitionShape {
     /// One node from all others.
@@ -125,7 +125,7 @@ pub enum PartitionShape {
     Halves(usize),
     /// Each node is connected to its neighbours only.
     Ring,
-    /// Two halves; only this node is connected to both.
+    /// Two halves, and only this node is connected to both.
     Bridge(usize),
     /// Nothing reaches this node.
     OneWayIn(FaultTarget),
@@ -133,29 +133,29 @@ pub enum PartitionShape {
     OneWayOut(FaultTarget),
 }
 
-/// How a link is bad.
+/// Fault of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkFault {
-    /// This many of a hundred packets are lost.
+    /// Percentage of packets that are lost.
     Loss(u8),
-    /// This many of a thousand packets are answered by a reset.
+    /// Number of packets in a thousand that a reset answers.
     Reset(u16),
-    /// The rate of the link, in kilobits a second: packets above it are lost.
+    /// Rate of the link in kilobits per second. Packets above this rate are lost.
     Narrow(u32),
 }
 
-/// How a disk is broken.
+/// Fault of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskFault {
     /// Every sync fails.
     Fails,
     /// Every sync takes this long.
     Slow(Duration),
-    /// It is full.
+    /// The disk is full.
     Full,
     /// The newest snapshot is lost while the node is down.
     SnapshotLost,
-    /// It is damaged.
+    /// The newest snapshot is damaged while the node is down.
     SnapshotDamaged,
     /// The log ends inside its last batch, after a kill.
     TornTail,
@@ -174,14 +174,14 @@ pub enum OperatorAction {
     Trigger,
     /// Creates one schedule three times.
     CreateAgain,
-    /// Decides doubts: mostly as assumed, few are sent again.
+    /// Decides doubts: closes most of them as assumed, and sends few of them again.
     Decide,
     /// Sends dead letters again.
     Requeue,
-    /// Opens instants that fell into a pause, or asks for instants that ran, which opens nothing.
+    /// Backfills instants that fell into a pause, or instants that ran, which must open nothing.
     Backfill,
     /// Changes a schedule that is due much later, by two clients with one request id and by a third with another.
     Update,
-    /// Deletes such a schedule.
+    /// Deletes a schedule that is due much later.
     Delete,
 }

@@ -17,18 +17,18 @@ use super::plan::PlannedFault;
 use super::syscall_trace::SyncTrace;
 use crate::run::processes::ProcessState;
 
-/// A node whose log lost its tail must be ready again within this.
+/// Maximum time until a node whose log lost its tail is ready again.
 const READY_WITHIN: Duration = Duration::from_secs(12);
-/// A node whose disk failed ends within this.
+/// Maximum time until a node whose disk failed has ended.
 const ENDS_WITHIN: Duration = Duration::from_secs(20);
 const POLL_EVERY: Duration = Duration::from_millis(100);
-/// Less than a sector, so that the log ends inside its last batch.
+/// Number of bytes that a torn log loses. Less than a sector, so that the log ends inside its last batch.
 const TORN_BYTES: u64 = 256;
-/// Before a power cut each sync is delayed by this much, and each log is written within [`WRITES_WITHIN`].
+/// Delay of each sync before a power cut. Each log is written within [`WRITES_WITHIN`].
 const HELD_SYNCS: &str = "delay_enter=3000000";
 const WRITES_WITHIN: Duration = Duration::from_millis(1_500);
 const POLL_WRITES_EVERY: Duration = Duration::from_millis(5);
-/// A node logs this at its start if its log ends inside a batch (`raft/src/wal/open.rs`).
+/// Text that a node logs at its start if its log ends inside a batch (`raft/src/wal/open.rs`).
 const TRUNCATED: &str = "cut a batch that was half written";
 const TRUNCATED_WITHIN: Duration = Duration::from_secs(5);
 
@@ -72,7 +72,7 @@ impl Nemesis {
         Ok(Injected { fault, repair: Repair::Untrace { node: victim, trace, fails: fails.then_some(process) } })
     }
 
-    /// `failed`: the process whose syncs failed.
+    /// Ends the tracing. `failed`: the process whose syncs failed.
     pub(super) async fn untrace(
         &mut self,
         name: &str,
@@ -117,7 +117,7 @@ impl Nemesis {
         Ok(())
     }
 
-    /// Returns a node that has two snapshots may lose the newer one: the log reaches back to the older one.
+    /// Damages or removes the newer snapshot of a node that has two: its log reaches back to the older snapshot.
     fn damage_snapshot(&mut self, mut fault: Fault, victim: String, how: DiskFault) -> Result<Injected, NotInjected> {
         let folder = self.processes.cluster.node(&victim)?.folder().join("snapshots");
         if manifests(&folder)?.len() < 2 {
@@ -135,14 +135,14 @@ impl Nemesis {
         Ok(Injected { fault, repair: Repair::start(vec![victim]) })
     }
 
-    /// Returns a disk that lied about one sync. Only one node may have one, while all others work: the product promises
-    /// no more.
+    /// Tears the log of a node, as after a disk that lied about one sync. Only one node may have such a disk, while all
+    /// other nodes work: the product promises no more.
     async fn tear(&mut self, mut fault: Fault, victim: String) -> Result<Injected, NotInjected> {
         if !self.is_quiet() {
             return Err(NotInjected::NotNow("a log may lose its tail only while everything else works".to_owned()));
         }
         for name in self.processes.names() {
-            // The others have what this log loses.
+            // The other nodes have the entries that this log loses.
             self.wait_until_ready(&name, READY_WITHIN).await;
         }
         self.count_past_gate(&victim, &[], &mut fault);
@@ -155,7 +155,7 @@ impl Nemesis {
         Ok(Injected { fault, repair: Repair::Nothing })
     }
 
-    /// Waits until a node follows or leads, for at most this long.
+    /// Waits for at most `within` until a node follows or leads.
     pub(super) async fn wait_until_ready(&self, name: &str, within: Duration) {
         let until = Instant::now() + within;
         while !self.processes.is_ready(name).await && Instant::now() < until {
@@ -233,8 +233,8 @@ fn files_named(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// After a power cut: restores a part of what was written to this file and not synced. `None` if everything was synced,
-/// or nothing.
+/// Restores, after a power cut, a part of the bytes that were written to this file and not synced. `None`: everything
+/// or nothing was synced.
 pub(super) fn keep_part(segment: &Path, written: &[u8], random: u64) -> Result<Option<String>> {
     let synced = match fs::read(segment) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),

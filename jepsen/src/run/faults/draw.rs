@@ -16,17 +16,17 @@ fn any_target(random: &mut StdRng) -> FaultTarget {
     }
 }
 
-/// Returns one of these; there is at least one.
+/// Returns one of these values, of which there is at least one.
 fn one_of<T: Copy>(random: &mut StdRng, of: &[T]) -> T {
     *of.choose(random).unwrap_or(&of[0])
 }
 
-/// An instant and a length, in milliseconds, and the action.
+/// Instant and length of a fault in milliseconds, and its action.
 type Drawn = (u64, u64, FaultAction);
 
 impl Family {
-    /// Returns the faults of a family in one period. They begin before its last third, so that most end within the
-    /// period.
+    /// Returns the faults of a family in one period. They begin before its last third, so that most faults end within
+    /// the period.
     pub(super) fn draw(self, random: &mut StdRng, length_ms: u64, actions: u32) -> Vec<Drawn> {
         let latest = (length_ms * 7 / 10).max(1);
         let mut drawn = Vec::new();
@@ -88,8 +88,8 @@ const ORDERS: [OperatorAction; 11] = [
     OperatorAction::Delete,
 ];
 
-/// Faults of the relay, by the sink's fault plan. No reply says "daily quota", and no reply from RCPT on defers a recipient:
-/// the back-off doubles for as long as the fault lasts, and a run would have to wait for it. The simulation has
+/// Faults of the relay, by the sink's fault plan. No reply says "daily quota", and no reply from RCPT on defers a
+/// recipient: the back-off doubles while the fault lasts, and a run would have to wait for it. The simulation has
 /// deferrals. Two faults refuse permanently, so that there are dead letters to requeue.
 pub(super) const RELAY: [(&str, &str); 12] = [
     ("unknown mailboxes", "rcpt:550=5.1.1 no such user@0.1"),
@@ -116,7 +116,8 @@ pub(super) const RELAY: [(&str, &str); 12] = [
 const DOWN_MS: [u64; 16] = [100, 100, 100, 100, 300, 300, 300, 500, 500, 500, 1_000, 1_000, 2_000, 2_000, 4_500, 7_000];
 
 fn kill(random: &mut StdRng) -> (u64, FaultAction) {
-    // Back within the lease (4 s), near its end, and after it; mostly soon, so that the next kill finds a leader.
+    // The node is back within the lease (4 s), near its end, or after it. In most cases soon, so that the next kill
+    // finds a leader.
     let down = one_of(random, &DOWN_MS);
     if random.random_bool(0.06) {
         return (down.min(2_000), FaultAction::KillAll);

@@ -1,4 +1,4 @@
-//! Injects and repairs each fault. A fault that cannot be injected says why.
+//! Injects and repairs each fault, or returns why a fault cannot be injected.
 
 use std::time::{Duration, Instant};
 
@@ -15,15 +15,15 @@ use super::nemesis::Nemesis;
 use super::plan::PlannedFault;
 use crate::run::PACE;
 
-/// In a rolling restart the next node waits at most this long for the previous one to be ready.
+/// Maximum wait of a rolling restart until a node is ready, before the next node is restarted.
 const READY_WITHIN: Duration = Duration::from_secs(5);
-/// A new leader is expected within this.
+/// Maximum wait for a new leader.
 const LEADS_WITHIN: Duration = Duration::from_secs(3);
-/// A node sees its new clock after this: libfaketime reads its file again when the second of its last read is two seconds
-/// ago.
+/// Time after which a node sees its new clock: libfaketime reads its file again when the second of its last read is two
+/// seconds ago.
 const CLOCK_IS_READ_WITHIN: Duration = Duration::from_millis(2_300);
-/// Errors of a clock that jumped, and of one that drifted by a tenth for at least two seconds. All nodes share one correct
-/// clock otherwise, and report it within some milliseconds.
+/// Minimum errors of a clock that jumped, and of a clock that drifted by a tenth for at least two seconds. Otherwise
+/// all nodes share one correct clock, and report it within some milliseconds.
 const JUMP_MS: u64 = 400;
 const DRIFT_MS: u64 = 150;
 const POLL_EVERY: Duration = Duration::from_millis(50);
@@ -75,7 +75,7 @@ impl Nemesis {
             }
         };
         let names = self.processes.names();
-        // Both ends: a node that is not heard loses its lease too.
+        // Both ends count, because a node whose messages do not arrive loses its lease too.
         let ends = broken.iter().flat_map(|link| [link.from, link.to]);
         let mut nodes: Vec<String> = ends.filter_map(|index| names.get(index).cloned()).collect();
         nodes.sort();
@@ -107,7 +107,7 @@ impl Nemesis {
         offset: &str,
     ) -> Result<Injected, NotInjected> {
         let victim = self.target(target)?;
-        // Two clocks must agree (P18), so only one may be wrong.
+        // Two clocks must agree (P18), so only one clock may be wrong.
         let wrong = self.active.iter().find_map(|active| match &active.repair {
             Repair::Clock(name) => Some(name),
             _ => None,
@@ -168,7 +168,7 @@ impl Nemesis {
         Ok(Injected { fault, repair: Repair::Nothing })
     }
 
-    /// True if the cluster reports a clock that is wrong by at least `least_ms`.
+    /// Records as observed effect if the cluster reports a clock that is wrong by at least `least_ms`.
     async fn observe_clocks(&self, least_ms: u64, fault: &mut Fault) {
         let Some(status) = self.operator.admin.status().await.ok() else {
             fault.observed = Some(false);
@@ -224,7 +224,7 @@ impl Nemesis {
             Repair::Empty(name) => self.empty(&name, fault)?,
             Repair::Relay => {
                 let pace: FaultPlan = PACE.parse()?;
-                // The rules of the pace follow those of the fault in the plan, and always apply.
+                // In the plan the rules of the pace follow the rules of the fault, and always apply.
                 let tally = self.processes.sink.fault_tally();
                 let rules = tally.len().saturating_sub(pace.rules.len());
                 let hits: u64 = tally.iter().take(rules).map(|tally| tally.injected).sum();
@@ -235,7 +235,7 @@ impl Nemesis {
         Ok(())
     }
 
-    /// True if another epoch began since the one that the node led.
+    /// Records as observed effect if another epoch began since the epoch that the node led.
     fn observe_leadership(&self, led: u64, fault: &mut Fault) {
         let now = self.processes.leader().map_or(led, |(_, epoch)| epoch);
         fault.observed = Some(now > led);

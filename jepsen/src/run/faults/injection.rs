@@ -4,20 +4,20 @@ use reveille_check::events::Fault;
 
 use super::syscall_trace::SyncTrace;
 
-/// How far the upgrade is.
+/// Progress of the upgrade.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UpgradeProgress {
     /// A node went back to the former release.
     pub(super) went_back: bool,
-    /// The operator asked for the next level. It may be raised, so no node goes back.
+    /// The operator requested the next level. The level may be raised, so no node goes back.
     pub(super) is_asked: bool,
     /// The ledger has the next level.
     pub(super) is_finished: bool,
 }
 
-/// How a fault is repaired.
+/// Repair of a fault.
 pub(super) enum Repair {
-    /// Nothing to do.
+    /// No repair is needed.
     Nothing,
     /// Starts these nodes. The log of each of `torn` ends inside a batch.
     Start { nodes: Vec<String>, torn: Vec<String> },
@@ -41,7 +41,7 @@ impl Repair {
         Repair::Start { nodes, torn: Vec::new() }
     }
 
-    /// Returns true if it will start this node.
+    /// Returns true if the repair will start this node.
     pub fn starts(&self, name: &str) -> bool {
         matches!(self, Repair::Start { nodes, .. } if nodes.iter().any(|known| known == name))
     }
@@ -49,16 +49,16 @@ impl Repair {
 
 /// An injected fault.
 pub(super) struct Injected {
-    /// As far as it is known.
+    /// The fault, as far as it is known.
     pub fault: Fault,
     pub repair: Repair,
 }
 
-/// Why a fault was not injected.
+/// Reason why a fault was not injected.
 pub(super) enum NotInjected {
-    /// This machine cannot do it.
+    /// This machine cannot inject the fault.
     Cannot(String),
-    /// It had no target, it was not the time for it, or it failed.
+    /// The fault had no target, came at an unsuitable time, or failed.
     NotNow(String),
 }
 

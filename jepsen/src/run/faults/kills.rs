@@ -1,4 +1,4 @@
-//! `kill -9`, SIGSTOP and power loss; between dot and 250 if the plan says so.
+//! `kill -9`, SIGSTOP and power loss, between dot and 250 if the plan says so.
 
 use std::fs;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use super::injection::{Injected, NotInjected, Repair, required};
 use super::nemesis::Nemesis;
 use super::plan::PlannedFault;
 
-/// An email of the victim must come within this, or the fault is injected without one.
+/// Maximum wait for an email of the victim. After it the fault is injected without an email.
 const HELD_WITHIN: Duration = Duration::from_millis(3_000);
-/// The sink holds an answer at most this long; the victim is dead or stopped by then.
+/// Maximum time for which the sink holds an answer. The victim is dead or stopped by then.
 const HOLD_FOR: Duration = Duration::from_secs(10);
-/// Answers that are held at the same time.
+/// Number of answers that are held at the same time.
 const HELD_AT_ONCE: usize = 8;
-/// The wait for each further answer.
+/// Wait for each further answer.
 const NEXT_HELD_WITHIN: Duration = Duration::from_millis(20);
 
 impl Nemesis {
@@ -31,7 +31,7 @@ impl Nemesis {
     ) -> Result<Injected, NotInjected> {
         let (victim, held) = self.catch(target, inside).await?;
         let mut fault = self.fault(planned, &format!("kill -9 of {target}"), std::slice::from_ref(&victim));
-        // Counted after the instant of the fault: a dot that is read from then on was in transit.
+        // The count comes after the instant of the fault, because a dot that is read from then on was in transit.
         let past_gate = self.count_past_gate(&victim, &held, &mut fault);
         self.processes.kill(&victim)?;
         // From now on the sink answers a dead process.
@@ -51,19 +51,20 @@ impl Nemesis {
         let mut fault = self.fault(planned, &format!("SIGSTOP of {target}"), std::slice::from_ref(&victim));
         let past_gate = self.count_past_gate(&victim, &held, &mut fault);
         self.processes.pause(&victim)?;
-        // The answer comes while the process is stopped. It reads it when it resumes, perhaps long after its lease.
+        // The answer arrives while the process is stopped. The process reads it when it resumes, possibly long after
+        // its lease.
         drop(held);
         fault.word = format!("for {} ms, {past_gate} past the gate", planned.lasts.as_millis());
         Ok(Injected { fault, repair: Repair::Resume(victim) })
     }
 
-    /// Returns the victim. With `inside` the sink holds answers, and the victim of a sender's fault is one of those
-    /// senders.
+    /// Returns the victim. With `inside` the sink holds answers, and the victim of a sender's fault is the sender of a
+    /// held email.
     async fn catch(&mut self, target: FaultTarget, inside: bool) -> Result<(String, Vec<Held>), NotInjected> {
-        // If no node runs, no email will come.
+        // If no node runs, no email will arrive.
         self.target(target)?;
         let held = if inside { self.hold_answers(target).await } else { Vec::new() };
-        // A node that ended by itself meanwhile is no victim.
+        // A node that ended by itself meanwhile cannot be the victim.
         self.note_ends()?;
         let sender = held.first().map(|held| held.accepted.ehlo.clone());
         let victim = match (target, sender) {
@@ -87,7 +88,7 @@ impl Nemesis {
             FaultTarget::Sender => None,
             _ => self.target(target).ok(),
         };
-        // Alternately before and after the sink's commit: the email has not arrived then, or has.
+        // Alternates between before and after the sink's commit, so that the email has not arrived, or has arrived.
         self.holds += 1;
         let point = if self.holds.is_multiple_of(2) { HoldPoint::BeforeCommit } else { HoldPoint::AfterCommit };
         let request = HoldRequest { ehlo, point, count: HELD_AT_ONCE, limit: HOLD_FOR };
@@ -110,8 +111,8 @@ impl Nemesis {
         Ok(Injected { fault, repair: Repair::start(victims) })
     }
 
-    /// Kills the nodes of a fault; returns how many of their emails were past the gate. A node that just ended by itself is
-    /// removed from the fault.
+    /// Kills the nodes of a fault. Returns the number of their emails past the gate. A node that just ended by itself
+    /// is removed from the fault.
     fn kill_each(&mut self, fault: &mut Fault) -> Result<u64, NotInjected> {
         let each = fault.nodes.iter().map(|name| (name.clone(), self.processes.past_gate(name)));
         let each: Vec<(String, u64)> = each.collect();
@@ -145,14 +146,14 @@ impl Nemesis {
         }
         required(&self.processes.cluster.environment.volumes)?;
         let name = if target.is_some() { "power cut of one" } else { "power cut of all" };
-        // Without a tracer the cut comes at any time, mostly between two writes.
+        // Without a tracer the cut comes at any time, in most cases between two writes.
         let traces = if torn { self.hold_syncs(&victims).await } else { Vec::new() };
         self.note_ends()?;
         let mut fault = self.fault(planned, name, &victims);
         let past_gate = self.kill_each(&mut fault)?;
         // A node that ended by itself keeps its disk.
         let victims = fault.nodes.clone();
-        // The processes are dead, whatever happens to their disks.
+        // The processes are dead, even if a later step with their disks fails.
         let (mut failed, mut torn_logs, mut words) =
             (Vec::new(), Vec::new(), vec![format!("{past_gate} past the gate")]);
         for name in &victims {
@@ -174,14 +175,14 @@ impl Nemesis {
         Ok(Injected { fault, repair: Repair::Start { nodes: victims, torn: torn_logs } })
     }
 
-    /// Loses what was in memory and what was not synced; with `torn`, a part of the unsynced log survives, which is
+    /// Removes everything that was in memory or not synced. With `torn`, a part of the unsynced log survives, and is
     /// reported.
     fn cut_power(&mut self, name: &str, torn: bool) -> Result<Option<String>> {
         let cluster = &mut self.processes.cluster;
         let node = cluster.node(name)?;
         node.delete_journals()?;
         let folder = node.folder().join("wal");
-        // Read before the cut, with the unsynced part. A node that just started has no log yet.
+        // The log is read before the cut, with its unsynced part. A node that just started has no log yet.
         let segment = disk::last_segment(&folder).ok().filter(|_| torn);
         let written = segment.map(|segment| Ok::<_, std::io::Error>((fs::read(&segment)?, segment))).transpose()?;
         let volumes = cluster.environment.volumes.as_mut().ok();

@@ -11,7 +11,7 @@ use super::actions::LinkFault;
 use super::injection::{NotInjected, Repair, required};
 use super::nemesis::Nemesis;
 
-/// The bytes that a narrow link lets through at once.
+/// Number of bytes that a narrow link lets through at once.
 const BURST_BYTES: u32 = 2 << 10;
 
 /// A link from one node to another that is broken.
@@ -21,35 +21,35 @@ pub struct BrokenLink {
     pub from: usize,
     /// Index of the receiving node.
     pub to: usize,
-    /// How; `None`: nothing arrives.
+    /// Fault of the link. `None`: nothing arrives.
     how: Option<LinkFault>,
 }
 
-/// Returns a link that carries nothing.
+/// Returns a link on which nothing arrives.
 pub fn cut(from: usize, to: usize) -> BrokenLink {
     BrokenLink { from, to, how: None }
 }
 
-/// Cuts every link that `hear` does not keep.
+/// Returns cuts of every link that `hear` does not keep.
 pub fn cut_unless(nodes: usize, hear: impl Fn(usize, usize) -> bool) -> Vec<BrokenLink> {
     let pairs = (0..nodes).flat_map(|from| (0..nodes).map(move |to| (from, to)));
     pairs.filter(|(from, to)| from != to && !hear(*from, *to)).map(|(from, to)| cut(from, to)).collect()
 }
 
-/// Returns one node is cut off from all others.
+/// Returns the cuts that isolate one node from all others.
 pub fn alone(nodes: usize, node: usize) -> Vec<BrokenLink> {
     cut_unless(nodes, |from, to| from != node && to != node)
 }
 
-/// Returns a minority that begins at `first` is cut off from the rest.
+/// Returns the cuts that separate a minority, beginning at `first`, from the rest.
 pub fn halves(nodes: usize, first: usize) -> Vec<BrokenLink> {
     let minority = (nodes - 1) / 2;
     let side = |index: usize| (index + nodes - first % nodes) % nodes < minority;
     cut_unless(nodes, |from, to| side(from) == side(to))
 }
 
-/// Returns each node is connected to its neighbours in a ring. In a ring of three all are neighbours, so one link is
-/// cut.
+/// Returns the cuts that connect each node only to its neighbours in a ring. In a ring of three all nodes are
+/// neighbours, so one link is cut.
 pub fn ring(nodes: usize) -> Vec<BrokenLink> {
     if nodes <= 3 {
         return vec![cut(0, 1), cut(1, 0)];
@@ -57,26 +57,26 @@ pub fn ring(nodes: usize) -> Vec<BrokenLink> {
     cut_unless(nodes, |from, to| (from + 1) % nodes == to || (to + 1) % nodes == from)
 }
 
-/// Two halves, and one node that is connected to both.
+/// Returns the cuts between two halves, of which one node is connected to both.
 pub fn bridge(nodes: usize, middle: usize) -> Vec<BrokenLink> {
     let middle = middle % nodes;
     let side = |index: usize| (index + nodes - middle) % nodes <= nodes / 2;
     cut_unless(nodes, |from, to| from == middle || to == middle || side(from) == side(to))
 }
 
-/// Nothing reaches `node` (`into`), or nothing leaves it.
+/// Returns the cuts by which nothing reaches `node` (`into`), or nothing leaves it.
 pub fn one_way(nodes: usize, node: usize, into: bool) -> Vec<BrokenLink> {
     cut_unless(nodes, |from, to| if into { to != node } else { from != node })
 }
 
-/// Returns the links of one node are bad, both ways.
+/// Returns the bad links of one node, in both directions.
 pub fn around(nodes: usize, node: usize, how: LinkFault) -> Vec<BrokenLink> {
     let others = (0..nodes).filter(|other| *other != node);
     let both = others.flat_map(|other| [(node, other), (other, node)]);
     both.map(|(from, to)| BrokenLink { from, to, how: Some(how) }).collect()
 }
 
-/// Returns the filter rules of a host for these links. A narrow link drops what is above its rate.
+/// Returns the filter rules of a host for these links. A narrow link drops packets above its rate.
 fn rules(at: usize, addresses: &[Ipv4Addr], broken: &[BrokenLink]) -> String {
     let mut text = String::new();
     for link in broken.iter().filter(|link| link.to == at) {
@@ -97,7 +97,7 @@ fn rules(at: usize, addresses: &[Ipv4Addr], broken: &[BrokenLink]) -> String {
 }
 
 impl Nemesis {
-    /// Breaks these links, all of them or none: with a table of rules at each receiving host.
+    /// Breaks these links, with a table of rules at each receiving host. Breaks all of them or none.
     pub(super) fn break_links(&mut self, broken: &[BrokenLink]) -> Result<Repair, NotInjected> {
         let names = self.processes.names();
         let network = required(&self.processes.cluster.environment.network)?;
@@ -120,7 +120,7 @@ impl Nemesis {
         Ok(Repair::Links { table, hosts })
     }
 
-    /// Restores the links of a fault; returns the packets that it hit.
+    /// Restores the links of a fault. Returns the number of packets that the fault hit.
     pub(super) fn restore_links(&self, table: &str, hosts: &[String]) -> Result<u64> {
         let Ok(network) = &self.processes.cluster.environment.network else { return Ok(0) };
         hosts.iter().map(|host| network.remove_rules(host, table)).sum()

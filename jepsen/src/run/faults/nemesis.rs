@@ -1,7 +1,7 @@
 //! Executes a plan of faults: injects each fault when it is due, repairs it when its time is over, and records it. At the end
 //! it repairs everything.
 //!
-//! It does not decide what to break (`plan`), nor whether the product survived it (the checker).
+//! It decides neither what to break (`plan`), nor if the product survived (the checker).
 
 use std::time::{Duration, Instant};
 
@@ -15,18 +15,18 @@ use super::plan::PlannedFault;
 use crate::run::clients::Operator;
 use crate::run::processes::{ProcessState, Processes, Stopped};
 
-/// The interval of checks for nodes that ended by themselves.
+/// Interval of checks for nodes that ended by themselves.
 const POLL_EVERY: Duration = Duration::from_millis(100);
 const SHORTEST_SLEEP: Duration = Duration::from_millis(10);
-/// A fault that needs a leader waits for one for this long.
+/// Maximum wait of a fault that needs a leader.
 const LED_WITHIN: Duration = Duration::from_secs(4);
-/// A fault that needs everything else to work waits for this long; most faults last less.
+/// Maximum wait of a fault that needs everything else to work. Most faults are shorter.
 const QUIET_WITHIN: Duration = Duration::from_secs(8);
-/// A fault that is later than this is skipped: about a period of the plan.
+/// Delay after which a fault is skipped: about a period of the plan.
 const LATE_MAX: Duration = Duration::from_secs(10);
-/// A node that ended by itself is started again after this.
+/// Time after which a node that ended by itself is started again.
 const RESTART_AFTER: Duration = Duration::from_millis(1_500);
-/// All nodes must be ready within this after all repairs. If all logs were torn, no node votes for a minute
+/// Maximum time from the last repair until all nodes are ready. If all logs were torn, no node votes for a minute
 /// (`raft/src/election/eligibility.rs`).
 const READY_WITHIN: Duration = Duration::from_secs(105);
 
@@ -36,18 +36,18 @@ pub struct Nemesis {
     pub processes: Processes,
     /// Template of the operators that act meanwhile.
     pub operator: Operator,
-    /// Operators' actions in progress; each returns its fault.
+    /// Actions of operators in progress. Each returns its fault.
     pub operations: JoinSet<Fault>,
-    /// Power cuts so far.
+    /// Number of power cuts so far.
     pub(super) power_cuts: u64,
-    /// Faults of links so far; each has a table of filter rules.
+    /// Number of faults of links so far. Each has a table of filter rules.
     pub(super) link_faults: u32,
     pub(super) seed: u64,
-    /// How often answers of the sink were held.
+    /// Number of times that answers of the sink were held.
     pub(super) holds: u32,
     pub(super) upgrade: UpgradeProgress,
     pub(super) active: Vec<ActiveFault>,
-    /// Since when the next fault waits.
+    /// Time since which the next fault waits.
     waits_since: Option<Instant>,
     restarts: Vec<(Instant, String)>,
 }
@@ -59,7 +59,7 @@ pub(super) struct ActiveFault {
 }
 
 impl Nemesis {
-    /// Without faults in force.
+    /// Creates a nemesis without faults in force.
     pub fn new(processes: Processes, operator: Operator, seed: u64) -> Nemesis {
         Nemesis {
             processes,
@@ -76,7 +76,7 @@ impl Nemesis {
         }
     }
 
-    /// Executes the plan from `start` on. Returns when `phase` is over; some faults may be in force then.
+    /// Executes the plan from `start` on. Returns when `phase` is over. Some faults may still be in force.
     pub async fn execute(&mut self, plan: &[PlannedFault], start: Instant, phase: Duration) -> Result<()> {
         let mut due = plan.iter().peekable();
         while start.elapsed() < phase {
@@ -89,7 +89,8 @@ impl Nemesis {
                 self.waits_since = None;
                 self.skip(planned, NotInjected::NotNow("other faults took until long after its time".to_owned()));
             }
-            // One fault at a time: an injection takes a while, and nodes that are due must be started meanwhile.
+            // One fault at a time, because an injection takes a while, and nodes that are due must be started
+            // meanwhile.
             if let Some(planned) = due.next_if(|planned| start.elapsed() >= planned.at && self.is_time_for(planned)) {
                 self.waits_since = None;
                 self.begin(planned).await?;
@@ -106,8 +107,9 @@ impl Nemesis {
         Ok(())
     }
 
-    /// Kills of the leader or of a sender, and transfers, wait for a leader: to kill the last running node again shows
-    /// nothing. A log loses its tail only while everything else works. Later faults wait too.
+    /// Returns true if a fault need not wait. Kills of the leader or of a sender, and transfers, wait for a leader,
+    /// because another kill of the last running node shows nothing. A log loses its tail only while everything else
+    /// works. Later faults wait too.
     fn is_time_for(&mut self, planned: &PlannedFault) -> bool {
         let (is_time, within) = match planned.action {
             FaultAction::Kill { target: FaultTarget::Leader | FaultTarget::Sender, .. } | FaultAction::Transfer => {
@@ -129,7 +131,7 @@ impl Nemesis {
         self.record(fault);
     }
 
-    /// Repairs everything; returns when every node is ready.
+    /// Repairs everything. Returns when every node is ready.
     pub async fn heal(&mut self) -> Result<()> {
         while !self.active.is_empty() {
             self.end(0).await?;
@@ -145,7 +147,7 @@ impl Nemesis {
         self.active.is_empty() && self.operations.is_empty()
     }
 
-    /// Stops a node. A node that must be killed for it is a fault like any other kill. Returns whether it stopped.
+    /// Stops a node. If the node must be killed, the kill is recorded as a fault. Returns true if the node stopped.
     pub(super) async fn stop(&mut self, name: &str) -> Result<bool> {
         let Stopped::Killed { past_gate } = self.processes.stop(name).await? else { return Ok(true) };
         let (node, at_ns) = (vec![name.to_owned()], self.processes.recorder.now_ns());
@@ -188,7 +190,7 @@ impl Nemesis {
                 eprintln!("  {at:>5.1} s {} {}: {}", fault.name, fault.nodes.join(" "), fault.word);
                 self.active.push(ActiveFault { until: Instant::now() + planned.lasts, fault, repair });
             }
-            // An operation records itself; the upgrade is finished.
+            // An operation records its own fault, or the upgrade is finished.
             Ok(None) => {}
             Err(why) => self.skip(planned, why),
         }
@@ -199,7 +201,7 @@ impl Nemesis {
         let ActiveFault { mut fault, repair, .. } = self.active.swap_remove(index);
         if let Err(error) = Box::pin(self.repair(repair, &mut fault)).await {
             fault.word = format!("{}; repairing it: {error:#}", fault.word);
-            // It may be in force to the end.
+            // The fault may be in force until the end.
             self.processes.unexpected_ends.push(format!("{} was not repaired: {error:#}", fault.name));
         }
         fault.until_ns = Some(self.processes.recorder.now_ns());
@@ -221,7 +223,7 @@ impl Nemesis {
         Fault { led_epoch, ..Fault::installed(planned.action.kind(), name.to_owned(), nodes.to_vec(), from_ns) }
     }
 
-    /// Returns the node that a target means now. Another running node replaces one that is down or unknown.
+    /// Returns the node that a target means now. Another running node replaces a node that is down or unknown.
     pub(super) fn target(&self, target: FaultTarget) -> Result<String, NotInjected> {
         let running = self.processes.running();
         let meant = match target {
@@ -239,14 +241,14 @@ impl Nemesis {
         all_run && self.active.iter().all(|active| matches!(active.fault.kind, FaultKind::Relay | FaultKind::Clock))
     }
 
-    /// Notes nodes that ended by themselves, to start them again later.
+    /// Records nodes that ended by themselves, to start them again later.
     pub(super) fn note_ends(&mut self) -> Result<()> {
         let ended = self.processes.take_ends()?;
         self.restarts.extend(ended.into_iter().map(|end| (Instant::now() + RESTART_AFTER, end.node)));
         Ok(())
     }
 
-    /// Notes nodes that ended by themselves, and starts those again that have been down for [`RESTART_AFTER`].
+    /// Records nodes that ended by themselves, and starts nodes again that have been down for [`RESTART_AFTER`].
     pub fn restart_ended(&mut self) -> Result<()> {
         self.note_ends()?;
         let due = self.restarts.extract_if(.., |(at, _)| *at <= Instant::now()).collect::<Vec<_>>();

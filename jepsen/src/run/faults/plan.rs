@@ -1,8 +1,9 @@
 //! The plan of faults. All random choices are drawn from the seed before the run begins. Pure.
 //!
-//! The fault phase is divided into periods. In each period a subset of the chosen families acts, in the last one all of
-//! them. Every family draws from its own stream, so that a further family changes no other. The node behind a target (the
-//! leader, a sender) is known only when the fault is injected; the fault, its instant and its length are known before.
+//! The fault phase is divided into periods. In each period a subset of the chosen families acts, and in the last period
+//! all families act. Every family draws from its own stream, so that a further family does not change the others. The
+//! node behind a target (the leader, a sender) is known only when the fault is injected; the fault, its instant and its
+//! length are known before.
 
 use std::time::Duration;
 
@@ -11,26 +12,26 @@ use rand::{Rng, SeedableRng};
 
 use super::actions::{Family, FaultAction};
 
-/// A period lasts about this long.
+/// Approximate length of a period.
 const PERIOD_MS: u64 = 10_000;
 
 /// A fault with its time window.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlannedFault {
-    /// Since the fault phase began.
+    /// Time from the beginning of the fault phase.
     pub at: Duration,
-    /// Until it is repaired, for an action that lasts.
+    /// Time until the repair, for an action that lasts.
     pub lasts: Duration,
-    /// What is broken.
+    /// The action that breaks something.
     pub action: FaultAction,
 }
 
-/// Kills a minute of a run with this seed, from 0.5 to 35, uniform on a logarithmic scale. With few, three nodes send most of
-/// the time; with many, nodes get no claims because they died too often (P12).
+/// Returns the kills per minute of a run with this seed: 0.5 to 35, uniform on a logarithmic scale. With few kills,
+/// three nodes send most of the time. With many kills, nodes get no claims because they died too often (P12).
 pub fn kills_per_minute(seed: u64) -> f64 {
     const LEAST: f64 = 0.5;
     const MOST: f64 = 35.0;
-    // Its own stream, so that the number of kills changes no other draw.
+    // A stream of its own, so that the number of kills changes no other draw.
     let drawn: f64 = StdRng::seed_from_u64(seed.wrapping_mul(0xD1B5_4A32_D192_ED03)).random();
     LEAST * (MOST / LEAST).powf(drawn)
 }
@@ -44,7 +45,7 @@ pub fn draw(seed: u64, phase: Duration, families: &[Family]) -> Vec<PlannedFault
     for &family in families {
         let mut random = stream(seed, family);
         for period in 0..periods {
-            // Drawn in any case, so that one period does not change the next.
+            // Always drawn, so that one period does not change the next.
             let mut own = StdRng::seed_from_u64(random.random());
             let active = random.random_bool(share(family)) || period + 1 == periods;
             if !active {
@@ -54,7 +55,7 @@ pub fn draw(seed: u64, phase: Duration, families: &[Family]) -> Vec<PlannedFault
                 Family::Kill => {
                     let wanted = kills_per_minute(seed) * length_ms as f64 / 60_000.0;
                     let drawn = wanted as u32 + u32::from(own.random_bool(wanted.fract()));
-                    // At least one in the last period.
+                    // There is at least one kill in the last period.
                     drawn.max(u32::from(period + 1 == periods))
                 }
                 Family::Operator | Family::Upgrade => 4,

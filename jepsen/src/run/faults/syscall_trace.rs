@@ -9,11 +9,11 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use reveille_harness::tool;
 
-/// The tracer attaches and detaches within this.
+/// Maximum time until the tracer is attached or detached.
 const WITHIN: Duration = Duration::from_secs(4);
 const POLL_EVERY: Duration = Duration::from_millis(20);
 
-/// A running tracer; a drop detaches it.
+/// A running tracer. Dropping it detaches the tracer.
 pub struct SyncTrace {
     process: Child,
     written: PathBuf,
@@ -48,10 +48,10 @@ impl SyncTrace {
         Ok(trace)
     }
 
-    /// Detaches; returns how many syncs were changed.
+    /// Detaches the tracer. Returns the number of changed syncs.
     pub async fn end(mut self) -> u64 {
         if let Some(id) = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw) {
-            // It may have ended with its process.
+            // The tracer may have ended with its process.
             let _ = kill_process(id, Signal::TERM);
         }
         let until = Instant::now() + WITHIN;
@@ -70,12 +70,13 @@ impl Drop for SyncTrace {
     }
 }
 
-/// `fdatasync(9) = -1 EIO (Input/output error) (INJECTED)`, `fdatasync(9) = 0 (DELAYED)`.
+/// Counts the changed syncs in the output of the tracer: `fdatasync(9) = -1 EIO (Input/output error) (INJECTED)`,
+/// `fdatasync(9) = 0 (DELAYED)`.
 fn changed(written: &str) -> u64 {
     written.lines().filter(|line| line.contains("(INJECTED)") || line.contains("(DELAYED)")).count() as u64
 }
 
-/// Returns true if each thread is traced; another one would sync as usual.
+/// Returns true if each thread is traced. An untraced thread would sync as usual.
 fn is_traced(process: u32) -> bool {
     let threads = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     let mut statuses =

@@ -1,6 +1,6 @@
-//! A rolling upgrade (P23): one node after the other is killed and starts again as the next release; one of them may go
-//! back once; when all run the next release, the operator raises the ledger's level. A binary with the feature
-//! `next-level` is both releases: a variable says which one a process is.
+//! A rolling upgrade (P23). One node after the other is killed and starts again as the next release. One node may go
+//! back once. When all nodes run the next release, the operator raises the ledger's level. A binary with the feature
+//! `next-level` is both releases: a variable says which release a process is.
 
 use anyhow::{Context, Result};
 use reveille_check::events::FaultStatus;
@@ -19,10 +19,10 @@ enum UpgradeStep {
     Finish,
 }
 
-/// A node: its name, the level of its release, and whether it runs and can be killed.
+/// A node: its name, the level of its release, and true if it runs and can be killed.
 type Installed = (String, u32, bool);
 
-/// Returns the next step; none if no node that needs the next release runs.
+/// Returns the next step. `None`: no node that needs the next release runs.
 fn next_step(nodes: &[Installed], progress: UpgradeProgress, number: usize, goes_back: bool) -> Option<UpgradeStep> {
     let install = |from: u32, to: u32| {
         let fit: Vec<&Installed> = nodes.iter().filter(|(_, level, runs)| *runs && *level == from).collect();
@@ -38,7 +38,7 @@ fn next_step(nodes: &[Installed], progress: UpgradeProgress, number: usize, goes
 }
 
 impl Nemesis {
-    /// Returns the next step of the upgrade; `None` if it is finished.
+    /// Executes the next step of the upgrade. `None`: the upgrade is finished.
     pub(super) async fn upgrade(
         &mut self,
         planned: &PlannedFault,
@@ -72,7 +72,7 @@ impl Nemesis {
         Ok(Injected { fault, repair: Repair::start(vec![victim]) })
     }
 
-    /// Returns a node that did not announce its level yet refuses this.
+    /// Lets the operator finish the upgrade. The ledger refuses if a node has not announced its level yet.
     async fn finish_upgrade(&mut self, planned: &PlannedFault) -> Result<Injected, NotInjected> {
         let mut fault = self.fault(planned, &format!("the ledger is raised to level {NEXT_LEVEL}"), &[]);
         self.upgrade.is_asked = true;

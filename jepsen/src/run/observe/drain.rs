@@ -11,12 +11,12 @@ use crate::run::clients::Operator;
 use crate::run::workload::TRIGGERED;
 
 const POLL_EVERY: Duration = Duration::from_millis(300);
-/// The counts must be stable for this long: a journal may yet resolve a doubt.
+/// Time for which the counts must be stable, because a journal may still resolve a doubt.
 const STABLE_FOR: Duration = Duration::from_secs(3);
 
-/// Waits until every schedule has its run and no recipient is pending or claimed; returns whether that happened in time.
-/// Paused runs are recorded and resumed. When nothing else is left, paused schedules are released again: the run before one
-/// may have ended only then.
+/// Waits until every schedule has its run and no recipient is pending or claimed. Returns true if that happened in
+/// time. Paused runs are recorded and resumed. When nothing else is left, paused schedules are released again, because
+/// the run before the next instant may have ended only then.
 pub async fn drain(operator: &mut Operator, until: Instant, mut restart: impl FnMut() -> Result<()>) -> Result<bool> {
     let (mut before, mut since) = (Vec::new(), Instant::now());
     loop {

@@ -18,15 +18,15 @@ use super::recorder::Recorder;
 use crate::run::ARCHIVE_AFTER;
 use crate::run::workload::{TENANTS, Workload, value, value_of};
 
-/// The interval of sampling state hashes during the faults, and the timeout of one sample.
+/// Interval of sampling state hashes during the faults, and timeout of one sample.
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 const SAMPLE_WITHIN: Duration = Duration::from_secs(2);
-/// At the end all nodes must have hashes of one index within this. Idle nodes hash their last index, and there are entries
-/// until the last run is archived.
+/// Maximum time at the end until all nodes have hashes of one index. Idle nodes hash their last index, and there are
+/// entries until the last run is archived.
 const EQUAL_WITHIN: Duration = Duration::from_secs(ARCHIVE_AFTER + 20);
 const POLL_EVERY: Duration = Duration::from_millis(300);
 
-/// Reads everything, until this instant at the latest; returns what could not be read.
+/// Reads everything, until `until` at the latest. Returns what could not be read.
 pub async fn read(
     admin: &AdminClient,
     workload: &Workload,
@@ -67,7 +67,7 @@ fn wanted(workload: &Workload, runs: &BTreeMap<(String, String), String>) -> Vec
     let mut wanted = Vec::new();
     for ((tenant, run), schedule) in runs {
         let item = workload.find(schedule);
-        // The recipients of an unknown schedule are unknown; their emails are unexplained.
+        // The recipients of an unknown schedule are unknown, so their emails are unexplained.
         let path = |recipient| RecipientPath { tenant: tenant.clone(), run: run.clone(), recipient };
         wanted.extend(item.iter().flat_map(|item| item.addresses()).map(path));
     }
@@ -99,8 +99,8 @@ fn millis(at: &prost_types::Timestamp) -> i64 {
     at.seconds * 1_000 + i64::from(at.nanos) / 1_000_000
 }
 
-/// Returns the instants that opened no run, as the ledger names them; false if the time was over, or a name cannot be
-/// parsed.
+/// Records the instants that opened no run, as the ledger names them. Returns false if the time was over, or a name
+/// cannot be parsed.
 async fn instants(admin: &AdminClient, workload: &Workload, recorder: &Recorder, until: Instant) -> Result<bool> {
     let items = workload.items().clone();
     for item in items {
@@ -136,7 +136,7 @@ fn instant_ms(name: &str, zone: &TimeZone) -> Option<i64> {
     Some(at.ok()?.timestamp().as_millisecond())
 }
 
-/// `None` for an instant that fired.
+/// Returns the reason in the checker's terms. `None`: the instant fired.
 fn passed_over(outcome: api::HistoryOutcome) -> Option<PassedOver> {
     Some(match outcome {
         api::HistoryOutcome::Unspecified | api::HistoryOutcome::Fired => return None,
@@ -148,7 +148,7 @@ fn passed_over(outcome: api::HistoryOutcome) -> Option<PassedOver> {
     })
 }
 
-/// Existing schedules, campaigns and opt-outs.
+/// Records the existing schedules, campaigns and opt-outs.
 async fn objects(admin: &AdminClient, recorder: &Recorder) -> Result<()> {
     for tenant in TENANTS {
         let admin = admin.of_tenant(tenant);
@@ -170,8 +170,8 @@ async fn objects(admin: &AdminClient, recorder: &Recorder) -> Result<()> {
     Ok(())
 }
 
-/// Reads the state hashes of all nodes each second. Nodes hash their states at common indexes also while they are busy. So a
-/// different state is seen before a snapshot replaces it.
+/// Reads the state hashes of all nodes each second. Nodes hash their states at common indexes even while they are busy,
+/// so a different state is observed before a snapshot replaces it.
 pub async fn sample_hashes(admin: AdminClient, recorder: Recorder) {
     let mut known: BTreeMap<(String, u64), String> = BTreeMap::new();
     loop {
@@ -187,7 +187,7 @@ pub async fn sample_hashes(admin: AdminClient, recorder: Recorder) {
     }
 }
 
-/// Hashes at the common indexes.
+/// Returns the hashes at the common indexes.
 fn checkpoints(status: api::GetClusterStatusResponse) -> Vec<StateHash> {
     let each = status.members.into_iter().filter_map(|member| Some((member.member?.name, member.checkpoints)));
     let hashes = each.flat_map(|(node, checkpoints)| {
@@ -200,7 +200,7 @@ fn checkpoints(status: api::GetClusterStatusResponse) -> Vec<StateHash> {
     hashes.collect()
 }
 
-/// Hashes of idle nodes at their last index.
+/// Returns the hashes of idle nodes at their last index.
 fn last_hashes(status: api::GetClusterStatusResponse) -> Vec<StateHash> {
     let hashes = status.members.into_iter().filter_map(|member| {
         let (applied_index, hash) = (member.applied_index?, member.state_hash?);
@@ -209,7 +209,7 @@ fn last_hashes(status: api::GetClusterStatusResponse) -> Vec<StateHash> {
     hashes.collect()
 }
 
-/// State hashes of all nodes at one index; false if they did not reach one in time.
+/// Records state hashes of all nodes at one index. Returns false if the nodes did not reach such an index in time.
 async fn hashes(admin: &AdminClient, recorder: &Recorder) -> Result<bool> {
     let until = Instant::now() + EQUAL_WITHIN;
     loop {

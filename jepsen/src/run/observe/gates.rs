@@ -1,4 +1,5 @@
-//! Reads each node's counter of handoffs that passed its gate (I14). It polls, because a killed process loses its counter.
+//! Reads each node's counter of handoffs that passed its gate (I14). It polls, because a killed process loses the
+//! counter.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,13 +13,13 @@ use super::recorder::Recorder;
 use reveille_harness::Cluster;
 use reveille_harness::http;
 
-/// Its name in docs/reference/monitoring.md.
+/// Name of the counter in docs/reference/monitoring.md.
 const COUNTER: &str = "reveille_gate_passes_total";
 const POLL_EVERY: Duration = Duration::from_millis(500);
-/// Tries at the end, for a busy node.
+/// Maximum number of tries at the end, for a busy node.
 const TRIES_MAX: u32 = 5;
 
-/// The readings. A drop ends the polling.
+/// The readings. Dropping this value ends the polling.
 pub struct GateReader {
     seen: Arc<Mutex<Vec<CounterReading>>>,
     _tasks: JoinSet<()>,
@@ -32,7 +33,7 @@ struct CounterReading {
 }
 
 impl GateReader {
-    /// Polls all nodes, each by a task of its own.
+    /// Starts to poll all nodes, each by a task of its own.
     pub fn start(cluster: &Cluster, recorder: &Recorder) -> GateReader {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let mut tasks = JoinSet::new();
@@ -42,7 +43,8 @@ impl GateReader {
         GateReader { seen, _tasks: tasks }
     }
 
-    /// Records the readings of each process, and reads running processes once more; false if one did not answer.
+    /// Records the readings of each process, and reads running processes once more. Returns false if a process did not
+    /// answer.
     pub async fn record(self, cluster: &Cluster, recorder: &Recorder, lifetimes: &Lifetimes) -> bool {
         for CounterReading { node, asked_ns, answered_ns, passes } in
             std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner))

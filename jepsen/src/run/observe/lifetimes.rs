@@ -1,23 +1,23 @@
-//! Finds the process of a node by an instant: the pages name nodes only.
+//! Finds the process of a node by an instant, because the pages name only nodes.
 
 use reveille_check::events::Lifetime;
 
-/// The lifetimes of all processes, also of running ones.
+/// The lifetimes of all processes, including running processes.
 #[derive(Clone, Debug, Default)]
 pub struct Lifetimes(Vec<Lifetime>);
 
 impl Lifetimes {
-    /// Adds one, in any order.
+    /// Adds a lifetime, in any order.
     pub fn add(&mut self, lifetime: Lifetime) {
         self.0.push(lifetime);
     }
 
-    /// Returns all of them.
+    /// Returns all lifetimes.
     pub fn all(&self) -> &[Lifetime] {
         &self.0
     }
 
-    /// Returns the process that ran from one instant to the other; `None` if another one may have answered meanwhile.
+    /// Returns the process that ran from one instant to the other. `None`: another process may have answered meanwhile.
     pub fn during(&self, node: &str, from_ns: u64, to_ns: u64) -> Option<&Lifetime> {
         let ran = |lifetime: &&Lifetime| {
             lifetime.node == node

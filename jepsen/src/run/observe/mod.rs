@@ -18,7 +18,7 @@ pub use lifetimes::Lifetimes;
 pub use recipients::LedgerTimeline;
 pub use recorder::Recorder;
 
-/// Returns a result as histories have it; `done` is the answer of a call that was done.
+/// Returns a result in the format of histories. `done` makes the answer of an executed call.
 pub fn answer_of<T>(result: CallResult<T>, done: impl FnOnce(T) -> Answer) -> Answer {
     match result {
         CallResult::Done(answer) => done(answer),

@@ -5,7 +5,7 @@ use reveille_harness::leader_watch::LeaderWatch;
 
 use super::recorder::Recorder;
 
-/// Records all that was seen until now.
+/// Records all intervals and leaderships that were seen until now.
 pub fn record(watch: &LeaderWatch, recorder: &Recorder) {
     for (from_us, until_us) in watch.gaps() {
         let (from_ns, until_ns) = (recorder.ns(from_us), recorder.ns(until_us));

@@ -14,22 +14,22 @@ use tokio::task::JoinSet;
 
 use super::recorder::Recorder;
 
-/// The events of a run as a whole (pause, resumption, requeue) that the ledger keeps.
+/// Number of events of a run as a whole (pause, resumption, requeue) that the ledger keeps.
 const RUN_EVENTS_KEPT: usize = 64;
-/// Clients that read at the same time.
+/// Number of clients that read at the same time.
 const READERS: usize = 8;
 
 /// Converts ledger time to the time of the history.
 #[derive(Clone)]
 pub struct LedgerTimeline {
-    /// Civil time at the beginning of the history; `None` if the nodes' clocks are set wrong.
+    /// Civil time at the beginning of the history. `None`: the nodes' clocks are set wrong.
     began_unix_ms: Option<i64>,
     /// Resumptions that were recorded: run and log index.
     resumptions: Arc<Mutex<HashSet<(String, u64)>>>,
 }
 
 impl LedgerTimeline {
-    /// With civil time at the beginning of the history, if it can be compared.
+    /// Creates a timeline from civil time at the beginning of the history, if that can be compared.
     pub fn new(began_unix_ms: Option<i64>) -> LedgerTimeline {
         LedgerTimeline { began_unix_ms, resumptions: Arc::default() }
     }
@@ -40,7 +40,7 @@ impl LedgerTimeline {
         known.insert((run.to_owned(), index))
     }
 
-    /// When an entry was proposed, by ledger time.
+    /// Returns the ledger time at which an entry was proposed.
     fn ns(&self, event: &api::Event) -> Option<u64> {
         let at = event.instant.as_ref()?;
         let unix_ns = i128::from(at.seconds) * 1_000_000_000 + i128::from(at.nanos);
@@ -51,13 +51,13 @@ impl LedgerTimeline {
 /// A recipient.
 #[derive(Clone, Debug)]
 pub struct RecipientPath {
-    /// The tenant of its run.
+    /// Tenant of the run.
     pub tenant: String,
     pub run: String,
     pub recipient: String,
 }
 
-/// Records the history of each of these recipients; false if the time was over before.
+/// Records the history of each of these recipients. Returns false if the time was over before.
 pub async fn read(
     admin: &AdminClient,
     recorder: &Recorder,
@@ -96,7 +96,7 @@ fn record(
     history: &api::ExplainResponse,
     state: RecipientState,
 ) -> Result<()> {
-    // If no event was dropped, the first resumption shown is the first one.
+    // If no event was dropped, the first resumption that is shown is the first of the run.
     let run_events = history.events.iter().filter(|event| event.fence.is_empty()).count();
     for (position, event) in history.events.iter().enumerate() {
         if event.what == "run resumed" && run_events < RUN_EVENTS_KEPT && clock.is_new(run, event.index) {
@@ -138,19 +138,19 @@ fn record(
     Ok(())
 }
 
-/// Returns the incarnation that owns a claim, as `explain` words it.
+/// Returns the incarnation that owns a claim, from the text of `explain`.
 fn incarnation(claimed: &api::Event) -> Option<u64> {
     claimed.detail.strip_prefix("life ")?.parse().ok()
 }
 
-/// Until when the recipient was claimed under this fence: until the first step that ended the claim. `None` if that has no
-/// instant.
+/// Returns the time until which the recipient was claimed under this fence: the first step that ended the claim.
+/// `None`: that step has no instant.
 fn open_until(clock: &LedgerTimeline, claimed: &api::Event, later: &[api::Event]) -> Option<u64> {
     let ends = later.iter().find(|event| event.fence == claimed.fence && step(&event.what).is_some());
     clock.ns(ends?)
 }
 
-/// Returns the words of `explain` that end a handoff or decide a doubt.
+/// Returns the step for a text of `explain` that ends a handoff or decides a doubt.
 fn step(what: &str) -> Option<Step> {
     Some(match what {
         "sent" | "sent twice" | "sent after all" => Step::Sent,

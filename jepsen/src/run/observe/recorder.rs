@@ -1,4 +1,4 @@
-//! Writes the history during the run. Every observer has a handle; the order of lines means nothing.
+//! Writes the history during the run. Every observer has a handle. The order of the lines has no meaning.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -12,7 +12,7 @@ use reveille_harness::measure::monotonic_us;
 /// The client of a call, and its request id.
 pub type Caller = (String, Option<String>);
 
-/// A handle; cheap to clone.
+/// A handle to the history. A clone is cheap.
 #[derive(Clone)]
 pub struct Recorder {
     inner: Arc<RecordedFile>,
@@ -26,7 +26,7 @@ struct RecordedFile {
 }
 
 impl Recorder {
-    /// Begins a history, now.
+    /// Begins a history now.
     pub fn begin(path: &Path, header: &Header) -> Result<Recorder> {
         let began_us = monotonic_us();
         let file = File::create(path).with_context(|| format!("the history {}", path.display()))?;
@@ -35,12 +35,12 @@ impl Recorder {
         Ok(Recorder { inner: Arc::new(inner) })
     }
 
-    /// Returns the nanoseconds since the beginning, now.
+    /// Returns the nanoseconds from the beginning until now.
     pub fn now_ns(&self) -> u64 {
         self.ns(monotonic_us())
     }
 
-    /// Returns an instant of CLOCK_BOOTTIME in microseconds, as the history counts; at least 0.
+    /// Converts an instant of CLOCK_BOOTTIME in microseconds to the time of the history, at least 0.
     pub fn ns(&self, boot_us: i64) -> u64 {
         u64::try_from(boot_us - self.inner.began_us).unwrap_or(0) * 1_000
     }
@@ -62,7 +62,7 @@ impl Recorder {
         self.event(&Event::Call(Call { client, request_id, invoked_ns, answered_ns, operation, answer }));
     }
 
-    /// Ends the history; also returns the error of an earlier line.
+    /// Ends the history. Also returns the error of an earlier line.
     pub fn end(&self, missing: Vec<String>) -> Result<()> {
         if let Some(error) = self.inner.failed.lock().unwrap_or_else(PoisonError::into_inner).take() {
             return Err(error).context("the history could not be written");

@@ -1,8 +1,8 @@
 //! Daily schedules in twelve zones on the test clock (P19): days pass while nodes are broken.
 //!
-//! The harness moves the clock over the hours in which nothing is due, to a second before the next instant. Each instant
-//! itself comes by real time, while faults are in force. The clock moves on when every run that was due has opened. So
-//! lateness is judged as on a real clock.
+//! The harness moves the clock over the hours in which nothing is due, to a second before the next instant. Each
+//! instant itself is reached in real time, while faults are in force. The clock moves on when every run that was due
+//! has opened. So lateness is judged as on a real clock.
 //!
 //! The instants come from the checker's calendar, which uses other zone tables than the product. The days are around a
 //! change of clocks, and the times of day are those that such changes skip or repeat.
@@ -23,7 +23,7 @@ use reveille_harness::AdminClient;
 use super::item::{DailyTimes, ItemKind, WorkloadItem};
 use crate::run::observe::Recorder;
 
-/// Zones with a time of day that their changes of clocks affect, if they have any.
+/// Zones, each with a time of day that its changes of clocks affect, if it has any.
 const TIMES: [(&str, u32, u32); 12] = [
     ("Australia/Lord_Howe", 2, 15),
     ("Antarctica/Troll", 2, 30),
@@ -38,15 +38,15 @@ const TIMES: [(&str, u32, u32); 12] = [
     ("Asia/Kolkata", 9, 30),
     ("UTC", 12, 0),
 ];
-/// Seconds of the fault phase for each day: it has twelve instants, and each takes more than one second.
+/// Seconds of the fault phase for each day, which has twelve instants of more than one second each.
 const SECONDS_A_DAY: u64 = 15;
-/// The clock is moved to this time before an instant.
+/// Time before an instant to which the clock is moved.
 const AHEAD: Duration = Duration::from_secs(1);
-/// How long the runs of an instant are waited for before the clock moves on.
+/// Maximum wait for the runs of an instant before the clock moves on.
 const OPENED_WITHIN: Duration = Duration::from_secs(60);
 const POLL_EVERY: Duration = Duration::from_millis(200);
 
-/// Schedules in the year after `now`, with `recipients` over all days.
+/// Returns schedules in the year after `now`, with `recipients` over all days.
 pub fn schedules(seed: u64, phase: Duration, recipients: u32, now: Timestamp) -> Result<Vec<WorkloadItem>> {
     let days = (phase.as_secs() / SECONDS_A_DAY).max(1) as i64;
     let mut random = StdRng::seed_from_u64(seed ^ 0xDA11);
@@ -92,12 +92,12 @@ pub struct ClockDriver {
     began_unix_ms: i64,
     /// All instants in order, one for each run.
     instants_ms: Vec<i64>,
-    /// How far the clock is ahead of real time; milliseconds.
+    /// Milliseconds by which the clock is ahead of real time.
     offset_ms: i64,
 }
 
 impl ClockDriver {
-    /// `began_unix_ms`: civil time at the beginning of the history.
+    /// Creates a driver. `began_unix_ms` is civil time at the beginning of the history.
     pub fn new(admin: AdminClient, recorder: Recorder, began_unix_ms: i64, mut instants_ms: Vec<i64>) -> ClockDriver {
         instants_ms.sort_unstable();
         ClockDriver { admin, recorder, began_unix_ms, instants_ms, offset_ms: 0 }
@@ -119,7 +119,7 @@ impl ClockDriver {
             opened += runs.len();
             tokio::time::sleep(AHEAD).await;
             let until = Instant::now() + OPENED_WITHIN;
-            // A cluster that cannot answer is asked again.
+            // If the cluster cannot answer, the request is repeated.
             while !self.admin.runs().await.is_ok_and(|runs| runs.len() >= opened) && Instant::now() < until {
                 tokio::time::sleep(POLL_EVERY).await;
             }
@@ -127,8 +127,8 @@ impl ClockDriver {
         Ok(())
     }
 
-    /// Returns the new offset is recorded when it is requested, so the clock is never further ahead than the history
-    /// says.
+    /// Moves the clock. The new offset is recorded when it is requested, so the clock is never further ahead than the
+    /// history says.
     async fn advance(&mut self, to_ms: i64) -> Result<()> {
         let now_ns = self.recorder.now_ns();
         let offset_ms = to_ms - self.began_unix_ms - (now_ns / 1_000_000) as i64;

@@ -1,4 +1,4 @@
-//! One schedule or campaign of the workload: when it is due, and for which recipients.
+//! One schedule or campaign of the workload: its instants and its recipients.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,22 +12,22 @@ use reveille_proto::admin::v1::{
 
 /// The tenant of all schedules.
 pub const TENANT: &str = "default";
-/// The tenant of the campaign, whose backlog must not delay the other one (I12).
+/// The tenant of the campaign, whose backlog must not delay the other tenant (I12).
 pub const BULK_TENANT: &str = "bulk";
-/// Both.
+/// Both tenants.
 pub const TENANTS: [&str; 2] = [TENANT, BULK_TENANT];
-/// The campaign, its audience, and its relay and pool.
+/// Name of the campaign, of its audience, and of its relay and pool.
 pub const CAMPAIGN: &str = "campaign";
-/// The schedule that is only triggered.
+/// Name of the schedule that is only triggered.
 pub const TRIGGERED: &str = "triggered";
 const TRIGGERED_RECIPIENTS: u32 = 4;
-/// The pool that is warmed up, its relay and its schedule.
+/// Name of the pool that is warmed up, of its relay and of its schedule.
 pub const WARMING: &str = "warming";
-/// Attempts at most, of all schedules.
+/// Maximum number of attempts of all schedules.
 pub const MAX_ATTEMPTS: u32 = 3;
-/// The period of paused schedules.
+/// Period of paused schedules in milliseconds.
 pub const PAUSED_PERIOD_MS: i64 = 1_000;
-/// The period and the `min_gap` of the schedule with a gap.
+/// Period and `min_gap` of the schedule with a gap, in milliseconds.
 pub const GAPPED_PERIOD_MS: i64 = 4_000;
 pub const GAP_MS: u64 = 10_000;
 
@@ -40,7 +40,7 @@ pub enum ItemKind {
     Daily(DailyTimes),
     /// A campaign to the audience that is generated from this seed.
     Campaign(u64),
-    /// A schedule that is paused at these instants, the only ones it has.
+    /// A schedule that is paused at all its instants, which are these.
     Paused(Vec<i64>),
     /// A schedule that fires once, in a pool that is warmed up.
     Warming,
@@ -54,9 +54,9 @@ pub struct DailyTimes {
     pub zone: &'static str,
     pub hour: u32,
     pub minute: u32,
-    /// Beginning and end; milliseconds since 1970.
+    /// Beginning and end in milliseconds since 1970.
     pub between_ms: (i64, i64),
-    /// The instants, in order; milliseconds since 1970.
+    /// The instants in order, in milliseconds since 1970.
     pub instants_ms: Vec<i64>,
 }
 
@@ -64,7 +64,7 @@ pub struct DailyTimes {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkloadItem {
     pub name: String,
-    /// Milliseconds since 1970; 0 for an item with several instants.
+    /// Instant in milliseconds since 1970. 0: the item has several instants.
     pub due_ms: u64,
     pub recipients: u32,
     pub kind: ItemKind,
@@ -76,10 +76,10 @@ impl WorkloadItem {
         WorkloadItem { name, due_ms, recipients, kind: ItemKind::Once }
     }
 
-    /// Returns the schedule that is only triggered; due long after every run.
+    /// Returns the schedule that is only triggered. It is due long after every run.
     pub fn triggered() -> WorkloadItem {
         let year = load::A_YEAR.as_millis() as u64;
-        // The same instant at every call within a year.
+        // The instant is the same at every call within a year.
         let now_ms = unix_us(SystemTime::now()) as u64 / 1_000;
         WorkloadItem::once(TRIGGERED.to_owned(), (now_ms / year + 3) * year, TRIGGERED_RECIPIENTS)
     }
@@ -112,7 +112,7 @@ impl WorkloadItem {
         }
     }
 
-    /// Returns all instants; milliseconds since 1970.
+    /// Returns all instants in milliseconds since 1970.
     pub fn instants_ms(&self) -> Vec<i64> {
         match &self.kind {
             ItemKind::Daily(times) => times.instants_ms.clone(),
@@ -121,7 +121,7 @@ impl WorkloadItem {
         }
     }
 
-    /// Returns the zone of its times of day.
+    /// Returns the zone of the times of day.
     pub fn zone(&self) -> &'static str {
         match &self.kind {
             ItemKind::Daily(times) => times.zone,
@@ -129,7 +129,7 @@ impl WorkloadItem {
         }
     }
 
-    /// Returns its kind in histories.
+    /// Returns the kind of the item in histories.
     pub fn object_kind(&self) -> ObjectKind {
         match self.kind {
             ItemKind::Campaign(_) => ObjectKind::Campaign,
@@ -137,12 +137,13 @@ impl WorkloadItem {
         }
     }
 
-    /// Returns its contents as histories compare them.
+    /// Returns the contents of the item as histories compare them.
     pub fn value(&self) -> String {
         value(self.due_ms as i64, self.recipients)
     }
 
-    /// As the API has it. The content names its schedule, its recipient and the recipient's code (I16).
+    /// Returns the item in the form of the API. The content names its schedule, its recipient and the recipient's code
+    /// (I16).
     pub fn body(&self, in_doubt: InDoubt) -> ScheduleBody {
         let mut body = self.timed_body(in_doubt);
         if let Some(content) = body.content.as_mut() {
@@ -203,7 +204,7 @@ pub fn value(due_ms: i64, recipients: u32) -> String {
     format!("{due_ms} to {recipients}")
 }
 
-/// Returns the same of a schedule that was read.
+/// Returns the contents of a schedule that was read, as histories compare them.
 pub fn value_of(schedule: &Schedule) -> String {
     let due_ms = match schedule.when.as_ref().and_then(|when| when.pattern.as_ref()) {
         Some(when::Pattern::At(at)) => at.seconds * 1_000 + i64::from(at.nanos) / 1_000_000,
@@ -218,7 +219,7 @@ fn generated_value(seed: u64, column: &str, recipient: u32) -> String {
     format!("{column} {:06x}", random & 0xff_ffff)
 }
 
-/// Returns the last step of SplitMix64.
+/// Returns a number after the last step of SplitMix64.
 fn mix(number: u64) -> u64 {
     let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,6 +1,6 @@
-//! Limits on the workload, so that they are judged under faults (I18, I19). The rate of the campaign's relay and the attempts
-//! of each recipient are always limited. The seed decides on a rate of the campaign's tenant, a pool that is warmed up, and a
-//! schedule with a `min_gap`.
+//! Limits of the workload, which are judged under faults (I18, I19). The rate of the campaign's relay and the attempts
+//! of each recipient are always limited. The seed decides on a rate of the campaign's tenant, a pool that is warmed up,
+//! and a schedule with a `min_gap`.
 //!
 //! Recipients beyond the warm-up's cap would wait until midnight, so the warm-up is removed after healing.
 
@@ -20,30 +20,31 @@ use super::item::{
 use crate::run::SESSIONS;
 use crate::run::observe::Recorder;
 
-/// Sessions to the sink on each node: of the campaign's relay, and of the pool that is warmed up.
+/// Number of sessions of each node with the campaign's relay, and with the pool that is warmed up.
 const CAMPAIGN_SESSIONS: u32 = 4;
 const WARMING_SESSIONS: u32 = 2;
-/// The schedule with a `min_gap`.
+/// Name of the schedule with a `min_gap`.
 const GAPPED: &str = "gapped";
 const GAPPED_RECIPIENTS: u32 = 3;
-/// The relay's rate would send the campaign in an eighth of the fault phase. Mostly one node works on it, with at most a third
-/// of the rate (P25), and its bucket is empty after each death; so it takes most of the phase.
+/// The campaign would take one part in this number of the fault phase at the relay's rate. It takes most of the phase,
+/// because in most cases one node works on it, with at most a third of the rate (P25), and its bucket is empty after
+/// each death.
 const CAMPAIGN_HASTE: u64 = 8;
-/// The tenant's rate sends it in four fifths of the phase.
+/// The campaign takes four fifths of the phase at the tenant's rate.
 const TENANT_HASTE: (u64, u64) = (5, 4);
 const DAY_MS: i64 = 86_400_000;
 
 /// The limits of a run. Without a campaign there are none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WorkloadLimits {
-    /// Emails a second of the campaign's relay.
+    /// Emails per second of the campaign's relay.
     relay_rate: Option<u64>,
-    /// Of the campaign's tenant.
+    /// Emails per second of the campaign's tenant.
     tenant_rate: Option<u64>,
-    /// Emails on each day of the warm-up.
+    /// Maximum number of emails on each day of the warm-up.
     warm_up: Option<u32>,
     has_gap: bool,
-    /// The warm-up, once it is in force.
+    /// The warm-up. `None`: it is not in force.
     warming: Option<Limit>,
 }
 
@@ -53,7 +54,7 @@ impl WorkloadLimits {
         if campaign == 0 {
             return WorkloadLimits::default();
         }
-        // Its own stream, so that it changes no other draw.
+        // A stream of its own, so that it changes no other draw.
         let mut random = StdRng::seed_from_u64(seed.wrapping_mul(0xA076_1D64_78BD_642F));
         let [of_tenant, warms_up, has_gap] = [0; 3].map(|_: u8| random.random_bool(0.5));
         let campaign = u64::from(campaign);
@@ -138,7 +139,7 @@ fn warm_up(from_ns: u64, first_day: i64, cap: u32) -> Limit {
     Limit { tenants, schedules, from_ns, until_ns: None, bound: Bound::WarmUp { first_day, caps: vec![cap; 2] } }
 }
 
-/// Sessions to the sink on each node, over all relays.
+/// Returns the number of sessions of each node with the sink, over all relays.
 pub fn sessions(limits: &WorkloadLimits) -> u32 {
     let more = |is: bool, sessions| if is { sessions } else { 0 };
     SESSIONS + more(limits.relay_rate.is_some(), CAMPAIGN_SESSIONS) + more(limits.warm_up.is_some(), WARMING_SESSIONS)

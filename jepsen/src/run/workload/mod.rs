@@ -1,5 +1,5 @@
-//! The workload, and so what is due: schedules that fire once, each with its own recipients, and a campaign to a sealed
-//! audience. All instants are fixed before the first fault.
+//! The workload: schedules that fire once, each with its own recipients, and a campaign to a sealed audience. All
+//! instants are fixed before the first fault.
 //!
 //! The campaign has its own pool, with the same sink, and a rate by which it takes most of the fault phase. Without a rate
 //! it would be over within a second.
@@ -26,24 +26,24 @@ pub use limits::{WorkloadLimits, sessions};
 
 use super::observe::{Recorder, answer_of};
 
-/// Clients that create at the same time.
+/// Number of clients that create at the same time.
 const CLIENTS: usize = 16;
-/// Nothing is broken yet, so only a busy machine makes a client repeat its call.
+/// Maximum number of tries of a call. There are no faults yet, so only a busy machine makes a client repeat its call.
 const TRIES_MAX: u32 = 4;
-/// Instants are multiples of this.
+/// Milliseconds of which instants are multiples.
 const GRAIN_MS: u64 = 100;
 
-/// All items; a handle, cheap to clone.
+/// A handle to all items. A clone is cheap.
 #[derive(Clone)]
 pub struct Workload {
     items: Arc<Mutex<Vec<WorkloadItem>>>,
-    /// Items that may have been created, with the request id to ask again.
+    /// Items that may have been created, with the request id of a repeated call.
     unknown: Arc<Mutex<Vec<(String, WorkloadItem)>>>,
     in_doubt: api::InDoubt,
 }
 
 impl Workload {
-    /// `schedules` with `recipients` in all, evenly spread over `phase`.
+    /// Creates `schedules` with `recipients` in total, evenly spread over `phase`.
     pub fn new(schedules: u32, recipients: u32, first: SystemTime, phase: Duration, in_doubt: InDoubt) -> Workload {
         let first_ms = (unix_us(first) as u64 / 1_000).next_multiple_of(GRAIN_MS);
         let phase_ms = phase.as_millis() as u64;
@@ -56,7 +56,7 @@ impl Workload {
         Workload::of((0..schedules).map(item).collect(), in_doubt)
     }
 
-    /// These items.
+    /// Creates a workload of these items.
     pub fn of(items: Vec<WorkloadItem>, in_doubt: InDoubt) -> Workload {
         let in_doubt = match in_doubt {
             InDoubt::Hold => api::InDoubt::Hold,
@@ -66,8 +66,7 @@ impl Workload {
         Workload { items: Arc::new(Mutex::new(items)), unknown: Arc::default(), in_doubt }
     }
 
-    /// Returns the same, with a campaign to `recipients`, due after a sixth of `phase`; without a campaign if that is
-    /// 0.
+    /// Adds a campaign to `recipients` that is due after a sixth of `phase`. Adds none if `recipients` is 0.
     pub fn with_campaign(self, recipients: u32, seed: u64, first: SystemTime, phase: Duration) -> Workload {
         if recipients > 0 {
             let due_ms = (unix_us(first + phase / 6) as u64 / 1_000).next_multiple_of(GRAIN_MS);
@@ -102,7 +101,7 @@ impl Workload {
         self.insist(admin, recorder, 0, &WorkloadItem::triggered()).await
     }
 
-    /// Creates an item, and asks until it is known that it exists.
+    /// Creates an item, and repeats the call until it is known that the item exists.
     pub async fn insist(
         &self,
         admin: &AdminClient,
@@ -122,7 +121,7 @@ impl Workload {
         Ok(())
     }
 
-    /// Asks for an item once, and records the call.
+    /// Calls once to create an item, and records the call.
     pub async fn ask(
         &self,
         admin: &AdminClient,
@@ -150,7 +149,7 @@ impl Workload {
         result
     }
 
-    /// Asks for an item, and keeps it: as due if it was created, or as unknown.
+    /// Calls to create an item, and keeps it: as due if it was created, or as unknown.
     pub async fn ask_and_keep(
         &self,
         admin: &AdminClient,
@@ -168,7 +167,7 @@ impl Workload {
         result
     }
 
-    /// As the API has it.
+    /// Returns an item in the form of the API.
     pub fn body(&self, item: &WorkloadItem) -> ScheduleBody {
         item.body(self.in_doubt)
     }
@@ -183,7 +182,7 @@ impl Workload {
         self.unknown.lock().unwrap_or_else(PoisonError::into_inner).push((request_id.to_owned(), item));
     }
 
-    /// Asks again for the items that may have been created.
+    /// Repeats the calls for the items that may have been created.
     pub async fn settle(&self, admin: &AdminClient, recorder: &Recorder) {
         let unknown = std::mem::take(&mut *self.unknown.lock().unwrap_or_else(PoisonError::into_inner));
         for (id, item) in unknown {
@@ -191,12 +190,12 @@ impl Workload {
         }
     }
 
-    /// Returns true if it is known of every item whether it exists.
+    /// Returns true if it is known for every item if it exists.
     pub fn is_known(&self) -> bool {
         self.unknown.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
-    /// Returns all items but the triggered schedule.
+    /// Returns all items except the triggered schedule.
     pub fn items(&self) -> MutexGuard<'_, Vec<WorkloadItem>> {
         self.items.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -219,13 +218,13 @@ impl Workload {
         self.items().iter().flat_map(WorkloadItem::instants_ms).collect()
     }
 
-    /// Returns the recipients of all runs.
+    /// Returns the number of recipients of all runs.
     pub fn recipients(&self) -> u64 {
         self.items().iter().map(|item| u64::from(item.recipients) * item.instants_ms().len() as u64).sum()
     }
 
-    /// Records for how long the campaign exceeded its rate: until nine tenths of its emails had come. The rest waits for
-    /// other reasons.
+    /// Records the time for which the campaign exceeded its rate: until nine tenths of its emails had arrived. The rest
+    /// waits for other reasons.
     pub fn record_overload(&self, recorder: &Recorder, sink: &Sink) {
         let Some(campaign) = self.find(CAMPAIGN) else { return };
         let addresses: HashSet<String> = campaign.addresses().collect();
@@ -239,7 +238,7 @@ impl Workload {
         recorder.event(&Event::Overload(Overload { tenant: campaign.tenant().to_owned(), from_ns, until_ns }));
     }
 
-    /// Records what is due. Nothing of it comes from the cluster.
+    /// Records the due instants. None of them comes from the cluster.
     pub fn record(&self, recorder: &Recorder) {
         let items = self.items();
         for item in items.iter().chain([&WorkloadItem::triggered()]) {
