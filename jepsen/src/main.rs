@@ -44,7 +44,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Emails a second of one run to a sealed audience
+    /// Emails per second of one run to a sealed audience
     Bench(campaign::Args),
     /// Lateness of one tenant's emails beside another tenant's backlog and dead relay
     Bulkhead(tenants::Args),

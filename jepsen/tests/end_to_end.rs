@@ -9,19 +9,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The folder of journals, and how the names of theirs begin.
+/// Folder of the journals, and the beginning of their names.
 const JOURNALS: &str = "/dev/shm";
 const PREFIX: &str = "reveille-jepsen-";
-/// Another run on this machine may need this long to remove its own.
+/// Maximum time until another run on this machine has removed its journals.
 const GONE_WITHIN: Duration = Duration::from_secs(30);
 
-/// The folders of journals of all runs.
+/// Returns the folders of journals of all runs.
 fn journals() -> BTreeSet<PathBuf> {
     let entries = fs::read_dir(JOURNALS).into_iter().flatten().flatten();
     entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX)).map(|entry| entry.path()).collect()
 }
 
-/// Whether the command line of a process names this folder.
+/// Returns true if the command line of a process names this folder.
 fn is_named(folder: &Path) -> bool {
     let folder = folder.to_str().unwrap();
     let processes = fs::read_dir("/proc").unwrap().flatten();

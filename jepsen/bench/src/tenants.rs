@@ -47,7 +47,7 @@ pub struct Args {
     /// Recipients of the other tenant's backlog
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1_000..=67_000_000))]
     pub recipients: u32,
-    /// Emails a second that the relay accepts; 0: as many as the machine can send, so that both tenants wait for its
+    /// Emails per second that the relay accepts; 0: as many as the machine can send, so that both tenants wait for its
     /// processors first
     #[arg(long, default_value_t = 8_000, value_name = "EMAILS")]
     pub rate: u32,

@@ -27,8 +27,8 @@ pub use faults::{Fault, FaultKind, FaultStatus};
 pub use fence::{Fence, NotAFence};
 pub use file::Writer;
 pub use ledger::{
-    Claim, Explained, FinalState, Found, OpenClaim, Outcome, PassedOver, RecipientState, Resumption, Run, RunCause,
-    StateHash, Step,
+    Claim, Explained, FinalState, Found, OpenClaim, Outcome, OutcomeKind, PassedOver, RecipientState, Resumption, Run,
+    RunCause, StateHash,
 };
 pub use world::{
     Answered, Audience, Bound, Content, Due, EpochStarted, GateReading, Lifetime, LifetimeEnd, Limit, Mail, Outage,
@@ -151,7 +151,7 @@ pub enum Event {
     Fault(Fault),
     /// A claim in the ledger.
     Claim(Claim),
-    /// A step of a claimed recipient in the ledger.
+    /// An outcome of a claimed recipient in the ledger.
     Outcome(Outcome),
     /// A resumption of a run in the ledger.
     Resumption(Resumption),

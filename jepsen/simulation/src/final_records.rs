@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use reveille_check::calendar::Named;
 use reveille_check::events::{
-    self, Audience, Claim, Content, Due, Event, Explained, Found, OPTED_OUT, ObjectKind, Outcome, PassedOver, Run,
-    RunCause, Step,
+    self, Audience, Claim, Content, Due, Event, Explained, Found, OPTED_OUT, ObjectKind, Outcome, OutcomeKind,
+    PassedOver, Run, RunCause,
 };
 use reveille_check::names::Name;
 use reveille_ledger::calendar::When;
@@ -156,7 +156,7 @@ fn runs_of(recorder: &HistoryRecorder, plan: &SeedPlan, ledger: &Ledger, hot: &L
     open.chain(ledger.closed_claims()).for_each(claim);
 }
 
-/// Records a claim and the steps of its recipients.
+/// Records a claim and the outcomes of its recipients.
 fn claim(
     recorder: &HistoryRecorder,
     ledger: &Ledger,
@@ -181,11 +181,11 @@ fn claim(
         }));
     }
     for event in claim_row.history.iter() {
-        let Some(step) = step(&event.what) else { continue };
+        let Some(kind) = outcome_kind(&event.what) else { continue };
         for (run, recipient) in event.slots(&claim_row.granted).iter().filter_map(recipient_of) {
             let (index, proposed_ns, detail) = (event.index, ns(event.at), String::new());
             let (run, recipient) = (run.to_string().into(), recipient.into());
-            recorder.note(Event::Outcome(Outcome { index, run, recipient, step, proposed_ns, detail }));
+            recorder.note(Event::Outcome(Outcome { index, run, recipient, kind, proposed_ns, detail }));
         }
     }
 }
@@ -210,14 +210,16 @@ pub fn recipients(ledger: &Ledger, lists: &AddressLists, audience: &Hash) -> Vec
     }
 }
 
-fn step(what: &ClaimEventKind) -> Option<Step> {
+fn outcome_kind(what: &ClaimEventKind) -> Option<OutcomeKind> {
     Some(match what {
-        ClaimEventKind::Accepted | ClaimEventKind::KnownDuplicate | ClaimEventKind::Contradiction => Step::Sent,
-        ClaimEventKind::Refused { .. } => Step::Refused,
-        ClaimEventKind::Released(_) | ClaimEventKind::Unsendable(_) | ClaimEventKind::Suppressed => Step::Released,
-        ClaimEventKind::InDoubt(_) => Step::InDoubt,
-        ClaimEventKind::Resent(_) => Step::Resent,
-        ClaimEventKind::Assumed(_) => Step::Assumed,
+        ClaimEventKind::Accepted | ClaimEventKind::KnownDuplicate | ClaimEventKind::Contradiction => OutcomeKind::Sent,
+        ClaimEventKind::Refused { .. } => OutcomeKind::Refused,
+        ClaimEventKind::Released(_) | ClaimEventKind::Unsendable(_) | ClaimEventKind::Suppressed => {
+            OutcomeKind::Released
+        }
+        ClaimEventKind::InDoubt(_) => OutcomeKind::InDoubt,
+        ClaimEventKind::Resent(_) => OutcomeKind::Resent,
+        ClaimEventKind::Assumed(_) => OutcomeKind::Assumed,
         ClaimEventKind::AcceptedElsewhere | ClaimEventKind::Taken(_) | ClaimEventKind::Asked(_) => return None,
     })
 }

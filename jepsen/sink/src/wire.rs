@@ -25,7 +25,7 @@ const LINGER: Duration = Duration::from_secs(2);
 /// Maximum time for which the client may be silent (RFC 5321 4.5.3.2.7 asks for five minutes), or may take to read a
 /// reply.
 const IDLE: Duration = Duration::from_secs(300);
-/// Interval at which a waiting dialogue checks whether its client has left.
+/// Interval at which a waiting dialogue checks if its client has left.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Reason why a dialogue ends.

@@ -25,7 +25,7 @@ pub struct Claim {
     pub proposed_ns: Option<u64>,
 }
 
-/// One step of one recipient, after its claim.
+/// An outcome of a claimed recipient.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
     /// Log index of the entry.
@@ -34,8 +34,8 @@ pub struct Outcome {
     pub run: Name,
     /// Address of the recipient.
     pub recipient: Name,
-    /// The step.
-    pub step: Step,
+    /// Kind of the outcome.
+    pub kind: OutcomeKind,
     /// Ledger time of the entry, or of the last entry if the ledger reports several entries as one. `None`: ledger time
     /// cannot be compared.
     pub proposed_ns: Option<u64>,
@@ -43,10 +43,10 @@ pub struct Outcome {
     pub detail: String,
 }
 
-/// A step of a claimed recipient.
+/// Kind of an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Step {
+pub enum OutcomeKind {
     /// The relay accepted the email.
     Sent,
     /// The relay refused the email, before or after the final dot, temporarily or permanently.

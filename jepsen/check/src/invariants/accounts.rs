@@ -5,7 +5,7 @@
 //! another policy than `assume_sent` no recipient is closed as assumed unless an operator asked for it.
 
 use super::identity;
-use crate::events::{Call, InDoubt, RecipientState, Step};
+use crate::events::{Call, InDoubt, OutcomeKind, RecipientState};
 use crate::history::{HasItem, History, of_item};
 use crate::verdict::Findings;
 
@@ -21,7 +21,7 @@ pub fn agree(history: &History, findings: &mut Findings) {
         history.handoffs_by_item().filter(|(_, handoffs)| handoffs.iter().any(|handoff| handoff.answer.is_accepted()))
     {
         // After a decision to send again, the outcome of the later attempt counts.
-        let decided = of_item(&history.outcomes, item).iter().filter(|outcome| outcome.step == Step::Resent);
+        let decided = of_item(&history.outcomes, item).iter().filter(|outcome| outcome.kind == OutcomeKind::Resent);
         let decided = decided.map(|outcome| outcome.index).max();
         let accepts = handoffs.iter().filter(|handoff| handoff.answer.is_accepted());
         let last = accepts.filter_map(|handoff| handoff.fence).map(|fence| fence.index).max();
@@ -50,7 +50,7 @@ pub fn agree(history: &History, findings: &mut Findings) {
 /// Reports steps that send again without a request of an operator.
 fn report_unrequested_resends(history: &History, findings: &mut Findings) {
     for outcomes in history.outcomes.chunk_by(|left, right| left.item() == right.item()) {
-        let resent = outcomes.iter().filter(|outcome| outcome.step == Step::Resent).count();
+        let resent = outcomes.iter().filter(|outcome| outcome.kind == OutcomeKind::Resent).count();
         let Some(item) = outcomes.first().map(|outcome| outcome.item()).filter(|_| resent > 0) else { continue };
         let asked = history.requests_about(item, Call::resends);
         if resent > asked && history.is_whole() {

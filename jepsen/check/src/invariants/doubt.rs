@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 
 use super::attribution::{self, CandidateFaults};
 use super::claim_cap::{CLAIM_CAP_MAX, claim_cap, unsettled_processes};
-use crate::events::{Answered, Claim, Fault, FaultKind, Fence, InDoubt, Lifetime, RecipientState, Step};
+use crate::events::{Answered, Claim, Fault, FaultKind, Fence, InDoubt, Lifetime, OutcomeKind, RecipientState};
 use crate::history::{HasItem, History, Item, of_item};
 use crate::names::Name;
 use crate::time::{LEASE_MS, MS};
@@ -146,7 +146,8 @@ fn claim_times(history: &History) -> BTreeMap<Process, ClaimTimes> {
         let times = processes.entry((claim.node, claim.incarnation)).or_default();
         times.claimed_ns.push(claimed_ns(claim));
         let next = of_item(&history.outcomes, claim.item()).iter().find(|outcome| outcome.index > claim.fence.index);
-        let known = next.filter(|next| matches!(next.step, Step::Sent | Step::Refused | Step::Released));
+        let known =
+            next.filter(|next| matches!(next.kind, OutcomeKind::Sent | OutcomeKind::Refused | OutcomeKind::Released));
         times.settled_ns.extend(known.map(|next| committed_by.ns(next.index)));
     }
     for times in processes.values_mut() {
@@ -349,8 +350,8 @@ mod tests {
                 content: None,
                 repeated_headers: Vec::new(),
             }));
-            let (index, detail, step) = (fence.index + 1, String::new(), Step::Sent);
-            history.note(Event::Outcome(Outcome { index, run, recipient, step, proposed_ns: None, detail }));
+            let (index, detail, kind) = (fence.index + 1, String::new(), OutcomeKind::Sent);
+            history.note(Event::Outcome(Outcome { index, run, recipient, kind, proposed_ns: None, detail }));
         }
         history.close()
     }

@@ -4,7 +4,7 @@
 
 use super::barriers::may_follow;
 use super::limits;
-use crate::events::{Answer, Answered, Call, Claim, LifetimeEnd, Operation, RecipientState, Run, Step};
+use crate::events::{Answer, Answered, Call, Claim, LifetimeEnd, Operation, OutcomeKind, RecipientState, Run};
 use crate::history::{History, Item, of_item};
 
 /// Returns true if the final state of a recipient without an email has a cause.
@@ -74,7 +74,7 @@ fn was_refused(history: &History, item: Item) -> bool {
     of_item(&history.handoffs, item)
         .iter()
         .any(|handoff| matches!(handoff.answer, Answered::Refused | Answered::Malformed))
-        || of_item(&history.outcomes, item).iter().any(|outcome| outcome.step == Step::Refused)
+        || of_item(&history.outcomes, item).iter().any(|outcome| outcome.kind == OutcomeKind::Refused)
 }
 
 /// Returns true if at least two processes died while they owned a claim of this recipient, and each of these claims was
@@ -84,7 +84,8 @@ fn killed_its_owners(history: &History, item: Item) -> bool {
     let mut deaths = 0_u32;
     for (position, claim) in claims.iter().enumerate() {
         let next_index = claims.get(position + 1).map_or(u64::MAX, |next| next.fence.index);
-        let mut releases = of_item(&history.outcomes, item).iter().filter(|outcome| outcome.step == Step::Released);
+        let mut releases =
+            of_item(&history.outcomes, item).iter().filter(|outcome| outcome.kind == OutcomeKind::Released);
         let is_released = releases.any(|outcome| (claim.fence.index..next_index).contains(&outcome.index));
         deaths += u32::from(is_released && owner_died(history, claim));
     }

@@ -2,11 +2,11 @@
 //! the gate without a definite refusal.
 //!
 //! A duplicate is allowed if the history has a separate decision between the two handoffs. Under `hold` and
-//! `assume_sent` only operators decide, so only their calls count, and not the ledger's record; under `resend` the
-//! ledger's record counts. A decision before the first or after the second handoff does not count, nor one about a
-//! recipient that was not in doubt: a requeued dead letter had no email that could be doubled.
+//! `assume_sent` only operators decide, so only their calls count, and not the ledger's record. Under `resend` the
+//! ledger's record counts. A decision before the first or after the second handoff does not count. A decision about a
+//! recipient that was not in doubt does not count either: a requeued dead letter had no email that could be doubled.
 
-use crate::events::{Answer, Answered, InDoubt, Mail, Step};
+use crate::events::{Answer, Answered, InDoubt, Mail, OutcomeKind};
 use crate::history::{HasItem, History, Item, of_item};
 use crate::verdict::Findings;
 
@@ -15,7 +15,7 @@ pub fn accepted_once(history: &History, findings: &mut Findings) {
     for (item, handoffs) in history.handoffs_by_item() {
         let accepts: Vec<&Mail> = handoffs.iter().filter(|handoff| handoff.answer.is_accepted()).collect();
         let times = accepts.len();
-        if undecided(history, item, accepts) > 0 {
+        if count_undecided_pairs(history, item, accepts) > 0 {
             findings.violation(|| format!("{} was accepted {times} times: {}", item, fences(handoffs)));
         }
     }
@@ -29,23 +29,24 @@ pub fn one_fence_past_the_gate(history: &History, findings: &mut Findings) {
         for twice in all.windows(2).filter(|pair| pair[0] == pair[1]) {
             findings.violation(|| format!("{} came twice under fence {}", item, twice[0]));
         }
-        let past = handoffs
-            .iter()
-            .filter(|handoff| !matches!(handoff.answer, Answered::Refused | Answered::Cut | Answered::Malformed));
-        let mut past: Vec<&Mail> = past.filter(|handoff| handoff.fence.is_some()).collect();
-        past.sort_by_key(|handoff| (handoff.fence, handoff.at_ns));
-        past.dedup_by_key(|handoff| handoff.fence);
-        if undecided(history, item, past) > 0 {
+        let may_be_past_gate = |handoff: &&Mail| {
+            !matches!(handoff.answer, Answered::Refused | Answered::Cut | Answered::Malformed)
+                && handoff.fence.is_some()
+        };
+        let mut past_gate: Vec<&Mail> = handoffs.iter().filter(may_be_past_gate).collect();
+        past_gate.sort_by_key(|handoff| (handoff.fence, handoff.at_ns));
+        past_gate.dedup_by_key(|handoff| handoff.fence);
+        if count_undecided_pairs(history, item, past_gate) > 0 {
             findings.violation(|| format!("{} passed the gate again: {}", item, fences(handoffs)));
         }
     }
 }
 
-/// Emails beyond the first of their items.
+/// Numbers of emails after the first email of an item, over all items.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Duplicates {
-    /// Under `hold` and `assume_sent`: duplicates without a decision, which break the promise. Under `resend`: all,
-    /// since the ledger does not record whether an operator or the policy decided.
+    /// Under `hold` and `assume_sent`: duplicates without a decision, which break the promise. Under `resend`: all
+    /// duplicates, because the ledger does not record if an operator or the policy decided.
     pub undecided: u64,
     /// Duplicates that an operator decided for, under another policy than `resend`.
     pub decided: u64,
@@ -54,15 +55,15 @@ pub struct Duplicates {
 /// Counts the duplicates of all items.
 pub fn duplicates(history: &History) -> Duplicates {
     let by_policy = history.header.in_doubt == InDoubt::Resend;
-    let mut all = Duplicates::default();
+    let mut totals = Duplicates::default();
     for (item, handoffs) in history.handoffs_by_item() {
         let accepts: Vec<&Mail> = handoffs.iter().filter(|handoff| handoff.answer.is_accepted()).collect();
         let beyond = accepts.len().saturating_sub(1);
-        let undecided = if by_policy { beyond } else { undecided(history, item, accepts) };
-        all.undecided += undecided as u64;
-        all.decided += (beyond - undecided) as u64;
+        let undecided = if by_policy { beyond } else { count_undecided_pairs(history, item, accepts) };
+        totals.undecided += undecided as u64;
+        totals.decided += (beyond - undecided) as u64;
     }
-    all
+    totals
 }
 
 fn fences(handoffs: &[Mail]) -> String {
@@ -76,19 +77,19 @@ fn fences(handoffs: &[Mail]) -> String {
 /// A decision to send to a recipient again.
 #[derive(Clone, Copy, Debug)]
 struct Decision {
-    /// Its log index, if it is known.
+    /// Log index of the decision. `None`: unknown.
     index: Option<u64>,
     invoked_ns: u64,
-    /// `u64::MAX`: it may have been done at any time after it was invoked.
+    /// Time of the answer. `u64::MAX`: the decision may have been executed at any time after its call.
     answered_ns: u64,
-    /// The ledger recorded that the recipient is sent again. The policy `resend` does so in the entry that puts the
-    /// recipient in doubt, so no step before it says that it is.
-    is_step: bool,
+    /// True if the ledger recorded the decision. The policy `resend` decides in the entry that puts the recipient in
+    /// doubt, so no earlier outcome says that the recipient is in doubt.
+    is_ledger_record: bool,
 }
 
 /// Returns the number of consecutive pairs of handoffs, in the order of their fences, without a separate decision
 /// between them.
-fn undecided(history: &History, item: Item, mut handoffs: Vec<&Mail>) -> usize {
+fn count_undecided_pairs(history: &History, item: Item, mut handoffs: Vec<&Mail>) -> usize {
     if handoffs.len() < 2 {
         return 0;
     }
@@ -112,10 +113,10 @@ fn undecided(history: &History, item: Item, mut handoffs: Vec<&Mail>) -> usize {
 fn decisions(history: &History, item: Item) -> Vec<Decision> {
     let mut decisions = Vec::new();
     if history.header.in_doubt == InDoubt::Resend {
-        // Operators' decisions are steps too.
-        for outcome in of_item(&history.outcomes, item).iter().filter(|outcome| outcome.step == Step::Resent) {
+        // The outcomes include decisions of operators.
+        for outcome in of_item(&history.outcomes, item).iter().filter(|outcome| outcome.kind == OutcomeKind::Resent) {
             let index = Some(outcome.index);
-            decisions.push(Decision { index, invoked_ns: 0, answered_ns: u64::MAX, is_step: true });
+            decisions.push(Decision { index, invoked_ns: 0, answered_ns: u64::MAX, is_ledger_record: true });
         }
         return decisions;
     }
@@ -126,15 +127,15 @@ fn decisions(history: &History, item: Item) -> Vec<Decision> {
             Answer::Failed { .. } | Answer::Found { .. } => continue,
         };
         let (invoked_ns, answered_ns) = (call.invoked_ns, call.answered_ns.unwrap_or(u64::MAX));
-        decisions.push(Decision { index, invoked_ns, answered_ns, is_step: false });
+        decisions.push(Decision { index, invoked_ns, answered_ns, is_ledger_record: false });
     }
     decisions
 }
 
 impl Decision {
     /// Returns true if this decision lies between two handoffs: by the log, or by time if its index is unknown. DATA
-    /// comes before the gate, so the first handoff's DATA precedes the decision, and the second's follows the
-    /// operator's call.
+    /// comes before the gate, so the DATA of the first handoff precedes the decision, and the DATA of the second
+    /// follows the operator's call.
     fn is_between(&self, history: &History, first: &Mail, second: &Mail) -> bool {
         let in_time = match (first.fence, second.fence) {
             (Some(first), Some(second)) if first == second => false,
@@ -143,15 +144,17 @@ impl Decision {
             }
             _ => first.data_ns < self.answered_ns && self.invoked_ns < second.data_ns,
         };
-        // Only a recipient in doubt is sent to again, whatever was asked. (A dead letter had no accepted email.)
+        // Only a recipient in doubt is sent to again, whatever the call requested. (A dead letter had no accepted
+        // email.)
         let until = self.index.or(second.fence.map(|fence| fence.index));
-        in_time && (self.is_step || was_in_doubt(history, first, until))
+        in_time && (self.is_ledger_record || was_in_doubt(history, first, until))
     }
 }
 
-/// Returns true if the item was in doubt after this handoff and before this entry. True if steps were not observed.
+/// Returns true if the item was in doubt after this handoff and before this entry, or if outcomes were not observed.
 fn was_in_doubt(history: &History, handoff: &Mail, until: Option<u64>) -> bool {
     let from = handoff.fence.map_or(0, |fence| fence.index);
-    let mut steps = of_item(&history.outcomes, handoff.item()).iter().filter(|outcome| outcome.step == Step::InDoubt);
-    !history.is_whole() || steps.any(|outcome| outcome.index > from && until.is_none_or(|until| outcome.index < until))
+    let mut doubts =
+        of_item(&history.outcomes, handoff.item()).iter().filter(|outcome| outcome.kind == OutcomeKind::InDoubt);
+    !history.is_whole() || doubts.any(|outcome| outcome.index > from && until.is_none_or(|until| outcome.index < until))
 }

@@ -16,7 +16,7 @@
 
 use super::limits;
 use super::majority::{Interval, in_force, rest_of};
-use crate::events::{Answered, Call, Claim, Fault, FaultKind, Operation, RecipientState, Run, Step};
+use crate::events::{Answered, Call, Claim, Fault, FaultKind, Operation, OutcomeKind, RecipientState, Run};
 use crate::history::{HasItem, History, Item, of_item, of_run};
 use crate::time::{LEASE_MS, MS};
 use crate::verdict::Findings;
@@ -59,7 +59,8 @@ pub fn report_silence(history: &History, majorities: &[Interval], led_within_ns:
     }
 }
 
-/// Reports recipients that stay claimed longer than this without a handoff or an entry that releases them.
+/// Reports recipients that stay claimed for more than `within_ns` of a quiet interval, without a handoff and without an
+/// entry that releases them.
 fn report_unbegun_claims(history: &History, quiet: &[Interval], within_ns: u64, findings: &mut Findings) {
     let over_ns = |fault: &Fault| fault.over_ns().saturating_add(PREPARED_WITHIN_NS);
     // Sorted by their beginnings.
@@ -81,8 +82,8 @@ fn report_unbegun_claims(history: &History, quiet: &[Interval], within_ns: u64, 
     }
 }
 
-/// Returns the interval from a claim to the DATA of its email or the entry that ended it; `None` if one of these has no
-/// time.
+/// Returns the interval from a claim to the DATA of its email, or to the entry that ended the claim. `None`: one of
+/// these has no time.
 fn unbegun(history: &History, claim: &Claim) -> Option<Interval> {
     let (item, fence) = (claim.item(), claim.fence);
     let error_ns = history.header.clock_error_ms.saturating_mul(MS);
@@ -166,7 +167,7 @@ fn waiting(history: &History) -> Vec<Interval> {
 /// between.
 fn waited_until(history: &History, item: Item, state: RecipientState) -> Option<u64> {
     let handoffs = of_item(&history.handoffs, item);
-    let is_plain = of_item(&history.outcomes, item).iter().all(|outcome| outcome.step == Step::Sent);
+    let is_plain = of_item(&history.outcomes, item).iter().all(|outcome| outcome.kind == OutcomeKind::Sent);
     match (state, of_item(&history.claims, item).len(), handoffs) {
         (RecipientState::Sent, 1, [handoff]) if is_plain && handoff.answer == Answered::Accepted => Some(handoff.at_ns),
         (RecipientState::Pending, 0, []) if is_plain => Some(history.ended_ns()),

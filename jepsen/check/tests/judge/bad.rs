@@ -109,7 +109,7 @@ fn i1_under_resend_duplicate_without_step_is_rejected() {
     rejected(&with(again), &[1, 3]);
     let mut owned = with(again);
     // The policy sends again in the entry that puts the recipient in doubt: no step before it says so.
-    owned.step("r200.0", "b", 215, Step::Resent);
+    owned.outcome("r200.0", "b", 215, OutcomeKind::Resent);
     let judgement = accepted(&owned);
     assert_eq!(judgement.duplicates, 1, "by choice, and counted");
     owned.header.in_doubt = InDoubt::Hold;
@@ -939,7 +939,7 @@ fn repair_relay(history: &mut TestHistory) {
     history.change_fault(FaultKind::Relay, |fault| fault.until_ns = Some(ns(36.0)));
 }
 
-/// After the minute of the good history, one more recipient is due at 70 s and gets its email after so many seconds.
+/// Returns the good history with one more recipient, which is due at 70 s and gets its email after `seconds`.
 fn waiting_until(seconds: f64, change: impl FnOnce(&mut TestHistory)) -> TestHistory {
     with(|history| {
         history.ended.at_ns = ns(130.0);
@@ -1024,7 +1024,7 @@ fn i17_recipients_that_wait_for_another_reason_are_accepted() {
         history.call(105.0, 105.1, Operation::Resume { target: target() }, ok(403));
     });
     assert!(!verdict(&paused, 17).is_false());
-    let refused = waiting_until(40.0, |history| history.step("r400.0", "d", 402, Step::Refused));
+    let refused = waiting_until(40.0, |history| history.outcome("r400.0", "d", 402, OutcomeKind::Refused));
     accepted(&refused);
     let without_a_majority = waiting_until(60.0, |history| {
         for node in ["n1", "n2"] {
@@ -1034,8 +1034,8 @@ fn i17_recipients_that_wait_for_another_reason_are_accepted() {
     accepted(&without_a_majority);
 }
 
-/// At 100 s, a node claims `d` and releases it after so many seconds without a handoff. It is sent at once under its
-/// next claim. Other emails come each ten seconds.
+/// Returns the good history with a claim of `d` at 100 s, which is released after `seconds` without a handoff. `d` is
+/// sent at once under its next claim. Other emails arrive each ten seconds.
 fn held_for(seconds: f64, change: impl FnOnce(&mut TestHistory)) -> TestHistory {
     with(|history| {
         history.ended.at_ns = ns(230.0);
@@ -1044,7 +1044,7 @@ fn held_for(seconds: f64, change: impl FnOnce(&mut TestHistory)) -> TestHistory 
         history.due(late, 100.0, "solo");
         history.run("r400.0", late, 100.0, 400);
         history.claim("r400.0", "d", fence(210, 401), ("n2", 2), 100.0);
-        history.step("r400.0", "d", 402, Step::Released);
+        history.outcome("r400.0", "d", 402, OutcomeKind::Released);
         let Some(Event::Outcome(outcome)) = history.events.last_mut() else { unreachable!() };
         outcome.proposed_ns = Some(ns(100.0 + seconds));
         history.sends("r400.0", ("d", 0), fence(210, 403), ("n1", 1), 100.1 + seconds);

@@ -69,29 +69,29 @@ fn i4_end_by_client_or_relay_is_explained() {
 
     let bounced = without_a_mail(RecipientState::Dead, |history| {
         history.claim("r120.0", "m7", fence(10, 121), ("n2", 1), 12.4);
-        history.step("r120.0", "m7", 122, Step::Refused);
+        history.outcome("r120.0", "m7", 122, OutcomeKind::Refused);
     });
     accepted(&bounced);
     let given_back = without_a_mail(RecipientState::Dead, |history| {
         history.claim("r120.0", "m7", fence(10, 121), ("n1", 1), 12.4);
-        history.step("r120.0", "m7", 122, Step::Released);
+        history.outcome("r120.0", "m7", 122, OutcomeKind::Released);
         history.claim("r120.0", "m7", fence(10, 123), ("n1", 1), 12.5);
-        history.step("r120.0", "m7", 124, Step::Released);
+        history.outcome("r120.0", "m7", 124, OutcomeKind::Released);
     });
     rejected(&given_back, &[4]);
     // The owner of both claims died.
     let killed = without_a_mail(RecipientState::Dead, |history| {
         history.claim("r120.0", "m7", fence(10, 121), ("n2", 1), 12.4);
-        history.step("r120.0", "m7", 122, Step::Released);
+        history.outcome("r120.0", "m7", 122, OutcomeKind::Released);
         history.claim("r120.0", "m7", fence(10, 123), ("n2", 1), 12.5);
-        history.step("r120.0", "m7", 124, Step::Released);
+        history.outcome("r120.0", "m7", 124, OutcomeKind::Released);
     });
     accepted(&killed);
     // After the second claim it was not released.
     let held = without_a_mail(RecipientState::Dead, |history| {
         history.claim("r120.0", "m7", fence(10, 121), ("n2", 1), 12.4);
-        history.step("r120.0", "m7", 122, Step::Released);
-        history.step("r120.0", "m7", 122, Step::Released);
+        history.outcome("r120.0", "m7", 122, OutcomeKind::Released);
+        history.outcome("r120.0", "m7", 122, OutcomeKind::Released);
         history.claim("r120.0", "m7", fence(10, 123), ("n2", 1), 12.5);
     });
     rejected(&held, &[4]);
@@ -157,7 +157,7 @@ fn i1_decision_about_recipient_without_doubt_excuses_nothing() {
 
 /// A recipient that is sent again was in doubt.
 fn again(history: &mut TestHistory, run: &str, recipient: &str, index: u64, at_s: f64) {
-    history.step(run, recipient, index - 30, Step::InDoubt);
+    history.outcome(run, recipient, index - 30, OutcomeKind::InDoubt);
     accepted_again(history, run, recipient, index, at_s);
 }
 
@@ -222,7 +222,7 @@ fn i1_decision_about_all_in_doubt_covers_each() {
             accepted_again(history, "r120.0", "m7", 160, 16.0);
             resend(history, 14.0, ("r120.0", None), ok(150));
             if in_doubt {
-                history.step("r120.0", "m7", 149, Step::InDoubt);
+                history.outcome("r120.0", "m7", 149, OutcomeKind::InDoubt);
             }
         })
     };
@@ -236,7 +236,7 @@ fn i1_under_resend_step_after_both_excuses_nothing() {
         with(|history| {
             history.header.in_doubt = InDoubt::Resend;
             again(history, "r120.0", "m7", 160, 16.0);
-            history.step("r120.0", "m7", index, Step::Resent);
+            history.outcome("r120.0", "m7", index, OutcomeKind::Resent);
         })
     };
     let by_policy = accepted(&resent(150));
@@ -294,7 +294,7 @@ fn i9_resend_without_request_is_rejected() {
     let resent = |policy| {
         with(|history| {
             history.header.in_doubt = policy;
-            history.step("r200.0", "b", 216, Step::Resent);
+            history.outcome("r200.0", "b", 216, OutcomeKind::Resent);
             history.set_final_state("r200.0", "b", RecipientState::Dead);
         })
     };
@@ -348,7 +348,7 @@ fn i4_range_explains_its_count_of_instants() {
     rejected(&range(8), &[4]);
 }
 
-/// A run of `daily`, whose instant is at 34 s, opens so many milliseconds late.
+/// Opens the run of `daily` whose instant is at 34 s `by_ms` milliseconds late.
 fn late(history: &mut TestHistory, by_ms: i64) {
     history.change_run("r250.0", |run| run.opened_unix_ms += by_ms);
 }

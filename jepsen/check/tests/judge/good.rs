@@ -116,10 +116,10 @@ impl TestHistory {
         }));
     }
 
-    pub fn step(&mut self, run: &str, recipient: &str, index: u64, step: Step) {
+    pub fn outcome(&mut self, run: &str, recipient: &str, index: u64, kind: OutcomeKind) {
         let (run, recipient) = (run.into(), recipient.into());
         let (proposed_ns, detail) = (None, String::new());
-        self.events.push(Event::Outcome(Outcome { index, run, recipient, step, proposed_ns, detail }));
+        self.events.push(Event::Outcome(Outcome { index, run, recipient, kind, proposed_ns, detail }));
     }
 
     pub fn item_state(&mut self, run: &str, recipient: &str, number: u32, state: RecipientState) {
@@ -145,7 +145,7 @@ impl TestHistory {
         self.handoff(run, recipient.0, fence, node.0, at_s.1, Answered::Accepted);
         let Some(Event::Mail(mail)) = self.events.last_mut() else { unreachable!() };
         mail.data_ns = ns(at_s.0);
-        self.step(run, recipient.0, fence.index + 1, Step::Sent);
+        self.outcome(run, recipient.0, fence.index + 1, OutcomeKind::Sent);
         self.item_state(run, recipient.0, recipient.1, RecipientState::Sent);
     }
 
@@ -335,10 +335,10 @@ fn ordinary(history: &mut TestHistory) {
     history.sends("r100.0", ("a", 0), fence(10, 101), ("n1", 1), 5.3);
     history.claim("r100.0", "b", fence(10, 102), ("n2", 1), 5.1);
     history.handoff("r100.0", "b", fence(10, 102), "n2", 5.3, Answered::Refused);
-    history.step("r100.0", "b", 103, Step::Refused);
+    history.outcome("r100.0", "b", 103, OutcomeKind::Refused);
     history.sends("r100.0", ("b", 1), fence(10, 110), ("n3", 1), 7.0);
     history.claim("r100.0", "c", fence(10, 104), ("n1", 1), 5.1);
-    history.step("r100.0", "c", 105, Step::Refused);
+    history.outcome("r100.0", "c", 105, OutcomeKind::Refused);
     history.item_state("r100.0", "c", 2, RecipientState::Dead);
 
     history.due(("default", "campaign"), 12.0, "many");
@@ -365,18 +365,18 @@ fn doubtful(history: &mut TestHistory) {
     history.sends("r200.0", ("a", 0), fence(10, 201), ("n1", 1), 20.3);
     history.claim("r200.0", "b", fence(10, 202), ("n2", 1), 20.2);
     history.handoff("r200.0", "b", fence(10, 202), "n2", 20.7, Answered::Accepted);
-    history.step("r200.0", "b", 215, Step::InDoubt);
+    history.outcome("r200.0", "b", 215, OutcomeKind::InDoubt);
     history.item_state("r200.0", "b", 1, RecipientState::InDoubt);
     history.claim("r200.0", "c", fence(10, 203), ("n3", 1), 20.2);
-    history.step("r200.0", "c", 204, Step::Released);
+    history.outcome("r200.0", "c", 204, OutcomeKind::Released);
     history.sends("r200.0", ("c", 2), fence(210, 214), ("n3", 1), 24.0);
 
     history.due(daily, 34.0, "solo");
     history.run("r250.0", daily, 34.0, 250);
     history.claim("r250.0", "d", fence(210, 251), ("n1", 1), 34.2);
     history.handoff("r250.0", "d", fence(210, 251), "n1", 34.5, Answered::AcceptedUnanswered);
-    history.step("r250.0", "d", 252, Step::InDoubt);
-    history.step("r250.0", "d", 260, Step::Assumed);
+    history.outcome("r250.0", "d", 252, OutcomeKind::InDoubt);
+    history.outcome("r250.0", "d", 260, OutcomeKind::Assumed);
     history.item_state("r250.0", "d", 0, RecipientState::Assumed);
     let (run, recipient) = ("r250.0".to_owned(), Some("d".to_owned()));
     history.call(36.0, 36.1, Operation::Assume { run, recipient }, ok(260));
@@ -385,8 +385,8 @@ fn doubtful(history: &mut TestHistory) {
     history.run("r255.0", daily, 35.0, 255);
     history.claim("r255.0", "d", fence(210, 256), ("n1", 1), 35.2);
     history.handoff("r255.0", "d", fence(210, 256), "n1", 35.5, Answered::Nothing);
-    history.step("r255.0", "d", 257, Step::InDoubt);
-    history.step("r255.0", "d", 261, Step::Resent);
+    history.outcome("r255.0", "d", 257, OutcomeKind::InDoubt);
+    history.outcome("r255.0", "d", 261, OutcomeKind::Resent);
     history.sends("r255.0", ("d", 0), fence(210, 262), ("n2", 2), 38.0);
     let (run, recipient) = ("r255.0".to_owned(), Some("d".to_owned()));
     history.call(37.0, 37.1, Operation::Resend { run, recipient }, ok(261));

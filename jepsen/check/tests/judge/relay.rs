@@ -35,7 +35,7 @@ fn i5_message_that_was_cut_off_leaves_its_recipient_in_doubt() {
 fn i5_message_that_was_cut_off_explains_no_other_recipient() {
     let others = with(|history| {
         cut_off(history, |_| {});
-        history.step("r120.0", "m7", 123, Step::Refused);
+        history.outcome("r120.0", "m7", 123, OutcomeKind::Refused);
         for event in &mut history.events {
             match event {
                 Event::FinalState(final_state) if final_state.recipient == "m7" => {
@@ -89,7 +89,7 @@ fn i6_message_without_its_dot_passed_no_gate() {
 fn decided(history: &mut TestHistory, at: Option<u64>, state: RecipientState) {
     history.header.in_doubt = InDoubt::Resend;
     if let Some(at) = at {
-        history.step("r200.0", "b", at, Step::Resent);
+        history.outcome("r200.0", "b", at, OutcomeKind::Resent);
     }
     for event in &mut history.events {
         if let Event::FinalState(final_state) = event

@@ -149,7 +149,7 @@ pub enum LinkFault {
 pub enum DiskFault {
     /// Every sync fails.
     Fails,
-    /// Every sync takes this long.
+    /// Every sync takes this time.
     Slow(Duration),
     /// The disk is full.
     Full,

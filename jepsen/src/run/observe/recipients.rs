@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use reveille_check::events::{Claim, Event, Fence, FinalState, OpenClaim, Outcome, RecipientState, Resumption, Step};
+use reveille_check::events::{
+    Claim, Event, Fence, FinalState, OpenClaim, Outcome, OutcomeKind, RecipientState, Resumption,
+};
 use reveille_check::names::Name;
 use reveille_harness::AdminClient;
 use reveille_proto::admin::v1 as api;
@@ -122,12 +124,12 @@ fn record(
                 proposed_ns: clock.ns(event),
             }));
         }
-        if let Some(step) = step(&event.what) {
+        if let Some(kind) = outcome_kind(&event.what) {
             recorder.event(&Event::Outcome(Outcome {
                 index: event.index,
                 run: run.into(),
                 recipient: recipient.into(),
-                step,
+                kind,
                 proposed_ns: clock.ns(event),
                 detail: event.detail.clone(),
             }));
@@ -143,22 +145,22 @@ fn incarnation(claimed: &api::Event) -> Option<u64> {
     claimed.detail.strip_prefix("life ")?.parse().ok()
 }
 
-/// Returns the time until which the recipient was claimed under this fence: the first step that ended the claim.
-/// `None`: that step has no instant.
+/// Returns the time until which the recipient was claimed under this fence: the first outcome that ended the claim.
+/// `None`: that outcome has no instant.
 fn open_until(clock: &LedgerTimeline, claimed: &api::Event, later: &[api::Event]) -> Option<u64> {
-    let ends = later.iter().find(|event| event.fence == claimed.fence && step(&event.what).is_some());
+    let ends = later.iter().find(|event| event.fence == claimed.fence && outcome_kind(&event.what).is_some());
     clock.ns(ends?)
 }
 
-/// Returns the step for a text of `explain` that ends a handoff or decides a doubt.
-fn step(what: &str) -> Option<Step> {
+/// Returns the outcome for a text of `explain` that ends a handoff or decides a doubt.
+fn outcome_kind(what: &str) -> Option<OutcomeKind> {
     Some(match what {
-        "sent" | "sent twice" | "sent after all" => Step::Sent,
-        "refused" => Step::Refused,
-        "given back" | "not composed" => Step::Released,
-        "in doubt" => Step::InDoubt,
-        "to be resent" => Step::Resent,
-        "assumed" => Step::Assumed,
+        "sent" | "sent twice" | "sent after all" => OutcomeKind::Sent,
+        "refused" => OutcomeKind::Refused,
+        "given back" | "not composed" => OutcomeKind::Released,
+        "in doubt" => OutcomeKind::InDoubt,
+        "to be resent" => OutcomeKind::Resent,
+        "assumed" => OutcomeKind::Assumed,
         _ => return None,
     })
 }
