@@ -331,7 +331,8 @@ impl AudienceStore {
     }
 
     /// Returns the missing parts that are reported to the leader, those of open runs first. The list has [`NAMED_MAX`]
-    /// elements only if so many parts of open runs are missing, else at most one less.
+    /// elements only if at least this number of parts of open runs is missing. Otherwise it has at most one element
+    /// less.
     pub(crate) fn named_lacking(&self, open: &BTreeSet<Hash>) -> Vec<Hash> {
         let lacking = self.lacking.lock();
         let first: Vec<Hash> = lacking.intersection(open).copied().take(NAMED_MAX).collect();

@@ -49,8 +49,8 @@ pub enum SpreadError {
     },
 }
 
-/// Copies these parts between members until a majority has each of them, synced, and keeps it for seven hours at least.
-/// Returns the parts that no member has.
+/// Copies these parts between members until a majority has each of them synced, and keeps them for at least seven
+/// hours. Returns the parts that no member has.
 ///
 /// # Errors
 /// When a majority cannot be reached, or does not take a part.

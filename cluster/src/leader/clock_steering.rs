@@ -167,8 +167,8 @@ impl Steering {
     }
 }
 
-/// Returns true if the readings can show whether the clocks agree. One reading of several voters cannot: the others are
-/// unreachable, and without them there is no quorum either.
+/// Returns true if the readings can show if the clocks agree. One reading of several voters cannot: the other voters
+/// are unreachable, and without them there is no quorum either.
 fn can_compare(voters: u32, readings: &[VoterClock]) -> bool {
     readings.len() >= 2.min(voters as usize)
 }

@@ -39,8 +39,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 const LAG_MAX: Duration = Duration::from_secs(2);
 /// Maximum time of a write or sync of the log (P13).
 const SYNC_MAX: Duration = Duration::from_secs(5);
-/// Rate in emails a second at which work is claimed well within [`IDLE_MAX`]. Work with a lower rate is not expected to
-/// be claimed.
+/// Rate in emails per second at which work is claimed well within [`IDLE_MAX`]. Work with a lower rate is not expected
+/// to be claimed.
 const PER_SECOND_MIN: f64 = 1.0;
 /// Maximum time without a grant while there is work and credit (P13).
 const IDLE_MAX: Duration = Duration::from_secs(10);

@@ -1,8 +1,7 @@
 //! The state of one leadership: built when its epoch is applied, dropped when the epoch ends (P13).
 //!
-//! Raft's report "this node leads" stays true on a leader that was cut off, so it permits no action. The leadership
-//! only proposes, and its proposals carry the epoch, which the ledger checks. The first leader of a cluster runs the
-//! same code as every later one, so fail-over is no special case.
+//! Raft may still report "this node leads" on a leader that was cut off. So a leadership never acts on that report: it
+//! only proposes, and the ledger checks the epoch of each proposal.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -41,7 +41,7 @@ pub struct Backlog {
     pub oldest: Time,
     /// Maximum number of late emails that may be claimed in a second. `None`: no limit.
     pub bound_per_second: Option<f64>,
-    /// Recent decrease in recipients a second. `None` if it does not decrease, or was not measured for long enough.
+    /// Recent decrease in recipients per second. `None` if it does not decrease, or was not measured for long enough.
     pub shrinks_per_second: Option<f64>,
     /// Estimated time until the end at that rate. `None`: not known.
     pub eta: Option<Duration>,
@@ -173,7 +173,7 @@ impl BacklogWatch {
 pub(crate) struct BacklogReading {
     /// Late emails of open runs, and the pools of schedules beyond [`SCHEDULES_MAX`].
     pub late: Pools,
-    /// Maximum number of late emails a second, by pool.
+    /// Maximum number of late emails per second, by pool.
     pub bounds: BTreeMap<String, f64>,
     /// Schedules with missed instants that may wait.
     pub missed: Vec<Schedule>,

@@ -123,7 +123,7 @@ pub struct RelayFlow {
 /// The leader's answer to a [`LeaseRequest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GrantedLease {
-    /// The lease ends this long after the request was sent.
+    /// Length of the lease, from the time at which the request was sent.
     pub length: Duration,
     /// A gate may pass under this grant only if it decides by a state that includes this index (P9, P15).
     pub floor: u64,

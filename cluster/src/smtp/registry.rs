@@ -375,7 +375,7 @@ fn wait_for(unavailable: &Unavailable, deadline: Instant) -> (bool, u8, Option<I
     (until.is_none_or(|until| until >= deadline), kind, until)
 }
 
-/// Returns one voter's share of a relay's rate, in emails a second.
+/// Returns one voter's share of a relay's rate, in emails per second.
 pub fn share(relay: &Relay, voters: usize) -> f64 {
     let voters = if injected_bugs::is(Bug::WholeBudget) { 1 } else { voters };
     match relay.rate_milli {

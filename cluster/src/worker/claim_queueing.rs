@@ -1,10 +1,9 @@
 //! Queues the recipients of one claim for sessions of its pool (P4, P5).
 //!
-//! `workers.rs` starts it once for each claim. `feeder.rs` then starts the delivery of each recipient, `composition.rs`
-//! composes its email, and `delivery.rs` sends it. Order for one recipient: journal `open`, compose, journal
-//! `composed`, dialogue up to the gate, journal `begin`, final dot, answer, journal the answer, settle. Each recipient
-//! of a claim has at most one `begin`. After it the recipient leaves the claim, whatever the answer, and nothing here
-//! retries.
+//! `workers.rs` calls it once for each claim. `feeder.rs` then starts the delivery of each recipient,
+//! `composition.rs` composes its email, and `delivery.rs` sends it (P5.1 has the order of all steps). Each recipient of
+//! a claim has at most one `begin`. After `begin` the recipient leaves the claim, whatever the answer is, and nothing
+//! here retries.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 /// Maximum number of pools, and of tenants of a pool, that are kept although nothing waits there.
 const KNOWN_MAX: usize = 256;
 /// Distance by which one turn moves the mark of a tenant with a share of 1. Division by a share is exact to a
-/// thousandth. At a hundred thousand turns a second the marks of one process last for ninety years.
+/// thousandth. At a hundred thousand turns per second the marks of one process last for ninety years.
 const STEP: u64 = 1 << 16;
 /// Maximum turns that an idle tenant saves. This is enough for a slice of a few hundred emails that is spread over the
 /// nodes.

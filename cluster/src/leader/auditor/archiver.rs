@@ -10,14 +10,14 @@ use reveille_ledger::policy::HOUR_MS;
 use crate::leader::leadership::Leadership;
 use crate::process::context::NodeContext;
 
-/// Parts of the archive that no snapshot has yet are in memory. With more than this, no run is archived. Bytes.
+/// Maximum bytes of archive parts that no snapshot has yet, which are in memory. Above it no run is archived.
 const UNSAVED_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// With more parts no run is archived: the list of their chunks, 40 bytes each, must fit into one message to a follower
-/// that gets a snapshot. So many are made in 400 days by one each seven minutes.
+/// Maximum number of archive parts: the list of their chunks, 40 bytes each, must fit into one message to a follower
+/// that gets a snapshot. One part each seven minutes makes this number in 400 days. Above it no run is archived.
 const PARTS_MAX: usize = 80_000;
 
-/// The scan for what may leave the state: one batch a sweep, and a pause after each complete scan.
+/// The scan for runs and rows that may leave the state: one batch in each sweep, and a pause after each complete scan.
 pub(super) struct Archiver {
     /// Time from the end of a run to its archiving, by ledger time. Milliseconds.
     after_ms: i64,

@@ -38,7 +38,7 @@ const SHOULD_BEGIN_WITHIN: Duration = Duration::from_secs(SESSION_WITHIN.as_secs
 pub(crate) struct RelayCapacity {
     /// Number of dialogues at the same time.
     pub sessions: u32,
-    /// Emails a second that the node may send through the relay now.
+    /// Emails per second that the node may send through the relay now.
     pub rate_per_second: f64,
     /// Duration of a dialogue; `None` if it is not known.
     pub dialogue: Option<Duration>,

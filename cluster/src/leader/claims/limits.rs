@@ -149,7 +149,7 @@ fn waiting(in_flight: &InFlightClaims) -> BTreeSet<TenantPool> {
     in_flight.slices().map(|slice| (slice.tenant.clone(), slice.source.pool.clone())).collect()
 }
 
-/// Returns the limit of late emails a second of a pool. `None` if there is no limit; 0 without a relay.
+/// Returns the limit of late emails per second of a pool. `None` if there is no limit; 0 without a relay.
 pub fn late_rate(ledger: &Ledger, pool: &str) -> Option<f64> {
     Some(ledger.late_rate_milli(pool)? as f64 / 1_000.0)
 }
@@ -170,7 +170,7 @@ fn gathering(rate: f64, slice: u32) -> u32 {
 pub(crate) struct RateLimiters(BTreeMap<String, RateLimiter>);
 
 impl RateLimiters {
-    /// Returns how many recipients may be claimed at `now` by these rates, in emails a second. `slice` is the largest
+    /// Returns how many recipients may be claimed at `now` by these rates, in emails per second. `slice` is the largest
     /// claim.
     pub fn gathered(&mut self, rates: BTreeMap<String, f64>, slice: u32, now: Duration) -> NamedLimits {
         self.0.retain(|name, _| rates.contains_key(name));

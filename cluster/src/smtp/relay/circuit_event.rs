@@ -8,8 +8,8 @@ use crate::smtp::replies::classification::ReplyClass;
 use crate::smtp::replies::dialogue_result::DialogueResult;
 use crate::smtp::stage::Stage;
 
-/// A dialogue that began this long ago, and did not reach the gate by the caller's limit, shows a slow relay: that
-/// counts as a loss. With less time the caller simply came late.
+/// Minimum age of a dialogue that has not reached the gate by the caller's limit to count as a loss, because the relay
+/// is slow. For a younger dialogue the caller came late.
 const SLOW: Duration = Duration::from_secs(3);
 
 /// Returns what a result says about the relay. A relay that is too busy for one more session, while others are open,

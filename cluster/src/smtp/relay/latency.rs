@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// Weight of a new measurement against the mean of all former ones.
 const WEIGHT: f64 = 1.0 / 8.0;
-/// The mean is forgotten when nothing was measured for this long.
+/// Time without a measurement after which the mean is forgotten.
 const REMEMBERED_FOR: Duration = Duration::from_secs(60);
 /// Before the first answer, the age of running dialogues counts from this age on.
 const UNANSWERED: Duration = Duration::from_secs(1);

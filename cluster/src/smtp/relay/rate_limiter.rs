@@ -25,7 +25,7 @@ const ECHO: Duration = Duration::from_secs(1);
 /// Longest wait that [`RateLimiter::take`] returns. With a budget of zero the caller asks again after this time.
 pub const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
-/// Maximum rate in emails a second. Larger numbers are reduced to it.
+/// Maximum rate in emails per second. Larger numbers are reduced to it.
 const FASTEST: f64 = 1e9;
 
 /// Tolerance for rounding errors. Without it `take` could return a wait of a nanosecond again and again.
@@ -46,7 +46,7 @@ pub struct RateLimiter {
 }
 
 impl RateLimiter {
-    /// Creates a bucket for `budget` emails a second (fractions are allowed; zero means none now) and at most `burst`
+    /// Creates a bucket for `budget` emails per second (fractions are allowed; zero means none now) and at most `burst`
     /// tokens (at least one). It starts empty: after a restart or a fail-over no node knows what was spent just before
     /// (P25).
     pub fn new(budget: f64, burst: f64) -> RateLimiter {
@@ -93,7 +93,7 @@ impl RateLimiter {
         Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST_WAIT)
     }
 
-    /// Returns the budget in emails a second.
+    /// Returns the budget in emails per second.
     pub fn budget(&self) -> f64 {
         self.budget
     }
@@ -125,7 +125,7 @@ impl RateLimiter {
         self.tokens = self.tokens.min(self.burst);
     }
 
-    /// Returns the rate in emails a second at `now`.
+    /// Returns the rate in emails per second at `now`.
     pub fn rate_per_second(&self, now: Duration) -> f64 {
         self.rate_after(self.since_refill(now))
     }

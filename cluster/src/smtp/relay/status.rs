@@ -19,7 +19,7 @@ pub struct RelayStatus {
     pub waiting_dots: usize,
     /// State of the circuit breaker.
     pub circuit: CircuitStatus,
-    /// Current rate in emails a second. Below the budget after a throttle answer.
+    /// Current rate in emails per second. Below the budget after a throttle answer.
     pub rate_per_second: f64,
     /// The relay's last answer "too fast" within the last minute. `None`: there was none.
     pub slowed: Option<String>,

@@ -31,8 +31,8 @@ const REMEMBERED_MAX: usize = 1_024;
 /// Idle time before the first keep-alive probe. Further probes follow every [`KEEPALIVE_EVERY`].
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(20);
-/// A connection ends if sent data is not acknowledged for this long. So a relay that vanished is noticed before the ten
-/// minutes of the final dot are over. Equals the time-out of one block of text (RFC 5321 4.5.3.2.5).
+/// Time without an acknowledgement of sent data after which a connection ends. So a vanished relay is noticed before
+/// the ten minutes of the final dot are over. Equals the time-out of one block of text (RFC 5321 4.5.3.2.5).
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(180);
 
 /// A connection to a relay.

@@ -37,7 +37,7 @@ const DATA: &str = "DATA\r\n";
 /// Maximum bytes of a text that are written within one time-out (the "data block" of RFC 5321 4.5.3.2.5).
 const BLOCK_BYTES: usize = 64 * 1024;
 
-/// A text of at most so many bytes goes in one write with the final dot, after the gate: an idle socket takes it whole.
+/// Maximum bytes of a text that goes in one write with the final dot, after the gate. An idle socket takes it whole.
 const ONE_WRITE_BYTES: usize = NEVER_FULL - FINAL_DOT.len();
 
 /// Maximum time of a dialogue before the gate. A backstop: a delivery ends it after 60 s ([`Deadlines::gate_by`]), and

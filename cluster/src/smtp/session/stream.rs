@@ -1,8 +1,8 @@
 //! The only code that writes bytes to a relay and asks the gate (P3, P5). It works above TLS and has no time-outs.
 //!
 //! - Commands are written only outside an email's text. Texts are written only as `Stuffed`, which cannot contain a
-//!   line of one dot. So exactly one function can end a text, `Stream::end_text_through_gate`, and it asks the gate
-//!   once.
+//!   line of one dot. So only one function can end a text, `Stream::end_text_through_gate`, and it asks the gate at
+//!   most once.
 //! - The [`Stage`] is at least what the relay may know: it changes to `FinalDot` before the first byte of the final
 //!   dot.
 //! - Unexpected bytes before the gate end the dialogue: answers could no longer be matched to commands.

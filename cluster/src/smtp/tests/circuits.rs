@@ -14,7 +14,7 @@ fn seconds(s: u64) -> Duration {
     Duration::from_secs(s)
 }
 
-/// Returns the instant so many seconds after the start of the tests.
+/// Returns the instant `s` seconds after the start of the tests.
 fn at(s: u64) -> Instant {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     *START + seconds(s)

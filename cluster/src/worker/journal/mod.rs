@@ -6,7 +6,7 @@
 //! - One file for each incarnation, meant for memory (`/dev/shm`): a record costs one `write`, never a sync.
 //! - When [`Journal::append`] returns `Ok`, the record survives this process. After an error the node must not
 //!   take the step, and stops.
-//! - One `begin` for each recipient of a claim (P5); a second one is refused here.
+//! - One `begin` for each recipient of a claim (P5). A second `begin` is refused here.
 //! - Bounded: a rewrite of the file drops the records of closed claims.
 //!
 //! No other process reads a journal while its owner runs (P10). Read `record.rs`, `journaled_claims.rs`, `reading.rs`.

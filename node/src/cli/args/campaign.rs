@@ -85,7 +85,7 @@ Examples:
     Resume {
         /// Its name
         name: String,
-        /// Go on although its canary has held it; refused where none has
+        /// Resume although the canary paused this campaign. An error if no canary paused it
         #[arg(long)]
         without_canary: bool,
     },

@@ -75,7 +75,7 @@ Examples:
     Resume {
         /// rINDEX.PLACE, or NAME@INSTANT
         run: String,
-        /// Go on although its canary has held it; refused where none has
+        /// Resume although the canary paused this run. An error if no canary paused it
         #[arg(long)]
         without_canary: bool,
     },

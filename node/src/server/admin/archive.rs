@@ -40,7 +40,7 @@ impl Admin {
         }))
     }
 
-    /// Returns the message of a run.
+    /// Returns the run as the API shows it (`v1::Run`).
     pub(crate) async fn show_run(&self, run: RunId) -> ApiResult<v1::Run> {
         let found = self.read_run(run, |at| views::run_of(at.own, run)).await?;
         found.ok_or_else(|| error_texts::no_run(run))

@@ -113,7 +113,7 @@ pub fn values(settings: &Settings) -> Vec<(String, Value)> {
     fixed.chain(named).collect()
 }
 
-/// Returns a sample file: it sets the required keys, and describes each other one with its default.
+/// Returns a sample file. It sets the required keys, and has every other key as a comment with its default.
 pub fn sample() -> String {
     let mut text = format!(
         "# Settings of a node of Reveille {}: reveille start --config FILE\n\

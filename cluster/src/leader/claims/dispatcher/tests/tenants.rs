@@ -5,7 +5,7 @@ use reveille_ledger::tenant::TenantSet;
 use super::*;
 
 impl World {
-    /// Sets a tenant's limits: thousandths of an email a second, recipients at once, share. Zero means no limit.
+    /// Sets a tenant's limits: thousandths of an email per second, recipients at once, share. Zero means no limit.
     fn bound(&mut self, name: &str, (rate_milli, concurrency, share): (u64, u32, u32)) {
         let set = TenantSet {
             request: None,
