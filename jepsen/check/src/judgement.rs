@@ -20,33 +20,33 @@ pub struct Judgement {
     pub seed: u64,
     /// The commit that was judged.
     pub commit: String,
-    /// All invariants that were asked for hold, and the run exercised the system.
+    /// True if all requested invariants hold, and the run exercised the system.
     pub valid: bool,
-    /// Recipients that were due an email, once for each run.
+    /// Number of recipients that were due an email, counted once for each run.
     pub recipients: u64,
-    /// Emails that the sink accepted.
+    /// Number of emails that the sink accepted.
     pub accepted: u64,
-    /// Accepts of an item beyond the first that no operator decided for: 0 is promised, except under the policy
-    /// `resend`, where all are counted here.
+    /// Number of accepts after the first accept of an item for which no operator decided. 0 is promised, except under
+    /// the policy `resend`, for which all such accepts are counted here.
     pub duplicates: u64,
-    /// Accepts of an item beyond the first that an operator decided for.
+    /// Number of accepts after the first accept of an item for which an operator decided.
     pub duplicates_decided: u64,
-    /// Recipients that were due an email, got none, and are neither in doubt nor in another explained final state. Null
-    /// if the history is not complete.
+    /// Number of recipients that were due an email, got no email, and are neither in doubt nor in another explained
+    /// final state. Null: the history is not complete.
     pub lost: Option<u64>,
-    /// Recipients in doubt at the end, or closed as assumed.
+    /// Number of recipients in doubt at the end, or closed as assumed.
     pub in_doubt: u64,
-    /// Of those, recipients whose email was accepted.
+    /// Number of recipients in `in_doubt` whose email was accepted.
     pub in_doubt_arrived: u64,
-    /// How many the faults may leave in doubt (I5).
+    /// Maximum number of recipients that the faults may leave in doubt (I5).
     pub in_doubt_allowed: u64,
     /// Faults by kind.
     pub faults: BTreeMap<FaultKind, FaultCounts>,
-    /// How often each fault had an observed effect, by name.
+    /// Number of faults with an observed effect, by name.
     pub seen: BTreeMap<String, u32>,
     /// Times without a leader, and without an email, after a leader was lost.
     pub failovers: Failovers,
-    /// The invariants that were asked for: `I1` …
+    /// Verdicts of the requested invariants, by `I1` to `I19`.
     pub invariants: BTreeMap<InvariantNumber, Verdict>,
     /// True if the run exercised the system.
     pub coverage: Verdict,
@@ -77,7 +77,7 @@ impl History {
         Judgement {
             seed: self.header.seed,
             commit: self.header.commit.clone(),
-            // A run with an unknown number of losses is not valid.
+            // A run with an unknown number of losses is invalid.
             valid: self.is_whole() && coverage.is_true() && invariants.values().all(Verdict::is_true),
             recipients: loss::expected(self),
             accepted: self.accepts().count() as u64,
@@ -97,10 +97,10 @@ impl History {
 }
 
 impl Judgement {
-    /// For programs: one line.
+    /// Returns the judgement as one line for programs.
     ///
     /// # Errors
-    /// None is expected: every field has a form in JSON.
+    /// No error is expected, because every field can be written as JSON.
     pub fn json(&self) -> Result<String, serde_json::Error> {
         serde_json::to_string(self)
     }

@@ -1,4 +1,4 @@
-//! Texts that occur often (addresses, names of runs and nodes): each is stored once for the whole process.
+//! Texts that occur often: addresses, and names of runs and nodes. Each text is stored once for the whole process.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Name(&'static str);
 
-/// A hash set would draw a random key, which the simulation would notice.
+/// The stored texts. They are in a tree, because a hash set would draw a random key, which changes a simulation.
 static TEXTS: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
 
 impl From<&str> for Name {

@@ -3,14 +3,14 @@
 use crate::events::FaultKind;
 use crate::history::History;
 
-/// A lease, and what a leader waits beyond it before it revokes it (P9).
+/// A lease, and the margin that a leader waits after it before it revokes claims (P9).
 pub const LEASE_MS: u64 = 4_000 + 1_000;
 
 /// Nanoseconds of a millisecond.
 pub const MS: u64 = 1_000_000;
 
 impl History {
-    /// Civil time of the cluster at an instant of the history.
+    /// Returns the civil time of the cluster at an instant of the history.
     pub fn civil_ms(&self, at_ns: u64) -> i64 {
         let moves = self.clock_moves.partition_point(|(moved_ns, _)| *moved_ns <= at_ns);
         let offset = moves.checked_sub(1).and_then(|last| self.clock_moves.get(last)).map_or(0, |(_, offset)| *offset);
@@ -18,7 +18,7 @@ impl History {
         self.header.began_unix_ms.saturating_add(passed).saturating_add(offset)
     }
 
-    /// Returns the first instant of the history at which civil time has reached this.
+    /// Returns the first instant of the history at which civil time has reached `civil_ms`.
     pub fn ns_of(&self, civil_ms: i64) -> u64 {
         let stretches = std::iter::once((0, 0)).chain(self.clock_moves.iter().copied());
         let ends = self.clock_moves.iter().map(|(at_ns, _)| *at_ns).chain([u64::MAX]);
@@ -34,7 +34,8 @@ impl History {
         self.hindrances(from_ms, to_ms).next().is_some()
     }
 
-    /// Civil intervals that overlap this one and had no acting quorum, or in which the clock was moved by hand.
+    /// Returns the civil intervals that overlap this interval and had no acting quorum, or in which the clock was moved
+    /// by hand.
     fn hindrances(&self, from_ms: i64, to_ms: i64) -> impl Iterator<Item = (i64, i64)> {
         let outages = self.outages.iter().map(|outage| (outage.from_ns, outage.until_ns));
         let moves = self.clock_moves.iter().map(|(at_ns, _)| (at_ns.saturating_sub(1), *at_ns));
@@ -48,15 +49,15 @@ impl History {
         self.possible_faults(FaultKind::Clock).any(|fault| fault.from_ns <= to_ns && fault.over_ns() >= from_ns)
     }
 
-    /// When the next process of a node started after this instant.
+    /// Returns the start of the next process of a node after this instant.
     pub fn next_start(&self, node: &str, after_ns: u64) -> Option<u64> {
         let later = self.lifetimes.iter().filter(|lifetime| lifetime.node == node && lifetime.started_ns > after_ns);
         later.map(|lifetime| lifetime.started_ns).min()
     }
 
     /// Returns the length of a civil interval without outages and clock moves. Each of them counts until two leases and
-    /// margins after its end: a new leader first waits one lease and margin until no other leader can act, and gets as
-    /// long again for the backlog.
+    /// margins after its end: a new leader first waits one lease and margin until no other leader can act, and gets the
+    /// same time again for the backlog.
     pub fn unhindered_ms(&self, from_ms: i64, to_ms: i64) -> i64 {
         let mut hindrances: Vec<(i64, i64)> = self.hindrances(from_ms, to_ms).collect();
         hindrances.sort_unstable();

@@ -1,10 +1,10 @@
-//! The verdict on an invariant, and how it is reached.
+//! The verdict on an invariant, and the findings from which it follows.
 
 use serde::Serialize;
 
 use crate::history::History;
 
-/// Violations that are listed; all are counted.
+/// Maximum number of violations that are listed. All are counted.
 const LISTED_MAX: usize = 10;
 
 /// The verdict on an invariant. Only [`Verdict::True`] passes.
@@ -28,7 +28,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Returns true if it passes.
+    /// Returns true if the verdict passes.
     pub fn is_true(&self) -> bool {
         *self == Verdict::True
     }
@@ -51,10 +51,9 @@ impl Verdict {
     }
 }
 
-/// What the judge of one invariant has found.
+/// Findings of the judge of one invariant.
 ///
-/// A violation that rests on the *absence* of an event may be reported only if the history is complete:
-/// [`History::is_whole`].
+/// A violation by the *absence* of an event may be reported only if the history is complete ([`History::is_whole`]).
 #[derive(Debug, Default)]
 pub struct Findings {
     count: u64,

@@ -48,7 +48,7 @@ pub fn revoked(history: &History, findings: &mut Findings) {
 
 /// Returns the length of the part of an interval in which links were slow or lost messages.
 fn disturbed(history: &History, from_ns: u64, to_ns: u64) -> u64 {
-    // Sorted by their beginnings.
+    // The faults are sorted by their beginnings.
     let faults = history.possible_faults(FaultKind::Link).map(|fault| (fault.from_ns, fault.over_ns()));
     let rest = rest_of((from_ns, to_ns), &faults.collect::<Vec<_>>());
     to_ns.saturating_sub(from_ns) - rest.iter().map(|(first, last)| last - first).sum::<u64>()

@@ -24,7 +24,7 @@ use crate::verdict::Findings;
 /// Time from a leader that may claim to an email, on a busy machine: lease request (each second), claim, commit,
 /// session and dialogue.
 const CLAIM_TO_EMAIL_NS: u64 = 5_000 * MS;
-/// An open circuit is tried again after at most the length of the relay's failure, and this.
+/// Maximum time, in addition to the length of the relay's failure, after which an open circuit is tried again.
 const CIRCUIT_NS: u64 = 10_000 * MS;
 /// Time after its claim at which a recipient without a session is released (P12).
 const SESSION_WITHIN_NS: u64 = 10_000 * MS;
@@ -63,7 +63,7 @@ pub fn report_silence(history: &History, majorities: &[Interval], led_within_ns:
 /// entry that releases them.
 fn report_unbegun_claims(history: &History, quiet: &[Interval], within_ns: u64, findings: &mut Findings) {
     let over_ns = |fault: &Fault| fault.over_ns().saturating_add(PREPARED_WITHIN_NS);
-    // Sorted by their beginnings.
+    // The faults are sorted by their beginnings.
     let relay_faults: Vec<Interval> =
         history.possible_faults(FaultKind::Relay).map(|fault| (fault.from_ns, over_ns(fault))).collect();
     let quiet: Vec<Interval> = quiet.iter().flat_map(|interval| rest_of(*interval, &relay_faults)).collect();
@@ -92,7 +92,7 @@ fn unbegun(history: &History, claim: &Claim) -> Option<Interval> {
         .iter()
         .filter(|handoff| handoff.fence == Some(fence))
         .map(|handoff| handoff.data_ns);
-    // Sorted by fence and by log index.
+    // Claims are sorted by fence, and outcomes by log index.
     let next = of_item(&history.claims, item).iter().find(|next| next.fence > fence);
     let over_ns = match of_item(&history.outcomes, item).iter().find(|outcome| outcome.index > fence.index) {
         Some(outcome) => outcome.proposed_ns.map(|at_ns| at_ns.saturating_sub(error_ns)),
@@ -130,7 +130,7 @@ fn relay_disturbed(history: &History, emails: &[u64]) -> Vec<Interval> {
     let mut struck: Vec<Interval> = faults.map(|fault| (fault.from_ns, fault.over_ns())).collect();
     struck.sort_unstable();
     for (from_ns, until_ns) in struck {
-        // Without an email between two faults, the circuits treat them as one.
+        // Without an email between two faults, the circuits treat them as one fault.
         let from_ns = match disturbed.last() {
             Some((former, over)) if from_ns <= *over => *former,
             _ => from_ns,
@@ -142,7 +142,7 @@ fn relay_disturbed(history: &History, emails: &[u64]) -> Vec<Interval> {
     disturbed
 }
 
-/// Returns the intervals in which recipients waited that only the product can have delayed; sorted and disjoint.
+/// Returns the intervals in which recipients waited that only the product can have delayed, sorted and disjoint.
 fn waiting(history: &History) -> Vec<Interval> {
     let interval = |run: &Run| {
         let own = of_run(&history.final_states, run.run).iter();
@@ -163,8 +163,8 @@ fn waiting(history: &History) -> Vec<Interval> {
     waiting
 }
 
-/// When a recipient stopped waiting: at its email or at the end. `None` if a refusal, a doubt or a release came
-/// between.
+/// Returns the time at which a recipient stopped waiting: at its email or at the end. `None`: a refusal, a doubt or a
+/// release came between.
 fn waited_until(history: &History, item: Item, state: RecipientState) -> Option<u64> {
     let handoffs = of_item(&history.handoffs, item);
     let is_plain = of_item(&history.outcomes, item).iter().all(|outcome| outcome.kind == OutcomeKind::Sent);

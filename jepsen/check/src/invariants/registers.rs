@@ -1,8 +1,8 @@
-//! Each object as a register (I7): which values a read may return, and which value may remain at the end.
+//! Each object as a register (I7): the values that a read may return, and the values that may remain at the end.
 //!
 //! A write takes effect once, between its start and its answer. A write without an answer takes effect at any time
-//! after its start, or never. Two calls with one request id are one write. A value that a read returned was written by
-//! then. Where two writes wrote the same value, a read may have seen either.
+//! after its start, or never. Two calls with one request id are one write. A value that a read returned was written
+//! before the read ended. If two writes wrote the same value, a read may have returned either.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub struct Register<'a> {
 struct Write<'a> {
     request_id: Option<&'a str>,
     invoked_ns: u64,
-    /// The write was done by then. `None`: it may have been done at any later time, or never.
+    /// Time by which the write was executed. `None`: it may have been executed at any later time, or never.
     done_ns: Option<u64>,
     value: Option<&'a str>,
 }
@@ -32,22 +32,22 @@ struct Write<'a> {
 pub struct Read<'a> {
     /// Name of the client.
     pub client: &'a str,
-    /// When the call began.
+    /// Start of the call.
     pub invoked_ns: u64,
-    /// When it was answered.
+    /// Time of the answer.
     pub answered_ns: u64,
-    /// The value that it returned.
+    /// The returned value.
     pub value: Option<&'a str>,
 }
 
-/// Why a read is a violation.
+/// Reason why a read is a violation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadError {
-    /// That value was not written by then.
+    /// The value was not written before the read ended.
     NeverWritten,
-    /// The value was overwritten, or another one written, before the read began.
+    /// The value was overwritten, or another value was written, before the read began.
     Stale,
-    /// A later read shows what this read should have shown already: the value went away and came back.
+    /// A later read returned the value that this read should have returned: the value disappeared and came back.
     WentBack,
 }
 
@@ -98,7 +98,7 @@ impl<'a> Register<'a> {
         }
     }
 
-    /// A write whose value was read is done.
+    /// Marks writes whose value was read as executed.
     fn learn(&mut self) {
         for position in 0..self.writes.len() {
             if let Some(value) = self.writes[position].value.filter(|value| self.is_one_write(value)) {
@@ -109,12 +109,12 @@ impl<'a> Register<'a> {
         }
     }
 
-    /// True if exactly one write has this value, so a read of it proves that write.
+    /// Returns true if exactly one write has this value, so that a read of the value proves this write.
     fn is_one_write(&self, value: &str) -> bool {
         self.writes.iter().filter(|write| write.value == Some(value)).count() == 1
     }
 
-    /// Returns true if it was, or may have been, written.
+    /// Returns true if the object was, or may have been, written.
     pub fn is_written(&self) -> bool {
         !self.writes.is_empty()
     }

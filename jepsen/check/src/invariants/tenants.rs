@@ -28,10 +28,10 @@ pub fn apart(history: &History, findings: &mut Findings) {
         if !beside || overloaded_itself || waits || wants_no_mail(history, *name) || may_be_paused(history, run) {
             continue;
         }
-        // A run without any claim is late by the whole time until the end.
+        // A run without a claim is late by the whole time until the end.
         let first_ns = first.get(name).copied();
         if first_ns.is_none() && !of_run(&history.claims, *name).is_empty() {
-            // Its claims have no times, and their owners ended before the first handoff.
+            // The claims of the run have no times, and their owners ended before the first handoff.
             continue;
         }
         judged += 1;
@@ -58,7 +58,7 @@ fn starts(history: &History) -> HashMap<Name, u64> {
     first
 }
 
-/// Returns true if the run, or its schedule at its instant, was or may have been paused: then it starts when it is
+/// Returns true if the run, or its schedule at its instant, was or may have been paused. Then the run starts when it is
 /// resumed.
 fn may_be_paused(history: &History, run: &Run) -> bool {
     let pauses =

@@ -1,4 +1,4 @@
-//! Bad histories, made by hand from the good one; each names the invariants that must reject it.
+//! Bad histories, made by hand from the good history. Each test names the invariants that must reject its history.
 
 use reveille_check::Verdict;
 use reveille_check::events::*;
@@ -24,7 +24,7 @@ impl TestHistory {
         });
     }
 
-    /// The recipient is in doubt, and no outcome of its claim was recorded.
+    /// Puts a recipient in doubt, and removes all outcomes of its claim.
     #[track_caller]
     pub fn leave_in_doubt(&mut self, run: &str, recipient: &str) {
         self.set_final_state(run, recipient, RecipientState::InDoubt);
@@ -93,7 +93,7 @@ fn i1_second_accept_under_another_claim_is_rejected() {
         history.handoff("r200.0", "b", fence(210, 216), "n1", 25.0, Answered::Accepted);
         history.claim("r200.0", "b", fence(210, 216), ("n1", 1), 24.9);
     });
-    // The ledger still calls it in doubt, though no fault struck the last owner of its claim.
+    // The recipient is still in doubt in the ledger, although no fault affected the last owner of its claim.
     rejected(&doubted, &[1, 3, 5]);
     assert_eq!(doubted.judge().duplicates, 1);
 }
@@ -108,7 +108,7 @@ fn i1_under_resend_duplicate_without_step_is_rejected() {
     };
     rejected(&with(again), &[1, 3]);
     let mut owned = with(again);
-    // The policy sends again in the entry that puts the recipient in doubt: no step before it says so.
+    // The policy sends again in the entry that puts the recipient in doubt, so no earlier outcome shows the doubt.
     owned.outcome("r200.0", "b", 215, OutcomeKind::Resent);
     let judgement = accepted(&owned);
     assert_eq!(judgement.duplicates, 1, "by choice, and counted");
@@ -183,7 +183,7 @@ fn i5_doubt_beyond_faults_or_of_unclaimed_recipient_is_rejected() {
     rejected(&others, &[5]);
 }
 
-/// The campaign takes twice as long, so that no node begins two emails within a tenth of a second.
+/// Makes the campaign take twice as long, so that no node begins two emails within a tenth of a second.
 fn slow_campaign(history: &mut TestHistory) {
     for number in 0..90 {
         history.change_mail("r120.0", &format!("m{number}"), |mail| {
@@ -247,7 +247,7 @@ fn i5_claims_of_short_lived_process_may_be_open_too() {
 
 #[test]
 fn i5_fault_of_one_node_explains_no_doubt_of_another() {
-    // n2 was killed with one handoff past its gate. That one is no longer in doubt, so the kill explains another.
+    // n2 was killed with one handoff past its gate. This recipient is no longer in doubt, so the kill explains another.
     let doubt = |run: &'static str, recipient: &'static str| {
         with(|history| {
             history.set_final_state("r200.0", "b", RecipientState::Sent);
@@ -830,7 +830,7 @@ fn i9_identity_header_that_comes_twice_is_rejected() {
     }
 }
 
-/// No leader from 44 s on, for so long; every node is up since 24 s.
+/// Returns the good history without a leader from 44 s on, for `seconds`. Every node is up since 24 s.
 fn without_a_leader(seconds: f64, change: impl FnOnce(&mut TestHistory)) -> TestHistory {
     with(|history| {
         history.events.push(Event::Outage(Outage { from_ns: ns(44.0), until_ns: ns(44.0 + seconds) }));
@@ -934,7 +934,7 @@ fn i17_outage_while_any_link_is_cut_is_excused() {
     rejected(&cut(46.0), &[17]);
 }
 
-/// The relay works again before the minute is over.
+/// Makes the relay work again before the minute is over.
 fn repair_relay(history: &mut TestHistory) {
     history.change_fault(FaultKind::Relay, |fault| fault.until_ns = Some(ns(36.0)));
 }
@@ -1082,7 +1082,7 @@ fn i17_recipient_that_is_claimed_and_not_begun_is_rejected() {
     let begun =
         held_for(40.0, |history| history.handoff("r400.0", "d", fence(210, 401), "n2", 101.0, Answered::Refused));
     accepted(&begun);
-    // It was claimed again in between, and of the first claim nothing is known.
+    // The recipient was claimed again in between, and nothing is known of its first claim.
     let again = held_for(40.0, |history| {
         history.events.retain(|event| !matches!(event, Event::Outcome(_)) || !is_held(event));
         history.claim("r400.0", "d", fence(210, 402), ("n2", 2), 120.0);

@@ -1,4 +1,4 @@
-//! Excuses that excuse nothing: something is explained, allowed or decided, and the required cause is missing.
+//! Excuses without their cause: something is explained, allowed or decided, and the required cause is missing.
 
 use reveille_check::Verdict;
 use reveille_check::events::*;
@@ -6,7 +6,7 @@ use reveille_check::events::*;
 use crate::good::{TestHistory, fence, ms, ns, ok};
 use crate::{accepted, rejected, verdict, with};
 
-/// `m7` of the campaign is never claimed and never sent, and the ledger says that it is in this final state.
+/// Makes `m7` of the campaign never claimed and never sent. Its final state in the ledger is `state`.
 fn ends(history: &mut TestHistory, state: RecipientState) {
     let own = |run: &str, recipient: &str| run == "r120.0" && recipient == "m7";
     history.events.retain(|event| match event {
@@ -155,7 +155,7 @@ fn i1_decision_about_recipient_without_doubt_excuses_nothing() {
     rejected(&twice, &[1, 3]);
 }
 
-/// A recipient that is sent again was in doubt.
+/// Sends a recipient again that was in doubt.
 fn again(history: &mut TestHistory, run: &str, recipient: &str, index: u64, at_s: f64) {
     history.outcome(run, recipient, index - 30, OutcomeKind::InDoubt);
     accepted_again(history, run, recipient, index, at_s);
@@ -391,7 +391,7 @@ fn i12_tenant_that_gets_nothing_is_late() {
     rejected(&nothing, &[4, 12]);
 }
 
-/// The resumption of `r220.0`, which was paused at 221, is answered so.
+/// Gives the resumption of `r220.0`, which was paused at 221, this answer.
 fn resumption(history: &mut TestHistory, answer: Answer) {
     history.change_first(|event| match event {
         Event::Call(call) if matches!(&call.operation, Operation::Resume { target: Target::Run(_) }) => {

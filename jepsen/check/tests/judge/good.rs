@@ -1,7 +1,7 @@
-//! One history in which everything happens and nothing is wrong. The bad histories are made from it.
+//! One history in which every kind of event occurs and nothing is wrong. The bad histories are made from it.
 //!
-//! A minute of three nodes. Faults from 10 s to 40 s: the leader n2 is killed between a dot and its 250 at 21 s, n3 is
-//! paused around 30 s, the relay leaves two dots without an answer, a power cut is skipped.
+//! It is a minute of three nodes, with faults from 10 s to 40 s: the leader n2 is killed between a dot and its 250 at
+//! 21 s, n3 is paused around 30 s, the relay leaves two dots without an answer, a power cut is skipped.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use reveille_check::{History, Judgement};
 
 /// Civil time at the beginning.
 pub const BEGAN: i64 = 1_780_000_000_000;
-/// Recipients of the campaign, which reach the required rate of emails.
+/// Number of recipients of the campaign, so that the required rate of emails is reached.
 const MANY: u32 = 90;
 
 /// A history that can still be changed.
@@ -39,7 +39,7 @@ pub fn fence(epoch: u64, index: u64) -> Fence {
 }
 
 impl TestHistory {
-    /// Judged as it comes out of a file.
+    /// Judges the history as it is read from a file.
     pub fn judge(&self) -> Judgement {
         let mut writer = Writer::begin(Vec::new(), &self.header).unwrap();
         self.events.iter().for_each(|event| writer.event(event).unwrap());
@@ -47,7 +47,7 @@ impl TestHistory {
         History::read(bytes.as_slice()).unwrap().judge()
     }
 
-    /// Judged as the simulation does it, without a file.
+    /// Judges the history without a file, as the simulation does.
     pub fn judge_in_memory(&self) -> Judgement {
         let mut history = History::new(self.header.clone());
         self.events.iter().for_each(|event| history.note(event.clone()));
@@ -127,12 +127,12 @@ impl TestHistory {
         self.events.push(Event::FinalState(FinalState { run, recipient, number: Some(number), state }));
     }
 
-    /// Claimed, accepted, settled.
+    /// Adds a recipient that is claimed, accepted and settled.
     pub fn sends(&mut self, run: &str, recipient: (&str, u32), fence: Fence, node: (&str, u64), at_s: f64) {
         self.sends_slowly(run, recipient, fence, node, (at_s - 0.01, at_s));
     }
 
-    /// From DATA to its final dot.
+    /// As `sends`, with the time from DATA to the final dot.
     pub fn sends_slowly(
         &mut self,
         run: &str,
@@ -208,7 +208,7 @@ pub fn shows(value: Option<&str>) -> Answer {
     Answer::Found { value: value.map(str::to_owned) }
 }
 
-/// Of the schedule `weekly`.
+/// Returns a backfill of the schedule `weekly`.
 pub fn backfill(from_s: f64, until_s: f64) -> Operation {
     let (tenant, schedule) = ("default".to_owned(), "weekly".to_owned());
     Operation::Backfill { tenant, schedule, from_unix_ms: ms(from_s), until_unix_ms: ms(until_s) }
@@ -327,7 +327,8 @@ fn audiences(history: &mut TestHistory) {
     }
 }
 
-/// A refusal and its retry, a dead letter, a campaign, another tenant beside the overload, an instant during an outage.
+/// Adds a refusal and its retry, a dead letter, a campaign, another tenant beside the overload, and an instant during
+/// an outage.
 fn ordinary(history: &mut TestHistory) {
     let (daily, all) = (("default", "daily"), "team");
     history.due(daily, 5.0, all);
@@ -357,7 +358,7 @@ fn ordinary(history: &mut TestHistory) {
     history.explained("daily", 22.0, PassedOver::Coalesced);
 }
 
-/// Killed between dot and 250; a relay that says nothing: closed by an operator, and sent again by one.
+/// Adds a kill between dot and 250, and a relay without answers: an operator closes one doubt, and sends another again.
 fn doubtful(history: &mut TestHistory) {
     let daily = ("default", "daily");
     history.due(daily, 20.0, "team");
@@ -392,8 +393,8 @@ fn doubtful(history: &mut TestHistory) {
     history.call(37.0, 37.1, Operation::Resend { run, recipient }, ok(261));
 }
 
-/// Opt-outs that hold, that name a crossing, or that wait for a node's lease to end; a run paused and resumed, one
-/// cancelled, a schedule paused over its instant.
+/// Adds opt-outs that hold, that name a crossing, or that wait for a node's lease to end, a run that is paused and
+/// resumed, a cancelled run, and a schedule that is paused over its instant.
 fn barriers(history: &mut TestHistory) {
     let daily = ("default", "daily");
     history.due(daily, 30.0, "team");
@@ -432,7 +433,7 @@ fn barriers(history: &mut TestHistory) {
     history.call(42.2, 42.3, Operation::Cancel { target }, ok(311));
 }
 
-/// Writes that were answered, refused, and left without an answer; a deletion; an opt-out that was taken back.
+/// Adds writes that were answered, refused, or left without an answer, a deletion, and an opt-out that was withdrawn.
 fn administration(history: &mut TestHistory) {
     let schedule = ObjectKind::Schedule;
     history.call(1.0, 1.1, write(schedule, "daily", Some("v1")), ok(20));
@@ -451,8 +452,8 @@ fn administration(history: &mut TestHistory) {
     history.call(3.0, 3.1, take_back, ok(23));
 }
 
-/// Reads before, during and after these writes. A write without an answer is read at last, and remains. Two others are
-/// under way together, and the one that is read last remains.
+/// Adds reads before, during and after these writes. A write without an answer is finally read, and remains. Two other
+/// writes are under way together, and the value that is read last remains.
 fn reads(history: &mut TestHistory) {
     let schedule = ObjectKind::Schedule;
     let mut saw = |kind, name: &str, at_s: f64, value: Option<&str>| {
@@ -482,7 +483,7 @@ fn reads(history: &mut TestHistory) {
     history.call(5.0, 5.2, read(schedule, "daily"), Answer::Unknown);
 }
 
-/// An instant during a pause is opened by a backfill.
+/// Adds an instant during a pause that a backfill opens.
 fn backfilled(history: &mut TestHistory) {
     let weekly = ("default", "weekly");
     history.due(weekly, 17.0, "solo");
@@ -493,7 +494,7 @@ fn backfilled(history: &mut TestHistory) {
     history.sends("r270.0", ("d", 0), fence(210, 271), ("n1", 1), 39.0);
 }
 
-/// The campaign goes by a relay and a pool of its own, another tenant has a rate, a schedule has a gap.
+/// Adds limits: the campaign has a relay and a pool of its own, another tenant has a rate, and a schedule has a gap.
 fn limited(history: &mut TestHistory) {
     history.limit("default", &["campaign"], Bound::RelayRate { per_second_milli: 50_000, sessions: 4 });
     history.limit("default", &["campaign"], Bound::WarmUp { first_day: BEGAN / 86_400_000, caps: vec![MANY + 5] });
@@ -502,7 +503,8 @@ fn limited(history: &mut TestHistory) {
     history.limit("default", &[], Bound::MaxAttempts { attempts: 2 });
 }
 
-/// Each process passed its gate once for each of its dots that arrived, and twice more, for emails that were lost.
+/// Adds gate readings: each process passed its gate once for each of its dots that arrived, and twice more, for emails
+/// that were lost.
 fn gates(history: &mut TestHistory) {
     let mut passes: BTreeMap<(String, u64), u64> = BTreeMap::new();
     for event in &history.events {

@@ -1,11 +1,11 @@
-//! Budgets, gaps and attempts: what is just allowed, and one more.
+//! Budgets, gaps and attempts: the maximum that is allowed, and one more.
 
 use reveille_check::events::*;
 
 use crate::good::{BEGAN, TestHistory, fence, good};
 use crate::{accepted, ns, rejected, unknown, with};
 
-/// Returns the good history without its limits, and with this one.
+/// Returns the good history with this limit instead of its own limits.
 fn under(tenant: &str, schedules: &[&str], bound: Bound) -> TestHistory {
     with(|history| {
         let is_last = |event: &Event| matches!(event, Event::Limit(_));

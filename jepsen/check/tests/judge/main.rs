@@ -1,5 +1,5 @@
-//! Tests of the checker: one good history is accepted, and each way of making it bad is rejected by the invariant that
-//! forbids it, and by no other.
+//! Tests of the checker. One good history is accepted. Each change that makes it bad is rejected by the invariant that
+//! forbids the change, and by no other invariant.
 
 mod bad;
 mod coverage;
@@ -17,13 +17,13 @@ use reveille_check::events::FaultKind;
 use reveille_check::judgement::InvariantNumber;
 use reveille_check::{Judgement, Verdict};
 
-/// Numbers of the invariants that are false.
+/// Returns the numbers of the invariants that are false.
 fn broken(judgement: &Judgement) -> BTreeSet<u8> {
     let broken = judgement.invariants.iter().filter(|(_, verdict)| verdict.is_false());
     broken.map(|(name, _)| name.0).collect()
 }
 
-/// Numbers of the invariants whose verdict is unknown.
+/// Returns the numbers of the invariants whose verdict is unknown.
 fn unknown(judgement: &Judgement) -> BTreeSet<u8> {
     let unknown = judgement.invariants.iter().filter(|(_, verdict)| matches!(verdict, Verdict::Unknown { .. }));
     unknown.map(|(name, _)| name.0).collect()

@@ -1,5 +1,5 @@
-//! Each event of the good history that proves something is lost, doubled or changed, one at a time. Each change names
-//! the invariant that must reject it, wherever in the history it is made.
+//! Loses, doubles or changes each event of the good history that proves something, one event at a time. Each change
+//! names the invariant that must reject it, wherever in the history the change is made.
 
 use reveille_check::events::*;
 use reveille_check::judgement::InvariantNumber;
@@ -7,10 +7,11 @@ use reveille_check::{Judgement, Verdict};
 
 use crate::good::{TestHistory, good};
 
-/// What is done to an event.
+/// A change of an event: the events that replace it.
 type Change = fn(&Event) -> Vec<Event>;
 
-/// What must reject a change. Other invariants may reject it too, since one event may prove several things.
+/// The part of the judgement that must reject a change. Other invariants may reject it too, because one event may prove
+/// several things.
 #[derive(Clone, Copy, Debug)]
 enum By {
     /// This invariant is false.

@@ -1,4 +1,4 @@
-//! A relay that was broken on purpose leaves recipients without an answer in doubt, and no others (I5). A decision may
+//! A relay that was broken on purpose leaves exactly the recipients without an answer in doubt (I5). A decision may
 //! send recipients again (I9).
 
 use reveille_check::events::*;
@@ -6,7 +6,7 @@ use reveille_check::events::*;
 use crate::good::{TestHistory, fence, ns};
 use crate::{accepted, rejected, with};
 
-/// `m7` of the campaign, in doubt after its message was cut off instead of accepted.
+/// Puts `m7` of the campaign in doubt: its message was cut off instead of accepted.
 fn cut_off(history: &mut TestHistory, change: impl Fn(&mut Mail)) {
     for event in &mut history.events {
         match event {
@@ -26,7 +26,7 @@ fn cut_off(history: &mut TestHistory, change: impl Fn(&mut Mail)) {
 fn i5_message_that_was_cut_off_leaves_its_recipient_in_doubt() {
     let judgement = accepted(&with(|history| cut_off(history, |_| {})));
     assert_eq!((judgement.in_doubt, judgement.in_doubt_arrived, judgement.in_doubt_allowed), (3, 2, 3));
-    // Its fence was not read, and then its run neither.
+    // First the fence was not read, then the run was not read either.
     accepted(&with(|history| cut_off(history, |mail| mail.fence = None)));
     accepted(&with(|history| cut_off(history, |mail| (mail.fence, mail.run) = (None, "".into()))));
 }
@@ -85,7 +85,7 @@ fn i6_message_without_its_dot_passed_no_gate() {
     rejected(&late(Answered::Refused), &[6]);
 }
 
-/// `b` of `r200.0` arrived and is in doubt. A decision sends it again, and it ends in this state.
+/// Makes a decision send `b` of `r200.0` again, which arrived and is in doubt. It ends in this state.
 fn decided(history: &mut TestHistory, at: Option<u64>, state: RecipientState) {
     history.header.in_doubt = InDoubt::Resend;
     if let Some(at) = at {
