@@ -120,7 +120,7 @@ async fn ask_all(
     if answered >= majority { Ok(lacking) } else { Err(SpreadError::TooFew { answered, voters, why }) }
 }
 
-async fn take(context: Arc<NodeContext>, node: NodeId, question: TakePart) -> Result<(), String> {
+async fn take(context: Arc<NodeContext>, node: NodeId, request: TakePart) -> Result<(), String> {
     let peer = context.replica.peer(node).ok_or_else(|| "it is no member".to_owned())?;
-    peer_messages::ask(&peer, question, TAKE_WITHIN).await.map_err(|error| error.to_string()).flatten()
+    peer_messages::ask(&peer, request, TAKE_WITHIN).await.map_err(|error| error.to_string()).flatten()
 }

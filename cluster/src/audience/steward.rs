@@ -115,8 +115,8 @@ pub(crate) async fn fetch_from(context: &Arc<NodeContext>, node: NodeId, part: H
     let Some(peer) = context.replica.peer(node) else { return Ok(false) };
     let mut bytes = Vec::new();
     loop {
-        let question = FetchPart { part, offset: bytes.len() as u64 };
-        let piece = match peer_messages::ask(&peer, question, PIECE_WITHIN).await {
+        let request = FetchPart { part, offset: bytes.len() as u64 };
+        let piece = match peer_messages::ask(&peer, request, PIECE_WITHIN).await {
             Ok(piece) => piece,
             Err(error) => return Err(io::Error::other(error.to_string())),
         };

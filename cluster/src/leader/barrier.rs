@@ -58,8 +58,8 @@ pub async fn through_leader(
             return Err(BarrierError::TimedOut(last));
         }
         if let Some(peer) = context.leader().and_then(|leader| context.replica.peer(leader)) {
-            let question = HoldBarrier(BarrierRequest { index, subject: about.clone() });
-            match peer_messages::ask(&peer, question, remaining).await {
+            let request = HoldBarrier(BarrierRequest { index, subject: about.clone() });
+            match peer_messages::ask(&peer, request, remaining).await {
                 Ok(Ok(report)) => return Ok(report),
                 Ok(Err(refusal)) => last = refusal,
                 Err(error) => last = error.to_string(),
@@ -139,9 +139,9 @@ async fn ask(
     about: BarrierSubject,
 ) -> Option<BarrierAnswer> {
     loop {
-        let question = BarrierRequest { index, subject: about.clone() };
+        let request = BarrierRequest { index, subject: about.clone() };
         let answer = match context.replica.peer(owner.node) {
-            Some(peer) => peer_messages::ask(&peer, question, 2 * STEP_TIMEOUT).await.unwrap_or_default(),
+            Some(peer) => peer_messages::ask(&peer, request, 2 * STEP_TIMEOUT).await.unwrap_or_default(),
             None => BarrierAnswer::default(),
         };
         // Only the same incarnation knows its own handoffs; the next one does not.
@@ -237,12 +237,12 @@ fn concerning_keys_of_seal(
 /// the leader waits for the index. An index read before the list could miss an entry, applied in between, that removed
 /// a handoff from the list. A higher index than necessary only costs a wait. The index comes from the state itself,
 /// because the workers read the state too; the watch on the applied index follows later.
-pub async fn answer(context: &NodeContext, question: BarrierRequest) -> BarrierAnswer {
+pub async fn answer(context: &NodeContext, request: BarrierRequest) -> BarrierAnswer {
     let deadline = Instant::now() + STEP_TIMEOUT;
-    if context.replica.wait_applied(question.index, deadline).await.is_none() {
+    if context.replica.wait_applied(request.index, deadline).await.is_none() {
         return BarrierAnswer { incarnation: context.me.incarnation, ..BarrierAnswer::default() };
     }
-    let concerns = |handoff: &Handoff| match &question.subject {
+    let concerns = |handoff: &Handoff| match &request.subject {
         BarrierSubject::OptedOut { tenant, keys } => handoff.tenant == *tenant && keys.contains(&handoff.key),
         BarrierSubject::Run(run) => handoff.run == *run,
     };

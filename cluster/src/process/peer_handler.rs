@@ -109,13 +109,13 @@ async fn transfer_leadership(context: &NodeContext, to: NodeId, limit: Duration)
     handed.map_err(|error| error.to_string())
 }
 
-async fn fetch_part(context: Arc<NodeContext>, question: FetchPart) -> Option<PartPiece> {
+async fn fetch_part(context: Arc<NodeContext>, request: FetchPart) -> Option<PartPiece> {
     let replica = context.replica.clone();
-    let read = replica.blocking(move || context.parts.raw(question.part, question.offset, PIECE));
+    let read = replica.blocking(move || context.parts.raw(request.part, request.offset, PIECE));
     match read.await.ok()? {
         Ok(piece) => piece.map(|(bytes, total)| PartPiece { bytes, total }),
         Err(error) => {
-            tracing::warn!(part = ?question.part, %error, "a part of an audience cannot be handed on");
+            tracing::warn!(part = ?request.part, %error, "a part of an audience cannot be handed on");
             None
         }
     }
@@ -130,8 +130,8 @@ async fn hold_parts(context: Arc<NodeContext>, parts: Vec<Hash>) -> Result<Vec<H
     held.await.unwrap_or_else(|error| Err(format!("reading failed: {error}")))
 }
 
-async fn take_part(context: Arc<NodeContext>, question: TakePart) -> Result<(), String> {
-    let TakePart { part, source } = question;
+async fn take_part(context: Arc<NodeContext>, request: TakePart) -> Result<(), String> {
+    let TakePart { part, source } = request;
     let name = &context.introduction.name;
     if hold_parts(Arc::clone(&context), vec![part]).await?.is_empty() {
         return Ok(());
@@ -147,10 +147,10 @@ async fn take_part(context: Arc<NodeContext>, question: TakePart) -> Result<(), 
 
 /// Answers a lease request as leader, its own as well as other nodes' (P9). A stopping node gets the answer after the
 /// in-flight claims for it are in the log.
-async fn grant(context: &NodeContext, question: LeaseRequest) -> Result<GrantedLease, String> {
+async fn grant(context: &NodeContext, request: LeaseRequest) -> Result<GrantedLease, String> {
     let leadership = leadership(context)?;
-    let stopping = question.stopping;
-    let granted = leadership.grant(question);
+    let stopping = request.stopping;
+    let granted = leadership.grant(request);
     if stopping {
         leadership.until_claims_are_in_the_log().await;
     }

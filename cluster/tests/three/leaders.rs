@@ -63,14 +63,14 @@ async fn isolated_leader_grants_nothing_and_passes_no_gate_after_lease() {
 
     until("its lease is over", || (!me.may_send()).then_some(())).await;
     let applied = me.context().replica.status().applied_index;
-    let question = LeaseRequest {
+    let request = LeaseRequest {
         owner: me.context().me,
         applied,
         lacking: Vec::new(),
         measured: NodeMeasurements::default(),
         stopping: false,
     };
-    let grant = me.context().leadership().map(|term| term.grant(question));
+    let grant = me.context().leadership().map(|term| term.grant(request));
     assert!(grant.is_none_or(|grant| grant.is_err()), "P9: without a quorum it grants nothing, to itself neither");
     me.valve.open();
     until("what was short of its gate has met it", || (me.relay().counters.gate_closed > 0).then_some(())).await;

@@ -23,7 +23,7 @@ struct State {
     /// Links on which nothing arrives, requests or responses. Messages wait, as in TCP.
     cut: BTreeSet<(NodeId, NodeId)>,
     /// Requests of the first node that do not reach the second. They fail at once, as at a closed port.
-    unasked: BTreeSet<(NodeId, NodeId, String)>,
+    lost_requests: BTreeSet<(NodeId, NodeId, String)>,
     /// Requests of these nodes whose responses are lost.
     unheard: BTreeSet<(NodeId, String)>,
     /// Responses of these nodes that arrive changed.
@@ -62,8 +62,8 @@ impl Network {
     }
 
     /// Loses this request from the first node to the second; all others pass.
-    pub fn lose_questions(&self, from: NodeId, to: NodeId, name: &str) {
-        self.state.lock().unasked.insert((from, to, name.to_owned()));
+    pub fn lose_requests(&self, from: NodeId, to: NodeId, name: &str) {
+        self.state.lock().lost_requests.insert((from, to, name.to_owned()));
     }
 
     /// Loses the responses to this request of this node, after the request was executed.
@@ -86,7 +86,7 @@ impl Network {
         {
             let mut state = self.state.lock();
             state.cut.clear();
-            state.unasked.clear();
+            state.lost_requests.clear();
             state.unheard.clear();
             state.changed.clear();
         }
@@ -141,7 +141,7 @@ impl MemoryTransport {
             return Err(unreachable());
         }
         let name = request.name().to_owned();
-        if self.network.state.lock().unasked.contains(&(self.node, to.node, name.clone())) {
+        if self.network.state.lock().lost_requests.contains(&(self.node, to.node, name.clone())) {
             return Err(PeerError::Unreachable(format!("{to} cannot be asked")));
         }
         let handler = self.network.state.lock().handlers.get(&to.address).cloned().ok_or_else(unreachable)?;

@@ -84,7 +84,7 @@ async fn owner_that_applies_nothing_keeps_no_claims() {
     // The leader cannot reach the node, but the node reaches the leader. So it does not stand for election, because it
     // would get no votes, and keeps asking for its lease.
     for other in [leads, (leads + 2) % 3] {
-        cluster.network.lose_questions(cluster.nodes[other].id, node, "Append");
+        cluster.network.lose_requests(cluster.nodes[other].id, node, "Append");
     }
     cluster.put(leads, schedule(300)).await;
     until("it is granted rows", || (!claimed_by(context, node).is_empty()).then_some(())).await;

@@ -29,7 +29,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// Durations for which an open circuit stays open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Backoff {
-    /// After the first failure. Also the time between two questions of a caller while a probe runs. Default 1 s.
+    /// After the first failure. Also the time between two requests of a caller while a probe runs. Default 1 s.
     pub first: Duration,
     /// Maximum: each failed probe doubles the time up to this. Default 5 min.
     pub longest: Duration,
