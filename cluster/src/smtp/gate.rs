@@ -5,7 +5,7 @@
 //! passes the first byte of the final dot to the transport; not at all if the relay refuses before. Nothing is awaited
 //! between the gate's answer and that write.
 
-/// Decides if an email may leave. Asked once for each email, in the dialogue's task.
+/// Decides if an email may leave. Asked at most once for each email, in the dialogue's task.
 ///
 /// # Contract
 /// - `pass` is synchronous and short. It reads the applied state under a lock. Before it answers `Pass` it has appended

@@ -82,8 +82,8 @@ mod tests {
             reveille_strict::skip("there is no libfaketime on this machine");
             return;
         };
-        // A shell that prints its time whenever it reads a line. (Bash caches the environment itself, so the library does
-        // not see its setting and reads the file every ten seconds.)
+        // A shell that prints its time whenever it reads a line. (Bash caches the environment itself, so the library
+        // does not see its setting and reads the file every ten seconds.)
         let mut shell = Command::new("bash")
             .args(["-c", "while read -r _; do echo $EPOCHREALTIME; done"])
             .envs(clocks.environment(&name))

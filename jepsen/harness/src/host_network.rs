@@ -1,8 +1,8 @@
 //! A network of hosts. Each node has a network namespace, and a veth pair connects it to a bridge. The harness is
 //! connected to the bridge too, and its sink listens there.
 //!
-//! Links are cut and disturbed by `nft` rules at the receiver. Needs root, `ip`, `nsenter` and `nft`. All names contain the
-//! token of the [`Workspace`](crate::workspace::Workspace).
+//! Links are cut and disturbed by `nft` rules at the receiver. Needs root, `ip`, `nsenter` and `nft`. All names contain
+//! the token of the [`Workspace`](crate::workspace::Workspace).
 
 use std::net::Ipv4Addr;
 

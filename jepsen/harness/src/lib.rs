@@ -1,4 +1,5 @@
-//! A cluster of real `reveille` processes, its environment and its administrator. The fault runs and the benchmarks use it.
+//! A cluster of real `reveille` processes, its environment and its administrator. The fault runs and the benchmarks use
+//! it.
 //!
 //! It knows the product from outside only: the binary, its admin API and its HTTP pages. When a [`Cluster`] is dropped,
 //! its processes end and its folders, mounts and network namespaces are removed. After a `kill -9` of the harness

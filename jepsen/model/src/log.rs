@@ -1,8 +1,8 @@
 //! The replicated log: one committed sequence, of which each node has applied a prefix. Raft is below this model.
 //!
-//! An entry that `apply` refuses never changes any node, so it is left out: the search is shorter and loses no behaviour.
-//! The state after each entry is kept, because lagging nodes decide by it. Entries that every process has applied are
-//! forgotten, so two histories that lead to the same state are one.
+//! An entry that `apply` refuses never changes any node, so it is left out: the search is shorter and loses no
+//! behaviour. The state after each entry is kept, because lagging nodes decide by it. Entries that every process has
+//! applied are forgotten, so two histories that lead to the same state are one.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;

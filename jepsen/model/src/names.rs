@@ -1,7 +1,7 @@
 //! Identifiers: nodes, incarnations, log indexes, recipients.
 //!
-//! Small copies of the ledger's newtypes, with the same names. They print in short form, for people who read a counterexample:
-//! `A.2` is the second incarnation of node A, `4.6` the fence of epoch 4 and log index 6.
+//! Small copies of the ledger's newtypes, with the same names. They print in short form, for people who read a
+//! counterexample: `A.2` is the second incarnation of node A, `4.6` the fence of epoch 4 and log index 6.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! The worker: gate, journal, answer, and the settling of old claims by the next incarnation (P5, P10, P11).
 //!
-//! Gate, `begin` and the write of the final dot are one step here. The email may then arrive at any later time, whatever
-//! happens to its sender. So a process that freezes after its gate appears as a handoff that arrives late.
+//! Gate, `begin` and the write of the final dot are one step here. The email may then arrive at any later time,
+//! whatever happens to its sender. So a process that freezes after its gate appears as a handoff that arrives late.
 
 use crate::broken::{BrokenRule, Rules};
 use crate::entry::{Outcome, Settle};

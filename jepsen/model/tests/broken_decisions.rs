@@ -39,7 +39,8 @@ fn lease_that_demands_no_index_knows_nothing_of_pause() {
     violates(BrokenRule::GrantWithoutFloor, SILENCE_AFTER_ANSWER, PAUSE);
 }
 
-/// The owner removes its handoff from its list when its own state has it in doubt; the leader's state does not have that yet.
+/// The owner removes its handoff from its list when its own state has it in doubt; the leader's state does not have
+/// that yet.
 #[test]
 fn leader_that_is_behind_owner_names_no_crossing() {
     violates(BrokenRule::NameByAnOlderState, ARRIVALS_ARE_NAMED, Sizes { opt_outs: 1, ..Sizes::CALM });

@@ -1,6 +1,6 @@
-//! Without each rule the search finds an order of events in which a named property fails. If it found none, the model would be
-//! too weak to judge the rule. Here: claims, leases, settles, the gate, the journal, the barrier. Runs, operators and ledger
-//! time are in `broken_decisions.rs`.
+//! Without each rule the search finds an order of events in which a named property fails. If it found none, the model
+//! would be too weak to judge the rule. Here: claims, leases, settles, the gate, the journal, the barrier. Runs,
+//! operators and ledger time are in `broken_decisions.rs`.
 
 mod violates;
 
@@ -40,8 +40,8 @@ fn claim_of_former_epoch_makes_fences_go_back() {
     violates(BrokenRule::ClaimOfAnyEpoch, FENCES_GROW, Sizes { elections: 1, ..TWO_CLAIMS });
 }
 
-/// A recipient must be pending at apply, so it is never in two claims. The epoch in a claim protects the order of fences and
-/// the counts of leaders (caps, budgets), not I1 to I6.
+/// A recipient must be pending at apply, so it is never in two claims. The epoch in a claim protects the order of
+/// fences and the counts of leaders (caps, budgets), not I1 to I6.
 #[test]
 fn claim_of_former_epoch_breaks_nothing_else() {
     for sizes in [Sizes { elections: 1, ..TWO_CLAIMS }, OPT_OUT_AND_ELECTION] {

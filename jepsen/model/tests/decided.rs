@@ -1,5 +1,5 @@
-//! The effect of decisions, a deadline and the end of a run on one recipient, command by command: the cells of P14 and P16
-//! that `evidence.rs` leaves out.
+//! The effect of decisions, a deadline and the end of a run on one recipient, command by command: the cells of P14 and
+//! P16 that `evidence.rs` leaves out.
 
 use reveille_model::Rules;
 use reveille_model::apply::{Refusal, apply};

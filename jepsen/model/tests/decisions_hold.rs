@@ -1,5 +1,5 @@
-//! With all rules in force no order of events violates a property. Attempts are used up, doubts are decided, operators act and
-//! ledger time moves. Each search sees every state of its size.
+//! With all rules in force no order of events violates a property. Attempts are used up, doubts are decided, operators
+//! act and ledger time moves. Each search sees every state of its size.
 
 mod holds;
 

@@ -1,5 +1,5 @@
-//! The table of P14, cell by cell: the effect of a Settle of a claim on a recipient, by its state. With all rules the search
-//! reaches only some of the cells; the ledger must be right in all.
+//! The table of P14, cell by cell: the effect of a Settle of a claim on a recipient, by its state. With all rules the
+//! search reaches only some of the cells; the ledger must be right in all.
 
 use reveille_model::Rules;
 use reveille_model::apply::{Refusal, apply};

@@ -1,5 +1,5 @@
-//! With all rules in force no order of events violates a property, and the searches reach the states in which it could be
-//! violated. Each search sees every state of its size. Runs, operators and ledger time are in `decisions_hold.rs`.
+//! With all rules in force no order of events violates a property, and the searches reach the states in which it could
+//! be violated. Each search sees every state of its size. Runs, operators and ledger time are in `decisions_hold.rs`.
 
 mod holds;
 

@@ -59,8 +59,8 @@ impl LogDisk {
         state.left.take().unwrap_or_else(|| MemoryDisk::with(self.inner.files()))
     }
 
-    /// Stops this handle, as a power cut would, and returns the disk that the next process opens. Unsynced writes are lost,
-    /// as `seed` decides.
+    /// Stops this handle, as a power cut would, and returns the disk that the next process opens. Unsynced writes are
+    /// lost, as `seed` decides.
     pub fn lose_power(&self, seed: u64) -> MemoryDisk {
         let mut state = self.state.lock();
         state.dead = true;

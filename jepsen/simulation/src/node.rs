@@ -1,7 +1,7 @@
 //! A node of the product on a simulated machine: its replica, its runtime and their folders.
 //!
-//! A process ends at one instant. From then on the network, the log's disk, the relay and the folders accept nothing from
-//! it. So its tasks that still run have no effect.
+//! A process ends at one instant. From then on the network, the log's disk, the relay and the folders accept nothing
+//! from it. So its tasks that still run have no effect.
 
 use std::fs::{self, File};
 use std::io;

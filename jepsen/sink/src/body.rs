@@ -1,8 +1,8 @@
 //! Finds the end of a message in the data after DATA and removes dot-stuffing. Pure: `receive.rs` passes it the
 //! received bytes.
 //!
-//! A line ends with CR LF, a message with `CR LF . CR LF`. A lone CR or LF is a [`Violation`], so that no two readers can
-//! disagree on the end of an email (SMTP smuggling).
+//! A line ends with CR LF, a message with `CR LF . CR LF`. A lone CR or LF is a [`Violation`], so that no two readers
+//! can disagree on the end of an email (SMTP smuggling).
 
 /// Maximum octets of a text line with its CR LF and a stuffed dot: 1,000 (RFC 5321 4.5.3.1.6) and the dot.
 const MAX_TEXT_LINE: usize = 1_001;

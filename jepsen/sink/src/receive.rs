@@ -1,7 +1,7 @@
 //! From DATA to the answer: an email becomes an accept. Extends `dialogue.rs`.
 //!
-//! The order is the promise: message read -> (held) -> accept in the record -> (held) -> answer. A fault can be injected
-//! at each arrow.
+//! The order is the promise: message read -> (held) -> accept in the record -> (held) -> answer. A fault can be
+//! injected at each arrow.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -20,8 +20,8 @@ const FEW_FAMILIES: usize = 5;
 const TURNS_SECONDS: u64 = 60;
 /// Seconds of a fault phase within which all families act.
 const ALL_HAVE_TURNS_SECONDS: u64 = 600;
-/// Two clocks that differ by less agree (P18). Without clock faults all nodes share one clock, which is read in milliseconds
-/// and slewed.
+/// Two clocks that differ by less agree (P18). Without clock faults all nodes share one clock, which is read in
+/// milliseconds and slewed.
 const CLOCK_ERROR_MS: u64 = 2_000;
 const ONE_CLOCK_ERROR_MS: u64 = 100;
 /// The default `finish_by` of a schedule (proto, `Policies`).

@@ -58,7 +58,8 @@ const WHOLE: Duration = Duration::from_secs(300);
 /// Time for reading and judging at the end of a run.
 const TO_READ: Duration = Duration::from_secs(35);
 
-/// Runs the command `run`. The result is valid if every invariant holds, the backlog drained, and no process ended unexpectedly.
+/// Runs the command `run`. The result is valid if every invariant holds, the backlog drained, and no process ended
+/// unexpectedly.
 pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let began = Instant::now();
     let phase = Duration::from_secs(args.seconds);

@@ -1,8 +1,8 @@
 //! The permit to send one email through a relay: it runs the dialogue and returns its result.
 //!
 //! Created by [`super::RelaySessions::acquire`] for the feeder, and used up by the delivery of one email. The dialogue
-//! runs in the caller's task. If the caller drops the future of [`SendPermit::send`], the connection closes; past the gate
-//! the outcome of the email is then unknown.
+//! runs in the caller's task. If the caller drops the future of [`SendPermit::send`], the connection closes; past the
+//! gate the outcome of the email is then unknown.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use crate::smtp::stage::Stage;
 /// is far above the delay of the banner by which servers uncover bad clients (postscreen: 6 s).
 const OPENS_WITHIN: Duration = Duration::from_secs(30);
 
-/// SendPermit to send one email now. A permit that is dropped unused returns its session.
+/// Permit to send one email now. A permit that is dropped unused returns its session.
 pub struct SendPermit {
     held: HeldSession,
     slot: OwnedSemaphorePermit,

@@ -135,8 +135,8 @@ impl Session {
         self.is_open()
     }
 
-    /// Offers `email`, asks `gate` once, writes the final dot if it passes, and waits for the answer. A long text
-    /// is written before the gate, a short one together with the final dot.
+    /// Offers `email`, asks `gate` at most once, writes the final dot if it passes, and waits for the answer. A long
+    /// text is written before the gate, a short one together with the final dot.
     pub async fn run_transaction(
         &mut self,
         email: &Email,
@@ -350,9 +350,9 @@ impl Session {
         self.refusal(stage, reply)
     }
 
-    /// Returns the result of a negative reply. Relays use 421 to end a session that was used before: after a number of messages,
-    /// when idle, or at a restart (RFC 5321 3.8). It says nothing about this message, unless it says "too fast" or "too
-    /// much".
+    /// Returns the result of a negative reply. Relays use 421 to end a session that was used before: after a number of
+    /// messages, when idle, or at a restart (RFC 5321 3.8). It says nothing about this message, unless it says "too
+    /// fast" or "too much".
     fn refusal(&mut self, stage: Stage, reply: &Reply) -> Result<EnvelopeReply, Cause> {
         let result = DialogueResult::refused(&self.rules, stage, reply);
         if reply.code == 421 {

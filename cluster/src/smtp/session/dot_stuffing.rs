@@ -44,7 +44,7 @@ impl<'a> Stuffed<'a> {
         self.0.chunks(bytes.max(1)).map(Piece)
     }
 
-    /// The whole text, if it has at most `bytes`.
+    /// Returns the whole text if it has at most `bytes`.
     pub fn whole(&self, bytes: usize) -> Option<Piece<'_>> {
         (self.0.len() <= bytes).then_some(Piece(&self.0))
     }

@@ -52,9 +52,9 @@ pub enum BadTarget {
 }
 
 impl Target {
-    /// `host` is a name or an address (IPv6 without brackets). `hello_name` is the argument of EHLO: a host name, or an
-    /// address in brackets (RFC 5321 4.1.3); `None` is the address literal of this node's end of each connection.
-    /// `access` is how the node encrypts and logs in.
+    /// Returns a checked target. `host` is a name or an address (IPv6 without brackets). `hello_name` is the argument
+    /// of EHLO: a host name, or an address in brackets (RFC 5321 4.1.3); `None` is the address literal of this node's
+    /// end of each connection. `access` is how the node encrypts and logs in.
     ///
     /// # Errors
     /// Fails if a name cannot be in a command line or in a certificate, or if a secret would be sent in the clear.

@@ -35,8 +35,8 @@ pub(crate) struct Encryptor {
 }
 
 impl Encryptor {
-    /// The certificate must be for the name in `trust`, or else for `host`. `None` if that is neither a name nor an
-    /// address.
+    /// Returns an encryptor. The certificate must be for the name in `trust`, or else for `host`. `None` if that name
+    /// is neither a name nor an address.
     pub fn new(host: &str, trust: &Trust) -> Option<Encryptor> {
         let name = trust.name.as_deref().unwrap_or(host).to_owned();
         let name = ServerName::try_from(name).ok()?;

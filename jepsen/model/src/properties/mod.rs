@@ -1,7 +1,7 @@
 //! The properties that must always hold, and ([`reach`]) the states that a search must reach to prove anything.
 //!
-//! The names begin with the number of the rule or invariant. The relay's side of a handoff is the truth by which the ledger
-//! is judged.
+//! The names begin with the number of the rule or invariant. The relay's side of a handoff is the truth by which the
+//! ledger is judged.
 
 pub mod reach;
 

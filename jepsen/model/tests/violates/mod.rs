@@ -6,8 +6,8 @@ use reveille_model::action::Action;
 use reveille_model::{BrokenRule, Protocol, Sizes};
 use stateright::{Checker, HasDiscoveries, Model};
 
-/// Searches one step deeper each time until `property` fails, so that the order of events is a shortest one, and prints it.
-/// Panics when a search has seen every state.
+/// Searches one step deeper each time until `property` fails, so that the order of events is a shortest one, and prints
+/// it. Panics when a search has seen every state.
 pub fn violates(broken: BrokenRule, property: &'static str, sizes: Sizes) {
     let mut states = 0;
     for depth in 2.. {

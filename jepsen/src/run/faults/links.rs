@@ -1,7 +1,7 @@
 //! Broken links between nodes: which links a fault breaks, the packet filter rules for it, and their counters.
 //!
-//! Each rule is at the receiving host. Only packets of other nodes are filtered: the harness must reach all nodes, and the
-//! sink breaks the relay.
+//! Each rule is at the receiving host. Only packets of other nodes are filtered: the harness must reach all nodes, and
+//! the sink breaks the relay.
 
 use std::net::Ipv4Addr;
 

@@ -1,7 +1,7 @@
 //! Fault injection. `plan` draws all faults from the seed before the run begins; `nemesis` injects and repairs them.
 //!
-//! Reading order: `actions` (what can be broken), `draw` and `plan` (when), `nemesis` (the loop), `inject` with `kills`,
-//! `upgrade`, `disk`, `links` and `syscall_trace` (how).
+//! Reading order: `actions` (what can be broken), `draw` and `plan` (when), `nemesis` (the loop), `inject` with
+//! `kills`, `upgrade`, `disk`, `links` and `syscall_trace` (how).
 
 mod actions;
 mod disk;

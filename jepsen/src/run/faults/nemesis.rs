@@ -1,5 +1,5 @@
-//! Executes a plan of faults: injects each fault when it is due, repairs it when its time is over, and records it. At the end
-//! it repairs everything.
+//! Executes a plan of faults: injects each fault when it is due, repairs it when its time is over, and records it. At
+//! the end it repairs everything.
 //!
 //! It decides neither what to break (`plan`), nor if the product survived (the checker).
 

@@ -1,5 +1,5 @@
-//! Reads the final state from the cluster into the history: runs, recipients, instants that opened no run, objects, and the
-//! hashes of the nodes' states.
+//! Reads the final state from the cluster into the history: runs, recipients, instants that opened no run, objects, and
+//! the hashes of the nodes' states.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

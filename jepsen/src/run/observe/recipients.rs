@@ -1,5 +1,5 @@
-//! The history of each recipient, as `explain` shows it at the end: its claims with their owners, their outcomes, and its
-//! state.
+//! The history of each recipient, as `explain` shows it at the end: its claims with their owners, their outcomes, and
+//! its state.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,8 +1,8 @@
 //! The workload: schedules that fire once, each with its own recipients, and a campaign to a sealed audience. All
 //! instants are fixed before the first fault.
 //!
-//! The campaign has its own pool, with the same sink, and a rate by which it takes most of the fault phase. Without a rate
-//! it would be over within a second.
+//! The campaign has its own pool, with the same sink, and a rate by which it takes most of the fault phase. Without a
+//! rate it would be over within a second.
 
 pub mod daily;
 mod item;
