@@ -7,12 +7,12 @@ use reveille_ledger::ids::{Nominal, Time};
 use reveille_ledger::labels::Labels;
 use reveille_ledger::policy::Policies;
 
-/// A recipient with this address.
+/// Returns a recipient with this address.
 pub fn recipient(address: &str) -> Recipient {
     Recipient { address: address.to_owned(), key: address.to_owned(), values: vec![] }
 }
 
-/// One instant, with the default policies.
+/// Returns a schedule with one instant and the default policies.
 pub fn schedule(due: Time, recipients: Vec<Recipient>) -> ScheduleCreate {
     ScheduleCreate {
         request: None,

@@ -126,28 +126,28 @@ impl Life {
     }
 }
 
-/// Runs an incarnation that recovers from the former one, then runs `deeds` and dies.
-fn die(folder: &Path, incarnation: u64, deeds: impl AsyncFnOnce(&Life)) {
+/// Runs an incarnation that recovers from the former one, then does `work` and dies.
+fn die(folder: &Path, incarnation: u64, work: impl AsyncFnOnce(&Life)) {
     die_before_recovery(folder, incarnation, async |life: &Life| {
         life.enlist().await;
-        deeds(life).await;
+        work(life).await;
     });
 }
 
-/// Runs an incarnation that runs `deeds` and dies, without recovery.
-fn die_before_recovery(folder: &Path, incarnation: u64, deeds: impl AsyncFnOnce(&Life)) {
+/// Runs an incarnation that does `work` and dies, without recovery.
+fn die_before_recovery(folder: &Path, incarnation: u64, work: impl AsyncFnOnce(&Life)) {
     let runtime = runtime();
     runtime.block_on(async {
         let life = Life::start(folder, incarnation).await;
         let _leadership = NodeRuntime::start_leadership_actor(&life.context);
-        deeds(&life).await;
+        work(&life).await;
         assert!(life.context.replica.shutdown(Instant::now() + STEP_TIMEOUT).await, "the replica stops");
     });
     runtime.shutdown_background();
 }
 
-/// Runs an incarnation with all actors until `deeds` are done, then stops it.
-async fn live(folder: &Path, incarnation: u64, deeds: impl AsyncFnOnce(&Life)) {
+/// Runs an incarnation with all actors until `work` is done, then stops it.
+async fn live(folder: &Path, incarnation: u64, work: impl AsyncFnOnce(&Life)) {
     let life = Life::start(folder, incarnation).await;
     let leadership_handle = NodeRuntime::start_leadership_actor(&life.context);
     let options = RuntimeOptions {
@@ -161,7 +161,7 @@ async fn live(folder: &Path, incarnation: u64, deeds: impl AsyncFnOnce(&Life)) {
     let node_runtime =
         NodeRuntime::start(Arc::clone(&life.context), leadership_handle, options, &CancellationToken::new()).await;
     let node_runtime = node_runtime.expect("a node runtime");
-    deeds(&life).await;
+    work(&life).await;
     let violations = life.context.replica.read(check);
     assert!(violations.is_empty(), "{violations:?}");
     assert!(node_runtime.stop(STEP_TIMEOUT).await, "nothing is left open");
@@ -216,8 +216,9 @@ fn crash_suspect_is_sent_in_a_claim_of_its_own() {
         assert_eq!(sink.accepted_count(), 6, "I1: no recipient got two");
         let granted = |slot: u16| {
             life.context.replica.read(|ledger| {
-                let rows = ledger.closed_claims().map(|(_, row)| row).filter(|row| row.owner == life.owner.process);
-                rows.map(|row| row.granted.clone()).filter(|granted| granted.contains(slot)).collect::<Vec<_>>()
+                let claims =
+                    ledger.closed_claims().map(|(_, claim)| claim).filter(|claim| claim.owner == life.owner.process);
+                claims.map(|claim| claim.granted.clone()).filter(|granted| granted.contains(slot)).collect::<Vec<_>>()
             })
         };
         assert_eq!((granted(2), granted(4)), (vec![Bitmap::range(2, 1)], vec![Bitmap::range(4, 1)]));

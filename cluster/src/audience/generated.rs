@@ -11,19 +11,19 @@ use reveille_ledger::content::Recipient;
 pub struct GeneratedAudience {
     /// Another seed makes other addresses.
     pub seed: u64,
-    /// How many recipients it has.
+    /// Number of recipients.
     pub recipients: u32,
     /// Names of their variables.
     pub columns: Vec<String>,
 }
 
 impl GeneratedAudience {
-    /// All recipients, in order.
+    /// Returns all recipients, in order.
     pub fn list(&self) -> Vec<Recipient> {
         (0..self.recipients).map(|number| self.recipient(number)).collect()
     }
 
-    /// A recipient by number.
+    /// Returns the recipient with this number.
     pub fn recipient(&self, number: u32) -> Recipient {
         let address = format!("r{number:08}.s{}@audience.invalid", self.seed);
         let value = |(column_number, column): (u64, &String)| {
@@ -35,7 +35,7 @@ impl GeneratedAudience {
     }
 }
 
-/// The last step of SplitMix64: neighbouring numbers give unlike ones.
+/// Returns the last step of SplitMix64 for a number: neighbouring numbers give very different results.
 fn mixed(number: u64) -> u64 {
     let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -156,7 +156,7 @@ impl Repeats {
         }
     }
 
-    /// True if the key at this position repeats an earlier one.
+    /// Returns true if the key at this position repeats an earlier one.
     pub fn contains(&self, position: u32) -> bool {
         self.positions.get((position / 64) as usize).is_some_and(|word| word & 1 << (position % 64) != 0)
     }

@@ -319,7 +319,7 @@ impl AudienceStore {
         Ok(Some((bytes, total)))
     }
 
-    /// True if the part's file exists. Its content is not verified.
+    /// Returns true if the part's file exists. Its content is not verified.
     pub fn has(&self, part: Hash) -> bool {
         self.path(part).exists()
     }
@@ -341,7 +341,7 @@ impl AudienceStore {
         first.iter().copied().chain(others).collect()
     }
 
-    /// True if any part is missing here.
+    /// Returns true if any part is missing here.
     pub(crate) fn is_lacking(&self) -> bool {
         !self.lacking.lock().is_empty()
     }

@@ -22,7 +22,7 @@ const OTHERS_WITHIN: Duration = Duration::from_millis(500);
 /// Maximum time in which a member fetches a part.
 const TAKE_WITHIN: Duration = Duration::from_secs(30);
 
-/// Why a majority does not have the parts of an audience, or is not known to have them.
+/// Reason why a majority does not have the parts of an audience, or is not known to have them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpreadError {
     /// Too few members have a part.
@@ -53,7 +53,7 @@ pub enum SpreadError {
 /// hours. Returns the parts that no member has.
 ///
 /// # Errors
-/// When a majority cannot be reached, or does not take a part.
+/// Fails if a majority cannot be reached, or does not take a part.
 pub async fn spread(context: &Arc<NodeContext>, parts: &[Hash]) -> Result<Vec<Hash>, SpreadError> {
     let voters = context.voters();
     let majority = voters.len() / 2 + 1;

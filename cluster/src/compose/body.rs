@@ -78,13 +78,13 @@ impl Weight {
         Weight { bytes: self.bytes + other.bytes, escaped: self.escaped + other.escaped }
     }
 
-    /// True if quoted-printable is not longer than base64.
+    /// Returns true if quoted-printable is not longer than base64.
     pub(super) fn is_quoted(self) -> bool {
         self.bytes + 2 * self.escaped <= self.bytes.div_ceil(3) * 4
     }
 }
 
-/// True if quoted-printable writes the byte unchanged, except a blank at the end of a line.
+/// Returns true if quoted-printable writes the byte unchanged, except a blank at the end of a line.
 fn is_printable(byte: u8) -> bool {
     matches!(byte, b' '..=b'<' | b'>'..=b'~' | b'\t')
 }

@@ -201,7 +201,7 @@ impl TextWithHoles {
     }
 }
 
-/// True if a hole follows a CR. The hole's value then decides if the CR is part of a CRLF.
+/// Returns true if a hole follows a CR. The hole's value then decides if the CR is part of a CRLF.
 pub(super) fn a_hole_splits_a_line_end(marked: &str) -> bool {
     marked.contains(['\r', MARK].iter().collect::<String>().as_str())
 }

@@ -150,7 +150,7 @@ fn push_word(words: &mut String, chunk: &str, readable: bool) {
     words.push_str("?=");
 }
 
-/// True if a Q encoded-word contains the byte unchanged, even inside a phrase (RFC 2047 5.3).
+/// Returns true if a Q encoded-word contains the byte unchanged, even inside a phrase (RFC 2047 5.3).
 fn is_q_literal(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!*+-/".contains(&byte)
 }

@@ -199,7 +199,7 @@ impl Compiled {
         &self.sender.address
     }
 
-    /// True if each email must have a way to opt out ([`Stamp::list_unsubscribe`]).
+    /// Returns true if each email must have a way to opt out ([`Stamp::list_unsubscribe`]).
     pub fn is_bulk(&self) -> bool {
         self.is_bulk
     }

@@ -24,7 +24,7 @@ pub fn built_in(name: &str) -> Option<&'static str> {
     BUILT_IN.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
 }
 
-/// True if a template can use the name. A column whose name is not an identifier is useless for templates.
+/// Returns true if a template can use the name. A column whose name is not an identifier is useless for templates.
 pub fn is_variable(name: &str) -> bool {
     let named = named_in(&format!("{{{{ {name} }}}}"));
     named.len() == 1 && named.contains(name)

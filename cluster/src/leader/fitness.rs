@@ -151,11 +151,11 @@ fn observe(context: &NodeContext, leadership: &Leadership, granted: bool) -> Obs
 
 /// What a leadership knows of the nodes, beside the ledger.
 trait NodeView {
-    /// True if claims may be granted to this process.
+    /// Returns true if claims may be granted to this process.
     fn may_claim(&self, owner: ClaimOwner) -> bool;
-    /// The audience parts that a node lacks (P20).
+    /// Returns the audience parts that a node lacks (P20).
     fn lacking(&self, node: NodeId) -> BTreeSet<Hash>;
-    /// True if a relay of the pool accepts email from this process.
+    /// Returns true if a relay of the pool accepts email from this process.
     fn sends(&self, ledger: &Ledger, owner: ClaimOwner, pool: &str) -> bool;
 }
 

@@ -106,12 +106,13 @@ impl Leadership {
         }
     }
 
-    /// The epoch, which all proposals of this leadership carry.
+    /// Returns the epoch, which all proposals of this leadership carry.
     pub fn epoch(&self) -> Epoch {
         self.epoch
     }
 
-    /// True if the clocks agreed when the epoch began ([`StartedEpoch::clocks_agree`]). Otherwise nothing fires (P18).
+    /// Returns true if the clocks agreed when the epoch began ([`StartedEpoch::clocks_agree`]). Otherwise nothing fires
+    /// (P18).
     pub fn clocks_agree(&self) -> bool {
         self.clocks_agree
     }

@@ -154,7 +154,8 @@ async fn advance_once(context: &NodeContext, to: Time, jump: bool) -> Result<(),
     }
 }
 
-/// True if the clock has already reached `to`, by a repeated proposal or by itself, or if a schedule is due before it.
+/// Returns true if the clock has already reached `to`, by a repeated proposal or by itself, or if a schedule is due
+/// before it.
 fn is_overtaken(ledger: &Ledger, to: Time) -> bool {
     let due = ledger.due().next().is_some_and(|(due, _)| due < to);
     ledger.head().test_clock.is_some() && (ledger.head().now >= to || due)
@@ -211,7 +212,7 @@ fn next_instant(ledger: &Ledger, alone: Option<NodeId>) -> Option<Time> {
     due.into_iter().chain(deadlines).chain(waves).chain(rest(ledger, alone)).min()
 }
 
-/// True if the run's deadline has an effect.
+/// Returns true if the run's deadline has an effect.
 fn expires(run: &Run) -> bool {
     matches!(run.state, RunState::Open | RunState::Paused { .. }) && run.counts.get(RecipientState::Pending) > 0
 }

@@ -17,11 +17,11 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 
 /// A process's source of time. `boot` and `monotonic` never go back.
 pub trait Clock: Send + Sync + 'static {
-    /// The machine's wall clock (CLOCK_REALTIME). May jump either way.
+    /// Returns the machine's wall clock (CLOCK_REALTIME). It may jump in either direction.
     fn wall(&self) -> Time;
-    /// Time since the machine started, including sleep (CLOCK_BOOTTIME).
+    /// Returns the time since the machine started, including sleep (CLOCK_BOOTTIME).
     fn boot(&self) -> Duration;
-    /// Time since some fixed moment, without sleep (CLOCK_MONOTONIC).
+    /// Returns the time since some fixed moment, without sleep (CLOCK_MONOTONIC).
     fn monotonic(&self) -> Duration;
 }
 

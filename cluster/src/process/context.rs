@@ -133,7 +133,7 @@ impl NodeContext {
         self.stopping.store(true, Ordering::Relaxed);
     }
 
-    /// True if this node is stopping.
+    /// Returns true if this node is stopping.
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
     }
@@ -221,8 +221,8 @@ impl NodeContext {
         members.into_iter().filter(|(_, member)| member.votes).map(|(node, _)| node).collect()
     }
 
-    /// True if this node leads and a quorum has answered it within the length of a lease. A leader that was cut off
-    /// still believes that it leads (P13), but its answers are useless.
+    /// Returns true if this node leads and a quorum has answered it within the length of a lease. A leader that was cut
+    /// off still believes that it leads (P13), but its answers are useless.
     pub fn leads_a_quorum(&self) -> bool {
         let heard = |acked: std::time::Instant| acked.elapsed() < LEASE;
         self.leadership().is_some() && self.replica.last_quorum_acked().is_some_and(heard)

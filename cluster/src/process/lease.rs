@@ -113,7 +113,7 @@ impl NodeLease {
         *self.state.lock() = LeaseState { grants: Vec::new(), ignore_requests_before: now };
     }
 
-    /// True if a gate that decides by the state at index `applied` may pass at `now`.
+    /// Returns true if a gate that decides by the state at index `applied` may pass at `now`.
     pub fn is_valid(&self, now: Duration, applied: u64) -> bool {
         self.state.lock().grants.iter().any(|grant| now < grant.end && grant.floor <= applied)
     }

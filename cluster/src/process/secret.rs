@@ -67,8 +67,8 @@ impl SigningKeys {
         self.0.first().map(|key| keyed_hash(key, parts)).unwrap_or([0; N])
     }
 
-    /// True if `hash` is the keyed hash by any of the keys. Takes constant time: all keys are tried, and all bytes of
-    /// each are compared.
+    /// Returns true if `hash` is the keyed hash by any of the keys. Takes constant time: all keys are tried, and all
+    /// bytes of each are compared.
     pub fn verify<const N: usize>(&self, parts: &[&[u8]], hash: &[u8; N]) -> bool {
         let differs = |key: &[u8; blake3::KEY_LEN]| {
             let own: [u8; N] = keyed_hash(key, parts);

@@ -106,7 +106,7 @@ impl Cause {
         Cause::Panicked(text.unwrap_or_else(|| "without a message".to_owned()))
     }
 
-    /// True if this node ended the dialogue itself, or if the cause says nothing about the relay.
+    /// Returns true if this node ended the dialogue itself, or if the cause says nothing about the relay.
     pub fn ended_by_this_node(&self) -> bool {
         matches!(self, Cause::ClosedBetweenEmails | Cause::NotBegunInTime | Cause::Stopped | Cause::Panicked(_))
     }

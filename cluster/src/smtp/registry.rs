@@ -337,12 +337,13 @@ fn scattered(turn: u32, whole: u64) -> u64 {
     (u64::from(turn.wrapping_mul(GOLDEN)) * whole) >> 32
 }
 
-/// True for a name without a dot that is not an address literal. A relay on another machine may refuse it at each RCPT.
+/// Returns true for a name without a dot that is not an address literal. A relay on another machine may refuse it at
+/// each RCPT.
 fn is_short(hello_name: &str) -> bool {
     !hello_name.contains('.') && !hello_name.starts_with('[')
 }
 
-/// True if the same sessions can serve both.
+/// Returns true if the same sessions can serve both.
 fn is_reached_alike(one: &Relay, other: &Relay) -> bool {
     (&one.host, one.port, &one.access) == (&other.host, other.port, &other.access)
 }

@@ -23,7 +23,7 @@ pub(crate) struct ClaimedRecipient {
     pub is_test: bool,
 }
 
-/// A claim, with all that is needed to send it.
+/// A claim, with all data that is needed to send its emails.
 pub(crate) struct ClaimWork {
     pub tenant: String,
     /// Share of the tenant when the claim was read.

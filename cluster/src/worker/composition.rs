@@ -45,8 +45,8 @@ pub(crate) async fn compose(
     };
     let append = |step| context.journal.append(recipient.claimed_slot, step);
     let journal_failed = || DeliveryOutcome::Released(ReleaseReason::JournalFailed);
-    // Written before anything is parsed or compiled, so that a recipient that crashes the process there is in the
-    // journal.
+    // `open` is written before anything is parsed or compiled, so that a recipient that crashes the process there is in
+    // the journal.
     append(JournalStep::Open).map_err(|_| journal_failed())?;
     let prepared = catch_unwind(AssertUnwindSafe(|| prepare(context, claim, recipient)));
     append(JournalStep::Composed).map_err(|_| journal_failed())?;

@@ -63,7 +63,7 @@ impl Gate for WorkerGate {
     }
 }
 
-/// All checks of the gate (P5).
+/// Makes all checks of the gate (P5).
 ///
 /// # Errors
 /// Returns the outcome of a recipient that may not be sent.
@@ -103,7 +103,7 @@ fn state_then_lease(
     }
 }
 
-/// Checks of the applied state that need no address: claim, run state and deadline.
+/// Checks claim, run state and deadline in the applied state. These checks need no address.
 fn may_send(ledger: &Ledger, me: ClaimOwner, claimed_slot: ClaimedSlot, run: RunId) -> Result<(), ReleaseReason> {
     let claim = ledger.claims().get(&claimed_slot.fence).ok_or(ReleaseReason::NotInClaim)?;
     if claim.owner != me || !claim.claimed.contains(claimed_slot.slot) {

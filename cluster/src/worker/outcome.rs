@@ -75,12 +75,12 @@ impl DeliveryOutcome {
     }
 }
 
-/// Outcome if no relay can take the email now.
+/// Returns the outcome if no relay can take the email now.
 pub(crate) fn no_relay(cause: &str) -> DeliveryOutcome {
     DeliveryOutcome::NoRelay(clip(cause))
 }
 
-/// Outcome if the email cannot be composed.
+/// Returns the outcome if the email cannot be composed.
 pub(crate) fn not_composed(cause: &str) -> DeliveryOutcome {
     DeliveryOutcome::Unsendable(Unsendable::NotComposed(clip(cause)))
 }

@@ -44,7 +44,7 @@ async fn halfway() -> Halfway {
     let cluster = Cluster::start().await;
     let leads = cluster.leader().await;
     let owner = (leads + 1) % 3;
-    cluster.nodes[owner].valve.shut_after(1);
+    cluster.nodes[owner].valve.close_after(1);
     let mut hold = cluster.hold_a_mail_of(owner);
     open_with(&cluster, leads, 200, Policies::default()).await;
     let held = hold.next(STEP_TIMEOUT).await.expect("the owner sends");
@@ -112,9 +112,9 @@ async fn barrier_is_confirmed_only_by_the_asked_incarnation() {
     let context = Arc::clone(cluster.nodes[leads].context());
     let crossed = number_of(&held.accepted.recipient);
     cluster.kill(owner).await;
-    let before = cluster.network.asked(node, "Barrier");
+    let before = cluster.network.requests(node, "Barrier");
     let asking = tokio::spawn(async move { opt_out(&context, crossed).await });
-    until("the barrier is open", || (cluster.network.asked(node, "Barrier") > before).then_some(())).await;
+    until("the barrier is open", || (cluster.network.requests(node, "Barrier") > before).then_some(())).await;
 
     cluster.nodes[owner].valve.open();
     cluster.restart(owner).await;
@@ -189,10 +189,10 @@ async fn named_handoffs_come_from_a_state_as_new_as_all_confirmations() {
         response.payload = peer_messages::reply::<BarrierRequest>(&answer).expect("it is written").into();
         Response::Application(response)
     });
-    let before = cluster.network.asked(node, "Barrier");
+    let before = cluster.network.requests(node, "Barrier");
     let leader = Arc::clone(&context);
     let asking = tokio::spawn(async move { opt_out(&leader, crossed).await });
-    let has_asked_again = || cluster.network.asked(node, "Barrier") > before + 1;
+    let has_asked_again = || cluster.network.requests(node, "Barrier") > before + 1;
     until("it is asked again", || (has_asked_again() || asking.is_finished()).then_some(())).await;
     assert!(!asking.is_finished(), "the leader has answered by a state that does not know of the doubt");
 

@@ -114,7 +114,7 @@ impl Node {
             && self.context().leadership().is_some_and(|term| !term.ended())
     }
 
-    /// True if the node's gates may pass now.
+    /// Returns true if the node's gates may pass now.
     pub fn may_send(&self) -> bool {
         let context = self.context();
         let applied = context.replica.read(|ledger| ledger.head().applied);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::cluster::*;
 use crate::reconciliation::*;
 
-/// How long a recipient may stay claimed after its lease has ended (I15): one step of the auditor.
+/// Maximum time for which a recipient may stay claimed after its lease has ended (I15): one step of the auditor.
 const STEP: Duration = Duration::from_secs(1);
 /// Time that a busy machine may add to the measured times, and to what a relay reads.
 const SLACK: Duration = Duration::from_secs(4);
@@ -47,7 +47,7 @@ async fn isolated_leader_grants_nothing_and_passes_no_gate_after_lease() {
     let former = cluster.leader().await;
     let (me, node) = (&cluster.nodes[former], cluster.nodes[former].id);
     // One of its emails is past the gate, and the next one is before it.
-    me.valve.shut_after(1);
+    me.valve.close_after(1);
     let mut hold = cluster.hold_a_mail_of(former);
     open(&cluster, former, 200, 0).await;
     let held = hold.next(STEP_TIMEOUT).await.expect("the leader sends");
@@ -59,7 +59,7 @@ async fn isolated_leader_grants_nothing_and_passes_no_gate_after_lease() {
     let leads = cluster.leader_but(Some(former)).await;
     let elected = Instant::now();
     let context = cluster.nodes[leads].context();
-    assert!(!claimed_by(context, node).is_empty(), "it has rows");
+    assert!(!claimed_by(context, node).is_empty(), "it has claimed recipients");
 
     until("its lease is over", || (!me.may_send()).then_some(())).await;
     let applied = me.context().replica.status().applied_index;
@@ -75,7 +75,7 @@ async fn isolated_leader_grants_nothing_and_passes_no_gate_after_lease() {
     me.valve.open();
     until("what was short of its gate has met it", || (me.relay().counters.gate_closed > 0).then_some(())).await;
 
-    until("its rows are revoked", || claimed_by(context, node).is_empty().then_some(())).await;
+    until("its claims are revoked", || claimed_by(context, node).is_empty().then_some(())).await;
     assert!(cut.elapsed() > LEASE + MARGIN, "P9: not before its lease was surely over");
     let took = elected.elapsed();
     assert!(took < LEASE + MARGIN + STEP + SLACK, "I15: claimed for {took:?} after the new epoch");

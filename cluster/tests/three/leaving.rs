@@ -25,7 +25,7 @@ const RECIPIENTS: u32 = 2_400;
 /// Emails per second, low enough that the run lasts through the whole test.
 const RATE: u64 = 240;
 /// Number of clients that opt out at the same time.
-const ASKERS: usize = 4;
+const CLIENTS: usize = 4;
 
 /// The ledger holds none of these recipients: each node reads addresses and keys from its own file (P20).
 fn generated() -> GeneratedAudience {
@@ -91,8 +91,8 @@ async fn no_handoff_starts_after_opt_out_is_answered() {
     numbers.shuffle(&mut dice);
     let contexts: Vec<Arc<NodeContext>> = cluster.nodes.iter().map(|node| Arc::clone(node.context())).collect();
     let over = Arc::new(AtomicBool::new(false));
-    let asked: Vec<_> = numbers
-        .chunks(numbers.len().div_ceil(ASKERS))
+    let clients: Vec<_> = numbers
+        .chunks(numbers.len().div_ceil(CLIENTS))
         .map(|chunk| tokio::spawn(leavers(contexts.clone(), chunk.to_vec(), dice.random(), Arc::clone(&over))))
         .collect();
 
@@ -118,8 +118,8 @@ async fn no_handoff_starts_after_opt_out_is_answered() {
     until("nothing is left to send", || contexts.iter().all(|context| is_over(context)).then_some(())).await;
     over.store(true, Ordering::Relaxed);
     let mut answered = Vec::new();
-    for asking in asked {
-        answered.extend(asking.await.expect("it does not panic"));
+    for client in clients {
+        answered.extend(client.await.expect("it does not panic"));
     }
     until("no doubt is left", || (count(&contexts[0], RecipientState::InDoubt) == 0).then_some(())).await;
 

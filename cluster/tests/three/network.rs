@@ -29,7 +29,7 @@ struct State {
     /// Responses of these nodes that arrive changed.
     changed: BTreeMap<(NodeId, String), Change>,
     /// Number of requests sent to a node, including those that it did not receive.
-    asked: BTreeMap<(NodeId, String), u64>,
+    requests: BTreeMap<(NodeId, String), u64>,
 }
 
 /// The network, shared by all nodes' transports.
@@ -103,12 +103,12 @@ impl Network {
     }
 
     /// Returns the number of these requests sent to a node, including those that it did not receive.
-    pub fn asked(&self, node: NodeId, name: &str) -> u64 {
-        self.state.lock().asked.get(&(node, name.to_owned())).copied().unwrap_or(0)
+    pub fn requests(&self, node: NodeId, name: &str) -> u64 {
+        self.state.lock().requests.get(&(node, name.to_owned())).copied().unwrap_or(0)
     }
 
     fn note(&self, to: NodeId, name: &str) {
-        *self.state.lock().asked.entry((to, name.to_owned())).or_default() += 1;
+        *self.state.lock().requests.entry((to, name.to_owned())).or_default() += 1;
     }
 
     /// Waits until the link is open. Returns false if one of the two nodes is off.

@@ -15,7 +15,7 @@ async fn owner_without_leader_stops_with_its_lease_and_resolves_doubts_later() {
     let leads = cluster.leader().await;
     let lost = (leads + 1) % 3;
     let (me, node) = (&cluster.nodes[lost], cluster.nodes[lost].id);
-    me.valve.shut_after(1);
+    me.valve.close_after(1);
     let mut hold = cluster.hold_a_mail_of(lost);
     open(&cluster, leads, 200, 0).await;
     let held = hold.next(STEP_TIMEOUT).await.expect("the owner sends");
@@ -26,11 +26,11 @@ async fn owner_without_leader_stops_with_its_lease_and_resolves_doubts_later() {
     let cut = Instant::now();
     let context = cluster.nodes[leads].context();
     until("its lease is over", || (!me.may_send()).then_some(())).await;
-    assert!(!claimed_by(context, node).is_empty(), "P9: its rows outlive its lease by the margin");
+    assert!(!claimed_by(context, node).is_empty(), "P9: its claims outlive its lease by the margin");
     me.valve.open();
     until("what was short of its gate has met it", || (me.relay().counters.gate_closed > 0).then_some(())).await;
 
-    until("its rows are revoked", || claimed_by(context, node).is_empty().then_some(())).await;
+    until("its claims are revoked", || claimed_by(context, node).is_empty().then_some(())).await;
     assert!(cut.elapsed() > LEASE + MARGIN - Duration::from_secs(2), "{:?}", cut.elapsed());
     until("the others carry on", || is_over(context).then_some(())).await;
     let doubtful = in_doubt_of(context, node);
@@ -62,11 +62,11 @@ async fn settle_with_lost_answer_is_repeated_and_counts_once() {
 
     let (asker, asked_of) = (cluster.nodes[owner].id, cluster.nodes[leads].id);
     cluster.network.lose_answers(asker, "Propose");
-    let before = cluster.network.asked(asked_of, "Propose");
+    let before = cluster.network.requests(asked_of, "Propose");
     assert!(held.release(), "its answer is still waited for");
     until("the ledger knows", || (state() == Some(RecipientState::Sent)).then_some(())).await;
-    let asked = || cluster.network.asked(asked_of, "Propose") - before;
-    until("it is asked again", || (asked() > 2).then_some(())).await;
+    let requests = || cluster.network.requests(asked_of, "Propose") - before;
+    until("it is asked again", || (requests() > 2).then_some(())).await;
     cluster.network.heal();
     assert_consistent(&cluster, 200).await;
     assert!(cluster.stop_node(owner).await, "no outcome waits with it any more");
@@ -87,7 +87,7 @@ async fn owner_that_applies_nothing_keeps_no_claims() {
         cluster.network.lose_requests(cluster.nodes[other].id, node, "Append");
     }
     cluster.put(leads, schedule(300)).await;
-    until("it is granted rows", || (!claimed_by(context, node).is_empty()).then_some(())).await;
+    until("it is granted claims", || (!claimed_by(context, node).is_empty()).then_some(())).await;
     until("I13: the others carry on, and nothing stays claimed", || is_over(context).then_some(())).await;
     assert_eq!(me.context().replica.read(|ledger| ledger.runs().count()), 0, "it knows of no run");
     let doubtful = in_doubt_of(context, node);

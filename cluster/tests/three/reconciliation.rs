@@ -73,7 +73,7 @@ pub async fn sealed(cluster: &Cluster, index: usize, generated: &GeneratedAudien
 }
 
 /// Returns the number of open and closed claims that were revoked.
-pub fn revoked_rows(context: &NodeContext) -> usize {
+pub fn revoked_claims(context: &NodeContext) -> usize {
     context.replica.read(|ledger| {
         let open = ledger.claims().iter().map(|(_, row)| row.clone());
         open.chain(ledger.closed_claims().map(|(_, row)| row)).filter(|row| row.was_revoked()).count()
@@ -89,27 +89,31 @@ pub fn count(context: &NodeContext, state: RecipientState) -> u32 {
     context.replica.read(|ledger| ledger.runs().map(|(_, _, run)| run.counts.get(state)).sum())
 }
 
-/// True if nothing is left to send; recipients in doubt may remain.
+/// Returns true if nothing is left to send; recipients in doubt may remain.
 pub fn is_over(context: &NodeContext) -> bool {
     context
         .replica
         .read(|ledger| ledger.runs().count() > 0 && ledger.runs().all(|(_, _, run)| run.counts.is_finished()))
 }
 
-/// True if all recipients are sent.
+/// Returns true if all recipients are sent.
 pub fn is_all_sent(context: &NodeContext, recipients: u32) -> bool {
     count(context, RecipientState::Sent) == recipients
 }
 
 /// Returns recipients of this node's claims, selected by `part`, with the claim's owner. Reads the state of `context`.
-fn of_rows(context: &NodeContext, node: NodeId, part: impl Fn(&Claim) -> &Bitmap) -> BTreeMap<u32, ClaimOwner> {
+fn recipients_of_claims(
+    context: &NodeContext,
+    node: NodeId,
+    part: impl Fn(&Claim) -> &Bitmap,
+) -> BTreeMap<u32, ClaimOwner> {
     context.replica.read(|ledger| {
-        let rows = ledger.claims().iter().map(|(_, row)| row).filter(|row| row.owner.node == node);
-        let named = rows.flat_map(|row| {
-            let slots: Vec<u16> = part(row).iter().collect();
+        let claims = ledger.claims().iter().map(|(_, claim)| claim).filter(|claim| claim.owner.node == node);
+        let named = claims.flat_map(|claim| {
+            let slots: Vec<u16> = part(claim).iter().collect();
             slots.into_iter().filter_map(|slot| {
-                let (_, recipient) = ledger.recipient_at((row.page, row.chunk), slot)?;
-                Some((recipient, row.owner))
+                let (_, recipient) = ledger.recipient_at((claim.page, claim.chunk), slot)?;
+                Some((recipient, claim.owner))
             })
         });
         named.collect()
@@ -117,11 +121,11 @@ fn of_rows(context: &NodeContext, node: NodeId, part: impl Fn(&Claim) -> &Bitmap
 }
 
 pub fn claimed_by(context: &NodeContext, node: NodeId) -> BTreeMap<u32, ClaimOwner> {
-    of_rows(context, node, |row| &row.claimed)
+    recipients_of_claims(context, node, |claim| &claim.claimed)
 }
 
 pub fn in_doubt_of(context: &NodeContext, node: NodeId) -> BTreeMap<u32, ClaimOwner> {
-    of_rows(context, node, |row| &row.in_doubt)
+    recipients_of_claims(context, node, |claim| &claim.in_doubt)
 }
 
 /// Returns the number of emails accepted from this node so far.
@@ -165,16 +169,16 @@ pub async fn assert_consistent(cluster: &Cluster, recipients: u32) {
 }
 
 fn assert_run_consistent(ledger: &Ledger, cluster: &Cluster, run: RunId, recipients: u32) {
-    let open = ledger.claims().iter().map(|(fence, row)| (*fence, row.clone()));
-    let rows = open.chain(ledger.closed_claims()).map(|(fence, row)| (fence.to_string(), row));
-    let rows: BTreeMap<String, Claim> = rows.collect();
+    let open = ledger.claims().iter().map(|(fence, claim)| (*fence, claim.clone()));
+    let claims = open.chain(ledger.closed_claims()).map(|(fence, claim)| (fence.to_string(), claim));
+    let claims: BTreeMap<String, Claim> = claims.collect();
     let mut accepted = BTreeSet::new();
     for (_, accept) in cluster.sink.emails().iter() {
         let number = number_of(&accept.recipient);
         assert!(accepted.insert(number), "I1: {} was accepted twice", accept.recipient);
-        let row = accept.fence.as_ref().and_then(|fence| rows.get(fence)).expect("I2: the fence of a row");
+        let claim = accept.fence.as_ref().and_then(|fence| claims.get(fence)).expect("I2: the fence of a claim");
         let (_, _, slot) = ledger.slot_of(run, number).expect("a recipient of the run");
-        assert!(row.granted.contains(slot), "I2: {} was not granted by {:?}", accept.recipient, accept.fence);
+        assert!(claim.granted.contains(slot), "I2: {} was not granted by {:?}", accept.recipient, accept.fence);
     }
     for number in 0..recipients {
         match ledger.state(run, number) {

@@ -20,8 +20,8 @@ async fn owner_restored_by_snapshot_releases_unknown_claims() {
     cluster.isolate(away);
     let seen = me.context().replica.status().applied_index;
     cluster.put(leads, schedule(200)).await;
-    until("it is granted rows", || (!claimed_by(context, node).is_empty()).then_some(())).await;
-    until("its rows are revoked", || claimed_by(context, node).is_empty().then_some(())).await;
+    until("it is granted claims", || (!claimed_by(context, node).is_empty()).then_some(())).await;
+    until("its claims are revoked", || claimed_by(context, node).is_empty().then_some(())).await;
     until("the others carry on", || is_over(context).then_some(())).await;
     let unknown = in_doubt_of(context, node);
     assert!(!unknown.is_empty());

@@ -27,7 +27,7 @@ async fn stopping_node_leaves_no_claims_and_leader_hands_over() {
     let node = cluster.nodes[other].id;
     assert!(cluster.stop_node(other).await, "it leaves nothing open");
     assert!(!is_over(cluster.nodes[leads].context()), "the run goes on");
-    assert_eq!(revoked_rows(cluster.nodes[leads].context()), 0, "what it gave back was never in doubt");
+    assert_eq!(revoked_claims(cluster.nodes[leads].context()), 0, "what it gave back was never in doubt");
     until("the leader sees it too", || claimed_by(cluster.nodes[leads].context(), node).is_empty().then_some(())).await;
     let leader_node = cluster.nodes[leads].id;
     // A quorum of three needs two nodes: the first one returns before the leader stops.
@@ -40,7 +40,7 @@ async fn stopping_node_leaves_no_claims_and_leader_hands_over() {
     assert!(claimed_by(context, leader_node).is_empty());
     until("everything is sent", || is_over(context).then_some(())).await;
     assert_eq!(count(context, RecipientState::Sent), 400);
-    assert_eq!(revoked_rows(context), 0, "a stop leaves no doubt, at no time");
+    assert_eq!(revoked_claims(context), 0, "a stop leaves no doubt, at no time");
     assert_consistent(&cluster, 400).await;
     cluster.end().await;
 }
@@ -73,7 +73,7 @@ async fn stop_waits_for_answer_longer_than_a_lease() {
     assert!(clean, "it leaves nothing open");
     let leader = cluster.nodes[leads].context();
     until("everything is sent", || is_all_sent(leader, 200).then_some(())).await;
-    assert_eq!(revoked_rows(leader), 0, "P9: its row stays claimed while the node asks");
+    assert_eq!(revoked_claims(leader), 0, "P9: its recipients stay claimed while the node asks");
     cluster.restart(other).await;
     assert_eq!(deaths_of(cluster.nodes[leads].context(), node), 0, "P12: a stop is no death");
     assert_consistent(&cluster, 200).await;
@@ -115,6 +115,6 @@ async fn stopping_node_gets_no_claims_that_are_then_assumed() {
     let opened = || context.replica.read(|ledger| ledger.runs().count());
     until("all are over", || (opened() == 1 + RUNS as usize && is_over(&context)).then_some(())).await;
     assert_eq!(count(&context, RecipientState::Sent), 400 + RUNS as u32, "each was sent, and none was assumed to be");
-    assert_eq!(revoked_rows(&context), 0);
+    assert_eq!(revoked_claims(&context), 0);
     cluster.end().await;
 }

@@ -14,14 +14,14 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-/// Connects to a relay. While the valve is shut, nothing is read from the relay.
+/// Connects to a relay. While the valve is closed, nothing is read from the relay.
 #[derive(Clone)]
 pub struct Valve {
     shared: Arc<Shared>,
 }
 
 struct Shared {
-    /// Connections that still pass although the valve is shut.
+    /// Connections that still pass although the valve is closed.
     free: AtomicUsize,
     stopped: AtomicUsize,
     open: watch::Sender<bool>,
@@ -36,7 +36,7 @@ impl Default for Valve {
 
 impl Valve {
     /// Stops all further connections before their banner, except the next `connections`.
-    pub fn shut_after(&self, connections: usize) {
+    pub fn close_after(&self, connections: usize) {
         self.shared.free.store(connections, Ordering::SeqCst);
         self.shared.open.send_replace(false);
     }

@@ -71,7 +71,7 @@ pub enum FaultStage {
 }
 
 impl FaultStage {
-    /// True if a fault of this kind can be injected at this stage.
+    /// Returns true if a fault of this kind can be injected at this stage.
     pub const fn fits(self, kind: &FaultKind) -> bool {
         match kind {
             FaultKind::Close | FaultKind::Reset | FaultKind::Stall(_) => true,

@@ -126,8 +126,8 @@ proptest! {
     }
 }
 
-/// True if the first email, rendered whole, and the second, from the prepared content, both equal the email that is
-/// rendered whole.
+/// Returns true if the first email, rendered whole, and the second, from the prepared content, both equal the email
+/// that is rendered whole.
 fn same(content: &Content, values: &[&str]) -> bool {
     let compiled = Compiled::new(content, &columns()).unwrap_or_else(|error| panic!("{error}"));
     let values = values.iter().map(|value| (*value).to_owned()).collect();

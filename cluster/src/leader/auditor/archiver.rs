@@ -1,4 +1,4 @@
-//! Proposes which runs leave the state for the archive, and which old rows are removed (P24).
+//! Proposes which runs leave the state for the archive, and which old data of finished runs is removed (P24).
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const UNSAVED_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// that gets a snapshot. One part each seven minutes makes this number in 400 days. Above it no run is archived.
 const PARTS_MAX: usize = 80_000;
 
-/// The scan for runs and rows that may leave the state: one batch in each sweep, and a pause after each complete scan.
+/// The scan for finished runs and old data: one batch in each sweep, and a pause after each complete scan.
 pub(super) struct Archiver {
     /// Time from the end of a run to its archiving, by ledger time. Milliseconds.
     after_ms: i64,

@@ -230,7 +230,7 @@ pub(crate) fn relay_capacities(
     of_pool.map(flow).collect()
 }
 
-/// The processes to which this leadership may grant claims.
+/// Returns the processes to which this leadership may grant claims.
 pub(crate) fn live_owners(ledger: &Ledger, leadership: &Leadership) -> BTreeMap<NodeId, ClaimOwner> {
     let current = ledger.nodes().iter().map(|(node, known)| ClaimOwner { node: *node, incarnation: known.incarnation });
     current.filter(|owner| leadership.may_claim(*owner)).map(|owner| (owner.node, owner)).collect()

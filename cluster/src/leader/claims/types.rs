@@ -55,7 +55,7 @@ impl ClaimableSlots {
         self.plain.len() + self.suspect.len()
     }
 
-    /// True if nothing is left.
+    /// Returns true if nothing is left.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -1,6 +1,6 @@
 //! Tests of the relays of a pool: which relay is asked, which is waited for, and what a change leaves unchanged.
 
-mod rows;
+mod claims;
 
 use super::*;
 use crate::smtp::relay::rate_limiter::RateLimiter;

@@ -244,13 +244,14 @@ impl TextPattern {
     }
 }
 
-/// True for a pattern of negative replies. They begin with 4 or 5 (RFC 5321 4.2.1), and so do their enhanced codes (RFC
-/// 3463 3.1).
+/// Returns true for a pattern of negative replies. They begin with 4 or 5 (RFC 5321 4.2.1), and so do their enhanced
+/// codes (RFC 3463 3.1).
 fn is_negative(pattern: &str) -> bool {
     pattern.starts_with(['4', '5', 'x', '*'])
 }
 
-/// True if the number has the pattern's length and each digit equals the pattern's, or the pattern has `x` there.
+/// Returns true if the number has the pattern's length and each digit equals the pattern's, or the pattern has `x`
+/// there.
 fn has_digits(pattern: &str, number: &str) -> bool {
     pattern.len() == number.len() && pattern.bytes().zip(number.bytes()).all(|(want, is)| want == b'x' || want == is)
 }

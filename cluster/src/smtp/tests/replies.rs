@@ -17,7 +17,7 @@ fn class(stage: Stage, code: u16, enhanced: Option<EnhancedCode>, text: &str) ->
     ReplyRules::default().classify(stage, code, enhanced, text)
 }
 
-/// True if the class is as expected. A 4yz about the recipient and one that names no cause both wait.
+/// Returns true if the class is as expected. A 4yz about the recipient and one that names no cause both wait.
 fn is(found: ReplyClass, code: u16, expected: ReplyClass) -> bool {
     let waits = |class| code < 500 && matches!(class, ReplyClass::Recipient | ReplyClass::Unnamed);
     found == expected || waits(found) && waits(expected)

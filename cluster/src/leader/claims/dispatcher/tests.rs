@@ -176,7 +176,7 @@ impl World {
         self.put(Command::Settle(outcomes));
     }
 
-    /// Measurements of the relay by both nodes.
+    /// Returns the measurements of the relay by both nodes.
     fn measurements(&self) -> RelayMeasurements {
         let report = |owner| report(owner, 10, 1_000_000);
         let by_node = self.owners().into_iter().map(|(node, owner)| (node, report(owner))).collect();
@@ -197,7 +197,7 @@ impl World {
         held
     }
 
-    /// A node dies and restarts at once; its journal releases its claimed recipients.
+    /// Lets a node die and restart at once; its journal releases its claimed recipients.
     fn die(&mut self, node: u64) {
         self.die_with(node, &Bitmap::new());
     }
@@ -224,7 +224,7 @@ fn part(number: u32) -> Hash {
     Hash::of(&number.to_be_bytes())
 }
 
-/// Report of a node about the relay.
+/// Returns the report of a node about the relay.
 fn report(owner: ClaimOwner, dialogue_ms: u64, rate_milli: u64) -> NodeReport {
     let flow = RelayFlow { dialogue: Some(Duration::from_millis(dialogue_ms)), rate_milli };
     let settle = Some(Duration::from_millis(10));

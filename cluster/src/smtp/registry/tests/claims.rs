@@ -15,7 +15,7 @@ const AROUND: Duration = Duration::from_millis(50);
 struct Tenant {
     share: u32,
     claimed: u32,
-    row: u32,
+    claim_max: u32,
 }
 
 /// State that the claims of one node share.
@@ -74,9 +74,9 @@ async fn ended(
         for (number, tenant) in tenants.iter().enumerate() {
             let mut claimed = node.credit[number].swap(0, Ordering::Relaxed);
             while claimed > 0 {
-                let row = claimed.min(tenant.row);
-                claimed -= row;
-                node.queue(number, tenant.share, row);
+                let recipients = claimed.min(tenant.claim_max);
+                claimed -= recipients;
+                node.queue(number, tenant.share, recipients);
             }
         }
         tokio::time::sleep(AROUND).await;
@@ -87,7 +87,7 @@ async fn ended(
 #[tokio::test(start_paused = true)]
 async fn pool_speed_is_the_sum_of_its_relays() {
     let dialogues = [("slow", Duration::from_secs(2)), ("fast", Duration::from_millis(5))];
-    let tenant = Tenant { share: 1, claimed: 230, row: 256 };
+    let tenant = Tenant { share: 1, claimed: 230, claim_max: 256 };
     for tenants in [&[tenant][..], &[tenant, tenant]] {
         let ended = ended(tenants, dialogues.into(), 6).await;
         let ended_of =
@@ -100,11 +100,11 @@ async fn pool_speed_is_the_sum_of_its_relays() {
 /// Each tenant has claimed its share of two recipients for each session of a slow relay. So each has a waiting claim
 /// whenever a session becomes free.
 #[tokio::test(start_paused = true)]
-async fn sessions_go_by_shares_whatever_the_rows() {
-    let large = |row| Tenant { share: 4, claimed: 20, row };
-    let small = |row| Tenant { share: 1, claimed: 5, row };
-    let least = |row| Tenant { share: 1, claimed: 2, row };
-    let equal = |row| Tenant { share: 1, claimed: 20, row };
+async fn sessions_go_by_shares_whatever_the_claim_sizes() {
+    let large = |claim_max| Tenant { share: 4, claimed: 20, claim_max };
+    let small = |claim_max| Tenant { share: 1, claimed: 5, claim_max };
+    let least = |claim_max| Tenant { share: 1, claimed: 2, claim_max };
+    let equal = |claim_max| Tenant { share: 1, claimed: 20, claim_max };
     for (tenants, expected) in [
         ([large(256), small(256)], 4.0),
         ([large(1), small(256)], 4.0),
