@@ -23,7 +23,7 @@ pub enum Effect {
         /// Its next due time; `None` if the schedule left the due index.
         due: Option<Time>,
     },
-    /// For the leader's dispatcher: this page has recipients to claim, now or when a retry bucket is reached.
+    /// For the leader's dispatcher: this page has recipients to claim, now or when a wave is reached.
     WorkAppeared(RunId),
     /// For the owner's claim workers: there is a claim to process.
     ClaimGranted {

@@ -73,7 +73,7 @@ impl Ledger {
             state: slots.state(slot)?,
             claims,
             run_events,
-            waits_until: waiting.map(|(bucket, _)| wave_start(*bucket)),
+            waits_until: waiting.map(|(wave, _)| wave_start(*wave)),
             last_refusal,
             dead: self.dead.get(&(run, number)).cloned(),
             kept_apart_by: self.kept_apart_by(run, number),

@@ -23,7 +23,7 @@ use reveille_ledger::command::{
     ScheduleCreate, UnopenedReason, VoterClock,
 };
 use reveille_ledger::content::{Audience, Recipient};
-use reveille_ledger::decide::catch_up::{STEPS_MAX, plan_fire, plan_leave};
+use reveille_ledger::decide::catch_up::{STEPS_MAX, plan_fire, plan_last_fire_of_old_timing};
 use reveille_ledger::decide::replan::{outdated, replan};
 use reveille_ledger::decide::timing::{Calendar, Jitter, Zone, first};
 use reveille_ledger::ids::{ClaimOwner, Epoch, Fence, Incarnation, NodeId, Nominal, RunId, ScheduleId, Time};
@@ -443,7 +443,8 @@ fn edit_before_spread_place_opens_instant_on_time() {
     let now = next.due.plus_ms(5 * MINUTE_MS);
     assert!(next.opens() > now, "{next:?}");
     drill.leap_to(now);
-    let fire = plan_leave(&drill.ledger, drill.schedule, &drill.pattern, &drill.zone, now).expect("a fire");
+    let fire =
+        plan_last_fire_of_old_timing(&drill.ledger, drill.schedule, &drill.pattern, &drill.zone, now).expect("a fire");
     let causes: Vec<OpeningCause> = fire.opened.iter().map(|opening| opening.cause).collect();
     assert_eq!((causes, fire.explained), (vec![OpeningCause::Due], vec![]));
 }

@@ -26,7 +26,7 @@ const CHECK_EVERY: Duration = Duration::from_millis(100);
 
 struct State {
     /// Time of the start or of the last append from a leader. `None`: the log has its tail or has caught up.
-    missing_since: Option<Instant>,
+    tail_missing_since: Option<Instant>,
     paused: Option<CandidacyPause>,
 }
 
@@ -58,14 +58,14 @@ impl Eligibility {
         if tail_truncated {
             tracing::warn!("the log lost its tail: this node neither votes nor campaigns until it has caught up");
         }
-        let missing_since = tail_truncated.then(Instant::now);
-        let state = Arc::new(Mutex::new(State { missing_since, paused: None }));
+        let tail_missing_since = tail_truncated.then(Instant::now);
+        let state = Arc::new(Mutex::new(State { tail_missing_since, paused: None }));
         Eligibility { state, log, patience: WITHOUT_LEADER }
     }
 
     /// True if this node may vote.
     pub fn may_vote(&self) -> bool {
-        self.state.lock().missing_since.is_none()
+        self.state.lock().tail_missing_since.is_none()
     }
 
     /// Stops campaigning for `duration`, or until no leader was heard for [`PAUSED_WITHOUT_LEADER`].
@@ -78,24 +78,24 @@ impl Eligibility {
     /// entries up to `committed` to be committed.
     pub fn record_append(&self, matched: u64, committed: u64) {
         let mut state = self.state.lock();
-        if let Some(rest) = &mut state.paused {
-            rest.heard = Instant::now();
+        if let Some(pause) = &mut state.paused {
+            pause.heard = Instant::now();
         }
-        if state.missing_since.is_none() {
+        if state.tail_missing_since.is_none() {
             return;
         }
         if matched >= committed && committed > 0 {
-            state.missing_since = None;
+            state.tail_missing_since = None;
             drop(state);
             self.restore_votes("this node has caught up");
         } else {
-            state.missing_since = Some(Instant::now());
+            state.tail_missing_since = Some(Instant::now());
         }
     }
 
     /// Records that this node is the only voter: no other node has entries that it must catch up with.
     pub fn set_only_voter(&self) {
-        if self.state.lock().missing_since.take().is_some() {
+        if self.state.lock().tail_missing_since.take().is_some() {
             self.restore_votes("this node is the only voter");
         }
     }
@@ -112,12 +112,12 @@ impl Eligibility {
     pub fn may_campaign(&self) -> bool {
         let now = Instant::now();
         let mut state = self.state.lock();
-        state.paused.take_if(|rest| rest.is_over(now));
-        let waited = state.missing_since.is_some_and(|since| now.duration_since(since) >= self.patience);
+        state.paused.take_if(|pause| pause.is_over(now));
+        let waited = state.tail_missing_since.is_some_and(|since| now.duration_since(since) >= self.patience);
         if waited {
-            state.missing_since = None;
+            state.tail_missing_since = None;
         }
-        let may_campaign = state.missing_since.is_none() && state.paused.is_none();
+        let may_campaign = state.tail_missing_since.is_none() && state.paused.is_none();
         drop(state);
         if waited {
             self.restore_votes("no leader appeared for long enough");
@@ -187,9 +187,9 @@ mod tests {
     #[test]
     fn pause_without_leader_ends_in_time_for_an_election_within_ten_seconds() {
         let (now, second) = (Instant::now(), Duration::from_secs(1));
-        let rest = CandidacyPause { until: now + 60 * second, heard: now + 20 * second };
-        assert!(!rest.is_over(now + 24 * second), "a leader was heard four seconds ago");
-        assert!(rest.is_over(now + 25 * second), "an election on a busy machine takes up to five seconds more");
+        let pause = CandidacyPause { until: now + 60 * second, heard: now + 20 * second };
+        assert!(!pause.is_over(now + 24 * second), "a leader was heard four seconds ago");
+        assert!(pause.is_over(now + 25 * second), "an election on a busy machine takes up to five seconds more");
         let heard = CandidacyPause { until: now + 60 * second, heard: now + 59 * second };
         assert!(!heard.is_over(now + 59 * second) && heard.is_over(now + 60 * second));
     }

@@ -6,7 +6,7 @@ use reveille_ledger::injected_bugs::{self, Bug};
 use reveille_ledger::reply::{CommandOutcome, CommandReply};
 use tokio::sync::oneshot;
 
-use super::{Attempt, Proposal};
+use super::{Proposal, TryResult};
 use crate::Raft;
 
 /// Acknowledges a command before it is in any log, if this process has the bug and the normal reply is `Done`. The
@@ -21,6 +21,6 @@ pub(super) fn acknowledge_before_commit(raft: &Raft, proposal: Proposal) -> Prop
         return proposal;
     }
     let index = raft.metrics().borrow_watched().last_log_index.unwrap_or(0) + 1;
-    let _ = proposal.outcome.send(Attempt::Done(CommandReply { index, outcome: CommandOutcome::Done }));
+    let _ = proposal.outcome.send(TryResult::Done(CommandReply { index, outcome: CommandOutcome::Done }));
     Proposal { outcome: oneshot::channel().0, ..proposal }
 }

@@ -4,9 +4,9 @@
 //! submitted during one disk write into the next write. Proposals in flight are limited by count and bytes: a proposal
 //! waits for a permit until its deadline and then fails with [`ProposeError::Busy`].
 //!
-//! A proposal with an unknown outcome is never retried. A retry happens in two cases, since the command did not happen:
-//! the ledger refused an old stamp ([`CommandRefusal::WrongEpoch`],
-//! [`CommandRefusal::TimeWentBack`]), or the node was not the leader.
+//! A proposal with an unknown outcome is never retried. It is retried only if the command did not happen: no
+//! stamp was made yet, the ledger refused an old one ([`CommandRefusal::WrongEpoch`], [`CommandRefusal::TimeWentBack`]),
+//! or the leader was not this node, busy, or not reached.
 
 pub(crate) mod in_flight;
 #[cfg(feature = "injected-bugs")]
@@ -34,7 +34,7 @@ use crate::proposer::in_flight::{IN_FLIGHT_MAX, InFlight, InFlightPermit};
 use crate::state_machine::apply_thread::decode_reply;
 use crate::types::{EntryBytes, LeaderId, TypeConfig, WriteResponder};
 
-/// Maximum size of a stamp in bytes: one for the form, and two numbers of at most ten bytes.
+/// Maximum size of a stamp in bytes: one for the version of the format (`form`), and two varints of at most ten.
 const STAMP_BYTES_MAX: usize = 21;
 
 /// Stamps commands with epoch and time. The leadership sets it when it begins and clears it when it ends.
@@ -82,14 +82,14 @@ pub enum ProposeError {
     Stopped,
 }
 
-/// Outcome of one attempt on the leader.
-pub(crate) enum Attempt {
+/// Outcome of one try on the leader.
+pub(crate) enum TryResult {
     /// The command is committed and applied.
     Done(CommandReply),
     /// Final failure.
     Failed(ProposeError),
     /// The command did not happen, so the caller may retry. At the deadline the caller returns this error.
-    Again(ProposeError),
+    Retry(ProposeError),
 }
 
 struct Proposal {
@@ -98,14 +98,14 @@ struct Proposal {
     only: Option<Epoch>,
     permit: Arc<InFlightPermit>,
     deadline: Instant,
-    outcome: oneshot::Sender<Attempt>,
+    outcome: oneshot::Sender<TryResult>,
 }
 
 /// Writes commands to the log of this node while it leads.
 pub(crate) struct Proposer {
     raft: Raft,
     node: NodeId,
-    /// Permits for proposals. A caller of [`Proposer::attempt`] must hold one.
+    /// Permits for proposals. A caller of [`Proposer::try_once`] must hold one.
     pub in_flight: InFlight,
     queue: mpsc::Sender<Proposal>,
     stamp: watch::Sender<Option<Arc<dyn EntryStamp>>>,
@@ -130,23 +130,23 @@ impl Proposer {
         self.stamp.subscribe()
     }
 
-    /// Makes one attempt on this node.
-    pub async fn attempt(
+    /// Tries once on this node.
+    pub async fn try_once(
         &self,
         command: Bytes,
         only: Option<Epoch>,
         permit: Arc<InFlightPermit>,
         deadline: Instant,
-    ) -> Attempt {
+    ) -> TryResult {
         let (outcome, receiver) = oneshot::channel();
         let proposal = Proposal { command, only, permit, deadline, outcome };
         // The queue has a slot for every proposal with a permit; it closes when the node stops.
         if self.queue.send(proposal).await.is_err() {
-            return Attempt::Failed(ProposeError::Stopped);
+            return TryResult::Failed(ProposeError::Stopped);
         }
         match timeout_at(deadline.into(), receiver).await {
-            Ok(Ok(attempt)) => attempt,
-            Ok(Err(_)) | Err(_) => Attempt::Failed(ProposeError::Unknown),
+            Ok(Ok(result)) => result,
+            Ok(Err(_)) | Err(_) => TryResult::Failed(ProposeError::Unknown),
         }
     }
 
@@ -168,8 +168,8 @@ impl Proposer {
         let written = async {
             write.await.map_err(|_| ProposeError::Stopped)?;
             match receiver.await {
-                Ok(Attempt::Done(reply)) => Ok(reply),
-                Ok(Attempt::Failed(error) | Attempt::Again(error)) => Err(error),
+                Ok(TryResult::Done(reply)) => Ok(reply),
+                Ok(TryResult::Failed(error) | TryResult::Retry(error)) => Err(error),
                 Err(_) => Err(ProposeError::Unknown),
             }
         };
@@ -219,12 +219,12 @@ async fn submit(
         }
         let stamp = stamps.borrow().as_ref().and_then(|stamp| stamp.stamp());
         let Some((epoch, now)) = stamp else {
-            let _ = proposal.outcome.send(Attempt::Again(ProposeError::NotReady));
+            let _ = proposal.outcome.send(TryResult::Retry(ProposeError::NotReady));
             continue;
         };
         if proposal.only.is_some_and(|only| only != epoch) {
             // The send fails if the caller has stopped waiting, which does no harm.
-            let _ = proposal.outcome.send(Attempt::Failed(ProposeError::EpochOver));
+            let _ = proposal.outcome.send(TryResult::Failed(ProposeError::EpochOver));
             continue;
         }
         let entry = EntryBytes(stamped(epoch, now, &proposal.command));
@@ -239,7 +239,7 @@ async fn submit(
 }
 
 /// Returns a responder that sends the outcome to the caller and then releases the permit.
-fn answer(permit: Option<Arc<InFlightPermit>>, outcome: oneshot::Sender<Attempt>) -> WriteResponderOf<TypeConfig> {
+fn answer(permit: Option<Arc<InFlightPermit>>, outcome: oneshot::Sender<TryResult>) -> WriteResponderOf<TypeConfig> {
     WriteResponder::new(move |result: ClientWriteResult<TypeConfig>| {
         // The send fails if the caller's deadline has passed, which does no harm.
         let _ = outcome.send(classify(result));
@@ -247,24 +247,24 @@ fn answer(permit: Option<Arc<InFlightPermit>>, outcome: oneshot::Sender<Attempt>
     })
 }
 
-fn classify(result: ClientWriteResult<TypeConfig>) -> Attempt {
+fn classify(result: ClientWriteResult<TypeConfig>) -> TryResult {
     match result {
-        Ok(written) => decode_reply(&written.data.0).map_or(Attempt::Failed(ProposeError::Unknown), classify_reply),
+        Ok(written) => decode_reply(&written.data.0).map_or(TryResult::Failed(ProposeError::Unknown), classify_reply),
         // The command entered no log: this node does not lead or cannot reach a quorum.
-        Err(ClientWriteError::ForwardToLeader(_)) => Attempt::Again(ProposeError::NoLeader),
-        Err(ClientWriteError::PreconditionFailed(_)) => Attempt::Again(ProposeError::NoLeader),
-        Err(ClientWriteError::LogEntryDiscarded(_)) => Attempt::Failed(ProposeError::Unknown),
-        Err(ClientWriteError::ChangeMembershipError(_)) => Attempt::Failed(ProposeError::Unknown),
+        Err(ClientWriteError::ForwardToLeader(_)) => TryResult::Retry(ProposeError::NoLeader),
+        Err(ClientWriteError::PreconditionFailed(_)) => TryResult::Retry(ProposeError::NoLeader),
+        Err(ClientWriteError::LogEntryDiscarded(_)) => TryResult::Failed(ProposeError::Unknown),
+        Err(ClientWriteError::ChangeMembershipError(_)) => TryResult::Failed(ProposeError::Unknown),
     }
 }
 
 /// Converts a reply. If the ledger refused the stamp, the command did not happen and may be tried again.
-fn classify_reply(reply: CommandReply) -> Attempt {
+fn classify_reply(reply: CommandReply) -> TryResult {
     match reply.outcome {
         CommandOutcome::Refused(CommandRefusal::WrongEpoch { .. } | CommandRefusal::TimeWentBack { .. }) => {
-            Attempt::Again(ProposeError::NotReady)
+            TryResult::Retry(ProposeError::NotReady)
         }
-        _ => Attempt::Done(reply),
+        _ => TryResult::Done(reply),
     }
 }
 

@@ -19,7 +19,7 @@ use crate::election::leader_liveness::LeaderLiveness;
 use crate::election::role::Role;
 use crate::peer::client::PeerClient;
 use crate::peer::{Destination, PeerError};
-use crate::proposer::{Attempt, ProposeError, Proposer, RetryBackoff, encode};
+use crate::proposer::{ProposeError, Proposer, RetryBackoff, TryResult, encode};
 use crate::state_machine::applied_state::AppliedState;
 use crate::state_machine::apply_thread::decode_reply;
 use crate::wire::milliseconds;
@@ -108,19 +108,19 @@ impl Router {
             if policy == RetryPolicy::WhileLed && self.leader_liveness.leaderless_for().is_some() {
                 return Err(if role == Role::Stopped { ProposeError::Stopped } else { ProposeError::NoLeader });
             }
-            let attempt = match role {
+            let result = match role {
                 Role::Leader { .. } => {
-                    self.proposer.attempt(command.clone(), None, Arc::clone(&permit), deadline).await
+                    self.proposer.try_once(command.clone(), None, Arc::clone(&permit), deadline).await
                 }
-                _ if policy == RetryPolicy::HereOnly => Attempt::Failed(ProposeError::NoLeader),
+                _ if policy == RetryPolicy::HereOnly => TryResult::Failed(ProposeError::NoLeader),
                 Role::Follower { leader: Some(leader) } => self.forward(leader, command.clone(), deadline).await,
-                Role::Follower { leader: None } | Role::Candidate => Attempt::Again(ProposeError::NoLeader),
-                Role::Stopped => Attempt::Failed(ProposeError::Stopped),
+                Role::Follower { leader: None } | Role::Candidate => TryResult::Retry(ProposeError::NoLeader),
+                Role::Stopped => TryResult::Failed(ProposeError::Stopped),
             };
-            match attempt {
-                Attempt::Done(reply) => return Ok(reply),
-                Attempt::Failed(error) => return Err(error),
-                Attempt::Again(error) => self.wait(&mut backoff, role, deadline).await.ok_or(error)?,
+            match result {
+                TryResult::Done(reply) => return Ok(reply),
+                TryResult::Failed(error) => return Err(error),
+                TryResult::Retry(error) => self.wait(&mut backoff, role, deadline).await.ok_or(error)?,
             }
         }
     }
@@ -135,11 +135,11 @@ impl Router {
     ) -> Result<CommandReply, ProposeError> {
         let command = self.encode(command)?;
         let permit = self.proposer.in_flight.acquire(command.len(), deadline).await?;
-        match self.proposer.attempt(command, Some(epoch), permit, deadline).await {
-            Attempt::Done(reply) => Ok(reply),
+        match self.proposer.try_once(command, Some(epoch), permit, deadline).await {
+            TryResult::Done(reply) => Ok(reply),
             // The stamp is missing or was refused: that leadership has ended.
-            Attempt::Again(ProposeError::NotReady) => Err(ProposeError::EpochOver),
-            Attempt::Failed(error) | Attempt::Again(error) => Err(error),
+            TryResult::Retry(ProposeError::NotReady) => Err(ProposeError::EpochOver),
+            TryResult::Failed(error) | TryResult::Retry(error) => Err(error),
         }
     }
 
@@ -156,14 +156,14 @@ impl Router {
         encode(command)
     }
 
-    async fn forward(&self, leader: NodeId, command: Bytes, deadline: Instant) -> Attempt {
-        let Some(to) = self.destination(leader) else { return Attempt::Again(ProposeError::NoLeader) };
+    async fn forward(&self, leader: NodeId, command: Bytes, deadline: Instant) -> TryResult {
+        let Some(to) = self.destination(leader) else { return TryResult::Retry(ProposeError::NoLeader) };
         let remaining = deadline.saturating_duration_since(Instant::now());
         let request = v1::ProposeRequest { header: None, command, remaining_ms: milliseconds(remaining) };
         match self.client.ask(&to, request, remaining + ANSWER_GRACE).await {
             Ok(answer) => classify_response(answer),
-            Err(PeerError::Unreachable(_) | PeerError::Rejected(_)) => Attempt::Again(ProposeError::NoLeader),
-            Err(PeerError::Lost(_)) => Attempt::Failed(ProposeError::Unknown),
+            Err(PeerError::Unreachable(_) | PeerError::Rejected(_)) => TryResult::Retry(ProposeError::NoLeader),
+            Err(PeerError::Lost(_)) => TryResult::Failed(ProposeError::Unknown),
         }
     }
 
@@ -227,20 +227,20 @@ impl Router {
 }
 
 /// Converts the leader's answer to a forwarded proposal.
-fn classify_response(answer: v1::ProposeResponse) -> Attempt {
+fn classify_response(answer: v1::ProposeResponse) -> TryResult {
     use v1::not_proposed::Cause;
     use v1::propose_response::Outcome;
     let not_proposed = match answer.outcome {
         Some(Outcome::Reply(bytes)) => {
-            return decode_reply(&bytes).map_or(Attempt::Failed(ProposeError::Unknown), Attempt::Done);
+            return decode_reply(&bytes).map_or(TryResult::Failed(ProposeError::Unknown), TryResult::Done);
         }
-        Some(Outcome::Unknown(_)) | None => return Attempt::Failed(ProposeError::Unknown),
+        Some(Outcome::Unknown(_)) | None => return TryResult::Failed(ProposeError::Unknown),
         Some(Outcome::NotProposed(not_proposed)) => not_proposed,
     };
     match not_proposed.cause() {
-        Cause::NotLeader | Cause::Stopped => Attempt::Again(ProposeError::NoLeader),
-        Cause::NotReady => Attempt::Again(ProposeError::NotReady),
-        Cause::Busy => Attempt::Again(ProposeError::Busy),
-        Cause::Unspecified => Attempt::Failed(ProposeError::Unknown),
+        Cause::NotLeader | Cause::Stopped => TryResult::Retry(ProposeError::NoLeader),
+        Cause::NotReady => TryResult::Retry(ProposeError::NotReady),
+        Cause::Busy => TryResult::Retry(ProposeError::Busy),
+        Cause::Unspecified => TryResult::Failed(ProposeError::Unknown),
     }
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use reveille_ledger::bitmap::{Bitmap, CHUNK};
 use reveille_ledger::ids::{Hash, NodeId, RunId, Time};
-use reveille_ledger::{Chunk, Ledger, Page, RecipientState, Run, RunState, bucket_after, closed_slots};
+use reveille_ledger::{Chunk, Ledger, Page, RecipientState, Run, RunState, closed_slots, wave_after};
 
 use super::cap::CLAIM_CAP_MAX;
 use super::in_flight::InFlightClaims;
@@ -62,7 +62,7 @@ pub(crate) fn canary_waits(ledger: &Ledger, id: RunId, run: &Run, now: Time) -> 
     let chunks = ledger.chunks().range((id, run.first / CHUNK)..=(id, (run.first + run.count) / CHUNK));
     let waits = |(&(_, number), chunk): (&(RunId, u32), &Chunk)| {
         let pending = chunk.set(RecipientState::Pending);
-        let waves = chunk.waves.range(bucket_after(now)..).flat_map(|(_, slots)| slots.iter());
+        let waves = chunk.waves.range(wave_after(now)..).flat_map(|(_, slots)| slots.iter());
         let waves = waves.filter(|slot| pending.contains(*slot));
         let numbers = waves.filter_map(|slot| (number * CHUNK + u32::from(slot)).checked_sub(run.first));
         numbers.filter(|number| *number < run.count && run.is_of_canary(*number)).count() as u32

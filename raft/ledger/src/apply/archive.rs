@@ -382,8 +382,8 @@ impl Ledger {
 
 /// Adds the slots of a run, by chunk.
 fn add_slots(slots: &mut BTreeMap<u32, Bitmap>, run: &Run) {
-    for number in Ledger::chunks_of_run(run.first, run.count) {
-        slots.entry(number).or_default().add(&Ledger::slots_of_run(run.first, run.count, number));
+    for number in run.slots().chunks() {
+        slots.entry(number).or_default().add(&run.slots().in_chunk(number));
     }
 }
 

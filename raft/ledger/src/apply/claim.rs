@@ -139,7 +139,7 @@ impl Ledger {
 pub fn closed_slots(page: &Page, chunk: u32, now: Time) -> Bitmap {
     let mut slots = Bitmap::new();
     for run in page.runs.iter().filter(|run| run.state != RunState::Open || run.finish_by <= now) {
-        slots.add(&Ledger::slots_of_run(run.first, run.count, chunk));
+        slots.add(&run.slots().in_chunk(chunk));
     }
     for run in page.runs.iter().filter(|run| run.waits_for_canary()) {
         slots.add(&run.slots_behind_canary(chunk));

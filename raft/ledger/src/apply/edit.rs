@@ -86,11 +86,12 @@ impl Ledger {
     ) -> Result<(), CommandRefusal> {
         if let Some(fire) = &timing.due {
             let before = self.due_key(fire.schedule);
-            let waited_for = self.fire_one(context, fire, &mut BTreeSet::new()).map_err(|refusal| match refusal {
-                // A run has opened since the edit was computed.
-                CommandRefusal::RunOpen(_) => CommandRefusal::StalePlan,
-                other => other,
-            })?;
+            let waited_for =
+                self.compare_and_move_plan(context, fire, &mut BTreeSet::new()).map_err(|refusal| match refusal {
+                    // A run has opened since the edit was computed.
+                    CommandRefusal::RunOpen(_) => CommandRefusal::StalePlan,
+                    other => other,
+                })?;
             self.index_due(context, fire.schedule, before);
             self.open_runs(context, Opened::by(fire, waited_for).collect());
         }

@@ -54,33 +54,23 @@ impl Ledger {
         let mut answers: Vec<Result<(), CommandRefusal>> = Vec::with_capacity(fires.len());
         for fire in fires {
             let before = self.due_key(fire.schedule);
-            let answer = self.fire_in_time(context, fire, &mut names);
-            match &answer {
+            let checked = self.check_opening_time(fire, context.now).and_then(|()| self.check_alone(fire, &names));
+            let moved = checked.and_then(|()| self.compare_and_move_plan(context, fire, &mut names));
+            match &moved {
                 Ok(_) if fire.opened.is_empty() => self.alarm_missed_campaign(context, fire.schedule),
                 Ok(waited_for) => opened.extend(Opened::by(fire, *waited_for)),
                 Err(refusal) => self.count_fire_refusal(context, fire, refusal),
             }
             self.index_due(context, fire.schedule, before);
-            answers.push(answer.map(|_| ()));
+            answers.push(moved.map(|_| ()));
         }
-        let mut runs: BTreeMap<ScheduleId, Vec<RunId>> = BTreeMap::new();
+        let mut runs_by_schedule: BTreeMap<ScheduleId, Vec<RunId>> = BTreeMap::new();
         for (schedule, run) in self.open_runs(context, opened) {
-            runs.entry(schedule).or_default().push(run);
+            runs_by_schedule.entry(schedule).or_default().push(run);
         }
-        let of = |fire: &Fire| runs.get(&fire.schedule).cloned().unwrap_or_default();
-        CommandOutcome::Fired(answers.into_iter().zip(fires).map(|(answer, fire)| answer.map(|()| of(fire))).collect())
-    }
-
-    /// Fires one schedule, if its instant may open now and in this entry.
-    fn fire_in_time(
-        &mut self,
-        context: &mut Context,
-        fire: &Fire,
-        names: &mut Names,
-    ) -> Result<Option<RunId>, CommandRefusal> {
-        self.check_opening_time(fire, context.now)?;
-        self.check_alone(fire, names)?;
-        self.fire_one(context, fire, names)
+        let runs_of = |fire: &Fire| runs_by_schedule.get(&fire.schedule).cloned().unwrap_or_default();
+        let answers = answers.into_iter().zip(fires).map(|(answer, fire)| answer.map(|()| runs_of(fire)));
+        CommandOutcome::Fired(answers.collect())
     }
 
     /// An instant opens at its time in the jitter window, not before. An edit that ends the timing does not wait for
@@ -103,15 +93,15 @@ impl Ledger {
         refuse_if(has_opened && !fire.opened.is_empty() && overlap != Some(Overlap::Allow), CommandRefusal::StalePlan)
     }
 
-    /// Checks one fire against the plan and moves the plan. Returns the run that the opened instant waited for. `names`
+    /// Compares one fire with the plan and moves the plan. Returns the run that the opened instant waited for. `names`
     /// are the occurrences that this entry opens.
-    pub(super) fn fire_one(
+    pub(super) fn compare_and_move_plan(
         &mut self,
         context: &mut Context,
         fire: &Fire,
         names: &mut Names,
     ) -> Result<Option<RunId>, CommandRefusal> {
-        let fresh = self.check_fire(fire, names, context.now)?;
+        let fresh = self.compare_plan(fire, names, context.now)?;
         names.extend(fresh);
         let waited_for = self.waited_for(fire, context.now);
         self.explain(context, fire.schedule, &fire.explained);
@@ -120,7 +110,7 @@ impl Ledger {
     }
 
     /// Compares a fire with the plan (P8). Returns the names that it opens.
-    fn check_fire(&self, fire: &Fire, names: &Names, now: Time) -> Result<Names, CommandRefusal> {
+    fn compare_plan(&self, fire: &Fire, names: &Names, now: Time) -> Result<Names, CommandRefusal> {
         let id = fire.schedule;
         let schedule = self.schedules.get(&id).ok_or(CommandRefusal::NoSuchSchedule(id))?;
         let plan = &schedule.plan;

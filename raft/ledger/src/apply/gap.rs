@@ -14,7 +14,7 @@ use super::Context;
 use super::gap_neighbours::{ArchivedTimes, CLAIMED, GapLookups, GapQuery};
 use crate::model::{
     Bitmap, CHUNK, ChunkKey, CommandRefusal, InstantOutcome, Ledger, Nominal, RecipientState, Run, RunEventKind, RunId,
-    RunState, ScheduleId, Time, bucket_after, remove_from_all, run_events,
+    RunState, ScheduleId, Time, remove_from_all, run_events, wave_after,
 };
 
 /// The instants of one backfill, oldest first, with the recipients that they will send to (P17).
@@ -61,9 +61,9 @@ impl Ledger {
         if !waiting.is_empty()
             && let Some(chunk) = self.chunks.edit(&key)
         {
-            // Removes them from all retry buckets, also the present one, and adds them to the next one.
+            // Removes them from all waves, also the present one, and adds them to the next one.
             remove_from_all(&mut chunk.waves, &waiting);
-            chunk.waves.entry(bucket_after(context.now)).or_default().add(&waiting);
+            chunk.waves.entry(wave_after(context.now)).or_default().add(&waiting);
         }
         kept.add(&waiting);
         kept
@@ -200,9 +200,9 @@ impl Ledger {
     pub fn suppressed_by_gap_of(&self, id: RunId) -> u32 {
         let Some((page, whole, position)) = self.page_of(id) else { return 0 };
         let run = &whole.runs[position];
-        let chunks = Self::chunks_of_run(run.first, run.count).filter_map(|number| {
+        let chunks = run.slots().chunks().filter_map(|number| {
             let chunk = self.chunks.get(&(page, number))?;
-            Some(chunk.suppressed_by_gap.and(&Self::slots_of_run(run.first, run.count, number)).len())
+            Some(chunk.suppressed_by_gap.and(&run.slots().in_chunk(number)).len())
         });
         chunks.sum()
     }

@@ -7,7 +7,7 @@ use super::Context;
 use super::bounds::{bounded, refuse_if};
 use crate::model::{
     Bitmap, Bounded, ChunkKey, CommandOutcome, CommandRefusal, Day, Impossible, Ledger, PoolRow, PoolSet,
-    RecipientState, Time,
+    RecipientState, StateChange, Time,
 };
 
 impl Ledger {
@@ -84,13 +84,7 @@ impl Ledger {
 
     /// Updates the claimed recipients of each pool, and what it spent today, after recipients were claimed or left a
     /// claim.
-    pub(super) fn count_by_pool(
-        &mut self,
-        context: &Context,
-        key: ChunkKey,
-        slots: &Bitmap,
-        (from, to): (RecipientState, RecipientState),
-    ) {
+    pub(super) fn count_by_pool(&mut self, context: &Context, key: ChunkKey, slots: &Bitmap, change: StateChange) {
         let (Some(page), Some(chunk)) = (self.pages.get(&key.0), self.chunks.get(&key)) else { return };
         let parts = match chunk.pool_overrides.is_empty() {
             true => vec![(&*page.pool, slots.len())],
@@ -99,9 +93,10 @@ impl Ledger {
                 parts.map(|(pool, slots)| (pool.unwrap_or(&page.pool), slots.len())).collect()
             }
         };
-        let handed = from == RecipientState::Claimed && matches!(to, RecipientState::Sent | RecipientState::InDoubt);
+        let handed = change.from == RecipientState::Claimed
+            && matches!(change.to, RecipientState::Sent | RecipientState::InDoubt);
         for (pool, count) in parts {
-            super::transition::count_claimed(&mut self.derived.claimed_by_pool, pool, (from, to), count);
+            super::transition::count_claimed(&mut self.derived.claimed_by_pool, pool, change, count);
             if !handed || self.pools.is_empty() {
                 continue;
             }

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::Context;
-use super::transition::Transition;
+use super::transition::NextState;
 use crate::command::{OpeningCause, RelayRefusal};
 use crate::effect::Effect;
 use crate::model::{
@@ -15,7 +15,7 @@ use crate::model::{
     RecipientState, RefusalEffect, Run, RunEventKind, RunId, RunState, Time,
 };
 
-/// The series of refusals that name no mailbox, after one more of them.
+/// Whether one more refusal that names no mailbox completes the series of its run.
 enum RefusalSeries {
     /// The run goes on.
     Incomplete,
@@ -51,9 +51,9 @@ impl Ledger {
             };
             let deferred = self.deferral_after(key, answer);
             let step = deferred.map_or(0, |(_, deferral)| deferral.step);
-            let of = deferred.map(|(recipient, _)| recipient);
-            let left = self.definite(context, claim, (answer.slot, what), |run, attempts, now| {
-                let wait_ms = of.map_or(0, |recipient| run.policies.deferral_ms(step, recipient));
+            let deferred_recipient = deferred.map(|(recipient, _)| recipient);
+            let left = self.apply_not_sent(context, claim, (answer.slot, what), |run, attempts, now| {
+                let wait_ms = deferred_recipient.map_or(0, |recipient| run.policies.deferral_ms(step, recipient));
                 next_state(run, attempts, now, answer, wait_ms, limits)
             });
             if let Some((_, deferral)) = deferred
@@ -190,15 +190,15 @@ fn is_stale(run: &Run, now: Time) -> bool {
 }
 
 /// Next state after a definite not-sent: the one that the run's state demands, else pending until `wait_until`.
-pub(super) fn state_after_not_sent(run: &Run, attempts: u8, now: Time, wait_until: Option<Time>) -> Transition {
+pub(super) fn state_after_not_sent(run: &Run, attempts: u8, now: Time, wait_until: Option<Time>) -> NextState {
     let stale = is_stale(run, now);
     match run.state {
-        RunState::Cancelled { .. } => Transition::to(RecipientState::Cancelled),
+        RunState::Cancelled { .. } => NextState::to(RecipientState::Cancelled),
         _ if stale && attempts > 0 => {
-            Transition::dead(DeadLetter::without_answer(DeathCause::DeadlinePassed, attempts, now))
+            NextState::dead(DeadLetter::without_answer(DeathCause::DeadlinePassed, attempts, now))
         }
-        _ if stale => Transition::to(RecipientState::Expired),
-        _ => Transition { to: RecipientState::Pending, wait_until, dead_letter: None },
+        _ if stale => NextState::to(RecipientState::Expired),
+        _ => NextState { to: RecipientState::Pending, wait_until, dead_letter: None },
     }
 }
 
@@ -210,7 +210,7 @@ fn next_state(
     answer: &RelayRefusal,
     deferral_ms: i64,
     limits: &LedgerLimits,
-) -> Transition {
+) -> NextState {
     let policy_wait = now.plus_ms(limits.policy_wait_ms);
     match answer.effect {
         _ if is_suspicious(run, limits) && names_no_mailbox(answer) => {
@@ -224,7 +224,7 @@ fn next_state(
 }
 
 /// Next state after a counted attempt, the `attempts`-th. It is the last attempt if the answer names the mailbox.
-fn count_attempt(run: &Run, attempts: u8, now: Time, answer: &RelayRefusal) -> Transition {
+fn count_attempt(run: &Run, attempts: u8, now: Time, answer: &RelayRefusal) -> NextState {
     let letter = DeadLetter {
         code: answer.code,
         enhanced: answer.enhanced,
@@ -234,9 +234,9 @@ fn count_attempt(run: &Run, attempts: u8, now: Time, answer: &RelayRefusal) -> T
         discarded: false,
     };
     if answer.effect == RefusalEffect::Mailbox || attempts >= run.policies.max_attempts {
-        return Transition::dead(letter);
+        return NextState::dead(letter);
     }
     let until = now.plus_ms(run.policies.backoff_ms(attempts));
     let next = state_after_not_sent(run, attempts, now, Some(until));
-    Transition { dead_letter: Some(letter), ..next }
+    NextState { dead_letter: Some(letter), ..next }
 }

@@ -203,12 +203,12 @@ impl Ledger {
     /// as two sets. So a million deferred recipients are closed in one entry, on every node.
     fn close_pending(&mut self, context: &mut Context, run: RunId, closing: Closing) -> u64 {
         let Some((id, page, position)) = self.page_of(run) else { return 0 };
-        let (first, count) = (page.runs[position].first, page.runs[position].count);
+        let own = page.runs[position].slots();
         let mut moved = 0;
         let mut closed: BTreeMap<RecipientState, BTreeMap<u32, Bitmap>> = BTreeMap::new();
-        for number in Self::chunks_of_run(first, count) {
+        for number in own.chunks() {
             let Some(chunk) = self.chunks.get(&(id, number)) else { continue };
-            let pending = chunk.set(RecipientState::Pending).and(&Self::slots_of_run(first, count, number));
+            let pending = chunk.set(RecipientState::Pending).and(&own.in_chunk(number));
             let attempts: Vec<(u16, u8)> = match closing.tried {
                 RecipientState::Dead => chunk.attempts.iter().map(|(slot, attempts)| (*slot, *attempts)).collect(),
                 _ => Vec::new(),

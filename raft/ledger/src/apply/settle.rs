@@ -5,12 +5,12 @@
 
 use super::Context;
 use super::relay_refusals::state_after_not_sent;
-use super::transition::Transition;
+use super::transition::NextState;
 use crate::command::ClaimOutcome;
 use crate::effect::Effect;
 use crate::model::{
     Bitmap, CHUNK, ChunkKey, Claim, ClaimEventKind, CommandOutcome, DeadLetter, DeathCause, DoubtReason, Fence, Ledger,
-    OutcomeSource, RecipientState, ReleaseReason, Run, RunId, Time, Unsendable, bucket_after,
+    OutcomeSource, RecipientState, ReleaseReason, Run, RunId, Time, Unsendable, wave_after,
 };
 
 impl Ledger {
@@ -103,7 +103,7 @@ impl Ledger {
         let (Some(first), Some(last)) = (number(lowest), number(highest)) else { return };
         let had = |number: &usize| {
             let run = &page.runs[*number];
-            let accepted = || !Ledger::slots_of_run(run.first, run.count, key.1).and(slots).is_empty();
+            let accepted = || !run.slots().in_chunk(key.1).and(slots).is_empty();
             !run.policy_refusals.is_empty() && accepted()
         };
         let forgiven: Vec<usize> = (first..=last).filter(had).collect();
@@ -176,13 +176,13 @@ impl Ledger {
             let was_composing = why == ReleaseReason::OwnerDiedComposing;
             let killed_again = was_composing && outcome.alone && self.is_crash_suspect(key, slot);
             let what = ClaimEventKind::Released(Some(why));
-            let left = self.definite(context, claim, (slot, what), |run, attempts, now| {
+            let left = self.apply_not_sent(context, claim, (slot, what), |run, attempts, now| {
                 match state_after_not_sent(run, attempts, now, None) {
                     // The owner died a second time while it prepared this recipient's email and no other (P12).
-                    Transition { to: RecipientState::Pending, .. } if killed_again => {
-                        Transition::dead(DeadLetter::without_answer(DeathCause::OwnerDied, attempts, now))
+                    NextState { to: RecipientState::Pending, .. } if killed_again => {
+                        NextState::dead(DeadLetter::without_answer(DeathCause::OwnerDied, attempts, now))
                     }
-                    verdict => verdict,
+                    next => next,
                 }
             });
             if was_composing && left > 0 && self.is_in_state(key, slot, RecipientState::Pending) {
@@ -199,8 +199,8 @@ impl Ledger {
     fn suppress(&mut self, context: &mut Context, claim: &mut Claim, slots: &Bitmap) -> u64 {
         let mut moved = 0;
         for slot in slots.and(&claim.granted).iter() {
-            moved += self.definite(context, claim, (slot, ClaimEventKind::Suppressed), |_, _, _| {
-                Transition::to(RecipientState::Suppressed)
+            moved += self.apply_not_sent(context, claim, (slot, ClaimEventKind::Suppressed), |_, _, _| {
+                NextState::to(RecipientState::Suppressed)
             });
         }
         moved
@@ -216,20 +216,21 @@ impl Ledger {
         let mut moved = 0;
         for (slot, cause) in unsendable {
             let what = ClaimEventKind::Unsendable(cause.clone());
-            moved += self.definite(context, claim, (*slot, what), |_, attempts, now| {
-                Transition::dead(DeadLetter::without_answer(DeathCause::Unsendable(cause.clone()), attempts, now))
+            moved += self.apply_not_sent(context, claim, (*slot, what), |_, attempts, now| {
+                NextState::dead(DeadLetter::without_answer(DeathCause::Unsendable(cause.clone()), attempts, now))
             });
         }
         moved
     }
 
-    /// Applies a definite not-sent to one recipient of this claim. It may disprove an assumption.
-    pub(super) fn definite(
+    /// Moves one recipient of this claim that was definitely not sent to its `next_state`, a function of its run, counted
+    /// attempts and the time. It may disprove an assumption.
+    pub(super) fn apply_not_sent(
         &mut self,
         context: &mut Context,
         claim: &mut Claim,
         (slot, what): (u16, ClaimEventKind),
-        verdict: impl FnOnce(&Run, u8, Time) -> Transition,
+        next_state: impl FnOnce(&Run, u8, Time) -> NextState,
     ) -> u64 {
         let key = (claim.page, claim.chunk);
         let from = if claim.claimed.contains(slot) {
@@ -250,19 +251,19 @@ impl Ledger {
         }
         let attempts = self.chunks.get(&key).and_then(|chunk| chunk.attempts.get(&slot).copied()).unwrap_or(0);
         let Some(run) = self.run_at(key, slot) else { return 0 };
-        let verdict = verdict(run, attempts, context.now);
-        claim.record(context, (what, verdict.to), &one);
-        self.transition(context, key, &one, from, verdict.to);
-        if let (RecipientState::Pending, Some(until)) = (verdict.to, verdict.wait_until) {
+        let next = next_state(run, attempts, context.now);
+        claim.record(context, (what, next.to), &one);
+        self.transition(context, key, &one, from, next.to);
+        if let (RecipientState::Pending, Some(until)) = (next.to, next.wait_until) {
             self.wait(key, slot, until);
         }
-        if let Some(letter) = verdict.dead_letter {
+        if let Some(letter) = next.dead_letter {
             if letter.attempts > attempts
                 && let Some(chunk) = self.chunks.edit(&key)
             {
                 chunk.attempts.insert(slot, letter.attempts);
             }
-            if verdict.to == RecipientState::Dead
+            if next.to == RecipientState::Dead
                 && let Some(recipient) = self.recipient_at(key, slot)
             {
                 self.dead.put(recipient, letter);
@@ -271,15 +272,16 @@ impl Ledger {
         1
     }
 
-    /// Lets a pending recipient wait for the retry bucket of `until`.
+    /// Lets a pending recipient wait for the wave of `until`.
     pub(super) fn wait(&mut self, key: ChunkKey, slot: u16, until: Time) {
         if let Some(chunk) = self.chunks.edit(&key) {
-            chunk.waves.entry(bucket_after(until)).or_default().insert(slot);
+            chunk.waves.entry(wave_after(until)).or_default().insert(slot);
         }
     }
 
     /// Applies doubts, only to recipients that are claimed in this claim (P14, last line). If recipients are in doubt
-    /// because their owner was lost, this report is final: no later evidence will resolve them.
+    /// because their owner was lost, the owner will report nothing more, so the history says so. A later accept would
+    /// still count.
     fn doubt(&mut self, context: &mut Context, claim: &mut Claim, outcome: &ClaimOutcome) -> u64 {
         let doubt = match outcome.source {
             OutcomeSource::Owner => DoubtReason::NoAnswer,

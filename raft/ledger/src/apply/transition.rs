@@ -9,11 +9,11 @@ use super::Context;
 use crate::effect::Effect;
 use crate::model::{
     Bitmap, BounceBreakerLimits, CHUNK, CanaryVerdict, ChunkKey, DeadLetter, Ledger, PauseReason, RecipientState, Run,
-    RunEventKind, RunId, RunState, Time, remove_from_all,
+    RunEventKind, RunId, RunState, StateChange, Time, remove_from_all,
 };
 
 /// The next state of a settled recipient, with its wait or its dead letter.
-pub(super) struct Transition {
+pub(super) struct NextState {
     pub to: RecipientState,
     /// Earliest time of the next attempt, if the next state is `Pending`.
     pub wait_until: Option<Time>,
@@ -21,15 +21,22 @@ pub(super) struct Transition {
     pub dead_letter: Option<DeadLetter>,
 }
 
-impl Transition {
+impl NextState {
     /// A state without a wait and without a dead letter.
-    pub(super) fn to(to: RecipientState) -> Transition {
-        Transition { to, wait_until: None, dead_letter: None }
+    pub(super) fn to(to: RecipientState) -> NextState {
+        NextState { to, wait_until: None, dead_letter: None }
     }
 
-    pub(super) fn dead(letter: DeadLetter) -> Transition {
-        Transition { dead_letter: Some(letter), ..Transition::to(RecipientState::Dead) }
+    pub(super) fn dead(letter: DeadLetter) -> NextState {
+        NextState { dead_letter: Some(letter), ..NextState::to(RecipientState::Dead) }
     }
+}
+
+/// How a change of its counts changed the end of a run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum EndChange {
+    Finished,
+    OpenAgain,
 }
 
 /// What a move of recipients changed of a run.
@@ -37,8 +44,7 @@ struct RunChange {
     run: RunId,
     /// Whether it has emails now, if that changed.
     has_emails: Option<bool>,
-    /// Whether it is finished now, if that changed.
-    finished: Option<bool>,
+    end: Option<EndChange>,
     /// What the move decided about the run.
     events: Vec<RunEventKind>,
 }
@@ -76,9 +82,10 @@ impl Ledger {
         if chunk.is_at_rest() {
             chunk.rest();
         }
-        self.transition_counts(context, key, slots, from, to);
+        let change = StateChange { from, to };
+        self.transition_counts(context, key, slots, change);
         if from == RecipientState::Claimed || to == RecipientState::Claimed {
-            self.count_by_pool(context, key, slots, (from, to));
+            self.count_by_pool(context, key, slots, change);
         }
         if to == RecipientState::Pending {
             self.derived.open_pages.insert(key.0);
@@ -92,12 +99,11 @@ impl Ledger {
         context: &mut Context,
         (page_id, chunk): ChunkKey,
         slots: &Bitmap,
-        from: RecipientState,
-        to: RecipientState,
+        change: StateChange,
     ) {
         let limits = &self.limits().bounce_breaker;
         let (Some(page), Some(lowest)) = (self.pages.edit(&page_id), slots.min()) else { return };
-        count_claimed(&mut self.derived.claimed, &page.tenant, (from, to), slots.len());
+        count_claimed(&mut self.derived.claimed, &page.tenant, change, slots.len());
         let base = chunk * CHUNK;
         let start = page.run_of_slot(base + u32::from(lowest)).unwrap_or(0);
         let (mut left, mut changes) = (slots.len(), Vec::new());
@@ -113,14 +119,14 @@ impl Ledger {
             }
             left -= count;
             let had_emails = run.counts.has_emails();
-            run.counts.transition(from, to, count);
-            let finished = update_end(run, context);
-            run.update_canary(chunk, slots, (from, to));
+            run.counts.transition(change, count);
+            let end = update_end(run, context);
+            run.update_canary(chunk, slots, change);
             changes.push(RunChange {
                 run: page_id.at(run),
                 has_emails: Some(run.counts.has_emails()).filter(|has_emails| *has_emails != had_emails),
-                finished,
-                events: events_after(run, (from, to), count, limits),
+                end,
+                events: events_after(run, change, count, limits),
             });
         }
         if !page.is_open() {
@@ -135,8 +141,8 @@ impl Ledger {
     fn record_run_change(&mut self, context: &mut Context, page_id: RunId, change: RunChange) {
         let Some(run) = self.run(change.run) else { return };
         let (schedule, due) = (run.schedule, run.due);
-        let mut ends_or_pauses = change.finished.is_some();
-        if change.finished == Some(true) {
+        let mut ends_or_pauses = change.end.is_some();
+        if change.end == Some(EndChange::Finished) {
             context.emit(Effect::RunFinished(change.run));
         }
         // The index of runs with emails, which the `min_gap` check reads (P17).
@@ -159,35 +165,17 @@ impl Ledger {
             self.update_overlap_indexes(context, schedule, change.run);
         }
     }
-
-    /// Returns the slots of a run within a chunk of its page; empty if it has none there.
-    pub(crate) fn slots_of_run(first: u32, count: u32, chunk: u32) -> Bitmap {
-        let base = u64::from(chunk) * u64::from(CHUNK);
-        let (first, end) = (u64::from(first), u64::from(first) + u64::from(count));
-        let within = |slot: u64| slot.saturating_sub(base).min(u64::from(CHUNK)) as u32;
-        Bitmap::range(within(first), within(end) - within(first))
-    }
-
-    /// Returns the range of chunks that have slots of a run.
-    pub(super) fn chunks_of_run(first: u32, count: u32) -> std::ops::Range<u32> {
-        first / CHUNK..first.saturating_add(count).div_ceil(CHUNK)
-    }
 }
 
 /// Counts the claimed recipients of a tenant (P12) or of a pool (P25).
-pub(super) fn count_claimed(
-    claimed: &mut BTreeMap<String, u32>,
-    whose: &str,
-    (from, to): (RecipientState, RecipientState),
-    count: u32,
-) {
-    if to == RecipientState::Claimed {
+pub(super) fn count_claimed(claimed: &mut BTreeMap<String, u32>, whose: &str, change: StateChange, count: u32) {
+    if change.to == RecipientState::Claimed {
         match claimed.get_mut(whose) {
             Some(known) => *known += count,
             None => drop(claimed.insert(whose.to_owned(), count)),
         }
     }
-    if from == RecipientState::Claimed
+    if change.from == RecipientState::Claimed
         && let Some(known) = claimed.get_mut(whose)
     {
         *known -= count;
@@ -197,8 +185,8 @@ pub(super) fn count_claimed(
     }
 }
 
-/// Finishes a run of which no recipient is pending or claimed, or opens it again: whether it finished, if either.
-fn update_end(run: &mut Run, context: &Context) -> Option<bool> {
+/// Sets or clears the end of a run after its counts changed.
+fn update_end(run: &mut Run, context: &Context) -> Option<EndChange> {
     let is_finished = run.counts.is_finished();
     let changed = is_finished != run.finished_index.is_some();
     if changed {
@@ -215,20 +203,15 @@ fn update_end(run: &mut Run, context: &Context) -> Option<bool> {
         (RunState::Finished, false) => run.state = RunState::Open,
         _ => {}
     }
-    changed.then_some(is_finished)
+    changed.then_some(if is_finished { EndChange::Finished } else { EndChange::OpenAgain })
 }
 
 /// Decides by canary and bounce breaker after a move of recipients; returns the events of the run.
-fn events_after(
-    run: &mut Run,
-    moved: (RecipientState, RecipientState),
-    count: u32,
-    limits: &BounceBreakerLimits,
-) -> Vec<RunEventKind> {
+fn events_after(run: &mut Run, change: StateChange, count: u32, limits: &BounceBreakerLimits) -> Vec<RunEventKind> {
     let canary = run.judge_canary().map(|canary| match canary.verdict {
         CanaryVerdict::Held => RunEventKind::Paused(PauseReason::Canary(canary)),
         _ => RunEventKind::CanaryPassed,
     });
-    let breaker = run.count_bounces(moved, count, limits).map(RunEventKind::Paused);
+    let breaker = run.count_bounces(change, count, limits).map(RunEventKind::Paused);
     canary.into_iter().chain(breaker).collect()
 }

@@ -73,7 +73,7 @@ pub(super) fn check_accepts(ledger: &Ledger, seen: &CheckedState, found: &mut Ve
     for ((id, chunk), slots) in open.chain(checked) {
         let Some(page) = ledger.pages().get(&id) else { continue };
         for run in &page.runs {
-            let own = slots.and(&Ledger::slots_of_run(run.first, run.count, chunk)).len();
+            let own = slots.and(&run.slots().in_chunk(chunk)).len();
             if own > 0 {
                 *accepts.entry(id.at(run)).or_default() += u64::from(own);
             }

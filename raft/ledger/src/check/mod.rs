@@ -1,6 +1,7 @@
 //! All invariants of the state in one function. All kinds of tests and the auditor use it.
 //!
-//! It uses no index: derived values are computed again from the rows.
+//! Derived values are computed again from the rows. Only the check of `min_gap` uses an index (`mailed`), which is
+//! itself compared with the rows.
 
 mod claims;
 
@@ -90,7 +91,7 @@ fn check_page(ledger: &Ledger, id: RunId, page: &Page, found: &mut Vec<Invariant
         report(found, "P24", !slots.is_empty(), || format!("page {id}: chunk {number} has no run"));
         check_chunk(id, number, chunk, (&slots, &page.pool), found);
         for (run, counts) in page.runs.iter().zip(&mut counts) {
-            let slots = Ledger::slots_of_run(run.first, run.count, number);
+            let slots = run.slots().in_chunk(number);
             for state in RecipientState::ALL {
                 counts.set(state, counts.get(state) + chunk.set(state).and(&slots).len());
             }
@@ -129,10 +130,10 @@ fn check_canary(ledger: &Ledger, id: RunId, run: &Run, found: &mut Vec<Invariant
     for number in run.first / CHUNK..(run.first + run.count).div_ceil(CHUNK) {
         let Some(chunk) = ledger.chunks().get(&(id, number)) else { continue };
         let behind = run.slots_behind_canary(number);
-        let first = Ledger::slots_of_run(run.first, run.count, number).and_not(&behind);
-        let of = |slots: &Bitmap, state| chunk.set(state).and(slots).len();
-        undecided += of(&first, RecipientState::Pending) + of(&first, RecipientState::Claimed);
-        bad += of(&first, RecipientState::Dead) + of(&first, RecipientState::InDoubt);
+        let first = run.slots().in_chunk(number).and_not(&behind);
+        let count_in = |slots: &Bitmap, state| chunk.set(state).and(slots).len();
+        undecided += count_in(&first, RecipientState::Pending) + count_in(&first, RecipientState::Claimed);
+        bad += count_in(&first, RecipientState::Dead) + count_in(&first, RecipientState::InDoubt);
         let taken = [
             RecipientState::Claimed,
             RecipientState::Sent,
@@ -140,7 +141,7 @@ fn check_canary(ledger: &Ledger, id: RunId, run: &Run, found: &mut Vec<Invariant
             RecipientState::InDoubt,
             RecipientState::Assumed,
         ];
-        others += taken.into_iter().map(|state| of(&behind, state)).sum::<u32>();
+        others += taken.into_iter().map(|state| count_in(&behind, state)).sum::<u32>();
         let named = |slot: &u16| run.is_of_canary(number * CHUNK + u32::from(*slot) - run.first);
         let agree = first.iter().all(|slot| named(&slot)) && !behind.iter().any(|slot| named(&slot));
         report(found, "P6", agree, || format!("run of {}: its canary in chunk {number} is ambiguous", run.name));

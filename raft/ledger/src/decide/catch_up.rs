@@ -25,8 +25,14 @@ pub fn plan_fire(ledger: &Ledger, id: ScheduleId, pattern: &Pattern, zone: &Zone
     FirePlanner::new(ledger, id, Calendar { pattern, zone }, now, false)?.plan()
 }
 
-/// Like [`plan_fire`], for an edit that ends the timing: a due instant opens now at the latest, whatever its jitter.
-pub fn plan_leave(ledger: &Ledger, id: ScheduleId, pattern: &Pattern, zone: &Zone, now: Time) -> Option<Fire> {
+/// Like [`plan_fire`], before an edit that changes the timing: a due instant opens now at the latest, whatever its jitter.
+pub fn plan_last_fire_of_old_timing(
+    ledger: &Ledger,
+    id: ScheduleId,
+    pattern: &Pattern,
+    zone: &Zone,
+    now: Time,
+) -> Option<Fire> {
     FirePlanner::new(ledger, id, Calendar { pattern, zone }, now, true)?.plan()
 }
 
@@ -39,8 +45,8 @@ struct FirePlanner<'a> {
     next: &'a NextInstant,
     calendar: Calendar<'a>,
     now: Time,
-    /// True for an edit that ends the timing.
-    ends_timing: bool,
+    /// True before an edit that changes the timing.
+    before_edit: bool,
 }
 
 /// Steps of the calendar from the plan's next instant up to now.
@@ -52,6 +58,13 @@ struct DueSteps {
     complete: bool,
 }
 
+/// The instants that one fire opens or explains.
+struct PlannedInstants {
+    judged: Vec<JudgedInstant>,
+    /// The plan moves up to here.
+    through: Time,
+}
+
 impl<'a> FirePlanner<'a> {
     /// Returns `None` if nothing of the schedule opens yet.
     fn new(
@@ -59,18 +72,17 @@ impl<'a> FirePlanner<'a> {
         id: ScheduleId,
         calendar: Calendar<'a>,
         now: Time,
-        ends_timing: bool,
+        before_edit: bool,
     ) -> Option<FirePlanner<'a>> {
         let schedule = ledger.schedules().get(&id)?;
         let next = schedule.plan.next.as_ref().filter(|next| next.due <= now)?;
-        let planner = FirePlanner { ledger, id, schedule, next, calendar, now, ends_timing };
+        let planner = FirePlanner { ledger, id, schedule, next, calendar, now, before_edit };
         (planner.opening_time(next.opens()) <= now).then_some(planner)
     }
 
     fn plan(&self) -> Option<Fire> {
         let due_steps = self.read();
-        let mut judged = self.judge(&due_steps);
-        let through = self.take_ripe(&due_steps, &mut judged)?;
+        let PlannedInstants { judged, through } = self.select(&due_steps, self.judge(&due_steps))?;
         let mut explained = ExplainedRanges::default();
         if !due_steps.steps.iter().any(|step| Nominal::from(step.nominal()) == self.next.nominal) {
             let has_opened = self.ledger.has_opened(&(self.id, self.next.nominal.clone()));
@@ -130,7 +142,7 @@ impl<'a> FirePlanner<'a> {
 
     /// When an instant opens whose jitter ends at `planned`.
     fn opening_time(&self, planned: Time) -> Time {
-        if self.ends_timing { planned.min(self.now) } else { planned }
+        if self.before_edit { planned.min(self.now) } else { planned }
     }
 
     /// When a step opens. The plan has the jitter of its next instant, whatever the rules are now.
@@ -148,33 +160,34 @@ impl<'a> FirePlanner<'a> {
         }
     }
 
-    /// Leaves in `judged` the instants of this fire: their jitter is over, and they wait for no run (`overlap`). Returns
-    /// up to where the plan moves. `None`: all of them wait.
-    fn take_ripe(&self, due_steps: &DueSteps, judged: &mut Vec<JudgedInstant>) -> Option<Time> {
+    /// Selects the instants of this fire: their jitter is over, and they wait for no run (`overlap`). `None`: all of them
+    /// wait.
+    fn select(&self, due_steps: &DueSteps, mut judged: Vec<JudgedInstant>) -> Option<PlannedInstants> {
         let FirePlanner { ledger, id, schedule, next, now, .. } = *self;
         // Only the last instant can still wait for its jitter: an instant opens before the next one is due.
-        let unripe = judged.iter().find(|step| step.opens > now).map(|step| step.due);
-        let ripe = unripe.map_or(judged.len(), |due| judged.partition_point(|step| step.due < due));
+        let in_jitter = judged.iter().find(|step| step.opens > now).map(|step| step.due);
+        let open_now = in_jitter.map_or(judged.len(), |due| judged.partition_point(|step| step.due < due));
         let is_busy = ledger.blocking_runs(id).any(|(_, run)| run.has_work_left(now));
-        let ripe = judged.get_mut(..ripe).unwrap_or_default();
-        let taken = overlap::fit(schedule.settings.policies.overlap, is_busy, next.due, ripe);
+        let open_now = judged.get_mut(..open_now).unwrap_or_default();
+        let taken = overlap::fit(schedule.settings.policies.overlap, is_busy, next.due, open_now);
         let first_to_wait = judged.get(taken).map(|step| step.due);
         judged.truncate(taken);
         let last = judged.last().map(|step| step.due);
-        match first_to_wait {
-            Some(waits) if waits <= next.due => None,
-            Some(_) => Some(last.unwrap_or(next.due).max(next.due)),
-            None if !due_steps.complete => Some(last.unwrap_or(due_steps.end)),
-            None => Some(due_steps.end),
-        }
+        let through = match first_to_wait {
+            Some(waits) if waits <= next.due => return None,
+            Some(_) => last.unwrap_or(next.due).max(next.due),
+            None if !due_steps.complete => last.unwrap_or(due_steps.end),
+            None => due_steps.end,
+        };
+        Some(PlannedInstants { judged, through })
     }
 
     /// Judges each step. Of runs that block the schedule it uses only one fact: an instant that waited was not missed.
     fn judge(&self, due_steps: &DueSteps) -> Vec<JudgedInstant> {
         let steps: Vec<(&Step, Time)> = due_steps.steps.iter().map(|step| (step, self.opens_at(step))).collect();
         // An instant that replaces others opens now. So one that still waits for its jitter is no candidate.
-        let is_ripe = |(step, opens): &(&Step, Time)| matches!(step, Step::Fires(_)) && *opens <= self.now;
-        let latest = steps.iter().rposition(is_ripe).filter(|_| !self.more_follow(due_steps));
+        let opens_now = |(step, opens): &(&Step, Time)| matches!(step, Step::Fires(_)) && *opens <= self.now;
+        let latest = steps.iter().rposition(opens_now).filter(|_| !self.more_follow(due_steps));
         let blocking = self.ledger.blocking_run(self.id, self.now);
         let steps = steps.into_iter().enumerate();
         steps.map(|(number, (step, opens))| self.judge_step(step, opens, blocking, Some(number) == latest)).collect()

@@ -9,7 +9,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::injected_bugs::{self, Bug};
-use crate::model::{BounceBreakerLimits, PauseReason, RecipientState, Run, RunState};
+use crate::model::{BounceBreakerLimits, PauseReason, RecipientState, Run, RunState, StateChange};
 
 /// Counts of the current window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,7 +29,7 @@ impl BounceBreaker {
     }
 
     /// Counts a transition. Recipients that leave Dead or Sent are subtracted from this window, never below zero.
-    fn count(&mut self, (from, to): (RecipientState, RecipientState), count: u32, limits: &BounceBreakerLimits) {
+    fn count(&mut self, StateChange { from, to }: StateChange, count: u32, limits: &BounceBreakerLimits) {
         let is_decided = |state| matches!(state, RecipientState::Sent | RecipientState::Dead);
         let step = |sum: &mut u32, was: bool, is: bool| match (was, is) {
             (false, true) => *sum = sum.saturating_add(count),
@@ -54,7 +54,7 @@ impl Run {
     /// paused.
     pub(crate) fn count_bounces(
         &mut self,
-        moved: (RecipientState, RecipientState),
+        moved: StateChange,
         count: u32,
         limits: &BounceBreakerLimits,
     ) -> Option<PauseReason> {
@@ -86,8 +86,8 @@ mod tests {
 
     const LIMITS: &BounceBreakerLimits = &limits(1).bounce_breaker;
 
-    const DIES: (RecipientState, RecipientState) = (RecipientState::Claimed, RecipientState::Dead);
-    const SENT: (RecipientState, RecipientState) = (RecipientState::Claimed, RecipientState::Sent);
+    const DIES: StateChange = StateChange { from: RecipientState::Claimed, to: RecipientState::Dead };
+    const SENT: StateChange = StateChange { from: RecipientState::Claimed, to: RecipientState::Sent };
 
     #[test]
     fn more_than_a_tenth_dead_of_window_trips_breaker() {
@@ -122,10 +122,10 @@ mod tests {
     fn revived_recipient_is_subtracted_without_underflow() {
         let mut breaker = BounceBreaker::new(LIMITS);
         breaker.count(DIES, 1_500, LIMITS);
-        breaker.count((RecipientState::Dead, RecipientState::Pending), 1_000, LIMITS);
+        breaker.count(StateChange { from: RecipientState::Dead, to: RecipientState::Pending }, 1_000, LIMITS);
         assert_eq!((breaker.decided, breaker.dead), (500, 500));
-        breaker.count((RecipientState::Dead, RecipientState::Pending), 1_000, LIMITS);
-        breaker.count((RecipientState::InDoubt, RecipientState::Sent), 3, LIMITS);
+        breaker.count(StateChange { from: RecipientState::Dead, to: RecipientState::Pending }, 1_000, LIMITS);
+        breaker.count(StateChange { from: RecipientState::InDoubt, to: RecipientState::Sent }, 3, LIMITS);
         assert_eq!((breaker.decided, breaker.dead), (3, 0));
     }
 }

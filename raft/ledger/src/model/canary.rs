@@ -17,7 +17,8 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use crate::model::{
-    Bitmap, CHUNK, CommandRefusal, Impossible, Ledger, PauseReason, RecipientState, Run, RunId, RunState, mix,
+    Bitmap, CHUNK, CommandRefusal, Impossible, PauseReason, RecipientState, Run, RunId, RunSlots, RunState,
+    StateChange, mix,
 };
 
 /// The whole, in hundredths of a percent.
@@ -75,13 +76,6 @@ fn is_bad(state: RecipientState) -> bool {
     matches!(state, RecipientState::Dead | RecipientState::InDoubt)
 }
 
-/// Returns the recipient numbers that are in a chunk. The run has `count` recipients from slot `first` of its page on.
-fn numbers_in((first, count): (u32, u32), chunk: u32) -> Range<u32> {
-    let base = u64::from(chunk) * u64::from(CHUNK);
-    let number = |slot: u64| slot.saturating_sub(u64::from(first)).min(u64::from(count)) as u32;
-    number(base)..number(base + u64::from(CHUNK))
-}
-
 impl CanaryState {
     /// Returns the canary of a run that opens with `count` recipients.
     pub(crate) fn new(canary: Canary, count: u32, run: RunId) -> CanaryState {
@@ -120,28 +114,28 @@ impl CanaryState {
         self.picked(self.stride_of(number, count), count) == u64::from(number)
     }
 
-    /// Returns the positions in the canary, from 0, of its recipients among `numbers`; the run has `count` recipients.
-    fn positions(&self, numbers: &Range<u32>, count: u32) -> Range<u64> {
+    /// Returns the range of strides whose picked recipient is in `numbers`; the run has `count` recipients.
+    fn strides_in(&self, numbers: &Range<u32>, count: u32) -> Range<u64> {
         self.among(numbers.start, count)..self.among(numbers.end, count)
     }
 
-    /// Returns the slots of the canary in a chunk. The run has `count` recipients from slot `first` of its page on.
-    fn slots_in(&self, (first, count): (u32, u32), chunk: u32) -> Bitmap {
-        let positions = self.positions(&numbers_in((first, count), chunk), count);
-        let (all, of) = (u64::from(count), u64::from(self.recipients));
+    /// Returns the slots of the canary in a chunk.
+    fn slots_in(&self, run: RunSlots, chunk: u32) -> Bitmap {
+        let strides = self.strides_in(&run.numbers_in(chunk), run.count);
+        let (all, of) = (u64::from(run.count), u64::from(self.recipients));
         // Stride k begins at k * all / of, rounded up. A large canary has thousands of strides in each of a thousand
         // chunks, so only the first stride of a chunk costs a division.
-        let first_start = positions.start * all + of - 1;
+        let first_start = strides.start * all + of - 1;
         let (mut start, mut rest) = (first_start / of, first_start % of);
         let (whole, part) = (all / of, all % of);
         let base = u64::from(chunk) * u64::from(CHUNK);
-        let slots = positions.filter_map(|stride| {
+        let slots = strides.filter_map(|stride| {
             let this = start;
             (start, rest) = (start + whole, rest + part);
             if rest >= of {
                 (start, rest) = (start + 1, rest - of);
             }
-            u16::try_from(u64::from(first) + this + pick(self.seed, stride, start - this) - base).ok()
+            u16::try_from(u64::from(run.first) + this + pick(self.seed, stride, start - this) - base).ok()
         });
         Bitmap::of_many(slots)
     }
@@ -149,11 +143,12 @@ impl CanaryState {
     /// Returns how many of these slots of a chunk are in the canary. A run event over a whole run moves a thousand
     /// chunks, so this takes the shortest way. If `slots` has all of the run's recipients in the chunk, no slot is
     /// tested. Otherwise it tests `slots` or the canary's slots, whichever are fewer.
-    fn count_in(&self, (first, count): (u32, u32), chunk: u32, slots: &Bitmap) -> u32 {
+    fn count_in(&self, run: RunSlots, chunk: u32, slots: &Bitmap) -> u32 {
         let base = chunk * CHUNK;
-        let numbers = numbers_in((first, count), chunk);
-        let positions = self.positions(&numbers, count);
-        let here = positions.end - positions.start;
+        let RunSlots { first, count } = run;
+        let numbers = run.numbers_in(chunk);
+        let strides = self.strides_in(&numbers, count);
+        let here = strides.end - strides.start;
         if here == 0 {
             return 0;
         }
@@ -162,7 +157,7 @@ impl CanaryState {
             return here as u32;
         }
         if here <= u64::from(slots.len()) {
-            return self.slots_in((first, count), chunk).and(slots).len();
+            return self.slots_in(run, chunk).and(slots).len();
         }
         let numbers = slots.iter().filter_map(|slot| (base + u32::from(slot)).checked_sub(first));
         numbers.filter(|number| *number < count && self.has(*number, count)).count() as u32
@@ -215,18 +210,19 @@ impl Run {
     /// Returns the slots of a chunk whose recipients wait for the canary.
     pub fn slots_behind_canary(&self, chunk: u32) -> Bitmap {
         let Some(canary) = self.canary.filter(|_| self.waits_for_canary()) else { return Bitmap::new() };
-        let mut slots = Ledger::slots_of_run(self.first, self.count, chunk);
-        slots.remove(&canary.slots_in((self.first, self.count), chunk));
+        let mut slots = self.slots().in_chunk(chunk);
+        slots.remove(&canary.slots_in(self.slots(), chunk));
         slots
     }
 
     /// Updates the canary's counts for slots of a chunk that changed their state, until the verdict is given.
-    pub(crate) fn update_canary(&mut self, chunk: u32, slots: &Bitmap, (from, to): (RecipientState, RecipientState)) {
+    pub(crate) fn update_canary(&mut self, chunk: u32, slots: &Bitmap, StateChange { from, to }: StateChange) {
         if !self.waits_for_canary() || (is_undecided(from), is_bad(from)) == (is_undecided(to), is_bad(to)) {
             return;
         }
+        let run = self.slots();
         let Some(canary) = &mut self.canary else { return };
-        let moved = canary.count_in((self.first, self.count), chunk, slots);
+        let moved = canary.count_in(run, chunk, slots);
         canary.undecided =
             canary.undecided + u32::from(is_undecided(to)) * moved - u32::from(is_undecided(from)) * moved;
         canary.bad = canary.bad + u32::from(is_bad(to)) * moved - u32::from(is_bad(from)) * moved;
@@ -294,8 +290,8 @@ mod tests {
             let canary = CanaryState::new(Canary { share, limit: 500 }, count, RunId { index, place: 3 });
             let wanted = (u64::from(count) * u64::from(share)).div_ceil(10_000);
             prop_assert_eq!(u64::from(canary.recipients), wanted);
-            let of = |numbers| canary.among(numbers, count);
-            let first: Vec<u32> = (0..count).filter(|number| of(number + 1) > of(*number)).collect();
+            let among = |numbers| canary.among(numbers, count);
+            let first: Vec<u32> = (0..count).filter(|number| among(number + 1) > among(*number)).collect();
             prop_assert_eq!(first.len() as u64, wanted);
             // Each stride has one recipient, so two of them are never further apart than two strides.
             let stride = u64::from(count).div_ceil(wanted);
@@ -314,14 +310,15 @@ mod tests {
             (step, is_whole) in (1_usize..9, any::<bool>()),
             seed in any::<u64>(),
         ) {
+            let run = RunSlots { first, count };
             let canary = CanaryState::new(Canary { share, limit: 500 }, count, RunId { index: seed, place: 0 });
             let stretch = if is_whole { Bitmap::range(0, CHUNK) } else { Bitmap::range(from, length) };
             let slots = Bitmap::of_many(stretch.iter().step_by(step));
             let number = |slot: u16| (chunk * CHUNK + u32::from(slot)).checked_sub(first);
             let is_of_it = |slot: u16| number(slot).is_some_and(|number| number < count && canary.has(number, count));
             let one_by_one: Vec<u16> = slots.iter().filter(|slot| is_of_it(*slot)).collect();
-            prop_assert_eq!(canary.count_in((first, count), chunk, &slots) as usize, one_by_one.len());
-            let named = canary.slots_in((first, count), chunk).and(&slots);
+            prop_assert_eq!(canary.count_in(run, chunk, &slots) as usize, one_by_one.len());
+            let named = canary.slots_in(run, chunk).and(&slots);
             prop_assert_eq!(named.iter().collect::<Vec<u16>>(), one_by_one);
         }
     }

@@ -191,8 +191,8 @@ impl Ledger {
         id: ScheduleId,
     ) -> impl Iterator<Item = (RunId, &'a Run)> + 'a {
         let first = RunId { index: 0, place: 0 };
-        let of = index.range((id, first)..).take_while(move |(schedule, _)| *schedule == id);
-        of.filter_map(|(_, run)| Some((*run, self.run(*run)?)))
+        let of_schedule = index.range((id, first)..).take_while(move |(schedule, _)| *schedule == id);
+        of_schedule.filter_map(|(_, run)| Some((*run, self.run(*run)?)))
     }
 
     /// Returns the run for which the schedule's next instant waits (`buffer_one`); `None` if it does not wait.

@@ -1,7 +1,7 @@
 //! Data types of the replicated state, one subject in each file. They use no clock, no random numbers and no I/O.
 //!
-//! All other folders of the crate depend on this one. It depends only on `calendar`, `storage` (forms and tables),
-//! `index` and `fingerprint`.
+//! All other folders of the crate except `calendar` depend on this one. It depends only on `calendar`, `storage` (forms
+//! and tables), `index`, `fingerprint` and `injected_bugs`.
 
 /// Declares an enum of variants without details, each with its word.
 macro_rules! word_enum {

@@ -4,12 +4,13 @@
 //! own page. Code below the page handles only chunks of 65,536 slots.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::index::SharedValues;
-use crate::model::{Bitmap, Deferrals, Ledger, RecipientState, Run, RunId, Time, remove_from_all};
+use crate::model::{Bitmap, CHUNK, Deferrals, Ledger, RecipientState, Run, RunId, Time, remove_from_all};
 
 /// Runs that opened together and share slots.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,7 +52,7 @@ impl Page {
     pub(crate) fn slots_of_chunk(&self, chunk: u32) -> Bitmap {
         let mut slots = Bitmap::new();
         for run in &self.runs {
-            slots.add(&Ledger::slots_of_run(run.first, run.count, chunk));
+            slots.add(&run.slots().in_chunk(chunk));
         }
         slots
     }
@@ -68,6 +69,35 @@ impl Page {
     }
 }
 
+/// The slots of a run in its page: `count` slots, the first of which is `first`.
+#[derive(Clone, Copy)]
+pub(crate) struct RunSlots {
+    pub first: u32,
+    pub count: u32,
+}
+
+impl RunSlots {
+    /// Returns the slots within a chunk of the page; empty if the run has none there.
+    pub fn in_chunk(self, chunk: u32) -> Bitmap {
+        let base = u64::from(chunk) * u64::from(CHUNK);
+        let (first, end) = (u64::from(self.first), u64::from(self.first) + u64::from(self.count));
+        let within = |slot: u64| slot.saturating_sub(base).min(u64::from(CHUNK)) as u32;
+        Bitmap::range(within(first), within(end) - within(first))
+    }
+
+    /// Returns the range of chunks that have slots of the run.
+    pub fn chunks(self) -> Range<u32> {
+        self.first / CHUNK..self.first.saturating_add(self.count).div_ceil(CHUNK)
+    }
+
+    /// Returns the numbers of the recipients that are in a chunk.
+    pub fn numbers_in(self, chunk: u32) -> Range<u32> {
+        let base = u64::from(chunk) * u64::from(CHUNK);
+        let number = |slot: u64| slot.saturating_sub(u64::from(self.first)).min(u64::from(self.count)) as u32;
+        number(base)..number(base + u64::from(CHUNK))
+    }
+}
+
 /// Key of a chunk: its page, and its number in the page.
 pub type ChunkKey = (RunId, u32);
 
@@ -76,7 +106,7 @@ pub type ChunkKey = (RunId, u32);
 pub struct Chunk {
     /// One set for each state. The sets are disjoint and together have all slots (P1).
     pub sets: [Bitmap; 9],
-    /// Pending recipients that wait, by the 30 s bucket since 1970 in which they become claimable.
+    /// Pending recipients that wait, by the number of the wave in which they become claimable: waves of 30 s since 1970.
     pub waves: BTreeMap<i64, Bitmap>,
     /// Counted attempts, by slot; slots without attempts are left out.
     pub attempts: BTreeMap<u16, u8>,
@@ -141,30 +171,30 @@ impl Chunk {
         RecipientState::ALL.into_iter().find(|state| self.set(*state).contains(slot))
     }
 
-    /// Returns the pending slots that may be claimed at `now`: those that do not wait for a later bucket.
+    /// Returns the pending slots that may be claimed at `now`: those that do not wait for a later wave.
     pub fn claimable(&self, now: Time) -> Bitmap {
         let mut slots = self.set(RecipientState::Pending).clone();
-        for waiting in self.waves.range(bucket_after(now)..).map(|(_, slots)| slots) {
+        for waiting in self.waves.range(wave_after(now)..).map(|(_, slots)| slots) {
             slots.remove(waiting);
         }
         slots
     }
 
-    /// Returns when the next bucket after `now` becomes claimable; `None` if no recipient waits.
+    /// Returns when the next wave after `now` becomes claimable; `None` if no recipient waits.
     pub fn next_wave(&self, now: Time) -> Option<Time> {
-        self.waves.range(bucket_after(now)..).next().map(|(bucket, _)| wave_start(*bucket))
+        self.waves.range(wave_after(now)..).next().map(|(wave, _)| wave_start(*wave))
     }
 }
 
-/// Length of a retry bucket. Milliseconds.
+/// Length of a wave. Milliseconds.
 pub const WAVE_MS: i64 = 30_000;
 
-/// Returns the first bucket that is not claimable at `now`.
-pub fn bucket_after(now: Time) -> i64 {
+/// Returns the first wave that is not claimable at `now`.
+pub fn wave_after(now: Time) -> i64 {
     now.0.div_euclid(WAVE_MS) + 1
 }
 
-/// Returns when a bucket becomes claimable. Does not overflow.
-pub fn wave_start(bucket: i64) -> Time {
-    Time(bucket.saturating_mul(WAVE_MS))
+/// Returns when a wave becomes claimable. Does not overflow.
+pub fn wave_start(wave: i64) -> Time {
+    Time(wave.saturating_mul(WAVE_MS))
 }

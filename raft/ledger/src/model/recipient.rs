@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// State of one recipient in one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum RecipientState {
-    /// Waits to be claimed, now or when its retry bucket is reached.
+    /// Waits to be claimed, now or when its wave is reached.
     Pending,
     /// In exactly one open claim.
     Claimed,
@@ -45,6 +45,13 @@ impl RecipientState {
     }
 }
 
+/// A change of a recipient's state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StateChange {
+    pub from: RecipientState,
+    pub to: RecipientState,
+}
+
 /// Number of recipients by state. The sum is the audience (P1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecipientCounts([u32; 9]);
@@ -82,8 +89,8 @@ impl RecipientCounts {
         self.0[state as usize] = count;
     }
 
-    pub(crate) fn transition(&mut self, from: RecipientState, to: RecipientState, count: u32) {
-        self.0[from as usize] -= count;
-        self.0[to as usize] += count;
+    pub(crate) fn transition(&mut self, change: StateChange, count: u32) {
+        self.0[change.from as usize] -= count;
+        self.0[change.to as usize] += count;
     }
 }

@@ -8,7 +8,7 @@ use crate::index::SharedValues;
 use crate::injected_bugs::{self, Bug};
 use crate::model::{
     BounceBreaker, CanaryState, DAY_MS, FINISH_MS_MIN, Hash, Nominal, OpeningCause, PauseReason, Policies,
-    RecipientCounts, RecipientState, RunId, ScheduleId, Time,
+    RecipientCounts, RecipientState, RunId, RunSlots, ScheduleId, Time,
 };
 
 /// State of a run.
@@ -164,6 +164,11 @@ pub struct MissingPart {
 }
 
 impl Run {
+    /// Its slots in its page.
+    pub(crate) fn slots(&self) -> RunSlots {
+        RunSlots { first: self.first, count: self.count }
+    }
+
     /// True if it is unfinished and counts for `overlap`. Backfills and reopened runs do not count: `cancel_other` does
     /// not cancel them, and they do not block a trigger.
     pub(crate) fn takes_part_in_overlap(&self) -> bool {

@@ -442,10 +442,10 @@ fn goes_by_the_pool_of(ledger: &Ledger, claim: &ClaimRequest, slot: u16, now: Ti
     claim.slice.iter().find(can_go).is_some_and(|lowest| pool(lowest) == pool(slot))
 }
 
-/// True if its retry bucket is reached, its run is open, and the deadline has not passed (P4, P6, P16).
+/// True if its wave is reached, its run is open, and the deadline has not passed (P4, P6, P16).
 fn is_sendable(ledger: &Ledger, (page, chunk, slot): Seat, now: Time) -> bool {
     let waves = ledger.chunks().get(&(page, chunk)).map(|chunk| chunk.waves.clone()).unwrap_or_default();
-    let waits = waves.iter().any(|(bucket, slots)| bucket * WAVE_MS > now.0 && slots.contains(slot));
+    let waits = waves.iter().any(|(wave, slots)| wave * WAVE_MS > now.0 && slots.contains(slot));
     let run = run_of(ledger, (page, chunk, slot));
     // Only recipients of the canary are claimed before its verdict (P6).
     let number = ledger.recipient_at((page, chunk), slot).map_or(0, |(_, number)| number);

@@ -528,7 +528,9 @@ impl World {
         let former = Calendar { pattern: &former.0, zone: &former.1 };
         let calendar = Calendar { pattern: &next.0, zone: &next.1 };
         let fires = schedule.activity == Activity::Active;
-        let due = fires.then(|| catch_up::plan_leave(&self.ledger, id, former.pattern, former.zone, through)).flatten();
+        let due = fires
+            .then(|| catch_up::plan_last_fire_of_old_timing(&self.ledger, id, former.pattern, former.zone, through))
+            .flatten();
         let has_opened = |name: &Nominal| self.ledger.has_opened(&(id, name.clone()));
         let waits = self.ledger.waits_at(id, through);
         Ok(plan_timing_change(schedule, due, Some(former), (wanted, calendar), (through, waits), has_opened)?)

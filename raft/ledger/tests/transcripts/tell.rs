@@ -248,9 +248,8 @@ fn recipient(world: &World, ledger: &Ledger, run: RunId, number: u32) -> [String
     let Some((page, chunk, slot)) = ledger.slot_of(run, number) else { return Default::default() };
     let Some(chunk) = ledger.chunks().get(&(page, chunk)) else { return Default::default() };
     let wave = chunk.waves.iter().find(|(_, slots)| slots.contains(slot));
-    let wave = wave.map_or("waits for nothing".to_owned(), |(bucket, _)| {
-        format!("waits until {}", world.time(wave_start(*bucket)))
-    });
+    let wave = wave
+        .map_or("waits for nothing".to_owned(), |(wave, _)| format!("waits until {}", world.time(wave_start(*wave))));
     let dead = ledger.dead().get(&(run, number)).map_or("no letter".to_owned(), |letter| {
         let discarded = if letter.discarded { ", discarded" } else { "" };
         format!("letter: {} {}, {} attempts{discarded}", letter.code, letter.text(), letter.attempts)

@@ -12,7 +12,7 @@ use reveille_cluster::process::context::NodeContext;
 use reveille_ledger::calendar::Pattern;
 use reveille_ledger::command::{Command, ExplainedRange, ScheduleCreate, ScheduleEdit, TimingChange};
 use reveille_ledger::content::{AudienceChoice, Content, Recipients};
-use reveille_ledger::decide::catch_up::plan_leave;
+use reveille_ledger::decide::catch_up::plan_last_fire_of_old_timing;
 use reveille_ledger::decide::edit::{RequestedTiming, plan_timing_change};
 use reveille_ledger::decide::timing::Calendar;
 use reveille_ledger::ids::{Hash, Nominal, ScheduleId, Time};
@@ -280,8 +280,9 @@ fn retimed(
     let former = (compiled(&schedule.timing.when)?, zones.get(&schedule.timing.zone).ok());
     let former = former.1.as_ref().map(|zone| Calendar { pattern: &former.0, zone });
     let active = former.filter(|_| schedule.activity == Activity::Active);
-    let due = active
-        .and_then(|old| context.replica.read(|ledger| plan_leave(ledger, present.id, old.pattern, old.zone, through)));
+    let due = active.and_then(|old| {
+        context.replica.read(|ledger| plan_last_fire_of_old_timing(ledger, present.id, old.pattern, old.zone, through))
+    });
     // The lock is taken for each name, so that entries do not wait for the whole calendar computation.
     let has_opened = |name: &Nominal| {
         let name = (present.id, name.clone());
