@@ -2,20 +2,11 @@
 //!
 //! An effect is a hint that saves a search. An actor that misses an effect finds the same work in the state.
 
-use crate::model::{ClaimOwner, Epoch, Fence, RunId, ScheduleId, Time};
+use crate::model::{ClaimOwner, Fence, RunId, ScheduleId, Time};
 
 /// Work that an applied entry may cause for other parts of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// For the named node: it begins its leadership. Every other node ends its own.
-    EpochBegan {
-        /// The epoch.
-        epoch: Epoch,
-        /// Its leader.
-        leader: ClaimOwner,
-    },
-    /// For the named node: it may hold claims from now on.
-    NodeUp(ClaimOwner),
     /// For the leader's timer: the due time of this schedule changed.
     DueChanged {
         /// The schedule.
@@ -39,19 +30,8 @@ pub enum Effect {
         /// Owner of the claim.
         owner: ClaimOwner,
     },
-    /// For all claim workers: read the claims of this page again before the next step.
-    RunChanged(RunId),
-    /// For all claim workers: nothing is sent to these recipients any more.
-    OptedOut {
-        /// Tenant of the recipients.
-        tenant: String,
-        /// Their address keys.
-        keys: Vec<String>,
-    },
     /// For the relay pools of each node: the table of relays changed.
     RelaysChanged,
-    /// For observers: nothing is pending or claimed in this run any more.
-    RunFinished(RunId),
     /// For each node: an operator should read this text; it is logged and counted.
     Alarm(String),
     /// For the leader's timer, dispatcher and auditor: the test clock moved ledger time to this (P19).

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Context;
 use super::bounds::refuse_if;
 use crate::command::{EpochStart, NodeUp, RaiseLevel};
-use crate::effect::Effect;
 use crate::model::{
     ClaimOwner, CommandOutcome, CommandRefusal, CrashHistory, Epoch, EpochState, Impossible, Ledger, Node, NodeId,
     SoleClock, Time, VoterClock,
@@ -84,7 +83,6 @@ impl Ledger {
         self.head.now = base;
         self.head.epoch = Some(EpochState { epoch, leader: start.leader, base, clocks_agree });
         context.now = base;
-        context.emit(Effect::EpochBegan { epoch, leader: start.leader });
         match agreed {
             Ok(_) => self.head.sole_clock = SoleClock::of(start),
             Err(cause) => context.alarm(cause),
@@ -118,7 +116,6 @@ impl Ledger {
             up_at: (ledger >= crate::storage::level::KNOWN).then_some(context.now),
         };
         self.nodes.put(up.owner.node, node);
-        context.emit(Effect::NodeUp(up.owner));
         Ok(CommandOutcome::Done)
     }
 

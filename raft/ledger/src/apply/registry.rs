@@ -55,7 +55,6 @@ impl Ledger {
             }
         }
         self.head.forbidden_index = context.index;
-        context.emit(Effect::OptedOut { tenant: optout.tenant.clone(), keys: optout.keys.clone() });
         CommandOutcome::Moved(added)
     }
 

@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 use super::Context;
 use super::transition::NextState;
 use crate::command::{OpeningCause, RelayRefusal};
-use crate::effect::Effect;
 use crate::model::{
     ChunkKey, Claim, ClaimEventKind, DeadLetter, DeathCause, Deferral, EnhancedCode, Ledger, LedgerLimits, PauseReason,
     RecipientState, RefusalEffect, Run, RunEventKind, RunId, RunState, Time,
@@ -109,7 +108,6 @@ impl Ledger {
         if let (Some(reason), Some((name, schedule))) = (halted, run) {
             let text = format!("run of {name} is paused: {reason}");
             self.record_run_event(context, id, RunEventKind::Paused(reason), BTreeMap::new());
-            context.emit(Effect::RunChanged(key.0));
             context.alarm(text);
             self.update_overlap_indexes(context, schedule, id);
         }

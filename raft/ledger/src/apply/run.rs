@@ -43,14 +43,13 @@ impl Ledger {
         reason: PauseReason,
     ) -> Result<CommandOutcome, CommandRefusal> {
         let kept = self.fit_in_page(run, reason.clone());
-        let page = self.change_run(context, run, |run| {
+        self.change_run(context, run, |run| {
             stoppable(run)?;
             run.state = RunState::Paused { reason: kept };
             Ok(())
         })?;
         self.record_run_event(context, run, RunEventKind::Paused(reason), BTreeMap::new());
         self.head.forbidden_index = context.index;
-        context.emit(Effect::RunChanged(page));
         Ok(CommandOutcome::Done)
     }
 
@@ -80,7 +79,6 @@ impl Ledger {
             ref other => Err(Impossible::RunIs(other.kind()).into()),
         })?;
         self.record_run_event(context, run, RunEventKind::Resumed, BTreeMap::new());
-        context.emit(Effect::RunChanged(page));
         context.emit(Effect::WorkAppeared(page));
         Ok(CommandOutcome::Done)
     }
@@ -104,7 +102,7 @@ impl Ledger {
         run: RunId,
         by: Option<RunId>,
     ) -> Result<CommandOutcome, CommandRefusal> {
-        let page = self.change_run(context, run, |run| {
+        self.change_run(context, run, |run| {
             if !run.state.is_cancelled() {
                 stoppable(run)?;
                 run.state = RunState::Cancelled { by };
@@ -114,7 +112,6 @@ impl Ledger {
         self.head.forbidden_index = context.index;
         let closing = Closing { fresh: RecipientState::Cancelled, tried: RecipientState::Cancelled };
         let moved = self.close_pending(context, run, closing);
-        context.emit(Effect::RunChanged(page));
         Ok(CommandOutcome::Moved(moved))
     }
 
@@ -135,10 +132,9 @@ impl Ledger {
                 run.state = RunState::Expired { paused };
                 Some(())
             };
-            if let Some((page, ())) = self.change_run_if(context, *run, due) {
+            if let Some(()) = self.change_run_if(context, *run, due) {
                 let closing = Closing { fresh: RecipientState::Expired, tried: RecipientState::Dead };
                 moved += self.close_pending(context, *run, closing);
-                context.emit(Effect::RunChanged(page));
             }
         }
         CommandOutcome::Moved(moved)
@@ -157,12 +153,11 @@ impl Ledger {
                 run.blocked = part.map(|part| MissingPart { part, since });
                 Some(run.name.clone())
             };
-            if let Some((page, name)) = self.change_run_if(context, *run, mark) {
+            if let Some(name) = self.change_run_if(context, *run, mark) {
                 changed += 1;
                 if let Some(part) = part {
                     context.alarm(format!("run of {name} is blocked: no live node has part {part} of its audience"));
                 }
-                context.emit(Effect::RunChanged(page));
             }
         }
         CommandOutcome::Moved(changed)
@@ -183,20 +178,20 @@ impl Ledger {
         Ok(id)
     }
 
-    /// Like [`Ledger::change_run`], for a change that may turn out to change nothing. Returns the page and what `change`
+    /// Like [`Ledger::change_run`], for a change that may turn out to change nothing. Returns what `change`
     /// returns; `None` if there is no such run, or if `change` left it as it was.
     fn change_run_if<T>(
         &mut self,
         context: &mut Context,
         run: RunId,
         change: impl FnOnce(&mut Run) -> Option<T>,
-    ) -> Option<(RunId, T)> {
+    ) -> Option<T> {
         let (id, _, position) = self.page_of(run)?;
         let page = self.pages.edit(&id)?;
         let changed = change(&mut page.runs[position])?;
         let schedule = page.runs[position].schedule;
         self.update_overlap_indexes(context, schedule, run);
-        Some((id, changed))
+        Some(changed)
     }
 
     /// Closes all pending recipients of a run, each by whether it has a counted attempt. The recipients of a chunk move

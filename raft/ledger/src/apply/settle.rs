@@ -140,7 +140,6 @@ impl Ledger {
             }
         }
         self.transition(context, key, &one, state, RecipientState::Sent);
-        context.emit(Effect::RunChanged(key.0));
         Some((ClaimEventKind::Accepted, RecipientState::Sent))
     }
 

@@ -32,19 +32,13 @@ impl NextState {
     }
 }
 
-/// How a change of its counts changed the end of a run.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum EndChange {
-    Finished,
-    OpenAgain,
-}
-
 /// What a move of recipients changed of a run.
 struct RunChange {
     run: RunId,
     /// Whether it has emails now, if that changed.
     has_emails: Option<bool>,
-    end: Option<EndChange>,
+    /// True if it finished or is open again.
+    end_changed: bool,
     /// What the move decided about the run.
     events: Vec<RunEventKind>,
 }
@@ -120,12 +114,12 @@ impl Ledger {
             left -= count;
             let had_emails = run.counts.has_emails();
             run.counts.transition(change, count);
-            let end = update_end(run, context);
+            let end_changed = update_end(run, context);
             run.update_canary(chunk, slots, change);
             changes.push(RunChange {
                 run: page_id.at(run),
                 has_emails: Some(run.counts.has_emails()).filter(|has_emails| *has_emails != had_emails),
-                end,
+                end_changed,
                 events: events_after(run, change, count, limits),
             });
         }
@@ -141,10 +135,7 @@ impl Ledger {
     fn record_run_change(&mut self, context: &mut Context, page_id: RunId, change: RunChange) {
         let Some(run) = self.run(change.run) else { return };
         let (schedule, due) = (run.schedule, run.due);
-        let mut ends_or_pauses = change.end.is_some();
-        if change.end == Some(EndChange::Finished) {
-            context.emit(Effect::RunFinished(change.run));
-        }
+        let mut ends_or_pauses = change.end_changed;
         // The index of runs with emails, which the `min_gap` check reads (P17).
         let _ = match change.has_emails {
             Some(true) => self.derived.mailed.insert((schedule, due, change.run)),
@@ -158,7 +149,6 @@ impl Ledger {
                 ends_or_pauses = true;
             }
             self.record_run_event(context, change.run, event, BTreeMap::new());
-            context.emit(Effect::RunChanged(page_id));
             context.emit(Effect::WorkAppeared(page_id));
         }
         if ends_or_pauses {
@@ -185,8 +175,8 @@ pub(super) fn count_claimed(claimed: &mut BTreeMap<String, u32>, whose: &str, ch
     }
 }
 
-/// Sets or clears the end of a run after its counts changed.
-fn update_end(run: &mut Run, context: &Context) -> Option<EndChange> {
+/// Sets or clears the end of a run after its counts changed. True if it changed.
+fn update_end(run: &mut Run, context: &Context) -> bool {
     let is_finished = run.counts.is_finished();
     let changed = is_finished != run.finished_index.is_some();
     if changed {
@@ -203,7 +193,7 @@ fn update_end(run: &mut Run, context: &Context) -> Option<EndChange> {
         (RunState::Finished, false) => run.state = RunState::Open,
         _ => {}
     }
-    changed.then_some(if is_finished { EndChange::Finished } else { EndChange::OpenAgain })
+    changed
 }
 
 /// Decides by canary and bounce breaker after a move of recipients; returns the events of the run.

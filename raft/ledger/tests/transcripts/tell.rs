@@ -102,8 +102,6 @@ fn list(items: impl Iterator<Item = String>) -> String {
 
 fn effect_words(world: &World, effect: &Effect) -> String {
     match effect {
-        Effect::EpochBegan { epoch, leader } => format!("{leader} leads epoch {}", epoch.0),
-        Effect::NodeUp(owner) => format!("{owner} may hold claims"),
         Effect::DueChanged { schedule, due } => {
             let due = due.map_or("nothing".to_owned(), |due| world.time(due));
             format!("timer: schedule {schedule} is due {due}")
@@ -113,10 +111,7 @@ fn effect_words(world: &World, effect: &Effect) -> String {
         Effect::ClaimClosed { fence, owner } => {
             format!("lane of {owner}: nothing is claimed in {}", world.fence_name(*fence))
         }
-        Effect::RunChanged(page) => format!("lanes: look at {page} again"),
-        Effect::OptedOut { tenant, keys } => format!("lanes: {} of {tenant} opted out", keys.join(", ")),
         Effect::RelaysChanged => "pools: relays changed".to_owned(),
-        Effect::RunFinished(run) => format!("{run} is finished"),
         Effect::Alarm(text) => format!("alarm: {text}"),
         Effect::ClockMoved(now) => format!("leader: it is {}", world.time(*now)),
     }
