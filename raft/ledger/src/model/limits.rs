@@ -11,71 +11,80 @@
 use crate::model::{DAY_MS, Ledger};
 use crate::storage::ROW_BYTES_MAX;
 
-/// Limits of one level. Times are in milliseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LedgerLimits {
-    /// Recipients of one slice, the unit that is claimed, at most.
-    pub slice: u32,
-    /// Occurrences that one entry opens at most; the timer splits longer lists there.
-    pub openings: usize,
-    /// Runs of one page at most.
-    pub page_runs: usize,
-    /// Bytes of a page's row at most, if the text of a pause is added to it; beyond it the text is left out. Each run
-    /// has 192 bytes between this limit and 1 MiB, for counts and refusals.
-    pub page_bytes: usize,
-    /// Recipients at most of a run that shares a page.
-    pub small_audience: u32,
-    /// Occurrences of one backfill at most.
-    pub backfill: usize,
-    /// Stored answers of one tenant at most; its oldest is removed first.
-    pub answers: usize,
-    /// How long the stored answer to a request id is kept, in ledger time.
-    pub answer_ms: i64,
-    /// How far ledger time may advance in one entry, except at the start of an epoch (P18).
-    pub leap_ms: i64,
-    /// How far the only voter's clock may deviate from the time that its machine has run. Beyond this an operator must
-    /// check it (P18).
-    pub clock_step_ms: u64,
-    /// How late an instant is still on time. A fail-over does not make an instant a missed one.
-    pub on_time_ms: i64,
-    /// How long before the end of a pause an instant is still on time.
-    pub pause_end_ms: i64,
-    /// Crashes of a node that are kept. If this many are within ten minutes, the node gets no claims for a while (P12).
-    pub crashes_kept: usize,
-    /// Size of a content at most, in bytes, all parts together.
-    pub content_bytes: usize,
-    /// Size at most of a list that a schedule holds itself, in bytes.
-    pub inline_bytes: usize,
-    /// Recipients of such a list at most. Larger lists never pass through the log (P20).
-    pub inline_recipients: usize,
-    /// Length at most of the name of an audience, or of a column of a sealed one, in bytes.
-    pub audience_name_bytes: usize,
-    /// For how long a launch with the same content to the same audience needs the user's consent (P20).
-    pub again_ms: i64,
-    /// Days of a warm-up at most.
-    pub warm_up_days: usize,
-    /// Rate of a tenant at most, in thousandths of a recipient a second.
-    pub tenant_rate_milli: u64,
-    /// Share of a tenant at most. The smallest share beside the largest one gets turns of a sixteenth of a slice:
-    /// claims of 16 recipients, each with its own entries, and two bytes a recipient when they are closed. Shorter
-    /// turns would cost too much.
-    pub tenant_share: u32,
-    /// Log entries whose run events are kept for a run; beyond it the oldest are removed.
-    pub run_events: usize,
-    /// Refusals in a row that name no mailbox and pause a run. For a run of fewer recipients, as many refusals for
-    /// sender or content as it has recipients.
-    pub policy_refusals: usize,
-    /// How long a recipient waits after such a refusal.
-    pub policy_wait_ms: i64,
-    /// Limits by which a large share of dead recipients pauses a run.
-    pub bounce_breaker: BounceBreakerLimits,
-    /// Size of a block of packed closed claims at most, in bytes.
-    pub claim_block_bytes: usize,
-    /// Time from the end of a run to its archiving at least.
-    pub archive_after_ms_min: i64,
-    /// How long the name of a trigger is kept after its run was archived.
-    pub trigger_name_ms: i64,
+/// Declares the limits, each with its number at level 1.
+macro_rules! level_1 {
+    ($($(#[$doc:meta])* $name:ident: $number:ty = $value:expr,)*) => {
+        /// Limits of one level. Times are in milliseconds.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct LedgerLimits {
+            $($(#[$doc])* pub $name: $number,)*
+        }
+
+        pub(crate) const LEVEL_1: LedgerLimits = LedgerLimits { $($name: $value,)* };
+    };
 }
+level_1! {
+/// Recipients of one slice, the unit that is claimed, at most.
+slice: u32 = 256,
+/// Occurrences that one entry opens at most; the timer splits longer lists there.
+openings: usize = 4_096,
+/// Runs of one page at most.
+page_runs: usize = 1_024,
+/// Bytes of a page's row at most, if the text of a pause is added to it; beyond it the text is left out. Each run
+/// has 192 bytes between this limit and 1 MiB, for counts and refusals.
+page_bytes: usize = ROW_BYTES_MAX - 192 * 1_024,
+/// Recipients at most of a run that shares a page.
+small_audience: u32 = 16,
+/// Occurrences of one backfill at most.
+backfill: usize = 1_000,
+/// Stored answers of one tenant at most; its oldest is removed first.
+answers: usize = 100_000,
+/// How long the stored answer to a request id is kept, in ledger time.
+answer_ms: i64 = DAY_MS,
+/// How far ledger time may advance in one entry, except at the start of an epoch (P18).
+leap_ms: i64 = 60_000,
+/// How far the only voter's clock may deviate from the time that its machine has run. Beyond this an operator must
+/// check it (P18).
+clock_step_ms: u64 = 3_600_000,
+/// How late an instant is still on time. A fail-over does not make an instant a missed one.
+on_time_ms: i64 = 60_000,
+/// How long before the end of a pause an instant is still on time.
+pause_end_ms: i64 = 1_000,
+/// Crashes of a node that are kept. If this many are within ten minutes, the node gets no claims for a while (P12).
+crashes_kept: usize = 3,
+/// Size of a content at most, in bytes, all parts together.
+content_bytes: usize = 512 * 1024,
+/// Size at most of a list that a schedule holds itself, in bytes.
+inline_bytes: usize = 768 * 1024,
+/// Recipients of such a list at most. Larger lists never pass through the log (P20).
+inline_recipients: usize = 10_000,
+/// Length at most of the name of an audience, or of a column of a sealed one, in bytes.
+audience_name_bytes: usize = 256,
+/// For how long a launch with the same content to the same audience needs the user's consent (P20).
+again_ms: i64 = 30 * DAY_MS,
+/// Days of a warm-up at most.
+warm_up_days: usize = 400,
+/// Rate of a tenant at most, in thousandths of a recipient a second.
+tenant_rate_milli: u64 = 1_000_000_000,
+/// Share of a tenant at most. The smallest share beside the largest one gets turns of a sixteenth of a slice:
+/// claims of 16 recipients, each with its own entries, and two bytes a recipient when they are closed. Shorter
+/// turns would cost too much.
+tenant_share: u32 = 16,
+/// Log entries whose run events are kept for a run; beyond it the oldest are removed.
+run_events: usize = 64,
+/// Refusals in a row that name no mailbox and pause a run. For a run of fewer recipients, as many refusals for
+/// sender or content as it has recipients.
+policy_refusals: usize = 10,
+/// How long a recipient waits after such a refusal.
+policy_wait_ms: i64 = 5 * 60_000,
+/// Limits by which a large share of dead recipients pauses a run.
+bounce_breaker: BounceBreakerLimits = BounceBreakerLimits { window: 10_000, one_of: 10, half_from: 500, further: 10 },
+/// Size of a block of packed closed claims at most, in bytes.
+claim_block_bytes: usize = 2_048,
+/// Time from the end of a run to its archiving at least.
+archive_after_ms_min: i64 = 10_000,
+/// How long the name of a trigger is kept after its run was archived.
+trigger_name_ms: i64 = 30 * DAY_MS,}
 
 /// Limits of the bounce breaker; see the module `bounce_breaker`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,37 +100,6 @@ pub struct BounceBreakerLimits {
     /// Factor by which the window grows when the operator resumes a run that was paused for its dead letters.
     pub further: u32,
 }
-
-pub(crate) const LEVEL_1: LedgerLimits = LedgerLimits {
-    slice: 256,
-    openings: 4_096,
-    page_runs: 1_024,
-    page_bytes: ROW_BYTES_MAX - 192 * 1_024,
-    small_audience: 16,
-    backfill: 1_000,
-    answers: 100_000,
-    answer_ms: DAY_MS,
-    leap_ms: 60_000,
-    clock_step_ms: 3_600_000,
-    on_time_ms: 60_000,
-    pause_end_ms: 1_000,
-    crashes_kept: 3,
-    content_bytes: 512 * 1024,
-    inline_bytes: 768 * 1024,
-    inline_recipients: 10_000,
-    audience_name_bytes: 256,
-    again_ms: 30 * DAY_MS,
-    warm_up_days: 400,
-    tenant_rate_milli: 1_000_000_000,
-    tenant_share: 16,
-    run_events: 64,
-    policy_refusals: 10,
-    policy_wait_ms: 5 * 60_000,
-    bounce_breaker: BounceBreakerLimits { window: 10_000, one_of: 10, half_from: 500, further: 10 },
-    claim_block_bytes: 2_048,
-    archive_after_ms_min: 10_000,
-    trigger_name_ms: 30 * DAY_MS,
-};
 
 /// The limits of a level.
 pub const fn limits(level: u32) -> &'static LedgerLimits {
