@@ -182,7 +182,7 @@ mod tests {
     use reveille_ledger::OptedOut;
     use reveille_ledger::form::RowForm;
     use reveille_ledger::ids::Time;
-    use reveille_ledger::storage::{FrozenLeaf, TableKey};
+    use reveille_ledger::storage::FrozenLeaf;
 
     use super::*;
     use crate::execution::Execution;
@@ -211,7 +211,8 @@ mod tests {
     /// Returns a block in memory with one row.
     fn in_memory(name: &str) -> FrozenBlock {
         let row = OptedOut { index: 1, at: Time(0), last: 1 };
-        let row = (key(name).to_bytes(OPTED_OUT), row.to_row(reveille_ledger::GENESIS_LEVEL));
+        let row =
+            (postcard::to_extend(&key(name), vec![OPTED_OUT]).unwrap(), row.to_row(reveille_ledger::GENESIS_LEVEL));
         let (block, bytes) = FrozenLeaf::of_rows(vec![row]).pack().remove(0);
         FrozenBlock { block, bytes: Some(bytes.into()) }
     }

@@ -4,9 +4,9 @@
 //! submitted during one disk write into the next write. Proposals in flight are limited by count and bytes: a proposal
 //! waits for a permit until its deadline and then fails with [`ProposeError::Busy`].
 //!
-//! A proposal with an unknown outcome is never retried. It is retried only if the command did not happen: no
-//! stamp was made yet, the ledger refused an old one ([`CommandRefusal::WrongEpoch`], [`CommandRefusal::TimeWentBack`]),
-//! or the leader was not this node, busy, or not reached.
+//! A proposal with an unknown outcome is never retried. It is retried only if the command did not happen: there was
+//! no stamp yet, the ledger refused an old one ([`CommandRefusal::WrongEpoch`], [`CommandRefusal::TimeWentBack`]), or
+//! the leader was not this node, busy, or not reached.
 
 pub(crate) mod in_flight;
 #[cfg(feature = "injected-bugs")]

@@ -1,8 +1,8 @@
 //! Start and stop of a replica: one thread owns Raft's runtime from start to end.
 //!
 //! Order of the start: lock and identity, log, newest snapshot, apply thread, peer listener, start-up delay (a promise
-//! of the former process may still hold), Raft. The stop closes the listener and ends Raft at the same
-//! time, then waits for the apply thread.
+//! of the former process may still hold), Raft. The stop closes the listener and ends Raft
+//! at the same time, then waits for the apply thread.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

@@ -16,7 +16,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use reveille_ledger::Ledger;
 use reveille_ledger::ids::Hash;
-use reveille_ledger::storage::{FrozenState, Row};
+use reveille_ledger::storage::FrozenState;
 use tokio_util::sync::CancellationToken;
 
 use super::{Manifest, SnapshotError, Snapshots};
@@ -88,7 +88,7 @@ fn read_state(
     manifest: &Manifest,
     highest_level: u32,
 ) -> Result<(Ledger, AppliedPosition), SnapshotManagerError> {
-    let rows = folder.read(manifest).collect::<Result<Vec<Row>, _>>()?;
+    let rows = folder.read(manifest)?;
     let position = decode_position(&manifest.meta).map_err(SnapshotManagerError::NoState)?;
     check_level(&position, highest_level)?;
     let state = assemble(position, rows).map_err(SnapshotManagerError::NoState)?;

@@ -12,8 +12,8 @@ const MAGIC: &[u8; 4] = b"RVSM";
 /// The format that this program reads and writes.
 const FORMAT: u8 = 1;
 
-/// A snapshot: its log index and metadata, the blocks that hold its rows in ascending order, and the blocks of the
-/// archive that its rows name.
+/// A snapshot: its log index and metadata, the blocks that hold its rows, and the blocks of the archive that its rows
+/// name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     /// Log index of the last entry in the snapshot. Snapshots of a node are ordered by it.

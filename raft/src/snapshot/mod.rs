@@ -15,7 +15,6 @@ mod error;
 mod files;
 pub(crate) mod manager;
 mod manifest;
-mod rows;
 pub(crate) mod transfer;
 
 #[cfg(test)]
@@ -27,13 +26,12 @@ use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
 use reveille_ledger::ids::Hash;
-use reveille_ledger::storage::{BlockEntry, FrozenBlock, FrozenState};
+use reveille_ledger::storage::{BlockEntry, FrozenBlock, FrozenState, Row, unpack_block};
 
 use crate::crash;
 
 pub use error::SnapshotError;
 pub use manifest::Manifest;
-pub use rows::SnapshotRows;
 
 use block_folder::BlockFolder;
 use files::doing;
@@ -233,10 +231,18 @@ impl Snapshots {
         self.check(&manifest.blocks)
     }
 
-    /// Iterates over all rows of the state, ascending by key. Each block is checked before its first row is returned.
-    /// The iterator ends after an error. Holds one block in memory.
-    pub fn read(&self, manifest: &Manifest) -> SnapshotRows<'_> {
-        SnapshotRows::new(&self.blocks, manifest)
+    /// Returns all rows of the state. Each block is checked before its rows are used. The caller compares the hash of
+    /// the state that they make.
+    pub fn read(&self, manifest: &Manifest) -> Result<Vec<Row>, SnapshotError> {
+        let mut rows = Vec::new();
+        for entry in &manifest.blocks {
+            let block = unpack_block(&self.read_block(entry.hash)?).map_err(|error| SnapshotError::damaged(error.0))?;
+            if block.len() as u64 != u64::from(entry.rows) {
+                return Err(SnapshotError::damaged(format!("block {} has another number of rows", entry.hash)));
+            }
+            rows.extend(block);
+        }
+        Ok(rows)
     }
 
     /// Returns the blocks of `manifest` that this node must fetch, each once. Damaged blocks of the state are removed

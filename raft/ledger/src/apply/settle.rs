@@ -222,7 +222,7 @@ impl Ledger {
         moved
     }
 
-    /// Moves one recipient of this claim that was definitely not sent to its `next_state`, a function of its run, counted
+    /// Moves one recipient of this claim that was definitely not sent. Its `next_state` depends on its run, its counted
     /// attempts and the time. It may disprove an assumption.
     pub(super) fn apply_not_sent(
         &mut self,

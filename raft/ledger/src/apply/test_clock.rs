@@ -1,6 +1,6 @@
 //! The test clock (P19): ledger time is ahead of the clocks by an offset. Entries move it, only forward.
 //!
-//! All times of the ledger follow it: due instants, deadlines, waves of retries, back-offs. Leases and network time-outs
+//! All times of the ledger follow it: due instants, deadlines, waves, back-offs. Leases and network time-outs
 //! do not (P18). A cluster with a test clock cannot have a real relay.
 
 use super::Context;

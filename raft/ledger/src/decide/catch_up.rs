@@ -25,7 +25,7 @@ pub fn plan_fire(ledger: &Ledger, id: ScheduleId, pattern: &Pattern, zone: &Zone
     FirePlanner::new(ledger, id, Calendar { pattern, zone }, now, false)?.plan()
 }
 
-/// Like [`plan_fire`], before an edit that changes the timing: a due instant opens now at the latest, whatever its jitter.
+/// Like [`plan_fire`], before an edit of the timing: a due instant opens now at the latest, whatever its jitter.
 pub fn plan_last_fire_of_old_timing(
     ledger: &Ledger,
     id: ScheduleId,
@@ -160,8 +160,7 @@ impl<'a> FirePlanner<'a> {
         }
     }
 
-    /// Selects the instants of this fire: their jitter is over, and they wait for no run (`overlap`). `None`: all of them
-    /// wait.
+    /// Selects the instants of this fire: their jitter is over, and they wait for no run (`overlap`). `None`: all wait.
     fn select(&self, due_steps: &DueSteps, mut judged: Vec<JudgedInstant>) -> Option<PlannedInstants> {
         let FirePlanner { ledger, id, schedule, next, now, .. } = *self;
         // Only the last instant can still wait for its jitter: an instant opens before the next one is due.

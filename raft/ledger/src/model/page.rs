@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::index::SharedValues;
-use crate::model::{Bitmap, CHUNK, Deferrals, Ledger, RecipientState, Run, RunId, Time, remove_from_all};
+use crate::model::{Bitmap, CHUNK, Deferrals, RecipientState, Run, RunId, Time, remove_from_all};
 
 /// Runs that opened together and share slots.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -106,7 +106,7 @@ pub type ChunkKey = (RunId, u32);
 pub struct Chunk {
     /// One set for each state. The sets are disjoint and together have all slots (P1).
     pub sets: [Bitmap; 9],
-    /// Pending recipients that wait, by the number of the wave in which they become claimable: waves of 30 s since 1970.
+    /// Pending recipients that wait, by the wave in which they become claimable: a number of 30 s since 1970.
     pub waves: BTreeMap<i64, Bitmap>,
     /// Counted attempts, by slot; slots without attempts are left out.
     pub attempts: BTreeMap<u16, u8>,

@@ -12,7 +12,7 @@ use super::form::Unreadable;
 use super::rows::TABLES;
 use crate::model::Hash;
 
-/// A row: key bytes and value bytes. Keys are unique and are ordered as bytes.
+/// A row: key bytes and value bytes. Keys are unique.
 pub type Row = (Vec<u8>, Vec<u8>);
 
 /// Maximum size of a block in bytes: a row that would exceed it begins a new block. Only a single larger row makes a
@@ -53,7 +53,7 @@ pub struct FrozenLeaf {
 }
 
 impl FrozenLeaf {
-    /// Makes a leaf of any ascending rows. For tests of snapshots.
+    /// Makes a leaf of any rows. For tests of snapshots.
     #[doc(hidden)]
     pub fn of_rows(rows: Vec<Row>) -> FrozenLeaf {
         let leaf = Arc::new(TestLeaf { rows, blocks: LeafBlocks::default() });
@@ -134,7 +134,7 @@ pub struct FrozenState {
 }
 
 impl FrozenState {
-    /// Makes a state of these leaves, whose rows ascend.
+    /// Makes a state of these leaves.
     #[doc(hidden)]
     pub fn of_leaves(leaves: Vec<FrozenLeaf>) -> FrozenState {
         FrozenState { leaves, archive: Vec::new() }

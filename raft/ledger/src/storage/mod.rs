@@ -1,9 +1,8 @@
-//! Storage of the state: tables, keys as bytes, rows as bytes, and the versions of their forms.
+//! Storage of the state: tables, rows as bytes, and the versions of their forms.
 
 mod archived;
 pub mod form;
 mod frozen;
-mod key;
 pub mod level;
 #[cfg(feature = "next-level")]
 pub(crate) mod next_level;
@@ -14,6 +13,5 @@ pub use form::Unreadable;
 pub use frozen::{
     BLOCK_BYTES_MAX, BlockEntry, FrozenBlock, FrozenLeaf, FrozenState, Row, TableSize, hash_of_blocks, unpack_block,
 };
-pub use key::TableKey;
 pub use rows::ROW_BYTES_MAX;
-pub use table::{Rows, Table};
+pub use table::Table;

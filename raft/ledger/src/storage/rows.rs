@@ -1,9 +1,12 @@
 //! The state as rows of bytes: the content of snapshots and of the state hash.
 //!
-//! Keys keep the order of the tables (big-endian numbers, escaped strings), so that rows of one kind with close numbers
-//! are neighbours. Values are in postcard after the version of their form. Equal states have equal rows, byte for byte.
+//! Keys are in postcard after the tag of their table, and values in postcard after the version of their form. Equal
+//! states have equal rows, byte for byte, in the order of their tables and keys.
 
 use std::collections::BTreeSet;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::index::Derived;
 use crate::model::{
@@ -11,8 +14,8 @@ use crate::model::{
     Page, PoolRow, RecipientState, Relay, RunEvent, RunSummary, Schedule, ScheduleId, SealedAudience, StoredAnswer,
     StoredBlob, TakenBack, Tenant,
 };
-use crate::storage::form::{RowForm, Unreadable};
-use crate::storage::{FrozenState, Row, Table, TableKey};
+use crate::storage::form::{RowForm, Unreadable, decode_as, encode_as};
+use crate::storage::{FrozenState, Row, Table};
 
 /// Size of a row at most, in bytes. A block of a snapshot has complete rows and fits into one message between nodes. So
 /// a larger row would leave a follower without a snapshot.
@@ -20,14 +23,12 @@ pub const ROW_BYTES_MAX: usize = 1024 * 1024;
 
 const HEAD: u8 = 0;
 
-fn rows<K: TableKey + Ord, V: RowForm>(tag: u8, level: u32, table: &Table<K, V>) -> impl Iterator<Item = Row> + '_ {
-    table.iter().map(move |(key, value)| (key.to_bytes(tag), value.to_row(level)))
+fn rows<K: Serialize + Ord, V: RowForm>(tag: u8, level: u32, table: &Table<K, V>) -> impl Iterator<Item = Row> + '_ {
+    table.iter().map(move |(key, value)| (encode_as(tag, key), value.to_row(level)))
 }
 
-fn read<K: TableKey, V: RowForm>(mut key: &[u8], value: &[u8]) -> Result<(K, V), Unreadable> {
-    let wrong = || Unreadable("a key of the wrong form".to_owned());
-    let row_key = K::take(&mut key).filter(|_| key.is_empty()).ok_or_else(wrong)?;
-    Ok((row_key, V::from_row(value)?))
+fn read<K: DeserializeOwned, V: RowForm>(tag: u8, key: &[u8], value: &[u8]) -> Result<(K, V), Unreadable> {
+    Ok((decode_as(tag, key)?, V::from_row(value)?))
 }
 
 /// The only list of tables and their tags; writing, reading and hashing use it. Rows of some tables are interned when
@@ -64,10 +65,13 @@ macro_rules! tables {
             }
 
             fn restore_row(&mut self, key: &[u8], value: &[u8]) -> Result<(), Unreadable> {
-                match key.split_first() {
-                    Some((&HEAD, [])) => self.head = Head::from_row(value)?,
-                    $(Some((&$tag, key)) => {
-                        let (key, row) = read(key, value)?;
+                match key.first() {
+                    Some(&HEAD) => {
+                        let ((), head) = read(HEAD, key, value)?;
+                        self.head = head;
+                    }
+                    $(Some(&$tag) => {
+                        let (key, row) = read($tag, key, value)?;
                         $(let row = {
                             let mut row = row;
                             $intern(&mut row, &mut self.derived.shared);

