@@ -51,15 +51,17 @@ async fn restart(node: &mut Node, level: u32) {
     announce(node).await;
 }
 
-/// Checks that replicas of both releases are equal at an equal index.
+/// Checks that replicas of both releases are equal at an equal index. A new leader may append an entry meanwhile, so the
+/// replicas are read until all have applied the same entries.
 async fn compare(nodes: &[Node]) {
-    let index = nodes[0].replica().linearizable(soon()).await.expect("a quorum runs");
-    for node in nodes {
-        node.replica().wait_applied(index, soon()).await.expect("all are there");
-    }
-    let (first, others) = nodes.split_first().expect("nodes");
-    for node in others {
-        assert_eq!(state(node), state(first), "n{} and n{}", node.id.0, first.id.0);
+    nodes[0].replica().linearizable(soon()).await.expect("a quorum runs");
+    let states = until("all have applied the same entries", || {
+        let states: Vec<_> = nodes.iter().map(state).collect();
+        states.iter().all(|(index, _)| *index == states[0].0).then_some(states)
+    })
+    .await;
+    for (node, state) in nodes.iter().zip(&states) {
+        assert_eq!(*state, states[0], "n{} and n{}", node.id.0, nodes[0].id.0);
     }
 }
 
