@@ -20,7 +20,7 @@ use reveille_ledger::check::check;
 use reveille_ledger::command::{
     ClaimRequest, Command, Decide, Decider, Decision, NodeUp, PickedRecipients, Relay, Requeue,
 };
-use reveille_ledger::ids::{Fence, NodeId, RunId};
+use reveille_ledger::ids::{Fence, NodeId, PageId};
 use reveille_ledger::reply::{CommandOutcome, MovedRecipients};
 use reveille_ledger::{Ledger, RecipientState};
 use reveille_raft::{ClusterId, GrpcTransport, Member};
@@ -88,27 +88,27 @@ impl Life {
             let former = ledger.claims().iter().filter(|(_, row)| row.owner < self.owner.process);
             let outcome = |(fence, row): (&Fence, &reveille_ledger::Claim)| {
                 let owner = JournalOwner { process: row.owner, ..self.owner };
-                Journal::read(&self.journal_dir, &owner, &self.boot).outcome(row.page, row.chunk, *fence, &row.claimed)
+                Journal::read(&self.journal_dir, &owner, &self.boot).outcome(row.chunk, *fence, &row.claimed)
             };
             former.map(outcome).collect()
         });
         self.put(Command::Settle(outcomes)).await;
     }
 
-    async fn page(&self) -> RunId {
+    async fn page(&self) -> PageId {
         self.until("the run opens", |context| context.replica.read(|ledger| Some(ledger.open_pages().next()?.0))).await
     }
 
     /// Claims a slice for this incarnation, and writes into its journal which recipients were open.
-    async fn claim_and_open(&self, page: RunId, slice: Bitmap, open: &[u16]) {
-        let claim = ClaimRequest { page, chunk: 0, slice: slice.clone(), owner: self.owner.process };
+    async fn claim_and_open(&self, page: PageId, slice: Bitmap, open: &[u16]) {
+        let claim = ClaimRequest { chunk: page.chunk(0), slice: slice.clone(), owner: self.owner.process };
         let outcome = self.put(Command::Claim(vec![claim])).await;
         let CommandOutcome::Claimed(answers) = outcome else { panic!("{outcome:?}") };
         let fence = *answers[0].as_ref().expect("a row");
         let granted = self.context.replica.read(|ledger| ledger.claims().get(&fence).map(|row| row.granted.clone()));
         assert_eq!(granted, Some(slice));
         let record = |slot: &u16| Record {
-            claimed_slot: ClaimedSlot { page, chunk: 0, fence, slot: *slot },
+            claimed_slot: ClaimedSlot { chunk: page.chunk(0), fence, slot: *slot },
             step: JournalStep::Open,
         };
         let records: Vec<Record> = open.iter().map(record).collect();
@@ -236,11 +236,11 @@ fn assumed_recipients_of_dead_incarnation_are_settled_when_journal_returns() {
         life.put(relay(&sink)).await;
         life.put(schedule(4)).await;
         let page = life.page().await;
-        let claim = ClaimRequest { page, chunk: 0, slice: Bitmap::range(0, 4), owner: life.owner.process };
+        let claim = ClaimRequest { chunk: page.chunk(0), slice: Bitmap::range(0, 4), owner: life.owner.process };
         let outcome = life.put(Command::Claim(vec![claim])).await;
         let CommandOutcome::Claimed(answers) = outcome else { panic!("{outcome:?}") };
         let fence = *answers[0].as_ref().expect("a row");
-        let claimed_slot = |slot| ClaimedSlot { page, chunk: 0, fence, slot };
+        let claimed_slot = |slot| ClaimedSlot { chunk: page.chunk(0), fence, slot };
         let steps = [
             (0, JournalStep::Open),
             (0, JournalStep::Begin),
@@ -256,7 +256,7 @@ fn assumed_recipients_of_dead_incarnation_are_settled_when_journal_returns() {
     die_before_recovery(folder.path(), 2, async |life: &Life| {
         let (fence, run) = life.context.replica.read(|ledger| {
             let (fence, row) = ledger.claims().iter().next().expect("a row");
-            (*fence, row.page)
+            (*fence, row.chunk.page)
         });
         assert_eq!(life.put(Command::Revoke(vec![fence])).await, CommandOutcome::Moved(4));
         let (decision, by) = (Decision::Assume, Decider::Policy);

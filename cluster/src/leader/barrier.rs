@@ -165,11 +165,11 @@ fn outcome_unknown(ledger: &Ledger, about: &BarrierSubject, confirmed: &BTreeSet
             slots.add(&claim.claimed);
         }
         for slot in slots.iter() {
-            let Some((run, recipient)) = ledger.recipient_at((claim.page, claim.chunk), slot) else { continue };
+            let Some((run, recipient)) = ledger.recipient_at(claim.chunk, slot) else { continue };
             let may_concern = match about {
                 BarrierSubject::Run(other) => *other == run,
                 BarrierSubject::OptedOut { tenant, .. } => {
-                    ledger.pages().get(&claim.page).is_some_and(|page| *page.tenant == **tenant)
+                    ledger.pages().get(&claim.chunk.page).is_some_and(|page| *page.tenant == **tenant)
                 }
             };
             if let Some(known) = ledger.run(run).filter(|_| may_concern) {

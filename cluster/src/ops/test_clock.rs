@@ -202,7 +202,7 @@ fn next_instant(ledger: &Ledger, alone: Option<NodeId>) -> Option<Time> {
     let deadlines = deadlines.map(|run| run.finish_by).filter(|finish_by| *finish_by > now);
     let is_open = |page: &Page| page.runs.iter().any(|run| run.state == RunState::Open);
     let waves = ledger.open_pages().filter(|(_, page)| is_open(page)).flat_map(|(id, page)| {
-        let chunks = ledger.chunks().range((id, 0)..=(id, u32::MAX)).map(|(_, chunk)| chunk);
+        let chunks = ledger.chunks().range(id.chunks()).map(|(_, chunk)| chunk);
         let sends = |chunk: &&Chunk| {
             let mut pools = chunk.pool_overrides.keys().map(String::as_str).chain([&*page.pool]);
             pools.any(|pool| ledger.serves(pool))

@@ -114,13 +114,13 @@ pub(crate) async fn propose_until_taken(
 #[cfg(test)]
 mod tests {
     use parking_lot::Mutex;
-    use reveille_ledger::ids::{Epoch, Fence, RunId};
+    use reveille_ledger::ids::{Epoch, Fence, PageId, RunId};
 
     use super::*;
 
     fn outcome(number: u64) -> ClaimOutcome {
-        let page = RunId { index: 1, place: 0 };
-        ClaimOutcome::empty(page, 0, Fence { group: 1, epoch: Epoch(1), index: number, place: 0 })
+        let page = PageId(RunId { index: 1, place: 0 });
+        ClaimOutcome::empty(page.chunk(0), Fence { group: 1, epoch: Epoch(1), index: number, place: 0 })
     }
 
     /// A ledger that accepts at most `outcomes_max` outcomes in an entry, and each entry at the second try.

@@ -42,16 +42,16 @@ pub(crate) struct ClaimWork {
 impl ClaimWork {
     /// Returns the work of a claim; `None` if its page no longer exists.
     pub fn new(ledger: &Ledger, fence: Fence, claim: &Claim) -> Option<ClaimWork> {
-        let page = ledger.pages().get(&claim.page)?;
+        let page = ledger.pages().get(&claim.chunk.page)?;
         let mut slots = claim.claimed.clone();
         if claim.was_revoked() {
             slots.add(&claim.in_doubt);
         }
-        let suspects = ledger.chunks().get(&(claim.page, claim.chunk)).map(|chunk| &chunk.crash_suspects);
+        let suspects = ledger.chunks().get(&claim.chunk).map(|chunk| &chunk.crash_suspects);
         let recipients = slots.iter().filter_map(|slot| {
-            let (run, number) = ledger.recipient_at((claim.page, claim.chunk), slot)?;
+            let (run, number) = ledger.recipient_at(claim.chunk, slot)?;
             let state = ledger.run(run)?;
-            let claimed_slot = ClaimedSlot { page: claim.page, chunk: claim.chunk, fence, slot };
+            let claimed_slot = ClaimedSlot { chunk: claim.chunk, fence, slot };
             let is_crash_suspect = suspects.is_some_and(|suspects| suspects.contains(slot));
             let is_test = state.cause == OpeningCause::Test;
             let (content, audience) = (state.content, state.audience);

@@ -140,7 +140,7 @@ mod tests {
         let supervisor = Supervisor::new();
         let journal = JournalWriter::new(journal, supervisor.failing());
         let fence = Fence { group: 1, epoch: Epoch(1), index: 7, place: 0 };
-        let claimed_slot = ClaimedSlot { page: RunId { index: 5, place: 0 }, chunk: 0, fence, slot: 3 };
+        let claimed_slot = ClaimedSlot { chunk: PageId(RunId { index: 5, place: 0 }).chunk(0), fence, slot: 3 };
         assert!(journal.append(claimed_slot, JournalStep::Begin).is_ok());
         assert_eq!(*supervisor.failed().borrow(), None);
         let again = journal.append(claimed_slot, JournalStep::Begin);

@@ -93,7 +93,7 @@ mod tests {
         let fence = Fence { group: 1, epoch: Epoch(2), index: 7, place: 0 };
         let run = RunId { index: 5, place: 0 };
         let handoff = |recipient: u32| Handoff {
-            claimed_slot: ClaimedSlot { page: run, chunk: 0, fence, slot: recipient as u16 },
+            claimed_slot: ClaimedSlot { chunk: PageId(run).chunk(0), fence, slot: recipient as u16 },
             run,
             recipient,
             tenant: "default".to_owned(),

@@ -104,7 +104,7 @@ fn outcomes(ledger: &Ledger, process: ClaimOwner, reading: &Reading) -> Vec<Clai
             slots.add(&claim.assumed);
             slots.add(&journaled.accepted(fence).and(&claim.granted).and_not(&claim.sent));
         }
-        (!slots.is_empty()).then(|| reading.outcome(claim.page, claim.chunk, fence, &slots))
+        (!slots.is_empty()).then(|| reading.outcome(claim.chunk, fence, &slots))
     };
     claims.into_iter().filter_map(outcome).collect()
 }

@@ -105,8 +105,8 @@ impl SettlerActor {
 fn gather(batch: Vec<RecipientOutcome>) -> Vec<ClaimOutcome> {
     let mut by_claim: BTreeMap<Fence, ClaimOutcome> = BTreeMap::new();
     for RecipientOutcome { claimed_slot, outcome, test_reply } in batch {
-        let ClaimedSlot { page, chunk, fence, slot } = claimed_slot;
-        let settled = by_claim.entry(fence).or_insert_with(|| ClaimOutcome::empty(page, chunk, fence));
+        let ClaimedSlot { chunk, fence, slot } = claimed_slot;
+        let settled = by_claim.entry(fence).or_insert_with(|| ClaimOutcome::empty(chunk, fence));
         if test_reply.is_some() {
             settled.relay_reply = test_reply;
         }

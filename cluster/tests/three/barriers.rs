@@ -163,12 +163,9 @@ async fn handoff_in_progress_is_named_despite_later_decisions() {
 fn no_answer(context: &NodeContext, number: u32) -> Command {
     let run = run(context);
     let outcome = context.replica.read(|ledger| {
-        let (page, chunk, slot) = ledger.slot_of(run, number)?;
-        let (fence, _) = ledger
-            .claims()
-            .iter()
-            .find(|(_, row)| (row.page, row.chunk) == (page, chunk) && row.claimed.contains(slot))?;
-        Some(ClaimOutcome { in_doubt: [slot].into_iter().collect(), ..ClaimOutcome::empty(page, chunk, *fence) })
+        let (chunk, slot) = ledger.slot_of(run, number)?;
+        let (fence, _) = ledger.claims().iter().find(|(_, row)| row.chunk == chunk && row.claimed.contains(slot))?;
+        Some(ClaimOutcome { in_doubt: [slot].into_iter().collect(), ..ClaimOutcome::empty(chunk, *fence) })
     });
     Command::Settle(vec![outcome.expect("a node holds it")])
 }

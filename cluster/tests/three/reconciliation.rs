@@ -112,7 +112,7 @@ fn recipients_of_claims(
         let named = claims.flat_map(|claim| {
             let slots: Vec<u16> = part(claim).iter().collect();
             slots.into_iter().filter_map(|slot| {
-                let (_, recipient) = ledger.recipient_at((claim.page, claim.chunk), slot)?;
+                let (_, recipient) = ledger.recipient_at(claim.chunk, slot)?;
                 Some((recipient, claim.owner))
             })
         });
@@ -177,7 +177,7 @@ fn assert_run_consistent(ledger: &Ledger, cluster: &Cluster, run: RunId, recipie
         let number = number_of(&accept.recipient);
         assert!(accepted.insert(number), "I1: {} was accepted twice", accept.recipient);
         let claim = accept.fence.as_ref().and_then(|fence| claims.get(fence)).expect("I2: the fence of a claim");
-        let (_, _, slot) = ledger.slot_of(run, number).expect("a recipient of the run");
+        let (_, slot) = ledger.slot_of(run, number).expect("a recipient of the run");
         assert!(claim.granted.contains(slot), "I2: {} was not granted by {:?}", accept.recipient, accept.fence);
     }
     for number in 0..recipients {

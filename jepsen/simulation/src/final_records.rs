@@ -165,7 +165,7 @@ fn claim(
 ) {
     let ns = |at: Time| u64::try_from(at.since_ms(begins)).ok().map(|ms| ms * 1_000_000);
     let recipient_of = |slot: u16| {
-        let (run, number) = ledger.recipient_at((claim_row.page, claim_row.chunk), slot)?;
+        let (run, number) = ledger.recipient_at(claim_row.chunk, slot)?;
         Some((run, addresses.get(&run)?.get(number as usize)?.clone()))
     };
     let fence = fence_of(&fence);

@@ -18,7 +18,7 @@ use reveille_ledger::command::{
     ScheduleCreate, ScheduleEdit, Trigger, VoterClock,
 };
 use reveille_ledger::content::{Audience, AudienceChoice, Recipient};
-use reveille_ledger::ids::{ClaimOwner, Fence, Hash, Incarnation, NodeId, Nominal, RunId, ScheduleId, Time};
+use reveille_ledger::ids::{ClaimOwner, Fence, Hash, Incarnation, NodeId, Nominal, PageId, RunId, ScheduleId, Time};
 use reveille_ledger::limits::limits;
 use reveille_ledger::policy::{HOUR_MS, MINUTE_MS, Overlap, Policies};
 use reveille_ledger::reply::CommandOutcome;
@@ -92,8 +92,7 @@ impl World {
     fn claims(&self, runs: impl Iterator<Item = (RunId, u32)>) -> Vec<ClaimRequest> {
         let slices = runs.flat_map(|(page, count)| {
             (0..count).step_by(SLICE as usize).map(move |first| ClaimRequest {
-                page,
-                chunk: 0,
+                chunk: PageId(page).chunk(0),
                 slice: Bitmap::range(first, SLICE.min(count - first)),
                 owner: OWNER,
             })
@@ -106,7 +105,7 @@ impl World {
         let CommandOutcome::Claimed(fences) = self.put(Command::Claim(claims.clone())) else { panic!("no claims") };
         let settle = |(claim, fence): (&ClaimRequest, &Result<Fence, _>)| {
             let fence = *fence.as_ref().ok()?;
-            Some(ClaimOutcome { accepted: claim.slice.clone(), ..ClaimOutcome::empty(run, 0, fence) })
+            Some(ClaimOutcome { accepted: claim.slice.clone(), ..ClaimOutcome::empty(PageId(run).chunk(0), fence) })
         };
         let settles = claims.iter().zip(&fences).filter_map(settle).collect();
         self.put(Command::Settle(settles));

@@ -20,7 +20,7 @@ use reveille_ledger::command::{
     RelayRefusal, RunPause, ScheduleCreate, Trigger, VoterClock,
 };
 use reveille_ledger::content::{AudienceChoice, NamedAudience, Seal};
-use reveille_ledger::ids::{ClaimOwner, Hash, Incarnation, NodeId, RunId, Time};
+use reveille_ledger::ids::{ClaimOwner, Hash, Incarnation, NodeId, PageId, RunId, Time};
 use reveille_ledger::limits::limits;
 use reveille_ledger::policy::{DAY_MS, Policies};
 use reveille_ledger::reply::CommandOutcome;
@@ -86,13 +86,14 @@ impl World {
                 .map(|first| Bitmap::range(first, SLICE).and(&claimable))
                 .filter(|slice| !slice.is_empty())
                 .collect();
-            let claim = |slice: &Bitmap| ClaimRequest { page: run, chunk, slice: slice.clone(), owner: OWNER };
+            let claim =
+                |slice: &Bitmap| ClaimRequest { chunk: PageId(run).chunk(chunk), slice: slice.clone(), owner: OWNER };
             let CommandOutcome::Claimed(fences) = self.put(Command::Claim(slices.iter().map(claim).collect())) else {
                 panic!("no claims")
             };
             let settled = fences.into_iter().zip(slices).map(|(fence, accepted)| ClaimOutcome {
                 accepted,
-                ..ClaimOutcome::empty(run, chunk, fence.expect("granted"))
+                ..ClaimOutcome::empty(PageId(run).chunk(chunk), fence.expect("granted"))
             });
             self.put(Command::Settle(settled.collect()));
         }
@@ -102,7 +103,7 @@ impl World {
     fn defer(&mut self, run: RunId, recipients: u32) {
         for first in (0..recipients).step_by(SLICE as usize) {
             let (chunk, slots) = (first / CHUNK, Bitmap::range(first % CHUNK, SLICE));
-            let claim = ClaimRequest { page: run, chunk, slice: slots.clone(), owner: OWNER };
+            let claim = ClaimRequest { chunk: PageId(run).chunk(chunk), slice: slots.clone(), owner: OWNER };
             let CommandOutcome::Claimed(fences) = self.put(Command::Claim(vec![claim])) else { panic!("no claim") };
             let refused = slots.iter().map(|slot| RelayRefusal {
                 slot,
@@ -112,7 +113,8 @@ impl World {
                 text: "busy".into(),
             });
             let fence = fences.into_iter().next().and_then(Result::ok).expect("granted");
-            let outcome = ClaimOutcome { refused: refused.collect(), ..ClaimOutcome::empty(run, chunk, fence) };
+            let outcome =
+                ClaimOutcome { refused: refused.collect(), ..ClaimOutcome::empty(PageId(run).chunk(chunk), fence) };
             self.put(Command::Settle(vec![outcome]));
             // So they wait in as many retry buckets as a slow relay would cause.
             self.now = self.now.plus_ms(1_000);
@@ -161,8 +163,8 @@ fn late(world: &mut World) {
 
 /// Returns what can be claimed of a chunk now.
 fn claimable(ledger: &Ledger, run: RunId, number: u32) -> Bitmap {
-    let page = ledger.pages().get(&run).expect("the run's page");
-    let chunk = ledger.chunks().get(&(run, number)).expect("a chunk of it");
+    let page = ledger.pages().get(&PageId(run)).expect("the run's page");
+    let chunk = ledger.chunks().get(&PageId(run).chunk(number)).expect("a chunk of it");
     let mut slots = chunk.claimable(NOW);
     slots.remove(&closed_slots(page, number, NOW));
     chunk.by_pool(&slots).into_iter().map(|(_, slots)| slots).next().unwrap_or_default()
@@ -190,7 +192,7 @@ fn tried() {
     let mut world = World::new();
     let run = world.open(None);
     world.defer(run, TRIED);
-    let waves = world.ledger.chunks().get(&(run, 0)).map_or(0, |chunk| chunk.waves.len());
+    let waves = world.ledger.chunks().get(&PageId(run).chunk(0)).map_or(0, |chunk| chunk.waves.len());
     println!("  the first chunk waits for {waves} instants");
     world.as_a_whole(run);
     late(&mut world);

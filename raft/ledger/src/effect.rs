@@ -2,7 +2,7 @@
 //!
 //! An effect is a hint that saves a search. An actor that misses an effect finds the same work in the state.
 
-use crate::model::{ClaimOwner, Fence, RunId, ScheduleId, Time};
+use crate::model::{ClaimOwner, Fence, PageId, ScheduleId, Time};
 
 /// Work that an applied entry may cause for other parts of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub enum Effect {
         due: Option<Time>,
     },
     /// For the leader's dispatcher: this page has recipients to claim, now or when a wave is reached.
-    WorkAppeared(RunId),
+    WorkAppeared(PageId),
     /// For the owner's claim workers: there is a claim to process.
     ClaimGranted {
         /// Fence of the claim.

@@ -51,18 +51,18 @@ pub struct ClaimExplanation {
 impl Ledger {
     /// Returns the history of recipient `number` of `run`; `None` if there is no such recipient.
     pub fn explain_recipient(&self, run: RunId, number: u32) -> Option<RecipientExplanation> {
-        let (page, chunk, slot) = self.slot_of(run, number)?;
-        let slots = self.chunks.get(&(page, chunk))?;
+        let (key, slot) = self.slot_of(run, number)?;
+        let slots = self.chunks.get(&key)?;
         let held = |claim: &Claim| claim.granted.contains(slot);
-        let open = self.claims.iter().filter(|(_, claim)| (claim.page, claim.chunk) == (page, chunk) && held(claim));
+        let open = self.claims.iter().filter(|(_, claim)| claim.chunk == key && held(claim));
         let mut claims: Vec<ClaimExplanation> = open.map(|(fence, claim)| explain_claim(*fence, claim, slot)).collect();
-        let closed = self.closed_claims_of((page, chunk)).filter(|(_, claim)| held(claim));
+        let closed = self.closed_claims_of(key).filter(|(_, claim)| held(claim));
         claims.extend(closed.map(|(fence, claim)| explain_claim(fence, &claim, slot)));
         claims.sort_by_key(|claim| claim.fence);
         let waiting = slots.waves.iter().find(|(_, wave)| wave.contains(slot));
         let run_events = self.run_events.range(run_events::keys_of(run));
         let run_events = run_events.flat_map(|((_, index, of), run_events)| {
-            let concerns = |event: &&RunEvent| event.concerns(*of, (chunk, slot));
+            let concerns = |event: &&RunEvent| event.concerns(*of, (key.number, slot));
             run_events.iter().filter(concerns).map(move |event| (*index, event.clone()))
         });
         let run_events: Vec<(u64, RunEvent)> = run_events.collect();

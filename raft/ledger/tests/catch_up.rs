@@ -26,7 +26,7 @@ use reveille_ledger::content::{Audience, Recipient};
 use reveille_ledger::decide::catch_up::{STEPS_MAX, plan_fire, plan_last_fire_of_old_timing};
 use reveille_ledger::decide::replan::{outdated, replan};
 use reveille_ledger::decide::timing::{Calendar, Jitter, Zone, first};
-use reveille_ledger::ids::{ClaimOwner, Epoch, Fence, Incarnation, NodeId, Nominal, RunId, ScheduleId, Time};
+use reveille_ledger::ids::{ClaimOwner, Epoch, Fence, Incarnation, NodeId, Nominal, PageId, RunId, ScheduleId, Time};
 use reveille_ledger::limits::limits;
 use reveille_ledger::policy::{CatchUp, DAY_MS, HOUR_MS, MINUTE_MS, Overlap, Policies};
 use reveille_ledger::reply::CommandOutcome;
@@ -165,8 +165,11 @@ impl Drill {
         let owner = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
         self.put(Command::NodeUp(NodeUp { owner, name: "one".into(), level: LEVEL, process_nonce: 1 }));
         let page = self.unfinished()[0];
-        let claimed =
-            self.put(Command::Claim(vec![ClaimRequest { page, chunk: 0, slice: Bitmap::range(0, 1), owner }]));
+        let claimed = self.put(Command::Claim(vec![ClaimRequest {
+            chunk: PageId(page).chunk(0),
+            slice: Bitmap::range(0, 1),
+            owner,
+        }]));
         match claimed {
             CommandOutcome::Claimed(fences) => (page, *fences[0].as_ref().expect("granted")),
             other => panic!("{other:?}"),
@@ -175,7 +178,8 @@ impl Drill {
 
     /// Sends the claimed recipient, so its run delays nothing any more.
     fn send(&mut self, (page, fence): (RunId, Fence)) {
-        let outcome = ClaimOutcome { accepted: Bitmap::range(0, 1), ..ClaimOutcome::empty(page, 0, fence) };
+        let outcome =
+            ClaimOutcome { accepted: Bitmap::range(0, 1), ..ClaimOutcome::empty(PageId(page).chunk(0), fence) };
         assert_eq!(self.put(Command::Settle(vec![outcome])), CommandOutcome::Moved(1));
         assert_eq!(check(&self.ledger), []);
     }

@@ -15,7 +15,7 @@ use reveille_ledger::command::{ClaimRequest, Command, Entry};
 use reveille_ledger::content::Content;
 use reveille_ledger::fingerprint::fingerprint;
 use reveille_ledger::form::FORM;
-use reveille_ledger::ids::{ClaimOwner, Epoch, Incarnation, NodeId, RunId, Time};
+use reveille_ledger::ids::{ClaimOwner, Epoch, Incarnation, NodeId, PageId, RunId, Time};
 
 use crate::hex::{hex, unhex};
 
@@ -149,8 +149,8 @@ fn surplus_or_missing_bytes_are_refused() {
 fn bitmap_in_other_form_is_refused() {
     let claim = |slice: Bitmap| {
         let owner = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
-        let page = RunId { index: 1, place: 0 };
-        entry(Command::Claim(vec![ClaimRequest { page, chunk: 0, slice, owner }])).to_bytes()
+        let page = PageId(RunId { index: 1, place: 0 });
+        entry(Command::Claim(vec![ClaimRequest { chunk: page.chunk(0), slice, owner }])).to_bytes()
     };
     // {7}: a length, the form for numbers, the number.
     let (canonical, as_run) = ([3, 1, 0, 7], [5, 2, 0, 7, 0, 7]);

@@ -9,7 +9,7 @@ use reveille_ledger::command::{
     RunPause, RunResume, ScheduleCreate, ScheduleEdit, VoterClock,
 };
 use reveille_ledger::content::{Audience, AudienceChoice, Recipient};
-use reveille_ledger::ids::{ClaimOwner, Hash, Incarnation, NodeId, Nominal, RunId, ScheduleId, Time};
+use reveille_ledger::ids::{ClaimOwner, Hash, Incarnation, NodeId, Nominal, PageId, RunId, ScheduleId, Time};
 use reveille_ledger::limits::limits;
 use reveille_ledger::policy::{HOUR_MS, MINUTE_MS, Overlap, Policies};
 use reveille_ledger::reply::CommandOutcome;
@@ -102,8 +102,7 @@ impl World {
 
     fn claim(&mut self, page: RunId, recipients: u32) -> CommandOutcome {
         self.put(Command::Claim(vec![ClaimRequest {
-            page,
-            chunk: 0,
+            chunk: PageId(page).chunk(0),
             slice: Bitmap::range(0, recipients),
             owner: OWNER,
         }]))
@@ -113,7 +112,7 @@ impl World {
         let CommandOutcome::Claimed(fences) = self.claim(page, recipients) else { panic!("no claim") };
         let fence = *fences[0].as_ref().expect("granted");
         let accepted = Bitmap::range(0, recipients);
-        let outcome = ClaimOutcome { accepted, ..ClaimOutcome::empty(page, 0, fence) };
+        let outcome = ClaimOutcome { accepted, ..ClaimOutcome::empty(PageId(page).chunk(0), fence) };
         assert_eq!(self.put(Command::Settle(vec![outcome])), CommandOutcome::Moved(u64::from(recipients)));
     }
 

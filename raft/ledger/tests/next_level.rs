@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::command::{ClaimRequest, Command, Entry, NodeUp, RaiseLevel};
-use reveille_ledger::ids::{ClaimOwner, Incarnation, NodeId, RunId};
+use reveille_ledger::ids::{ClaimOwner, Incarnation, NodeId, PageId, RunId};
 use reveille_ledger::impossible::{Bounded, Impossible};
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::CommandOutcome;
@@ -124,7 +124,11 @@ fn limits_are_those_of_the_level() {
     let claim = |world: &mut World| {
         let (page, owner) =
             (RunId { index: 999, place: 0 }, ClaimOwner { node: NodeId(2), incarnation: Incarnation(9) });
-        world.put(Command::Claim(vec![ClaimRequest { page, chunk: 0, slice: Bitmap::range(0, 512), owner }]))
+        world.put(Command::Claim(vec![ClaimRequest {
+            chunk: PageId(page).chunk(0),
+            slice: Bitmap::range(0, 512),
+            owner,
+        }]))
     };
     let (former, next) = (claim(&mut World::new()), claim(&mut World::raised()));
     let too_large = CommandRefusal::TooLarge { what: Bounded::Slice, bound: 256 };

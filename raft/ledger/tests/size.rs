@@ -15,7 +15,9 @@ use reveille_ledger::command::{
 use reveille_ledger::content::{Audience, AudienceChoice, NamedAudience, Recipient, Seal};
 use reveille_ledger::decide::catch_up::plan_fire;
 use reveille_ledger::decide::timing::Zone;
-use reveille_ledger::ids::{ClaimOwner, Fence, Hash, Incarnation, NodeId, Nominal, RunId, ScheduleId, Time};
+use reveille_ledger::ids::{
+    ChunkKey, ClaimOwner, Fence, Hash, Incarnation, NodeId, Nominal, PageId, RunId, ScheduleId, Time,
+};
 use reveille_ledger::limits::limits;
 use reveille_ledger::policy::DAY_MS;
 use reveille_ledger::reply::CommandOutcome;
@@ -76,7 +78,7 @@ impl World {
 
     /// Sends all of a run in slices of this size, two at a time on each node. Each claim is settled in five portions,
     /// and one in `refused` recipients is refused.
-    fn send(&mut self, page: RunId, recipients: u32, slice: u32, refused: Option<u32>) {
+    fn send(&mut self, page: PageId, recipients: u32, slice: u32, refused: Option<u32>) {
         for chunk in 0..recipients.div_ceil(CHUNK) {
             let slots = CHUNK.min(recipients - chunk * CHUNK);
             for first in (0..slots).step_by(6 * slice as usize) {
@@ -86,8 +88,7 @@ impl World {
                     .map(|first| Bitmap::range(first, slice.min(slots - first)))
                     .collect();
                 let claim = |(number, slice): (usize, &Bitmap)| ClaimRequest {
-                    page,
-                    chunk,
+                    chunk: page.chunk(chunk),
                     slice: slice.clone(),
                     owner: owner(number as u32),
                 };
@@ -102,7 +103,7 @@ impl World {
                     self.now += 20;
                     // A portion of each claim, in another order than they were granted.
                     for (fence, slice) in rows.iter().rev() {
-                        self.put(Command::Settle(vec![settled((page, chunk, *fence), slice, portion, refused)]));
+                        self.put(Command::Settle(vec![settled((page.chunk(chunk), *fence), slice, portion, refused)]));
                     }
                 }
             }
@@ -110,12 +111,7 @@ impl World {
     }
 }
 
-fn settled(
-    (page, chunk, fence): (RunId, u32, Fence),
-    slice: &Bitmap,
-    portion: u16,
-    refused: Option<u32>,
-) -> ClaimOutcome {
+fn settled((chunk, fence): (ChunkKey, Fence), slice: &Bitmap, portion: u16, refused: Option<u32>) -> ClaimOutcome {
     let mine = slice.iter().filter(|slot| slot % 5 == portion);
     let is_refused = |slot: &u16| refused.is_some_and(|every| u32::from(*slot) % every == 0);
     let (no, yes): (Vec<u16>, Vec<u16>) = mine.partition(is_refused);
@@ -129,7 +125,7 @@ fn settled(
     ClaimOutcome {
         accepted: yes.into_iter().collect(),
         refused: no.into_iter().map(refuse).collect(),
-        ..ClaimOutcome::empty(page, chunk, fence)
+        ..ClaimOutcome::empty(chunk, fence)
     }
 }
 
@@ -181,7 +177,7 @@ fn ruling_over_largest_audience_makes_no_row_above_one_mebibyte() {
         let mut world = World::new(CHUNKS * CHUNK);
         let page = world.open();
         for first in (0..CHUNKS).step_by(64) {
-            let claim = |chunk| ClaimRequest { page, chunk, slice: slice.clone(), owner: owner(0) };
+            let claim = |chunk| ClaimRequest { chunk: page.chunk(chunk), slice: slice.clone(), owner: owner(0) };
             let claimed = world.put(Command::Claim((first..first + 64).map(claim).collect()));
             assert!(
                 matches!(&claimed, CommandOutcome::Claimed(fences) if fences.iter().all(Result::is_ok)),

@@ -82,12 +82,12 @@ fn ledger_at_work() -> (Ledger, Fence) {
         tzdb: "test".into(),
     };
     put(&mut ledger, Time(1_000), Command::Fire(vec![fire]));
-    let page = RunId { index: 4, place: 0 };
-    let claim = ClaimRequest { page, chunk: 0, slice: Bitmap::range(0, 4), owner: NODE };
+    let page = PageId(RunId { index: 4, place: 0 });
+    let claim = ClaimRequest { chunk: page.chunk(0), slice: Bitmap::range(0, 4), owner: NODE };
     let outcome = put(&mut ledger, Time(1_000), Command::Claim(vec![claim]));
     let CommandOutcome::Claimed(answers) = outcome else { panic!("{outcome:?}") };
     let fence = *answers[0].as_ref().expect("a row");
-    let mut settle = ClaimOutcome::empty(page, 0, fence);
+    let mut settle = ClaimOutcome::empty(page.chunk(0), fence);
     settle.in_doubt.insert(1);
     settle.unsendable.push((2, Unsendable::NotComposed("no address".into())));
     settle.accepted.insert(3);
@@ -287,6 +287,7 @@ fn wild_archive() -> impl Strategy<Value = Command> {
     let blobs = prop::collection::vec(any::<[u8; 32]>().prop_map(Hash), 0..2);
     (runs(), any::<i64>(), runs(), history, (parts, blobs)).prop_map(
         |(pages, after_ms, summaries, history, (parts, blobs))| {
+            let pages = pages.into_iter().map(PageId).collect();
             Command::Archive(Archive { pages, after_ms, summaries, history, parts, blobs })
         },
     )
@@ -334,16 +335,15 @@ fn wild_outcome(fence: Fence) -> impl Strategy<Value = ClaimOutcome> {
     });
     let sets = (set(), set(), set(), set());
     let place = prop_oneof![
-        4 => Just((RunId { index: 4, place: 0 }, 0, fence)),
+        4 => Just((PageId(RunId { index: 4, place: 0 }).chunk(0), fence)),
         1 => (run(), number(), long()).prop_map(|(page, chunk, index)| {
-            (page, chunk, Fence { group: 1, epoch: Epoch(1), index, place: 0 })
+            (PageId(page).chunk(chunk), Fence { group: 1, epoch: Epoch(1), index, place: 0 })
         }),
     ];
     let unsendable = prop::collection::vec((any::<u16>(), any::<bool>()), 0..3);
     let source = prop::sample::select(vec![OutcomeSource::Owner, OutcomeSource::Journal, OutcomeSource::NoJournal]);
     (place, sets, prop::collection::vec(refused, 0..12), unsendable, (set(), any::<bool>(), source)).prop_map(
-        |((page, chunk, fence), (accepted, released, suppressed, in_doubt), refused, unsendable, open)| ClaimOutcome {
-            page,
+        |((chunk, fence), (accepted, released, suppressed, in_doubt), refused, unsendable, open)| ClaimOutcome {
             chunk,
             fence,
             accepted,
@@ -373,7 +373,7 @@ fn wild_command(fence: Fence) -> impl Strategy<Value = Command> {
     let decision = prop::sample::select(vec![Decision::Assume, Decision::Resend]);
     let held = prop_oneof![Just(NODE), owner(),];
     let claim = (run(), prop_oneof![3 => Just(0), 1 => number()], set(), held)
-        .prop_map(|(page, chunk, slice, owner)| ClaimRequest { page, chunk, slice, owner });
+        .prop_map(|(page, chunk, slice, owner)| ClaimRequest { chunk: PageId(page).chunk(chunk), slice, owner });
     let machine = (long(), long()).prop_map(|(boot, boot_ms)| MachineClock { boot, boot_ms });
     let item = prop_oneof![schedule().prop_map(Quarantined::Schedule), run().prop_map(Quarantined::Run)];
     prop_oneof![

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use reveille_ledger::bitmap::CHUNK;
 use reveille_ledger::command::RunBlock;
-use reveille_ledger::ids::{Hash, RunId};
+use reveille_ledger::ids::{Hash, PageId, RunId};
 use reveille_ledger::{Ledger, RecipientState, Run, RunState};
 
 use crate::leader::claims::claimable::Lacking;
@@ -39,7 +39,7 @@ impl BlockedRunsWatch {
         let mut found = Vec::new();
         for (id, page) in ledger.open_pages() {
             for run in &page.runs {
-                let name = id.at(run);
+                let name = id.run_id(run);
                 let part = waits_for(ledger, id, run, &missing);
                 if part == run.blocked.map(|blocked| blocked.part) {
                     continue;
@@ -59,7 +59,7 @@ impl BlockedRunsWatch {
 }
 
 /// Returns the first part of the audience that all live nodes lack and that a pending recipient needs.
-fn waits_for(ledger: &Ledger, page: RunId, run: &Run, missing: &BTreeSet<Hash>) -> Option<u32> {
+fn waits_for(ledger: &Ledger, page: PageId, run: &Run, missing: &BTreeSet<Hash>) -> Option<u32> {
     let sends = matches!(run.state, RunState::Open | RunState::Paused { .. });
     if missing.is_empty() || !sends || run.counts.get(RecipientState::Pending) == 0 {
         return None;
@@ -67,7 +67,7 @@ fn waits_for(ledger: &Ledger, page: RunId, run: &Run, missing: &BTreeSet<Hash>) 
     let parts = ledger.seal(&run.audience)?.parts;
     // A large run is alone on its page, and each of its chunks is one part. Runs that share a page have one part each.
     let is_waited_for = |part: &u32| {
-        let chunk = ledger.chunks().get(&(page, run.first / CHUNK + part));
+        let chunk = ledger.chunks().get(&page.chunk(run.first / CHUNK + part));
         chunk.is_some_and(|chunk| !chunk.set(RecipientState::Pending).is_empty())
     };
     let mut lacked = (0..).zip(&parts).filter(|(_, part)| missing.contains(*part)).map(|(index, _)| index);
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn missing_part_without_pending_recipients_blocks_no_run() {
         let (mut ledger, run) = opened();
-        let claim = ClaimRequest { page: run, chunk: 1, slice: Bitmap::range(0, 1), owner: OWNER };
+        let claim = ClaimRequest { chunk: PageId(run).chunk(1), slice: Bitmap::range(0, 1), owner: OWNER };
         assert!(matches!(put(&mut ledger, Command::Claim(vec![claim])), CommandOutcome::Claimed(_)));
         let mut watch = BlockedRunsWatch::default();
         for seconds in [0, 60] {

@@ -173,7 +173,7 @@ fn runs_past_deadline(ledger: &Ledger, now: Time, panic_guard: &mut PanicGuard<R
     let mut late = Vec::new();
     for (id, page) in ledger.open_pages() {
         for run in &page.runs {
-            let name = id.at(run);
+            let name = id.run_id(run);
             let is_late = || {
                 let open = matches!(run.state, RunState::Open | RunState::Paused { .. });
                 open && run.finish_by <= now && run.counts.get(RecipientState::Pending) > 0
@@ -196,13 +196,12 @@ fn doubts_to_decide(ledger: &Ledger, now: Time, panic_guard: &mut PanicGuard<Run
         // (P17).
         let mut near: Option<(RunId, Bitmap)> = None;
         for slot in claim.in_doubt.iter() {
-            let Some((run, recipient)) = ledger.recipient_at((claim.page, claim.chunk), slot) else { continue };
+            let Some((run, recipient)) = ledger.recipient_at(claim.chunk, slot) else { continue };
             let Some(state) = ledger.run(run) else { continue };
             let decision = panic_guard.run(run, || decision(state, claim.claimed_at, now)).flatten();
             let Some(decision) = decision else { continue };
             if decision == Decision::Resend
-                && (may_be_answered(claim.doubt(slot), now)
-                    || !ledger.may_resend(state, (claim.page, claim.chunk), slot))
+                && (may_be_answered(claim.doubt(slot), now) || !ledger.may_resend(state, claim.chunk, slot))
             {
                 continue;
             }

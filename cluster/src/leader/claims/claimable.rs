@@ -7,7 +7,7 @@ use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use reveille_ledger::bitmap::{Bitmap, CHUNK};
-use reveille_ledger::ids::{Hash, NodeId, RunId, Time};
+use reveille_ledger::ids::{ChunkKey, Hash, NodeId, PageId, Time};
 use reveille_ledger::{Chunk, Ledger, Page, RecipientState, Run, RunState, closed_slots, wave_after};
 
 use super::cap::CLAIM_CAP_MAX;
@@ -26,7 +26,7 @@ pub(crate) type Lacking = BTreeMap<NodeId, BTreeSet<Hash>>;
 
 /// Recipients of one chunk that one pool could claim now.
 pub(crate) struct ClaimableChunk<'a> {
-    pub number: u32,
+    pub key: ChunkKey,
     pub chunk: &'a Chunk,
     pub pool: &'a str,
     pub slots: Bitmap,
@@ -36,35 +36,36 @@ pub(crate) struct ClaimableChunk<'a> {
 /// an operator has moved dead letters.
 pub(crate) fn claimable<'a>(
     ledger: &'a Ledger,
-    id: RunId,
+    id: PageId,
     page: &'a Page,
     now: Time,
 ) -> impl Iterator<Item = ClaimableChunk<'a>> {
     let sends = |run: &Run| run.state == RunState::Open && run.has_claimable() && !canary_waits(ledger, id, run, now);
     let chunks = if page.runs.iter().any(sends) { page.slots.div_ceil(CHUNK) } else { 0 };
     let chunks = (0..chunks).filter_map(move |number| {
-        let chunk = ledger.chunks().get(&(id, number))?;
+        let key = id.chunk(number);
+        let chunk = ledger.chunks().get(&key)?;
         let mut slots = chunk.claimable(now);
         slots.remove(&closed_slots(page, number, now));
-        Some((number, chunk, slots))
+        Some((key, chunk, slots))
     });
-    chunks.flat_map(move |(number, chunk, slots)| {
+    chunks.flat_map(move |(key, chunk, slots)| {
         let by_pool = chunk.by_pool(&slots).into_iter();
-        by_pool.map(move |(pool, slots)| ClaimableChunk { number, chunk, pool: pool.unwrap_or(&page.pool), slots })
+        by_pool.map(move |(pool, slots)| ClaimableChunk { key, chunk, pool: pool.unwrap_or(&page.pool), slots })
     })
 }
 
 /// Returns true if a run waits for a canary of which no recipient can be claimed before the next wave. A greylisted
 /// mailbox delays a canary for an hour, and each check of the recipients behind it would read all chunks of the run.
-pub(crate) fn canary_waits(ledger: &Ledger, id: RunId, run: &Run, now: Time) -> bool {
+pub(crate) fn canary_waits(ledger: &Ledger, id: PageId, run: &Run, now: Time) -> bool {
     let Some(canary) = run.canary.filter(|_| run.waits_for_canary()) else { return false };
     let unclaimed = canary.undecided.saturating_sub(run.counts.get(RecipientState::Claimed));
-    let chunks = ledger.chunks().range((id, run.first / CHUNK)..=(id, (run.first + run.count) / CHUNK));
-    let waits = |(&(_, number), chunk): (&(RunId, u32), &Chunk)| {
+    let chunks = ledger.chunks().range(id.chunk(run.first / CHUNK)..=id.chunk((run.first + run.count) / CHUNK));
+    let waits = |(key, chunk): (&ChunkKey, &Chunk)| {
         let pending = chunk.set(RecipientState::Pending);
         let waves = chunk.waves.range(wave_after(now)..).flat_map(|(_, slots)| slots.iter());
         let waves = waves.filter(|slot| pending.contains(*slot));
-        let numbers = waves.filter_map(|slot| (number * CHUNK + u32::from(slot)).checked_sub(run.first));
+        let numbers = waves.filter_map(|slot| (key.number * CHUNK + u32::from(slot)).checked_sub(run.first));
         numbers.filter(|number| *number < run.count && run.is_of_canary(*number)).count() as u32
     };
     let mut left = unclaimed;
@@ -80,8 +81,8 @@ pub fn is_late(page: &Page) -> bool {
 }
 
 /// Returns true if dead letters of this page were moved to another pool.
-fn has_pool_overrides(ledger: &Ledger, id: RunId) -> bool {
-    ledger.chunks().range((id, 0)..=(id, u32::MAX)).any(|(_, chunk)| !chunk.pool_overrides.is_empty())
+fn has_pool_overrides(ledger: &Ledger, id: PageId) -> bool {
+    ledger.chunks().range(id.chunks()).any(|(_, chunk)| !chunk.pool_overrides.is_empty())
 }
 
 /// Returns what these nodes could claim, given the audience parts that each lacks (P20): an offer for each chunk and
@@ -111,7 +112,7 @@ impl<'a> OfferCollector<'a> {
     }
 
     /// Offers the chunks of a page. There may be a hundred thousand pages, so the cheapest checks come first.
-    fn add(&mut self, ledger: &'a Ledger, id: RunId, page: &'a Page, now: Time) {
+    fn add(&mut self, ledger: &'a Ledger, id: PageId, page: &'a Page, now: Time) {
         let (late, none_barred) = (is_late(page), BTreeSet::new());
         let own_pool_is_full = self.is_full((&page.tenant, &page.pool, late), &none_barred);
         if own_pool_is_full && !has_pool_overrides(ledger, id) {
@@ -138,7 +139,7 @@ impl<'a> OfferCollector<'a> {
             if slots.is_empty() {
                 continue;
             }
-            let barred = barred(ledger, page, chunk.number, self.nodes);
+            let barred = barred(ledger, page, chunk.key.number, self.nodes);
             if barred.len() == self.nodes.len() || self.is_full(group, &barred) {
                 continue;
             }
@@ -151,7 +152,7 @@ impl<'a> OfferCollector<'a> {
                 priority: page.priority,
                 due: page.due,
                 late,
-                source: ClaimSource { page: id, chunk: chunk.number, pool: chunk.pool.to_owned() },
+                source: ClaimSource { chunk: chunk.key, pool: chunk.pool.to_owned() },
                 claimable: slots.len(),
                 slots,
                 barred,

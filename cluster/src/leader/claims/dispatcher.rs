@@ -258,7 +258,7 @@ fn credits(
 ) -> Vec<Credit> {
     let mut open: BTreeMap<(&str, NodeId), BTreeMap<&str, u32>> = BTreeMap::new();
     for (_, claim) in ledger.claims().iter().filter(|(_, claim)| !claim.claimed.is_empty()) {
-        if let Some(page) = ledger.pages().get(&claim.page) {
+        if let Some(page) = ledger.pages().get(&claim.chunk.page) {
             let of_pool = open.entry((ledger.pool_of_claim(page, claim), claim.owner.node)).or_default();
             *of_pool.entry(&page.tenant).or_default() += claim.claimed.len();
         }
@@ -308,12 +308,7 @@ fn plan(
         let plain = left.plain.first(recipients.saturating_sub(suspect.len()));
         left.plain.remove(&plain);
         let claims = [suspect, plain].into_iter().filter(|slice| !slice.is_empty());
-        requests.extend(claims.map(|slice| ClaimRequest {
-            page: source.page,
-            chunk: source.chunk,
-            slice,
-            owner: *owner,
-        }));
+        requests.extend(claims.map(|slice| ClaimRequest { chunk: source.chunk, slice, owner: *owner }));
     }
     PlannedClaims { requests, slices, nap: Duration::ZERO }
 }

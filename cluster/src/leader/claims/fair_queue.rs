@@ -176,7 +176,7 @@ fn pools<'a>(offers: &'a [Offer], credits: &'a [Credit], slice: u32) -> BTreeMap
         let nodes = queue.nodes(shared).len().max(1) as u64;
         queue.slice_max = u32::try_from(all.div_ceil(nodes)).unwrap_or(slice).max(SPREAD_MIN).min(slice);
         queue.offers.sort_by_key(|QueuedOffer { offer, .. }| {
-            Reverse((Reverse(offer.priority), offer.late, offer.due, offer.source.page, offer.source.chunk))
+            Reverse((Reverse(offer.priority), offer.late, offer.due, offer.source.chunk))
         });
     }
     pools

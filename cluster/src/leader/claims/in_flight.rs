@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, btree_map};
 
-use reveille_ledger::ids::RunId;
+use reveille_ledger::ids::PageId;
 
 use super::types::PlannedSlice;
 
@@ -19,7 +19,7 @@ pub(crate) struct InFlightClaims {
     last: u64,
     entries: BTreeMap<u64, Vec<PlannedSlice>>,
     /// Number of slices of each page. Each wake reads it for every open page.
-    pages: BTreeMap<RunId, usize>,
+    pages: BTreeMap<PageId, usize>,
 }
 
 impl InFlightClaims {
@@ -32,7 +32,7 @@ impl InFlightClaims {
     pub fn insert(&mut self, slices: Vec<PlannedSlice>) -> u64 {
         self.last += 1;
         for slice in &slices {
-            *self.pages.entry(slice.source.page).or_default() += 1;
+            *self.pages.entry(slice.source.chunk.page).or_default() += 1;
         }
         self.entries.insert(self.last, slices);
         self.last
@@ -42,7 +42,7 @@ impl InFlightClaims {
     pub fn remove(&mut self, number: u64) {
         let Some(slices) = self.entries.remove(&number) else { return };
         for slice in &slices {
-            if let btree_map::Entry::Occupied(mut left) = self.pages.entry(slice.source.page) {
+            if let btree_map::Entry::Occupied(mut left) = self.pages.entry(slice.source.chunk.page) {
                 *left.get_mut() -= 1;
                 if *left.get() == 0 {
                     left.remove();
@@ -52,7 +52,7 @@ impl InFlightClaims {
     }
 
     /// Returns true if a slice of this page is in flight.
-    pub fn holds(&self, page: RunId) -> bool {
+    pub fn holds(&self, page: PageId) -> bool {
         self.pages.contains_key(&page)
     }
 
@@ -71,12 +71,12 @@ mod tests {
 
     #[test]
     fn page_is_held_until_all_its_claim_entries_are_answered() {
-        let page = |index| RunId { index, place: 0 };
+        let page = |index| PageId(RunId { index, place: 0 });
         let slice = |index, chunk| PlannedSlice {
             offer: 0,
             tenant: "default".to_owned(),
             late: false,
-            source: ClaimSource { page: page(index), chunk, pool: "default".to_owned() },
+            source: ClaimSource { chunk: page(index).chunk(chunk), pool: "default".to_owned() },
             node: NodeId(1),
             recipients: 1,
         };

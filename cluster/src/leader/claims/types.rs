@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use reveille_ledger::bitmap::Bitmap;
-use reveille_ledger::ids::{NodeId, RunId, Time};
+use reveille_ledger::ids::{ChunkKey, NodeId, Time};
 
 /// Name of a tenant, and name of a pool.
 pub(crate) type TenantPool = (String, String);
@@ -11,10 +11,8 @@ pub(crate) type TenantPool = (String, String);
 /// Where claimable recipients are: a chunk, and the pool that must send them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimSource {
-    /// Page, named by its first run.
-    pub page: RunId,
-    /// Number of the chunk in the page.
-    pub chunk: u32,
+    /// The chunk.
+    pub chunk: ChunkKey,
     /// Pool that must send the recipients.
     pub pool: String,
 }

@@ -8,7 +8,7 @@ use reveille_ledger::command::{
     ScheduleCreate, Trigger, VoterClock,
 };
 use reveille_ledger::content::{Audience, AudienceChoice, NamedAudience, Seal};
-use reveille_ledger::ids::{Epoch, Incarnation, NodeId, Nominal, RunId, ScheduleId};
+use reveille_ledger::ids::{Epoch, Incarnation, NodeId, Nominal, PageId, RunId, ScheduleId};
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::tenant::TenantSet;
 
@@ -252,7 +252,7 @@ fn open_claims_may_use_up_the_credit() {
     stage.relay("default");
     let run = stage.run();
     let slice: Bitmap = [0].into_iter().collect();
-    stage.play(Command::Claim(vec![ClaimRequest { page: run, chunk: 0, slice, owner: OWNER }]));
+    stage.play(Command::Claim(vec![ClaimRequest { chunk: PageId(run).chunk(0), slice, owner: OWNER }]));
     assert!(!stage.could_grant());
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::command::{ClaimOutcome, OutcomeSource, ReleaseReason};
-use reveille_ledger::ids::{Fence, RunId};
+use reveille_ledger::ids::{ChunkKey, Fence};
 
 use super::record::{ClaimedSlot, JournalStep, Record};
 
@@ -17,8 +17,7 @@ pub struct JournaledClaims(BTreeMap<Fence, JournaledClaim>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct JournaledClaim {
-    page: RunId,
-    chunk: u32,
+    chunk: ChunkKey,
     /// The step that counts for each recipient, by slot.
     steps: BTreeMap<u16, JournalStep>,
 }
@@ -27,8 +26,8 @@ impl JournaledClaims {
     /// Adds one record. `accepted` is never replaced (P4), and `open` and `composed` replace neither `begin` nor a
     /// refusal.
     pub(super) fn append(&mut self, record: &Record) {
-        let ClaimedSlot { page, chunk, fence, slot } = record.claimed_slot;
-        let new = || JournaledClaim { page, chunk, steps: BTreeMap::new() };
+        let ClaimedSlot { chunk, fence, slot } = record.claimed_slot;
+        let new = || JournaledClaim { chunk, steps: BTreeMap::new() };
         let claim = self.0.entry(fence).or_insert_with(new);
         let former = claim.steps.remove(&slot);
         claim.steps.insert(slot, after(former, &record.step));
@@ -49,8 +48,8 @@ impl JournaledClaims {
     /// Returns the shortest list of records with the same content.
     pub(super) fn records(&self) -> impl Iterator<Item = Record> + '_ {
         self.0.iter().flat_map(|(fence, claim)| {
-            let (page, chunk, fence) = (claim.page, claim.chunk, *fence);
-            let claimed_slot = move |slot: u16| ClaimedSlot { page, chunk, fence, slot };
+            let (chunk, fence) = (claim.chunk, *fence);
+            let claimed_slot = move |slot: u16| ClaimedSlot { chunk, fence, slot };
             claim.steps.iter().map(move |(slot, step)| Record { claimed_slot: claimed_slot(*slot), step: step.clone() })
         })
     }
@@ -66,21 +65,21 @@ impl JournaledClaims {
         steps.filter(|(_, step)| **step == JournalStep::Accepted).map(|(slot, _)| *slot).collect()
     }
 
-    /// Returns the page and chunk of a claim; `None` if it has no records.
-    pub(super) fn chunk(&self, fence: Fence) -> Option<(RunId, u32)> {
-        self.0.get(&fence).map(|claim| (claim.page, claim.chunk))
+    /// Returns the chunk of a claim; `None` if it has no records.
+    pub(super) fn chunk(&self, fence: Fence) -> Option<ChunkKey> {
+        self.0.get(&fence).map(|claim| claim.chunk)
     }
 
-    /// Returns all claims that have records, each with its page and chunk.
-    pub fn claims(&self) -> impl Iterator<Item = (Fence, (RunId, u32))> + '_ {
-        self.0.iter().map(|(fence, claim)| (*fence, (claim.page, claim.chunk)))
+    /// Returns all claims that have records, each with its chunk.
+    pub fn claims(&self) -> impl Iterator<Item = (Fence, ChunkKey)> + '_ {
+        self.0.iter().map(|(fence, claim)| (*fence, claim.chunk))
     }
 
     /// Returns the outcome of a claim of an earlier incarnation whose recipients `slots` are still claimed (P10).
     /// `accepted` and a refusal settle as such, `begin` is in doubt, and everything else is released. The outcome names
     /// the recipients that were open, and whether only one recipient in the whole journal was open (P12).
-    pub fn outcome(&self, page: RunId, chunk: u32, fence: Fence, slots: &Bitmap) -> ClaimOutcome {
-        let mut outcome = ClaimOutcome { source: OutcomeSource::Journal, ..ClaimOutcome::empty(page, chunk, fence) };
+    pub fn outcome(&self, chunk: ChunkKey, fence: Fence, slots: &Bitmap) -> ClaimOutcome {
+        let mut outcome = ClaimOutcome { source: OutcomeSource::Journal, ..ClaimOutcome::empty(chunk, fence) };
         for slot in slots.iter() {
             match self.step(fence, slot) {
                 Some(JournalStep::Accepted) => drop(outcome.accepted.insert(slot)),

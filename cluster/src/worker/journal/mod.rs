@@ -21,7 +21,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use reveille_ledger::ids::{ClaimOwner, Fence, RunId};
+use reveille_ledger::ids::{ChunkKey, ClaimOwner, Fence};
 use reveille_raft::crash;
 
 pub use folder::{boot_id, delete, in_memory, leftovers};
@@ -130,7 +130,7 @@ impl Journal {
     }
 
     /// Returns the page and chunk of a claim; `None` if the journal has no records of it.
-    pub fn chunk(&self, fence: Fence) -> Option<(RunId, u32)> {
+    pub fn chunk(&self, fence: Fence) -> Option<ChunkKey> {
         self.claims.chunk(fence)
     }
 

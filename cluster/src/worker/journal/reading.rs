@@ -15,7 +15,7 @@ use std::path::Path;
 
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::command::{ClaimOutcome, OutcomeSource};
-use reveille_ledger::ids::{Fence, RunId};
+use reveille_ledger::ids::{ChunkKey, Fence};
 use reveille_ledger::injected_bugs::{self, Bug};
 
 use super::JournalOwner;
@@ -34,13 +34,13 @@ pub enum Reading {
 impl Reading {
     /// Returns the outcome of an open claim whose recipients `slots` are still claimed (P10, P11). Without a journal
     /// all of them are in doubt.
-    pub fn outcome(&self, page: RunId, chunk: u32, fence: Fence, slots: &Bitmap) -> ClaimOutcome {
+    pub fn outcome(&self, chunk: ChunkKey, fence: Fence, slots: &Bitmap) -> ClaimOutcome {
         match self {
-            Reading::Whole(claims) => claims.outcome(page, chunk, fence, slots),
+            Reading::Whole(claims) => claims.outcome(chunk, fence, slots),
             Reading::Nothing(_) => ClaimOutcome {
                 source: OutcomeSource::NoJournal,
                 in_doubt: slots.clone(),
-                ..ClaimOutcome::empty(page, chunk, fence)
+                ..ClaimOutcome::empty(chunk, fence)
             },
         }
     }

@@ -5,7 +5,7 @@
 //! separates a damaged length from a frame whose end was never written. The first frame is the [`Header`].
 
 use reveille_ledger::command::RelayRefusal;
-use reveille_ledger::ids::{ClaimOwner, Fence, RunId};
+use reveille_ledger::ids::{ChunkKey, ClaimOwner, Fence};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -27,10 +27,8 @@ pub(super) struct Header {
 /// One recipient of one claim: its slot, under the fencing token of the claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ClaimedSlot {
-    /// Page, named by its first run.
-    pub page: RunId,
-    /// Number of the chunk in the page.
-    pub chunk: u32,
+    /// Chunk of the claim.
+    pub chunk: ChunkKey,
     /// Fencing token of the claim.
     pub fence: Fence,
     /// Slot of the recipient in its chunk.

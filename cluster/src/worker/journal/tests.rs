@@ -7,13 +7,13 @@ use std::process::{Command, Stdio};
 use proptest::prelude::*;
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::command::{ClaimOutcome, EnhancedCode, OutcomeSource, RefusalEffect, RelayRefusal};
-use reveille_ledger::ids::{Epoch, Incarnation, NodeId, RunId};
+use reveille_ledger::ids::{ChunkKey, Epoch, Incarnation, NodeId, PageId, RunId};
 use tempfile::TempDir;
 
 use super::*;
 
 const BOOT: &str = "b7d0";
-const PAGE: RunId = RunId { index: 40, place: 0 };
+const CHUNK: ChunkKey = ChunkKey { page: PageId(RunId { index: 40, place: 0 }), number: 2 };
 
 fn owner(incarnation: u64) -> JournalOwner {
     JournalOwner { cluster: 77, process: ClaimOwner { node: NodeId(0xA1), incarnation: Incarnation(incarnation) } }
@@ -24,7 +24,7 @@ fn fence(index: u64) -> Fence {
 }
 
 fn record(index: u64, slot: u16, step: JournalStep) -> Record {
-    Record { claimed_slot: ClaimedSlot { page: PAGE, chunk: 2, fence: fence(index), slot }, step }
+    Record { claimed_slot: ClaimedSlot { chunk: CHUNK, fence: fence(index), slot }, step }
 }
 
 fn refused(slot: u16, code: u16) -> JournalStep {
@@ -89,14 +89,14 @@ fn why_nothing(reading: Reading) -> String {
 fn claim_of_dead_incarnation_is_settled_from_its_journal() {
     let folder = folder();
     drop(written(&folder));
-    let outcome = read(&folder).outcome(PAGE, 2, fence(50), &Bitmap::range(0, 5));
+    let outcome = read(&folder).outcome(CHUNK, fence(50), &Bitmap::range(0, 5));
     assert_eq!(outcome.accepted, Bitmap::range(2, 1));
     assert_eq!((outcome.source, &outcome.in_doubt), (OutcomeSource::Journal, &Bitmap::range(1, 1)));
     assert_eq!(all_released(&outcome), [0, 4].into_iter().collect());
     let codes: Vec<(u16, u16)> = outcome.refused.iter().map(|refused| (refused.slot, refused.code)).collect();
     assert_eq!(codes, [(3, 550)]);
     assert_eq!(whole(&folder).step(fence(50), 0), Some(&JournalStep::Open));
-    let other_claim = read(&folder).outcome(PAGE, 2, fence(51), &Bitmap::range(0, 5));
+    let other_claim = read(&folder).outcome(CHUNK, fence(51), &Bitmap::range(0, 5));
     assert_eq!(all_released(&other_claim), Bitmap::range(0, 5), "the absence of a record counts");
 }
 
@@ -105,7 +105,7 @@ fn claim_of_dead_incarnation_is_settled_from_its_journal() {
 fn open_recipient_at_death_is_named_and_whether_it_was_alone() {
     let folder = folder();
     let mut journal = written(&folder);
-    let outcome = read(&folder).outcome(PAGE, 2, fence(50), &Bitmap::range(0, 5));
+    let outcome = read(&folder).outcome(CHUNK, fence(50), &Bitmap::range(0, 5));
     assert_eq!(
         (outcome.interrupted(), outcome.alone),
         (Bitmap::range(0, 1), true),
@@ -113,7 +113,7 @@ fn open_recipient_at_death_is_named_and_whether_it_was_alone() {
     );
     let mut append = |record: Record| append(&mut journal, &[record]);
     append(record(51, 7, JournalStep::Open));
-    let outcome = read(&folder).outcome(PAGE, 2, fence(50), &Bitmap::range(0, 5));
+    let outcome = read(&folder).outcome(CHUNK, fence(50), &Bitmap::range(0, 5));
     assert_eq!(
         (outcome.interrupted(), outcome.alone),
         (Bitmap::range(0, 1), false),
@@ -121,20 +121,20 @@ fn open_recipient_at_death_is_named_and_whether_it_was_alone() {
     );
     append(record(51, 7, JournalStep::Composed));
     append(record(50, 1, JournalStep::Composed));
-    let outcome = read(&folder).outcome(PAGE, 2, fence(50), &Bitmap::range(0, 5));
+    let outcome = read(&folder).outcome(CHUNK, fence(50), &Bitmap::range(0, 5));
     assert!(outcome.alone, "it was composed before the death");
     assert_eq!(outcome.in_doubt, Bitmap::range(1, 1), "`composed` never takes back a `begin`");
-    let other = read(&folder).outcome(PAGE, 2, fence(51), &Bitmap::range(7, 1));
+    let other = read(&folder).outcome(CHUNK, fence(51), &Bitmap::range(7, 1));
     assert_eq!((all_released(&other), other.interrupted(), other.alone), (Bitmap::range(7, 1), Bitmap::new(), false));
     append(record(51, 7, JournalStep::Open));
-    assert!(!read(&folder).outcome(PAGE, 2, fence(50), &Bitmap::range(0, 5)).alone, "and is open again");
+    assert!(!read(&folder).outcome(CHUNK, fence(50), &Bitmap::range(0, 5)).alone, "and is open again");
 }
 
 #[test]
 fn unusable_journal_leaves_all_in_doubt() {
     let folder = folder();
     let reading = read(&folder);
-    let outcome = reading.outcome(PAGE, 2, fence(50), &Bitmap::range(0, 5));
+    let outcome = reading.outcome(CHUNK, fence(50), &Bitmap::range(0, 5));
     assert_eq!((outcome.in_doubt.clone(), all_released(&outcome)), (Bitmap::range(0, 5), Bitmap::new()));
     assert_eq!(outcome.source, OutcomeSource::NoJournal);
     assert_eq!((outcome.interrupted(), outcome.alone), (Bitmap::new(), false), "P12: and it names no crash suspect");
@@ -176,7 +176,7 @@ fn torn_journal_end_is_dropped_and_the_rest_counts() {
         match read(&folder) {
             Reading::Whole(claims) => known.push(
                 claims.records().count()
-                    + claims.outcome(PAGE, 2, fence(50), &Bitmap::range(1, 3)).accepted.len() as usize,
+                    + claims.outcome(CHUNK, fence(50), &Bitmap::range(1, 3)).accepted.len() as usize,
             ),
             Reading::Nothing(reason) => assert_eq!((reason.as_str(), known.len()), ("the journal has no header", 0)),
         }
@@ -257,7 +257,7 @@ fn grown_journal_is_rewritten_with_open_claims_only() {
     let mut expected = before;
     expected.append(&record(50, 1, JournalStep::Accepted));
     let all = Bitmap::range(0, 6);
-    assert_eq!(whole(&folder).outcome(PAGE, 2, fence(50), &all), expected.outcome(PAGE, 2, fence(50), &all));
+    assert_eq!(whole(&folder).outcome(CHUNK, fence(50), &all), expected.outcome(CHUNK, fence(50), &all));
     assert!(
         matches!(journal.append(&record(50, 3, JournalStep::Begin)), Err(JournalFault::BegunTwice(_))),
         "nor is it forgotten"

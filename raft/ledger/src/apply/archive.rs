@@ -16,8 +16,8 @@ use crate::command::Archive;
 use crate::effect::Effect;
 use crate::model::{
     ArchivePart, ArchivePartKey, Bitmap, CHUNK, Chunk, Claim, CommandOutcome, DAY_MS, Hash, InstantOutcome,
-    InstantRange, Ledger, Nominal, Page, RecipientState, Run, RunId, RunSummary, SUMMARIES_MS, Schedule, ScheduleId,
-    StoredBlob, Time, distance_ms, run_events,
+    InstantRange, Ledger, Nominal, Page, PageId, RecipientState, Run, RunId, RunSummary, SUMMARIES_MS, Schedule,
+    ScheduleId, StoredBlob, Time, distance_ms, run_events,
 };
 
 /// Tolerance for a civil time that is read as UTC: the instant is never further away. It is compared only with
@@ -113,7 +113,7 @@ impl Ledger {
     fn archive_page(
         &mut self,
         context: &mut Context,
-        id: RunId,
+        id: PageId,
         after_ms: i64,
         new: &mut BTreeMap<PartKind, NewPart>,
     ) -> u32 {
@@ -149,15 +149,15 @@ impl Ledger {
         }
         if staying.is_empty() {
             self.remove_closed_claims(id);
-            self.chunks.remove_range((id, 0)..=(id, u32::MAX));
+            self.chunks.remove_range(id.chunks());
             return left;
         }
         page.runs = staying;
         for (number, slots) in gone {
             // Slots of runs that left have no state.
             if page.slots_of_chunk(number).is_empty() {
-                self.chunks.remove(&(id, number));
-            } else if let Some(chunk) = self.chunks.edit(&(id, number)) {
+                self.chunks.remove(&id.chunk(number));
+            } else if let Some(chunk) = self.chunks.edit(&id.chunk(number)) {
                 chunk.remove(&slots);
             }
         }
@@ -166,18 +166,19 @@ impl Ledger {
     }
 
     /// Closes claims whose recipients in doubt leave the state: nothing resolves them any more.
-    fn close_doubts(&mut self, context: &mut Context, id: RunId, gone: &BTreeMap<u32, Bitmap>) {
+    fn close_doubts(&mut self, context: &mut Context, id: PageId, gone: &BTreeMap<u32, Bitmap>) {
         let is_in_doubt = |(number, slots): (&u32, &Bitmap)| {
-            let chunk = self.chunks.get(&(id, *number));
+            let chunk = self.chunks.get(&id.chunk(*number));
             chunk.is_some_and(|chunk| !chunk.set(RecipientState::InDoubt).and(slots).is_empty())
         };
         if !gone.iter().any(is_in_doubt) {
             return;
         }
-        let open: Vec<_> = self.claims.iter().filter(|(_, claim)| claim.page == id).map(|(fence, _)| *fence).collect();
+        let open: Vec<_> =
+            self.claims.iter().filter(|(_, claim)| claim.chunk.page == id).map(|(fence, _)| *fence).collect();
         for fence in open {
             let Some(mut claim) = self.claims.get(&fence).cloned() else { continue };
-            gone.get(&claim.chunk).into_iter().for_each(|slots| claim.in_doubt.remove(slots));
+            gone.get(&claim.chunk.number).into_iter().for_each(|slots| claim.in_doubt.remove(slots));
             if claim.is_closed() {
                 context.emit(Effect::ClaimClosed { fence, owner: claim.owner });
             }
@@ -189,13 +190,13 @@ impl Ledger {
     fn archive_runs(
         &mut self,
         context: &Context,
-        (page_id, page): (RunId, &Page),
+        (page_id, page): (PageId, &Page),
         leaving: Vec<LeavingRun>,
         part: &mut NewPart,
     ) {
         let mut archived = page.clone();
         for LeavingRun { mut run, details_until } in leaving {
-            let id = page_id.at(&run);
+            let id = page_id.run_id(&run);
             self.dead.remove_range((id, 0)..=(id, u32::MAX));
             self.derived.mailed.remove(&(run.schedule, run.due, id));
             if self.derived.seals.contains(&run.audience) {
@@ -232,26 +233,27 @@ impl Ledger {
         let mut own: BTreeMap<u32, Bitmap> = BTreeMap::new();
         archived.runs.iter().for_each(|run| add_slots(&mut own, run));
         for (number, slots) in &own {
-            let Some(chunk) = self.chunks.get(&(page_id, *number)) else { continue };
+            let Some(chunk) = self.chunks.get(&page_id.chunk(*number)) else { continue };
             let mut chunk = chunk.clone();
             chunk.remove(&Bitmap::range(0, CHUNK).and_not(slots));
             chunk.rest();
-            part.details.chunks.put((page_id, *number), chunk);
+            part.details.chunks.put(page_id.chunk(*number), chunk);
         }
         self.archive_claims(page_id, &own, &mut part.details);
         part.details.pages.put(page_id, archived);
     }
 
     /// Copies the claims that granted these slots: closed ones, and open ones in which others are in doubt.
-    fn archive_claims(&self, page: RunId, own: &BTreeMap<u32, Bitmap>, details: &mut Ledger) {
+    fn archive_claims(&self, page: PageId, own: &BTreeMap<u32, Bitmap>, details: &mut Ledger) {
         for (number, slots) in own {
+            let key = page.chunk(*number);
             let granted = |claim: &Claim| !claim.granted.and(slots).is_empty();
-            for (fence, claim) in self.closed_claims_of((page, *number)).filter(|(_, claim)| granted(claim)) {
+            for (fence, claim) in self.closed_claims_of(key).filter(|(_, claim)| granted(claim)) {
                 details.put_closed_claim(fence, &claim);
             }
             let has_doubts = |chunk: &Chunk| !chunk.set(RecipientState::InDoubt).is_empty();
-            if self.chunks.get(&(page, *number)).is_some_and(has_doubts) {
-                let open = self.claims.iter().filter(|(_, claim)| (claim.page, claim.chunk) == (page, *number));
+            if self.chunks.get(&key).is_some_and(has_doubts) {
+                let open = self.claims.iter().filter(|(_, claim)| claim.chunk == key);
                 for (fence, claim) in open.filter(|(_, claim)| granted(claim)) {
                     details.claims.put(*fence, claim.clone());
                 }

@@ -27,14 +27,13 @@ impl Ledger {
         bounded(Bounded::Slice, request.slice.len() as usize, self.limits().slice as usize)?;
         refuse_if(!self.is_current(request.owner), CommandRefusal::OwnerGone)?;
         let mut granted = self.claimable(request, context.now);
-        granted.remove(&self.keep_apart(context, (request.page, request.chunk), &granted));
+        granted.remove(&self.keep_apart(context, request.chunk, &granted));
         refuse_if(granted.is_empty(), CommandRefusal::NothingPending)?;
-        let granted = self.within_concurrency(request.page, granted)?;
-        let granted = self.within_cap((request.page, request.chunk), granted, context.now)?;
+        let granted = self.within_concurrency(request.chunk.page, granted)?;
+        let granted = self.within_cap(request.chunk, granted, context.now)?;
         let epoch = self.head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
         let fence = Fence { group: GROUP, epoch, index: context.index, place };
         let claim = Claim {
-            page: request.page,
             chunk: request.chunk,
             owner: request.owner,
             claimed_at: context.now,
@@ -45,13 +44,7 @@ impl Ledger {
             assumed: Bitmap::new(),
             history: ClaimHistory::default(),
         };
-        self.transition(
-            context,
-            (request.page, request.chunk),
-            &granted,
-            RecipientState::Pending,
-            RecipientState::Claimed,
-        );
+        self.transition(context, request.chunk, &granted, RecipientState::Pending, RecipientState::Claimed);
         self.claims.put(fence, claim);
         self.mark_alive(request.owner.node);
         context.emit(Effect::ClaimGranted { fence, owner: request.owner });
@@ -70,13 +63,11 @@ impl Ledger {
     /// Returns the slots of a request that can be granted: pending, not waiting, of runs that send. They are of one
     /// pool, that of the lowest slot.
     fn claimable(&self, request: &ClaimRequest, now: Time) -> Bitmap {
-        let (Some(page), Some(chunk)) =
-            (self.pages.get(&request.page), self.chunks.get(&(request.page, request.chunk)))
-        else {
+        let (Some(page), Some(chunk)) = (self.pages.get(&request.chunk.page), self.chunks.get(&request.chunk)) else {
             return Bitmap::new();
         };
         let mut slots = request.slice.and(&chunk.claimable(now));
-        slots.remove(&closed_slots(page, request.chunk, now));
+        slots.remove(&closed_slots(page, request.chunk.number, now));
         if let Some(lowest) = slots.min().filter(|_| !chunk.pool_overrides.is_empty()) {
             // All recipients of a claim have one pool.
             let parts = chunk.by_pool(&slots).into_iter().map(|(_, slots)| slots);
@@ -105,7 +96,7 @@ impl Ledger {
             }
             claim.in_doubt.add(&claimed);
             claim.record(context, (ClaimEventKind::InDoubt(DoubtReason::OwnerLost), RecipientState::InDoubt), &claimed);
-            let (key, owner) = ((claim.page, claim.chunk), claim.owner);
+            let (key, owner) = (claim.chunk, claim.owner);
             self.transition(context, key, &claimed, RecipientState::Claimed, RecipientState::InDoubt);
             if let Some(node) = self.nodes.edit(&owner.node) {
                 node.revoked_index = context.index;
@@ -122,7 +113,7 @@ impl Ledger {
     /// Injected bug [`Bug::SendAgain`]: handles a lost owner as if it had begun no handoff.
     fn return_to_pending(&mut self, context: &mut Context, fence: Fence) -> u64 {
         let Some(mut claim) = self.claims.get(&fence).cloned() else { return 0 };
-        let (claimed, key) = (std::mem::take(&mut claim.claimed), (claim.page, claim.chunk));
+        let (claimed, key) = (std::mem::take(&mut claim.claimed), claim.chunk);
         if claimed.is_empty() {
             return 0;
         }

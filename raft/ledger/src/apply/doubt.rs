@@ -46,7 +46,7 @@ impl Ledger {
                 claim.assumed.add(&slots);
             }
             claim.record(context, (what.clone(), to), &slots);
-            let key = (claim.page, claim.chunk);
+            let key = claim.chunk;
             self.put_claim(fence, claim, true);
             self.transition(context, key, &slots, RecipientState::InDoubt, to);
             if counts {
@@ -82,7 +82,7 @@ impl Ledger {
     pub fn doubts_inside_gap(&self, lookups: &mut GapLookups, run: RunId, claim: Fence) -> Bitmap {
         let Some(claim) = self.claims.get(&claim) else { return Bitmap::new() };
         let of_run = |slot: &u16| {
-            let (of, number) = self.recipient_at((claim.page, claim.chunk), *slot)?;
+            let (of, number) = self.recipient_at(claim.chunk, *slot)?;
             (of == run).then_some(number)
         };
         let numbers = claim.in_doubt.iter().filter_map(|slot| of_run(&slot));
@@ -96,9 +96,9 @@ impl Ledger {
         let mut picked: BTreeMap<u32, Bitmap> = BTreeMap::new();
         let mut found = Vec::new();
         let is_meant = |fence: &Fence| decide.up_to.is_none_or(|up_to| *fence <= up_to);
-        let claims = self.claims.iter().filter(|(fence, claim)| claim.page == page && is_meant(fence));
+        let claims = self.claims.iter().filter(|(fence, claim)| claim.chunk.page == page && is_meant(fence));
         for (fence, claim) in claims.filter(|(_, claim)| !claim.in_doubt.is_empty()) {
-            let chunk = claim.chunk;
+            let chunk = claim.chunk.number;
             let meant = picked.entry(chunk).or_insert_with(|| self.picked(decide.run, &decide.recipients, chunk));
             let slots = claim.in_doubt.and(meant);
             if !slots.is_empty() {
@@ -119,7 +119,7 @@ impl Ledger {
         let Some(run) = self.run(run) else { return Vec::new() };
         let left = chosen.into_iter().filter_map(|(fence, slots)| {
             let claim = self.claims.get(&fence)?;
-            let key = (claim.page, claim.chunk);
+            let key = claim.chunk;
             let slots: Bitmap = slots.iter().filter(|slot| self.may_resend(run, key, *slot)).collect();
             (!slots.is_empty()).then_some((fence, slots))
         });

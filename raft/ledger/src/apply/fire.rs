@@ -11,7 +11,7 @@ use crate::injected_bugs::{self, Bug};
 use crate::model::{
     Activity, Bitmap, BlockCause, BlockingRun, BounceBreaker, Bounded, CHUNK, CanaryState, Chunk, CommandOutcome,
     CommandRefusal, Impossible, InstantOutcome, Ledger, LedgerLimits, NextInstant, Nominal, OpeningCause, Overlap,
-    Page, RecipientCounts, RecipientState, Run, RunId, RunState, Schedule, ScheduleId, Time, distance_ms,
+    Page, PageId, RecipientCounts, RecipientState, Run, RunId, RunState, Schedule, ScheduleId, Time, distance_ms,
 };
 
 /// An occurrence that opens, before it has a page.
@@ -243,7 +243,7 @@ impl Ledger {
         for (PageKey { tenant, pool, priority, due, .. }, mut group) in groups {
             while !group.is_empty() {
                 let rest = group.split_off(group.len().min(limits.page_runs));
-                let id = RunId { index: context.index, place: runs.len() as u32 };
+                let id = PageId(RunId { index: context.index, place: runs.len() as u32 });
                 let page = Page {
                     tenant: tenant.clone(),
                     pool: pool.clone(),
@@ -264,14 +264,14 @@ impl Ledger {
     fn open_page(
         &mut self,
         context: &mut Context,
-        id: RunId,
+        id: PageId,
         mut page: Page,
         group: Vec<Opened>,
     ) -> Vec<(ScheduleId, RunId)> {
         let mut runs = Vec::with_capacity(group.len());
         let limits = self.limits();
         for Opened { schedule: number, opening, waited_for } in group {
-            let run = RunId { index: id.index, place: id.place + page.runs.len() as u32 };
+            let run = RunId { index: id.0.index, place: id.0.place + page.runs.len() as u32 };
             if opening.cause != OpeningCause::Backfill {
                 self.resolve_overlap(context, number, run);
             }
@@ -287,10 +287,10 @@ impl Ledger {
             self.record_opened((number, opening.nominal), run, opening.cause);
             runs.push((number, run));
         }
-        for chunk in 0..page.slots.div_ceil(CHUNK) {
-            let mut slots = Chunk::default();
-            slots.sets[RecipientState::Pending as usize] = Bitmap::range(0, page.slots - chunk * CHUNK);
-            self.chunks.put((id, chunk), slots);
+        for number in 0..page.slots.div_ceil(CHUNK) {
+            let mut chunk = Chunk::default();
+            chunk.sets[RecipientState::Pending as usize] = Bitmap::range(0, page.slots - number * CHUNK);
+            self.chunks.put(id.chunk(number), chunk);
         }
         self.pages.put(id, page);
         self.derived.open_pages.insert(id);

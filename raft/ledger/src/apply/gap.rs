@@ -13,8 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Context;
 use super::gap_neighbours::{ArchivedTimes, CLAIMED, GapLookups, GapQuery};
 use crate::model::{
-    Bitmap, CHUNK, ChunkKey, CommandRefusal, InstantOutcome, Ledger, Nominal, RecipientState, Run, RunEventKind, RunId,
-    RunState, ScheduleId, Time, remove_from_all, run_events, wave_after,
+    Bitmap, CHUNK, ChunkKey, CommandRefusal, InstantOutcome, Ledger, Nominal, PageId, RecipientState, Run,
+    RunEventKind, RunId, RunState, ScheduleId, Time, remove_from_all, run_events, wave_after,
 };
 
 /// The instants of one backfill, oldest first, with the recipients that they will send to (P17).
@@ -36,16 +36,16 @@ struct Apart {
 
 impl Ledger {
     /// Suppresses recipients of a new page that got an email within the gap.
-    pub(super) fn suppress_inside_gap(&mut self, context: &mut Context, page: RunId) {
+    pub(super) fn suppress_inside_gap(&mut self, context: &mut Context, page: PageId) {
         let has_gap = |run: &Run| run.policies.min_gap_ms > 0;
         let Some(slots) = self.pages.get(&page).filter(|page| page.runs.iter().any(has_gap)).map(|page| page.slots)
         else {
             return;
         };
-        for chunk in 0..slots.div_ceil(CHUNK) {
-            let all = Bitmap::range(0, slots - chunk * CHUNK);
-            let apart = self.find_apart((page, chunk), &all);
-            self.suppress_pending(context, (page, chunk), apart);
+        for number in 0..slots.div_ceil(CHUNK) {
+            let (key, all) = (page.chunk(number), Bitmap::range(0, slots - number * CHUNK));
+            let apart = self.find_apart(key, &all);
+            self.suppress_pending(context, key, apart);
         }
     }
 
@@ -159,15 +159,15 @@ impl Ledger {
     /// Returns the run because of which `min_gap` keeps a recipient from its email (P17): the recipient got an email of
     /// that run, may have got one, or is claimed in it.
     pub(crate) fn kept_apart_by(&self, run: RunId, number: u32) -> Option<RunId> {
-        let (page, chunk_number, slot) = self.slot_of(run, number)?;
-        let chunk = self.chunks.get(&(page, chunk_number))?;
+        let (key, slot) = self.slot_of(run, number)?;
+        let chunk = self.chunks.get(&key)?;
         let query = GapQuery::of(run, self.run(run)?);
         // Runs that opened after the suppression are not its reason.
         let run_events = self.run_events.range(run_events::keys_of(run));
         let suppressed = run_events.filter(|((_, _, chunk), run_events)| {
-            run_events.iter().any(|event| {
-                event.what == RunEventKind::SuppressedByGap && event.concerns(*chunk, (chunk_number, slot))
-            })
+            run_events
+                .iter()
+                .any(|event| event.what == RunEventKind::SuppressedByGap && event.concerns(*chunk, (key.number, slot)))
         });
         let through = suppressed.map(|((_, index, _), _)| *index).next_back().unwrap_or(u64::MAX);
         let recipients: Bitmap = u16::try_from(number).ok().into_iter().collect();
@@ -201,7 +201,7 @@ impl Ledger {
         let Some((page, whole, position)) = self.page_of(id) else { return 0 };
         let run = &whole.runs[position];
         let chunks = run.slots().chunks().filter_map(|number| {
-            let chunk = self.chunks.get(&(page, number))?;
+            let chunk = self.chunks.get(&page.chunk(number))?;
             Some(chunk.suppressed_by_gap.and(&run.slots().in_chunk(number)).len())
         });
         chunks.sum()
@@ -213,7 +213,7 @@ impl Ledger {
                 chunk.suppressed_by_gap.add(&near);
             }
             self.transition(context, key, &near, RecipientState::Pending, RecipientState::Suppressed);
-            self.record_run_event(context, run, RunEventKind::SuppressedByGap, BTreeMap::from([(key.1, near)]));
+            self.record_run_event(context, run, RunEventKind::SuppressedByGap, BTreeMap::from([(key.number, near)]));
         }
     }
 
@@ -227,17 +227,18 @@ impl Ledger {
     /// Returns, run by run, which of these slots count in another run within the gap, or are claimed in one.
     fn apart(&self, lookups: &mut GapLookups, key: ChunkKey, slots: &Bitmap) -> Vec<Apart> {
         let mut apart = Vec::new();
-        let (Some(page), Some(lowest), Some(highest)) = (self.pages.get(&key.0), slots.min(), slots.max()) else {
+        let (Some(page), Some(lowest), Some(highest)) = (self.pages.get(&key.page), slots.min(), slots.max()) else {
             return apart;
         };
-        let whole = |slot: u16| key.1 * CHUNK + u32::from(slot);
+        let whole = |slot: u16| key.number * CHUNK + u32::from(slot);
         let start = page.run_of_slot(whole(lowest)).unwrap_or(0);
         let touched = page.runs.iter().skip(start).take_while(|run| run.first <= whole(highest));
         for run in touched.filter(|run| run.policies.min_gap_ms > 0) {
-            let id = key.0.at(run);
-            let recipients = numbers_of(run, key.1, slots);
+            let id = key.page.run_id(run);
+            let recipients = numbers_of(run, key.number, slots);
             let neighbours = self.neighbours(lookups, &GapQuery::of(id, run), &recipients);
-            let (near, waiting) = (slots_of(run, key.1, neighbours.counts), slots_of(run, key.1, neighbours.claimed));
+            let (near, waiting) =
+                (slots_of(run, key.number, neighbours.counts), slots_of(run, key.number, neighbours.claimed));
             apart.push(Apart { run: id, near, waiting });
         }
         apart

@@ -167,7 +167,7 @@ impl Ledger {
     ) -> Bitmap {
         let states = states.iter().filter(|state| run.counts.get(**state) > 0);
         // Inline audiences are in the first chunk of their page.
-        let chunk = self.page_of(other).and_then(|(page, ..)| self.chunks.get(&(page, 0)));
+        let chunk = self.page_of(other).and_then(|(page, ..)| self.chunks.get(&page.chunk(0)));
         let sets: Vec<&Bitmap> = states.filter_map(|state| Some(chunk?.set(*state))).collect();
         if mapping.is_none() && run.first == 0 {
             return sets.into_iter().fold(Bitmap::new(), |mut found, set| {

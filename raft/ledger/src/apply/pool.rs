@@ -65,14 +65,9 @@ impl Ledger {
     }
 
     /// Limits the slots that could be granted, all of one pool, to the rest of today's cap.
-    pub(super) fn within_cap(
-        &self,
-        (page, chunk): ChunkKey,
-        granted: Bitmap,
-        now: Time,
-    ) -> Result<Bitmap, CommandRefusal> {
+    pub(super) fn within_cap(&self, key: ChunkKey, granted: Bitmap, now: Time) -> Result<Bitmap, CommandRefusal> {
         let Some(lowest) = granted.min().filter(|_| !self.pools.is_empty()) else { return Ok(granted) };
-        let Some(pool) = self.pages.get(&page).map(|known| self.pool_of(page, known, chunk, lowest)) else {
+        let Some(pool) = self.pages.get(&key.page).map(|page| self.pool_of(page, key, lowest)) else {
             return Ok(granted);
         };
         match self.remaining_today(pool, now) {
@@ -85,7 +80,7 @@ impl Ledger {
     /// Updates the claimed recipients of each pool, and what it spent today, after recipients were claimed or left a
     /// claim.
     pub(super) fn count_by_pool(&mut self, context: &Context, key: ChunkKey, slots: &Bitmap, change: StateChange) {
-        let (Some(page), Some(chunk)) = (self.pages.get(&key.0), self.chunks.get(&key)) else { return };
+        let (Some(page), Some(chunk)) = (self.pages.get(&key.page), self.chunks.get(&key)) else { return };
         let parts = match chunk.pool_overrides.is_empty() {
             true => vec![(&*page.pool, slots.len())],
             false => {

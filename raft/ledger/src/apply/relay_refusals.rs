@@ -30,7 +30,7 @@ enum RefusalSeries {
 impl Ledger {
     /// Applies the refusals of a claim, each by the effect of its answer.
     pub(super) fn refuse(&mut self, context: &mut Context, claim: &mut Claim, refused: &[RelayRefusal]) -> u64 {
-        let (key, limits) = ((claim.page, claim.chunk), self.limits());
+        let (key, limits) = (claim.chunk, self.limits());
         let mut moved = 0;
         for answer in refused {
             let held = claim.claimed.contains(answer.slot) || claim.in_doubt.contains(answer.slot);
@@ -115,23 +115,23 @@ impl Ledger {
 
     /// Undoes a death by an answer that named no mailbox: the recipient is pending, and the attempt is not counted.
     fn undo_dead(&mut self, context: &mut Context, run: RunId, recipient: u32) {
-        let Some((page, chunk, slot)) = self.slot_of(run, recipient) else { return };
+        let Some((key, slot)) = self.slot_of(run, recipient) else { return };
         let goes_on = self.run(run).is_some_and(|run| !is_stale(run, context.now) && !run.state.is_cancelled());
         let died_of_it = |letter: &DeadLetter| !letter.discarded && is_unnamed(letter.code, letter.enhanced);
         if !goes_on || !self.dead.get(&(run, recipient)).is_some_and(died_of_it) {
             return;
         }
         let Some(letter) = self.dead.remove(&(run, recipient)) else { return };
-        if let Some(chunk) = self.chunks.edit(&(page, chunk)) {
+        if let Some(chunk) = self.chunks.edit(&key) {
             match letter.attempts.saturating_sub(1) {
                 0 => chunk.attempts.remove(&slot),
                 attempts => chunk.attempts.insert(slot, attempts),
             };
         }
         let one = [slot].into_iter().collect();
-        self.transition(context, (page, chunk), &one, RecipientState::Dead, RecipientState::Pending);
+        self.transition(context, key, &one, RecipientState::Dead, RecipientState::Pending);
         self.record_recipients_event(context, run, RunEventKind::DeathUndone, &[recipient]);
-        self.wait((page, chunk), slot, context.now.plus_ms(self.limits().policy_wait_ms));
+        self.wait(key, slot, context.now.plus_ms(self.limits().policy_wait_ms));
     }
 }
 

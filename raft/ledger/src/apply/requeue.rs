@@ -48,16 +48,16 @@ impl Ledger {
             self.reopen(context, picked.run)?;
         }
         for number in &numbers {
-            let Some((page, chunk, slot)) = self.slot_of(picked.run, *number) else { continue };
+            let Some((key, slot)) = self.slot_of(picked.run, *number) else { continue };
             let one: Bitmap = [slot].into_iter().collect();
             self.dead.remove(&(picked.run, *number));
-            if let Some(chunk) = self.chunks.edit(&(page, chunk)) {
+            if let Some(chunk) = self.chunks.edit(&key) {
                 chunk.attempts.remove(&slot);
             }
             if let Some(pool) = pool {
-                self.redirect((page, chunk), &one, pool);
+                self.redirect(key, &one, pool);
             }
-            self.transition(context, (page, chunk), &one, RecipientState::Dead, RecipientState::Pending);
+            self.transition(context, key, &one, RecipientState::Dead, RecipientState::Pending);
         }
         self.record_recipients_event(context, picked.run, RunEventKind::Requeued(pool.map(str::to_owned)), &numbers);
         Ok(MovedRecipients { recipients: numbers.len() as u64, inside_gap: near.len() as u64 })
@@ -65,7 +65,7 @@ impl Ledger {
 
     /// Moves a slot to this pool. Claimed recipients and those in doubt are never moved, because a claim has one pool.
     fn redirect(&mut self, key: ChunkKey, one: &Bitmap, pool: &str) {
-        let is_own = self.pages.get(&key.0).is_some_and(|page| *page.pool == *pool);
+        let is_own = self.pages.get(&key.page).is_some_and(|page| *page.pool == *pool);
         let Some(chunk) = self.chunks.edit(&key) else { return };
         remove_from_all(&mut chunk.pool_overrides, one);
         if !is_own {

@@ -202,7 +202,7 @@ impl Ledger {
         let mut moved = 0;
         let mut closed: BTreeMap<RecipientState, BTreeMap<u32, Bitmap>> = BTreeMap::new();
         for number in own.chunks() {
-            let Some(chunk) = self.chunks.get(&(id, number)) else { continue };
+            let Some(chunk) = self.chunks.get(&id.chunk(number)) else { continue };
             let pending = chunk.set(RecipientState::Pending).and(&own.in_chunk(number));
             let attempts: Vec<(u16, u8)> = match closing.tried {
                 RecipientState::Dead => chunk.attempts.iter().map(|(slot, attempts)| (*slot, *attempts)).collect(),
@@ -212,11 +212,11 @@ impl Ledger {
             let tried = Bitmap::of_many(chunk.attempts.keys().copied()).and(&pending);
             let fresh = pending.and_not(&tried);
             for (slots, to) in [(&fresh, closing.fresh), (&tried, closing.tried)] {
-                self.transition(context, (id, number), slots, RecipientState::Pending, to);
+                self.transition(context, id.chunk(number), slots, RecipientState::Pending, to);
                 closed.entry(to).or_default().entry(number).or_default().add(slots);
             }
             for (slot, attempts) in attempts.into_iter().filter(|(slot, _)| tried.contains(*slot)) {
-                if let Some(key) = self.recipient_at((id, number), slot) {
+                if let Some(key) = self.recipient_at(id.chunk(number), slot) {
                     self.dead.put(key, DeadLetter::without_answer(DeathCause::DeadlinePassed, attempts, context.now));
                 }
             }
@@ -280,8 +280,8 @@ impl Ledger {
         numbers: &[u32],
     ) {
         let mut by_chunk: BTreeMap<u32, Bitmap> = BTreeMap::new();
-        for (_, chunk, slot) in numbers.iter().filter_map(|number| self.slot_of(run, *number)) {
-            by_chunk.entry(chunk).or_default().insert(slot);
+        for (chunk, slot) in numbers.iter().filter_map(|number| self.slot_of(run, *number)) {
+            by_chunk.entry(chunk.number).or_default().insert(slot);
         }
         if !by_chunk.is_empty() {
             self.record_run_event(context, run, what, by_chunk);

@@ -19,9 +19,9 @@ impl Ledger {
     }
 
     fn settle_claim(&mut self, context: &mut Context, outcome: &ClaimOutcome) -> u64 {
-        let key = (outcome.page, outcome.chunk);
+        let key = outcome.chunk;
         let (mut claim, was_open) = match self.claims.get(&outcome.fence) {
-            Some(claim) if (claim.page, claim.chunk) != key => return 0,
+            Some(claim) if claim.chunk != key => return 0,
             Some(claim) => (claim.clone(), true),
             None => match self.closed_claim(key, outcome.fence) {
                 Some(claim) => (claim, false),
@@ -59,7 +59,7 @@ impl Ledger {
 
     /// Applies the accepts of a claim. An accept is always true (P14, first line).
     fn accept(&mut self, context: &mut Context, claim: &mut Claim, outcome: &ClaimOutcome) -> u64 {
-        let (fence, key) = (outcome.fence, (claim.page, claim.chunk));
+        let (fence, key) = (outcome.fence, claim.chunk);
         let mut fresh = outcome.accepted.and(&claim.granted).and_not(&claim.sent);
         let claimed = fresh.and(&claim.claimed);
         let doubted = fresh.and(&claim.in_doubt);
@@ -97,20 +97,20 @@ impl Ledger {
 
     /// An accept ends the sequence of answers that name no mailbox, for each of the runs (P6).
     fn reset_policy_refusals(&mut self, key: ChunkKey, slots: &Bitmap) {
-        let Some(page) = self.pages.get(&key.0) else { return };
+        let Some(page) = self.pages.get(&key.page) else { return };
         let (Some(lowest), Some(highest)) = (slots.min(), slots.max()) else { return };
-        let number = |slot: u16| page.run_of_slot(key.1 * CHUNK + u32::from(slot));
+        let number = |slot: u16| page.run_of_slot(key.number * CHUNK + u32::from(slot));
         let (Some(first), Some(last)) = (number(lowest), number(highest)) else { return };
         let had = |number: &usize| {
             let run = &page.runs[*number];
-            let accepted = || !run.slots().in_chunk(key.1).and(slots).is_empty();
+            let accepted = || !run.slots().in_chunk(key.number).and(slots).is_empty();
             !run.policy_refusals.is_empty() && accepted()
         };
         let forgiven: Vec<usize> = (first..=last).filter(had).collect();
         if forgiven.is_empty() {
             return;
         }
-        if let Some(page) = self.pages.edit(&key.0) {
+        if let Some(page) = self.pages.edit(&key.page) {
             forgiven.into_iter().for_each(|number| page.runs[number].policy_refusals.clear());
         }
     }
@@ -130,12 +130,13 @@ impl Ledger {
             RecipientState::Claimed | RecipientState::InDoubt => self.take_from_claim(context, fence, key, slot),
             RecipientState::Sent => {
                 self.edit_run(key, slot, |run| run.known_duplicates = run.known_duplicates.saturating_add(1));
-                context.alarm(format!("known duplicate: slot {slot} of {} was accepted under {fence} too", key.0));
+                context.alarm(format!("known duplicate: slot {slot} of {} was accepted under {fence} too", key.page));
                 return Some((ClaimEventKind::KnownDuplicate, state));
             }
             RecipientState::Dead | RecipientState::Suppressed | RecipientState::Expired | RecipientState::Cancelled => {
                 self.edit_run(key, slot, |run| run.contradictions = run.contradictions.saturating_add(1));
-                context.alarm(format!("contradiction: slot {slot} of {} is closed, yet {fence} was accepted", key.0));
+                context
+                    .alarm(format!("contradiction: slot {slot} of {} is closed, yet {fence} was accepted", key.page));
                 return Some((ClaimEventKind::Contradiction, state));
             }
         }
@@ -145,9 +146,8 @@ impl Ledger {
 
     /// Removes a recipient from the other open claim that contains it.
     fn take_from_claim(&mut self, context: &mut Context, except: Fence, key: ChunkKey, slot: u16) {
-        let holds = |claim: &Claim| {
-            (claim.page, claim.chunk) == key && (claim.claimed.contains(slot) || claim.in_doubt.contains(slot))
-        };
+        let holds =
+            |claim: &Claim| claim.chunk == key && (claim.claimed.contains(slot) || claim.in_doubt.contains(slot));
         let Some(fence) =
             self.claims.iter().find(|(fence, claim)| **fence != except && holds(claim)).map(|(fence, _)| *fence)
         else {
@@ -168,7 +168,7 @@ impl Ledger {
     /// Applies releases: definitely not handed off. A recipient that was being prepared when the owner died becomes a
     /// crash suspect. A suspect that was prepared alone at a second crash is dead (P12).
     fn release(&mut self, context: &mut Context, claim: &mut Claim, outcome: &ClaimOutcome) -> u64 {
-        let key = (claim.page, claim.chunk);
+        let key = claim.chunk;
         let mut moved = 0;
         let released = outcome.released.iter().flat_map(|(why, slots)| slots.iter().map(move |slot| (*why, slot)));
         for (why, slot) in released {
@@ -231,7 +231,7 @@ impl Ledger {
         (slot, what): (u16, ClaimEventKind),
         next_state: impl FnOnce(&Run, u8, Time) -> NextState,
     ) -> u64 {
-        let key = (claim.page, claim.chunk);
+        let key = claim.chunk;
         let from = if claim.claimed.contains(slot) {
             RecipientState::Claimed
         } else if claim.in_doubt.contains(slot) {
@@ -293,8 +293,8 @@ impl Ledger {
         claim.record(context, (ClaimEventKind::InDoubt(doubt), RecipientState::InDoubt), &slots);
         claim.claimed.remove(&slots);
         claim.in_doubt.add(&slots);
-        self.transition(context, (claim.page, claim.chunk), &slots, RecipientState::Claimed, RecipientState::InDoubt);
-        self.clear_crash_suspects((claim.page, claim.chunk), &slots);
+        self.transition(context, claim.chunk, &slots, RecipientState::Claimed, RecipientState::InDoubt);
+        self.clear_crash_suspects(claim.chunk, &slots);
         u64::from(slots.len())
     }
 
@@ -320,24 +320,24 @@ impl Ledger {
     }
 
     fn run_at(&self, key: ChunkKey, slot: u16) -> Option<&Run> {
-        let page = self.pages.get(&key.0)?;
-        page.runs.get(page.run_of_slot(key.1 * CHUNK + u32::from(slot))?)
+        let page = self.pages.get(&key.page)?;
+        page.runs.get(page.run_of_slot(key.number * CHUNK + u32::from(slot))?)
     }
 
     /// Edits the run of a slot. Returns what `edit` returns; `None` if there is no such run.
     pub(super) fn edit_run<T>(&mut self, key: ChunkKey, slot: u16, edit: impl FnOnce(&mut Run) -> T) -> Option<T> {
-        let page = self.pages.edit(&key.0)?;
-        let number = page.run_of_slot(key.1 * CHUNK + u32::from(slot))?;
+        let page = self.pages.edit(&key.page)?;
+        let number = page.run_of_slot(key.number * CHUNK + u32::from(slot))?;
         Some(edit(&mut page.runs[number]))
     }
 
     /// Returns the run of a slot, and the recipient's number in it.
     pub fn recipient_at(&self, key: ChunkKey, slot: u16) -> Option<(RunId, u32)> {
-        let page = self.pages.get(&key.0)?;
-        let whole = key.1 * CHUNK + u32::from(slot);
+        let page = self.pages.get(&key.page)?;
+        let whole = key.number * CHUNK + u32::from(slot);
         let number = page.run_of_slot(whole)?;
         let run = page.runs.get(number)?;
-        Some((key.0.at(run), whole - run.first))
+        Some((key.page.run_id(run), whole - run.first))
     }
 }
 

@@ -5,7 +5,7 @@
 
 use super::Context;
 use super::bounds::{bounded, refuse_if};
-use crate::model::{Bitmap, Bounded, CommandOutcome, CommandRefusal, Impossible, Ledger, RunId, Tenant, TenantSet};
+use crate::model::{Bitmap, Bounded, CommandOutcome, CommandRefusal, Impossible, Ledger, PageId, Tenant, TenantSet};
 
 impl Ledger {
     pub(super) fn tenant_set(&mut self, context: &Context, set: &TenantSet) -> Result<CommandOutcome, CommandRefusal> {
@@ -35,7 +35,7 @@ impl Ledger {
     }
 
     /// Limits the slots that could be granted to what the tenant may still have claimed at once (P12).
-    pub(super) fn within_concurrency(&self, page: RunId, granted: Bitmap) -> Result<Bitmap, CommandRefusal> {
+    pub(super) fn within_concurrency(&self, page: PageId, granted: Bitmap) -> Result<Bitmap, CommandRefusal> {
         let Some(tenant) = self.pages.get(&page).map(|page| &*page.tenant) else { return Ok(granted) };
         let Some(most) = self.tenant(tenant).at_once() else { return Ok(granted) };
         match most.saturating_sub(self.claimed_by_tenant(tenant)) {

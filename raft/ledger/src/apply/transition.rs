@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use super::Context;
 use crate::effect::Effect;
 use crate::model::{
-    Bitmap, BounceBreakerLimits, CHUNK, CanaryVerdict, ChunkKey, DeadLetter, Ledger, PauseReason, RecipientState, Run,
-    RunEventKind, RunId, RunState, StateChange, Time, remove_from_all,
+    Bitmap, BounceBreakerLimits, CHUNK, CanaryVerdict, ChunkKey, DeadLetter, Ledger, PageId, PauseReason,
+    RecipientState, Run, RunEventKind, RunId, RunState, StateChange, Time, remove_from_all,
 };
 
 /// The next state of a settled recipient, with its wait or its dead letter.
@@ -82,8 +82,8 @@ impl Ledger {
             self.count_by_pool(context, key, slots, change);
         }
         if to == RecipientState::Pending {
-            self.derived.open_pages.insert(key.0);
-            context.emit(Effect::WorkAppeared(key.0));
+            self.derived.open_pages.insert(key.page);
+            context.emit(Effect::WorkAppeared(key.page));
         }
     }
 
@@ -91,7 +91,7 @@ impl Ledger {
     fn transition_counts(
         &mut self,
         context: &mut Context,
-        (page_id, chunk): ChunkKey,
+        ChunkKey { page: page_id, number: chunk }: ChunkKey,
         slots: &Bitmap,
         change: StateChange,
     ) {
@@ -117,7 +117,7 @@ impl Ledger {
             let end_changed = update_end(run, context);
             run.update_canary(chunk, slots, change);
             changes.push(RunChange {
-                run: page_id.at(run),
+                run: page_id.run_id(run),
                 has_emails: Some(run.counts.has_emails()).filter(|has_emails| *has_emails != had_emails),
                 end_changed,
                 events: events_after(run, change, count, limits),
@@ -132,7 +132,7 @@ impl Ledger {
     }
 
     /// Brings the indexes and the recorded events up to date with a run of a page.
-    fn record_run_change(&mut self, context: &mut Context, page_id: RunId, change: RunChange) {
+    fn record_run_change(&mut self, context: &mut Context, page_id: PageId, change: RunChange) {
         let Some(run) = self.run(change.run) else { return };
         let (schedule, due) = (run.schedule, run.due);
         let mut ends_or_pauses = change.end_changed;

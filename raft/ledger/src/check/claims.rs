@@ -65,17 +65,14 @@ fn count_sent(counted: &mut Vec<Bitmap>, slots: &Bitmap) {
 /// Each accept of a claim is a sent recipient, a known duplicate or a contradiction (P14).
 pub(super) fn check_accepts(ledger: &Ledger, seen: &CheckedState, found: &mut Vec<InvariantViolation>) {
     let mut accepts: BTreeMap<RunId, u64> = BTreeMap::new();
-    let open = ledger.claims().iter().map(|(_, claim)| ((claim.page, claim.chunk), &claim.sent));
-    let checked = seen.blocks.iter().flat_map(|((page, chunk, _), checked)| {
-        let key = (*page, *chunk);
-        checked.sent.iter().map(move |slots| (key, slots))
-    });
-    for ((id, chunk), slots) in open.chain(checked) {
-        let Some(page) = ledger.pages().get(&id) else { continue };
+    let open = ledger.claims().iter().map(|(_, claim)| (claim.chunk, &claim.sent));
+    let checked = seen.blocks.iter().flat_map(|((key, _), checked)| checked.sent.iter().map(|slots| (*key, slots)));
+    for (key, slots) in open.chain(checked) {
+        let Some(page) = ledger.pages().get(&key.page) else { continue };
         for run in &page.runs {
-            let own = slots.and(&run.slots().in_chunk(chunk)).len();
+            let own = slots.and(&run.slots().in_chunk(key.number)).len();
             if own > 0 {
-                *accepts.entry(id.at(run)).or_default() += u64::from(own);
+                *accepts.entry(key.page.run_id(run)).or_default() += u64::from(own);
             }
         }
     }
@@ -93,17 +90,17 @@ pub(super) fn check_open(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     for (fence, claim) in ledger.claims().iter() {
         report(found, "P4", !claim.is_closed(), || format!("claim {fence} is closed but among the open ones"));
         check_claim(*fence, claim, found);
-        let chunk = ledger.chunks().get(&(claim.page, claim.chunk));
+        let chunk = ledger.chunks().get(&claim.chunk);
         let mut held_now = claim.claimed.clone();
         held_now.add(&claim.in_doubt);
         let of_one_pool = chunk.is_none_or(|chunk| chunk.by_pool(&held_now).len() <= 1);
         report(found, "P4", of_one_pool, || format!("claim {fence} is of several pools"));
-        let (claimed, in_doubt) = held.entry((claim.page, claim.chunk)).or_default();
+        let (claimed, in_doubt) = held.entry(claim.chunk).or_default();
         let twice = claimed.and(&claim.claimed).is_empty() && in_doubt.and(&claim.in_doubt).is_empty();
         report(found, "P4", twice, || format!("claim {fence} holds a recipient of another claim"));
         claimed.add(&claim.claimed);
         in_doubt.add(&claim.in_doubt);
-        let crash_suspects = ledger.chunks().get(&(claim.page, claim.chunk)).map(|chunk| &chunk.crash_suspects);
+        let crash_suspects = ledger.chunks().get(&claim.chunk).map(|chunk| &chunk.crash_suspects);
         let holds_one = crash_suspects
             .is_some_and(|set| !set.and(&claim.claimed).is_empty() || !set.and(&claim.in_doubt).is_empty());
         report(found, "P12", !holds_one || claim.granted.len() == 1, || {
@@ -121,12 +118,12 @@ pub(super) fn check_open(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
 /// A closed claim is in the block in which it is searched, and is not open (P4).
 pub(super) fn check_closed(ledger: &Ledger, seen: &CheckedState, found: &mut Vec<InvariantViolation>) {
     let mut former = None;
-    for ((page, chunk, first), checked) in &seen.blocks {
+    for ((chunk, first), checked) in &seen.blocks {
         for fence in &checked.fences {
-            let is_there = former < Some((*page, *chunk, *fence)) && first <= fence;
-            report(found, "P4", is_there, || format!("claim {fence} of chunk {chunk} of {page} is in the wrong block"));
+            let is_there = former < Some((*chunk, *fence)) && first <= fence;
+            report(found, "P4", is_there, || format!("claim {fence} of {chunk:?} is in the wrong block"));
             report(found, "P4", !ledger.claims().contains(fence), || format!("claim {fence} is open and closed"));
-            former = Some((*page, *chunk, *fence));
+            former = Some((*chunk, *fence));
         }
         found.extend(checked.wrong.iter().cloned());
     }

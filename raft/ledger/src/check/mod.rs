@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::index::recipient_mapping;
 use crate::model::{
-    Bitmap, CHUNK, Chunk, Day, Hash, InstantOutcome, Ledger, Page, RecipientCounts, RecipientState, Run, RunId,
+    Bitmap, CHUNK, Chunk, Day, Hash, InstantOutcome, Ledger, Page, PageId, RecipientCounts, RecipientState, Run, RunId,
     RunState, Time,
 };
 use crate::storage::ROW_BYTES_MAX;
@@ -72,8 +72,8 @@ fn report(found: &mut Vec<InvariantViolation>, rule: &'static str, holds: bool, 
 }
 
 /// The states of a run's recipients are disjoint, cover its audience, and are counted correctly (P1).
-fn check_page(ledger: &Ledger, id: RunId, page: &Page, found: &mut Vec<InvariantViolation>) {
-    let (mut end, mut place) = (0, id.place);
+fn check_page(ledger: &Ledger, id: PageId, page: &Page, found: &mut Vec<InvariantViolation>) {
+    let (mut end, mut place) = (0, id.0.place);
     for run in &page.runs {
         let in_order = run.first >= end && run.place >= place;
         report(found, "P1", in_order, || format!("page {id}: run {} is out of order", run.place));
@@ -84,7 +84,7 @@ fn check_page(ledger: &Ledger, id: RunId, page: &Page, found: &mut Vec<Invariant
     let mut counts = vec![RecipientCounts::default(); page.runs.len()];
     for number in 0..page.slots.div_ceil(CHUNK) {
         let slots = page.slots_of_chunk(number);
-        let Some(chunk) = ledger.chunks().get(&(id, number)) else {
+        let Some(chunk) = ledger.chunks().get(&id.chunk(number)) else {
             report(found, "P1", slots.is_empty(), || format!("page {id}: chunk {number} is missing"));
             continue;
         };
@@ -124,11 +124,11 @@ fn check_page(ledger: &Ledger, id: RunId, page: &Page, found: &mut Vec<Invariant
 }
 
 /// While a canary is undecided, its counts are correct, and no other recipient was claimed (P6).
-fn check_canary(ledger: &Ledger, id: RunId, run: &Run, found: &mut Vec<InvariantViolation>) {
+fn check_canary(ledger: &Ledger, id: PageId, run: &Run, found: &mut Vec<InvariantViolation>) {
     let Some(canary) = run.canary.filter(|_| run.waits_for_canary()) else { return };
     let (mut undecided, mut bad, mut others) = (0, 0, 0);
     for number in run.first / CHUNK..(run.first + run.count).div_ceil(CHUNK) {
-        let Some(chunk) = ledger.chunks().get(&(id, number)) else { continue };
+        let Some(chunk) = ledger.chunks().get(&id.chunk(number)) else { continue };
         let behind = run.slots_behind_canary(number);
         let first = run.slots().in_chunk(number).and_not(&behind);
         let count_in = |slots: &Bitmap, state| chunk.set(state).and(slots).len();
@@ -152,7 +152,7 @@ fn check_canary(ledger: &Ledger, id: RunId, run: &Run, found: &mut Vec<Invariant
 }
 
 fn check_chunk(
-    id: RunId,
+    id: PageId,
     number: u32,
     chunk: &Chunk,
     (whole, own): (&Bitmap, &str),
@@ -354,12 +354,12 @@ fn check_summaries(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
         let finished = summary.counts.is_finished();
         report(found, "P24", finished, || format!("{id} left while it was open: {:?}", summary.counts));
     }
-    let orphan = |page: &RunId| ledger.pages().get(page).is_none();
+    let orphan = |page: &PageId| ledger.pages().get(page).is_none();
     let claims = ledger
         .claims()
         .iter()
-        .map(|(_, claim)| claim.page)
-        .chain(ledger.closed_claim_blocks().iter().map(|((page, _, _), _)| *page));
+        .map(|(_, claim)| claim.chunk.page)
+        .chain(ledger.closed_claim_blocks().iter().map(|((chunk, _), _)| chunk.page));
     let mut run_events: BTreeMap<RunId, BTreeSet<u64>> = BTreeMap::new();
     for ((run, index, _), _) in ledger.run_events().iter() {
         run_events.entry(*run).or_default().insert(*index);
@@ -372,7 +372,7 @@ fn check_summaries(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
             format!("{count} entries with run events of {run} are kept")
         });
     }
-    for page in claims.chain(ledger.chunks().iter().map(|((page, _), _)| *page)) {
+    for page in claims.chain(ledger.chunks().iter().map(|(key, _)| key.page)) {
         report(found, "P24", !orphan(&page), || format!("something of page {page} is left, and not the page"));
     }
 }

@@ -3,16 +3,14 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::{
-    Bitmap, ClaimOwner, Fence, OutcomeSource, RelayRefusal, RelayReply, ReleaseReason, RunId, Unsendable,
+    Bitmap, ChunkKey, ClaimOwner, Fence, OutcomeSource, RelayRefusal, RelayReply, ReleaseReason, Unsendable,
 };
 
 /// A request for one slice for one owner.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClaimRequest {
-    /// Id of the page: that of its first run.
-    pub page: RunId,
-    /// Number of the chunk in the page.
-    pub chunk: u32,
+    /// Chunk that has the slots.
+    pub chunk: ChunkKey,
     /// Requested slots, at most [`LedgerLimits::slice`](crate::model::LedgerLimits::slice).
     pub slice: Bitmap,
     /// Owner that will work on the claim.
@@ -22,10 +20,8 @@ pub struct ClaimRequest {
 /// Outcomes of recipients of one claim. A recipient that is in none of the sets stays claimed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClaimOutcome {
-    /// Id of the page: that of its first run.
-    pub page: RunId,
-    /// Number of the chunk in the page.
-    pub chunk: u32,
+    /// Chunk of the claim.
+    pub chunk: ChunkKey,
     /// Fence of the claim.
     pub fence: Fence,
     /// Source of the outcomes.
@@ -51,9 +47,8 @@ pub struct ClaimOutcome {
 
 impl ClaimOutcome {
     /// Returns an outcome with empty sets, reported by the owner.
-    pub fn empty(page: RunId, chunk: u32, fence: Fence) -> ClaimOutcome {
+    pub fn empty(chunk: ChunkKey, fence: Fence) -> ClaimOutcome {
         ClaimOutcome {
-            page,
             chunk,
             fence,
             source: OutcomeSource::Owner,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{ArchivePartKey, Decider, Fence, Hash, Nominal, RunId, ScheduleId};
+use crate::model::{ArchivePartKey, Decider, Fence, Hash, Nominal, PageId, RunId, ScheduleId};
 
 /// Arguments of [`Command::RunBlock`](super::Command::RunBlock). The mark is only shown to users; claims depend on what
 /// each node has.
@@ -18,7 +18,7 @@ pub struct RunBlock {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Archive {
     /// Pages whose finished runs leave the state, by their first run when they opened.
-    pub pages: Vec<RunId>,
+    pub pages: Vec<PageId>,
     /// Time from the end of a run to its archiving. Milliseconds; ten seconds at least.
     pub after_ms: i64,
     /// Runs to sealed audiences whose summary and name are removed.

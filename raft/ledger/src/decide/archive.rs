@@ -8,7 +8,7 @@ use std::ops::Bound;
 
 use crate::apply::history_kept_until;
 use crate::command::Archive;
-use crate::model::{ArchivePartKey, Hash, Ledger, Nominal, Page, RunId, ScheduleId, Time};
+use crate::model::{ArchivePartKey, Hash, Ledger, Nominal, Page, PageId, RunId, ScheduleId, Time};
 
 /// Runs that one entry archives at most; a page with more runs has its own entry. The ledger is locked for about ten
 /// milliseconds then, and a part of the archive has one to two megabytes.
@@ -22,7 +22,7 @@ const SCAN_MAX: usize = 16_384;
 /// Position at which the last call stopped. The default begins a new scan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ArchiveCursor {
-    page: Option<RunId>,
+    page: Option<PageId>,
     summary: Option<RunId>,
     history: Option<(ScheduleId, Nominal)>,
     part: Option<ArchivePartKey>,

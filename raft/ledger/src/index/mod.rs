@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::index::interner::Interner;
 use crate::index::recipient_mapping::RecipientMappings;
-use crate::model::{Hash, Policies, RunId, Schedule, ScheduleId, ScheduleSettings, ScheduleTiming, Time};
+use crate::model::{Hash, PageId, Policies, RunId, Schedule, ScheduleId, ScheduleSettings, ScheduleTiming, Time};
 
 pub(crate) mod interner;
 pub(crate) mod recipient_mapping;
@@ -30,7 +30,7 @@ pub(crate) struct Derived {
     /// Values that rows share. They are no index: they only save memory.
     pub shared: SharedValues,
     pub due: BTreeSet<(Time, ScheduleId)>,
-    pub open_pages: BTreeSet<RunId>,
+    pub open_pages: BTreeSet<PageId>,
     /// Runs that sent an email, may have sent one, or may be sending one, by nominal instant (P17).
     pub mailed: BTreeSet<(ScheduleId, Time, RunId)>,
     /// Runs to sealed audiences, and summaries of such runs that sent emails, by content (P20).

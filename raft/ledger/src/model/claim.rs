@@ -3,16 +3,14 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::{
-    Bitmap, ClaimEventKind, ClaimHistory, ClaimOwner, DeathCause, DoubtReason, EnhancedCode, RunId, Time,
+    Bitmap, ChunkKey, ClaimEventKind, ClaimHistory, ClaimOwner, DeathCause, DoubtReason, EnhancedCode, Time,
 };
 
 /// A claim: the right of one owner to send some slots of one chunk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
-    /// Id of the page: that of its first run.
-    pub page: RunId,
-    /// Number of the chunk in the page.
-    pub chunk: u32,
+    /// Chunk that has its slots.
+    pub chunk: ChunkKey,
     /// Owner that works on the claim.
     pub owner: ClaimOwner,
     /// Ledger time of the claim; it is the `Date` header of the claim's emails.

@@ -11,7 +11,7 @@
 
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::model::{Bitmap, ChunkKey, Claim, ClaimHistory, ClaimOwner, Epoch, Fence, Ledger, RunId, Time};
+use crate::model::{Bitmap, ChunkKey, Claim, ClaimHistory, ClaimOwner, Epoch, Fence, Ledger, PageId, RunId, Time};
 
 /// Lower bound of all fences: key of the first block of a chunk.
 const FIRST: Fence = Fence { group: 0, epoch: Epoch(0), index: 0, place: 0 };
@@ -22,8 +22,8 @@ const LAST: Fence = Fence { group: u32::MAX, epoch: Epoch(u64::MAX), index: u64:
 /// needs a new version.
 const LAYOUT: u8 = 1;
 
-/// Key of a block: page, chunk, and a lower bound of the fences in it.
-pub type ClosedClaimKey = (RunId, u32, Fence);
+/// Key of a block: its chunk, and a lower bound of the fences in it.
+pub type ClosedClaimKey = (ChunkKey, Fence);
 
 /// Closed claims of one chunk, packed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,14 +109,14 @@ impl Subset {
 
 /// Distances wrap on overflow, and unpacking restores them, so every number can be packed.
 impl PackedFence {
-    fn of(page: RunId, fence: Fence) -> PackedFence {
-        let distance = |index: u64| index.wrapping_sub(page.index) as i64;
+    fn of(page: PageId, fence: Fence) -> PackedFence {
+        let distance = |index: u64| index.wrapping_sub(page.0.index) as i64;
         let Fence { group, epoch, index, place } = fence;
         PackedFence { group, epoch: distance(epoch.0), index: distance(index), place }
     }
 
-    fn fence(self, page: RunId) -> Fence {
-        let index = |distance: i64| page.index.wrapping_add(distance as u64);
+    fn fence(self, page: PageId) -> Fence {
+        let index = |distance: i64| page.0.index.wrapping_add(distance as u64);
         Fence { group: self.group, epoch: Epoch(index(self.epoch)), index: index(self.index), place: self.place }
     }
 }
@@ -131,9 +131,9 @@ impl TryFrom<Stored> for ClosedClaimBlock {
             return Err("closed claims in a layout that this build does not know");
         }
         let block = ClosedClaimBlock { layout, owners, since, packed };
-        let page = RunId { index: 0, place: 0 };
-        let whole = block.spans(page).last().is_some_and(|last| last.end == block.packed.len());
-        match whole && block.claims((page, 0)).count() == block.spans(page).count() {
+        let chunk = PageId(RunId { index: 0, place: 0 }).chunk(0);
+        let whole = block.spans(chunk.page).last().is_some_and(|last| last.end == block.packed.len());
+        match whole && block.claims(chunk).count() == block.spans(chunk.page).count() {
             true => Ok(block),
             false => Err("bytes that are no closed claims"),
         }
@@ -159,7 +159,7 @@ impl ClosedClaimBlock {
 
     /// Iterates over its claims, in the order of their fences.
     pub fn claims(&self, key: ChunkKey) -> impl Iterator<Item = (Fence, Claim)> + '_ {
-        self.spans(key.0).filter_map(move |span| Some((span.fence, self.unpack(key, &span)?)))
+        self.spans(key.page).filter_map(move |span| Some((span.fence, self.unpack(key, &span)?)))
     }
 
     /// Iterates over the claims of one owner. Claims of other owners are not unpacked.
@@ -167,18 +167,18 @@ impl ClosedClaimBlock {
         let number = self.owners.iter().position(|known| *known == owner);
         let spans = number
             .into_iter()
-            .flat_map(move |number| self.spans(key.0).filter(move |span| usize::try_from(span.owner) == Ok(number)));
+            .flat_map(move |number| self.spans(key.page).filter(move |span| usize::try_from(span.owner) == Ok(number)));
         spans.filter_map(move |span| Some((span.fence, self.unpack(key, &span)?)))
     }
 
     fn get(&self, key: ChunkKey, fence: Fence) -> Option<Claim> {
-        let span = self.spans(key.0).find(|span| span.fence == fence)?;
+        let span = self.spans(key.page).find(|span| span.fence == fence)?;
         self.unpack(key, &span)
     }
 
     /// Iterates over the positions of its claims. Stops at an invalid claim; a block that was made or read here has
     /// none.
-    fn spans(&self, page: RunId) -> impl Iterator<Item = Span> + '_ {
+    fn spans(&self, page: PageId) -> impl Iterator<Item = Span> + '_ {
         let mut start = 0;
         std::iter::from_fn(move || {
             let left = self.packed.get(start..)?;
@@ -192,12 +192,11 @@ impl ClosedClaimBlock {
         })
     }
 
-    fn unpack(&self, (page, chunk): ChunkKey, span: &Span) -> Option<Claim> {
+    fn unpack(&self, chunk: ChunkKey, span: &Span) -> Option<Claim> {
         let (_, claim) = postcard::take_from_bytes::<u32>(self.packed.get(span.start..span.end)?).ok()?;
         let Ok((packed, [])) = postcard::take_from_bytes::<Packed>(claim) else { return None };
         let claimed_at = Time(self.since.0.wrapping_add(packed.claimed_at));
         Some(Claim {
-            page,
             chunk,
             owner: *self.owners.get(packed.owner as usize)?,
             claimed_at,
@@ -221,7 +220,7 @@ impl ClosedClaimBlock {
             self.owners.len() - 1
         });
         let packed = Packed {
-            fence: PackedFence::of(claim.page, fence),
+            fence: PackedFence::of(claim.chunk.page, fence),
             owner: owner as u32,
             claimed_at: claim.claimed_at.0.wrapping_sub(self.since.0),
             granted: claim.granted.clone(),
@@ -231,7 +230,7 @@ impl ClosedClaimBlock {
         };
         let bytes = postcard::to_stdvec(&packed).expect("plain data in memory can be encoded");
         let end = self.packed.len();
-        let next = self.spans(claim.page).find(|span| span.fence >= fence);
+        let next = self.spans(claim.chunk.page).find(|span| span.fence >= fence);
         let (from, to) = next.map_or((end, end), |span| match span.fence == fence {
             true => (span.start, span.end),
             false => (span.start, span.start),
@@ -245,7 +244,7 @@ impl ClosedClaimBlock {
 impl Ledger {
     /// Iterates over all closed claims. Unpacks each of them, so it is expensive.
     pub fn closed_claims(&self) -> impl Iterator<Item = (Fence, Claim)> + '_ {
-        self.closed_claim_blocks.iter().flat_map(|((page, chunk, _), block)| block.claims((*page, *chunk)))
+        self.closed_claim_blocks.iter().flat_map(|((chunk, _), block)| block.claims(*chunk))
     }
 
     /// Iterates over the closed claims of one chunk, in the order of their fences.
@@ -260,8 +259,8 @@ impl Ledger {
         claims.filter(|(_, claim)| !claim.assumed.is_empty())
     }
 
-    fn blocks_of(&self, (page, chunk): ChunkKey) -> impl Iterator<Item = &ClosedClaimBlock> {
-        self.closed_claim_blocks.range((page, chunk, FIRST)..=(page, chunk, LAST)).map(|(_, block)| block)
+    fn blocks_of(&self, chunk: ChunkKey) -> impl Iterator<Item = &ClosedClaimBlock> {
+        self.closed_claim_blocks.range((chunk, FIRST)..=(chunk, LAST)).map(|(_, block)| block)
     }
 
     /// Returns the closed claim with this fence.
@@ -270,20 +269,20 @@ impl Ledger {
     }
 
     /// Returns the key of the block that has a claim, or to which it would be added.
-    fn block_key_of(&self, (page, chunk): ChunkKey, fence: Fence) -> ClosedClaimKey {
-        let before = self.closed_claim_blocks.range((page, chunk, FIRST)..=(page, chunk, fence)).next_back();
-        before.map_or((page, chunk, FIRST), |(key, _)| *key)
+    fn block_key_of(&self, chunk: ChunkKey, fence: Fence) -> ClosedClaimKey {
+        let before = self.closed_claim_blocks.range((chunk, FIRST)..=(chunk, fence)).next_back();
+        before.map_or((chunk, FIRST), |(key, _)| *key)
     }
 
     /// Adds a claim to the closed ones, or replaces it. A block that is too long is split until no block is, unless it
     /// has only one claim.
     pub(crate) fn put_closed_claim(&mut self, fence: Fence, claim: &Claim) {
         let most = self.limits().claim_block_bytes;
-        let key = (claim.page, claim.chunk);
+        let key = claim.chunk;
         let block_key = self.block_key_of(key, fence);
         let mut block = self.closed_claim_blocks.remove(&block_key).unwrap_or_default();
         block.put(fence, claim);
-        if block.packed.len() <= most || block.spans(claim.page).nth(1).is_none() {
+        if block.packed.len() <= most || block.spans(claim.chunk.page).nth(1).is_none() {
             self.closed_claim_blocks.put(block_key, block);
             return;
         }
@@ -301,14 +300,14 @@ impl Ledger {
             }
             self.closed_claim_blocks.put(block_key, block);
             if let Some((first, _)) = left.last().and_then(|next| next.first()) {
-                block_key = (key.0, key.1, *first);
+                block_key = (key, *first);
             }
         }
     }
 
     /// Removes the closed claims of a page.
-    pub(crate) fn remove_closed_claims(&mut self, page: RunId) {
-        self.closed_claim_blocks.remove_range((page, 0, FIRST)..=(page, u32::MAX, LAST));
+    pub(crate) fn remove_closed_claims(&mut self, page: PageId) {
+        self.closed_claim_blocks.remove_range((page.chunk(0), FIRST)..=(page.chunk(u32::MAX), LAST));
     }
 }
 

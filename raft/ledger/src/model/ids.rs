@@ -3,6 +3,7 @@
 //! They are plain data, totally ordered and serialisable, and contain no decisions.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -135,21 +136,12 @@ impl FromStr for Fence {
 }
 
 /// Id of a run: the log index of the entry that opened it, and its position in that entry. Its text form is `r1042.3`.
-///
-/// A page of runs that opened together has the id of its first run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RunId {
     /// Log index of the entry that opened it.
     pub index: u64,
     /// Position in that entry.
     pub place: u32,
-}
-
-impl RunId {
-    /// Returns the id of a run of the page with this id.
-    pub fn at(self, run: &Run) -> RunId {
-        RunId { index: self.index, place: run.place }
-    }
 }
 
 impl fmt::Display for RunId {
@@ -166,6 +158,42 @@ impl FromStr for RunId {
         let [index, place] = text.strip_prefix('r').and_then(numbers).ok_or_else(wrong)?;
         Ok(RunId { index, place: u32::try_from(place).map_err(|_| wrong())? })
     }
+}
+
+/// Id of a page: the id of its first run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct PageId(pub RunId);
+
+impl PageId {
+    /// Returns the id of a run of the page.
+    pub fn run_id(self, run: &Run) -> RunId {
+        RunId { index: self.0.index, place: run.place }
+    }
+
+    /// Returns the key of a chunk of the page.
+    pub fn chunk(self, number: u32) -> ChunkKey {
+        ChunkKey { page: self, number }
+    }
+
+    /// Returns the range of the keys of all its chunks.
+    pub fn chunks(self) -> RangeInclusive<ChunkKey> {
+        self.chunk(0)..=self.chunk(u32::MAX)
+    }
+}
+
+impl fmt::Display for PageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Key of a chunk: its page, and its number in the page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ChunkKey {
+    /// The page.
+    pub page: PageId,
+    /// Number in the page, from 0.
+    pub number: u32,
 }
 
 /// Id of a schedule: the log index of the entry that created it, and its place in that entry. A schedule that is created

@@ -8,10 +8,10 @@ use std::ops::Bound;
 use crate::index::Derived;
 use crate::injected_bugs::{self, Bug};
 use crate::model::{
-    ArchivePart, ArchivePartKey, Campaign, Chunk, Claim, ClaimOwner, ClosedClaimBlock, ClosedClaimKey, Day, DeadLetter,
-    Fence, Hash, Head, InstantOutcome, LeavingTimes, Node, NodeId, Nominal, OptedOut, Page, PoolRow, RecipientState,
-    Recipients, Relay, Run, RunEvent, RunEventKey, RunId, RunSummary, Schedule, ScheduleId, Seal, SealedAudience,
-    StoredAnswer, StoredBlob, TakenBack, Tenant, Time,
+    ArchivePart, ArchivePartKey, Campaign, Chunk, ChunkKey, Claim, ClaimOwner, ClosedClaimBlock, ClosedClaimKey, Day,
+    DeadLetter, Fence, Hash, Head, InstantOutcome, LeavingTimes, Node, NodeId, Nominal, OptedOut, Page, PageId,
+    PoolRow, RecipientState, Recipients, Relay, Run, RunEvent, RunEventKey, RunId, RunSummary, Schedule, ScheduleId,
+    Seal, SealedAudience, StoredAnswer, StoredBlob, TakenBack, Tenant, Time,
 };
 use crate::storage::Table;
 
@@ -53,10 +53,10 @@ tables! {
     history: (ScheduleId, Nominal) => InstantOutcome,
     /// Contents and audiences, by hash.
     blobs: Hash => StoredBlob,
-    /// Pages, by their first run.
-    pages: RunId => Page,
+    /// Pages, by id.
+    pages: PageId => Page,
     /// Chunks, by page and number.
-    chunks: (RunId, u32) => Chunk,
+    chunks: ChunkKey => Chunk,
     /// Claims with a recipient claimed or in doubt, by fence.
     claims: Fence => Claim,
     /// Closed claims, packed, by page, chunk and fence.
@@ -213,7 +213,7 @@ impl Ledger {
     }
 
     /// Iterates over pages with pending or claimed recipients, oldest first.
-    pub fn open_pages(&self) -> impl Iterator<Item = (RunId, &Page)> + '_ {
+    pub fn open_pages(&self) -> impl Iterator<Item = (PageId, &Page)> + '_ {
         self.derived.open_pages.iter().filter_map(|id| Some((*id, self.pages.get(id)?)))
     }
 
@@ -231,10 +231,10 @@ impl Ledger {
     }
 
     /// Returns the page of a run, and the run's position in it.
-    pub fn page_of(&self, run: RunId) -> Option<(RunId, &Page, usize)> {
-        let (id, page) = self.pages.range(..=run).next_back()?;
+    pub fn page_of(&self, run: RunId) -> Option<(PageId, &Page, usize)> {
+        let (id, page) = self.pages.range(..=PageId(run)).next_back()?;
         let position = page.position_of(run)?;
-        (id.index == run.index).then_some((*id, page, position))
+        (id.0.index == run.index).then_some((*id, page, position))
     }
 
     /// Returns a run; `None` if it is unknown or has left the state.
@@ -245,7 +245,7 @@ impl Ledger {
 
     /// Iterates over all runs, in the order in which they opened.
     pub fn runs(&self) -> impl DoubleEndedIterator<Item = (RunId, &Page, &Run)> + '_ {
-        self.pages.iter().flat_map(|(id, page)| page.runs.iter().map(move |run| (id.at(run), page, run)))
+        self.pages.iter().flat_map(|(id, page)| page.runs.iter().map(move |run| (id.run_id(run), page, run)))
     }
 
     /// Iterates over the outcomes of a schedule's instants.
@@ -277,8 +277,8 @@ impl Ledger {
 
     /// The state of a recipient of a run. `None`: the run is unknown or has no such recipient.
     pub fn state(&self, run: RunId, recipient: u32) -> Option<RecipientState> {
-        let (page, chunk, slot) = self.slot_of(run, recipient)?;
-        self.chunks.get(&(page, chunk))?.state(slot)
+        let (chunk, slot) = self.slot_of(run, recipient)?;
+        self.chunks.get(&chunk)?.state(slot)
     }
 
     /// True if a pool has a relay that accepts email.
@@ -287,23 +287,23 @@ impl Ledger {
     }
 
     /// Returns the pool that sends a slot of a page.
-    pub fn pool_of<'a>(&'a self, id: RunId, page: &'a Page, chunk: u32, slot: u16) -> &'a str {
-        self.chunks.get(&(id, chunk)).and_then(|chunk| chunk.pool_of(slot)).unwrap_or(&page.pool)
+    pub fn pool_of<'a>(&'a self, page: &'a Page, chunk: ChunkKey, slot: u16) -> &'a str {
+        self.chunks.get(&chunk).and_then(|chunk| chunk.pool_of(slot)).unwrap_or(&page.pool)
     }
 
     /// Returns the pool that sends a claim's recipients; it is one for all (P4). Recipients that left the claim may
     /// have another pool since.
     pub fn pool_of_claim<'a>(&'a self, page: &'a Page, claim: &Claim) -> &'a str {
         let lowest = claim.claimed.min().or(claim.in_doubt.min());
-        lowest.map_or(&page.pool, |slot| self.pool_of(claim.page, page, claim.chunk, slot))
+        lowest.map_or(&page.pool, |slot| self.pool_of(page, claim.chunk, slot))
     }
 
-    /// Returns page, chunk and slot of a recipient of a run.
-    pub fn slot_of(&self, run: RunId, recipient: u32) -> Option<(RunId, u32, u16)> {
+    /// Returns the chunk and the slot of a recipient of a run.
+    pub fn slot_of(&self, run: RunId, recipient: u32) -> Option<(ChunkKey, u16)> {
         let (page, whole, position) = self.page_of(run)?;
         let run = &whole.runs[position];
         let slot = (recipient < run.count).then(|| run.first + recipient)?;
-        Some((page, slot / crate::model::CHUNK, (slot % crate::model::CHUNK) as u16))
+        Some((page.chunk(slot / CHUNK), (slot % CHUNK) as u16))
     }
 
     /// Returns the floor of a node (P9, P15): the index of the last entry that forbids handoffs which the node may

@@ -98,9 +98,6 @@ impl RunSlots {
     }
 }
 
-/// Key of a chunk: its page, and its number in the page.
-pub type ChunkKey = (RunId, u32);
-
 /// 65,536 slots of a page, with the state of each recipient.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chunk {

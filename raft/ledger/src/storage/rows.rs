@@ -170,7 +170,7 @@ impl Ledger {
             }
         }
         for (_, row) in self.claims.iter().filter(|(_, row)| !row.claimed.is_empty()) {
-            if let Some(page) = self.pages.get(&row.page) {
+            if let Some(page) = self.pages.get(&row.chunk.page) {
                 let pool = self.pool_of_claim(page, row).to_owned();
                 *derived.claimed_by_pool.entry(pool).or_default() += row.claimed.len();
             }

@@ -100,7 +100,7 @@ struct World {
     log: Vec<Entry>,
     replies: Vec<CommandReply>,
     settles: Vec<Command>,
-    fences: Vec<(RunId, u32, Fence, Bitmap)>,
+    fences: Vec<(ChunkKey, Fence, Bitmap)>,
 }
 
 fn pick<T: Clone>(items: &[T], number: u8) -> Option<T> {
@@ -146,7 +146,7 @@ impl World {
         if let (Command::Claim(claims), CommandOutcome::Claimed(fences)) = (&entry.command, &applied.reply.outcome) {
             for (claim, fence) in claims.iter().zip(fences) {
                 if let Ok(fence) = fence {
-                    self.fences.push((claim.page, claim.chunk, *fence, claim.slice.clone()));
+                    self.fences.push((claim.chunk, *fence, claim.slice.clone()));
                 }
             }
         }
@@ -223,14 +223,15 @@ impl World {
             }
             Step::Fire(which) => self.fire(which),
             Step::Claim(page, owner, take) => {
-                let pages: Vec<(RunId, u32)> = self.ledger.pages().iter().map(|(id, page)| (*id, page.slots)).collect();
+                let pages: Vec<(PageId, u32)> =
+                    self.ledger.pages().iter().map(|(id, page)| (*id, page.slots)).collect();
                 let Some((page, slots)) = pick(&pages, page) else { return };
                 let node = NodeId(u64::from(owner % 3));
                 let incarnation = self.ledger.nodes().get(&node).map_or(Incarnation(7), |node| node.incarnation);
                 let chunk = u32::from(owner / 3) % slots.div_ceil(CHUNK);
                 let slice = slice(CHUNK.min(slots - chunk * CHUNK), take);
                 let owner = ClaimOwner { node, incarnation };
-                self.put(Command::Claim(vec![ClaimRequest { page, chunk, slice, owner }]));
+                self.put(Command::Claim(vec![ClaimRequest { chunk: page.chunk(chunk), slice, owner }]));
             }
             Step::Settle(row, kind, picks) => self.settle(row, kind, &picks),
             Step::Again(which) => {
@@ -241,7 +242,7 @@ impl World {
                 assert_eq!(once, rows_without_head(&self.ledger), "P4: a settle that comes twice");
             }
             Step::Revoke(which) => {
-                let Some((_, _, fence, _)) = pick(&self.fences, which) else { return };
+                let Some((_, fence, _)) = pick(&self.fences, which) else { return };
                 self.put(Command::Revoke(vec![fence]));
             }
             Step::Expire => {
@@ -318,7 +319,7 @@ impl World {
 
     /// Proposes what a former leader had in flight, or an entry with a wrong clock. Nothing changes (P13, P18).
     fn stray(&mut self, kind: u8, row: u8) {
-        let Some((page, chunk, fence, slice)) = pick(&self.fences, row) else { return };
+        let Some((chunk, fence, slice)) = pick(&self.fences, row) else { return };
         let head = self.ledger.head();
         let current = head.epoch.map(|epoch| epoch.epoch.0).unwrap_or_default();
         let (epoch, now) = match kind % 4 {
@@ -327,7 +328,7 @@ impl World {
             2 => (current, head.now.plus_ms(-1)),
             _ => (current, head.now.plus_ms(60_001)),
         };
-        let settle = ClaimOutcome { accepted: slice.clone(), ..ClaimOutcome::empty(page, chunk, fence) };
+        let settle = ClaimOutcome { accepted: slice.clone(), ..ClaimOutcome::empty(chunk, fence) };
         let run = page;
         let command = match kind / 4 % 4 {
             0 => Command::Settle(vec![settle]),
@@ -512,11 +513,11 @@ impl World {
     }
 
     fn settle(&mut self, row: u8, kind: u8, picks: &[u8]) {
-        let Some((page, chunk, fence, slice)) = pick(&self.fences, row) else { return };
+        let Some((chunk, fence, slice)) = pick(&self.fences, row) else { return };
         let slots: Vec<u16> = slice.iter().collect();
         let chosen: Vec<u16> = picks.iter().filter_map(|number| pick(&slots, *number)).collect();
         let set: Bitmap = chosen.iter().copied().chain([kind.into()]).collect();
-        let mut outcome = ClaimOutcome::empty(page, chunk, fence);
+        let mut outcome = ClaimOutcome::empty(chunk, fence);
         match kind % 6 {
             0 | 1 => outcome.accepted = set,
             2 => {
@@ -691,14 +692,14 @@ fn full_page_keeps_its_counts() {
     for first in (0..slots).step_by(250) {
         let slice = Bitmap::range(first, 250.min(slots - first));
         let (index, entry) =
-            at(&world, Command::Claim(vec![ClaimRequest { page, chunk: 0, slice: slice.clone(), owner }]));
+            at(&world, Command::Claim(vec![ClaimRequest { chunk: page.chunk(0), slice: slice.clone(), owner }]));
         let before = world.ledger.clone();
         let CommandOutcome::Claimed(answers) = world.ledger.apply(index, &entry).reply.outcome else {
             panic!("claimed")
         };
         oracle::judge(&before, &entry, &world.ledger, false);
         let fence = *answers[0].as_ref().expect("a row");
-        let mut outcome = ClaimOutcome::empty(page, 0, fence);
+        let mut outcome = ClaimOutcome::empty(page.chunk(0), fence);
         outcome.accepted = slice.iter().filter(|slot| slot % 3 == 0).collect();
         outcome.in_doubt = slice.iter().filter(|slot| slot % 3 == 1).collect();
         outcome.suppressed = slice.iter().filter(|slot| slot % 3 == 2).collect();

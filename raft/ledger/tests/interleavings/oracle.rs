@@ -9,14 +9,14 @@ use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::canary::CanaryVerdict;
 use reveille_ledger::command::*;
 use reveille_ledger::content::Recipients;
-use reveille_ledger::ids::{RunId, Time};
+use reveille_ledger::ids::{ChunkKey, PageId, RunId, Time};
 use reveille_ledger::policy::Overlap;
 use reveille_ledger::pool::Day;
 use reveille_ledger::{Chunk, Claim, Ledger, RecipientState, Run, RunState, WAVE_MS};
 
 use crate::archived::archived;
 
-type Seat = (RunId, u32, u16);
+type Seat = (ChunkKey, u16);
 
 /// In a chunk with more slots, only recipients at its borders and those that changed are judged one by one.
 const SLOTS_MAX: u32 = 16_384;
@@ -26,7 +26,7 @@ const MOVED_MAX: usize = 24;
 /// Returns the recipients of both states, each with its state.
 fn all_recipients(before: &Ledger, after: &Ledger) -> [BTreeMap<Seat, RecipientState>; 2] {
     let mut all = [BTreeMap::new(), BTreeMap::new()];
-    let keys: BTreeSet<(RunId, u32)> =
+    let keys: BTreeSet<ChunkKey> =
         [before, after].iter().flat_map(|of| of.chunks().iter().map(|(key, _)| *key)).collect();
     for key in keys {
         let chunks = [before, after].map(|of| of.chunks().get(&key));
@@ -34,7 +34,7 @@ fn all_recipients(before: &Ledger, after: &Ledger) -> [BTreeMap<Seat, RecipientS
         for (chunk, found) in chunks.into_iter().zip(&mut all) {
             for state in RecipientState::ALL {
                 let slots = chunk.map(|chunk| chunk.set(state).and(&looked_at)).unwrap_or_default();
-                found.extend(slots.iter().map(|slot| ((key.0, key.1, slot), state)));
+                found.extend(slots.iter().map(|slot| ((key, slot), state)));
             }
         }
     }
@@ -93,8 +93,7 @@ pub fn judge(before: &Ledger, entry: &Entry, after: &Ledger, refused: bool) {
     for (id, _, run) in before.runs().filter(|(id, ..)| left.contains(id)) {
         judge_archived(before, run, after, id, entry.now);
     }
-    let has_left =
-        |seat: &Seat| before.recipient_at((seat.0, seat.1), seat.2).is_some_and(|(run, _)| left.contains(&run));
+    let has_left = |seat: &Seat| before.recipient_at(seat.0, seat.1).is_some_and(|(run, _)| left.contains(&run));
     let is_left = |seat: &Seat| is.contains_key(seat) || has_left(seat);
     assert!(was.keys().all(is_left), "a recipient is gone after {entry:?}");
     for (id, _, run) in before.runs().filter(|(id, ..)| !left.contains(id)) {
@@ -118,7 +117,7 @@ fn judge_warm_up(before: &Ledger, entry: &Entry, after: &Ledger) {
         let warm_up = ledger.pools().get(&pool.to_owned())?;
         let day = Day::of(after.head().now);
         let rows = ledger.claims().iter().filter(|(_, row)| {
-            let page = ledger.pages().get(&row.page).expect("a page");
+            let page = ledger.pages().get(&row.chunk.page).expect("a page");
             ledger.pool_of_claim(page, row) == pool
         });
         let claimed: u32 = rows.map(|(_, row)| row.claimed.len()).sum();
@@ -136,7 +135,7 @@ fn judge_warm_up(before: &Ledger, entry: &Entry, after: &Ledger) {
 }
 
 /// How many recipients of the page's tenant may be claimed at once (P12).
-fn at_once(ledger: &Ledger, page: RunId) -> Option<u32> {
+fn at_once(ledger: &Ledger, page: PageId) -> Option<u32> {
     ledger.tenant(&ledger.pages().get(&page)?.tenant).at_once()
 }
 
@@ -149,7 +148,10 @@ fn judge_concurrency(before: &Ledger, entry: &Entry, after: &Ledger) {
         runs.map(|run| run.counts.get(RecipientState::Claimed)).sum::<u32>()
     };
     for claim in claims {
-        let (Some(page), Some(most)) = (before.pages().get(&claim.page), at_once(before, claim.page)) else { continue };
+        let (Some(page), Some(most)) = (before.pages().get(&claim.chunk.page), at_once(before, claim.chunk.page))
+        else {
+            continue;
+        };
         let (was, is) = (claimed(before, &page.tenant), claimed(after, &page.tenant));
         assert!(is <= most.max(was), "P12: {is} of {} are claimed, {was} were, {most} may be", page.tenant);
         let gone = after.claimed_by_tenant(&page.tenant);
@@ -257,8 +259,8 @@ fn counts(state: RecipientState) -> bool {
 }
 
 /// States of the same address in other runs of the schedule within the gap (P17).
-fn beside(ledger: &Ledger, (page, chunk, slot): Seat) -> Vec<RecipientState> {
-    let Some((id, number)) = ledger.recipient_at((page, chunk), slot) else { return vec![] };
+fn beside(ledger: &Ledger, (chunk, slot): Seat) -> Vec<RecipientState> {
+    let Some((id, number)) = ledger.recipient_at(chunk, slot) else { return vec![] };
     let run = ledger.run(id).expect("a run");
     // Runs to sealed audiences have no gap.
     if run.policies.min_gap_ms == 0 {
@@ -280,8 +282,8 @@ fn beside(ledger: &Ledger, (page, chunk, slot): Seat) -> Vec<RecipientState> {
     found
 }
 
-fn is_crash_suspect(ledger: &Ledger, (page, chunk, slot): Seat) -> bool {
-    ledger.chunks().get(&(page, chunk)).is_some_and(|chunk| chunk.crash_suspects.contains(slot))
+fn is_crash_suspect(ledger: &Ledger, (chunk, slot): Seat) -> bool {
+    ledger.chunks().get(&chunk).is_some_and(|chunk| chunk.crash_suspects.contains(slot))
 }
 
 /// Returns whether a recipient must be a crash suspect afterwards (P12). `None` for entries that settle several claims.
@@ -394,11 +396,11 @@ fn may_be(
     if refused {
         return Some(vec![former]);
     }
-    let (page, chunk, slot) = seat;
+    let (chunk, slot) = seat;
     match &entry.command {
         Command::Claim(claims) => {
             let [claim] = &claims[..] else { return None };
-            let asked = (claim.page, claim.chunk) == (page, chunk) && claim.slice.contains(slot);
+            let asked = claim.chunk == chunk && claim.slice.contains(slot);
             let fits = claim.slice.len() <= before.limits().slice && before.is_current(claim.owner);
             let alone = claim.slice.len() == 1 || !is_crash_suspect(before, seat);
             let granted =
@@ -410,7 +412,7 @@ fn may_be(
                 true if near.iter().any(|of| counts(*of)) => vec![RecipientState::Suppressed],
                 true if near.contains(&RecipientState::Claimed) => vec![former],
                 // The number of grants is judged separately (P12, P25).
-                true if is_bounded(before, claim.page, seat, entry.now) => vec![former, RecipientState::Claimed],
+                true if is_bounded(before, seat, entry.now) => vec![former, RecipientState::Claimed],
                 true => vec![RecipientState::Claimed],
             })
         }
@@ -423,38 +425,37 @@ fn may_be(
 }
 
 /// True if the tenant of the page has a limit of claimed recipients, or its pool has a cap today (P12, P25).
-fn is_bounded(ledger: &Ledger, page: RunId, (_, chunk, slot): Seat, now: Time) -> bool {
-    let pool = ledger.pages().get(&page).map(|known| ledger.pool_of(page, known, chunk, slot).to_owned());
+fn is_bounded(ledger: &Ledger, (chunk, slot): Seat, now: Time) -> bool {
+    let pool = ledger.pages().get(&chunk.page).map(|page| ledger.pool_of(page, chunk, slot).to_owned());
     let warm_up = pool.and_then(|pool| ledger.pools().get(&pool));
-    at_once(ledger, page).is_some() || warm_up.is_some_and(|warm_up| warm_up.cap(Day::of(now)).is_some())
+    at_once(ledger, chunk.page).is_some() || warm_up.is_some_and(|warm_up| warm_up.cap(Day::of(now)).is_some())
 }
 
 /// A claim has one pool: that of its lowest slot that can be sent (P4).
 fn goes_by_the_pool_of(ledger: &Ledger, claim: &ClaimRequest, slot: u16, now: Time) -> bool {
-    let Some((page, chunk)) = ledger.pages().get(&claim.page).zip(ledger.chunks().get(&(claim.page, claim.chunk)))
-    else {
+    let Some((page, chunk)) = ledger.pages().get(&claim.chunk.page).zip(ledger.chunks().get(&claim.chunk)) else {
         return false;
     };
     let can_go = |slot: &u16| {
-        chunk.set(RecipientState::Pending).contains(*slot) && is_sendable(ledger, (claim.page, claim.chunk, *slot), now)
+        chunk.set(RecipientState::Pending).contains(*slot) && is_sendable(ledger, (claim.chunk, *slot), now)
     };
-    let pool = |slot: u16| ledger.pool_of(claim.page, page, claim.chunk, slot);
+    let pool = |slot: u16| ledger.pool_of(page, claim.chunk, slot);
     claim.slice.iter().find(can_go).is_some_and(|lowest| pool(lowest) == pool(slot))
 }
 
 /// True if its wave is reached, its run is open, and the deadline has not passed (P4, P6, P16).
-fn is_sendable(ledger: &Ledger, (page, chunk, slot): Seat, now: Time) -> bool {
-    let waves = ledger.chunks().get(&(page, chunk)).map(|chunk| chunk.waves.clone()).unwrap_or_default();
+fn is_sendable(ledger: &Ledger, (chunk, slot): Seat, now: Time) -> bool {
+    let waves = ledger.chunks().get(&chunk).map(|chunk| chunk.waves.clone()).unwrap_or_default();
     let waits = waves.iter().any(|(wave, slots)| wave * WAVE_MS > now.0 && slots.contains(slot));
-    let run = run_of(ledger, (page, chunk, slot));
+    let run = run_of(ledger, (chunk, slot));
     // Only recipients of the canary are claimed before its verdict (P6).
-    let number = ledger.recipient_at((page, chunk), slot).map_or(0, |(_, number)| number);
+    let number = ledger.recipient_at(chunk, slot).map_or(0, |(_, number)| number);
     let is_behind = |run: &Run| run.waits_for_canary() && !run.is_of_canary(number);
     !waits && run.is_some_and(|run| run.state == RunState::Open && run.finish_by > now && !is_behind(run))
 }
 
-fn run_of(ledger: &Ledger, (page, chunk, slot): Seat) -> Option<&Run> {
-    ledger.run(ledger.recipient_at((page, chunk), slot)?.0)
+fn run_of(ledger: &Ledger, (chunk, slot): Seat) -> Option<&Run> {
+    ledger.run(ledger.recipient_at(chunk, slot)?.0)
 }
 
 /// The table of P14, for one recipient and one claim.
@@ -465,7 +466,7 @@ fn settled(
     former: RecipientState,
     now: Time,
 ) -> Option<RecipientState> {
-    let (page, chunk, slot) = seat;
+    let (chunk, slot) = seat;
     let row = row_of(ledger, outcome, seat);
     let run = run_of(ledger, seat)?;
     // A series of permanent refusals that name no mailbox pauses the run: ten, or as many as it has recipients if one of
@@ -484,7 +485,7 @@ fn settled(
         let moves = !former.is_terminal() || former == RecipientState::Assumed;
         return Some(if moves { RecipientState::Sent } else { former });
     }
-    let attempts = ledger.chunks().get(&(page, chunk))?.attempts.get(&slot).copied().unwrap_or(0);
+    let attempts = ledger.chunks().get(&chunk)?.attempts.get(&slot).copied().unwrap_or(0);
     if is_mine(&row, slot, former)
         && let Some(to) = not_sent(run, outcome, slot, attempts, now)
     {
@@ -497,10 +498,10 @@ fn settled(
 }
 
 /// Returns the claim that an outcome names, if it was granted the recipient.
-fn row_of(ledger: &Ledger, outcome: &ClaimOutcome, (page, chunk, slot): Seat) -> Option<Claim> {
+fn row_of(ledger: &Ledger, outcome: &ClaimOutcome, (chunk, slot): Seat) -> Option<Claim> {
     let closed = || ledger.closed_claims().find(|(fence, _)| *fence == outcome.fence).map(|(_, row)| row);
     let row = ledger.claims().get(&outcome.fence).cloned().or_else(closed)?;
-    let named = (row.page, row.chunk) == (outcome.page, outcome.chunk) && (page, chunk) == (row.page, row.chunk);
+    let named = row.chunk == outcome.chunk && chunk == row.chunk;
     (named && row.granted.contains(slot)).then_some(row)
 }
 

@@ -255,7 +255,7 @@ fn backfill(schedule: ScheduleId, name: NextInstant) -> Backfill {
 
 fn archive(page: RunId) -> Archive {
     Archive {
-        pages: vec![page],
+        pages: vec![PageId(page)],
         after_ms: 86_400_000,
         summaries: vec![RUN],
         history: vec![(ScheduleId::new(900, 0), next(4).nominal)],
@@ -344,8 +344,7 @@ fn settle() -> ClaimOutcome {
         effect,
     };
     ClaimOutcome {
-        page: RUN,
-        chunk: 2,
+        chunk: PageId(RUN).chunk(2),
         fence: FENCE,
         accepted: Bitmap::range(0, 100),
         source: OutcomeSource::Journal,
@@ -410,7 +409,11 @@ pub fn commands() -> Vec<(&'static str, Command)> {
         ("Fire", Command::Fire(vec![fire()])),
         (
             "Claim",
-            Command::Claim(vec![ClaimRequest { page: RUN, chunk: 1, slice: Bitmap::range(7, 256), owner: OWNER }]),
+            Command::Claim(vec![ClaimRequest {
+                chunk: PageId(RUN).chunk(1),
+                slice: Bitmap::range(7, 256),
+                owner: OWNER,
+            }]),
         ),
         ("Settle", Command::Settle(vec![settle()])),
         ("Revoke", Command::Revoke(vec![FENCE])),
@@ -620,17 +623,17 @@ pub fn ledger() -> Ledger {
     // It is outside the gap of the runs above, so it opens.
     put(10_000, Command::Backfill(backfill(active, next(-1_300))));
     let mut claim = |slots: Bitmap| {
-        let claim = ClaimRequest { page, chunk: 0, slice: slots, owner: OWNER };
+        let claim = ClaimRequest { chunk: PageId(page).chunk(0), slice: slots, owner: OWNER };
         let CommandOutcome::Claimed(answers) = put(11_000, Command::Claim(vec![claim])) else { panic!("claimed") };
         *answers[0].as_ref().expect("a row")
     };
     let (first, second, third) =
         (claim(Bitmap::range(0, 1)), claim([1].into_iter().collect()), claim(Bitmap::range(2, 3)));
     let fourth = claim([5].into_iter().collect());
-    let mut settle = ClaimOutcome::empty(page, 0, first);
+    let mut settle = ClaimOutcome::empty(PageId(page).chunk(0), first);
     settle.accepted.insert(0);
     put(12_000, Command::Settle(vec![settle]));
-    let mut settle = ClaimOutcome::empty(page, 0, third);
+    let mut settle = ClaimOutcome::empty(PageId(page).chunk(0), third);
     let refused = |slot, code| RelayRefusal {
         slot,
         code,
@@ -641,7 +644,7 @@ pub fn ledger() -> Ledger {
     let unnamed = |slot, code| RelayRefusal { enhanced: None, effect: RefusalEffect::Unnamed, ..refused(slot, code) };
     settle.refused = vec![refused(2, 550), unnamed(3, 0), unnamed(4, 554)];
     put(12_000, Command::Settle(vec![settle]));
-    let mut settle = ClaimOutcome::empty(page, 0, fourth);
+    let mut settle = ClaimOutcome::empty(PageId(page).chunk(0), fourth);
     settle.release(ReleaseReason::OwnerDiedComposing, 5);
     put(12_000, Command::Settle(vec![settle]));
     put(13_000, Command::Revoke(vec![second]));

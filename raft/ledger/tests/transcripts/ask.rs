@@ -496,7 +496,7 @@ impl World {
     fn archive(&mut self, words: &mut Words) -> Parsed<Command> {
         let after_ms = words.ms("after")?.unwrap_or(DAY_MS);
         let summaries = words.all("summary").into_iter().map(|run| self.run(run)).collect::<Parsed<Vec<_>>>()?;
-        let pages = words.rest().into_iter().map(|run| self.run(run)).collect::<Parsed<Vec<_>>>()?;
+        let pages = words.rest().into_iter().map(|run| self.run(run).map(PageId)).collect::<Parsed<Vec<_>>>()?;
         if pages.is_empty() && summaries.is_empty() {
             let now = self.ledger.head().now;
             let (found, more) = next_batch(&self.ledger, &ArchiveCursor::default(), now, after_ms);
@@ -693,12 +693,12 @@ impl World {
     /// `claim daily 0-1 2-3`.
     fn claim(&mut self, words: &mut Words, context: &Context) -> Parsed<String> {
         let run = self.run(words.need("run")?)?;
-        let page = self.ledger.page_of(run).map_or(run, |(page, _, _)| page);
-        let chunk = words.number("chunk", 0)?;
+        let page = self.ledger.page_of(run).map_or(PageId(run), |(page, _, _)| page);
+        let chunk = page.chunk(words.number("chunk", 0)?);
         let node = words.number("node", 1)?;
         let known = self.ledger.nodes().get(&NodeId(node)).map_or(1, |node| node.incarnation.0);
         let owner = owner(node, words.number("incarnation", known)?);
-        let claim = |text| Parsed::Ok(ClaimRequest { page, chunk, slice: slots(text)?, owner });
+        let claim = |text| Parsed::Ok(ClaimRequest { chunk, slice: slots(text)?, owner });
         let claims = words.rest().into_iter().map(claim).collect::<Parsed<Vec<_>>>()?;
         if let Some(alias) = &context.prefix {
             let epoch = self.ledger.head().epoch.map(|epoch| epoch.epoch).unwrap_or_default();
@@ -715,10 +715,10 @@ impl World {
         let mut outcomes = Vec::new();
         for name in words.rest() {
             let fence = self.fence(name)?;
-            let open = self.ledger.claims().get(&fence).map(|row| (row.page, row.chunk));
+            let open = self.ledger.claims().get(&fence).map(|row| row.chunk);
             let closed = self.ledger.closed_claims().find(|(known, _)| *known == fence);
-            let place = open.or(closed.map(|(_, row)| (row.page, row.chunk)));
-            let (page, chunk) = place.unwrap_or((RunId { index: 0, place: 0 }, 0));
+            let place = open.or(closed.map(|(_, row)| row.chunk));
+            let chunk = place.unwrap_or(PageId(RunId { index: 0, place: 0 }).chunk(0));
             let (released, was_open) = (words.slots("released")?, words.slots("was_open")?);
             let source = source(words.key("witness"), !was_open.is_empty())?;
             let open = released.and(&was_open);
@@ -734,7 +734,7 @@ impl World {
                 unsendable: words.all("unsendable").into_iter().map(unsendable).collect::<Parsed<_>>()?,
                 alone: words.key("alone").is_some(),
                 relay_reply: words.key("said").map(said).transpose()?,
-                ..ClaimOutcome::empty(page, words.number("chunk", chunk)?, fence)
+                ..ClaimOutcome::empty(chunk.page.chunk(words.number("chunk", chunk.number)?), fence)
             });
         }
         Ok(Command::Settle(outcomes))

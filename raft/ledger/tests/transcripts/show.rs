@@ -8,7 +8,7 @@ use reveille_ledger::command::RefusalEffect;
 use reveille_ledger::content::Recipients;
 use reveille_ledger::crash_backoff::allowances;
 use reveille_ledger::explain::LastRefusal;
-use reveille_ledger::ids::{NodeId, RunId};
+use reveille_ledger::ids::{NodeId, PageId, RunId};
 use reveille_ledger::pool::{Day, PoolRow};
 use reveille_ledger::{InstantOutcome, RecipientState};
 
@@ -84,7 +84,7 @@ impl World {
         let rows = open.chain(self.ledger.closed_claims());
         let one = |(fence, row): (reveille_ledger::ids::Fence, reveille_ledger::Claim)| {
             let mut text =
-                format!("{} of {} by {}: granted {:?}", self.fence_name(fence), row.page, row.owner, row.granted);
+                format!("{} of {} by {}: granted {:?}", self.fence_name(fence), row.chunk.page, row.owner, row.granted);
             let sets = [
                 ("claimed", &row.claimed),
                 ("in_doubt", &row.in_doubt),
@@ -174,7 +174,7 @@ impl World {
         let run = self.run(words.need("run")?)?;
         let (page, whole, _) = self.ledger.page_of(run).ok_or("no such run")?;
         let now = self.ledger.head().now;
-        let chunk = self.ledger.chunks().get(&(page, 0)).ok_or("no chunk")?;
+        let chunk = self.ledger.chunks().get(&page.chunk(0)).ok_or("no chunk")?;
         let slots = chunk.claimable(now).and_not(&reveille_ledger::closed_slots(whole, 0, now));
         let wave = chunk.next_wave(now).map_or("none".to_owned(), |time| self.time(time));
         Ok(format!("{slots:?}, next wave {wave}\n"))
@@ -336,7 +336,7 @@ impl World {
 
     fn show_pages(&self) -> String {
         let open: Vec<_> = self.ledger.open_pages().map(|(id, _)| id).collect();
-        let one = |(id, page): (&reveille_ledger::ids::RunId, &reveille_ledger::Page)| {
+        let one = |(id, page): (&reveille_ledger::ids::PageId, &reveille_ledger::Page)| {
             let word = if open.contains(id) { "open" } else { "closed" };
             format!("{id}: {} runs, {} slots, due {}, {word}\n", page.runs.len(), page.slots, self.time(page.due))
         };

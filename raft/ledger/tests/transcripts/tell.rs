@@ -240,8 +240,8 @@ pub fn word(state: RecipientState) -> String {
 
 /// Facts about one recipient.
 fn recipient(world: &World, ledger: &Ledger, run: RunId, number: u32) -> [String; 7] {
-    let Some((page, chunk, slot)) = ledger.slot_of(run, number) else { return Default::default() };
-    let Some(chunk) = ledger.chunks().get(&(page, chunk)) else { return Default::default() };
+    let Some((chunk, slot)) = ledger.slot_of(run, number) else { return Default::default() };
+    let Some(chunk) = ledger.chunks().get(&chunk) else { return Default::default() };
     let wave = chunk.waves.iter().find(|(_, slots)| slots.contains(slot));
     let wave = wave
         .map_or("waits for nothing".to_owned(), |(wave, _)| format!("waits until {}", world.time(wave_start(*wave))));

@@ -8,7 +8,7 @@ use reveille_ledger::command::{
     VoterClock,
 };
 use reveille_ledger::content::{AudienceChoice, NamedAudience, Seal};
-use reveille_ledger::ids::{Fence, Hash, Incarnation, Nominal, RunId, ScheduleId};
+use reveille_ledger::ids::{Fence, Hash, Incarnation, Nominal, PageId, RunId, ScheduleId};
 use reveille_ledger::policy::Policies;
 use reveille_ledger::reply::{CommandOutcome, MovedRecipients};
 
@@ -23,7 +23,8 @@ mod late_rate;
 mod tenants;
 mod warm_up;
 
-const PAGE: RunId = RunId { index: 6, place: 0 };
+const RUN: RunId = RunId { index: 6, place: 0 };
+const PAGE: PageId = PageId(RUN);
 const OPENED_AT: Time = Time(1_000);
 /// Maximum number of recipients that both nodes have claimed. The relay answers within 10 ms, and claim and settle take
 /// 310 ms.
@@ -107,7 +108,7 @@ impl World {
     }
 
     /// Opens the run of a schedule; returns its page.
-    fn fire(&mut self, schedule: ScheduleId, cause: OpeningCause) -> RunId {
+    fn fire(&mut self, schedule: ScheduleId, cause: OpeningCause) -> PageId {
         self.now = OPENED_AT;
         let name = Nominal::Instant(OPENED_AT);
         let finish_by = Time(3_600_000);
@@ -122,8 +123,8 @@ impl World {
             next: None,
             tzdb: "test".into(),
         }]));
-        let page = RunId { index: schedule.index() + 1, place: 0 };
-        assert_eq!(fired, CommandOutcome::Fired(vec![Ok(vec![page])]));
+        let page = PageId(RunId { index: schedule.index() + 1, place: 0 });
+        assert_eq!(fired, CommandOutcome::Fired(vec![Ok(vec![page.0])]));
         page
     }
 
@@ -170,7 +171,7 @@ impl World {
     fn settle(&mut self) {
         let accept = |(fence, claim): (&Fence, &reveille_ledger::Claim)| ClaimOutcome {
             accepted: claim.claimed.clone(),
-            ..ClaimOutcome::empty(claim.page, claim.chunk, *fence)
+            ..ClaimOutcome::empty(claim.chunk, *fence)
         };
         let outcomes = self.ledger.claims().iter().map(accept).collect();
         self.put(Command::Settle(outcomes));
@@ -213,7 +214,7 @@ impl World {
                 (ReleaseReason::OwnerDied, claim.claimed.and_not(open)),
                 (ReleaseReason::OwnerDiedComposing, claim.claimed.and(open)),
             ],
-            ..ClaimOutcome::empty(claim.page, claim.chunk, *fence)
+            ..ClaimOutcome::empty(claim.chunk, *fence)
         };
         let outcomes = former.map(released).collect();
         self.put(Command::Settle(outcomes));
@@ -274,7 +275,7 @@ fn offer(tenant: &str, chunk: u32) -> Offer {
         priority: 0,
         due: OPENED_AT,
         late: false,
-        source: ClaimSource { page: PAGE, chunk, pool: "default".into() },
+        source: ClaimSource { chunk: PAGE.chunk(chunk), pool: "default".into() },
         claimable: 9,
         slots: Default::default(),
         barred: BTreeSet::new(),
@@ -357,7 +358,7 @@ fn redirected_recipient_uses_credit_of_its_new_pool() {
     let mut world = World::with(4);
     let dead = |claim: (&Fence, &reveille_ledger::Claim)| {
         let unsendable = claim.1.granted.iter().map(|slot| (slot, Unsendable::NotComposed("no".to_owned()))).collect();
-        ClaimOutcome { unsendable, ..ClaimOutcome::empty(claim.1.page, claim.1.chunk, *claim.0) }
+        ClaimOutcome { unsendable, ..ClaimOutcome::empty(claim.1.chunk, *claim.0) }
     };
     assert_eq!(world.dispatch().len(), 1);
     let outcomes = world.ledger.claims().iter().map(dead).collect();
@@ -366,7 +367,7 @@ fn redirected_recipient_uses_credit_of_its_new_pool() {
     let bulk = Relay { name: "bulk".into(), pool: "bulk".into(), max_sessions: 1, ..relay };
     world.put(Command::RelayPut(bulk.into()));
     for (recipients, pool) in [(vec![0, 2], Some("bulk".to_owned())), (vec![1, 3], None)] {
-        let requeue = Requeue { picked: vec![PickedRecipients { run: PAGE, recipients }], pool };
+        let requeue = Requeue { picked: vec![PickedRecipients { run: RUN, recipients }], pool };
         assert_eq!(
             world.put(Command::Requeue(requeue)),
             CommandOutcome::MovedOf(vec![Ok(MovedRecipients { recipients: 2, inside_gap: 0 })])
@@ -417,14 +418,14 @@ fn recipients_due_during_pending_claims_are_claimed_once() {
     let CommandOutcome::Schedule(second) = created else { panic!("{created:?}") };
     let page = world.fire(second, OpeningCause::Due);
     let (meanwhile, _) = world.made();
-    let pages: BTreeSet<RunId> = meanwhile.requests.iter().map(|claim| claim.page).collect();
+    let pages: BTreeSet<PageId> = meanwhile.requests.iter().map(|claim| claim.chunk.page).collect();
     assert_eq!(pages, [page].into(), "not the page that waits for its answer");
     let asked: u32 = meanwhile.requests.iter().map(|claim| claim.slice.len()).sum();
     assert_eq!(asked, 2 * CAP - 40, "what is on its way uses credit");
     // The proposal never reached the log, so all its recipients are offered again.
     world.in_flight.remove(number);
     let (again, _) = world.made();
-    assert!(again.requests.iter().any(|claim| claim.page == PAGE));
+    assert!(again.requests.iter().any(|claim| claim.chunk.page == PAGE));
 }
 
 #[test]
@@ -459,7 +460,7 @@ fn canary_waiting_for_its_wave_costs_no_further_search() {
         |slot| RelayRefusal { slot, code: 450, enhanced: None, text: "later".into(), effect: RefusalEffect::Deferred };
     let outcome = |(fence, claim): (&Fence, &reveille_ledger::Claim)| ClaimOutcome {
         refused: claim.claimed.iter().map(refused).collect(),
-        ..ClaimOutcome::empty(claim.page, claim.chunk, *fence)
+        ..ClaimOutcome::empty(claim.chunk, *fence)
     };
     let outcomes = world.ledger.claims().iter().map(outcome).collect();
     world.put(Command::Settle(outcomes));

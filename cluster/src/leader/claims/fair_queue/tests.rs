@@ -2,14 +2,14 @@
 
 use proptest::prelude::*;
 use reveille_ledger::LEVEL;
-use reveille_ledger::ids::{RunId, Time};
+use reveille_ledger::ids::{PageId, RunId, Time};
 use reveille_ledger::limits::limits;
 
 use super::*;
 use crate::leader::claims::types::ClaimSource;
 
 fn source(pool: &str, page: u64, chunk: u32) -> ClaimSource {
-    ClaimSource { page: RunId { index: page, place: 0 }, chunk, pool: pool.to_owned() }
+    ClaimSource { chunk: PageId(RunId { index: page, place: 0 }).chunk(chunk), pool: pool.to_owned() }
 }
 
 fn offer(tenant: &str, page: u64, claimable: u32) -> Offer {
@@ -45,7 +45,7 @@ fn shares(shares: &[(&str, u32)]) -> ClaimLimits {
 }
 
 fn pages(slices: &[PlannedSlice]) -> Vec<(u64, u32)> {
-    slices.iter().map(|planned| (planned.source.page.index, planned.recipients)).collect()
+    slices.iter().map(|planned| (planned.source.chunk.page.0.index, planned.recipients)).collect()
 }
 
 #[test]
@@ -168,7 +168,8 @@ fn offer_with_lacking_part_goes_to_other_nodes() {
         &mut ClaimLimits::default(),
         100,
     );
-    let mut who: Vec<(u64, u64)> = slices.iter().map(|planned| (planned.source.page.index, planned.node.0)).collect();
+    let mut who: Vec<(u64, u64)> =
+        slices.iter().map(|planned| (planned.source.chunk.page.0.index, planned.node.0)).collect();
     who.dedup();
     assert_eq!(who, [(1, 1), (2, 2)], "an offer that no node may serve delays nothing");
     let barred = Offer { barred: [NodeId(1)].into(), ..offer("a", 1, 300) };
@@ -266,7 +267,7 @@ proptest! {
             let (mut credits_left, mut offers_left) = (credits.clone(), offers.clone());
             for planned in &slices {
                 prop_assert!((1..=ClaimLimits::default().slice).contains(&planned.recipients));
-                let offer = &mut offers_left[planned.source.page.index as usize];
+                let offer = &mut offers_left[planned.source.chunk.page.0.index as usize];
                 offer.claimable = offer.claimable.checked_sub(planned.recipients).expect("no more than is claimable");
                 let mut covered = false;
                 for credit in credits_left.iter_mut().filter(|credit| covers(credit, offer, planned.node)) {
@@ -301,7 +302,7 @@ proptest! {
                 chunks.iter().enumerate().map(piece).chain([rest]).collect::<Vec<_>>()
             }).collect();
             for planned in fair.next_slices(&offers, &[shared(1, here), shared(2, there)], &mut ClaimLimits::default(), slices_max) {
-                got[planned.source.page.index as usize] += planned.recipients;
+                got[planned.source.chunk.page.0.index as usize] += planned.recipients;
             }
             let (least, most) = (got.iter().min().copied().unwrap_or(0), got.iter().max().copied().unwrap_or(0));
             prop_assert!(most - least <= ClaimLimits::default().slice, "{:?}", got);
@@ -321,7 +322,7 @@ proptest! {
         for (slices_max, room) in calls {
             let offers: Vec<Offer> = names.iter().zip(0..).map(|(name, page)| offer(name, page, 9_000)).collect();
             for planned in fair.next_slices(&offers, &[shared(1, room)], &mut limits, slices_max) {
-                got[planned.source.page.index as usize] += planned.recipients;
+                got[planned.source.chunk.page.0.index as usize] += planned.recipients;
             }
             let each = got.iter().zip(&weights).map(|(got, weight)| f64::from(*got) / f64::from(*weight));
             let (least, most) = each.clone().fold((f64::MAX, 0.0_f64), |(least, most), one| (least.min(one), most.max(one)));
@@ -352,7 +353,7 @@ proptest! {
             // One slice for each call cuts turns most often.
             let slices = fair.next_slices(&offers, &[shared(1, room)], &mut ClaimLimits::default(), 1);
             prop_assert_eq!(slices.len(), 1);
-            if slices[0].source.page.index == patient as u64 {
+            if slices[0].source.chunk.page.0.index == patient as u64 {
                 break;
             }
             waited += slices[0].recipients;

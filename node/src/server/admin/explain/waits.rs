@@ -38,7 +38,7 @@ pub fn describe(
     }
     let now = ledger.head().now;
     let place = ledger.slot_of(id, number);
-    let pool = place.map_or(&*page.pool, |(id, chunk, slot)| ledger.pool_of(id, page, chunk, slot));
+    let pool = place.map_or(&*page.pool, |(chunk, slot)| ledger.pool_of(page, chunk, slot));
     Some(match &run.state {
         RunState::Paused { reason } => {
             let reason = reason.to_string();
@@ -111,8 +111,8 @@ fn for_a_node(
         let deaths = ledger.limits().crashes_kept;
         return format!("for {}, which died {deaths} times within ten minutes and rests until {until}", node.name);
     }
-    let suspect = ledger.slot_of(id, number).is_some_and(|(page, chunk, slot)| {
-        ledger.chunks().get(&(page, chunk)).is_some_and(|chunk| chunk.crash_suspects.contains(slot))
+    let suspect = ledger.slot_of(id, number).is_some_and(|(chunk, slot)| {
+        ledger.chunks().get(&chunk).is_some_and(|chunk| chunk.crash_suspects.contains(slot))
     });
     if ledger.remaining_today(pool, ledger.head().now) == Some(0) {
         let until = Day::of(ledger.head().now).end();

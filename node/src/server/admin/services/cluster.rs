@@ -140,8 +140,9 @@ fn blocked(ledger: &Ledger) -> (Vec<v1::BlockedRun>, u32) {
         schedule: run.name.to_string(),
         why: views::blocked(run),
     };
-    let runs =
-        ledger.open_pages().flat_map(|(id, page)| page.runs.iter().map(move |run| (id.at(run), &*page.tenant, run)));
+    let runs = ledger
+        .open_pages()
+        .flat_map(|(id, page)| page.runs.iter().map(move |run| (id.run_id(run), &*page.tenant, run)));
     let mut runs = runs.filter(|(.., run)| run.blocked.is_some());
     let first: Vec<_> = runs.by_ref().take(BLOCKED_MAX).map(|(id, tenant, run)| blocked_run(id, tenant, run)).collect();
     let count = first.len() + runs.count();
@@ -234,7 +235,7 @@ impl Admin {
 mod tests {
     use reveille_cluster::ops::zones::Zones;
     use reveille_ledger::command::{ClaimRequest, Command, Entry, EpochStart, NodeUp, RunBlock, Trigger, VoterClock};
-    use reveille_ledger::ids::{ClaimOwner, Epoch, Incarnation, ScheduleId, Time};
+    use reveille_ledger::ids::{ClaimOwner, Epoch, Incarnation, PageId, ScheduleId, Time};
     use reveille_ledger::reply::CommandOutcome;
 
     use super::*;
@@ -291,11 +292,11 @@ mod tests {
         for (number, node) in of.iter().enumerate() {
             now = now.plus_ms(1_000);
             let triggered = play(now, Command::Trigger(Trigger { schedule, request: format!("id-{number}") }));
-            let CommandOutcome::Run { run: page, .. } = triggered else { panic!("{triggered:?}") };
+            let CommandOutcome::Run { run, .. } = triggered else { panic!("{triggered:?}") };
             let incarnation = incarnations.get_mut(node).expect("a node");
             let (former, next) = (owner(*node, *incarnation), owner(*node, *incarnation + 1));
             let slice = [0].into_iter().collect();
-            play(now, Command::Claim(vec![ClaimRequest { page, chunk: 0, slice, owner: former }]));
+            play(now, Command::Claim(vec![ClaimRequest { chunk: PageId(run).chunk(0), slice, owner: former }]));
             assert_eq!(play(now, up(next)), CommandOutcome::Done);
             *incarnation += 1;
         }

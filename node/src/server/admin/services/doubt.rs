@@ -59,10 +59,10 @@ impl RecipientPage<DoubtRow, Key> {
     fn take(&mut self, ledger: &Ledger, (tenant, only): (&str, Option<RunId>), (fence, slot): Key) {
         self.last = Some((fence, slot));
         let Some(row) = ledger.claims().get(&fence) else { return };
-        let Some(page) = ledger.pages().get(&row.page).filter(|page| *page.tenant == *tenant) else { return };
+        let Some(page) = ledger.pages().get(&row.chunk.page).filter(|page| *page.tenant == *tenant) else { return };
         let whole = row.chunk * CHUNK + u32::from(slot);
         let Some(run) = page.run_of_slot(whole).and_then(|position| page.runs.get(position)) else { return };
-        let id = row.page.at(run);
+        let id = row.chunk.page.run_id(run);
         if only.is_some_and(|only| only != id) {
             return;
         }
@@ -113,10 +113,12 @@ fn rehearse(
     let page = ledger.page_of(picked.run).map(|(page, _, _)| page);
     let mut counts: BTreeMap<(&str, String), u64> = BTreeMap::new();
     let (mut lookups, mut inside_gap, mut newest, mut later) = (GapLookups::default(), 0, None, None);
-    for (fence, row) in ledger.claims().iter().filter(|(_, row)| Some(row.page) == page && !row.in_doubt.is_empty()) {
+    for (fence, row) in
+        ledger.claims().iter().filter(|(_, row)| Some(row.chunk.page) == page && !row.in_doubt.is_empty())
+    {
         let near = if resends { ledger.doubts_inside_gap(&mut lookups, picked.run, *fence) } else { Bitmap::new() };
         for slot in row.in_doubt.iter() {
-            let Some((run, number)) = ledger.recipient_at((row.page, row.chunk), slot) else { continue };
+            let Some((run, number)) = ledger.recipient_at(row.chunk, slot) else { continue };
             let is_meant = run == picked.run && (picked.numbers.is_empty() || picked.numbers.contains(&number));
             if is_meant && up_to.is_some_and(|up_to| *fence > up_to) {
                 later = Some(*fence);
@@ -203,10 +205,9 @@ impl Admin {
         // `pick_one` has already waited for a fresh state, unless the caller wants a stale one.
         let (row, freshness) = self
             .read(request.stale, deadline, |ledger| {
-                let (of, chunk, slot) = ledger.slot_of(run, number)?;
+                let (chunk, slot) = ledger.slot_of(run, number)?;
                 let mut rows = ledger.claims().iter();
-                let (fence, _) =
-                    rows.find(|(_, row)| row.page == of && row.chunk == chunk && row.in_doubt.contains(slot))?;
+                let (fence, _) = rows.find(|(_, row)| row.chunk == chunk && row.in_doubt.contains(slot))?;
                 page.take(ledger, (&tenant, Some(run)), (*fence, slot));
                 Some(())
             })

@@ -332,7 +332,7 @@ fn resumed(found: &Found, zones: &reveille_cluster::ops::zones::Zones) -> ApiRes
 fn open_runs(ledger: &Ledger, schedule: ScheduleId) -> Vec<String> {
     let of_pages = ledger.open_pages().flat_map(|(id, page)| {
         let open = page.runs.iter().filter(move |run| run.schedule == schedule && !run.counts.is_finished());
-        open.map(move |run| id.at(run).to_string())
+        open.map(move |run| id.run_id(run).to_string())
     });
     of_pages.take(OPEN_RUNS_SHOWN).collect()
 }

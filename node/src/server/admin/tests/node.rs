@@ -18,7 +18,7 @@ use reveille_cluster::smtp::{CredentialStore, RelayRules, TcpDialer};
 use reveille_ledger::LEVEL;
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::command::{ClaimRequest, Command, NodeUp};
-use reveille_ledger::ids::{ClaimOwner, Incarnation, NodeId, Time};
+use reveille_ledger::ids::{ClaimOwner, Incarnation, NodeId, PageId, Time};
 use reveille_ledger::reply::CommandOutcome;
 use reveille_proto::admin::v1::audience_service_client::AudienceServiceClient;
 use reveille_proto::admin::v1::campaign_service_client::CampaignServiceClient;
@@ -197,13 +197,13 @@ pub async fn node_that_rests(recipients: &[&str]) -> (Node, String) {
     ClusterServiceClient::new(founder.channel.clone()).init_cluster(request).await.expect("a cluster");
     let (_, triggered) = opened(&founder.channel, yearly("report", recipients)).await;
     let run = triggered.run.expect("a run");
-    let page = run.run.parse().expect("a run");
+    let page = PageId(run.run.parse().expect("a run"));
     for life in 1..=DEATHS {
         let holder = ClaimOwner { incarnation: Incarnation(life), ..founder.context.me };
         let up = NodeUp { owner: holder, name: "node-1".to_owned(), level: LEVEL, process_nonce: life };
         let slice = Bitmap::range(life as u32 - 1, 1);
         for command in
-            [Command::NodeUp(up), Command::Claim(vec![ClaimRequest { page, chunk: 0, slice, owner: holder }])]
+            [Command::NodeUp(up), Command::Claim(vec![ClaimRequest { chunk: page.chunk(0), slice, owner: holder }])]
         {
             let reply =
                 founder.context.replica.propose(&command, Instant::now() + STEP_TIMEOUT).await.expect("an answer");

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::model::{ClaimEventKind, Incarnation, NodeId, RecipientState, ReleaseReason};
 
-const PAGE: RunId = RunId { index: 5_000_000, place: 3 };
+const PAGE: PageId = PageId(RunId { index: 5_000_000, place: 3 });
 
 fn fence(number: u32) -> Fence {
     Fence { group: 1, epoch: Epoch(4_999_000), index: PAGE.index + 1 + u64::from(number / 4), place: number % 4 }
@@ -64,21 +64,21 @@ proptest! {
             model.insert(fence(*number), claim.clone());
         }
         for number in 0..400 {
-            prop_assert_eq!(ledger.closed_claim((PAGE, 2), fence(number)), model.get(&fence(number)).cloned());
-            prop_assert_eq!(ledger.closed_claim((PAGE, 1), fence(number)), None, "of another chunk");
+            prop_assert_eq!(ledger.closed_claim(PAGE.chunk(2), fence(number)), model.get(&fence(number)).cloned());
+            prop_assert_eq!(ledger.closed_claim(PAGE.chunk(1), fence(number)), None, "of another chunk");
         }
         let all: Vec<(Fence, Claim)> = model.into_iter().collect();
-        prop_assert_eq!(&ledger.closed_claims_of((PAGE, 2)).collect::<Vec<_>>(), &all);
+        prop_assert_eq!(&ledger.closed_claims_of(PAGE.chunk(2)).collect::<Vec<_>>(), &all);
         prop_assert_eq!(&ledger.closed_claims().collect::<Vec<_>>(), &all);
-        prop_assert_eq!(ledger.closed_claims_of((PAGE, 3)).count(), 0);
+        prop_assert_eq!(ledger.closed_claims_of(PAGE.chunk(3)).count(), 0);
         for owner in all.iter().map(|(_, claim)| claim.owner).collect::<BTreeSet<_>>() {
             let assumed = all.iter().filter(|(_, claim)| claim.owner == owner && !claim.assumed.is_empty()).cloned();
-            let found = ledger.assumed_claims_by(owner, (PAGE, 2));
+            let found = ledger.assumed_claims_by(owner, PAGE.chunk(2));
             prop_assert_eq!(found.collect::<Vec<_>>(), assumed.collect::<Vec<_>>());
-            prop_assert_eq!(ledger.assumed_claims_by(owner, (PAGE, 1)).count(), 0, "of another chunk");
+            prop_assert_eq!(ledger.assumed_claims_by(owner, PAGE.chunk(1)).count(), 0, "of another chunk");
         }
         for (_, block) in ledger.closed_claim_blocks().iter() {
-            let count = block.claims((PAGE, 2)).count();
+            let count = block.claims(PAGE.chunk(2)).count();
             prop_assert!(count > 0);
             prop_assert!(block.packed.len() <= ledger.limits().claim_block_bytes || count == 1, "{count} claims, {} B", block.packed.len());
         }
@@ -107,7 +107,7 @@ fn damaged_block_is_refused_or_read_without_panic() {
     assert!(postcard::from_bytes::<ClosedClaimBlock>(&unowned).is_err(), "its claims have no owner");
     let newer = postcard::to_stdvec(&(LAYOUT + 1, &block.owners, block.since, &block.packed)).expect("plain data");
     assert!(postcard::from_bytes::<ClosedClaimBlock>(&newer).is_err(), "another layout");
-    let (key, mut refused) = ((PAGE, 2), 0);
+    let (key, mut refused) = (PAGE.chunk(2), 0);
     for at in 0..bytes.len() {
         for bit in 0..8 {
             let mut other = bytes.clone();

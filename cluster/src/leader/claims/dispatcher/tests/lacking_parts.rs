@@ -18,8 +18,11 @@ fn page_of_many_chunks_offers_at_most_the_credit_of_all_nodes() {
     let mut lacking: Lacking = world.owners().into_keys().map(|node| (node, BTreeSet::new())).collect();
     assert_eq!(offered(&world, &lacking), [(0, none.clone())], "a chunk is more than both may hold");
     let slices = (0..CHUNK - limits(LEVEL).slice).step_by(limits(LEVEL).slice as usize);
-    let claim =
-        |first| ClaimRequest { page, chunk: 0, slice: Bitmap::range(first, limits(LEVEL).slice), owner: owner(1, 1) };
+    let claim = |first| ClaimRequest {
+        chunk: page.chunk(0),
+        slice: Bitmap::range(first, limits(LEVEL).slice),
+        owner: owner(1, 1),
+    };
     world.put(Command::Claim(slices.map(claim).collect()));
     assert_eq!(offered(&world, &lacking), [(0, none.clone()), (1, none.clone())], "and a slice is less");
     // A part that one node lacks is not offered to it, and parts that few nodes have do not fill the offers (P20).

@@ -32,7 +32,7 @@ impl World {
     fn held_by_tenant(&self) -> BTreeMap<String, u32> {
         let mut held = BTreeMap::new();
         for (_, claim) in self.ledger.claims().iter() {
-            let page = self.ledger.pages().get(&claim.page).expect("a page");
+            let page = self.ledger.pages().get(&claim.chunk.page).expect("a page");
             *held.entry(page.tenant.to_string()).or_default() += claim.claimed.len();
         }
         held.retain(|_, claimed| *claimed > 0);
@@ -131,10 +131,8 @@ fn tenant_backlog_and_dead_relay_do_not_delay_other_tenants() {
             }
             // Half of the claims end.
             let ends = |(number, (fence, claim)): (usize, (&Fence, &reveille_ledger::Claim))| {
-                let accepted = ClaimOutcome {
-                    accepted: claim.claimed.clone(),
-                    ..ClaimOutcome::empty(claim.page, claim.chunk, *fence)
-                };
+                let accepted =
+                    ClaimOutcome { accepted: claim.claimed.clone(), ..ClaimOutcome::empty(claim.chunk, *fence) };
                 number.is_multiple_of(2).then_some(accepted)
             };
             let outcomes = world.ledger.claims().iter().enumerate().filter_map(ends).collect();

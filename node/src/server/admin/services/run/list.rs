@@ -103,10 +103,10 @@ fn latest_first(one: impl Iterator<Item = RunId>, other: impl Iterator<Item = Ru
 fn rows_of_state(ledger: &Ledger, filter: &RunFilter, paging: &Paging<RunId>) -> Rows<v1::Run> {
     let (mut runs, mut last) = (Vec::new(), None);
     let upper = paging.after.map_or(Bound::Unbounded, Bound::Included);
-    let pages = ledger.pages().range((Bound::Unbounded, upper)).rev();
+    let pages = ledger.pages().range((Bound::Unbounded, upper.map(PageId))).rev();
     // Ledger time never goes back, so all pages before the first one that is too old are too old as well.
     let pages = pages.take_while(|(_, page)| !filter.is_too_old(page.opened_at));
-    let runs_of_pages = pages.flat_map(|(id, page)| page.runs.iter().rev().map(move |run| id.at(run)));
+    let runs_of_pages = pages.flat_map(|(id, page)| page.runs.iter().rev().map(move |run| id.run_id(run)));
     let summaries = ledger.summaries().range((Bound::Unbounded, upper)).rev();
     let summaries = summaries.filter(|(_, summary)| !filter.is_too_old(summary.opened_at)).map(|(id, _)| *id);
     let all = latest_first(runs_of_pages, summaries);
