@@ -172,7 +172,7 @@ async fn sessions_of_slow_relay_are_shared_by_waiting_tenants() {
     let sink = mailbox(Some("400ms"));
     let node = Node::start(folder.path()).await;
     node.put_relay(("default", "slow"), &sink, 10).await;
-    node.open(("large", limits(LEVEL).tenant_share), "default", 900).await;
+    node.open(("large", limits(LEVEL).tenant_share_max), "default", 900).await;
     node.open(("small", 1), "default", 900).await;
     // The measurement begins when both have sent for a while, because the first tenant had all sessions at first.
     node.until_sent("small", 6).await;

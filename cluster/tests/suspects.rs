@@ -256,7 +256,7 @@ fn assumed_recipients_of_dead_incarnation_are_settled_when_journal_returns() {
     die_before_recovery(folder.path(), 2, async |life: &Life| {
         let (fence, run) = life.context.replica.read(|ledger| {
             let (fence, row) = ledger.claims().iter().next().expect("a row");
-            (*fence, row.chunk.page)
+            (*fence, row.chunk.page.0)
         });
         assert_eq!(life.put(Command::Revoke(vec![fence])).await, CommandOutcome::Moved(4));
         let (decision, by) = (Decision::Assume, Decider::Policy);

@@ -144,7 +144,7 @@ impl Steering {
         let agreed = agreed_time(count, &readings);
         let start = start_with(context, count, readings);
         let leapt =
-            context.replica.read(|ledger| ledger.moved_ms(&start).unsigned_abs() > ledger.limits().clock_step_ms);
+            context.replica.read(|ledger| ledger.moved_ms(&start).unsigned_abs() > ledger.limits().clock_step_ms_max);
         let agreed = match agreed {
             None => Err("no two voters' clocks agree within 2 s"),
             Some(_) if leapt => Err("the clock of this machine leapt"),

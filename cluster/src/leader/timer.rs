@@ -118,7 +118,7 @@ impl Timer {
                     Some(Planned::Fire(fire)) => {
                         instants += fire.opened.len();
                         instants += fire.explained.iter().map(|range| 1 + range.instants.len()).sum::<usize>();
-                        if instants > ledger.limits().openings && !plans.is_empty() {
+                        if instants > ledger.limits().entry_openings_max && !plans.is_empty() {
                             break;
                         }
                         plans.push(Planned::Fire(fire));

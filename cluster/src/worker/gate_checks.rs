@@ -125,7 +125,7 @@ fn may_send(ledger: &Ledger, me: ClaimOwner, claimed_slot: ClaimedSlot, run: Run
 
 #[cfg(test)]
 mod tests {
-    use reveille_ledger::ids::{Epoch, Fence, Incarnation, NodeId};
+    use reveille_ledger::ids::{Epoch, Fence, Incarnation, NodeId, PageId};
 
     use super::*;
     use crate::process::supervisor::Supervisor;

@@ -84,7 +84,7 @@ impl InFlightHandoffs {
 
 #[cfg(test)]
 mod tests {
-    use reveille_ledger::ids::Epoch;
+    use reveille_ledger::ids::{Epoch, PageId};
 
     use super::*;
 

@@ -66,7 +66,7 @@ impl DeliveryOutcome {
                 RefusalEffect::Mailbox => ("refused", "mailbox"),
                 RefusalEffect::Deferred => ("refused", "deferred"),
                 RefusalEffect::Relay => ("refused", "relay"),
-                RefusalEffect::SenderOrContent => ("refused", "policy"),
+                RefusalEffect::SenderOrContent => ("refused", "sender_or_content"),
             },
             DeliveryOutcome::NoRelay(_) => ("released", "no_relay"),
             DeliveryOutcome::BrokenFromRcpt(_) => ("refused", "unnamed"),

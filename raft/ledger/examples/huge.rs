@@ -27,7 +27,7 @@ use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{LEVEL, Ledger, closed_slots};
 
 const OWNER: ClaimOwner = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
-const SLICE: u32 = limits(LEVEL).slice;
+const SLICE: u32 = limits(LEVEL).slice_recipients_max;
 const NOW: Time = Time(1_800_000_000_000);
 const RECIPIENTS: u32 = 50_000_000;
 /// Number of recipients that were deferred once.

@@ -207,7 +207,7 @@ fn backfill_opens_for_recipients_that_its_batch_leaves_out() {
 #[test]
 fn backfill_looks_once_at_open_runs_and_never_at_runs_without_emails() {
     let mut world = World::new(1);
-    let first = world.open(2_000, limits(LEVEL).backfill as i64);
+    let first = world.open(2_000, limits(LEVEL).backfill_openings_max as i64);
     let (may, look) = world.look(1_999);
     assert_eq!((may, look.runs), (false, 1_000), "a thousand runs that are pending, each read once");
     world.send(first, 1);

@@ -138,7 +138,7 @@ fn cost(recipients: u32, slice: u32, refused: Option<u32>) -> f64 {
     let mut world = World::new(recipients);
     let before = row_bytes(&world.ledger);
     let run = world.open();
-    world.send(run, recipients, slice, refused);
+    world.send(PageId(run), recipients, slice, refused);
     let counts = world.ledger.run(run).expect("the run").counts;
     let dead = counts.get(RecipientState::Dead);
     assert_eq!(counts.get(RecipientState::Sent) + dead, recipients);
@@ -175,7 +175,8 @@ fn ruling_over_largest_audience_makes_no_row_above_one_mebibyte() {
     let slice: Bitmap = (0..=u16::MAX).step_by(257).collect();
     for is_cancelled in [true, false] {
         let mut world = World::new(CHUNKS * CHUNK);
-        let page = world.open();
+        let run = world.open();
+        let page = PageId(run);
         for first in (0..CHUNKS).step_by(64) {
             let claim = |chunk| ClaimRequest { chunk: page.chunk(chunk), slice: slice.clone(), owner: owner(0) };
             let claimed = world.put(Command::Claim((first..first + 64).map(claim).collect()));
@@ -184,15 +185,15 @@ fn ruling_over_largest_audience_makes_no_row_above_one_mebibyte() {
                 "{claimed:?}"
             );
         }
-        let finish_by = world.ledger.run(page).expect("the run").finish_by.0;
+        let finish_by = world.ledger.run(run).expect("the run").finish_by.0;
         let event = match is_cancelled {
-            true => Command::RunCancel(page),
+            true => Command::RunCancel(run),
             false => {
                 while world.now < finish_by {
                     world.now = (world.now + 60_000).min(finish_by);
                     world.put(Command::Tick);
                 }
-                Command::Expire(vec![page])
+                Command::Expire(vec![run])
             }
         };
         let moved = world.put(event);
@@ -213,7 +214,7 @@ fn page_whose_runs_are_all_paused_stays_below_one_mebibyte() {
     let recipient = Recipient { address: "a@x.org".into(), key: "a@x.org".into(), values: vec![] };
     let audience = Audience { columns: vec![], recipients: vec![recipient] };
     let mut schedules = Vec::new();
-    for number in 0..limits(LEVEL).page_runs {
+    for number in 0..limits(LEVEL).page_runs_max {
         let name = format!("{number:04}{}", "\u{1d11e}".repeat(124));
         let create = plain::schedule(&name, audience.clone(), Time(START));
         let created = world.put(Command::ScheduleCreate(Box::new(ScheduleCreate {

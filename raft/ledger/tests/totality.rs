@@ -664,12 +664,12 @@ fn tenant_with_too_many_requests_loses_only_its_own_oldest_answer() {
     };
     let first = ask("quiet", "q".into());
     ask("busy", "b0".into());
-    for number in 1..=limits(LEVEL).answers {
+    for number in 1..=limits(LEVEL).tenant_answers_max {
         ask("busy", format!("b{number}"));
     }
     assert_eq!(ask("quiet", "q".into()), first, "the quiet tenant's answer is still there");
     let remembered = ledger.all_rows().filter(|(key, _)| key.first() == Some(&12)).count();
-    assert_eq!(remembered, limits(LEVEL).answers + 1);
+    assert_eq!(remembered, limits(LEVEL).tenant_answers_max + 1);
     assert_eq!(check(&ledger), []);
 }
 

@@ -2,7 +2,7 @@
 
 use reveille_ledger::command::{Advance, Archive, Command, Trigger};
 use reveille_ledger::content::{Audience, Recipient};
-use reveille_ledger::ids::RunId;
+use reveille_ledger::ids::{PageId, RunId};
 use reveille_ledger::policy::DAY_MS;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_raft::ReplicaOptions;
@@ -32,7 +32,7 @@ async fn archive_run(node: &Node) -> RunId {
     let CommandOutcome::Run { run, .. } = done(node, trigger).await else { panic!("a run") };
     done(node, Command::RunCancel(run)).await;
     done(node, Command::Advance(Advance { to: wall().plus_ms(2 * DAY_MS), jump: false })).await;
-    let archive = Archive { pages: vec![run], after_ms: DAY_MS, ..Archive::default() };
+    let archive = Archive { pages: vec![PageId(run)], after_ms: DAY_MS, ..Archive::default() };
     assert_eq!(done(node, Command::Archive(archive)).await, CommandOutcome::Archived(1));
     run
 }

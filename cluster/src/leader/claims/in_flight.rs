@@ -64,7 +64,7 @@ impl InFlightClaims {
 
 #[cfg(test)]
 mod tests {
-    use reveille_ledger::ids::NodeId;
+    use reveille_ledger::ids::{NodeId, RunId};
 
     use super::*;
     use crate::leader::claims::types::ClaimSource;

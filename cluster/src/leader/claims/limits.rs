@@ -67,7 +67,7 @@ impl ClaimLimits {
 #[cfg(test)]
 impl Default for ClaimLimits {
     fn default() -> ClaimLimits {
-        let slice = reveille_ledger::limits::limits(reveille_ledger::LEVEL).slice;
+        let slice = reveille_ledger::limits::limits(reveille_ledger::LEVEL).slice_recipients_max;
         let (late, pools, tenants) = Default::default();
         ClaimLimits { slice, late, pools, tenants, shares: BTreeMap::new(), waiting: BTreeSet::new() }
     }
@@ -96,7 +96,7 @@ impl ClaimRates {
         }
         let count_in = |counts: &BTreeMap<&str, u32>, name: &str| counts.get(name).copied().unwrap_or(0);
         let rates = ledger.tenants().iter().filter_map(|(name, tenant)| Some((name.clone(), tenant.rate()?)));
-        let slice = ledger.limits().slice;
+        let slice = ledger.limits().slice_recipients_max;
         let mut tenants = self.tenants.gathered(rates.collect(), slice, now);
         let mut shares = BTreeMap::new();
         for (name, tenant) in ledger.tenants().iter() {

@@ -37,7 +37,7 @@ fn render(context: &CommandContext<'_>, args: RenderArgs) -> Result<(), Stop> {
     let (columns, recipient) = recipient(&args.recipients, args.row)?;
     let places = Places::of(&args);
     let content = content(args.content)?;
-    let compiled = check_proposed(&content, &columns, limits(LEVEL).content_bytes)
+    let compiled = check_proposed(&content, &columns, limits(LEVEL).content_bytes_max)
         .and_then(|()| Compiled::new(&content, &columns));
     let refused = |error: ContentError| places.at(&error.field, error.line, &error.message);
     let compiled = compiled.map_err(refused)?;

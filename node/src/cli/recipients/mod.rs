@@ -60,7 +60,7 @@ pub fn read(path: &Path) -> Result<Recipients, Failure> {
         let message = format!(
             "{} bytes are more than a schedule can hold (at most {} recipients)",
             bytes.len(),
-            limits(LEVEL).inline_recipients
+            limits(LEVEL).inline_recipients_max
         );
         return Err(Failure::file(place, message));
     }
@@ -81,7 +81,7 @@ pub fn parse(bytes: &[u8]) -> Result<Recipients, BadRow> {
             Err(problem) => recipients.bad.push(BadRow { line, problem }),
         }
     }
-    let most = limits(LEVEL).inline_recipients;
+    let most = limits(LEVEL).inline_recipients_max;
     if recipients.lines.len() > most {
         let problem =
             format!("{} recipients are more than a schedule can hold (at most {most})", recipients.lines.len());
@@ -414,7 +414,7 @@ mod tests {
     #[test]
     fn recipients_above_schedule_limit_are_refused_with_their_line() {
         let mut text = "email\n".to_owned();
-        for number in 0..=limits(LEVEL).inline_recipients {
+        for number in 0..=limits(LEVEL).inline_recipients_max {
             text.push_str(&format!("r{number}@example.com\n"));
         }
         assert!(refused(text.as_bytes()).starts_with("line 10002: 10001 recipients"));

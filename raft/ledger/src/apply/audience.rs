@@ -82,8 +82,8 @@ impl Ledger {
         match to {
             AudienceChoice::Listed(audience) => {
                 let limits = self.limits();
-                bounded(Bounded::InlineBytes, audience.blob().bytes.len(), limits.inline_bytes)?;
-                bounded(Bounded::InlineRecipients, audience.recipients.len(), limits.inline_recipients)?;
+                bounded(Bounded::InlineBytes, audience.blob().bytes.len(), limits.inline_bytes_max)?;
+                bounded(Bounded::InlineRecipients, audience.recipients.len(), limits.inline_recipients_max)?;
                 refuse_if(audience.recipients.is_empty(), Impossible::NoRecipients)
             }
             AudienceChoice::Sealed(named) => {

@@ -66,7 +66,7 @@ impl Ledger {
     ) -> Result<CommandOutcome, CommandRefusal> {
         let id = backfill.schedule;
         let schedule = self.schedules.get(&id).ok_or(CommandRefusal::NoSuchSchedule(id))?;
-        bounded(Bounded::Backfill, backfill.openings.len(), self.limits().backfill)?;
+        bounded(Bounded::Backfill, backfill.openings.len(), self.limits().backfill_openings_max)?;
         refuse_if(
             matches!(schedule.activity, Activity::Blocked { .. }),
             CommandRefusal::NotActive(schedule.activity.kind()),

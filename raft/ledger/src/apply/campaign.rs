@@ -28,8 +28,8 @@ impl Ledger {
                     return Err(CommandRefusal::NameTaken(asked.name.clone()));
                 }
                 let content = asked.content.blob();
-                bounded(Bounded::ContentBytes, content.bytes.len(), self.limits().content_bytes)?;
-                bounded(Bounded::AudienceNameBytes, asked.audience.len(), self.limits().audience_name_bytes)?;
+                bounded(Bounded::ContentBytes, content.bytes.len(), self.limits().content_bytes_max)?;
+                bounded(Bounded::AudienceNameBytes, asked.audience.len(), self.limits().audience_name_bytes_max)?;
                 check_labels(&asked.labels)?;
                 gap_needs_a_list(&asked.policies, true)?;
                 let campaign = Campaign {

@@ -24,7 +24,7 @@ impl Ledger {
         place: u32,
         request: &ClaimRequest,
     ) -> Result<Fence, CommandRefusal> {
-        bounded(Bounded::Slice, request.slice.len() as usize, self.limits().slice as usize)?;
+        bounded(Bounded::Slice, request.slice.len() as usize, self.limits().slice_recipients_max as usize)?;
         refuse_if(!self.is_current(request.owner), CommandRefusal::OwnerGone)?;
         let mut granted = self.claimable(request, context.now);
         granted.remove(&self.keep_apart(context, request.chunk, &granted));

@@ -27,7 +27,7 @@ impl Ledger {
         let schedule = self.schedules.get(&id).ok_or(CommandRefusal::NoSuchSchedule(id))?;
         refuse_if(schedule.plan.version != edit.plan_version, CommandRefusal::StalePlan)?;
         if let Some(content) = &edit.content {
-            bounded(Bounded::ContentBytes, content.blob().bytes.len(), self.limits().content_bytes)?;
+            bounded(Bounded::ContentBytes, content.blob().bytes.len(), self.limits().content_bytes_max)?;
         }
         edit.policies.as_ref().map_or(Ok(()), gap_within_retention)?;
         let is_sealed = match &edit.audience {

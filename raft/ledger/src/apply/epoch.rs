@@ -59,7 +59,7 @@ impl Ledger {
         let agreed =
             agreed_time(start.voters, &start.readings).ok_or_else(|| CommandRefusal::ClocksDisagree.to_string())?;
         let moved_ms = self.moved_ms(start);
-        if start.accept_clock || moved_ms.unsigned_abs() <= self.limits().clock_step_ms {
+        if start.accept_clock || moved_ms.unsigned_abs() <= self.limits().clock_step_ms_max {
             return Ok(agreed);
         }
         Err(format!(

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use super::Context;
 use super::bounds::{bounded, inside_window, refuse_if};
-use crate::command::{ExplainedRange, Fire, Opening};
+use crate::command::{Fire, Opening};
 use crate::effect::Effect;
 use crate::injected_bugs::{self, Bug};
 use crate::model::{
     Activity, Bitmap, BlockCause, BlockingRun, BounceBreaker, Bounded, CHUNK, CanaryState, Chunk, CommandOutcome,
-    CommandRefusal, Impossible, InstantOutcome, Ledger, LedgerLimits, NextInstant, Nominal, OpeningCause, Overlap,
-    Page, PageId, RecipientCounts, RecipientState, Run, RunId, RunState, Schedule, ScheduleId, Time, distance_ms,
+    CommandRefusal, Impossible, Ledger, LedgerLimits, NextInstant, Nominal, OpeningCause, Overlap, Page, PageId,
+    RecipientCounts, RecipientState, Run, RunId, RunState, Schedule, ScheduleId, Time,
 };
 
 /// An occurrence that opens, before it has a page.
@@ -125,7 +125,7 @@ impl Ledger {
         if compares {
             check_instants(schedule, next.due, fire, now)?;
         }
-        bounded(Bounded::Openings, names.len() + fire.opened.len(), self.limits().openings)?;
+        bounded(Bounded::Openings, names.len() + fire.opened.len(), self.limits().entry_openings_max)?;
         let fresh: Names = fire.opened.iter().map(|opening| (id, opening.nominal.clone())).collect();
         let is_new = |name: &(ScheduleId, Nominal)| !names.contains(name) && !self.has_opened(name);
         refuse_if(
@@ -209,7 +209,7 @@ impl Ledger {
             | CommandRefusal::NotActive(_)
             | CommandRefusal::ClocksDisagree
             | CommandRefusal::RunOpen(_) => return,
-            CommandRefusal::TooLarge { .. } if fire.opened.len() <= self.limits().openings => return,
+            CommandRefusal::TooLarge { .. } if fire.opened.len() <= self.limits().entry_openings_max => return,
             _ => {}
         }
         let Some(schedule) = self.schedules.edit(&fire.schedule) else { return };
@@ -235,14 +235,14 @@ impl Ledger {
                 priority: schedule.settings.priority,
                 due,
                 is_late: cause.is_late(),
-                large: (schedule.recipients > limits.small_audience).then_some(number),
+                large: (schedule.recipients > limits.small_audience_max).then_some(number),
             };
             groups.entry(key).or_default().push(occurrence);
         }
         let mut runs = Vec::new();
         for (PageKey { tenant, pool, priority, due, .. }, mut group) in groups {
             while !group.is_empty() {
-                let rest = group.split_off(group.len().min(limits.page_runs));
+                let rest = group.split_off(group.len().min(limits.page_runs_max));
                 let id = PageId(RunId { index: context.index, place: runs.len() as u32 });
                 let page = Page {
                     tenant: tenant.clone(),
@@ -327,7 +327,7 @@ fn open_run(
         counts: RecipientCounts::pending(schedule.recipients),
         finished_index: None,
         finished_at: None,
-        policy_refusals: Vec::new(),
+        unattributed_refusals: Vec::new(),
         known_duplicates: 0,
         contradictions: 0,
         assumptions_disproved: 0,

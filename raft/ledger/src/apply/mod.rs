@@ -139,7 +139,7 @@ impl Ledger {
         )?;
         let (ledger, now) = (self.head.now, self.time_of(entry));
         refuse_if(now < ledger, CommandRefusal::TimeWentBack { ledger, entry: now })?;
-        refuse_if(now.since_ms(ledger) > self.limits().leap_ms, CommandRefusal::TimeLeaps { ledger, entry: now })?;
+        refuse_if(now.since_ms(ledger) > self.limits().leap_ms_max, CommandRefusal::TimeLeaps { ledger, entry: now })?;
         Ok(now)
     }
 
@@ -317,7 +317,7 @@ impl Ledger {
         outcome: &CommandOutcome,
     ) {
         let Some(request) = request else { return };
-        let most = self.limits().answers;
+        let most = self.limits().tenant_answers_max;
         let answer = StoredAnswer { body, index: context.index, outcome: outcome.clone(), at: context.now };
         self.derived.answers_by_index.insert(context.index, (tenant.to_owned(), request.to_owned()));
         let own = self.derived.answers_of_tenant.entry(tenant.to_owned()).or_default();

@@ -13,7 +13,7 @@ use crate::model::{
 impl Ledger {
     pub(super) fn pool_set(&mut self, context: &Context, set: &PoolSet) -> Result<CommandOutcome, CommandRefusal> {
         let PoolSet { pool, caps, first, reveille_headers, .. } = set;
-        let most = self.limits().warm_up_days;
+        let most = self.limits().warm_up_days_max;
         bounded(Bounded::WarmUpDays, caps.len(), most)?;
         let says_nothing = caps.is_empty() && (first.is_some() || reveille_headers.is_none());
         refuse_if(says_nothing || caps.contains(&0), Impossible::DayWithoutCap)?;

@@ -1,8 +1,10 @@
 //! Effects of a refusal on its recipient and on its run (P6).
 //!
-//! The worker classifies the answer; here it becomes a death, a counted attempt, a wait, or a pause. Permanent answers
-//! that name no mailbox may be about the content or the sender. After ten of them in a row the run is paused, and no
-//! recipient dies of such an answer. A run of fewer recipients is paused after as many refusals for sender or content.
+//! The worker classifies the answer; here the answer becomes a death, a counted attempt, a wait, or a pause.
+//!
+//! A refusal is *unattributed* if it is permanent and names no mailbox: it may be about the content or the sender. Ten
+//! in a row pause the run, and from then on no recipient dies of an unattributed refusal. A run of fewer recipients is
+//! paused by as many refusals for sender or content as the run has recipients.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +16,11 @@ use crate::model::{
     RecipientState, RefusalEffect, Run, RunEventKind, RunId, RunState, Time,
 };
 
-/// Whether one more refusal that names no mailbox completes the series of its run.
+/// Whether one more unattributed refusal completes the series of its run.
 enum RefusalSeries {
     /// The run goes on.
     Incomplete,
-    /// This refusal was the last one of the series.
+    /// The refusal was the last one of the series.
     Complete {
         /// Numbers of the refused recipients.
         recipients: Vec<u32>,
@@ -34,8 +36,8 @@ impl Ledger {
         let mut moved = 0;
         for answer in refused {
             let held = claim.claimed.contains(answer.slot) || claim.in_doubt.contains(answer.slot);
-            if held && names_no_mailbox(answer) {
-                self.count_unnamed_refusal(context, key, answer);
+            if held && is_unattributed(answer) {
+                self.count_unattributed_refusal(context, key, answer);
             }
             // Every effect except `Relay` proves that the email was composed, even if the dialogue broke: RCPT comes
             // after composing. So this recipient does not crash the node that prepares it (P12).
@@ -84,14 +86,14 @@ impl Ledger {
         }
     }
 
-    /// Counts an answer that names no mailbox. The last one of a series without an accept ([`series_that_pauses`])
-    /// pauses the run, and the recipients of those before it become pending again.
-    fn count_unnamed_refusal(&mut self, context: &mut Context, key: ChunkKey, answer: &RelayRefusal) {
+    /// Counts an unattributed refusal. The last refusal of a series without an accept ([`series_length_that_pauses`])
+    /// pauses the run, and the recipients of the earlier refusals become pending again.
+    fn count_unattributed_refusal(&mut self, context: &mut Context, key: ChunkKey, answer: &RelayRefusal) {
         let Some((id, recipient)) = self.recipient_at(key, answer.slot) else { return };
         let limits = self.limits();
         let series = self.edit_run(key, answer.slot, |run| add_to_series(run, recipient, answer, limits));
         let Some(RefusalSeries::Complete { recipients, pauses }) = series else { return };
-        let halted = pauses.then(|| PauseReason::PolicyRefusals {
+        let halted = pauses.then(|| PauseReason::UnattributedRefusals {
             count: recipients.len() as u32,
             code: answer.code,
             enhanced: answer.enhanced,
@@ -113,11 +115,11 @@ impl Ledger {
         }
     }
 
-    /// Undoes a death by an answer that named no mailbox: the recipient is pending, and the attempt is not counted.
+    /// Undoes a death by an unattributed refusal: the recipient is pending, and the attempt is not counted.
     fn undo_dead(&mut self, context: &mut Context, run: RunId, recipient: u32) {
         let Some((key, slot)) = self.slot_of(run, recipient) else { return };
         let goes_on = self.run(run).is_some_and(|run| !is_stale(run, context.now) && !run.state.is_cancelled());
-        let died_of_it = |letter: &DeadLetter| !letter.discarded && is_unnamed(letter.code, letter.enhanced);
+        let died_of_it = |letter: &DeadLetter| !letter.discarded && is_unattributed_code(letter.code, letter.enhanced);
         if !goes_on || !self.dead.get(&(run, recipient)).is_some_and(died_of_it) {
             return;
         }
@@ -131,56 +133,56 @@ impl Ledger {
         let one = [slot].into_iter().collect();
         self.transition(context, key, &one, RecipientState::Dead, RecipientState::Pending);
         self.record_recipients_event(context, run, RunEventKind::DeathUndone, &[recipient]);
-        self.wait(key, slot, context.now.plus_ms(self.limits().policy_wait_ms));
+        self.wait(key, slot, context.now.plus_ms(self.limits().unattributed_wait_ms));
     }
 }
 
 /// Adds a refusal to the series of its run. A recipient counts once, even if it uses up its attempts. Otherwise the last
 /// few recipients of a run could pause it.
 fn add_to_series(run: &mut Run, recipient: u32, answer: &RelayRefusal, limits: &LedgerLimits) -> RefusalSeries {
-    let is_repeated = answer.effect == RefusalEffect::Unnamed && run.policy_refusals.contains(&recipient);
-    if is_repeated || is_suspicious(run, limits) {
+    let is_repeated = answer.effect == RefusalEffect::Unnamed && run.unattributed_refusals.contains(&recipient);
+    if is_repeated || series_is_full(run, limits) {
         return RefusalSeries::Incomplete;
     }
-    run.policy_refusals.push(recipient);
-    if run.policy_refusals.len() < series_that_pauses(run, answer.effect, limits) {
+    run.unattributed_refusals.push(recipient);
+    if run.unattributed_refusals.len() < series_length_that_pauses(run, answer.effect, limits) {
         return RefusalSeries::Incomplete;
     }
     let pauses = matches!(run.state, RunState::Open | RunState::Finished);
-    RefusalSeries::Complete { recipients: run.policy_refusals.clone(), pauses }
+    RefusalSeries::Complete { recipients: run.unattributed_refusals.clone(), pauses }
 }
 
-/// True for a permanent answer that may be about the content or the sender. Answers about the relay (a changed
-/// password, a used-up daily limit) never are, whatever their code.
-fn names_no_mailbox(answer: &RelayRefusal) -> bool {
+/// True for a permanent answer that may be about the content or the sender. An answer about the relay (a changed
+/// password, a used-up daily limit) is never unattributed, whatever its code.
+fn is_unattributed(answer: &RelayRefusal) -> bool {
     match answer.effect {
         RefusalEffect::Relay | RefusalEffect::Deferred => false,
         // An answer about the sender may have a code of the subjects 1 and 2 (x.1.7, x.1.8).
         RefusalEffect::SenderOrContent | RefusalEffect::Unnamed => answer.code >= 500,
-        RefusalEffect::Mailbox => is_unnamed(answer.code, answer.enhanced),
+        RefusalEffect::Mailbox => is_unattributed_code(answer.code, answer.enhanced),
     }
 }
 
 /// True for a permanent refusal that is not about this mailbox (x.1.x, x.2.x), so perhaps about content or sender.
-fn is_unnamed(code: u16, enhanced: Option<EnhancedCode>) -> bool {
+fn is_unattributed_code(code: u16, enhanced: Option<EnhancedCode>) -> bool {
     code >= 500 && !enhanced.is_some_and(EnhancedCode::names_mailbox)
 }
 
-/// Length of the series of such answers that pauses the run, if its last answer has this effect.
+/// Length of the series of unattributed refusals that pauses the run, if the last refusal has this effect.
 ///
-/// A run of fewer than ten recipients could be refused as a whole without an alarm. So it is paused after as many
-/// answers as it has recipients, if the last one is about sender or content. Answers that may be about one recipient
-/// always need ten: a run of one recipient must not be paused because its mailbox is unknown. A test email shows its
-/// answer to the caller, who waits for it.
-fn series_that_pauses(run: &Run, effect: RefusalEffect, limits: &LedgerLimits) -> usize {
+/// A run of fewer than ten recipients could be refused as a whole without an alarm. So a small run is paused after as
+/// many refusals as the run has recipients, if the last refusal is about sender or content. Refusals that may be about
+/// one recipient always need ten: a run of one recipient must not be paused because its mailbox is unknown. A test email
+/// shows its answer to the caller, who waits for it.
+fn series_length_that_pauses(run: &Run, effect: RefusalEffect, limits: &LedgerLimits) -> usize {
     let is_for_all = effect == RefusalEffect::SenderOrContent && run.cause != OpeningCause::Test;
     let recipients = if is_for_all { run.count as usize } else { usize::MAX };
-    limits.policy_refusals.min(recipients)
+    limits.unattributed_series.min(recipients)
 }
 
-/// True if there were so many of these answers without an accept in between that none of them counts as a death.
-fn is_suspicious(run: &Run, limits: &LedgerLimits) -> bool {
-    run.policy_refusals.len() >= limits.policy_refusals
+/// True if the series of unattributed refusals is so long that no such refusal counts as a death.
+fn series_is_full(run: &Run, limits: &LedgerLimits) -> bool {
+    run.unattributed_refusals.len() >= limits.unattributed_series
 }
 
 fn is_stale(run: &Run, now: Time) -> bool {
@@ -209,14 +211,14 @@ fn next_state(
     deferral_ms: i64,
     limits: &LedgerLimits,
 ) -> NextState {
-    let policy_wait = now.plus_ms(limits.policy_wait_ms);
+    let unattributed_wait = now.plus_ms(limits.unattributed_wait_ms);
     match answer.effect {
-        _ if is_suspicious(run, limits) && names_no_mailbox(answer) => {
-            state_after_not_sent(run, attempts, now, Some(policy_wait))
+        _ if series_is_full(run, limits) && is_unattributed(answer) => {
+            state_after_not_sent(run, attempts, now, Some(unattributed_wait))
         }
         RefusalEffect::Relay => state_after_not_sent(run, attempts, now, Some(now)),
         RefusalEffect::Deferred => state_after_not_sent(run, attempts, now, Some(now.plus_ms(deferral_ms))),
-        RefusalEffect::SenderOrContent => state_after_not_sent(run, attempts, now, Some(policy_wait)),
+        RefusalEffect::SenderOrContent => state_after_not_sent(run, attempts, now, Some(unattributed_wait)),
         RefusalEffect::Mailbox | RefusalEffect::Unnamed => count_attempt(run, attempts.saturating_add(1), now, answer),
     }
 }

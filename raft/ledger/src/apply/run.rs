@@ -6,8 +6,8 @@ use super::Context;
 use crate::command::{RunBlock, RunPause, RunResume};
 use crate::effect::Effect;
 use crate::model::{
-    Bitmap, CommandOutcome, CommandRefusal, DeadLetter, DeathCause, Impossible, Ledger, MissingPart, PauseReason,
-    RecipientState, Run, RunEvent, RunEventKind, RunId, RunState,
+    Bitmap, CommandOutcome, CommandRefusal, DeadLetter, DeathCause, Impossible, Ledger, MissingPart, PageId,
+    PauseReason, RecipientState, Run, RunEvent, RunEventKind, RunId, RunState,
 };
 use crate::storage::form::RowForm;
 
@@ -58,7 +58,7 @@ impl Ledger {
     pub(super) fn fit_in_page(&self, run: RunId, reason: PauseReason) -> PauseReason {
         let Some((_, page, _)) = self.page_of(run).filter(|_| !reason.words().is_empty()) else { return reason };
         let bytes = page.row_len(self.head.level) + reason.words().len();
-        if bytes > self.limits().page_bytes { reason.without_text() } else { reason }
+        if bytes > self.limits().page_bytes_max { reason.without_text() } else { reason }
     }
 
     pub(super) fn run_resume(
@@ -73,7 +73,7 @@ impl Ledger {
                 run.overrule_canary(without_canary)?;
                 run.reset_tripped_breaker(bounce_breaker);
                 run.state = if run.counts.is_finished() { RunState::Finished } else { RunState::Open };
-                run.policy_refusals.clear();
+                run.unattributed_refusals.clear();
                 Ok(())
             }
             ref other => Err(Impossible::RunIs(other.kind()).into()),
@@ -169,7 +169,7 @@ impl Ledger {
         context: &mut Context,
         run: RunId,
         change: impl FnOnce(&mut Run) -> Result<(), CommandRefusal>,
-    ) -> Result<RunId, CommandRefusal> {
+    ) -> Result<PageId, CommandRefusal> {
         let (id, _, position) = self.page_of(run).ok_or(CommandRefusal::NoSuchRun(run))?;
         let page = self.pages.edit(&id).ok_or(CommandRefusal::NoSuchRun(run))?;
         change(&mut page.runs[position])?;
@@ -266,7 +266,7 @@ impl Ledger {
         let after = |index: u64| self.run_events.range((run, index, 0)..=(run, u64::MAX, u32::MAX)).next();
         let mut entries = std::iter::successors(after(0), |((_, index, _), _)| after(index.saturating_add(1)));
         let oldest = entries.next().map(|((_, index, _), _)| *index);
-        if let (Some(oldest), Some(_)) = (oldest, entries.nth(self.limits().run_events - 1)) {
+        if let (Some(oldest), Some(_)) = (oldest, entries.nth(self.limits().run_event_entries_max - 1)) {
             self.run_events.remove_range((run, oldest, 0)..=(run, oldest, u32::MAX));
         }
     }

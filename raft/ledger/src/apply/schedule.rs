@@ -80,7 +80,7 @@ impl Ledger {
 
     /// Checks that this schedule can be created. Does not check its name.
     pub(super) fn check_create(&self, create: &ScheduleCreate) -> Result<(), CommandRefusal> {
-        bounded(Bounded::ContentBytes, create.content.blob().bytes.len(), self.limits().content_bytes)?;
+        bounded(Bounded::ContentBytes, create.content.blob().bytes.len(), self.limits().content_bytes_max)?;
         self.check_audience(&create.tenant, &create.audience)?;
         refuse_if(create.max_runs == Some(0), Impossible::NoRuns)?;
         check_labels(&create.labels)?;

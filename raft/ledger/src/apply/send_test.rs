@@ -25,8 +25,8 @@ impl Ledger {
         test: &SendTest,
     ) -> Result<CommandOutcome, CommandRefusal> {
         let (content, audience) = (test.content.blob(), test.audience.blob());
-        bounded(Bounded::ContentBytes, content.bytes.len(), self.limits().content_bytes)?;
-        bounded(Bounded::InlineBytes, audience.bytes.len(), self.limits().inline_bytes)?;
+        bounded(Bounded::ContentBytes, content.bytes.len(), self.limits().content_bytes_max)?;
+        bounded(Bounded::InlineBytes, audience.bytes.len(), self.limits().inline_bytes_max)?;
         refuse_if(test.audience.recipients.len() != 1, Impossible::NotOneRecipient)?;
         let id = ScheduleId::new(context.index, 0);
         let schedule = Schedule {

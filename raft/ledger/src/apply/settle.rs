@@ -63,13 +63,13 @@ impl Ledger {
         let mut fresh = outcome.accepted.and(&claim.granted).and_not(&claim.sent);
         let claimed = fresh.and(&claim.claimed);
         let doubted = fresh.and(&claim.in_doubt);
-        let mut left_before = fresh.and_not(&claimed).and_not(&doubted);
-        if !left_before.is_empty() {
+        let mut no_longer_held = fresh.and_not(&claimed).and_not(&doubted);
+        if !no_longer_held.is_empty() {
             // Recipients of archived runs have no state: their evidence comes too late (P24).
             let state = |slot: u16| self.chunks.get(&key)?.state(slot);
-            let gone: Bitmap = left_before.iter().filter(|slot| state(*slot).is_none()).collect();
+            let gone: Bitmap = no_longer_held.iter().filter(|slot| state(*slot).is_none()).collect();
             fresh.remove(&gone);
-            left_before.remove(&gone);
+            no_longer_held.remove(&gone);
         }
         if fresh.is_empty() {
             return 0;
@@ -86,17 +86,17 @@ impl Ledger {
         };
         claim.record(context, (taken.clone(), RecipientState::Sent), &claimed);
         claim.record(context, (taken, RecipientState::Sent), &doubted);
-        for slot in left_before.iter() {
-            let Some((what, to)) = self.accept_elsewhere(context, fence, key, slot) else { continue };
+        for slot in no_longer_held.iter() {
+            let Some((what, to)) = self.accept_no_longer_held(context, fence, key, slot) else { continue };
             moved += u32::from(what == ClaimEventKind::Accepted);
             claim.record(context, (what, to), &[slot].into_iter().collect());
         }
-        self.reset_policy_refusals(key, &fresh);
+        self.reset_unattributed_refusals(key, &fresh);
         u64::from(moved)
     }
 
-    /// An accept ends the sequence of answers that name no mailbox, for each of the runs (P6).
-    fn reset_policy_refusals(&mut self, key: ChunkKey, slots: &Bitmap) {
+    /// An accept ends the series of unattributed refusals, for each of the runs (P6).
+    fn reset_unattributed_refusals(&mut self, key: ChunkKey, slots: &Bitmap) {
         let Some(page) = self.pages.get(&key.page) else { return };
         let (Some(lowest), Some(highest)) = (slots.min(), slots.max()) else { return };
         let number = |slot: u16| page.run_of_slot(key.number * CHUNK + u32::from(slot));
@@ -104,19 +104,19 @@ impl Ledger {
         let had = |number: &usize| {
             let run = &page.runs[*number];
             let accepted = || !run.slots().in_chunk(key.number).and(slots).is_empty();
-            !run.policy_refusals.is_empty() && accepted()
+            !run.unattributed_refusals.is_empty() && accepted()
         };
         let forgiven: Vec<usize> = (first..=last).filter(had).collect();
         if forgiven.is_empty() {
             return;
         }
         if let Some(page) = self.pages.edit(&key.page) {
-            forgiven.into_iter().for_each(|number| page.runs[number].policy_refusals.clear());
+            forgiven.into_iter().for_each(|number| page.runs[number].unattributed_refusals.clear());
         }
     }
 
-    /// Applies an accept for a recipient that is no longer in its claim. Returns the event and the recipient's state.
-    fn accept_elsewhere(
+    /// Applies an accept for a recipient that its claim no longer holds. Returns the event and the recipient's state.
+    fn accept_no_longer_held(
         &mut self,
         context: &mut Context,
         fence: Fence,
@@ -127,7 +127,7 @@ impl Ledger {
         let one: Bitmap = [slot].into_iter().collect();
         match state {
             RecipientState::Pending | RecipientState::Assumed => {}
-            RecipientState::Claimed | RecipientState::InDoubt => self.take_from_claim(context, fence, key, slot),
+            RecipientState::Claimed | RecipientState::InDoubt => self.take_from_other_claim(context, fence, key, slot),
             RecipientState::Sent => {
                 self.edit_run(key, slot, |run| run.known_duplicates = run.known_duplicates.saturating_add(1));
                 context.alarm(format!("known duplicate: slot {slot} of {} was accepted under {fence} too", key.page));
@@ -145,7 +145,7 @@ impl Ledger {
     }
 
     /// Removes a recipient from the other open claim that contains it.
-    fn take_from_claim(&mut self, context: &mut Context, except: Fence, key: ChunkKey, slot: u16) {
+    fn take_from_other_claim(&mut self, context: &mut Context, except: Fence, key: ChunkKey, slot: u16) {
         let holds =
             |claim: &Claim| claim.chunk == key && (claim.claimed.contains(slot) || claim.in_doubt.contains(slot));
         let Some(fence) =

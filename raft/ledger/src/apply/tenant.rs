@@ -18,8 +18,8 @@ impl Ledger {
             ..known
         };
         let limits = self.limits();
-        bounded(Bounded::TenantRate, wanted.rate_milli as usize, limits.tenant_rate_milli as usize)?;
-        bounded(Bounded::TenantShare, wanted.share as usize, limits.tenant_share as usize)?;
+        bounded(Bounded::TenantRate, wanted.rate_milli as usize, limits.tenant_rate_milli_max as usize)?;
+        bounded(Bounded::TenantShare, wanted.share as usize, limits.tenant_share_max as usize)?;
         refuse_if(wanted.share == 0, Impossible::NoShare)?;
         if wanted != known || known.index == 0 {
             self.tenants.put(name.clone(), Tenant { index: context.index, ..wanted });

@@ -38,9 +38,9 @@ impl CheckedState {
 }
 
 impl CheckedBlock {
-    fn by((page, chunk, _): ClosedClaimKey, block: &ClosedClaimBlock) -> CheckedBlock {
+    fn by((chunk, _): ClosedClaimKey, block: &ClosedClaimBlock) -> CheckedBlock {
         let mut checked = CheckedBlock { block: block.clone(), ..CheckedBlock::default() };
-        for (fence, claim) in block.claims((page, chunk)) {
+        for (fence, claim) in block.claims(chunk) {
             checked.fences.push(fence);
             count_sent(&mut checked.sent, &claim.sent);
             check_claim(fence, &claim, &mut checked.wrong);

@@ -331,7 +331,7 @@ fn check_campaigns(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
 /// A tenant with limits has a share (P12).
 fn check_tenants(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     for (name, tenant) in ledger.tenants().iter() {
-        let sound = (1..=ledger.limits().tenant_share).contains(&tenant.share) && tenant.index > 0;
+        let sound = (1..=ledger.limits().tenant_share_max).contains(&tenant.share) && tenant.index > 0;
         report(found, "P12", sound, || format!("tenant {name}: {tenant:?}"));
     }
 }
@@ -368,7 +368,7 @@ fn check_summaries(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
         report(found, "P24", ledger.run(run).is_some(), || {
             format!("{count} run events of {run} are left, and not the run")
         });
-        report(found, "P24", count <= ledger.limits().run_events, || {
+        report(found, "P24", count <= ledger.limits().run_event_entries_max, || {
             format!("{count} entries with run events of {run} are kept")
         });
     }

@@ -11,7 +11,7 @@ use crate::model::{
 pub struct ClaimRequest {
     /// Chunk that has the slots.
     pub chunk: ChunkKey,
-    /// Requested slots, at most [`LedgerLimits::slice`](crate::model::LedgerLimits::slice).
+    /// Requested slots, at most [`LedgerLimits::slice_recipients_max`](crate::model::LedgerLimits::slice_recipients_max).
     pub slice: Bitmap,
     /// Owner that will work on the claim.
     pub owner: ClaimOwner,

@@ -16,8 +16,8 @@ pub enum PauseReason {
     Operator(String),
     /// The leader failed twice on this run (P13); the text comes from the entry.
     Quarantined(String),
-    /// Too many refusals in a row name no mailbox (P6).
-    PolicyRefusals {
+    /// Too many refusals in a row are unattributed: permanent, without a named mailbox (P6).
+    UnattributedRefusals {
         /// Number of refusals in a row.
         count: u32,
         /// Basic code of the last refusal.
@@ -38,7 +38,7 @@ impl PauseReason {
     pub(crate) fn words(&self) -> &str {
         match self {
             PauseReason::Operator(words) | PauseReason::Quarantined(words) => words,
-            PauseReason::PolicyRefusals { text, .. } => text,
+            PauseReason::UnattributedRefusals { text, .. } => text,
             PauseReason::Canary(_) | PauseReason::BounceBreaker(_) => "",
         }
     }
@@ -46,7 +46,7 @@ impl PauseReason {
     pub(crate) fn without_text(mut self) -> PauseReason {
         match &mut self {
             PauseReason::Operator(text) | PauseReason::Quarantined(text) => text.clear(),
-            PauseReason::PolicyRefusals { text, .. } => text.clear(),
+            PauseReason::UnattributedRefusals { text, .. } => text.clear(),
             PauseReason::Canary(_) | PauseReason::BounceBreaker(_) => {}
         }
         self
@@ -57,7 +57,7 @@ impl fmt::Display for PauseReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             PauseReason::Operator(words) | PauseReason::Quarantined(words) => f.write_str(words),
-            PauseReason::PolicyRefusals { count, code, enhanced, text } => {
+            PauseReason::UnattributedRefusals { count, code, enhanced, text } => {
                 match count {
                     1 => write!(f, "a refusal does not name a mailbox: {code} ")?,
                     _ => write!(f, "{count} refusals in a row do not name a mailbox, the last one: {code} ")?,
@@ -157,7 +157,7 @@ mod tests {
         let reasons = [
             PauseReason::Operator(words()),
             PauseReason::Quarantined(words()),
-            PauseReason::PolicyRefusals { count: 10, code: 550, enhanced: None, text: words() },
+            PauseReason::UnattributedRefusals { count: 10, code: 550, enhanced: None, text: words() },
             PauseReason::Canary(CanaryState::new(
                 crate::model::Canary { share: 500, limit: 500 },
                 100,

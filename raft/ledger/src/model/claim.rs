@@ -95,9 +95,8 @@ pub enum RefusalEffect {
     Deferred,
     /// The relay: it is slowed or its circuit opens. The recipient is pending again; the attempt is not counted.
     Relay,
-    /// The content, the sender or the tenant: the attempt is not counted. Ten in a row pause the run, or as many as it
-    /// has recipients. Stored data and metrics call it a policy refusal.
-    #[serde(rename = "Policy")]
+    /// The content, the sender or the tenant: the attempt is not counted. Ten in a row pause the run, or as many as the
+    /// run has recipients.
     SenderOrContent,
     /// A permanent answer that names no cause, or (code 0) a dialogue that broke after RCPT. The attempt counts. The
     /// recipient waits its back-off, and is dead at `max_attempts`.

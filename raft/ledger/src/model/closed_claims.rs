@@ -277,7 +277,7 @@ impl Ledger {
     /// Adds a claim to the closed ones, or replaces it. A block that is too long is split until no block is, unless it
     /// has only one claim.
     pub(crate) fn put_closed_claim(&mut self, fence: Fence, claim: &Claim) {
-        let most = self.limits().claim_block_bytes;
+        let most = self.limits().claim_block_bytes_max;
         let key = claim.chunk;
         let block_key = self.block_key_of(key, fence);
         let mut block = self.closed_claim_blocks.remove(&block_key).unwrap_or_default();

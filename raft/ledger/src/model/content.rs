@@ -176,7 +176,7 @@ impl Seal {
 
     /// Returns why the seal is invalid; `None` if it is valid.
     pub fn wrong(&self, limits: &LedgerLimits) -> Option<WrongSeal> {
-        let most = limits.audience_name_bytes;
+        let most = limits.audience_name_bytes_max;
         let named = |name: &String| !name.is_empty() && name.len() <= most;
         if !named(&self.name) || !self.columns.iter().all(named) {
             return Some(WrongSeal::Name { max: most as u32 });

@@ -8,8 +8,8 @@ use std::ops::Bound;
 use crate::index::Derived;
 use crate::injected_bugs::{self, Bug};
 use crate::model::{
-    ArchivePart, ArchivePartKey, Campaign, Chunk, ChunkKey, Claim, ClaimOwner, ClosedClaimBlock, ClosedClaimKey, Day,
-    DeadLetter, Fence, Hash, Head, InstantOutcome, LeavingTimes, Node, NodeId, Nominal, OptedOut, Page, PageId,
+    ArchivePart, ArchivePartKey, CHUNK, Campaign, Chunk, ChunkKey, Claim, ClaimOwner, ClosedClaimBlock, ClosedClaimKey,
+    Day, DeadLetter, Fence, Hash, Head, InstantOutcome, LeavingTimes, Node, NodeId, Nominal, OptedOut, Page, PageId,
     PoolRow, RecipientState, Recipients, Relay, Run, RunEvent, RunEventKey, RunId, RunSummary, Schedule, ScheduleId,
     Seal, SealedAudience, StoredAnswer, StoredBlob, TakenBack, Tenant, Time,
 };

@@ -1,9 +1,9 @@
 //! Limits and durations that `apply` uses, one set for each level of the ledger (P23).
 //!
 //! Replicas of two releases apply the same entry, so a number must not change with the build. A release that changes
-//! one adds a set for its level below, such as `const LEVEL_2: LedgerLimits = LedgerLimits { slice: 512, ..LEVEL_1 };`.
+//! a number adds a set for its level, such as `LedgerLimits { slice_recipients_max: 512, ..LEVEL_1 }`.
 //! `apply` and all proposers use the level of the ledger that they read ([`Ledger::limits`]). A command line has no
-//! ledger. It uses the limits of its release's highest level (`LEVEL`), and the node decides.
+//! ledger: the CLI uses the limits of its release's highest level (`LEVEL`), and the node decides.
 //!
 //! Numbers outside the table belong to a stored form (a chunk's slots), or no release has changed them yet. Before such
 //! a number changes, it moves into the table. The tests below record both.
@@ -24,74 +24,77 @@ macro_rules! level_1 {
     };
 }
 level_1! {
-/// Recipients of one slice, the unit that is claimed, at most.
-slice: u32 = 256,
-/// Occurrences that one entry opens at most; the timer splits longer lists there.
-openings: usize = 4_096,
-/// Runs of one page at most.
-page_runs: usize = 1_024,
-/// Bytes of a page's row at most, if the text of a pause is added to it; beyond it the text is left out. Each run
-/// has 192 bytes between this limit and 1 MiB, for counts and refusals.
-page_bytes: usize = ROW_BYTES_MAX - 192 * 1_024,
-/// Recipients at most of a run that shares a page.
-small_audience: u32 = 16,
-/// Occurrences of one backfill at most.
-backfill: usize = 1_000,
-/// Stored answers of one tenant at most; its oldest is removed first.
-answers: usize = 100_000,
-/// How long the stored answer to a request id is kept, in ledger time.
-answer_ms: i64 = DAY_MS,
-/// How far ledger time may advance in one entry, except at the start of an epoch (P18).
-leap_ms: i64 = 60_000,
-/// How far the only voter's clock may deviate from the time that its machine has run. Beyond this an operator must
-/// check it (P18).
-clock_step_ms: u64 = 3_600_000,
-/// How late an instant is still on time. A fail-over does not make an instant a missed one.
-on_time_ms: i64 = 60_000,
-/// How long before the end of a pause an instant is still on time.
-pause_end_ms: i64 = 1_000,
-/// Crashes of a node that are kept. If this many are within ten minutes, the node gets no claims for a while (P12).
-crashes_kept: usize = 3,
-/// Size of a content at most, in bytes, all parts together.
-content_bytes: usize = 512 * 1024,
-/// Size at most of a list that a schedule holds itself, in bytes.
-inline_bytes: usize = 768 * 1024,
-/// Recipients of such a list at most. Larger lists never pass through the log (P20).
-inline_recipients: usize = 10_000,
-/// Length at most of the name of an audience, or of a column of a sealed one, in bytes.
-audience_name_bytes: usize = 256,
-/// For how long a launch with the same content to the same audience needs the user's consent (P20).
-again_ms: i64 = 30 * DAY_MS,
-/// Days of a warm-up at most.
-warm_up_days: usize = 400,
-/// Rate of a tenant at most, in thousandths of a recipient a second.
-tenant_rate_milli: u64 = 1_000_000_000,
-/// Share of a tenant at most. The smallest share beside the largest one gets turns of a sixteenth of a slice:
-/// claims of 16 recipients, each with its own entries, and two bytes a recipient when they are closed. Shorter
-/// turns would cost too much.
-tenant_share: u32 = 16,
-/// Log entries whose run events are kept for a run; beyond it the oldest are removed.
-run_events: usize = 64,
-/// Refusals in a row that name no mailbox and pause a run. For a run of fewer recipients, as many refusals for
-/// sender or content as it has recipients.
-policy_refusals: usize = 10,
-/// How long a recipient waits after such a refusal.
-policy_wait_ms: i64 = 5 * 60_000,
-/// Limits by which a large share of dead recipients pauses a run.
-bounce_breaker: BounceBreakerLimits = BounceBreakerLimits { window: 10_000, one_of: 10, half_from: 500, further: 10 },
-/// Size of a block of packed closed claims at most, in bytes.
-claim_block_bytes: usize = 2_048,
-/// Time from the end of a run to its archiving at least.
-archive_after_ms_min: i64 = 10_000,
-/// How long the name of a trigger is kept after its run was archived.
-trigger_name_ms: i64 = 30 * DAY_MS,}
+    /// Maximum number of recipients in a slice, the unit that is claimed.
+    slice_recipients_max: u32 = 256,
+    /// Maximum number of occurrences that one entry opens; the timer splits longer lists.
+    entry_openings_max: usize = 4_096,
+    /// Maximum number of runs on a page.
+    page_runs_max: usize = 1_024,
+    /// Maximum size of a page's row if the text of a pause is added, in bytes; a longer text is left out. Each run has
+    /// 192 bytes between this limit and 1 MiB, for counts and refusals.
+    page_bytes_max: usize = ROW_BYTES_MAX - 192 * 1_024,
+    /// Maximum number of recipients of a run that shares a page.
+    small_audience_max: u32 = 16,
+    /// Maximum number of occurrences in a backfill.
+    backfill_openings_max: usize = 1_000,
+    /// Maximum number of stored answers of a tenant; the oldest is removed first.
+    tenant_answers_max: usize = 100_000,
+    /// How long the stored answer to a request id is kept, in ledger time.
+    answer_ms: i64 = DAY_MS,
+    /// Maximum advance of ledger time in one entry, except at the start of an epoch (P18).
+    leap_ms_max: i64 = 60_000,
+    /// Maximum deviation of the only voter's clock from the time that its machine has run. Beyond this limit an operator
+    /// must check the clock (P18).
+    clock_step_ms_max: u64 = 3_600_000,
+    /// How late an instant is still on time. A fail-over does not make an instant a missed one.
+    on_time_ms: i64 = 60_000,
+    /// How long before the end of a pause an instant is still on time.
+    pause_end_ms: i64 = 1_000,
+    /// Number of crashes of a node that are kept. If this many are within ten minutes, the node gets no claims for a
+    /// while (P12).
+    crashes_kept: usize = 3,
+    /// Maximum size of a content, all parts together, in bytes.
+    content_bytes_max: usize = 512 * 1024,
+    /// Maximum size of a list that a schedule holds itself, in bytes.
+    inline_bytes_max: usize = 768 * 1024,
+    /// Maximum number of recipients of such a list. Larger lists never pass through the log (P20).
+    inline_recipients_max: usize = 10_000,
+    /// Maximum length of the name of an audience, or of a column of a sealed audience, in bytes.
+    audience_name_bytes_max: usize = 256,
+    /// For how long a launch with the same content to the same audience needs the user's consent (P20).
+    again_ms: i64 = 30 * DAY_MS,
+    /// Maximum number of days of a warm-up.
+    warm_up_days_max: usize = 400,
+    /// Maximum rate of a tenant, in thousandths of a recipient a second.
+    tenant_rate_milli_max: u64 = 1_000_000_000,
+    /// Maximum share of a tenant. The smallest share beside the largest one gets turns of a sixteenth of a slice: claims
+    /// of 16 recipients, each with its own entries, and two bytes a recipient when they are closed. Shorter turns would
+    /// cost too much.
+    tenant_share_max: u32 = 16,
+    /// Maximum number of log entries whose run events are kept for a run; the oldest events are removed.
+    run_event_entries_max: usize = 64,
+    /// Number of unattributed refusals in a row that pause a run. A run of fewer recipients is paused by as many refusals
+    /// for sender or content as the run has recipients.
+    unattributed_series: usize = 10,
+    /// How long a recipient waits after an unattributed refusal.
+    unattributed_wait_ms: i64 = 5 * 60_000,
+    /// Limits by which a large share of dead recipients pauses a run.
+    bounce_breaker: BounceBreakerLimits =
+        BounceBreakerLimits { window: 10_000, one_of: 10, half_from: 500, further: 10 },
+    /// Maximum size of a block of packed closed claims, in bytes.
+    claim_block_bytes_max: usize = 2_048,
+    /// Minimum time from the end of a run to its archiving.
+    archive_after_ms_min: i64 = 10_000,
+    /// How long the name of a trigger is kept after its run was archived.
+    trigger_name_ms: i64 = 30 * DAY_MS,
+}
 
 /// Limits of the bounce breaker; see the module `bounce_breaker`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BounceBreakerLimits {
     /// Length of the first window, in decided recipients.
     pub window: u32,
-    /// At most one in this many recipients of a window may be dead. Amazon SES may pause a sender with 10 % bounces
+    /// Maximum share of dead recipients in a window: one in this many. Amazon SES may pause a sender with 10 % bounces
     /// ("Amazon SES sending review process FAQs", bounces).
     pub one_of: u32,
     /// From one of this many recipients on, the run is paused already when half of the decided ones are dead. Fewer
@@ -124,14 +127,15 @@ mod tests {
     /// The limits of a level never change. A new number needs a set for a new level.
     #[test]
     fn limits_of_level_1_are_as_recorded() {
-        let recorded = "LedgerLimits { slice: 256, openings: 4096, page_runs: 1024, page_bytes: 851968, \
-            small_audience: 16, backfill: 1000, answers: 100000, answer_ms: 86400000, leap_ms: 60000, clock_step_ms: 3600000, on_time_ms: 60000, \
-            pause_end_ms: 1000, \
-            crashes_kept: 3, content_bytes: 524288, inline_bytes: 786432, inline_recipients: 10000, \
-            audience_name_bytes: 256, again_ms: 2592000000, warm_up_days: 400, tenant_rate_milli: 1000000000, \
-            tenant_share: 16, run_events: 64, policy_refusals: 10, policy_wait_ms: 300000, bounce_breaker: \
+        let recorded = "LedgerLimits { slice_recipients_max: 256, entry_openings_max: 4096, page_runs_max: 1024, \
+            page_bytes_max: 851968, small_audience_max: 16, backfill_openings_max: 1000, tenant_answers_max: 100000, \
+            answer_ms: 86400000, leap_ms_max: 60000, clock_step_ms_max: 3600000, on_time_ms: 60000, \
+            pause_end_ms: 1000, crashes_kept: 3, content_bytes_max: 524288, inline_bytes_max: 786432, \
+            inline_recipients_max: 10000, audience_name_bytes_max: 256, again_ms: 2592000000, warm_up_days_max: 400, \
+            tenant_rate_milli_max: 1000000000, tenant_share_max: 16, run_event_entries_max: 64, \
+            unattributed_series: 10, unattributed_wait_ms: 300000, bounce_breaker: \
             BounceBreakerLimits { window: 10000, one_of: 10, half_from: 500, further: 10 }, \
-            claim_block_bytes: 2048, archive_after_ms_min: 10000, trigger_name_ms: 2592000000 }";
+            claim_block_bytes_max: 2048, archive_after_ms_min: 10000, trigger_name_ms: 2592000000 }";
         assert_eq!(format!("{:?}", limits(1)), recorded);
     }
 
@@ -143,11 +147,11 @@ mod tests {
         for level in 1..=crate::storage::level::KNOWN {
             let limits = limits(level);
             // A shared page is one chunk, so its runs never span two chunks.
-            assert!(limits.page_runs as u32 * limits.small_audience <= CHUNK, "level {level}");
+            assert!(limits.page_runs_max as u32 * limits.small_audience_max <= CHUNK, "level {level}");
             // Recipient numbers of a list stored by hash fit into one set of slots.
-            assert!(limits.inline_recipients <= CHUNK as usize, "level {level}");
+            assert!(limits.inline_recipients_max <= CHUNK as usize, "level {level}");
             // Content and audience are both in the entry that creates their schedule.
-            assert!(limits.content_bytes + limits.inline_bytes <= ENTRY_BYTES_MAX * 5 / 4, "level {level}");
+            assert!(limits.content_bytes_max + limits.inline_bytes_max <= ENTRY_BYTES_MAX * 5 / 4, "level {level}");
         }
     }
 

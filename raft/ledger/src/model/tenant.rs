@@ -16,7 +16,7 @@ pub struct Tenant {
     pub rate_milli: u64,
     /// Recipients, and so dialogues, that may be claimed at once in the whole cluster; 0: no limit (P12).
     pub concurrency: u32,
-    /// Its weight among tenants that wait for the same pool: 1 to [`LedgerLimits::tenant_share`].
+    /// Its weight among tenants that wait for the same pool: 1 to [`LedgerLimits::tenant_share_max`].
     pub share: u32,
     /// Log index of the entry that set it last; 0 if it was never set.
     pub index: u64,

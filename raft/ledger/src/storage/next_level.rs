@@ -9,7 +9,7 @@ use crate::storage::form::{FORM, RowForm, Unreadable, decode, decode_as, encode,
 use crate::storage::level::KNOWN;
 
 /// A claim may have up to 512 recipients.
-pub(crate) const LIMITS: LedgerLimits = LedgerLimits { slice: 512, ..LEVEL_1 };
+pub(crate) const LIMITS: LedgerLimits = LedgerLimits { slice_recipients_max: 512, ..LEVEL_1 };
 
 const NODE_FORM: u8 = FORM + 1;
 

@@ -23,7 +23,7 @@ fn told(drill: &Drill) -> Vec<Nominal> {
 fn backfill(drill: &mut Drill, openings: Vec<Opening>) {
     let (request, body) = (None, Hash([0; 32]));
     let asked = openings.len() as u32;
-    assert!(openings.len() <= limits(LEVEL).backfill);
+    assert!(openings.len() <= limits(LEVEL).backfill_openings_max);
     let backfill = Backfill { request, body, schedule: drill.schedule, openings, known: 0, rest: None };
     let outcome = drill.put(Command::Backfill(backfill));
     assert!(matches!(outcome, CommandOutcome::Backfilled { opened, .. } if opened == asked), "{outcome:?}");

@@ -329,7 +329,7 @@ impl World {
             _ => (current, head.now.plus_ms(60_001)),
         };
         let settle = ClaimOutcome { accepted: slice.clone(), ..ClaimOutcome::empty(chunk, fence) };
-        let run = page;
+        let run = chunk.page.0;
         let command = match kind / 4 % 4 {
             0 => Command::Settle(vec![settle]),
             1 => Command::Revoke(vec![fence]),

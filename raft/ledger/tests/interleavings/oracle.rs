@@ -295,7 +295,7 @@ fn suspicion(
     state: RecipientState,
     refused: bool,
 ) -> Option<bool> {
-    let (was, slot) = (is_crash_suspect(before, seat), seat.2);
+    let (was, slot) = (is_crash_suspect(before, seat), seat.1);
     if state.is_terminal() {
         return Some(false);
     }
@@ -378,7 +378,7 @@ fn may_move(command: &Command, from: RecipientState, to: RecipientState) -> bool
             Decision::Assume => (from, to) == (InDoubt, Assumed),
             Decision::Resend => (from, to) == (InDoubt, Pending) || from == Pending && matches!(to, Expired | Dead),
         },
-        // The tenth refusal that names no mailbox makes the recipients of the nine before it pending again (P6).
+        // The tenth unattributed refusal makes the recipients of the nine before it pending again (P6).
         Command::Settle(_) => !from.is_terminal() || from == Assumed || (from, to) == (Dead, Pending),
         _ => false,
     }
@@ -401,7 +401,7 @@ fn may_be(
         Command::Claim(claims) => {
             let [claim] = &claims[..] else { return None };
             let asked = claim.chunk == chunk && claim.slice.contains(slot);
-            let fits = claim.slice.len() <= before.limits().slice && before.is_current(claim.owner);
+            let fits = claim.slice.len() <= before.limits().slice_recipients_max && before.is_current(claim.owner);
             let alone = claim.slice.len() == 1 || !is_crash_suspect(before, seat);
             let granted =
                 asked && fits && alone && former == RecipientState::Pending && is_sendable(before, seat, entry.now);
@@ -469,15 +469,15 @@ fn settled(
     let (chunk, slot) = seat;
     let row = row_of(ledger, outcome, seat);
     let run = run_of(ledger, seat)?;
-    // A series of permanent refusals that name no mailbox pauses the run: ten, or as many as it has recipients if one of
-    // them is about sender or content. Then others of the series may come back, which is not predicted here.
-    let is_policy = |refused: &RelayRefusal| refused.code >= 500 && refused.effect == RefusalEffect::SenderOrContent;
-    let unnamed = |refused: &&RelayRefusal| {
+    // A series of unattributed refusals pauses the run: ten, or as many as the run has recipients if one of them is about
+    // sender or content. Then others of the series may come back, which is not predicted here.
+    let is_for_all = |refused: &RelayRefusal| refused.code >= 500 && refused.effect == RefusalEffect::SenderOrContent;
+    let is_unattributed = |refused: &&RelayRefusal| {
         refused.code >= 500 && !matches!(refused.enhanced, Some(EnhancedCode { subject: 1 | 2, .. }))
     };
-    let counts = |refused: &&RelayRefusal| is_policy(refused) || unnamed(refused);
-    let most = if outcome.refused.iter().any(is_policy) { run.count.min(10) as usize } else { 10 };
-    if run.policy_refusals.len() + outcome.refused.iter().filter(counts).count() >= most {
+    let counts = |refused: &&RelayRefusal| is_for_all(refused) || is_unattributed(refused);
+    let most = if outcome.refused.iter().any(is_for_all) { run.count.min(10) as usize } else { 10 };
+    if run.unattributed_refusals.len() + outcome.refused.iter().filter(counts).count() >= most {
         return None;
     }
     let Some(row) = row else { return Some(former) };

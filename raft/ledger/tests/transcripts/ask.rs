@@ -279,7 +279,7 @@ impl World {
     fn wait(&mut self, words: &mut Words) -> Parsed<String> {
         let mut left = milliseconds(words.need("how long")?)?;
         while left > 0 {
-            let step = left.min(self.ledger.limits().leap_ms);
+            let step = left.min(self.ledger.limits().leap_ms_max);
             left -= step;
             let head = self.ledger.head();
             let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
@@ -471,8 +471,14 @@ impl World {
         let (pattern, zone) = (Pattern::compile(&known.timing.when)?, rules(&known.timing.zone)?);
         let calendar = Calendar { pattern: &pattern, zone: &zone };
         let has_opened = |name: &Nominal| self.ledger.has_opened(&(schedule, name.clone()));
-        let found =
-            range(known, calendar, (from, to), words.number("max", self.ledger.limits().backfill)?, now, has_opened);
+        let found = range(
+            known,
+            calendar,
+            (from, to),
+            words.number("max", self.ledger.limits().backfill_openings_max)?,
+            now,
+            has_opened,
+        );
         let rest = found.rest.map_or("nothing".to_owned(), |rest| format!("what begins at {}", self.time(rest)));
         let told = format!("{} to open, {} known, {rest} is left\n", found.openings.len(), found.known);
         let opening = |next: NextInstant| Opening {
@@ -850,7 +856,7 @@ fn refused(text: &str) -> Parsed<Vec<RelayRefusal>> {
         "mailbox" => RefusalEffect::Mailbox,
         "deferred" => RefusalEffect::Deferred,
         "relay" => RefusalEffect::Relay,
-        "policy" => RefusalEffect::SenderOrContent,
+        "content" => RefusalEffect::SenderOrContent,
         "unnamed" => RefusalEffect::Unnamed,
         other => return Err(format!("effect {other}?").into()),
     };

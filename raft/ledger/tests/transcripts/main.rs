@@ -70,7 +70,7 @@ scripts! {
     overlap_again_p16
     overlap_p16
     pages
-    policy_refusals_p6
+    unattributed_refusals_p6
     archive_p24 archive_details_p24 archive_chain_p24
     quarantine
     real_time_p19

@@ -8,7 +8,7 @@ use reveille_ledger::command::RefusalEffect;
 use reveille_ledger::content::Recipients;
 use reveille_ledger::crash_backoff::allowances;
 use reveille_ledger::explain::LastRefusal;
-use reveille_ledger::ids::{NodeId, PageId, RunId};
+use reveille_ledger::ids::{NodeId, RunId};
 use reveille_ledger::pool::{Day, PoolRow};
 use reveille_ledger::{InstantOutcome, RecipientState};
 

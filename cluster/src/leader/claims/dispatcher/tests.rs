@@ -467,7 +467,7 @@ fn canary_waiting_for_its_wave_costs_no_further_search() {
     assert_eq!(waits(&world), (true, true), "they are pending, and not yet");
     assert_eq!(world.dispatch(), []);
     let (id, _) = world.ledger.open_pages().next().expect("the page");
-    let wave = world.ledger.chunks().get(&(id, 0)).and_then(|chunk| chunk.next_wave(world.now)).expect("a wave");
+    let wave = world.ledger.chunks().get(&id.chunk(0)).and_then(|chunk| chunk.next_wave(world.now)).expect("a wave");
     while world.now < wave {
         world.now = wave.min(world.now.plus_ms(60_000));
         assert_eq!(world.put(Command::Tick), CommandOutcome::Done);

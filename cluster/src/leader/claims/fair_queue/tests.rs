@@ -311,7 +311,7 @@ proptest! {
 
     #[test]
     fn shares_are_in_proportion_to_within_one_quantum(
-        weights in prop::collection::vec(1_u32..=limits(LEVEL).tenant_share, 2..6),
+        weights in prop::collection::vec(1_u32..=limits(LEVEL).tenant_share_max, 2..6),
         calls in prop::collection::vec((0_usize..40, 0_u32..2_000), 1..80),
     ) {
         let names = names(weights.len());

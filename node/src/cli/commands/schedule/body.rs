@@ -115,7 +115,7 @@ pub fn template_or_inline(file: Option<PathBuf>, inline: Option<String>) -> Resu
 fn template(path: &Path) -> Result<String, Failure> {
     let place = || path.display().to_string();
     let bytes = std::fs::read(path).map_err(|error| Failure::file(place(), format!("cannot be read: {error}")))?;
-    let most = limits(LEVEL).content_bytes;
+    let most = limits(LEVEL).content_bytes_max;
     if bytes.len() > most {
         let message = format!("{} bytes are more than an email may have ({most} in all)", bytes.len());
         return Err(Failure::file(place(), message));

@@ -6,7 +6,7 @@ use reveille_ledger::command::{Archive, Command, Entry, EpochStart, ScheduleCrea
 use reveille_ledger::content::{Audience, Content, Recipient};
 use reveille_ledger::decide::catch_up::plan_fire;
 use reveille_ledger::decide::timing::{Jitter, first};
-use reveille_ledger::ids::{ClaimOwner, Epoch, Incarnation, NodeId};
+use reveille_ledger::ids::{ClaimOwner, Epoch, Incarnation, NodeId, PageId};
 use reveille_ledger::policy::{Overlap, Policies};
 use tonic::Code;
 
@@ -145,7 +145,7 @@ fn archived_run_is_searched_in_the_archive() {
     play(0, Command::RunCancel(fired));
     play(0, Command::RunCancel(triggered));
     play(91, Command::Tick);
-    let archive = Archive { pages: vec![fired, triggered], ..Archive::default() };
+    let archive = Archive { pages: vec![PageId(fired), PageId(triggered)], ..Archive::default() };
     assert_eq!(play(0, Command::Archive(archive)), reveille_ledger::reply::CommandOutcome::Archived(2));
 
     let find = |text: &str| RunArgument::parse(text).expect(text).find(&ledger, &zones, "default");

@@ -60,7 +60,7 @@ impl RecipientPage<DoubtRow, Key> {
         self.last = Some((fence, slot));
         let Some(row) = ledger.claims().get(&fence) else { return };
         let Some(page) = ledger.pages().get(&row.chunk.page).filter(|page| *page.tenant == *tenant) else { return };
-        let whole = row.chunk * CHUNK + u32::from(slot);
+        let whole = row.chunk.number * CHUNK + u32::from(slot);
         let Some(run) = page.run_of_slot(whole).and_then(|position| page.runs.get(position)) else { return };
         let id = row.chunk.page.run_id(run);
         if only.is_some_and(|only| only != id) {

@@ -75,7 +75,7 @@ pub fn audience(
         fields.refuse("schedule.audience.recipients", "is empty; give at least one recipient");
         return None;
     }
-    let (given, most) = (asked.recipients.len(), limits.inline_recipients);
+    let (given, most) = (asked.recipients.len(), limits.inline_recipients_max);
     if given > most {
         let message = format!("{given} recipients, at most {most}; split them over schedules");
         fields.refuse_as(ErrorReason::TooLarge, "schedule.audience.recipients", message);
@@ -101,7 +101,7 @@ pub fn audience(
             }
         }
     }
-    let (bytes, most) = (audience.blob().bytes.len(), limits.inline_bytes);
+    let (bytes, most) = (audience.blob().bytes.len(), limits.inline_bytes_max);
     if bytes > most {
         let message = format!("has {bytes} bytes, more than {most}; split it over schedules");
         fields.refuse_as(ErrorReason::TooLarge, "schedule.audience", message);

@@ -137,7 +137,7 @@ fn rows() -> Vec<LimitRow> {
     let min_gap = |seconds| lasting(seconds, |policies, length| policies.min_gap = length);
     let jitter = |seconds| lasting(seconds, |policies, length| policies.jitter = length);
     let attempts = |attempts| of_policies(|policies| policies.max_attempts = attempts);
-    let (values_max, content_max) = (LIMITS.inline_bytes, LIMITS.content_bytes);
+    let (values_max, content_max) = (LIMITS.inline_bytes_max, LIMITS.content_bytes_max);
     vec![
         row("recipients of a schedule", "10,000", to, &[10_000], &[10_001]),
         row("recipients and their values together", "768 KiB", of_values, &[values_max - 16 * 1024], &[values_max]),
@@ -236,7 +236,7 @@ fn each_other_limit_is_where_the_page_says() {
         assert_eq!(super::pool(pool(days, cap), LIMITS).is_ok(), passes, "{days} days of {cap}");
     }
     holds("occurrences of one backfill", "1,000");
-    assert_eq!(LIMITS.backfill, 1_000);
+    assert_eq!(LIMITS.backfill_openings_max, 1_000);
 }
 
 /// Returns the names in backquotes that follow the words `behind` in the section about templates.

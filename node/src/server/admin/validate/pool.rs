@@ -14,8 +14,8 @@ pub fn pool(asked: SetPoolRequest, limits: &LedgerLimits) -> ApiResult<PoolSet> 
     let pool = fields.name("name", &name, NAME_MAX);
     let request = fields.request_id(&request_id);
     let is_kept = caps.is_empty() && reveille_headers.is_some();
-    if caps.is_empty() && !is_kept || caps.len() > limits.warm_up_days {
-        let form = format!("give a cap for each of 1 to {} days", limits.warm_up_days);
+    if caps.is_empty() && !is_kept || caps.len() > limits.warm_up_days_max {
+        let form = format!("give a cap for each of 1 to {} days", limits.warm_up_days_max);
         fields.refuse("warm_up", format!("has {} days; {form}", caps.len()));
     }
     if caps.contains(&0) {

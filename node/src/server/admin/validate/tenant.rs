@@ -13,14 +13,14 @@ pub fn tenant_bounds(asked: SetTenantRequest, limits: &LedgerLimits) -> ApiResul
     let mut fields = Fields::default();
     let name = fields.name("name", &name, NAME_MAX);
     let request = fields.request_id(&request_id);
-    let most = limits.tenant_rate_milli as f64 / 1_000.0;
+    let most = limits.tenant_rate_milli_max as f64 / 1_000.0;
     if let Some(rate) = rate_per_second
         && (!(0.0..=most).contains(&rate) || (rate > 0.0 && rate < 0.001))
     {
         fields.refuse("rate_per_second", format!("{rate} is not a rate; give 0.001 to {most}, or 0 for no bound"));
     }
-    if let Some(share) = share.filter(|share| !(1..=limits.tenant_share).contains(share)) {
-        fields.refuse("share", format!("{share} is not a share; give 1 to {}", limits.tenant_share));
+    if let Some(share) = share.filter(|share| !(1..=limits.tenant_share_max).contains(share)) {
+        fields.refuse("share", format!("{share} is not a share; give 1 to {}", limits.tenant_share_max));
     }
     if rate_per_second.is_none() && concurrency.is_none() && share.is_none() {
         fields.refuse("rate_per_second", "nothing is to be set; give a rate, a concurrency or a share");

@@ -10,7 +10,7 @@ use crate::model::{ClaimEventKind, Incarnation, NodeId, RecipientState, ReleaseR
 const PAGE: PageId = PageId(RunId { index: 5_000_000, place: 3 });
 
 fn fence(number: u32) -> Fence {
-    Fence { group: 1, epoch: Epoch(4_999_000), index: PAGE.index + 1 + u64::from(number / 4), place: number % 4 }
+    Fence { group: 1, epoch: Epoch(4_999_000), index: PAGE.0.index + 1 + u64::from(number / 4), place: number % 4 }
 }
 
 /// Returns a closed claim. `fates` selects the outcomes of its recipients.
@@ -28,8 +28,7 @@ fn claim(number: u32, (node, first, count, step): (u64, u32, u32, u16), fates: u
         record(70, (ClaimEventKind::Accepted, RecipientState::Sent), &sent);
     }
     Claim {
-        page: PAGE,
-        chunk: 2,
+        chunk: PAGE.chunk(2),
         owner: ClaimOwner { node: NodeId(node.wrapping_mul(0x9e37_79b9_7f4a_7c15)), incarnation: Incarnation(node) },
         claimed_at,
         claimed: Bitmap::new(),
@@ -80,7 +79,7 @@ proptest! {
         for (_, block) in ledger.closed_claim_blocks().iter() {
             let count = block.claims(PAGE.chunk(2)).count();
             prop_assert!(count > 0);
-            prop_assert!(block.packed.len() <= ledger.limits().claim_block_bytes || count == 1, "{count} claims, {} B", block.packed.len());
+            prop_assert!(block.packed.len() <= ledger.limits().claim_block_bytes_max || count == 1, "{count} claims, {} B", block.packed.len());
         }
         let read = Ledger::from_rows(ledger.all_rows()).expect("it reads back");
         prop_assert_eq!(read.closed_claims().collect::<Vec<_>>(), all);

@@ -12,15 +12,15 @@ fn page_of_many_chunks_offers_at_most_the_credit_of_all_nodes() {
     let (page, _) = world.ledger.open_pages().next().expect("the page");
     let offered = |world: &World, lacking: &Lacking| {
         let offers = offers(&world.ledger, lacking, &InFlightClaims::default(), world.now);
-        offers.into_iter().map(|offer| (offer.source.chunk, offer.barred)).collect::<Vec<_>>()
+        offers.into_iter().map(|offer| (offer.source.chunk.number, offer.barred)).collect::<Vec<_>>()
     };
     let none = BTreeSet::new();
     let mut lacking: Lacking = world.owners().into_keys().map(|node| (node, BTreeSet::new())).collect();
     assert_eq!(offered(&world, &lacking), [(0, none.clone())], "a chunk is more than both may hold");
-    let slices = (0..CHUNK - limits(LEVEL).slice).step_by(limits(LEVEL).slice as usize);
+    let slices = (0..CHUNK - limits(LEVEL).slice_recipients_max).step_by(limits(LEVEL).slice_recipients_max as usize);
     let claim = |first| ClaimRequest {
         chunk: page.chunk(0),
-        slice: Bitmap::range(first, limits(LEVEL).slice),
+        slice: Bitmap::range(first, limits(LEVEL).slice_recipients_max),
         owner: owner(1, 1),
     };
     world.put(Command::Claim(slices.map(claim).collect()));
@@ -44,8 +44,11 @@ fn lacking_part_hides_no_other_recipients() {
     let mut lacking: Lacking = world.owners().into_keys().map(|node| (node, BTreeSet::new())).collect();
     lacking.insert(NodeId(2), (0..290).map(part).collect());
     let offers = offers(&world.ledger, &lacking, &InFlightClaims::default(), world.now);
-    let for_it: Vec<u32> =
-        offers.iter().filter(|offer| !offer.barred.contains(&NodeId(2))).map(|offer| offer.source.chunk).collect();
+    let for_it: Vec<u32> = offers
+        .iter()
+        .filter(|offer| !offer.barred.contains(&NodeId(2)))
+        .map(|offer| offer.source.chunk.number)
+        .collect();
     assert_eq!(for_it, [290], "a chunk is more than it may hold");
     assert!(offers.len() <= 257, "{} offers", offers.len());
 }

@@ -9,7 +9,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Instant;
 
-use reveille_ledger::ids::{RunId, ScheduleId, Time};
+use reveille_ledger::ids::{PageId, RunId, ScheduleId, Time};
 use reveille_ledger::{ArchivePartKey, Ledger, RunState};
 use reveille_proto::admin::v1::{self, Freshness};
 

@@ -102,11 +102,11 @@ fn read(request: &BackfillScheduleRequest, limits: &LedgerLimits) -> ApiResult<A
         fields.refuse("to", format!("{to} is before {from}"));
     }
     let most = match request.max as usize {
-        0 => limits.backfill,
+        0 => limits.backfill_openings_max,
         most => most,
     };
-    if most > limits.backfill {
-        fields.refuse("max", format!("is above {}; open the rest with another backfill", limits.backfill));
+    if most > limits.backfill_openings_max {
+        fields.refuse("max", format!("is above {}; open the rest with another backfill", limits.backfill_openings_max));
     }
     let asked = BackfillScheduleRequest { request_id: String::new(), validate_only: false, ..request.clone() };
     let body = Hash::of(&asked.encode_to_vec());
