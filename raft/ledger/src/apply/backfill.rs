@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use super::Context;
 use super::bounds::{bounded, refuse_if};
-use super::fire::Opened;
+use super::fire::OpeningOccurrence;
 use crate::command::{Backfill, Opening};
 use crate::model::{
     Activity, Bounded, CommandOutcome, CommandRefusal, DAY_MS, Impossible, Ledger, Nominal, OpeningCause,
@@ -89,7 +89,8 @@ impl Ledger {
         let (fresh, inside): (Vec<Opening>, Vec<Opening>) = fresh.into_iter().partition(may_mail);
         self.keep_mappings(batch.lookups);
         let inside_gap = inside.len() as u32;
-        let fresh = fresh.into_iter().map(|opening| Opened { schedule: id, opening, waited_for: None }).collect();
+        let fresh =
+            fresh.into_iter().map(|opening| OpeningOccurrence { schedule: id, opening, waited_for: None }).collect();
         let (known, rest) = (backfill.known.saturating_add(overtaken), backfill.rest);
         let runs = self.open_runs(context, fresh);
         let run = |run: Option<&(_, _)>| run.map(|(_, run)| *run);

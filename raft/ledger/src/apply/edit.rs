@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use super::Context;
 use super::bounds::{bounded, check_labels, gap_needs_a_list, gap_within_retention, inside_window, refuse_if};
-use super::fire::Opened;
 use crate::command::{ExplainedRange, ScheduleCreate, ScheduleEdit, TimingChange};
 use crate::model::{
     Activity, AudienceChoice, Bounded, CommandOutcome, CommandRefusal, Content, Hash, Impossible, Ledger, Overlap,
@@ -86,16 +85,16 @@ impl Ledger {
     ) -> Result<(), CommandRefusal> {
         if let Some(fire) = &timing.due {
             let before = self.due_key(fire.schedule);
-            let waited_for =
+            let moved =
                 self.compare_and_move_plan(context, fire, &mut BTreeSet::new()).map_err(|refusal| match refusal {
                     // A run has opened since the edit was computed.
                     CommandRefusal::RunOpen(_) => CommandRefusal::StalePlan,
                     other => other,
                 })?;
             self.index_due(context, fire.schedule, before);
-            self.open_runs(context, Opened::by(fire, waited_for).collect());
+            self.open_runs(context, moved.occurrences(fire).collect());
         }
-        self.explain(context, edit.schedule, &timing.explained);
+        self.record_explained(context, edit.schedule, &timing.explained);
         Ok(())
     }
 

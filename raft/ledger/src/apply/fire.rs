@@ -15,18 +15,24 @@ use crate::model::{
 };
 
 /// An occurrence that opens, before it has a page.
-pub(super) struct Opened {
+pub(super) struct OpeningOccurrence {
     pub schedule: ScheduleId,
     pub opening: Opening,
-    /// The run that it waited for; `None` if it did not wait.
+    /// The run that the occurrence waited for; `None` if it did not wait.
     pub waited_for: Option<RunId>,
 }
 
-impl Opened {
-    /// Returns the occurrences that a fire opens.
-    pub(super) fn by(fire: &Fire, waited_for: Option<RunId>) -> impl Iterator<Item = Opened> {
-        let schedule = fire.schedule;
-        fire.opened.iter().map(move |opening| Opened { schedule, opening: opening.clone(), waited_for })
+/// A plan was compared with a fire, and moved.
+pub(super) struct MovedPlan {
+    /// The run that the opened instant waited for; `None` if it did not wait.
+    waited_for: Option<RunId>,
+}
+
+impl MovedPlan {
+    /// Returns the occurrences that the fire opens.
+    pub(super) fn occurrences(self, fire: &Fire) -> impl Iterator<Item = OpeningOccurrence> {
+        let (schedule, waited_for) = (fire.schedule, self.waited_for);
+        fire.opened.iter().map(move |opening| OpeningOccurrence { schedule, opening: opening.clone(), waited_for })
     }
 }
 
@@ -49,23 +55,31 @@ struct PageKey {
 
 impl Ledger {
     pub(super) fn fire(&mut self, context: &mut Context, fires: &[Fire]) -> CommandOutcome {
-        let mut opened = Vec::new();
-        let mut names = BTreeSet::new();
+        let (mut occurrences, mut opened_names) = (Vec::new(), Names::new());
         let mut answers: Vec<Result<(), CommandRefusal>> = Vec::with_capacity(fires.len());
         for fire in fires {
             let before = self.due_key(fire.schedule);
-            let checked = self.check_opening_time(fire, context.now).and_then(|()| self.check_alone(fire, &names));
-            let moved = checked.and_then(|()| self.compare_and_move_plan(context, fire, &mut names));
-            match &moved {
-                Ok(_) if fire.opened.is_empty() => self.alarm_missed_campaign(context, fire.schedule),
-                Ok(waited_for) => opened.extend(Opened::by(fire, *waited_for)),
-                Err(refusal) => self.count_fire_refusal(context, fire, refusal),
-            }
+            let checked = self
+                .check_opening_time(fire, context.now)
+                .and_then(|()| self.check_only_fire_of_entry(fire, &opened_names));
+            let moved = checked.and_then(|()| self.compare_and_move_plan(context, fire, &mut opened_names));
+            answers.push(match moved {
+                Ok(moved) => {
+                    if fire.opened.is_empty() {
+                        self.alarm_missed_campaign(context, fire.schedule);
+                    }
+                    occurrences.extend(moved.occurrences(fire));
+                    Ok(())
+                }
+                Err(refusal) => {
+                    self.count_fire_refusal(context, fire, &refusal);
+                    Err(refusal)
+                }
+            });
             self.index_due(context, fire.schedule, before);
-            answers.push(moved.map(|_| ()));
         }
         let mut runs_by_schedule: BTreeMap<ScheduleId, Vec<RunId>> = BTreeMap::new();
-        for (schedule, run) in self.open_runs(context, opened) {
+        for (schedule, run) in self.open_runs(context, occurrences) {
             runs_by_schedule.entry(schedule).or_default().push(run);
         }
         let runs_of = |fire: &Fire| runs_by_schedule.get(&fire.schedule).cloned().unwrap_or_default();
@@ -74,7 +88,7 @@ impl Ledger {
     }
 
     /// An instant opens at its time in the jitter window, not before. An edit that ends the timing does not wait for
-    /// it, so only fires are checked.
+    /// the instant, so only fires are checked.
     fn check_opening_time(&self, fire: &Fire, now: Time) -> Result<(), CommandRefusal> {
         let plan = self.schedules.get(&fire.schedule).map(|schedule| &schedule.plan);
         let planned = plan.filter(|plan| plan.version == fire.plan_version).and_then(|plan| plan.next.as_ref());
@@ -86,31 +100,30 @@ impl Ledger {
 
     /// Refuses a second fire of a schedule in one entry if its runs must not overlap. The runs of an entry open after
     /// its last fire, so `check_overlap` does not see those of the first one.
-    fn check_alone(&self, fire: &Fire, names: &Names) -> Result<(), CommandRefusal> {
+    fn check_only_fire_of_entry(&self, fire: &Fire, opened_names: &Names) -> Result<(), CommandRefusal> {
         let first = (fire.schedule, Nominal::LOWEST);
-        let has_opened = names.range(first..).next().is_some_and(|(schedule, _)| *schedule == fire.schedule);
+        let has_opened = opened_names.range(first..).next().is_some_and(|(schedule, _)| *schedule == fire.schedule);
         let overlap = self.schedules.get(&fire.schedule).map(|schedule| schedule.settings.policies.overlap);
         refuse_if(has_opened && !fire.opened.is_empty() && overlap != Some(Overlap::Allow), CommandRefusal::StalePlan)
     }
 
-    /// Compares one fire with the plan and moves the plan. Returns the run that the opened instant waited for. `names`
-    /// are the occurrences that this entry opens.
+    /// Compares one fire with the plan and moves the plan. `opened_names` are the occurrences that the entry opens.
     pub(super) fn compare_and_move_plan(
         &mut self,
         context: &mut Context,
         fire: &Fire,
-        names: &mut Names,
-    ) -> Result<Option<RunId>, CommandRefusal> {
-        let fresh = self.compare_plan(fire, names, context.now)?;
-        names.extend(fresh);
+        opened_names: &mut Names,
+    ) -> Result<MovedPlan, CommandRefusal> {
+        let fresh = self.compare_plan(fire, opened_names, context.now)?;
+        opened_names.extend(fresh);
         let waited_for = self.waited_for(fire, context.now);
-        self.explain(context, fire.schedule, &fire.explained);
+        self.record_explained(context, fire.schedule, &fire.explained);
         self.move_plan(fire);
-        Ok(waited_for)
+        Ok(MovedPlan { waited_for })
     }
 
     /// Compares a fire with the plan (P8). Returns the names that it opens.
-    fn compare_plan(&self, fire: &Fire, names: &Names, now: Time) -> Result<Names, CommandRefusal> {
+    fn compare_plan(&self, fire: &Fire, opened_names: &Names, now: Time) -> Result<Names, CommandRefusal> {
         let id = fire.schedule;
         let schedule = self.schedules.get(&id).ok_or(CommandRefusal::NoSuchSchedule(id))?;
         let plan = &schedule.plan;
@@ -125,9 +138,9 @@ impl Ledger {
         if compares {
             check_instants(schedule, next.due, fire, now)?;
         }
-        bounded(Bounded::Openings, names.len() + fire.opened.len(), self.limits().entry_openings_max)?;
+        bounded(Bounded::Openings, opened_names.len() + fire.opened.len(), self.limits().entry_openings_max)?;
         let fresh: Names = fire.opened.iter().map(|opening| (id, opening.nominal.clone())).collect();
-        let is_new = |name: &(ScheduleId, Nominal)| !names.contains(name) && !self.has_opened(name);
+        let is_new = |name: &(ScheduleId, Nominal)| !opened_names.contains(name) && !self.has_opened(name);
         refuse_if(
             compares && (fresh.len() < fire.opened.len() || !fresh.iter().all(is_new)),
             CommandRefusal::FiredThrough,
@@ -160,46 +173,6 @@ impl Ledger {
         }
     }
 
-    /// Records why instants did not open. A name that has opened keeps its run (P7).
-    pub(super) fn explain(&mut self, context: &Context, id: ScheduleId, explained: &[ExplainedRange]) {
-        for explained in explained {
-            let (instants, reason) = (explained.instants.clone(), explained.reason);
-            let history = InstantOutcome::Explained { instants, reason, index: context.index };
-            let name = (id, explained.first.clone());
-            if !self.has_opened(&name) {
-                self.history.put(name, history);
-            }
-        }
-    }
-
-    /// Records the run of a name, and removes the name from explained ranges.
-    fn record_opened(&mut self, name: (ScheduleId, Nominal), run: RunId, cause: OpeningCause) {
-        self.split_ranges_at(&name, cause);
-        self.history.put(name, InstantOutcome::Opened(run));
-    }
-
-    /// True if an occurrence of that name has opened (P7), also if its run is in the archive.
-    pub fn has_opened(&self, name: &(ScheduleId, Nominal)) -> bool {
-        for (key, row) in self.history.range(..=name.clone()).rev().take_while(|((id, _), _)| *id == name.0) {
-            if key == name && row.run().is_some() {
-                return true;
-            }
-            let ahead_ms = distance_ms(&key.1, &name.1);
-            if let InstantOutcome::Archived { instants, .. } = row
-                && instants.position(&key.1, &name.1).is_some_and(|position| position.is_member)
-            {
-                return true;
-            }
-            // Where clocks go back, names of the other fold may stand between a range and a name in it.
-            let is_other_fold =
-                ahead_ms.is_none() && matches!((&key.1, &name.1), (Nominal::Civil { .. }, Nominal::Civil { .. }));
-            if ahead_ms.is_some_and(|ahead_ms| ahead_ms > 0) || ahead_ms.is_none() && !is_other_fold {
-                return false;
-            }
-        }
-        false
-    }
-
     /// The second refusal of an unchanged plan blocks the schedule (P8). Stale proposals, clocks that disagree and a
     /// full entry do not count.
     fn count_fire_refusal(&mut self, context: &mut Context, fire: &Fire, refusal: &CommandRefusal) {
@@ -223,10 +196,14 @@ impl Ledger {
     }
 
     /// Opens occurrences, small ones together on shared pages. Returns their runs.
-    pub(super) fn open_runs(&mut self, context: &mut Context, opened: Vec<Opened>) -> Vec<(ScheduleId, RunId)> {
+    pub(super) fn open_runs(
+        &mut self,
+        context: &mut Context,
+        occurrences: Vec<OpeningOccurrence>,
+    ) -> Vec<(ScheduleId, RunId)> {
         let limits = self.limits();
-        let mut groups: BTreeMap<PageKey, Vec<Opened>> = BTreeMap::new();
-        for (number, occurrence) in opened.into_iter().enumerate() {
+        let mut groups: BTreeMap<PageKey, Vec<OpeningOccurrence>> = BTreeMap::new();
+        for (number, occurrence) in occurrences.into_iter().enumerate() {
             let Some(schedule) = self.schedules.get(&occurrence.schedule) else { continue };
             let Opening { due, cause, .. } = occurrence.opening;
             let key = PageKey {
@@ -266,11 +243,11 @@ impl Ledger {
         context: &mut Context,
         id: PageId,
         mut page: Page,
-        group: Vec<Opened>,
+        group: Vec<OpeningOccurrence>,
     ) -> Vec<(ScheduleId, RunId)> {
         let mut runs = Vec::with_capacity(group.len());
         let limits = self.limits();
-        for Opened { schedule: number, opening, waited_for } in group {
+        for OpeningOccurrence { schedule: number, opening, waited_for } in group {
             let run = RunId { index: id.0.index, place: id.0.place + page.runs.len() as u32 };
             if opening.cause != OpeningCause::Backfill {
                 self.resolve_overlap(context, number, run);

@@ -17,6 +17,7 @@ pub(crate) mod epoch;
 mod fire;
 mod gap;
 mod gap_neighbours;
+mod instant_history;
 mod overlap;
 mod pool;
 mod registry;

@@ -4,7 +4,7 @@
 
 use super::Context;
 use super::bounds::{bounded, check_labels, gap_needs_a_list, gap_within_retention, inside_window, refuse_if};
-use super::fire::Opened;
+use super::fire::OpeningOccurrence;
 use crate::command::{Opening, ScheduleCreate, SchedulePause, ScheduleResume, Trigger};
 use crate::effect::Effect;
 use crate::fingerprint::fingerprint;
@@ -185,7 +185,7 @@ impl Ledger {
         self.check_gap_leaves_recipient(id, context.now)?;
         let opening = Opening { nominal, due: context.now, cause: OpeningCause::Trigger, finish_by };
         let cancelled = self.would_cancel(id, context.now);
-        let runs = self.open_runs(context, vec![Opened { schedule: id, opening, waited_for: None }]);
+        let runs = self.open_runs(context, vec![OpeningOccurrence { schedule: id, opening, waited_for: None }]);
         let opened = runs.first().map(|(_, run)| *run).ok_or(CommandRefusal::NoSuchSchedule(id))?;
         let outcome = CommandOutcome::Run { run: opened, cancelled };
         self.remember(context, &tenant, request, body, &outcome);

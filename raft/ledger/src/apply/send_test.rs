@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::Context;
 use super::bounds::{bounded, refuse_if};
-use super::fire::Opened;
+use super::fire::OpeningOccurrence;
 use crate::calendar::When;
 use crate::command::{Opening, SendTest};
 use crate::model::{
@@ -66,7 +66,7 @@ impl Ledger {
             cause: OpeningCause::Test,
             finish_by: context.now.plus_ms(test.policies.finish_by_ms),
         };
-        let runs = self.open_runs(context, vec![Opened { schedule: id, opening, waited_for: None }]);
+        let runs = self.open_runs(context, vec![OpeningOccurrence { schedule: id, opening, waited_for: None }]);
         if let Some(schedule) = self.schedules.remove(&id) {
             self.release_blob(&schedule.content);
             self.release_blob(&schedule.audience);
