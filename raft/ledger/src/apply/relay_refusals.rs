@@ -29,53 +29,57 @@ enum RefusalSeries {
     },
 }
 
+/// The deferral of a recipient after an answer, and how long the recipient waits.
+struct NextDeferral {
+    deferral: Deferral,
+    wait_ms: i64,
+}
+
 impl Ledger {
     /// Applies the refusals of a claim, each by the effect of its answer.
     pub(super) fn refuse(&mut self, context: &mut Context, claim: &mut Claim, refused: &[RelayRefusal]) -> u64 {
+        refused.iter().map(|answer| self.refuse_one(context, claim, answer)).sum()
+    }
+
+    fn refuse_one(&mut self, context: &mut Context, claim: &mut Claim, answer: &RelayRefusal) -> u64 {
         let (key, limits) = (claim.chunk, self.limits());
-        let mut moved = 0;
-        for answer in refused {
-            let held = claim.claimed.contains(answer.slot) || claim.in_doubt.contains(answer.slot);
-            if held && is_unattributed(answer) {
-                self.count_unattributed_refusal(context, key, answer);
-            }
-            // Every effect except `Relay` proves that the email was composed, even if the dialogue broke: RCPT comes
-            // after composing. So this recipient does not crash the node that prepares it (P12).
-            if held && answer.effect != RefusalEffect::Relay {
-                self.clear_crash_suspects(key, &[answer.slot].into_iter().collect());
-            }
-            let what = ClaimEventKind::Refused {
-                code: answer.code,
-                enhanced: answer.enhanced,
-                effect: answer.effect,
-                text: answer.text.clone(),
-            };
-            let deferred = self.deferral_after(key, answer);
-            let step = deferred.map_or(0, |(_, deferral)| deferral.step);
-            let deferred_recipient = deferred.map(|(recipient, _)| recipient);
-            let left = self.apply_not_sent(context, claim, (answer.slot, what), |run, attempts, now| {
-                let wait_ms = deferred_recipient.map_or(0, |recipient| run.policies.deferral_ms(step, recipient));
-                next_state(run, attempts, now, answer, wait_ms, limits)
-            });
-            if let Some((_, deferral)) = deferred
-                && left > 0
-            {
-                self.record_deferral(key, answer.slot, deferral);
-            }
-            moved += left;
+        let is_held = claim.claimed.contains(answer.slot) || claim.in_doubt.contains(answer.slot);
+        if is_held && is_unattributed(answer) {
+            self.count_unattributed_refusal(context, key, answer);
+        }
+        // Every effect except `Relay` proves that the email was composed, even if the dialogue broke: RCPT comes after
+        // composing. So this recipient does not crash the node that prepares it (P12).
+        if is_held && answer.effect != RefusalEffect::Relay {
+            self.clear_crash_suspects(key, &[answer.slot].into_iter().collect());
+        }
+        let what = ClaimEventKind::Refused {
+            code: answer.code,
+            enhanced: answer.enhanced,
+            effect: answer.effect,
+            text: answer.text.clone(),
+        };
+        let next_deferral = self.deferral_after(key, answer);
+        let wait_ms = next_deferral.as_ref().map_or(0, |next| next.wait_ms);
+        let moved = self.apply_not_sent(context, claim, (answer.slot, what), |run, attempts, now| {
+            next_state(run, attempts, now, answer, wait_ms, limits)
+        });
+        if let Some(next) = next_deferral.filter(|_| moved > 0) {
+            self.record_deferral(key, answer.slot, next.deferral);
         }
         moved
     }
 
-    /// Returns the recipient that an answer defers, with its step after the answer.
-    fn deferral_after(&self, key: ChunkKey, answer: &RelayRefusal) -> Option<((RunId, u32), Deferral)> {
+    /// Returns the recipient's deferral after an answer; `None` if the answer does not defer the recipient.
+    fn deferral_after(&self, key: ChunkKey, answer: &RelayRefusal) -> Option<NextDeferral> {
         if answer.effect != RefusalEffect::Deferred {
             return None;
         }
         let recipient = self.recipient_at(key, answer.slot)?;
         let former = self.chunks.get(&key)?.deferrals.get(answer.slot).map_or(0, |former| former.step);
-        let step = self.run(recipient.0)?.policies.next_deferral(former);
-        Some((recipient, Deferral { step, code: answer.code }))
+        let policies = &self.run(recipient.0)?.policies;
+        let step = policies.next_deferral(former);
+        let deferral = Deferral { step, code: answer.code };
+        Some(NextDeferral { deferral, wait_ms: policies.deferral_ms(step, recipient) })
     }
 
     fn record_deferral(&mut self, key: ChunkKey, slot: u16, deferral: Deferral) {
@@ -208,7 +212,7 @@ fn next_state(
     attempts: u8,
     now: Time,
     answer: &RelayRefusal,
-    deferral_ms: i64,
+    wait_ms: i64,
     limits: &LedgerLimits,
 ) -> NextState {
     let unattributed_wait = now.plus_ms(limits.unattributed_wait_ms);
@@ -217,7 +221,7 @@ fn next_state(
             state_after_not_sent(run, attempts, now, Some(unattributed_wait))
         }
         RefusalEffect::Relay => state_after_not_sent(run, attempts, now, Some(now)),
-        RefusalEffect::Deferred => state_after_not_sent(run, attempts, now, Some(now.plus_ms(deferral_ms))),
+        RefusalEffect::Deferred => state_after_not_sent(run, attempts, now, Some(now.plus_ms(wait_ms))),
         RefusalEffect::SenderOrContent => state_after_not_sent(run, attempts, now, Some(unattributed_wait)),
         RefusalEffect::Mailbox | RefusalEffect::Unnamed => count_attempt(run, attempts.saturating_add(1), now, answer),
     }
