@@ -176,22 +176,28 @@ impl Ledger {
         }
     }
 
-    /// Checks and executes a command, unless its request id has a stored answer.
+    /// Checks and executes a command, unless its request id has a stored answer: the answer counts, whatever the state is
+    /// by now.
     fn dispatch(&mut self, context: &mut Context, command: &Command) -> Result<CommandOutcome, CommandRefusal> {
-        self.check(command)?;
         let Some(StoredRequest { tenant, request, body }) = self.stored_request(command) else {
+            self.check(command)?;
             return self.execute(context, command);
         };
         if let Some(outcome) = self.answered_again(context, &tenant, Some(request), body)? {
             return Ok(outcome);
         }
+        self.check(command)?;
         let outcome = self.execute(context, command)?;
         self.remember(context, &tenant, Some(request), body, &outcome);
         Ok(outcome)
     }
 
-    /// Returns the request of a command whose answer is stored. `ScheduleCreate` and `Trigger` store theirs themselves:
-    /// they are also idempotent by their names. `None` too if the command names an unknown schedule or run.
+    /// Returns the request of a command whose answer is stored. `None` also if the command names an unknown schedule or
+    /// run.
+    ///
+    /// `ScheduleCreate` and `Trigger` store their answers themselves, because they are also idempotent by name. A create
+    /// that finds its schedule stores an answer with the schedule's index. A trigger that finds its run stores none: its
+    /// request id may then name a run of another schedule (`tests/scripts/requests.txt`).
     fn stored_request<'c>(&self, command: &'c Command) -> Option<StoredRequest<'c>> {
         let tenant_of =
             |schedule: &ScheduleId| self.schedules.get(schedule).map(|schedule| schedule.settings.tenant.to_string());

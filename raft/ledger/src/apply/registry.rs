@@ -2,7 +2,6 @@
 
 use super::Context;
 use super::bounds::refuse_if;
-use crate::DEFAULT_TENANT;
 use crate::command::{OptOut, OptOutTakeBack, Quarantine, Quarantined, RelayPut};
 use crate::effect::Effect;
 use crate::model::{
@@ -19,12 +18,8 @@ impl Ledger {
         CommandOutcome::Done
     }
 
-    /// Checks a relay. A request that was answered before gets its answer, whatever the state is by now.
-    pub(super) fn check_relay_put(&self, put: &RelayPut) -> Result<(), CommandRefusal> {
-        let RelayPut { relay, replace, request } = put;
-        if self.answered(DEFAULT_TENANT, request.as_deref(), put.body())?.is_some() {
-            return Ok(());
-        }
+    /// Checks a relay.
+    pub(super) fn check_relay_put(&self, RelayPut { relay, replace, .. }: &RelayPut) -> Result<(), CommandRefusal> {
         if self.head.test_clock.is_some() && !is_loopback(&relay.host) {
             return Err(Impossible::RelayElsewhere { host: relay.host.clone() }.into());
         }
