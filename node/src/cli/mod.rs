@@ -187,8 +187,8 @@ mod tests {
             Err(Stop::Failed(failure)) => failure.next.unwrap_or_default(),
             other => panic!("{other:?}"),
         };
-        let (asked, known) = (Incarnation(1), Incarnation(12));
-        let old = StartError::NotTaken(CommandRefusal::OldIncarnation { asked, known });
+        let (requested, known) = (Incarnation(1), Incarnation(12));
+        let old = StartError::NotTaken(CommandRefusal::OldIncarnation { requested, known });
         let remembered = FatalError::Outdated("its life 12 is known".into());
         let other = FatalError::Foreign("identity belongs to node 2".into());
         let garbled = FatalError::BadIdentity { path: "data/identity".into(), detail: "no first line".into() };

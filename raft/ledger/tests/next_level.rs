@@ -92,7 +92,7 @@ fn until_the_level_is_raised_rows_are_in_the_former_form() {
     world.up(NodeId(2), LEVEL);
     assert_eq!(world.up(NodeId(2), level::KNOWN), CommandOutcome::Done);
     let refused = CommandOutcome::Refused(CommandRefusal::from(Impossible::LevelNotAnnounced {
-        asked: level::KNOWN,
+        requested: level::KNOWN,
         node: world.nodes().into_iter().find(|node| *node != NodeId(2)).expect("another node"),
         announced: LEVEL,
     }));

@@ -76,7 +76,7 @@ pub(crate) struct SnapshotReceiver {
 struct Offered {
     pinned: Arc<PinnedSnapshot>,
     /// Blocks that this node requested. No other block is accepted.
-    asked: BTreeSet<Hash>,
+    requested: BTreeSet<Hash>,
 }
 
 fn unavailable(error: impl std::fmt::Display) -> Rejection {
@@ -99,15 +99,15 @@ impl SnapshotReceiver {
             self.snapshots.blocking(move |snapshots| snapshots.missing(&manifest)).await.map_err(unavailable)?;
         crash::point("snapshot.offer");
         let names = missing.iter().map(|hash| Bytes::copy_from_slice(&hash.0)).collect();
-        *self.offered.lock() = Some(Offered { pinned, asked: missing.into_iter().collect() });
+        *self.offered.lock() = Some(Offered { pinned, requested: missing.into_iter().collect() });
         Ok(v1::OfferSnapshotResponse { missing: names })
     }
 
     pub async fn block(&self, request: v1::SendBlockRequest) -> Result<v1::SendBlockResponse, Rejection> {
         let hash = wire::to_hash(&request.hash)?;
-        let asked = self.offered.lock().as_ref().is_some_and(|offered| offered.asked.contains(&hash));
-        if !asked {
-            return Err(unavailable("no block of this name was asked for: offer the snapshot again"));
+        let is_requested = self.offered.lock().as_ref().is_some_and(|offered| offered.requested.contains(&hash));
+        if !is_requested {
+            return Err(unavailable("no block of this name was requested: offer the snapshot again"));
         }
         let content = request.content;
         self.snapshots.blocking(move |snapshots| snapshots.put_block(hash, &content)).await.map_err(unavailable)?;

@@ -17,9 +17,8 @@ impl Ledger {
     pub(super) fn audience_seal(
         &mut self,
         context: &mut Context,
-        asked: &AudienceSeal,
+        AudienceSeal { tenant, seal, .. }: &AudienceSeal,
     ) -> Result<CommandOutcome, CommandRefusal> {
-        let AudienceSeal { tenant, seal, .. } = asked;
         if let Some(wrong) = seal.wrong(self.limits()) {
             return Err(Impossible::Seal(wrong).into());
         }
@@ -39,25 +38,25 @@ impl Ledger {
 
     /// Refuses the delete while a campaign or a schedule uses the audience. A draft counts too: it was checked against
     /// these recipients. Reads all schedules, because deletes are rare.
-    pub(super) fn check_audience_delete(&self, asked: &AudienceDelete) -> Result<(), CommandRefusal> {
-        let key = (asked.tenant.clone(), asked.name.clone());
-        let gone = || CommandRefusal::NoSuchAudience(asked.name.clone());
+    pub(super) fn check_audience_delete(&self, delete: &AudienceDelete) -> Result<(), CommandRefusal> {
+        let key = (delete.tenant.clone(), delete.name.clone());
+        let gone = || CommandRefusal::NoSuchAudience(delete.name.clone());
         let seal = self.audiences.get(&key).ok_or_else(gone)?.seal;
         self.check_used_by_no_campaign(&key)?;
         let mut schedules = self.schedules.iter();
         let user =
-            schedules.find(|(_, schedule)| *schedule.settings.tenant == *asked.tenant && schedule.audience == seal);
+            schedules.find(|(_, schedule)| *schedule.settings.tenant == *delete.tenant && schedule.audience == seal);
         match user {
             Some((_, user)) => {
-                Err(CommandRefusal::AudienceUsed { name: asked.name.clone(), schedule: user.name.to_string() })
+                Err(CommandRefusal::AudienceUsed { name: delete.name.clone(), schedule: user.name.to_string() })
             }
             None => Ok(()),
         }
     }
 
-    pub(super) fn audience_delete(&mut self, asked: &AudienceDelete) -> Result<CommandOutcome, CommandRefusal> {
-        let removed = self.audiences.remove(&(asked.tenant.clone(), asked.name.clone()));
-        let seal = removed.ok_or_else(|| CommandRefusal::NoSuchAudience(asked.name.clone()))?.seal;
+    pub(super) fn audience_delete(&mut self, delete: &AudienceDelete) -> Result<CommandOutcome, CommandRefusal> {
+        let removed = self.audiences.remove(&(delete.tenant.clone(), delete.name.clone()));
+        let seal = removed.ok_or_else(|| CommandRefusal::NoSuchAudience(delete.name.clone()))?.seal;
         self.release_blob(&seal);
         Ok(CommandOutcome::Done)
     }

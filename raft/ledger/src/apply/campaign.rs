@@ -15,35 +15,35 @@ impl Ledger {
     pub(super) fn campaign_create(
         &mut self,
         context: &mut Context,
-        asked: &CampaignCreate,
+        create: &CampaignCreate,
     ) -> Result<CommandOutcome, CommandRefusal> {
-        let key = (asked.tenant.clone(), asked.name.clone());
+        let key = (create.tenant.clone(), create.name.clone());
         match self.campaigns.get(&key) {
-            Some(known) if !known.matches_request(asked) => {
-                return Err(CommandRefusal::CampaignNameTaken(asked.name.clone()));
+            Some(known) if !known.matches_request(create) => {
+                return Err(CommandRefusal::CampaignNameTaken(create.name.clone()));
             }
             Some(known) => context.repeats = Some(known.index),
             None => {
-                if self.schedule_named(&asked.tenant, &asked.name).is_some() {
-                    return Err(CommandRefusal::NameTaken(asked.name.clone()));
+                if self.schedule_named(&create.tenant, &create.name).is_some() {
+                    return Err(CommandRefusal::NameTaken(create.name.clone()));
                 }
-                let content = asked.content.blob();
+                let content = create.content.blob();
                 bounded(Bounded::ContentBytes, content.bytes.len(), self.limits().content_bytes_max)?;
-                bounded(Bounded::AudienceNameBytes, asked.audience.len(), self.limits().audience_name_bytes_max)?;
-                check_labels(&asked.labels)?;
-                gap_needs_a_list(&asked.policies, true)?;
+                bounded(Bounded::AudienceNameBytes, create.audience.len(), self.limits().audience_name_bytes_max)?;
+                check_labels(&create.labels)?;
+                gap_needs_a_list(&create.policies, true)?;
                 let campaign = Campaign {
-                    due: asked.due,
-                    drafted_for: asked.due,
-                    zone: asked.zone.clone(),
-                    audience: asked.audience.clone(),
+                    due: create.due,
+                    drafted_for: create.due,
+                    zone: create.zone.clone(),
+                    audience: create.audience.clone(),
                     content: content.hash,
-                    policies: asked.policies.clone(),
-                    finish_by_given: asked.finish_by_given,
-                    pool: asked.pool.clone(),
-                    priority: asked.priority,
-                    labels: asked.labels.clone(),
-                    body: asked.body(),
+                    policies: create.policies.clone(),
+                    finish_by_given: create.finish_by_given,
+                    pool: create.pool.clone(),
+                    priority: create.priority,
+                    labels: create.labels.clone(),
+                    body: create.body(),
                     index: context.index,
                     stage: CampaignStage::Draft,
                 };
@@ -59,22 +59,22 @@ impl Ledger {
     pub(super) fn campaign_launch(
         &mut self,
         context: &mut Context,
-        asked: &CampaignLaunch,
+        request: &CampaignLaunch,
     ) -> Result<CommandOutcome, CommandRefusal> {
-        let key = asked.campaign.key();
-        if let Some(launch) = self.may_launch(asked, context.now)? {
+        let key = request.campaign.key();
+        if let Some(launch) = self.may_launch(request, context.now)? {
             context.repeats = Some(launch.index);
             return Ok(CommandOutcome::Done);
         }
-        let campaign = self.campaign(&asked.campaign)?.clone();
+        let campaign = self.campaign(&request.campaign)?.clone();
         let former = campaign.stage.schedule();
-        let mut launched = Campaign { due: asked.due, index: context.index, ..campaign };
-        let launch = Launch { index: context.index, at: context.now, again: asked.again, tzdb: asked.tzdb.clone() };
+        let mut launched = Campaign { due: request.due, index: context.index, ..campaign };
+        let launch = Launch { index: context.index, at: context.now, again: request.again, tzdb: request.tzdb.clone() };
         let sealed = self.audiences.get(&(key.0.clone(), launched.audience.clone())).copied();
-        let sealed = sealed.filter(|sealed| asked.checked == Some(sealed.seal));
+        let sealed = sealed.filter(|sealed| request.checked == Some(sealed.seal));
         // A refusal must change nothing, so all checks come before the former schedule is deleted.
         let create = sealed
-            .map(|sealed| self.schedule_of(&asked.campaign, (&launched, former), &launch, sealed, context.now))
+            .map(|sealed| self.schedule_of(&request.campaign, (&launched, former), &launch, sealed, context.now))
             .transpose()?;
         // The schedule that missed its instant makes room for the new one.
         if let Some(former) = former {
@@ -89,26 +89,26 @@ impl Ledger {
     }
 
     /// Checks whether a launch would be accepted at `now`. Returns the earlier launch that it repeats, if there is one.
-    pub fn may_launch(&self, asked: &CampaignLaunch, now: Time) -> Result<Option<&Launch>, CommandRefusal> {
-        let campaign = self.campaign(&asked.campaign)?;
+    pub fn may_launch(&self, request: &CampaignLaunch, now: Time) -> Result<Option<&Launch>, CommandRefusal> {
+        let campaign = self.campaign(&request.campaign)?;
         match &campaign.stage {
             CampaignStage::Armed(armed) if self.missed_because(campaign, armed).is_some() => {}
             CampaignStage::Waiting(launch) | CampaignStage::Armed(Armed { launch, .. })
-                if campaign.due == asked.due =>
+                if campaign.due == request.due =>
             {
                 return Ok(Some(launch));
             }
             CampaignStage::Draft | CampaignStage::Missed { .. } => {}
             other => return Err(CommandRefusal::CampaignIs(other.kind())),
         }
-        let over = asked.due.plus_ms(campaign.policies.start_within_ms);
+        let over = request.due.plus_ms(campaign.policies.start_within_ms);
         refuse_if(over <= now, Impossible::InstantOver(over))?;
-        let sealed = self.audiences.get(&(asked.campaign.tenant.clone(), campaign.audience.clone())).copied();
-        if sealed.is_none() && asked.due <= now {
+        let sealed = self.audiences.get(&(request.campaign.tenant.clone(), campaign.audience.clone())).copied();
+        if sealed.is_none() && request.due <= now {
             return Err(CommandRefusal::NoSuchAudience(campaign.audience.clone()));
         }
-        if let Some(sealed) = sealed.filter(|sealed| asked.checked == Some(sealed.seal)) {
-            self.check_not_sent_recently(now, &asked.campaign, campaign, (asked.again, sealed))?;
+        if let Some(sealed) = sealed.filter(|sealed| request.checked == Some(sealed.seal)) {
+            self.check_not_sent_recently(now, &request.campaign, campaign, (request.again, sealed))?;
         }
         Ok(None)
     }
@@ -120,12 +120,12 @@ impl Ledger {
         context: &mut Context,
         arm: &CampaignArm,
     ) -> Result<CommandOutcome, CommandRefusal> {
-        let asked = &arm.campaign;
-        let mut campaign = self.campaign(asked)?.clone();
+        let name = &arm.campaign;
+        let mut campaign = self.campaign(name)?.clone();
         let CampaignStage::Waiting(launch) = campaign.stage.clone() else {
             return Err(CommandRefusal::CampaignIs(campaign.stage.kind()));
         };
-        let sealed = self.audiences.get(&(asked.tenant.clone(), campaign.audience.clone())).copied();
+        let sealed = self.audiences.get(&(name.tenant.clone(), campaign.audience.clone())).copied();
         let in_time = sealed.filter(|sealed| sealed.at <= campaign.due);
         // The audience was deleted and sealed again since the check, so the result is about another list.
         if in_time.is_some_and(|sealed| arm.checked != Some(sealed.seal)) {
@@ -137,9 +137,8 @@ impl Ledger {
                 Err(MissedCause::TooLate { due: campaign.due, now: context.now })
             }
             (None, Some(sealed)) => {
-                let may = self.check_not_sent_recently(context.now, asked, &campaign, (launch.again, sealed));
-                let create =
-                    may.and_then(|()| self.schedule_of(asked, (&campaign, None), &launch, sealed, context.now));
+                let may = self.check_not_sent_recently(context.now, name, &campaign, (launch.again, sealed));
+                let create = may.and_then(|()| self.schedule_of(name, (&campaign, None), &launch, sealed, context.now));
                 let armed = create.and_then(|create| self.arm(context, &create, launch.clone(), sealed));
                 armed.map_err(|refusal| MissedCause::Refused(Box::new(refusal)))
             }
@@ -150,11 +149,11 @@ impl Ledger {
         campaign.stage = match armed {
             Ok(armed) => CampaignStage::Armed(armed),
             Err(cause) => {
-                context.alarm(format!("campaign {} does not fire: {cause}", asked.name));
+                context.alarm(format!("campaign {} does not fire: {cause}", name.name));
                 CampaignStage::Missed { at: context.now, cause, launch }
             }
         };
-        self.campaigns.put(asked.key(), campaign);
+        self.campaigns.put(name.key(), campaign);
         Ok(CommandOutcome::Done)
     }
 
@@ -223,8 +222,8 @@ impl Ledger {
     }
 
     /// A campaign whose run has ended cannot be cancelled.
-    pub(super) fn check_campaign_cancel(&self, asked: &CampaignName) -> Result<(), CommandRefusal> {
-        match &self.campaign(asked)?.stage {
+    pub(super) fn check_campaign_cancel(&self, name: &CampaignName) -> Result<(), CommandRefusal> {
+        match &self.campaign(name)?.stage {
             CampaignStage::Armed(armed) => {
                 self.run_of_campaign(armed.schedule).map_or(Ok(()), |run| self.check_run_cancel(run))
             }
@@ -236,9 +235,9 @@ impl Ledger {
     pub(super) fn campaign_cancel(
         &mut self,
         context: &mut Context,
-        asked: &CampaignName,
+        name: &CampaignName,
     ) -> Result<CommandOutcome, CommandRefusal> {
-        let campaign = self.campaign(asked)?.clone();
+        let campaign = self.campaign(name)?.clone();
         let (outcome, opened) = match &campaign.stage {
             CampaignStage::Cancelled { .. } => {
                 context.repeats = Some(campaign.index);
@@ -253,13 +252,13 @@ impl Ledger {
             },
         };
         let stage = CampaignStage::Cancelled { at: context.now, launch: campaign.stage.launch().cloned(), opened };
-        self.campaigns.put(asked.key(), Campaign { index: context.index, stage, ..campaign });
+        self.campaigns.put(name.key(), Campaign { index: context.index, stage, ..campaign });
         Ok(outcome)
     }
 
     /// A campaign can be deleted only if nothing of it can be sent any more.
-    pub(super) fn check_campaign_delete(&self, asked: &CampaignName) -> Result<(), CommandRefusal> {
-        let campaign = self.campaign(asked)?;
+    pub(super) fn check_campaign_delete(&self, name: &CampaignName) -> Result<(), CommandRefusal> {
+        let campaign = self.campaign(name)?;
         let schedule = campaign.stage.schedule();
         let is_over = match (&campaign.stage, schedule.map(|schedule| self.run_of_campaign(schedule))) {
             (CampaignStage::Waiting(_), _) => false,
@@ -280,14 +279,14 @@ impl Ledger {
     pub(super) fn campaign_delete(
         &mut self,
         context: &mut Context,
-        asked: &CampaignName,
+        name: &CampaignName,
     ) -> Result<CommandOutcome, CommandRefusal> {
-        let campaign = self.campaign(asked)?.clone();
+        let campaign = self.campaign(name)?.clone();
         let schedule = campaign.stage.schedule();
         if let Some(schedule) = schedule.filter(|schedule| self.schedules.get(schedule).is_some()) {
             self.schedule_delete(context, schedule)?;
         }
-        self.campaigns.remove(&asked.key());
+        self.campaigns.remove(&name.key());
         self.release_blob(&campaign.content);
         Ok(CommandOutcome::Done)
     }

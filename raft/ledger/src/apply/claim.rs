@@ -109,22 +109,6 @@ impl Ledger {
     }
 }
 
-impl Ledger {
-    /// Injected bug [`Bug::SendAgain`]: handles a lost owner as if it had begun no handoff.
-    fn return_to_pending(&mut self, context: &mut Context, fence: Fence) -> u64 {
-        let Some(mut claim) = self.claims.get(&fence).cloned() else { return 0 };
-        let (claimed, key) = (std::mem::take(&mut claim.claimed), claim.chunk);
-        if claimed.is_empty() {
-            return 0;
-        }
-        claim.record(context, (ClaimEventKind::Released(None), RecipientState::Pending), &claimed);
-        context.emit(Effect::ClaimClosed { fence, owner: claim.owner });
-        self.put_claim(fence, claim, true);
-        self.transition(context, key, &claimed, RecipientState::Claimed, RecipientState::Pending);
-        u64::from(claimed.len())
-    }
-}
-
 /// Returns slots of a chunk that must not be claimed: their run is paused, ended or past its deadline, or they wait for
 /// its canary.
 pub fn closed_slots(page: &Page, chunk: u32, now: Time) -> Bitmap {

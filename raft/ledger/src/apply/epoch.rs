@@ -93,19 +93,22 @@ impl Ledger {
     pub(super) fn node_up(&mut self, context: &mut Context, up: &NodeUp) -> Result<CommandOutcome, CommandRefusal> {
         let ledger = self.head.level;
         refuse_if(up.level < ledger, Impossible::LevelTooLow { ledger, node: up.level })?;
-        let asked = up.owner.incarnation;
+        let requested = up.owner.incarnation;
         if let Some(node) = self.nodes.get(&up.owner.node) {
-            if node.incarnation == asked && node.process_nonce == up.process_nonce {
+            if node.incarnation == requested && node.process_nonce == up.process_nonce {
                 context.repeats = Some(node.up_index);
                 return Ok(CommandOutcome::Done);
             }
-            refuse_if(asked <= node.incarnation, CommandRefusal::OldIncarnation { asked, known: node.incarnation })?;
+            refuse_if(
+                requested <= node.incarnation,
+                CommandRefusal::OldIncarnation { requested, known: node.incarnation },
+            )?;
         }
         let revoked_index = self.nodes.get(&up.owner.node).map_or(0, |node| node.revoked_index);
         let crashes = self.crashes_before(context, up.owner.node);
         let node = Node {
             name: up.name.clone(),
-            incarnation: asked,
+            incarnation: requested,
             up_index: context.index,
             level: up.level,
             process_nonce: up.process_nonce,
@@ -127,10 +130,10 @@ impl Ledger {
 
     /// The level rises only if each voter and each known node has announced that it can apply it (P23).
     pub(super) fn check_raise_level(&self, raise: &RaiseLevel) -> Result<(), CommandRefusal> {
-        let (asked, ledger) = (raise.level, self.head.level);
-        refuse_if(asked < ledger, Impossible::LevelRaised { asked, ledger })?;
-        match self.announced_levels(&raise.voters).into_iter().find(|(_, announced)| *announced < asked) {
-            Some((node, announced)) => Err(Impossible::LevelNotAnnounced { asked, node, announced }.into()),
+        let (requested, ledger) = (raise.level, self.head.level);
+        refuse_if(requested < ledger, Impossible::LevelRaised { requested, ledger })?;
+        match self.announced_levels(&raise.voters).into_iter().find(|(_, announced)| *announced < requested) {
+            Some((node, announced)) => Err(Impossible::LevelNotAnnounced { requested, node, announced }.into()),
             None => Ok(()),
         }
     }

@@ -142,20 +142,20 @@ pub enum Impossible {
         node: u32,
     },
     /// The ledger's level never goes down (P23).
-    #[error("the ledger is at level {ledger} and never goes back to {asked}")]
+    #[error("the ledger is at level {ledger} and never goes back to {requested}")]
     LevelRaised {
         /// Requested level.
-        asked: u32,
+        requested: u32,
         /// Level of the ledger.
         ledger: u32,
     },
     /// A node has not announced that it can apply the level (P23).
     #[error(
-        "node {node} has announced level {announced} (0: none), below {asked}; start it with the new release first"
+        "node {node} has announced level {announced} (0: none), below {requested}; start it with the new release first"
     )]
     LevelNotAnnounced {
         /// Requested level.
-        asked: u32,
+        requested: u32,
         /// The node.
         node: NodeId,
         /// Level that it announced; 0 if it never announced one.

@@ -39,10 +39,10 @@ pub enum CommandRefusal {
     #[error("no two voters' clocks agree within 2 s: nothing fires; put the clocks right (chrony, ntpd)")]
     ClocksDisagree,
     /// The ledger knows a later incarnation of the node, or another process with this one (P10).
-    #[error("incarnation {} is not above {} that the ledger knows: this data folder is an old copy, and no node must start with it", .asked.0, .known.0)]
+    #[error("incarnation {} is not above {} that the ledger knows: this data folder is an old copy, and no node must start with it", .requested.0, .known.0)]
     OldIncarnation {
-        /// Incarnation of the node that asks.
-        asked: Incarnation,
+        /// Incarnation that the node requests.
+        requested: Incarnation,
         /// Last incarnation in the ledger.
         known: Incarnation,
     },

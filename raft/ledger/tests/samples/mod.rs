@@ -526,7 +526,7 @@ pub fn replies() -> Vec<(String, CommandReply)> {
         CommandRefusal::TimeWentBack { ledger: Time(2), entry: Time(1) },
         CommandRefusal::TimeLeaps { ledger: Time(1), entry: Time(90_000) },
         CommandRefusal::ClocksDisagree,
-        CommandRefusal::OldIncarnation { asked: Incarnation(1), known: Incarnation(2) },
+        CommandRefusal::OldIncarnation { requested: Incarnation(1), known: Incarnation(2) },
         CommandRefusal::NoSuchSchedule(ScheduleId::new(9, 0)),
         CommandRefusal::NoSuchRun(RUN),
         CommandRefusal::NoSuchRelay("main".into()),
