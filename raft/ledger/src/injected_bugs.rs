@@ -65,7 +65,8 @@ bugs! {
     NoElection = "no-election",
     /// Each voter uses the whole rate of a relay (P25).
     WholeBudget = "whole-budget",
-    /// A node may hold as many claimed recipients as the ledger allows at most, however slow its relays are (P12).
+    /// A node may hold the maximum number of claimed recipients that the ledger allows, however slow its relays are
+    /// (P12).
     NoClaimCap = "no-claim-cap",
     /// A run is paused when emails to half of its recipients were sent (P6).
     PauseForNothing = "pause-for-nothing",

@@ -2,8 +2,8 @@
 //!
 //! A leader that dies ends its connections at once; one that is slow or cut off does not. So the end of its connection
 //! is a hint that no heartbeat will come. It changes no rule: followers keep their promise not to vote for the maximum
-//! of `election_ms` after they heard the leader (P9), and a pre-vote fails while others hear it. The hint only saves the
-//! random time that a follower would wait afterwards. A forged hint causes a pre-vote at most.
+//! of `election_ms` after they heard the leader (P9), and a pre-vote fails while others hear it. The hint only saves
+//! the random time that a follower would wait afterwards. A forged hint causes only a pre-vote.
 
 use std::time::Duration;
 

@@ -34,7 +34,7 @@ use crate::proposer::in_flight::{IN_FLIGHT_MAX, InFlight, InFlightPermit};
 use crate::state_machine::apply_thread::decode_reply;
 use crate::types::{EntryBytes, LeaderId, TypeConfig, WriteResponder};
 
-/// Maximum size of a stamp in bytes: one for the version of the format (`form`), and two varints of at most ten.
+/// Maximum size of a stamp in bytes: one byte for the version of the format (`form`), and two varints of ten bytes.
 const STAMP_BYTES_MAX: usize = 21;
 
 /// Stamps commands with epoch and time. The leadership sets it when it begins and clears it when it ends.

@@ -143,8 +143,8 @@ impl Router {
         }
     }
 
-    /// Returns the bytes of a command, if the ledger's level allows it (P23). The level never falls, so this node's
-    /// applied level is never above the leader's.
+    /// Encodes a command. Refuses a command that the applied level does not allow (P23). The level never falls, so a
+    /// command that passes here is also allowed when it is applied.
     fn encode(&self, command: &Command) -> Result<Bytes, ProposeError> {
         let needs = command.level();
         if needs > GENESIS_LEVEL {

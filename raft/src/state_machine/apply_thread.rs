@@ -5,7 +5,7 @@
 //! of which it is notified.
 //!
 //! An unreadable entry is a [`FatalError`] and is never skipped. A panic of `apply` is a fatal error too. The lock is
-//! held for one batch at most, so that a short read does not wait long.
+//! held for only one batch, so that a short read does not wait long.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

@@ -23,7 +23,7 @@ use crate::model::{
 /// Tolerance for a civil time that is read as UTC: the instant is never further away. It is compared only with
 /// retentions of many days. Milliseconds.
 pub(crate) const CIVIL_MS: i64 = DAY_MS;
-/// Distances of one range of archived names at most: a row of the history stays small.
+/// Maximum number of distances in a range of archived names: a row of the history stays small.
 const RANGE_STEPS_MAX: usize = 1_024;
 
 /// When a row of the history may be removed: after its last instant is old enough. `None` for the name of a run in the

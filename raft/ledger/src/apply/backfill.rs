@@ -25,9 +25,10 @@ fn is_within_a_day(one: &Nominal, other: &Nominal) -> bool {
 }
 
 impl Ledger {
-    /// Removes the name of an occurrence that opens from the ranges of the history: an instant is either opened or explained
-    /// (P1). The range is split around the name, even if it does not list the name, because the schedule had another
-    /// timing then. So no row is inside a range, and only the row before a name can be a range that contains it.
+    /// Removes the name of an occurrence that opens from the ranges of the history: an instant is either opened or
+    /// explained (P1). The range is split around the name, even if it does not list the name, because the schedule had
+    /// another timing then. So no row is inside a range, and only the row before a name can be a range that contains
+    /// it.
     pub(super) fn split_ranges_at(&mut self, name: &(ScheduleId, Nominal), cause: OpeningCause) {
         for (first, position) in self.ranges_around(name, cause) {
             let Some(row) = self.history.remove(&first) else { continue };

@@ -63,8 +63,9 @@ impl Ledger {
         Ok(CommandOutcome::MovedOf(vec![Ok(MovedRecipients { recipients: u64::from(moved), inside_gap })]))
     }
 
-    /// Removes recipients with an email of another run within `min_gap`, and returns their number (P17). They stay in
-    /// doubt: sent again they would be suppressed, and later evidence would find them closed.
+    /// Removes from `chosen` each recipient that `min_gap` would suppress if its email were sent again, and returns
+    /// their number (P17). These recipients stay in doubt: if they were made pending, they would end as suppressed, and
+    /// a later acceptance would be a contradiction (P14).
     fn remove_inside_gap(&mut self, run: RunId, chosen: &mut Vec<(Fence, Bitmap)>) -> u64 {
         let mut lookups = GapLookups::default();
         let mut left = 0;

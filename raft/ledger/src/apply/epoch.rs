@@ -10,7 +10,7 @@ use crate::model::{
     SoleClock, Time, VoterClock,
 };
 
-/// Two clocks agree if they differ by at most this. Milliseconds (P18).
+/// Maximum difference between two clocks that agree, in milliseconds (P18).
 pub const AGREEMENT_MS: i64 = 2_000;
 
 /// Returns the lower of the closest two readings, if they agree (P18). A single voter always agrees. Only the first

@@ -5,7 +5,8 @@ use crate::effect::Effect;
 use crate::model::{ClaimEventKind, Fence, Ledger, RecipientState};
 
 impl Ledger {
-    /// The bug [`Bug::SendAgain`](crate::injected_bugs::Bug::SendAgain): handles a lost owner as if it had begun no handoff.
+    /// The bug [`Bug::SendAgain`](crate::injected_bugs::Bug::SendAgain): handles a lost owner as if it had begun no
+    /// handoff.
     pub(super) fn return_to_pending(&mut self, context: &mut Context, fence: Fence) -> u64 {
         let Some(mut claim) = self.claims.get(&fence).cloned() else { return 0 };
         let (claimed, key) = (std::mem::take(&mut claim.claimed), claim.chunk);

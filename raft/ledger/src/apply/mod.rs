@@ -177,8 +177,8 @@ impl Ledger {
         }
     }
 
-    /// Checks and executes a command, unless its request id has a stored answer: the answer counts, whatever the state is
-    /// by now.
+    /// Checks and executes a command, unless its request id has a stored answer: the answer counts, whatever the state
+    /// is by now.
     fn dispatch(&mut self, context: &mut Context, command: &Command) -> Result<CommandOutcome, CommandRefusal> {
         let Some(StoredRequest { tenant, request, body }) = self.stored_request(command) else {
             self.check(command)?;
@@ -197,8 +197,8 @@ impl Ledger {
     /// run.
     ///
     /// `ScheduleCreate` and `Trigger` store their answers themselves, because they are also idempotent by name. A create
-    /// that finds its schedule stores an answer with the schedule's index. A trigger that finds its run stores none: its
-    /// request id may then name a run of another schedule (`tests/scripts/requests.txt`).
+    /// that finds its schedule stores an answer with the schedule's index. A trigger that finds its run stores none:
+    /// its request id may then name a run of another schedule (`tests/scripts/requests.txt`).
     fn stored_request<'c>(&self, command: &'c Command) -> Option<StoredRequest<'c>> {
         let tenant_of =
             |schedule: &ScheduleId| self.schedules.get(schedule).map(|schedule| schedule.settings.tenant.to_string());

@@ -141,8 +141,8 @@ impl Ledger {
     }
 }
 
-/// Adds a refusal to the series of its run. A recipient counts once, even if it uses up its attempts. Otherwise the last
-/// few recipients of a run could pause it.
+/// Adds a refusal to the series of its run. A recipient counts once, even if it uses up its attempts. Otherwise the
+/// last few recipients of a run could pause it.
 fn add_to_series(run: &mut Run, recipient: u32, answer: &RelayRefusal, limits: &LedgerLimits) -> RefusalSeries {
     let is_repeated = answer.effect == RefusalEffect::Unnamed && run.unattributed_refusals.contains(&recipient);
     if is_repeated || series_is_full(run, limits) {
@@ -176,8 +176,8 @@ fn is_unattributed_code(code: u16, enhanced: Option<EnhancedCode>) -> bool {
 ///
 /// A run of fewer than ten recipients could be refused as a whole without an alarm. So a small run is paused after as
 /// many refusals as the run has recipients, if the last refusal is about sender or content. Refusals that may be about
-/// one recipient always need ten: a run of one recipient must not be paused because its mailbox is unknown. A test email
-/// shows its answer to the caller, who waits for it.
+/// one recipient always need ten: a run of one recipient must not be paused because its mailbox is unknown. A test
+/// email shows its answer to the caller, who waits for it.
 fn series_length_that_pauses(run: &Run, effect: RefusalEffect, limits: &LedgerLimits) -> usize {
     let is_for_all = effect == RefusalEffect::SenderOrContent && run.cause != OpeningCause::Test;
     let recipients = if is_for_all { run.count as usize } else { usize::MAX };

@@ -157,8 +157,9 @@ impl Ledger {
         Ok(CommandOutcome::Done)
     }
 
-    /// Opens a run that is named by its request (P7). The same request opens no second run until its name is removed, 30
-    /// days after its run was archived. For another schedule the same request id is refused while its answer is stored.
+    /// Opens a run that is named by its request (P7). The same request opens no second run until its name is removed,
+    /// 30 days after its run was archived. For another schedule the same request id is refused while its answer is
+    /// stored.
     pub(super) fn trigger(
         &mut self,
         context: &mut Context,

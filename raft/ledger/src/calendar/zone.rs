@@ -1,9 +1,9 @@
 //! Suggests names for a time zone that is not in the database.
 
-/// Number of suggested names at most.
+/// Maximum number of suggested names.
 const OFFERED_MAX: usize = 3;
 
-/// Returns the names most similar to `wanted`, best first, at most three; empty if none is similar.
+/// Returns up to three names that are similar to `wanted`, best first.
 ///
 /// Case, spaces instead of underscores, and a missing or wrong region have little influence: `berlin` finds
 /// `Europe/Berlin`, and `US/New York` finds `America/New_York`.

@@ -25,7 +25,7 @@ pub struct AudienceDelete {
     pub name: String,
 }
 
-/// Address keys of one opt-out at most. A key has at most 320 bytes, so the entry has at most 320 KB.
+/// Maximum number of address keys in an opt-out. A key has at most 320 bytes, so the entry has at most 320 KB.
 pub const OPT_OUTS_MAX: usize = 1_000;
 
 /// Arguments of [`Command::OptOut`](super::Command::OptOut).

@@ -11,7 +11,8 @@ use crate::model::{
 pub struct ClaimRequest {
     /// Chunk that has the slots.
     pub chunk: ChunkKey,
-    /// Requested slots, at most [`LedgerLimits::slice_recipients_max`](crate::model::LedgerLimits::slice_recipients_max).
+    /// Requested slots, at most
+    /// [`LedgerLimits::slice_recipients_max`](crate::model::LedgerLimits::slice_recipients_max).
     pub slice: Bitmap,
     /// Owner that will work on the claim.
     pub owner: ClaimOwner,

@@ -37,7 +37,7 @@ pub use crate::model::relay::Relay;
 pub use crate::model::schedule::{NextInstant, OpeningCause, Unopened, UnopenedReason};
 pub use crate::storage::form::Unreadable;
 
-/// Size of one encoded entry at most, in bytes. A larger entry is refused before it is proposed.
+/// Maximum size of an encoded entry, in bytes. A larger entry is refused before it is proposed.
 pub const ENTRY_BYTES_MAX: usize = 1024 * 1024;
 
 /// Content of one log entry.
@@ -123,7 +123,7 @@ pub enum Command {
     CampaignCreate(Box<CampaignCreate>),
     /// Launches a campaign: it opens at its instant.
     CampaignLaunch(CampaignLaunch),
-    /// Decides about a launched campaign that waited for its audience's seal.
+    /// Opens a launched campaign whose audience is sealed now, or records why the campaign misses its instant.
     CampaignArm(CampaignArm),
     /// Cancels a campaign.
     CampaignCancel(CampaignName),
@@ -143,7 +143,7 @@ pub enum Command {
     PoolReset(String),
     /// Raises the ledger's level. Commands and row forms of that level may be used afterwards (P23).
     RaiseLevel(RaiseLevel),
-    /// Creates several schedules, each by itself, [`ScheduleId::PER_ENTRY`] at most.
+    /// Creates up to [`ScheduleId::PER_ENTRY`] schedules, each by itself.
     SchedulesCreate(Vec<ScheduleCreate>),
     /// Changes nothing; stands for a command of the next level in tests.
     #[cfg(feature = "next-level")]

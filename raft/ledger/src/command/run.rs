@@ -19,7 +19,7 @@ pub struct RunBlock {
 pub struct Archive {
     /// Pages whose finished runs leave the state, by their first run when they opened.
     pub pages: Vec<PageId>,
-    /// Time from the end of a run to its archiving. Milliseconds; ten seconds at least.
+    /// Time from the end of a run to its archiving, at least ten seconds. Milliseconds.
     pub after_ms: i64,
     /// Runs to sealed audiences whose summary and name are removed.
     pub summaries: Vec<RunId>,

@@ -10,11 +10,11 @@ use crate::apply::history_kept_until;
 use crate::command::Archive;
 use crate::model::{ArchivePartKey, Hash, Ledger, Nominal, Page, PageId, RunId, ScheduleId, Time};
 
-/// Runs that one entry archives at most; a page with more runs has its own entry. The ledger is locked for about ten
-/// milliseconds then, and a part of the archive has one to two megabytes.
+/// Maximum number of runs that one entry archives; a page with more runs has its own entry. The ledger is locked for
+/// about ten milliseconds then, and a part of the archive has one to two megabytes.
 pub const RUNS_MAX: usize = 4_096;
-/// Rows of each other kind that one entry removes at most. A name has at most 128 bytes, so this is far below the limit
-/// of an entry.
+/// Maximum number of rows of each other kind that one entry removes. A name has at most 128 bytes, so this is far below
+/// the limit of an entry.
 const ROWS_MAX: usize = 1_000;
 /// Runs, and rows of each other table, that one call reads; a page with more runs is read whole.
 const SCAN_MAX: usize = 16_384;

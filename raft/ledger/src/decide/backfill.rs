@@ -6,7 +6,7 @@ use crate::calendar::{self, Step};
 use crate::command::Opening;
 use crate::model::{Nominal, OpeningCause, Schedule, Time};
 
-/// Steps of a calendar that one backfill considers at most.
+/// Maximum number of calendar steps that one backfill considers.
 const SCAN_MAX: usize = 65_536;
 
 /// The result of a backfill of a range.

@@ -13,7 +13,7 @@ use crate::model::{
     UnopenedReason,
 };
 
-/// Instants that one fire considers at most; the next fires consider the rest.
+/// Maximum number of instants that one fire considers; the next fires consider the rest.
 pub const STEPS_MAX: usize = 1_024;
 
 /// Returns the fire that moves a schedule's plan to `now`. `None` if nothing is due, or the schedule does not fire.

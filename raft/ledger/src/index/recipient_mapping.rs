@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use crate::model::{Hash, Recipient, Recipients};
 
-/// Numbers that all mappings keep at most; a number takes four bytes. Beyond this all mappings are dropped and made
+/// Maximum number of numbers in all mappings; each takes four bytes. Beyond this all mappings are dropped and made
 /// again.
 const NUMBERS_MAX: usize = 8 * 1024 * 1024;
 

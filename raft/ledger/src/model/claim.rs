@@ -85,8 +85,8 @@ impl DeadLetter {
     }
 }
 
-/// Effect of a refusal on its recipient and on its run (P6). The claim worker derives it from the subject of the relay's
-/// answer, the stage and the code.
+/// Effect of a refusal on its recipient and on its run (P6). The claim worker derives it from the subject of the
+/// relay's answer, the stage and the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RefusalEffect {
     /// This mailbox, permanently: the recipient is dead.

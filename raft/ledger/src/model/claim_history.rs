@@ -12,9 +12,9 @@ use crate::model::{
     Bitmap, Decider, EnhancedCode, RecipientState, RefusalEffect, RelayReply, ReleaseReason, Time, Unsendable,
 };
 
-/// Events that a claim keeps at most. It is above the number of event kinds, so two of them can always be merged.
+/// Maximum number of events in a claim. There are fewer kinds of events, so two events can always be merged.
 pub const CLAIM_EVENTS_MAX: usize = 32;
-/// A claim of at most this many recipients keeps each event separately while it has room.
+/// Maximum number of recipients of a claim that keeps each event separately while it has room.
 pub const EXACT_HISTORY_MAX: u32 = 16;
 
 /// Why it is unknown whether an email was accepted.

@@ -12,9 +12,9 @@ use crate::fingerprint::fingerprint;
 use crate::model::{CHUNK, Hash, LedgerLimits};
 use crate::storage::form;
 
-/// Parts of a sealed audience at most: 67 million recipients, in a seal of about 34 KiB.
+/// Maximum number of parts of a sealed audience: 67 million recipients, in a seal of about 34 KiB.
 pub const PARTS_MAX: usize = 1_024;
-/// Columns of a sealed audience at most.
+/// Maximum number of columns of a sealed audience.
 pub const COLUMNS_MAX: usize = 64;
 
 /// Sender, subject and body of an email, as minijinja templates. Nodes compile them.

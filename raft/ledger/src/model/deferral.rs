@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{Bitmap, Policies, RunId, remove_from_all};
 
-/// The jitter is at most the wait divided by this.
+/// Divisor of a wait that gives its maximum jitter.
 pub(crate) const JITTER_PART: i64 = 4;
 
 /// The step and the code of deferred recipients.

@@ -196,13 +196,13 @@ pub struct ChunkKey {
     pub number: u32,
 }
 
-/// Id of a schedule: the log index of the entry that created it, and its place in that entry. A schedule that is created
-/// again under the name of a deleted one has another id. The number is `index * 1,024 + place`.
+/// Id of a schedule: the log index of the entry that created it, and its place in that entry. A schedule that is
+/// created again under the name of a deleted one has another id. The number is `index * 1,024 + place`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ScheduleId(pub u64);
 
 impl ScheduleId {
-    /// Number of schedules that one entry can create at most.
+    /// Maximum number of schedules that one entry can create.
     pub const PER_ENTRY: usize = 1_024;
 
     /// The schedule at `place` of the entry at `index`. `place` is below [`ScheduleId::PER_ENTRY`].

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Labels of one schedule at most.
+/// Maximum number of labels of a schedule.
 pub const LABELS_MAX: usize = 16;
 /// Longest key or value, in characters.
 pub const LABEL_CHARS_MAX: usize = 63;

@@ -43,8 +43,8 @@ level_1! {
     answer_ms: i64 = DAY_MS,
     /// Maximum advance of ledger time in one entry, except at the start of an epoch (P18).
     leap_ms_max: i64 = 60_000,
-    /// Maximum deviation of the only voter's clock from the time that its machine has run. Beyond this limit an operator
-    /// must check the clock (P18).
+    /// Maximum deviation of the only voter's clock from the time that its machine has run. Beyond this limit an
+    /// operator must check the clock (P18).
     clock_step_ms_max: u64 = 3_600_000,
     /// How late an instant is still on time. A fail-over does not make an instant a missed one.
     on_time_ms: i64 = 60_000,
@@ -67,14 +67,14 @@ level_1! {
     warm_up_days_max: usize = 400,
     /// Maximum rate of a tenant, in thousandths of a recipient a second.
     tenant_rate_milli_max: u64 = 1_000_000_000,
-    /// Maximum share of a tenant. The smallest share beside the largest one gets turns of a sixteenth of a slice: claims
-    /// of 16 recipients, each with its own entries, and two bytes a recipient when they are closed. Shorter turns would
-    /// cost too much.
+    /// Maximum share of a tenant. The smallest share beside the largest one gets turns of a sixteenth of a slice:
+    /// claims of 16 recipients, each with its own entries, and two bytes a recipient when they are closed. Shorter
+    /// turns would cost too much.
     tenant_share_max: u32 = 16,
     /// Maximum number of log entries whose run events are kept for a run; the oldest events are removed.
     run_event_entries_max: usize = 64,
-    /// Number of unattributed refusals in a row that pause a run. A run of fewer recipients is paused by as many refusals
-    /// for sender or content as the run has recipients.
+    /// Number of unattributed refusals in a row that pause a run. A run of fewer recipients is paused by as many
+    /// refusals for sender or content as the run has recipients.
     unattributed_series: usize = 10,
     /// How long a recipient waits after an unattributed refusal.
     unattributed_wait_ms: i64 = 5 * 60_000,

@@ -144,7 +144,7 @@ pub enum CommandRefusal {
     AudienceOfCampaign {
         /// Name of the audience.
         name: String,
-        /// Names of the first campaigns, [`CAMPAIGNS_NAMED`] at most.
+        /// Names of the first [`CAMPAIGNS_NAMED`] campaigns.
         campaigns: Vec<String>,
         /// Number of further campaigns.
         more: u32,
@@ -185,7 +185,7 @@ pub enum CommandRefusal {
     CanaryHeld(CanaryState),
 }
 
-/// Campaigns that a refusal names at most; further ones are only counted.
+/// Maximum number of campaigns that a refusal names; further campaigns are only counted.
 pub const CAMPAIGNS_NAMED: usize = 5;
 
 /// Returns `campaign 'spring'`, or `campaigns 'spring', 'summer' and 3 more`.

@@ -62,8 +62,8 @@ pub enum CommandOutcome {
     },
     /// Number of runs that left the state.
     Archived(u32),
-    /// For each schedule of [`Command::SchedulesCreate`](crate::command::Command::SchedulesCreate): its id, or why it was
-    /// refused.
+    /// For each schedule of [`Command::SchedulesCreate`](crate::command::Command::SchedulesCreate): its id, or why it
+    /// was refused.
     Schedules(Vec<Result<ScheduleCreation, CommandRefusal>>),
     /// For each run with picked recipients: the numbers, or why the run was refused.
     MovedOf(Vec<Result<MovedRecipients, CommandRefusal>>),
@@ -100,7 +100,7 @@ pub struct MovedRecipients {
 /// Runs that another run of their schedule cancels when it opens (`cancel_other`, P16).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CancelledRuns {
-    /// The first of these runs, [`CancelledRuns::NAMED`] at most.
+    /// The first [`CancelledRuns::NAMED`] runs.
     pub runs: Vec<CancelledRun>,
     /// Number of further runs.
     pub more: u32,
@@ -118,6 +118,6 @@ pub struct CancelledRun {
 }
 
 impl CancelledRuns {
-    /// Runs that are listed at most: an answer is stored, so its size is bounded.
+    /// Maximum number of listed runs: an answer is stored, so its size is bounded.
     pub const NAMED: usize = 64;
 }

@@ -17,7 +17,7 @@ use crate::model::{
 use crate::storage::form::{RowForm, Unreadable, decode_as, encode_as};
 use crate::storage::{FrozenState, Row, Table};
 
-/// Size of a row at most, in bytes. A block of a snapshot has complete rows and fits into one message between nodes. So
+/// Maximum size of a row, in bytes. A block of a snapshot has complete rows and fits into one message between nodes. So
 /// a larger row would leave a follower without a snapshot.
 pub const ROW_BYTES_MAX: usize = 1024 * 1024;
 

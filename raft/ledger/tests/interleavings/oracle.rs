@@ -469,8 +469,8 @@ fn settled(
     let (chunk, slot) = seat;
     let row = row_of(ledger, outcome, seat);
     let run = run_of(ledger, seat)?;
-    // A series of unattributed refusals pauses the run: ten, or as many as the run has recipients if one of them is about
-    // sender or content. Then others of the series may come back, which is not predicted here.
+    // A series of unattributed refusals pauses the run: ten, or as many as the run has recipients if one of them is
+    // about sender or content. Then others of the series may come back, which is not predicted here.
     let is_for_all = |refused: &RelayRefusal| refused.code >= 500 && refused.effect == RefusalEffect::SenderOrContent;
     let is_unattributed = |refused: &&RelayRefusal| {
         refused.code >= 500 && !matches!(refused.enhanced, Some(EnhancedCode { subject: 1 | 2, .. }))
