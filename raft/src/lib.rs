@@ -8,7 +8,7 @@
 //!
 //! It knows no email, no schedule and no lease: [`Application`] requests between nodes are opaque bytes.
 //!
-//! Reading order: `replica`, `proposer`, `state_machine`, [`peer`], `election`, [`snapshot`], `archive` (finished runs),
+//! Reading order: `replica`, `router`, `proposer`, `state_machine`, [`peer`], `election`, [`snapshot`], `archive` (finished runs),
 //! `openraft_traits` (what openraft calls), [`wal`] (the log).
 
 mod archive;
@@ -26,6 +26,7 @@ mod options;
 pub mod peer;
 mod proposer;
 mod replica;
+mod router;
 pub mod snapshot;
 mod state_machine;
 #[doc(hidden)]
@@ -42,10 +43,10 @@ pub use identity::ClusterId;
 pub use membership::{Member, MembershipError};
 pub use options::ReplicaOptions;
 pub use peer::{Application, GrpcTransport, PeerError, Transport};
-pub use proposer::router::ReadError;
 pub use proposer::{EntryStamp, ProposeError};
 pub use replica::Replica;
 pub use replica::status::{MemberStatus, Status};
+pub use router::ReadError;
 pub use state_machine::hint::{Hint, Hints};
 
 /// openraft with this crate's types.

@@ -13,13 +13,14 @@ use parking_lot::Mutex;
 use reveille_ledger::ids::NodeId;
 use reveille_proto::peer::v1;
 
-use super::authenticator::Authenticator;
+use super::authenticator::authenticate;
 use super::{Application, Handler, Rejection, Request, Response};
 use crate::Raft;
 use crate::election::early::EarlyElection;
 use crate::election::eligibility::Eligibility;
-use crate::proposer::router::{RetryPolicy, Router};
+use crate::identity::Identity;
 use crate::proposer::{ProposeError, check_forwarded};
+use crate::router::{RetryPolicy, Router};
 use crate::snapshot::transfer::SnapshotReceiver;
 use crate::state_machine::apply_thread::encode_reply;
 use crate::wire;
@@ -36,7 +37,7 @@ const REQUEST_LIMIT_MAX: Duration = Duration::from_secs(60);
 
 /// Handler of all peer requests while Raft runs.
 pub(crate) struct Dispatch {
-    pub authenticator: Arc<Authenticator>,
+    pub identity: Arc<Identity>,
     pub raft: Raft,
     pub router: Arc<Router>,
     pub eligibility: Eligibility,
@@ -77,7 +78,7 @@ impl Handler for Dispatch {
             return Ok(Response::Identify(self.identify()));
         }
         self.check_sender(&request)?;
-        let from = self.authenticator.authenticate(&request)?;
+        let from = authenticate(&self.identity, &request)?;
         match request {
             Request::Append(request) => self.append(request).await.map(Response::Append),
             Request::Vote(request) => self.vote(request).await.map(Response::Vote),
@@ -133,7 +134,7 @@ impl Dispatch {
 
     /// Returns this node's identity. This is the only answer to a caller that is not a member.
     fn identify(&self) -> v1::IdentifyResponse {
-        let identity = &self.authenticator.identity;
+        let identity = &self.identity;
         let cluster = identity.cluster().map(|cluster| cluster.0.to_be_bytes().to_vec()).unwrap_or_default();
         v1::IdentifyResponse { node: identity.node().0, name: self.application.name(), cluster: cluster.into() }
     }
@@ -164,7 +165,7 @@ impl Dispatch {
     }
 
     fn refusal(&self, request: &Request) -> Result<(), Rejection> {
-        // The authenticator rejects a request without a header.
+        // `authenticate` rejects a request without a header.
         let Some(from) = request.header().map(|header| header.from) else { return Ok(()) };
         let metrics = self.raft.server_metrics();
         let metrics = metrics.borrow_watched();
@@ -219,7 +220,7 @@ impl Dispatch {
         &self,
         request: v1::TransferLeaderRequest,
     ) -> Result<v1::TransferLeaderResponse, Rejection> {
-        if request.to_node == self.authenticator.identity.node().0 && !self.eligibility.may_campaign() {
+        if request.to_node == self.identity.node().0 && !self.eligibility.may_campaign() {
             return Ok(v1::TransferLeaderResponse { refusal: "this node does not stand for election now".to_owned() });
         }
         let from = wire::to_required_vote(request.from_leader)?;

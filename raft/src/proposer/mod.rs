@@ -11,7 +11,6 @@
 pub(crate) mod in_flight;
 #[cfg(feature = "injected-bugs")]
 mod injected_bugs;
-pub(crate) mod router;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

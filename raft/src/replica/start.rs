@@ -25,12 +25,11 @@ use crate::openraft_traits::log_storage::LogStore;
 use crate::openraft_traits::network::PeerNetwork;
 use crate::openraft_traits::state_machine::StateMachine;
 use crate::options::ReplicaOptions;
-use crate::peer::authenticator::Authenticator;
 use crate::peer::client::PeerClient;
 use crate::peer::dispatch::{Dispatch, StartupHandler};
 use crate::peer::{Application, Handler};
-use crate::proposer::router::Router;
 use crate::replica::{Replica, ReplicaShared, runtime_watchdog};
+use crate::router::Router;
 use crate::snapshot::manager::{self, SnapshotManager, StoredState};
 use crate::snapshot::transfer::SnapshotReceiver;
 use crate::state_machine::applied_state::AppliedState;
@@ -230,7 +229,6 @@ async fn open_locked(
         load_state(&options, &log, &health, &fatal_errors)?;
 
     let client = PeerClient { transport: Arc::clone(&options.transport), identity: Arc::clone(&identity) };
-    let authenticator = Arc::new(Authenticator { identity: Arc::clone(&identity) });
     let handler = Arc::new(StartupHandler { dispatch: OnceLock::new() });
     let stop = CancellationToken::new();
     // An error after this line closes the listener again.
@@ -264,7 +262,7 @@ async fn open_locked(
         runtime: Handle::current(),
     };
     let dispatch = Dispatch {
-        authenticator,
+        identity: Arc::clone(&identity),
         raft: raft.clone(),
         router: Arc::clone(&router),
         eligibility: eligibility.clone(),

@@ -1,45 +1,24 @@
-//! Sends a proposal or a read from any node to the leader.
+//! Proposals: to the proposer of this node if it leads, else to the leader.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use openraft::ReadPolicy;
-use openraft::async_runtime::WatchReceiver;
 use prost::bytes::Bytes;
 use reveille_ledger::GENESIS_LEVEL;
 use reveille_ledger::command::Command;
 use reveille_ledger::ids::{Epoch, NodeId};
 use reveille_ledger::reply::CommandReply;
 use reveille_proto::peer::v1;
-use tokio::sync::watch;
-use tokio::time::timeout_at;
 
-use crate::Raft;
-use crate::election::leader_liveness::LeaderLiveness;
+use super::Router;
 use crate::election::role::Role;
-use crate::peer::client::PeerClient;
-use crate::peer::{Destination, PeerError};
-use crate::proposer::{ProposeError, Proposer, RetryBackoff, TryResult, encode};
-use crate::state_machine::applied_state::AppliedState;
+use crate::peer::PeerError;
+use crate::proposer::{ProposeError, RetryBackoff, TryResult, encode};
 use crate::state_machine::apply_thread::decode_reply;
 use crate::wire::milliseconds;
 
 /// Extra time to wait for the leader's answer after the deadline that was sent to the leader.
 const ANSWER_GRACE: Duration = Duration::from_millis(250);
-
-/// Reason why a linearizable read failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ReadError {
-    /// No leader with a quorum answered by the deadline.
-    #[error("no leader can be reached: a majority of the nodes must run and reach each other")]
-    NoLeader,
-    /// The leader answered, but this node did not apply the index by the deadline.
-    #[error("this node is behind: it has not applied entry {0} yet")]
-    Behind(u64),
-    /// This node is stopping.
-    #[error("this node is stopping")]
-    Stopped,
-}
 
 /// Limit of the retries of a proposal while there is no leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,37 +31,7 @@ pub(crate) enum RetryPolicy {
     HereOnly,
 }
 
-/// Finds the leader and retries until a deadline.
-pub(crate) struct Router {
-    pub raft: Raft,
-    pub applied_state: Arc<AppliedState>,
-    pub client: PeerClient,
-    pub proposer: Proposer,
-    pub role: watch::Receiver<Role>,
-    pub leader_liveness: LeaderLiveness,
-}
-
 impl Router {
-    /// Starts the proposer. Must be called on Raft's runtime.
-    pub fn new(
-        raft: Raft,
-        applied_state: Arc<AppliedState>,
-        client: PeerClient,
-        role: watch::Receiver<Role>,
-    ) -> Router {
-        let proposer = Proposer::start(raft.clone(), client.identity.node());
-        let leader_liveness = LeaderLiveness::new(raft.clone());
-        Router { raft, applied_state, client, proposer, role, leader_liveness }
-    }
-
-    /// Returns id and address of a member. `None`: not a member.
-    pub fn destination(&self, node: NodeId) -> Option<Destination> {
-        let metrics = self.raft.server_metrics();
-        let metrics = metrics.borrow_watched();
-        let member = metrics.membership_config.get_node(&node.0)?;
-        Some(Destination { node, address: member.address.clone() })
-    }
-
     /// Proposes a command at the leader, wherever it is, and retries according to `policy`.
     pub async fn propose(
         &self,
@@ -165,64 +114,6 @@ impl Router {
             Err(PeerError::Unreachable(_) | PeerError::Rejected(_)) => TryResult::Retry(ProposeError::NoLeader),
             Err(PeerError::Lost(_)) => TryResult::Failed(ProposeError::Unknown),
         }
-    }
-
-    /// Waits until the role changes, a leadership begins or ends, or the back-off passes. `None`: the deadline came
-    /// first.
-    async fn wait(&self, backoff: &mut RetryBackoff, seen: Role, deadline: Instant) -> Option<()> {
-        let mut role = self.role.clone();
-        let mut stamp = self.proposer.stamp();
-        let pause = tokio::time::sleep(backoff.take());
-        let change = async {
-            tokio::select! {
-                () = pause => {}
-                _ = role.wait_for(|role| *role != seen) => {}
-                _ = stamp.changed() => {}
-            }
-        };
-        timeout_at(deadline.into(), change).await.ok()
-    }
-
-    /// Waits until every write that was answered before this call is applied on this node. Returns the applied index.
-    pub async fn linearizable(&self, deadline: Instant) -> Result<u64, ReadError> {
-        let mut backoff = RetryBackoff::new();
-        let index = loop {
-            let role = *self.role.borrow();
-            let found = match role {
-                Role::Leader { .. } => self.read_index_here(deadline).await,
-                Role::Follower { leader: Some(leader) } => self.read_index_of(leader, deadline).await,
-                Role::Follower { leader: None } | Role::Candidate => None,
-                Role::Stopped => return Err(ReadError::Stopped),
-            };
-            match found {
-                Some(index) => break index,
-                None => self.wait(&mut backoff, role, deadline).await.ok_or(ReadError::NoLeader)?,
-            }
-        };
-        self.wait_applied(index, deadline).await.ok_or(ReadError::Behind(index))
-    }
-
-    /// As leader: returns the index that a read must have applied, after a quorum has confirmed the leadership. `None`:
-    /// the leadership was not confirmed by the deadline.
-    pub async fn read_index_here(&self, deadline: Instant) -> Option<u64> {
-        let asked = self.raft.get_read_linearizer(ReadPolicy::ReadIndex);
-        let linearizer = timeout_at(deadline.into(), asked).await.ok()?.ok()?;
-        Some(linearizer.read_log_id().index())
-    }
-
-    async fn read_index_of(&self, leader: NodeId, deadline: Instant) -> Option<u64> {
-        let to = self.destination(leader)?;
-        let remaining = deadline.saturating_duration_since(Instant::now());
-        let request = v1::ReadIndexRequest { header: None, remaining_ms: milliseconds(remaining) };
-        let answer = self.client.ask(&to, request, remaining).await.ok()?;
-        (answer.index > 0).then_some(answer.index)
-    }
-
-    /// Waits until `index` is applied on this node. Returns the applied index. `None`: the deadline came first.
-    pub async fn wait_applied(&self, index: u64, deadline: Instant) -> Option<u64> {
-        let mut applied = self.applied_state.applied.subscribe();
-        let reached = applied.wait_for(|applied| *applied >= index);
-        timeout_at(deadline.into(), reached).await.ok()?.ok().map(|applied| *applied)
     }
 }
 
