@@ -25,7 +25,7 @@ use reveille_ledger::command::{
 use reveille_ledger::content::{Audience, Recipient};
 use reveille_ledger::decide::catch_up::{STEPS_MAX, plan_fire, plan_last_fire_of_old_timing};
 use reveille_ledger::decide::replan::{outdated, replan};
-use reveille_ledger::decide::timing::{Calendar, Jitter, Zone, first};
+use reveille_ledger::decide::timing::{Calendar, Jitter, Zone, first_instant_after};
 use reveille_ledger::ids::{ClaimOwner, Epoch, Fence, Incarnation, NodeId, Nominal, PageId, RunId, ScheduleId, Time};
 use reveille_ledger::limits::limits;
 use reveille_ledger::policy::{CatchUp, DAY_MS, HOUR_MS, MINUTE_MS, Overlap, Policies};
@@ -82,7 +82,14 @@ fn at(text: &str) -> Time {
 impl Drill {
     fn new(when: When, zone_name: &str, created: Time, wish: &Wish) -> Drill {
         let (pattern, zone) = (Pattern::compile(&when).expect("a pattern"), zone(zone_name));
-        let next = first(&pattern, &zone, &wish.policies.dst, created, (wish.start, wish.end), jitter(&wish.policies));
+        let next = first_instant_after(
+            &pattern,
+            &zone,
+            &wish.policies.dst,
+            created,
+            (wish.start, wish.end),
+            jitter(&wish.policies),
+        );
         let mut drill =
             Drill { ledger: Ledger::new(), schedule: ScheduleId::new(2, 0), pattern, zone, created, now: created };
         drill.leap_to(created);

@@ -2,8 +2,9 @@
 //!
 //! Each due instant of the plan is either opened or explained, in one entry.
 
+use super::explained_ranges::{ExplainedRanges, JudgedInstant};
 use super::overlap;
-use super::timing::{Calendar, ExplainedRanges, Jitter, JudgedInstant, Zone, first};
+use super::timing::{Calendar, Jitter, Zone, first_instant_after};
 use crate::calendar::{self, Pattern, Step};
 use crate::command::{Fire, Opening};
 #[cfg(doc)]
@@ -137,7 +138,7 @@ impl<'a> FirePlanner<'a> {
 
     fn first_after(&self, after: Time, end: Option<Time>, jitter: Jitter<'_>) -> Option<NextInstant> {
         let FirePlanner { schedule, calendar: Calendar { pattern, zone }, .. } = *self;
-        first(pattern, zone, &schedule.settings.policies.dst, after, (schedule.timing.start, end), jitter)
+        first_instant_after(pattern, zone, &schedule.settings.policies.dst, after, (schedule.timing.start, end), jitter)
     }
 
     /// When an instant opens whose jitter ends at `planned`.

@@ -1,7 +1,8 @@
 //! Computes how a new timing changes a schedule's plan (P8). The proposer of an edit calls it; `apply` checks the
 //! result.
 
-use super::timing::{Calendar, ExplainedRanges, Jitter, first};
+use super::explained_ranges::ExplainedRanges;
+use super::timing::{Calendar, Jitter, first_instant_after};
 use crate::calendar::{self, Step, When};
 use crate::command::{ExplainedRange, Fire, TimingChange};
 use crate::model::{Activity, NextInstant, Nominal, Policies, Schedule, Time, UnopenedReason};
@@ -37,22 +38,31 @@ pub enum NotYet {
     TooMuchMissed,
 }
 
-/// Computes the change of a schedule's timing at `through`.
-///
-/// `due` is the fire that moves the plan there, for an active schedule with due instants. If `waits`, the due instants
-/// wait for a run (`overlap`), and they are explained instead. `former` is `None` if its time zone is no longer known.
-/// `has_opened` knows the names of the schedule's runs.
+/// A change of a schedule's timing at `through`.
+#[derive(Debug)]
+pub struct TimingEdit<'a> {
+    /// The schedule, before the edit.
+    pub schedule: &'a Schedule,
+    /// For an active schedule with due instants: the fire that moves the plan to `through`.
+    pub due: Option<Fire>,
+    /// The calendar before the edit; `None` if its time zone is no longer known.
+    pub former: Option<Calendar<'a>>,
+    /// The new timing.
+    pub wanted: RequestedTiming,
+    /// The calendar of the new timing.
+    pub calendar: Calendar<'a>,
+    /// The former timing is valid up to here.
+    pub through: Time,
+    /// True if the due instants wait for a run (`overlap`). They are explained and do not open.
+    pub waits: bool,
+}
+
+/// Computes the change of a schedule's timing. `has_opened` knows the names of the schedule's runs.
 ///
 /// # Errors
 /// Fails if the due or missed instants do not fit into the entry.
-pub fn plan_timing_change(
-    schedule: &Schedule,
-    due: Option<Fire>,
-    former: Option<Calendar<'_>>,
-    (wanted, calendar): (RequestedTiming, Calendar<'_>),
-    (through, waits): (Time, bool),
-    has_opened: impl Fn(&Nominal) -> bool,
-) -> Result<TimingChange, NotYet> {
+pub fn plan_timing_change(edit: TimingEdit<'_>, has_opened: impl Fn(&Nominal) -> bool) -> Result<TimingChange, NotYet> {
+    let TimingEdit { schedule, due, former, wanted, calendar, through, waits } = edit;
     let due = due.filter(|_| !waits);
     if due.as_ref().and_then(|fire| fire.next.as_ref()).is_some_and(|next| next.due <= through) {
         return Err(NotYet::CatchingUp);
@@ -64,7 +74,8 @@ pub fn plan_timing_change(
     let fired_through = schedule.plan.fired_through.max(through);
     let bounds = (wanted.start, wanted.end);
     let jitter = Jitter { window_ms: wanted.policies.jitter_ms, ..Jitter::of(schedule) };
-    let next = first(calendar.pattern, calendar.zone, &wanted.policies.dst, fired_through, bounds, jitter);
+    let next =
+        first_instant_after(calendar.pattern, calendar.zone, &wanted.policies.dst, fired_through, bounds, jitter);
     let opened = schedule.plan.opened as usize + due.as_ref().map_or(0, |fire| fire.opened.len());
     Ok(TimingChange {
         when: wanted.when,
@@ -94,7 +105,7 @@ fn missed(
     let dst = &schedule.settings.policies.dst;
     let after = |next: &NextInstant| {
         let Calendar { pattern, zone } = former?;
-        first(pattern, zone, dst, next.due, (schedule.timing.start, Some(end)), Jitter::NONE)
+        first_instant_after(pattern, zone, dst, next.due, (schedule.timing.start, Some(end)), Jitter::NONE)
     };
     let mut explained = ExplainedRanges::default();
     while has_opened(&next.nominal) {

@@ -6,6 +6,7 @@ pub mod archive;
 pub mod backfill;
 pub mod catch_up;
 pub mod edit;
+mod explained_ranges;
 pub mod overlap;
 pub mod replan;
 pub mod timing;

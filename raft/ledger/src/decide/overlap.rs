@@ -2,7 +2,8 @@
 //!
 //! `apply` checks the runs again and refuses a fire that was computed from an older state.
 
-use super::timing::{Calendar, Jitter, JudgedInstant};
+use super::explained_ranges::JudgedInstant;
+use super::timing::{Calendar, Jitter};
 use crate::calendar;
 use crate::model::{Activity, CatchUp, Overlap, Schedule, Time, UnopenedReason};
 

@@ -1,14 +1,11 @@
-//! Shared by the files of this folder: a pattern with its zone, the jitter of a schedule, the first instant after
-//! another.
+//! Timing of a schedule: a pattern with its zone, the jitter, and the first instant after a time.
 
 use std::time::Duration;
 
 use jiff::tz::TimeZone;
 
 use crate::calendar::{self, Firing, Pattern};
-use crate::command::ExplainedRange;
-use crate::model::instant_range::distance_ms;
-use crate::model::{InstantRange, NextInstant, Nominal, OpeningCause, Schedule, Time, UnopenedReason};
+use crate::model::{NextInstant, Nominal, Schedule, Time};
 
 /// A pattern with the zone in which it is evaluated.
 #[derive(Clone, Copy, Debug)]
@@ -78,7 +75,7 @@ impl<'a> Jitter<'a> {
 }
 
 /// Returns the first instant of a schedule after `after`, within its `start` and `end`.
-pub fn first(
+pub fn first_instant_after(
     pattern: &Pattern,
     zone: &Zone,
     policies: &calendar::DstPolicies,
@@ -91,38 +88,4 @@ pub fn first(
     let due = Time::from(firing.instant);
     let jitter_ms = jitter.delay_ms(Calendar { pattern, zone }, policies, &firing);
     end.is_none_or(|end| due <= end).then(|| NextInstant { nominal: firing.nominal.into(), due, jitter_ms })
-}
-
-/// An instant, and whether it opens (P16).
-pub(super) struct JudgedInstant {
-    pub nominal: Nominal,
-    pub due: Time,
-    /// When it opens, with its jitter.
-    pub opens: Time,
-    pub verdict: Result<OpeningCause, UnopenedReason>,
-}
-
-/// Collects instants that do not open into ranges. So an outage of hours takes a few bytes.
-#[derive(Default)]
-pub(super) struct ExplainedRanges {
-    pub ranges: Vec<ExplainedRange>,
-    /// The last instant of the last range; `None` if the next instant begins a new range.
-    last: Option<Nominal>,
-}
-
-impl ExplainedRanges {
-    /// Adds one explained instant. It extends the last range if it follows its last instant and has the same reason;
-    /// otherwise it begins a new range. Names that go back, when the clocks go back, begin a new range.
-    pub fn add(&mut self, nominal: Nominal, reason: UnopenedReason) {
-        let step_ms = self.last.as_ref().and_then(|last| distance_ms(last, &nominal)).filter(|ms| *ms > 0);
-        match (self.ranges.last_mut(), step_ms) {
-            (Some(range), Some(step_ms)) if range.reason == reason => range.instants.extend(step_ms, 1),
-            _ => self.ranges.push(ExplainedRange { first: nominal.clone(), instants: InstantRange::default(), reason }),
-        }
-        self.last = Some(nominal);
-    }
-
-    pub fn end_range(&mut self) {
-        self.last = None;
-    }
 }

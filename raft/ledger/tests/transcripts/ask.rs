@@ -12,7 +12,7 @@ use reveille_ledger::content::{AudienceChoice, NamedAudience, Seal};
 use reveille_ledger::decide::archive::{ArchiveCursor, next_batch};
 use reveille_ledger::decide::backfill::range;
 use reveille_ledger::decide::catch_up;
-use reveille_ledger::decide::edit::{RequestedTiming, plan_timing_change};
+use reveille_ledger::decide::edit::{RequestedTiming, TimingEdit, plan_timing_change};
 use reveille_ledger::decide::timing::{self, Calendar, Jitter, Zone};
 use reveille_ledger::ids::*;
 use reveille_ledger::instant_range::{InstantRange, distance_ms};
@@ -380,7 +380,8 @@ impl World {
             .iter()
             .map(|name| {
                 let jitter = Jitter { tenant: &create.tenant, name, window_ms: create.policies.jitter_ms };
-                let next = timing::first(&pattern, &zone_rules, &create.policies.dst, now, (start, end), jitter);
+                let next =
+                    timing::first_instant_after(&pattern, &zone_rules, &create.policies.dst, now, (start, end), jitter);
                 ScheduleCreate { name: name.clone(), next, ..create.clone() }
             })
             .collect();
@@ -539,7 +540,8 @@ impl World {
             .flatten();
         let has_opened = |name: &Nominal| self.ledger.has_opened(&(id, name.clone()));
         let waits = self.ledger.waits_at(id, through);
-        Ok(plan_timing_change(schedule, due, Some(former), (wanted, calendar), (through, waits), has_opened)?)
+        let edit = TimingEdit { schedule, due, former: Some(former), wanted, calendar, through, waits };
+        Ok(plan_timing_change(edit, has_opened)?)
     }
 
     fn policies(&self, words: &mut Words) -> Parsed<Policies> {

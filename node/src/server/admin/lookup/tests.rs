@@ -5,7 +5,7 @@ use reveille_ledger::calendar::{Pattern, When};
 use reveille_ledger::command::{Archive, Command, Entry, EpochStart, ScheduleCreate, Trigger, VoterClock};
 use reveille_ledger::content::{Audience, Content, Recipient};
 use reveille_ledger::decide::catch_up::plan_fire;
-use reveille_ledger::decide::timing::{Jitter, first};
+use reveille_ledger::decide::timing::{Jitter, first_instant_after};
 use reveille_ledger::ids::{ClaimOwner, Epoch, Incarnation, NodeId, PageId};
 use reveille_ledger::policy::{Overlap, Policies};
 use tonic::Code;
@@ -22,7 +22,7 @@ pub fn create(expression: &str, zones: &Zones, after: Time) -> ScheduleCreate {
         request: None,
         tenant: "default".to_owned(),
         name: "night".to_owned(),
-        next: first(&pattern, &zone, &policies.dst, after, (None, None), Jitter::NONE),
+        next: first_instant_after(&pattern, &zone, &policies.dst, after, (None, None), Jitter::NONE),
         when,
         zone: ZONE.to_owned(),
         start: None,

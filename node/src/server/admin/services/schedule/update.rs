@@ -13,7 +13,7 @@ use reveille_ledger::calendar::Pattern;
 use reveille_ledger::command::{Command, ExplainedRange, ScheduleCreate, ScheduleEdit, TimingChange};
 use reveille_ledger::content::{AudienceChoice, Content, Recipients};
 use reveille_ledger::decide::catch_up::plan_last_fire_of_old_timing;
-use reveille_ledger::decide::edit::{RequestedTiming, plan_timing_change};
+use reveille_ledger::decide::edit::{RequestedTiming, TimingEdit, plan_timing_change};
 use reveille_ledger::decide::timing::Calendar;
 use reveille_ledger::ids::{Hash, Nominal, ScheduleId, Time};
 use reveille_ledger::refusal::CommandRefusal;
@@ -297,8 +297,9 @@ fn retimed(
         max_runs: create.max_runs,
         policies: create.policies.clone(),
     };
-    let wanted = (wanted, Calendar { pattern: &pattern, zone: &zone });
-    let retiming = plan_timing_change(schedule, due, former, wanted, (through, waits), has_opened);
+    let calendar = Calendar { pattern: &pattern, zone: &zone };
+    let edit = TimingEdit { schedule, due, former, wanted, calendar, through, waits };
+    let retiming = plan_timing_change(edit, has_opened);
     let retiming = retiming.map_err(|wait| error_texts::not_possible(wait.to_string()))?;
     match (&retiming.next, create.max_runs) {
         (Some(_), _) => Ok(retiming),
