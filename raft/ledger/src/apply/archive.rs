@@ -16,8 +16,8 @@ use crate::command::Archive;
 use crate::effect::Effect;
 use crate::model::{
     ArchivePart, ArchivePartKey, Bitmap, CHUNK, Chunk, Claim, CommandOutcome, DAY_MS, Hash, InstantOutcome,
-    InstantRange, Ledger, Nominal, Page, PageId, RecipientState, Run, RunId, RunSummary, SUMMARIES_MS, Schedule,
-    ScheduleId, StoredBlob, Time, distance_ms, run_events,
+    InstantRange, LeavingTimes, Ledger, Nominal, Page, PageId, RecipientState, Run, RunId, RunSummary, SUMMARIES_MS,
+    Schedule, ScheduleId, StoredBlob, Time, distance_ms, run_events,
 };
 
 /// Tolerance for a civil time that is read as UTC: the instant is never further away. It is compared only with
@@ -45,8 +45,13 @@ fn latest(name: &Nominal) -> Option<Time> {
     }
 }
 
-/// What the runs of a part have in common: their retention in milliseconds, and whether it is over.
-type PartKind = (i64, bool);
+/// What the runs of a part have in common.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct PartKind {
+    retention_ms: i64,
+    /// True if the retention is over: only summaries are kept.
+    is_over: bool,
+}
 
 /// Runs of one kind that leave the state together.
 #[derive(Default)]
@@ -118,12 +123,9 @@ impl Ledger {
         new: &mut BTreeMap<PartKind, NewPart>,
     ) -> u32 {
         let now = context.now;
-        let leaves = |run: &Run| {
-            let times = self.leaves(run, after_ms).filter(|times| times.have_come(now))?;
-            Some(Some(times.details_until).filter(|until| *until > now))
-        };
+        let leaves = |run: &Run| self.leaves(run, after_ms).filter(|times| times.have_come(now));
         let Some(page) = self.pages.get(&id) else { return 0 };
-        let times: Vec<Option<Option<Time>>> = page.runs.iter().map(leaves).collect();
+        let times: Vec<Option<LeavingTimes>> = page.runs.iter().map(leaves).collect();
         if times.iter().all(Option::is_none) {
             return 0;
         }
@@ -131,9 +133,10 @@ impl Ledger {
         let (mut groups, mut staying): (BTreeMap<PartKind, Vec<LeavingRun>>, Vec<Run>) = (BTreeMap::new(), Vec::new());
         for (run, times) in page.runs.drain(..).zip(times) {
             match times {
-                Some(details_until) => {
-                    let group = groups.entry((run.policies.retention_ms, details_until.is_none())).or_default();
-                    group.push(LeavingRun { run, details_until });
+                Some(times) => {
+                    let details_until = Some(times.details_until).filter(|until| *until > now);
+                    let kind = PartKind { retention_ms: run.policies.retention_ms, is_over: details_until.is_none() };
+                    groups.entry(kind).or_default().push(LeavingRun { run, details_until });
                 }
                 None => staying.push(run),
             }
