@@ -1,8 +1,8 @@
 //! Start and stop of a replica: one thread owns Raft's runtime from start to end.
 //!
 //! Order of the start: lock and identity, log, newest snapshot, apply thread, peer listener, start-up delay (a promise
-//! of the former process may still hold), Raft. The stop closes the listener and ends Raft
-//! at the same time, then waits for the apply thread.
+//! of the former process may still hold), Raft. The stop closes the listener and ends Raft at the same time, then waits
+//! for the apply thread.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -232,7 +232,7 @@ async fn open_locked(
     let handler = Arc::new(StartupHandler { dispatch: OnceLock::new() });
     let stop = CancellationToken::new();
     // An error after this line closes the listener again.
-    let shut = stop.clone().drop_guard();
+    let close_listener = stop.clone().drop_guard();
     let listening = options.transport.serve(Arc::clone(&handler) as Arc<dyn Handler>, stop.clone()).await;
     listening.map_err(|error| FatalError::Listen(error.to_string()))?;
 
@@ -275,13 +275,12 @@ async fn open_locked(
     let _ = handler.dispatch.set(dispatch);
 
     tokio::spawn(role::follow(raft.server_metrics(), role, router.leader_liveness.clone(), stop.clone()));
-    let switched = raft.clone();
-    let set_switch = move |may_campaign| switched.runtime_config().elect(may_campaign);
-    tokio::spawn(eligibility.clone().run(set_switch, stop.clone()));
+    let candidate = raft.clone();
+    let set_candidacy = move |may_campaign| candidate.runtime_config().elect(may_campaign);
+    tokio::spawn(eligibility.clone().run(set_candidacy, stop.clone()));
     tokio::spawn(runtime_watchdog::watch(stop.clone()));
     let archive = ArchiveReader::new(Arc::clone(&applied_state), Arc::clone(&snapshots));
-    let kept = manager::run(snapshots, raft.clone(), health.clone(), options.snapshot_every, stop.clone());
-    tokio::spawn(kept);
+    tokio::spawn(manager::run(snapshots, raft.clone(), health.clone(), options.snapshot_every, stop.clone()));
     tokio::spawn(watch_fatal_errors(raft.clone(), health.clone(), fatal_errors.clone(), stop.clone()));
 
     let inner = ReplicaShared {
@@ -297,7 +296,7 @@ async fn open_locked(
         log: health,
         execution: options.execution,
         runtime: Handle::current(),
-        stop: shut.disarm(),
+        stop: close_listener.disarm(),
         ended,
     };
     let running = RunningRaft { raft, identity, apply_ended };
