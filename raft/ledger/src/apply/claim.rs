@@ -27,7 +27,7 @@ impl Ledger {
         bounded(Bounded::Slice, request.slice.len() as usize, self.limits().slice_recipients_max as usize)?;
         refuse_if(!self.is_current(request.owner), CommandRefusal::OwnerGone)?;
         let mut granted = self.claimable(request, context.now);
-        granted.remove(&self.keep_apart(context, request.chunk, &granted));
+        granted.remove(&self.hold_back_inside_gap(context, request.chunk, &granted));
         refuse_if(granted.is_empty(), CommandRefusal::NothingPending)?;
         let granted = self.within_concurrency(request.chunk.page, granted)?;
         let granted = self.within_cap(request.chunk, granted, context.now)?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Context;
 use super::bounds::refuse_if;
-use super::gap_neighbours::GapLookups;
+use super::gap::GapLookups;
 use crate::command::{Decide, Decision};
 use crate::injected_bugs::{self, Bug};
 use crate::model::{

@@ -16,7 +16,6 @@ mod edit;
 pub(crate) mod epoch;
 mod fire;
 mod gap;
-mod gap_neighbours;
 mod injected_bugs;
 mod instant_history;
 mod overlap;
@@ -36,8 +35,7 @@ mod transition;
 pub(crate) use archive::history_kept_until;
 pub use claim::closed_slots;
 pub use epoch::agreed_time;
-pub use gap::BackfillBatch;
-pub use gap_neighbours::GapLookups;
+pub use gap::{BackfillBatch, GapLookups};
 pub use send_test::TEST_NAME;
 
 use self::bounds::refuse_if;

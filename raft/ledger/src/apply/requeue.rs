@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use super::Context;
-use super::gap_neighbours::GapLookups;
+use super::gap::GapLookups;
 use crate::command::{PickedRecipients, Requeue};
 use crate::model::{
     Bitmap, ChunkKey, CommandOutcome, CommandRefusal, Impossible, Ledger, MovedRecipients, RecipientState,

@@ -1,7 +1,7 @@
-//! Finds which recipients of a run count, or are claimed, in other runs of the schedule within `min_gap` (P17).
+//! Finds which recipients of a run were mailed, or are claimed, in other runs of the schedule within `min_gap` (P17).
 //!
 //! The search covers runs that sent to a recipient or may do so, latest first, and stops when each requested recipient
-//! is known to count. An index lists these runs, so runs without emails cost nothing. With an equal audience each run
+//! is known to be mailed. An index lists these runs, so runs without emails cost nothing. With an equal audience each run
 //! costs a few intersections of sets. With an edited audience it costs one step a recipient and a mapping that is made
 //! once.
 //!
@@ -24,7 +24,7 @@ pub struct GapLookups {
     pub runs: u64,
     /// Number of mappings that were made; mappings in the ledger do not count.
     pub made: u64,
-    pub(super) mappings: RecipientMappings,
+    mappings: RecipientMappings,
 }
 
 /// A run for which other runs within the gap are searched; it need not be open.
@@ -77,7 +77,7 @@ pub(super) struct ArchivedTimes {
 
 impl ArchivedTimes {
     /// True if one of them is within the gap of the query.
-    pub fn are_beside(&self, query: &GapQuery) -> bool {
+    pub fn any_within_gap(&self, query: &GapQuery) -> bool {
         let instants = query.instants();
         if query.gap_ms <= 0 || instants.is_empty() {
             return false;
@@ -90,15 +90,15 @@ impl ArchivedTimes {
     }
 }
 
-/// Results of other runs for some recipients, by their numbers.
+/// Which of some recipients were mailed nearby or are claimed nearby, by their numbers.
 #[derive(Default)]
-pub(super) struct GapNeighbours {
+pub(super) struct NearbyRecipients {
     /// Recipients that got an email, or may have got one.
-    pub counts: Bitmap,
+    pub mailed: Bitmap,
     /// Other recipients that are claimed, and may be getting an email.
     pub claimed: Bitmap,
-    /// The earliest of the last emails to the recipients that count.
-    pub mailed: Option<(RunId, Time)>,
+    /// The earliest of the last emails to the mailed recipients, and its run.
+    pub last_mailed: Option<(RunId, Time)>,
     /// A run in which one of them is claimed.
     pub claimed_in: Option<RunId>,
 }
@@ -109,9 +109,14 @@ pub(super) const CLAIMED: [RecipientState; 1] = [RecipientState::Claimed];
 
 impl Ledger {
     /// Searches other runs for `recipients`, by their numbers in the audience of the query.
-    pub(super) fn neighbours(&self, lookups: &mut GapLookups, query: &GapQuery, recipients: &Bitmap) -> GapNeighbours {
-        let (mut neighbours, mut left) = (GapNeighbours::default(), recipients.clone());
-        for (other, run) in self.neighbouring_runs(query) {
+    pub(super) fn nearby_recipients(
+        &self,
+        lookups: &mut GapLookups,
+        query: &GapQuery,
+        recipients: &Bitmap,
+    ) -> NearbyRecipients {
+        let (mut nearby, mut left) = (NearbyRecipients::default(), recipients.clone());
+        for (other, run) in self.nearby_runs(query) {
             if left.is_empty() {
                 break;
             }
@@ -120,22 +125,22 @@ impl Ledger {
             let counts = self.recipients_in(other, run, (&COUNTS, &left, mapping));
             if !counts.is_empty() {
                 left.remove(&counts);
-                neighbours.counts.add(&counts);
-                neighbours.mailed = Some((other, run.due));
+                nearby.mailed.add(&counts);
+                nearby.last_mailed = Some((other, run.due));
             }
             let claimed = self.recipients_in(other, run, (&CLAIMED, &left, mapping));
             if !claimed.is_empty() {
-                neighbours.claimed.add(&claimed);
-                neighbours.claimed_in = Some(other);
+                nearby.claimed.add(&claimed);
+                nearby.claimed_in = Some(other);
             }
         }
-        neighbours.claimed.remove(&neighbours.counts);
-        neighbours
+        nearby.claimed.remove(&nearby.mailed);
+        nearby
     }
 
     /// Iterates over other runs within the gap that sent an email, may have sent one, or have a claimed recipient;
     /// latest first.
-    fn neighbouring_runs(&self, query: &GapQuery) -> impl Iterator<Item = (RunId, &Run)> + '_ {
+    fn nearby_runs(&self, query: &GapQuery) -> impl Iterator<Item = (RunId, &Run)> + '_ {
         let (run, through) = (query.run, query.through);
         let others = self.derived.mailed.range(query.span()).rev().map(|(_, _, other)| *other);
         let seen = others.filter(move |other| run != Some(*other) && other.index <= through);
@@ -208,7 +213,7 @@ impl Ledger {
     }
 
     /// Stores the mappings that searches have made.
-    pub(super) fn keep_mappings(&mut self, lookups: GapLookups) {
+    pub(in crate::apply) fn keep_mappings(&mut self, lookups: GapLookups) {
         self.derived.mappings.take(lookups.mappings);
     }
 
@@ -220,11 +225,11 @@ impl Ledger {
             let query = GapQuery::of(id, run);
             let near = |other: &Run| run.due.since_ms(other.due).saturating_abs() < other.policies.min_gap_ms;
             let own = self.recipients_in(id, run, (&CLAIMED, &Bitmap::range(0, run.count), None));
-            for (other, neighbours) in self.neighbouring_runs(&query).filter(|(_, neighbours)| is_claimed(neighbours)) {
-                let mapping = self.mapping(&mut lookups, run.audience, neighbours.audience);
+            for (other, nearby) in self.nearby_runs(&query).filter(|(_, nearby)| is_claimed(nearby)) {
+                let mapping = self.mapping(&mut lookups, run.audience, nearby.audience);
                 if id < other
-                    && near(neighbours)
-                    && !self.recipients_in(other, neighbours, (&CLAIMED, &own, mapping)).is_empty()
+                    && near(nearby)
+                    && !self.recipients_in(other, nearby, (&CLAIMED, &own, mapping)).is_empty()
                 {
                     found.push((id, other));
                 }

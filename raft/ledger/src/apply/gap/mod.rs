@@ -6,32 +6,29 @@
 //! run waits, since that email may still turn out not to be sent. Requeue and resend skip recipients that `min_gap`
 //! would suppress; their state does not change.
 //!
-//! Recipients are compared by address key, because their numbers change when the audience is edited.
+//! Recipients are compared by address key, because their numbers change when the audience is edited. A recipient is
+//! *mailed nearby* if it has an email of another run within the gap, or may have one, and *claimed nearby* if it is
+//! claimed in such a run.
+
+mod backfill;
+mod search;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+pub use self::backfill::BackfillBatch;
+pub use self::search::GapLookups;
+use self::search::GapQuery;
 use super::Context;
-use super::gap_neighbours::{ArchivedTimes, CLAIMED, GapLookups, GapQuery};
 use crate::model::{
     Bitmap, CHUNK, ChunkKey, CommandRefusal, InstantOutcome, Ledger, Nominal, PageId, RecipientState, Run,
-    RunEventKind, RunId, RunState, ScheduleId, Time, remove_from_all, run_events, wave_after,
+    RunEventKind, RunId, ScheduleId, Time, remove_from_all, run_events, wave_after,
 };
 
-/// The instants of one backfill, oldest first, with the recipients that they will send to (P17).
-pub struct BackfillBatch {
-    /// Cost and mappings of the lookups.
-    pub lookups: GapLookups,
-    schedule: ScheduleId,
-    /// Recipients that a run will send to, by its due time: of open runs, and of instants of this batch.
-    to_mail: BTreeMap<Time, Bitmap>,
-    archived: ArchivedTimes,
-}
-
-/// Slots of one run in a chunk that count in another run within the gap, or are claimed in one.
-struct Apart {
+/// Slots of one run in a chunk whose recipients have an email of another run within the gap, or are claimed in one.
+struct NearbySlots {
     run: RunId,
-    near: Bitmap,
-    waiting: Bitmap,
+    mailed: Bitmap,
+    claimed: Bitmap,
 }
 
 impl Ledger {
@@ -44,29 +41,30 @@ impl Ledger {
         };
         for number in 0..slots.div_ceil(CHUNK) {
             let (key, all) = (page.chunk(number), Bitmap::range(0, slots - number * CHUNK));
-            let apart = self.find_apart(key, &all);
-            self.suppress_pending(context, key, apart);
+            let nearby = self.find_nearby(key, &all);
+            self.suppress_pending(context, key, nearby);
         }
     }
 
-    /// Returns pending recipients that cannot be claimed now: suppressed, or waiting for a claim of another run.
-    pub(super) fn keep_apart(&mut self, context: &mut Context, key: ChunkKey, slots: &Bitmap) -> Bitmap {
-        let apart = self.find_apart(key, slots);
-        let (mut kept, mut waiting) = (Bitmap::new(), Bitmap::new());
-        for of_run in &apart {
-            kept.add(&of_run.near);
-            waiting.add(&of_run.waiting);
+    /// Holds back pending recipients that `min_gap` does not let claim now, and returns them: mailed nearby, so that they
+    /// are suppressed, or claimed nearby, so that they wait.
+    pub(super) fn hold_back_inside_gap(&mut self, context: &mut Context, key: ChunkKey, slots: &Bitmap) -> Bitmap {
+        let nearby = self.find_nearby(key, slots);
+        let (mut held_back, mut claimed) = (Bitmap::new(), Bitmap::new());
+        for of_run in &nearby {
+            held_back.add(&of_run.mailed);
+            claimed.add(&of_run.claimed);
         }
-        self.suppress_pending(context, key, apart);
-        if !waiting.is_empty()
+        self.suppress_pending(context, key, nearby);
+        if !claimed.is_empty()
             && let Some(chunk) = self.chunks.edit(&key)
         {
             // Removes them from all waves, also the present one, and adds them to the next one.
-            remove_from_all(&mut chunk.waves, &waiting);
-            chunk.waves.entry(wave_after(context.now)).or_default().add(&waiting);
+            remove_from_all(&mut chunk.waves, &claimed);
+            chunk.waves.entry(wave_after(context.now)).or_default().add(&claimed);
         }
-        kept.add(&waiting);
-        kept
+        held_back.add(&claimed);
+        held_back
     }
 
     /// Checks that one more run with this due time would send to at least one recipient (P17). A recipient that is
@@ -76,57 +74,11 @@ impl Ledger {
     /// Fails with the run that sent last, and the instant at which the first recipient may get another email.
     pub fn check_gap_leaves_recipient(&self, id: ScheduleId, due: Time) -> Result<(), CommandRefusal> {
         let Some((query, all)) = self.query(id, due) else { return Ok(()) };
-        let neighbours = self.neighbours(&mut GapLookups::default(), &query, &all);
-        match neighbours.mailed.filter(|_| neighbours.counts == all) {
+        let nearby = self.nearby_recipients(&mut GapLookups::default(), &query, &all);
+        match nearby.last_mailed.filter(|_| nearby.mailed == all) {
             Some((run, last)) => Err(CommandRefusal::InsideGap { run, until: last.plus_ms(query.gap_ms) }),
             None => Ok(()),
         }
-    }
-
-    /// Begins a backfill of a schedule with the unfinished runs that have recipients to send to (P17). So a second
-    /// backfill of a range opens no instant next to a run of the first.
-    pub fn backfill_batch(&self, id: ScheduleId) -> BackfillBatch {
-        let mut batch = BackfillBatch {
-            lookups: GapLookups::default(),
-            schedule: id,
-            to_mail: BTreeMap::new(),
-            archived: self.archived_times(id),
-        };
-        let Some((query, all)) = self.query(id, Time(0)) else { return batch };
-        for (other, run) in self.all_unfinished(id) {
-            let goes_on =
-                matches!(run.state, RunState::Open | RunState::Paused { .. }) && run.finish_by > self.head.now;
-            let states: &[RecipientState] =
-                if goes_on { &[RecipientState::Pending, RecipientState::Claimed] } else { &CLAIMED };
-            batch.lookups.runs += 1;
-            let mapping = self.mapping(&mut batch.lookups, query.audience, run.audience);
-            let to_mail = self.recipients_in(other, run, (states, &all, mapping));
-            batch.to_mail.entry(run.due).or_default().add(&to_mail);
-        }
-        batch
-    }
-
-    /// True if an instant of a backfill may open (P17). It must send to at least one recipient: one without an email of
-    /// a run, an open run or an instant of the batch within the gap. An instant near an archived run does not open.
-    ///
-    /// `apply` and the dry run ask this for each instant of the batch, in order.
-    pub fn may_backfill(&self, batch: &mut BackfillBatch, due: Time) -> bool {
-        let Some((query, mut left)) = self.query(batch.schedule, due) else { return true };
-        if batch.archived.are_beside(&query) {
-            return false;
-        }
-        for (_, mailed) in batch.to_mail.range(query.instants()).rev() {
-            left.remove(mailed);
-            if left.is_empty() {
-                return false;
-            }
-        }
-        left.remove(&self.neighbours(&mut batch.lookups, &query, &left).counts);
-        let opens = !left.is_empty();
-        if opens {
-            batch.to_mail.entry(due).or_default().add(&left);
-        }
-        opens
     }
 
     /// Returns the query for one more run of a schedule, and its recipients; `None` if there is no `min_gap`.
@@ -148,10 +100,10 @@ impl Ledger {
         let Some(run) = self.run(id).filter(|run| run.policies.min_gap_ms > 0) else { return BTreeSet::new() };
         let recipients: Bitmap = numbers.into_iter().filter_map(|number| u16::try_from(number).ok()).collect();
         let query = GapQuery::of(id, run);
-        let kept = if self.archived_times(query.schedule).are_beside(&query) {
+        let kept = if self.archived_times(query.schedule).any_within_gap(&query) {
             recipients
         } else {
-            self.neighbours(lookups, &query, &recipients).counts
+            self.nearby_recipients(lookups, &query, &recipients).mailed
         };
         kept.iter().map(u32::from).collect()
     }
@@ -171,10 +123,10 @@ impl Ledger {
         });
         let through = suppressed.map(|((_, index, _), _)| *index).next_back().unwrap_or(u64::MAX);
         let recipients: Bitmap = u16::try_from(number).ok().into_iter().collect();
-        let neighbours = self.neighbours(&mut GapLookups::default(), &GapQuery { through, ..query }, &recipients);
-        match neighbours.mailed {
+        let nearby = self.nearby_recipients(&mut GapLookups::default(), &GapQuery { through, ..query }, &recipients);
+        match nearby.last_mailed {
             Some((other, _)) => chunk.suppressed_by_gap.contains(slot).then_some(other),
-            None => neighbours.claimed_in.filter(|_| chunk.waves.values().any(|wave| wave.contains(slot))),
+            None => nearby.claimed_in.filter(|_| chunk.waves.values().any(|wave| wave.contains(slot))),
         }
     }
 
@@ -207,28 +159,30 @@ impl Ledger {
         chunks.sum()
     }
 
-    fn suppress_pending(&mut self, context: &mut Context, key: ChunkKey, apart: Vec<Apart>) {
-        for Apart { run, near, .. } in apart.into_iter().filter(|apart| !apart.near.is_empty()) {
+    fn suppress_pending(&mut self, context: &mut Context, key: ChunkKey, nearby: Vec<NearbySlots>) {
+        for NearbySlots { run, mailed, .. } in nearby.into_iter().filter(|nearby| !nearby.mailed.is_empty()) {
             if let Some(chunk) = self.chunks.edit(&key) {
-                chunk.suppressed_by_gap.add(&near);
+                chunk.suppressed_by_gap.add(&mailed);
             }
-            self.transition(context, key, &near, RecipientState::Pending, RecipientState::Suppressed);
-            self.record_run_event(context, run, RunEventKind::SuppressedByGap, BTreeMap::from([(key.number, near)]));
+            self.transition(context, key, &mailed, RecipientState::Pending, RecipientState::Suppressed);
+            let by_chunk = BTreeMap::from([(key.number, mailed)]);
+            self.record_run_event(context, run, RunEventKind::SuppressedByGap, by_chunk);
         }
     }
 
-    fn find_apart(&mut self, key: ChunkKey, slots: &Bitmap) -> Vec<Apart> {
+    /// Like [`Ledger::nearby_slots`], and keeps the mappings of the search.
+    fn find_nearby(&mut self, key: ChunkKey, slots: &Bitmap) -> Vec<NearbySlots> {
         let mut lookups = GapLookups::default();
-        let apart = self.apart(&mut lookups, key, slots);
+        let nearby = self.nearby_slots(&mut lookups, key, slots);
         self.keep_mappings(lookups);
-        apart
+        nearby
     }
 
-    /// Returns, run by run, which of these slots count in another run within the gap, or are claimed in one.
-    fn apart(&self, lookups: &mut GapLookups, key: ChunkKey, slots: &Bitmap) -> Vec<Apart> {
-        let mut apart = Vec::new();
+    /// Returns, run by run, which of these slots were mailed nearby or are claimed nearby.
+    fn nearby_slots(&self, lookups: &mut GapLookups, key: ChunkKey, slots: &Bitmap) -> Vec<NearbySlots> {
+        let mut found = Vec::new();
         let (Some(page), Some(lowest), Some(highest)) = (self.pages.get(&key.page), slots.min(), slots.max()) else {
-            return apart;
+            return found;
         };
         let whole = |slot: u16| key.number * CHUNK + u32::from(slot);
         let start = page.run_of_slot(whole(lowest)).unwrap_or(0);
@@ -236,12 +190,12 @@ impl Ledger {
         for run in touched.filter(|run| run.policies.min_gap_ms > 0) {
             let id = key.page.run_id(run);
             let recipients = numbers_of(run, key.number, slots);
-            let neighbours = self.neighbours(lookups, &GapQuery::of(id, run), &recipients);
-            let (near, waiting) =
-                (slots_of(run, key.number, neighbours.counts), slots_of(run, key.number, neighbours.claimed));
-            apart.push(Apart { run: id, near, waiting });
+            let nearby = self.nearby_recipients(lookups, &GapQuery::of(id, run), &recipients);
+            let mailed = slots_of(run, key.number, nearby.mailed);
+            let claimed = slots_of(run, key.number, nearby.claimed);
+            found.push(NearbySlots { run: id, mailed, claimed });
         }
-        apart
+        found
     }
 }
 
