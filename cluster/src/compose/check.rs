@@ -55,7 +55,7 @@ pub(super) fn mailbox(field: &str, text: &str) -> Result<Mailbox, ContentError> 
 /// nor the columns have the name of a built-in variable. Content that the ledger has already accepted is sent all the
 /// same: a release may have lower limits or further built-in variables.
 pub fn check_proposed(content: &Content, columns: &[String], most: usize) -> Result<(), ContentError> {
-    let bytes = content.blob().bytes.len();
+    let bytes = content.encoded_len();
     if bytes > most {
         return refuse("content", format!("has {bytes} bytes, more than {most}; link to large parts instead"));
     }

@@ -8,7 +8,7 @@ use super::Context;
 use super::bounds::{bounded, refuse_if};
 use crate::command::{AudienceDelete, AudienceSeal};
 use crate::model::{
-    AudienceChoice, Bounded, CAMPAIGNS_NAMED, CampaignStage, CommandOutcome, CommandRefusal, Impossible, Ledger,
+    AudienceChoice, Bounded, CAMPAIGNS_NAMED, CampaignStage, CommandOutcome, CommandRefusal, Hash, Impossible, Ledger,
     SealedAudience,
 };
 
@@ -81,7 +81,7 @@ impl Ledger {
         match to {
             AudienceChoice::Listed(audience) => {
                 let limits = self.limits();
-                bounded(Bounded::InlineBytes, audience.blob().bytes.len(), limits.inline_bytes_max)?;
+                bounded(Bounded::InlineBytes, audience.encoded_len(), limits.inline_bytes_max)?;
                 bounded(Bounded::InlineRecipients, audience.recipients.len(), limits.inline_recipients_max)?;
                 refuse_if(audience.recipients.is_empty(), Impossible::NoRecipients)
             }
@@ -93,11 +93,14 @@ impl Ledger {
         }
     }
 
-    /// Adds a schedule's reference to an audience.
-    pub(super) fn retain_audience(&mut self, to: &AudienceChoice) {
+    /// Adds a schedule's reference to an audience. Returns the hash under which the audience is stored.
+    pub(super) fn retain_audience(&mut self, to: &AudienceChoice) -> Hash {
         match to {
             AudienceChoice::Listed(audience) => self.store_blob(audience.blob()),
-            AudienceChoice::Sealed(named) => self.retain_blob(&named.seal),
+            AudienceChoice::Sealed(named) => {
+                self.retain_blob(&named.seal);
+                named.seal
+            }
         }
     }
 }

@@ -26,7 +26,7 @@ impl Ledger {
         let schedule = self.schedules.get(&id).ok_or(CommandRefusal::NoSuchSchedule(id))?;
         refuse_if(schedule.plan.version != edit.plan_version, CommandRefusal::StalePlan)?;
         if let Some(content) = &edit.content {
-            bounded(Bounded::ContentBytes, content.blob().bytes.len(), self.limits().content_bytes_max)?;
+            bounded(Bounded::ContentBytes, content.encoded_len(), self.limits().content_bytes_max)?;
         }
         edit.policies.as_ref().map_or(Ok(()), gap_within_retention)?;
         let is_sealed = match &edit.audience {
@@ -53,8 +53,12 @@ impl Ledger {
             self.record_blocking_run(id, run, context.now);
         }
         let former = self.schedules.get(&id).map(|schedule| (schedule.content, schedule.audience));
-        edit.content.iter().for_each(|content| self.store_blob(content.blob()));
-        edit.audience.iter().for_each(|audience| self.retain_audience(audience));
+        if let Some(content) = &edit.content {
+            self.store_blob(content.blob());
+        }
+        if let Some(audience) = &edit.audience {
+            self.retain_audience(audience);
+        }
         if let Some(schedule) = self.schedules.edit(&id) {
             schedule.take(edit, context.index);
             schedule.intern(&mut self.derived.shared);

@@ -96,7 +96,7 @@ impl Ledger {
     }
 
     /// Stores a blob, or adds a reference to it.
-    pub(super) fn store_blob(&mut self, blob: Blob) {
+    pub(super) fn store_blob(&mut self, blob: Blob) -> Hash {
         match self.blobs.edit(&blob.hash) {
             Some(stored) => stored.references += 1,
             None => {
@@ -104,6 +104,7 @@ impl Ledger {
                 self.blobs.put(blob.hash, stored);
             }
         }
+        blob.hash
     }
 
     /// Adds a reference to a stored blob.

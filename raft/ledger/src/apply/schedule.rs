@@ -67,10 +67,9 @@ impl Ledger {
             };
         }
         self.check_create(create)?;
+        let (content, audience) = (self.store_blob(create.content.blob()), self.retain_audience(&create.audience));
         let id = ScheduleId::new(context.index, place);
-        let mut schedule = create.to_schedule(context.index, context.now);
-        self.store_blob(create.content.blob());
-        self.retain_audience(&create.audience);
+        let mut schedule = create.to_schedule((content, audience), context.index, context.now);
         schedule.intern(&mut self.derived.shared);
         self.derived.name_schedule(id, &schedule);
         self.schedules.put(id, schedule);
@@ -80,7 +79,7 @@ impl Ledger {
 
     /// Checks that this schedule can be created. Does not check its name.
     pub(super) fn check_create(&self, create: &ScheduleCreate) -> Result<(), CommandRefusal> {
-        bounded(Bounded::ContentBytes, create.content.blob().bytes.len(), self.limits().content_bytes_max)?;
+        bounded(Bounded::ContentBytes, create.content.encoded_len(), self.limits().content_bytes_max)?;
         self.check_audience(&create.tenant, &create.audience)?;
         refuse_if(create.max_runs == Some(0), Impossible::NoRuns)?;
         check_labels(&create.labels)?;

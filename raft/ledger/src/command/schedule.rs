@@ -171,8 +171,9 @@ impl ScheduleCreate {
         ScheduleCreate { paused: None, ..self.clone() }.body()
     }
 
-    /// Returns the schedule that this command creates in the entry with this log index and ledger time.
-    pub fn to_schedule(&self, index: u64, now: Time) -> Schedule {
+    /// Returns the schedule that this command creates in the entry with this log index and ledger time. The hashes are
+    /// those under which its content and its audience are stored.
+    pub fn to_schedule(&self, (content, audience): (Hash, Hash), index: u64, now: Time) -> Schedule {
         Schedule {
             name: self.name.as_str().into(),
             timing: Arc::new(ScheduleTiming {
@@ -188,8 +189,8 @@ impl ScheduleCreate {
                 pool: self.pool.as_str().into(),
                 priority: self.priority,
             }),
-            content: self.content.blob().hash,
-            audience: self.audience.hash(),
+            content,
+            audience,
             recipients: self.audience.count(),
             activity: match &self.paused {
                 Some(reason) => Activity::Paused { reason: reason.as_str().into(), since: now },

@@ -115,6 +115,11 @@ impl Content {
         blob(self)
     }
 
+    /// Length of the stored bytes. Does not encode the content.
+    pub fn encoded_len(&self) -> usize {
+        form::encoded_len(self)
+    }
+
     /// Decodes the stored bytes; `None` if they are invalid.
     pub fn from_blob(bytes: &[u8]) -> Option<Content> {
         form::decode(bytes).ok()
@@ -125,6 +130,11 @@ impl Audience {
     /// Encodes it for storage, as [`Recipients::Inline`].
     pub fn blob(&self) -> Blob {
         blob(&Kept::Inline(self))
+    }
+
+    /// Length of the stored bytes. Does not encode the audience.
+    pub fn encoded_len(&self) -> usize {
+        form::encoded_len(&Kept::Inline(self))
     }
 }
 

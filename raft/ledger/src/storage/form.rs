@@ -32,8 +32,7 @@ pub trait RowForm: Serialize + DeserializeOwned {
 
     /// Length of [`RowForm::to_row`] in bytes. The default does not encode the row.
     fn row_len(&self, _level: u32) -> usize {
-        // Postcard cannot fail here: the data is plain and in memory.
-        1 + postcard::serialize_with_flavor(self, postcard::ser_flavors::Size::default()).unwrap_or_default()
+        encoded_len(self)
     }
 
     /// Decodes a row that was written at any level.
@@ -48,6 +47,12 @@ pub trait RowForm: Serialize + DeserializeOwned {
 /// Encodes a value, with the version of its form.
 pub fn encode<V: Serialize + ?Sized>(value: &V) -> Vec<u8> {
     encode_as(FORM, value)
+}
+
+/// Length of [`encode`] in bytes. Does not encode the value.
+pub fn encoded_len<V: Serialize + ?Sized>(value: &V) -> usize {
+    // Postcard cannot fail here: the data is plain and in memory.
+    1 + postcard::serialize_with_flavor(value, postcard::ser_flavors::Size::default()).unwrap_or_default()
 }
 
 pub(crate) fn encode_as<V: Serialize + ?Sized>(form: u8, value: &V) -> Vec<u8> {

@@ -101,7 +101,7 @@ pub fn audience(
             }
         }
     }
-    let (bytes, most) = (audience.blob().bytes.len(), limits.inline_bytes_max);
+    let (bytes, most) = (audience.encoded_len(), limits.inline_bytes_max);
     if bytes > most {
         let message = format!("has {bytes} bytes, more than {most}; split it over schedules");
         fields.refuse_as(ErrorReason::TooLarge, "schedule.audience", message);

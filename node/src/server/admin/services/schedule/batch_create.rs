@@ -96,7 +96,7 @@ fn entries(items: Vec<Item>) -> Vec<Vec<Item>> {
     let mut entries: Vec<Vec<Item>> = Vec::new();
     let mut bytes = 0;
     for item in items {
-        let size = form::encode(&item.create).len();
+        let size = form::encoded_len(&item.create);
         bytes += size;
         match entries.last_mut() {
             Some(entry) if bytes <= ENTRY_BYTES => entry.push(item),

@@ -121,7 +121,7 @@ async fn existing(admin: &Admin, body: Option<&v1::ScheduleBody>, deadline: Inst
 
 /// Returns the schedule in the form in which it would be created.
 async fn would_be(admin: &Admin, create: &ScheduleCreate, now: Time) -> ApiResult<v1::Schedule> {
-    let schedule = create.to_schedule(0, now);
+    let schedule = create.to_schedule((create.content.blob().hash, create.audience.hash()), 0, now);
     let id = ScheduleId::new(0, 0);
     let shown = admin.calendar(move |zones| views::schedule(id, &schedule, zones, now, INSTANTS_SHOWN)).await?;
     Ok(v1::Schedule { etag: String::new(), ..ScheduleNotes::default().apply_to(shown) })
