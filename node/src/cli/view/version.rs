@@ -15,8 +15,8 @@ pub struct VersionView {
     /// The highest ledger level that it can apply.
     pub level: u32,
     /// Points at which an environment variable can crash the process; only in test builds.
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    pub crash_points: &'static [&'static str],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub crash_points: Vec<&'static str>,
 }
 
 impl View for VersionView {

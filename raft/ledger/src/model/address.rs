@@ -39,98 +39,40 @@ pub struct Mailbox {
     pub address: Address,
 }
 
-/// Why a text is not an address. Positions count characters of the whole text, from 1. The result depends on the text
-/// only.
+/// Why a text is not an address, as a sentence for the user. Positions count characters of the whole text, from 1. The
+/// sentence depends on the text only.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum AddressError {
-    /// The text is empty or blank.
-    #[error("the address is empty")]
-    Empty,
-    /// The text has no `@`.
-    #[error("'{text}' has no '@': an address is LOCAL@DOMAIN")]
-    NoAt {
-        /// The text.
-        text: String,
-    },
-    /// A part of the address is empty.
-    #[error("the {part} is empty at character {at}")]
-    EmptyPart {
-        /// The empty part.
-        part: Part,
-        /// Position at which the part should begin.
-        at: usize,
-    },
-    /// A character that is not allowed in its part.
-    #[error("{what} (U+{:04X}) at character {at} is not allowed in the {part}", u32::from(*character))]
-    Character {
-        /// Description of the character.
-        what: &'static str,
-        /// The character.
-        character: char,
-        /// The part that contains it.
-        part: Part,
-        /// Position of the character.
-        at: usize,
-    },
-    /// A form of address that standards define and Reveille does not support.
-    #[error("{form} is not supported at character {at}: give a plain LOCAL@DOMAIN")]
-    Unsupported {
-        /// Name of the form.
-        form: &'static str,
-        /// Position at which it begins.
-        at: usize,
-    },
-    /// The domain is not a host name.
-    #[error("'{label}' at character {at} cannot stand in a domain")]
-    Domain {
-        /// The first invalid label, or the whole domain.
-        label: String,
-        /// Position at which it begins.
-        at: usize,
-    },
-    /// A part is longer than the RFCs allow.
-    #[error("the {part} has {octets} octets, more than {limit}")]
-    TooLong {
-        /// The part.
-        part: Part,
-        /// Its length on the wire, in octets.
-        octets: usize,
-        /// The limit, in octets.
-        limit: usize,
-    },
-    /// `Name <address` without a closing bracket, or a bracket in the wrong place.
-    #[error("the '{bracket}' at character {at} has no partner: a mailbox is ADDRESS or NAME <ADDRESS>")]
-    Bracket {
-        /// The bracket.
-        bracket: char,
-        /// Position of the bracket.
-        at: usize,
-    },
-}
+#[error("{0}")]
+pub struct AddressError(String);
 
-/// A part of a mailbox.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// The part before the `@`.
-    Local,
-    /// The part after the `@`.
-    Domain,
-    /// The display name.
-    Name,
-    /// Name and address together.
-    Mailbox,
-}
+impl AddressError {
+    fn character(what: &str, character: char, part: &str, at: usize) -> AddressError {
+        let code = u32::from(character);
+        AddressError(format!("{what} (U+{code:04X}) at character {at} is not allowed in the {part}"))
+    }
 
-impl fmt::Display for Part {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Part::Local => "local part",
-            Part::Domain => "domain",
-            Part::Name => "name",
-            Part::Mailbox => "mailbox",
-        })
+    fn empty(part: &str, at: usize) -> AddressError {
+        AddressError(format!("the {part} is empty at character {at}"))
+    }
+
+    fn unsupported(form: &str, at: usize) -> AddressError {
+        AddressError(format!("{form} is not supported at character {at}: give a plain LOCAL@DOMAIN"))
+    }
+
+    fn domain(label: &str, at: usize) -> AddressError {
+        AddressError(format!("'{label}' at character {at} cannot stand in a domain"))
+    }
+
+    fn bracket(bracket: char, at: usize) -> AddressError {
+        let form = "a mailbox is ADDRESS or NAME <ADDRESS>";
+        AddressError(format!("the '{bracket}' at character {at} has no partner: {form}"))
     }
 }
+
+/// Name of the part before the `@`.
+const LOCAL_PART: &str = "local part";
+/// Name of the part after the `@`.
+const DOMAIN: &str = "domain";
 
 impl Address {
     /// Parses `LOCAL@DOMAIN`. Surrounding blanks are dropped.
@@ -146,12 +88,13 @@ impl Address {
         let start = before + leading_blanks(text);
         let given = text.trim();
         if given.is_empty() {
-            return Err(AddressError::Empty);
+            return Err(AddressError("the address is empty".to_owned()));
         }
         if given.starts_with('"') {
-            return Err(AddressError::Unsupported { form: "a quoted local part", at: start + 1 });
+            return Err(AddressError::unsupported("a quoted local part", start + 1));
         }
-        let (local, domain) = given.split_once('@').ok_or_else(|| AddressError::NoAt { text: given.to_owned() })?;
+        let no_at = || AddressError(format!("'{given}' has no '@': an address is LOCAL@DOMAIN"));
+        let (local, domain) = given.split_once('@').ok_or_else(no_at)?;
         let domain_start = start + local.chars().count() + 1;
         let local = read_local(local, start)?;
         let domain = read_domain(domain, domain_start)?;
@@ -208,17 +151,17 @@ impl Mailbox {
         let Some(body) = trimmed.strip_suffix('>') else {
             let stray = trimmed.chars().position(|character| character == '<');
             return match stray {
-                Some(offset) => Err(AddressError::Bracket { bracket: '<', at: start + offset + 1 }),
+                Some(offset) => Err(AddressError::bracket('<', start + offset + 1)),
                 None => Ok(Mailbox { name: None, address: Address::parse_within(trimmed, start)? }),
             };
         };
         let Some((name, address)) = body.rsplit_once('<') else {
-            return Err(AddressError::Bracket { bracket: '>', at: start + trimmed.chars().count() });
+            return Err(AddressError::bracket('>', start + trimmed.chars().count()));
         };
         let address = Address::parse_within(address, start + name.chars().count() + 1)?;
         let name = read_name(name, start)?;
         let octets = name.as_ref().map_or(0, |name| name.len() + 1) + address.wire().len() + 2;
-        within(Part::Mailbox, octets, MAILBOX_OCTETS_MAX)?;
+        within("mailbox", octets, MAILBOX_OCTETS_MAX)?;
         Ok(Mailbox { name, address })
     }
 }
@@ -227,8 +170,11 @@ fn leading_blanks(text: &str) -> usize {
     text.chars().take_while(|character| character.is_whitespace()).count()
 }
 
-fn within(part: Part, octets: usize, limit: usize) -> Result<(), AddressError> {
-    if octets > limit { Err(AddressError::TooLong { part, octets, limit }) } else { Ok(()) }
+fn within(part: &str, octets: usize, limit: usize) -> Result<(), AddressError> {
+    match octets > limit {
+        true => Err(AddressError(format!("the {part} has {octets} octets, more than {limit}"))),
+        false => Ok(()),
+    }
 }
 
 /// Describes a character that is never allowed in an address; `None` for every other character.
@@ -268,9 +214,8 @@ fn is_atom(character: char) -> bool {
 }
 
 fn read_local(text: &str, before: usize) -> Result<String, AddressError> {
-    let part = Part::Local;
     if text.is_empty() {
-        return Err(AddressError::EmptyPart { part, at: before + 1 });
+        return Err(AddressError::empty(LOCAL_PART, before + 1));
     }
     let mut after_dot = true;
     for (offset, character) in text.chars().enumerate() {
@@ -284,33 +229,32 @@ fn read_local(text: &str, before: usize) -> Result<String, AddressError> {
             }
             None => "a character with a meaning of its own",
         };
-        return Err(AddressError::Character { what, character, part, at });
+        return Err(AddressError::character(what, character, LOCAL_PART, at));
     }
     if after_dot {
         let at = before + text.chars().count();
-        return Err(AddressError::Character { what: "a dot at the end", character: '.', part, at });
+        return Err(AddressError::character("a dot at the end", '.', LOCAL_PART, at));
     }
     let local: String = text.nfc().collect();
-    within(part, local.len(), LOCAL_OCTETS_MAX)?;
+    within(LOCAL_PART, local.len(), LOCAL_OCTETS_MAX)?;
     Ok(local)
 }
 
 fn read_domain(text: &str, before: usize) -> Result<String, AddressError> {
-    let part = Part::Domain;
     if text.is_empty() {
-        return Err(AddressError::EmptyPart { part, at: before + 1 });
+        return Err(AddressError::empty(DOMAIN, before + 1));
     }
     if text.starts_with('[') {
-        return Err(AddressError::Unsupported { form: "an address literal", at: before + 1 });
+        return Err(AddressError::unsupported("an address literal", before + 1));
     }
     for (offset, character) in text.chars().enumerate() {
         if let Some(what) = hidden(character).or((character == '@').then_some("a second '@'")) {
-            return Err(AddressError::Character { what, character, part, at: before + offset + 1 });
+            return Err(AddressError::character(what, character, DOMAIN, before + offset + 1));
         }
     }
-    within(part, text.len(), 4 * DOMAIN_OCTETS_MAX)?;
+    within(DOMAIN, text.len(), 4 * DOMAIN_OCTETS_MAX)?;
     match idna::domain_to_ascii_strict(text) {
-        Ok(domain) => within(part, domain.len(), DOMAIN_OCTETS_MAX).map(|()| domain),
+        Ok(domain) => within(DOMAIN, domain.len(), DOMAIN_OCTETS_MAX).map(|()| domain),
         Err(_) => Err(label_at_fault(text, before)),
     }
 }
@@ -321,22 +265,21 @@ fn label_at_fault(domain: &str, before: usize) -> AddressError {
     for label in domain.split('.') {
         if label.is_empty() || idna::domain_to_ascii_strict(label).is_err() {
             let label = if label.is_empty() { ".." } else { label };
-            return AddressError::Domain { label: label.to_owned(), at: start + 1 };
+            return AddressError::domain(label, start + 1);
         }
         start += label.chars().count() + 1;
     }
-    AddressError::Domain { label: domain.to_owned(), at: before + 1 }
+    AddressError::domain(domain, before + 1)
 }
 
 fn read_name(text: &str, before: usize) -> Result<Option<String>, AddressError> {
-    let part = Part::Name;
     let start = before + leading_blanks(text);
     let text = text.trim();
     for (offset, character) in text.chars().enumerate() {
         let line_end = matches!(character, '\u{2028}' | '\u{2029}');
         if character.is_control() || line_end {
             let what = if line_end { "a line separator" } else { "a control character" };
-            return Err(AddressError::Character { what, character, part, at: start + offset + 1 });
+            return Err(AddressError::character(what, character, "name", start + offset + 1));
         }
     }
     let quoted = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
@@ -344,7 +287,7 @@ fn read_name(text: &str, before: usize) -> Result<Option<String>, AddressError> 
         Some(quoted) => unescape(quoted),
         None => {
             if let Some((offset, bracket)) = text.chars().enumerate().find(|(_, c)| matches!(c, '<' | '>')) {
-                return Err(AddressError::Bracket { bracket, at: start + offset + 1 });
+                return Err(AddressError::bracket(bracket, start + offset + 1));
             }
             text.to_owned()
         }
