@@ -92,7 +92,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         let done = Box::new(move |outcome| drop(sender.send(outcome)));
         self.wal.vote(to_vote_record(vote), done).await?;
         // The writer calls every callback, even when it ends.
-        durable.await.map_err(|_| io::Error::from(crate::wal::WalFailure::WriterGone))?.map_err(io::Error::from)
+        durable.await.map_err(|_| io::Error::from(crate::wal::WalFailure::writer_gone()))?.map_err(io::Error::from)
     }
 
     async fn save_committed(&mut self, committed: Option<LogId>) -> Result<(), io::Error> {

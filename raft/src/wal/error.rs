@@ -3,62 +3,33 @@
 
 use std::io;
 
-/// The running log failed. The failure is final: the node stops, and nothing is retried.
+/// The running log failed, as a sentence for the operator. The failure is final: the node stops, and nothing is retried.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum WalFailure {
-    /// The volume is full. The node may start again when there is space.
-    #[error(
-        "the disk is full ({action} {file}: {detail}); free space on the volume of the data folder and start again"
-    )]
-    DiskFull {
-        /// Verb of the failed operation.
-        action: &'static str,
-        /// File of the failed operation.
-        file: String,
-        /// Error text of the operating system.
-        detail: String,
-    },
-    /// A read, a write, a sync or a removal failed.
-    #[error("can not {action} {file}: {detail}")]
-    DiskFailed {
-        /// Verb of the failed operation.
-        action: &'static str,
-        /// File of the failed operation.
-        file: String,
-        /// Error text of the operating system.
-        detail: String,
-    },
-    /// The writer's thread is gone: a bug, not an error of the disk.
-    #[error("the writer of the log is gone; the node stops")]
-    WriterGone,
-}
+#[error("{0}")]
+pub struct WalFailure(String);
 
 impl WalFailure {
-    /// Converts an error of the disk.
-    pub(super) fn from_io(action: &'static str, file: &str, error: &io::Error) -> Self {
-        let (file, detail) = (file.to_owned(), error.to_string());
-        if is_full(error) {
-            WalFailure::DiskFull { action, file, detail }
-        } else {
-            WalFailure::DiskFailed { action, file, detail }
-        }
+    /// Converts an error of the disk. `action` is the verb of the failed operation.
+    pub(super) fn from_io(action: &str, file: &str, error: &io::Error) -> Self {
+        WalFailure(match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => format!(
+                "the disk is full ({action} {file}: {error}); free space on the volume of the data folder and start \
+                 again"
+            ),
+            _ => format!("can not {action} {file}: {error}"),
+        })
     }
 
-    /// True if the disk is full.
-    pub fn is_disk_full(&self) -> bool {
-        matches!(self, WalFailure::DiskFull { .. })
+    /// The writer's thread is gone: a bug, not an error of the disk.
+    pub(crate) fn writer_gone() -> Self {
+        WalFailure("the writer of the log is gone; the node stops".to_owned())
     }
 }
 
 impl From<WalFailure> for io::Error {
     fn from(failure: WalFailure) -> Self {
-        let kind = if failure.is_disk_full() { io::ErrorKind::StorageFull } else { io::ErrorKind::Other };
-        io::Error::new(kind, failure)
+        io::Error::other(failure)
     }
-}
-
-fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// Reason why a submission or a read was refused.
@@ -77,11 +48,7 @@ pub enum WalError {
 
 impl From<WalError> for io::Error {
     fn from(error: WalError) -> Self {
-        match error {
-            WalError::Failed(failure) => failure.into(),
-            WalError::Refused(_) => io::Error::new(io::ErrorKind::InvalidInput, error),
-            WalError::Unreadable(_) => io::Error::new(io::ErrorKind::InvalidData, error),
-        }
+        io::Error::other(error)
     }
 }
 

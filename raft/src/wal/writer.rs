@@ -234,7 +234,7 @@ impl Drop for FailureGuard<'_> {
         if self.closed {
             return;
         }
-        let failure = self.shared.fail(WalFailure::WriterGone);
+        let failure = self.shared.fail(WalFailure::writer_gone());
         answer(self.queue.drain(), &Err(failure));
     }
 }
