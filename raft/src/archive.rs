@@ -11,7 +11,7 @@ use reveille_ledger::{ArchivePartKey, Ledger};
 use tokio::sync::Mutex;
 
 use crate::snapshot::SnapshotError;
-use crate::snapshot::manager::{SnapshotManager, SnapshotManagerError};
+use crate::snapshot::manager::SnapshotManager;
 use crate::state_machine::applied_state::AppliedState;
 
 /// Limit of the opened parts that are kept, as the size of their blocks.
@@ -45,12 +45,10 @@ pub enum ArchiveError {
 }
 
 impl ArchiveError {
-    fn of(part: ArchivePartKey, error: SnapshotManagerError) -> ArchiveError {
+    fn of(part: ArchivePartKey, error: SnapshotError) -> ArchiveError {
         match error {
-            SnapshotManagerError::Snapshot(source @ (SnapshotError::Io { .. } | SnapshotError::Full { .. })) => {
-                ArchiveError::Disk { part, source }
-            }
-            SnapshotManagerError::Died => ArchiveError::Died,
+            source @ SnapshotError::Io { .. } => ArchiveError::Disk { part, source },
+            SnapshotError::Died => ArchiveError::Died,
             damaged => ArchiveError::Damaged { part, what: damaged.to_string() },
         }
     }
@@ -107,7 +105,7 @@ impl ArchiveReader {
         }
     }
 
-    async fn open_blocks(&self, name: Hash, blocks: Vec<FrozenBlock>) -> Result<Arc<Ledger>, SnapshotManagerError> {
+    async fn open_blocks(&self, name: Hash, blocks: Vec<FrozenBlock>) -> Result<Arc<Ledger>, SnapshotError> {
         let mut cache = self.cache.lock().await;
         if let Some(ledger) = cache.get(name) {
             return Ok(ledger);
@@ -130,7 +128,7 @@ fn name_of(blocks: &[FrozenBlock]) -> Hash {
     hash_of_blocks(blocks.iter().map(|frozen| &frozen.block))
 }
 
-fn read(snapshots: &SnapshotManager, blocks: &[FrozenBlock]) -> Result<Ledger, SnapshotManagerError> {
+fn read(snapshots: &SnapshotManager, blocks: &[FrozenBlock]) -> Result<Ledger, SnapshotError> {
     let mut rows = Vec::new();
     for FrozenBlock { block, bytes } in blocks {
         let unpacked = match bytes {
@@ -139,7 +137,7 @@ fn read(snapshots: &SnapshotManager, blocks: &[FrozenBlock]) -> Result<Ledger, S
         };
         rows.extend(unpacked.map_err(|error| SnapshotError::damaged(format!("block {}: {error}", block.hash)))?);
     }
-    Ok(Ledger::from_rows(rows).map_err(|error| SnapshotError::damaged(error.to_string()))?)
+    Ledger::from_rows(rows).map_err(|error| SnapshotError::damaged(error.to_string()))
 }
 
 /// An opened part.

@@ -8,8 +8,8 @@ use openraft::OptionalSend;
 use openraft::storage::{EntryResponder, RaftSnapshotBuilder, RaftStateMachine};
 
 use crate::fatal_error::FatalError;
-use crate::snapshot::Manifest;
-use crate::snapshot::manager::{OpenraftSnapshot, SnapshotManager, SnapshotManagerError, SnapshotMeta, as_snapshot};
+use crate::snapshot::manager::{OpenraftSnapshot, SnapshotManager, SnapshotMeta, as_snapshot};
+use crate::snapshot::{Manifest, SnapshotError};
 use crate::state_machine::apply_thread::ApplyThread;
 use crate::types::{LogId, StoredMembership, TypeConfig};
 
@@ -21,9 +21,9 @@ pub(crate) struct StateMachine {
 
 impl StateMachine {
     /// Raises the cause of a failed installation as a fatal error: openraft ends Raft without naming the cause.
-    fn failed(&self, error: SnapshotManagerError) -> io::Error {
+    fn failed(&self, error: SnapshotError) -> io::Error {
         let fatal_error = match &error {
-            SnapshotManagerError::Fatal(fatal_error) => fatal_error.clone(),
+            SnapshotError::Fatal(fatal_error) => fatal_error.clone(),
             error => FatalError::State(error.to_string()),
         };
         self.apply_thread.applied_state().fatal_errors.raise(fatal_error);

@@ -4,6 +4,8 @@ use std::io;
 
 use reveille_ledger::ids::Hash;
 
+use crate::fatal_error::FatalError;
+
 /// Reason why a snapshot was not built, read or installed.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
@@ -19,29 +21,20 @@ pub enum SnapshotError {
         /// The first missing block.
         hash: Hash,
     },
-    /// Another version of this program wrote the snapshot.
-    #[error("snapshot of format {found}; this program reads format {ours}")]
-    OtherFormat {
-        /// Format of the snapshot.
-        found: u8,
-        /// The format that this program reads and writes.
-        ours: u8,
-    },
-    /// The disk is full. The failed call removed what it wrote.
-    #[error("the disk of the snapshots is full (while trying to {doing})")]
-    Full {
-        /// The failed operation, as verb and object.
-        doing: String,
-    },
-    /// A file operation failed for another reason.
-    #[error("cannot {doing}")]
+    /// A file operation failed.
+    #[error("cannot {doing}: {source}")]
     Io {
         /// The failed operation, as verb and object.
         doing: String,
         /// Error of the operating system.
-        #[source]
         source: io::Error,
     },
+    /// The node must stop.
+    #[error(transparent)]
+    Fatal(#[from] FatalError),
+    /// The thread that works on snapshots died.
+    #[error("the thread that works on snapshots died")]
+    Died,
 }
 
 impl SnapshotError {

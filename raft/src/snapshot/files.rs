@@ -14,10 +14,7 @@ static WRITES: AtomicU64 = AtomicU64::new(0);
 
 /// Returns a converter for I/O errors; `what` is verb and object of the operation.
 pub(super) fn doing(what: &str) -> impl FnOnce(io::Error) -> SnapshotError + use<'_> {
-    move |source| match source.kind() {
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => SnapshotError::Full { doing: what.to_owned() },
-        _ => SnapshotError::Io { doing: what.to_owned(), source },
-    }
+    move |source| SnapshotError::Io { doing: what.to_owned(), source }
 }
 
 /// Writes a file atomically: the file has either its former content or all of `bytes`, synced. The rename is durable

@@ -70,8 +70,8 @@ impl StoredState {
                 Ok((ledger, position)) => {
                     return Ok(StoredState { folder, manifest: Some(manifest), ledger, position });
                 }
-                Err(SnapshotManagerError::Fatal(fatal_error)) => return Err(fatal_error),
-                Err(SnapshotManagerError::Snapshot(error @ SnapshotError::Io { .. })) => return Err(unreadable(error)),
+                Err(SnapshotError::Fatal(fatal_error)) => return Err(fatal_error),
+                Err(error @ SnapshotError::Io { .. }) => return Err(unreadable(error)),
                 Err(error) => tracing::warn!(index = manifest.index, %error, "a snapshot was skipped"),
             }
         }
@@ -83,17 +83,21 @@ fn unreadable(error: SnapshotError) -> FatalError {
     FatalError::State(error.to_string())
 }
 
+fn no_state(what: String) -> SnapshotError {
+    SnapshotError::damaged(format!("its rows make no state: {what}"))
+}
+
 fn read_state(
     folder: &Snapshots,
     manifest: &Manifest,
     highest_level: u32,
-) -> Result<(Ledger, AppliedPosition), SnapshotManagerError> {
+) -> Result<(Ledger, AppliedPosition), SnapshotError> {
     let rows = folder.read(manifest)?;
-    let position = decode_position(&manifest.meta).map_err(SnapshotManagerError::NoState)?;
+    let position = decode_position(&manifest.meta).map_err(no_state)?;
     check_level(&position, highest_level)?;
-    let state = assemble(position, rows).map_err(SnapshotManagerError::NoState)?;
+    let state = assemble(position, rows).map_err(no_state)?;
     if state.0.state_hash() != manifest.state_hash {
-        return Err(SnapshotManagerError::NoState("their hash is not that of the state it was made of".to_owned()));
+        return Err(no_state("their hash is not that of the state it was made of".to_owned()));
     }
     Ok(state)
 }
@@ -110,19 +114,6 @@ pub(crate) struct SnapshotManager {
     kept: Mutex<Vec<Manifest>>,
     /// Snapshots that are being sent or received. Garbage collection keeps their blocks.
     in_transfer: Mutex<Vec<Arc<Manifest>>>,
-}
-
-/// Reason why a snapshot was not built, loaded or installed.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum SnapshotManagerError {
-    #[error(transparent)]
-    Snapshot(#[from] SnapshotError),
-    #[error("the rows of a snapshot make no state: {0}")]
-    NoState(String),
-    #[error(transparent)]
-    Fatal(#[from] FatalError),
-    #[error("the thread that works on snapshots died")]
-    Died,
 }
 
 /// Keeps the blocks of a snapshot from garbage collection until it is dropped.
@@ -170,16 +161,16 @@ impl SnapshotManager {
     /// Runs a blocking closure as the replica's [`Execution`] selects. Fails with `Died` if it panicked.
     pub async fn blocking<T: Send + 'static>(
         self: &Arc<Self>,
-        work: impl FnOnce(&SnapshotManager) -> Result<T, SnapshotManagerError> + Send + 'static,
-    ) -> Result<T, SnapshotManagerError> {
+        work: impl FnOnce(&SnapshotManager) -> Result<T, SnapshotError> + Send + 'static,
+    ) -> Result<T, SnapshotError> {
         let snapshots = Arc::clone(self);
-        self.execution.blocking(move || work(&snapshots)).await.unwrap_or(Err(SnapshotManagerError::Died))
+        self.execution.blocking(move || work(&snapshots)).await.unwrap_or(Err(SnapshotError::Died))
     }
 
     /// Makes a snapshot of the applied state, and collects garbage. The apply thread waits only while the state is
     /// frozen. Returns the newest snapshot instead if the state is older: then it was just installed, and will replace
     /// the state.
-    pub fn build(&self) -> Result<Manifest, SnapshotManagerError> {
+    pub fn build(&self) -> Result<Manifest, SnapshotError> {
         let _changing = self.changing.lock();
         crash::point("snapshot.build-start");
         let (position, state) = self.freeze()?;
@@ -218,7 +209,7 @@ impl SnapshotManager {
         }
     }
 
-    fn freeze(&self) -> Result<(AppliedPosition, FrozenState), SnapshotManagerError> {
+    fn freeze(&self) -> Result<(AppliedPosition, FrozenState), SnapshotError> {
         let ledger = self.applied_state.ledger.read();
         self.applied_state.check_whole()?;
         let position = self.applied_state.position.lock().clone();
@@ -226,7 +217,7 @@ impl SnapshotManager {
     }
 
     /// Makes a snapshot whose blocks are all on this disk the newest one of this node. Returns its state.
-    pub fn install(&self, manifest: &Manifest) -> Result<(Ledger, AppliedPosition), SnapshotManagerError> {
+    pub fn install(&self, manifest: &Manifest) -> Result<(Ledger, AppliedPosition), SnapshotError> {
         let _changing = self.changing.lock();
         crash::point("snapshot.install-before-rename");
         self.folder.install(manifest)?;
@@ -239,15 +230,15 @@ impl SnapshotManager {
     }
 
     /// Returns the blocks of a snapshot that this node does not have.
-    pub fn missing(&self, manifest: &Manifest) -> Result<Vec<Hash>, SnapshotManagerError> {
-        Ok(self.folder.missing(manifest)?)
+    pub fn missing(&self, manifest: &Manifest) -> Result<Vec<Hash>, SnapshotError> {
+        self.folder.missing(manifest)
     }
 
-    pub fn read_block(&self, hash: Hash) -> Result<Vec<u8>, SnapshotManagerError> {
-        Ok(self.folder.read_block(hash)?)
+    pub fn read_block(&self, hash: Hash) -> Result<Vec<u8>, SnapshotError> {
+        self.folder.read_block(hash)
     }
 
-    pub fn put_block(&self, hash: Hash, bytes: &[u8]) -> Result<(), SnapshotManagerError> {
+    pub fn put_block(&self, hash: Hash, bytes: &[u8]) -> Result<(), SnapshotError> {
         self.folder.put_block(hash, bytes)?;
         crash::point("snapshot.take-block");
         Ok(())

@@ -72,7 +72,7 @@ impl Manifest {
         let body = checked.strip_prefix(MAGIC).ok_or_else(|| damaged("is no manifest"))?;
         let (&found, body) = body.split_first().ok_or_else(|| damaged("is too short"))?;
         if found != FORMAT {
-            return Err(SnapshotError::OtherFormat { found, ours: FORMAT });
+            return Err(damaged(&format!("has format {found}; this program reads format {FORMAT}")));
         }
         let (manifest, rest): (Manifest, _) = postcard::take_from_bytes(body).map_err(|_| damaged("cannot be read"))?;
         let is_consistent = manifest.rows == count(&manifest.blocks)

@@ -17,8 +17,8 @@ use crate::Raft;
 use crate::crash;
 use crate::peer::client::PeerClient;
 use crate::peer::{Destination, PeerError, Rejection};
-use crate::snapshot::Manifest;
-use crate::snapshot::manager::{PinnedSnapshot, SnapshotManager, SnapshotManagerError, as_snapshot};
+use crate::snapshot::manager::{PinnedSnapshot, SnapshotManager, as_snapshot};
+use crate::snapshot::{Manifest, SnapshotError};
 use crate::types::Vote;
 use crate::wire;
 
@@ -29,7 +29,7 @@ const BLOCK_LIMIT: Duration = Duration::from_secs(10);
 /// Limit of the installation: the follower reads the whole state.
 const INSTALL_LIMIT: Duration = Duration::from_secs(120);
 
-fn local_error(error: SnapshotManagerError) -> PeerError {
+fn local_error(error: SnapshotError) -> PeerError {
     PeerError::Unreachable(format!("the snapshot cannot be sent: {error}"))
 }
 
@@ -42,7 +42,7 @@ pub(crate) async fn send(
     manifest: Manifest,
 ) -> Result<Vote, PeerError> {
     let pinned = snapshots.pin(manifest);
-    let manifest: Bytes = pinned.manifest.to_bytes().map_err(|error| local_error(error.into()))?.into();
+    let manifest: Bytes = pinned.manifest.to_bytes().map_err(local_error)?.into();
 
     let offer = v1::OfferSnapshotRequest { header: None, manifest: manifest.clone() };
     let answer = client.ask(to, offer, OFFER_LIMIT).await?;
