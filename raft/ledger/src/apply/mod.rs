@@ -182,21 +182,20 @@ impl Ledger {
             self.check(command)?;
             return self.execute(context, command);
         };
-        if let Some(outcome) = self.answered_again(context, &tenant, Some(request), body)? {
+        if let Some(outcome) = self.answered_again(context, &tenant, request, body)? {
             return Ok(outcome);
         }
         self.check(command)?;
         let outcome = self.execute(context, command)?;
-        self.remember(context, &tenant, Some(request), body, &outcome);
+        self.remember(context, &tenant, request, body, &outcome);
         Ok(outcome)
     }
 
-    /// Returns the request of a command whose answer is stored. `None` also if the command names an unknown schedule or
-    /// run.
+    /// Returns the request of a command whose answer is stored, also if the command finds its object by name: a late
+    /// repeat must not create a deleted schedule again. `None` also if the command names an unknown schedule or run.
     ///
-    /// `ScheduleCreate` and `Trigger` store their answers themselves, because they are also idempotent by name. A create
-    /// that finds its schedule stores an answer with the schedule's index. A trigger that finds its run stores none:
-    /// its request id may then name a run of another schedule (`tests/scripts/requests.txt`).
+    /// `Trigger` stores its answer itself. A trigger that finds its run by name stores none: the request id may then name
+    /// a run of another schedule (`tests/scripts/requests.txt`).
     fn stored_request<'c>(&self, command: &'c Command) -> Option<StoredRequest<'c>> {
         let tenant_of =
             |schedule: &ScheduleId| self.schedules.get(schedule).map(|schedule| schedule.settings.tenant.to_string());
@@ -216,6 +215,7 @@ impl Ledger {
             Command::AudienceSeal(AudienceSeal { request, tenant, seal }) => {
                 (tenant.clone(), request.as_deref()?, fingerprint(&("audience", tenant, seal)))
             }
+            Command::ScheduleCreate(create) => (create.tenant.clone(), create.request.as_deref()?, create.body()),
             Command::CampaignCreate(create) => (create.tenant.clone(), create.request.as_deref()?, create.body()),
             Command::SendTest(test) => (test.tenant.clone(), test.request.as_str(), test.body()),
             Command::ScheduleEdit(edit) => (tenant_of(&edit.schedule)?, edit.request.as_deref()?, edit.body),
@@ -283,46 +283,23 @@ impl Ledger {
         }
     }
 
-    /// Returns the stored answer to a request id with the same body.
-    fn answered(
-        &self,
-        tenant: &str,
-        request: Option<&str>,
-        body: Hash,
-    ) -> Result<Option<CommandOutcome>, CommandRefusal> {
-        let Some(request) = request else { return Ok(None) };
-        match self.answers.get(&(tenant.to_owned(), request.to_owned())) {
-            None => Ok(None),
-            Some(answer) if answer.body == body => Ok(Some(answer.outcome.clone())),
-            Some(_) => Err(CommandRefusal::RequestReused(request.to_owned())),
-        }
-    }
-
-    /// Like [`Ledger::answered`]; the reply then has the index of the entry that made the change.
+    /// Returns the stored answer to a request id with the same body. The reply then has the index of the entry that was
+    /// answered first.
     fn answered_again(
         &self,
         context: &mut Context,
         tenant: &str,
-        request: Option<&str>,
+        request: &str,
         body: Hash,
     ) -> Result<Option<CommandOutcome>, CommandRefusal> {
-        let outcome = self.answered(tenant, request, body)?;
-        if outcome.is_some() {
-            context.repeats = request.and_then(|request| self.answer_to(tenant, request)).map(|answer| answer.index);
-        }
-        Ok(outcome)
+        let Some(answer) = self.answer_to(tenant, request) else { return Ok(None) };
+        refuse_if(answer.body != body, CommandRefusal::RequestReused(request.to_owned()))?;
+        context.repeats = Some(answer.index);
+        Ok(Some(answer.outcome.clone()))
     }
 
     /// Stores an answer for repeats of the request id. A tenant with too many answers loses its oldest one.
-    fn remember(
-        &mut self,
-        context: &Context,
-        tenant: &str,
-        request: Option<&str>,
-        body: Hash,
-        outcome: &CommandOutcome,
-    ) {
-        let Some(request) = request else { return };
+    fn remember(&mut self, context: &Context, tenant: &str, request: &str, body: Hash, outcome: &CommandOutcome) {
         let most = self.limits().tenant_answers_max;
         let answer = StoredAnswer { body, index: context.index, outcome: outcome.clone(), at: context.now };
         self.derived.answers_by_index.insert(context.index, (tenant.to_owned(), request.to_owned()));

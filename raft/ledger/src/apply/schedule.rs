@@ -19,23 +19,11 @@ impl Ledger {
         context: &mut Context,
         create: &ScheduleCreate,
     ) -> Result<CommandOutcome, CommandRefusal> {
-        let body = create.body();
-        let request = create.request.as_deref();
-        if let Some(outcome) = self.answered(&create.tenant, request, body)? {
-            if let CommandOutcome::Schedule(id) = outcome {
-                context.repeats = Some(id.index());
-            }
-            return Ok(outcome);
-        }
         let created = self.create_unless_known(context, 0, create)?;
         if let ScheduleCreation::Existed(id) = created {
             context.repeats = Some(id.index());
         }
-        // The answer is stored even if the schedule existed: a late repeat of this request must not create a deleted
-        // schedule again.
-        let outcome = CommandOutcome::Schedule(created.id());
-        self.remember(context, &create.tenant, request, body, &outcome);
-        Ok(outcome)
+        Ok(CommandOutcome::Schedule(created.id()))
     }
 
     /// Creates each schedule by itself: one that is refused does not affect the others. No answers are stored, so
@@ -172,7 +160,7 @@ impl Ledger {
         }
         let schedule = self.schedules.get(&id).ok_or(CommandRefusal::NoSuchSchedule(id))?;
         let (tenant, request, body) =
-            (schedule.settings.tenant.clone(), Some(trigger.request.as_str()), fingerprint(&("trigger", id)));
+            (schedule.settings.tenant.clone(), trigger.request.as_str(), fingerprint(&("trigger", id)));
         if let Some(outcome) = self.answered_again(context, &tenant, request, body)? {
             return Ok(outcome);
         }
