@@ -204,16 +204,16 @@ pub enum InstantOutcome {
     /// This instant and the following `instants` did not open. The name of no other row is within the range, except
     /// where the clocks of a zone go back.
     Explained {
-        /// The instants after this one.
+        /// The other instants of the range, as distances from the instant in the row's key.
         instants: InstantRange,
         /// Why they did not open.
         reason: UnopenedReason,
         /// Log index of the entry that explained them.
         index: u64,
     },
-    /// This instant and the following `instants` opened, and their runs are in the archive.
+    /// The instants of the range opened, and their runs are in the archive.
     Archived {
-        /// The instants after this one.
+        /// The other instants of the range, as distances from the instant in the row's key.
         instants: InstantRange,
         /// The least time from a name to its instant. Milliseconds; it depends on the zone's offset.
         ahead_min_ms: i64,
