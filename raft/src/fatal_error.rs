@@ -112,7 +112,7 @@ impl From<wal::OpenError> for FatalError {
     }
 }
 
-/// Keeps the first fatal error of a running node: later ones are consequences of it.
+/// Keeps the first fatal error of a running node: later errors are its consequences.
 #[derive(Clone)]
 pub(crate) struct FatalErrorCell {
     first: watch::Sender<Option<FatalError>>,
@@ -123,7 +123,7 @@ impl FatalErrorCell {
         FatalErrorCell { first: watch::Sender::new(None) }
     }
 
-    /// Keeps and logs the error, unless there is one already.
+    /// Keeps and logs the error, unless the node has a fatal error already.
     pub fn raise(&self, fatal_error: FatalError) {
         self.first.send_if_modified(|known| {
             if known.is_some() {

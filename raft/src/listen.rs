@@ -92,7 +92,7 @@ impl Stream for Incoming {
     }
 }
 
-/// One connection. Dropping it lets the listener accept another one.
+/// One connection. Dropping it lets the listener accept another connection.
 pub struct Connection {
     stream: TcpStream,
     /// Number of first bytes that are still missing, and their deadline. `None`: all have arrived.

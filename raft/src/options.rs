@@ -19,7 +19,7 @@ use crate::wal::Disk;
 pub struct ReplicaOptions {
     /// Data folder with identity, log and snapshots. Created if missing.
     pub data_dir: PathBuf,
-    /// Id of this node. Drawn at random once for a data folder, and never used for another one.
+    /// Id of this node. Drawn at random once for a data folder, and never used for another folder.
     pub node: NodeId,
     /// Random number of this process. If an old data folder is put back, two processes can have the same incarnation;
     /// this number distinguishes them (P10). The default is the incarnation, which is enough for tests.

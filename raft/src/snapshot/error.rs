@@ -9,7 +9,7 @@ use crate::fatal_error::FatalError;
 /// Reason why a snapshot was not built, read or installed.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
-    /// Bytes on disk or from a peer differ from what was written. Use another snapshot, or fetch this one again.
+    /// Bytes on disk or from a peer differ from what was written. Use another snapshot, or fetch the snapshot again.
     #[error("snapshot damaged: {what}")]
     Damaged {
         /// Description of the damage.

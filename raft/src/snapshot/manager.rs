@@ -52,7 +52,7 @@ pub(crate) fn as_snapshot(manifest: Manifest) -> Result<OpenraftSnapshot, io::Er
     Ok(OpenraftSnapshot { meta, snapshot: manifest })
 }
 
-/// The stored state of this node: that of its newest readable snapshot, or the empty state.
+/// The stored state of this node: the state of its newest readable snapshot, or the empty state.
 pub(crate) struct StoredState {
     pub folder: Snapshots,
     pub manifest: Option<Manifest>,

@@ -147,9 +147,9 @@ impl Snapshots {
         Ok(entries)
     }
 
-    /// Writes the blocks of the archive that no snapshot has yet. Those of earlier snapshots are not read: the archive
-    /// grows with the history, and a snapshot must not take longer with it. One that is gone is reported. It fails no
-    /// snapshot: without snapshots the log would grow until the disk is full.
+    /// Writes the blocks of the archive that no snapshot has yet. Blocks of earlier snapshots are not read: the archive
+    /// grows with the history, and a snapshot must not take longer with it. A block that is gone is reported, and fails
+    /// no snapshot: without snapshots the log would grow until the disk is full.
     fn write_archive(
         &self,
         archive: &[FrozenBlock],

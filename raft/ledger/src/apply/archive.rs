@@ -335,7 +335,7 @@ impl Ledger {
         None
     }
 
-    /// Removes the details of a part after their retention, and all of it when the summaries are old enough.
+    /// Removes the details of a part after their retention, and the whole part when its summaries are old enough.
     fn shrink_part(&mut self, key: ArchivePartKey, now: Time) {
         let Some(part) = self.parts.get(&key) else { return };
         if part.is_over(now) {

@@ -256,7 +256,7 @@ impl Ledger {
         Ok(outcome)
     }
 
-    /// A campaign can be deleted only if nothing of it can be sent any more.
+    /// A campaign can be deleted only if none of its emails can be sent any more.
     pub(super) fn check_campaign_delete(&self, name: &CampaignName) -> Result<(), CommandRefusal> {
         let campaign = self.campaign(name)?;
         let schedule = campaign.stage.schedule();

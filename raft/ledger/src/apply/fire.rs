@@ -99,7 +99,7 @@ impl Ledger {
     }
 
     /// Refuses a second fire of a schedule in one entry if its runs must not overlap. The runs of an entry open after
-    /// its last fire, so `check_overlap` does not see those of the first one.
+    /// its last fire, so `check_overlap` does not see the runs of the first fire.
     fn check_only_fire_of_entry(&self, fire: &Fire, opened_names: &Names) -> Result<(), CommandRefusal> {
         let first = (fire.schedule, Nominal::LOWEST);
         let has_opened = opened_names.range(first..).next().is_some_and(|(schedule, _)| *schedule == fire.schedule);

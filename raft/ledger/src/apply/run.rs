@@ -289,7 +289,7 @@ impl Ledger {
     }
 }
 
-/// Checks that a run can be paused or cancelled: an email of it may still be sent, now or when a recipient in doubt
+/// Checks that a run can be paused or cancelled: one of its emails may still be sent, now or when a recipient in doubt
 /// becomes pending.
 fn stoppable(run: &Run) -> Result<(), CommandRefusal> {
     match run.state {

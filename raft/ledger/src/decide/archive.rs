@@ -16,7 +16,7 @@ pub const RUNS_MAX: usize = 4_096;
 /// Maximum number of rows of each other kind that one entry removes. A name has at most 128 bytes, so this is far below
 /// the limit of an entry.
 const ROWS_MAX: usize = 1_000;
-/// Runs, and rows of each other table, that one call reads; a page with more runs is read whole.
+/// Maximum number of runs, and of rows of each other table, that one call reads; a page with more runs is read whole.
 const SCAN_MAX: usize = 16_384;
 
 /// Position at which the last call stopped. The default begins a new scan.

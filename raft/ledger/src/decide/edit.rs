@@ -7,7 +7,8 @@ use crate::calendar::{self, Step, When};
 use crate::command::{ExplainedRange, Fire, TimingChange};
 use crate::model::{Activity, NextInstant, Nominal, Policies, Schedule, Time, UnopenedReason};
 
-/// Missed instants that one edit considers: what a schedule with one instant a minute misses in six weeks.
+/// Maximum number of missed instants that one edit considers: what a schedule with one instant a minute misses in six
+/// weeks.
 const MISSED_MAX: u64 = 65_536;
 
 /// A new timing, as requested.

@@ -10,9 +10,9 @@ use crate::calendar::Pattern;
 use crate::command::Replan;
 use crate::model::{Ledger, Schedule, ScheduleId, Time};
 
-/// Schedules that one entry replans at most: about 200 bytes each, far below the limit of an entry.
+/// Maximum number of schedules that one entry replans: about 200 bytes each, far below the limit of an entry.
 pub const REPLANS_MAX: usize = 256;
-/// Schedules that one call reads at most.
+/// Maximum number of schedules that one call reads.
 const SCAN_MAX: usize = 4_096;
 
 /// Returns schedules after `after` whose next instant is after `now` and was computed with another release than `tzdb`;

@@ -34,7 +34,7 @@ pub struct ArchivePart {
     pub runs: u32,
     /// When the details may be removed: the end of the longest retention.
     pub details_until: Time,
-    /// When all of it may be removed.
+    /// When the whole part may be removed.
     pub summaries_until: Time,
 }
 
@@ -44,7 +44,7 @@ impl ArchivePart {
         if self.details.is_empty() { &self.summaries } else { &self.details }
     }
 
-    /// True if all of it may be removed at `now`.
+    /// True if the whole part may be removed at `now`.
     pub(crate) fn is_over(&self, now: Time) -> bool {
         self.summaries_until <= now
     }

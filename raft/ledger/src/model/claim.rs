@@ -1,4 +1,5 @@
-//! A claim: recipients that one node may send under one fencing token. Also the types in which it reports outcomes.
+//! A claim: recipients that one node may send under one fencing token. Also the types in which the node reports
+//! outcomes.
 
 use serde::{Deserialize, Serialize};
 

@@ -62,7 +62,7 @@ pub enum ClaimEventKind {
     Assumed(Decider),
     /// The recipient is sent again, although it was in doubt.
     Resent(Decider),
-    /// An accept under another claim took the recipient out of this one.
+    /// An accept under another claim took the recipient out of this claim.
     AcceptedElsewhere,
     /// A relay accepted the email, with this reply. Only for test emails, whose claim has one recipient.
     Taken(RelayReply),

@@ -112,7 +112,7 @@ pub struct Chunk {
     /// Recipients whose preparation was interrupted by their owner's crash, and that have not passed a gate since
     /// (P12). Each is pending, or in a claim of its own.
     pub crash_suspects: Bitmap,
-    /// Suppressed recipients that got an email of another run within `min_gap` of this one (P17).
+    /// Suppressed recipients that got an email of another run within `min_gap` (P17).
     pub suppressed_by_gap: Bitmap,
     /// Recipients that a requeue moved to another pool, by pool and in any state. The sets are disjoint and not empty.
     pub pool_overrides: BTreeMap<String, Bitmap>,

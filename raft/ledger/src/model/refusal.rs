@@ -38,7 +38,7 @@ pub enum CommandRefusal {
     /// No two voters agree on the time, so nothing fires (P18).
     #[error("no two voters' clocks agree within 2 s: nothing fires; put the clocks right (chrony, ntpd)")]
     ClocksDisagree,
-    /// The ledger knows a later incarnation of the node, or another process with this one (P10).
+    /// The ledger knows a later incarnation of the node, or another process of the same incarnation (P10).
     #[error("incarnation {} is not above {} that the ledger knows: this data folder is an old copy, and no node must start with it", .requested.0, .known.0)]
     OldIncarnation {
         /// Incarnation that the node requests.

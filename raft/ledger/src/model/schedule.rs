@@ -74,7 +74,7 @@ pub struct Plan {
     pub forgotten_through: Option<Time>,
     /// Number of occurrences that opened.
     pub opened: u32,
-    /// The run of it that was archived last (P24). Each archived run names the one before it.
+    /// The schedule's run that was archived last (P24). Each archived run names the archived run before.
     pub archived: Option<RunId>,
     /// Version of the time zone database that computed `next`.
     pub tzdb: Arc<str>,
