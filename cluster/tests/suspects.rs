@@ -295,7 +295,7 @@ fn recipient_alone_at_second_death_is_dead_until_requeued() {
         life.until_counted(RecipientState::Dead, 1).await;
         life.until_counted(RecipientState::Sent, 2).await;
         let letters = life.context.replica.read(|ledger| {
-            let letters = ledger.dead().iter().map(|((run, number), letter)| (*run, *number, letter.text().to_owned()));
+            let letters = ledger.dead().iter().map(|(dead, letter)| (dead.run, dead.number, letter.text().to_owned()));
             letters.collect::<Vec<_>>()
         });
         let [(run, 1, text)] = &letters[..] else { panic!("{letters:?}") };

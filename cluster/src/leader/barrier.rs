@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use reveille_ledger::Ledger;
 use reveille_ledger::content::{Recipients, Seal};
-use reveille_ledger::ids::{ClaimOwner, Fence, Hash, NodeId, RunId};
+use reveille_ledger::ids::{ClaimOwner, Fence, Hash, NodeId, RecipientId, RunId};
 use reveille_ledger::injected_bugs::{self, Bug};
 use tokio::task::JoinSet;
 
@@ -165,7 +165,7 @@ fn outcome_unknown(ledger: &Ledger, about: &BarrierSubject, confirmed: &BTreeSet
             slots.add(&claim.claimed);
         }
         for slot in slots.iter() {
-            let Some((run, recipient)) = ledger.recipient_at(claim.chunk, slot) else { continue };
+            let Some(RecipientId { run, number: recipient }) = ledger.recipient_at(claim.chunk, slot) else { continue };
             let may_concern = match about {
                 BarrierSubject::Run(other) => *other == run,
                 BarrierSubject::OptedOut { tenant, .. } => {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use reveille_ledger::command::OpeningCause;
 use reveille_ledger::content::Recipient;
-use reveille_ledger::ids::{Fence, Hash, RunId, Time};
+use reveille_ledger::ids::{Fence, Hash, RecipientId, RunId, Time};
 use reveille_ledger::{Claim, Ledger};
 
 use super::journal::ClaimedSlot;
@@ -49,7 +49,7 @@ impl ClaimWork {
         }
         let suspects = ledger.chunks().get(&claim.chunk).map(|chunk| &chunk.crash_suspects);
         let recipients = slots.iter().filter_map(|slot| {
-            let (run, number) = ledger.recipient_at(claim.chunk, slot)?;
+            let RecipientId { run, number } = ledger.recipient_at(claim.chunk, slot)?;
             let state = ledger.run(run)?;
             let claimed_slot = ClaimedSlot { chunk: claim.chunk, fence, slot };
             let is_crash_suspect = suspects.is_some_and(|suspects| suspects.contains(slot));

@@ -112,7 +112,7 @@ fn recipients_of_claims(
         let named = claims.flat_map(|claim| {
             let slots: Vec<u16> = part(claim).iter().collect();
             slots.into_iter().filter_map(|slot| {
-                let (_, recipient) = ledger.recipient_at(claim.chunk, slot)?;
+                let recipient = ledger.recipient_at(claim.chunk, slot)?.number;
                 Some((recipient, claim.owner))
             })
         });

@@ -13,7 +13,7 @@ use reveille_ledger::calendar::When;
 use reveille_ledger::claim_history::ClaimEventKind;
 use reveille_ledger::command::{OpeningCause, UnopenedReason};
 use reveille_ledger::content::Recipients;
-use reveille_ledger::ids::{Fence, Hash, Nominal, RunId, ScheduleId, Time};
+use reveille_ledger::ids::{Fence, Hash, Nominal, RecipientId, RunId, ScheduleId, Time};
 use reveille_ledger::{InstantOutcome, Ledger, RecipientState};
 use reveille_raft::Replica;
 
@@ -165,7 +165,7 @@ fn claim(
 ) {
     let ns = |at: Time| u64::try_from(at.since_ms(begins)).ok().map(|ms| ms * 1_000_000);
     let recipient_of = |slot: u16| {
-        let (run, number) = ledger.recipient_at(claim_row.chunk, slot)?;
+        let RecipientId { run, number } = ledger.recipient_at(claim_row.chunk, slot)?;
         Some((run, addresses.get(&run)?.get(number as usize)?.clone()))
     };
     let fence = fence_of(&fence);

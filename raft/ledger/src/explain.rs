@@ -75,7 +75,7 @@ impl Ledger {
             run_events,
             waits_until: waiting.map(|(wave, _)| wave_start(*wave)),
             last_refusal,
-            dead: self.dead.get(&(run, number)).cloned(),
+            dead: self.dead.get(&run.recipient(number)).cloned(),
             kept_apart_by: self.kept_apart_by(run, number),
         })
     }

@@ -18,7 +18,7 @@ use reveille_ledger::claim_history::DoubtReason;
 use reveille_ledger::command::{CampaignArm, CampaignName, Command, Decide, Decider, Decision, Quarantined};
 use reveille_ledger::content::Content;
 use reveille_ledger::crash_backoff::Allowance;
-use reveille_ledger::ids::{ClaimOwner, Fence, Hash, RunId, Time};
+use reveille_ledger::ids::{ClaimOwner, Fence, Hash, RecipientId, RunId, Time};
 use reveille_ledger::policy::{DAY_MS, InDoubt};
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{GapLookups, Ledger, RecipientState, Run, RunState};
@@ -196,7 +196,7 @@ fn doubts_to_decide(ledger: &Ledger, now: Time, panic_guard: &mut PanicGuard<Run
         // (P17).
         let mut near: Option<(RunId, Bitmap)> = None;
         for slot in claim.in_doubt.iter() {
-            let Some((run, recipient)) = ledger.recipient_at(claim.chunk, slot) else { continue };
+            let Some(RecipientId { run, number: recipient }) = ledger.recipient_at(claim.chunk, slot) else { continue };
             let Some(state) = ledger.run(run) else { continue };
             let decision = panic_guard.run(run, || decision(state, claim.claimed_at, now)).flatten();
             let Some(decision) = decision else { continue };

@@ -200,7 +200,7 @@ impl Ledger {
         let mut archived = page.clone();
         for LeavingRun { mut run, details_until } in leaving {
             let id = page_id.run_id(&run);
-            self.dead.remove_range((id, 0)..=(id, u32::MAX));
+            self.dead.remove_range(id.recipients());
             self.derived.mailed.remove(&(run.schedule, run.due, id));
             if self.derived.seals.contains(&run.audience) {
                 self.summarize_sealed_run(context, (id, page), &run);

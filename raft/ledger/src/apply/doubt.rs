@@ -83,8 +83,8 @@ impl Ledger {
     pub fn doubts_inside_gap(&self, lookups: &mut GapLookups, run: RunId, claim: Fence) -> Bitmap {
         let Some(claim) = self.claims.get(&claim) else { return Bitmap::new() };
         let of_run = |slot: &u16| {
-            let (of, number) = self.recipient_at(claim.chunk, *slot)?;
-            (of == run).then_some(number)
+            let recipient = self.recipient_at(claim.chunk, *slot)?;
+            (recipient.run == run).then_some(recipient.number)
         };
         let numbers = claim.in_doubt.iter().filter_map(|slot| of_run(&slot));
         let near = self.inside_gap(lookups, run, numbers);

@@ -13,7 +13,7 @@ use super::transition::NextState;
 use crate::command::{OpeningCause, RelayRefusal};
 use crate::model::{
     ChunkKey, Claim, ClaimEventKind, DeadLetter, DeathCause, Deferral, EnhancedCode, Ledger, LedgerLimits, PauseReason,
-    RecipientState, RefusalEffect, Run, RunEventKind, RunId, RunState, Time,
+    RecipientId, RecipientState, RefusalEffect, Run, RunEventKind, RunId, RunState, Time,
 };
 
 /// Whether one more unattributed refusal completes the series of its run.
@@ -76,7 +76,7 @@ impl Ledger {
         }
         let recipient = self.recipient_at(key, answer.slot)?;
         let former = self.chunks.get(&key)?.deferrals.get(answer.slot).map_or(0, |former| former.step);
-        let policies = &self.run(recipient.0)?.policies;
+        let policies = &self.run(recipient.run)?.policies;
         let step = policies.next_deferral(former);
         let deferral = Deferral { step, code: answer.code };
         Some(NextDeferral { deferral, wait_ms: policies.deferral_ms(step, recipient) })
@@ -93,9 +93,9 @@ impl Ledger {
     /// Counts an unattributed refusal. The last refusal of a series without an accept ([`series_length_that_pauses`])
     /// pauses the run, and the recipients of the earlier refusals become pending again.
     fn count_unattributed_refusal(&mut self, context: &mut Context, key: ChunkKey, answer: &RelayRefusal) {
-        let Some((id, recipient)) = self.recipient_at(key, answer.slot) else { return };
+        let Some(RecipientId { run: id, number }) = self.recipient_at(key, answer.slot) else { return };
         let limits = self.limits();
-        let series = self.edit_run(key, answer.slot, |run| add_to_series(run, recipient, answer, limits));
+        let series = self.edit_run(key, answer.slot, |run| add_to_series(run, number, answer, limits));
         let Some(RefusalSeries::Complete { recipients, pauses }) = series else { return };
         let halted = pauses.then(|| PauseReason::UnattributedRefusals {
             count: recipients.len() as u32,
@@ -124,10 +124,10 @@ impl Ledger {
         let Some((key, slot)) = self.slot_of(run, recipient) else { return };
         let goes_on = self.run(run).is_some_and(|run| !is_stale(run, context.now) && !run.state.is_cancelled());
         let died_of_it = |letter: &DeadLetter| !letter.discarded && is_unattributed_code(letter.code, letter.enhanced);
-        if !goes_on || !self.dead.get(&(run, recipient)).is_some_and(died_of_it) {
+        if !goes_on || !self.dead.get(&run.recipient(recipient)).is_some_and(died_of_it) {
             return;
         }
-        let Some(letter) = self.dead.remove(&(run, recipient)) else { return };
+        let Some(letter) = self.dead.remove(&run.recipient(recipient)) else { return };
         if let Some(chunk) = self.chunks.edit(&key) {
             match letter.attempts.saturating_sub(1) {
                 0 => chunk.attempts.remove(&slot),

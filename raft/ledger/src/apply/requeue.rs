@@ -50,7 +50,7 @@ impl Ledger {
         for number in &numbers {
             let Some((key, slot)) = self.slot_of(picked.run, *number) else { continue };
             let one: Bitmap = [slot].into_iter().collect();
-            self.dead.remove(&(picked.run, *number));
+            self.dead.remove(&picked.run.recipient(*number));
             if let Some(chunk) = self.chunks.edit(&key) {
                 chunk.attempts.remove(&slot);
             }
@@ -81,7 +81,7 @@ impl Ledger {
     fn discard_of(&mut self, context: &Context, picked: &PickedRecipients) -> Result<MovedRecipients, CommandRefusal> {
         let numbers = self.dead_numbers(picked)?;
         for number in &numbers {
-            if let Some(letter) = self.dead.edit(&(picked.run, *number)) {
+            if let Some(letter) = self.dead.edit(&picked.run.recipient(*number)) {
                 letter.discarded = true;
             }
         }
@@ -93,9 +93,8 @@ impl Ledger {
     fn dead_numbers(&self, picked: &PickedRecipients) -> Result<Vec<u32>, CommandRefusal> {
         self.page_of(picked.run).ok_or(CommandRefusal::NoSuchRun(picked.run))?;
         let meant: BTreeSet<u32> = picked.recipients.iter().copied().collect();
-        let listed = self.dead.range((picked.run, 0)..=(picked.run, u32::MAX));
-        let left =
-            listed.filter(|((_, number), letter)| !letter.discarded && (meant.is_empty() || meant.contains(number)));
-        Ok(left.map(|((_, number), _)| *number).collect())
+        let listed = self.dead.range(picked.run.recipients()).filter(|(_, letter)| !letter.discarded);
+        let numbers = listed.map(|(recipient, _)| recipient.number);
+        Ok(numbers.filter(|number| meant.is_empty() || meant.contains(number)).collect())
     }
 }

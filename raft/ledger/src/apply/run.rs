@@ -216,8 +216,9 @@ impl Ledger {
                 closed.entry(to).or_default().entry(number).or_default().add(slots);
             }
             for (slot, attempts) in attempts.into_iter().filter(|(slot, _)| tried.contains(*slot)) {
-                if let Some(key) = self.recipient_at(id.chunk(number), slot) {
-                    self.dead.put(key, DeadLetter::without_answer(DeathCause::DeadlinePassed, attempts, context.now));
+                if let Some(recipient) = self.recipient_at(id.chunk(number), slot) {
+                    self.dead
+                        .put(recipient, DeadLetter::without_answer(DeathCause::DeadlinePassed, attempts, context.now));
                 }
             }
             moved += u64::from(pending.len());

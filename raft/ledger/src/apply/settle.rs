@@ -10,7 +10,7 @@ use crate::command::ClaimOutcome;
 use crate::effect::Effect;
 use crate::model::{
     Bitmap, CHUNK, ChunkKey, Claim, ClaimEventKind, CommandOutcome, DeadLetter, DeathCause, DoubtReason, Fence, Ledger,
-    OutcomeSource, RecipientState, ReleaseReason, Run, RunId, Time, Unsendable, wave_after,
+    OutcomeSource, RecipientId, RecipientState, ReleaseReason, Run, Time, Unsendable, wave_after,
 };
 
 impl Ledger {
@@ -331,13 +331,13 @@ impl Ledger {
         Some(edit(&mut page.runs[number]))
     }
 
-    /// Returns the run of a slot, and the recipient's number in it.
-    pub fn recipient_at(&self, key: ChunkKey, slot: u16) -> Option<(RunId, u32)> {
+    /// Returns the recipient of a slot.
+    pub fn recipient_at(&self, key: ChunkKey, slot: u16) -> Option<RecipientId> {
         let page = self.pages.get(&key.page)?;
         let whole = key.number * CHUNK + u32::from(slot);
         let number = page.run_of_slot(whole)?;
         let run = page.runs.get(number)?;
-        Some((key.page.run_id(run), whole - run.first))
+        Some(key.page.run_id(run).recipient(whole - run.first))
     }
 }
 

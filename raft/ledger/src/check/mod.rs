@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::index::recipient_mapping;
 use crate::model::{
-    Bitmap, CHUNK, Chunk, Day, Hash, InstantOutcome, Ledger, Page, PageId, RecipientCounts, RecipientState, Run, RunId,
-    RunState, Time,
+    Bitmap, CHUNK, Chunk, Day, Hash, InstantOutcome, Ledger, Page, PageId, RecipientCounts, RecipientId,
+    RecipientState, Run, RunId, RunState, Time,
 };
 use crate::storage::ROW_BYTES_MAX;
 
@@ -212,11 +212,11 @@ fn check_names(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
 /// Each dead recipient has a dead letter, and no other recipient has one (P1).
 fn check_dead_letters(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     let mut dead: BTreeMap<RunId, u32> = BTreeMap::new();
-    for ((run, recipient), _) in ledger.dead().iter() {
+    for (RecipientId { run, number }, _) in ledger.dead().iter() {
         *dead.entry(*run).or_default() += 1;
-        let state = ledger.state(*run, *recipient);
+        let state = ledger.state(*run, *number);
         report(found, "P1", state == Some(RecipientState::Dead), || {
-            format!("{run}#{recipient} has a dead letter: {state:?}")
+            format!("{run}#{number} has a dead letter: {state:?}")
         });
     }
     for (id, _, run) in ledger.runs() {

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Bitmap, Policies, RunId, remove_from_all};
+use crate::model::{Bitmap, Policies, RecipientId, remove_from_all};
 
 /// Divisor of a wait that gives its maximum jitter.
 pub(crate) const JITTER_PART: i64 = 4;
@@ -57,9 +57,9 @@ impl Policies {
     }
 
     /// Wait of a recipient after deferral `step`, with its jitter. Milliseconds.
-    pub fn deferral_ms(&self, step: u8, (run, recipient): (RunId, u32)) -> i64 {
+    pub fn deferral_ms(&self, step: u8, RecipientId { run, number }: RecipientId) -> i64 {
         let wait_ms = self.backoff_ms(step);
-        let seed = mix(mix(run.index ^ mix(u64::from(run.place))) ^ ((u64::from(recipient) << 8) | u64::from(step)));
+        let seed = mix(mix(run.index ^ mix(u64::from(run.place))) ^ ((u64::from(number) << 8) | u64::from(step)));
         let jitter_ms = (u128::from(seed) * (wait_ms.max(0) / JITTER_PART) as u128) >> 64;
         wait_ms.saturating_add(jitter_ms as i64)
     }
@@ -78,6 +78,7 @@ mod tests {
     use super::*;
     use crate::model::HOUR_MS;
     use crate::model::MINUTE_MS;
+    use crate::model::RunId;
 
     const RUN: RunId = RunId { index: 7, place: 2 };
 
@@ -87,7 +88,7 @@ mod tests {
         let mut step = 0;
         for minutes in [1, 2, 4, 8, 16, 32, 60, 60, 60] {
             step = policies.next_deferral(step);
-            let waits: Vec<i64> = (0..1_000).map(|number| policies.deferral_ms(step, (RUN, number))).collect();
+            let waits: Vec<i64> = (0..1_000).map(|number| policies.deferral_ms(step, RUN.recipient(number))).collect();
             let (least, most) = (minutes * MINUTE_MS, minutes * MINUTE_MS * 5 / 4);
             assert!(waits.iter().all(|wait| (least..most).contains(wait)), "step {step}: {waits:?}");
             let early = waits.iter().filter(|wait| **wait < (least + most) / 2).count();

@@ -144,6 +144,18 @@ pub struct RunId {
     pub place: u32,
 }
 
+impl RunId {
+    /// Returns the id of a recipient of the run.
+    pub fn recipient(self, number: u32) -> RecipientId {
+        RecipientId { run: self, number }
+    }
+
+    /// Returns the range of the ids of all its recipients.
+    pub fn recipients(self) -> RangeInclusive<RecipientId> {
+        self.recipient(0)..=self.recipient(u32::MAX)
+    }
+}
+
 impl fmt::Display for RunId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "r{}.{}", self.index, self.place)
@@ -185,6 +197,15 @@ impl fmt::Display for PageId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
+}
+
+/// Id of a recipient: its run, and its number in the run's audience.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct RecipientId {
+    /// The run.
+    pub run: RunId,
+    /// Number in the audience, from 0.
+    pub number: u32,
 }
 
 /// Key of a chunk: its page, and its number in the page.

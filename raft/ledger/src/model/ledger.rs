@@ -10,8 +10,8 @@ use crate::injected_bugs::{self, Bug};
 use crate::model::{
     ArchivePart, ArchivePartKey, CHUNK, Campaign, Chunk, ChunkKey, Claim, ClaimOwner, ClosedClaimBlock, ClosedClaimKey,
     Day, DeadLetter, Fence, Hash, Head, InstantOutcome, LeavingTimes, Node, NodeId, Nominal, OptedOut, Page, PageId,
-    PoolRow, RecipientState, Recipients, Relay, Run, RunEvent, RunEventKey, RunId, RunSummary, Schedule, ScheduleId,
-    Seal, SealedAudience, StoredAnswer, StoredBlob, TakenBack, Tenant, Time,
+    PoolRow, RecipientId, RecipientState, Recipients, Relay, Run, RunEvent, RunEventKey, RunId, RunSummary, Schedule,
+    ScheduleId, Seal, SealedAudience, StoredAnswer, StoredBlob, TakenBack, Tenant, Time,
 };
 use crate::storage::Table;
 
@@ -61,8 +61,8 @@ tables! {
     claims: Fence => Claim,
     /// Closed claims, packed, by page, chunk and fence.
     closed_claim_blocks: ClosedClaimKey => ClosedClaimBlock,
-    /// Dead letters by run and recipient number.
-    dead: (RunId, u32) => DeadLetter,
+    /// Dead letters, by recipient.
+    dead: RecipientId => DeadLetter,
     /// Opt-outs by tenant and address key.
     opted_out: (String, String) => OptedOut,
     /// Answers to request ids, by tenant and request id.

@@ -9,7 +9,7 @@ use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::canary::CanaryVerdict;
 use reveille_ledger::command::*;
 use reveille_ledger::content::Recipients;
-use reveille_ledger::ids::{ChunkKey, PageId, RunId, Time};
+use reveille_ledger::ids::{ChunkKey, PageId, RecipientId, RunId, Time};
 use reveille_ledger::policy::Overlap;
 use reveille_ledger::pool::Day;
 use reveille_ledger::{Chunk, Claim, Ledger, RecipientState, Run, RunState, WAVE_MS};
@@ -93,7 +93,8 @@ pub fn judge(before: &Ledger, entry: &Entry, after: &Ledger, refused: bool) {
     for (id, _, run) in before.runs().filter(|(id, ..)| left.contains(id)) {
         judge_archived(before, run, after, id, entry.now);
     }
-    let has_left = |seat: &Seat| before.recipient_at(seat.0, seat.1).is_some_and(|(run, _)| left.contains(&run));
+    let has_left =
+        |seat: &Seat| before.recipient_at(seat.0, seat.1).is_some_and(|recipient| left.contains(&recipient.run));
     let is_left = |seat: &Seat| is.contains_key(seat) || has_left(seat);
     assert!(was.keys().all(is_left), "a recipient is gone after {entry:?}");
     for (id, _, run) in before.runs().filter(|(id, ..)| !left.contains(id)) {
@@ -260,7 +261,7 @@ fn counts(state: RecipientState) -> bool {
 
 /// States of the same address in other runs of the schedule within the gap (P17).
 fn beside(ledger: &Ledger, (chunk, slot): Seat) -> Vec<RecipientState> {
-    let Some((id, number)) = ledger.recipient_at(chunk, slot) else { return vec![] };
+    let Some(RecipientId { run: id, number }) = ledger.recipient_at(chunk, slot) else { return vec![] };
     let run = ledger.run(id).expect("a run");
     // Runs to sealed audiences have no gap.
     if run.policies.min_gap_ms == 0 {
@@ -449,13 +450,13 @@ fn is_sendable(ledger: &Ledger, (chunk, slot): Seat, now: Time) -> bool {
     let waits = waves.iter().any(|(wave, slots)| wave * WAVE_MS > now.0 && slots.contains(slot));
     let run = run_of(ledger, (chunk, slot));
     // Only recipients of the canary are claimed before its verdict (P6).
-    let number = ledger.recipient_at(chunk, slot).map_or(0, |(_, number)| number);
+    let number = ledger.recipient_at(chunk, slot).map_or(0, |recipient| recipient.number);
     let is_behind = |run: &Run| run.waits_for_canary() && !run.is_of_canary(number);
     !waits && run.is_some_and(|run| run.state == RunState::Open && run.finish_by > now && !is_behind(run))
 }
 
 fn run_of(ledger: &Ledger, (chunk, slot): Seat) -> Option<&Run> {
-    ledger.run(ledger.recipient_at(chunk, slot)?.0)
+    ledger.run(ledger.recipient_at(chunk, slot)?.run)
 }
 
 /// The table of P14, for one recipient and one claim.

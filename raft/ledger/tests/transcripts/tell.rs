@@ -245,7 +245,7 @@ fn recipient(world: &World, ledger: &Ledger, run: RunId, number: u32) -> [String
     let wave = chunk.waves.iter().find(|(_, slots)| slots.contains(slot));
     let wave = wave
         .map_or("waits for nothing".to_owned(), |(wave, _)| format!("waits until {}", world.time(wave_start(*wave))));
-    let dead = ledger.dead().get(&(run, number)).map_or("no letter".to_owned(), |letter| {
+    let dead = ledger.dead().get(&run.recipient(number)).map_or("no letter".to_owned(), |letter| {
         let discarded = if letter.discarded { ", discarded" } else { "" };
         format!("letter: {} {}, {} attempts{discarded}", letter.code, letter.text(), letter.attempts)
     });

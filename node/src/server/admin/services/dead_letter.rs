@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use reveille_ledger::DeadLetter;
 use reveille_ledger::command::{self, Command, Requeue};
-use reveille_ledger::ids::{Hash, RunId};
+use reveille_ledger::ids::{Hash, RecipientId, RunId};
 use reveille_ledger::reply::{CommandOutcome, MovedRecipients};
 use reveille_ledger::{GapLookups, Ledger};
 use reveille_proto::admin::v1::dead_letter_service_server::DeadLetterService;
@@ -15,7 +15,7 @@ use reveille_proto::admin::v1::{
     RequeueDeadLettersResponse,
 };
 
-use super::dead_letter_pages::{DeadLetterKey, Filter, reason};
+use super::dead_letter_pages::{Filter, reason};
 use super::doubt::states_in_words;
 use crate::server::admin::recipient_list::{RecipientPage, RecipientQuery};
 use crate::server::admin::{Admin, ApiError, ApiResult, error_texts, views};
@@ -26,7 +26,7 @@ const LIST: &str = "dead-letters";
 const BATCH: i32 = 1_000;
 
 /// Key, audience of the run, and the dead letter itself.
-type DeadLetterRow = (DeadLetterKey, Hash, DeadLetter);
+type DeadLetterRow = (RecipientId, Hash, DeadLetter);
 
 /// Dead letters with the same reason, among all that a page has read.
 struct Group {
@@ -73,7 +73,7 @@ impl Admin {
                 if !cancelled {
                     ledger.may_send_again(run).map_err(|refusal| error_texts::refused(&refusal))?;
                 }
-                let letters = numbers.iter().filter_map(|number| ledger.dead().get(&(run, *number)));
+                let letters = numbers.iter().filter_map(|number| ledger.dead().get(&run.recipient(*number)));
                 let count = letters.filter(|letter| !letter.discarded).count();
                 if count > 0 || recipients.is_empty() {
                     return Ok(count);
@@ -89,7 +89,7 @@ impl Admin {
         let question = RecipientQuery { list: LIST, tenant, run, schedule, stale: false, page_size, page_token };
         let mut left_out = 0;
         let listed = self
-            .list(question, deadline, |page: &mut RecipientPage<DeadLetterKey, DeadLetterKey>, ledger, wanted| {
+            .list(question, deadline, |page: &mut RecipientPage<RecipientId, RecipientId>, ledger, wanted| {
                 page.walk(ledger, wanted, &filter, |page, (key, run, _)| {
                     if cancelled || !run.state.is_cancelled() {
                         page.rows.push(key);
@@ -100,8 +100,8 @@ impl Admin {
             })
             .await?;
         let mut by_run: BTreeMap<RunId, Vec<u32>> = BTreeMap::new();
-        for (run, number) in &listed.rows {
-            by_run.entry(*run).or_default().push(*number);
+        for recipient in &listed.rows {
+            by_run.entry(recipient.run).or_default().push(recipient.number);
         }
         let picked =
             by_run.into_iter().map(|(run, recipients)| command::PickedRecipients { run, recipients }).collect();
@@ -140,7 +140,8 @@ impl Admin {
 fn inside_gap(ledger: &Ledger, picked: &[command::PickedRecipients]) -> u64 {
     let mut lookups = GapLookups::default();
     let of_run = |picked: &command::PickedRecipients| {
-        let listed = |number: &u32| ledger.dead().get(&(picked.run, *number)).is_some_and(|letter| !letter.discarded);
+        let listed =
+            |number: &u32| ledger.dead().get(&picked.run.recipient(*number)).is_some_and(|letter| !letter.discarded);
         let numbers = picked.recipients.iter().copied().filter(listed);
         ledger.inside_gap(&mut lookups, picked.run, numbers).len() as u64
     };
@@ -173,20 +174,20 @@ impl Admin {
             page_token: &request.page_token,
         };
         let listed = self
-            .list(question, deadline, |page: &mut RecipientPage<DeadLetterRow, DeadLetterKey>, ledger, wanted| {
+            .list(question, deadline, |page: &mut RecipientPage<DeadLetterRow, RecipientId>, ledger, wanted| {
                 page.walk(ledger, wanted, &filter, |page, (key, run, letter)| {
                     page.blobs.take(ledger, run.audience);
                     page.rows.push((key, run.audience, letter.clone()));
                 });
             })
             .await?;
-        let wanted: Vec<_> = listed.rows.iter().map(|((_, number), audience, _)| (*audience, *number)).collect();
+        let wanted: Vec<_> = listed.rows.iter().map(|(recipient, audience, _)| (*audience, recipient.number)).collect();
         let addresses = self.addresses(&listed.blobs, &wanted).await;
         let dead_letters = listed
             .rows
             .iter()
             .zip(addresses)
-            .map(|(((run, number), _, letter), address)| views::dead_letter(*run, *number, address, letter));
+            .map(|((recipient, _, letter), address)| views::dead_letter(*recipient, address, letter));
         Ok(ListDeadLettersResponse {
             dead_letters: dead_letters.collect(),
             next_page_token: listed.next_page_token,
@@ -206,7 +207,7 @@ impl Admin {
         let question = RecipientQuery { list: LIST, tenant, run, schedule, stale, page_size, page_token };
         let mut groups: BTreeMap<String, Group> = BTreeMap::new();
         let listed = self
-            .list(question, deadline, |page: &mut RecipientPage<(), DeadLetterKey>, ledger, wanted| {
+            .list(question, deadline, |page: &mut RecipientPage<(), RecipientId>, ledger, wanted| {
                 page.walk(ledger, wanted, &filter, |page, (key, run, letter)| {
                     let this = || (key, run.audience, letter.clone());
                     match groups.get_mut(&reason(letter)) {
@@ -231,16 +232,16 @@ impl Admin {
                 }
             })
             .await?;
-        let wanted: Vec<_> = groups.values().map(|group| (group.newest.1, group.newest.0.1)).collect();
+        let wanted: Vec<_> = groups.values().map(|group| (group.newest.1, group.newest.0.number)).collect();
         let addresses = self.addresses(&listed.blobs, &wanted).await;
         let views_of_groups = groups.into_iter().zip(addresses).map(|((reason, group), address)| {
-            let ((run, number), _, letter) = &group.newest;
+            let (recipient, _, letter) = &group.newest;
             DeadLetterGroup {
                 reason,
                 count: group.count,
                 oldest: Some(views::timestamp(group.oldest.2.since)),
                 newest: Some(views::timestamp(letter.since)),
-                example: Some(views::dead_letter(*run, *number, address, letter)),
+                example: Some(views::dead_letter(*recipient, address, letter)),
             }
         });
         let mut groups: Vec<DeadLetterGroup> = views_of_groups.collect();

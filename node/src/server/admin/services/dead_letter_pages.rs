@@ -3,16 +3,13 @@
 use std::ops::Bound;
 
 use prost_types::Timestamp;
-use reveille_ledger::ids::{RunId, Time};
+use reveille_ledger::ids::{RecipientId, Time};
 use reveille_ledger::{DeadLetter, Ledger, Run};
 use reveille_proto::admin::v1::DeadLetterFilter;
 
 use crate::server::admin::paging::EXAMINED_MAX;
 use crate::server::admin::recipient_list::{PageRequest, RecipientPage};
 use crate::server::admin::{ApiError, ApiResult};
-
-/// Run and number of a dead letter.
-pub type DeadLetterKey = (RunId, u32);
 
 /// Returns the reason of a dead letter: the codes of the relay's answer, or the cause if no relay answered. Dead
 /// letters with the same reason form a group.
@@ -60,22 +57,23 @@ fn instant(since: &Timestamp) -> ApiResult<Time> {
     instant.map(Time::from).map_err(|_| ApiError::of_field("filter.since", "is no instant"))
 }
 
-impl<R> RecipientPage<R, DeadLetterKey> {
+impl<R> RecipientPage<R, RecipientId> {
     /// Reads all runs, latest first, from the letter after the end of the previous page. Calls `keep` for every letter
     /// that the filter selects.
     pub fn walk(
         &mut self,
         ledger: &Ledger,
-        wanted: &PageRequest<'_, DeadLetterKey>,
+        wanted: &PageRequest<'_, RecipientId>,
         filter: &Filter,
-        mut keep: impl FnMut(&mut RecipientPage<R, DeadLetterKey>, (DeadLetterKey, &Run, &DeadLetter)),
+        mut keep: impl FnMut(&mut RecipientPage<R, RecipientId>, (RecipientId, &Run, &DeadLetter)),
     ) {
         let &PageRequest { tenant, only, paging } = wanted;
         let mut before = match (only, paging.after) {
-            (Some(run), _) | (None, Some((run, _))) => Bound::Included((run, u32::MAX)),
+            (Some(run), _) | (None, Some(RecipientId { run, .. })) => Bound::Included(run.recipient(u32::MAX)),
             (None, None) => Bound::Unbounded,
         };
-        while let Some((&(id, _), _)) = ledger.dead().range((Bound::Unbounded, before)).next_back() {
+        while let Some((&RecipientId { run: id, .. }, _)) = ledger.dead().range((Bound::Unbounded, before)).next_back()
+        {
             if only.is_some_and(|only| only != id) {
                 return;
             }
@@ -83,12 +81,12 @@ impl<R> RecipientPage<R, DeadLetterKey> {
             let page = ledger.page_of(id).filter(|(_, page, _)| *page.tenant == *tenant);
             let run = page.and_then(|(_, page, place)| page.runs.get(place)).filter(|run| filter.lets_run(run));
             let from = match paging.after {
-                Some((of, number)) if of == id => Bound::Excluded((id, number)),
-                _ => Bound::Included((id, 0)),
+                Some(after) if after.run == id => Bound::Excluded(after),
+                _ => Bound::Included(id.recipient(0)),
             };
             match run {
                 Some(run) => {
-                    for (key, letter) in ledger.dead().range((from, Bound::Included((id, u32::MAX)))) {
+                    for (key, letter) in ledger.dead().range((from, Bound::Included(id.recipient(u32::MAX)))) {
                         if self.rows.len() >= paging.size || self.examined >= EXAMINED_MAX || self.blobs.is_full() {
                             self.more = true;
                             return;
@@ -101,14 +99,14 @@ impl<R> RecipientPage<R, DeadLetterKey> {
                     }
                 }
                 None => {
-                    self.last = Some((id, u32::MAX));
+                    self.last = Some(id.recipient(u32::MAX));
                     self.more = self.examined >= EXAMINED_MAX;
                 }
             }
             if self.more || only.is_some() {
                 return;
             }
-            before = Bound::Excluded((id, 0));
+            before = Bound::Excluded(id.recipient(0));
         }
     }
 }

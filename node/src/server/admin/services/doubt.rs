@@ -9,7 +9,7 @@ use reveille_cluster::compose::message_id;
 use reveille_ledger::address::Mailbox;
 use reveille_ledger::bitmap::{Bitmap, CHUNK};
 use reveille_ledger::command::{Command, Decide, Decider, Decision};
-use reveille_ledger::ids::{Fence, Hash, RunId};
+use reveille_ledger::ids::{Fence, Hash, RecipientId, RunId};
 use reveille_ledger::reply::MovedRecipients;
 use reveille_ledger::{DEFAULT_TENANT, GapLookups, Ledger};
 use reveille_proto::admin::v1::doubt_service_server::DoubtService;
@@ -118,7 +118,7 @@ fn rehearse(
     {
         let near = if resends { ledger.doubts_inside_gap(&mut lookups, picked.run, *fence) } else { Bitmap::new() };
         for slot in row.in_doubt.iter() {
-            let Some((run, number)) = ledger.recipient_at(row.chunk, slot) else { continue };
+            let Some(RecipientId { run, number }) = ledger.recipient_at(row.chunk, slot) else { continue };
             let is_meant = run == picked.run && (picked.numbers.is_empty() || picked.numbers.contains(&number));
             if is_meant && up_to.is_some_and(|up_to| *fence > up_to) {
                 later = Some(*fence);

@@ -1,7 +1,7 @@
 //! Builds messages of recipients that wait for a decision: in doubt, or dead.
 
 use reveille_ledger::claim_history::DoubtReason;
-use reveille_ledger::ids::{Fence, Hash, RunId, Time};
+use reveille_ledger::ids::{Fence, Hash, RecipientId, RunId, Time};
 use reveille_ledger::{Claim, DeadLetter, Ledger, Run};
 use reveille_proto::admin::v1;
 
@@ -134,11 +134,11 @@ pub fn doubt(held: &DoubtRow, recipient: String, message_id: Option<&str>) -> v1
 }
 
 /// Builds the message of a dead letter.
-pub fn dead_letter(run: RunId, number: u32, recipient: String, letter: &DeadLetter) -> v1::DeadLetter {
+pub fn dead_letter(of: RecipientId, address: String, letter: &DeadLetter) -> v1::DeadLetter {
     v1::DeadLetter {
-        run: run.to_string(),
-        recipient,
-        number,
+        run: of.run.to_string(),
+        recipient: address,
+        number: of.number,
         code: u32::from(letter.code),
         enhanced: letter.enhanced.map(|enhanced| enhanced.to_string()).unwrap_or_default(),
         text: letter.text().to_owned(),
