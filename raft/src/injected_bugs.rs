@@ -1,5 +1,5 @@
-//! Bugs injected for tests (feature `injected-bugs`, which no release has). The judge must find them. Only this file and
-//! `proposer/injected_bugs.rs` check if a bug is injected.
+//! Bugs injected for tests (feature `injected-bugs`, which no release has). The judge must find them. Only this file
+//! and `proposer/injected_bugs.rs` check if a bug is injected.
 
 use std::ops::Range;
 use std::time::Duration;

@@ -8,8 +8,8 @@
 //!
 //! It knows no email, no schedule and no lease: [`Application`] requests between nodes are opaque bytes.
 //!
-//! Reading order: `replica`, `router`, `proposer`, `state_machine`, [`peer`], `election`, [`snapshot`], `archive` (finished runs),
-//! `openraft_traits` (what openraft calls), [`wal`] (the log).
+//! Reading order: `replica`, `router`, `proposer`, `state_machine`, [`peer`], `election`, [`snapshot`], `archive`
+//! (finished runs), `openraft_traits` (what openraft calls), [`wal`] (the log).
 
 mod archive;
 pub mod crash;

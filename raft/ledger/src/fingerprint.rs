@@ -3,8 +3,8 @@
 //! Replicated state contains hashes of request bodies, by which a repeated request is recognised, and of contents and
 //! lists. During a rolling upgrade two releases compute them for the same entry and must agree. So the hash is that of
 //! JSON with sorted names and without absent fields. A field that a release adds is an `Option`: while it is `None`, it
-//! changes no hash. A renamed field or variant keeps its former name with `#[serde(rename)]`; `tests/format.txt` records
-//! the fingerprint of each command.
+//! changes no hash. A renamed field or variant keeps its former name with `#[serde(rename)]`; `tests/format.txt`
+//! records the fingerprint of each command.
 
 use std::collections::BTreeMap;
 

@@ -6,7 +6,8 @@ use super::{Rejection, Request};
 use crate::identity::{ClusterId, Identity};
 
 /// Returns the sender of a request of this node's cluster that names this node. A node without a cluster joins the
-/// cluster of the first caller that knows its id. Ids are random, so an operator must have given the id to that cluster.
+/// cluster of the first caller that knows its id. Ids are random, so an operator must have given the id to that
+/// cluster.
 pub(super) fn authenticate(identity: &Identity, request: &Request) -> Result<NodeId, Rejection> {
     let unauthorized = |text: String| Err(Rejection::Unauthorized(text));
     let Some(header) = request.header() else {

@@ -83,7 +83,8 @@ pub trait Handler: Send + Sync + 'static {
     /// Answers one request within a bounded time.
     async fn handle(&self, request: Request) -> Result<Response, Rejection>;
 
-    /// A connection has ended on which `peer` sent entries, or another client in its name. Not every transport reports it.
+    /// A connection has ended on which `peer` sent entries, or another client in its name. Not every transport reports
+    /// it.
     fn connection_ended(&self, _peer: NodeId) {}
 }
 

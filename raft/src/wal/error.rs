@@ -3,7 +3,8 @@
 
 use std::io;
 
-/// The running log failed, as a sentence for the operator. The failure is final: the node stops, and nothing is retried.
+/// The running log failed, as a sentence for the operator. The failure is final: the node stops, and nothing is
+/// retried.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct WalFailure(String);

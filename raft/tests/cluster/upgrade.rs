@@ -51,8 +51,8 @@ async fn restart(node: &mut Node, level: u32) {
     announce(node).await;
 }
 
-/// Checks that replicas of both releases are equal at an equal index. A new leader may append an entry meanwhile, so the
-/// replicas are read until all have applied the same entries.
+/// Checks that replicas of both releases are equal at an equal index. A new leader may append an entry meanwhile, so
+/// the replicas are read until all have applied the same entries.
 async fn compare(nodes: &[Node]) {
     nodes[0].replica().linearizable(soon()).await.expect("a quorum runs");
     let states = until("all have applied the same entries", || {

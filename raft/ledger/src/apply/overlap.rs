@@ -139,8 +139,8 @@ impl Ledger {
         cancelled
     }
 
-    /// Updates the indexes of unfinished runs after a run was opened or changed. Records when the schedule's next instant
-    /// begins or ends to wait for a run.
+    /// Updates the indexes of unfinished runs after a run was opened or changed. Records when the schedule's next
+    /// instant begins or ends to wait for a run.
     pub(super) fn update_overlap_indexes(&mut self, context: &mut Context, id: ScheduleId, run: RunId) {
         let Some(known) = self.run(run) else { return };
         let (takes_part, is_exempt_from_overlap) = (known.takes_part_in_overlap(), known.is_exempt_from_overlap());

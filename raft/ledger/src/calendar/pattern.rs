@@ -19,8 +19,8 @@ pub struct Pattern {
     pub(super) rule: Rule,
 }
 
-/// The three kinds of patterns, by how the next instant is found. With `fixed`, occurrences are named by civil date-time
-/// and fold (P7), and the policies for clock changes apply.
+/// The three kinds of patterns, by how the next instant is found. With `fixed`, occurrences are named by civil
+/// date-time and fold (P7), and the policies for clock changes apply.
 #[derive(Clone, Debug)]
 pub(super) enum Rule {
     Once { instant: Timestamp },

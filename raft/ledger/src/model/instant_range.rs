@@ -90,8 +90,8 @@ impl InstantRange {
         None
     }
 
-    /// True if a name of the range that begins with `first` has a time from `from_ms` to `to_ms`, both inclusive. A civil
-    /// name has its time as if it were UTC.
+    /// True if a name of the range that begins with `first` has a time from `from_ms` to `to_ms`, both inclusive. A
+    /// civil name has its time as if it were UTC.
     pub fn has_between(&self, first: &Nominal, from_ms: i64, to_ms: i64) -> bool {
         let mut at_ms = match first {
             Nominal::Civil { civil_ms, .. } => *civil_ms,

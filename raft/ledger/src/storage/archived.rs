@@ -29,7 +29,8 @@ impl Ledger {
         self.derived.unsaved.values().map(|bytes| bytes.len()).sum()
     }
 
-    /// Forgets the bytes of these blocks: a durable snapshot names them. Also forgets those that no part names any more.
+    /// Forgets the bytes of these blocks: a durable snapshot names them. Also forgets those that no part names any
+    /// more.
     pub fn forget_saved(&mut self, saved: &BTreeSet<Hash>) {
         self.derived.unsaved.retain(|hash, _| !saved.contains(hash));
         if !self.derived.unsaved.is_empty() {

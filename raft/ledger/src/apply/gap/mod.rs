@@ -46,8 +46,8 @@ impl Ledger {
         }
     }
 
-    /// Holds back pending recipients that `min_gap` does not let claim now, and returns them: mailed nearby, so that they
-    /// are suppressed, or claimed nearby, so that they wait.
+    /// Holds back pending recipients that `min_gap` does not let claim now, and returns them: mailed nearby, so that
+    /// they are suppressed, or claimed nearby, so that they wait.
     pub(super) fn hold_back_inside_gap(&mut self, context: &mut Context, key: ChunkKey, slots: &Bitmap) -> Bitmap {
         let nearby = self.find_nearby(key, slots);
         let (mut held_back, mut claimed) = (Bitmap::new(), Bitmap::new());

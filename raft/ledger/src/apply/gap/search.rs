@@ -1,9 +1,9 @@
 //! Finds which recipients of a run were mailed, or are claimed, in other runs of the schedule within `min_gap` (P17).
 //!
 //! The search covers runs that sent to a recipient or may do so, latest first, and stops when each requested recipient
-//! is known to be mailed. An index lists these runs, so runs without emails cost nothing. With an equal audience each run
-//! costs a few intersections of sets. With an edited audience it costs one step a recipient and a mapping that is made
-//! once.
+//! is known to be mailed. An index lists these runs, so runs without emails cost nothing. With an equal audience each
+//! run costs a few intersections of sets. With an edited audience it costs one step a recipient and a mapping that is
+//! made once.
 //!
 //! While a gap is in force, a recipient has at most two such runs. There are many only if emails were sent before the
 //! schedule had a gap.
