@@ -72,7 +72,8 @@ async fn changed_rate_or_bound_keeps_running_dialogues() {
         relays.follow(&ledger, voters);
     };
     let acquire = || relays.acquire("default", Instant::now() + Duration::from_millis(50));
-    let is_full = |way: Result<RelayPermit, _>| matches!(way, Err(NoPermit::Unavailable(Unavailable::Busy)));
+    let is_full =
+        |relay_permit: Result<RelayPermit, _>| matches!(relay_permit, Err(NoPermit::Unavailable(Unavailable::Busy)));
     put(0, 2, 1);
     let (one, two) = (acquire().await.expect("a session"), acquire().await.expect("a session"));
     put(9_000_000, 2, 3);
@@ -118,8 +119,8 @@ async fn relays_of_a_pool_get_their_weights_evenly_spread() {
     tokio::time::advance(Duration::from_secs(1)).await;
     let mut of_b = Vec::new();
     for turn in 0..400 {
-        let way = relays.acquire("default", Instant::now() + Duration::from_secs(60)).await.expect("room");
-        if way.relay_name == "b" {
+        let relay_permit = relays.acquire("default", Instant::now() + Duration::from_secs(60)).await.expect("room");
+        if relay_permit.relay_name == "b" {
             of_b.push(turn);
         }
     }
@@ -131,20 +132,20 @@ async fn relays_of_a_pool_get_their_weights_evenly_spread() {
 #[tokio::test(start_paused = true)]
 async fn free_relay_is_taken_while_another_is_busy() {
     let (relays, begun) = (two_relays([100, 1], [1, 5]), Instant::now());
-    let mut ways = Vec::new();
+    let mut relay_permits = Vec::new();
     for _ in 0..6 {
-        ways.push(relays.acquire("default", begun + Duration::from_secs(60)).await.expect("room"));
+        relay_permits.push(relays.acquire("default", begun + Duration::from_secs(60)).await.expect("room"));
     }
     // A bucket starts empty, so the first email waits for a moment.
     assert!(begun.elapsed() < Duration::from_millis(10), "{:?}", begun.elapsed());
-    assert_eq!(ways.iter().filter(|way| way.relay_name == "a").count(), 1);
+    assert_eq!(relay_permits.iter().filter(|relay_permit| relay_permit.relay_name == "a").count(), 1);
 }
 
 /// Drops a permit after a while.
-fn give_back(way: RelayPermit, after: Duration) {
+fn give_back(relay_permit: RelayPermit, after: Duration) {
     tokio::spawn(async move {
         tokio::time::sleep(after).await;
-        drop(way);
+        drop(relay_permit);
     });
 }
 
@@ -152,11 +153,11 @@ fn give_back(way: RelayPermit, after: Duration) {
 async fn first_free_relay_is_taken_in_any_order() {
     for round in 0..4 {
         let (relays, begun) = (two_relays([1, 1], [1, 1]), Instant::now());
-        let mut ways = Vec::new();
+        let mut relay_permits = Vec::new();
         for _ in 0..2 {
-            ways.push(relays.acquire("default", begun + Duration::from_secs(60)).await.expect("room"));
+            relay_permits.push(relays.acquire("default", begun + Duration::from_secs(60)).await.expect("room"));
         }
-        let free = ways.remove(round % 2);
+        let free = relay_permits.remove(round % 2);
         let name = free.relay_name.clone();
         give_back(free, Duration::from_millis(20));
         let next = relays.acquire("default", begun + Duration::from_secs(60)).await.expect("what came free");
@@ -177,9 +178,14 @@ async fn waiting_for_two_relays_takes_a_token_of_one() {
     let second = acquire().await.expect("what came free");
     assert_eq!((second.relay_name.as_str(), begun.elapsed().as_millis() / 100), ("b", 5));
     for seconds in 1..=2 {
-        let way = acquire().await.expect("a slot and a pace");
-        assert_eq!((way.relay_name.as_str(), begun.elapsed().as_secs()), ("a", seconds), "{:?}", begun.elapsed());
-        std::mem::forget(way);
+        let relay_permit = acquire().await.expect("a slot and a pace");
+        assert_eq!(
+            (relay_permit.relay_name.as_str(), begun.elapsed().as_secs()),
+            ("a", seconds),
+            "{:?}",
+            begun.elapsed()
+        );
+        std::mem::forget(relay_permit);
     }
     let last = relays.acquire("default", begun + Duration::from_secs(5)).await;
     assert!(matches!(last, Err(NoPermit::Unavailable(Unavailable::Busy))), "two sessions and one are taken");
@@ -196,8 +202,8 @@ async fn open_circuit_does_not_end_wait_for_another_relay() {
     assert!(matches!(result, DialogueResult::Broken { .. }), "{result:?}");
     let (name, dialled) = (held.relay_name.clone(), dialer.0.load(Ordering::Relaxed));
     give_back(held, Duration::from_secs(9));
-    let way = acquire().await.expect("what came free");
-    assert_eq!((way.relay_name, begun.elapsed().as_secs()), (name, 9));
+    let relay_permit = acquire().await.expect("what came free");
+    assert_eq!((relay_permit.relay_name, begun.elapsed().as_secs()), (name, 9));
     let tried = dialer.0.load(Ordering::Relaxed) - dialled;
     assert!((2..=4).contains(&tried), "after one second, and two, and four: {tried}");
 }
@@ -233,14 +239,14 @@ async fn reply_rules_apply_to_their_relay_only() {
     }
     relays.follow(&ledger, 1);
     for (name, expected) in [("a", ReplyClass::Recipient), ("b", ReplyClass::Sender)] {
-        let way = relays.acquire(name, Instant::now() + Duration::from_secs(60)).await.expect("a session");
+        let relay_permit = relays.acquire(name, Instant::now() + Duration::from_secs(60)).await.expect("a session");
         let mail = Email {
             from: "a@example.org".into(),
             to: "b@example.net".into(),
             data: b"Subject: x\r\n\r\nx\r\n".into(),
             dsn: None,
         };
-        let result = way.permit.send(&mail, &mut Open, &Deadlines::default()).await;
+        let result = relay_permit.permit.send(&mail, &mut Open, &Deadlines::default()).await;
         let DialogueResult::Refused { code: 554, class, .. } = result else { panic!("{result:?}") };
         assert_eq!(class, expected, "{name}");
     }

@@ -43,13 +43,13 @@ impl Node {
 
     async fn feed(self: Arc<Node>, queue: Arc<PoolQueue<usize>>) {
         while let Some(deadline) = queue.earliest() {
-            let way = self.relays.acquire("default", deadline).await.expect("a session");
+            let relay_permit = self.relays.acquire("default", deadline).await.expect("a session");
             let (tenant, _, _) = queue.next().expect("a recipient");
             let node = Arc::clone(&self);
             tokio::spawn(async move {
-                tokio::time::sleep(node.dialogues[way.relay_name.as_str()]).await;
-                *node.ended.lock().entry((tenant, way.relay_name)).or_default() += 1;
-                drop(way.permit);
+                tokio::time::sleep(node.dialogues[relay_permit.relay_name.as_str()]).await;
+                *node.ended.lock().entry((tenant, relay_permit.relay_name)).or_default() += 1;
+                drop(relay_permit.permit);
                 node.credit[tenant].fetch_add(1, Ordering::Relaxed);
             });
         }
