@@ -59,7 +59,7 @@ impl ReplicaOptions {
             process_nonce: me.incarnation.0,
             transport,
             heartbeat_ms: 50,
-            election_ms: 300..600,
+            election_ms: 250..500,
             startup_delay: Duration::from_millis(600),
             snapshot_every: 20_000,
             log_disk: None,

@@ -139,7 +139,7 @@ impl CredentialSettings {
 impl RaftSettings {
     fn check(self) -> Result<RaftConfig, ConfigError> {
         let heartbeat_ms = within("raft.heartbeat_ms", self.heartbeat_ms.unwrap_or(50), 10..=10_000)?;
-        let min = self.election_min_ms.unwrap_or(heartbeat_ms * 6);
+        let min = self.election_min_ms.unwrap_or(heartbeat_ms * 5);
         let max = self.election_max_ms.unwrap_or(min.saturating_mul(2));
         let least = heartbeat_ms * HEARTBEATS_PER_ELECTION_MIN;
         if min < least {

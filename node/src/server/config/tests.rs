@@ -28,7 +28,7 @@ fn name_and_a_folder_are_enough() {
     assert_eq!(config.http.to_string(), "127.0.0.1:7680");
     assert_eq!(config.advertise, "127.0.0.1:7601");
     assert_eq!(config.journal_dir, PathBuf::from("/dev/shm"));
-    assert_eq!(config.raft.election_ms, 300..600);
+    assert_eq!(config.raft.election_ms, 250..500);
     assert_eq!((config.join, config.shutdown), (vec![], Duration::from_secs(30)));
 }
 
@@ -58,7 +58,7 @@ fn flags_win_over_the_environment_and_that_over_the_file() {
     assert_eq!(config.listen.to_string(), "127.0.0.1:1", "file over default");
     assert_eq!(config.join, ["b:1"], "its own address is no founder besides itself");
     assert_eq!((config.raft.heartbeat_ms, config.raft.snapshot_every), (20, 900));
-    assert_eq!(config.raft.election_ms, 120..240, "follows the heartbeat");
+    assert_eq!(config.raft.election_ms, 100..200, "follows the heartbeat");
     assert_eq!(load(LEAST, &[("REVEILLE__NAME", "7")], Settings::default()).map(|config| config.name), Ok("7".into()));
 }
 
