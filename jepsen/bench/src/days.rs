@@ -14,13 +14,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use reveille_harness::load::{self, CreateLoad};
 use reveille_harness::measure::{FolderSize, folder_size, in_ms, now_ms, resident_mb, rounded};
-use reveille_harness::{AdminClient, Cluster, Needs, Report, StartArgs, http};
-use reveille_proto::admin::v1::{GetClusterStatusResponse, MemberStatus};
+use reveille_harness::{AdminClient, Cluster, Needs, Report, StartArgs};
 use serde_json::{Value, json};
 
 use crate::accepts::Accepts;
 use crate::tenants::median;
-use crate::{Counter, SESSIONS, sum_of_nodes};
+use crate::{Counter, SESSIONS, restart, sum_of_nodes};
 
 const NODES: u8 = 3;
 /// Number of clients that create schedules at the same time.
@@ -47,8 +46,6 @@ const WAIT_AT_LEAST: Duration = Duration::from_secs(120);
 /// half a second. A duplicate may also arrive within this time.
 const QUIET: Duration = Duration::from_millis(1_500);
 const ARCHIVED_WITHIN: Duration = Duration::from_secs(60);
-/// Maximum time until a restarted node is ready and has applied the entries of the leader.
-const RESTARTED_WITHIN: Duration = Duration::from_secs(300);
 /// Interval of progress reports within a day.
 const REPORT_EVERY: Duration = Duration::from_secs(5);
 const POLL_EVERY: Duration = Duration::from_millis(100);
@@ -83,7 +80,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
 
     let days = Days { cluster: &cluster, counter: &counter, args, first_due_ms }.run().await?;
     let answers = answers(cluster.admin(), &days.first_run).await?;
-    let restart = restart(&mut cluster).await?;
+    let restart = restart::follower(&mut cluster).await?;
 
     let accepts = counter.read();
     let valid = days.is_exact && accepts.is_exact() && days.early_emails == 0;
@@ -314,48 +311,6 @@ async fn twice<T, F: Future<Output = Result<T>>>(call: impl Fn() -> F) -> Result
     let begun = Instant::now();
     let answer = call().await?;
     Ok(([first, begun.elapsed()].map(|took| in_ms(took.as_micros() as i64)), answer))
-}
-
-/// Kills a follower and starts it again. Returns the seconds until the follower is ready, and until it has applied the
-/// entries of the leader.
-async fn restart(cluster: &mut Cluster) -> Result<Value> {
-    let leader = cluster.leader().await.context("no node leads")?;
-    let mut names = cluster.nodes().iter().map(|node| node.name.clone());
-    let name = names.find(|name| *name != leader).context("no node follows")?;
-    eprintln!("restarting the follower {name}");
-    cluster.node_mut(&name)?.kill()?;
-    let begun = Instant::now();
-    cluster.node_mut(&name)?.start()?;
-    let page = cluster.node(&name)?.http;
-    while !http::is_ready(page).await {
-        ensure!(
-            begun.elapsed() < RESTARTED_WITHIN,
-            "{name} was not ready {} s after its start",
-            begun.elapsed().as_secs()
-        );
-        tokio::time::sleep(POLL_EVERY).await;
-    }
-    let ready = begun.elapsed();
-    loop {
-        let status = cluster.admin().status().await?;
-        let applied = applied_index(&status, &name).zip(applied_index(&status, &leader));
-        if applied.is_some_and(|(own, leaders)| own >= leaders) {
-            break;
-        }
-        ensure!(
-            begun.elapsed() < RESTARTED_WITHIN,
-            "{name} lags behind {} s after its start",
-            begun.elapsed().as_secs()
-        );
-        tokio::time::sleep(POLL_EVERY).await;
-    }
-    let seconds = |took: Duration| rounded(took.as_secs_f64());
-    Ok(json!({"ready": seconds(ready), "caught_up": seconds(begun.elapsed())}))
-}
-
-fn applied_index(status: &GetClusterStatusResponse, name: &str) -> Option<u64> {
-    let is_named = |status: &&MemberStatus| status.member.as_ref().is_some_and(|member| member.name == name);
-    status.members.iter().find(is_named)?.applied_index
 }
 
 fn name_of(number: u64) -> String {

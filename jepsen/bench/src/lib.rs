@@ -8,6 +8,7 @@
 mod accepts;
 pub mod campaign;
 pub mod days;
+mod restart;
 pub mod schedules;
 pub mod tenants;
 mod yardstick;

@@ -14,7 +14,7 @@ use reveille_harness::{Cluster, Needs, Report, StartArgs};
 use serde_json::{Value, json};
 
 use crate::accepts::Accepts;
-use crate::{Counter, sum_of_nodes};
+use crate::{Counter, restart, sum_of_nodes};
 
 const NODES: u8 = 3;
 /// Number of clients that create schedules at the same time.
@@ -60,7 +60,7 @@ pub struct Args {
 pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let addresses = (0..args.schedules).map(|number| load::address(&format!("due-{number}"), 0));
     let (counter, sink) = Counter::start(Accepts::of(addresses), Accepts::note)?;
-    let cluster = Cluster::start(start, NODES, Needs::default()).await?;
+    let mut cluster = Cluster::start(start, NODES, Needs::default()).await?;
     cluster.admin().add_relay(sink.address(), SESSIONS).await?;
 
     let empty = idle_if(&cluster, args.kept > 0).await?;
@@ -87,6 +87,11 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let cpu_seconds = cluster.cpu_seconds_since(&before)?;
     tokio::time::sleep(QUIET_AFTER).await;
 
+    let restart = match args.kept {
+        0 => None,
+        _ => Some(restart::follower(&mut cluster).await?),
+    };
+
     let accepts = counter.read();
     let late_us: Vec<i64> = accepts.instants_us(0).into_iter().map(|at_us| at_us - unix_us(due)).collect();
     let early = late_us.iter().filter(|late_us| **late_us < 0).count();
@@ -106,6 +111,8 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
         "lateness_ms": percentiles(&late_us),
         // Processor time from just before the due instant to the last email.
         "cpu_seconds": cpu_seconds,
+        // Of a killed follower with the kept schedules; null without `--kept`.
+        "restart_seconds": restart,
         "valid": valid,
     });
     Report::new(&figures, valid)
@@ -121,7 +128,7 @@ async fn create_due(cluster: &Cluster, args: &Args, kept: &CreateMeasurements) -
     let ahead = Duration::from_secs_f64(2.0 * args.schedules as f64 / kept.rate()) + 2 * QUIET_BEFORE;
     let creates = CreateLoad { clients: CLIENTS, count: args.schedules, batch: args.batch };
     let due = whole_second(SystemTime::now() + ahead);
-    let body = move |number| load::once_to(format!("due-{number}"), due, 1);
+    let body = move |number| load::once_alike(format!("due-{number}"), due);
     load::create(cluster.admin(), creates, "schedules due together", body).await?;
     let left = due.duration_since(SystemTime::now()).unwrap_or_default();
     ensure!(left >= QUIET_BEFORE, "the creates slowed down too much; choose fewer --schedules or a quieter machine");

@@ -44,6 +44,12 @@ pub fn once_to(name: String, at: SystemTime, recipients: u32) -> ScheduleBody {
     once(name, at, addresses)
 }
 
+/// Returns a schedule with one recipient that fires once. The content of all such schedules is the same.
+pub fn once_alike(name: String, at: SystemTime) -> ScheduleBody {
+    let content = Content { subject: "Your day".to_owned(), ..content("This email comes once.\n") };
+    ScheduleBody { content: Some(content), ..once_to(name, at, 1) }
+}
+
 /// Returns a schedule with one recipient that fires each day at the time of day of this instant. The content of all
 /// such schedules is the same, as in an application that sends one email to each of its users.
 pub fn daily(name: String, due_ms: i64) -> ScheduleBody {
