@@ -16,6 +16,7 @@ use serde_json::json;
 use crate::accepts::{self, Accepts};
 use crate::{Counter, SEED, SESSIONS, yardstick};
 
+const NODES: u8 = 3;
 const SCHEDULE: &str = "bench";
 /// Size of each email's text in bytes.
 const BODY_BYTES: u32 = 2_048;
@@ -46,15 +47,34 @@ pub struct Args {
     /// Also measure Postfix' `smtp-source` into its `smtp-sink`, before and after, with the sessions of one node
     #[arg(long)]
     pub compare: bool,
+    /// Sessions of each node to the sink
+    #[arg(long, default_value_t = SESSIONS, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub sessions: u32,
+    /// The sink delays its replies by this time, in milliseconds, as a remote relay does
+    #[arg(long, default_value_t = 0, value_name = "MS", value_parser = clap::value_parser!(u32).range(0..=1_000))]
+    pub round_trip: u32,
+}
+
+impl Args {
+    /// Emails a second that the sessions of all nodes could send, with two round trips for each; `None` without
+    /// `--round-trip`.
+    fn rate_max(&self) -> Option<f64> {
+        let emails_of_session = 1_000.0 / (2.0 * f64::from(self.round_trip));
+        (self.round_trip > 0).then(|| f64::from(NODES) * f64::from(self.sessions) * emails_of_session)
+    }
 }
 
 /// Runs the benchmark of one campaign.
 pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let rate_before = postfix_rate(args).await?;
     let emails = u64::from(args.recipients);
-    let (counter, sink) = Counter::start(Accepts::of_generated(args.recipients, SEED), Accepts::note)?;
-    let mut cluster = Cluster::start(start, 3, Needs::default()).await?;
-    cluster.admin().add_relay(sink.address(), SESSIONS).await?;
+    let (counter, sink) = Counter::start_remote(
+        Accepts::of_generated(args.recipients, SEED),
+        Accepts::note,
+        Duration::from_millis(args.round_trip.into()),
+    )?;
+    let mut cluster = Cluster::start(start, NODES, Needs::default()).await?;
+    cluster.admin().add_relay(sink.address(), args.sessions).await?;
     let begun = Instant::now();
     cluster.admin().generate_audience(SCHEDULE, args.recipients, SEED, &[]).await?;
     let generate_seconds = begun.elapsed().as_secs_f64();
@@ -91,6 +111,8 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
         // it.
         "smtp_source_rate": smtp_source_rate,
         "ratio": rate.zip(smtp_source_rate).map(|(rate, postfix)| rounded(rate / postfix)),
+        // The rate relative to what the sessions allow; null without `--round-trip`.
+        "of_sessions": rate.zip(args.rate_max()).map(|(rate, most)| rounded(rate / most)),
         "emails": accepts.figures(),
         "in_doubt": ended.last.in_doubt,
         "in_doubt_missing": in_doubt_missing,
@@ -172,7 +194,8 @@ async fn postfix_rate(args: &Args) -> Result<Option<f64>> {
     if !args.compare {
         return Ok(None);
     }
-    let rate = tokio::task::spawn_blocking(|| yardstick::measure(SESSIONS, BODY_BYTES)).await??;
+    let sessions = args.sessions;
+    let rate = tokio::task::spawn_blocking(move || yardstick::measure(sessions, BODY_BYTES)).await??;
     eprintln!("smtp-source into smtp-sink: {rate:.0} emails a second");
     Ok(Some(rate))
 }

@@ -14,6 +14,7 @@ pub mod tenants;
 mod yardstick;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use reveille_harness::{Cluster, http};
@@ -30,6 +31,15 @@ struct Counter<T>(Arc<Mutex<T>>);
 impl<T: Send + 'static> Counter<T> {
     /// Starts a sink that keeps no email, and reports recipient and instant of each accept to `note`.
     fn start(counts: T, note: impl Fn(&mut T, &str, i64) + Send + Sync + 'static) -> Result<(Counter<T>, Sink)> {
+        Counter::start_remote(counts, note, Duration::ZERO)
+    }
+
+    /// Starts a sink that delays each write of replies by this time.
+    fn start_remote(
+        counts: T,
+        note: impl Fn(&mut T, &str, i64) + Send + Sync + 'static,
+        round_trip: Duration,
+    ) -> Result<(Counter<T>, Sink)> {
         let counts = Arc::new(Mutex::new(counts));
         let counter = Counter(Arc::clone(&counts));
         let dots = DotWatcher::new(move |accept, answer| {
@@ -39,7 +49,8 @@ impl<T: Send + 'static> Counter<T> {
                 note(&mut counts, &accept.recipient, accept.accept_unix_us as i64);
             }
         });
-        let options = SinkOptions { dots: Some(dots), keep_records: 0, keep_bodies: 0, ..SinkOptions::default() };
+        let options =
+            SinkOptions { dots: Some(dots), keep_records: 0, keep_bodies: 0, round_trip, ..SinkOptions::default() };
         Ok((counter, Sink::start(options)?))
     }
 

@@ -48,7 +48,7 @@ pub(crate) struct Envelope {
 
 /// Serves a connection until it ends.
 pub(crate) async fn serve(sink: Arc<SinkState>, stream: TcpStream, peer: SocketAddr) {
-    let wire = match Wire::new(stream, sink.stop.clone()) {
+    let wire = match Wire::new(stream, sink.options.round_trip, sink.stop.clone()) {
         Ok(wire) => wire,
         Err(error) => return tracing::debug!(%peer, %error, "lost a connection before its banner"),
     };

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::accepted::Accepted;
 use crate::faults::FaultPlan;
@@ -27,6 +28,8 @@ pub struct SinkOptions {
     pub excerpt_bytes: usize,
     /// Maximum number of open dialogues. Further connections are refused with 421.
     pub max_connections: usize,
+    /// Delay of each write of replies, as by the round trip to a remote relay.
+    pub round_trip: Duration,
 }
 
 impl Default for SinkOptions {
@@ -39,6 +42,7 @@ impl Default for SinkOptions {
             keep_bodies: 1_000,
             excerpt_bytes: 0,
             max_connections: 10_000,
+            round_trip: Duration::ZERO,
         }
     }
 }

@@ -62,13 +62,15 @@ pub(crate) struct Wire {
     /// Number of bytes of `input` that were read.
     taken: usize,
     output: Vec<u8>,
+    /// Delay of each write.
+    round_trip: Duration,
 }
 
 impl Wire {
-    pub(crate) fn new(stream: TcpStream, stop: CancellationToken) -> io::Result<Self> {
+    pub(crate) fn new(stream: TcpStream, round_trip: Duration, stop: CancellationToken) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         let (input, output) = (Vec::with_capacity(READ_BYTES), Vec::with_capacity(512));
-        Ok(Self { stream, stop, input, taken: 0, output })
+        Ok(Self { stream, stop, input, taken: 0, output, round_trip })
     }
 
     /// Returns the bytes that were received and not yet read.
@@ -107,6 +109,9 @@ impl Wire {
     pub(crate) async fn flush(&mut self) -> Result<(), DialogueEnd> {
         if self.output.is_empty() {
             return Ok(());
+        }
+        if !self.round_trip.is_zero() {
+            tokio::time::sleep(self.round_trip).await;
         }
         let write = timeout(IDLE, self.stream.write_all(&self.output));
         tokio::select! {
