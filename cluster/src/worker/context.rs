@@ -87,7 +87,8 @@ pub(crate) struct WorkerContext {
     pub reads: Arc<Semaphore>,
     /// Closed claims whose records the journal keeps, because they have assumed recipients.
     assumed: Mutex<BTreeSet<Fence>>,
-    /// Compiled contents by content and audience. The columns of the audience are an input of compiling.
+    /// Compiled contents by content and names of the audience's columns, which are an input of compiling. A thousand
+    /// schedules of one recipient share a compiled content.
     compiled: Cache<(Hash, Hash), Compiled>,
 }
 
@@ -143,7 +144,7 @@ impl WorkerContext {
     /// Returns the reason why the content cannot be compiled.
     pub fn compiled_content(&self, content: Hash, audience: Hash) -> Result<CompiledContent, String> {
         let recipients = self.node.recipients(audience)?;
-        let compiled = self.compiled.get((content, audience), || {
+        let compiled = self.compiled.get((content, hash_of_columns(recipients.columns())), || {
             let blob = self.node.replica.read(|ledger| ledger.blob(&content).map(<[u8]>::to_vec));
             let blob = blob.ok_or("the content of the run is not in the ledger")?;
             let read = Content::from_blob(&blob).ok_or("the content of the run cannot be read")?;
@@ -152,4 +153,13 @@ impl WorkerContext {
         })?;
         Ok(CompiledContent { compiled, recipients })
     }
+}
+
+fn hash_of_columns(columns: &[String]) -> Hash {
+    let mut bytes = Vec::new();
+    for column in columns {
+        bytes.extend_from_slice(&column.len().to_le_bytes());
+        bytes.extend_from_slice(column.as_bytes());
+    }
+    Hash::of(&bytes)
 }

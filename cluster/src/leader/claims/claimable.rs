@@ -15,10 +15,11 @@ use super::in_flight::InFlightClaims;
 use super::types::{ClaimSource, ClaimableSlots, Offer};
 use crate::audience::NAMED_MAX;
 
-/// Maximum number of chunks of one tenant and pool that one wake offers, oldest page first; more than its credit can
-/// use. Paused and waiting pages do not count. Late pages (P16), and pages whose audience some nodes lack (P20), each
-/// have their own limit, so they cannot crowd out other pages. A page offers no more chunks of a pool than all nodes
-/// together could claim. So a page of a thousand chunks costs as much as a page of two.
+/// Maximum number of chunks of one tenant, pool and priority that one wake offers, oldest page first; more than its
+/// credit can use. A wake offers no more recipients of them than all nodes together could claim, either. Paused and
+/// waiting pages do not count. Late pages (P16), and pages whose audience some nodes lack (P20), each have their own
+/// limit, so they cannot crowd out other pages. So a page of a thousand chunks costs as much as a page of two, and a
+/// hundred pages of a thousand runs as much as a dozen.
 const OFFERS_MAX: usize = 256;
 
 /// Nodes, with the audience parts that each lacks.
@@ -41,11 +42,19 @@ pub(crate) fn claimable<'a>(
     now: Time,
 ) -> impl Iterator<Item = ClaimableChunk<'a>> {
     let sends = |run: &Run| run.state == RunState::Open && run.has_claimable() && !canary_waits(ledger, id, run, now);
-    let chunks = if page.runs.iter().any(sends) { page.slots.div_ceil(CHUNK) } else { 0 };
+    // A page of one chunk may have a thousand runs: reading its chunk costs less than reading its runs.
+    let chunks = match page.slots.div_ceil(CHUNK) {
+        1 => 1,
+        many if page.runs.iter().any(sends) => many,
+        _ => 0,
+    };
     let chunks = (0..chunks).filter_map(move |number| {
         let key = id.chunk(number);
         let chunk = ledger.chunks().get(&key)?;
         let mut slots = chunk.claimable(now);
+        if slots.is_empty() {
+            return None;
+        }
         slots.remove(&closed_slots(page, number, now));
         Some((key, chunk, slots))
     });
@@ -95,43 +104,53 @@ pub(crate) fn offers(ledger: &Ledger, nodes: &Lacking, in_flight: &InFlightClaim
     collector.offers
 }
 
-/// Offers that share a limit: tenant, pool, and true if they are late.
-type OfferGroup<'a> = (&'a str, &'a str, bool);
+/// Offers that share a limit.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct OfferGroup<'a> {
+    tenant: &'a str,
+    pool: &'a str,
+    priority: u8,
+    late: bool,
+}
+
+/// What a group offers so far.
+#[derive(Default)]
+struct Offered {
+    chunks: usize,
+    recipients: u64,
+}
 
 /// Collects offers page by page, up to [`OFFERS_MAX`] for each group.
 struct OfferCollector<'a> {
     nodes: &'a Lacking,
     offers: Vec<Offer>,
     /// Number of offered chunks of each group, by the nodes that are barred from them.
-    offered: BTreeMap<OfferGroup<'a>, BTreeMap<BTreeSet<NodeId>, usize>>,
+    offered: BTreeMap<OfferGroup<'a>, BTreeMap<BTreeSet<NodeId>, Offered>>,
 }
 
 impl<'a> OfferCollector<'a> {
     fn is_full(&self, group: OfferGroup<'_>, barred: &BTreeSet<NodeId>) -> bool {
-        self.offered.get(&group).and_then(|offered| offered.get(barred)).is_some_and(|count| *count >= OFFERS_MAX)
+        let enough = u64::from(CLAIM_CAP_MAX) * self.nodes.len() as u64;
+        let offered = self.offered.get(&group).and_then(|offered| offered.get(barred));
+        offered.is_some_and(|offered| offered.chunks >= OFFERS_MAX || offered.recipients > enough)
     }
 
     /// Offers the chunks of a page. There may be a hundred thousand pages, so the cheapest checks come first.
     fn add(&mut self, ledger: &'a Ledger, id: PageId, page: &'a Page, now: Time) {
         let (late, none_barred) = (is_late(page), BTreeSet::new());
-        let own_pool_is_full = self.is_full((&page.tenant, &page.pool, late), &none_barred);
+        let group = |pool| OfferGroup { tenant: &page.tenant, pool, priority: page.priority, late };
+        let own_pool_is_full = self.is_full(group(&page.pool), &none_barred);
         if own_pool_is_full && !has_pool_overrides(ledger, id) {
             return;
         }
         let has_overrides = LazyCell::new(|| own_pool_is_full || has_pool_overrides(ledger, id));
-        let enough = u64::from(CLAIM_CAP_MAX) * self.nodes.len() as u64;
-        let mut of_page: BTreeMap<&str, u64> = BTreeMap::new();
         for chunk in claimable(ledger, id, page, now) {
-            let group = (&*page.tenant, chunk.pool, late);
-            let of_pool = of_page.entry(chunk.pool).or_default();
-            if *of_pool > enough {
+            let group = group(chunk.pool);
+            if self.is_full(group, &none_barred) {
                 match *has_overrides {
                     true => continue,
                     false => break,
                 }
-            }
-            if self.is_full(group, &none_barred) {
-                continue;
             }
             let suspects = &chunk.chunk.crash_suspects;
             let slots =
@@ -143,10 +162,9 @@ impl<'a> OfferCollector<'a> {
             if barred.len() == self.nodes.len() || self.is_full(group, &barred) {
                 continue;
             }
-            if barred.is_empty() {
-                *of_pool += u64::from(slots.plain.len());
-            }
-            *self.offered.entry(group).or_default().entry(barred.clone()).or_default() += 1;
+            let offered = self.offered.entry(group).or_default().entry(barred.clone()).or_default();
+            offered.chunks += 1;
+            offered.recipients += u64::from(slots.plain.len());
             self.offers.push(Offer {
                 tenant: page.tenant.to_string(),
                 priority: page.priority,

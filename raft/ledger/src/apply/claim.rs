@@ -8,7 +8,7 @@ use crate::effect::Effect;
 use crate::injected_bugs::{self, Bug};
 use crate::model::{
     Bitmap, Bounded, Claim, ClaimEventKind, ClaimHistory, CommandOutcome, CommandRefusal, DoubtReason, Fence, GROUP,
-    Ledger, NodeId, Page, RecipientState, RunState, Time,
+    Ledger, NodeId, Page, RecipientState, Run, RunState, Time,
 };
 
 impl Ledger {
@@ -110,10 +110,13 @@ impl Ledger {
 }
 
 /// Returns slots of a chunk that must not be claimed: their run is paused, ended or past its deadline, or they wait for
-/// its canary.
+/// its canary. Runs without pending recipients are left out: a page may have a thousand runs of one recipient, and most
+/// of them are finished.
 pub fn closed_slots(page: &Page, chunk: u32, now: Time) -> Bitmap {
     let mut slots = Bitmap::new();
-    for run in page.runs.iter().filter(|run| run.state != RunState::Open || run.finish_by <= now) {
+    let is_closed = |run: &&Run| run.state != RunState::Open || run.finish_by <= now;
+    let with_pending = page.runs.iter().filter(|run| run.counts.get(RecipientState::Pending) > 0);
+    for run in with_pending.filter(is_closed) {
         slots.add(&run.slots().in_chunk(chunk));
     }
     for run in page.runs.iter().filter(|run| run.waits_for_canary()) {

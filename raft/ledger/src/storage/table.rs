@@ -19,6 +19,8 @@ use super::frozen::{AnyLeaf, LeafBlocks, LeafRows};
 pub struct Table<K, V> {
     /// Leaves in the order of their keys. None is empty, and all but the last are closed.
     leaves: Vec<Arc<Leaf<K, V>>>,
+    /// The last keys of the closed leaves. They are side by side, so that a look-up reads no leaf but one.
+    ends: Vec<K>,
     len: usize,
 }
 
@@ -53,14 +55,14 @@ impl<K: Clone, V: Clone> Leaf<K, V> {
 
 impl<K, V> Default for Table<K, V> {
     fn default() -> Table<K, V> {
-        Table { leaves: Vec::new(), len: 0 }
+        Table { leaves: Vec::new(), ends: Vec::new(), len: 0 }
     }
 }
 
 impl<K: Ord, V> Table<K, V> {
-    /// Returns the position of the first row whose key is not less than `key`.
+    /// Returns the position of the first row whose key is not less than `key`, or the end of the last leaf.
     fn lower_bound(&self, key: &K) -> Position {
-        let leaf = self.leaves.partition_point(|leaf| leaf.rows.last().is_some_and(|(last, _)| last < key));
+        let leaf = self.ends.partition_point(|end| end < key);
         let rows = self.leaves.get(leaf).map(|leaf| leaf.rows.as_slice()).unwrap_or_default();
         Position { leaf, row: rows.partition_point(|(known, _)| known < key) }
     }
@@ -142,24 +144,21 @@ impl<K: Serialize + Ord + Clone, V: RowForm + Clone> Table<K, V> {
 
     /// Adds a row, or replaces and returns the former one.
     pub fn put(&mut self, key: K, row: V) -> Option<V> {
-        let mut position = self.lower_bound(&key);
+        let position = self.lower_bound(&key);
         if self.at(position).is_some_and(|(known, _)| *known == key) {
             let leaf = Leaf::change(self.leaves.get_mut(position.leaf)?);
             let (_, former) = leaf.rows.get_mut(position.row)?;
             return Some(Arc::unwrap_or_clone(std::mem::replace(former, Arc::new(row))));
         }
-        // A key above all others belongs to the last leaf, unless that one is closed.
         if position.leaf == self.leaves.len() {
-            match self.leaves.last().filter(|leaf| !leaf.closed) {
-                Some(last) => position = Position { leaf: position.leaf - 1, row: last.rows.len() },
-                None => self.leaves.push(Leaf::new(Vec::new(), false)),
-            }
+            self.leaves.push(Leaf::new(Vec::new(), false));
         }
-        let closes = closes_leaf::<K, V>(&key);
+        let end = closes_leaf::<K, V>(&key).then(|| key.clone());
         let leaf = Leaf::change(&mut self.leaves[position.leaf]);
         leaf.rows.insert(position.row, (key, Arc::new(row)));
         self.len += 1;
-        if closes {
+        if let Some(end) = end {
+            self.ends.insert(position.leaf, end);
             let rest = leaf.rows.split_off(position.row + 1);
             let was_closed = std::mem::replace(&mut leaf.closed, true);
             if !rest.is_empty() {
@@ -178,6 +177,7 @@ impl<K: Serialize + Ord + Clone, V: RowForm + Clone> Table<K, V> {
         let ended_leaf = leaf.closed && position.row == leaf.rows.len();
         if ended_leaf {
             leaf.closed = false;
+            self.ends.remove(position.leaf);
         }
         let is_empty = leaf.rows.is_empty();
         if ended_leaf && position.leaf + 1 < self.leaves.len() {
