@@ -27,7 +27,7 @@ const QUEUE_MAX: usize = 8_192;
 /// (`process/proposal.rs`).
 const BATCH_MAX: usize = 4_096;
 /// Time for which outcomes are gathered while others are still to come. It costs little delay and saves many entries.
-const GATHER: Duration = Duration::from_millis(20);
+const GATHER: Duration = Duration::from_millis(50);
 
 /// Handle that settles outcomes.
 #[derive(Clone)]

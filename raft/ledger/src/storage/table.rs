@@ -160,6 +160,8 @@ impl<K: Serialize + Ord + Clone, V: RowForm + Clone> Table<K, V> {
         if let Some(end) = end {
             self.ends.insert(position.leaf, end);
             let rest = leaf.rows.split_off(position.row + 1);
+            // Most closed leaves never grow again.
+            leaf.rows.shrink_to_fit();
             let was_closed = std::mem::replace(&mut leaf.closed, true);
             if !rest.is_empty() {
                 self.leaves.insert(position.leaf + 1, Leaf::new(rest, was_closed));
