@@ -2,8 +2,8 @@
 //! node takes it into account. The barrier also names the handoffs that had passed their gate before.
 //!
 //! No barrier waits for a relay. If a node is silent, the barrier waits until the leases granted to it before the entry
-//! are over. Later leases carry the entry as their floor (see `lease`), so every barrier ends. [`hold`] is the leader's
-//! part, [`answer`] the part of each node, and [`through_leader`] starts a barrier from any node.
+//! are over. Later leases carry the entry as their floor (see `lease_grants`), so every barrier ends. [`hold`] is the
+//! leader's part, [`answer`] the part of each node, and [`through_leader`] starts a barrier from any node.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! Clock steering: ledger time follows the time on which the voters' clocks agree, slowly (P18).
 //!
-//! An actor of the leadership. While the epoch's clocks agree it reads them once a minute. It steers the ledger clock
-//! toward the lower of the closest two, never by a jump. If no two agree, it steers toward no clock. A leader whose own
-//! clock is off hands over. While the epoch's clocks do *not* agree it asks every five seconds, and an agreement begins
-//! another epoch.
+//! An actor of the leadership. If the clocks agreed when the epoch began, it reads them once a minute, also when they
+//! disagree later. It steers the ledger clock toward the lower of the closest two, never by a jump. If no two agree, it
+//! steers toward no clock. A leader whose own clock is off hands over. If the clocks did *not* agree when the epoch
+//! began, it asks every five seconds, and an agreement begins another epoch.
 //!
 //! Readings are compared at one instant: the time since its answer came is added to each. So a reading is late by at
 //! most the transit time of its answer, and never ahead.
@@ -25,9 +25,9 @@ use crate::worker::journal::boot_id;
 
 /// Maximum time to wait for a voter's clock.
 const CLOCK_READ_TIMEOUT: Duration = Duration::from_millis(400);
-/// Time between two checks while the clocks agree.
+/// Time between two checks if the clocks agreed when the epoch began.
 const STEER_EVERY: Duration = Duration::from_secs(60);
-/// Time between two checks while the clocks disagree.
+/// Time between two checks if the clocks disagreed when the epoch began.
 const ASK_EVERY: Duration = Duration::from_secs(5);
 /// A leader whose clock is further than this from the median hands over. Milliseconds (P18).
 const OFF_MS_MAX: u64 = 2_000;

@@ -1,10 +1,11 @@
 //! The leader's part of the node lease (P9): what it has granted, and when it may treat a lease as over.
 //!
 //! **Floors.** A grant carries a floor: the index of the last entry that took from the node a right to hand off. Such
-//! entries are an opt-out, a pause, a cancel, and a revocation of the node's claims. Under that grant a gate passes
-//! only in a state that includes the entry. An older grant runs to its own end and is not prolonged. So a node that was
-//! waited out cannot return with an old state, and every barrier ends with the grants that were given before it.
-//! (Without floors the model finds a violation within eight steps.)
+//! entries are an opt-out, a cancel, the quarantine of a run, a pause by an operator, and a revocation of the node's
+//! claims. Under that grant a gate passes only in a state that includes the entry. An older grant runs to its own end
+//! and is not prolonged. So a node that was waited out cannot return with an old state, and every barrier ends with the
+//! grants that were given before it. (Without floors the model finds a violation within eight steps.) A pause by a
+//! guard of the run (P6) sets no floor: no barrier waits for it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

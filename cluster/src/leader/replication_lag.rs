@@ -3,7 +3,7 @@
 //! A node whose peer port is closed, or whose log disk hangs, sends its lease requests but learns of no claim. Each
 //! request reports the applied index; the age of the node's state is the age of the first entry that it lacks. To
 //! refuse a lease is safe: claims are revoked when the last lease is over (P9). The floor of that revocation keeps the
-//! node's gates closed until it has applied it (P14).
+//! node's gates closed until it has applied it (P9).
 //! - Age above [`FRESH`]: no claims.
 //! - Age above [`SESSION_WITHIN`], and the node owns a claim that it has not applied and so cannot have begun: no
 //!   lease.

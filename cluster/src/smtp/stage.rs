@@ -1,6 +1,7 @@
 //! The stages of a dialogue, used by sessions, by pools and by the rules for replies.
 
-/// Progress of a dialogue. Ordered; each stage is entered before its first byte is written.
+/// Progress of a dialogue, in order. A stage is entered before its first byte is written, except that pipelining writes
+/// RCPT and DATA at the stage `Mail`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stage {
     /// Resolving and connecting.

@@ -198,8 +198,8 @@ fn refusal_effect(stage: Stage, code: u16, class: ReplyClass) -> RefusalEffect {
     }
 }
 
-/// Returns true if a broken dialogue counts as an attempt. From RCPT on the relay knew the recipient, so this recipient
-/// or this email may be the cause. If this node ended the dialogue, it does not count.
+/// Returns true if a broken dialogue counts as an attempt. From the answer to MAIL on the relay may know the recipient,
+/// so this recipient or this email may be the cause. If this node ended the dialogue, it does not count.
 fn uses_up_attempt(stage: Stage, cause: &smtp::Cause) -> bool {
     stage >= Stage::Rcpt && !cause.ended_by_this_node()
 }

@@ -36,7 +36,7 @@ pub enum CircuitStatus {
     Closed,
     /// No email passes.
     Open {
-        /// Time from which one email may probe.
+        /// Time of the next probe: first a session without an email, then one email.
         until: Instant,
         /// The failure that opened the circuit.
         cause: String,

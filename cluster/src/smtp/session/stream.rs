@@ -1,10 +1,11 @@
 //! The only code that writes bytes to a relay and asks the gate (P3, P5). It works above TLS and has no time-outs.
 //!
 //! - Commands are written only outside an email's text. Texts are written only as `Stuffed`, which cannot contain a
-//!   line of one dot. So only one function can end a text, `Stream::end_text_through_gate`, and it asks the gate at
-//!   most once.
-//! - The [`Stage`] is at least what the relay may know: it changes to `FinalDot` before the first byte of the final
-//!   dot.
+//!   line of one dot. So only `Stream::end_text_through_gate` can end the text of an email, and it asks the gate at
+//!   most once. `Stream::dot_without_recipients` ends an empty text without the gate, after the only recipient was
+//!   refused.
+//! - The [`Stage`] changes to `FinalDot` before the first byte of the final dot, so a possible handoff is never taken
+//!   for a definite not-sent.
 //! - Unexpected bytes before the gate end the dialogue: answers could no longer be matched to commands.
 
 use std::{

@@ -109,7 +109,7 @@ impl Ledger {
         Ok(found)
     }
 
-    /// True if the policy `resend` may send this recipient in doubt again (P4). This is a counted attempt; after the
+    /// True if the policy `resend` may send this recipient in doubt again (P14). This is a counted attempt; after the
     /// last one an operator decides.
     pub fn may_resend(&self, run: &Run, key: ChunkKey, slot: u16) -> bool {
         let attempts = self.chunks.get(&key).and_then(|chunk| chunk.attempts.get(&slot).copied()).unwrap_or(0);

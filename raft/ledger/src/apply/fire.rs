@@ -173,8 +173,8 @@ impl Ledger {
         }
     }
 
-    /// The second refusal of an unchanged plan blocks the schedule (P8). Stale proposals, clocks that disagree and a
-    /// full entry do not count.
+    /// The second refusal of an unchanged plan blocks the schedule (P8). These do not count: a stale plan, a schedule
+    /// that is deleted or not active, clocks that disagree, an open former run, and an entry that other fires filled.
     fn count_fire_refusal(&mut self, context: &mut Context, fire: &Fire, refusal: &CommandRefusal) {
         match refusal {
             CommandRefusal::StalePlan

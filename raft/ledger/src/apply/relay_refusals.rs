@@ -2,9 +2,11 @@
 //!
 //! The worker classifies the answer; here the answer becomes a death, a counted attempt, a wait, or a pause.
 //!
-//! A refusal is *unattributed* if it is permanent and names no mailbox: it may be about the content or the sender. Ten
-//! in a row pause the run, and from then on no recipient dies of an unattributed refusal. A run of fewer recipients is
-//! paused by as many refusals for sender or content as the run has recipients.
+//! A refusal is *unattributed* if it is permanent and may be about the content or the sender. That is an answer about
+//! sender or content, and an answer without a cause. It is also an answer about the mailbox without an enhanced code
+//! that says so, such as a plain `550 user unknown`. Ten in a row pause the run. Their recipients are then pending, and
+//! no recipient dies of an unattributed refusal until an acceptance or a resume ends the series. A run of fewer
+//! recipients is paused by as many such refusals as the run has recipients, if the last one is about sender or content.
 
 use std::collections::BTreeMap;
 
@@ -141,8 +143,9 @@ impl Ledger {
     }
 }
 
-/// Adds a refusal to the series of its run. A recipient counts once, even if it uses up its attempts. Otherwise the
-/// last few recipients of a run could pause it.
+/// Adds a refusal to the series of its run. A recipient whose answers name no cause counts once, even if it uses up its
+/// attempts. Otherwise the last few recipients of a run could pause it. A refusal for sender or content counts each
+/// time.
 fn add_to_series(run: &mut Run, recipient: u32, answer: &RelayRefusal, limits: &LedgerLimits) -> RefusalSeries {
     let is_repeated = answer.effect == RefusalEffect::Unnamed && run.unattributed_refusals.contains(&recipient);
     if is_repeated || series_is_full(run, limits) {
@@ -167,7 +170,8 @@ fn is_unattributed(answer: &RelayRefusal) -> bool {
     }
 }
 
-/// True for a permanent refusal that is not about this mailbox (x.1.x, x.2.x), so perhaps about content or sender.
+/// True for a permanent refusal whose enhanced code does not name this mailbox (x.1.x, x.2.x). It is perhaps about
+/// content or sender. Without an enhanced code this holds for `550 user unknown` too.
 fn is_unattributed_code(code: u16, enhanced: Option<EnhancedCode>) -> bool {
     code >= 500 && !enhanced.is_some_and(EnhancedCode::names_mailbox)
 }

@@ -90,7 +90,8 @@ impl DeadLetter {
 /// relay's answer, the stage and the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RefusalEffect {
-    /// This mailbox, permanently: the recipient is dead.
+    /// This mailbox, permanently: the recipient is dead. If the answer has no enhanced code that names the mailbox, it
+    /// counts as unattributed (see `apply/relay_refusals.rs`), and after such a series the recipient is pending.
     Mailbox,
     /// This recipient, temporarily: it waits its own back-off, and the attempt is not counted.
     Deferred,
@@ -99,7 +100,7 @@ pub enum RefusalEffect {
     /// The content, the sender or the tenant: the attempt is not counted. Ten in a row pause the run, or as many as the
     /// run has recipients.
     SenderOrContent,
-    /// A permanent answer that names no cause, or (code 0) a dialogue that broke after RCPT. The attempt counts. The
+    /// A permanent answer that names no cause, or (code 0) a dialogue that broke from RCPT on. The attempt counts. The
     /// recipient waits its back-off, and is dead at `max_attempts`.
     Unnamed,
 }

@@ -69,7 +69,8 @@ pub struct Head {
     pub cluster_incarnation: u64,
     /// Level of the ledger (P23).
     pub level: u32,
-    /// Log index of the last opt-out, pause or cancel: see [`Ledger::floor`](crate::Ledger::floor).
+    /// Log index of the last opt-out, cancel, quarantine of a run, or pause by an operator: see
+    /// [`Ledger::floor`](crate::Ledger::floor).
     pub forbidden_index: u64,
     /// The test clock; `None` if the cluster keeps real time (P19).
     pub test_clock: Option<TestClock>,

@@ -70,7 +70,7 @@ pub struct Policies {
     /// How recipients in doubt are handled.
     pub in_doubt: InDoubt,
     /// A recipient is dead after this many counted attempts. Counted are permanent answers that name no cause,
-    /// dialogues that broke after RCPT, and doubts that the policy sent again.
+    /// dialogues that broke from RCPT on, and doubts that the policy sent again.
     pub max_attempts: u8,
     /// First wait after a failed attempt; it doubles with each attempt. Milliseconds.
     pub backoff_from_ms: i64,
