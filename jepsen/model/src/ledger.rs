@@ -7,7 +7,7 @@
 use crate::names::{ClaimOwner, Epoch, Fence, Incarnation, Index, NODES, Node, Recipient, Recipients, Time};
 use crate::run::{Policies, Run, RunState};
 
-/// The state of a recipient.
+/// The state of a recipient, with the names of the product's ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RecipientState {
     /// It waits for a claim.

@@ -58,7 +58,8 @@ pub struct ScenarioResult {
 }
 
 impl ScenarioResult {
-    /// Returns true if all went well. A run may be invalid although its judgement is valid.
+    /// Returns true if the history is valid, nothing was left to send, no node ended unexpectedly, and the harness had
+    /// no error.
     pub fn is_valid(&self) -> bool {
         self.judgement.valid && self.drained && self.unexpected_ends.is_empty() && self.errors.0.is_empty()
     }

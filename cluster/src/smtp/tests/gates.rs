@@ -118,7 +118,7 @@ async fn unsolicited_bytes_before_gate_end_the_session() {
         // The text is larger than the buffer, so the server has answered before the client has written all of it.
         never_meets_the_gate(Exchange { buffer: 64, ..Exchange::new(script) }).await;
     }
-    // The server sends it after the 354, in the same read. So the client sees it without waiting.
+    // The server sends the second reply together with the 354, so the client has it before it asks the gate.
     never_meets_the_gate(Exchange::new(when(Moment::Data, Act::Say("354 go on\r\n250 what was that\r\n")))).await;
 }
 
@@ -180,7 +180,7 @@ async fn failed_write_of_final_dot_is_in_doubt() {
     assert!(matches!(result, DialogueResult::InDoubt { cause: Cause::Io(_) }), "{result:?}");
 }
 
-/// Lets the email pass, and then lets every write fail.
+/// A gate that passes. From then on every write to the transport fails.
 struct FailingWire(Counting);
 
 impl Gate for FailingWire {

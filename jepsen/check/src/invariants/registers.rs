@@ -30,7 +30,7 @@ struct Write<'a> {
 /// A client's read.
 #[derive(Clone, Copy, Debug)]
 pub struct Read<'a> {
-    /// Name of the client.
+    /// Client that read, as the history names it. A violation is reported with this name.
     pub client: &'a str,
     /// Start of the call.
     pub invoked_ns: u64,

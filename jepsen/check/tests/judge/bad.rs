@@ -987,7 +987,7 @@ fn i17_each_fault_restarts_bound_once() {
         assert!(within.judge().valid, "{kind:?}\n{}", within.judge().table());
         rejected(&struck(kind, "n3", until_s, over_s - 70.0 + 20.1), &[17]);
     }
-    // A node that is lost for good counts once, and the commands of operators never do.
+    // For I17 the loss of a node restarts the time limit once. A command of an operator never restarts it.
     rejected(&struck(FaultKind::NodeLost, "n3", None, 30.1), &[17]);
     rejected(&struck(FaultKind::Operator, "n3", None, 22.2), &[17]);
 }

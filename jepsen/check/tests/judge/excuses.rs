@@ -192,7 +192,7 @@ fn i1_decision_excuses_only_handoffs_on_both_sides() {
     });
     rejected(&third, &[1, 3]);
     assert_eq!((third.judge().duplicates, third.judge().duplicates_decided), (1, 1), "one of the two was decided");
-    // Its log index is unknown.
+    // The answer to the resend was lost, so its log index is unknown and the checker compares times.
     let perhaps = |at_s: f64| {
         with(|history| {
             again(history, "r120.0", "m7", 160, 16.0);

@@ -166,7 +166,7 @@ pub enum Command {
 /// The nouns: what a cluster is asked about.
 #[derive(Debug, Subcommand)]
 pub enum Question {
-    /// The cluster: make it, look at it, move its leader
+    /// Create the cluster, show its nodes, transfer its leadership
     Cluster(ClusterArgs),
     /// The test clock: show it, move it forward
     Clock(ClockArgs),

@@ -34,7 +34,7 @@ struct Piece {
     addresses: Vec<String>,
     /// Unusable rows, at most `OPT_OUTS_MAX`.
     bad: Vec<BadRow>,
-    /// Bytes of the file read up to here.
+    /// Offset in the file after the last row of this piece.
     bytes: u64,
 }
 

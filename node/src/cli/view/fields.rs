@@ -56,7 +56,7 @@ pub(super) use {field, view};
 
 /// A value of the API that a view shows as `T`. The API has no null: an empty text or a zero stands for it.
 pub trait Shown<T> {
-    /// Converts the value.
+    /// Returns the value as the view prints it.
     fn shown(self) -> T;
 }
 

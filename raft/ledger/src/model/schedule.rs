@@ -257,7 +257,7 @@ impl InstantOutcome {
         }
     }
 
-    /// The same row for other instants.
+    /// Returns a copy of this row with the instants `other`. A row that is no range is copied unchanged.
     pub(crate) fn with_instants(&self, other: InstantRange) -> InstantOutcome {
         let mut row = self.clone();
         if let InstantOutcome::Explained { instants, .. } | InstantOutcome::Archived { instants, .. } = &mut row {

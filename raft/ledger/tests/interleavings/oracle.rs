@@ -263,7 +263,7 @@ fn counts(state: RecipientState) -> bool {
 fn beside(ledger: &Ledger, (chunk, slot): Seat) -> Vec<RecipientState> {
     let Some(RecipientId { run: id, number }) = ledger.recipient_at(chunk, slot) else { return vec![] };
     let run = ledger.run(id).expect("a run");
-    // Runs to sealed audiences have no gap.
+    // Without `min_gap` no run is compared. Runs to sealed audiences never have one (`GapOfSealed`).
     if run.policies.min_gap_ms == 0 {
         return vec![];
     }
