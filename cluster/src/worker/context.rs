@@ -163,3 +163,18 @@ fn hash_of_columns(columns: &[String]) -> Hash {
     }
     Hash::of(&bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_columns_have_another_hash() {
+        let hash =
+            |columns: &[&str]| hash_of_columns(&columns.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+        assert_eq!(hash(&["name", "link"]), hash(&["name", "link"]));
+        for other in [&["link", "name"] as &[&str], &["name"], &["namel", "ink"], &[]] {
+            assert_ne!(hash(other), hash(&["name", "link"]), "{other:?}");
+        }
+    }
+}

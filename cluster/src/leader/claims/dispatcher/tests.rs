@@ -407,6 +407,21 @@ fn claimed_in_a_second(world: &mut World) -> u32 {
 }
 
 #[test]
+fn page_beyond_credit_of_all_nodes_hides_later_pages_of_its_priority_only() {
+    let mut world = World::with(10_000);
+    for (name, priority) in [("same", 0), ("urgent", 9)] {
+        let create = ScheduleCreate { name: name.to_owned(), priority, ..schedule(3) };
+        let created = world.put(Command::ScheduleCreate(Box::new(create)));
+        let CommandOutcome::Schedule(id) = created else { panic!("{created:?}") };
+        world.fire(id, OpeningCause::Due);
+    }
+    let lacking = world.owners().into_keys().map(|node| (node, BTreeSet::new())).collect();
+    let offers = offers(&world.ledger, &lacking, &InFlightClaims::default(), world.now);
+    let offered: Vec<(u8, u32)> = offers.iter().map(|offer| (offer.priority, offer.claimable)).collect();
+    assert_eq!(offered, [(0, 10_000), (9, 3)]);
+}
+
+#[test]
 fn recipients_due_during_pending_claims_are_claimed_once() {
     let mut world = World::with(40);
     let (first, _) = world.made();
