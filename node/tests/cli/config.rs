@@ -125,7 +125,7 @@ async fn what_counts_is_shown_with_its_origin() {
     assert_eq!(origin("data_dir"), (json!("/d"), "FILE:2".into()));
     assert_eq!(origin("raft.snapshot_every"), (json!(700), "FILE:4".into()));
     assert_eq!(origin("http"), (json!("127.0.0.1:9"), "--http".into()));
-    assert_eq!(origin("raft.election_min_ms"), (json!(300), "default".into()));
+    assert_eq!(origin("raft.election_min_ms"), (json!(250), "default".into()));
 
     let text = show("--origin").await.stdout;
     let line = text.lines().find(|line| line.starts_with("http = ")).expect("a line");
