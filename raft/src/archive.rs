@@ -3,6 +3,7 @@
 //! Until a durable snapshot has a block of a part, the ledger has its bytes; then the block folder of the snapshots has
 //! them. Called for requests of operators only: nothing that sends an email waits for the archive.
 
+use std::io;
 use std::sync::Arc;
 
 use reveille_ledger::ids::{Hash, RunId};
@@ -22,7 +23,8 @@ const OPENED_BYTES_MIN: u64 = 256 * 1024;
 /// Reason why a part of the archive was not read.
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
-    /// A block of the part is missing or damaged on this node. Read it on another node.
+    /// A block of the part is missing or damaged on this node. Fetch [`lacking`](crate::Replica::lacking_blocks) blocks
+    /// from another node.
     #[error("part {}.{} of the archive is not readable on this node: {what}", .part.index, .part.place)]
     Damaged {
         /// The part.
@@ -105,6 +107,22 @@ impl ArchiveReader {
         }
     }
 
+    /// Returns the blocks that a read or a snapshot found missing or damaged on this node.
+    pub fn lacking(&self) -> Vec<Hash> {
+        self.snapshots.lacking()
+    }
+
+    /// Returns a block for a peer. `None`: it is not readable here either. Blocks on the disk.
+    pub fn block(&self, hash: Hash) -> Option<Vec<u8>> {
+        let unsaved = self.applied_state.read(|ledger| ledger.unsaved_block(&hash));
+        unsaved.map(|bytes| bytes.to_vec()).or_else(|| self.snapshots.read_block(hash).ok())
+    }
+
+    /// Stores a block that a peer sent, if its bytes match `hash`. Blocks on the disk.
+    pub fn put(&self, hash: Hash, bytes: &[u8]) -> io::Result<()> {
+        self.snapshots.put_block(hash, bytes).map_err(io::Error::other)
+    }
+
     async fn open_blocks(&self, name: Hash, blocks: Vec<FrozenBlock>) -> Result<Arc<Ledger>, SnapshotError> {
         let mut cache = self.cache.lock().await;
         if let Some(ledger) = cache.get(name) {
@@ -129,12 +147,15 @@ fn name_of(blocks: &[FrozenBlock]) -> Hash {
 }
 
 fn read(snapshots: &SnapshotManager, blocks: &[FrozenBlock]) -> Result<Ledger, SnapshotError> {
+    // All blocks are read before the first error is returned, so that every lacking one is known.
+    let bytes_of = |frozen: &FrozenBlock| match &frozen.bytes {
+        Some(bytes) => Ok(Arc::clone(bytes)),
+        None => snapshots.read_archived(frozen.block.hash).map(Arc::from),
+    };
+    let read: Vec<Result<Arc<[u8]>, SnapshotError>> = blocks.iter().map(bytes_of).collect();
     let mut rows = Vec::new();
-    for FrozenBlock { block, bytes } in blocks {
-        let unpacked = match bytes {
-            Some(bytes) => unpack_block(bytes),
-            None => unpack_block(&snapshots.read_block(block.hash)?),
-        };
+    for (FrozenBlock { block, .. }, bytes) in blocks.iter().zip(read) {
+        let unpacked = unpack_block(&bytes?);
         rows.extend(unpacked.map_err(|error| SnapshotError::damaged(format!("block {}: {error}", block.hash)))?);
     }
     Ledger::from_rows(rows).map_err(|error| SnapshotError::damaged(error.to_string()))
@@ -251,14 +272,30 @@ mod tests {
             assert!(error.to_string().contains(&block.hash.to_string()), "{error}");
         }
         std::fs::remove_file(&path).unwrap();
+        assert_eq!(reader.lacking(), [block.hash]);
         let error = lost().await.unwrap_err();
         assert!(matches!(&error, ArchiveError::Damaged { what, .. } if what.contains("missing")), "{error}");
         std::fs::create_dir(&path).unwrap();
         assert!(matches!(lost().await, Err(ArchiveError::Disk { .. })));
         std::fs::remove_dir(&path).unwrap();
 
-        on_disk(&reader, "saved");
+        let bytes = in_memory("saved").bytes.unwrap();
+        assert!(reader.put(block.hash, b"others").is_err(), "a peer sent other bytes");
+        reader.put(block.hash, &bytes).unwrap();
+        assert_eq!(reader.lacking(), []);
+        assert_eq!(reader.block(block.hash), Some(bytes.to_vec()));
         assert!(has(&lost().await.unwrap(), "saved"), "a failure is not kept");
+    }
+
+    #[tokio::test]
+    async fn every_lacking_block_of_part_is_known_after_one_read() {
+        let (_folder, reader) = reader();
+        let lost = |name| FrozenBlock { bytes: None, ..in_memory(name) };
+        let blocks = vec![lost("one"), on_disk(&reader, "saved"), lost("other")];
+        let mut expected = [blocks[0].block.hash, blocks[2].block.hash];
+        expected.sort();
+        open(&reader, blocks).await.unwrap_err();
+        assert_eq!(reader.lacking(), expected);
     }
 
     #[tokio::test]

@@ -1,6 +1,6 @@
 //! Updates the parts of a node to the ledger: missing parts are fetched from a peer, and parts that are not needed are
 //! removed (P20). So a new member, a member that was away, and one with a faulty disk all get their parts in the same
-//! way.
+//! way. Blocks of the archive that the node cannot read are fetched likewise (P24).
 
 use std::collections::BTreeSet;
 use std::io;
@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::NAMED_MAX;
 use crate::process::context::NodeContext;
-use crate::process::peer_messages::{self, FetchPart, PartPiece};
+use crate::process::peer_messages::{self, FetchFile, FilePiece, PeerFile};
 
 /// Interval of the checks.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
@@ -23,12 +23,12 @@ const CHECKS_PER_REMOVAL: u32 = 10;
 const UNNEEDED_FOR: Duration = Duration::from_secs(8 * 3_600);
 /// Maximum wait for the state of all seals before a removal.
 const KNOWN_WITHIN: Duration = Duration::from_secs(1);
-/// Maximum time to fetch one piece of a part.
+/// Maximum time to fetch one piece of a file.
 const PIECE_WITHIN: Duration = Duration::from_secs(10);
 /// Size of a piece in bytes.
 pub const PIECE: usize = 1024 * 1024;
-/// Maximum size of a fetched part in bytes: 65,536 recipients of 4 KiB each.
-const PART_BYTES_MAX: u64 = 256 * 1024 * 1024;
+/// Maximum size of a fetched file in bytes: a part of 65,536 recipients of 4 KiB each.
+const FILE_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
 /// Checks and fetches parts until `stop`.
 pub async fn run(context: Arc<NodeContext>, stop: CancellationToken) {
@@ -38,17 +38,19 @@ pub async fn run(context: Arc<NodeContext>, stop: CancellationToken) {
         let removes = checks_left == 0 && context.replica.linearizable(Instant::now() + KNOWN_WITHIN).await.is_ok();
         checks_left = if removes { CHECKS_PER_REMOVAL } else { checks_left.saturating_sub(1) };
         let Some(lacking) = check_parts(&context, removes, &mut is_short).await else { continue };
-        if lacking.is_empty() {
+        let blocks = context.replica.lacking_blocks();
+        if lacking.is_empty() && blocks.is_empty() {
             continue;
         }
         // Claims wait for the parts of open runs, so fetch these first.
         let open = open_parts(&context);
         let (first, others): (Vec<Hash>, Vec<Hash>) = lacking.into_iter().partition(|part| open.contains(part));
-        for part in first.into_iter().chain(others).take(NAMED_MAX) {
+        let parts = first.into_iter().chain(others).take(NAMED_MAX).map(PeerFile::AudiencePart);
+        for file in parts.chain(blocks.into_iter().take(NAMED_MAX).map(PeerFile::ArchiveBlock)) {
             if stop.is_cancelled() {
                 return;
             }
-            fetch(&context, part).await;
+            fetch(&context, file).await;
         }
     }
 }
@@ -96,32 +98,32 @@ async fn check_parts(context: &Arc<NodeContext>, removes: bool, is_short: &mut b
     Some(lacking)
 }
 
-/// Fetches a part from the first peer that has it intact.
-pub async fn fetch(context: &Arc<NodeContext>, part: Hash) {
+/// Fetches a file from the first peer that has it intact.
+pub async fn fetch(context: &Arc<NodeContext>, file: PeerFile) {
     for node in context.voters().into_iter().filter(|node| *node != context.me.node) {
-        match fetch_from(context, node, part).await {
-            Ok(true) => return tracing::info!(?part, %node, "a part of an audience was fetched"),
+        match fetch_from(context, node, file).await {
+            Ok(true) => return tracing::info!(?file, %node, "a file was fetched"),
             Ok(false) => {}
-            // The shortage is logged once for the volume, not for each part.
+            // The shortage is logged once for the volume, not for each file.
             Err(error) if error.kind() == io::ErrorKind::StorageFull => return,
-            Err(error) => tracing::warn!(?part, %node, %error, "a part of an audience cannot be fetched"),
+            Err(error) => tracing::warn!(?file, %node, %error, "a file cannot be fetched"),
         }
     }
-    tracing::debug!(?part, "no peer has this part of an audience now");
+    tracing::debug!(?file, "no peer has this file now");
 }
 
-/// Fetches a part from this peer. Returns false if the peer does not have it.
-pub(crate) async fn fetch_from(context: &Arc<NodeContext>, node: NodeId, part: Hash) -> io::Result<bool> {
+/// Fetches a file from this peer. Returns false if the peer does not have it.
+pub(crate) async fn fetch_from(context: &Arc<NodeContext>, node: NodeId, file: PeerFile) -> io::Result<bool> {
     let Some(peer) = context.replica.peer(node) else { return Ok(false) };
     let mut bytes = Vec::new();
     loop {
-        let request = FetchPart { part, offset: bytes.len() as u64 };
+        let request = FetchFile { file, offset: bytes.len() as u64 };
         let piece = match peer_messages::ask(&peer, request, PIECE_WITHIN).await {
             Ok(piece) => piece,
             Err(error) => return Err(io::Error::other(error.to_string())),
         };
-        let Some(PartPiece { bytes: piece, total }) = piece else { return Ok(false) };
-        if piece.is_empty() || total > PART_BYTES_MAX {
+        let Some(FilePiece { bytes: piece, total }) = piece else { return Ok(false) };
+        if piece.is_empty() || total > FILE_BYTES_MAX {
             return Err(io::Error::other(format!("{total} bytes are announced, {} have come", bytes.len())));
         }
         if bytes.is_empty() {
@@ -135,6 +137,11 @@ pub(crate) async fn fetch_from(context: &Arc<NodeContext>, node: NodeId, part: H
         }
     }
     let own = Arc::clone(context);
-    let kept = context.replica.blocking(move || own.parts.put(&bytes)).await.map_err(io::Error::other)??;
-    if kept == part { Ok(true) } else { Err(io::Error::other("it sent another part")) }
+    let keep = move || match file {
+        PeerFile::AudiencePart(part) if own.parts.put(&bytes)? != part => Err(io::Error::other("it sent another part")),
+        PeerFile::AudiencePart(_) => Ok(()),
+        PeerFile::ArchiveBlock(block) => own.replica.put_block(block, &bytes),
+    };
+    context.replica.blocking(keep).await.map_err(io::Error::other)??;
+    Ok(true)
 }

@@ -1,7 +1,8 @@
-//! Functions for operators and recipients besides sending: backlog figures, alarms, the test clock, time zones, opt-out
-//! links and bounce addresses.
+//! Functions for operators and recipients besides sending: backlog figures, alarms, the archive, the test clock, time
+//! zones, opt-out links and bounce addresses.
 
 pub(crate) mod alarm_log;
+pub mod archive;
 pub mod backlog;
 pub(crate) mod backlog_watch;
 pub mod return_path;

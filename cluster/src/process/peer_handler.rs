@@ -1,4 +1,4 @@
-//! This node's answers to its peers: leases as leader, barriers as owner of claims, its clocks, parts of audiences.
+//! This node's answers to its peers: leases as leader, barriers as owner of claims, its clocks, files.
 
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant, SystemTime};
@@ -11,8 +11,8 @@ use reveille_raft::peer::Rejection;
 use super::clock::Clock;
 use super::context::{NodeContext, NodeIntroduction};
 use super::peer_messages::{
-    self, BarrierReport, BarrierRequest, ClockReading, Describe, Description, FetchPart, GrantedLease, HandOver,
-    HoldBarrier, HoldParts, LeaseRequest, PartPiece, PeerRequest, ReadClock, TakePart, reply,
+    self, BarrierReport, BarrierRequest, ClockReading, Describe, Description, FetchFile, FilePiece, GrantedLease,
+    HandOver, HoldBarrier, HoldParts, LeaseRequest, PeerFile, PeerRequest, ReadClock, TakePart, reply,
 };
 use crate::audience::steward::{PIECE, fetch_from};
 use crate::leader::barrier;
@@ -87,7 +87,7 @@ impl Application for PeerHandler {
             }
             PeerRequest::Clock(ReadClock) => reply::<ReadClock>(&self.clock()),
             PeerRequest::Describe(Describe) => reply::<Describe>(&self.describe(&*self.started()?)),
-            PeerRequest::FetchPart(request) => reply::<FetchPart>(&fetch_part(self.started()?, request).await),
+            PeerRequest::FetchFile(request) => reply::<FetchFile>(&read_piece(self.started()?, request).await),
             PeerRequest::HoldParts(HoldParts(parts)) => reply::<HoldParts>(&hold_parts(self.started()?, parts).await),
             PeerRequest::TakePart(request) => reply::<TakePart>(&take_part(self.started()?, request).await),
         }
@@ -109,13 +109,20 @@ async fn transfer_leadership(context: &NodeContext, to: NodeId, limit: Duration)
     handed.map_err(|error| error.to_string())
 }
 
-async fn fetch_part(context: Arc<NodeContext>, request: FetchPart) -> Option<PartPiece> {
+async fn read_piece(context: Arc<NodeContext>, FetchFile { file, offset }: FetchFile) -> Option<FilePiece> {
     let replica = context.replica.clone();
-    let read = replica.blocking(move || context.parts.raw(request.part, request.offset, PIECE));
+    let read = replica.blocking(move || match file {
+        PeerFile::AudiencePart(part) => context.parts.raw(part, offset, PIECE),
+        PeerFile::ArchiveBlock(hash) => {
+            let block = context.replica.block(hash);
+            Ok(block
+                .map(|bytes| (bytes.iter().skip(offset as usize).take(PIECE).copied().collect(), bytes.len() as u64)))
+        }
+    });
     match read.await.ok()? {
-        Ok(piece) => piece.map(|(bytes, total)| PartPiece { bytes, total }),
+        Ok(piece) => piece.map(|(bytes, total)| FilePiece { bytes, total }),
         Err(error) => {
-            tracing::warn!(part = ?request.part, %error, "a part of an audience cannot be handed on");
+            tracing::warn!(?file, %error, "a file cannot be sent to a peer");
             None
         }
     }
@@ -138,7 +145,7 @@ async fn take_part(context: Arc<NodeContext>, request: TakePart) -> Result<(), S
     }
     // The semaphore is never closed. No timeout here: the caller's deadline bounds the wait.
     let _one_of = context.parts.taken.acquire().await.map_err(|closed| closed.to_string())?;
-    match fetch_from(&context, source, part).await {
+    match fetch_from(&context, source, PeerFile::AudiencePart(part)).await {
         Ok(true) => Ok(()),
         Ok(false) => Err(format!("{name} was to take it over from a node that has it no more")),
         Err(error) => Err(format!("{name} cannot take it over: {error}")),

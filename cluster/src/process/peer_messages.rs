@@ -1,4 +1,4 @@
-//! Requests between the nodes of a cluster in addition to Raft's own: leases, barriers, clocks, audience parts.
+//! Requests between the nodes of a cluster in addition to Raft's own: leases, barriers, clocks, files.
 //!
 //! [`ask`] sends one of them as an opaque request of `reveille_raft`; the peer handler of the other node decodes it
 //! with [`decode`] and answers with [`reply`]. The encoding is JSON, so that nodes of two releases understand each
@@ -57,8 +57,8 @@ requests! {
     Clock(ReadClock) -> ClockReading, bulk: false;
     /// Asks a node for its description.
     Describe(Describe) -> Description, bulk: false;
-    /// Asks for a piece of an audience part (P20). `None`: the node does not have the part.
-    FetchPart(FetchPart) -> Option<PartPiece>, bulk: true;
+    /// Asks for a piece of a file. `None`: the node does not have it.
+    FetchFile(FetchFile) -> Option<FilePiece>, bulk: true;
     /// Asks which of these audience parts the node lacks. It keeps the others for at least seven hours (P20).
     HoldParts(HoldParts) -> Result<Vec<Hash>, String>, bulk: false;
     /// Asks a node to fetch an audience part from another node and to answer after it is synced (P20).
@@ -238,22 +238,31 @@ pub struct Description {
     pub stopping: bool,
 }
 
-/// Asks for a piece of an audience part (P20).
+/// A file that nodes fetch from each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FetchPart {
-    /// Hash of the part.
-    pub part: Hash,
+pub enum PeerFile {
+    /// A part of a sealed audience, by its hash (P20).
+    AudiencePart(Hash),
+    /// A block of the archive, by its hash (P24).
+    ArchiveBlock(Hash),
+}
+
+/// Asks for a piece of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FetchFile {
+    /// The file.
+    pub file: PeerFile,
     /// Offset of the piece in bytes.
     pub offset: u64,
 }
 
-/// A piece of an audience part.
+/// A piece of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PartPiece {
-    /// Bytes of the part from that offset on.
+pub struct FilePiece {
+    /// Bytes of the file from that offset on.
     #[serde(with = "base64_bytes")]
     pub bytes: Vec<u8>,
-    /// Size of the whole part in bytes.
+    /// Size of the whole file in bytes.
     pub total: u64,
 }
 
@@ -311,9 +320,9 @@ mod tests {
 
     #[test]
     fn piece_decodes_to_what_was_sent() {
-        let piece = PartPiece { bytes: (0..=255).collect(), total: 300 };
-        let sent = reply::<FetchPart>(&Some(piece.clone())).unwrap();
-        assert_eq!(serde_json::from_slice::<Option<PartPiece>>(&sent).unwrap(), Some(piece));
+        let piece = FilePiece { bytes: (0..=255).collect(), total: 300 };
+        let sent = reply::<FetchFile>(&Some(piece.clone())).unwrap();
+        assert_eq!(serde_json::from_slice::<Option<FilePiece>>(&sent).unwrap(), Some(piece));
     }
 
     /// During an upgrade the other node may run the next release.

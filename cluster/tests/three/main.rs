@@ -5,6 +5,7 @@
 //! before the gate (`valve`). The final check compares the mailbox's record with the ledgers of all nodes
 //! (`reconciliation`).
 
+mod archive;
 mod barriers;
 mod cluster;
 mod leaders;

@@ -83,7 +83,7 @@ pub const MEASURES: &[Measure] = &[
     by("relay", Gauge, "reveille_relay_circuit_open", "1: a relay is left alone"),
     by("rpc", Counter, "reveille_peer_errors_total", "Calls between nodes that failed"),
     plain(Distribution, "reveille_raft_loop_gap_seconds", "How late the runtime of Raft wakes"),
-    plain(Gauge, "reveille_archive_blocks_missing", "Blocks of the archive that are gone from the disk of this node"),
+    plain(Gauge, "reveille_archive_blocks_missing", "Blocks of the archive that are damaged or missing on this node"),
     plain(Gauge, "reveille_parts_lacking", "Parts of sealed audiences that this node lacks and fetches"),
     plain(Gauge, "reveille_parts_no_room", "1: the volume of this node has no room for parts of audiences"),
     plain(Distribution, "reveille_wal_sync_seconds", "How long a sync of the log takes"),

@@ -5,6 +5,7 @@ mod start;
 pub(crate) mod status;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -152,6 +153,21 @@ impl Replica {
     /// Opens a part of the archive. `None`: its retention has ended since it was listed.
     pub async fn open_part(&self, key: ArchivePartKey) -> Result<Option<Arc<Ledger>>, ArchiveError> {
         self.inner.archive.open(key).await
+    }
+
+    /// Returns the blocks of the archive that are missing or damaged on this node, as far as known.
+    pub fn lacking_blocks(&self) -> Vec<Hash> {
+        self.inner.archive.lacking()
+    }
+
+    /// Returns a block of the archive for a peer. `None`: it is not readable here either. Blocks on the disk.
+    pub fn block(&self, hash: Hash) -> Option<Vec<u8>> {
+        self.inner.archive.block(hash)
+    }
+
+    /// Stores a block of the archive that a peer sent, if its bytes match `hash`. Blocks on the disk.
+    pub fn put_block(&self, hash: Hash, bytes: &[u8]) -> io::Result<()> {
+        self.inner.archive.put(hash, bytes)
     }
 
     /// Waits until every write that was answered before this call, on any node, is applied on this node. Returns the

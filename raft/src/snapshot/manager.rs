@@ -238,6 +238,14 @@ impl SnapshotManager {
         self.folder.read_block(hash)
     }
 
+    pub fn read_archived(&self, hash: Hash) -> Result<Vec<u8>, SnapshotError> {
+        self.folder.read_archived(hash)
+    }
+
+    pub fn lacking(&self) -> Vec<Hash> {
+        self.folder.lacking()
+    }
+
     pub fn put_block(&self, hash: Hash, bytes: &[u8]) -> Result<(), SnapshotError> {
         self.folder.put_block(hash, bytes)?;
         crash::point("snapshot.take-block");

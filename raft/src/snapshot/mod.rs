@@ -63,6 +63,8 @@ pub struct Snapshots {
     /// Build, install and garbage collection exclude each other. Otherwise a block could be collected after a build
     /// found it and before the manifest names it. Reading and `put_block` need no lock.
     changing: Mutex<()>,
+    /// Blocks of the archive that are missing or damaged here, as far as a read or a snapshot found it.
+    lacking: Mutex<BTreeSet<Hash>>,
 }
 
 impl Snapshots {
@@ -72,7 +74,8 @@ impl Snapshots {
         files::remove_leftovers(folder)?;
         let blocks = BlockFolder::open(&folder.join("blocks"))?;
         files::sync_folder(folder)?;
-        Ok(Snapshots { folder: folder.to_path_buf(), blocks, changing: Mutex::new(()) })
+        let (changing, lacking) = (Mutex::new(()), Mutex::default());
+        Ok(Snapshots { folder: folder.to_path_buf(), blocks, changing, lacking })
     }
 
     /// Writes the snapshot of the state after log index `index`, and replaces a snapshot of the same index. `meta` is
@@ -159,20 +162,25 @@ impl Snapshots {
         if has_unsaved {
             crash::point("archive.before-save");
         }
-        let (mut entries, mut gone) = (BTreeMap::new(), Vec::new());
+        let (mut entries, mut gone) = (BTreeMap::new(), BTreeSet::new());
         for FrozenBlock { block, bytes } in archive {
             match bytes {
                 Some(bytes) if self.blocks.put(block.hash, bytes)? => new.push(*block),
                 Some(_) => {}
                 None if self.blocks.exists(block.hash)? => {}
-                None => gone.push(block.hash),
+                None => {
+                    gone.insert(block.hash);
+                }
             }
             entries.insert(block.hash, *block);
         }
-        metrics::gauge!("reveille_archive_blocks_missing").set(gone.len() as f64);
         if let Some(first) = gone.first() {
-            tracing::error!(%first, count = gone.len(), "blocks of the archive are gone: the history of some runs is unreadable here");
+            tracing::error!(%first, count = gone.len(), "blocks of the archive are missing here; they are fetched from other nodes");
         }
+        self.change_lacking(|lacking| {
+            lacking.retain(|hash| entries.contains_key(hash));
+            lacking.append(&mut gone);
+        });
         if has_unsaved {
             crash::point("archive.after-save");
         }
@@ -276,13 +284,40 @@ impl Snapshots {
         self.blocks.read(hash)
     }
 
+    /// As [`Snapshots::read_block`], for a block that the archive names. If it is missing or damaged, it is lacking from
+    /// then on.
+    pub fn read_archived(&self, hash: Hash) -> Result<Vec<u8>, SnapshotError> {
+        let read = self.read_block(hash);
+        if matches!(read, Err(SnapshotError::Missing { .. } | SnapshotError::Damaged { .. })) {
+            self.change_lacking(|lacking| {
+                lacking.insert(hash);
+            });
+        }
+        read
+    }
+
+    /// Returns the blocks of the archive that are missing or damaged here, as far as known.
+    pub fn lacking(&self) -> Vec<Hash> {
+        self.lacking.lock().iter().copied().collect()
+    }
+
+    fn change_lacking(&self, change: impl FnOnce(&mut BTreeSet<Hash>)) {
+        let mut lacking = self.lacking.lock();
+        change(&mut lacking);
+        metrics::gauge!("reveille_archive_blocks_missing").set(lacking.len() as f64);
+    }
+
     /// Stores a block that a peer sent, if its bytes match `hash`. Garbage collection may remove it before `install`,
     /// unless its snapshot is in transfer.
     pub fn put_block(&self, hash: Hash, bytes: &[u8]) -> Result<(), SnapshotError> {
         if Hash::of(bytes) != hash {
             return Err(SnapshotError::damaged(format!("the bytes sent as block {hash} are others")));
         }
-        self.blocks.put(hash, bytes).map(drop)
+        self.blocks.put(hash, bytes)?;
+        self.change_lacking(|lacking| {
+            lacking.remove(&hash);
+        });
+        Ok(())
     }
 
     /// Makes a fetched snapshot this node's own after checking every block of the state. After `Missing` or `Damaged`

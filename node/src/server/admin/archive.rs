@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use reveille_cluster::ops::archive;
 use reveille_ledger::ids::{Nominal, RunId, Time};
 use reveille_ledger::{ArchivePartKey, Ledger};
 use reveille_proto::admin::v1;
@@ -48,12 +49,12 @@ impl Admin {
 
     /// Returns the part of the archive that has the run or its summary.
     pub(crate) async fn part_of(&self, run: RunId) -> ApiResult<Option<(ArchivePartKey, Arc<Ledger>)>> {
-        self.context.replica.archived(run).await.map_err(|error| error_texts::archive_unreadable(&error))
+        archive::archived(&self.context, run).await.map_err(|error| error_texts::archive_unreadable(&error))
     }
 
     /// Opens a part of the archive. Returns `None` if its retention has ended.
     pub(crate) async fn open_part(&self, key: ArchivePartKey) -> ApiResult<Option<Arc<Ledger>>> {
-        self.context.replica.open_part(key).await.map_err(|error| error_texts::archive_unreadable(&error))
+        archive::open_part(&self.context, key).await.map_err(|error| error_texts::archive_unreadable(&error))
     }
 }
 

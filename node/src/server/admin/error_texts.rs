@@ -181,15 +181,17 @@ pub fn archived(run: RunId, name: &str) -> ApiError {
 
 /// This node cannot read a part of the archive. An answer without that part would be wrong, so there is none.
 pub fn archive_unreadable(error: &ArchiveError) -> ApiError {
-    let code = match error {
-        ArchiveError::Damaged { .. } => Code::DataLoss,
+    let (code, next) = match error {
+        ArchiveError::Damaged { .. } => {
+            (Code::DataLoss, "start the nodes that are down: a block that one of them has is fetched")
+        }
         // A client with several addresses asks the next node.
-        ArchiveError::Disk { .. } | ArchiveError::Died => Code::Unavailable,
+        ArchiveError::Disk { .. } | ArchiveError::Died => (Code::Unavailable, "ask another node: --endpoint a,b,c"),
     };
     let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
     let message = format!("{error}{cause}; finished runs are in it, so nothing is shown");
     tracing::error!(message, "the archive is not readable");
-    ApiError::new(code, ErrorReason::Unspecified, message).next("ask another node: --endpoint a,b,c")
+    ApiError::new(code, ErrorReason::Unspecified, message).next(next)
 }
 
 /// The named occurrence is not among the last archived runs of its schedule, and no more are searched.

@@ -1,5 +1,6 @@
 //! Tests of archived blocks: a snapshot writes them once, and never reads them again.
 
+use super::small_disk::SmallDisk;
 use super::*;
 
 /// Returns an archived block that no snapshot has yet.
@@ -44,6 +45,30 @@ fn missing_part_fails_no_snapshot_and_stays_named() {
     let manifest = build_with(&snapshots, 1, vec![unsaved(1), saved(2)]).unwrap().manifest;
     assert_eq!(manifest.archive.len(), 2);
     assert_eq!(snapshots.missing(&manifest).unwrap(), vec![saved(2).block.hash], "a peer may have it");
+    assert_eq!(snapshots.lacking(), [saved(2).block.hash]);
+    build_with(&snapshots, 2, vec![saved(1)]).unwrap();
+    assert_eq!(snapshots.lacking(), [], "no part names it any more");
+}
+
+#[test]
+fn archive_is_saved_by_first_snapshot_after_disk_was_full() {
+    let Some(disk) = SmallDisk::mount(6) else { return };
+    let folder = tempfile::tempdir_in(disk.path()).unwrap();
+    let snapshots = Snapshots::open(folder.path()).unwrap();
+    let former = build_with(&snapshots, 1, vec![]).unwrap().manifest;
+    let other = folder.path().join("other");
+    fs::write(&other, vec![0; 4 * 1024 * 1024]).unwrap();
+    let leaf = FrozenLeaf::of_rows((0..10_000).map(|number| (key(number), filler(number, 0, 300))).collect());
+    let archive: Vec<FrozenBlock> =
+        leaf.pack().into_iter().map(|(block, bytes)| FrozenBlock { block, bytes: Some(bytes.into()) }).collect();
+    let error = build_with(&snapshots, 2, archive.clone()).unwrap_err();
+    assert!(matches!(error, SnapshotError::Io { .. }), "{error}");
+    assert_eq!(newest(&snapshots).as_ref(), Some(&former));
+    assert!(archive.iter().all(|frozen| !snapshots.blocks.exists(frozen.block.hash).unwrap()), "their room is free");
+
+    fs::remove_file(&other).unwrap();
+    let built = build_with(&snapshots, 3, archive).unwrap();
+    assert!(built.manifest.archive.iter().all(|block| snapshots.read_block(block.hash).is_ok()));
 }
 
 #[test]

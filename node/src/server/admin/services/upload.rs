@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use reveille_cluster::audience::{AudienceFault, fetch, spread};
+use reveille_cluster::process::peer_messages::PeerFile;
 use reveille_ledger::content::{PARTS_MAX, Seal};
 use reveille_ledger::ids::Hash;
 use reveille_proto::admin::v1::{
@@ -146,7 +147,7 @@ impl Admin {
     /// Checks that each recipient matches the seal, and that none is there twice.
     async fn check(&self, seal: &Seal, words: mpsc::Sender<Result<SealAudienceResponse, Status>>) -> ApiResult<()> {
         for part in seal.parts.iter().filter(|part| !self.context.parts.has(**part)) {
-            fetch(&self.context, *part).await;
+            fetch(&self.context, PeerFile::AudiencePart(*part)).await;
         }
         // One check at a time on a node, because each reads a whole audience and stores a mark for each row in a file.
         let turn = Arc::clone(&self.checks).acquire_owned().await;
