@@ -93,6 +93,7 @@ pub const MEASURES: &[Measure] = &[
     plain(Counter, "reveille_wal_bytes_total", "Bytes written to the log"),
     by("table", Gauge, "reveille_ledger_rows", "Rows of a table of the state"),
     by("table", Gauge, "reveille_ledger_bytes", "Encoded bytes of a table of the state"),
+    by("cause", Distribution, "reveille_ledger_lock_seconds", "How long work on many rows held the lock of the ledger"),
     plain(Counter, "reveille_snapshot_failures_total", "Snapshots that failed"),
 ];
 

@@ -31,7 +31,7 @@ use crate::membership::{Member, MembershipError, change_membership, initialize, 
 use crate::peer::{Application, Destination, Peer, PeerError, PeerIdentity};
 use crate::proposer::{EntryStamp, ProposeError};
 use crate::router::{ReadError, RetryPolicy, Router};
-use crate::state_machine::applied_state::AppliedState;
+use crate::state_machine::applied_state::{AppliedState, record_lock_time};
 use crate::state_machine::checkpoints::Checkpoints;
 use crate::state_machine::hint::Hints;
 use crate::wal::WalHealth;
@@ -207,7 +207,12 @@ impl Replica {
         let (index, state) = self.read(|ledger| {
             let index = ledger.head().applied;
             let is_new = index == seen && !checkpoints.contains(index);
-            (index, is_new.then(|| ledger.freeze()))
+            let begun = Instant::now();
+            let state = is_new.then(|| ledger.freeze());
+            if is_new {
+                record_lock_time("hash", begun);
+            }
+            (index, state)
         });
         if let Some(state) = state {
             Checkpoints::hash_later(checkpoints, self.inner.execution, index, state);

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use reveille_ledger::Ledger;
@@ -24,7 +24,7 @@ use crate::Raft;
 use crate::crash;
 use crate::execution::Execution;
 use crate::fatal_error::FatalError;
-use crate::state_machine::applied_state::AppliedState;
+use crate::state_machine::applied_state::{AppliedState, record_lock_time};
 use crate::state_machine::position::AppliedPosition;
 use crate::state_machine::position::{assemble, check_level, decode_position, encode_position};
 use crate::types::TypeConfig;
@@ -205,7 +205,10 @@ impl SnapshotManager {
         let unsaved = state.archive().iter().filter(|block| block.bytes.is_some());
         let saved: BTreeSet<Hash> = unsaved.map(|frozen| frozen.block.hash).collect();
         if !saved.is_empty() {
-            self.applied_state.ledger.write().forget_saved(&saved);
+            let mut ledger = self.applied_state.ledger.write();
+            let begun = Instant::now();
+            ledger.forget_saved(&saved);
+            record_lock_time("snapshot", begun);
         }
     }
 
@@ -213,7 +216,10 @@ impl SnapshotManager {
         let ledger = self.applied_state.ledger.read();
         self.applied_state.check_whole()?;
         let position = self.applied_state.position.lock().clone();
-        Ok((position, ledger.freeze()))
+        let begun = Instant::now();
+        let state = ledger.freeze();
+        record_lock_time("snapshot", begun);
+        Ok((position, state))
     }
 
     /// Makes a snapshot whose blocks are all on this disk the newest one of this node. Returns its state.

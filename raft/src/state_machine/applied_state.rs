@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use parking_lot::{Mutex, RwLock};
 use reveille_ledger::{Ledger, level};
@@ -13,6 +14,11 @@ use crate::fatal_error::{FatalError, FatalErrorCell};
 use crate::state_machine::checkpoints::Checkpoints;
 use crate::state_machine::hint::{HINTS_MAX, Hint};
 use crate::wal::WalHealth;
+
+/// Records the time since `since`, for which the ledger's lock was held by work on the whole state or on many rows.
+pub(crate) fn record_lock_time(cause: &'static str, since: Instant) {
+    metrics::histogram!("reveille_ledger_lock_seconds", "cause" => cause).record(since.elapsed());
+}
 
 /// The ledger and its notifications: applied index, hints, checkpoints, fatal errors.
 pub(crate) struct AppliedState {

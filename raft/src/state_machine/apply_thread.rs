@@ -9,13 +9,14 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Instant;
 
 use futures::{Stream, StreamExt};
 use openraft::OptionalSend;
 use openraft::entry::RaftEntry;
 use openraft::storage::{ApplyResponder, EntryResponder};
 use reveille_ledger::Ledger;
-use reveille_ledger::command::Entry as LedgerEntry;
+use reveille_ledger::command::{Command, Entry as LedgerEntry};
 use reveille_ledger::effect::Effect;
 use reveille_ledger::reply::CommandReply;
 use reveille_ledger::storage::FrozenState;
@@ -25,7 +26,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::crash;
 use crate::execution::Execution;
 use crate::fatal_error::FatalError;
-use crate::state_machine::applied_state::AppliedState;
+use crate::state_machine::applied_state::{AppliedState, record_lock_time};
 use crate::state_machine::checkpoints::Checkpoints;
 use crate::state_machine::hint::Hint;
 use crate::state_machine::position::AppliedPosition;
@@ -259,7 +260,11 @@ fn apply_all(
         }
         batch.replies.push(match command {
             DecodedEntry::Command(entry) => {
+                let archives = matches!(entry.command, Command::Archive(_)).then(Instant::now);
                 let applied = ledger.apply(index, &entry);
+                if let Some(begun) = archives {
+                    record_lock_time("archive", begun);
+                }
                 batch.effects.extend(applied.effects.into_iter().map(|effect| (index, effect)));
                 Some(applied.reply)
             }
@@ -276,7 +281,9 @@ fn apply_all(
         position.last = Some(committed.id);
         position.level = ledger.head().level;
         if Checkpoints::is_due(ledger) {
+            let begun = Instant::now();
             batch.checkpoint = Some((index, ledger.freeze()));
+            record_lock_time("hash", begun);
         }
         crash::point("state-machine.mid-apply-batch");
     }

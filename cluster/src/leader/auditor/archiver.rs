@@ -1,6 +1,6 @@
 //! Proposes which runs leave the state for the archive, and which old data of finished runs is removed (P24).
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use reveille_ledger::command::Command;
 use reveille_ledger::decide::archive::{self, ArchiveCursor};
@@ -39,7 +39,9 @@ impl Archiver {
             return;
         }
         let (mut batch, cursor, parts) = context.replica.read(|ledger| {
+            let begun = Instant::now();
             let (batch, cursor) = archive::next_batch(ledger, &self.cursor, now, self.after_ms);
+            metrics::histogram!("reveille_ledger_lock_seconds", "cause" => "archive").record(begun.elapsed());
             (batch, cursor, ledger.parts().len())
         });
         if parts > PARTS_MAX && !batch.pages.is_empty() {
