@@ -153,15 +153,20 @@ pub fn rate(sorted_us: &[i64]) -> Option<f64> {
     (length_ms > 0).then(|| counted as f64 * 1e3 / length_ms as f64)
 }
 
+/// Returns the emails per second between two instants. `None`: the second one is not later.
+pub fn rate_between(sorted_us: &[i64], from_us: i64, until_us: i64) -> Option<f64> {
+    let before = |instant_us: i64| sorted_us.partition_point(|at_us| *at_us < instant_us) as f64;
+    (from_us < until_us).then(|| (before(until_us) - before(from_us)) * 1e6 / (until_us - from_us) as f64)
+}
+
 /// Returns the seconds of sending that a kill cost: the number of emails that are missing in the ten seconds after the
 /// kill, divided by the rate of the five seconds before the kill. `None`: the run began or ended within these windows.
 pub fn lost_seconds(sorted_us: &[i64], killed_us: i64) -> Option<f64> {
     let (from_us, until_us) = (killed_us - BEFORE_US, killed_us + AFTER_US);
     let is_within = *sorted_us.first()? <= from_us && until_us <= *sorted_us.last()?;
-    let before = |instant_us: i64| sorted_us.partition_point(|at_us| *at_us < instant_us) as f64;
-    let rate = (before(killed_us) - before(from_us)) / BEFORE_US as f64;
-    let missing = rate * AFTER_US as f64 - (before(until_us) - before(killed_us));
-    (is_within && rate > 0.0).then(|| rounded((missing / rate / 1e6).max(0.0)))
+    let rate = rate_between(sorted_us, from_us, killed_us)?;
+    let missing_share = 1.0 - rate_between(sorted_us, killed_us, until_us)? / rate;
+    (is_within && rate > 0.0).then(|| rounded((missing_share * AFTER_US as f64 / 1e6).max(0.0)))
 }
 
 #[cfg(test)]

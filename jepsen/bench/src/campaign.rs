@@ -14,7 +14,8 @@ use reveille_proto::admin::v1::{RunCounts, ScheduleBody};
 use serde_json::json;
 
 use crate::accepts::{self, Accepts};
-use crate::{Counter, SEED, SESSIONS, yardstick};
+use crate::late_follower::{self, LateFollower};
+use crate::{ARCHIVE_AFTER, Counter, SEED, SESSIONS, yardstick};
 
 const NODES: u8 = 3;
 const SCHEDULE: &str = "bench";
@@ -44,6 +45,10 @@ pub struct Args {
     /// `kill -9` the leader when a third is sent, start it again after 5 s, and report what that cost
     #[arg(long)]
     pub kill_leader: bool,
+    /// Stop a follower, send and archive this many schedules, start it again when a third is sent, and report what that
+    /// cost
+    #[arg(long, default_value_t = 0, value_name = "SCHEDULES", value_parser = clap::value_parser!(u64).range(0..=10_000_000))]
+    pub late_follower: u64,
     /// Also measure Postfix' `smtp-source` into its `smtp-sink`, before and after, with the sessions of one node
     #[arg(long)]
     pub compare: bool,
@@ -70,11 +75,20 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let emails = u64::from(args.recipients);
     let (counter, sink) = Counter::start_remote(
         Accepts::of_generated(args.recipients, SEED),
-        Accepts::note,
+        |accepts, recipient, at_us| {
+            if late_follower::is_judged(recipient) {
+                accepts.note(recipient, at_us);
+            }
+        },
         Duration::from_millis(args.round_trip.into()),
     )?;
-    let mut cluster = Cluster::start(start, NODES, Needs::default()).await?;
+    let archive_after = (args.late_follower > 0).then_some(ARCHIVE_AFTER);
+    let mut cluster = Cluster::start(start, NODES, Needs { archive_after, ..Needs::default() }).await?;
     cluster.admin().add_relay(sink.address(), args.sessions).await?;
+    let mut late_follower = match args.late_follower {
+        0 => None,
+        schedules => Some(LateFollower::prepare(&mut cluster, &sink, schedules).await?),
+    };
     let begun = Instant::now();
     cluster.admin().generate_audience(SCHEDULE, args.recipients, SEED, &[]).await?;
     let generate_seconds = begun.elapsed().as_secs_f64();
@@ -82,7 +96,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let due = SystemTime::now() + AHEAD;
     cluster.admin().create(body(due, BODY_BYTES)).await?;
     let before = cluster.cpu_seconds()?;
-    let ended = wait_for_end(&mut cluster, args, due).await?;
+    let ended = wait_for_end(&mut cluster, args, due, late_follower.as_mut()).await?;
     let cpu_seconds = cluster.cpu_seconds_since(&before)?;
     let rss_mb = cluster.of_each(resident_mb)?;
     tokio::time::sleep(QUIET_AFTER).await;
@@ -90,12 +104,13 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
         0 => BTreeSet::new(),
         _ => cluster.admin().doubts(&ended.run).await?,
     };
+    let instants_us = counter.read().instants_us(0);
+    let late_follower = late_follower.map(|follower| follower.figures(&cluster, &instants_us)).transpose()?;
     drop(cluster);
     let rate_after = postfix_rate(args).await?;
     let smtp_source_rate = rate_before.zip(rate_after).map(|(before, after)| rounded(f64::midpoint(before, after)));
 
     let accepts = counter.read();
-    let instants_us = accepts.instants_us(0);
     let rate = accepts::rate(&instants_us);
     let in_doubt_missing = doubts.iter().filter(|address| !accepts.has(address)).count() as u64;
     let valid = accepts.missing() <= in_doubt_missing && accepts.is_without_surplus();
@@ -119,6 +134,9 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
         // With `--kill-leader`: the number of emails that are missing in the ten seconds after the kill, divided by the
         // rate before the kill.
         "lost_seconds": ended.killed_us.and_then(|killed_us| accepts::lost_seconds(&instants_us, killed_us)),
+        // With `--late-follower`: the seconds from its start until it lacked fewer than 1,000 entries, and the rates before
+        // and meanwhile.
+        "late_follower": late_follower,
         // Processor time from just before the due instant to the last email.
         "cpu_seconds": cpu_seconds,
         // Resident memory of each node at the end.
@@ -137,7 +155,12 @@ struct Ended {
 }
 
 /// Waits until no recipient is pending or claimed. Kills the leader meanwhile if the arguments say so.
-async fn wait_for_end(cluster: &mut Cluster, args: &Args, due: SystemTime) -> Result<Ended> {
+async fn wait_for_end(
+    cluster: &mut Cluster,
+    args: &Args,
+    due: SystemTime,
+    mut late: Option<&mut LateFollower>,
+) -> Result<Ended> {
     let wait = WAIT_AT_LEAST + Duration::from_secs(u64::from(args.recipients) / SLOWEST_PER_SECOND);
     let until = Instant::now() + wait;
     sleep_until(due).await;
@@ -171,8 +194,16 @@ async fn wait_for_end(cluster: &mut Cluster, args: &Args, due: SystemTime) -> Re
         if let Some((name, _)) = down.take_if(|(_, since)| since.elapsed() >= DOWN_FOR) {
             cluster.node_mut(&name)?.start()?;
         }
+        if let Some(late) = late.as_mut().filter(|late| !late.is_caught_up()) {
+            match late.is_started() {
+                true => late.poll(cluster).await?,
+                false if ended.last.sent >= args.recipients / 3 => late.start(cluster)?,
+                false => {}
+            }
+        }
+        let is_late = late.as_ref().is_some_and(|late| !late.is_caught_up());
         let stable_for = if args.kill_leader { STABLE_FOR } else { Duration::ZERO };
-        if is_over && down.is_none() && unchanged_since.elapsed() >= stable_for {
+        if is_over && down.is_none() && !is_late && unchanged_since.elapsed() >= stable_for {
             return Ok(ended);
         }
         if Instant::now() > until {

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::accepts::Accepts;
 use crate::tenants::median;
-use crate::{Counter, SESSIONS, restart, sum_of_nodes};
+use crate::{ARCHIVED_PAGES, Counter, POLL_EVERY, SESSIONS, archived_pages, restart, sum_of_nodes};
 
 const NODES: u8 = 3;
 /// Number of clients that create schedules at the same time.
@@ -42,17 +42,12 @@ const EARLY_DAY: u8 = 3;
 /// Minimum rate for which the benchmark waits for a day's emails, and a time that is added to the wait.
 const SLOWEST_PER_SECOND: u64 = 50;
 const WAIT_AT_LEAST: Duration = Duration::from_secs(120);
-/// Time without an archived batch after which all runs are archived: the leader archives one batch at each sweep of
-/// half a second. A duplicate may also arrive within this time.
+/// Time without an archived batch after which all runs are archived. A duplicate may also arrive within this time.
 const QUIET: Duration = Duration::from_millis(1_500);
-const ARCHIVED_WITHIN: Duration = Duration::from_secs(60);
 /// Interval of progress reports within a day.
 const REPORT_EVERY: Duration = Duration::from_secs(5);
-const POLL_EVERY: Duration = Duration::from_millis(100);
 /// Number of entries in a page of a schedule's history, so that months have several pages.
 const HISTORY_A_PAGE: i32 = 20;
-/// The leader's counter of pages with runs that it archived.
-const ARCHIVED_PAGES: &str = "reveille_archived_pages_total";
 
 /// Options of `days`.
 #[derive(Clone, Debug, clap::Args)]
@@ -224,28 +219,12 @@ impl Days<'_> {
         let mut pages = before;
         for step in 1..=ARCHIVE_STEPS_MAX {
             self.cluster.admin().advance_clock(self.due_ms(day) + step * ARCHIVE_STEP_MS).await?;
-            pages = self.archived_pages().await?;
+            pages = archived_pages(self.cluster, QUIET).await?;
             if pages > before || day == 1 {
                 return Ok(pages);
             }
         }
         eprintln!("day {day}: no run was archived after the emails had arrived");
-        Ok(pages)
-    }
-
-    /// Waits until the number of archived pages no longer changes, and returns it.
-    async fn archived_pages(&self) -> Result<u64> {
-        let mut pages = sum_of_nodes(self.cluster, ARCHIVED_PAGES).await?;
-        let (begun, mut unchanged_since) = (Instant::now(), Instant::now());
-        while unchanged_since.elapsed() < QUIET {
-            let seconds = begun.elapsed().as_secs();
-            ensure!(begun.elapsed() < ARCHIVED_WITHIN, "runs are still being archived after {seconds} s");
-            tokio::time::sleep(POLL_EVERY).await;
-            let now = sum_of_nodes(self.cluster, ARCHIVED_PAGES).await?;
-            if now != pages {
-                (pages, unchanged_since) = (now, Instant::now());
-            }
-        }
         Ok(pages)
     }
 }

@@ -8,20 +8,31 @@
 mod accepts;
 pub mod campaign;
 pub mod days;
+mod late_follower;
+mod locks;
 mod restart;
 pub mod schedules;
 pub mod tenants;
 mod yardstick;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use reveille_harness::{Cluster, http};
 use reveille_sink::{DotAnswer, DotWatcher, Sink, SinkOptions};
 
 /// Number of sessions of each node with the sink.
 const SESSIONS: u32 = 32;
+/// Seconds from the end of a run to its archiving: the minimum that a node accepts.
+const ARCHIVE_AFTER: u64 = 10;
+/// Time without an archived page after which all runs are archived, with [`ARCHIVE_AFTER`].
+const ARCHIVED_QUIET: Duration = Duration::from_secs(ARCHIVE_AFTER + 5);
+/// The leader's counter of pages with runs that it archived.
+const ARCHIVED_PAGES: &str = "reveille_archived_pages_total";
+/// Maximum time for which runs are archived.
+const ARCHIVED_WITHIN: Duration = Duration::from_secs(600);
+const POLL_EVERY: Duration = Duration::from_millis(100);
 /// Seed of generated audiences.
 const SEED: u64 = 1;
 
@@ -59,12 +70,29 @@ impl<T: Send + 'static> Counter<T> {
     }
 }
 
-/// Returns the sum of a counter over all nodes.
+/// Returns the sum of a counter over all running nodes.
 async fn sum_of_nodes(cluster: &Cluster, counter: &str) -> Result<u64> {
     let mut sum = 0;
-    for node in cluster.nodes() {
+    for node in cluster.nodes().iter().filter(|node| node.process_id().is_some()) {
         let value = http::counter(node.http, counter).await;
         sum += value.with_context(|| format!("{} shows no metrics", node.name))?;
     }
     Ok(sum)
+}
+
+/// Waits until no page was archived for this time. Returns the number of archived pages. The leader archives one batch
+/// at each sweep of half a second.
+async fn archived_pages(cluster: &Cluster, quiet: Duration) -> Result<u64> {
+    let mut pages = sum_of_nodes(cluster, ARCHIVED_PAGES).await?;
+    let (begun, mut unchanged_since) = (Instant::now(), Instant::now());
+    while unchanged_since.elapsed() < quiet {
+        let seconds = begun.elapsed().as_secs();
+        ensure!(begun.elapsed() < ARCHIVED_WITHIN, "runs are still being archived after {seconds} s");
+        tokio::time::sleep(POLL_EVERY).await;
+        let now = sum_of_nodes(cluster, ARCHIVED_PAGES).await?;
+        if now != pages {
+            (pages, unchanged_since) = (now, Instant::now());
+        }
+    }
+    Ok(pages)
 }

@@ -49,7 +49,8 @@ pub async fn follower(cluster: &mut Cluster) -> Result<Value> {
     Ok(json!({"ready": seconds(ready), "caught_up": seconds(begun.elapsed())}))
 }
 
-fn applied_index(status: &GetClusterStatusResponse, name: &str) -> Option<u64> {
+/// Returns the index that a node has applied.
+pub fn applied_index(status: &GetClusterStatusResponse, name: &str) -> Option<u64> {
     let is_named = |status: &&MemberStatus| status.member.as_ref().is_some_and(|member| member.name == name);
     status.members.iter().find(is_named)?.applied_index
 }

@@ -14,7 +14,8 @@ use reveille_harness::{Cluster, Needs, Report, StartArgs};
 use serde_json::{Value, json};
 
 use crate::accepts::Accepts;
-use crate::{Counter, restart, sum_of_nodes};
+use crate::locks::LockWatch;
+use crate::{ARCHIVE_AFTER, ARCHIVED_QUIET, Counter, POLL_EVERY, archived_pages, restart, sum_of_nodes};
 
 const NODES: u8 = 3;
 /// Number of clients that create schedules at the same time.
@@ -28,7 +29,6 @@ const SLOWEST_PER_SECOND: u64 = 50;
 const WAIT_AT_LEAST: Duration = Duration::from_secs(120);
 /// Time after the last email within which a duplicate may arrive.
 const QUIET_AFTER: Duration = Duration::from_secs(3);
-const POLL_EVERY: Duration = Duration::from_millis(100);
 /// Minimum number of further schedules, so that the rate of creates can be measured.
 const KEPT_MIN: u64 = 500;
 /// Time from the start to the first instant of the kept schedules in milliseconds, and the minutes over which they are
@@ -60,8 +60,11 @@ pub struct Args {
 pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let addresses = (0..args.schedules).map(|number| load::address(&format!("due-{number}"), 0));
     let (counter, sink) = Counter::start(Accepts::of(addresses), Accepts::note)?;
-    let mut cluster = Cluster::start(start, NODES, Needs::default()).await?;
+    let archive_after = (args.kept > 0).then_some(ARCHIVE_AFTER);
+    let mut cluster = Cluster::start(start, NODES, Needs { archive_after, ..Needs::default() }).await?;
     cluster.admin().add_relay(sink.address(), SESSIONS).await?;
+    let locks = LockWatch::start(&cluster);
+    let first_epoch = cluster.admin().status().await?.epoch;
 
     let empty = idle_if(&cluster, args.kept > 0).await?;
     let syncs_before = sum_of_nodes(&cluster, SYNCS).await?;
@@ -86,6 +89,12 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     }
     let cpu_seconds = cluster.cpu_seconds_since(&before)?;
     tokio::time::sleep(QUIET_AFTER).await;
+    if args.kept > 0 {
+        archived_pages(&cluster, ARCHIVED_QUIET).await?;
+    }
+    let lock_ms = locks.longest_ms();
+    drop(locks);
+    let kept_leader = cluster.admin().status().await?.epoch == first_epoch;
 
     let restart = match args.kept {
         0 => None,
@@ -111,6 +120,10 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
         "lateness_ms": percentiles(&late_us),
         // Processor time from just before the due instant to the last email.
         "cpu_seconds": cpu_seconds,
+        // The longest time for which such work held the ledger's lock on any node, and whether one leader led all the
+        // time. Without `--kept` nothing is archived.
+        "lock_ms": lock_ms,
+        "kept_leader": kept_leader,
         // Of a killed follower with the kept schedules; null without `--kept`.
         "restart_seconds": restart,
         "valid": valid,

@@ -30,6 +30,11 @@ pub async fn epoch_led(http: SocketAddr) -> Option<u64> {
 /// Returns a counter of the node, summed over its labels, and zero if the node has no such counter. `None`: the node
 /// does not answer.
 pub async fn counter(http: SocketAddr, name: &str) -> Option<u64> {
+    metric(http, name).await.map(|value| value as u64)
+}
+
+/// As [`counter`], for a metric of any kind. `name` may have all its labels.
+pub async fn metric(http: SocketAddr, name: &str) -> Option<f64> {
     let page = get(http, "/metrics").await.filter(|page| page.status == 200)?;
     Some(sum(&page.body, name))
 }
@@ -58,7 +63,7 @@ fn page(answer: &str) -> Option<Page> {
 }
 
 /// Sums a counter in Prometheus' text format: `name{label="…"} 17`.
-fn sum(metrics: &str, name: &str) -> u64 {
+fn sum(metrics: &str, name: &str) -> f64 {
     let values = metrics.lines().filter_map(|line| {
         let rest = line.strip_prefix(name)?;
         let value = match rest.strip_prefix('{') {
@@ -67,7 +72,8 @@ fn sum(metrics: &str, name: &str) -> u64 {
         };
         value.trim().parse::<f64>().ok()
     });
-    values.sum::<f64>() as u64
+    // The sum of no values is -0.
+    values.fold(0.0, |sum, value| sum + value)
 }
 
 #[cfg(test)]
@@ -78,10 +84,10 @@ mod tests {
     fn counter_is_summed_over_its_labels() {
         let metrics = "# TYPE reveille_wal_syncs_total counter\nreveille_wal_syncs_total 41\n\
                        reveille_wal_syncs_total_of_others 7\nwal_gates{why=\"a } b\"} 2\nwal_gates{why=\"c\"} 3\n";
-        assert_eq!(sum(metrics, "reveille_wal_syncs_total"), 41);
-        assert_eq!(sum(metrics, "wal_gates"), 5);
-        assert_eq!(sum(metrics, "wal_gates{why=\"c\"}"), 3, "or of one label alone");
-        assert_eq!(sum(metrics, "unknown"), 0);
+        assert_eq!(sum(metrics, "reveille_wal_syncs_total"), 41.0);
+        assert_eq!(sum(metrics, "wal_gates"), 5.0);
+        assert_eq!(sum(metrics, "wal_gates{why=\"c\"}"), 3.0, "or of one label alone");
+        assert_eq!(sum(metrics, "unknown"), 0.0);
     }
 
     #[test]

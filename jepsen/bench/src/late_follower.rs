@@ -1,0 +1,112 @@
+//! A follower that starts with nothing beside many schedules and archived runs, while the other nodes send.
+//!
+//! It is stopped before these schedules are created, so it needs the whole snapshot, as a new member does.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context, Result, ensure};
+use reveille_harness::Cluster;
+use reveille_harness::load::{self, CreateLoad};
+use reveille_harness::measure::{folder_size, in_ms, rounded, unix_us};
+use reveille_sink::Sink;
+use serde_json::{Value, json};
+
+use crate::locks::LockWatch;
+use crate::{ARCHIVED_QUIET, POLL_EVERY, accepts, archived_pages, restart};
+
+const CREATES: CreateLoad = CreateLoad { clients: 64, count: 0, batch: 1_000 };
+/// Rate of creates for which the schedules are due after the last create, and a time that is added.
+const CREATES_PER_SECOND: u64 = 20_000;
+const AHEAD: Duration = Duration::from_secs(15);
+/// Minimum rate of sending for which it waits, and a time that is added.
+const SLOWEST_PER_SECOND: u64 = 2_000;
+const WAIT_AT_LEAST: Duration = Duration::from_secs(180);
+/// A follower with a smaller lag, in log entries, has caught up.
+const CAUGHT_UP_LAG: u64 = 1_000;
+
+/// False for the addresses of the schedules that are only there to be archived.
+pub fn is_judged(recipient: &str) -> bool {
+    !recipient.starts_with("past-")
+}
+
+/// The stopped follower, and when it was started again.
+pub struct LateFollower {
+    name: String,
+    started: Option<SystemTime>,
+    caught_up: Option<SystemTime>,
+    locks: LockWatch,
+}
+
+impl LateFollower {
+    /// Stops a follower. Then creates this many schedules of one recipient, and waits until they are sent and archived.
+    pub async fn prepare(cluster: &mut Cluster, sink: &Sink, schedules: u64) -> Result<LateFollower> {
+        let leader = cluster.leader().await.context("no node leads")?;
+        let mut names = cluster.nodes().iter().map(|node| node.name.clone());
+        let name = names.find(|name| *name != leader).context("no node follows")?;
+        cluster.node_mut(&name)?.kill()?;
+        let locks = LockWatch::start(cluster);
+        let due = SystemTime::now() + AHEAD + Duration::from_secs(schedules / CREATES_PER_SECOND);
+        let body = move |number| load::once_alike(format!("past-{number}"), due);
+        let created =
+            load::create(cluster.admin(), CreateLoad { count: schedules, ..CREATES }, "schedules", body).await?;
+        eprintln!("{name} is stopped; {schedules} schedules, created at {:.0} a second", created.rate());
+        let wait = WAIT_AT_LEAST + Duration::from_secs(schedules / SLOWEST_PER_SECOND);
+        let until = Instant::now() + wait;
+        while sink.accepted_count() < schedules {
+            ensure!(Instant::now() < until, "not sent within {} s", wait.as_secs());
+            tokio::time::sleep(POLL_EVERY).await;
+        }
+        let pages = archived_pages(cluster, ARCHIVED_QUIET).await?;
+        eprintln!("all are sent and archived, in {pages} pages");
+        Ok(LateFollower { name, started: None, caught_up: None, locks })
+    }
+
+    /// True if it was started.
+    pub fn is_started(&self) -> bool {
+        self.started.is_some()
+    }
+
+    /// True if it has applied what the leader has, but for a few entries.
+    pub fn is_caught_up(&self) -> bool {
+        self.caught_up.is_some()
+    }
+
+    /// Starts the follower.
+    pub fn start(&mut self, cluster: &mut Cluster) -> Result<()> {
+        cluster.node_mut(&self.name)?.start()?;
+        self.started = Some(SystemTime::now());
+        eprintln!("{} is started", self.name);
+        Ok(())
+    }
+
+    /// Notes if the follower has caught up.
+    pub async fn poll(&mut self, cluster: &Cluster) -> Result<()> {
+        let status = cluster.admin().status().await?;
+        let own = restart::applied_index(&status, &self.name);
+        let leaders = restart::applied_index(&status, &status.leader);
+        if own.zip(leaders).is_some_and(|(own, leaders)| own.saturating_add(CAUGHT_UP_LAG) >= leaders) {
+            self.caught_up = Some(SystemTime::now());
+            eprintln!("{} has caught up", self.name);
+        }
+        Ok(())
+    }
+
+    /// Returns the duration, and the rates of accepts before and meanwhile.
+    pub fn figures(&self, cluster: &Cluster, sorted_us: &[i64]) -> Result<Value> {
+        let (started, caught_up) = self.started.zip(self.caught_up).context("the follower has not caught up")?;
+        let (started_us, caught_up_us) = (unix_us(started), unix_us(caught_up));
+        let begun_us = sorted_us.first().context("no email")? + 2_000_000;
+        let before = accepts::rate_between(sorted_us, begun_us, started_us);
+        let meanwhile = accepts::rate_between(sorted_us, started_us, caught_up_us);
+        let snapshots = folder_size(&cluster.node(&self.name)?.folder().join("snapshots"))?;
+        Ok(json!({
+            "caught_up_seconds": rounded(in_ms(caught_up_us - started_us) / 1e3),
+            "snapshot_mb": rounded(snapshots.bytes as f64 / 1e6),
+            // The longest time for which such work held the ledger's lock on any node.
+            "lock_ms": self.locks.longest_ms(),
+            "rate_before": before.map(rounded),
+            "rate_meanwhile": meanwhile.map(rounded),
+            "rate_ratio": before.zip(meanwhile).map(|(before, meanwhile)| rounded(meanwhile / before)),
+        }))
+    }
+}
