@@ -32,21 +32,7 @@ impl Ledger {
                 bounded(Bounded::AudienceNameBytes, create.audience.len(), self.limits().audience_name_bytes_max)?;
                 check_labels(&create.labels)?;
                 gap_needs_a_list(&create.policies, true)?;
-                let campaign = Campaign {
-                    due: create.due,
-                    drafted_for: create.due,
-                    zone: create.zone.clone(),
-                    audience: create.audience.clone(),
-                    content: content.hash,
-                    policies: create.policies.clone(),
-                    finish_by_given: create.finish_by_given,
-                    pool: create.pool.clone(),
-                    priority: create.priority,
-                    labels: create.labels.clone(),
-                    body: create.body(),
-                    index: context.index,
-                    stage: CampaignStage::Draft,
-                };
+                let campaign = create.to_campaign(content.hash, context.index);
                 self.store_blob(content);
                 self.campaigns.put(key, campaign);
             }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::fingerprint::fingerprint;
-use crate::model::{Campaign, Content, Hash, Labels, Policies, Time};
+use crate::model::{Campaign, CampaignStage, Content, Hash, Labels, Policies, Time};
 
 /// Arguments of [`Command::CampaignCreate`](super::Command::CampaignCreate).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +38,26 @@ impl CampaignCreate {
     /// Hash of the arguments without the request id. An equal hash is the same campaign.
     pub fn body(&self) -> Hash {
         fingerprint(&("campaign", &CampaignCreate { request: None, ..self.clone() }))
+    }
+
+    /// Returns the draft that this command creates in the entry with this log index. `content` is the hash under which
+    /// its content is stored.
+    pub fn to_campaign(&self, content: Hash, index: u64) -> Campaign {
+        Campaign {
+            due: self.due,
+            drafted_for: self.due,
+            zone: self.zone.clone(),
+            audience: self.audience.clone(),
+            content,
+            policies: self.policies.clone(),
+            finish_by_given: self.finish_by_given,
+            pool: self.pool.clone(),
+            priority: self.priority,
+            labels: self.labels.clone(),
+            body: self.body(),
+            index,
+            stage: CampaignStage::Draft,
+        }
     }
 }
 

@@ -6,7 +6,6 @@ use std::time::Instant;
 use reveille_cluster::compose::columns_used;
 use reveille_ledger::Ledger;
 use reveille_ledger::calendar::When;
-use reveille_ledger::campaign::{Campaign, CampaignStage};
 use reveille_ledger::command::{CampaignCreate, CampaignName, Command};
 use reveille_ledger::content::NamedAudience;
 use reveille_ledger::forecast::CAMPAIGN_FINISH_MS_MIN;
@@ -44,7 +43,7 @@ impl Admin {
         let mut create = self.asked(body, exists, self.now(now)).await.map_err(|fault| fault.request(&request_id))?;
         create.policies.canary = canary;
         let named = CampaignName { tenant: create.tenant.clone(), name: create.name.clone() };
-        let draft = draft(&create);
+        let draft = create.to_campaign(create.content.blob().hash, 0);
         // An existing campaign whose instant has passed needs no warnings.
         let warnings = match exists && create.due <= self.now(now) {
             true => Vec::new(),
@@ -139,24 +138,5 @@ impl Admin {
             priority: create.priority,
             labels: create.labels,
         })
-    }
-}
-
-/// Returns the campaign in the form in which it would be created.
-fn draft(create: &CampaignCreate) -> Campaign {
-    Campaign {
-        due: create.due,
-        drafted_for: create.due,
-        zone: create.zone.clone(),
-        audience: create.audience.clone(),
-        content: create.content.blob().hash,
-        policies: create.policies.clone(),
-        finish_by_given: create.finish_by_given,
-        pool: create.pool.clone(),
-        priority: create.priority,
-        labels: create.labels.clone(),
-        body: create.body(),
-        index: 0,
-        stage: CampaignStage::Draft,
     }
 }
