@@ -17,9 +17,10 @@ use super::frozen::{AnyLeaf, LeafBlocks, LeafRows};
 /// Rows by key.
 #[derive(Clone, Debug)]
 pub struct Table<K, V> {
-    /// Leaves in the order of their keys. None is empty, and all but the last are closed.
+    /// Leaves in the order of their keys. None is empty.
     leaves: Vec<Arc<Leaf<K, V>>>,
-    /// The last keys of the closed leaves. They are side by side, so that a look-up reads no leaf but one.
+    /// The last key of each leaf: a larger key belongs to the next leaf. Only the last leaf may have none. They are
+    /// side by side, so that a look-up reads no leaf but one.
     ends: Vec<K>,
     len: usize,
 }
@@ -28,15 +29,13 @@ pub struct Table<K, V> {
 #[derive(Clone, Debug)]
 struct Leaf<K, V> {
     rows: Vec<(K, Arc<V>)>,
-    /// True if its last key ends a leaf: a larger key belongs to the next leaf.
-    closed: bool,
     /// Its blocks, if they have been computed since the last change.
     blocks: LeafBlocks,
 }
 
 impl<K, V> Leaf<K, V> {
-    fn new(rows: Vec<(K, Arc<V>)>, closed: bool) -> Arc<Leaf<K, V>> {
-        Arc::new(Leaf { rows, closed, blocks: LeafBlocks::default() })
+    fn new(rows: Vec<(K, Arc<V>)>) -> Arc<Leaf<K, V>> {
+        Arc::new(Leaf { rows, blocks: LeafBlocks::default() })
     }
 }
 
@@ -45,7 +44,7 @@ impl<K: Clone, V: Clone> Leaf<K, V> {
     fn change(leaf: &mut Arc<Leaf<K, V>>) -> &mut Leaf<K, V> {
         // The copy needs no blocks either, so they are not copied.
         if Arc::get_mut(leaf).is_none() {
-            *leaf = Leaf::new(leaf.rows.clone(), leaf.closed);
+            *leaf = Leaf::new(leaf.rows.clone());
         }
         let leaf = Arc::make_mut(leaf);
         leaf.blocks.take();
@@ -151,7 +150,7 @@ impl<K: Serialize + Ord + Clone, V: RowForm + Clone> Table<K, V> {
             return Some(Arc::unwrap_or_clone(std::mem::replace(former, Arc::new(row))));
         }
         if position.leaf == self.leaves.len() {
-            self.leaves.push(Leaf::new(Vec::new(), false));
+            self.leaves.push(Leaf::new(Vec::new()));
         }
         let end = closes_leaf::<K, V>(&key).then(|| key.clone());
         let leaf = Leaf::change(&mut self.leaves[position.leaf]);
@@ -160,11 +159,10 @@ impl<K: Serialize + Ord + Clone, V: RowForm + Clone> Table<K, V> {
         if let Some(end) = end {
             self.ends.insert(position.leaf, end);
             let rest = leaf.rows.split_off(position.row + 1);
-            // Most closed leaves never grow again.
+            // Most leaves with an end never grow again.
             leaf.rows.shrink_to_fit();
-            let was_closed = std::mem::replace(&mut leaf.closed, true);
             if !rest.is_empty() {
-                self.leaves.insert(position.leaf + 1, Leaf::new(rest, was_closed));
+                self.leaves.insert(position.leaf + 1, Leaf::new(rest));
             }
         }
         None
@@ -176,9 +174,8 @@ impl<K: Serialize + Ord + Clone, V: RowForm + Clone> Table<K, V> {
         let leaf = Leaf::change(&mut self.leaves[position.leaf]);
         let (_, row) = leaf.rows.remove(position.row);
         self.len -= 1;
-        let ended_leaf = leaf.closed && position.row == leaf.rows.len();
+        let ended_leaf = position.leaf < self.ends.len() && position.row == leaf.rows.len();
         if ended_leaf {
-            leaf.closed = false;
             self.ends.remove(position.leaf);
         }
         let is_empty = leaf.rows.is_empty();
@@ -187,7 +184,6 @@ impl<K: Serialize + Ord + Clone, V: RowForm + Clone> Table<K, V> {
             let next = Arc::unwrap_or_clone(self.leaves.remove(position.leaf + 1));
             let leaf = Leaf::change(&mut self.leaves[position.leaf]);
             leaf.rows.extend(next.rows);
-            leaf.closed = next.closed;
         } else if is_empty {
             self.leaves.remove(position.leaf);
         }
