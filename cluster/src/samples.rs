@@ -1,5 +1,6 @@
 //! A schedule for the unit tests of the actors.
 
+use reveille_ledger::ScheduleTiming;
 use reveille_ledger::calendar::When;
 use reveille_ledger::command::{NextInstant, ScheduleCreate};
 use reveille_ledger::content::{Audience, Content, Recipient};
@@ -18,11 +19,7 @@ pub fn schedule(due: Time, recipients: Vec<Recipient>) -> ScheduleCreate {
         request: None,
         tenant: "default".into(),
         name: "once".into(),
-        when: When::At { instant_ms: due.0 },
-        zone: "UTC".into(),
-        start: None,
-        end: None,
-        max_runs: None,
+        timing: ScheduleTiming::new(When::At { instant_ms: due.0 }, "UTC"),
         policies: Policies::default(),
         pool: "default".into(),
         priority: 0,

@@ -9,6 +9,7 @@ use reveille_cluster::process::clock::{Clock, SystemClock};
 use reveille_cluster::process::context::NodeContext;
 use reveille_cluster::process::context::NodeIntroduction;
 use reveille_cluster::process::peer_handler::PeerHandler;
+use reveille_ledger::ScheduleTiming;
 use reveille_ledger::calendar::When;
 use reveille_ledger::command::{Command, NextInstant, ScheduleCreate};
 use reveille_ledger::content::{Audience, AudienceChoice, Content, Recipient};
@@ -64,11 +65,7 @@ pub fn schedule_to(audience: AudienceChoice) -> Command {
         request: None,
         tenant: "default".into(),
         name: "once".into(),
-        when: When::At { instant_ms: due.0 },
-        zone: "UTC".into(),
-        start: None,
-        end: None,
-        max_runs: None,
+        timing: ScheduleTiming::new(When::At { instant_ms: due.0 }, "UTC"),
         policies: Policies::default(),
         pool: "default".into(),
         priority: 0,

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use reveille_cluster::process::clock::{Clock, SystemClock};
 use reveille_cluster::process::lease::{LEASE, MARGIN};
-use reveille_ledger::RecipientState;
 use reveille_ledger::calendar::When;
 use reveille_ledger::command::{Command, NextInstant, ScheduleCreate};
 use reveille_ledger::ids::Nominal;
 use reveille_ledger::policy::{InDoubt, Policies};
 use reveille_ledger::reply::CommandOutcome;
+use reveille_ledger::{RecipientState, ScheduleTiming};
 
 use crate::cluster::*;
 use crate::reconciliation::*;
@@ -86,7 +86,7 @@ fn assumed_if_in_doubt(name: &str, in_ms: i64) -> Command {
     let due = SystemClock.wall().plus_ms(in_ms);
     Command::ScheduleCreate(Box::new(ScheduleCreate {
         name: name.into(),
-        when: When::At { instant_ms: due.0 },
+        timing: ScheduleTiming::new(When::At { instant_ms: due.0 }, "UTC"),
         next: Some(NextInstant { nominal: Nominal::Instant(due), due, jitter_ms: 0 }),
         policies: Policies { in_doubt: InDoubt::AssumeSent, ..Policies::default() },
         // Has priority over the run that keeps all nodes busy.

@@ -6,6 +6,7 @@ use chrono_tz::Tz;
 use reveille_check::calendar::{Gap, Named, Rule, Twice};
 use reveille_check::events as checked;
 use reveille_cluster::audience;
+use reveille_ledger::ScheduleTiming;
 use reveille_ledger::calendar::{self, DstGap, DstOverlap, Pattern, When};
 use reveille_ledger::command::ScheduleCreate;
 use reveille_ledger::content::{Audience, AudienceChoice, Content, NamedAudience, Recipient, Seal};
@@ -202,11 +203,7 @@ impl PlannedSchedule {
             request: Some(format!("create-{}", self.name)),
             tenant: self.tenant.into(),
             name: self.name.clone(),
-            when: self.when.clone(),
-            zone: self.zone.name().into(),
-            start: None,
-            end: Some(self.end),
-            max_runs: None,
+            timing: ScheduleTiming { end: Some(self.end), ..ScheduleTiming::new(self.when.clone(), self.zone.name()) },
             policies,
             pool: self.pool.into(),
             priority: 0,

@@ -24,7 +24,7 @@ use reveille_ledger::ids::{ClaimOwner, Hash, Incarnation, NodeId, PageId, RunId,
 use reveille_ledger::limits::limits;
 use reveille_ledger::policy::{DAY_MS, Policies};
 use reveille_ledger::reply::CommandOutcome;
-use reveille_ledger::{LEVEL, Ledger, closed_slots};
+use reveille_ledger::{LEVEL, Ledger, ScheduleTiming, closed_slots};
 
 const OWNER: ClaimOwner = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
 const SLICE: u32 = limits(LEVEL).slice_recipients_max;
@@ -66,8 +66,8 @@ impl World {
         let named = NamedAudience { name: "all".into(), seal: seal.blob().hash, rows: RECIPIENTS };
         self.put(Command::AudienceSeal(AudienceSeal { request: None, tenant: "default".into(), seal }));
         let policies = Policies { canary, ..Policies::default() };
-        let when = When::At { instant_ms: NOW.0 + DAY_MS };
-        let create = ScheduleCreate { when, policies, ..plain::schedule("all", AudienceChoice::Sealed(named), NOW) };
+        let timing = ScheduleTiming::new(When::At { instant_ms: NOW.0 + DAY_MS }, "UTC");
+        let create = ScheduleCreate { timing, policies, ..plain::schedule("all", AudienceChoice::Sealed(named), NOW) };
         let CommandOutcome::Schedule(schedule) = self.put(Command::ScheduleCreate(Box::new(create))) else {
             panic!("created")
         };

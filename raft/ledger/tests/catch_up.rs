@@ -30,7 +30,7 @@ use reveille_ledger::ids::{ClaimOwner, Epoch, Fence, Incarnation, NodeId, Nomina
 use reveille_ledger::limits::limits;
 use reveille_ledger::policy::{CatchUp, DAY_MS, HOUR_MS, MINUTE_MS, Overlap, Policies};
 use reveille_ledger::reply::CommandOutcome;
-use reveille_ledger::{Activity, InstantOutcome, LEVEL, Ledger};
+use reveille_ledger::{Activity, InstantOutcome, LEVEL, Ledger, ScheduleTiming};
 
 /// A ledger with one schedule, fired as a timer does.
 struct Drill {
@@ -95,11 +95,13 @@ impl Drill {
         drill.leap_to(created);
         let recipient = Recipient { address: "a@x.org".into(), key: "a@x.org".into(), values: vec![] };
         let create = ScheduleCreate {
-            when,
-            zone: zone_name.into(),
-            start: wish.start,
-            end: wish.end,
-            max_runs: wish.max_runs,
+            timing: ScheduleTiming {
+                when,
+                zone: zone_name.into(),
+                start: wish.start,
+                end: wish.end,
+                max_runs: wish.max_runs,
+            },
             policies: wish.policies.clone(),
             next,
             tzdb: zone_name.into(),

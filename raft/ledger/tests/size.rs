@@ -21,7 +21,7 @@ use reveille_ledger::ids::{
 use reveille_ledger::limits::limits;
 use reveille_ledger::policy::DAY_MS;
 use reveille_ledger::reply::CommandOutcome;
-use reveille_ledger::{LEVEL, Ledger, RecipientState, RunState, Schedule};
+use reveille_ledger::{LEVEL, Ledger, RecipientState, RunState, Schedule, ScheduleTiming};
 
 const START: i64 = 1_800_000_000_000;
 /// Largest size of a row, in bytes.
@@ -130,7 +130,8 @@ fn settled((chunk, fence): (ChunkKey, Fence), slice: &Bitmap, portion: u16, refu
 }
 
 fn schedule(audience: AudienceChoice) -> ScheduleCreate {
-    ScheduleCreate { when: When::At { instant_ms: START + DAY_MS }, ..plain::schedule("all", audience, Time(START)) }
+    let timing = ScheduleTiming::new(When::At { instant_ms: START + DAY_MS }, "UTC");
+    ScheduleCreate { timing, ..plain::schedule("all", audience, Time(START)) }
 }
 
 /// Returns the bytes of rows for each recipient of a finished run.
@@ -218,7 +219,7 @@ fn page_whose_runs_are_all_paused_stays_below_one_mebibyte() {
         let name = format!("{number:04}{}", "\u{1d11e}".repeat(124));
         let create = plain::schedule(&name, audience.clone(), Time(START));
         let created = world.put(Command::ScheduleCreate(Box::new(ScheduleCreate {
-            when: when.clone(),
+            timing: ScheduleTiming::new(when.clone(), "UTC"),
             next: next.clone(),
             ..create
         })));

@@ -27,7 +27,7 @@ use reveille_ledger::policy::{Overlap, Policies};
 use reveille_ledger::pool::{Day, PoolSet};
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::tenant::TenantSet;
-use reveille_ledger::{LEVEL, Ledger};
+use reveille_ledger::{LEVEL, Ledger, ScheduleTiming};
 
 fn cause(utf8: bool) -> Unsendable {
     if utf8 { Unsendable::NoSmtpUtf8 } else { Unsendable::NotComposed(String::new()) }
@@ -45,7 +45,7 @@ fn create(tenant: &str, name: &str, request: Option<String>) -> ScheduleCreate {
     ScheduleCreate {
         request,
         tenant: tenant.into(),
-        when: When::Every { period_ms: 60_000, anchor_ms: 0 },
+        timing: ScheduleTiming::new(When::Every { period_ms: 60_000, anchor_ms: 0 }, "UTC"),
         next: Some(NextInstant { nominal: Nominal::Instant(Time(1_000)), due: Time(1_000), jitter_ms: 0 }),
         ..plain::schedule(name, listed(5), Time(0))
     }
@@ -173,7 +173,8 @@ fn wild_create() -> impl Strategy<Value = Command> {
     let plan = (time(), prop::option::of(next()), prop::option::of(number()), prop::option::of(text()));
     (parts, plan).prop_map(|((tenant, name, request, policies), (after, next, max_runs, paused))| {
         let create = create(&tenant, &name, request);
-        Command::ScheduleCreate(Box::new(ScheduleCreate { policies, after, next, max_runs, paused, ..create }))
+        let timing = ScheduleTiming { max_runs, ..create.timing };
+        Command::ScheduleCreate(Box::new(ScheduleCreate { policies, after, next, timing, paused, ..create }))
     })
 }
 
@@ -232,11 +233,10 @@ fn wild_edit() -> impl Strategy<Value = Command> {
     let plan = (time(), prop::option::of(wild_fire()), prop::collection::vec(explained, 0..2));
     let timing = (plan, prop::option::of(next()), prop::option::of(number())).prop_map(
         |((through, due, explained), next, max_runs)| TimingChange {
-            when: When::Every { period_ms: 1, anchor_ms: 0 },
-            zone: "UTC".into(),
-            start: None,
-            end: None,
-            max_runs,
+            timing: ScheduleTiming {
+                max_runs,
+                ..ScheduleTiming::new(When::Every { period_ms: 1, anchor_ms: 0 }, "UTC")
+            },
             through,
             due,
             explained,

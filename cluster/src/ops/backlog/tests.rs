@@ -1,6 +1,5 @@
 //! Tests of the backlog that a node reports, second by second.
 
-use reveille_ledger::ScheduleSettings;
 use reveille_ledger::access::Access;
 use reveille_ledger::calendar::When;
 use reveille_ledger::command::{
@@ -12,6 +11,7 @@ use reveille_ledger::decide::catch_up::plan_fire;
 use reveille_ledger::ids::{ClaimOwner, Epoch, Incarnation, NodeId, Nominal, RunId, ScheduleId};
 use reveille_ledger::policy::{CatchUp, Overlap, Policies};
 use reveille_ledger::reply::CommandOutcome;
+use reveille_ledger::{ScheduleSettings, ScheduleTiming};
 
 use super::*;
 use crate::samples;
@@ -91,7 +91,8 @@ fn many_after_an_outage(when: &When, outage_ms: i64, pools: &[&str]) -> (Ledger,
     let next = NextInstant { nominal: Nominal::Instant(DUE), due: DUE, jitter_ms: 0 };
     let recipients = (0..10).map(|number| samples::recipient(&format!("r{number}@example.net"))).collect();
     let schedule = samples::schedule(DUE, recipients);
-    let often = ScheduleCreate { when: when.clone(), policies, next: Some(next), ..schedule };
+    let timing = ScheduleTiming::new(when.clone(), "UTC");
+    let often = ScheduleCreate { timing, policies, next: Some(next), ..schedule };
     let ids: Vec<ScheduleId> = pools
         .iter()
         .enumerate()

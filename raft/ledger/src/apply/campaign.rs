@@ -7,7 +7,7 @@ use crate::command::{CampaignArm, CampaignCreate, CampaignLaunch, CampaignName, 
 use crate::model::{
     Armed, AudienceChoice, Bounded, Campaign, CampaignStage, CommandOutcome, CommandRefusal, Content, Hash, Impossible,
     InstantOutcome, Launch, Ledger, MissedCause, NamedAudience, NextInstant, Nominal, Policies, RunId, ScheduleId,
-    SealedAudience, Time,
+    ScheduleTiming, SealedAudience, Time,
 };
 
 impl Ledger {
@@ -160,11 +160,10 @@ impl Ledger {
             request: None,
             tenant: named.tenant.clone(),
             name: named.name.clone(),
-            when: When::At { instant_ms: due.0 },
-            zone: campaign.zone.clone(),
-            start: None,
-            end: None,
-            max_runs: Some(1),
+            timing: ScheduleTiming {
+                max_runs: Some(1),
+                ..ScheduleTiming::new(When::At { instant_ms: due.0 }, &*campaign.zone)
+            },
             policies: Policies {
                 finish_by_ms: self.finish_by_ms_of(&named.tenant, campaign, sealed.rows, now),
                 ..campaign.policies.clone()

@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use super::Context;
 use super::bounds::{bounded, check_labels, gap_needs_a_list, gap_within_retention, inside_window, refuse_if};
-use crate::command::{ExplainedRange, ScheduleCreate, ScheduleEdit, TimingChange};
+use crate::command::{ExplainedRange, ScheduleEdit, TimingChange};
 use crate::model::{
-    Activity, AudienceChoice, Bounded, CommandOutcome, CommandRefusal, Content, Hash, Impossible, Ledger, Overlap,
-    Recipients, Schedule, ScheduleId, ScheduleTiming, Time, UnopenedReason,
+    Activity, AudienceChoice, Bounded, CommandOutcome, CommandRefusal, Impossible, Ledger, Overlap, Schedule,
+    ScheduleId, Time, UnopenedReason,
 };
 
 impl Ledger {
@@ -101,33 +101,6 @@ impl Ledger {
         self.record_explained(context, edit.schedule, &timing.explained);
         Ok(())
     }
-
-    /// Returns [`ScheduleCreate::definition`] of this schedule in its present form; `None` if its content or its
-    /// audience is missing.
-    pub fn definition_of(&self, schedule: &Schedule) -> Option<Hash> {
-        let Schedule { timing, settings, .. } = schedule;
-        let create = ScheduleCreate {
-            request: None,
-            content: Content::from_blob(self.blob(&schedule.content)?)?,
-            audience: Recipients::from_blob(self.blob(&schedule.audience)?)?.to(schedule.audience),
-            tenant: settings.tenant.to_string(),
-            name: schedule.name.to_string(),
-            when: timing.when.clone(),
-            zone: timing.zone.clone(),
-            start: timing.start,
-            end: timing.end,
-            max_runs: timing.max_runs,
-            policies: (*settings.policies).clone(),
-            pool: settings.pool.to_string(),
-            priority: settings.priority,
-            paused: None,
-            after: Time(0),
-            next: None,
-            tzdb: String::new(),
-            labels: schedule.labels.clone(),
-        };
-        Some(create.definition())
-    }
 }
 
 impl ScheduleEdit {
@@ -153,19 +126,13 @@ impl ScheduleEdit {
 impl Schedule {
     /// Applies an edit to this schedule. Indexes and reference counts are not updated here. Dry runs use it too.
     pub fn take(&mut self, edit: &ScheduleEdit, index: u64) {
-        if let Some(timing) = &edit.timing {
-            self.timing = Arc::new(ScheduleTiming {
-                when: timing.when.clone(),
-                zone: timing.zone.clone(),
-                start: timing.start,
-                end: timing.end,
-                max_runs: timing.max_runs,
-            });
-            self.plan.fired_through = self.plan.fired_through.max(timing.through);
-            self.plan.next = timing.next.clone();
-            self.plan.tzdb = timing.tzdb.as_str().into();
+        if let Some(change) = &edit.timing {
+            self.timing = Arc::new(change.timing.clone());
+            self.plan.fired_through = self.plan.fired_through.max(change.through);
+            self.plan.next = change.next.clone();
+            self.plan.tzdb = change.tzdb.as_str().into();
             self.plan.forget_what_is_past();
-            self.activity = match (&self.activity, &timing.next) {
+            self.activity = match (&self.activity, &change.next) {
                 (Activity::Active | Activity::Done, Some(_)) => Activity::Active,
                 (Activity::Active | Activity::Done, None) => Activity::Done,
                 (stopped, _) => stopped.clone(),
@@ -197,36 +164,36 @@ impl Schedule {
 fn check_timing(
     schedule: &Schedule,
     edit: &ScheduleEdit,
-    timing: &TimingChange,
+    change: &TimingChange,
     waits: bool,
     now: Time,
 ) -> Result<(), CommandRefusal> {
     let plan = &schedule.plan;
     let wrong = |what: Impossible| Err(what.into());
-    refuse_if(timing.through > now, CommandRefusal::NotDue(timing.through))?;
-    inside_window(timing.next.as_ref(), edit.policies.as_ref().unwrap_or(&schedule.settings.policies))?;
-    let is_due = plan.next.as_ref().is_some_and(|next| next.due <= timing.through);
-    match &timing.due {
-        Some(fire) if fire.schedule != edit.schedule || !timing.explained.is_empty() => {
+    refuse_if(change.through > now, CommandRefusal::NotDue(change.through))?;
+    inside_window(change.next.as_ref(), edit.policies.as_ref().unwrap_or(&schedule.settings.policies))?;
+    let is_due = plan.next.as_ref().is_some_and(|next| next.due <= change.through);
+    match &change.due {
+        Some(fire) if fire.schedule != edit.schedule || !change.explained.is_empty() => {
             return wrong(Impossible::FiresElse);
         }
-        Some(fire) if fire.through > timing.through || fire.next.iter().any(|next| next.due <= timing.through) => {
+        Some(fire) if fire.through > change.through || fire.next.iter().any(|next| next.due <= change.through) => {
             return wrong(Impossible::MoreIsDue);
         }
         // The instant waited for a run when the edit was computed, and the run has finished since.
         None if is_due && schedule.activity == Activity::Active && !waits => return Err(CommandRefusal::StalePlan),
-        None if is_due && timing.explained.is_empty() => {
+        None if is_due && change.explained.is_empty() => {
             return wrong(Impossible::DueUnexplained);
         }
-        None if !is_due && !timing.explained.is_empty() => return wrong(Impossible::NothingMissed),
+        None if !is_due && !change.explained.is_empty() => return wrong(Impossible::NothingMissed),
         _ => {}
     }
     refuse_if(
-        timing.next.iter().any(|next| next.due <= plan.fired_through.max(timing.through)),
+        change.next.iter().any(|next| next.due <= plan.fired_through.max(change.through)),
         CommandRefusal::FiredThrough,
     )?;
-    let opened = u64::from(plan.opened) + timing.due.as_ref().map_or(0, |fire| fire.opened.len() as u64);
-    if timing.max_runs.is_some_and(|most| u64::from(most) <= opened) && timing.next.is_some() {
+    let opened = u64::from(plan.opened) + change.due.as_ref().map_or(0, |fire| fire.opened.len() as u64);
+    if change.timing.max_runs.is_some_and(|most| u64::from(most) <= opened) && change.next.is_some() {
         return wrong(Impossible::RunsUsedUp);
     }
     Ok(())

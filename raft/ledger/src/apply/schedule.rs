@@ -49,7 +49,7 @@ impl Ledger {
         create: &ScheduleCreate,
     ) -> Result<ScheduleCreation, CommandRefusal> {
         if let Some((id, known)) = self.schedule_named(&create.tenant, &create.name) {
-            return match self.definition_of(known) == Some(create.definition()) {
+            return match known.definition() == create.definition() {
                 true => Ok(ScheduleCreation::Existed(id)),
                 false => Err(CommandRefusal::NameTaken(create.name.clone())),
             };
@@ -69,7 +69,7 @@ impl Ledger {
     pub(super) fn check_create(&self, create: &ScheduleCreate) -> Result<(), CommandRefusal> {
         bounded(Bounded::ContentBytes, create.content.encoded_len(), self.limits().content_bytes_max)?;
         self.check_audience(&create.tenant, &create.audience)?;
-        refuse_if(create.max_runs == Some(0), Impossible::NoRuns)?;
+        refuse_if(create.timing.max_runs == Some(0), Impossible::NoRuns)?;
         check_labels(&create.labels)?;
         gap_within_retention(&create.policies)?;
         gap_needs_a_list(&create.policies, matches!(create.audience, AudienceChoice::Sealed(_)))?;

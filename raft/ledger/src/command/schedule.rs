@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::calendar::When;
 use crate::command::{ExplainedRange, Fire};
 use crate::fingerprint::fingerprint;
 use crate::model::{
@@ -21,16 +20,8 @@ pub struct ScheduleCreate {
     pub tenant: String,
     /// Name, unique in the tenant.
     pub name: String,
-    /// When it fires: its pattern or instant.
-    pub when: When,
-    /// IANA name of its time zone.
-    pub zone: String,
-    /// No instant before this fires.
-    pub start: Option<Time>,
-    /// No instant after this fires.
-    pub end: Option<Time>,
-    /// Largest number of occurrences that open; `None`: no limit.
-    pub max_runs: Option<u32>,
+    /// When it fires.
+    pub timing: ScheduleTiming,
     /// Policies for firing and sending.
     pub policies: Policies,
     /// Pool of relays that sends it.
@@ -85,16 +76,8 @@ pub struct ScheduleEdit {
 /// opened or explained; those after it no longer exist.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimingChange {
-    /// When it fires: its pattern or instant.
-    pub when: When,
-    /// IANA name of its time zone.
-    pub zone: String,
-    /// No instant before this fires.
-    pub start: Option<Time>,
-    /// No instant after this fires.
-    pub end: Option<Time>,
-    /// Largest number of occurrences that open, with those before the edit; `None`: no limit.
-    pub max_runs: Option<u32>,
+    /// The new timing. Its `max_runs` counts occurrences before the edit too.
+    pub timing: ScheduleTiming,
     /// The former timing is valid up to here, the new one after it. Not after ledger time.
     pub through: Time,
     /// For an active schedule: fire of the due instants of the former timing.
@@ -166,9 +149,9 @@ impl ScheduleCreate {
         fingerprint(&ScheduleCreate { request: None, after: Time(0), next: None, tzdb: String::new(), ..self.clone() })
     }
 
-    /// Hash of what the schedule is: as [`body`](Self::body), but whether it begins paused does not matter.
+    /// [`Schedule::definition`] of the schedule that this command creates.
     pub fn definition(&self) -> Hash {
-        ScheduleCreate { paused: None, ..self.clone() }.body()
+        self.to_schedule((self.content.blob().hash, self.audience.hash()), 0, Time(0)).definition()
     }
 
     /// Returns the schedule that this command creates in the entry with this log index and ledger time. The hashes are
@@ -176,13 +159,7 @@ impl ScheduleCreate {
     pub fn to_schedule(&self, (content, audience): (Hash, Hash), index: u64, now: Time) -> Schedule {
         Schedule {
             name: self.name.as_str().into(),
-            timing: Arc::new(ScheduleTiming {
-                when: self.when.clone(),
-                zone: self.zone.clone(),
-                start: self.start,
-                end: self.end,
-                max_runs: self.max_runs,
-            }),
+            timing: Arc::new(self.timing.clone()),
             settings: Arc::new(ScheduleSettings {
                 tenant: self.tenant.as_str().into(),
                 policies: self.policies.clone().into(),

@@ -3,30 +3,13 @@
 
 use super::explained_ranges::ExplainedRanges;
 use super::timing::{Calendar, Jitter, first_instant_after};
-use crate::calendar::{self, Step, When};
+use crate::calendar::{self, Step};
 use crate::command::{ExplainedRange, Fire, TimingChange};
-use crate::model::{Activity, NextInstant, Nominal, Policies, Schedule, Time, UnopenedReason};
+use crate::model::{Activity, NextInstant, Nominal, Policies, Schedule, ScheduleTiming, Time, UnopenedReason};
 
 /// Maximum number of missed instants that one edit considers: what a schedule with one instant a minute misses in six
 /// weeks.
 const MISSED_MAX: u64 = 65_536;
-
-/// A new timing, as requested.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RequestedTiming {
-    /// When it fires: its pattern or instant.
-    pub when: When,
-    /// IANA name of the time zone.
-    pub zone: String,
-    /// No instant before this fires.
-    pub start: Option<Time>,
-    /// No instant after this fires.
-    pub end: Option<Time>,
-    /// Largest number of occurrences that open, with those before the edit; `None`: no limit.
-    pub max_runs: Option<u32>,
-    /// Policies of the calendar and of the jitter window.
-    pub policies: Policies,
-}
 
 /// Why an edit must wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -49,7 +32,9 @@ pub struct TimingEdit<'a> {
     /// The calendar before the edit; `None` if its time zone is no longer known.
     pub former: Option<Calendar<'a>>,
     /// The new timing.
-    pub wanted: RequestedTiming,
+    pub timing: ScheduleTiming,
+    /// The policies after the edit.
+    pub policies: &'a Policies,
     /// The calendar of the new timing.
     pub calendar: Calendar<'a>,
     /// The former timing is valid up to here.
@@ -63,7 +48,7 @@ pub struct TimingEdit<'a> {
 /// # Errors
 /// Fails if the due or missed instants do not fit into the entry.
 pub fn plan_timing_change(edit: TimingEdit<'_>, has_opened: impl Fn(&Nominal) -> bool) -> Result<TimingChange, NotYet> {
-    let TimingEdit { schedule, due, former, wanted, calendar, through, waits } = edit;
+    let TimingEdit { schedule, due, former, timing, policies, calendar, through, waits } = edit;
     let due = due.filter(|_| !waits);
     if due.as_ref().and_then(|fire| fire.next.as_ref()).is_some_and(|next| next.due <= through) {
         return Err(NotYet::CatchingUp);
@@ -73,21 +58,16 @@ pub fn plan_timing_change(edit: TimingEdit<'_>, has_opened: impl Fn(&Nominal) ->
         _ => missed(schedule, former, through, has_opened)?,
     };
     let fired_through = schedule.plan.fired_through.max(through);
-    let bounds = (wanted.start, wanted.end);
-    let jitter = Jitter { window_ms: wanted.policies.jitter_ms, ..Jitter::of(schedule) };
-    let next =
-        first_instant_after(calendar.pattern, calendar.zone, &wanted.policies.dst, fired_through, bounds, jitter);
+    let bounds = (timing.start, timing.end);
+    let jitter = Jitter { window_ms: policies.jitter_ms, ..Jitter::of(schedule) };
+    let next = first_instant_after(calendar.pattern, calendar.zone, &policies.dst, fired_through, bounds, jitter);
     let opened = schedule.plan.opened as usize + due.as_ref().map_or(0, |fire| fire.opened.len());
     Ok(TimingChange {
-        when: wanted.when,
-        zone: wanted.zone,
-        start: wanted.start,
-        end: wanted.end,
-        max_runs: wanted.max_runs,
+        next: next.filter(|_| timing.max_runs.is_none_or(|most| most as usize > opened)),
+        timing,
         through,
         due,
         explained,
-        next: next.filter(|_| wanted.max_runs.is_none_or(|most| most as usize > opened)),
         tzdb: calendar.zone.tzdb.clone(),
     })
 }

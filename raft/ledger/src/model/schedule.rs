@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::calendar::When;
+use crate::fingerprint::fingerprint;
 use crate::index::SharedValues;
 use crate::model::{BlockCause, Hash, InstantRange, Labels, Nominal, Overlap, Policies, RunId, Time};
 
@@ -136,6 +137,13 @@ pub struct ScheduleTiming {
     pub max_runs: Option<u32>,
 }
 
+impl ScheduleTiming {
+    /// Returns a timing without bounds.
+    pub fn new(when: When, zone: impl Into<String>) -> ScheduleTiming {
+        ScheduleTiming { when, zone: zone.into(), start: None, end: None, max_runs: None }
+    }
+}
+
 /// Whose schedule it is, and how its emails are sent.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ScheduleSettings {
@@ -181,6 +189,12 @@ impl Schedule {
         shared.timings.intern(&mut self.timing);
         shared.settings.intern(&mut self.settings);
         shared.texts.intern(&mut self.plan.tzdb);
+    }
+
+    /// Hash of what a user gave: two schedules with one definition are the same, wherever their plans are.
+    pub fn definition(&self) -> Hash {
+        let Schedule { name, timing, settings, content, audience, labels, .. } = self;
+        fingerprint(&("schedule", name, timing, settings, content, audience, labels))
     }
 
     /// When the leader acts next for this schedule; `None` if it does not fire. It is the next fire time or, while a

@@ -31,7 +31,7 @@ use reveille_ledger::policy::{Overlap, Policies};
 use reveille_ledger::pool::PoolSet;
 use reveille_ledger::reply::{CommandOutcome, CommandReply};
 use reveille_ledger::tenant::TenantSet;
-use reveille_ledger::{Ledger, RecipientState};
+use reveille_ledger::{Ledger, RecipientState, ScheduleTiming};
 
 /// One step of a test. Its numbers select among what exists when it is executed.
 #[derive(Clone, Debug)]
@@ -391,11 +391,7 @@ impl World {
         });
         let ahead = through.max(schedule.plan.fired_through).plus_ms(1 + i64::from(what) * 500);
         let retimed = TimingChange {
-            when: When::Every { period_ms: 60_000, anchor_ms: ahead.0 },
-            zone: "UTC".into(),
-            start: None,
-            end: None,
-            max_runs: None,
+            timing: ScheduleTiming::new(When::Every { period_ms: 60_000, anchor_ms: ahead.0 }, "UTC"),
             through,
             due,
             explained: explained.into_iter().collect(),
@@ -611,7 +607,7 @@ fn schedule(name: u8, size: u16, now: Time) -> ScheduleCreate {
     };
     ScheduleCreate {
         request: (name.is_multiple_of(2)).then(|| format!("request {name}")),
-        when: When::Every { period_ms: 60_000, anchor_ms: 0 },
+        timing: ScheduleTiming::new(When::Every { period_ms: 60_000, anchor_ms: 0 }, "UTC"),
         next: Some(next_at(due, &policies)),
         policies,
         ..plain::schedule(&format!("s{name}"), audience, now)

@@ -1,5 +1,6 @@
 //! A simple schedule for tests and examples that are about something else. They change what they need.
 
+use reveille_ledger::ScheduleTiming;
 use reveille_ledger::calendar::When;
 use reveille_ledger::command::ScheduleCreate;
 use reveille_ledger::content::{AudienceChoice, Content};
@@ -13,11 +14,7 @@ pub fn schedule(name: &str, audience: impl Into<AudienceChoice>, after: Time) ->
         request: None,
         tenant: "default".into(),
         name: name.into(),
-        when: When::Cron { expression: "* * * * *".into() },
-        zone: "UTC".into(),
-        start: None,
-        end: None,
-        max_runs: None,
+        timing: ScheduleTiming::new(When::Cron { expression: "* * * * *".into() }, "UTC"),
         policies: Policies::default(),
         pool: "default".into(),
         priority: 0,

@@ -18,7 +18,7 @@ use reveille_ledger::reply::{
     CancelledRun, CancelledRuns, CommandOutcome, CommandReply, MovedRecipients, ScheduleCreation,
 };
 use reveille_ledger::tenant::TenantSet;
-use reveille_ledger::{ActivityKind, Ledger, RunKind, RunState};
+use reveille_ledger::{ActivityKind, Ledger, RunKind, RunState, ScheduleTiming};
 
 /// Number of commands; their ordinals are 0 to this minus one.
 pub const COMMANDS: u8 = 45;
@@ -114,11 +114,13 @@ fn create(name: &str, when: When) -> ScheduleCreate {
         request: Some("request-1".into()),
         tenant: "default".into(),
         name: name.into(),
-        when,
-        zone: "Europe/Berlin".into(),
-        start: Some(Time(-5)),
-        end: Some(Time(4_000_000_000_000)),
-        max_runs: Some(400),
+        timing: ScheduleTiming {
+            when,
+            zone: "Europe/Berlin".into(),
+            start: Some(Time(-5)),
+            end: Some(Time(4_000_000_000_000)),
+            max_runs: Some(400),
+        },
         policies: Policies {
             dst: Dst { gap: DstGap::Shift, overlap: DstOverlap::Both },
             catch_up: CatchUp::All,
@@ -205,11 +207,7 @@ fn edit() -> ScheduleEdit {
         schedule: ScheduleId::new(900, 0),
         plan_version: 4,
         timing: Some(TimingChange {
-            when: create.when,
-            zone: create.zone,
-            start: create.start,
-            end: create.end,
-            max_runs: create.max_runs,
+            timing: create.timing,
             through: Time(9_000),
             due: Some(fire()),
             explained: vec![explained],
@@ -280,14 +278,14 @@ fn campaign_name(name: &str) -> CampaignName {
 
 /// Returns a campaign for the audience of [`audience_seal`], an hour after the sample state's time.
 fn campaign(name: &str) -> CampaignCreate {
-    let ScheduleCreate { tenant, zone, content, policies, pool, priority, labels, .. } =
+    let ScheduleCreate { tenant, timing, content, policies, pool, priority, labels, .. } =
         create("spring", When::At { instant_ms: 203_600_000 });
     CampaignCreate {
         request: Some("request-11".into()),
         tenant,
         name: name.into(),
         due: Time(203_600_000),
-        zone,
+        zone: timing.zone,
         audience: "all".into(),
         content,
         policies: Policies { min_gap_ms: 0, ..policies },

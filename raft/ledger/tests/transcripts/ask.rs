@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use goldenscript::Context;
-use reveille_ledger::Activity;
 use reveille_ledger::access::Access;
 use reveille_ledger::calendar::{self, Pattern, When};
 use reveille_ledger::canary::Canary;
@@ -12,7 +11,7 @@ use reveille_ledger::content::{AudienceChoice, NamedAudience, Seal};
 use reveille_ledger::decide::archive::{ArchiveCursor, next_batch};
 use reveille_ledger::decide::backfill::range;
 use reveille_ledger::decide::catch_up;
-use reveille_ledger::decide::edit::{RequestedTiming, TimingEdit, plan_timing_change};
+use reveille_ledger::decide::edit::{TimingEdit, plan_timing_change};
 use reveille_ledger::decide::timing::{self, Calendar, Jitter, Zone};
 use reveille_ledger::ids::*;
 use reveille_ledger::instant_range::{InstantRange, distance_ms};
@@ -20,6 +19,7 @@ use reveille_ledger::labels::Labels;
 use reveille_ledger::policy::{CatchUp, DAY_MS, InDoubt, Overlap, Policies};
 use reveille_ledger::pool::{Day, PoolSet};
 use reveille_ledger::tenant::TenantSet;
+use reveille_ledger::{Activity, ScheduleTiming};
 
 use crate::words::{Parsed, Words, milliseconds, slots};
 use crate::world::{World, audience, audience_from, content};
@@ -355,11 +355,7 @@ impl World {
             request: words.key("request").map(str::to_owned),
             tenant: words.key("tenant").unwrap_or("default").into(),
             name: String::new(),
-            when,
-            zone,
-            start,
-            end,
-            max_runs,
+            timing: ScheduleTiming { when, zone, start, end, max_runs },
             policies,
             pool: words.key("pool").unwrap_or("default").into(),
             priority: words.number("priority", 0)?,
@@ -522,16 +518,15 @@ impl World {
     ) -> Parsed<TimingChange> {
         let schedule = self.ledger.schedules().get(&id).ok_or("no such schedule")?;
         let jitter_ms = jitter_ms.unwrap_or(schedule.settings.policies.jitter_ms);
-        let wanted = RequestedTiming {
+        let timing = ScheduleTiming {
             when: when.unwrap_or_else(|| schedule.timing.when.clone()),
             zone: zone.unwrap_or_else(|| schedule.timing.zone.to_string()),
-            start: schedule.timing.start,
-            end: schedule.timing.end,
             max_runs,
-            policies: Policies { jitter_ms, ..(*schedule.settings.policies).clone() },
+            ..(*schedule.timing).clone()
         };
+        let policies = &Policies { jitter_ms, ..(*schedule.settings.policies).clone() };
         let former = (Pattern::compile(&schedule.timing.when)?, rules(&schedule.timing.zone)?);
-        let next = (Pattern::compile(&wanted.when)?, rules(&wanted.zone)?);
+        let next = (Pattern::compile(&timing.when)?, rules(&timing.zone)?);
         let former = Calendar { pattern: &former.0, zone: &former.1 };
         let calendar = Calendar { pattern: &next.0, zone: &next.1 };
         let fires = schedule.activity == Activity::Active;
@@ -540,7 +535,7 @@ impl World {
             .flatten();
         let has_opened = |name: &Nominal| self.ledger.has_opened(&(id, name.clone()));
         let waits = self.ledger.waits_at(id, through);
-        let edit = TimingEdit { schedule, due, former: Some(former), wanted, calendar, through, waits };
+        let edit = TimingEdit { schedule, due, former: Some(former), timing, policies, calendar, through, waits };
         Ok(plan_timing_change(edit, has_opened)?)
     }
 

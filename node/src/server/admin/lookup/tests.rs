@@ -1,6 +1,7 @@
 //! Tests of names of runs and recipients, in a night with a change of the clocks.
 
 use super::*;
+use reveille_ledger::ScheduleTiming;
 use reveille_ledger::calendar::{Pattern, When};
 use reveille_ledger::command::{Archive, Command, Entry, EpochStart, ScheduleCreate, Trigger, VoterClock};
 use reveille_ledger::content::{Audience, Content, Recipient};
@@ -23,11 +24,7 @@ pub fn create(expression: &str, zones: &Zones, after: Time) -> ScheduleCreate {
         tenant: "default".to_owned(),
         name: "night".to_owned(),
         next: first_instant_after(&pattern, &zone, &policies.dst, after, (None, None), Jitter::NONE),
-        when,
-        zone: ZONE.to_owned(),
-        start: None,
-        end: None,
-        max_runs: None,
+        timing: ScheduleTiming::new(when, ZONE),
         policies,
         pool: "default".to_owned(),
         priority: 0,
@@ -67,7 +64,7 @@ fn fired(expression: &str, zones: &Zones) -> Ledger {
     let readings = vec![VoterClock { node: leader.node, wall: now }];
     play(&mut ledger, Command::EpochStart(EpochStart::new(leader, 1, readings)));
     let asked = create(expression, zones, now.plus_ms(-600_000));
-    let (pattern, zone) = (Pattern::compile(&asked.when).expect("a pattern"), zones.get(ZONE).expect("a zone"));
+    let (pattern, zone) = (Pattern::compile(&asked.timing.when).expect("a pattern"), zones.get(ZONE).expect("a zone"));
     play(&mut ledger, Command::ScheduleCreate(Box::new(asked)));
     let fire = plan_fire(&ledger, ScheduleId::new(2, 0), &pattern, &zone, now).expect("due");
     play(&mut ledger, Command::Fire(vec![fire]));

@@ -2,7 +2,6 @@
 
 use reveille_cluster::compose::{Compiled, check_proposed};
 use reveille_cluster::ops::zones::Zones;
-use reveille_ledger::DEFAULT_POOL;
 use reveille_ledger::calendar::When;
 use reveille_ledger::command::ScheduleCreate;
 use reveille_ledger::content::{Content, NamedAudience};
@@ -10,6 +9,7 @@ use reveille_ledger::decide::timing::{self, Jitter};
 use reveille_ledger::ids::Time;
 use reveille_ledger::labels::{Labels, WrongLabel};
 use reveille_ledger::limits::LedgerLimits;
+use reveille_ledger::{DEFAULT_POOL, ScheduleTiming};
 use reveille_proto::admin::v1::{self, ErrorReason};
 
 use super::audience::{CheckedAudience, audience};
@@ -95,11 +95,7 @@ pub fn schedule(body: Option<v1::ScheduleBody>, context: &CheckContext<'_>) -> A
         request: None,
         tenant,
         name,
-        when,
-        zone: body.zone,
-        start,
-        end,
-        max_runs: body.max_runs,
+        timing: ScheduleTiming { when, zone: body.zone, start, end, max_runs: body.max_runs },
         policies,
         pool,
         priority,

@@ -121,7 +121,7 @@ impl Admin {
             validate::schedule(Some(body), &CheckContext { now, exists, zones, sealed: &sealed, limits })
         });
         let CheckedSchedule { create, .. } = asked.await??;
-        let When::At { instant_ms } = create.when else {
+        let When::At { instant_ms } = create.timing.when else {
             return Err(ApiError::of_field("schedule.when", "is no instant"));
         };
         Ok(CampaignCreate {
@@ -129,7 +129,7 @@ impl Admin {
             tenant: create.tenant,
             name: create.name,
             due: Time(instant_ms),
-            zone: create.zone,
+            zone: create.timing.zone,
             audience,
             content: create.content,
             policies: create.policies,

@@ -47,7 +47,7 @@ pub async fn create(
         return Err(error_texts::refused(&taken).request(&request.request_id));
     }
     if let Some((id, definition)) = known
-        && definition != Some(create.definition())
+        && definition != create.definition()
     {
         let used = |id: &str| admin.context.replica.read(|ledger| ledger.answer_to(&create.tenant, id).is_some());
         let why = match request_id.as_deref().is_some_and(used) {
@@ -106,13 +106,13 @@ pub fn tenant_and_name(body: &v1::ScheduleBody) -> (&str, &str) {
 }
 
 /// Id and definition of a schedule.
-type Known = Option<(ScheduleId, Option<Hash>)>;
+type Known = Option<(ScheduleId, Hash)>;
 
 /// Returns the existing schedule with that name, whether a campaign has the name, and the ledger time.
 async fn existing(admin: &Admin, body: Option<&v1::ScheduleBody>, deadline: Instant) -> ApiResult<(Known, bool, Time)> {
     let (tenant, name) = body.map_or((DEFAULT_TENANT, ""), tenant_and_name);
     let query = admin.read_latest(deadline, |ledger| {
-        let known = ledger.schedule_named(tenant, name).map(|(id, schedule)| (id, ledger.definition_of(schedule)));
+        let known = ledger.schedule_named(tenant, name).map(|(id, schedule)| (id, schedule.definition()));
         (known, ledger.campaigns().contains(&(tenant.to_owned(), name.to_owned())), ledger.head().now)
     });
     let (known, of_campaign, now) = query.await?;

@@ -12,7 +12,7 @@ use reveille_ledger::ids::{ClaimOwner, Epoch, Incarnation, NodeId, ScheduleId, T
 use reveille_ledger::labels::Labels;
 use reveille_ledger::policy::{Overlap, Policies};
 use reveille_ledger::reply::CommandOutcome;
-use reveille_ledger::{Ledger, Schedule};
+use reveille_ledger::{Ledger, Schedule, ScheduleTiming};
 
 /// Maximum number of fires in a dry run. Each covers about a thousand instants.
 const FIRES_MAX: u32 = 256;
@@ -87,11 +87,10 @@ fn stand_in(schedule: &Schedule) -> ScheduleCreate {
         request: None,
         tenant: schedule.settings.tenant.to_string(),
         name: schedule.name.to_string(),
-        when: schedule.timing.when.clone(),
-        zone: schedule.timing.zone.to_string(),
-        start: schedule.timing.start,
-        end: schedule.timing.end,
-        max_runs: schedule.timing.max_runs.map(|most| most.saturating_sub(schedule.plan.opened)),
+        timing: ScheduleTiming {
+            max_runs: schedule.timing.max_runs.map(|most| most.saturating_sub(schedule.plan.opened)),
+            ..(*schedule.timing).clone()
+        },
         policies: Policies {
             overlap: side_by_side(schedule.settings.policies.overlap),
             ..(*schedule.settings.policies).clone()
@@ -127,7 +126,7 @@ mod tests {
     use reveille_ledger::command::NextInstant;
     use reveille_ledger::ids::{Hash, Nominal};
     use reveille_ledger::policy::{CatchUp, DAY_MS, HOUR_MS, Policies};
-    use reveille_ledger::{Activity, Plan, ScheduleSettings, ScheduleTiming};
+    use reveille_ledger::{Activity, Plan, ScheduleSettings};
 
     const HOURS_PAUSED: i64 = 30;
 

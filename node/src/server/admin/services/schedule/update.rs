@@ -13,7 +13,7 @@ use reveille_ledger::calendar::Pattern;
 use reveille_ledger::command::{Command, ExplainedRange, ScheduleCreate, ScheduleEdit, TimingChange};
 use reveille_ledger::content::{AudienceChoice, Content, Recipients};
 use reveille_ledger::decide::catch_up::plan_last_fire_of_old_timing;
-use reveille_ledger::decide::edit::{RequestedTiming, TimingEdit, plan_timing_change};
+use reveille_ledger::decide::edit::{TimingEdit, plan_timing_change};
 use reveille_ledger::decide::timing::Calendar;
 use reveille_ledger::ids::{Hash, Nominal, ScheduleId, Time};
 use reveille_ledger::refusal::CommandRefusal;
@@ -236,10 +236,7 @@ async fn plan(admin: &Admin, present: Present, until: Until, asked: Arc<Edit>) -
 
 /// Returns true if the calendar gives other instants.
 fn moves_instants(schedule: &Schedule, wanted: &ScheduleCreate) -> bool {
-    schedule.timing.when != wanted.when
-        || *schedule.timing.zone != *wanted.zone
-        || (schedule.timing.start, schedule.timing.end, schedule.timing.max_runs)
-            != (wanted.start, wanted.end, wanted.max_runs)
+    *schedule.timing != wanted.timing
         || schedule.settings.policies.dst != wanted.policies.dst
         || schedule.settings.policies.jitter_ms != wanted.policies.jitter_ms
 }
@@ -275,8 +272,8 @@ fn retimed(
 ) -> ApiResult<TimingChange> {
     let schedule = &present.schedule;
     let compiled = |of: &_| Pattern::compile(of).map_err(|error| error_texts::not_possible(error.to_string()));
-    let zone = zones.get(&create.zone).map_err(|unknown| error_texts::not_possible(unknown.to_string()))?;
-    let pattern = compiled(&create.when)?;
+    let zone = zones.get(&create.timing.zone).map_err(|unknown| error_texts::not_possible(unknown.to_string()))?;
+    let pattern = compiled(&create.timing.when)?;
     let former = (compiled(&schedule.timing.when)?, zones.get(&schedule.timing.zone).ok());
     let former = former.1.as_ref().map(|zone| Calendar { pattern: &former.0, zone });
     let active = former.filter(|_| schedule.activity == Activity::Active);
@@ -289,19 +286,12 @@ fn retimed(
         context.replica.read(|ledger| ledger.has_opened(&name))
     };
     let waits = context.replica.read(|ledger| ledger.waits_at(present.id, through));
-    let wanted = RequestedTiming {
-        when: create.when.clone(),
-        zone: create.zone.clone(),
-        start: create.start,
-        end: create.end,
-        max_runs: create.max_runs,
-        policies: create.policies.clone(),
-    };
     let calendar = Calendar { pattern: &pattern, zone: &zone };
-    let edit = TimingEdit { schedule, due, former, wanted, calendar, through, waits };
+    let timing = create.timing.clone();
+    let edit = TimingEdit { schedule, due, former, timing, policies: &create.policies, calendar, through, waits };
     let retiming = plan_timing_change(edit, has_opened);
     let retiming = retiming.map_err(|wait| error_texts::not_possible(wait.to_string()))?;
-    match (&retiming.next, create.max_runs) {
+    match (&retiming.next, create.timing.max_runs) {
         (Some(_), _) => Ok(retiming),
         (None, Some(most)) if schedule.plan.opened >= most => {
             let opened = schedule.plan.opened;
