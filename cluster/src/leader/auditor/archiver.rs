@@ -17,7 +17,10 @@ const UNSAVED_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// that gets a snapshot. One part each seven minutes makes this number in 400 days. Above it no run is archived.
 const PARTS_MAX: usize = 80_000;
 
-/// The scan for finished runs and old data: one batch in each sweep, and a pause after each complete scan.
+/// Maximum number of batches in one sweep. Each is an entry of its own, so the lock of the ledger is not held for long.
+const BATCHES_MAX: usize = 4;
+
+/// The scan for finished runs and old data: some batches in each sweep, and a pause after each complete scan.
 pub(super) struct Archiver {
     /// Time from the end of a run to its archiving, by ledger time. Milliseconds.
     after_ms: i64,
@@ -32,12 +35,19 @@ impl Archiver {
         Archiver { after_ms, next: Time(i64::MIN), cursor: ArchiveCursor::default() }
     }
 
-    /// Proposes one batch, at most one entry. If the proposal fails, the same batch is found again.
+    /// Archives what one sweep may archive.
     pub(super) async fn go_on(&mut self, context: &NodeContext, leadership: &Leadership) {
-        let now = leadership.now();
-        if now < self.next || context.replica.read(|ledger| ledger.unsaved_bytes()) > UNSAVED_BYTES_MAX {
-            return;
+        for _ in 0..BATCHES_MAX {
+            let now = leadership.now();
+            if now < self.next || context.replica.read(|ledger| ledger.unsaved_bytes()) > UNSAVED_BYTES_MAX {
+                return;
+            }
+            self.propose_batch(context, leadership, now).await;
         }
+    }
+
+    /// Proposes one batch, at most one entry. If the proposal fails, the same batch is found again.
+    async fn propose_batch(&mut self, context: &NodeContext, leadership: &Leadership, now: Time) {
         let (mut batch, cursor, parts) = context.replica.read(|ledger| {
             let begun = Instant::now();
             let (batch, cursor) = archive::next_batch(ledger, &self.cursor, now, self.after_ms);

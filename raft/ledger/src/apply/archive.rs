@@ -324,12 +324,11 @@ impl Ledger {
     /// it, for the archive. Else it stays in the state at least until then.
     fn archive_blob(&mut self, hash: &Hash, until: Time) -> Option<StoredBlob> {
         let now = self.head.now;
-        let stored = self.blobs.edit(hash)?;
+        let stored = self.blobs.get(hash)?;
         if stored.references == 1 && stored.kept_until <= now {
-            let blob = stored.clone();
-            self.release_blob(hash);
-            return Some(blob);
+            return self.remove_blob(hash);
         }
+        let stored = self.blobs.edit(hash)?;
         stored.kept_until = stored.kept_until.max(until);
         self.release_blob(hash);
         None
@@ -388,7 +387,7 @@ impl Ledger {
 /// Adds the slots of a run, by chunk.
 fn add_slots(slots: &mut BTreeMap<u32, Bitmap>, run: &Run) {
     for number in run.slots().chunks() {
-        slots.entry(number).or_default().add(&run.slots().in_chunk(number));
+        run.slots().add_to(slots.entry(number).or_default(), number);
     }
 }
 

@@ -126,9 +126,13 @@ impl Ledger {
     pub(super) fn remove_unused_blob(&mut self, hash: &Hash) {
         let now = self.head.now;
         if self.blobs.get(hash).is_some_and(|stored| stored.is_unused(now)) {
-            self.blobs.remove(hash);
-            self.derived.seals.remove(hash);
-            self.derived.mappings.forget(hash);
+            self.remove_blob(hash);
         }
+    }
+
+    pub(super) fn remove_blob(&mut self, hash: &Hash) -> Option<StoredBlob> {
+        self.derived.seals.remove(hash);
+        self.derived.mappings.forget(hash);
+        self.blobs.remove(hash)
     }
 }

@@ -11,8 +11,8 @@ use crate::command::Archive;
 use crate::model::{ArchivePartKey, Hash, Ledger, Nominal, Page, PageId, RunId, ScheduleId, Time};
 
 /// Maximum number of runs that one entry archives; a page with more runs has its own entry. The ledger is locked for
-/// about ten milliseconds then, and a part of the archive has one to two megabytes.
-pub const RUNS_MAX: usize = 4_096;
+/// three milliseconds then, on a busy machine twelve.
+pub const RUNS_MAX: usize = 1_024;
 /// Maximum number of rows of each other kind that one entry removes. A name has at most 128 bytes, so this is far below
 /// the limit of an entry.
 const ROWS_MAX: usize = 1_000;

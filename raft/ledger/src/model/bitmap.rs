@@ -34,9 +34,9 @@ impl Bitmap {
 
     /// Returns `count` slots from `first` on; slots beyond the chunk are left out.
     pub fn range(first: u32, count: u32) -> Bitmap {
-        let mut set = RoaringBitmap::new();
-        set.insert_range(first.min(CHUNK)..first.saturating_add(count).min(CHUNK));
-        Bitmap(set)
+        let mut set = Bitmap::new();
+        set.add_range(first, count);
+        set
     }
 
     /// Returns the set of these slots, in any order. For many slots it is faster than inserting them one by one.
@@ -107,6 +107,11 @@ impl Bitmap {
         let mut left = self.clone();
         left.remove(other);
         left
+    }
+
+    /// Adds `count` slots from `first` on; slots beyond the chunk are left out.
+    pub fn add_range(&mut self, first: u32, count: u32) {
+        self.0.insert_range(first.min(CHUNK)..first.saturating_add(count).min(CHUNK));
     }
 
     /// Adds all slots of `other`.

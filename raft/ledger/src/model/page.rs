@@ -52,7 +52,7 @@ impl Page {
     pub(crate) fn slots_of_chunk(&self, chunk: u32) -> Bitmap {
         let mut slots = Bitmap::new();
         for run in &self.runs {
-            slots.add(&run.slots().in_chunk(chunk));
+            run.slots().add_to(&mut slots, chunk);
         }
         slots
     }
@@ -79,10 +79,17 @@ pub(crate) struct RunSlots {
 impl RunSlots {
     /// Returns the slots within a chunk of the page; empty if the run has none there.
     pub fn in_chunk(self, chunk: u32) -> Bitmap {
+        let mut slots = Bitmap::new();
+        self.add_to(&mut slots, chunk);
+        slots
+    }
+
+    /// Adds the slots within a chunk of the page. A page has up to a thousand runs, so no set is made for each.
+    pub fn add_to(self, slots: &mut Bitmap, chunk: u32) {
         let base = u64::from(chunk) * u64::from(CHUNK);
         let (first, end) = (u64::from(self.first), u64::from(self.first) + u64::from(self.count));
         let within = |slot: u64| slot.saturating_sub(base).min(u64::from(CHUNK)) as u32;
-        Bitmap::range(within(first), within(end) - within(first))
+        slots.add_range(within(first), within(end) - within(first));
     }
 
     /// Returns the range of chunks that have slots of the run.
