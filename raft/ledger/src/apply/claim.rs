@@ -30,7 +30,7 @@ impl Ledger {
         granted.remove(&self.hold_back_inside_gap(context, request.chunk, &granted));
         refuse_if(granted.is_empty(), CommandRefusal::NothingPending)?;
         let granted = self.within_concurrency(request.chunk.page, granted)?;
-        let granted = self.within_cap(request.chunk, granted, context.now)?;
+        let granted = self.within_daily_cap(request.chunk, granted, context.now)?;
         let epoch = self.head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
         let fence = Fence { group: GROUP, epoch, index: context.index, place };
         let claim = Claim {

@@ -65,7 +65,7 @@ impl Ledger {
     }
 
     /// Limits the slots that could be granted, all of one pool, to the rest of today's cap.
-    pub(super) fn within_cap(&self, key: ChunkKey, granted: Bitmap, now: Time) -> Result<Bitmap, CommandRefusal> {
+    pub(super) fn within_daily_cap(&self, key: ChunkKey, granted: Bitmap, now: Time) -> Result<Bitmap, CommandRefusal> {
         let Some(lowest) = granted.min().filter(|_| !self.pools.is_empty()) else { return Ok(granted) };
         let Some(pool) = self.pages.get(&key.page).map(|page| self.pool_of(page, key, lowest)) else {
             return Ok(granted);

@@ -195,28 +195,28 @@ impl<'a> FirePlanner<'a> {
 
     fn judge_step(&self, step: &Step, opens: Time, blocking: Option<BlockingRun>, is_latest: bool) -> JudgedInstant {
         let (nominal, due) = (Nominal::from(step.nominal()), Time::from(step.instant()));
-        let delay = match blocking {
-            _ if self.schedule.plan.missed_before.is_some_and(|before| opens < before) => Delay::Missed,
-            Some(blocking) if opens <= blocking.through => Delay::WaitedForRun,
-            _ => Delay::None,
+        let timeliness = match blocking {
+            _ if self.schedule.plan.missed_before.is_some_and(|before| opens < before) => Timeliness::Missed,
+            Some(blocking) if opens <= blocking.through => Timeliness::WaitedForRun,
+            _ if self.now.since_ms(opens) <= self.ledger.limits().on_time_ms => Timeliness::OnTime,
+            _ => Timeliness::Missed,
         };
         let verdict = match step {
             _ if self.ledger.has_opened(&(self.id, nominal.clone())) => Err(UnopenedReason::OpenedBefore),
             Step::Absent(_) => Err(UnopenedReason::DoesNotExist),
-            Step::Fires(_) => self.verdict(opens, delay, is_latest),
+            Step::Fires(_) => self.verdict(opens, timeliness, is_latest),
         };
         JudgedInstant { nominal, due, opens, verdict }
     }
 
     /// Decides whether an instant opens, and with which cause; or why it does not open (P16).
-    fn verdict(&self, opens: Time, delay: Delay, is_latest: bool) -> Result<OpeningCause, UnopenedReason> {
+    fn verdict(&self, opens: Time, timeliness: Timeliness, is_latest: bool) -> Result<OpeningCause, UnopenedReason> {
         let policies = &self.schedule.settings.policies;
-        let (waited, late_ms) = (delay == Delay::WaitedForRun, self.now.since_ms(opens));
-        let is_on_time = delay == Delay::None && late_ms <= self.ledger.limits().on_time_ms;
+        let waited = timeliness == Timeliness::WaitedForRun;
         match policies.catch_up {
-            _ if late_ms > policies.start_within_ms => Err(UnopenedReason::TooLate),
+            _ if self.now.since_ms(opens) > policies.start_within_ms => Err(UnopenedReason::TooLate),
             CatchUp::One | CatchUp::None if waited && !is_latest => Err(UnopenedReason::Superseded),
-            _ if waited || is_on_time => Ok(OpeningCause::Due),
+            _ if timeliness != Timeliness::Missed => Ok(OpeningCause::Due),
             CatchUp::All => Ok(OpeningCause::CatchUp),
             CatchUp::One if is_latest => Ok(OpeningCause::CatchUp),
             CatchUp::One => Err(UnopenedReason::Coalesced),
@@ -234,14 +234,14 @@ impl<'a> FirePlanner<'a> {
     }
 }
 
-/// Why an instant is late.
+/// Whether an instant opens in time.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Delay {
-    /// It is on time, or there was no leader.
-    None,
+enum Timeliness {
+    /// It is at most [`LedgerLimits::on_time_ms`] late.
+    OnTime,
     /// It waited for a run (`buffer_one`), so it was not missed.
     WaitedForRun,
-    /// It was due in a pause, or in an outage longer than [`LedgerLimits::on_time_ms`].
+    /// It was due in a pause or in an outage.
     Missed,
 }
 
