@@ -152,7 +152,7 @@ impl Timer {
                 schedules = count,
                 moved,
                 tzdb = context.zones.version(),
-                "planned by another zone database"
+                "next instants were computed again with another zone database"
             );
         }
         self.replanned = cursor;
@@ -172,7 +172,7 @@ impl Timer {
 
     /// Takes a schedule out of service. Returns true if the outcome of the proposal is known.
     async fn quarantine(&self, id: ScheduleId, cause: String) -> bool {
-        tracing::error!(schedule = %id, cause, "a schedule is taken out of the way");
+        tracing::error!(schedule = %id, cause, "a schedule is quarantined");
         self.leadership.quarantine(Quarantined::Schedule(id), &cause).await.is_some()
     }
 }
