@@ -39,7 +39,7 @@ mod tests {
     use std::fs;
 
     use reveille_check::events::{
-        Answered, Claim, Ended, Event, FORMAT, Fence, FinalState, Header, Mail, RecipientState, Writer,
+        Answered, Claim, Ended, Event, FORMAT, Fence, FinalState, Handoff, Header, RecipientState, Writer,
     };
     use reveille_check::names::Name;
 
@@ -64,7 +64,7 @@ mod tests {
             Claim { fence, node: "n1".into(), incarnation: 1, run, recipient, committed_ns: None, proposed_ns: None };
         let mut events = vec![Event::Claim(claim)];
         events.extend((0..accepts).map(|number| {
-            Event::Mail(Mail {
+            Event::Handoff(Handoff {
                 data_ns: number,
                 at_ns: number,
                 run,

@@ -31,7 +31,7 @@ pub use ledger::{
     RunCause, StateHash,
 };
 pub use world::{
-    Answered, Audience, Bound, Content, Due, EpochStarted, GateReading, Lifetime, LifetimeEnd, Limit, Mail, Outage,
+    Answered, Audience, Bound, Content, Due, EpochStarted, GateReading, Handoff, Lifetime, LifetimeEnd, Limit, Outage,
     Overload,
 };
 
@@ -114,7 +114,7 @@ pub enum InDoubt {
     AssumeSent,
 }
 
-/// One observation, such as the line `{"mail":{…}}`.
+/// One observation, such as the line `{"handoff":{…}}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
@@ -128,7 +128,7 @@ pub enum Event {
         offset_ms: i64,
     },
     /// A handoff arrived at the sink.
-    Mail(Mail),
+    Handoff(Handoff),
     /// A list of recipients that [`Due`] instants refer to.
     Audience(Audience),
     /// An instant that was due, by a calendar that shares no code with the product.

@@ -50,22 +50,22 @@ pub fn failovers(history: &History) -> Failovers {
     let majorities = majorities(history);
     // For each epoch with a successor: its last fault, and the start of the successor.
     let mut ended: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
-    let struck = history.faults.iter().filter(|fault| fault.status == FaultStatus::Installed);
-    for (epoch, struck_ns) in struck.filter_map(|fault| Some((fault.led_epoch?, fault.from_ns))) {
+    let installed = history.faults.iter().filter(|fault| fault.status == FaultStatus::Installed);
+    for (epoch, fault_ns) in installed.filter_map(|fault| Some((fault.led_epoch?, fault.from_ns))) {
         let next = history.epochs.iter().filter(|next| next.epoch > epoch).map(|next| next.at_ns).min();
-        if let Some(leader_ns) = next.filter(|leader_ns| *leader_ns >= struck_ns) {
-            let last = ended.entry(epoch).or_insert((struck_ns, leader_ns));
-            last.0 = last.0.max(struck_ns);
+        if let Some(leader_ns) = next.filter(|leader_ns| *leader_ns >= fault_ns) {
+            let last = ended.entry(epoch).or_insert((fault_ns, leader_ns));
+            last.0 = last.0.max(fault_ns);
         }
     }
     let (mut leader, mut email) = (Vec::new(), Vec::new());
-    for (epoch, (struck_ns, leader_ns)) in ended {
+    for (epoch, (fault_ns, leader_ns)) in ended {
         let majority = majorities.iter().find(|(from_ns, until_ns)| *from_ns <= leader_ns && leader_ns < *until_ns);
         let Some((from_ns, until_ns)) = majority else { continue };
-        let from_ns = struck_ns.max(*from_ns);
+        let from_ns = fault_ns.max(*from_ns);
         leader.push(ms(leader_ns - from_ns));
         let emails = history.accepts().filter(|handoff| handoff.fence.is_some_and(|fence| fence.epoch > epoch));
-        let first_ns = emails.map(|handoff| handoff.at_ns).filter(|at_ns| *at_ns >= struck_ns).min();
+        let first_ns = emails.map(|handoff| handoff.at_ns).filter(|at_ns| *at_ns >= fault_ns).min();
         email.extend(first_ns.filter(|at_ns| at_ns < until_ns).map(|at_ns| ms(at_ns.saturating_sub(from_ns))));
     }
     Failovers { leader_ms: Times::of(leader), email_ms: Times::of(email) }

@@ -7,7 +7,7 @@ use std::fmt;
 
 use crate::events::{
     Audience, Call, Claim, Due, Ended, EpochStarted, Event, Explained, Fault, FaultKind, FinalState, Found,
-    GateReading, Header, Lifetime, Limit, Mail, OpenClaim, Outage, Outcome, Overload, PhaseName, RecipientState,
+    GateReading, Handoff, Header, Lifetime, Limit, OpenClaim, Outage, Outcome, Overload, PhaseName, RecipientState,
     Resumption, Run, StateHash,
 };
 use crate::names::Name;
@@ -45,7 +45,7 @@ macro_rules! has_item {
         fn item(&self) -> Item { Item { run: self.run, recipient: self.recipient } }
     })* };
 }
-has_item!(Mail, Claim, Outcome, FinalState);
+has_item!(Handoff, Claim, Outcome, FinalState);
 
 /// Returns the entries of one run. `entries` must be sorted by item.
 pub fn of_run<T: HasItem>(entries: &[T], run: Name) -> &[T] {
@@ -86,7 +86,7 @@ pub struct History {
     /// The parameters of the run.
     pub header: Header,
     /// Handoffs that arrived at the sink, by item, then by arrival.
-    pub handoffs: Vec<Mail>,
+    pub handoffs: Vec<Handoff>,
     /// Claims, by item, then by fence.
     pub claims: Vec<Claim>,
     /// Outcomes, by item, then by log index.
@@ -150,7 +150,7 @@ impl History {
     /// Adds an event, in any order.
     pub fn note(&mut self, event: Event) {
         match event {
-            Event::Mail(mail) => self.handoffs.push(mail),
+            Event::Handoff(handoff) => self.handoffs.push(handoff),
             Event::Claim(claim) => self.claims.push(claim),
             Event::Outcome(outcome) => self.outcomes.push(outcome),
             Event::FinalState(state) => self.final_states.push(state),
@@ -231,12 +231,12 @@ impl History {
     }
 
     /// Returns the accepted handoffs, not in order of time.
-    pub fn accepts(&self) -> impl Iterator<Item = &Mail> {
+    pub fn accepts(&self) -> impl Iterator<Item = &Handoff> {
         self.handoffs.iter().filter(|handoff| handoff.answer.is_accepted())
     }
 
     /// Returns the handoffs of each item.
-    pub fn handoffs_by_item(&self) -> impl Iterator<Item = (Item, &[Mail])> {
+    pub fn handoffs_by_item(&self) -> impl Iterator<Item = (Item, &[Handoff])> {
         let groups = self.handoffs.chunk_by(|left, right| left.item() == right.item());
         groups.filter_map(|handoffs| handoffs.first().map(|first| (first.item(), handoffs)))
     }

@@ -212,8 +212,8 @@ impl World {
 
     /// Kills a sender between its final dot and the answer.
     pub(crate) fn kill_sender(&mut self, SenderKill { process, end }: SenderKill) -> Result<()> {
-        let struck = self.nodes.iter().position(|node| node.process() == Some(process));
-        let Some(index) = struck else { return Ok(()) };
+        let victim = self.nodes.iter().position(|node| node.process() == Some(process));
+        let Some(index) = victim else { return Ok(()) };
         let end = end.unwrap_or_else(|| faults::end(&mut self.randoms.faults));
         let (word, death) = match end.power {
             true => ("power cut between dot and answer", Death::PowerCut(self.randoms.disk.next())),

@@ -13,7 +13,7 @@ use std::task::{Context, Poll, ready};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use reveille_check::events::Mail;
+use reveille_check::events::Handoff;
 use reveille_cluster::smtp::{Connected, Dial};
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use tokio::sync::mpsc;
@@ -44,7 +44,7 @@ struct RelayState {
     behavior: RelayBehavior,
     random: RandomStream,
     /// Emails that arrived, in order.
-    emails: Vec<Mail>,
+    emails: Vec<Handoff>,
     /// Addresses that are refused at RCPT with 550 5.1.1.
     unknown: BTreeSet<String>,
     /// Armed kills: number of accepted emails until the kill, and how the sender ends.
@@ -65,7 +65,7 @@ pub struct SimulatedRelay {
 impl SimulatedRelay {
     /// Returns a relay without faults. The receiver gets requests to kill senders.
     pub fn new(random: RandomStream, network: Network, trace: Trace) -> (SimulatedRelay, mpsc::Receiver<SenderKill>) {
-        let (kills, struck) = mpsc::channel(KILLS_MAX);
+        let (kills, receiver) = mpsc::channel(KILLS_MAX);
         let state = RelayState {
             behavior: RelayBehavior::default(),
             random,
@@ -74,7 +74,7 @@ impl SimulatedRelay {
             armed: Vec::new(),
             waiting: BTreeMap::new(),
         };
-        (SimulatedRelay { state: Arc::new(Mutex::new(state)), kills, network, trace }, struck)
+        (SimulatedRelay { state: Arc::new(Mutex::new(state)), kills, network, trace }, receiver)
     }
 
     /// Sets the behavior of the relay.
@@ -98,7 +98,7 @@ impl SimulatedRelay {
     }
 
     /// Returns all emails that arrived, in order.
-    pub fn emails(&self) -> Vec<Mail> {
+    pub fn emails(&self) -> Vec<Handoff> {
         self.state.lock().emails.clone()
     }
 

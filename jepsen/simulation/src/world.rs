@@ -212,8 +212,8 @@ impl World {
             };
             tokio::select! {
                 biased;
-                struck = kills.recv() => if let Some(struck) = struck {
-                    self.kill_sender(struck)?;
+                kill = kills.recv() => if let Some(kill) = kill {
+                    self.kill_sender(kill)?;
                 },
                 () = cut(0) => self.cut(0)?,
                 () = cut(1) => self.cut(1)?,
@@ -339,7 +339,7 @@ impl World {
         // The records of the relay and the ledger are read at one instant, because emails are sent until a node
         // answers.
         let recorder = &self.env.recorder;
-        self.env.relay.emails().into_iter().for_each(|email| recorder.note(Event::Mail(email)));
+        self.env.relay.emails().into_iter().for_each(|email| recorder.note(Event::Handoff(email)));
         let replica = &contexts[newest].replica;
         let ledger = WholeLedger::open(replica.read(Ledger::clone), replica).await?;
         final_records::due(recorder, &self.plan, &created.0, &ledger);

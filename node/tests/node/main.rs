@@ -6,7 +6,7 @@ mod date;
 mod disk;
 mod documents;
 mod gap;
-mod measures;
+mod metrics;
 mod process;
 mod quorum;
 mod return_path;

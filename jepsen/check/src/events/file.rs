@@ -116,7 +116,7 @@ mod tests {
         assert!(error(&bytes).contains("line 3 of the history follows its end"));
         assert!(error(b"{}\n").contains("line 1 of the history is damaged"));
         let mut bytes = Writer::begin(Vec::new(), &header()).unwrap().to;
-        bytes.extend(b"{\"mail\":{}}\n{}\n");
+        bytes.extend(b"{\"handoff\":{}}\n{}\n");
         assert!(error(&bytes).contains("line 2 of the history is damaged"));
         let other = Writer::begin(Vec::new(), &Header { format: 2, ..header() }).unwrap().to;
         assert!(error(&other).contains("the history has format 2"));

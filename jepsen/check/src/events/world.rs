@@ -10,7 +10,7 @@ use crate::names::Name;
 /// ([`Answered::Cut`], with run and fence if they had arrived), and messages that were refused as malformed
 /// ([`Answered::Malformed`]).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Mail {
+pub struct Handoff {
     /// Time at which the sink read the DATA command.
     pub data_ns: u64,
     /// Time at which the sink read the final dot.

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use crate::events::{Answer, Answered, Call, Claim, Crossing, Mail, Operation, Run, RunCause, Target};
+use crate::events::{Answer, Answered, Call, Claim, Crossing, Handoff, Operation, Run, RunCause, Target};
 use crate::history::{HasItem, History, Item, of_item, of_run};
 use crate::names::Name;
 use crate::verdict::Findings;
@@ -33,7 +33,7 @@ impl<'a> Barrier<'a> {
     }
 
     /// Returns true if the barrier forbids this handoff. `None`: it is unknown if the claim was earlier.
-    fn forbids(&self, history: &History, handoff: &Mail) -> Option<bool> {
+    fn forbids(&self, history: &History, handoff: &Handoff) -> Option<bool> {
         // A message without its final dot may not have passed the gate.
         let has_dot = !matches!(handoff.answer, Answered::Cut | Answered::Malformed);
         let within = handoff.at_ns > self.answered_ns && handoff.at_ns < self.lifted_ns && has_dot;
@@ -54,7 +54,7 @@ impl<'a> Barrier<'a> {
         Some(handoff.fence?.index > self.index?)
     }
 
-    fn names(&self, history: &History, handoff: &Mail) -> bool {
+    fn names(&self, history: &History, handoff: &Handoff) -> bool {
         self.crossed.iter().any(|crossing| {
             Some(crossing.fence) == handoff.fence
                 && handoff.run == crossing.run
@@ -231,7 +231,7 @@ fn report_runs(history: &History, (tenant, schedule): (&String, &String), stops:
     }
 }
 
-fn report_handoff(history: &History, handoff: &Mail, barriers: &[Barrier], what: &str, findings: &mut Findings) {
+fn report_handoff(history: &History, handoff: &Handoff, barriers: &[Barrier], what: &str, findings: &mut Findings) {
     for barrier in barriers {
         match barrier.forbids(history, handoff) {
             Some(false) => {}
@@ -241,7 +241,7 @@ fn report_handoff(history: &History, handoff: &Mail, barriers: &[Barrier], what:
     }
 }
 
-fn describe(handoff: &Mail, barrier: &Barrier, what: &str) -> String {
+fn describe(handoff: &Handoff, barrier: &Barrier, what: &str) -> String {
     let after_ms = (handoff.at_ns - barrier.answered_ns) as f64 / 1e6;
     let (item, node) = (handoff.item(), handoff.node);
     format!("{item} came from {node} {after_ms:.3} ms after the answer to {what}, which did not name it")

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::events::{Claim, GateReading, Mail};
+use crate::events::{Claim, GateReading, Handoff};
 use crate::history::{HasItem, History, of_item};
 use crate::names::Name;
 use crate::verdict::Findings;
@@ -32,7 +32,7 @@ pub fn covered(history: &History, findings: &mut Findings) {
 }
 
 /// Returns the claim of a handoff.
-pub fn claim_of<'a>(history: &'a History, handoff: &Mail) -> Option<&'a Claim> {
+pub fn claim_of<'a>(history: &'a History, handoff: &Handoff) -> Option<&'a Claim> {
     of_item(&history.claims, handoff.item()).iter().find(|claim| Some(claim.fence) == handoff.fence)
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::events::{Content, Mail};
+use crate::events::{Content, Handoff};
 use crate::history::{HasItem, History};
 use crate::names::Name;
 use crate::verdict::Findings;
@@ -40,7 +40,7 @@ fn audiences(history: &History) -> BTreeMap<Name, Name> {
 fn report_wrong_content(
     history: &History,
     audiences: &BTreeMap<Name, Name>,
-    (handoff, content): (&Mail, Content),
+    (handoff, content): (&Handoff, Content),
     findings: &mut Findings,
 ) {
     let item = handoff.item();

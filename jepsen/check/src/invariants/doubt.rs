@@ -318,7 +318,7 @@ fn allowed_by(history: &History, fault: &Fault, cap: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::events::{Claim, Event, Header, Mail, Outcome};
+    use crate::events::{Claim, Event, Handoff, Header, Outcome};
 
     /// Returns a history of ten recipients. Each is claimed in an entry of its own, ten seconds after the recipient
     /// before, handed off half a second later, and settled in the entry after the claim.
@@ -337,7 +337,7 @@ mod tests {
                 committed_ns: None,
                 proposed_ns: Some(claimed_ns),
             }));
-            history.note(Event::Mail(Mail {
+            history.note(Event::Handoff(Handoff {
                 data_ns: claimed_ns + 500 * MS,
                 at_ns: claimed_ns + 500 * MS,
                 run,

@@ -5,7 +5,7 @@
 //!
 //! Messages that were cut off are not judged.
 
-use crate::events::{Answered, Mail};
+use crate::events::{Answered, Handoff};
 use crate::history::{HasItem, History};
 use crate::verdict::Findings;
 
@@ -23,7 +23,7 @@ pub fn report_emails(history: &History, findings: &mut Findings) {
         }
     }
     for (item, handoffs) in history.handoffs_by_item() {
-        let differ = |what: fn(&Mail) -> Option<_>| {
+        let differ = |what: fn(&Handoff) -> Option<_>| {
             let mut known = handoffs.iter().filter(|handoff| is_whole(handoff)).filter_map(what);
             let first = known.next();
             known.any(|other| Some(other) != first)
@@ -44,11 +44,11 @@ pub fn report_emails(history: &History, findings: &mut Findings) {
     }
 }
 
-pub(super) fn is_whole(handoff: &Mail) -> bool {
+pub(super) fn is_whole(handoff: &Handoff) -> bool {
     !matches!(handoff.answer, Answered::Cut | Answered::Malformed)
 }
 
 /// Returns the node and the time of a handoff, as text for people.
-pub(super) fn origin(handoff: &Mail) -> String {
+pub(super) fn origin(handoff: &Handoff) -> String {
     format!("from {} at {:.3} s", handoff.node, handoff.at_ns as f64 / 1e9)
 }

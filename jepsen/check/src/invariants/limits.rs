@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::events::{Answered, Bound, Call, Limit, Mail, RecipientState, Run};
+use crate::events::{Answered, Bound, Call, Handoff, Limit, RecipientState, Run};
 use crate::history::{HasItem, History, Item, of_item};
 use crate::names::Name;
 use crate::time::MS;
@@ -96,7 +96,7 @@ pub fn another_is_near(history: &History, item: Item, run: &Run) -> bool {
 }
 
 /// Returns the handoffs of the runs that `limit` concerns, with DATA while the limit was in force.
-fn handoffs_under<'a>(history: &'a History, limit: &Limit) -> Vec<&'a Mail> {
+fn handoffs_under<'a>(history: &'a History, limit: &Limit) -> Vec<&'a Handoff> {
     let under = history.runs.iter().filter(|(_, run)| concerns(limit, run)).map(|(name, _)| *name);
     let under: BTreeSet<Name> = under.collect();
     let in_force = limit.from_ns..limit.until_ns.unwrap_or(u64::MAX);
@@ -203,7 +203,7 @@ fn report_attempts(history: &History, limit: &Limit, attempts: u32, findings: &m
     for item in items {
         // Definite refusals and dialogues that were cut off before the final dot allow no further handoffs, so they
         // are not counted.
-        let passed = |handoff: &&Mail| handoff.answer.is_accepted() || handoff.answer == Answered::Nothing;
+        let passed = |handoff: &&Handoff| handoff.answer.is_accepted() || handoff.answer == Answered::Nothing;
         let tried = of_item(&history.handoffs, item).iter().filter(passed).count() as u64;
         let most = u64::from(attempts) * (1 + history.requests_about(item, Call::resends) as u64);
         if tried > most {

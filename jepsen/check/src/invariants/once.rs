@@ -6,14 +6,14 @@
 //! ledger's record counts. A decision before the first or after the second handoff does not count. A decision about a
 //! recipient that was not in doubt does not count either: a requeued dead letter had no email that could be doubled.
 
-use crate::events::{Answer, Answered, InDoubt, Mail, OutcomeKind};
+use crate::events::{Answer, Answered, Handoff, InDoubt, OutcomeKind};
 use crate::history::{HasItem, History, Item, of_item};
 use crate::verdict::Findings;
 
 /// I1: no recipient of a run is accepted twice.
 pub fn accepted_once(history: &History, findings: &mut Findings) {
     for (item, handoffs) in history.handoffs_by_item() {
-        let accepts: Vec<&Mail> = handoffs.iter().filter(|handoff| handoff.answer.is_accepted()).collect();
+        let accepts: Vec<&Handoff> = handoffs.iter().filter(|handoff| handoff.answer.is_accepted()).collect();
         let times = accepts.len();
         if count_undecided_pairs(history, item, accepts) > 0 {
             findings.violation(|| format!("{} was accepted {times} times: {}", item, fences(handoffs)));
@@ -29,11 +29,11 @@ pub fn one_fence_past_the_gate(history: &History, findings: &mut Findings) {
         for twice in all.windows(2).filter(|pair| pair[0] == pair[1]) {
             findings.violation(|| format!("{} came twice under fence {}", item, twice[0]));
         }
-        let may_be_past_gate = |handoff: &&Mail| {
+        let may_be_past_gate = |handoff: &&Handoff| {
             !matches!(handoff.answer, Answered::Refused | Answered::Cut | Answered::Malformed)
                 && handoff.fence.is_some()
         };
-        let mut past_gate: Vec<&Mail> = handoffs.iter().filter(may_be_past_gate).collect();
+        let mut past_gate: Vec<&Handoff> = handoffs.iter().filter(may_be_past_gate).collect();
         past_gate.sort_by_key(|handoff| (handoff.fence, handoff.at_ns));
         past_gate.dedup_by_key(|handoff| handoff.fence);
         if count_undecided_pairs(history, item, past_gate) > 0 {
@@ -57,7 +57,7 @@ pub fn duplicates(history: &History) -> Duplicates {
     let by_policy = history.header.in_doubt == InDoubt::Resend;
     let mut totals = Duplicates::default();
     for (item, handoffs) in history.handoffs_by_item() {
-        let accepts: Vec<&Mail> = handoffs.iter().filter(|handoff| handoff.answer.is_accepted()).collect();
+        let accepts: Vec<&Handoff> = handoffs.iter().filter(|handoff| handoff.answer.is_accepted()).collect();
         let beyond = accepts.len().saturating_sub(1);
         let undecided = if by_policy { beyond } else { count_undecided_pairs(history, item, accepts) };
         totals.undecided += undecided as u64;
@@ -66,7 +66,7 @@ pub fn duplicates(history: &History) -> Duplicates {
     totals
 }
 
-fn fences(handoffs: &[Mail]) -> String {
+fn fences(handoffs: &[Handoff]) -> String {
     let texts = handoffs.iter().map(|handoff| {
         let fence = handoff.fence.map_or_else(|| "no fence".to_owned(), |fence| fence.to_string());
         format!("{fence} {:?} at {:.3} s", handoff.answer, handoff.at_ns as f64 / 1e9)
@@ -89,7 +89,7 @@ struct Decision {
 
 /// Returns the number of consecutive pairs of handoffs, in the order of their fences, without a separate decision
 /// between them.
-fn count_undecided_pairs(history: &History, item: Item, mut handoffs: Vec<&Mail>) -> usize {
+fn count_undecided_pairs(history: &History, item: Item, mut handoffs: Vec<&Handoff>) -> usize {
     if handoffs.len() < 2 {
         return 0;
     }
@@ -136,7 +136,7 @@ impl Decision {
     /// Returns true if this decision lies between two handoffs: by the log, or by time if its index is unknown. DATA
     /// comes before the gate, so the DATA of the first handoff precedes the decision, and the DATA of the second
     /// follows the operator's call.
-    fn is_between(&self, history: &History, first: &Mail, second: &Mail) -> bool {
+    fn is_between(&self, history: &History, first: &Handoff, second: &Handoff) -> bool {
         let in_time = match (first.fence, second.fence) {
             (Some(first), Some(second)) if first == second => false,
             (Some(first), Some(second)) if self.index.is_some() => {
@@ -152,7 +152,7 @@ impl Decision {
 }
 
 /// Returns true if the item was in doubt after this handoff and before this entry, or if outcomes were not observed.
-fn was_in_doubt(history: &History, handoff: &Mail, until: Option<u64>) -> bool {
+fn was_in_doubt(history: &History, handoff: &Handoff, until: Option<u64>) -> bool {
     let from = handoff.fence.map_or(0, |fence| fence.index);
     let mut doubts =
         of_item(&history.outcomes, handoff.item()).iter().filter(|outcome| outcome.kind == OutcomeKind::InDoubt);

@@ -127,9 +127,9 @@ fn quiet(history: &History, majorities: &[Interval], emails: &[u64]) -> Vec<Inte
 fn relay_disturbed(history: &History, emails: &[u64]) -> Vec<Interval> {
     let mut disturbed: Vec<Interval> = Vec::new();
     let faults = history.possible_faults(FaultKind::Relay);
-    let mut struck: Vec<Interval> = faults.map(|fault| (fault.from_ns, fault.over_ns())).collect();
-    struck.sort_unstable();
-    for (from_ns, until_ns) in struck {
+    let mut faulty: Vec<Interval> = faults.map(|fault| (fault.from_ns, fault.over_ns())).collect();
+    faulty.sort_unstable();
+    for (from_ns, until_ns) in faulty {
         // Without an email between two faults, the circuits treat them as one fault.
         let from_ns = match disturbed.last() {
             Some((former, over)) if from_ns <= *over => *former,

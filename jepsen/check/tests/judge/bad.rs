@@ -14,9 +14,9 @@ impl TestHistory {
     }
 
     #[track_caller]
-    pub fn change_mail(&mut self, run: &str, recipient: &str, change: impl Fn(&mut Mail)) {
+    pub fn change_mail(&mut self, run: &str, recipient: &str, change: impl Fn(&mut Handoff)) {
         self.change_first(|event| match event {
-            Event::Mail(mail) if mail.run == run && mail.recipient == recipient => {
+            Event::Handoff(mail) if mail.run == run && mail.recipient == recipient => {
                 change(mail);
                 true
             }
@@ -78,7 +78,7 @@ fn is_claim(event: &Event, run: &str, recipient: &str) -> bool {
 }
 
 fn is_mail(event: &Event, run: &str, recipient: &str) -> bool {
-    matches!(event, Event::Mail(mail) if mail.run == run && mail.recipient == recipient)
+    matches!(event, Event::Handoff(mail) if mail.run == run && mail.recipient == recipient)
 }
 
 #[test]
@@ -474,15 +474,15 @@ fn i9_assumed_recipient_without_request_is_rejected() {
 
 #[test]
 fn i9_email_without_unique_message_id_is_rejected() {
-    let changed = |change: fn(&mut Mail)| with(|history| history.change_mail("r120.0", "m7", change));
+    let changed = |change: fn(&mut Handoff)| with(|history| history.change_mail("r120.0", "m7", change));
     rejected(&changed(|mail| mail.message_id = None), &[9]);
     // The Message-ID of m8.
     rejected(&changed(|mail| mail.message_id = Some("<r120.0.m8@example.net>".into())), &[9]);
     // The relay had refused it once, and it came again with another Message-ID or another body.
-    let again = |change: fn(&mut Mail)| {
+    let again = |change: fn(&mut Handoff)| {
         with(|history| {
             history.change_first(|event| match event {
-                Event::Mail(mail) if mail.recipient == "b" && mail.answer == Answered::Refused => {
+                Event::Handoff(mail) if mail.recipient == "b" && mail.answer == Answered::Refused => {
                     change(mail);
                     true
                 }
@@ -499,7 +499,7 @@ fn i9_email_without_unique_message_id_is_rejected() {
 fn i9_malformed_message_is_rejected() {
     let bare = with(|history| {
         history.change_first(|event| match event {
-            Event::Mail(mail) if mail.recipient == "b" && mail.answer == Answered::Refused => {
+            Event::Handoff(mail) if mail.recipient == "b" && mail.answer == Answered::Refused => {
                 mail.answer = Answered::Malformed;
                 true
             }
@@ -699,7 +699,7 @@ fn i14_last_reading_of_killed_process_counts() {
     rejected(&with(|history| history.drop_first(living)), &[14]);
     let arrived = |until_s: f64| {
         let emails = unread.events.iter().filter(|event| {
-            matches!(event, Event::Mail(mail)
+            matches!(event, Event::Handoff(mail)
                 if mail.node == "n2" && mail.at_ns < ns(until_s) && mail.answer.is_accepted())
         });
         emails.count() as u64
@@ -807,7 +807,7 @@ fn i16_body_without_names_is_rejected_unless_cut_off() {
     let cut = with(|history| {
         history.claim("r250.0", "d", fence(210, 252), ("n1", 1), 34.6);
         history.handoff("r250.0", "d", fence(210, 252), "n1", 34.7, Answered::Cut);
-        let Some(Event::Mail(mail)) = history.events.last_mut() else { unreachable!() };
+        let Some(Event::Handoff(mail)) = history.events.last_mut() else { unreachable!() };
         mail.content = None;
     });
     assert!(!verdict(&cut, 16).is_false());
@@ -815,7 +815,7 @@ fn i16_body_without_names_is_rejected_unless_cut_off() {
 
 #[test]
 fn i16_refused_email_with_wrong_content_is_rejected() {
-    let refused = |mail: &mut Mail| {
+    let refused = |mail: &mut Handoff| {
         assert_eq!(mail.answer, Answered::Refused);
         mail.content.as_mut().unwrap().recipient = "a".into();
     };
@@ -825,7 +825,7 @@ fn i16_refused_email_with_wrong_content_is_rejected() {
 #[test]
 fn i9_identity_header_that_comes_twice_is_rejected() {
     for header in ["Message-ID", "X-Reveille-Run", "X-Reveille-Fence"] {
-        let twice = |mail: &mut Mail| mail.repeated_headers = vec![header.to_owned()];
+        let twice = |mail: &mut Handoff| mail.repeated_headers = vec![header.to_owned()];
         rejected(&with(|history| history.change_mail("r100.0", "a", twice)), &[9]);
     }
 }
@@ -1091,7 +1091,7 @@ fn i17_recipient_that_is_claimed_and_not_begun_is_rejected() {
     let never = held_for(40.0, |history| {
         history.events.retain(|event| match event {
             Event::Claim(claim) => claim.fence != fence(210, 403),
-            Event::Mail(mail) => mail.fence != Some(fence(210, 403)),
+            Event::Handoff(mail) => mail.fence != Some(fence(210, 403)),
             Event::Outcome(outcome) => outcome.run != "r400.0",
             _ => true,
         });

@@ -10,7 +10,7 @@ use crate::{accepted, rejected, verdict, with};
 fn ends(history: &mut TestHistory, state: RecipientState) {
     let own = |run: &str, recipient: &str| run == "r120.0" && recipient == "m7";
     history.events.retain(|event| match event {
-        Event::Mail(mail) => !own(&mail.run, &mail.recipient),
+        Event::Handoff(mail) => !own(&mail.run, &mail.recipient),
         Event::Claim(claim) => !own(&claim.run, &claim.recipient),
         Event::Outcome(outcome) => !own(&outcome.run, &outcome.recipient),
         _ => true,
@@ -110,7 +110,7 @@ fn i4_end_by_client_or_relay_is_explained() {
     accepted(&at_once); // If `finish_within` is shorter than the minimum, it is the minimum.
     // Its schedule's next instant came.
     let daily = with(|history| {
-        history.drop_first(|event| matches!(event, Event::Mail(mail) if mail.run == "r100.0"));
+        history.drop_first(|event| matches!(event, Event::Handoff(mail) if mail.run == "r100.0"));
         history.set_final_state("r100.0", "a", RecipientState::Expired);
     });
     accepted(&daily);
@@ -384,7 +384,7 @@ fn i10_pause_excuses_until_resume() {
 #[test]
 fn i12_tenant_that_gets_nothing_is_late() {
     let nothing = with(|history| {
-        history.drop_first(|event| matches!(event, Event::Mail(mail) if mail.run == "r225.0"));
+        history.drop_first(|event| matches!(event, Event::Handoff(mail) if mail.run == "r225.0"));
         history.drop_first(|event| matches!(event, Event::Claim(claim) if claim.run == "r225.0"));
         history.set_final_state("r225.0", "d", RecipientState::Pending);
     });

@@ -96,7 +96,7 @@ impl TestHistory {
             _ => None,
         });
         let schedule = schedule.unwrap_or_else(|| "a schedule without a run".into());
-        self.events.push(Event::Mail(Mail {
+        self.events.push(Event::Handoff(Handoff {
             data_ns: ns(at_s - 0.01),
             at_ns: ns(at_s),
             run: run.into(),
@@ -143,7 +143,7 @@ impl TestHistory {
     ) {
         self.claim(run, recipient.0, fence, node, at_s.0 - 0.04);
         self.handoff(run, recipient.0, fence, node.0, at_s.1, Answered::Accepted);
-        let Some(Event::Mail(mail)) = self.events.last_mut() else { unreachable!() };
+        let Some(Event::Handoff(mail)) = self.events.last_mut() else { unreachable!() };
         mail.data_ns = ns(at_s.0);
         self.outcome(run, recipient.0, fence.index + 1, OutcomeKind::Sent);
         self.item_state(run, recipient.0, recipient.1, RecipientState::Sent);
@@ -508,7 +508,7 @@ fn limited(history: &mut TestHistory) {
 fn gates(history: &mut TestHistory) {
     let mut passes: BTreeMap<(String, u64), u64> = BTreeMap::new();
     for event in &history.events {
-        if let Event::Mail(mail) = event {
+        if let Event::Handoff(mail) = event {
             let lifetime = if mail.node == "n2" && mail.at_ns > ns(22.0) { 2 } else { 1 };
             *passes.entry((mail.node.to_string(), lifetime)).or_insert(2) += 1;
         }

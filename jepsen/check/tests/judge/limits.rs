@@ -126,7 +126,7 @@ fn i4_recipient_within_gap_of_another_run_may_be_suppressed() {
     let suppressed = |gap_ms| {
         let mut history = under("default", &["daily"], Bound::MinGap { gap_ms });
         history.events.retain(|event| match event {
-            Event::Mail(mail) => mail.run != "r255.0",
+            Event::Handoff(mail) => mail.run != "r255.0",
             Event::Claim(claim) => claim.run != "r255.0",
             Event::Outcome(outcome) => outcome.run != "r255.0",
             _ => true,

@@ -33,10 +33,10 @@ impl By {
     }
 }
 
-fn emails(event: &Event, change: impl Fn(&mut Mail)) -> Vec<Event> {
+fn emails(event: &Event, change: impl Fn(&mut Handoff)) -> Vec<Event> {
     let mut event = event.clone();
-    if let Event::Mail(mail) = &mut event {
-        change(mail);
+    if let Event::Handoff(handoff) = &mut event {
+        change(handoff);
     }
     vec![event]
 }
@@ -70,15 +70,15 @@ fn none_passes(what: &str, picks: impl Fn(&Event) -> bool, changes: &[(Change, B
 
 #[test]
 fn doubled_or_changed_mail_is_rejected() {
-    none_passes("a final dot", |event| matches!(event, Event::Mail(_)), &[(twice, By::False(3))]);
-    let accepted = |event: &Event| matches!(event, Event::Mail(mail) if mail.answer.is_accepted());
+    none_passes("a final dot", |event| matches!(event, Event::Handoff(_)), &[(twice, By::False(3))]);
+    let accepted = |event: &Event| matches!(event, Event::Handoff(handoff) if handoff.answer.is_accepted());
     let changes: [Change; 6] = [
-        |event| emails(event, |mail| mail.recipient = format!("{}x", mail.recipient).into()),
-        |event| emails(event, |mail| mail.run = "".into()),
-        |event| emails(event, |mail| mail.run = "r1.0".into()),
-        |event| emails(event, |mail| mail.fence = None),
-        |event| emails(event, |mail| mail.fence = mail.fence.map(|fence| Fence { place: 9, ..fence })),
-        |event| emails(event, |mail| mail.node = format!("{}x", mail.node).into()),
+        |event| emails(event, |handoff| handoff.recipient = format!("{}x", handoff.recipient).into()),
+        |event| emails(event, |handoff| handoff.run = "".into()),
+        |event| emails(event, |handoff| handoff.run = "r1.0".into()),
+        |event| emails(event, |handoff| handoff.fence = None),
+        |event| emails(event, |handoff| handoff.fence = handoff.fence.map(|fence| Fence { place: 9, ..fence })),
+        |event| emails(event, |handoff| handoff.node = format!("{}x", handoff.node).into()),
     ];
     none_passes("an accepted email", accepted, &changes.map(|change| (change, By::False(2))));
 }
@@ -86,14 +86,15 @@ fn doubled_or_changed_mail_is_rejected() {
 #[test]
 fn lost_mail_is_rejected() {
     let history = good();
-    let doubted = |mail: &Mail| {
+    let doubted = |handoff: &Handoff| {
         history.events.iter().any(|event| {
             matches!(event, Event::FinalState(final_state) if (final_state.run, final_state.recipient)
-                == (mail.run, mail.recipient) && matches!(final_state.state, RecipientState::InDoubt | RecipientState::Assumed))
+                == (handoff.run, handoff.recipient) && matches!(final_state.state, RecipientState::InDoubt | RecipientState::Assumed))
         })
     };
     // The arrival of an email in doubt is unknown by definition.
-    let proves = |event: &Event| matches!(event, Event::Mail(mail) if mail.answer.is_accepted() && !doubted(mail));
+    let proves =
+        |event: &Event| matches!(event, Event::Handoff(handoff) if handoff.answer.is_accepted() && !doubted(handoff));
     none_passes("an accepted email", proves, &[(lost, By::False(9))]);
 }
 
@@ -102,9 +103,9 @@ fn lost_claim_is_rejected() {
     let history = good();
     let used = |claim: &Claim| {
         history.events.iter().any(|event| {
-            matches!(event, Event::Mail(mail) if mail.fence == Some(claim.fence)
-            && claim.run == mail.run && claim.recipient == mail.recipient
-            && mail.answer.is_accepted())
+            matches!(event, Event::Handoff(handoff) if handoff.fence == Some(claim.fence)
+            && claim.run == handoff.run && claim.recipient == handoff.recipient
+            && handoff.answer.is_accepted())
         })
     };
     none_passes("a claim", |event| matches!(event, Event::Claim(claim) if used(claim)), &[(lost, By::False(2))]);

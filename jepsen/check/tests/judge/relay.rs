@@ -7,12 +7,12 @@ use crate::good::{TestHistory, fence, ns};
 use crate::{accepted, rejected, with};
 
 /// Puts `m7` of the campaign in doubt: its message was cut off instead of accepted.
-fn cut_off(history: &mut TestHistory, change: impl Fn(&mut Mail)) {
+fn cut_off(history: &mut TestHistory, change: impl Fn(&mut Handoff)) {
     for event in &mut history.events {
         match event {
-            Event::Mail(mail) if mail.recipient == "m7" => {
-                (mail.answer, mail.body, mail.message_id) = (Answered::Cut, None, None);
-                change(mail);
+            Event::Handoff(handoff) if handoff.recipient == "m7" => {
+                (handoff.answer, handoff.body, handoff.message_id) = (Answered::Cut, None, None);
+                change(handoff);
             }
             Event::FinalState(final_state) if final_state.recipient == "m7" => {
                 final_state.state = RecipientState::InDoubt
@@ -27,8 +27,8 @@ fn i5_message_that_was_cut_off_leaves_its_recipient_in_doubt() {
     let judgement = accepted(&with(|history| cut_off(history, |_| {})));
     assert_eq!((judgement.in_doubt, judgement.in_doubt_arrived, judgement.in_doubt_allowed), (3, 2, 3));
     // First the fence was not read, then the run was not read either.
-    accepted(&with(|history| cut_off(history, |mail| mail.fence = None)));
-    accepted(&with(|history| cut_off(history, |mail| (mail.fence, mail.run) = (None, "".into()))));
+    accepted(&with(|history| cut_off(history, |handoff| handoff.fence = None)));
+    accepted(&with(|history| cut_off(history, |handoff| (handoff.fence, handoff.run) = (None, "".into()))));
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn i5_message_that_was_cut_off_explains_no_other_recipient() {
         history.claim("r120.0", "m7", fence(10, 180), ("n2", 1), 15.0);
     });
     rejected(&earlier, &[5]);
-    let answered = with(|history| cut_off(history, |mail| mail.answer = Answered::Refused));
+    let answered = with(|history| cut_off(history, |handoff| handoff.answer = Answered::Refused));
     rejected(&answered, &[5]);
 }
 
@@ -123,7 +123,7 @@ fn i5_handoffs_under_way_at_kill_are_past_gate_too() {
         with(|history| {
             for event in &mut history.events {
                 match event {
-                    Event::Mail(mail) if mail.recipient == "m7" => mail.at_ns = ns(at_s),
+                    Event::Handoff(handoff) if handoff.recipient == "m7" => handoff.at_ns = ns(at_s),
                     Event::FinalState(final_state) if final_state.recipient == "m7" => {
                         final_state.state = RecipientState::InDoubt
                     }

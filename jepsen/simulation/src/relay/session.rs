@@ -2,7 +2,7 @@
 
 use std::io;
 
-use reveille_check::events::{Answered, Content, Mail};
+use reveille_check::events::{Answered, Content, Handoff};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
 
 use super::SimulatedRelay;
@@ -113,7 +113,7 @@ impl RelaySession {
         }
         let value = |name: &str| identity.iter().rfind(|(known, _)| known == name).map(|(_, value)| value.clone());
         let fence = value("X-Reveille-Fence").unwrap_or_default();
-        let mail = Mail {
+        let handoff = Handoff {
             data_ns: data_at.as_nanos() as u64,
             at_ns: 0,
             run: value("X-Reveille-Run").unwrap_or_default().into(),
@@ -129,7 +129,7 @@ impl RelaySession {
         // The sender has written the email: it is past its gate, and may still be delayed.
         *self.relay.state.lock().waiting.entry(self.process).or_default() += 1;
         self.relay.delay().await;
-        let judged = self.judge(mail, &fence).await;
+        let judged = self.judge(handoff, &fence).await;
         if let Some(waiting) = self.relay.state.lock().waiting.get_mut(&self.process) {
             *waiting -= 1;
         }
@@ -137,22 +137,22 @@ impl RelaySession {
     }
 
     /// Decides about an email at the final dot, and records it. The answer follows after a delay.
-    async fn judge(&mut self, mut mail: Mail, fence: &str) -> io::Result<AfterCommand> {
+    async fn judge(&mut self, mut handoff: Handoff, fence: &str) -> io::Result<AfterCommand> {
         let (defers, loses, kills) = self.relay.draw(|behavior, random| {
             (random.percent(behavior.defers), random.percent(behavior.loses_answers), random.percent(behavior.kills))
         });
-        mail.at_ns = self.relay.trace.elapsed().as_nanos() as u64;
+        handoff.at_ns = self.relay.trace.elapsed().as_nanos() as u64;
         let (answer, word) = match (defers, loses) {
             (true, _) => (Answered::Refused, "deferred"),
             (false, true) => (Answered::AcceptedUnanswered, "accepted, and the answer is lost"),
             (false, false) => (Answered::Accepted, "accepted"),
         };
-        mail.answer = answer;
-        let Mail { recipient, run, .. } = &mail;
+        handoff.answer = answer;
+        let Handoff { recipient, run, .. } = &handoff;
         self.relay
             .trace
             .say(format_args!("relay: {recipient} of {run} under {fence} by n{}: {word}", self.process.node.0));
-        self.relay.state.lock().emails.push(mail);
+        self.relay.state.lock().emails.push(handoff);
         if !defers {
             self.relay.kill_sender(self.process, kills);
         }

@@ -1,6 +1,6 @@
 //! Records every final dot that the sink read, and its answer.
 
-use reveille_check::events::{Answered, Content, Event, Mail};
+use reveille_check::events::{Answered, Content, Event, Handoff};
 use reveille_check::names::Name;
 use reveille_sink::{Accepted, DotAnswer, DotWatcher};
 
@@ -22,7 +22,7 @@ pub fn watcher(recorder: Recorder) -> DotWatcher {
 }
 
 fn mail(recorder: &Recorder, accept: &Accepted, answer: Answered) -> Event {
-    Event::Mail(Mail {
+    Event::Handoff(Handoff {
         data_ns: recorder.ns(accept.data_monotonic_us as i64),
         at_ns: recorder.ns(accept.accept_monotonic_us as i64),
         run: accept.headers.get("x-reveille-run").map(Name::from).unwrap_or_default(),
