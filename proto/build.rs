@@ -14,6 +14,9 @@ const ADMIN: &str = "reveille.admin.v1";
 /// Payload fields of the peer service are shared slices: an entry travels from socket to log uncopied.
 const SHARED_BYTES: &[&str] = &[".reveille.peer.v1"];
 
+/// Messages whose debug text must not show their fields: they contain secrets. `lib.rs` implements it.
+const SECRET: &[&str] = &[".reveille.peer.v1.JoinRequest", ".reveille.peer.v1.JoinResponse"];
+
 /// Maps are sorted: equal messages are equal bytes.
 const SORTED: &str = ".reveille";
 
@@ -30,7 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     fs::write(out.join("descriptors.bin"), descriptors.encode_to_vec())?;
     fs::write(out.join("calls.rs"), calls(&descriptors))?;
 
-    let mut builder = tonic_prost_build::configure().include_file("generated.rs").btree_map(SORTED);
+    let mut builder = tonic_prost_build::configure().include_file("generated.rs").btree_map(SORTED).skip_debug(SECRET);
     for path in SHARED_BYTES {
         builder = builder.bytes(*path);
     }

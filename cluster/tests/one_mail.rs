@@ -48,7 +48,7 @@ async fn node_with(folder: &Path, incarnation: u64, clock: Arc<dyn Clock>) -> No
     options.startup_delay = Duration::ZERO;
     let context = support::context(options, &address, clock).await;
     if context.replica.cluster().is_none() {
-        let member = Member { name: "n1".into(), address, votes: true };
+        let member = Member { name: "n1".into(), address, votes: true, key: None };
         context.replica.initialize(ClusterId(7), &[(context.me.node, member)].into()).await.expect("a cluster");
     }
     let leadership_handle = NodeRuntime::start_leadership_actor(&context);

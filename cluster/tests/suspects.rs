@@ -53,7 +53,7 @@ impl Life {
         options.startup_delay = Duration::ZERO;
         let context = support::context(options, &address, Arc::new(SystemClock)).await;
         if context.replica.cluster().is_none() {
-            let member = Member { name: "n1".into(), address, votes: true };
+            let member = Member { name: "n1".into(), address, votes: true, key: None };
             context.replica.initialize(ClusterId(7), &[(NODE, member)].into()).await.expect("a cluster");
         }
         let owner = JournalOwner { cluster: context.cluster(), process: context.me };

@@ -10,15 +10,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use reveille_cluster::process::context::NodeContext;
 use reveille_ledger::DEFAULT_POOL;
 use reveille_ledger::access::Access;
 use reveille_ledger::command::{Command, Relay};
-use reveille_ledger::reply::CommandOutcome;
-use reveille_raft::{ClusterId, Member};
 use reveille_sink::{Sink, SinkOptions};
 use uuid::Uuid;
 
+use crate::server::admission::{self, AdmissionError};
 use crate::server::config::{Config, Settings, UnsubscribeSettings};
 use crate::server::node::NodeServer;
 use crate::server::start::stop_on_signal;
@@ -66,8 +64,9 @@ pub async fn run(args: Args) -> Result<()> {
     let sink = mailbox(&args)?;
     let asked = stop_on_signal()?;
     let pages = axum::Router::new().nest("/mailbox", crate::mailbox::pages(sink.handle()));
-    let node = NodeServer::start(config(&args)?, args.accept_clock, pages).await?;
-    make_cluster(&node).await?;
+    let config = config(&args)?;
+    found(&args)?;
+    let node = NodeServer::start(config, args.accept_clock, pages).await?;
     let relay = Relay {
         name: "mailbox".to_owned(),
         pool: DEFAULT_POOL.to_owned(),
@@ -80,12 +79,15 @@ pub async fn run(args: Args) -> Result<()> {
         weight: 1,
     };
     let context = node.context.clone();
-    let has_test_clock = keep_time(&context, &args).await?;
     context
         .replica
         .propose(&Command::RelayPut(relay.into()), Instant::now() + FIRST_LEADER_TIMEOUT)
         .await
         .context("no leader yet")?;
+    let has_test_clock = context.replica.read(|ledger| ledger.head().test_clock.is_some());
+    if args.test_clock && !has_test_clock {
+        anyhow::bail!("the cluster in {} keeps real time; give another --data-dir", args.data_dir.display());
+    }
     eprintln!("admin     {}", node.admin_address);
     eprintln!("mailbox   http://{}/mailbox  (smtp://{})", node.http_address, sink.address());
     if let Some(page) = node.unsubscribe_address {
@@ -153,26 +155,12 @@ fn key(folder: &Path) -> Result<PathBuf> {
     }
 }
 
-async fn make_cluster(node: &NodeServer) -> Result<()> {
-    let replica = &node.context.replica;
-    if replica.cluster().is_none() {
-        let member = Member { name: "dev".to_owned(), address: node.peer_address.to_string(), votes: true };
-        let cluster = ClusterId(uuid::Uuid::new_v4().as_u128());
-        replica.initialize(cluster, &[(node.context.me.node, member)].into()).await.context("a cluster of one")?;
+/// Makes the cluster, at the first start.
+fn found(args: &Args) -> Result<()> {
+    match admission::found(&args.data_dir, args.test_clock) {
+        Ok(_) | Err(AdmissionError::Used(_)) => Ok(()),
+        Err(error) => Err(error.into()),
     }
-    Ok(())
-}
-
-/// Sets a test clock, if the flag asks for one, before any other change (P19). Returns true if the cluster has one.
-async fn keep_time(context: &NodeContext, args: &Args) -> Result<bool> {
-    if args.test_clock {
-        let deadline = Instant::now() + FIRST_LEADER_TIMEOUT;
-        let chosen = context.replica.propose(&Command::TestClock, deadline).await.context("no leader yet")?;
-        if let CommandOutcome::Refused(refusal) = chosen.outcome {
-            anyhow::bail!("{refusal}; give another folder with --data-dir than {}", args.data_dir.display());
-        }
-    }
-    Ok(context.replica.read(|ledger| ledger.head().test_clock.is_some()))
 }
 
 fn mailbox(args: &Args) -> Result<Sink> {

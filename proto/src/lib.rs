@@ -51,3 +51,15 @@ impl<T> ListPage<T> {
 }
 
 include!(concat!(env!("OUT_DIR"), "/calls.rs"));
+
+impl std::fmt::Debug for peer::v1::JoinRequest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "JoinRequest of {} at {}", self.name, self.address)
+    }
+}
+
+impl std::fmt::Debug for peer::v1::JoinResponse {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("JoinResponse")
+    }
+}

@@ -27,10 +27,6 @@ struct Silent;
 
 #[async_trait]
 impl Application for Silent {
-    fn name(&self) -> String {
-        String::new()
-    }
-
     async fn answer(&self, _from: NodeId, _payload: Vec<u8>, _limit: Duration) -> Result<Vec<u8>, Rejection> {
         Err(Rejection::Unavailable("not here".to_owned()))
     }
@@ -63,7 +59,7 @@ async fn main() -> Result<(), Failure> {
     for number in 1..=3_u64 {
         let transport = GrpcTransport::bind("127.0.0.1:0".parse()?)?;
         let address = transport.address().to_string();
-        members.insert(NodeId(number), Member { name: format!("n{number}"), address, votes: true });
+        members.insert(NodeId(number), Member { name: format!("n{number}"), address, votes: true, key: None });
         let data_dir = folder.path().join(number.to_string());
         let me = ClaimOwner { node: NodeId(number), incarnation: Incarnation(1) };
         let options = ReplicaOptions::new(data_dir, me, Arc::new(transport));

@@ -8,8 +8,8 @@
 //! cluster 6b1f0000000000000000000000000042
 //! ```
 //!
-//! A node without a cluster has no third line. `initialize` adds the line, or the first peer that calls the node by its
-//! id.
+//! A node without a cluster has no third line. [`assign_folder`] adds the line before the first start, or `initialize`, or
+//! the first peer that calls the node by its id.
 
 use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -32,6 +32,8 @@ impl fmt::Display for ClusterId {
 }
 
 const FIRST_LINE: &str = "reveille 1";
+/// Name of the file.
+const IDENTITY: &str = "identity";
 /// Name of the file that marks a data folder as older than this node's last start (P10). Its content is the reason, as
 /// text.
 const OUTDATED: &str = "outdated";
@@ -50,15 +52,10 @@ impl Identity {
         std::fs::create_dir_all(folder).map_err(|error| FatalError::folder("create", folder, error))?;
         let lock = lock(&folder.join("lock"))?;
         refuse_outdated(&folder.join(OUTDATED))?;
-        let path = folder.join("identity");
-        let cluster = match std::fs::read_to_string(&path) {
-            Ok(text) => read(&path, &text, node)?,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                write(folder, node, None)?;
-                None
-            }
-            Err(error) => return Err(FatalError::folder("read", &path, error)),
-        };
+        let cluster = cluster_of_folder(folder, node)?;
+        if cluster.is_none() {
+            write(folder, node, None)?;
+        }
         Ok(Identity { folder: folder.to_owned(), node, cluster: Mutex::new(cluster), lock: Mutex::new(Some(lock)) })
     }
 
@@ -97,6 +94,27 @@ impl Identity {
         write(&self.folder, self.node, Some(cluster))?;
         *known = Some(cluster);
         Ok(())
+    }
+}
+
+/// Durably assigns a data folder to a node and a cluster, before the first start. Repeated, it changes nothing.
+///
+/// # Errors
+/// [`FatalError`] if the folder belongs to another node or cluster, is in use, or cannot be written.
+pub fn assign_folder(folder: &Path, node: NodeId, cluster: ClusterId) -> Result<(), FatalError> {
+    Identity::open(folder, node)?.join(cluster, false)
+}
+
+/// Returns the cluster of a node's data folder. `None`: it belongs to no cluster yet.
+///
+/// # Errors
+/// [`FatalError`] if the folder belongs to another node, or its identity cannot be read.
+pub fn cluster_of_folder(folder: &Path, node: NodeId) -> Result<Option<ClusterId>, FatalError> {
+    let path = folder.join(IDENTITY);
+    match std::fs::read_to_string(&path) {
+        Ok(text) => read(&path, &text, node),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(FatalError::folder("read", &path, error)),
     }
 }
 
@@ -145,7 +163,7 @@ fn write(folder: &Path, node: NodeId, cluster: Option<ClusterId>) -> Result<(), 
     if let Some(cluster) = cluster {
         text.push_str(&format!("cluster {cluster}\n"));
     }
-    put(folder, "identity", &text)
+    put(folder, IDENTITY, &text)
 }
 
 /// Replaces a file atomically: after a crash it has the former or the new content.

@@ -29,6 +29,7 @@ mod replica;
 mod router;
 pub mod snapshot;
 mod state_machine;
+pub mod tls;
 #[doc(hidden)]
 pub mod types;
 pub mod wal;
@@ -39,7 +40,7 @@ pub use election::leader_liveness::LEADERLESS_AFTER;
 pub use election::role::Role;
 pub use execution::Execution;
 pub use fatal_error::FatalError;
-pub use identity::ClusterId;
+pub use identity::{ClusterId, assign_folder, cluster_of_folder};
 pub use membership::{Member, MembershipError};
 pub use options::ReplicaOptions;
 pub use peer::{Application, GrpcTransport, PeerError, Transport};

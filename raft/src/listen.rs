@@ -4,6 +4,7 @@
 //! without first bytes is closed after [`FIRST_BYTES_WITHIN`].
 
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,16 +17,26 @@ use axum::middleware::Next;
 use axum::response::Response;
 use futures::Stream;
 use parking_lot::Mutex;
+use reveille_ledger::ids::NodeId;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Sleep, sleep};
+use tokio_rustls::server::TlsStream;
+use tokio_util::either::Either;
 use tokio_util::sync::PollSemaphore;
 use tonic::transport::server::Connected;
+
+use crate::identity::ClusterId;
+use crate::tls::{PeerCertificate, PeerTls};
 
 /// Maximum number of open connections of one listener, about 30 KB each. Further connections wait in the system's
 /// queue.
 pub const CONNECTIONS_MAX: usize = 512;
+/// Maximum number of connections of one listener whose clients have no certificate although it asks for one.
+pub(crate) const STRANGERS_MAX: usize = 16;
+/// Time after which such a connection ends: a request to join is answered within it.
+const STRANGER_ENDS_AFTER: Duration = Duration::from_secs(30);
 /// A client must send its first bytes within this time.
 pub const FIRST_BYTES_WITHIN: Duration = Duration::from_secs(10);
 /// Number of bytes with which every HTTP/2 connection begins (RFC 9113, 3.4).
@@ -79,8 +90,17 @@ impl Stream for Incoming {
                     // Without TCP_NODELAY a short answer may wait for the acknowledgement of the previous answer.
                     let _ = stream.set_nodelay(true);
                     let silent = (self.preface > 0).then(|| (self.preface, Box::pin(sleep(FIRST_BYTES_WITHIN))));
-                    let (client, when_ended) = (Client::default(), self.when_ended.clone());
-                    let connection = Connection { stream, silent, client, when_ended, _permit: self.permit.take() };
+                    let client = Client::default();
+                    let ended = EndReport { client: client.clone(), when_ended: self.when_ended.clone() };
+                    let stream = Either::Left(stream);
+                    let connection = Connection {
+                        stream,
+                        silent,
+                        client,
+                        stranger: None,
+                        _ended: ended,
+                        _permit: self.permit.take(),
+                    };
                     return Poll::Ready(Some(Ok(connection)));
                 }
                 Err(error) => {
@@ -94,16 +114,47 @@ impl Stream for Incoming {
 
 /// One connection. Dropping it lets the listener accept another connection.
 pub struct Connection {
-    stream: TcpStream,
+    stream: Either<TcpStream, TlsStream<TcpStream>>,
     /// Number of first bytes that are still missing, and their deadline. `None`: all have arrived.
     silent: Option<(usize, Pin<Box<Sleep>>)>,
     client: Client,
-    when_ended: Option<WhenEnded>,
+    /// Permit and end of a connection whose client has no certificate. `None` for all others.
+    stranger: Option<(OwnedSemaphorePermit, Pin<Box<Sleep>>)>,
+    _ended: EndReport,
     _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Connection {
+    /// Returns the address of the other side.
+    pub(crate) fn peer_address(&self) -> Option<SocketAddr> {
+        match &self.stream {
+            Either::Left(stream) => stream.peer_addr().ok(),
+            Either::Right(stream) => stream.get_ref().0.peer_addr().ok(),
+        }
+    }
+
+    /// Makes the handshake of TLS. The caller limits the time. A client without a certificate needs one of the permits
+    /// `strangers`, and its connection ends after [`STRANGER_ENDS_AFTER`].
+    pub(crate) async fn encrypt(mut self, tls: &PeerTls, strangers: &Arc<Semaphore>) -> io::Result<Connection> {
+        let Either::Left(plain) = self.stream else { return Ok(self) };
+        let encrypted = tls.accept(plain).await?;
+        self.client.certificate = PeerCertificate::of(&encrypted).map(Arc::new);
+        if self.client.certificate.is_none() {
+            let permit = Arc::clone(strangers).try_acquire_owned();
+            let permit = permit.map_err(|_| io::Error::other("too many callers without a certificate"))?;
+            self.stranger = Some((permit, Box::pin(sleep(STRANGER_ENDS_AFTER))));
+        }
+        Ok(Connection { stream: Either::Right(encrypted), ..self })
+    }
 }
 
 impl AsyncRead for Connection {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if let Some((_, end)) = &mut self.stranger
+            && end.as_mut().poll(cx).is_ready()
+        {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
         let before = buf.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, buf);
         let Some((left, until)) = &mut self.silent else { return read };
@@ -147,9 +198,15 @@ impl AsyncWrite for Connection {
     }
 }
 
-impl Drop for Connection {
+/// Reports the end of a connection when it is dropped.
+struct EndReport {
+    client: Client,
+    when_ended: Option<WhenEnded>,
+}
+
+impl Drop for EndReport {
     fn drop(&mut self) {
-        let client = self.client.0.load(Ordering::Relaxed);
+        let client = self.client.number.load(Ordering::Relaxed);
         if client != 0
             && let Some(when_ended) = &self.when_ended
         {
@@ -171,12 +228,31 @@ pub type WhenEnded = Arc<dyn Fn(u64) + Send + Sync>;
 
 /// The client of a connection, as far as the requests on it named one. Each request has it as an extension.
 #[derive(Clone, Debug, Default)]
-pub struct Client(Arc<AtomicU64>);
+pub struct Client {
+    number: Arc<AtomicU64>,
+    /// The node that the certificate was found to name; 0: none yet.
+    certified: Arc<AtomicU64>,
+    /// The client's certificate. `None`: it sent none, or the connection is not encrypted.
+    pub(crate) certificate: Option<Arc<PeerCertificate>>,
+}
 
 impl Client {
     /// Records which client sends on this connection; 0 is no client.
     pub fn name(&self, number: u64) {
-        self.0.store(number, Ordering::Relaxed);
+        self.number.store(number, Ordering::Relaxed);
+    }
+
+    /// Returns true if the client's certificate is the one of `node`. Each connection has one caller, so the name is
+    /// looked up once.
+    pub(crate) fn is_certified(&self, cluster: ClusterId, node: NodeId) -> bool {
+        if self.certified.load(Ordering::Relaxed) == node.0 && node.0 != 0 {
+            return true;
+        }
+        let is_certified = self.certificate.as_ref().is_some_and(|certificate| certificate.names(cluster, node));
+        if is_certified {
+            self.certified.store(node.0, Ordering::Relaxed);
+        }
+        is_certified
     }
 }
 

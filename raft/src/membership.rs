@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-use openraft::errors::{ClientWriteError, InitializeError, RaftError};
+use openraft::errors::{ChangeMembershipError, ClientWriteError, InitializeError, RaftError};
 use reveille_ledger::ids::NodeId;
 use tokio::time::timeout_at;
 
 use crate::Raft;
 use crate::fatal_error::FatalError;
+use crate::tls::KeyPin;
 use crate::types::{PeerNode, StoredMembership, TypeConfig};
 
 /// A member of the cluster, as recorded in the membership.
@@ -20,6 +21,8 @@ pub struct Member {
     pub address: String,
     /// True if the member votes. False if it is a learner.
     pub votes: bool,
+    /// Hash of its public key: no other node can call in its name. `None` in a cluster without certificates.
+    pub key: Option<KeyPin>,
 }
 
 /// Reason why the membership did not change.
@@ -34,6 +37,9 @@ pub enum MembershipError {
     /// The change does not fit the current members.
     #[error("not possible: {0}")]
     NotPossible(String),
+    /// Another change is not finished yet. The caller tries again.
+    #[error("another change of the members is not finished")]
+    InProgress,
     /// The change may have happened. The caller must read the members.
     #[error("the outcome is unknown: read the members")]
     Unknown,
@@ -52,12 +58,13 @@ pub(crate) fn members(stored: &StoredMembership) -> BTreeMap<NodeId, Member> {
         name: node.name.clone(),
         address: node.address.clone(),
         votes: voters.contains(id),
+        key: node.key,
     };
     stored.nodes().map(|(id, node)| (NodeId(*id), member(id, node))).collect()
 }
 
 pub(crate) fn peer_node(member: &Member) -> PeerNode {
-    PeerNode { address: member.address.clone(), name: member.name.clone() }
+    PeerNode { address: member.address.clone(), name: member.name.clone(), key: member.key }
 }
 
 /// Writes the first membership. Raft accepts it only in an empty log.
@@ -85,6 +92,9 @@ fn failed(error: RaftError<TypeConfig, ClientWriteError<TypeConfig>>) -> Members
     match error {
         RaftError::APIError(ClientWriteError::ForwardToLeader(_)) => MembershipError::NotLeader,
         RaftError::APIError(ClientWriteError::LogEntryDiscarded(_)) => MembershipError::Unknown,
+        RaftError::APIError(ClientWriteError::ChangeMembershipError(ChangeMembershipError::InProgress(_))) => {
+            MembershipError::InProgress
+        }
         RaftError::APIError(error) => MembershipError::NotPossible(error.to_string()),
         RaftError::Fatal(_) => MembershipError::Stopped,
     }

@@ -12,6 +12,7 @@ use crate::execution::Execution;
 use crate::fatal_error::FatalError;
 use crate::injected_bugs;
 use crate::peer::Transport;
+use crate::tls::NodeTls;
 use crate::wal::Disk;
 
 /// Settings of a replica. Start from [`ReplicaOptions::new`].
@@ -26,6 +27,8 @@ pub struct ReplicaOptions {
     pub process_nonce: u64,
     /// Transport to and from peers.
     pub transport: Arc<dyn Transport>,
+    /// Keys and certificates with which this node admits new members. `None` in a cluster without certificates.
+    pub tls: Option<NodeTls>,
     /// Interval of a leader's heartbeats in milliseconds.
     pub heartbeat_ms: u64,
     /// Range of election time-outs in milliseconds. A follower that hears no heartbeat for a random time from this
@@ -58,6 +61,7 @@ impl ReplicaOptions {
             node: me.node,
             process_nonce: me.incarnation.0,
             transport,
+            tls: None,
             heartbeat_ms: 50,
             election_ms: 250..500,
             startup_delay: Duration::from_millis(600),

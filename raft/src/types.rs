@@ -12,6 +12,7 @@ use openraft::vote::RaftLeaderId;
 use prost::bytes::Bytes;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::tls::KeyPin;
 use crate::wal::{LogPoint, VoteRecord};
 
 /// The type parameters. A leader id is (term, node) in a total order, so one term may have two leaders. Therefore a
@@ -57,13 +58,15 @@ pub type EntryPayload = openraft::EntryPayload<EntryBytes, u64, PeerNode>;
 /// The leadership that proposed an entry.
 pub type LeaderId = openraft::alias::LeaderIdOf<TypeConfig>;
 
-/// Address and name of a member.
+/// Address, name and key of a member.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerNode {
     /// `host:port` of its peer listener.
     pub address: String,
     /// Display name.
     pub name: String,
+    /// Hash of its public key. `None` in a cluster without certificates.
+    pub key: Option<KeyPin>,
 }
 
 /// A command of the ledger as bytes that Raft does not read. Cheap to clone.
@@ -145,8 +148,8 @@ pub fn to_vote(record: VoteRecord) -> Vote {
 struct MembershipRecord {
     /// Sets of voters: one, or two during a change.
     configs: Vec<BTreeSet<u64>>,
-    /// Every member, voters and learners: id, address, name.
-    members: Vec<(u64, String, String)>,
+    /// Every member, voters and learners: id, address, name, hash of the public key.
+    members: Vec<(u64, String, String, Option<KeyPin>)>,
 }
 
 /// Error for bytes that are not a membership.
@@ -156,7 +159,8 @@ pub struct MalformedMembership(String);
 
 /// Encodes a membership for disk and wire.
 pub fn encode_membership(membership: &Membership) -> Result<Vec<u8>, MalformedMembership> {
-    let members = membership.nodes().map(|(id, node)| (*id, node.address.clone(), node.name.clone())).collect();
+    let members =
+        membership.nodes().map(|(id, node)| (*id, node.address.clone(), node.name.clone(), node.key)).collect();
     let record = MembershipRecord { configs: membership.get_joint_config().clone(), members };
     postcard::to_stdvec(&record).map_err(|error| MalformedMembership(error.to_string()))
 }
@@ -165,7 +169,7 @@ pub fn encode_membership(membership: &Membership) -> Result<Vec<u8>, MalformedMe
 pub fn decode_membership(bytes: &[u8]) -> Result<Membership, MalformedMembership> {
     let record: MembershipRecord =
         postcard::from_bytes(bytes).map_err(|error| MalformedMembership(error.to_string()))?;
-    let members = record.members.into_iter().map(|(id, address, name)| (id, PeerNode { address, name }));
+    let members = record.members.into_iter().map(|(id, address, name, key)| (id, PeerNode { address, name, key }));
     let members: BTreeMap<u64, PeerNode> = members.collect();
     if record.configs.is_empty() && members.is_empty() {
         return Ok(Membership::default());

@@ -283,12 +283,21 @@ impl Leadership {
         self.grants.lock().is_over_below(owner, index, self.lease_clock.boot())
     }
 
-    /// Returns true if this owner may get claims (P12): it has a lease of this leadership, applies the log, and does
-    /// not stop.
+    /// Returns true if this owner may get claims (P12): its node votes, and it has a lease of this leadership, applies
+    /// the log, and does not stop. A learner has no share of a relay's rate (P25).
     pub(crate) fn may_claim(&self, owner: ClaimOwner) -> bool {
+        if !self.replica.votes(owner.node) {
+            return false;
+        }
         let reports = self.reports.lock();
         let wants = |report: &NodeReport| report.owner == owner && !report.behind && !report.stopping;
         reports.get(&owner.node).is_some_and(wants) && self.grants.lock().has_lease(owner, self.lease_clock.boot())
+    }
+
+    /// Returns true if the last process of this node that asked for a lease has one.
+    pub(crate) fn has_lease(&self, node: NodeId) -> bool {
+        let (reports, grants) = (self.reports.lock(), self.grants.lock());
+        reports.get(&node).is_some_and(|report| grants.has_lease(report.owner, self.lease_clock.boot()))
     }
 
     /// Returns the number of nodes with a lease whose state is too old for claims.

@@ -13,6 +13,7 @@ pub(crate) mod injected_bugs;
 pub mod leadership;
 pub(crate) mod lease_grants;
 mod panic_guard;
+pub(crate) mod promotion;
 pub(crate) mod replication_lag;
 pub(crate) mod timer;
 pub mod transfer;

@@ -66,10 +66,6 @@ impl PeerHandler {
 
 #[async_trait]
 impl Application for PeerHandler {
-    fn name(&self) -> String {
-        self.introduction.name.clone()
-    }
-
     async fn answer(&self, from: NodeId, payload: Vec<u8>, limit: Duration) -> Result<Vec<u8>, Rejection> {
         match peer_messages::decode(&payload)? {
             PeerRequest::RenewLease(request) if request.owner.node != from => {

@@ -27,8 +27,8 @@ pub struct NoSecret;
 pub const KEYS_MAX: usize = 4;
 /// Minimum size of a key in bytes: 256 bits, if they are random.
 pub const KEY_BYTES_MIN: usize = 32;
-/// Maximum size of a key in bytes, more than any key has.
-const KEY_BYTES_MAX: u64 = 4_096;
+/// Maximum size of a secret in bytes, more than any key or token has.
+const SECRET_BYTES_MAX: u64 = 4_096;
 
 /// Maximum length of a variable's name in bytes.
 const NAME_BYTES_MAX: usize = 1_024;
@@ -41,6 +41,30 @@ impl FromStr for Secret {
             Some(("file", path)) if is_path(path) => Ok(Secret::File(path.to_owned())),
             Some(("env", name)) if is_variable(name) => Ok(Secret::Env(name.to_owned())),
             _ => Err(NoSecret),
+        }
+    }
+}
+
+impl Secret {
+    /// Reads the secret, without white space at its end.
+    ///
+    /// # Errors
+    /// Returns why it cannot be read. The text does not contain the secret.
+    pub fn read(&self) -> Result<Vec<u8>, String> {
+        let mut bytes = match self {
+            Secret::File(path) => {
+                let mut bytes = Vec::new();
+                let read =
+                    std::fs::File::open(path).and_then(|file| file.take(SECRET_BYTES_MAX + 1).read_to_end(&mut bytes));
+                read.map_err(|error| format!("cannot be read: {error}"))?;
+                bytes
+            }
+            Secret::Env(name) => std::env::var(name).map_err(|_| "is not set, or not a text".to_owned())?.into_bytes(),
+        };
+        bytes.truncate(bytes.trim_ascii_end().len());
+        match bytes.len() as u64 > SECRET_BYTES_MAX {
+            true => Err(format!("has more than {SECRET_BYTES_MAX} bytes")),
+            false => Ok(bytes),
         }
     }
 }
@@ -94,25 +118,14 @@ fn keyed_hash<const N: usize>(key: &[u8; blake3::KEY_LEN], parts: &[&[u8]]) -> [
     hasher.finalize().as_bytes().first_chunk().copied().unwrap_or([0; N])
 }
 
-/// Reads and derives a key. White space at the end of the secret does not count.
+/// Reads and derives a key.
 fn key(secret: &Secret, purpose: &str) -> Result<[u8; blake3::KEY_LEN], String> {
-    let bytes = match secret {
-        Secret::File(path) => {
-            let mut bytes = Vec::new();
-            let read = std::fs::File::open(path).and_then(|file| file.take(KEY_BYTES_MAX + 1).read_to_end(&mut bytes));
-            read.map_err(|error| format!("cannot be read: {error}"))?;
-            bytes
-        }
-        Secret::Env(name) => std::env::var(name).map_err(|_| "is not set, or not a text".to_owned())?.into_bytes(),
-    };
-    let key = bytes.trim_ascii_end();
-    if key.len() < KEY_BYTES_MIN || key.len() as u64 > KEY_BYTES_MAX {
+    let key = secret.read()?;
+    if key.len() < KEY_BYTES_MIN {
         let length = key.len();
-        return Err(format!(
-            "has {length} bytes, not {KEY_BYTES_MIN} to {KEY_BYTES_MAX}: openssl rand -hex 32 makes some"
-        ));
+        return Err(format!("has {length} bytes, not {KEY_BYTES_MIN} or more: openssl rand -hex 32 makes some"));
     }
-    Ok(blake3::derive_key(purpose, key))
+    Ok(blake3::derive_key(purpose, &key))
 }
 
 fn is_variable(name: &str) -> bool {

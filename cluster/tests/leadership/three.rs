@@ -42,7 +42,7 @@ async fn three(
     for number in 1..=3 {
         let transport = GrpcTransport::bind(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)).expect("a port");
         let (address, name, node) = (transport.address().to_string(), format!("n{number}"), NodeId(number));
-        members.insert(node, Member { name: name.clone(), address: address.clone(), votes: true });
+        members.insert(node, Member { name: name.clone(), address: address.clone(), votes: true, key: None });
         let mut options =
             reveille_raft::ReplicaOptions::new(folder.join(&name), support::owner(node, 1), Arc::new(transport));
         // Longer than in production: on a small machine, all nodes of the test share two cores.

@@ -189,8 +189,12 @@ impl Cluster {
         for node in &mut cluster.nodes {
             started.push(node.start_replica(&cluster.network, change).await);
         }
-        let member =
-            |node: &Node| Member { name: node.name.clone(), address: Network::address_of(node.id), votes: true };
+        let member = |node: &Node| Member {
+            name: node.name.clone(),
+            address: Network::address_of(node.id),
+            votes: true,
+            key: None,
+        };
         let members = cluster.nodes.iter().map(|node| (node.id, member(node))).collect();
         cluster.nodes[0].context().replica.initialize(ClusterId(7), &members).await.expect("a cluster");
         for (node, leadership_handle) in cluster.nodes.iter_mut().zip(started) {

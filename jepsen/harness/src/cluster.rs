@@ -1,21 +1,14 @@
 //! A cluster of real node processes. Dropping it kills the processes and then removes their folders.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use reveille_node_client::{AdminClient, NodeProcess, http};
+use reveille_node_client::{AdminClient, NodeProcess, form_cluster, http};
 
 use crate::environment::{Environment, Needs};
 use crate::measure::{cpu_seconds, rounded};
 use crate::workspace::Workspace;
-
-/// Maximum time until a started process answers, and until a changed cluster is ready.
-const HEALTHY_WITHIN: Duration = Duration::from_secs(90);
-/// Interval of polls.
-const POLL_EVERY: Duration = Duration::from_millis(50);
 
 /// Arguments of every command: how nodes are started.
 #[derive(Clone, Debug, clap::Args)]
@@ -65,16 +58,11 @@ impl Cluster {
                 NodeProcess::new(name, ports, (&binary, &data, &journals), launch)
             })
             .collect();
-        nodes.iter_mut().try_for_each(NodeProcess::start)?;
         let endpoints = nodes.iter().map(|node| node.admin.to_string()).collect();
         let admin = AdminClient::new(binary.clone(), endpoints)?;
-        let mut cluster = Cluster { nodes, admin, environment, workspace };
-        cluster.wait_until("every node answers", http::is_alive).await?;
-        let peers = cluster.nodes.iter().skip(1).map(|node| node.peers.to_string()).collect();
-        cluster.admin.init(peers, needs.test_clock).await?;
-        cluster.wait_until("every node is ready", http::is_ready).await?;
+        form_cluster(&mut nodes, &admin, needs.test_clock).await.context("--keep FOLDER keeps the logs")?;
         eprintln!("{count} nodes of {} form a cluster", binary.display());
-        Ok(cluster)
+        Ok(Cluster { nodes, admin, environment, workspace })
     }
 
     /// Returns a client of the admin API.
@@ -139,31 +127,6 @@ impl Cluster {
     pub fn ended(&mut self) -> Vec<(String, std::process::ExitStatus)> {
         self.nodes.iter_mut().filter_map(|node| Some((node.name.clone(), node.ended()?))).collect()
     }
-
-    async fn wait_until(&mut self, what: &str, holds: impl AsyncFn(SocketAddr) -> bool) -> Result<()> {
-        let until = Instant::now() + HEALTHY_WITHIN;
-        while !all(&self.nodes, &holds).await {
-            for node in &mut self.nodes {
-                if let Some(status) = node.ended() {
-                    bail!("{} ended by itself ({status}); the end of its log:\n{}", node.name, node.log_end());
-                }
-            }
-            if Instant::now() > until {
-                bail!("waited {} s until {what}; --keep FOLDER keeps the logs", HEALTHY_WITHIN.as_secs());
-            }
-            tokio::time::sleep(POLL_EVERY).await;
-        }
-        Ok(())
-    }
-}
-
-async fn all(nodes: &[NodeProcess], holds: &impl AsyncFn(SocketAddr) -> bool) -> bool {
-    for node in nodes {
-        if !holds(node.http).await {
-            return false;
-        }
-    }
-    true
 }
 
 /// Returns the binary to start. The error names the next step.

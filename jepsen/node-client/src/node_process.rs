@@ -60,6 +60,8 @@ pub struct NodeProcess {
     pub crash_points: Option<String>,
     /// The level of the release on this node, from its next start on.
     pub level: u32,
+    /// The token with which a new node joins the cluster. Its later starts ignore it.
+    pub join_token: Option<String>,
     binary: PathBuf,
     folder: PathBuf,
     journals: PathBuf,
@@ -91,10 +93,27 @@ impl NodeProcess {
             log,
             launch,
             crash_points: None,
+            join_token: None,
             level: FORMER_LEVEL,
             log_from: 0,
             process: None,
         }
+    }
+
+    /// Makes a new cluster whose first node this one is. It must not have run yet.
+    pub fn init(&self, test_clock: bool) -> Result<()> {
+        let mut command = Command::new(&self.binary);
+        command
+            .args(["cluster", "init", "--name", &self.name, "--data-dir"])
+            .arg(&self.folder)
+            .args(["--peer-listen", &self.peers.to_string()])
+            .args(test_clock.then_some("--test-clock"))
+            .stdin(Stdio::null());
+        let done = command.output().with_context(|| format!("{} cannot be started", self.binary.display()))?;
+        if !done.status.success() {
+            bail!("no cluster was made: {}", String::from_utf8_lossy(&done.stderr));
+        }
+        Ok(())
     }
 
     /// Starts the process. Its output goes to a log beside its folder.
@@ -115,6 +134,7 @@ impl NodeProcess {
             .env_remove(CRASH_POINTS)
             .env(LEVEL_VARIABLE, self.level.to_string())
             .envs(self.crash_points.as_ref().map(|points| (CRASH_POINTS, points)))
+            .envs(self.join_token.as_ref().map(|token| ("REVEILLE__JOIN", token)))
             .envs(self.launch.variables.iter().map(|(name, value)| (*name, value.as_os_str())))
             .args(rest)
             .arg("start")

@@ -165,6 +165,7 @@ impl World {
             name: format!("n{}", node.id.0),
             address: Network::address_of(node.id),
             votes: true,
+            key: None,
         };
         let members = self.nodes.iter().map(|node| (node.id, member(node))).collect();
         first.replica.initialize(ClusterId(u128::from(self.options.seed)), &members).await?;

@@ -263,12 +263,11 @@ fn next_of(reason: &str, violations: &[FieldViolation]) -> Option<&'static str> 
         "AUDIENCE_NOT_FOUND" => "reveille audience list",
         "CAMPAIGN_NOT_FOUND" => "reveille campaign list",
         "POOL_NOT_FOUND" => "reveille pool list",
-        "MEMBER_NOT_FOUND" => "reveille cluster members",
+        "MEMBER_NOT_FOUND" => "reveille cluster member list",
         "NAME_TAKEN" => "choose another name, or remove what has it",
         "REQUEST_ID_REUSED" => "leave --request-id out: a new one is drawn",
         "ETAG_MISMATCH" => "read it again, and decide again",
-        "NOT_INITIALIZED" => "reveille cluster init --peer HOST:PORT,…",
-        "ALREADY_INITIALIZED" => "reveille cluster status",
+        "NOT_INITIALIZED" => "reveille cluster init, or reveille start --join TOKEN",
         "NO_LEADER" | "NO_QUORUM" => "reveille cluster status",
         "UNIMPLEMENTED" => {
             "reveille version: the node may be older than this command; or --endpoint names its peer port"

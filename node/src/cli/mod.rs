@@ -42,6 +42,7 @@ use reveille_ledger::refusal::CommandRefusal;
 use reveille_raft::FatalError;
 
 use crate::format;
+use crate::server::admission::AdmissionError;
 use crate::server::node_identity::NodeIdentityError;
 use args::{Cli, Command, Global, Question};
 use early::Early;
@@ -104,6 +105,8 @@ fn process(ended: anyhow::Result<()>) -> Result<(), Stop> {
             let next = "keep the folder for inspection, leave this node stopped, and run on with the others: there is no \
                         command yet that replaces a node";
             (Exit::General, "DATA_FOLDER", next)
+        } else if error.is::<AdmissionError>() {
+            (Exit::General, "NOT_A_MEMBER", "then start it again; a join may be repeated with the same token")
         } else {
             (Exit::General, "GENERAL", "fix what it names, and start it again: what was answered is kept")
         };

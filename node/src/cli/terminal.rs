@@ -185,11 +185,6 @@ impl Terminal {
         }
     }
 
-    /// Asks for confirmation if stdin is a terminal; a script continues without.
-    pub fn confirm_if_asked(&self, question: &str) -> Result<(), Stop> {
-        if io::stdin().is_terminal() { self.confirm(&format!("{question}. Make it?")) } else { Ok(()) }
-    }
-
     /// Prints the failure, if any, and returns the exit code.
     pub fn end(&self, result: Result<(), Stop>) -> ExitCode {
         match result {

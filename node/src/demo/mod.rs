@@ -73,7 +73,7 @@ pub async fn run(args: Args) -> Result<bool> {
     let folder = Folder::open(args.data_dir.clone())?;
     let sink = mailbox()?;
     eprintln!("mailbox    smtp://{}", sink.address());
-    let mut nodes = Nodes::start(&folder.path, &folder.journals, usize::from(args.nodes)).await?;
+    let mut nodes = Nodes::new(&folder.path, &folder.journals, usize::from(args.nodes))?;
     let outcome = tokio::select! {
         outcome = show(&args, &folder, &sink, &mut nodes) => outcome,
         _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
@@ -88,7 +88,7 @@ pub async fn run(args: Args) -> Result<bool> {
 async fn show(args: &Args, folder: &Folder, sink: &Sink, nodes: &mut Nodes) -> Result<bool> {
     let binary = std::env::current_exe().context("where this program is")?;
     let admin = AdminClient::new(binary, nodes.endpoints())?;
-    admin.init(nodes.peers(), false).await.context("the cluster could not be made")?;
+    nodes.form_cluster(&admin).await.context("the cluster could not be made")?;
     let leader = client::leader(&admin).await?;
     eprintln!("cluster    {} nodes, {leader} leads", args.nodes);
     let seconds = SENDING_SECONDS.max(SECONDS_A_KILL * args.kill.len() as u32);

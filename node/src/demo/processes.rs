@@ -3,12 +3,10 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
-use reveille_node_client::{LaunchOptions, NodeProcess, free_ports, http};
+use anyhow::{Context, Result};
+use reveille_node_client::{AdminClient, LaunchOptions, NodeProcess, form_cluster, free_ports};
 use rustix::process::Signal;
 
-/// Time within which a node must answer its health page.
-const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time after which a node that did not stop on SIGTERM is killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval of polls.
@@ -18,38 +16,23 @@ const POLL_EVERY: Duration = Duration::from_millis(50);
 pub struct Nodes(Vec<NodeProcess>);
 
 impl Nodes {
-    /// Starts `count` nodes with their data below `folder` and their journals in `journals`, and waits until each
-    /// one answers.
-    pub async fn start(folder: &Path, journals: &Path, count: usize) -> Result<Nodes> {
+    /// Makes `count` nodes with their data below `folder` and their journals in `journals`. None of them runs yet.
+    pub fn new(folder: &Path, journals: &Path, count: usize) -> Result<Nodes> {
         let binary = std::env::current_exe().context("where this program is")?;
         let named = free_ports(count)?.into_iter().zip(1..).map(|(ports, number)| {
             NodeProcess::new(format!("n{number}"), ports, (&binary, folder, journals), LaunchOptions::default())
         });
-        let mut nodes: Vec<NodeProcess> = named.collect();
-        nodes.iter_mut().try_for_each(NodeProcess::start)?;
-        let until = Instant::now() + START_TIMEOUT;
-        for node in &mut nodes {
-            while !http::is_alive(node.http).await {
-                if let Some(status) = node.ended() {
-                    bail!("{} ended at its start ({status}):\n{}", node.name, node.log_end());
-                }
-                if Instant::now() > until {
-                    bail!("{} does not answer:\n{}", node.name, node.log_end());
-                }
-                tokio::time::sleep(POLL_EVERY).await;
-            }
-        }
-        Ok(Nodes(nodes))
+        Ok(Nodes(named.collect()))
+    }
+
+    /// Starts all nodes, and waits until they form a cluster.
+    pub async fn form_cluster(&mut self, admin: &AdminClient) -> Result<()> {
+        form_cluster(&mut self.0, admin, false).await
     }
 
     /// Returns the admin addresses of all nodes.
     pub fn endpoints(&self) -> Vec<String> {
         self.0.iter().map(|node| node.admin.to_string()).collect()
-    }
-
-    /// Returns the peer addresses of all nodes but the first.
-    pub fn peers(&self) -> Vec<String> {
-        self.0.iter().skip(1).map(|node| node.peers.to_string()).collect()
     }
 
     /// Returns the node of that name.

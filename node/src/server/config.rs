@@ -12,6 +12,7 @@ mod origin;
 mod source;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -62,13 +63,14 @@ pub struct Settings {
     /// How peers reach this node, as host:port [default: the address of peer_listen]
     #[arg(long, value_name = "HOST:PORT")]
     pub advertise: Option<String>,
-    /// Peer addresses of the other founders
-    #[arg(long, value_delimiter = ',', value_name = "HOST:PORT,…")]
-    pub join: Option<Vec<String>>,
+    /// The join token of a new node, or its place as file:/path or env:NAME: `reveille cluster member add` prints it
+    #[arg(long, value_name = "TOKEN")]
+    pub join: Option<String>,
     /// A folder on a memory-backed file system, for the journal [default: /dev/shm]
     #[arg(long, value_name = "DIR")]
     pub journal_dir: Option<PathBuf>,
-    /// Listen on addresses that others reach, although there is no authentication [default: false]
+    /// Let admin API and HTTP listen on addresses that others reach, although they do not authenticate callers
+    /// [default: false]
     #[arg(long, num_args = 0, default_missing_value = "true")]
     pub insecure: Option<bool>,
     /// How long a stop waits for dialogues with relays, in seconds; 10 to 3600 [default: 30]
@@ -164,10 +166,12 @@ pub struct Config {
     pub http: SocketAddr,
     /// Address for peers, `host:port`.
     pub advertise: String,
-    /// Peer addresses of the other founders, without its own.
-    pub join: Vec<String>,
+    /// Where the join token of a new node is.
+    pub join: Option<JoinSource>,
     /// The journal's folder.
     pub journal_dir: PathBuf,
+    /// True if listeners without authentication may be reached by others.
+    pub insecure: bool,
     /// Maximum time that a stop waits for dialogues.
     pub shutdown: Duration,
     /// Time from the end of a run to its archiving.
@@ -180,6 +184,30 @@ pub struct Config {
     pub credentials: CredentialStore,
     /// Files of rules for the answers of relays, by the relay's name.
     pub replies: BTreeMap<String, PathBuf>,
+}
+
+/// Where the join token of a new node is. Shows the token nowhere.
+#[derive(Clone, PartialEq, Eq)]
+pub enum JoinSource {
+    /// The setting itself.
+    Token(String),
+    /// A file or a variable.
+    Secret(Secret),
+}
+
+impl fmt::Display for JoinSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            JoinSource::Token(_) => f.write_str("(a join token)"),
+            JoinSource::Secret(secret) => write!(f, "{secret}"),
+        }
+    }
+}
+
+impl fmt::Debug for JoinSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
 }
 
 /// How recipients of bulk mail opt out. Only the values are checked, not the files that they name.
@@ -255,8 +283,7 @@ impl ConfigLayer {
 
     /// Returns each key with its effective value and the source of that.
     pub fn effective(&self) -> Result<Vec<(String, toml::Value, Origin)>, ConfigError> {
-        let insecure = Some(self.settings.insecure.unwrap_or_default());
-        let all = key::values(&Settings { insecure, ..self.check()?.into() });
+        let all = key::values(&self.check()?.into());
         Ok(all.into_iter().map(|(name, value)| (name.clone(), value, self.origin(&name))).collect())
     }
 }
@@ -282,7 +309,7 @@ impl Config {
 }
 
 impl From<Config> for Settings {
-    /// Returns all values as explicit settings. `insecure` is lost.
+    /// Returns all values as explicit settings. The join token is masked.
     fn from(config: Config) -> Settings {
         Settings {
             name: Some(config.name),
@@ -294,9 +321,9 @@ impl From<Config> for Settings {
             peer_listen: Some(config.peer_listen),
             http: Some(config.http),
             advertise: Some(config.advertise),
-            join: Some(config.join),
+            join: Some(config.join.map_or_else(String::new, |source| source.to_string())),
             journal_dir: Some(config.journal_dir),
-            insecure: None,
+            insecure: Some(config.insecure),
             shutdown_seconds: Some(config.shutdown.as_secs()),
             archive_after_seconds: Some(config.archive_after.as_secs()),
             raft: RaftSettings {

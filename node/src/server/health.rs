@@ -62,9 +62,10 @@ pub fn readiness(context: &NodeContext) -> (bool, String) {
         Role::Leader { .. } if context.leads_a_quorum() => (true, "leads".to_owned()),
         Role::Leader { .. } => (false, "leads, and no quorum answers it".to_owned()),
         Role::Follower { leader: Some(leader) } => (true, format!("follows {leader}")),
-        Role::Follower { leader: None } if context.replica.cluster().is_none() => {
-            (false, "belongs to no cluster: run `reveille cluster init` on one node".to_owned())
-        }
+        Role::Follower { leader: None } if context.replica.cluster().is_none() => (
+            false,
+            "belongs to no cluster: stop it, and run `reveille cluster init`, or start it with --join TOKEN".to_owned(),
+        ),
         Role::Follower { leader: None } | Role::Candidate => (false, "no leader is known".to_owned()),
         Role::Stopped => (false, "stopped".to_owned()),
     }

@@ -6,6 +6,7 @@
 //! [`metrics`], and [`unsubscribe`], over [`http`].
 
 pub(crate) mod admin;
+pub(crate) mod admission;
 pub(crate) mod config;
 mod fqdn;
 mod health;

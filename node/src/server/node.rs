@@ -2,10 +2,10 @@
 //!
 //! Start order: the listeners, a new incarnation, the replica, leadership, then the [`NodeRuntime`]. The listeners come
 //! first so that a taken port uses up no incarnation. Leadership comes before the runtime because a cluster needs a leader
-//! to register a member. The admin API answers as soon as it listens: `cluster init` and `cluster status` must work on a
-//! node without a cluster.
+//! to register a member. The admin API answers as soon as it listens: `cluster status` must work without a leader.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,17 +19,21 @@ use reveille_cluster::process::context::NodeIntroduction;
 use reveille_cluster::process::lifecycle::{self, LeadershipHandle, NodeRuntime, StartError};
 use reveille_cluster::process::peer_handler::PeerHandler;
 use reveille_cluster::smtp::{RelayRules, TcpDialer};
-use reveille_raft::{GrpcTransport, Replica};
+use reveille_ledger::command::Command;
+use reveille_ledger::reply::CommandOutcome;
+use reveille_raft::tls::NodeTls;
+use reveille_raft::{GrpcTransport, Member, MembershipError, Replica};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::server::admin;
 use crate::server::admin::Admin;
+use crate::server::admission::AdmissionError;
 use crate::server::config::Config;
-use crate::server::{fqdn, health, logging, node_identity, unsubscribe};
+use crate::server::{admission, fqdn, health, logging, node_identity, unsubscribe};
 
-/// Interval at which a node without a cluster checks whether it has joined one.
-const POLL_EVERY: Duration = Duration::from_millis(100);
+/// Maximum time until a new cluster has its first leader.
+const FIRST_LEADER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A running node.
 pub struct NodeServer {
@@ -74,13 +78,15 @@ impl NodeServer {
             format!("cannot listen for peers on {}; choose another --peer-listen", options.peer_listen)
         })?;
         let peer_address = transport.address();
-        let me = node_identity::start_incarnation(&options.data_dir)?;
-        let clock = Arc::new(SystemClock);
         // With port 0 the system chooses the port, so the address is known only now.
         let advertise = match options.peer_listen.port() {
             0 => peer_address.to_string(),
             _ => options.advertise.clone(),
         };
+        let tls = admission::certificates(&options, &advertise).await.map_err(AdmissionError::into_cause)?;
+        let transport = transport.with_certificates(&tls)?;
+        let me = node_identity::start_incarnation(&options.data_dir)?;
+        let clock = Arc::new(SystemClock);
         let introduction = NodeIntroduction {
             name: options.name.clone(),
             address: advertise,
@@ -89,6 +95,7 @@ impl NodeServer {
         };
         let peer_handler = Arc::new(PeerHandler::new(clock.clone(), introduction.clone()));
         let mut raft = reveille_raft::ReplicaOptions::new(options.data_dir.clone(), me, Arc::new(transport));
+        raft.tls = Some(tls.clone());
         raft.process_nonce = uuid::Uuid::new_v4().as_u128() as u64;
         raft.heartbeat_ms = options.raft.heartbeat_ms;
         raft.election_ms = options.raft.election_ms.clone();
@@ -97,6 +104,7 @@ impl NodeServer {
         let parts = options.data_dir.join("parts");
         let parts = AudienceStore::open(parts.clone()).with_context(|| format!("cannot use {}", parts.display()))?;
         let replica = Replica::start(raft, peer_handler.clone()).await?;
+        found_cluster(&replica, &options.data_dir, &introduction, &tls).await?;
         let mut context = NodeContext::new(replica, me, introduction, clock, Zones::bundled(tzdb()), parts);
         (context.accept_clock, context.return_path) = (accept_clock, return_path);
         context.archive_after = options.archive_after;
@@ -116,16 +124,18 @@ impl NodeServer {
             reply_rules,
             stop,
         };
+        // Before any request: a test clock is chosen before everything else (P19).
+        finish_founding(&node.context.replica, &node.options.data_dir).await?;
         node.serve(admin, http, pages);
         if let Some(listener) = leaving {
-            let api = Arc::new(Admin::new(Arc::clone(&node.context), Vec::new()));
+            let api = Arc::new(Admin::new(Arc::clone(&node.context)));
             tokio::spawn(unsubscribe::serve(api, Arc::clone(&node.context), listener, node.stop.clone()));
         }
         Ok(node)
     }
 
     fn serve(&self, admin: TcpListener, http: TcpListener, pages: axum::Router) {
-        let api = Admin::new(Arc::clone(&self.context), self.options.join.clone());
+        let api = Admin::new(Arc::clone(&self.context));
         let stop = self.stop.clone();
         tokio::spawn(async move {
             if let Err(error) = admin::serve(api, admin, stop).await {
@@ -161,6 +171,38 @@ impl NodeServer {
     }
 }
 
+/// Writes the first membership of a cluster that `cluster init` has prepared in this folder.
+async fn found_cluster(
+    replica: &Replica,
+    data_dir: &Path,
+    introduction: &NodeIntroduction,
+    tls: &NodeTls,
+) -> Result<()> {
+    if admission::founder(data_dir)?.is_none() {
+        return Ok(());
+    }
+    let NodeIntroduction { name, address, .. } = introduction.clone();
+    let member = Member { name, address, votes: true, key: Some(tls.pin()) };
+    match replica.initialize(tls.authority().cluster(), &[(replica.node(), member)].into()).await {
+        // An earlier start was interrupted before it removed the mark.
+        Ok(()) | Err(MembershipError::Initialized) => Ok(()),
+        Err(error) => Err(error).context("the first membership cannot be written"),
+    }
+}
+
+/// Gives a new cluster its test clock, if `cluster init` said so, and removes the mark of the founder.
+async fn finish_founding(replica: &Replica, data_dir: &Path) -> Result<()> {
+    let Some(founder) = admission::founder(data_dir)? else { return Ok(()) };
+    if founder.test_clock {
+        let deadline = Instant::now() + FIRST_LEADER_TIMEOUT;
+        let chosen = replica.propose(&Command::TestClock, deadline).await.context("no leader yet")?;
+        if let CommandOutcome::Refused(refusal) = chosen.outcome {
+            bail!("the cluster gets no test clock: {refusal}");
+        }
+    }
+    Ok(admission::remove_mark(data_dir)?)
+}
+
 /// The unsubscribe settings and the bound listener of the unsubscribe page.
 struct Leaving {
     by: Unsubscribe,
@@ -176,7 +218,7 @@ impl Leaving {
     }
 }
 
-/// Waits until the node belongs to a cluster, then runs the [`NodeRuntime`] until `asked` is cancelled or it fails.
+/// Runs the [`NodeRuntime`] until `asked` is cancelled or it fails.
 async fn work(
     context: Arc<NodeContext>,
     options: &Config,
@@ -184,12 +226,6 @@ async fn work(
     leadership_handle: LeadershipHandle,
     asked: &CancellationToken,
 ) -> Result<NodeEnd> {
-    while context.replica.cluster().is_none() {
-        tokio::select! {
-            () = tokio::time::sleep(POLL_EVERY) => {}
-            () = asked.cancelled() => return Ok(NodeEnd::Clean),
-        }
-    }
     let runtime_options = lifecycle::RuntimeOptions {
         name: options.name.clone(),
         hello_name: hello_name(options),

@@ -1,6 +1,6 @@
 //! The node id of a data folder, and the incarnation of this process (P10).
 //!
-//! The node id is drawn at random when the folder is created. The incarnation is incremented durably at each start,
+//! The node id is drawn at random for a new folder: by the node itself, or by the member that made its join token. The incarnation is incremented durably at each start,
 //! before anything else happens. Both are in small text files.
 
 use std::fs::File;
@@ -43,13 +43,11 @@ pub enum NodeIdentityError {
 /// Starts the next incarnation. Creates the folder and the node id if they do not exist.
 pub fn start_incarnation(folder: &Path) -> Result<ClaimOwner, NodeIdentityError> {
     std::fs::create_dir_all(folder).map_err(|error| NodeIdentityError::Folder { path: folder.to_owned(), error })?;
-    let node = match read(&folder.join("node"), 16)? {
+    let node = match node_of(folder)? {
         Some(node) => node,
         None => {
-            let lost = "would start as another node without it";
-            refuse_used(folder, "node", &["identity", "wal", "incarnation"], lost)?;
-            let node = (uuid::Uuid::new_v4().as_u128() as u64).max(1);
-            write(folder, "node", &format!("{node:x}"))?;
+            let node = new_node();
+            write(folder, "node", &format!("{:x}", node.0))?;
             node
         }
     };
@@ -63,7 +61,37 @@ pub fn start_incarnation(folder: &Path) -> Result<ClaimOwner, NodeIdentityError>
     };
     let incarnation = former + 1;
     write(folder, "incarnation", &incarnation.to_string())?;
-    Ok(ClaimOwner { node: NodeId(node), incarnation: Incarnation(incarnation) })
+    Ok(ClaimOwner { node, incarnation: Incarnation(incarnation) })
+}
+
+/// Returns the node id of a data folder. `None`: the folder is new.
+///
+/// # Errors
+/// [`NodeIdentityError`]; `Missing` if a node has used the folder and its id was lost.
+pub fn node_of(folder: &Path) -> Result<Option<NodeId>, NodeIdentityError> {
+    let node = read(&folder.join("node"), 16)?.map(NodeId);
+    if node.is_none() {
+        let lost = "would start as another node without it";
+        refuse_used(folder, "node", &["identity", "wal", "incarnation"], lost)?;
+    }
+    Ok(node)
+}
+
+/// Assigns a node id to a new data folder, before the first incarnation. Repeated, it changes nothing.
+pub fn assign_node(folder: &Path, node: NodeId) -> Result<(), NodeIdentityError> {
+    std::fs::create_dir_all(folder).map_err(|error| NodeIdentityError::Folder { path: folder.to_owned(), error })?;
+    if node_of(folder)?.is_none() {
+        write(folder, "node", &format!("{:x}", node.0))?;
+    }
+    match read(&folder.join("incarnation"), 10)? {
+        Some(_) => Ok(()),
+        None => write(folder, "incarnation", "0"),
+    }
+}
+
+/// Draws the id of a new node.
+pub fn new_node() -> NodeId {
+    NodeId((uuid::Uuid::new_v4().as_u128() as u64).max(1))
 }
 
 /// Fails if the folder has a file that is created after the missing file `name`: then `name` was lost.
@@ -90,9 +118,9 @@ fn read(path: &Path, radix: u32) -> Result<Option<u64>, NodeIdentityError> {
     }
 }
 
-/// Writes a temporary file, syncs it, renames it and syncs the folder. After a crash the file has the old text or the
+/// Writes a line to a file: writes a temporary file, syncs it, renames it and syncs the folder. After a crash the file has the old text or the
 /// new one.
-fn write(folder: &Path, name: &str, text: &str) -> Result<(), NodeIdentityError> {
+pub(super) fn write(folder: &Path, name: &str, text: &str) -> Result<(), NodeIdentityError> {
     let beside = folder.join(format!("{name}.new"));
     let put = || -> std::io::Result<()> {
         let mut file = File::create(&beside)?;

@@ -16,9 +16,9 @@ use crate::server::service_manager;
 #[command(after_long_help = "\
 Examples:
   reveille start --config /etc/reveille/reveille.toml
-  reveille start --name a --data-dir data/a --join 127.0.0.1:7611,127.0.0.1:7621
+  reveille start --name b --data-dir data/b --join file:/run/b.token
 
-A file with every key: reveille config init. When all founders run, once: reveille cluster init")]
+A file with every key: reveille config init. Before the first start: reveille cluster init, or a join token")]
 pub struct Args {
     /// Configuration file (TOML); flags and `REVEILLE__…` variables override it
     #[arg(long, value_name = "FILE")]

@@ -284,16 +284,6 @@ async fn relay_that_answers_with_open_circuit_is_reported() {
     assert!(ended.stdout.contains("parked on a"), "{ended:?}");
 }
 
-#[tokio::test]
-async fn cluster_is_made_of_the_founders_that_are_named() {
-    let fake =
-        Fake::answering("InitCluster", v1::InitClusterResponse { cluster: "c1".into(), ..Default::default() }).await;
-    let ended = fake.reveille("cluster init --peer b:7601,c:7601 -o json").await;
-    assert_eq!(ended.json(), serde_json::json!({"cluster": "c1", "members": [], "existed": false}));
-    let asked: Vec<v1::InitClusterRequest> = fake.requests("InitCluster");
-    assert_eq!(asked.first().map(|asked| asked.peers.clone()), Some(vec!["b:7601".to_owned(), "c:7601".to_owned()]));
-}
-
 /// Starts a fake cluster whose backfill opens four occurrences, or fewer if `max` is smaller.
 async fn gaps() -> Fake {
     Fake::start(|method, bytes| {
@@ -361,18 +351,6 @@ async fn backfill_of_more_than_a_thousand_is_partly_done() {
         assert_eq!(partly.code, Some(7), "{end}: {partly:?}");
         assert!(partly.stderr.contains("--from 2026-03-02T00:00:00Z --to 2026-03-05T00:00:00Z"), "{}", partly.stderr);
     }
-}
-
-#[tokio::test]
-async fn cluster_of_one_and_permanent_test_clock_are_announced() {
-    let members = vec![v1::Member { name: "a".into(), ..Default::default() }];
-    let fake = Fake::answering("InitCluster", v1::InitClusterResponse { members, ..Default::default() }).await;
-    let ended = fake.reveille("cluster init --test-clock --dry-run").await;
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    assert!(ended.stderr.contains("warning: a cluster of this node alone"), "{ended:?}");
-    assert!(ended.stderr.contains("its clock is a test's, for good"), "{ended:?}");
-    let asked: Vec<v1::InitClusterRequest> = fake.requests("InitCluster");
-    assert!(asked.iter().all(|asked| asked.validate_only), "{asked:?}");
 }
 
 #[tokio::test]

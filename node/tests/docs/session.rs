@@ -3,7 +3,7 @@
 //! `reveille dev` and `reveille start` run in the background until the page ends. `reveille dev` also stops the
 //! processes before it. They listen on free ports, and the ports of the page are mapped to those. The test has its own
 //! commands. `a-relay 2525 after-commit:close#1` starts a relay with this fault, and its port is mapped too. `a-leader`
-//! waits for a leader. `a-kill NAME` kills a node with `kill -9`.
+//! waits for a leader and until all members vote. `a-kill NAME` kills a node with `kill -9`.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
@@ -126,7 +126,8 @@ impl Session {
     fn leader(&self) -> Ended {
         let end = Instant::now() + STEP_TIMEOUT;
         loop {
-            let asked = self.shell("reveille schedule list");
+            let asked =
+                self.shell("reveille schedule list && reveille cluster member list > members && ! grep learns members");
             if asked.code == Some(0) {
                 return Ended::silent();
             }
@@ -173,7 +174,10 @@ impl Session {
         let log = self.beside.path().join(format!("node-{name}"));
         let journal = self.beside.path().join("journal");
         fs::create_dir_all(&journal).expect("a folder");
-        let command = format!("exec {command} --journal-dir {}", journal.display());
+        let exports = self.beside.path().join("exports");
+        let file = exports.display();
+        let command =
+            format!("if [ -e {file} ]; then . {file}; fi; exec {command} --journal-dir {}", journal.display());
         let child = self.command("sh", &log).arg("-c").arg(&command).spawn().expect("a shell");
         self.nodes.push(Node { name: name.to_owned(), child });
         let end = Instant::now() + STEP_TIMEOUT;

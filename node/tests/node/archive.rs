@@ -21,8 +21,8 @@ fn objects(node: &Process, line: &str) -> Vec<serde_json::Value> {
 async fn archived_runs_are_answered_as_before_a_restart() {
     let folder = tempfile::tempdir().expect("a folder");
     let sink = Sink::start(SinkOptions::default()).expect("a sink");
+    assert_eq!(Process::init(folder.path(), "a", "--test-clock").code, Some(0));
     let mut node = Process::listening(folder.path(), "a");
-    output(&node, "cluster init --test-clock");
     until("it leads", || node.reveille("schedule list").code == Some(0));
     let port = sink.handle().address().port();
     output(&node, &format!("relay add main --host 127.0.0.1 --port {port} --tls none"));

@@ -41,10 +41,7 @@ fn import_goes_on_after_its_client_and_a_node_are_killed() {
     (0..ROWS).for_each(|number| writeln!(text, "r{number}@example.com,{number}").expect("memory"));
     fs::write(&list, &text).expect("a file");
 
-    let mut nodes = ["one", "two", "three"].map(|name| Process::listening(folder, name));
-    let init = format!("cluster init --peer {},{}", nodes[1].peers, nodes[2].peers);
-    until("a cluster", || nodes[0].reveille(&init).code == Some(0));
-    until("a leader", || nodes[2].reveille("schedule list").code == Some(0));
+    let mut nodes = Process::cluster(folder, ["one", "two", "three"], &[]);
     let endpoint = nodes.each_ref().map(|node| node.admin.clone()).join(",");
 
     // The client is killed during the import, and so is the node that it used.

@@ -10,7 +10,6 @@ use crate::process::{Process, until};
 fn date_is_the_time_of_the_claim() {
     let folder = tempfile::tempdir().expect("a folder");
     let node = Process::listening_by(folder.path(), "one", ["127.0.0.1:0"; 3], &[]);
-    until("a cluster", || node.reveille("cluster init").code == Some(0));
     until("a leader", || node.reveille("schedule list").code == Some(0));
     let runtime = Runtime::new().expect("a runtime");
     let sink = runtime.block_on(async { Sink::start(SinkOptions::default()) }).expect("a mailbox");

@@ -37,7 +37,6 @@ fn full_disk_stops_node_and_loses_nothing_answered() {
     let Some(disk) = SmallDisk::mount(12) else { return };
     let elsewhere = tempfile::tempdir().expect("a folder");
     let mut node = Process::listening(disk.path(), "a");
-    assert_eq!(node.reveille("cluster init").code, Some(0));
     until("it leads", || node.reveille("schedule list").code == Some(0));
     let answered: Vec<usize> = (1..100).take_while(|number| create(&node, elsewhere.path(), *number)).collect();
     assert!((3..99).contains(&answered.len()), "the disk was filled by schedules: {answered:?}");
@@ -80,7 +79,6 @@ async fn full_journal_stops_node_and_each_email_comes_once() {
     std::os::unix::fs::symlink(disk.path(), folder.path().join("journal")).expect("a link");
     let sink = Sink::start(SinkOptions::default()).expect("a sink");
     let mut node = Process::listening(folder.path(), "a");
-    assert_eq!(node.reveille("cluster init").code, Some(0));
     until("it leads", || node.reveille("schedule list").code == Some(0));
     let port = sink.handle().address().port();
     let relay = node.reveille(&format!("relay add main --host 127.0.0.1 --port {port} --tls none --sessions 4"));
@@ -133,7 +131,6 @@ fn import_without_disk_space_fails_at_once_and_can_continue() {
     std::os::unix::fs::symlink(disk.path(), folder.path().join("a").join("parts")).expect("a link");
     let list = list(folder.path());
     let node = Process::listening(folder.path(), "a");
-    assert_eq!(node.reveille("cluster init").code, Some(0));
     until("it leads", || node.reveille("schedule list").code == Some(0));
 
     let import = |more: &str| node.reveille(&format!("audience import members {} {more}", list.display()));

@@ -150,7 +150,6 @@ fn started() -> (TempDir, Process) {
         ("REVEILLE__CREDENTIALS__MAIN__SECRET", "env:LOGIN"),
     ];
     let node = Process::listening_by(folder.path(), "one", ["127.0.0.1:0"; 3], &credentials);
-    until("a cluster", || node.reveille("cluster init").code == Some(0));
     until("a leader", || node.reveille("schedule list").code == Some(0));
     (folder, node)
 }

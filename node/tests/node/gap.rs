@@ -74,10 +74,8 @@ impl Trio {
 #[test]
 fn daily_email_goes_to_all_once_a_day_whatever_is_invoked() {
     let folder = tempfile::tempdir().expect("a folder");
-    let nodes = ["one", "two", "three"].map(|name| Process::listening(folder.path(), name));
-    let init = format!("cluster init --test-clock --peer {},{}", nodes[1].peers, nodes[2].peers);
-    until("a cluster", || nodes[0].reveille(&init).code == Some(0));
-    until("a leader", || nodes[0].reveille("schedule list").code == Some(0));
+    assert_eq!(Process::init(folder.path(), "one", "--test-clock").code, Some(0));
+    let nodes = Process::cluster(folder.path(), ["one", "two", "three"], &[]);
     let mut trio = Trio { nodes: nodes.into(), runtime: Runtime::new().expect("a runtime") };
     let sink = trio.runtime.block_on(async { Sink::start(SinkOptions::default()) }).expect("a mailbox");
     trio.json(&format!("relay add mailbox --host 127.0.0.1 --port {} --tls none", sink.address().port()));

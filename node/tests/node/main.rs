@@ -6,6 +6,7 @@ mod date;
 mod disk;
 mod documents;
 mod gap;
+mod membership;
 mod metrics;
 mod process;
 mod quorum;

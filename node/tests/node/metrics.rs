@@ -20,11 +20,8 @@ fn gauge_ends_with_what_it_measures() {
     const PENDING: &str = "reveille_recipients_pending";
     const ALONE: &str = "reveille_relay_circuit_open{relay=\"unreachable\"}";
     let folder = tempfile::tempdir().expect("a folder");
-    let nodes = ["one", "two", "three"].map(|name| Process::listening(folder.path(), name));
-    let [one, two, three] = &nodes;
-    let init = format!("cluster init --peer {},{}", two.peers, three.peers);
-    until("a cluster", || one.reveille(&init).code == Some(0));
-    until("a leader", || one.reveille("schedule list").code == Some(0));
+    let nodes = Process::cluster(folder.path(), ["one", "two", "three"], &[]);
+    let one = &nodes[0];
     // A counter starts at 0, because an alert on growth misses a counter that appears with its first value.
     assert_eq!(value(one, "reveille_violations_total"), Some(0.0));
 

@@ -44,7 +44,43 @@ pub fn ports() -> [String; 3] {
 }
 
 impl Process {
-    /// Starts a node, and waits until it listens.
+    /// Makes a cluster in a new folder, whose first node has this name.
+    pub fn init(folder: &Path, name: &str, flags: &str) -> Ended {
+        let data = folder.join(name);
+        let line = format!("cluster init --name {name} --data-dir {} {flags}", data.display());
+        Process::reveille_at("127.0.0.1:1", &line)
+    }
+
+    /// Starts nodes that form a cluster, and waits until all vote.
+    pub fn cluster<const N: usize>(folder: &Path, names: [&str; N], environment: &[(&str, &str)]) -> [Process; N] {
+        let mut nodes: Vec<Process> = Vec::new();
+        for name in names {
+            let token = nodes.first().map(Process::join_token);
+            let join = token.as_ref().map(|token| ("REVEILLE__JOIN", token.as_str()));
+            let environment: Vec<_> = environment.iter().copied().chain(join).collect();
+            nodes.push(Process::listening_by(folder, name, ["127.0.0.1:0"; 3], &environment));
+        }
+        until("all vote", || nodes[0].voters() == N);
+        until("all answer", || nodes.iter().all(|node| node.reveille("schedule list").code == Some(0)));
+        nodes.try_into().unwrap_or_else(|_| panic!("{N} nodes"))
+    }
+
+    /// Returns a token that admits one node. Waits until there is a leader.
+    pub fn join_token(&self) -> String {
+        until("a leader", || self.reveille("schedule list").code == Some(0));
+        let made = self.reveille("cluster member add -o json");
+        let answer: serde_json::Value = serde_json::from_str(&made.stdout).unwrap_or_else(|_| panic!("{made:?}"));
+        answer["token"].as_str().expect("a token").to_owned()
+    }
+
+    /// Returns the number of members that vote.
+    pub fn voters(&self) -> usize {
+        let list = self.reveille("cluster member list -o json");
+        let members: serde_json::Value = serde_json::from_str(&list.stdout).unwrap_or_default();
+        members.as_array().map_or(0, |all| all.iter().filter(|member| member["votes"] == true).count())
+    }
+
+    /// Starts a node, and waits until it listens. A new node makes a cluster of its own.
     pub fn listening(folder: &Path, name: &str) -> Process {
         Process::listening_at(folder, name, ["127.0.0.1:0"; 3])
     }
@@ -63,8 +99,14 @@ impl Process {
         Process::listening_by(folder, name, addresses, &[])
     }
 
-    /// Starts a node with variables in its environment, and waits until it listens.
+    /// Starts a node with variables in its environment, and waits until it listens. A new node without a join token
+    /// makes a cluster of its own.
     pub fn listening_by(folder: &Path, name: &str, addresses: [&str; 3], environment: &[(&str, &str)]) -> Process {
+        let joins = environment.iter().any(|(variable, _)| *variable == "REVEILLE__JOIN");
+        if !joins && !folder.join(name).join("node").exists() {
+            let made = Process::init(folder, name, "");
+            assert_eq!(made.code, Some(0), "{made:?}");
+        }
         let log = NamedTempFile::new().expect("a log");
         let flags = ["--listen", "--peer-listen", "--http"];
         let ports = [0, 1, 2].map(|place: usize| [flags[place], addresses[place]]);

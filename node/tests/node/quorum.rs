@@ -14,14 +14,9 @@ use crate::unsubscribe;
 #[test]
 fn node_without_quorum_changes_nothing_and_dates_stale_reads() {
     let folder = tempfile::tempdir().expect("a folder");
-    let [mut one, mut two, three] = ["one", "two", "three"].map(|name| unsubscribe::listening(folder.path(), name));
-    let init = format!("cluster init --peer {},{}", two.peers, three.peers);
-    until("a cluster", || one.reveille(&init).code == Some(0));
-    until("a leader", || three.reveille("schedule list").code == Some(0));
+    let [mut one, mut two, three] = unsubscribe::cluster(folder.path(), ["one", "two", "three"]);
     let status = three.reveille("cluster status");
     assert!(!status.stderr.contains("no quorum"), "{status:?}");
-    let again = one.reveille(&init);
-    assert!(again.stderr.starts_with("it exists already") && again.code == Some(0), "{again:?}");
     let elsewhere = Process::reveille_at(&three.http, "schedule list");
     assert!(elsewhere.code == Some(5) && elsewhere.stderr.contains("admin port"), "{elsewhere:?}");
     one.kill();
@@ -84,11 +79,9 @@ fn node_without_quorum_changes_nothing_and_dates_stale_reads() {
 async fn replica_against_majority_stops_and_says_so() {
     let folder = tempfile::tempdir().expect("a folder");
     let sink = Sink::start(SinkOptions::default()).expect("a sink");
-    let [one, two, mut three] = ["one", "two", "three"].map(|name| Process::listening(folder.path(), name));
+    let [one, two, mut three] = Process::cluster(folder.path(), ["one", "two", "three"], &[]);
     three.kill();
     three = three.again_by(folder.path(), "three", &[("REVEILLE_INJECTED_BUG", "no-min-gap")]);
-    let init = format!("cluster init --peer {},{}", two.peers, three.peers);
-    until("a cluster", || one.reveille(&init).code == Some(0));
     until("a leader", || one.reveille("schedule list").code == Some(0));
     let port = sink.handle().address().port();
     let relay = one.reveille(&format!("relay add main --host 127.0.0.1 --port {port} --tls none"));

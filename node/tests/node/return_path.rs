@@ -19,7 +19,6 @@ fn envelope_sender_is_return_path_with_token_of_recipient() {
     let environment =
         [("REVEILLE__RETURN_PATH", "bounce@bounces.example.com"), ("REVEILLE__RETURN_PATH_KEYS", secret.as_str())];
     let node = Process::listening_by(folder.path(), "one", ["127.0.0.1:0"; 3], &environment);
-    until("a cluster", || node.reveille("cluster init").code == Some(0));
     until("a leader", || node.reveille("schedule list").code == Some(0));
     let runtime = Runtime::new().expect("a runtime");
     let sink = runtime.block_on(async { Sink::start(SinkOptions::default()) }).expect("a mailbox");

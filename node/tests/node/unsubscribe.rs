@@ -32,6 +32,13 @@ pub fn listening(folder: &Path, name: &str) -> Process {
     Process::listening_by(folder, name, ["127.0.0.1:0"; 3], &environment)
 }
 
+/// Starts nodes with unsubscribe pages that form a cluster.
+pub fn cluster<const N: usize>(folder: &Path, names: [&str; N]) -> [Process; N] {
+    let environment = environment(folder);
+    let environment: Vec<(&str, &str)> = environment.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    Process::cluster(folder, names, &environment)
+}
+
 /// Sends the request of a mail program (RFC 8058), and returns the response.
 pub fn one_click(process: &Process, path: &str) -> String {
     let body = "List-Unsubscribe=One-Click";
@@ -52,7 +59,6 @@ fn field(mail: &str, name: &str) -> Option<String> {
 fn one_click_in_a_mail_stops_the_next_one() {
     let folder = tempfile::tempdir().expect("a folder");
     let node = listening(folder.path(), "one");
-    until("a cluster", || node.reveille("cluster init").code == Some(0));
     until("a leader", || node.reveille("schedule list").code == Some(0));
     let json = |line: &str| -> Value {
         let ended = node.reveille(&format!("{line} -o json"));
@@ -114,7 +120,6 @@ fn one_click_in_a_mail_stops_the_next_one() {
 fn suppression_list_is_imported_listed_and_written_out_again() {
     let folder = tempfile::tempdir().expect("a folder");
     let node = Process::listening(folder.path(), "one");
-    until("a cluster", || node.reveille("cluster init").code == Some(0));
     until("a leader", || node.reveille("schedule list").code == Some(0));
     let list = folder.path().join("list.csv");
     let rows: String = (0..2_345).map(|number| format!("bounce,R{number}@example.com\r\n")).collect();
@@ -152,7 +157,6 @@ fn suppression_list_is_imported_listed_and_written_out_again() {
 fn node_without_unsubscribe_address_sends_no_bulk_email() {
     let folder = tempfile::tempdir().expect("a folder");
     let node = Process::listening(folder.path(), "one");
-    until("a cluster", || node.reveille("cluster init").code == Some(0));
     until("a leader", || node.reveille("schedule list").code == Some(0));
     let runtime = Runtime::new().expect("a runtime");
     let sink = runtime.block_on(async { Sink::start(SinkOptions::default()) }).expect("a mailbox");

@@ -16,9 +16,7 @@ fn upgrade(node: &mut Process, folder: &Path, name: &str) {
 #[test]
 fn raised_level_keeps_the_former_release_from_starting() {
     let folder = tempfile::tempdir().expect("a folder");
-    let [mut one, mut two, mut three] = ["one", "two", "three"].map(|name| Process::listening(folder.path(), name));
-    let init = format!("cluster init --peer {},{}", two.peers, three.peers);
-    until("a cluster", || one.reveille(&init).code == Some(0));
+    let [mut one, mut two, mut three] = Process::cluster(folder.path(), ["one", "two", "three"], &[]);
     until("all are known", || one.reveille("cluster upgrade status").stdout.matches("0.1.0").count() == 3);
     until("all came up", || one.reveille("cluster upgrade finish --yes").code == Some(0));
     let status = one.reveille("cluster upgrade status -o json");

@@ -17,9 +17,6 @@ use super::{Destination, PeerError, Rejection};
 /// The application's handler for requests of its peers.
 #[async_trait]
 pub trait Application: Send + Sync + 'static {
-    /// Returns the name of this node. Callers that are not members receive it too.
-    fn name(&self) -> String;
-
     /// Answers a request of a member. After `limit` the caller stops waiting, and the future is dropped.
     async fn answer(&self, from: NodeId, payload: Vec<u8>, limit: Duration) -> Result<Vec<u8>, Rejection>;
 }

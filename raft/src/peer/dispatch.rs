@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use openraft::async_runtime::WatchReceiver;
 use openraft::raft::{AppendEntriesResponse, TransferLeaderRequest};
-use parking_lot::Mutex;
 use reveille_ledger::ids::NodeId;
 use reveille_proto::peer::v1;
 
+use super::admission::MemberAdmission;
 use super::authenticator::authenticate;
+use super::log_interval::LogInterval;
 use super::{Application, Handler, Rejection, Request, Response};
 use crate::Raft;
 use crate::election::early::EarlyElection;
@@ -23,6 +24,7 @@ use crate::proposer::{ProposeError, check_forwarded};
 use crate::router::{RetryPolicy, Router};
 use crate::snapshot::transfer::SnapshotReceiver;
 use crate::state_machine::apply_thread::encode_reply;
+use crate::tls::KeyPin;
 use crate::wire;
 
 /// Limit of Raft's requests, so that a stalled disk does not block them for ever.
@@ -30,8 +32,6 @@ const RAFT_LIMIT: Duration = Duration::from_secs(10);
 /// Maximum distance of a peer's term above the local term. No cluster holds that many elections between two requests.
 /// One request with the highest possible term would prevent every later election.
 const TERM_JUMP_MAX: u64 = 1 << 32;
-/// Minimum time between two log lines about rejected requests: a caller may forge a thousand requests a second.
-const REFUSAL_LOGGED_EVERY: Duration = Duration::from_secs(10);
 /// Maximum time for a proposal, a read or a request of the application, even if its caller allows more.
 const REQUEST_LIMIT_MAX: Duration = Duration::from_secs(60);
 
@@ -44,8 +44,9 @@ pub(crate) struct Dispatch {
     pub early_election: EarlyElection,
     pub snapshots: SnapshotReceiver,
     pub application: Arc<dyn Application>,
-    /// Time when a rejected request was last logged. `None`: never.
-    pub refusal_logged: Mutex<Option<Instant>>,
+    /// Log lines about rejected requests.
+    pub refusals_logged: LogInterval,
+    pub admission: MemberAdmission,
 }
 
 /// Handler that the transport uses from the start. Until Raft runs, it rejects requests as `Unavailable`.
@@ -68,14 +69,20 @@ impl Handler for StartupHandler {
             dispatch.connection_ended(peer);
         }
     }
+
+    fn pinned_key(&self, node: NodeId) -> Option<KeyPin> {
+        self.dispatch.get()?.pinned_key(node)
+    }
 }
 
 #[async_trait]
 impl Handler for Dispatch {
     async fn handle(&self, request: Request) -> Result<Response, Rejection> {
-        // The founders of a cluster send this request before the cluster has members.
-        if let Request::Identify(_) = request {
-            return Ok(Response::Identify(self.identify()));
+        // A joining node is no member yet; its token is checked instead.
+        if let Request::Join(request) = request {
+            let admitted = self.admission.admit(request).await;
+            self.log_refusal(&admitted);
+            return admitted.map(Response::Join);
         }
         self.check_sender(&request)?;
         let from = authenticate(&self.identity, &request)?;
@@ -92,12 +99,19 @@ impl Handler for Dispatch {
             Request::Propose(request) => self.propose(request).await.map(Response::Propose),
             Request::ReadIndex(request) => Ok(Response::ReadIndex(self.read_index(request).await)),
             Request::Application(request) => self.application(from, request).await.map(Response::Application),
-            Request::Identify(_) => Ok(Response::Identify(self.identify())),
+            // Answered above.
+            Request::Join(_) => Err(Rejection::Malformed("a member does not join".to_owned())),
         }
     }
 
     fn connection_ended(&self, peer: NodeId) {
         self.early_election.connection_ended(peer);
+    }
+
+    fn pinned_key(&self, node: NodeId) -> Option<KeyPin> {
+        let metrics = self.raft.server_metrics();
+        let metrics = metrics.borrow_watched();
+        metrics.membership_config.get_node(&node.0)?.key
     }
 }
 
@@ -132,13 +146,6 @@ impl Dispatch {
         Ok(wire::from_append_response(&answer))
     }
 
-    /// Returns this node's identity. This is the only answer to a caller that is not a member.
-    fn identify(&self) -> v1::IdentifyResponse {
-        let identity = &self.identity;
-        let cluster = identity.cluster().map(|cluster| cluster.0.to_be_bytes().to_vec()).unwrap_or_default();
-        v1::IdentifyResponse { node: identity.node().0, name: self.application.name(), cluster: cluster.into() }
-    }
-
     async fn application(
         &self,
         from: NodeId,
@@ -153,15 +160,16 @@ impl Dispatch {
     /// one. A node that knows no members yet accepts entries from any caller that knows the cluster's id.
     fn check_sender(&self, request: &Request) -> Result<(), Rejection> {
         let refused = self.refusal(request);
-        if let Err(rejection) = &refused {
-            let now = Instant::now();
-            let mut logged = self.refusal_logged.lock();
-            if logged.is_none_or(|last| now.duration_since(last) >= REFUSAL_LOGGED_EVERY) {
-                *logged = Some(now);
-                tracing::warn!(%rejection, "a request on the peer port was rejected");
-            }
-        }
+        self.log_refusal(&refused);
         refused
+    }
+
+    fn log_refusal<T>(&self, answer: &Result<T, Rejection>) {
+        if let Err(rejection) = answer
+            && self.refusals_logged.is_due()
+        {
+            tracing::warn!(%rejection, "a request on the peer port was rejected");
+        }
     }
 
     fn refusal(&self, request: &Request) -> Result<(), Rejection> {
@@ -170,7 +178,10 @@ impl Dispatch {
         let metrics = self.raft.server_metrics();
         let metrics = metrics.borrow_watched();
         let members = metrics.membership_config.membership();
-        if members.nodes().next().is_some() && members.get_node(&from).is_none() {
+        // A node that joined while this one was down is unknown here. Its certificate shows that it was admitted, and
+        // Raft decides about its votes and entries.
+        let may_be_new = self.admission.tls.is_some() && request.is_of_raft();
+        if members.nodes().next().is_some() && members.get_node(&from).is_none() && !may_be_new {
             return Err(Rejection::Unauthorized(format!("node {from} is no member of this cluster")));
         }
         let ballot = match request {

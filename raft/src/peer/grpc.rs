@@ -1,6 +1,7 @@
 //! The transport of a real node: gRPC over TCP with persistent connections. It retries nothing.
 //!
-//! It uses plain HTTP/2: the operator must protect the peer port (docs/how-to/run-nodes.md).
+//! With certificates every connection is encrypted, and a request is accepted only from the node that the caller's
+//! certificate names. Without them, as in tests, anybody can act as a member.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -10,26 +11,40 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use axum::extract::State;
+use axum::body::{Body, to_bytes};
+use axum::extract::{Request as HttpRequest, State};
 use axum::middleware::from_fn_with_state;
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use reveille_ledger::ids::NodeId;
 use reveille_proto::peer::v1;
 use reveille_proto::peer::v1::peer_service_client::PeerServiceClient;
 use reveille_proto::peer::v1::peer_service_server::{PeerService, PeerServiceServer};
+use tokio::net::TcpStream;
 use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 use tonic::transport::{Channel, Endpoint, Server};
 use tonic::{Code, Status};
 
-use crate::listen::{self, Client, HTTP2_PREFACE, Incoming};
-
+use super::log_interval::LogInterval;
 use super::rpc::for_each_request;
 use super::{Destination, Handler, MESSAGE_BYTES_MAX, PeerError, Rejection, Request, Response, Transport};
+use crate::identity::ClusterId;
+use crate::listen::{self, CONNECTIONS_MAX, Client, Connection, HTTP2_PREFACE, Incoming, STRANGERS_MAX};
+use crate::tls::{NodeTls, PeerTls, TlsError};
 
 /// Limit of opening a connection; the next call tries again.
 const CONNECT_LIMIT: Duration = Duration::from_millis(500);
+/// Limit of a caller's TLS handshake.
+const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
+/// Path and maximum size of the only request of a caller without a certificate.
+const JOIN_PATH: &str = "/reveille.peer.v1.PeerService/Join";
+const JOIN_BYTES_MAX: usize = 4 * 1024;
 /// A connection is closed if a ping is not answered. Without pings a healed partition waits for TCP's retransmission,
 /// which backs off to many seconds.
 const PING_EVERY: Duration = Duration::from_millis(1_000);
@@ -58,7 +73,11 @@ fn priority_of(request: &Request) -> Priority {
 pub struct GrpcTransport {
     address: SocketAddr,
     listener: Mutex<Option<std::net::TcpListener>>,
-    channels: Mutex<HashMap<(String, Priority), Channel>>,
+    channels: Mutex<HashMap<(NodeId, String, Priority), Channel>>,
+    /// `None`: connections are not encrypted.
+    tls: Option<PeerTls>,
+    /// Handler of `serve`, which knows the keys of members.
+    handler: Arc<OnceLock<Arc<dyn Handler>>>,
     /// Runtime of `serve`. All connections run on it, even if the call comes from another runtime.
     runtime: OnceLock<Handle>,
 }
@@ -72,8 +91,19 @@ impl GrpcTransport {
             address: listener.local_addr()?,
             listener: Mutex::new(Some(listener)),
             channels: Mutex::new(HashMap::new()),
+            tls: None,
+            handler: Arc::default(),
             runtime: OnceLock::new(),
         })
+    }
+
+    /// Encrypts all connections, and talks only to members of the cluster. Without this call any caller can act as a
+    /// member.
+    ///
+    /// # Errors
+    /// [`TlsError::Library`] if a certificate or key is not valid.
+    pub fn with_certificates(self, tls: &NodeTls) -> Result<GrpcTransport, TlsError> {
+        Ok(GrpcTransport { tls: Some(PeerTls::new(tls)?), ..self })
     }
 
     /// Returns the bound address.
@@ -83,7 +113,9 @@ impl GrpcTransport {
 
     fn channel(&self, to: &Destination, priority: Priority) -> Result<Channel, PeerError> {
         let mut channels = self.channels.lock();
-        if let Some(channel) = channels.get(&(to.address.clone(), priority)) {
+        // The node belongs to the key: its name is checked when the connection opens.
+        let key = (to.node, to.address.clone(), priority);
+        if let Some(channel) = channels.get(&key) {
             return Ok(channel.clone());
         }
         let endpoint = Endpoint::from_shared(format!("http://{}", to.address))
@@ -94,8 +126,11 @@ impl GrpcTransport {
             .keep_alive_timeout(PING_LIMIT)
             .keep_alive_while_idle(true);
         let _inside = self.runtime.get().map(Handle::enter);
-        let channel = endpoint.connect_lazy();
-        channels.insert((to.address.clone(), priority), channel.clone());
+        let channel = match &self.tls {
+            Some(tls) => encrypted(&endpoint, tls.clone(), to.clone(), Arc::clone(&self.handler)),
+            None => endpoint.connect_lazy(),
+        };
+        channels.insert(key, channel.clone());
         Ok(channel)
     }
 }
@@ -105,18 +140,32 @@ impl Transport for GrpcTransport {
     async fn serve(&self, handler: Arc<dyn Handler>, stop: CancellationToken) -> io::Result<()> {
         let listener = self.listener.lock().take().ok_or_else(|| io::Error::other("this transport serves already"))?;
         let listener = tokio::net::TcpListener::from_std(listener)?;
+        let _ = self.handler.set(Arc::clone(&handler));
         let ends = Arc::clone(&handler);
         let when_ended = Arc::new(move |peer| ends.connection_ended(NodeId(peer)));
         let incoming = Incoming::new(listener, "peers", HTTP2_PREFACE).reporting_ends(when_ended);
+        let incoming = match &self.tls {
+            Some(tls) => with_handshakes(incoming, tls.clone()),
+            None => incoming.boxed(),
+        };
         // This succeeds: a second call of `serve` has no listener and fails above.
         let _ = self.runtime.set(Handle::current());
-        let service = PeerServiceServer::new(Receiver { handler })
+        let service = PeerServiceServer::new(Receiver { handler, cluster: self.tls.as_ref().map(|tls| tls.cluster) })
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
-        let bounded = from_fn_with_state(listen::message_memory(), |State(memory), request, next| async {
-            let answer = listen::meter_memory(memory, request, next).await;
-            answer.unwrap_or_else(|| Status::aborted("this node works on too many large messages").into_http())
-        });
+        let encrypts = self.tls.is_some();
+        let bounded =
+            from_fn_with_state(listen::message_memory(), move |State(memory), request: HttpRequest, next| async move {
+                let request = match is_from_stranger(encrypts, &request) {
+                    true => match join_request(request).await {
+                        Ok(request) => request,
+                        Err(refusal) => return refusal.into_http(),
+                    },
+                    false => request,
+                };
+                let answer = listen::meter_memory(memory, request, next).await;
+                answer.unwrap_or_else(|| Status::aborted("this node works on too many large messages").into_http())
+            });
         let routes = Routes::new(service).into_axum_router().layer(bounded);
         let drained = stop.clone();
         let serving = Server::builder()
@@ -152,6 +201,80 @@ impl Transport for GrpcTransport {
     }
 }
 
+/// Returns a channel whose connections are encrypted, and reach no other node than `to`. `handler` knows its key.
+fn encrypted(endpoint: &Endpoint, tls: PeerTls, to: Destination, handler: Arc<OnceLock<Arc<dyn Handler>>>) -> Channel {
+    endpoint.connect_with_connector_lazy(tower::service_fn(move |_| {
+        let (tls, to, handler) = (tls.clone(), to.clone(), Arc::clone(&handler));
+        async move {
+            let stream = TcpStream::connect(&to.address).await?;
+            stream.set_nodelay(true)?;
+            let stream = tls.connect(to.node, stream).await?;
+            let pinned = handler.get().and_then(|handler| handler.pinned_key(to.node));
+            if pinned.is_some() && PeerTls::pin_of_called(&stream) != pinned {
+                return Err(io::Error::other(format!("the certificate at {to} has another key than this member")));
+            }
+            Ok::<_, io::Error>(TokioIo::new(stream))
+        }
+    }))
+}
+
+/// Returns true if the caller has no certificate, although this node asks for one.
+fn is_from_stranger(encrypts: bool, request: &HttpRequest) -> bool {
+    let client = request.extensions().get::<Client>();
+    encrypts && client.is_none_or(|client| client.certificate.is_none())
+}
+
+/// Returns the request of a caller without a certificate, with its whole body: only a short request to join.
+async fn join_request(request: HttpRequest) -> Result<HttpRequest, Status> {
+    let (head, body) = request.into_parts();
+    if head.uri.path() != JOIN_PATH {
+        return Err(Status::failed_precondition("without a certificate a node can only join"));
+    }
+    match timeout(HANDSHAKE_LIMIT, to_bytes(body, JOIN_BYTES_MAX)).await {
+        Ok(Ok(body)) => Ok(HttpRequest::from_parts(head, Body::from(body))),
+        _ => Err(Status::invalid_argument("the request to join is too long or incomplete")),
+    }
+}
+
+/// Makes the handshakes of all callers at once, so that a silent caller delays no other one.
+fn with_handshakes(incoming: Incoming, tls: PeerTls) -> BoxStream<'static, io::Result<Connection>> {
+    let logged = Arc::new(LogInterval::default());
+    let strangers = Arc::new(Semaphore::new(STRANGERS_MAX));
+    let handshake = move |accepted: io::Result<Connection>| {
+        let (tls, logged, strangers) = (tls.clone(), Arc::clone(&logged), Arc::clone(&strangers));
+        async move {
+            let from = accepted.as_ref().ok().and_then(Connection::peer_address);
+            let encrypted = timeout(HANDSHAKE_LIMIT, accepted.ok()?.encrypt(&tls, &strangers)).await;
+            match encrypted.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+                Ok(connection) => Some(Ok(connection)),
+                Err(error) => {
+                    metrics::counter!("reveille_peer_handshakes_failed_total").increment(1);
+                    if logged.is_due() {
+                        let from = from.map(tracing::field::display);
+                        tracing::warn!(from, %error, "a connection to the peer port was refused");
+                    }
+                    None
+                }
+            }
+        }
+    };
+    incoming.map(handshake).buffer_unordered(CONNECTIONS_MAX).filter_map(std::future::ready).boxed()
+}
+
+/// Returns the message of a status with all its causes. `tonic` says only "transport error" for a failed handshake.
+pub(crate) fn connect_error(status: &Status) -> String {
+    let mut text = status.message().to_owned();
+    let mut cause = status.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
 /// Converts a gRPC status into the caller's error.
 fn peer_error(status: Status) -> PeerError {
     let text = status.message().to_owned();
@@ -160,7 +283,7 @@ fn peer_error(status: Status) -> PeerError {
         Code::InvalidArgument | Code::OutOfRange | Code::ResourceExhausted => Rejection::Malformed(text).into(),
         Code::Aborted => Rejection::Unavailable(text).into(),
         Code::Unimplemented => Rejection::Unimplemented(text).into(),
-        _ if was_never_sent(&status) => PeerError::Unreachable(text),
+        _ if was_never_sent(&status) => PeerError::Unreachable(connect_error(&status)),
         code => PeerError::Lost(format!("{code:?}: {text}")),
     }
 }
@@ -187,6 +310,40 @@ fn status(rejection: Rejection) -> Status {
 
 struct Receiver {
     handler: Arc<dyn Handler>,
+    /// The cluster whose certificates callers must have. `None`: connections are not encrypted.
+    cluster: Option<ClusterId>,
+}
+
+impl Receiver {
+    async fn receive(&self, request: Request, client: Option<Client>) -> Result<Response, Rejection> {
+        let client = client.unwrap_or_default();
+        if let Some(cluster) = self.cluster {
+            self.check_caller(cluster, &request, &client)?;
+        }
+        if let Request::Append(append) = &request {
+            client.name(append.header.as_ref().map_or(0, |header| header.from));
+        }
+        self.handler.handle(request).await
+    }
+
+    /// Checks that the caller's certificate is the one of the node that the request names as its sender. Without a
+    /// certificate a caller may only join.
+    fn check_caller(&self, cluster: ClusterId, request: &Request, client: &Client) -> Result<(), Rejection> {
+        let Some(certificate) = &client.certificate else {
+            return match request {
+                Request::Join(join) if join.header.is_none() => Ok(()),
+                _ => Err(Rejection::Unauthorized("without a certificate a node can only join".to_owned())),
+            };
+        };
+        let from = NodeId(request.header().map_or(0, |header| header.from));
+        if !client.is_certified(cluster, from) {
+            return Err(Rejection::Unauthorized(format!("the certificate of this connection is not node {from}'s")));
+        }
+        if self.handler.pinned_key(from).is_some_and(|pin| pin != certificate.pin) {
+            return Err(Rejection::Unauthorized(format!("node {from} has another key than the member of this id")));
+        }
+        Ok(())
+    }
 }
 
 macro_rules! grpc {
@@ -212,11 +369,7 @@ macro_rules! grpc {
                 request: tonic::Request<v1::$request>,
             ) -> Result<tonic::Response<v1::$response>, Status> {
                 let client = request.extensions().get::<Client>().cloned();
-                let request = Request::$name(request.into_inner());
-                if let (Request::Append(append), Some(client)) = (&request, client) {
-                    client.name(append.header.as_ref().map_or(0, |header| header.from));
-                }
-                match self.handler.handle(request).await {
+                match self.receive(Request::$name(request.into_inner()), client).await {
                     Ok(Response::$name(answer)) => Ok(tonic::Response::new(answer)),
                     Ok(_) => Err(Status::internal("another answer than that of the request")),
                     Err(rejection) => Err(status(rejection)),

@@ -5,7 +5,7 @@
 //! to `dispatch`, which checks the sender before it reads anything else.
 //!
 //! Reading order: this file, `rpc` (the closed list of requests), `client` (sends them), `authenticator` and `dispatch`
-//! (receive them), `application` (opaque requests of the cluster crate), `grpc`.
+//! (receive them), `admission` (new members), `application` (opaque requests of the cluster crate), `grpc`.
 
 use std::fmt;
 use std::io;
@@ -16,16 +16,20 @@ use async_trait::async_trait;
 use reveille_ledger::ids::NodeId;
 use tokio_util::sync::CancellationToken;
 
+use crate::tls::KeyPin;
+
+pub(crate) mod admission;
 mod application;
 pub(crate) mod authenticator;
 pub(crate) mod client;
 pub(crate) mod dispatch;
 mod grpc;
+pub(crate) mod log_interval;
 mod rpc;
 
 pub use application::{Application, ApplicationRequest, Peer};
-pub use client::PeerIdentity;
 pub use grpc::GrpcTransport;
+pub(crate) use grpc::connect_error;
 pub use rpc::{Request, Response, Rpc};
 
 /// Largest message between peers. A batch of entries and a block of a snapshot stay well below it.
@@ -34,7 +38,7 @@ pub const MESSAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// A peer: its id and the address at which it listens.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Destination {
-    /// Id of the node; 0 if the caller does not know it and only requests the identity.
+    /// Id of the node.
     pub node: NodeId,
     /// `host:port` of its peer listener.
     pub address: String,
@@ -86,6 +90,11 @@ pub trait Handler: Send + Sync + 'static {
     /// A connection has ended on which `peer` sent entries, or another client in its name. Not every transport reports
     /// it.
     fn connection_ended(&self, _peer: NodeId) {}
+
+    /// Returns the hash of a member's public key. `None`: this node does not know it, and the member's name is enough.
+    fn pinned_key(&self, _node: NodeId) -> Option<KeyPin> {
+        None
+    }
 }
 
 /// Carries requests between nodes. Contract:

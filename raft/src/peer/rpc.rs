@@ -38,8 +38,8 @@ macro_rules! for_each_request {
             ReadIndex read_index ReadIndexRequest ReadIndexResponse;
             /// A request of the application, which this crate does not read.
             Application application ApplicationRequest ApplicationResponse;
-            /// Asks the node for its identity. Any caller gets an answer.
-            Identify identify IdentifyRequest IdentifyResponse;
+            /// A new node asks to be admitted to the cluster.
+            Join join JoinRequest JoinResponse;
         }
     };
 }
@@ -68,6 +68,21 @@ macro_rules! define_requests {
                 match self {
                     $(Request::$name(_) => stringify!($name),)*
                 }
+            }
+
+            /// Returns true for the requests of Raft itself: entries, votes, leadership and snapshots.
+            pub fn is_of_raft(&self) -> bool {
+                use Request::{Append, InstallSnapshot, OfferSnapshot, PreVote, SendBlock, TransferLeader, Vote};
+                matches!(
+                    self,
+                    Append(_)
+                        | Vote(_)
+                        | PreVote(_)
+                        | TransferLeader(_)
+                        | OfferSnapshot(_)
+                        | SendBlock(_)
+                        | InstallSnapshot(_)
+                )
             }
 
             /// Returns the header: sender, addressee and cluster.

@@ -7,7 +7,7 @@ pub(crate) mod status;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use openraft::async_runtime::WatchReceiver;
 use openraft::{ChangeMembers, Instant as _};
@@ -28,12 +28,13 @@ use crate::execution::Execution;
 use crate::fatal_error::{FatalError, FatalErrorCell};
 use crate::identity::{ClusterId, Identity};
 use crate::membership::{Member, MembershipError, change_membership, initialize, members, peer_node};
-use crate::peer::{Application, Destination, Peer, PeerError, PeerIdentity};
+use crate::peer::{Application, Destination, Peer};
 use crate::proposer::{EntryStamp, ProposeError};
 use crate::router::{ReadError, RetryPolicy, Router};
 use crate::state_machine::applied_state::{AppliedState, record_lock_time};
 use crate::state_machine::checkpoints::Checkpoints;
 use crate::state_machine::hint::Hints;
+use crate::tls::{JoinToken, NodeTls};
 use crate::wal::WalHealth;
 
 /// A member that acknowledged nothing for this long cannot be the target of a leadership transfer.
@@ -54,6 +55,7 @@ pub(crate) struct ReplicaShared {
     pub router: Arc<Router>,
     pub eligibility: Eligibility,
     pub application: Arc<dyn Application>,
+    pub tls: Option<NodeTls>,
     pub fatal_errors: FatalErrorCell,
     pub log: WalHealth,
     pub execution: Execution,
@@ -249,6 +251,11 @@ impl Replica {
         members(&metrics.membership_config)
     }
 
+    /// Returns true if a member votes, as far as this node knows.
+    pub fn votes(&self, node: NodeId) -> bool {
+        self.inner.raft.voter_ids().any(|voter| voter == node.0)
+    }
+
     /// As leader: hands the leadership over to `to`. Returns when another node leads. Fails with `Unknown` at the
     /// deadline.
     pub async fn transfer_leader(&self, to: NodeId, deadline: Instant) -> Result<(), MembershipError> {
@@ -293,18 +300,33 @@ impl Replica {
         change_membership(self.inner.raft.change_membership(change, false), deadline).await
     }
 
-    /// On the leader: removes a member. Drain the member first (P22). Its id is never used again.
-    pub async fn remove(&self, node: NodeId, deadline: Instant) -> Result<(), MembershipError> {
-        let ids = BTreeSet::from([node.0]);
-        let votes = self.inner.raft.voter_ids().any(|voter| voter == node.0);
-        let change = if votes { ChangeMembers::RemoveVoters(ids) } else { ChangeMembers::RemoveNodes(ids) };
+    /// Returns true if a change of the members is half done: two sets of voters count. A leader that dies in the middle
+    /// of a change leaves such a state.
+    pub fn has_unfinished_change(&self) -> bool {
+        let metrics = self.inner.raft.server_metrics();
+        let metrics = metrics.borrow_watched();
+        metrics.membership_config.membership().get_joint_config().len() > 1
+    }
+
+    /// On the leader: finishes a change that is half done.
+    pub async fn finish_change(&self, deadline: Instant) -> Result<(), MembershipError> {
+        let change = ChangeMembers::AddVoterIds(BTreeSet::new());
         change_membership(self.inner.raft.change_membership(change, false), deadline).await
     }
 
-    /// Asks the node that listens at a peer address for its identity. The founders of a cluster find each other this
-    /// way.
-    pub async fn identify(&self, address: &str, limit: Duration) -> Result<PeerIdentity, PeerError> {
-        self.inner.router.client.identify(address, limit).await
+    /// On the leader: removes a member. Drain the member first (P22). Its id is never used again.
+    pub async fn remove(&self, node: NodeId, deadline: Instant) -> Result<(), MembershipError> {
+        let ids = BTreeSet::from([node.0]);
+        let change = if self.votes(node) { ChangeMembers::RemoveVoters(ids) } else { ChangeMembers::RemoveNodes(ids) };
+        change_membership(self.inner.raft.change_membership(change, false), deadline).await
+    }
+
+    /// Makes a token that admits one new node through this one, within `valid_for`. `address` is this node's peer
+    /// address. `None`: the cluster has no certificate authority.
+    pub fn join_token(&self, new: NodeId, address: &str, valid_for: Duration) -> Option<JoinToken> {
+        let until = SystemTime::now() + valid_for;
+        let expires_at_s = until.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        Some(self.inner.tls.as_ref()?.join_token(new, address, expires_at_s))
     }
 
     /// Returns a member to send requests to, possibly this node. `None`: not a member.

@@ -8,10 +8,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use openraft::Config;
-use parking_lot::Mutex;
 use reveille_ledger::ids::NodeId;
 use tokio::runtime::Handle;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Mutex, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::archive::ArchiveReader;
@@ -25,8 +24,10 @@ use crate::openraft_traits::log_storage::LogStore;
 use crate::openraft_traits::network::PeerNetwork;
 use crate::openraft_traits::state_machine::StateMachine;
 use crate::options::ReplicaOptions;
+use crate::peer::admission::MemberAdmission;
 use crate::peer::client::PeerClient;
 use crate::peer::dispatch::{Dispatch, StartupHandler};
+use crate::peer::log_interval::LogInterval;
 use crate::peer::{Application, Handler};
 use crate::replica::{Replica, ReplicaShared, runtime_watchdog};
 use crate::router::Router;
@@ -269,7 +270,14 @@ async fn open_locked(
         early_election,
         snapshots: SnapshotReceiver::new(Arc::clone(&snapshots)),
         application: Arc::clone(&application),
-        refusal_logged: Mutex::new(None),
+        refusals_logged: LogInterval::default(),
+        admission: MemberAdmission {
+            tls: options.tls.clone(),
+            raft: raft.clone(),
+            router: Arc::clone(&router),
+            role: role.subscribe(),
+            changing: Mutex::default(),
+        },
     };
     // This succeeds: only this line sets it.
     let _ = handler.dispatch.set(dispatch);
@@ -292,6 +300,7 @@ async fn open_locked(
         router,
         eligibility,
         application,
+        tls: options.tls,
         fatal_errors,
         log: health,
         execution: options.execution,

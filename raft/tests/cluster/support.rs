@@ -48,10 +48,6 @@ pub struct Echo;
 
 #[async_trait]
 impl Application for Echo {
-    fn name(&self) -> String {
-        "n1".to_owned()
-    }
-
     async fn answer(&self, from: NodeId, payload: Vec<u8>, _limit: Duration) -> Result<Vec<u8>, Rejection> {
         match payload.as_slice() {
             b"never" => std::future::pending().await,
@@ -201,7 +197,8 @@ pub async fn propose(replica: &Replica, name: &str) -> Result<CommandReply, Prop
 }
 
 pub fn members(nodes: &[Node]) -> BTreeMap<NodeId, Member> {
-    let member = |node: &Node| Member { name: format!("n{}", node.id.0), address: node.address.clone(), votes: true };
+    let member =
+        |node: &Node| Member { name: format!("n{}", node.id.0), address: node.address.clone(), votes: true, key: None };
     nodes.iter().map(|node| (node.id, member(node))).collect()
 }
 

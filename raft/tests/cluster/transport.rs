@@ -25,8 +25,8 @@ struct Judge;
 impl Handler for Judge {
     async fn handle(&self, request: Request) -> Result<Response, Rejection> {
         match request {
-            Request::Identify(_) => Ok(identity()),
-            Request::ReadIndex(_) => std::future::pending().await,
+            Request::ReadIndex(_) => Ok(index()),
+            Request::Propose(_) => std::future::pending().await,
             Request::Vote(_) => Err(Rejection::Unauthorized("who are you".to_owned())),
             Request::PreVote(_) => Err(Rejection::Unavailable("later".to_owned())),
             _ => Err(Rejection::Malformed("what".to_owned())),
@@ -34,12 +34,12 @@ impl Handler for Judge {
     }
 }
 
-fn identify() -> Request {
-    Request::Identify(v1::IdentifyRequest::default())
+fn read_index() -> Request {
+    Request::ReadIndex(v1::ReadIndexRequest::default())
 }
 
-fn identity() -> Response {
-    Response::Identify(v1::IdentifyResponse { node: 7, ..v1::IdentifyResponse::default() })
+fn index() -> Response {
+    Response::ReadIndex(v1::ReadIndexResponse { index: 7 })
 }
 
 fn at(address: impl ToString) -> Destination {
@@ -54,8 +54,8 @@ async fn answers_and_rejections_arrive_unchanged() {
     let to = at(server.address());
     let client = loopback();
 
-    let answer = client.call(&to, identify(), PATIENCE).await;
-    assert_eq!(answer, Ok(identity()));
+    let answer = client.call(&to, read_index(), PATIENCE).await;
+    assert_eq!(answer, Ok(index()));
     let stranger = client.call(&to, Request::Vote(v1::VoteRequest::default()), PATIENCE).await;
     assert_eq!(stranger, Err(PeerError::Rejected(Rejection::Unauthorized("who are you".to_owned()))));
     let later = client.call(&to, Request::PreVote(v1::PreVoteRequest::default()), PATIENCE).await;
@@ -70,7 +70,7 @@ async fn closed_port_is_unreachable_and_nothing_was_sent() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let to = at(listener.local_addr().expect("its address"));
     drop(listener);
-    let answer = loopback().call(&to, identify(), PATIENCE).await;
+    let answer = loopback().call(&to, read_index(), PATIENCE).await;
     assert!(matches!(answer, Err(PeerError::Unreachable(_))), "{answer:?}");
 }
 
@@ -80,7 +80,7 @@ async fn unanswered_request_is_lost_within_limit() {
     let stop = CancellationToken::new();
     server.serve(Arc::new(Judge), stop.clone()).await.expect("it listens");
     let start = Instant::now();
-    let request = Request::ReadIndex(v1::ReadIndexRequest::default());
+    let request = Request::Propose(v1::ProposeRequest::default());
     let answer = loopback().call(&at(server.address()), request, Duration::from_millis(300)).await;
     assert!(matches!(answer, Err(PeerError::Lost(_))), "{answer:?}");
     assert!(start.elapsed() < PATIENCE);
@@ -96,7 +96,7 @@ async fn connection_broken_after_request_is_lost_and_not_unreachable() {
         let (mut stream, _) = listener.accept().expect("a caller");
         let _ = stream.read(&mut [0; 24]);
     });
-    let answer = loopback().call(&to, identify(), PATIENCE).await;
+    let answer = loopback().call(&to, read_index(), PATIENCE).await;
     assert!(matches!(answer, Err(PeerError::Lost(_))), "{answer:?}");
     peer.join().expect("the peer ends");
 }
@@ -107,7 +107,7 @@ struct Ends(tokio::sync::mpsc::UnboundedSender<NodeId>);
 #[async_trait]
 impl Handler for Ends {
     async fn handle(&self, _: Request) -> Result<Response, Rejection> {
-        Ok(identity())
+        Ok(index())
     }
 
     fn connection_ended(&self, peer: NodeId) {
@@ -125,7 +125,7 @@ async fn end_of_connection_is_reported_with_the_peer_that_sent_entries() {
         let header = Some(v1::Header { from, ..v1::Header::default() });
         Request::Append(v1::AppendRequest { header, ..v1::AppendRequest::default() })
     };
-    for request in [identify(), append(7), append(9)] {
+    for request in [read_index(), append(7), append(9)] {
         // Dropping the transport ends its connection.
         let _ = loopback().call(&at(server.address()), request, PATIENCE).await;
     }
@@ -142,7 +142,7 @@ async fn restarted_peer_is_found_again() {
     let client = loopback();
     let stop = CancellationToken::new();
     server.serve(Arc::new(Judge), stop.clone()).await.expect("it listens");
-    client.call(&at(address), identify(), PATIENCE).await.expect("an answer");
+    client.call(&at(address), read_index(), PATIENCE).await.expect("an answer");
     stop.cancel();
     drop(server);
 
@@ -156,7 +156,7 @@ async fn restarted_peer_is_found_again() {
     };
     let stop = CancellationToken::new();
     again.serve(Arc::new(Judge), stop.clone()).await.expect("it listens again");
-    while client.call(&at(address), identify(), Duration::from_secs(2)).await.is_err() {
+    while client.call(&at(address), read_index(), Duration::from_secs(2)).await.is_err() {
         assert!(Instant::now() < end, "the same client reaches the new life of the peer");
     }
     stop.cancel();
@@ -176,7 +176,7 @@ async fn silent_connections_are_closed_and_peers_answered() {
         }
         silent.push(stream);
     }
-    let answer = loopback().call(&at(server.address()), identify(), PATIENCE).await;
+    let answer = loopback().call(&at(server.address()), read_index(), PATIENCE).await;
     assert!(answer.is_ok(), "{answer:?}");
     for mut stream in silent {
         let mut rest = Vec::new();
@@ -201,7 +201,7 @@ impl Handler for Slow {
             self.asked.fetch_add(1, Ordering::SeqCst);
             self.go_on.notified().await;
         }
-        Ok(identity())
+        Ok(index())
     }
 }
 
@@ -229,7 +229,7 @@ async fn messages_beyond_memory_are_refused_and_small_ones_pass() {
     }
     let refused = call().await;
     assert!(matches!(refused, Err(PeerError::Rejected(Rejection::Unavailable(_)))), "{refused:?}");
-    let answer = client.call(&to, identify(), PATIENCE).await;
+    let answer = client.call(&to, read_index(), PATIENCE).await;
     assert!(answer.is_ok(), "a small message passes: {answer:?}");
     slow.go_on.notify_waiters();
     while calls.join_next().await.is_some() {}

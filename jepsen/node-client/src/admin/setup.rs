@@ -11,9 +11,9 @@ use reveille_proto::admin::v1::pool_service_client::PoolServiceClient;
 use reveille_proto::admin::v1::relay_service_client::RelayServiceClient;
 use reveille_proto::admin::v1::tenant_service_client::TenantServiceClient;
 use reveille_proto::admin::v1::{
-    AddRelayRequest, AdvanceClockRequest, FinishUpgradeRequest, GetClockRequest, GetClockResponse,
-    GetClusterStatusRequest, GetClusterStatusResponse, GetUpgradeRequest, InitClusterRequest, Relay, RelayTls,
-    RemovePoolRequest, SetPoolRequest, SetTenantRequest, TransferLeaderRequest,
+    AddMemberRequest, AddMemberResponse, AddRelayRequest, AdvanceClockRequest, FinishUpgradeRequest, GetClockRequest,
+    GetClockResponse, GetClusterStatusRequest, GetClusterStatusResponse, GetUpgradeRequest, ListMembersRequest,
+    ListMembersResponse, Relay, RelayTls, RemovePoolRequest, SetPoolRequest, SetTenantRequest, TransferLeaderRequest,
 };
 use tokio::process::Command;
 use tonic::transport::Channel;
@@ -27,12 +27,20 @@ const CLOCK_SILENCE_MAX: Duration = Duration::from_secs(120);
 const CLOCK_TRIES_MAX: usize = 200;
 
 impl AdminClient {
-    /// Forms the cluster of the first node and these peers.
-    pub async fn init(&self, peers: Vec<String>, test_clock: bool) -> Result<()> {
-        let request = InitClusterRequest { peers, test_clock, ..InitClusterRequest::default() };
-        let mut client = ClusterServiceClient::new(self.channel(0).context("a cluster without nodes")?);
-        client.init_cluster(request).await.map_err(|status| refused("init", &status))?;
-        Ok(())
+    /// Makes a join token, which admits one new node.
+    pub async fn join_token(&self) -> Result<String> {
+        let request = AddMemberRequest::default();
+        let answer: AddMemberResponse =
+            self.read("member add", rpc!(ClusterServiceClient, add_member), request).await?;
+        Ok(answer.token)
+    }
+
+    /// Returns the number of members that vote.
+    pub async fn voters(&self) -> Result<usize> {
+        let request = ListMembersRequest {};
+        let answer: ListMembersResponse =
+            self.read("members", rpc!(ClusterServiceClient, list_members), request).await?;
+        Ok(answer.members.iter().filter(|member| member.votes).count())
     }
 
     /// Adds the sink as the relay of the default pool, without a rate.

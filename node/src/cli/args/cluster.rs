@@ -1,8 +1,13 @@
 //! `reveille cluster …`.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
+use jiff::SignedDuration;
 
 use super::Watch;
+use crate::cli::instant::parse_duration;
+use crate::server::config::Settings;
 
 #[derive(Debug, Args)]
 pub struct ClusterArgs {
@@ -12,23 +17,18 @@ pub struct ClusterArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum ClusterCommand {
-    /// Make the cluster, once and for all, of the asked node and its fellow founders
+    /// Make a cluster: prepare the data folder of its first node, before the first start
     ///
-    /// Start all founders first; then ask one of them. The others are those of its `join` list, or those
-    /// named here. Without any it is a cluster of this node alone, which is asked about at a terminal, and said.
-    /// A node that lost its data folder does not come back into its cluster like this: it makes a rival of it.
-    #[command(after_long_help = "Example:\n  reveille cluster init --peer b.example.com:7601,c.example.com:7601")]
-    Init {
-        /// Peer addresses of the other founders
-        #[arg(long = "peer", value_delimiter = ',', value_name = "HOST:PORT,…", value_parser = super::parse_endpoint)]
-        peers: Vec<String>,
-        /// Give it a clock that `clock advance` moves: for good, for tests, and only with relays on this machine
-        #[arg(long)]
-        test_clock: bool,
-        /// Check that all founders answer, and change nothing
-        #[arg(long)]
-        dry_run: bool,
-    },
+    /// It makes the certificate authority of the cluster and the certificate of this node, and talks to nobody.
+    /// Then start the node, and admit each other one with `cluster member add`. A node that lost its data folder
+    /// does not come back into its cluster like this: it would make another cluster.
+    #[command(after_long_help = "\
+Examples:
+  reveille cluster init --config /etc/reveille/reveille.toml
+  reveille cluster init --name n1 --data-dir /var/lib/reveille --peer-listen 10.0.0.1:7601
+
+Next: reveille start with the same settings, then reveille cluster member add")]
+    Init(Box<InitArgs>),
     /// How every member stands; answers without a quorum too
     #[command(after_long_help = "\
 Examples:
@@ -38,9 +38,8 @@ Examples:
 
 What is wrong with it, and what to do: reveille doctor")]
     Status(Watch),
-    /// The members of the cluster
-    #[command(after_long_help = "Example:\n  reveille cluster members -o json")]
-    Members(Watch),
+    #[command(subcommand)]
+    Member(MemberCommand),
     /// Let another node lead
     ///
     /// Use it before you stop the leader for maintenance: the cluster then needs no election.
@@ -51,6 +50,40 @@ What is wrong with it, and what to do: reveille doctor")]
     },
     #[command(subcommand)]
     Upgrade(UpgradeCommand),
+}
+
+/// Settings of the first node.
+#[derive(Debug, Args)]
+pub struct InitArgs {
+    /// Give the cluster a clock that `clock advance` moves: for good, for tests, and only with relays on this machine
+    #[arg(long)]
+    pub test_clock: bool,
+    /// Configuration file (TOML); flags and `REVEILLE__…` variables override it
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
+/// The members of the cluster.
+#[derive(Debug, Subcommand)]
+pub enum MemberCommand {
+    /// The members of the cluster
+    #[command(after_long_help = "Example:\n  reveille cluster member list -o json")]
+    List(Watch),
+    /// Admit a new node: print a join token for it
+    ///
+    /// Give the token to the new node alone: `reveille start --join TOKEN`. It admits one node, once. The node
+    /// learns first, and votes when it has caught up. Any running member prints tokens.
+    #[command(after_long_help = "\
+Examples:
+  reveille cluster member add
+  reveille cluster member add --valid-for 10m -o json")]
+    Add {
+        /// How long the token is valid, from 1m to 7d
+        #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "1h")]
+        valid_for: SignedDuration,
+    },
 }
 
 /// What may be done about an upgrade.

@@ -1,28 +1,29 @@
 //! Implements `reveille cluster …`.
 
+use jiff::SignedDuration;
 use reveille_proto::ListPage;
 use reveille_proto::admin::v1::{
-    FinishUpgradeRequest, GetClusterStatusRequest, GetUpgradeRequest, InitClusterRequest, ListMembersRequest,
+    AddMemberRequest, FinishUpgradeRequest, GetClusterStatusRequest, GetUpgradeRequest, ListMembersRequest,
     TransferLeaderRequest,
 };
 
-use super::{CommandContext, Seen};
-use crate::cli::args::{ClusterArgs, ClusterCommand, Paging, UpgradeCommand};
+use super::{CommandContext, Seen, config};
+use crate::cli::args::{ClusterArgs, ClusterCommand, InitArgs, MemberCommand, Paging, UpgradeCommand};
 use crate::cli::client::RetrySafety;
 use crate::cli::failure::{Failure, Stop};
-use crate::cli::view::cluster::{LeaderView, MadeView, MemberView, StatusView};
+use crate::cli::instant::duration_to_wire;
+use crate::cli::view::cluster::{FoundedView, InvitationView, LeaderView, MemberView, StatusView};
 use crate::cli::view::upgrade::{FinishedView, UpgradeView};
-
-/// Warning for a cluster that is created without peers.
-const ALONE: &str = "a cluster of this node alone: the others of a larger one are named with --peer, or in its `join`; and \
-                     a node that lost its folder does not come back into its cluster like this, but makes a rival of it";
+use crate::server::admission;
+use crate::server::config::Config;
 
 /// Runs the subcommand.
 pub async fn run(context: &CommandContext<'_>, args: ClusterArgs) -> Result<(), Stop> {
     match args.command {
-        ClusterCommand::Init { peers, test_clock, dry_run } => init(context, peers, test_clock, dry_run).await,
+        ClusterCommand::Init(args) => init(context, *args),
         ClusterCommand::Status(watch) => context.one(watch, async || status(context).await).await,
-        ClusterCommand::Members(watch) => {
+        ClusterCommand::Member(MemberCommand::Add { valid_for }) => add_member(context, valid_for).await,
+        ClusterCommand::Member(MemberCommand::List(watch)) => {
             let paging = Paging { limit: u32::MAX, watch };
             context.list(paging, |_, _| members(context)).await
         }
@@ -34,36 +35,31 @@ pub async fn run(context: &CommandContext<'_>, args: ClusterArgs) -> Result<(), 
     }
 }
 
-async fn init(
-    context: &CommandContext<'_>,
-    peers: Vec<String>,
-    test_clock: bool,
-    validate_only: bool,
-) -> Result<(), Stop> {
-    let request_id = context.client.request_id().to_owned();
-    let request = InitClusterRequest { peers, request_id, validate_only, test_clock };
-    // A cluster of one node is seldom intended. If the node belonged to another cluster before, the new one is its
-    // rival.
-    let preview_request = InitClusterRequest { validate_only: true, ..request.clone() };
-    let preview = context.client.ask(RetrySafety::Read, preview_request).await?;
-    let alone = !preview.existed && preview.members.len() == 1;
-    if alone && !validate_only {
-        context.terminal.confirm_if_asked(ALONE)?;
-    }
-    let answer = if validate_only { preview } else { context.change(request).await? };
-    let existed = answer.existed;
-    context.terminal.show(&MadeView::from(answer))?;
-    if alone {
-        context.terminal.say(&format!("warning: {ALONE}"));
-    }
-    if test_clock && !existed {
+/// Prepares the data folder of the first node of a new cluster.
+fn init(context: &CommandContext<'_>, args: InitArgs) -> Result<(), Stop> {
+    let config = Config::load(args.config.as_deref(), std::env::vars(), args.settings).map_err(config::failure)?;
+    let cluster = admission::found(&config.data_dir, args.test_clock).map_err(|error| {
+        let next = "give a data folder in which no node has run, or join a cluster: reveille start --join TOKEN";
+        Failure { reason: "DATA_FOLDER".into(), ..Failure::general(error.to_string(), next) }
+    })?;
+    let Config { name, advertise, data_dir, .. } = config;
+    let folder = data_dir.display().to_string();
+    context.terminal.show(&FoundedView { cluster: cluster.to_string(), node: name, address: advertise, folder })?;
+    if args.test_clock {
         context.terminal.say("its clock is a test's, for good: no mail of it ever leaves this machine");
     }
-    context.terminal.say(match (existed, validate_only) {
-        (true, _) => "it exists already, with these founders; nothing was changed; next: reveille cluster status",
-        (false, true) => "all founders answer; nothing was changed",
-        (false, false) => "made; next: reveille cluster status",
-    });
+    context
+        .terminal
+        .say("next: reveille start with the same settings; then, for each other node: reveille cluster member add");
+    Ok(())
+}
+
+/// Prints a join token.
+async fn add_member(context: &CommandContext<'_>, valid_for: SignedDuration) -> Result<(), Stop> {
+    let request = AddMemberRequest { valid_for: Some(duration_to_wire(valid_for)) };
+    let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
+    context.terminal.show(&InvitationView::from(answer))?;
+    context.terminal.say("next: put it into a file on the new machine, and there: reveille start --join file:/PATH, with a --name of its own");
     Ok(())
 }
 
@@ -71,7 +67,10 @@ async fn status(context: &CommandContext<'_>) -> Result<Seen<StatusView>, Failur
     let status = context.client.ask(RetrySafety::Read, GetClusterStatusRequest {}).await?;
     let unmade = status.cluster.is_empty();
     let unmade = unmade.then(|| {
-        format!("{} belongs to no cluster yet; next: reveille cluster init --peer HOST:PORT,…", status.answered_by)
+        format!(
+            "{} belongs to no cluster yet; next: stop it, and run reveille cluster init, or start it with --join TOKEN",
+            status.answered_by
+        )
     });
     let view = StatusView::from(status);
     let remarks = unmade.into_iter().chain(view.problems()).collect();

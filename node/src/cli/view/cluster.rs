@@ -15,15 +15,49 @@ use crate::format;
 /// Role of a member that did not answer.
 const UNREACHABLE: &str = "unreachable";
 
+/// A data folder in which a cluster was made.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FoundedView {
+    /// Id of the cluster.
+    pub cluster: String,
+    /// Name of its first node.
+    pub node: String,
+    /// Peer address of the node.
+    pub address: String,
+    /// Data folder of the node.
+    pub folder: String,
+}
+
+impl View for FoundedView {
+    fn name(&self) -> String {
+        self.cluster.clone()
+    }
+
+    fn text(&self, _paint: bool) -> String {
+        let FoundedView { cluster, node, address, folder } = self;
+        format!("cluster {cluster} of node {node} at {address}; keys and certificates are in {folder}/tls")
+    }
+}
+
 view! {
-    /// A cluster that was created.
-    pub struct MadeView of v1::InitClusterResponse as made {
-        /// Id of the cluster; null if the request was only checked.
-        pub cluster: Option<String>,
-        /// The founding members.
-        pub members: Vec<MemberView>,
-        /// True if the cluster existed before.
-        pub existed: bool,
+    /// A join token.
+    pub struct InvitationView of v1::AddMemberResponse as invitation {
+        /// The token: a secret.
+        pub token: String,
+        /// Id of the new node.
+        pub id: String,
+        /// When the token ends.
+        pub expire_time: Option<String>,
+    }
+}
+
+impl View for InvitationView {
+    fn name(&self) -> String {
+        self.token.clone()
+    }
+
+    fn text(&self, _paint: bool) -> String {
+        self.token.clone()
     }
 }
 
@@ -244,20 +278,6 @@ impl From<v1::MemberStatus> for MemberStatusView {
             crash_backoff_eighths: status.crash_backoff_until.as_ref().map(|_| status.crash_backoff_eighths),
             crash_backoff_until: text(status.crash_backoff_until.as_ref()),
             stopping: status.stopping,
-        }
-    }
-}
-
-impl View for MadeView {
-    fn name(&self) -> String {
-        self.cluster.clone().unwrap_or_default()
-    }
-
-    fn text(&self, paint: bool) -> String {
-        let members = table(MemberView::COLUMNS, self.members.iter().map(Row::cells).collect(), paint);
-        match &self.cluster {
-            Some(cluster) => format!("{}\n\n{members}", card(vec![("cluster", cluster.as_str().into())], paint)),
-            None => members,
         }
     }
 }

@@ -6,7 +6,7 @@ use reveille_ledger::RunSummary;
 use reveille_ledger::ids::{Fence, RunId};
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_proto::admin::v1::ErrorReason;
-use reveille_raft::{ArchiveError, Member, MembershipError, ProposeError, ReadError};
+use reveille_raft::{ArchiveError, Member, ProposeError, ReadError};
 use tonic::Code;
 
 use super::error::ApiError;
@@ -14,8 +14,7 @@ use super::error::ApiError;
 const SHOW_CLUSTER_STATUS: &str = "reveille cluster status";
 
 /// Both hints apply: the node may be without a cluster, or may have lost its data folder.
-const INIT: &str =
-    "ask another node, with --endpoint; or, where there is no cluster yet, reveille cluster init --peer HOST:PORT,…";
+const INIT: &str = "ask another node, with --endpoint; or, where there is no cluster yet, reveille cluster init";
 
 /// Kind of a call. A read without a leader can be repeated with `--stale`; a write cannot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,23 +108,6 @@ pub fn not_held(index: u64, error: BarrierError) -> ApiError {
     ApiError::new(Code::DeadlineExceeded, ErrorReason::OutcomeUnknown, message).index(index)
 }
 
-/// The membership was not changed, or the outcome is unknown.
-pub fn not_changed(error: &MembershipError) -> ApiError {
-    let message = error.to_string();
-    match error {
-        MembershipError::Initialized => already_initialized(message),
-        MembershipError::NotLeader => ApiError::new(Code::Unavailable, ErrorReason::NoLeader, message),
-        MembershipError::NotPossible(_) => {
-            ApiError::new(Code::FailedPrecondition, ErrorReason::NotPossible, message).next(SHOW_CLUSTER_STATUS)
-        }
-        MembershipError::Unknown => {
-            ApiError::new(Code::DeadlineExceeded, ErrorReason::OutcomeUnknown, message).next(SHOW_CLUSTER_STATUS)
-        }
-        MembershipError::Stopped => stopping(error),
-        MembershipError::Fatal(_) => ApiError::new(Code::Internal, ErrorReason::NotPossible, message),
-    }
-}
-
 /// Leadership was not handed over.
 pub fn not_handed_over(error: &TransferError) -> ApiError {
     match error {
@@ -134,11 +116,6 @@ pub fn not_handed_over(error: &TransferError) -> ApiError {
             not_possible(format!("leadership was not handed over: {why}")).next(SHOW_CLUSTER_STATUS)
         }
     }
-}
-
-/// A cluster is initialized only once.
-pub fn already_initialized(message: impl Into<String>) -> ApiError {
-    ApiError::new(Code::FailedPrecondition, ErrorReason::AlreadyInitialized, message).next(SHOW_CLUSTER_STATUS)
 }
 
 /// Quotes a name from a request on one line. Control characters are escaped.
@@ -256,12 +233,18 @@ pub fn no_relay(name: &str) -> ApiError {
 /// There is no member of that name.
 pub fn no_member(name: &str) -> ApiError {
     let message = format!("no member named {}", quoted(name));
-    ApiError::new(Code::NotFound, ErrorReason::MemberNotFound, message).next("reveille cluster members")
+    ApiError::new(Code::NotFound, ErrorReason::MemberNotFound, message).next("reveille cluster member list")
 }
 
 /// The current state does not allow the operation.
 pub fn not_possible(message: impl Into<String>) -> ApiError {
     ApiError::new(Code::FailedPrecondition, ErrorReason::NotPossible, message)
+}
+
+/// The cluster was made without certificates, so it admits no node.
+pub fn no_authority() -> ApiError {
+    let message = "this cluster has no certificate authority: it was made for tests on one machine";
+    not_possible(message).next("make a cluster with reveille cluster init")
 }
 
 /// The cluster keeps real time, so its clock cannot be moved.
@@ -421,14 +404,14 @@ mod tests {
 
     #[test]
     fn without_a_quorum_a_read_says_whether_a_leader_is_known() {
-        let leader = Member { name: "b".to_owned(), address: "10.0.0.2:7601".to_owned(), votes: true };
+        let leader = Member { name: "b".to_owned(), address: "10.0.0.2:7601".to_owned(), votes: true, key: None };
         assert_eq!(not_read(ReadError::NoLeader, Some(&leader)).reason(), ErrorReason::NoQuorum);
         assert_eq!(not_read(ReadError::NoLeader, None).reason(), ErrorReason::NoLeader);
     }
 
     #[test]
     fn error_names_the_known_leader() {
-        let leader = Member { name: "b".to_owned(), address: "10.0.0.2:7601".to_owned(), votes: true };
+        let leader = Member { name: "b".to_owned(), address: "10.0.0.2:7601".to_owned(), votes: true, key: None };
         let hint = |fault: ApiError| {
             let info = tonic::Status::from(fault).get_details_error_info().expect("a reason");
             (info.metadata.get("leader").cloned(), info.metadata.get("leader_address").cloned())

@@ -59,8 +59,6 @@ const UPLOADS_MAX: usize = 4;
 /// State that all services of the API share.
 pub struct Admin {
     context: Arc<NodeContext>,
-    /// Peer addresses of the other founders, from the configuration of this node.
-    join: Vec<String>,
     dialer: Arc<dyn Dial>,
     watchers: Arc<Semaphore>,
     /// One permit for each part that may be received at once.
@@ -71,11 +69,10 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// Creates the API of this node. `join`: the founders for an `InitCluster` that names none.
-    pub fn new(context: Arc<NodeContext>, join: Vec<String>) -> Admin {
+    /// Creates the API of this node.
+    pub fn new(context: Arc<NodeContext>) -> Admin {
         Admin {
             context,
-            join,
             dialer: Arc::new(TcpDialer::default()),
             watchers: Arc::new(Semaphore::new(WATCHERS_MAX)),
             uploads: Arc::new(Semaphore::new(UPLOADS_MAX)),
@@ -88,7 +85,6 @@ impl Admin {
     fn share(&self) -> Admin {
         Admin {
             context: Arc::clone(&self.context),
-            join: self.join.clone(),
             dialer: Arc::clone(&self.dialer),
             watchers: Arc::clone(&self.watchers),
             uploads: Arc::clone(&self.uploads),

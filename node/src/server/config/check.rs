@@ -12,10 +12,11 @@ use reveille_cluster::ops::return_path::{ReturnPath, ReturnPathError};
 use reveille_cluster::ops::unsubscribe::{Unsubscribe, UnsubscribeError};
 use reveille_cluster::process::secret::Secret;
 use reveille_cluster::smtp::{Binding, CredentialStore, Login, RelayRules, ReplyRules, Target};
+use reveille_raft::tls::JoinToken;
 
 use super::{
-    Config, ConfigError, CredentialSettings, Origin, RaftConfig, RaftSettings, ReplySettings, ReturnPathConfig,
-    Settings, UnsubscribeConfig, UnsubscribeSettings, source,
+    Config, ConfigError, CredentialSettings, JoinSource, Origin, RaftConfig, RaftSettings, ReplySettings,
+    ReturnPathConfig, Settings, UnsubscribeConfig, UnsubscribeSettings, source,
 };
 
 /// Default folder for the journal: a memory-backed file system (P11).
@@ -31,7 +32,8 @@ impl Settings {
         let peer_listen = self.peer_listen.unwrap_or(loopback(Config::PEER_PORT));
         let http = self.http.unwrap_or(loopback(Config::HTTP_PORT));
         let listeners = [("listen", listen), ("peer_listen", peer_listen), ("http", http)];
-        closed(&listeners, self.insecure.unwrap_or_default())?;
+        let insecure = self.insecure.unwrap_or_default();
+        closed(&[listeners[0], listeners[2]], insecure)?;
         let unsubscribe = self.unsubscribe.check()?;
         let [admin, peers, pages] = listeners;
         match unsubscribe.url.is_empty() {
@@ -40,8 +42,7 @@ impl Settings {
             false => apart(&[admin, peers, pages, ("unsubscribe.listen", unsubscribe.listen)])?,
         }
         let advertise = advertised(self.advertise, peer_listen)?;
-        let join = self.join.unwrap_or_default();
-        join.iter().try_for_each(|address| host_and_port("join", address))?;
+        let join = self.join.filter(|text| !text.is_empty()).map(|text| join_source(&text)).transpose()?;
         let credentials = self.credentials.into_iter().map(|(name, one)| Ok((name.clone(), one.check(&name)?)));
         let replies = self.replies.into_iter().map(|(name, one)| Ok((name.clone(), one.check(&name)?)));
         Ok(Config {
@@ -54,7 +55,8 @@ impl Settings {
             listen,
             peer_listen,
             http,
-            join: join.into_iter().filter(|address| *address != advertise).collect(),
+            join,
+            insecure,
             advertise,
             journal_dir: self.journal_dir.unwrap_or_else(|| JOURNAL_DIR.into()),
             shutdown: Duration::from_secs(within("shutdown_seconds", self.shutdown_seconds.unwrap_or(30), 10..=3_600)?),
@@ -289,7 +291,7 @@ fn is_label(label: &str) -> bool {
     (1..=63).contains(&label.len()) && label.bytes().all(plain) && !label.starts_with('-') && !label.ends_with('-')
 }
 
-/// Refuses listeners on public addresses without `insecure`, because no listener authenticates its callers yet.
+/// Refuses listeners on public addresses without `insecure`, because they do not authenticate their callers yet.
 fn closed(listeners: &[(&'static str, SocketAddr)], insecure: bool) -> Result<(), ConfigError> {
     let open = listeners.iter().find(|(_, address)| !address.ip().is_loopback());
     match open {
@@ -299,6 +301,16 @@ fn closed(listeners: &[(&'static str, SocketAddr)], insecure: bool) -> Result<()
         }
         _ => Ok(()),
     }
+}
+
+/// Parses the setting `join`. The error does not repeat the text, because it may be a token.
+fn join_source(text: &str) -> Result<JoinSource, ConfigError> {
+    if text.parse::<JoinToken>().is_ok() {
+        return Ok(JoinSource::Token(text.to_owned()));
+    }
+    let next = "give the whole token that `reveille cluster member add` prints, or its place as file:/path or env:NAME";
+    let bad = || setting("join", "it is no join token, or not a whole one".to_owned(), next);
+    text.parse().map(JoinSource::Secret).map_err(|_| bad())
 }
 
 fn apart(listeners: &[(&'static str, SocketAddr)]) -> Result<(), ConfigError> {

@@ -29,18 +29,18 @@ fn name_and_a_folder_are_enough() {
     assert_eq!(config.advertise, "127.0.0.1:7601");
     assert_eq!(config.journal_dir, PathBuf::from("/dev/shm"));
     assert_eq!(config.raft.election_ms, 250..500);
-    assert_eq!((config.join, config.shutdown), (vec![], Duration::from_secs(30)));
+    assert_eq!((config.join, config.shutdown), (None, Duration::from_secs(30)));
 }
 
 #[test]
 fn flags_win_over_the_environment_and_that_over_the_file() {
     let file = format!(
-        "{LEAST}listen = \"127.0.0.1:1\"\nhttp = \"127.0.0.1:2\"\njoin = [\"x:1\"]\n[raft]\nheartbeat_ms = 20\n"
+        "{LEAST}listen = \"127.0.0.1:1\"\nhttp = \"127.0.0.1:2\"\njoin = \"file:/x\"\n[raft]\nheartbeat_ms = 20\n"
     );
     let environment = [
         ("REVEILLE__NAME", "7"),
         ("REVEILLE__HTTP", "127.0.0.1:3"),
-        ("REVEILLE__JOIN", "b:1, c:2"),
+        ("REVEILLE__JOIN", "env:TOKEN"),
         ("REVEILLE__INSECURE", "true"),
         ("REVEILLE__RAFT__SNAPSHOT_EVERY", "900"),
         ("REVEILLE_ENDPOINT", "not a setting"),
@@ -56,7 +56,7 @@ fn flags_win_over_the_environment_and_that_over_the_file() {
     assert_eq!(config.name, "c", "flag over environment");
     assert_eq!(config.http.to_string(), "127.0.0.1:3", "environment over file");
     assert_eq!(config.listen.to_string(), "127.0.0.1:1", "file over default");
-    assert_eq!(config.join, ["b:1"], "its own address is no founder besides itself");
+    assert_eq!(config.join, Some(JoinSource::Secret(Secret::Env("TOKEN".to_owned()))));
     assert_eq!((config.raft.heartbeat_ms, config.raft.snapshot_every), (20, 900));
     assert_eq!(config.raft.election_ms, 100..200, "follows the heartbeat");
     assert_eq!(load(LEAST, &[("REVEILLE__NAME", "7")], Settings::default()).map(|config| config.name), Ok("7".into()));
@@ -114,7 +114,7 @@ fn value_that_cannot_be_used_is_refused_with_a_way_out() {
             "advertise: it is not set, and no peer can connect to 0.0.0.0",
         ),
         ("http = \"127.0.0.1:7600\"", "http: 127.0.0.1:7600 is that of `listen` too"),
-        ("join = [\"b\"]", "join: 'b' is no address (FILE:3); write HOST:PORT"),
+        ("join = \"rvj1_abc\"", "join: it is no join token, or not a whole one (FILE:3); give the whole token"),
         ("advertise = \":7601\"", "advertise: ':7601' is no address"),
         ("advertise = \"0.0.0.0:7601\"", "advertise: no peer can connect to 0.0.0.0"),
         ("advertise = \"[::]:7601\"", "advertise: no peer can connect to ::"),
@@ -221,10 +221,10 @@ fn settings_are_flags_too() {
         #[command(flatten)]
         settings: Settings,
     }
-    let line = "start --name a --data-dir /d --listen 127.0.0.1:1 --join b:1,c:2 --insecure --shutdown-seconds 15";
+    let line = "start --name a --data-dir /d --listen 127.0.0.1:1 --join file:/token --insecure --shutdown-seconds 15";
     let start = <Start as clap::Parser>::try_parse_from(line.split(' ')).expect("flags");
     assert_eq!((start.settings.insecure, start.settings.shutdown_seconds), (Some(true), Some(15)));
-    assert_eq!(start.settings.join, Some(vec!["b:1".to_owned(), "c:2".to_owned()]));
+    assert_eq!(start.settings.join, Some("file:/token".to_owned()));
     assert_eq!(start.settings.http, None);
     let nothing = <Start as clap::Parser>::try_parse_from(["start"]).expect("no flags");
     assert_eq!(nothing.settings, Settings::default());

@@ -32,7 +32,7 @@ impl TestServer {
         let node = node("").await;
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
-        let admin = Arc::new(Admin::new(node.shared_context(), Vec::new()));
+        let admin = Arc::new(Admin::new(node.shared_context()));
         let link = node.context().unsubscribe.as_ref().expect("configured").link("default", "ann@example.com");
         let path = link.strip_prefix("https://news.example.org").expect(UNSUBSCRIBE).to_owned();
         (TestServer { node, address, path, stop: CancellationToken::new() }, listener, admin)

@@ -1,4 +1,4 @@
-//! The cluster: initialization, status, members and leadership. Status and members need no quorum.
+//! The cluster: status, members and leadership. Status and members need no quorum.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -12,13 +12,13 @@ use reveille_ledger::{Ledger, Node, Run};
 use reveille_proto::admin::v1;
 use reveille_proto::admin::v1::cluster_service_server::ClusterService;
 use reveille_proto::admin::v1::{
-    Checkpoint, FinishUpgradeRequest, FinishUpgradeResponse, Freshness, GetClusterStatusRequest,
-    GetClusterStatusResponse, GetUpgradeRequest, GetUpgradeResponse, InitClusterRequest, InitClusterResponse,
-    ListMembersRequest, ListMembersResponse, MemberRole, MemberStatus, TransferLeaderRequest, TransferLeaderResponse,
+    AddMemberRequest, AddMemberResponse, Checkpoint, FinishUpgradeRequest, FinishUpgradeResponse, Freshness,
+    GetClusterStatusRequest, GetClusterStatusResponse, GetUpgradeRequest, GetUpgradeResponse, ListMembersRequest,
+    ListMembersResponse, MemberRole, MemberStatus, TransferLeaderRequest, TransferLeaderResponse,
 };
 use reveille_raft::{Member, Role, Status as RaftStatus};
 
-use super::{initialize, pool};
+use super::{add_member, pool};
 use crate::server::admin::{Admin, ApiResult, error_texts, views};
 
 /// Maximum number of blocked runs in a status. Thousands of them would be too large for clients, just when they need
@@ -46,7 +46,7 @@ impl Admin {
         let own = &self.context.introduction;
         BTreeMap::from([(
             self.context.me.node,
-            Member { name: own.name.clone(), address: own.address.clone(), votes: false },
+            Member { name: own.name.clone(), address: own.address.clone(), votes: false, key: None },
         )])
     }
 
@@ -87,13 +87,19 @@ impl Admin {
         }
     }
 
+    /// Returns the member with this name or id.
+    fn member_named(&self, name: &str) -> ApiResult<NodeId> {
+        let members = self.context.replica.members();
+        let mut named = members.iter().filter(|(node, member)| member.name == name || node.to_string() == name);
+        named.next().map(|(node, _)| *node).ok_or_else(|| error_texts::no_member(name))
+    }
+
     /// Returns the member with this name or id. If `to` is empty, returns the voter with the highest applied index.
     async fn successor(&self, to: &str) -> ApiResult<NodeId> {
-        let members = self.context.replica.members();
         if !to.is_empty() {
-            let mut named = members.iter().filter(|(node, member)| member.name == to || node.to_string() == to);
-            return named.next().map(|(node, _)| *node).ok_or_else(|| error_texts::no_member(to));
+            return self.member_named(to);
         }
+        let members = self.context.replica.members();
         let leader = self.context.replica.status().leader;
         let voters = members.iter().filter(|(node, member)| member.votes && Some(**node) != leader);
         let described = self.descriptions(voters.map(|(node, _)| *node), DESCRIBED_WITHIN).await;
@@ -191,9 +197,9 @@ fn status_of(node: NodeId, member: &Member, described: Option<Described>, raft: 
 
 serve! {
     ClusterService {
-        init_cluster(InitClusterRequest) -> InitClusterResponse = initialize::found;
         get_cluster_status(GetClusterStatusRequest) -> GetClusterStatusResponse;
         list_members(ListMembersRequest) -> ListMembersResponse;
+        add_member(AddMemberRequest) -> AddMemberResponse = add_member::add_member;
         transfer_leader(TransferLeaderRequest) -> TransferLeaderResponse;
         get_upgrade(GetUpgradeRequest) -> GetUpgradeResponse;
         finish_upgrade(FinishUpgradeRequest) -> FinishUpgradeResponse;

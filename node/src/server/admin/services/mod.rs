@@ -32,6 +32,7 @@ macro_rules! method {
     };
 }
 
+mod add_member;
 mod audience;
 mod campaign;
 mod clock;
@@ -39,7 +40,6 @@ mod cluster;
 mod dead_letter;
 mod dead_letter_pages;
 mod doubt;
-mod initialize;
 mod opt_out;
 mod pool;
 mod probe;

@@ -6,11 +6,10 @@ use jiff::civil::{Date, date};
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 use jiff::{Timestamp, ToSpan, Zoned};
 use reveille_proto::admin::v1::advance_clock_request::Target;
-use reveille_proto::admin::v1::cluster_service_client::ClusterServiceClient;
 use reveille_proto::admin::v1::{
     AddRelayRequest, AdvanceClockRequest, AdvanceClockResponse, BackfillScheduleRequest, CatchUp, ExplainRequest,
-    GetClockRequest, GetRunRequest, GetScheduleRequest, HistoryOutcome, InitClusterRequest, ListScheduleHistoryRequest,
-    Policies, Relay, RunState, ScheduleBody, TriggerScheduleRequest, When, when,
+    GetClockRequest, GetRunRequest, GetScheduleRequest, HistoryOutcome, ListScheduleHistoryRequest, Policies, Relay,
+    RunState, ScheduleBody, TriggerScheduleRequest, When, when,
 };
 use tonic::{Code, Status};
 
@@ -119,20 +118,12 @@ async fn cluster_in_use_keeps_real_time() {
         let moved = advance(&node, by(HOUR), leap).await.expect_err("real time");
         assert!(moved.message().contains("keeps real time"), "{moved:?}");
     }
-    let request = InitClusterRequest { test_clock: true, ..InitClusterRequest::default() };
-    let late = ClusterServiceClient::new(node.channel.clone()).init_cluster(request).await.expect_err("in use");
-    assert!(late.message().contains("in use with real time"), "{late:?}");
     node.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn test_clock_goes_forward_only_and_no_mail_leaves_the_machine() {
     let node = node_with_test_clock("").await;
-    let init = |test_clock| InitClusterRequest { test_clock, ..InitClusterRequest::default() };
-    let mut cluster = ClusterServiceClient::new(node.channel.clone());
-    cluster.init_cluster(init(true)).await.expect("the same again");
-    let other = cluster.init_cluster(init(false)).await.expect_err("its clock is a test's for good");
-    assert_eq!(reason(&other), (Code::FailedPrecondition, "ALREADY_INITIALIZED".to_owned()));
     let far = Relay { name: "far".to_owned(), host: "192.0.2.1".to_owned(), port: 25, ..node.relay() };
     let far = AddRelayRequest { relay: Some(far), ..AddRelayRequest::default() };
     let far = node.relays().add_relay(far).await.expect_err("another machine");

@@ -1,15 +1,13 @@
-//! A cluster is initialized once, and its status is always available.
+//! The status of a cluster is always available, and any node answers for all.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use reveille_proto::admin::v1::cluster_service_client::ClusterServiceClient;
 use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient;
 use reveille_proto::admin::v1::{
-    GetClusterStatusRequest, InitClusterRequest, InitClusterResponse, ListMembersRequest, ListSchedulesRequest,
-    MemberRole, TransferLeaderRequest,
+    AddMemberRequest, GetClusterStatusRequest, ListMembersRequest, ListSchedulesRequest, MemberRole,
+    TransferLeaderRequest,
 };
-use tokio_util::sync::CancellationToken;
 use tonic::{Code, Request};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
@@ -19,68 +17,28 @@ use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
 use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
 use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 
-use super::node::{STEP_TIMEOUT, creation, founder, reason, yearly};
-use crate::server::admin::{Admin, serve};
+use super::node::{STEP_TIMEOUT, creation, founder, initialize, reason, yearly};
 
 /// Timeout of a call that cannot get an answer.
 const SHORT: Duration = Duration::from_secs(2);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn cluster_is_made_once_and_asking_again_is_the_same() {
-    let (one, two, other) = (founder(1).await, founder(2).await, founder(3).await);
+async fn node_without_members_says_so_and_admits_nobody() {
+    let one = founder(1).await;
     let mut cluster = ClusterServiceClient::new(one.channel.clone());
     let status = cluster.get_cluster_status(GetClusterStatusRequest {}).await.expect("a status").into_inner();
     assert_eq!((status.cluster.as_str(), status.leader.as_str(), status.members.len()), ("", "", 1));
     let early = ScheduleServiceClient::new(one.channel.clone()).list_schedules(ListSchedulesRequest::default()).await;
     assert_eq!(reason(&early.expect_err("no cluster")), (Code::FailedPrecondition, "NOT_INITIALIZED".to_owned()));
-
-    let peer = two.context.introduction.address.clone();
-    let (peers, request_id) = (vec![peer], "a".to_owned());
-    let request = InitClusterRequest { peers, request_id, validate_only: true, ..InitClusterRequest::default() };
-    let seen = cluster.init_cluster(request.clone()).await.expect("founders answer").into_inner();
-    assert_eq!((seen.cluster.as_str(), seen.members.len()), ("", 2));
-    assert_eq!(one.context.replica.cluster(), None);
-
-    let request = InitClusterRequest { validate_only: false, ..request };
-    let made = cluster.init_cluster(request.clone()).await.expect("a cluster").into_inner();
-    assert!(!made.cluster.is_empty());
-    assert_eq!(made.members.iter().map(|member| member.name.as_str()).collect::<Vec<_>>(), ["node-1", "node-2"]);
-    let again = cluster.init_cluster(request).await.expect("the same").into_inner();
-    assert_eq!(again, InitClusterResponse { existed: true, ..made.clone() });
-    let alone = cluster.init_cluster(InitClusterRequest::default()).await.expect_err("made already");
-    assert_eq!(reason(&alone), (Code::FailedPrecondition, "ALREADY_INITIALIZED".to_owned()));
-
-    let taken = one.context.introduction.address.clone();
-    let request = InitClusterRequest { peers: vec![taken, "nowhere".to_owned()], ..InitClusterRequest::default() };
-    let mut cluster = ClusterServiceClient::new(other.channel.clone());
-    let wrong = cluster.init_cluster(request.clone()).await.expect_err("no address");
-    assert_eq!(wrong.message(), "peers[1]: \"nowhere\" is not an address; write HOST:PORT, such as 10.0.0.2:7601");
-    // The port of a node's API is not the port for its peers.
-    let loopback: std::net::SocketAddr = "127.0.0.1:0".parse().expect("an address");
-    let listener = tokio::net::TcpListener::bind(loopback).await.expect("a port");
-    let admin_port = listener.local_addr().expect("an address").to_string();
-    let admin = Admin::new(Arc::clone(&two.context), Vec::new());
-    tokio::spawn(serve(admin, listener, CancellationToken::new()));
-    let mistaken = InitClusterRequest { peers: vec![admin_port], ..InitClusterRequest::default() };
-    let mistaken = cluster.init_cluster(mistaken).await.expect_err("no peer port");
-    assert!(mistaken.message().contains("answers, but is no peer port"), "{mistaken:?}");
-    // No process listens on that port. The request itself is valid.
-    let silent = InitClusterRequest { peers: vec!["127.0.0.1:1".to_owned()], ..InitClusterRequest::default() };
-    let silent = cluster.init_cluster(silent).await.expect_err("no peer answers");
-    assert_eq!(reason(&silent), (Code::Unavailable, "NO_QUORUM".to_owned()));
-    assert!(silent.message().contains("127.0.0.1:1 does not answer"), "{silent:?}");
-    let request = InitClusterRequest { peers: request.peers.into_iter().take(1).collect(), ..request };
-    let foreign = cluster.init_cluster(request).await.expect_err("its peer belongs to a cluster");
-    assert!(foreign.message().contains("belongs to cluster"), "{foreign:?}");
-    assert_eq!(other.context.replica.cluster(), None);
+    initialize(&[&one]).await;
+    let refused = cluster.add_member(AddMemberRequest::default()).await.expect_err("it has no certificates");
+    assert_eq!(reason(&refused), (Code::FailedPrecondition, "NOT_POSSIBLE".to_owned()));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn any_node_answers_for_all_and_hands_leadership_over() {
     let (one, two) = (founder(1).await, founder(2).await);
-    let peers = vec![two.context.introduction.address.clone()];
-    let request = InitClusterRequest { peers, ..InitClusterRequest::default() };
-    ClusterServiceClient::new(one.channel.clone()).init_cluster(request).await.expect("a cluster");
+    initialize(&[&one, &two]).await;
     for node in [&one, &two] {
         let leads = async {
             while node.context.replica.status().leader.is_none()

@@ -33,11 +33,11 @@ use reveille_proto::admin::v1::run_service_client::RunServiceClient;
 use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient;
 use reveille_proto::admin::v1::tenant_service_client::TenantServiceClient;
 use reveille_proto::admin::v1::{
-    AddRelayRequest, Audience, Content, CreateScheduleRequest, CreateScheduleResponse, GetRunRequest,
-    InitClusterRequest, ListRunsRequest, Overlap, Policies, Recipient, Relay, RelayTls, Run, ScheduleBody,
-    TriggerScheduleRequest, TriggerScheduleResponse, When, when,
+    AddRelayRequest, Audience, Content, CreateScheduleRequest, CreateScheduleResponse, GetRunRequest, ListRunsRequest,
+    Overlap, Policies, Recipient, Relay, RelayTls, Run, ScheduleBody, TriggerScheduleRequest, TriggerScheduleResponse,
+    When, when,
 };
-use reveille_raft::{GrpcTransport, Replica, ReplicaOptions};
+use reveille_raft::{ClusterId, GrpcTransport, Member, Replica, ReplicaOptions};
 use reveille_sink::{Sink, SinkOptions};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -124,7 +124,7 @@ async fn founder_by(number: u64, incarnation: u64, clock: Arc<dyn Clock>) -> Fou
     let listener = TcpListener::bind(loopback).await.expect("a port");
     let address = listener.local_addr().expect("an address");
     let stop = CancellationToken::new();
-    let admin = Admin::new(Arc::clone(&context), Vec::new()).dial_by(Arc::new(TcpDialer::default()));
+    let admin = Admin::new(Arc::clone(&context)).dial_by(Arc::new(TcpDialer::default()));
     tokio::spawn(serve(admin, listener, stop.clone()));
     let channel = Channel::from_shared(format!("http://{address}")).expect("an address").timeout(STEP_TIMEOUT);
     let channel = channel.connect().await.expect("a connection");
@@ -175,17 +175,17 @@ impl Founder {
 
 /// Starts a one-node cluster.
 pub async fn node(faults: &str) -> Node {
-    made(founder(1).await, faults, InitClusterRequest::default()).await
+    made(founder(1).await, faults, false).await
 }
 
 /// Starts a one-node cluster whose wall clock can be set.
 pub async fn node_by(clock: &Arc<SetClock>) -> Node {
-    made(founder_by(1, 1, Arc::clone(clock) as Arc<dyn Clock>).await, "", InitClusterRequest::default()).await
+    made(founder_by(1, 1, Arc::clone(clock) as Arc<dyn Clock>).await, "", false).await
 }
 
 /// Starts a one-node cluster with a test clock.
 pub async fn node_with_test_clock(faults: &str) -> Node {
-    made(founder(1).await, faults, InitClusterRequest { test_clock: true, ..InitClusterRequest::default() }).await
+    made(founder(1).await, faults, true).await
 }
 
 /// Starts a one-node cluster with a test clock, in its fourth incarnation. Each earlier incarnation died with a claim
@@ -193,8 +193,8 @@ pub async fn node_with_test_clock(faults: &str) -> Node {
 pub async fn node_that_rests(recipients: &[&str]) -> (Node, String) {
     const DEATHS: u64 = 3;
     let founder = founder_by(1, DEATHS + 1, Arc::new(SystemClock)).await;
-    let request = InitClusterRequest { test_clock: true, ..InitClusterRequest::default() };
-    ClusterServiceClient::new(founder.channel.clone()).init_cluster(request).await.expect("a cluster");
+    initialize(&[&founder]).await;
+    give_test_clock(&founder).await;
     let (_, triggered) = opened(&founder.channel, yearly("report", recipients)).await;
     let run = triggered.run.expect("a run");
     let page = PageId(run.run.parse().expect("a run"));
@@ -213,8 +213,27 @@ pub async fn node_that_rests(recipients: &[&str]) -> (Node, String) {
     (founder.work("").await, run.run)
 }
 
-async fn made(founder: Founder, faults: &str, request: InitClusterRequest) -> Node {
-    ClusterServiceClient::new(founder.channel.clone()).init_cluster(request).await.expect("a cluster");
+/// Makes a cluster of these nodes.
+pub async fn initialize(founders: &[&Founder]) {
+    let member = |founder: &&Founder| {
+        let NodeIntroduction { name, address, .. } = founder.context.introduction.clone();
+        (founder.context.me.node, Member { name, address, votes: true, key: None })
+    };
+    let members = founders.iter().map(member).collect();
+    founders[0].context.replica.initialize(ClusterId(7), &members).await.expect("a cluster");
+}
+
+async fn give_test_clock(founder: &Founder) {
+    let deadline = Instant::now() + STEP_TIMEOUT;
+    let reply = founder.context.replica.propose(&Command::TestClock, deadline).await.expect("an answer");
+    assert_eq!(reply.outcome, CommandOutcome::Done);
+}
+
+async fn made(founder: Founder, faults: &str, test_clock: bool) -> Node {
+    initialize(&[&founder]).await;
+    if test_clock {
+        give_test_clock(&founder).await;
+    }
     founder.work(faults).await
 }
 

@@ -9,6 +9,7 @@ mod clock;
 pub mod day;
 #[cfg(test)]
 mod limits_tests;
+mod member;
 mod policies;
 mod pool;
 mod relay;
@@ -31,6 +32,7 @@ use super::{ApiError, ApiResult};
 pub use audience::columns;
 pub use canary::canary;
 pub use clock::target as clock_target;
+pub use member::valid_for as token_valid_for;
 pub use pool::pool;
 pub use relay::relay;
 pub use schedule::{CheckContext, CheckedSchedule, content, schedule};

@@ -1,0 +1,92 @@
+//! Makes a voter of each learner that has caught up, and finishes changes of the membership that a former leader left.
+//!
+//! A node joins as a learner. It votes only after it could replace any other voter for a while: it has the log, applies
+//! it, and holds every audience part (P20). One node is promoted at a time. No node is removed or demoted here.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use reveille_ledger::ids::{ClaimOwner, NodeId};
+use reveille_raft::MemberStatus;
+
+use super::leadership::{Leadership, NodeReport};
+use crate::process::context::NodeContext;
+
+/// Interval of the checks.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
+/// Maximum number of entries that a learner may lack.
+const LAG_MAX: u64 = 1_000;
+/// Time for which a learner must be ready without interruption. A node knows which parts it lacks only a second after
+/// its start.
+const READY_FOR: Duration = Duration::from_secs(3);
+/// Limit of one change of the membership.
+const CHANGE_LIMIT: Duration = Duration::from_secs(10);
+
+/// Checks until the leadership ends.
+pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) {
+    let mut ready = ReadyLearners::default();
+    while !leadership.ended() {
+        leadership.sleep(CHECK_EVERY).await;
+        if context.replica.has_unfinished_change() {
+            match context.replica.finish_change(Instant::now() + CHANGE_LIMIT).await {
+                Ok(()) => tracing::info!("a change of the members that was half done is finished"),
+                Err(error) => tracing::warn!(%error, "a change of the members is still half done"),
+            }
+            continue;
+        }
+        let (members, reports) = (context.replica.status().members, leadership.reports());
+        let is_ready = |node: &NodeId, member: &MemberStatus| {
+            !member.member.votes && is_ready(member, reports.get(node)) && leadership.has_lease(*node)
+        };
+        let learners = members.iter().filter(|(node, member)| is_ready(node, member));
+        let learners = learners.filter_map(|(node, _)| Some(reports.get(node)?.owner)).collect();
+        if let Some(ClaimOwner { node, .. }) = ready.next(learners, context.clock.monotonic()) {
+            let promoted = context.replica.promote(node, Instant::now() + CHANGE_LIMIT).await;
+            match promoted {
+                Ok(()) => tracing::info!(%node, "a learner has caught up and votes now"),
+                Err(error) => tracing::warn!(%node, %error, "a learner was not promoted: it is tried again"),
+            }
+        }
+    }
+}
+
+/// Returns true if the member has the log and the parts that a voter needs.
+fn is_ready(member: &MemberStatus, report: Option<&NodeReport>) -> bool {
+    let has_log = member.lag.is_some_and(|lag| lag <= LAG_MAX);
+    has_log && report.is_some_and(|report| !report.behind && !report.stopping && report.lacking.is_empty())
+}
+
+/// Processes of learners that are ready, each with the time since when.
+#[derive(Default)]
+struct ReadyLearners(BTreeMap<ClaimOwner, Duration>);
+
+impl ReadyLearners {
+    /// Records which learners are ready at `now`; returns one that was ready for long enough.
+    fn next(&mut self, ready: Vec<ClaimOwner>, now: Duration) -> Option<ClaimOwner> {
+        self.0.retain(|learner, _| ready.contains(learner));
+        ready.into_iter().find(|learner| now.saturating_sub(*self.0.entry(*learner).or_insert(now)) >= READY_FOR)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use reveille_ledger::ids::Incarnation;
+
+    use super::*;
+
+    #[test]
+    fn learner_is_promoted_after_it_was_ready_without_interruption() {
+        let process = |node| ClaimOwner { node: NodeId(node), incarnation: Incarnation(1) };
+        let (one, two) = (process(1), process(2));
+        let mut learners = ReadyLearners::default();
+        let at = Duration::from_secs;
+        assert_eq!(learners.next(vec![one], at(100)), None);
+        assert_eq!(learners.next(vec![one, two], at(101)), None);
+        assert_eq!(learners.next(vec![two], at(102)), None, "the first one is not ready for a moment");
+        assert_eq!(learners.next(vec![one, two], at(103)), None);
+        assert_eq!(learners.next(vec![one, two], at(104)), Some(two));
+        assert_eq!(learners.next(vec![one], at(105)), None);
+        assert_eq!(learners.next(vec![one], at(106)), Some(one));
+    }
+}

@@ -1,0 +1,223 @@
+//! How a data folder becomes the one of a member: [`found`] makes a new cluster in it, and [`certificates`] has a
+//! cluster admit it by a join token.
+//!
+//! Both change only a folder in which no node has run, and both may be repeated after an interruption. The file
+//! `founder` says that the first start of this folder writes the first membership. It is removed afterwards, so that a
+//! folder whose log was lost never founds the cluster a second time.
+
+use std::fs::File;
+use std::io::ErrorKind;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use reveille_raft::tls::{Admission, JoinError, JoinToken, NodeTls, TlsError, TokenError};
+use reveille_raft::{ClusterId, FatalError, assign_folder, cluster_of_folder};
+use uuid::Uuid;
+
+use super::config::{Config, JoinSource};
+use super::node_identity::{NodeIdentityError, assign_node, new_node, node_of, write};
+
+/// Mark of a folder whose first start founds its cluster.
+const FOUNDER: &str = "founder";
+/// Content of the mark if the cluster gets a test clock.
+const TEST_CLOCK: &str = "test clock";
+const REAL_CLOCK: &str = "real clock";
+/// Folder of the log. A folder that has it was used by a node.
+const LOG: &str = "wal";
+/// Limit of one request to join.
+const REQUEST_LIMIT: Duration = Duration::from_secs(15);
+/// Time for which a request without an answer is repeated.
+const REPEAT_FOR: Duration = Duration::from_secs(60);
+const REPEAT_EVERY: Duration = Duration::from_secs(2);
+
+/// Reason why a data folder does not become the one of a member.
+#[derive(Debug, thiserror::Error)]
+pub enum AdmissionError {
+    /// The folder is new, and there is no join token.
+    #[error(
+        "{} belongs to no cluster; make one with `reveille cluster init`, or join one with `reveille start --join TOKEN`",
+        .0.display()
+    )]
+    NoCluster(PathBuf),
+    /// An earlier `cluster init` of this folder chose another clock.
+    #[error("{} was prepared with another clock: repeat the same command, or give an empty folder", .0.display())]
+    OtherClock(PathBuf),
+    /// A node has run in the folder, and its certificates are gone.
+    #[error("{}/tls is missing or not complete, and a node has used the folder: put it back as a whole", .0.display())]
+    NoCertificates(PathBuf),
+    /// The members could not reach the node.
+    #[error(
+        "the members cannot reach this node at {0}; give --peer-listen, or --advertise, an address of this machine"
+    )]
+    NotReachable(String),
+    /// A node has run in the folder already.
+    #[error("a node has used {} already; give an empty folder with --data-dir", .0.display())]
+    Used(PathBuf),
+    /// The folder has been prepared with another join token.
+    #[error(
+        "{} was prepared with another join token; use that one, or give an empty folder with --data-dir", .0.display()
+    )]
+    OtherToken(PathBuf),
+    /// `cluster init` was interrupted.
+    #[error("{} was not prepared completely; repeat: reveille cluster init", .0.display())]
+    Unfinished(PathBuf),
+    /// The join token cannot be read.
+    #[error("the join token in {from} {why}")]
+    NoToken {
+        /// Where it should be.
+        from: String,
+        /// What is wrong. The text does not contain the token.
+        why: String,
+    },
+    /// The text is not a join token.
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// No member admits the node.
+    #[error(transparent)]
+    Join(#[from] JoinError),
+    /// Keys or certificates cannot be read or written.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The ids in the folder cannot be read or written.
+    #[error(transparent)]
+    Node(#[from] NodeIdentityError),
+    /// The folder belongs to another node or cluster.
+    #[error(transparent)]
+    Folder(#[from] FatalError),
+}
+
+impl AdmissionError {
+    /// Returns the error of the data folder itself, if it is one: its advice differs.
+    pub fn into_cause(self) -> anyhow::Error {
+        match self {
+            AdmissionError::Node(error) => error.into(),
+            AdmissionError::Folder(error) => error.into(),
+            error => error.into(),
+        }
+    }
+}
+
+/// Makes a new cluster whose only node has this data folder. Repeated before the first start, it returns the same one.
+/// With `test_clock` its time is moved by hand, for good (P19).
+///
+/// # Errors
+/// [`AdmissionError`]; `Used` if the folder is not new.
+pub fn found(data_dir: &Path, test_clock: bool) -> Result<ClusterId, AdmissionError> {
+    let used = || AdmissionError::Used(data_dir.to_owned());
+    let known = node_of(data_dir)?;
+    if data_dir.join(LOG).exists() || (known.is_some() && founder(data_dir)?.is_none()) {
+        return Err(used());
+    }
+    if founder(data_dir)?.is_some_and(|founder| founder.test_clock != test_clock) {
+        return Err(AdmissionError::OtherClock(data_dir.to_owned()));
+    }
+    std::fs::create_dir_all(data_dir)
+        .map_err(|error| NodeIdentityError::Folder { path: data_dir.to_owned(), error })?;
+    write(data_dir, FOUNDER, if test_clock { TEST_CLOCK } else { REAL_CLOCK })?;
+    let node = known.unwrap_or_else(new_node);
+    assign_node(data_dir, node)?;
+    let cluster = cluster_of_folder(data_dir, node)?.unwrap_or_else(|| ClusterId(Uuid::new_v4().as_u128()));
+    assign_folder(data_dir, node, cluster)?;
+    if NodeTls::read(data_dir, cluster)?.is_none() {
+        NodeTls::create(data_dir, cluster, node)?;
+    }
+    Ok(cluster)
+}
+
+/// The first start of a folder writes the first membership.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Founder {
+    /// True if the cluster gets a test clock.
+    pub test_clock: bool,
+}
+
+/// Returns what the first start of this folder has to do. `None`: nothing, as in every folder but a founder's.
+///
+/// # Errors
+/// [`AdmissionError::Node`] if the mark cannot be read.
+pub fn founder(data_dir: &Path) -> Result<Option<Founder>, AdmissionError> {
+    let path = data_dir.join(FOUNDER);
+    match std::fs::read_to_string(&path) {
+        Ok(text) => Ok(Some(Founder { test_clock: text.trim_end() == TEST_CLOCK })),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(NodeIdentityError::Folder { path, error }.into()),
+    }
+}
+
+/// Removes the mark of the founder: everything that it asks for is in the log.
+///
+/// # Errors
+/// [`AdmissionError::Node`].
+pub fn remove_mark(data_dir: &Path) -> Result<(), AdmissionError> {
+    let path = data_dir.join(FOUNDER);
+    let removed = std::fs::remove_file(&path).and_then(|()| File::open(data_dir)?.sync_all());
+    removed.map_err(|error| NodeIdentityError::Folder { path, error }.into())
+}
+
+/// Returns keys and certificates of this node. A new folder joins the cluster of the join token first;
+/// the members will reach the node at `address`. `None`: the node has no certificates, and talks to its peers without encryption.
+///
+/// # Errors
+/// [`AdmissionError`].
+pub async fn certificates(config: &Config, address: &str) -> Result<NodeTls, AdmissionError> {
+    let data_dir = &config.data_dir;
+    let known = node_of(data_dir)?;
+    let cluster = known.map(|node| cluster_of_folder(data_dir, node)).transpose()?.flatten();
+    if let Some(cluster) = cluster
+        && let Some(tls) = NodeTls::read(data_dir, cluster)?
+    {
+        return Ok(tls);
+    }
+    if founder(data_dir)?.is_some() {
+        return Err(AdmissionError::Unfinished(data_dir.clone()));
+    }
+    if data_dir.join(LOG).exists() {
+        return Err(AdmissionError::NoCertificates(data_dir.clone()));
+    }
+    let source = config.join.as_ref().ok_or_else(|| AdmissionError::NoCluster(data_dir.clone()))?;
+    let token: JoinToken = read_token(source)?.parse()?;
+    if is_loopback(address) && !is_loopback(&token.address) {
+        return Err(AdmissionError::NotReachable(address.to_owned()));
+    }
+    if known.is_some_and(|node| node != token.node) {
+        return Err(AdmissionError::OtherToken(data_dir.clone()));
+    }
+    let admission = request(config, &token, address).await?;
+    assign_node(data_dir, token.node)?;
+    assign_folder(data_dir, token.node, token.cluster)?;
+    let tls = admission.store()?;
+    tracing::info!(node = %token.node, cluster = %token.cluster, "this node was admitted to the cluster");
+    Ok(tls)
+}
+
+/// Returns true for an address that only this machine reaches.
+fn is_loopback(address: &str) -> bool {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host).trim_matches(['[', ']']);
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// Asks to join until there is an answer, or [`REPEAT_FOR`] has passed.
+async fn request(config: &Config, token: &JoinToken, address: &str) -> Result<Admission, AdmissionError> {
+    let until = Instant::now() + REPEAT_FOR;
+    loop {
+        let asked = Admission::request(&config.data_dir, token, &config.name, address, REQUEST_LIMIT).await;
+        match asked {
+            Err(error @ JoinError::NoAnswer { .. }) if Instant::now() < until => {
+                tracing::warn!(%error, "this node is not admitted yet: it asks again");
+                tokio::time::sleep(REPEAT_EVERY).await;
+            }
+            asked => return Ok(asked?),
+        }
+    }
+}
+
+fn read_token(source: &JoinSource) -> Result<String, AdmissionError> {
+    match source {
+        JoinSource::Token(token) => Ok(token.clone()),
+        JoinSource::Secret(secret) => {
+            let no_token = |why: String| AdmissionError::NoToken { from: secret.to_string(), why };
+            String::from_utf8(secret.read().map_err(no_token)?).map_err(|_| no_token("is not a text".to_owned()))
+        }
+    }
+}

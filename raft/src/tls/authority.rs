@@ -1,0 +1,156 @@
+//! The cluster's certificate authority: one key, made with the cluster and held by every member.
+
+use std::fmt;
+
+use rcgen::string::Ia5String;
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PublicKeyData, SanType, SignatureAlgorithm, date_time_ymd,
+};
+use reveille_ledger::ids::{Hash, NodeId};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+
+use super::{ANY_NODE, TlsError, node_name};
+use crate::identity::ClusterId;
+
+/// Bytes of an uncompressed point of P-256: a 4, then both coordinates (SEC 1, 2.3.3).
+const POINT_BYTES: usize = 65;
+const UNCOMPRESSED: u8 = 4;
+
+/// Hash of a node's public key, in the form that a certificate contains (SubjectPublicKeyInfo in DER).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+pub struct KeyPin(pub [u8; 32]);
+
+impl KeyPin {
+    pub(super) fn of(subject_public_key_info: &[u8]) -> KeyPin {
+        KeyPin(*blake3::hash(subject_public_key_info).as_bytes())
+    }
+}
+
+impl fmt::Debug for KeyPin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().take(6).try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// Public key of a node: a point of P-256, uncompressed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeKey(Vec<u8>);
+
+impl NodeKey {
+    /// Returns the key; `None` if the bytes have not the form of a point. Whether it is on the curve shows at its first
+    /// handshake.
+    pub(super) fn from_bytes(bytes: Vec<u8>) -> Option<NodeKey> {
+        (bytes.len() == POINT_BYTES && bytes.first() == Some(&UNCOMPRESSED)).then_some(NodeKey(bytes))
+    }
+
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        self.0
+    }
+
+    pub(super) fn pin(&self) -> KeyPin {
+        KeyPin::of(&self.subject_public_key_info())
+    }
+}
+
+impl PublicKeyData for NodeKey {
+    fn der_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    fn algorithm(&self) -> &'static SignatureAlgorithm {
+        &PKCS_ECDSA_P256_SHA256
+    }
+}
+
+/// The authority of one cluster, with its key.
+pub struct Authority {
+    cluster: ClusterId,
+    issuer: Issuer<'static, KeyPair>,
+    certificate_pem: String,
+    pin: Hash,
+}
+
+impl Authority {
+    /// Makes the authority of a new cluster.
+    ///
+    /// # Errors
+    /// [`TlsError::Library`] if the system has no randomness.
+    pub fn create(cluster: ClusterId) -> Result<Authority, TlsError> {
+        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+        let certificate_pem = parameters(cluster).self_signed(&key)?.pem();
+        Authority::from_pem(cluster, certificate_pem, &key.serialize_pem())
+    }
+
+    /// Returns the authority with this certificate and key.
+    ///
+    /// # Errors
+    /// [`TlsError::Library`] if one of them cannot be read.
+    pub(super) fn from_pem(cluster: ClusterId, certificate_pem: String, key_pem: &str) -> Result<Authority, TlsError> {
+        let pin = pin_of(&CertificateDer::from_pem_slice(certificate_pem.as_bytes())?);
+        let issuer = Issuer::new(parameters(cluster), KeyPair::from_pem(key_pem)?);
+        Ok(Authority { cluster, issuer, certificate_pem, pin })
+    }
+
+    /// Returns the cluster.
+    pub fn cluster(&self) -> ClusterId {
+        self.cluster
+    }
+
+    pub(super) fn certificate_pem(&self) -> &str {
+        &self.certificate_pem
+    }
+
+    /// Returns the key. Only members may get it.
+    pub(super) fn key_pem(&self) -> String {
+        self.issuer.key().serialize_pem()
+    }
+
+    /// Returns the hash of the authority's own certificate, by which a join token names it.
+    pub(super) fn pin(&self) -> Hash {
+        self.pin
+    }
+
+    /// Returns a secret for one purpose. Only members can compute it.
+    pub(super) fn derived_secret(&self, purpose: &str) -> [u8; 32] {
+        blake3::derive_key(purpose, &self.issuer.key().serialize_der())
+    }
+
+    /// Issues the certificate of a node, in PEM.
+    ///
+    /// # Errors
+    /// [`TlsError::Library`] if the library refuses the key.
+    pub(super) fn issue(&self, node: NodeId, key: &NodeKey) -> Result<String, TlsError> {
+        let mut leaf = CertificateParams::default();
+        let name = |text: &str| Ia5String::try_from(text).map(SanType::DnsName);
+        leaf.subject_alt_names = vec![name(&node_name(self.cluster, node))?, name(ANY_NODE)?];
+        leaf.distinguished_name = named("Reveille node");
+        (leaf.not_before, leaf.not_after) = (date_time_ymd(2000, 1, 1), date_time_ymd(9999, 12, 31));
+        leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        leaf.use_authority_key_identifier_extension = true;
+        Ok(leaf.signed_by(key, &self.issuer)?.pem())
+    }
+}
+
+/// Returns the hash of an authority's certificate.
+pub(super) fn pin_of(certificate: &CertificateDer<'_>) -> Hash {
+    Hash::of(certificate)
+}
+
+/// Parameters of the authority's own certificate. They are a function of the cluster id, so that every member can issue
+/// with key and certificate alone.
+fn parameters(cluster: ClusterId) -> CertificateParams {
+    let mut own = CertificateParams::default();
+    own.distinguished_name = named(&format!("Reveille cluster {cluster}"));
+    own.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    own.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    (own.not_before, own.not_after) = (date_time_ymd(2000, 1, 1), date_time_ymd(9999, 12, 31));
+    own
+}
+
+fn named(name: &str) -> DistinguishedName {
+    let mut distinguished = DistinguishedName::new();
+    distinguished.push(DnType::CommonName, name);
+    distinguished
+}

@@ -1,0 +1,39 @@
+//! Identity of nodes on the network: certificates of the cluster's own authority, and TLS between peers.
+//!
+//! Each node has a key and a certificate for its name, which is made of node id and cluster id ([`node_name`]). Its
+//! address is not in it. Both sides of a connection check chain and name of the other, and a request is accepted only
+//! from the node that its certificate names. A member's key is also recorded in the membership: another key is refused,
+//! even with a certificate of the authority.
+//!
+//! Every member holds the authority's key, so any member admits new nodes ([`JoinToken`]). Certificates between peers
+//! do not expire: the trust ends with the membership, and a wrong clock or a long absence locks no member out.
+//!
+//! Files: `authority.rs` makes certificates, `folder.rs` stores them, `join_token.rs` admits nodes, `connection.rs` has
+//! the settings of TLS, `joining.rs` is the joining node's side.
+
+mod authority;
+mod connection;
+mod folder;
+mod join_token;
+mod joining;
+#[cfg(test)]
+mod tests;
+
+use reveille_ledger::ids::NodeId;
+
+pub use authority::{Authority, KeyPin};
+pub(crate) use connection::{PeerCertificate, PeerTls};
+pub(crate) use folder::AdmittedNode;
+pub use folder::{NodeTls, TlsError};
+pub use join_token::{JoinToken, TokenError};
+pub use joining::{Admission, JoinError};
+
+use crate::identity::ClusterId;
+
+/// Returns the name in a node's certificate.
+pub(crate) fn node_name(cluster: ClusterId, node: NodeId) -> String {
+    format!("n{:x}.{cluster}.reveille.internal", node.0)
+}
+
+/// A name in every node's certificate, for a joining node, which does not know the id of the node that it calls.
+pub(crate) const ANY_NODE: &str = "node.reveille.internal";

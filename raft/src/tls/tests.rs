@@ -1,0 +1,189 @@
+//! Attacks on the peer port: each is refused, and members still talk.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use reveille_ledger::ids::NodeId;
+use reveille_proto::peer::v1;
+use reveille_proto::peer::v1::peer_service_client::PeerServiceClient;
+use rustls::pki_types::ServerName;
+use rustls::pki_types::pem::PemObject;
+use rustls::version::{TLS12, TLS13};
+use rustls::{ClientConfig, HandshakeKind, RootCertStore, SupportedProtocolVersion};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_util::sync::CancellationToken;
+
+use super::authority::Authority;
+use super::folder::{TlsFolder, public_key};
+use super::joining::channel;
+use super::{ANY_NODE, KeyPin, NodeTls};
+use crate::identity::ClusterId;
+use crate::peer::{Destination, GrpcTransport, Handler, PeerError, Rejection, Request, Response, Transport};
+
+const CLUSTER: ClusterId = ClusterId(7);
+const PATIENCE: Duration = Duration::from_secs(60);
+const SERVER: NodeId = NodeId(1);
+
+/// Answers everything. It knows the key of one member.
+struct Open {
+    pinned: Option<(NodeId, KeyPin)>,
+}
+
+#[async_trait]
+impl Handler for Open {
+    async fn handle(&self, _: Request) -> Result<Response, Rejection> {
+        Ok(Response::ReadIndex(v1::ReadIndexResponse { index: 7 }))
+    }
+
+    fn pinned_key(&self, node: NodeId) -> Option<KeyPin> {
+        self.pinned.filter(|(pinned, _)| *pinned == node).map(|(_, key)| key)
+    }
+}
+
+fn founder(folder: &Path) -> NodeTls {
+    NodeTls::create(folder, CLUSTER, SERVER).expect("an authority")
+}
+
+/// Admits a node, as a member and a joining node do together.
+fn member(founder: &NodeTls, folder: &Path, node: NodeId) -> NodeTls {
+    let folder = TlsFolder::create(&folder.join(node.to_string())).expect("a folder");
+    let key = folder.node_key().expect("a key");
+    let token = founder.join_token(node, "127.0.0.1:1", u64::MAX).to_string();
+    let point = public_key(&key).expect("a point").into_bytes();
+    let answer = founder.admit(&founder.check(&token, &point).expect("a good token")).expect("a certificate");
+    let authority = Authority::from_pem(CLUSTER, answer.authority, &answer.authority_key).expect("the authority");
+    NodeTls::new(authority, answer.certificate, &key).expect("a member")
+}
+
+fn transport(tls: &NodeTls) -> GrpcTransport {
+    let transport = GrpcTransport::bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
+    transport.with_certificates(tls).expect("certificates")
+}
+
+/// Serves as the founder; returns its address. The server ends with the test's runtime.
+async fn serve(founder: &NodeTls, pinned: Option<(NodeId, KeyPin)>) -> String {
+    let server = transport(founder);
+    let address = server.address().to_string();
+    server.serve(Arc::new(Open { pinned }), CancellationToken::new()).await.expect("it listens");
+    address
+}
+
+async fn ask(by: &GrpcTransport, from: NodeId, to: NodeId, address: &str) -> Result<Response, PeerError> {
+    let header = v1::Header { from: from.0, to: to.0, ..v1::Header::default() };
+    let request = v1::ReadIndexRequest { header: Some(header), remaining_ms: 1_000 };
+    let to = Destination { node: to, address: address.to_owned() };
+    by.call(&to, Request::ReadIndex(request), PATIENCE).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_talk_and_each_only_in_its_own_name() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let founder = founder(folder.path());
+    let two = member(&founder, folder.path(), NodeId(2));
+    let address = serve(&founder, Some((NodeId(2), two.pin()))).await;
+    let client = transport(&two);
+    assert!(ask(&client, NodeId(2), SERVER, &address).await.is_ok());
+    let forged = ask(&client, NodeId(3), SERVER, &address).await;
+    assert!(matches!(&forged, Err(PeerError::Rejected(Rejection::Unauthorized(_)))), "{forged:?}");
+    assert!(ask(&client, NodeId(2), SERVER, &address).await.is_ok(), "the connection is still its own");
+    // Another node listens at the address that belonged to node 3.
+    let moved = ask(&client, NodeId(2), NodeId(3), &address).await;
+    assert!(matches!(&moved, Err(PeerError::Unreachable(why)) if why.contains("certificate")), "{moved:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn second_certificate_for_the_id_of_a_member_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let founder = founder(folder.path());
+    let two = member(&founder, folder.path(), NodeId(2));
+    let address = serve(&founder, Some((NodeId(2), two.pin()))).await;
+    let elsewhere = tempfile::tempdir().expect("a folder");
+    let thief = member(&founder, elsewhere.path(), NodeId(2));
+    let refused = ask(&transport(&thief), NodeId(2), SERVER, &address).await;
+    assert!(matches!(&refused, Err(PeerError::Rejected(Rejection::Unauthorized(_)))), "{refused:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn foreign_authority_and_plaintext_are_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let founder = founder(folder.path());
+    let address = serve(&founder, None).await;
+    // Same cluster id and node ids, another authority.
+    let elsewhere = tempfile::tempdir().expect("a folder");
+    let other = NodeTls::create(elsewhere.path(), CLUSTER, NodeId(9)).expect("an authority");
+    let foreign = ask(&transport(&other), NodeId(9), SERVER, &address).await;
+    assert!(foreign.is_err(), "{foreign:?}");
+    let plain = GrpcTransport::bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
+    let plain = ask(&plain, NodeId(2), SERVER, &address).await;
+    assert!(plain.is_err(), "{plain:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn caller_without_certificate_can_only_join() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let founder = founder(folder.path());
+    let address = serve(&founder, None).await;
+    let mut stranger = PeerServiceClient::new(channel(&founder.join_token(NodeId(2), &address, 0)).expect("a channel"));
+    let header = Some(v1::Header { from: 2, to: SERVER.0, ..v1::Header::default() });
+    let refused = stranger.read_index(v1::ReadIndexRequest { header: header.clone(), remaining_ms: 1 }).await;
+    assert_eq!(refused.map(drop).map_err(|status| status.code()), Err(tonic::Code::FailedPrecondition));
+    // A forwarded request to join must come from a member.
+    let forwarded = v1::JoinRequest { header, ..v1::JoinRequest::default() };
+    let refused = stranger.join(forwarded).await;
+    assert_eq!(refused.map(drop).map_err(|status| status.code()), Err(tonic::Code::FailedPrecondition));
+}
+
+/// Connects without a certificate, with sessions that may be resumed.
+async fn handshake(connector: &TlsConnector, address: &str) -> std::io::Result<HandshakeKind> {
+    let name = ServerName::try_from(ANY_NODE).expect("a name");
+    let mut stream = connector.connect(name, TcpStream::connect(address).await?).await?;
+    // Tickets would arrive behind the handshake.
+    let mut byte = [0];
+    let _ = tokio::time::timeout(Duration::from_millis(200), stream.read(&mut byte)).await;
+    let (_, session) = stream.get_ref();
+    session.handshake_kind().ok_or_else(|| std::io::Error::other("no handshake"))
+}
+
+fn connector(founder: &NodeTls, version: &'static SupportedProtocolVersion) -> TlsConnector {
+    let mut roots = RootCertStore::empty();
+    let authority = PemObject::from_pem_slice(founder.authority().certificate_pem().as_bytes()).expect("PEM");
+    roots.add(authority).expect("an authority");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider).with_protocol_versions(&[version]).expect("a version");
+    let mut config = config.with_root_certificates(roots).with_no_client_auth();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    Arc::new(config).into()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_are_never_resumed_and_old_tls_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let founder = founder(folder.path());
+    let address = serve(&founder, None).await;
+    let modern = connector(&founder, &TLS13);
+    for _ in 0..2 {
+        assert_eq!(handshake(&modern, &address).await.expect("TLS 1.3"), HandshakeKind::Full);
+    }
+    assert!(handshake(&connector(&founder, &TLS12), &address).await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn silent_callers_delay_no_member() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let founder = founder(folder.path());
+    let two = member(&founder, folder.path(), NodeId(2));
+    let address = serve(&founder, None).await;
+    let mut silent = Vec::new();
+    for _ in 0..300 {
+        silent.push(TcpStream::connect(&address).await.expect("a connection"));
+    }
+    assert!(ask(&transport(&two), NodeId(2), SERVER, &address).await.is_ok());
+    let open = silent.iter().filter(
+        |stream| matches!(stream.try_read(&mut [0]), Err(error) if error.kind() == std::io::ErrorKind::WouldBlock),
+    );
+    assert_eq!(open.count(), silent.len(), "it was answered before the silent callers were given up");
+}
