@@ -155,8 +155,8 @@ pub fn remove_mark(data_dir: &Path) -> Result<(), AdmissionError> {
     removed.map_err(|error| NodeIdentityError::Folder { path, error }.into())
 }
 
-/// Returns keys and certificates of this node. A new folder joins the cluster of the join token first;
-/// the members will reach the node at `address`. `None`: the node has no certificates, and talks to its peers without encryption.
+/// Returns keys and certificates of this node. A new folder joins the cluster of the join token first. The members will
+/// reach the node at `address`.
 ///
 /// # Errors
 /// [`AdmissionError`].

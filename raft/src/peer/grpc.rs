@@ -1,7 +1,7 @@
 //! The transport of a real node: gRPC over TCP with persistent connections. It retries nothing.
 //!
 //! With certificates every connection is encrypted, and a request is accepted only from the node that the caller's
-//! certificate names. Without them, as in tests, anybody can act as a member.
+//! certificate names. Without them, as in tests, every caller can act as a member.
 
 use std::collections::HashMap;
 use std::error::Error;

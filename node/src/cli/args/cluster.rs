@@ -19,7 +19,7 @@ pub struct ClusterArgs {
 pub enum ClusterCommand {
     /// Make a cluster: prepare the data folder of its first node, before the first start
     ///
-    /// It makes the certificate authority of the cluster and the certificate of this node, and talks to nobody.
+    /// It makes the certificate authority of the cluster and the certificate of this node, without the network.
     /// Then start the node, and admit each other one with `cluster member add`. A node that lost its data folder
     /// does not come back into its cluster like this: it would make another cluster.
     #[command(after_long_help = "\
