@@ -41,6 +41,9 @@ pub enum FatalError {
     /// (P10).
     #[error("the data folder is older than what this node had: {0}")]
     Outdated(String),
+    /// The node was removed from its cluster, so it stops for good (P22).
+    #[error("this node was removed from its cluster: {0}")]
+    Removed(String),
     /// The log on disk differs from what was written. No node may start with this data folder.
     #[error("the log: {0}")]
     Damaged(String),

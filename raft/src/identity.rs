@@ -37,6 +37,9 @@ const IDENTITY: &str = "identity";
 /// Name of the file that marks a data folder as older than this node's last start (P10). Its content is the reason, as
 /// text.
 const OUTDATED: &str = "outdated";
+/// Name of the file that marks the data folder of a node that was removed from its cluster (P22). Its content says by
+/// what, as text.
+const REMOVED: &str = "removed";
 
 pub(crate) struct Identity {
     folder: PathBuf,
@@ -51,7 +54,8 @@ impl Identity {
     pub fn open(folder: &Path, node: NodeId) -> Result<Identity, FatalError> {
         std::fs::create_dir_all(folder).map_err(|error| FatalError::folder("create", folder, error))?;
         let lock = lock(&folder.join("lock"))?;
-        refuse_outdated(&folder.join(OUTDATED))?;
+        refuse_noted(&folder.join(OUTDATED), FatalError::Outdated)?;
+        refuse_noted(&folder.join(REMOVED), FatalError::Removed)?;
         let cluster = cluster_of_folder(folder, node)?;
         if cluster.is_none() {
             write(folder, node, None)?;
@@ -74,10 +78,19 @@ impl Identity {
 
     /// Marks the folder as outdated: no process may start with it again. Does nothing if the lock was released.
     pub fn mark_outdated(&self, why: &str) -> Result<(), FatalError> {
+        self.note(OUTDATED, why)
+    }
+
+    /// Marks the folder of a node that was removed. As [`Identity::mark_outdated`].
+    pub fn mark_removed(&self, why: &str) -> Result<(), FatalError> {
+        self.note(REMOVED, why)
+    }
+
+    fn note(&self, name: &str, why: &str) -> Result<(), FatalError> {
         if self.lock.lock().is_none() {
             return Ok(());
         }
-        put(&self.folder, OUTDATED, &format!("{why}\n"))
+        put(&self.folder, name, &format!("{why}\n"))
     }
 
     /// Durably assigns this folder to a cluster. `force` replaces another cluster, which is right only while the log is
@@ -179,9 +192,9 @@ fn put(folder: &Path, name: &str, text: &str) -> Result<(), FatalError> {
     replace().map_err(|error: std::io::Error| FatalError::folder("write", &folder.join(name), error))
 }
 
-fn refuse_outdated(note: &Path) -> Result<(), FatalError> {
+fn refuse_noted(note: &Path, because: fn(String) -> FatalError) -> Result<(), FatalError> {
     match std::fs::read_to_string(note) {
-        Ok(why) => Err(FatalError::Outdated(format!("{} (noted in {})", why.trim_end(), note.display()))),
+        Ok(why) => Err(because(format!("{} (noted in {})", why.trim_end(), note.display()))),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(FatalError::folder("read", note, error)),
     }
@@ -226,6 +239,12 @@ mod tests {
         let again = Identity::open(folder.path(), NODE).map(|_| ());
         assert!(matches!(&again, Err(FatalError::Outdated(why)) if why.contains("its life 7")), "{again:?}");
         std::fs::remove_file(folder.path().join(OUTDATED)).expect("another folder");
+        let identity = Identity::open(folder.path(), NODE).expect("without the note");
+        identity.mark_removed("entry 7 removed node 5f3a").expect("it is noted");
+        drop(identity);
+        let again = Identity::open(folder.path(), NODE).map(|_| ());
+        assert!(matches!(&again, Err(FatalError::Removed(why)) if why.contains("entry 7")), "{again:?}");
+        std::fs::remove_file(folder.path().join(REMOVED)).expect("another folder");
         let identity = Identity::open(folder.path(), NODE).expect("without the note");
         identity.release();
         identity.mark_outdated("late").expect("it may be another's by now");

@@ -6,8 +6,8 @@
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Sleep, sleep};
 use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
-use tokio_util::sync::PollSemaphore;
+use tokio_util::sync::{CancellationToken, PollSemaphore};
 use tonic::transport::server::Connected;
 
 use crate::identity::ClusterId;
@@ -97,7 +97,8 @@ impl Stream for Incoming {
                         stream,
                         silent,
                         client,
-                        stranger: None,
+                        end: None,
+                        _stranger: None,
                         _ended: ended,
                         _permit: self.permit.take(),
                     };
@@ -118,8 +119,11 @@ pub struct Connection {
     /// Number of first bytes that are still missing, and their deadline. `None`: all have arrived.
     silent: Option<(usize, Pin<Box<Sleep>>)>,
     client: Client,
-    /// Permit and end of a connection whose client has no certificate. `None` for all others.
-    stranger: Option<(OwnedSemaphorePermit, Pin<Box<Sleep>>)>,
+    /// Ends an encrypted connection: after [`STRANGER_ENDS_AFTER`] if its client has no certificate, else when its
+    /// [`CertifiedCaller`] is cut off.
+    end: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    /// Permit of a connection whose client has no certificate.
+    _stranger: Option<OwnedSemaphorePermit>,
     _ended: EndReport,
     _permit: Option<OwnedSemaphorePermit>,
 }
@@ -133,6 +137,11 @@ impl Connection {
         }
     }
 
+    /// Returns what ends the connection from outside.
+    pub(crate) fn caller(&self) -> CertifiedCaller {
+        self.client.caller()
+    }
+
     /// Makes the handshake of TLS. The caller limits the time. A client without a certificate needs one of the permits
     /// `strangers`, and its connection ends after [`STRANGER_ENDS_AFTER`].
     pub(crate) async fn encrypt(mut self, tls: &PeerTls, strangers: &Arc<Semaphore>) -> io::Result<Connection> {
@@ -142,7 +151,10 @@ impl Connection {
         if self.client.certificate.is_none() {
             let permit = Arc::clone(strangers).try_acquire_owned();
             let permit = permit.map_err(|_| io::Error::other("too many callers without a certificate"))?;
-            self.stranger = Some((permit, Box::pin(sleep(STRANGER_ENDS_AFTER))));
+            self._stranger = Some(permit);
+            self.end = Some(Box::pin(sleep(STRANGER_ENDS_AFTER)));
+        } else {
+            self.end = Some(Box::pin(self.client.cut.clone().cancelled_owned()));
         }
         Ok(Connection { stream: Either::Right(encrypted), ..self })
     }
@@ -150,10 +162,8 @@ impl Connection {
 
 impl AsyncRead for Connection {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if let Some((_, end)) = &mut self.stranger
-            && end.as_mut().poll(cx).is_ready()
-        {
-            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        if self.end.as_mut().is_some_and(|end| end.as_mut().poll(cx).is_ready()) {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }
         let before = buf.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, buf);
@@ -232,6 +242,8 @@ pub struct Client {
     number: Arc<AtomicU64>,
     /// The node that the certificate was found to name; 0: none yet.
     certified: Arc<AtomicU64>,
+    /// Ends the connection.
+    cut: CancellationToken,
     /// The client's certificate. `None`: it sent none, or the connection is not encrypted.
     pub(crate) certificate: Option<Arc<PeerCertificate>>,
 }
@@ -240,6 +252,11 @@ impl Client {
     /// Records which client sends on this connection; 0 is no client.
     pub fn name(&self, number: u64) {
         self.number.store(number, Ordering::Relaxed);
+    }
+
+    /// Returns what ends the connection.
+    fn caller(&self) -> CertifiedCaller {
+        CertifiedCaller { certified: Arc::downgrade(&self.certified), cut: self.cut.clone() }
     }
 
     /// Returns true if the client's certificate is the one of `node`. Each connection has one caller, so the name is
@@ -253,6 +270,24 @@ impl Client {
             self.certified.store(node.0, Ordering::Relaxed);
         }
         is_certified
+    }
+}
+
+/// The certified client of an open connection, for a list of all of them.
+pub(crate) struct CertifiedCaller {
+    certified: Weak<AtomicU64>,
+    cut: CancellationToken,
+}
+
+impl CertifiedCaller {
+    /// Ends the connection if its client is to be cut off. Returns false if the connection is over.
+    pub fn keep_unless(&self, cut_off: impl FnOnce(NodeId) -> bool) -> bool {
+        let Some(certified) = self.certified.upgrade() else { return false };
+        let node = certified.load(Ordering::Relaxed);
+        if node != 0 && cut_off(NodeId(node)) {
+            self.cut.cancel();
+        }
+        true
     }
 }
 

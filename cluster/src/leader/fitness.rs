@@ -189,7 +189,8 @@ fn could_grant(ledger: &Ledger, nodes: &impl NodeView, several: bool, now: Time)
         return false;
     }
     let owner_of = |node: NodeId, known: &Node| ClaimOwner { node, incarnation: known.incarnation };
-    let live = ledger.nodes().iter().filter(|(node, known)| nodes.may_claim(owner_of(**node, known)));
+    let takes = ledger.nodes().iter().filter(|(_, known)| !known.drains);
+    let live = takes.filter(|(node, known)| nodes.may_claim(owner_of(**node, known)));
     let allowances = allowances(live.map(|(node, known)| (*node, known)), ledger.limits(), several, now);
     let pools: BTreeSet<&str> = ledger.relays().iter().map(|(_, relay)| relay.pool.as_str()).collect();
     // Computed once for each pool and node, because a run may have a thousand parts.

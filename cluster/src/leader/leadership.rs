@@ -40,6 +40,8 @@ pub struct Leadership {
     /// The dispatcher holds it for reading from its read of the state until the claims that it proposed are in the log,
     /// or never will be. Locking it for writing waits for all such claims.
     pub(crate) claiming: Arc<tokio::sync::RwLock<()>>,
+    /// Held from the last check of a removal until its proposal is answered: one node is removed at a time (P22).
+    pub(crate) removing: tokio::sync::Mutex<()>,
     /// Time that this machine had slept when the leadership began. Raft's instants stop during sleep, so the
     /// acknowledgement of a quorum would look younger than it is.
     slept: Duration,
@@ -99,6 +101,7 @@ impl Leadership {
             applied_history: Mutex::default(),
             reports: Mutex::default(),
             claiming: Arc::default(),
+            removing: tokio::sync::Mutex::default(),
             ended,
             wake_dispatcher: Notify::new(),
             wake_timer: Notify::new(),
@@ -222,6 +225,9 @@ impl Leadership {
                 applied_history.note(now, ledger.head().applied);
                 applied_history.age(applied, now)
             };
+            if ledger.removed_nodes().contains(&owner.node) {
+                return Err(LeaseRefused::Removed);
+            }
             self.record_report(request, age > FRESH);
             if replication_lag::is_lost(ledger, owner, applied, age) {
                 return Err(LeaseRefused::Behind);

@@ -23,6 +23,9 @@ pub enum LeaseRefused {
     /// The leader's epoch is over.
     #[error("the leader's epoch is over")]
     EpochOver,
+    /// The node was removed (P22).
+    #[error("this node was removed from the cluster")]
+    Removed,
     /// A revocation of this owner's claims is proposed and not known to be applied.
     #[error("claims of this node are being revoked")]
     Revoking,

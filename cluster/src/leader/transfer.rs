@@ -43,6 +43,7 @@ impl Unfit {
         Unfit { cause: "no grants", text: "there is work and room for it, and nothing was granted for 10 s" };
     pub const CLOCK_IS_OFF: Unfit =
         Unfit { cause: "clock", text: "its clock is more than 2 s off the median of the voters'" };
+    pub const DRAINS: Unfit = Unfit { cause: "drain", text: "it drains, or was removed" };
 }
 
 /// Asks the leader to hand over to `to`. Returns at once if `to` already leads.

@@ -230,8 +230,11 @@ pub struct LeadershipHandle {
 async fn enlist(context: &NodeContext, options: &RuntimeOptions, cancel: &CancellationToken) -> Result<(), StartError> {
     let (level, process_nonce) = (context.replica.highest_level(), context.replica.process_nonce());
     let up = NodeUp { owner: context.me, name: options.name.clone(), level, process_nonce };
-    let is_final = |refusal: &CommandRefusal| {
-        matches!(refusal, CommandRefusal::OldIncarnation { .. } | CommandRefusal::NotPossible(_))
+    // Its peers tell a removed node so. Until the membership has left it out, its vote may be needed (P22).
+    let is_final = |refusal: &CommandRefusal| match refusal {
+        CommandRefusal::OldIncarnation { .. } => true,
+        CommandRefusal::NotPossible(why) => !matches!(why, Impossible::NodeRemoved(_)),
+        _ => false,
     };
     let reply = propose_until_taken(context, &Command::NodeUp(up), is_final, cancel).await;
     let reply = reply.map_err(|_| StartError::Stopped)?;

@@ -11,12 +11,13 @@ use reveille_raft::peer::Rejection;
 use super::clock::Clock;
 use super::context::{NodeContext, NodeIntroduction};
 use super::peer_messages::{
-    self, BarrierReport, BarrierRequest, ClockReading, Describe, Description, FetchFile, FilePiece, GrantedLease,
-    HandOver, HoldBarrier, HoldParts, LeaseRequest, PeerFile, PeerRequest, ReadClock, TakePart, reply,
+    self, BarrierReport, BarrierRequest, ChangeMember, ChangedMember, ClockReading, Describe, Description, FetchFile,
+    FilePiece, GrantedLease, HandOver, HoldBarrier, HoldParts, LeaseRequest, MemberRefusal, PeerFile, PeerRequest,
+    ReadClock, TakePart, reply,
 };
 use crate::audience::steward::{PIECE, fetch_from};
-use crate::leader::barrier;
 use crate::leader::leadership::Leadership;
+use crate::leader::{barrier, removal};
 
 /// Handler of peers' requests. It is made before the replica, which needs it. It gets the context later, since the
 /// context needs the replica; until then it refuses requests.
@@ -81,6 +82,9 @@ impl Application for PeerHandler {
             PeerRequest::HandOver(request) => {
                 reply::<HandOver>(&transfer_leadership(&*self.started()?, request.to, limit).await)
             }
+            PeerRequest::ChangeMember(request) => {
+                reply::<ChangeMember>(&change_member(&*self.started()?, request, limit).await)
+            }
             PeerRequest::Clock(ReadClock) => reply::<ReadClock>(&self.clock()),
             PeerRequest::Describe(Describe) => reply::<Describe>(&self.describe(&*self.started()?)),
             PeerRequest::FetchFile(request) => reply::<FetchFile>(&read_piece(self.started()?, request).await),
@@ -103,6 +107,15 @@ async fn transfer_leadership(context: &NodeContext, to: NodeId, limit: Duration)
     leadership(context)?;
     let handed = context.replica.transfer_leader(to, Instant::now() + limit).await;
     handed.map_err(|error| error.to_string())
+}
+
+async fn change_member(
+    context: &NodeContext,
+    request: ChangeMember,
+    limit: Duration,
+) -> Result<ChangedMember, MemberRefusal> {
+    let leadership = leadership(context).map_err(|_| MemberRefusal::NotLeader)?;
+    removal::change(context, &leadership, request, limit).await
 }
 
 async fn read_piece(context: Arc<NodeContext>, FetchFile { file, offset }: FetchFile) -> Option<FilePiece> {

@@ -53,6 +53,8 @@ requests! {
     HoldBarrier(HoldBarrier) -> Result<BarrierReport, String>, bulk: false;
     /// To the leader: asks it to transfer its leadership.
     HandOver(HandOver) -> Result<(), String>, bulk: false;
+    /// To the leader: asks it to drain or remove a member (P22).
+    ChangeMember(ChangeMember) -> Result<ChangedMember, MemberRefusal>, bulk: false;
     /// Asks a node for its clocks (P18).
     Clock(ReadClock) -> ClockReading, bulk: false;
     /// Asks a node for its description.
@@ -196,6 +198,108 @@ pub struct BarrierReport {
 pub struct HandOver {
     /// The node that should lead.
     pub to: NodeId,
+}
+
+/// Asks the leader to drain or remove a member (P22).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangeMember {
+    /// The member.
+    pub member: NodeId,
+    /// The change.
+    pub change: MemberChange,
+}
+
+/// A change of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MemberChange {
+    /// It gets no more claims.
+    Drain,
+    /// It gets claims again.
+    Undrain,
+    /// It runs: it is drained, then removed for good.
+    Remove,
+    /// It does not run and never will: it is removed for good, and what it had in flight stays in doubt.
+    RemoveDead,
+}
+
+/// Result of a change of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangedMember {
+    /// Emails that the member's processes left in doubt.
+    pub in_doubt: u64,
+    /// Number of voters.
+    pub voters: u32,
+}
+
+/// Reason why a member was not changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum MemberRefusal {
+    /// The asked node does not lead any more.
+    #[error("the leader changed meanwhile")]
+    NotLeader,
+    /// No node leads, as far as the asked node knows.
+    #[error("no leader is known")]
+    NoLeader,
+    /// The leader did not answer.
+    #[error("no answer from the leader: {0}")]
+    Unknown(String),
+    /// It is no member.
+    #[error("it is no member")]
+    NotAMember,
+    /// Without it no voter would be left.
+    #[error("it is the only voter")]
+    LastVoter,
+    /// A node that answers is not dead.
+    #[error("it runs")]
+    StillRuns,
+    /// A node that does not answer cannot be drained.
+    #[error("it does not answer")]
+    DoesNotAnswer,
+    /// The other nodes do not run, or drain.
+    #[error("no other node runs that would send")]
+    NoOtherSends,
+    /// Too few voters have a lease, of the present ones or of those that would be left.
+    #[error("{running} of {of} voters run, and {needed} are needed")]
+    TooFewRun {
+        /// Voters that run.
+        running: u32,
+        /// Voters.
+        of: u32,
+        /// Majority of them.
+        needed: u32,
+    },
+    /// The ledger refused it.
+    #[error("{0}")]
+    Ledger(String),
+    /// It was not done in time. A repeat goes on.
+    #[error("{0}")]
+    Waits(MemberWait),
+}
+
+/// What a change of a member waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum MemberWait {
+    /// Emails that the node sends, or gives back.
+    #[error("{0} emails are claimed for it")]
+    Claimed(u32),
+    /// The lease of a dead node.
+    #[error("its lease may still run")]
+    Lease,
+    /// Parts that a majority of the voters that are left must have.
+    #[error("{0} audience parts are not on a majority of the other voters yet")]
+    Parts(usize),
+    /// The checks of the parts must hold for some seconds.
+    #[error("which audience parts the other voters have is checked for three seconds")]
+    Steady,
+    /// The node leads, and hands over.
+    #[error("it hands over its leadership")]
+    Leadership,
+    /// Another change of the members.
+    #[error("another change of the members is not finished")]
+    Another,
+    /// The node is removed, and leaves the membership.
+    #[error("it is removed, and leaves the membership when enough voters run")]
+    Membership,
 }
 
 /// Asks a node for its clocks.

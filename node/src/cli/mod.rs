@@ -99,11 +99,12 @@ fn process(ended: anyhow::Result<()>) -> Result<(), Stop> {
             (Exit::Usage, "GENERAL", "reveille config check names what is wrong with a configuration")
         } else if is_other_folder(&error) {
             let next = "put back the data folder that this node ran with last, as a whole; if it is gone, leave this node \
-                        stopped, and run on with the others: there is no command yet that replaces a node";
+                        stopped, remove it from the cluster (reveille cluster member remove NODE --dead), and admit \
+                        a new one (reveille cluster member add)";
             (Exit::General, "DATA_FOLDER", next)
         } else if is_of_no_use(&error) {
-            let next = "keep the folder for inspection, leave this node stopped, and run on with the others: there is no \
-                        command yet that replaces a node";
+            let next = "keep the folder for inspection, leave this node stopped, remove it from the cluster (reveille \
+                        cluster member remove NODE --dead), and admit a new one (reveille cluster member add)";
             (Exit::General, "DATA_FOLDER", next)
         } else if error.is::<AdmissionError>() {
             (Exit::General, "NOT_A_MEMBER", "then start it again; a join may be repeated with the same token")

@@ -22,7 +22,7 @@ use reveille_cluster::smtp::{RelayRules, TcpDialer};
 use reveille_ledger::command::Command;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_raft::tls::NodeTls;
-use reveille_raft::{GrpcTransport, Member, MembershipError, Replica};
+use reveille_raft::{FatalError, GrpcTransport, Member, MembershipError, Replica};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -60,6 +60,8 @@ pub enum NodeEnd {
     Clean,
     /// It stopped on request, but could not finish in time. The next start recovers the rest.
     LeftOpen,
+    /// It was removed from its cluster, and never starts again (P22).
+    Removed,
 }
 
 impl NodeServer {
@@ -159,6 +161,7 @@ impl NodeServer {
         let worked = tokio::select! {
             worked = work(Arc::clone(&context), &options, reply_rules, leadership_handle, &asked) => worked,
             fault = fault => match fault {
+                Some(FatalError::Removed(_)) => Ok(NodeEnd::Removed),
                 Some(fault) => Err(anyhow::Error::new(fault)),
                 None => Err(anyhow::anyhow!("the replica ended")),
             },
@@ -167,7 +170,7 @@ impl NodeServer {
         let closed = context.replica.shutdown(Instant::now() + options.shutdown).await;
         stop.cancel();
         let end = worked?;
-        Ok(if closed { end } else { NodeEnd::LeftOpen })
+        Ok(if closed || end == NodeEnd::Removed { end } else { NodeEnd::LeftOpen })
     }
 }
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use reveille_raft::FatalError;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -30,6 +31,10 @@ pub struct Args {
     pub settings: Settings,
 }
 
+/// What a node says that was removed. It ends with exit code 0: a service manager must not start it again.
+const REMOVED: &str = "it ends, and does not start again; to use this machine again, move its data folder away, and \
+                       start it with a new token (reveille cluster member add)";
+
 /// Runs a node.
 pub async fn run(args: Args) -> Result<()> {
     crate::server::logging::start();
@@ -41,7 +46,13 @@ pub async fn run(args: Args) -> Result<()> {
     }
     let config = Config::load(args.config.as_deref(), std::env::vars(), args.settings)?;
     let asked = stop_on_signal()?;
-    let node = NodeServer::start(config, args.accept_clock, axum::Router::new()).await?;
+    let node = match NodeServer::start(config, args.accept_clock, axum::Router::new()).await {
+        Err(error) if matches!(error.downcast_ref(), Some(FatalError::Removed(_))) => {
+            tracing::warn!("{error}; {REMOVED}");
+            return Ok(());
+        }
+        started => started?,
+    };
     tracing::info!(
         node = %node.context.me,
         admin = %node.admin_address,
@@ -53,6 +64,7 @@ pub async fn run(args: Args) -> Result<()> {
     service_manager::ready(&node.context);
     match node.run(asked).await? {
         NodeEnd::Clean => tracing::info!("stopped"),
+        NodeEnd::Removed => tracing::warn!("this node was removed from its cluster; {REMOVED}"),
         NodeEnd::LeftOpen => tracing::warn!("stopped with something left for the next start"),
     }
     Ok(())

@@ -10,7 +10,7 @@ use crate::terminal::{Ended, keys, reveille};
 
 fn member(name: &str, role: v1::MemberRole) -> v1::MemberStatus {
     let address = format!("{name}.example.com:7601");
-    let member = v1::Member { id: name.into(), name: name.into(), address, votes: true };
+    let member = v1::Member { id: name.into(), name: name.into(), address, votes: true, drains: false };
     let mut status = v1::MemberStatus { member: Some(member), ..Default::default() };
     status.set_role(role);
     if role == v1::MemberRole::Unreachable {

@@ -277,7 +277,8 @@ async fn doubts_and_dead_letters() {
 
 #[tokio::test]
 async fn shape_of_cluster() {
-    let member = v1::Member { id: "1f".into(), name: "a".into(), address: "127.0.0.1:7601".into(), votes: true };
+    let address = "127.0.0.1:7601".into();
+    let member = v1::Member { id: "1f".into(), name: "a".into(), address, votes: true, drains: false };
     let mut up = v1::MemberStatus {
         member: Some(member.clone()),
         incarnation: Some(2),
@@ -347,7 +348,7 @@ async fn shape_of_cluster() {
                 2026-03-08T13:05:00Z; 20.0 a second, over in 1m (at most 25 a second)\n\nrun r9.0 of spring is \
                 blocked: no live node has part 0 of its audience\n\n19,999 runs blocked beside these\n";
     assert!(table.ends_with(told), "{table}");
-    let fields = "address applied_index clock_offset_ms crash_backoff_eighths crash_backoff_until id incarnation lag name no_room role state_hash stopping tzdb version";
+    let fields = "address applied_index clock_offset_ms crash_backoff_eighths crash_backoff_until drains id incarnation lag name no_room role state_hash stopping tzdb version";
     assert_eq!((keys(&json["members"][0]), keys(&json["members"][1])), (fields.into(), fields.into()));
     assert_eq!((&json["members"][0]["role"], &json["members"][0]["clock_offset_ms"]), (&json!("leader"), &json!(-3)));
     assert_eq!(

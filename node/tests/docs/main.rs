@@ -35,6 +35,7 @@ pages! {
     monitor: "docs/how-to/monitor.md",
     monitoring: "docs/reference/monitoring.md",
     relays: "docs/how-to/relays.md",
+    replace_a_node: "docs/how-to/replace-a-node.md",
     schedules: "docs/how-to/schedules.md",
     tenants: "docs/how-to/tenants.md",
     three_machines: "docs/tutorial/three-machines.md",

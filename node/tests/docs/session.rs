@@ -3,7 +3,8 @@
 //! `reveille dev` and `reveille start` run in the background until the page ends. `reveille dev` also stops the
 //! processes before it. They listen on free ports, and the ports of the page are mapped to those. The test has its own
 //! commands. `a-relay 2525 after-commit:close#1` starts a relay with this fault, and its port is mapped too. `a-leader`
-//! waits for a leader and until all members vote. `a-kill NAME` kills a node with `kill -9`.
+//! waits for a leader and until all members vote. `a-cluster` starts the nodes n1, n2 and n3. `a-kill NAME` kills a node
+//! with `kill -9`.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
@@ -93,6 +94,7 @@ impl Session {
             ["reveille", "start", ..] => self.start(command),
             ["a-relay", port, faults] => self.relay(port, faults),
             ["a-leader"] => self.leader(),
+            ["a-cluster"] => self.cluster(),
             ["a-kill", name] => {
                 self.nodes.retain(|node| node.name != *name);
                 Ended::silent()
@@ -121,6 +123,24 @@ impl Session {
             std::thread::sleep(Duration::from_millis(10));
         };
         Ended { code: status.code(), printed: self.written(&read(&log)) }
+    }
+
+    /// Starts three nodes that form a cluster. The first one leads.
+    fn cluster(&mut self) -> Ended {
+        let made = self.shell("reveille cluster init --name n1 --data-dir n1");
+        assert_eq!(made.code, Some(0), "{made:?}");
+        for [name, admin, peers, http] in
+            [["n1", "7600", "7601", "7680"], ["n2", "7610", "7611", "7690"], ["n3", "7620", "7621", "7700"]]
+        {
+            self.start(&format!(
+                "reveille start --name {name} --data-dir {name} --listen 127.0.0.1:{admin} --peer-listen \
+                 127.0.0.1:{peers} --http 127.0.0.1:{http}"
+            ));
+            self.leader();
+            self.shell("export REVEILLE__JOIN=$(reveille cluster member add -o name)");
+        }
+        self.shell("unset REVEILLE__JOIN; reveille cluster transfer-leader n1");
+        self.leader()
     }
 
     fn leader(&self) -> Ended {

@@ -1,8 +1,9 @@
-//! A cluster with certificates: how it is made, who is admitted, and who is refused.
+//! A cluster with certificates: how it is made, which nodes it admits, refuses and removes.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use crate::process::{Ended, Process, start, until};
 
@@ -115,4 +116,121 @@ fn node_that_was_down_follows_a_leader_that_joined_meanwhile() {
     let three = three.again(folder.path(), "three");
     until("it follows", || three.reveille("optout check ann@example.net").stdout.contains("yes"));
     assert_eq!((three.voters(), two.voters()), (4, 4));
+}
+
+/// Runs a command until it succeeds.
+fn succeeds(node: &Process, line: &str) -> Ended {
+    let mut ended = node.reveille(line);
+    until(line, || {
+        if ended.code != Some(0) {
+            ended = node.reveille(line);
+        }
+        ended.code == Some(0)
+    });
+    ended
+}
+
+/// Returns the name of the leader, as the first node knows it.
+fn leader(nodes: &[(&str, Process)]) -> String {
+    let mut leader = String::new();
+    until("a leader", || {
+        let status = nodes[0].1.reveille("cluster status -o json").stdout;
+        let status: serde_json::Value = serde_json::from_str(&status).unwrap_or_default();
+        leader = status["leader"].as_str().unwrap_or_default().to_owned();
+        !leader.is_empty()
+    });
+    leader
+}
+
+/// Starts a node that was removed, and returns what it says. It ends by itself.
+fn start_removed(folder: &Path, name: &str) -> Ended {
+    let flags = ["--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0", "--http", "127.0.0.1:0"];
+    start(folder, name, &flags).output().expect("it runs").into()
+}
+
+#[test]
+fn lost_node_is_replaced_and_never_returns() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [one, mut two, three] = Process::cluster(folder.path(), ["one", "two", "three"], &[]);
+    let running = one.reveille("cluster member remove two --dead --yes");
+    assert!(running.code == Some(4) && running.stderr.contains("'two' was not removed: it runs"), "{running:?}");
+    two.kill();
+    succeeds(&one, "optout add bob@example.net");
+    let silent = one.reveille("cluster member remove two --yes");
+    assert!(silent.code == Some(4) && silent.stderr.contains("does not answer"), "{silent:?}");
+    assert!(silent.stderr.contains("--dead"), "{silent:?}");
+    let removed = succeeds(&one, "cluster member remove two --dead --yes");
+    assert!(removed.stderr.contains("2 nodes vote, which survive no more losses than 1"), "{removed:?}");
+    until("two vote", || one.voters() == 2 && three.voters() == 2);
+    // The same again, from another node.
+    assert_eq!(three.reveille("cluster member remove two --dead --yes").code, Some(0));
+    let unknown = three.reveille("cluster member remove twelve --dead --yes");
+    assert!(unknown.code == Some(3), "{unknown:?}");
+    // Neither upgrades nor barriers wait for it or name it.
+    assert!(!one.reveille("cluster upgrade status").stdout.contains("two"));
+    let began = Instant::now();
+    let barrier = one.reveille("optout add ann@example.net -o json");
+    assert!(barrier.code == Some(0) && !barrier.stdout.contains("two"), "{barrier:?}");
+    assert!(began.elapsed() < Duration::from_secs(4), "no lease of it is waited for: {:?}", began.elapsed());
+
+    // A new node takes its place.
+    let four = joining(folder.path(), "four", &one.join_token());
+    until("three vote", || one.voters() == 3);
+    assert!(four.reveille("optout check ann@example.net").stdout.contains("yes"));
+    // The lost node comes back with its whole folder, learns that it was removed, and ends for good.
+    let mut two = two.again(folder.path(), "two");
+    assert_eq!(two.ended(), Some(0), "{}", two.said());
+    assert!(two.said().contains("this node was removed from its cluster"), "{}", two.said());
+    let again = start_removed(folder.path(), "two");
+    assert!(again.code == Some(0) && again.stderr.contains("reveille cluster member add"), "{again:?}");
+    assert_eq!(one.voters(), 3);
+}
+
+#[test]
+fn running_node_is_drained_then_removed_and_ends() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let names = ["one", "two", "three"];
+    let nodes = Process::cluster(folder.path(), names, &[]);
+    let mut nodes: Vec<(&str, Process)> = names.into_iter().zip(nodes).collect();
+    let led = leader(&nodes);
+    let drained = succeeds(&nodes[0].1, &format!("cluster member drain {led}"));
+    assert!(drained.stdout.contains("yes, drains"), "{drained:?}");
+    until("another one leads", || leader(&nodes) != led);
+    let undone = succeeds(&nodes[0].1, &format!("cluster member drain {led} --undo"));
+    assert!(!undone.stdout.contains("drains"), "{undone:?}");
+
+    // The leader hands over before its own removal, and its process ends.
+    let led = leader(&nodes);
+    let place = nodes.iter().position(|(name, _)| *name == led).expect("a node");
+    let (_, mut removed) = nodes.remove(place);
+    succeeds(&nodes[0].1, &format!("cluster member remove {led} --yes"));
+    assert_eq!(removed.ended(), Some(0), "{}", removed.said());
+    let again = start_removed(folder.path(), &led);
+    assert!(again.code == Some(0) && again.stderr.contains("was removed from its cluster"), "{again:?}");
+
+    let (second, mut process) = nodes.pop().expect("two are left");
+    succeeds(&nodes[0].1, &format!("cluster member remove {second} --yes"));
+    assert_eq!(process.ended(), Some(0), "{}", process.said());
+    let (last, process) = &nodes[0];
+    until("it votes alone", || process.voters() == 1);
+    let refused = process.reveille(&format!("cluster member remove {last} --yes"));
+    assert!(refused.code == Some(4) && refused.stderr.contains("it is the only voter"), "{refused:?}");
+}
+
+#[test]
+fn two_dead_nodes_of_five_are_removed_one_after_the_other() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let names = ["one", "two", "three", "four", "five"];
+    let [one, two, three, mut four, mut five] = Process::cluster(folder.path(), names, &[]);
+    four.kill();
+    five.kill();
+    succeeds(&one, "cluster member remove four --dead --yes");
+    succeeds(&two, "cluster member remove five --dead --yes");
+    until("three vote", || three.voters() == 3);
+    assert_eq!(three.reveille("optout add ann@example.net").code, Some(0));
+    // Removing one that runs would leave too few: one of the two others is down.
+    drop(two);
+    succeeds(&one, "optout add bob@example.net");
+    let refused = one.reveille("cluster member remove three --yes");
+    assert!(refused.code == Some(4) && refused.stderr.contains("1 of 2 voters run, and 2 are needed"), "{refused:?}");
 }

@@ -444,6 +444,8 @@ fn wild_command(fence: Fence) -> impl Strategy<Value = Command> {
         (number(), prop::collection::vec(long(), 0..3)).prop_map(|(level, voters)| {
             Command::RaiseLevel(RaiseLevel { level, voters: voters.into_iter().map(NodeId).collect() })
         }),
+        prop_oneof![Just(NODE), owner()].prop_map(|owner| Command::NodeRemove(owner.node)),
+        (owner(), any::<bool>()).prop_map(|(owner, drains)| Command::NodeDrain(NodeDrain { node: owner.node, drains })),
         Just(Command::TestClock),
         wild_advance(),
     ]

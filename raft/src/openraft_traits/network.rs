@@ -52,7 +52,8 @@ pub(crate) struct Link {
 /// openraft backs off after `Unreachable` and retries at once after any other error.
 fn rpc_error(error: PeerError) -> RPCError<TypeConfig> {
     match error {
-        PeerError::Unreachable(_) | PeerError::Rejected(Rejection::Unauthorized(_) | Rejection::Unavailable(_)) => {
+        PeerError::Unreachable(_)
+        | PeerError::Rejected(Rejection::Unauthorized(_) | Rejection::Removed(_) | Rejection::Unavailable(_)) => {
             RPCError::Unreachable(Unreachable::new(&error))
         }
         PeerError::Lost(_) | PeerError::Rejected(Rejection::Unimplemented(_) | Rejection::Malformed(_)) => {

@@ -75,8 +75,16 @@ impl MemberAdmission {
     ) -> Result<AdmittedNode, Rejection> {
         let _changing = self.changing.lock().await;
         // A leader that was cut off must not answer by members that no majority has.
-        let leads = self.router.read_index_here(deadline).await;
-        leads.ok_or_else(|| Rejection::Unavailable("this leader reaches no majority; try again".to_owned()))?;
+        let no_majority = || Rejection::Unavailable("this leader reaches no majority; try again".to_owned());
+        let known = self.router.read_index_here(deadline).await.ok_or_else(no_majority)?;
+        self.router.wait_applied(known, deadline).await.ok_or_else(no_majority)?;
+        if self.router.applied_state.read(|ledger| ledger.removed_nodes().contains(&admitted.node)) {
+            return Err(Rejection::Unauthorized(format!(
+                "node {} was removed, and its id is never used again; make another token (reveille cluster member \
+                 add), and start with an empty data folder",
+                admitted.node
+            )));
+        }
         let member = Member { name: request.name, address: request.address, votes: false, key: Some(admitted.pin()) };
         if self.is_member(&admitted, &member)? {
             return Ok(admitted);

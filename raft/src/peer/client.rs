@@ -6,7 +6,8 @@ use std::time::Duration;
 use reveille_ledger::ids::GROUP;
 use reveille_proto::peer::v1;
 
-use super::{Destination, PeerError, Rpc, Transport};
+use super::{Destination, PeerError, Rejection, Rpc, Transport};
+use crate::fatal_error::{FatalError, FatalErrorCell};
 use crate::identity::Identity;
 
 /// Sends any request to any peer, with this node as the sender.
@@ -14,6 +15,7 @@ use crate::identity::Identity;
 pub(crate) struct PeerClient {
     pub transport: Arc<dyn Transport>,
     pub identity: Arc<Identity>,
+    pub fatal_errors: FatalErrorCell,
 }
 
 impl PeerClient {
@@ -33,9 +35,20 @@ impl PeerClient {
         });
         let name = request.name().to_owned();
         let answer = self.transport.call(to, request, limit).await;
+        if let Err(PeerError::Rejected(Rejection::Removed(why))) = &answer {
+            self.stop_removed(why);
+        }
         if answer.is_err() {
             metrics::counter!("reveille_peer_errors_total", "rpc" => name).increment(1);
         }
         R::from_response(answer?)
+    }
+
+    /// Stops this node for good: a member says that it was removed (P22).
+    fn stop_removed(&self, why: &str) {
+        if let Err(error) = self.identity.mark_removed(why) {
+            tracing::error!(%error, "could not record that this node was removed: do not start it again");
+        }
+        self.fatal_errors.raise(FatalError::Removed(why.to_owned()));
     }
 }

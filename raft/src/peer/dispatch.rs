@@ -73,6 +73,10 @@ impl Handler for StartupHandler {
     fn pinned_key(&self, node: NodeId) -> Option<KeyPin> {
         self.dispatch.get()?.pinned_key(node)
     }
+
+    fn is_removed(&self, node: NodeId) -> bool {
+        self.dispatch.get().is_some_and(|dispatch| dispatch.is_removed(node))
+    }
 }
 
 #[async_trait]
@@ -112,6 +116,10 @@ impl Handler for Dispatch {
         let metrics = self.raft.server_metrics();
         let metrics = metrics.borrow_watched();
         metrics.membership_config.get_node(&node.0)?.key
+    }
+
+    fn is_removed(&self, node: NodeId) -> bool {
+        !self.is_member(node) && self.removal_of(node).is_some()
     }
 }
 
@@ -175,14 +183,16 @@ impl Dispatch {
     fn refusal(&self, request: &Request) -> Result<(), Rejection> {
         // `authenticate` rejects a request without a header.
         let Some(from) = request.header().map(|header| header.from) else { return Ok(()) };
-        let metrics = self.raft.server_metrics();
-        let metrics = metrics.borrow_watched();
-        let members = metrics.membership_config.membership();
-        // A node that joined while this one was down is unknown here. Its certificate shows that it was admitted, and
-        // Raft decides about its votes and entries.
-        let may_be_new = self.admission.tls.is_some() && request.is_of_raft();
-        if members.nodes().next().is_some() && members.get_node(&from).is_none() && !may_be_new {
-            return Err(Rejection::Unauthorized(format!("node {from} is no member of this cluster")));
+        if !self.is_member(NodeId(from)) {
+            let from = NodeId(from);
+            if let Some(removed) = self.removal_of(from) {
+                return Err(Rejection::Removed(format!("entry {removed} removed node {from} from this cluster")));
+            }
+            // A node that joined while this one was down is unknown here. Its certificate shows that it was admitted,
+            // and Raft decides about its votes and entries.
+            if self.admission.tls.is_none() || !request.is_of_raft() {
+                return Err(Rejection::Unauthorized(format!("node {from} is no member of this cluster")));
+            }
         }
         let ballot = match request {
             Request::Append(request) => request.vote.as_ref(),
@@ -202,6 +212,21 @@ impl Dispatch {
             return Err(Rejection::Malformed(text));
         }
         Ok(())
+    }
+
+    /// Returns true if the node is a member as far as this node knows. A node that knows no members yet takes every
+    /// sender for one.
+    fn is_member(&self, node: NodeId) -> bool {
+        let metrics = self.raft.server_metrics();
+        let metrics = metrics.borrow_watched();
+        let members = metrics.membership_config.membership();
+        members.nodes().next().is_none() || members.get_node(&node.0).is_some()
+    }
+
+    /// Returns the log index of the entry that removed this node (P22). Until the membership has left it out too, it
+    /// is a member: its vote may be needed for that.
+    fn removal_of(&self, node: NodeId) -> Option<u64> {
+        self.router.applied_state.read(|ledger| ledger.removed_nodes().get(&node).map(|removed| removed.index))
     }
 
     fn check_may_vote(&self) -> Result<(), Rejection> {

@@ -35,7 +35,9 @@ use super::log_interval::LogInterval;
 use super::rpc::for_each_request;
 use super::{Destination, Handler, MESSAGE_BYTES_MAX, PeerError, Rejection, Request, Response, Transport};
 use crate::identity::ClusterId;
-use crate::listen::{self, CONNECTIONS_MAX, Client, Connection, HTTP2_PREFACE, Incoming, STRANGERS_MAX};
+use crate::listen::{
+    self, CONNECTIONS_MAX, CertifiedCaller, Client, Connection, HTTP2_PREFACE, Incoming, STRANGERS_MAX,
+};
 use crate::tls::{NodeTls, PeerTls, TlsError};
 
 /// Limit of opening a connection; the next call tries again.
@@ -51,6 +53,8 @@ const PING_EVERY: Duration = Duration::from_millis(1_000);
 const PING_LIMIT: Duration = Duration::from_millis(1_500);
 /// Maximum number of concurrent requests of one peer. The proposer limits proposals in flight.
 const STREAMS_MAX: u32 = 4_096;
+/// Interval at which the connections of removed nodes are ended.
+const END_REMOVED_EVERY: Duration = Duration::from_secs(1);
 /// Time that running requests have to end when the node stops.
 const DRAIN: Duration = Duration::from_millis(500);
 
@@ -69,11 +73,16 @@ fn priority_of(request: &Request) -> Priority {
     }
 }
 
+/// The connections to peers.
+type Channels = Arc<Mutex<HashMap<(NodeId, String, Priority), Channel>>>;
+/// The connections from peers.
+type Callers = Arc<Mutex<Vec<CertifiedCaller>>>;
+
 /// gRPC between peers: one connection for each peer and priority, opened at the first call.
 pub struct GrpcTransport {
     address: SocketAddr,
     listener: Mutex<Option<std::net::TcpListener>>,
-    channels: Mutex<HashMap<(NodeId, String, Priority), Channel>>,
+    channels: Channels,
     /// `None`: connections are not encrypted.
     tls: Option<PeerTls>,
     /// Handler of `serve`, which knows the keys of members.
@@ -90,7 +99,7 @@ impl GrpcTransport {
         Ok(GrpcTransport {
             address: listener.local_addr()?,
             listener: Mutex::new(Some(listener)),
-            channels: Mutex::new(HashMap::new()),
+            channels: Arc::default(),
             tls: None,
             handler: Arc::default(),
             runtime: OnceLock::new(),
@@ -144,10 +153,12 @@ impl Transport for GrpcTransport {
         let ends = Arc::clone(&handler);
         let when_ended = Arc::new(move |peer| ends.connection_ended(NodeId(peer)));
         let incoming = Incoming::new(listener, "peers", HTTP2_PREFACE).reporting_ends(when_ended);
+        let callers = Callers::default();
         let incoming = match &self.tls {
-            Some(tls) => with_handshakes(incoming, tls.clone()),
+            Some(tls) => with_handshakes(incoming, tls.clone(), Arc::clone(&callers)),
             None => incoming.boxed(),
         };
+        tokio::spawn(end_removed(Arc::clone(&handler), callers, Arc::clone(&self.channels), stop.clone()));
         // This succeeds: a second call of `serve` has no listener and fails above.
         let _ = self.runtime.set(Handle::current());
         let service = PeerServiceServer::new(Receiver { handler, cluster: self.tls.as_ref().map(|tls| tls.cluster) })
@@ -237,16 +248,20 @@ async fn join_request(request: HttpRequest) -> Result<HttpRequest, Status> {
 }
 
 /// Makes the handshakes of all callers at once, so that a silent caller delays no other one.
-fn with_handshakes(incoming: Incoming, tls: PeerTls) -> BoxStream<'static, io::Result<Connection>> {
+fn with_handshakes(incoming: Incoming, tls: PeerTls, callers: Callers) -> BoxStream<'static, io::Result<Connection>> {
     let logged = Arc::new(LogInterval::default());
     let strangers = Arc::new(Semaphore::new(STRANGERS_MAX));
     let handshake = move |accepted: io::Result<Connection>| {
         let (tls, logged, strangers) = (tls.clone(), Arc::clone(&logged), Arc::clone(&strangers));
+        let callers = Arc::clone(&callers);
         async move {
             let from = accepted.as_ref().ok().and_then(Connection::peer_address);
             let encrypted = timeout(HANDSHAKE_LIMIT, accepted.ok()?.encrypt(&tls, &strangers)).await;
             match encrypted.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
-                Ok(connection) => Some(Ok(connection)),
+                Ok(connection) => {
+                    callers.lock().push(connection.caller());
+                    Some(Ok(connection))
+                }
                 Err(error) => {
                     metrics::counter!("reveille_peer_handshakes_failed_total").increment(1);
                     if logged.is_due() {
@@ -259,6 +274,14 @@ fn with_handshakes(incoming: Incoming, tls: PeerTls) -> BoxStream<'static, io::R
         }
     };
     incoming.map(handshake).buffer_unordered(CONNECTIONS_MAX).filter_map(std::future::ready).boxed()
+}
+
+/// Ends the connections from and to removed nodes, each second until `stop`.
+async fn end_removed(handler: Arc<dyn Handler>, callers: Callers, channels: Channels, stop: CancellationToken) {
+    while stop.run_until_cancelled(tokio::time::sleep(END_REMOVED_EVERY)).await.is_some() {
+        callers.lock().retain(|caller| caller.keep_unless(|node| handler.is_removed(node)));
+        channels.lock().retain(|(node, ..), _| !handler.is_removed(*node));
+    }
 }
 
 /// Returns the message of a status with all its causes. `tonic` says only "transport error" for a failed handshake.
@@ -280,6 +303,7 @@ fn peer_error(status: Status) -> PeerError {
     let text = status.message().to_owned();
     match status.code() {
         Code::FailedPrecondition => Rejection::Unauthorized(text).into(),
+        Code::PermissionDenied => Rejection::Removed(text).into(),
         Code::InvalidArgument | Code::OutOfRange | Code::ResourceExhausted => Rejection::Malformed(text).into(),
         Code::Aborted => Rejection::Unavailable(text).into(),
         Code::Unimplemented => Rejection::Unimplemented(text).into(),
@@ -302,6 +326,7 @@ fn was_never_sent(status: &Status) -> bool {
 fn status(rejection: Rejection) -> Status {
     match rejection {
         Rejection::Unauthorized(text) => Status::failed_precondition(text),
+        Rejection::Removed(text) => Status::permission_denied(text),
         Rejection::Unimplemented(text) => Status::unimplemented(text),
         Rejection::Malformed(text) => Status::invalid_argument(text),
         Rejection::Unavailable(text) => Status::aborted(text),

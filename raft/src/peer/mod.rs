@@ -70,6 +70,9 @@ pub enum Rejection {
     /// The sender is no member of this cluster, or the request is meant for another node.
     #[error("{0}")]
     Unauthorized(String),
+    /// The sender was removed from this cluster, so it stops for good (P22).
+    #[error("{0}")]
+    Removed(String),
     /// The listener at that address serves no peer requests.
     #[error("it serves no peer requests: {0}")]
     Unimplemented(String),
@@ -94,6 +97,11 @@ pub trait Handler: Send + Sync + 'static {
     /// Returns the hash of a member's public key. `None`: this node does not know it, and the member's name is enough.
     fn pinned_key(&self, _node: NodeId) -> Option<KeyPin> {
         None
+    }
+
+    /// Returns true if the node was removed from the cluster: its connections end.
+    fn is_removed(&self, _node: NodeId) -> bool {
+        false
     }
 }
 

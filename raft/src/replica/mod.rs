@@ -251,6 +251,15 @@ impl Replica {
         members(&metrics.membership_config)
     }
 
+    /// Returns true if the node is a member, as far as this node knows. A node that is left out is a member until a
+    /// majority has the change.
+    pub fn is_member(&self, node: NodeId) -> bool {
+        let metrics = self.inner.raft.server_metrics();
+        let metrics = metrics.borrow_watched();
+        let memberships = [&metrics.committed_membership_config, &metrics.membership_config];
+        memberships.into_iter().any(|membership| membership.get_node(&node.0).is_some())
+    }
+
     /// Returns true if a member votes, as far as this node knows.
     pub fn votes(&self, node: NodeId) -> bool {
         self.inner.raft.voter_ids().any(|voter| voter == node.0)
@@ -275,7 +284,8 @@ impl Replica {
         tokio::time::timeout_at(deadline.into(), led).await.map(drop).map_err(|_| MembershipError::Unknown)
     }
 
-    fn answers(&self, node: NodeId) -> bool {
+    /// On the leader: returns true if the member has acknowledged something within two seconds.
+    pub fn answers(&self, node: NodeId) -> bool {
         let metrics = self.inner.raft.metrics();
         let metrics = metrics.borrow_watched();
         let acked = metrics.heartbeat.as_ref().and_then(|all| all.get(&node.0).copied().flatten());

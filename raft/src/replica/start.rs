@@ -229,7 +229,11 @@ async fn open_locked(
     let LoadedState { applied_state, snapshots, apply_thread, apply_ended } =
         load_state(&options, &log, &health, &fatal_errors)?;
 
-    let client = PeerClient { transport: Arc::clone(&options.transport), identity: Arc::clone(&identity) };
+    let client = PeerClient {
+        transport: Arc::clone(&options.transport),
+        identity: Arc::clone(&identity),
+        fatal_errors: fatal_errors.clone(),
+    };
     let handler = Arc::new(StartupHandler { dispatch: OnceLock::new() });
     let stop = CancellationToken::new();
     // An error after this line closes the listener again.

@@ -29,6 +29,7 @@ impl Handler for Judge {
             Request::Propose(_) => std::future::pending().await,
             Request::Vote(_) => Err(Rejection::Unauthorized("who are you".to_owned())),
             Request::PreVote(_) => Err(Rejection::Unavailable("later".to_owned())),
+            Request::TransferLeader(_) => Err(Rejection::Removed("entry 7 removed you".to_owned())),
             _ => Err(Rejection::Malformed("what".to_owned())),
         }
     }
@@ -60,6 +61,8 @@ async fn answers_and_rejections_arrive_unchanged() {
     assert_eq!(stranger, Err(PeerError::Rejected(Rejection::Unauthorized("who are you".to_owned()))));
     let later = client.call(&to, Request::PreVote(v1::PreVoteRequest::default()), PATIENCE).await;
     assert_eq!(later, Err(PeerError::Rejected(Rejection::Unavailable("later".to_owned()))));
+    let removed = client.call(&to, Request::TransferLeader(v1::TransferLeaderRequest::default()), PATIENCE).await;
+    assert_eq!(removed, Err(PeerError::Rejected(Rejection::Removed("entry 7 removed you".to_owned()))));
     let malformed = client.call(&to, Request::Append(v1::AppendRequest::default()), PATIENCE).await;
     assert_eq!(malformed, Err(PeerError::Rejected(Rejection::Malformed("what".to_owned()))));
     stop.cancel();

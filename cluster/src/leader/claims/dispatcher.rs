@@ -232,7 +232,8 @@ pub(crate) fn relay_capacities(
 
 /// Returns the processes to which this leadership may grant claims.
 pub(crate) fn live_owners(ledger: &Ledger, leadership: &Leadership) -> BTreeMap<NodeId, ClaimOwner> {
-    let current = ledger.nodes().iter().map(|(node, known)| ClaimOwner { node: *node, incarnation: known.incarnation });
+    let takes = ledger.nodes().iter().filter(|(_, known)| !known.drains);
+    let current = takes.map(|(node, known)| ClaimOwner { node: *node, incarnation: known.incarnation });
     current.filter(|owner| leadership.may_claim(*owner)).map(|owner| (owner.node, owner)).collect()
 }
 

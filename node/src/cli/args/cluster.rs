@@ -84,6 +84,39 @@ Examples:
         #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "1h")]
         valid_for: SignedDuration,
     },
+    /// Let a node get no more emails, and wait until it has none left
+    ///
+    /// What it has begun is finished, and the rest goes to other nodes. It stays a member, and votes. If it leads, it
+    /// hands over. Use it before work on a machine.
+    #[command(after_long_help = "\
+Examples:
+  reveille cluster member drain n2
+  reveille cluster member drain n2 --undo")]
+    Drain {
+        /// Name or id of the member
+        member: String,
+        /// Let it get emails again
+        #[arg(long)]
+        undo: bool,
+    },
+    /// Remove a node for good
+    ///
+    /// A node that runs is drained first; then its process ends by itself. A node that never comes back is removed
+    /// with --dead: what it had in flight stays in doubt. Its id is never used again. To use the same machine again:
+    /// remove the node first, then admit it anew, with an empty data folder.
+    #[command(after_long_help = "\
+Examples:
+  reveille cluster member remove n2
+  reveille cluster member remove n2 --dead --yes
+
+What it left in doubt: reveille in-doubt list. A new node in its place: reveille cluster member add")]
+    Remove {
+        /// Name or id of the member
+        member: String,
+        /// It does not run, and never will
+        #[arg(long)]
+        dead: bool,
+    },
 }
 
 /// What may be done about an upgrade.

@@ -3,8 +3,8 @@
 use jiff::SignedDuration;
 use reveille_proto::ListPage;
 use reveille_proto::admin::v1::{
-    AddMemberRequest, FinishUpgradeRequest, GetClusterStatusRequest, GetUpgradeRequest, ListMembersRequest,
-    TransferLeaderRequest,
+    AddMemberRequest, DrainMemberRequest, FinishUpgradeRequest, GetClusterStatusRequest, GetUpgradeRequest,
+    ListMembersRequest, RemoveMemberRequest, TransferLeaderRequest,
 };
 
 use super::{CommandContext, Seen, config};
@@ -14,6 +14,7 @@ use crate::cli::failure::{Failure, Stop};
 use crate::cli::instant::duration_to_wire;
 use crate::cli::view::cluster::{FoundedView, InvitationView, LeaderView, MemberView, StatusView};
 use crate::cli::view::upgrade::{FinishedView, UpgradeView};
+use crate::format;
 use crate::server::admission;
 use crate::server::config::Config;
 
@@ -23,6 +24,8 @@ pub async fn run(context: &CommandContext<'_>, args: ClusterArgs) -> Result<(), 
         ClusterCommand::Init(args) => init(context, *args),
         ClusterCommand::Status(watch) => context.one(watch, async || status(context).await).await,
         ClusterCommand::Member(MemberCommand::Add { valid_for }) => add_member(context, valid_for).await,
+        ClusterCommand::Member(MemberCommand::Drain { member, undo }) => drain_member(context, member, undo).await,
+        ClusterCommand::Member(MemberCommand::Remove { member, dead }) => remove_member(context, member, dead).await,
         ClusterCommand::Member(MemberCommand::List(watch)) => {
             let paging = Paging { limit: u32::MAX, watch };
             context.list(paging, |_, _| members(context)).await
@@ -60,6 +63,40 @@ async fn add_member(context: &CommandContext<'_>, valid_for: SignedDuration) -> 
     let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
     context.terminal.show(&InvitationView::from(answer))?;
     context.terminal.say("next: put it into a file on the new machine, and there: reveille start --join file:/PATH, with a --name of its own");
+    Ok(())
+}
+
+async fn drain_member(context: &CommandContext<'_>, member: String, undo: bool) -> Result<(), Stop> {
+    let answer =
+        context.client.ask(RetrySafety::Repeatable, DrainMemberRequest { member: member.clone(), undo }).await?;
+    context.terminal.show(&MemberView::from(answer.member.unwrap_or_default()))?;
+    if !undo {
+        context
+            .terminal
+            .say(&format!("it has no emails left; next: stop it, or reveille cluster member remove {member}"));
+    }
+    Ok(())
+}
+
+/// Removes a member, and shows the members that are left.
+async fn remove_member(context: &CommandContext<'_>, member: String, dead: bool) -> Result<(), Stop> {
+    let how = if dead { "What it had in flight stays in doubt, and it" } else { "It is drained first, and" };
+    context.terminal.confirm(&format!("Remove {member} for good? {how} can never return."))?;
+    let answer =
+        context.client.ask(RetrySafety::Repeatable, RemoveMemberRequest { member: member.clone(), dead }).await?;
+    let left: Vec<MemberView> = answer.members.into_iter().map(MemberView::from).collect();
+    context.terminal.list(&left)?;
+    if answer.in_doubt > 0 {
+        let emails = format::counted(answer.in_doubt, "email");
+        context.terminal.say(&format!("{emails} of {member} are in doubt; next: reveille in-doubt list"));
+    }
+    let voters = left.iter().filter(|member| member.votes).count();
+    if voters % 2 == 0 {
+        context.terminal.say(&format!(
+            "{voters} nodes vote, which survive no more losses than {}; next: reveille cluster member add",
+            voters - 1
+        ));
+    }
     Ok(())
 }
 

@@ -72,6 +72,8 @@ view! {
         pub address: String,
         /// True for a voter, false for a learner.
         pub votes: bool,
+        /// True if it gets no more emails to send.
+        pub drains: bool,
     }
 }
 
@@ -153,6 +155,8 @@ struct MemberStatusView {
     address: String,
     #[serde(skip)]
     votes: bool,
+    /// True if it gets no more emails to send.
+    drains: bool,
     role: String,
     incarnation: Option<u64>,
     applied_index: Option<u64>,
@@ -266,6 +270,7 @@ impl From<v1::MemberStatus> for MemberStatusView {
             name: member.name,
             address: member.address,
             votes: member.votes,
+            drains: member.drains,
             role,
             incarnation: status.incarnation,
             applied_index: status.applied_index,
@@ -297,7 +302,11 @@ impl Row for MemberView {
     const COLUMNS: &'static [&'static str] = &["NAME", "ID", "ADDRESS", "VOTES"];
 
     fn cells(&self) -> Vec<Cell> {
-        let votes = if self.votes { "yes".into() } else { Cell::toned("learns", Tone::Dim) };
+        let votes = match (self.votes, self.drains) {
+            (true, false) => "yes".into(),
+            (true, true) => Cell::toned("yes, drains", Tone::Notable),
+            (false, _) => Cell::toned("learns", Tone::Dim),
+        };
         vec![self.name.as_str().into(), self.id.as_str().into(), self.address.as_str().into(), votes]
     }
 }
@@ -355,6 +364,7 @@ impl MemberStatusView {
             _ => Tone::Plain,
         };
         let role = self.role.replace('_', " ");
+        let role = if self.drains { format!("{role}, drains") } else { role };
         let role = if self.stopping { format!("{role}, stopping") } else { role };
         let number = |number: Option<u64>| Cell::or_dash(number.map(|number| number.to_string()).as_deref());
         let clock = self.clock_offset_ms.map_or_else(

@@ -2,6 +2,7 @@
 
 use reveille_cluster::leader::barrier::BarrierError;
 use reveille_cluster::leader::transfer::TransferError;
+use reveille_cluster::process::peer_messages::{MemberChange, MemberRefusal, MemberWait};
 use reveille_ledger::RunSummary;
 use reveille_ledger::ids::{Fence, RunId};
 use reveille_ledger::refusal::CommandRefusal;
@@ -11,6 +12,7 @@ use tonic::Code;
 
 use super::error::ApiError;
 
+const SHOW_MEMBERS: &str = "reveille cluster member list";
 const SHOW_CLUSTER_STATUS: &str = "reveille cluster status";
 
 /// Both hints apply: the node may be without a cluster, or may have lost its data folder.
@@ -114,6 +116,50 @@ pub fn not_handed_over(error: &TransferError) -> ApiError {
         TransferError::NoLeader => not_reachable(error, None).next(SHOW_CLUSTER_STATUS),
         TransferError::Refused(why) => {
             not_possible(format!("leadership was not handed over: {why}")).next(SHOW_CLUSTER_STATUS)
+        }
+    }
+}
+
+/// The member was not changed, or the outcome is unknown.
+pub fn member_not_changed(name: &str, change: MemberChange, refusal: &MemberRefusal) -> ApiError {
+    let done = match change {
+        MemberChange::Drain => "drained",
+        MemberChange::Undrain => "taken back from draining",
+        MemberChange::Remove | MemberChange::RemoveDead => "removed",
+    };
+    let name = quoted(name);
+    let not_done = || not_possible(format!("{name} was not {done}: {refusal}"));
+    match refusal {
+        MemberRefusal::NoLeader => not_reachable(refusal, None).next(SHOW_CLUSTER_STATUS),
+        MemberRefusal::NotLeader | MemberRefusal::Unknown(_) => {
+            let message = format!("whether {name} was {done} is not known: {refusal}");
+            let next = "the same command again: it goes on where it was";
+            ApiError::new(Code::DeadlineExceeded, ErrorReason::OutcomeUnknown, message).next(next)
+        }
+        MemberRefusal::NotAMember => not_done().next(SHOW_MEMBERS),
+        MemberRefusal::LastVoter => {
+            not_done().next("admit another node first, and wait until it votes: reveille cluster member add")
+        }
+        MemberRefusal::StillRuns => {
+            not_done().next("without --dead it is drained and removed; or stop it first, and give the command again")
+        }
+        MemberRefusal::DoesNotAnswer => {
+            not_done().next("start it; or, if it never comes back, remove it as it is: --dead")
+        }
+        MemberRefusal::NoOtherSends => not_done().next("reveille cluster member list shows which nodes drain; --undo"),
+        MemberRefusal::TooFewRun { .. } => {
+            not_done().next("start a node that is down; a removal now would stop the cluster")
+        }
+        MemberRefusal::Ledger(_) => not_done().next(SHOW_MEMBERS),
+        MemberRefusal::Waits(wait)
+            if change == MemberChange::RemoveDead || matches!(wait, MemberWait::Another | MemberWait::Membership) =>
+        {
+            not_done().next("the same command again in a few seconds: it goes on where it was")
+        }
+        MemberRefusal::Waits(_) => {
+            let next = "the same command again: it goes on where it was; `member drain` with --undo ends it";
+            let message = format!("{name} was not {done} yet: {refusal}; it drains, and gets no more emails");
+            not_possible(message).next(next)
         }
     }
 }

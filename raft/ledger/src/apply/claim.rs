@@ -8,7 +8,7 @@ use crate::effect::Effect;
 use crate::injected_bugs::{self, Bug};
 use crate::model::{
     Bitmap, Bounded, Claim, ClaimEventKind, ClaimHistory, CommandOutcome, CommandRefusal, DoubtReason, Fence, GROUP,
-    Ledger, NodeId, Page, RecipientState, Run, RunState, Time,
+    Impossible, Ledger, NodeId, Page, RecipientState, Run, RunState, Time,
 };
 
 impl Ledger {
@@ -26,6 +26,8 @@ impl Ledger {
     ) -> Result<Fence, CommandRefusal> {
         bounded(Bounded::Slice, request.slice.len() as usize, self.limits().slice_recipients_max as usize)?;
         refuse_if(!self.is_current(request.owner), CommandRefusal::OwnerGone)?;
+        let node = request.owner.node;
+        refuse_if(self.nodes.get(&node).is_some_and(|node| node.drains), Impossible::NodeDrains(node))?;
         let mut granted = self.claimable(request, context.now);
         granted.remove(&self.hold_back_inside_gap(context, request.chunk, &granted));
         refuse_if(granted.is_empty(), CommandRefusal::NothingPending)?;

@@ -1,13 +1,13 @@
-//! Epochs (P13), incarnations of nodes (P10), and the ledger time at which an epoch begins (P18).
+//! Epochs (P13), incarnations of nodes (P10), their removal (P22), and the ledger time at which an epoch begins (P18).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Context;
-use super::bounds::refuse_if;
-use crate::command::{EpochStart, NodeUp, RaiseLevel};
+use super::bounds::{bounded, refuse_if};
+use crate::command::{EpochStart, NodeDrain, NodeUp, RaiseLevel};
 use crate::model::{
-    ClaimOwner, CommandOutcome, CommandRefusal, CrashHistory, Epoch, EpochState, Impossible, Ledger, Node, NodeId,
-    SoleClock, Time, VoterClock,
+    Bounded, ClaimOwner, CommandOutcome, CommandRefusal, CrashHistory, Epoch, EpochState, Impossible, Ledger, Node,
+    NodeId, RemovedNode, SoleClock, Time, VoterClock,
 };
 
 /// Maximum difference between two clocks that agree, in milliseconds (P18).
@@ -92,6 +92,7 @@ impl Ledger {
 
     pub(super) fn node_up(&mut self, context: &mut Context, up: &NodeUp) -> Result<CommandOutcome, CommandRefusal> {
         let ledger = self.head.level;
+        refuse_if(self.removed_nodes.contains(&up.owner.node), Impossible::NodeRemoved(up.owner.node))?;
         refuse_if(up.level < ledger, Impossible::LevelTooLow { ledger, node: up.level })?;
         let requested = up.owner.incarnation;
         if let Some(node) = self.nodes.get(&up.owner.node) {
@@ -104,7 +105,8 @@ impl Ledger {
                 CommandRefusal::OldIncarnation { requested, known: node.incarnation },
             )?;
         }
-        let revoked_index = self.nodes.get(&up.owner.node).map_or(0, |node| node.revoked_index);
+        let known = self.nodes.get(&up.owner.node);
+        let (revoked_index, drains) = known.map_or((0, false), |node| (node.revoked_index, node.drains));
         let crashes = self.crashes_before(context, up.owner.node);
         let node = Node {
             name: up.name.clone(),
@@ -115,6 +117,7 @@ impl Ledger {
             revoked_index,
             crashes,
             lost: false,
+            drains,
             #[cfg(feature = "next-level")]
             up_at: (ledger >= crate::storage::level::KNOWN).then_some(context.now),
         };
@@ -122,10 +125,44 @@ impl Ledger {
         Ok(CommandOutcome::Done)
     }
 
+    /// Marks a node that gets no more claims, or takes the mark back (P22).
+    pub(super) fn node_drain(&mut self, drain: &NodeDrain) -> Result<CommandOutcome, CommandRefusal> {
+        refuse_if(self.removed_nodes.contains(&drain.node), Impossible::NodeRemoved(drain.node))?;
+        let node = self.nodes.edit(&drain.node).ok_or(Impossible::NodeUnknown(drain.node))?;
+        node.drains = drain.drains;
+        Ok(CommandOutcome::Done)
+    }
+
+    /// Removes a node (P22). Nothing may be claimed for it: then it can pass no gate, no barrier needs its answer (P15),
+    /// and no claim can be granted between the last check and this entry.
+    pub(super) fn node_remove(
+        &mut self,
+        context: &mut Context,
+        node: NodeId,
+    ) -> Result<CommandOutcome, CommandRefusal> {
+        if let Some(removed) = self.removed_nodes.get(&node) {
+            context.repeats = Some(removed.index);
+            return Ok(CommandOutcome::Done);
+        }
+        let claimed = self.claimed_by(node);
+        refuse_if(claimed > 0, Impossible::NodeHasClaims { node, claimed })?;
+        bounded(Bounded::RemovedNodes, self.removed_nodes.len() + 1, self.limits().removed_nodes_max)?;
+        let name = self.nodes.remove(&node).map(|node| node.name).unwrap_or_default();
+        self.removed_nodes.put(node, RemovedNode { name, index: context.index, at: context.now });
+        Ok(CommandOutcome::Done)
+    }
+
+    /// Number of recipients that are claimed for a node, by any of its incarnations. Reads all open claims.
+    pub fn claimed_by(&self, node: NodeId) -> u32 {
+        let own = self.claims.iter().filter(|(_, claim)| claim.owner.node == node);
+        own.map(|(_, claim)| claim.claimed.len()).sum()
+    }
+
     /// Returns the announced level of each known node and each voter; 0 if a node never came up (P23).
     pub fn announced_levels(&self, voters: &[NodeId]) -> BTreeMap<NodeId, u32> {
         let known = self.nodes.iter().map(|(id, node)| (*id, node.level));
-        voters.iter().map(|id| (*id, 0)).chain(known).collect()
+        let voters = voters.iter().filter(|id| !self.removed_nodes.contains(id));
+        voters.map(|id| (*id, 0)).chain(known).collect()
     }
 
     /// The level rises only if each voter and each known node has announced that it can apply it (P23).

@@ -278,6 +278,8 @@ impl Ledger {
             Command::PoolSet(set) => self.pool_set(context, set),
             Command::PoolReset(pool) => Ok(self.pool_reset(context, pool)),
             Command::RaiseLevel(raise) => Ok(self.raise_level(raise)),
+            Command::NodeDrain(drain) => self.node_drain(drain),
+            Command::NodeRemove(node) => self.node_remove(context, *node),
             #[cfg(feature = "next-level")]
             Command::OfNextLevel => Ok(CommandOutcome::Done),
         }

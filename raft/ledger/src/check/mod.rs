@@ -53,6 +53,7 @@ pub fn check_again(ledger: &Ledger, seen: &mut CheckedState) -> Vec<InvariantVio
     check_pools(ledger, &mut found);
     check_summaries(ledger, &mut found);
     check_opt_outs(ledger, &mut found);
+    check_removed_nodes(ledger, &mut found);
     let bytes = ledger.largest_row();
     report(&mut found, "P24", bytes <= ROW_BYTES_MAX, || format!("a row has {bytes} bytes"));
     found
@@ -62,6 +63,14 @@ pub fn check_again(ledger: &Ledger, seen: &mut CheckedState) -> Vec<InvariantVio
 fn check_opt_outs(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     for (key, _) in ledger.taken_back().iter() {
         report(found, "P15", !ledger.opted_out().contains(key), || format!("{key:?} has opted out, and has not"));
+    }
+}
+
+/// A node that was removed is no node any more, and has nothing claimed (P22).
+fn check_removed_nodes(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
+    for (id, _) in ledger.removed_nodes().iter() {
+        let is_gone = !ledger.nodes().contains(id) && ledger.claimed_by(*id) == 0;
+        report(found, "P22", is_gone, || format!("node {id} was removed, and is a node or has claims"));
     }
 }
 

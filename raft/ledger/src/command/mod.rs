@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Epoch, Fence, PoolSet, RunId, ScheduleId, TenantSet, Time};
+use crate::model::{Epoch, Fence, NodeId, PoolSet, RunId, ScheduleId, TenantSet, Time};
 use crate::storage::form;
 use crate::storage::level::GENESIS_LEVEL;
 
@@ -145,6 +145,10 @@ pub enum Command {
     RaiseLevel(RaiseLevel),
     /// Creates up to [`ScheduleId::PER_ENTRY`] schedules, each by itself.
     SchedulesCreate(Vec<ScheduleCreate>),
+    /// Lets a node get no more claims, or get claims again (P22).
+    NodeDrain(NodeDrain),
+    /// Removes a node for good (P22). Refused while recipients are claimed for it.
+    NodeRemove(NodeId),
     /// Changes nothing; stands for a command of the next level in tests.
     #[cfg(feature = "next-level")]
     OfNextLevel,

@@ -145,6 +145,7 @@ mod tests {
             revoked_index: 0,
             crashes: died_at(seconds),
             lost: false,
+            drains: false,
             #[cfg(feature = "next-level")]
             up_at: None,
         }

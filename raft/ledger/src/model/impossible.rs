@@ -164,6 +164,23 @@ pub enum Impossible {
     /// One entry would create too many schedules.
     #[error("one request creates at most {} schedules; send several requests", ScheduleId::PER_ENTRY)]
     TooManySchedules,
+    /// The node was removed, and ids are never used again (P22).
+    #[error("node {0} was removed, and its id is never used again")]
+    NodeRemoved(NodeId),
+    /// No process of the node ever came up.
+    #[error("no process of node {0} ever came up")]
+    NodeUnknown(NodeId),
+    /// A node that drains gets no claims (P22).
+    #[error("node {0} drains")]
+    NodeDrains(NodeId),
+    /// A node is removed only when nothing is claimed for it (P22).
+    #[error("{claimed} recipients are claimed for node {node}: they are settled or taken back first")]
+    NodeHasClaims {
+        /// The node.
+        node: NodeId,
+        /// Number of the recipients.
+        claimed: u32,
+    },
 }
 
 /// A quantity with a limit.
@@ -199,4 +216,7 @@ pub enum Bounded {
     /// Number of days of a warm-up.
     #[error("warm-up (days)")]
     WarmUpDays,
+    /// Number of nodes that were ever removed.
+    #[error("removed nodes")]
+    RemovedNodes,
 }

@@ -10,8 +10,8 @@ use crate::injected_bugs::{self, Bug};
 use crate::model::{
     ArchivePart, ArchivePartKey, CHUNK, Campaign, Chunk, ChunkKey, Claim, ClaimOwner, ClosedClaimBlock, ClosedClaimKey,
     Day, DeadLetter, Fence, Hash, Head, InstantOutcome, LeavingTimes, Node, NodeId, Nominal, OptedOut, Page, PageId,
-    PoolRow, RecipientId, RecipientState, Recipients, Relay, Run, RunEvent, RunEventKey, RunId, RunSummary, Schedule,
-    ScheduleId, Seal, SealedAudience, StoredAnswer, StoredBlob, TakenBack, Tenant, Time,
+    PoolRow, RecipientId, RecipientState, Recipients, Relay, RemovedNode, Run, RunEvent, RunEventKey, RunId,
+    RunSummary, Schedule, ScheduleId, Seal, SealedAudience, StoredAnswer, StoredBlob, TakenBack, Tenant, Time,
 };
 use crate::storage::Table;
 
@@ -83,6 +83,8 @@ tables! {
     pools: String => PoolRow,
     /// Parts of the archive (P24).
     parts: ArchivePartKey => ArchivePart,
+    /// Nodes that were removed, by id (P22).
+    removed_nodes: NodeId => RemovedNode,
 }
 
 impl Ledger {

@@ -87,6 +87,8 @@ level_1! {
     archive_after_ms_min: i64 = 10_000,
     /// How long the name of a trigger is kept after its run was archived.
     trigger_name_ms: i64 = 30 * DAY_MS,
+    /// Maximum number of nodes that can ever be removed. Their ids are kept for ever.
+    removed_nodes_max: usize = 10_000,
 }
 
 /// Limits of the bounce breaker; see the module `bounce_breaker`.
@@ -135,7 +137,8 @@ mod tests {
             tenant_rate_milli_max: 1000000000, tenant_share_max: 16, run_event_entries_max: 64, \
             unattributed_series: 10, unattributed_wait_ms: 300000, bounce_breaker: \
             BounceBreakerLimits { window: 10000, one_of: 10, half_from: 500, further: 10 }, \
-            claim_block_bytes_max: 2048, archive_after_ms_min: 10000, trigger_name_ms: 2592000000 }";
+            claim_block_bytes_max: 2048, archive_after_ms_min: 10000, trigger_name_ms: 2592000000, \
+            removed_nodes_max: 10000 }";
         assert_eq!(format!("{:?}", limits(1)), recorded);
     }
 

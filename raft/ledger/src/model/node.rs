@@ -25,9 +25,22 @@ pub struct Node {
     /// True if claims of its current incarnation were revoked, and it has claimed nothing since. If another incarnation
     /// comes up then, this counts as a crash.
     pub lost: bool,
+    /// True if it gets no more claims, until the operator takes that back or removes it (P22). A restart keeps it.
+    pub drains: bool,
     /// Ledger time at which its current incarnation came up. `None`: at level 1.
     #[cfg(feature = "next-level")]
     pub up_at: Option<Time>,
+}
+
+/// A node that was removed (P22). Its row is kept for ever: no process ever uses its id again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemovedNode {
+    /// Its name, for users. Empty if no process of it came up.
+    pub name: String,
+    /// Log index of the entry that removed it.
+    pub index: u64,
+    /// Ledger time at which it was removed.
+    pub at: Time,
 }
 
 /// The current epoch.

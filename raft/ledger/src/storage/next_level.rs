@@ -24,20 +24,23 @@ struct NodeOfForm1 {
     revoked_index: u64,
     crashes: CrashHistory,
     lost: bool,
+    drains: bool,
 }
 
 impl From<NodeOfForm1> for Node {
     fn from(node: NodeOfForm1) -> Node {
-        let NodeOfForm1 { name, incarnation, up_index, level, process_nonce, revoked_index, crashes, lost } = node;
-        Node { name, incarnation, up_index, level, process_nonce, revoked_index, crashes, lost, up_at: None }
+        let NodeOfForm1 { name, incarnation, up_index, level, process_nonce, revoked_index, crashes, lost, drains } =
+            node;
+        Node { name, incarnation, up_index, level, process_nonce, revoked_index, crashes, lost, drains, up_at: None }
     }
 }
 
 impl From<Node> for NodeOfForm1 {
     /// `apply` does not set `up_at` before the level is raised, so no value is lost.
     fn from(node: Node) -> NodeOfForm1 {
-        let Node { name, incarnation, up_index, level, process_nonce, revoked_index, crashes, lost, up_at: _ } = node;
-        NodeOfForm1 { name, incarnation, up_index, level, process_nonce, revoked_index, crashes, lost }
+        let Node { name, incarnation, up_index, level, process_nonce, revoked_index, crashes, lost, drains, up_at: _ } =
+            node;
+        NodeOfForm1 { name, incarnation, up_index, level, process_nonce, revoked_index, crashes, lost, drains }
     }
 }
 

@@ -21,7 +21,7 @@ use reveille_ledger::tenant::TenantSet;
 use reveille_ledger::{ActivityKind, Ledger, RunKind, RunState, ScheduleTiming};
 
 /// Number of commands; their ordinals are 0 to this minus one.
-pub const COMMANDS: u8 = 45;
+pub const COMMANDS: u8 = 47;
 
 const NODE: NodeId = NodeId(0xfeed);
 const OWNER: ClaimOwner = ClaimOwner { node: NODE, incarnation: Incarnation(3) };
@@ -76,6 +76,8 @@ pub fn name(command: &Command) -> &'static str {
         Command::PoolReset(_) => "PoolReset",
         Command::RaiseLevel(_) => "RaiseLevel",
         Command::SchedulesCreate(_) => "SchedulesCreate",
+        Command::NodeDrain(_) => "NodeDrain",
+        Command::NodeRemove(_) => "NodeRemove",
         #[cfg(feature = "next-level")]
         Command::OfNextLevel => "OfNextLevel",
     }
@@ -454,6 +456,8 @@ pub fn commands() -> Vec<(&'static str, Command)> {
                 ["first", "second"].map(|name| self::create(name, When::At { instant_ms: 1_772_409_600_000 })).into(),
             ),
         ),
+        ("NodeDrain", Command::NodeDrain(NodeDrain { node: NodeId(300), drains: true })),
+        ("NodeRemove", Command::NodeRemove(NodeId(300))),
     ]
 }
 
@@ -679,10 +683,13 @@ pub fn ledger() -> Ledger {
     let much_later = Time(later + 100 * 86_400_000);
     let start = EpochStart::new(OWNER, 1, vec![VoterClock { node: NODE, wall: much_later }]);
     let epoch = Epoch(next + 1);
+    let second = ClaimOwner { node: NodeId(300), ..OWNER };
     for (index, command) in (next + 1..).zip([
         Command::EpochStart(start),
         Command::Archive(archive(sent)),
         Command::TenantSet(tenant_set()),
+        Command::NodeUp(NodeUp { owner: second, name: "n2".into(), level: 1, process_nonce: 79 }),
+        Command::NodeRemove(second.node),
     ]) {
         let outcome = ledger.apply(index, &Entry { epoch, now: much_later, command }).reply.outcome;
         assert!(!matches!(outcome, CommandOutcome::Refused(_)), "{outcome:?}");

@@ -36,6 +36,11 @@ impl World {
             "tick" => Command::Tick,
             "wait" => return self.wait(words).map(Some),
             "up" => self.up(words)?,
+            "drain" => Command::NodeDrain(NodeDrain {
+                node: NodeId(words.number("node", 1)?),
+                drains: words.key("undo").is_none(),
+            }),
+            "remove_node" => Command::NodeRemove(NodeId(words.number("node", 1)?)),
             "relay" => self.relay(words)?,
             "remove_relay" => Command::RelayRemove(words.need("name")?.into()),
             "create" => return self.create(words).map(Some),

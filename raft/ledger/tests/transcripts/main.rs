@@ -64,6 +64,7 @@ scripts! {
     late_p16
     ledger_time_p18
     level_p23
+    remove_p22
     min_gap_p17
     names_p7
     opt_out_taken_back_p15

@@ -110,7 +110,8 @@ impl World {
                 .backoff_until(self.ledger.limits())
                 .map_or(String::new(), |at| format!(", rests until {}", self.time(at)));
             let lost = if node.lost { ", lost" } else { "" };
-            format!("{id}/{}: died {crashes}{rests}{lost}\n", node.incarnation.0)
+            let drains = if node.drains { ", drains" } else { "" };
+            format!("{id}/{}: died {crashes}{rests}{lost}{drains}\n", node.incarnation.0)
         };
         self.ledger.nodes().iter().map(one).collect()
     }

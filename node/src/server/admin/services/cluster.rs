@@ -12,13 +12,14 @@ use reveille_ledger::{Ledger, Node, Run};
 use reveille_proto::admin::v1;
 use reveille_proto::admin::v1::cluster_service_server::ClusterService;
 use reveille_proto::admin::v1::{
-    AddMemberRequest, AddMemberResponse, Checkpoint, FinishUpgradeRequest, FinishUpgradeResponse, Freshness,
-    GetClusterStatusRequest, GetClusterStatusResponse, GetUpgradeRequest, GetUpgradeResponse, ListMembersRequest,
-    ListMembersResponse, MemberRole, MemberStatus, TransferLeaderRequest, TransferLeaderResponse,
+    AddMemberRequest, AddMemberResponse, Checkpoint, DrainMemberRequest, DrainMemberResponse, FinishUpgradeRequest,
+    FinishUpgradeResponse, Freshness, GetClusterStatusRequest, GetClusterStatusResponse, GetUpgradeRequest,
+    GetUpgradeResponse, ListMembersRequest, ListMembersResponse, MemberRole, MemberStatus, RemoveMemberRequest,
+    RemoveMemberResponse, TransferLeaderRequest, TransferLeaderResponse,
 };
 use reveille_raft::{Member, Role, Status as RaftStatus};
 
-use super::{add_member, pool};
+use super::{add_member, change_member, pool};
 use crate::server::admin::{Admin, ApiResult, error_texts, views};
 
 /// Maximum number of blocked runs in a status. Thousands of them would be too large for clients, just when they need
@@ -62,9 +63,11 @@ impl Admin {
         let answering: BTreeSet<NodeId> = described.keys().copied().collect();
         let several = members.values().filter(|member| member.votes).count() > 1;
         let backoffs = self.context.replica.read(|ledger| crash_backoffs(ledger, &answering, several));
+        let draining = self.draining();
         let shown = members.iter().map(|(node, member)| MemberStatus {
             crash_backoff_until: backoffs.get(node).map(|(until, _)| views::timestamp(*until)),
             crash_backoff_eighths: backoffs.get(node).map_or(0, |(_, allowance)| allowance.eighths().into()),
+            member: Some(views::member(*node, member, &draining)),
             ..status_of(*node, member, described.remove(node), &raft)
         });
         GetClusterStatusResponse {
@@ -88,7 +91,7 @@ impl Admin {
     }
 
     /// Returns the member with this name or id.
-    fn member_named(&self, name: &str) -> ApiResult<NodeId> {
+    pub(super) fn member_named(&self, name: &str) -> ApiResult<NodeId> {
         let members = self.context.replica.members();
         let mut named = members.iter().filter(|(node, member)| member.name == name || node.to_string() == name);
         named.next().map(|(node, _)| *node).ok_or_else(|| error_texts::no_member(name))
@@ -155,12 +158,11 @@ fn blocked(ledger: &Ledger) -> (Vec<v1::BlockedRun>, u32) {
     (first, u32::try_from(count).unwrap_or(u32::MAX))
 }
 
-/// Builds the status of one member.
+/// Builds the status of one member, without its entry in the membership.
 fn status_of(node: NodeId, member: &Member, described: Option<Described>, raft: &RaftStatus) -> MemberStatus {
-    let member_view = Some(views::member(node, member));
     let Some(Described { description, clock_offset_ms }) = described else {
         let role = MemberRole::Unreachable.into();
-        return MemberStatus { member: member_view, role, ..MemberStatus::default() };
+        return MemberStatus { role, ..MemberStatus::default() };
     };
     let own_leader = node == raft.node && matches!(raft.role, Role::Leader { .. });
     let own_candidate = node == raft.node && raft.role == Role::Candidate;
@@ -178,7 +180,7 @@ fn status_of(node: NodeId, member: &Member, described: Option<Described>, raft: 
     let state_hash = description.checkpoints.get(&description.applied).map(ToString::to_string);
     let checkpoint = |(index, hash): (u64, Hash)| Checkpoint { index, state_hash: hash.to_string() };
     MemberStatus {
-        member: member_view,
+        member: None,
         role: role.into(),
         incarnation: Some(description.incarnation.0),
         applied_index: Some(description.applied),
@@ -200,6 +202,8 @@ serve! {
         get_cluster_status(GetClusterStatusRequest) -> GetClusterStatusResponse;
         list_members(ListMembersRequest) -> ListMembersResponse;
         add_member(AddMemberRequest) -> AddMemberResponse = add_member::add_member;
+        drain_member(DrainMemberRequest) -> DrainMemberResponse = change_member::drain;
+        remove_member(RemoveMemberRequest) -> RemoveMemberResponse = change_member::remove;
         transfer_leader(TransferLeaderRequest) -> TransferLeaderResponse;
         get_upgrade(GetUpgradeRequest) -> GetUpgradeResponse;
         finish_upgrade(FinishUpgradeRequest) -> FinishUpgradeResponse;
@@ -212,8 +216,7 @@ impl Admin {
     }
 
     async fn list_members(&self, _: ListMembersRequest, _: Instant) -> ApiResult<ListMembersResponse> {
-        let members = self.context.replica.members();
-        let members = members.iter().map(|(node, member)| views::member(*node, member)).collect();
+        let members = self.listed_members();
         let index = self.context.replica.read(|ledger| ledger.head().applied);
         let freshness = Some(Freshness { index, stale: true, age: None });
         Ok(ListMembersResponse { members, freshness })

@@ -8,6 +8,8 @@ mod relay;
 mod run;
 mod schedule;
 
+use std::collections::BTreeSet;
+
 use prost_types::{Duration, Timestamp};
 use reveille_cluster::process::peer_messages::BarrierReport;
 use reveille_ledger::Ledger;
@@ -34,15 +36,17 @@ pub fn duration(ms: i64) -> Duration {
     Duration { seconds: ms / 1_000, nanos: i32::try_from(nanos).unwrap_or_default() }
 }
 
-/// Returns the name of a node, or its id if the ledger does not know it.
+/// Returns the name of a node, also of a removed one, or its id if the ledger does not know it.
 pub fn node_name(ledger: &Ledger, node: NodeId) -> String {
-    ledger.nodes().get(&node).map_or_else(|| node.to_string(), |node| node.name.clone())
+    let removed = || ledger.removed_nodes().get(&node).map(|removed| removed.name.clone());
+    let known = ledger.nodes().get(&node).map(|node| node.name.clone()).or_else(removed);
+    known.filter(|name| !name.is_empty()).unwrap_or_else(|| node.to_string())
 }
 
 /// Builds the message of a member.
-pub fn member(node: NodeId, member: &Member) -> v1::Member {
+pub fn member(node: NodeId, member: &Member, draining: &BTreeSet<NodeId>) -> v1::Member {
     let (name, address) = (member.name.clone(), member.address.clone());
-    v1::Member { id: node.to_string(), name, address, votes: member.votes }
+    v1::Member { id: node.to_string(), name, address, votes: member.votes, drains: draining.contains(&node) }
 }
 
 /// Builds the message of a barrier's result (P15).

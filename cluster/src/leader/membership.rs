@@ -1,16 +1,21 @@
-//! Makes a voter of each learner that has caught up, and finishes changes of the membership that a former leader left.
+//! Changes the membership, one node at a time (P22). No other code does, but the admission of learners.
 //!
 //! A node joins as a learner. It votes only after it could replace any other voter for a while: it has the log, applies
-//! it, and holds every audience part (P20). One node is promoted at a time. No node is removed or demoted here.
+//! it, and holds every audience part (P20). A node that the ledger has removed leaves the membership; `removal` checks
+//! and proposes that. A change that a former leader left half done is finished. A leader that drains or was removed
+//! hands over.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use reveille_ledger::Ledger;
 use reveille_ledger::ids::{ClaimOwner, NodeId};
 use reveille_raft::MemberStatus;
 
 use super::leadership::{Leadership, NodeReport};
+use super::removal::{RunningVoters, check_majorities};
+use super::transfer::{self, Unfit};
 use crate::process::context::NodeContext;
 
 /// Interval of the checks.
@@ -35,7 +40,15 @@ pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) 
             }
             continue;
         }
-        let (members, reports) = (context.replica.status().members, leadership.reports());
+        let members = context.replica.status().members;
+        if hands_over(&context, &members).await {
+            return;
+        }
+        if let Some(node) = removed_member(&context, &members) {
+            leave_out(&context, &leadership, node).await;
+            continue;
+        }
+        let reports = leadership.reports();
         let is_ready = |node: &NodeId, member: &MemberStatus| {
             !member.member.votes && is_ready(member, reports.get(node)) && leadership.has_lease(*node)
         };
@@ -48,6 +61,38 @@ pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) 
                 Err(error) => tracing::warn!(%node, %error, "a learner was not promoted: it is tried again"),
             }
         }
+    }
+}
+
+/// Hands over if this node drains or was removed, and another voter answers that does not. Returns true if the
+/// leadership must end.
+async fn hands_over(context: &NodeContext, members: &BTreeMap<NodeId, MemberStatus>) -> bool {
+    let me = context.me.node;
+    let leaves = |ledger: &Ledger, node: &NodeId| {
+        ledger.removed_nodes().contains(node) || ledger.nodes().get(node).is_some_and(|known| known.drains)
+    };
+    let others = members.iter().filter(|(node, member)| **node != me && member.member.votes).map(|(node, _)| *node);
+    let mut heirs: BTreeSet<NodeId> = others.filter(|node| context.replica.answers(*node)).collect();
+    context.replica.read(|ledger| heirs.retain(|node| leaves(ledger, &me) && !leaves(ledger, node)));
+    !heirs.is_empty() && transfer::step_down(context, Unfit::DRAINS, |node| heirs.contains(&node)).await
+}
+
+/// Returns a member that the ledger has removed.
+fn removed_member(context: &NodeContext, members: &BTreeMap<NodeId, MemberStatus>) -> Option<NodeId> {
+    context.replica.read(|ledger| members.keys().copied().find(|node| ledger.removed_nodes().contains(node)))
+}
+
+/// Leaves a removed node out of the membership, when enough voters run.
+async fn leave_out(context: &NodeContext, leadership: &Leadership, node: NodeId) {
+    let voters = RunningVoters::of(context, leadership);
+    let changed = match check_majorities(&voters, node) {
+        Ok(()) if node == context.me.node => return,
+        Ok(()) => context.replica.remove(node, Instant::now() + CHANGE_LIMIT).await.map_err(|error| error.to_string()),
+        Err(refused) => Err(refused.to_string()),
+    };
+    match changed {
+        Ok(()) => tracing::warn!(%node, "a node was removed from the cluster"),
+        Err(error) => tracing::warn!(%node, error, "a removed node is still a member: it is tried again"),
     }
 }
 

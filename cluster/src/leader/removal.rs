@@ -1,0 +1,353 @@
+//! Drains and removes members, one at a time (P22).
+//!
+//! A node that runs is drained first: it gets no claims, what it has is settled, and a majority of the voters that are
+//! left holds the parts of audiences (P20). A dead node is waited out: its lease ends, and the auditor revokes its
+//! claims. Then `NodeRemove` is proposed, which the ledger refuses while anything is claimed for the node; so no claim
+//! can come between the last check and the removal. After that `membership` leaves the node out. [`change`] is the
+//! leader's part; repeated, it goes on where it was.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use reveille_ledger::Ledger;
+use reveille_ledger::command::{Command, NodeDrain};
+use reveille_ledger::ids::{ClaimOwner, Hash, NodeId};
+use reveille_ledger::impossible::Impossible;
+use reveille_ledger::refusal::CommandRefusal;
+use reveille_ledger::reply::CommandOutcome;
+
+use super::leadership::Leadership;
+use crate::audience::NAMED_MAX;
+use crate::process::context::NodeContext;
+use crate::process::peer_messages::{self, ChangeMember, ChangedMember, MemberChange, MemberRefusal, MemberWait};
+
+/// Interval of the checks, and pause before the leader is asked again.
+const CHECK_EVERY: Duration = Duration::from_millis(200);
+/// Time for which a majority must have the parts without interruption: a node knows which parts it lacks only a second
+/// after its start.
+const STEADY_FOR: Duration = Duration::from_secs(3);
+/// Time in which the voters of a new leader ask for their leases, and a node that just died counts as running.
+const LEASES_WITHIN: Duration = Duration::from_secs(3);
+/// The answer is sent this long before the caller stops waiting.
+const ANSWER_BEFORE: Duration = Duration::from_millis(300);
+
+/// Asks the leader to change a member, from any node, until `deadline`.
+///
+/// # Errors
+/// [`MemberRefusal`].
+pub async fn through_leader(
+    context: &Arc<NodeContext>,
+    request: ChangeMember,
+    deadline: Instant,
+) -> Result<ChangedMember, MemberRefusal> {
+    let mut last = MemberRefusal::NoLeader;
+    loop {
+        let remaining = deadline.saturating_duration_since(Instant::now());
+        if remaining.is_zero() {
+            return Err(last);
+        }
+        if let Some(peer) = context.leader().and_then(|leader| context.replica.peer(leader)) {
+            match peer_messages::ask(&peer, request, remaining).await {
+                // The leader hands over before its own removal.
+                Ok(Err(MemberRefusal::NotLeader)) => last = MemberRefusal::NotLeader,
+                Ok(answer) => return answer,
+                Err(error) => last = MemberRefusal::Unknown(error.to_string()),
+            }
+        }
+        tokio::time::sleep(CHECK_EVERY.min(remaining)).await;
+    }
+}
+
+/// Changes a member, as leader. Returns when it is done, or `limit` is over.
+pub(crate) async fn change(
+    context: &NodeContext,
+    leadership: &Leadership,
+    request: ChangeMember,
+    limit: Duration,
+) -> Result<ChangedMember, MemberRefusal> {
+    let ChangeMember { member, change } = request;
+    let began = Instant::now();
+    let deadline = began + limit.saturating_sub(ANSWER_BEFORE);
+    let mut ready_since = None;
+    loop {
+        if !leadership.is_in_force() {
+            return Err(MemberRefusal::NotLeader);
+        }
+        let step = next_step(context, leadership, member, change);
+        let waits = match step {
+            Ok(Step::Done) => return Ok(changed(context, member)),
+            Ok(Step::Drain(drains)) => {
+                match leadership.propose(Command::NodeDrain(NodeDrain { node: member, drains })).await {
+                    Some(CommandOutcome::Refused(refusal)) => return Err(MemberRefusal::Ledger(refusal.to_string())),
+                    _ => continue,
+                }
+            }
+            Ok(Step::Remove { steady }) => {
+                let since = *ready_since.get_or_insert_with(Instant::now);
+                if !steady || since.elapsed() >= STEADY_FOR {
+                    propose_removal(context, leadership, member, change).await?;
+                    ready_since = None;
+                    continue;
+                }
+                MemberRefusal::Waits(MemberWait::Steady)
+            }
+            Err(refusal) => {
+                ready_since = None;
+                let waits = match refusal {
+                    MemberRefusal::Waits(_) => true,
+                    MemberRefusal::TooFewRun { .. } | MemberRefusal::StillRuns => began.elapsed() < LEASES_WITHIN,
+                    _ => false,
+                };
+                if !waits {
+                    return Err(refusal);
+                }
+                refusal
+            }
+        };
+        if Instant::now() + CHECK_EVERY >= deadline {
+            return Err(waits);
+        }
+        leadership.sleep(CHECK_EVERY).await;
+    }
+}
+
+/// Proposes the removal, unless another one is under way.
+async fn propose_removal(
+    context: &NodeContext,
+    leadership: &Leadership,
+    member: NodeId,
+    change: MemberChange,
+) -> Result<(), MemberRefusal> {
+    let _one = leadership.removing.lock().await;
+    if !matches!(next_step(context, leadership, member, change), Ok(Step::Remove { .. })) {
+        return Ok(());
+    }
+    match leadership.propose(Command::NodeRemove(member)).await {
+        // Claimed since the check: it is waited for.
+        Some(CommandOutcome::Refused(CommandRefusal::NotPossible(Impossible::NodeHasClaims { .. }))) => Ok(()),
+        Some(CommandOutcome::Refused(refusal)) => Err(MemberRefusal::Ledger(refusal.to_string())),
+        // After an unknown outcome the state is read again.
+        _ => Ok(()),
+    }
+}
+
+/// What to do next about a member.
+#[derive(Debug, PartialEq, Eq)]
+enum Step {
+    Done,
+    /// Propose that it drains, or no longer does.
+    Drain(bool),
+    /// Propose its removal; with `steady` only after the checks have held for a while.
+    Remove {
+        steady: bool,
+    },
+}
+
+fn next_step(
+    context: &NodeContext,
+    leadership: &Leadership,
+    member: NodeId,
+    change: MemberChange,
+) -> Result<Step, MemberRefusal> {
+    let (members, voters) = (context.replica.members(), RunningVoters::of(context, leadership));
+    let known = context.replica.read(|ledger| Known::of(ledger, member, members.keys()));
+    let wait = |wait| Err(MemberRefusal::Waits(wait));
+    if known.is_removed {
+        let is_out = !context.replica.is_member(member) && !context.replica.has_unfinished_change();
+        return if is_out { Ok(Step::Done) } else { wait(MemberWait::Membership) };
+    }
+    if !members.contains_key(&member) {
+        return Err(MemberRefusal::NotAMember);
+    }
+    if change == MemberChange::Undrain {
+        return Ok(if known.drains { Step::Drain(false) } else { Step::Done });
+    }
+    let is_me = member == context.me.node;
+    let others: BTreeSet<NodeId> = voters.running.iter().copied().filter(|node| *node != member).collect();
+    if others.is_empty() && voters.all == BTreeSet::from([member]) {
+        return Err(MemberRefusal::LastVoter);
+    }
+    if change == MemberChange::RemoveDead {
+        if is_me || context.replica.answers(member) {
+            return Err(MemberRefusal::StillRuns);
+        }
+        check_majorities(&voters, member)?;
+    } else {
+        if !is_me && !leadership.has_lease(member) && !context.replica.answers(member) {
+            return Err(MemberRefusal::DoesNotAnswer);
+        }
+        if change == MemberChange::Remove {
+            check_majorities(&voters, member)?;
+        }
+        if known.is_up && !known.drains {
+            return if known.any_takes(&others) { Ok(Step::Drain(true)) } else { Err(MemberRefusal::NoOtherSends) };
+        }
+        if is_me {
+            return wait(MemberWait::Leadership);
+        }
+    }
+    let is_over = known.owner.is_none_or(|owner| leadership.lease_is_over(owner));
+    if change == MemberChange::RemoveDead && !is_over {
+        return wait(MemberWait::Lease);
+    }
+    if known.claimed > 0 {
+        return wait(MemberWait::Claimed(known.claimed));
+    }
+    if change == MemberChange::Drain {
+        return Ok(Step::Done);
+    }
+    if known.another_leaves || context.replica.has_unfinished_change() {
+        return wait(MemberWait::Another);
+    }
+    if !known.has_seals || !voters.all.contains(&member) {
+        return Ok(Step::Remove { steady: false });
+    }
+    let lacking = leadership.reports().into_iter().map(|(node, report)| (node, report.lacking)).collect();
+    match missing_parts(&voters, member, &lacking, change == MemberChange::RemoveDead) {
+        0 => Ok(Step::Remove { steady: true }),
+        missing => wait(MemberWait::Parts(missing)),
+    }
+}
+
+/// What the ledger knows of a member.
+struct Known {
+    is_removed: bool,
+    /// True if a process of it came up.
+    is_up: bool,
+    drains: bool,
+    owner: Option<ClaimOwner>,
+    claimed: u32,
+    /// True if another removed node has not left the membership yet.
+    another_leaves: bool,
+    has_seals: bool,
+    /// Nodes that came up and do not drain.
+    takers: BTreeSet<NodeId>,
+}
+
+impl Known {
+    fn of<'a>(ledger: &Ledger, member: NodeId, mut members: impl Iterator<Item = &'a NodeId>) -> Known {
+        let node = ledger.nodes().get(&member);
+        Known {
+            is_removed: ledger.removed_nodes().contains(&member),
+            is_up: node.is_some(),
+            drains: node.is_some_and(|node| node.drains),
+            owner: node.map(|node| ClaimOwner { node: member, incarnation: node.incarnation }),
+            claimed: ledger.claimed_by(member),
+            another_leaves: members.any(|node| ledger.removed_nodes().contains(node)),
+            has_seals: ledger.seals().next().is_some(),
+            takers: ledger.nodes().iter().filter(|(_, node)| !node.drains).map(|(node, _)| *node).collect(),
+        }
+    }
+
+    fn any_takes(&self, nodes: &BTreeSet<NodeId>) -> bool {
+        nodes.iter().any(|node| self.takers.contains(node))
+    }
+}
+
+/// Result of a change: what the member left in doubt, and who votes.
+fn changed(context: &NodeContext, member: NodeId) -> ChangedMember {
+    let in_doubt = context.replica.read(|ledger| {
+        let own = ledger.claims().iter().filter(|(_, claim)| claim.owner.node == member);
+        own.map(|(_, claim)| u64::from(claim.in_doubt.len())).sum()
+    });
+    ChangedMember { in_doubt, voters: context.voters().len() as u32 }
+}
+
+/// The voters, and those of them that have a lease of this leadership.
+pub(crate) struct RunningVoters {
+    all: BTreeSet<NodeId>,
+    running: BTreeSet<NodeId>,
+}
+
+impl RunningVoters {
+    /// Returns the voters as this leadership knows them.
+    pub fn of(context: &NodeContext, leadership: &Leadership) -> RunningVoters {
+        let all: BTreeSet<NodeId> = context.voters().into_iter().collect();
+        let running = all.iter().copied().filter(|node| leadership.has_lease(*node)).collect();
+        RunningVoters { all, running }
+    }
+}
+
+/// Checks that a majority runs, of the voters and of those that are left without `leaves`. Voters that do not run do
+/// not hinder each other's removal: two dead ones of five are removed one after the other.
+pub(crate) fn check_majorities(voters: &RunningVoters, leaves: NodeId) -> Result<(), MemberRefusal> {
+    let rest: BTreeSet<NodeId> = voters.all.iter().copied().filter(|node| *node != leaves).collect();
+    for set in [&voters.all, &rest] {
+        let (running, needed) = (set.intersection(&voters.running).count(), set.len() / 2 + 1);
+        if running < needed {
+            let (running, of, needed) = (running as u32, set.len() as u32, needed as u32);
+            return Err(MemberRefusal::TooFewRun { running, of, needed });
+        }
+    }
+    Ok(())
+}
+
+/// Number of the audience parts that fewer than a majority of the voters without `leaves` hold and run (P20). Parts that
+/// only a dead node may have never come, so they do not hinder its removal.
+fn missing_parts(
+    voters: &RunningVoters,
+    leaves: NodeId,
+    lacking: &BTreeMap<NodeId, BTreeSet<Hash>>,
+    is_dead: bool,
+) -> usize {
+    let rest = voters.all.iter().filter(|node| **node != leaves);
+    let needed = rest.clone().count() / 2 + 1;
+    let reports: Vec<Option<&BTreeSet<Hash>>> =
+        rest.filter(|node| voters.running.contains(node)).map(|node| lacking.get(node)).collect();
+    // A full list may be cut off, so that node counts as one without parts.
+    let has = |report: &Option<&BTreeSet<Hash>>, part: &Hash| {
+        report.is_some_and(|report| report.len() + 1 < NAMED_MAX && !report.contains(part))
+    };
+    let parts: BTreeSet<&Hash> = lacking.values().flatten().collect();
+    let is_missing = |part: &&&Hash| {
+        let have = reports.iter().filter(|report| has(report, part)).count();
+        have < needed && !(is_dead && have == 0)
+    };
+    parts.iter().filter(is_missing).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn voters(all: &[u64], running: &[u64]) -> RunningVoters {
+        let nodes = |ids: &[u64]| ids.iter().copied().map(NodeId).collect();
+        RunningVoters { all: nodes(all), running: nodes(running) }
+    }
+
+    #[test]
+    fn majority_of_both_sets_of_voters_must_run() {
+        let few = |running, of, needed| Err(MemberRefusal::TooFewRun { running, of, needed });
+        let check = |all: &[u64], running: &[u64], leaves| check_majorities(&voters(all, running), NodeId(leaves));
+        assert_eq!(check(&[1, 2, 3], &[1, 2], 3), Ok(()));
+        assert_eq!(check(&[1, 2, 3], &[1, 2], 2), few(1, 2, 2), "a dead one would be half of what is left");
+        assert_eq!(check(&[1, 2, 3], &[1], 3), few(1, 3, 2));
+        // Two dead ones of five, one after the other.
+        assert_eq!(check(&[1, 2, 3, 4, 5], &[1, 2, 3], 5), Ok(()));
+        assert_eq!(check(&[1, 2, 3, 4], &[1, 2, 3], 4), Ok(()));
+        // A learner leaves: the voters stay.
+        assert_eq!(check(&[1, 2, 3], &[1, 2], 9), Ok(()));
+        assert_eq!(check(&[1], &[1], 1), few(0, 0, 1), "the last voter");
+    }
+
+    #[test]
+    fn parts_must_be_on_a_majority_of_voters_that_are_left_and_run() {
+        let (one, two) = (Hash([1; 32]), Hash([2; 32]));
+        let lacking = |lists: &[(u64, &[Hash])]| -> BTreeMap<NodeId, BTreeSet<Hash>> {
+            lists.iter().map(|(node, parts)| (NodeId(*node), parts.iter().copied().collect())).collect()
+        };
+        let five = voters(&[1, 2, 3, 4, 5], &[1, 2, 3]);
+        let all = lacking(&[(1, &[]), (2, &[]), (3, &[])]);
+        assert_eq!(missing_parts(&five, NodeId(5), &all, true), 0, "the other dead one is not asked");
+        let fetching = lacking(&[(1, &[]), (2, &[]), (3, &[one])]);
+        assert_eq!(missing_parts(&five, NodeId(5), &fetching, true), 1, "two of the four that are left have it");
+        let three = voters(&[1, 2, 3], &[1, 2, 3]);
+        let only_on_third = lacking(&[(1, &[one, two]), (2, &[one, two]), (3, &[])]);
+        assert_eq!(missing_parts(&three, NodeId(3), &only_on_third, false), 2, "it drains until they have it");
+        let lost = voters(&[1, 2, 3], &[1, 2]);
+        assert_eq!(missing_parts(&lost, NodeId(3), &only_on_third, true), 0, "they never come");
+        let half = lacking(&[(1, &[]), (2, &[one])]);
+        assert_eq!(missing_parts(&lost, NodeId(3), &half, true), 1);
+    }
+}

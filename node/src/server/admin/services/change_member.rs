@@ -1,0 +1,73 @@
+//! Drains and removes members (P22).
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use reveille_cluster::leader::removal;
+use reveille_cluster::process::peer_messages::{ChangeMember, ChangedMember, MemberChange};
+use reveille_ledger::ids::NodeId;
+use reveille_proto::admin::v1;
+use reveille_proto::admin::v1::{DrainMemberRequest, DrainMemberResponse, RemoveMemberRequest, RemoveMemberResponse};
+
+use crate::server::admin::{Admin, ApiResult, error_texts, views};
+
+/// Drains a member, or takes that back.
+pub async fn drain(admin: &Admin, request: DrainMemberRequest, deadline: Instant) -> ApiResult<DrainMemberResponse> {
+    let node = admin.member_named(&request.member)?;
+    let change = if request.undo { MemberChange::Undrain } else { MemberChange::Drain };
+    admin.change_member(node, &request.member, change, deadline).await?;
+    let member = admin.listed_members().into_iter().find(|member| member.id == node.to_string());
+    // The leader has applied it, and this node may not have yet.
+    let member = member.map(|member| v1::Member { drains: !request.undo, ..member });
+    Ok(DrainMemberResponse { member })
+}
+
+/// Removes a member.
+pub async fn remove(admin: &Admin, request: RemoveMemberRequest, deadline: Instant) -> ApiResult<RemoveMemberResponse> {
+    let RemoveMemberRequest { member: name, dead } = request;
+    let node = admin.member_named(&name).or_else(|unknown| admin.removed_named(&name).ok_or(unknown))?;
+    let change = if dead { MemberChange::RemoveDead } else { MemberChange::Remove };
+    let ChangedMember { in_doubt, .. } = admin.change_member(node, &name, change, deadline).await?;
+    let mut members = admin.listed_members();
+    members.retain(|member| member.id != node.to_string());
+    Ok(RemoveMemberResponse { members, in_doubt })
+}
+
+impl Admin {
+    /// Returns the members as this node knows them.
+    pub(super) fn listed_members(&self) -> Vec<v1::Member> {
+        let draining = self.draining();
+        let members = self.context.replica.members();
+        members.iter().map(|(node, member)| views::member(*node, member, &draining)).collect()
+    }
+
+    /// Returns the nodes that drain.
+    pub(super) fn draining(&self) -> BTreeSet<NodeId> {
+        let draining = |ledger: &reveille_ledger::Ledger| {
+            ledger.nodes().iter().filter(|(_, node)| node.drains).map(|(id, _)| *id).collect()
+        };
+        self.context.replica.read(draining)
+    }
+
+    /// Returns the removed node with this id, or the last one with this name.
+    fn removed_named(&self, name: &str) -> Option<NodeId> {
+        self.context.replica.read(|ledger| {
+            let removed = ledger.removed_nodes().iter();
+            let named = removed.filter(|(node, removed)| removed.name == name || node.to_string() == name);
+            named.max_by_key(|(_, removed)| removed.index).map(|(node, _)| *node)
+        })
+    }
+
+    async fn change_member(
+        &self,
+        member: NodeId,
+        name: &str,
+        change: MemberChange,
+        deadline: Instant,
+    ) -> ApiResult<ChangedMember> {
+        self.member()?;
+        self.led(deadline).await?;
+        let changed = removal::through_leader(&self.context, ChangeMember { member, change }, deadline).await;
+        changed.map_err(|refusal| error_texts::member_not_changed(name, change, &refusal))
+    }
+}
