@@ -216,12 +216,15 @@ async fn open(port: u16, tls: Tls, secret: Option<Secret>) -> (Result<Session, D
     (opened.map_err(|result| *result), findings)
 }
 
-async fn send(session: &mut Session, subject: &str) -> DialogueResult {
+fn email(subject: &str) -> Email {
     let data = format!("From: news@example.org\r\nTo: anna@example.net\r\nSubject: {subject}\r\n\r\n.\r\nHello.\r\n");
     let (from, to) = ("news@example.org".to_owned(), "anna@example.net".to_owned());
-    session
-        .run_transaction(&Email { from, to, data: data.into_bytes(), dsn: None }, &mut Open, &Deadlines::default())
-        .await
+    Email { from, to, data: data.into_bytes(), dsn: None }
+}
+
+async fn send(session: &mut Session, subject: &str, next: Option<&str>) -> DialogueResult {
+    let next = next.map(email);
+    session.run_transaction(&email(subject), &mut Open, &Deadlines::default(), next.as_ref()).await
 }
 
 #[tokio::test]
@@ -233,8 +236,9 @@ async fn postfix_accepts_tls_and_credentials() {
     let mut session = opened.unwrap_or_else(|result| panic!("{result:?}\n{}", postfix.log()));
     assert_eq!(findings.mechanism, Some(Mechanism::Plain));
     assert_eq!(findings.encryption.expect("encrypted").version, "TLS 1.3");
-    for subject in ["one", "two"] {
-        let result = send(&mut session, subject).await;
+    for (subject, next) in [("one", Some("two")), ("two", None)] {
+        let result = send(&mut session, subject, next).await;
+        assert_eq!(session.has_announced(), next.is_some(), "Postfix offers PIPELINING");
         assert!(matches!(result, DialogueResult::Accepted { .. }), "{result:?}\n{}", postfix.log());
     }
     session.quit().await;
@@ -242,7 +246,7 @@ async fn postfix_accepts_tls_and_credentials() {
     let (opened, findings) = open(postfix.submissions, Tls::Implicit(postfix.trust()), anna).await;
     let mut session = opened.unwrap_or_else(|result| panic!("{result:?}\n{}", postfix.log()));
     assert_eq!(findings.mechanism, Some(Mechanism::Login), "{:?}", findings.extensions);
-    let result = send(&mut session, "three").await;
+    let result = send(&mut session, "three", None).await;
     assert!(matches!(result, DialogueResult::Accepted { .. }), "{result:?}\n{}", postfix.log());
     session.quit().await;
 
@@ -254,7 +258,7 @@ async fn postfix_accepts_tls_and_credentials() {
     assert!(!text.contains("hunter3"), "{text}");
 
     let (opened, _) = open(postfix.submission, Tls::StartTls(postfix.trust()), None).await;
-    let result = send(&mut opened.expect("TLS without AUTH"), "four").await;
+    let result = send(&mut opened.expect("TLS without AUTH"), "four", None).await;
     assert!(matches!(result, DialogueResult::Refused { stage: Stage::Rcpt, code: 554, .. }), "{result:?}");
 
     let trust = Trust { name: Some("other.test".to_owned()), ..postfix.trust() };
@@ -283,7 +287,7 @@ async fn postfix_bounce_names_envelope_id_and_is_suppressed_on_request() {
             data: b"From: news@example.org\r\nTo: ann@example.org\r\n\r\nHello.\r\n".to_vec(),
             dsn: Some(Dsn { envelope_id: fence.to_owned(), notify }),
         };
-        let result = session.run_transaction(&mail, &mut Open, &Deadlines::default()).await;
+        let result = session.run_transaction(&mail, &mut Open, &Deadlines::default(), None).await;
         assert!(matches!(result, DialogueResult::Accepted { .. }), "{result:?}\n{}", postfix.log());
     }
     session.quit().await;

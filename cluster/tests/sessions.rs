@@ -233,3 +233,57 @@ async fn paused_run_gives_claims_back_without_spending_pace() {
     node.stop().await;
     sink.stop().await;
 }
+
+/// Starts a node with one session, whose relay becomes silent after the final dot while more recipients wait.
+async fn node_that_waits_for_an_answer(folder: &Path, sink: &Sink, answer: &str) -> Node {
+    let node = Node::start(folder).await;
+    node.put_relay(("default", "one"), sink, 1).await;
+    node.open(("default", 1), "default", 1_000).await;
+    node.until_sent("default", 100).await;
+    sink.set_faults(answer.parse().expect("a plan"));
+    node
+}
+
+/// A recipient that was taken for a session waits like the others: without an answer to the email before it, it goes
+/// back within ten seconds of its claim (P5.3).
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn next_recipient_goes_back_in_time_while_an_answer_is_awaited() {
+    let (folder, sink) = (tempfile::tempdir().expect("a folder"), mailbox(Some("5ms")));
+    let node = node_that_waits_for_an_answer(folder.path(), &sink, "answer:stall=20s").await;
+    let run = node.context.replica.read(|ledger| ledger.runs().next().map(|(run, _, _)| run).expect("a run"));
+    node.put(Command::RunPause(RunPause { run, reason: "a test".into() })).await;
+    let begun = Instant::now();
+    while node.claimed() != 1 {
+        assert!(begun.elapsed() < Duration::from_secs(15), "{} are claimed", node.claimed());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    while node.claimed() > 0 {
+        assert!(begun.elapsed() < STEP_TIMEOUT, "the answer is awaited, and counts");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(node.sent("default"), sink.accepted_count() as u32);
+    node.stop().await;
+    sink.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stop_gives_next_recipient_back_while_an_answer_is_awaited() {
+    let (folder, sink) = (tempfile::tempdir().expect("a folder"), mailbox(Some("5ms")));
+    let Node { context, node_runtime } = node_that_waits_for_an_answer(folder.path(), &sink, "answer:stall=8s").await;
+    let count =
+        |state| context.replica.read(|ledger| ledger.runs().map(|(_, _, run)| run.counts.get(state)).sum::<u32>());
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let begun = Instant::now();
+    let only_one_is_claimed = async {
+        while count(RecipientState::Claimed) != 1 {
+            assert!(begun.elapsed() < Duration::from_secs(6), "{} are claimed", count(RecipientState::Claimed));
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let (stopped, ()) = tokio::join!(node_runtime.stop(STEP_TIMEOUT), only_one_is_claimed);
+    assert!(stopped, "nothing is left open");
+    assert_eq!((count(RecipientState::Claimed), count(RecipientState::InDoubt)), (0, 0));
+    assert_eq!(count(RecipientState::Sent), sink.accepted_count() as u32);
+    assert!(context.replica.shutdown(Instant::now() + STEP_TIMEOUT).await, "the replica stops");
+    sink.stop().await;
+}

@@ -21,7 +21,7 @@ mod tests;
 pub use cause::{Cause, Fix, SetupProblem};
 pub use gate::{Gate, GateAnswer};
 pub use relay::status::{CircuitStatus, RelayCounters, RelayStatus};
-pub use relay::{RelayLimits, RelaySessions, SendPermit, Unavailable};
+pub use relay::{NextEmail, NextPermit, RelayLimits, RelaySessions, SendPermit, Unavailable};
 pub use replies::classification::{BadRules, RelayRules, ReplyClass, ReplyRules};
 pub use replies::dialogue_result::{DialogueResult, enhanced_code, without_enhanced_code};
 pub use session::auth::Mechanism;

@@ -18,8 +18,8 @@ use reveille_ledger::injected_bugs::{self, Bug};
 use tokio::time::{Instant, timeout_at};
 
 use super::{
-    CircuitStatus, CredentialStore, Dial, RelayLimits, RelayRules, RelaySessions, RelayStatus, SendPermit, Target,
-    Unavailable,
+    CircuitStatus, CredentialStore, Dial, NextPermit, RelayLimits, RelayRules, RelaySessions, RelayStatus, SendPermit,
+    Target, Unavailable,
 };
 use crate::process::peer_messages::RelayFlow;
 
@@ -181,6 +181,15 @@ impl RelayRegistry {
         let mut relays = self.relays_of(pool);
         relays.retain(|relay| !these.contains(&relay.name));
         first_of(&relays, deadline).await
+    }
+
+    /// Admits a next email of this pool to the session of a permit. `None` if the relay has left the pool, if it has a
+    /// rate (two emails of a delayed session could arrive together), or if it may not be offered one now.
+    pub fn admit_next(&self, pool: &str, permit: &mut RelayPermit) -> Option<NextPermit> {
+        let relays = self.relays.read();
+        let Entry { relay, sessions, .. } = relays.get(&permit.relay_name)?;
+        let takes_next = relay.pool == pool && relay.rate_milli == 0 && permit.permit.is_of(sessions);
+        takes_next.then(|| permit.permit.admit_next()).flatten()
     }
 
     /// Returns the relays of a pool in the order in which this email tries them. Each relay is first as often as its

@@ -5,17 +5,19 @@
 //! for a relay.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use reveille_ledger::command::ReleaseReason;
 use reveille_ledger::content::Recipients;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout_at;
 
 use super::audience_read::NOT_READ;
 use super::claim::{ClaimWork, ClaimedRecipient};
 use super::context::{COMPOSING_MAX, WorkerContext};
 use super::in_flight_handoffs::Handoff;
 use super::journal::JournalStep;
-use super::outcome::{DeliveryOutcome, no_relay, not_composed};
+use super::outcome::{DeliveryOutcome, RecipientOutcome, no_relay, not_composed};
+use super::taken_recipient::TakenRecipient;
 use super::{gate_checks, injected_bugs};
 use crate::compose::{Stamp, message_id};
 use crate::ops::return_path::Bounced;
@@ -25,16 +27,27 @@ use crate::smtp::{Dsn, Email, Notify};
 const NO_UNSUBSCRIBE: &str =
     "this node cannot write List-Unsubscribe into bulk mail: give it unsubscribe.url and unsubscribe.keys";
 
-/// Composes the email of one recipient. A crash suspect is composed alone, others in parallel.
-///
-/// # Errors
-/// Fails if there will be no dialogue: returns the outcome of the recipient.
-pub(crate) async fn compose(
-    context: &WorkerContext,
-    claim: &ClaimWork,
-    recipient: &ClaimedRecipient,
-    deadline: Instant,
-) -> Result<(Handoff, Email), DeliveryOutcome> {
+/// A recipient with its email, ready for a dialogue.
+pub(crate) struct ComposedEmail {
+    pub taken: TakenRecipient,
+    pub handoff: Arc<Handoff>,
+    pub email: Email,
+}
+
+/// Composes the email of one recipient. A crash suspect is composed alone, others in parallel. `None` if there will be
+/// no dialogue: the recipient is settled.
+pub(crate) async fn compose(context: &WorkerContext, taken: TakenRecipient) -> Option<ComposedEmail> {
+    match composed(context, &taken).await {
+        Ok((handoff, email)) => Some(ComposedEmail { taken, handoff: Arc::new(handoff), email }),
+        Err(outcome) => {
+            context.settler.settle(RecipientOutcome::new(taken.claimed_slot(), outcome)).await;
+            None
+        }
+    }
+}
+
+async fn composed(context: &WorkerContext, taken: &TakenRecipient) -> Result<(Handoff, Email), DeliveryOutcome> {
+    let (claim, recipient, deadline) = (&taken.claim, taken.claimed(), taken.deadline);
     // A crash suspect waits here with a session reserved, because the feeder chooses a recipient only after it has a
     // session for it. The wait ends at `deadline`.
     let permits = context.composing.acquire_many(if recipient.is_crash_suspect { COMPOSING_MAX } else { 1 });

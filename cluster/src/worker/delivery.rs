@@ -1,76 +1,151 @@
-//! Sends one email: runs its dialogue, classifies the answer, and settles the outcome.
+//! Sends emails over one session: runs the dialogue of each, classifies the answer, and settles the outcome.
 
 use std::collections::BTreeSet;
+use std::future::pending;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use reveille_ledger::command::{RefusalEffect, RelayRefusal, RelayReply, ReleaseReason, Unsendable};
 use reveille_raft::crash;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
-use super::claim::{ClaimWork, ClaimedRecipient};
-use super::composition::compose;
+use super::claim::ClaimedRecipient;
+use super::composition::{ComposedEmail, compose};
 use super::context::WorkerContext;
 use super::gate_checks::WorkerGate;
 use super::in_flight_handoffs::Handoff;
 use super::journal::{ClaimedSlot, JournalStep};
 use super::outcome::{DeliveryOutcome, RecipientOutcome, clip, no_relay};
+use super::taken_recipient::{ClaimQueue, TakenRecipient, take_next};
 use crate::smtp::registry::{NoPermit, RelayPermit};
-use crate::smtp::{self, Deadlines, DialogueResult, Email, ReplyClass, Stage, Unavailable};
+use crate::smtp::{self, Deadlines, DialogueResult, NextEmail, NextPermit, ReplyClass, SendPermit, Stage, Unavailable};
 
 /// Time within which a dialogue must reach its gate ([`Deadlines::gate_by`]). Otherwise it ends without a handoff.
 const GATE_WITHIN: Duration = Duration::from_secs(60);
 
-/// Sends the email of one recipient, from composing to the settled outcome.
+/// Sends the email of one recipient, from composing to the settled outcome, and then the next emails of the same
+/// session (P5.3).
 pub(crate) async fn send(
     context: Arc<WorkerContext>,
-    claim: Arc<ClaimWork>,
-    position: usize,
+    queue: Arc<ClaimQueue>,
+    first: TakenRecipient,
     permit: RelayPermit,
-    deadline: Instant,
 ) {
-    let recipient = &claim.recipients[position];
-    if let Some(outcome) = outcome_of(&context, &claim, recipient, permit, deadline).await {
-        context.settler.settle(outcome).await;
+    let mut ready = compose(&context, first).await.map(|email| (email, permit));
+    while let Some((email, mut permit)) = ready {
+        let next = next_email(&context, &queue, &email, &mut permit).await;
+        ready = send_before(&context, email, permit, next).await;
     }
 }
 
-/// Returns the outcome of one recipient; `None` if nothing may be settled.
-async fn outcome_of(
+/// Takes the next recipient of the pool for the session of `permit`, after `email`, and composes its email. `None` if
+/// the session takes none (P5.3).
+async fn next_email(
+    context: &WorkerContext,
+    queue: &ClaimQueue,
+    email: &ComposedEmail,
+    permit: &mut RelayPermit,
+) -> Option<(ComposedEmail, NextPermit)> {
+    // An email that needs SMTPUTF8 may leave for another relay. A stopping node begins nothing.
+    if email.email.needs_smtputf8() || context.drain.is_cancelled() {
+        return None;
+    }
+    let mut admitted = None;
+    let wanted = |recipient: &ClaimedRecipient| {
+        may_be_next(recipient, &mut admitted, || context.relays.admit_next(&email.taken.claim.pool, permit))
+    };
+    let taken = take_next(context, queue, wanted).await?;
+    compose(context, taken).await.zip(admitted)
+}
+
+/// Returns true if this recipient may be the next one of a session in use, and fills `admitted` by `admit` if it is
+/// empty. A crash suspect never is: it is composed alone (P12), which would hold up the email before it.
+fn may_be_next<P>(recipient: &ClaimedRecipient, admitted: &mut Option<P>, admit: impl FnOnce() -> Option<P>) -> bool {
+    if !recipient.is_crash_suspect && admitted.is_none() {
+        *admitted = admit();
+    }
+    !recipient.is_crash_suspect && admitted.is_some()
+}
+
+/// Sends one email and settles its recipient. Returns the next email if it can be sent now. Otherwise settles the next
+/// recipient as not sent.
+async fn send_before(
     context: &Arc<WorkerContext>,
-    claim: &ClaimWork,
-    recipient: &ClaimedRecipient,
+    email: ComposedEmail,
     permit: RelayPermit,
-    deadline: Instant,
-) -> Option<RecipientOutcome> {
-    let undelivered = |outcome| Some(RecipientOutcome::new(recipient.claimed_slot, outcome));
-    let (handoff, email) = match compose(context, claim, recipient, deadline).await {
-        Ok(composed) => composed,
-        Err(outcome) => return undelivered(outcome),
+    next: Option<(ComposedEmail, NextPermit)>,
+) -> Option<(ComposedEmail, RelayPermit)> {
+    let (next, admitted) = next.unzip();
+    let next_email = next.as_ref().zip(admitted).map(|(next, permit)| NextEmail { email: &next.email, permit });
+    let (ended, next_waits) = {
+        let mut dialogue = pin!(send_through_relays(context, &email, permit, next_email));
+        // Whatever becomes of the next recipient, the answer to this email is waited for.
+        tokio::select! {
+            biased;
+            ended = &mut dialogue => (ended, true),
+            given_back = not_begun(context, next.as_ref()) => {
+                context.settler.settle(given_back).await;
+                (dialogue.await, false)
+            }
+        }
     };
-    let handoff = Arc::new(handoff);
-    let ended = match send_through_relays(context, claim, &handoff, email, permit, deadline).await {
+    let next_permit = settle_ended(context, &email, ended).await;
+    let next = next.filter(|_| next_waits)?;
+    if next_permit.is_none() {
+        let outcome = DeliveryOutcome::Released(ReleaseReason::SessionEnded);
+        context.settler.settle(RecipientOutcome::new(next.taken.claimed_slot(), outcome)).await;
+    }
+    Some((next, next_permit?))
+}
+
+/// Waits until the next recipient must go back, since it waits for its session like those in the queue (P12). Returns
+/// its outcome.
+async fn not_begun(context: &WorkerContext, next: Option<&ComposedEmail>) -> RecipientOutcome {
+    let Some(ComposedEmail { taken, .. }) = next else { return pending().await };
+    let reason = match context.drain.run_until_cancelled(sleep_until(taken.deadline)).await {
+        Some(()) => ReleaseReason::Busy,
+        None => ReleaseReason::Stopping,
+    };
+    RecipientOutcome::new(taken.claimed_slot(), DeliveryOutcome::Released(reason))
+}
+
+/// Settles the recipient of a dialogue that has ended, or that no relay could begin. Returns the permit for the next
+/// email.
+async fn settle_ended(
+    context: &Arc<WorkerContext>,
+    email: &ComposedEmail,
+    ended: Result<EndedDialogue, DeliveryOutcome>,
+) -> Option<RelayPermit> {
+    let claimed_slot = email.taken.claimed_slot();
+    let EndedDialogue { relay_name, result, closed, next } = match ended {
         Ok(ended) => ended,
-        Err(outcome) => return undelivered(outcome),
+        Err(outcome) => {
+            context.settler.settle(RecipientOutcome::new(claimed_slot, outcome)).await;
+            return None;
+        }
     };
-    let EndedDialogue { relay_name, result, closed } = ended;
-    let test_reply = recipient.is_test.then(|| relay_reply(relay_name, &result)).flatten();
-    let outcome = classify_and_journal(context, &handoff, result, closed)?;
-    // A handoff in doubt stays listed until the state names it, because until then only this node knows of it (P15).
-    let handoffs = &context.node.handoffs;
-    if outcome == DeliveryOutcome::InDoubt {
-        handoffs.in_doubt(&handoff);
+    let is_test = email.taken.claimed().is_test;
+    let test_reply = is_test.then(|| relay_reply(relay_name.clone(), &result)).flatten();
+    if let Some(outcome) = classify_and_journal(context, &email.handoff, result, closed) {
+        // A handoff in doubt stays listed until the state names it, because until then only this node knows of it
+        // (P15).
+        let handoffs = &context.node.handoffs;
+        if outcome == DeliveryOutcome::InDoubt {
+            handoffs.in_doubt(&email.handoff);
+        }
+        if outcome != DeliveryOutcome::InDoubt || !is_claimed(context, claimed_slot) {
+            handoffs.remove(&email.handoff);
+        }
+        context.settler.settle(RecipientOutcome { claimed_slot, outcome, test_reply }).await;
     }
-    if outcome != DeliveryOutcome::InDoubt || !is_claimed(context, handoff.claimed_slot) {
-        handoffs.remove(&handoff);
-    }
-    Some(RecipientOutcome { claimed_slot: recipient.claimed_slot, outcome, test_reply })
+    next.map(|permit| RelayPermit { relay_name, permit })
 }
 
 /// Returns the deadlines of a dialogue that begins now and whose session is to be open by `open_by`.
 fn deadlines(context: &WorkerContext, open_by: Instant) -> Deadlines {
     let gate_by = Some(Instant::now() + GATE_WITHIN);
-    Deadlines { open_by: Some(open_by), gate_by, stop: context.drain.child_token() }
+    Deadlines { open_by: Some(open_by), gate_by, stop: context.drain.clone() }
 }
 
 /// A dialogue that has ended.
@@ -79,35 +154,36 @@ struct EndedDialogue {
     result: DialogueResult,
     /// The outcome after a closed gate ([`WorkerGate::closed`]).
     closed: Option<DeliveryOutcome>,
+    /// The permit for the next email. `None`: there was none, or it cannot follow.
+    next: Option<SendPermit>,
 }
 
-/// Runs the dialogue. If the email needs SMTPUTF8 and the relay's EHLO does not offer
-/// it, nothing was written and another relay of the pool is tried. Each relay is tried once. If one of them took no
-/// EHLO (`asked` is false), the recipient waits as after a transient refusal, since that relay may offer SMTPUTF8 next
-/// time.
+/// Runs the dialogue. If the email needs SMTPUTF8 and the relay's EHLO does not offer it, nothing was written and
+/// another relay of the pool is tried. Each relay is tried once. If one of them took no EHLO (`asked` is false), the
+/// recipient waits as after a transient refusal, since that relay may offer SMTPUTF8 next time.
 ///
 /// # Errors
 /// Fails if no remaining relay can be used in time: returns an outcome by which the recipient is pending again.
 async fn send_through_relays(
     context: &Arc<WorkerContext>,
-    claim: &ClaimWork,
-    handoff: &Arc<Handoff>,
-    email: Email,
+    composed: &ComposedEmail,
     mut relay_permit: RelayPermit,
-    deadline: Instant,
+    mut next: Option<NextEmail<'_>>,
 ) -> Result<EndedDialogue, DeliveryOutcome> {
-    let ended = |relay_name, result| EndedDialogue { relay_name, result, closed: None };
+    let ComposedEmail { taken, handoff, email } = composed;
+    let ended = |relay_name, result| EndedDialogue { relay_name, result, closed: None, next: None };
     let (mut lacking, mut all_asked) = (BTreeSet::new(), true);
     loop {
         let mut gate = WorkerGate::new(context, handoff);
         let RelayPermit { relay_name, permit } = relay_permit;
-        let result = permit.send(&email, &mut gate, &deadlines(context, deadline)).await;
+        let deadlines = deadlines(context, taken.deadline);
+        let (result, next) = permit.send(email, &mut gate, &deadlines, next.take()).await;
         let DialogueResult::NoSmtpUtf8 { asked } = &result else {
-            return Ok(EndedDialogue { relay_name, result, closed: gate.closed });
+            return Ok(EndedDialogue { relay_name, result, closed: gate.closed, next });
         };
         all_asked &= *asked;
         lacking.insert(relay_name.clone());
-        let next = context.relays.acquire_except(&lacking, &claim.pool, deadline);
+        let next = context.relays.acquire_except(&lacking, &taken.claim.pool, taken.deadline);
         relay_permit = match context.drain.run_until_cancelled(next).await {
             Some(Ok(next)) => next,
             // A relay that took no EHLO may offer SMTPUTF8 later.
@@ -223,7 +299,31 @@ fn relay_reply(relay: String, result: &DialogueResult) -> Option<RelayReply> {
 
 #[cfg(test)]
 mod tests {
+    use reveille_ledger::ids::{Epoch, Fence, Hash, PageId, RunId};
+
     use super::*;
+
+    #[test]
+    fn crash_suspect_is_never_next_and_uses_no_admission() {
+        let run = RunId { index: 5, place: 0 };
+        let fence = Fence { group: 1, epoch: Epoch(1), index: 7, place: 0 };
+        let recipient = |is_crash_suspect| ClaimedRecipient {
+            claimed_slot: ClaimedSlot { chunk: PageId(run).chunk(0), fence, slot: 3 },
+            run,
+            number: 3,
+            content: Hash::of(b"content"),
+            audience: Hash::of(b"audience"),
+            is_crash_suspect,
+            is_test: false,
+        };
+        let mut admitted = None;
+        assert!(!may_be_next(&recipient(true), &mut admitted, || Some(1)));
+        assert_eq!(admitted, None, "the relay's rate is not used");
+        assert!(!may_be_next(&recipient(false), &mut admitted, || None));
+        assert!(may_be_next(&recipient(false), &mut admitted, || Some(1)));
+        assert!(may_be_next(&recipient(false), &mut admitted, || panic!("admitted twice")), "for the one before it");
+        assert!(!may_be_next(&recipient(true), &mut admitted, || None));
+    }
 
     #[test]
     fn answers_from_rcpt_on_wait_back_off_of_their_recipient() {

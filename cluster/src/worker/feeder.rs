@@ -10,13 +10,11 @@ use std::sync::Arc;
 use reveille_ledger::command::ReleaseReason;
 use tokio::time::Instant;
 
-use super::claim::ClaimWork;
 use super::claim_tasks::ClaimTasks;
 use super::context::WorkerContext;
 use super::delivery::send;
-use super::gate_checks::check_before_session;
 use super::outcome::{DeliveryOutcome, RecipientOutcome, no_relay};
-use super::pool_queue::PoolQueue;
+use super::taken_recipient::{ClaimQueue, take_next};
 use crate::smtp::Unavailable;
 use crate::smtp::registry::{NoPermit, RelayPermit};
 
@@ -42,16 +40,13 @@ enum ReturnReason {
 }
 
 /// Feeds the pool until its queue is empty.
-pub(crate) async fn feed(
-    context: Arc<WorkerContext>,
-    tasks: ClaimTasks,
-    pool: String,
-    queue: Arc<PoolQueue<Arc<ClaimWork>>>,
-) {
+pub(crate) async fn feed(context: Arc<WorkerContext>, tasks: ClaimTasks, pool: String, queue: Arc<ClaimQueue>) {
     while let Some(deadline) = queue.earliest() {
         let give_back = match permit(&context, &pool, deadline).await {
             Ok(permit) => {
-                start_next(&context, &tasks, &queue, permit).await;
+                if let Some(taken) = take_next(&context, &queue, |_| true).await {
+                    tasks.spawn(send(Arc::clone(&context), Arc::clone(&queue), taken, permit));
+                }
                 continue;
             }
             Err(give_back) => give_back,
@@ -69,22 +64,6 @@ pub(crate) async fn feed(
                 };
                 context.settler.settle(RecipientOutcome::new(claimed_slot, outcome)).await;
             }
-        }
-    }
-}
-
-/// Starts the next recipient that may begin. Settles the recipients before it that may not begin.
-async fn start_next(
-    context: &Arc<WorkerContext>,
-    tasks: &ClaimTasks,
-    queue: &PoolQueue<Arc<ClaimWork>>,
-    permit: RelayPermit,
-) {
-    while let Some((claim, position, deadline)) = queue.next() {
-        let recipient = &claim.recipients[position];
-        match check_before_session(context, recipient.claimed_slot, recipient.run) {
-            Ok(()) => return tasks.spawn(send(Arc::clone(context), claim, position, permit, deadline)),
-            Err(outcome) => context.settler.settle(RecipientOutcome::new(recipient.claimed_slot, outcome)).await,
         }
     }
 }

@@ -17,4 +17,5 @@ pub(crate) mod outcome;
 pub(crate) mod pool_queue;
 pub(crate) mod recovery;
 pub(crate) mod settler;
+pub(crate) mod taken_recipient;
 pub(crate) mod workers;

@@ -119,9 +119,9 @@ impl<C: Clone> PoolQueue<C> {
         earliest
     }
 
-    /// Takes out the next recipient: its claim, its number in the claim, and its deadline.
-    pub fn next(&self) -> Option<(C, usize, Instant)> {
-        self.0.lock().next()
+    /// Takes out the next recipient, unless it is not `wanted`: its claim, its number in the claim, and its deadline.
+    pub fn next_if(&self, wanted: impl FnOnce(&C, usize) -> bool) -> Option<(C, usize, Instant)> {
+        self.0.lock().next_if(wanted)
     }
 
     /// Takes out the claims with a deadline up to `latest`. Each has the recipients that still wait.
@@ -165,11 +165,15 @@ impl<C: Clone> Queue<C> {
         tenant
     }
 
-    fn next(&mut self) -> Option<(C, usize, Instant)> {
+    fn next_if(&mut self, wanted: impl FnOnce(&C, usize) -> bool) -> Option<(C, usize, Instant)> {
+        let (_, name) = self.next.first()?;
+        let tenant = self.tenants.get_mut(name)?;
+        let waiting = self.claims.get_mut(tenant.claims.front()?)?;
+        if !wanted(&waiting.claim, *waiting.recipients.front()?) {
+            return None;
+        }
         let (mark, name) = self.next.pop_first()?;
-        let tenant = self.tenants.get_mut(&name)?;
         let number = tenant.claims.pop_front()?;
-        let waiting = self.claims.get_mut(&number)?;
         let recipient = waiting.recipients.pop_front()?;
         let (claim, deadline) = (waiting.claim.clone(), waiting.deadline);
         if waiting.recipients.is_empty() {

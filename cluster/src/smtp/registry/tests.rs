@@ -198,7 +198,7 @@ async fn open_circuit_does_not_end_wait_for_another_relay() {
     let acquire = || relays.acquire("default", begun + Duration::from_secs(60));
     let (fails, held) = (acquire().await.expect("room"), acquire().await.expect("room"));
     let mail = Email { from: "a@example.org".into(), to: "b@example.net".into(), data: Vec::new(), dsn: None };
-    let result = fails.permit.send(&mail, &mut Open, &Deadlines::default()).await;
+    let result = fails.permit.send(&mail, &mut Open, &Deadlines::default(), None).await.0;
     assert!(matches!(result, DialogueResult::Broken { .. }), "{result:?}");
     let (name, dialled) = (held.relay_name.clone(), dialer.0.load(Ordering::Relaxed));
     give_back(held, Duration::from_secs(9));
@@ -217,7 +217,7 @@ async fn wait_includes_next_probe_but_not_pace_beyond_deadline() {
     let fails = acquire().await.expect("room");
     assert_eq!(fails.relay_name, "b", "a's pace begins empty");
     let mail = Email { from: "a@example.org".into(), to: "b@example.net".into(), data: Vec::new(), dsn: None };
-    let result = fails.permit.send(&mail, &mut Open, &Deadlines::default()).await;
+    let result = fails.permit.send(&mail, &mut Open, &Deadlines::default(), None).await.0;
     assert!(matches!(result, DialogueResult::Broken { .. }), "{result:?}");
     let Err(NoPermit::Unavailable(why)) = acquire().await else { panic!("neither can be used now") };
     assert!(until(&why).is_some_and(|until| until < begun + Duration::from_secs(10)), "{why}");
@@ -246,9 +246,38 @@ async fn reply_rules_apply_to_their_relay_only() {
             data: b"Subject: x\r\n\r\nx\r\n".into(),
             dsn: None,
         };
-        let result = relay_permit.permit.send(&mail, &mut Open, &Deadlines::default()).await;
+        let result = relay_permit.permit.send(&mail, &mut Open, &Deadlines::default(), None).await.0;
         let DialogueResult::Refused { code: 554, class, .. } = result else { panic!("{result:?}") };
         assert_eq!(class, expected, "{name}");
+    }
+    sink.stop().await;
+}
+
+#[tokio::test]
+async fn relay_with_rate_or_of_another_pool_takes_no_next_email() {
+    let sink = Sink::start(SinkOptions::default()).expect("a sink");
+    let relays = relays_by(Arc::new(TcpDialer::default()), RelayRules::default());
+    let mut ledger = led();
+    let at_sink = Relay { port: sink.address().port(), ..relay("a", 1) };
+    put_relay(&mut ledger, at_sink.clone());
+    relays.follow(&ledger, 1);
+    let acquire = || relays.acquire("default", Instant::now() + Duration::from_secs(60));
+    let email = Email {
+        from: "a@example.org".into(),
+        to: "b@example.net".into(),
+        data: b"Subject: x\r\n\r\nx\r\n".into(),
+        dsn: None,
+    };
+    let first = acquire().await.expect("a session").permit.send(&email, &mut Open, &Deadlines::default(), None).await.0;
+    assert!(matches!(first, DialogueResult::Accepted { .. }), "{first:?}");
+    let mut permit = acquire().await.expect("a session");
+    assert!(relays.admit_next("default", &mut permit).is_some());
+    let (with_rate, moved) =
+        (Relay { rate_milli: 1_000_000_000, ..at_sink.clone() }, Relay { pool: "other".to_owned(), ..at_sink.clone() });
+    for changed in [with_rate, moved, Relay { port: 1, ..at_sink }] {
+        put_relay(&mut ledger, changed);
+        relays.follow(&ledger, 1);
+        assert!(relays.admit_next("default", &mut permit).is_none());
     }
     sink.stop().await;
 }

@@ -10,6 +10,7 @@ use super::Unavailable;
 use super::circuit::{Admitted, CircuitEvent};
 use super::circuit_event::circuit_event;
 use super::core::{OPENING_LATE, RelaySessions};
+use crate::smtp::session::dialogue::Session;
 
 /// Admission by the circuit, for one email or for an opening without one. Dropping it unused returns the probe.
 pub(crate) struct Ticket {
@@ -63,6 +64,15 @@ impl RelaySessions {
     /// Takes one email from the rate without waiting. Returns false if the rate allows none, or if a caller waits.
     pub(super) fn take_from_rate_now(&self) -> bool {
         self.rate_queue.try_lock().is_ok_and(|_turn| self.state.lock().rate_limiter.take(self.now()).is_ok())
+    }
+
+    /// Admits the next email of a session in use. It overtakes no caller that waits for the rate, and is never a probe.
+    pub(super) fn admit_next(self: &Arc<RelaySessions>, session: &Session) -> Option<Ticket> {
+        if !self.takes_next(session) {
+            return None;
+        }
+        let ticket = Ticket::new(self).ok().filter(|ticket| ticket.admitted == Admitted::Normally)?;
+        self.take_from_rate_now().then_some(ticket)
     }
 
     /// Waits until the rate allows one email.

@@ -37,6 +37,8 @@ pub struct RelaySessions {
     pub(super) limits: RelayLimits,
     origin: Instant,
     pub(super) session_slots: Arc<Semaphore>,
+    /// Reductions of the number of sessions that wait for slots in use.
+    reductions: Gauge,
     /// Only one caller at a time waits for the rate, in order of arrival.
     pub(super) rate_queue: tokio::sync::Mutex<()>,
     pub(super) state: Mutex<RelayState>,
@@ -52,6 +54,9 @@ pub struct RelaySessions {
 
 /// Cause that is reported while no email passes because a session is opening late.
 pub(super) const OPENING_LATE: &str = "a session has been opening for as long as an email can wait";
+
+/// Maximum latency of a dialogue at which an email is taken for a session before the email ahead of it is answered.
+const NEXT_LATENCY_MAX: Duration = Duration::from_millis(250);
 
 /// Time for which the status of a relay shows its last throttle answer.
 const THROTTLE_SHOWN_FOR: Duration = Duration::from_secs(60);
@@ -83,6 +88,11 @@ impl RelayState {
     fn note(&mut self, event: CircuitEvent, admitted: Admitted) {
         let jitter = self.jitter.random();
         self.circuit.note(event, admitted, Instant::now(), jitter);
+    }
+
+    /// Returns the number of emails that a session may carry.
+    fn emails_max(&self, session: &Session) -> u32 {
+        self.session_limit.get().min(session.extensions().emails_max.unwrap_or(u32::MAX))
     }
 
     /// Returns the relay's last throttle answer while it is recent.
@@ -128,6 +138,7 @@ impl RelaySessions {
             dialer,
             origin: Instant::now(),
             session_slots: Arc::new(Semaphore::new(clamp_sessions(limits.max_sessions))),
+            reductions: Gauge::default(),
             rate_queue: tokio::sync::Mutex::new(()),
             state: Mutex::new(RelayState {
                 throttle_reply: None,
@@ -167,7 +178,9 @@ impl RelaySessions {
             Some(more) => self.session_slots.add_permits(more),
             None => {
                 let (slots, fewer) = (Arc::clone(&self.session_slots), (before - sessions) as u32);
+                let waiting = self.reductions.one_more();
                 self.tasks.spawn(async move {
+                    let _waiting = waiting;
                     // Fails only after `stop_permits`, when no slot is given any more.
                     if let Ok(removed) = slots.acquire_many_owned(fewer).await {
                         removed.forget();
@@ -223,19 +236,30 @@ impl RelaySessions {
     /// Keeps a session for the next email. Returns it if it must be retired.
     pub(super) fn keep(&self, open: OpenSession) -> Option<OpenSession> {
         let mut state = self.state.lock();
-        let (emails, learned) = (open.session.emails(), state.session_limit.get());
-        if emails >= learned.min(open.session.extensions().emails_max.unwrap_or(u32::MAX)) {
-            if emails >= learned {
+        if open.session.emails() >= state.emails_max(&open.session) {
+            if open.session.emails() >= state.session_limit.get() {
                 state.session_limit.reached(self.now());
             }
             return Some(open);
         }
         // Checked under the lock: `stop_permits` cancels first and then removes all idle sessions.
-        if self.closing.is_cancelled() {
+        if self.closing.is_cancelled() || open.session.has_announced() {
             return Some(open);
         }
         state.idle.push(open, Instant::now());
         None
+    }
+
+    /// Returns true if this session, which is about to send an email, may take the next one too, as far as session and
+    /// relay decide. The next email waits for two answers of the relay, so a slow relay gets none ahead of its turn
+    /// (I12). While a reduction of sessions waits for slots, each session gives its slot back.
+    pub(super) fn takes_next(&self, session: &Session) -> bool {
+        let state = self.state.lock();
+        let is_fast = state.dialogues.last(self.now()).is_some_and(|latency| latency <= NEXT_LATENCY_MAX);
+        is_fast
+            && self.reductions.now() == 0
+            && session.extensions().pipelining
+            && session.emails().saturating_add(2) <= state.emails_max(session)
     }
 
     /// Opens a session. The caller's deadlines do not apply, only the relay's time-outs.

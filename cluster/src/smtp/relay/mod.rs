@@ -6,7 +6,7 @@
 //!   another.
 //! - Permits are given only at the relay's rate, and only if the circuit is closed or for its one probe.
 //! - Each email that is passed to a permit gets exactly one [`crate::smtp::DialogueResult`]. Nothing is retried (P5).
-//! - A connection is reused only between two complete dialogues.
+//! - A connection is reused only between two complete dialogues, or for the email that was announced in it.
 //!
 //! It does not choose among relays: [`Unavailable`] says why and until when, and the feeder asks another relay or
 //! waits.
@@ -32,7 +32,7 @@ pub use self::core::RelaySessions;
 use super::session::deadlines::Timeouts;
 use admission::Ticket;
 use circuit::Backoff;
-pub use permit::SendPermit;
+pub use permit::{NextEmail, NextPermit, SendPermit};
 
 /// Limits of one node's sessions with a relay. Rates are this node's share of the relay's budget (P25).
 #[derive(Debug, Clone, Copy)]

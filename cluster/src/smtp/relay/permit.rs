@@ -1,8 +1,8 @@
 //! The permit to send one email through a relay: it runs the dialogue and returns its result.
 //!
-//! Created by [`super::RelaySessions::acquire`] for the feeder, and used up by the delivery of one email. The dialogue
-//! runs in the caller's task. If the caller drops the future of [`SendPermit::send`], the connection closes; past the
-//! gate the outcome of the email is then unknown.
+//! Created by [`super::RelaySessions::acquire`] for the feeder, and used up by the delivery of one email, which may get
+//! a permit for the next email of the same session. The dialogue runs in the caller's task. If the caller drops the
+//! future of [`SendPermit::send`], the connection closes; past the gate the outcome of the email is then unknown.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -37,7 +37,19 @@ pub struct SendPermit {
     ticket: Ticket,
 }
 
-/// An idle session that belongs to a permit. Unless it is taken, it is idle again when dropped.
+/// Admission of the next email of a session ([`SendPermit::admit_next`]).
+pub struct NextPermit(Ticket);
+
+/// The next email of a session.
+pub struct NextEmail<'a> {
+    /// The email.
+    pub email: &'a Email,
+    /// Its admission.
+    pub permit: NextPermit,
+}
+
+/// An open session that belongs to a permit. Unless it is taken, it is idle again when dropped. With an announced email
+/// it closes.
 struct HeldSession {
     core: Arc<RelaySessions>,
     session: Option<OpenSession>,
@@ -62,10 +74,29 @@ impl SendPermit {
         SendPermit { held: HeldSession { core, session }, slot, ticket }
     }
 
+    /// True if the permit belongs to these sessions.
+    pub fn is_of(&self, sessions: &Arc<RelaySessions>) -> bool {
+        Arc::ptr_eq(&self.held.core, sessions)
+    }
+
+    /// Admits a next email to the open session of this permit, after the email that the permit is for. `None` if the
+    /// relay may not be offered one now. (`&mut`, because a permit is not `Sync`.)
+    pub fn admit_next(&mut self) -> Option<NextPermit> {
+        self.held.core.admit_next(&self.held.session.as_ref()?.session).map(NextPermit)
+    }
+
     /// Sends `email` to the relay, over an idle session if there is one, otherwise over a new one. Calls `gate` at most
-    /// once. `deadlines` limit the time before the gate.
-    pub async fn send(self, email: &Email, gate: &mut impl Gate, deadlines: &Deadlines) -> DialogueResult {
+    /// once. `deadlines` limit the time before the gate. Also returns the permit for `next`, which may be announced
+    /// already. `None`: the session has ended, and nothing of `next` but its commands was written.
+    pub async fn send(
+        self,
+        email: &Email,
+        gate: &mut impl Gate,
+        deadlines: &Deadlines,
+        next: Option<NextEmail<'_>>,
+    ) -> (DialogueResult, Option<SendPermit>) {
         let SendPermit { mut held, slot, ticket } = self;
+        let (next_email, next_permit) = next.map(|next| (next.email, next.permit)).unzip();
         let core = Arc::clone(&held.core);
         // [`super::RelaySessions::close`] waits for this dialogue.
         let _tracked = core.tasks.token();
@@ -84,7 +115,7 @@ impl SendPermit {
                         // The opening keeps the ticket.
                         core.learn(&result, Admitted::Normally, CircuitEvent::Nothing, running);
                         core.tasks.spawn(finish_opening(Arc::clone(&core), opening, begun, ticket, (slot, late)));
-                        return result;
+                        return (result, None);
                     }
                 }
             }
@@ -92,7 +123,7 @@ impl SendPermit {
         let (session, result) = match opened {
             Ok(mut open) => {
                 let mut gate = CountedGate { gate, core: &core, waiting: None };
-                let result = open.session.run_transaction(email, &mut gate, deadlines).await;
+                let result = open.session.run_transaction(email, &mut gate, deadlines, next_email).await;
                 if let Some(emails) = open.session.ended_after() {
                     core.learn_session_limit(emails);
                 }
@@ -104,7 +135,14 @@ impl SendPermit {
         core.learn(&result, ticket.admission(), event, running);
         // If SMTPUTF8 was missing, this session is closed, so that the next email asks the relay again.
         let retires = matches!(result, DialogueResult::NoSmtpUtf8 { .. });
-        let retired = session.and_then(|session| if retires { Some(session) } else { core.keep(session) });
+        let Some(session) = session else { return (result, None) };
+        if !retires
+            && let Some(NextPermit(mut ticket)) = next_permit
+            && ticket.renew().is_ok()
+        {
+            return (result, Some(SendPermit::new(core, slot, Some(session), ticket)));
+        }
+        let retired = if retires { Some(session) } else { core.keep(session) };
         if let Some(retired) = retired {
             // QUIT keeps the slot, and the caller does not wait for it.
             core.tasks.spawn(async move {
@@ -112,7 +150,7 @@ impl SendPermit {
                 drop(slot);
             });
         }
-        result
+        (result, None)
     }
 }
 
@@ -154,7 +192,7 @@ enum FoundSession {
 async fn idle_session(core: &RelaySessions, held: Option<OpenSession>, needs_utf8: bool) -> FoundSession {
     let mut candidate = held;
     while let Some(mut open) = candidate {
-        if open.session.is_still_idle().await {
+        if open.session.is_still_usable().await {
             if open.session.extensions().utf8 || open.session.emails() == 0 || !needs_utf8 {
                 return FoundSession::Usable(open);
             }

@@ -3,7 +3,7 @@
 //! The permit calls it in the task that owns the session during an email. It guarantees exactly one [`DialogueResult`]
 //! for each email, after the gate was asked at most once. After anything but a clean end the socket is closed before
 //! the result is returned. It never retries, never sends QUIT inside an email, and never has more than one recipient in
-//! a transaction.
+//! a transaction. It may announce the next email: write its MAIL, RCPT and DATA with the final dot of an email (P5.3).
 //!
 //! To cancel an email, cancel [`Deadlines::stop`]. Dropping the future of [`Session::run_transaction`] closes the
 //! socket without a result. If the email was past the gate, its outcome is then unknown.
@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use super::deadlines::{Deadlines, Timeouts};
 use super::dialer::{Connected, Dial};
 use super::dot_stuffing::Stuffed;
-use super::envelope::{Email, Extensions, PreparedEmail};
+use super::envelope::{DATA, Email, Extensions, PreparedEmail};
 use super::opening::SessionOpening;
 use super::probe_report::ProbeReport;
 use super::stream::{FINAL_DOT, Stream};
@@ -32,7 +32,6 @@ use crate::smtp::reply::Reply;
 use crate::smtp::stage::Stage;
 
 const RSET: &str = "RSET\r\n";
-const DATA: &str = "DATA\r\n";
 
 /// Maximum bytes of a text that are written within one time-out (the "data block" of RFC 5321 4.5.3.2.5).
 const BLOCK_BYTES: usize = 64 * 1024;
@@ -52,6 +51,9 @@ pub struct Session {
     rules: ReplyRules,
     /// True if a transaction was begun and not completed: RSET must precede the next MAIL.
     needs_reset: bool,
+    /// The commands of the next email, if they were written with the final dot of the last one. Only that email may
+    /// follow in this session.
+    announced: Option<String>,
     emails: u32,
     /// Number of emails after which the relay ended the session with 421. `None`: it did not.
     ended_after: Option<u32>,
@@ -103,7 +105,8 @@ impl Session {
         let (stream, extensions) = opening.open(transport).await?;
         crash::point("smtp.after-connect");
         let rules = target.reply_rules().clone();
-        Ok(Session { stream, extensions, timeouts, rules, needs_reset: false, emails: 0, ended_after: None })
+        let (needs_reset, announced, emails, ended_after) = (false, None, 0, None);
+        Ok(Session { stream, extensions, timeouts, rules, needs_reset, announced, emails, ended_after })
     }
 
     /// Returns the extensions that the relay offers.
@@ -126,24 +129,31 @@ impl Session {
         !self.stream.is_closed()
     }
 
-    /// Checks without waiting if an idle session is still usable. If the relay closed it or sent anything, the session
-    /// is closed; this does not count as a failure of the relay.
-    pub async fn is_still_idle(&mut self) -> bool {
-        if self.stream.read_unexpected().await.is_some() {
+    /// True if the next email was announced: its commands are written. No other email can use the session.
+    pub fn has_announced(&self) -> bool {
+        self.announced.is_some()
+    }
+
+    /// Checks without waiting if the session is still usable for the next email. If the relay closed it or sent
+    /// anything unasked, the session is closed; this does not count as a failure of the relay.
+    pub async fn is_still_usable(&mut self) -> bool {
+        if self.announced.is_none() && self.stream.read_unexpected().await.is_some() {
             self.stream.close();
         }
         self.is_open()
     }
 
     /// Offers `email`, asks `gate` at most once, writes the final dot if it passes, and waits for the answer. A long
-    /// text is written before the gate, a short one together with the final dot.
+    /// text is written before the gate, a short one together with the final dot. If the relay offers PIPELINING, the
+    /// same write announces `next`. The result depends on the relay's answer to `email` only.
     pub async fn run_transaction(
         &mut self,
         email: &Email,
         gate: &mut dyn Gate,
         deadlines: &Deadlines,
+        next: Option<&Email>,
     ) -> DialogueResult {
-        let dialogue = AssertUnwindSafe(self.dialogue(email, gate, deadlines)).catch_unwind().await;
+        let dialogue = AssertUnwindSafe(self.dialogue(email, gate, deadlines, next)).catch_unwind().await;
         let result = match dialogue.unwrap_or_else(|panic| Err(Cause::of_panic(panic.as_ref()))) {
             Ok(result) => return result,
             Err(cause) => self.result_after(cause),
@@ -153,8 +163,9 @@ impl Session {
     }
 
     /// Sends QUIT and waits shortly for the answer. Only for a session between two emails: its owner can hold no other.
+    /// After an announcement QUIT could become the text of an email, so the socket is only closed.
     pub async fn quit(mut self) {
-        if self.is_open() {
+        if self.is_open() && !self.has_announced() {
             let farewell = async {
                 if self.stream.write_command("QUIT\r\n").await.is_ok() {
                     let _ = self.stream.read_reply().await;
@@ -179,6 +190,7 @@ impl Session {
         email: &Email,
         gate: &mut dyn Gate,
         deadlines: &Deadlines,
+        next: Option<&Email>,
     ) -> Result<DialogueResult, Cause> {
         let prepared = match PreparedEmail::new(email, self.extensions) {
             Ok(prepared) => prepared,
@@ -192,13 +204,16 @@ impl Session {
         }
         crash::point("smtp.before-dot");
         let dot = self.timeouts.dot;
-        let ended = self.stream.end_text_through_gate(prepared.text.whole(ONE_WRITE_BYTES), gate);
+        let announced = next.and_then(|next| self.announcement(next, &prepared.text));
+        let text = prepared.text.whole(ONE_WRITE_BYTES);
+        let ended = self.stream.end_text_through_gate(text, announced.as_deref(), gate);
         if within(dot, ended).await? == GateAnswer::Closed {
             return Ok(DialogueResult::GateClosed);
         }
         crash::point("smtp.after-dot-before-250");
-        let reply = within(dot, self.stream.read_final_reply()).await?;
+        let reply = within(dot, self.stream.read_final_reply(announced.is_some())).await?;
         self.needs_reset = false;
+        self.announced = announced;
         if reply.code == 421 {
             self.stream.close();
         }
@@ -208,8 +223,21 @@ impl Session {
         })
     }
 
+    /// Returns the commands that announce `next` in the write that ends `text`. `None` if the relay does not offer
+    /// PIPELINING, if it would be offered `next` in vain, or if one write may not take all of it.
+    fn announcement(&self, next: &Email, text: &Stuffed<'_>) -> Option<String> {
+        if !self.extensions.pipelining {
+            return None;
+        }
+        let commands = PreparedEmail::new(next, self.extensions).ok()?.commands();
+        let text_bytes = text.whole(ONE_WRITE_BYTES).map_or(0, |text| text.bytes().len());
+        (text_bytes + commands.len() <= ONE_WRITE_BYTES).then_some(commands)
+    }
+
     async fn before_gate(&mut self, prepared: &PreparedEmail<'_>) -> Result<EnvelopeReply, Cause> {
-        if let Some(cause) = self.stream.read_unexpected().await {
+        if self.announced.is_none()
+            && let Some(cause) = self.stream.read_unexpected().await
+        {
             return Err(if self.emails > 1 { Cause::ClosedBetweenEmails } else { cause });
         }
         let reply = if self.extensions.pipelining {
@@ -233,11 +261,19 @@ impl Session {
         Ok(())
     }
 
-    /// Sends MAIL, RCPT and DATA in one write (RFC 2920), then reads their answers in order.
+    /// Sends MAIL, RCPT and DATA in one write (RFC 2920) unless they were announced, then reads their answers in order.
     async fn envelope_pipelined(&mut self, prepared: &PreparedEmail<'_>) -> Result<EnvelopeReply, Cause> {
-        let reset = if self.needs_reset { RSET } else { "" };
-        let group = [reset, &prepared.mail_command, &prepared.rcpt_command, DATA].concat();
-        within(self.timeouts.envelope, self.stream.write_command(&group)).await?;
+        let commands = prepared.commands();
+        match self.announced.take() {
+            Some(announced) if announced == commands => {}
+            // The relay expects the text of another email.
+            Some(_) => return Err(Cause::ClosedBetweenEmails),
+            None => {
+                let reset = if self.needs_reset { RSET } else { "" };
+                let group = [reset, &commands].concat();
+                within(self.timeouts.envelope, self.stream.write_command(&group)).await?;
+            }
+        }
         if self.needs_reset {
             self.read_rset_reply().await?;
         }

@@ -10,6 +10,8 @@ use crate::smtp::replies::classification::ReplyClass;
 use crate::smtp::replies::dialogue_result::{DialogueResult, enhanced_code};
 use crate::smtp::stage::Stage;
 
+pub(crate) const DATA: &str = "DATA\r\n";
+
 /// One email to one recipient.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Email {
@@ -132,6 +134,11 @@ impl<'a> PreparedEmail<'a> {
         mail_command += "\r\n";
         rcpt_command += "\r\n";
         Ok(PreparedEmail { mail_command, rcpt_command, text })
+    }
+
+    /// Returns MAIL, RCPT and DATA, for one write (RFC 2920).
+    pub fn commands(&self) -> String {
+        [&self.mail_command, &self.rcpt_command, DATA].concat()
     }
 }
 

@@ -1,9 +1,9 @@
 //! The only code that writes bytes to a relay and asks the gate (P3, P5). It works above TLS and has no time-outs.
 //!
-//! - Commands are written only outside an email's text. Texts are written only as `Stuffed`, which cannot contain a
-//!   line of one dot. So only `Stream::end_text_through_gate` can end the text of an email, and it asks the gate at
-//!   most once. `Stream::dot_without_recipients` ends an empty text without the gate, after the only recipient was
-//!   refused.
+//! - Commands are written only outside an email's text, or behind the final dot in its write. Texts are written only as
+//!   `Stuffed`, which cannot contain a line of one dot. So only `Stream::end_text_through_gate` can end the text of an
+//!   email, and it asks the gate at most once. `Stream::dot_without_recipients` ends an empty text without the gate,
+//!   after the only recipient was refused.
 //! - The [`Stage`] changes to `FinalDot` before the first byte of the final dot, so a possible handoff is never taken
 //!   for a definite not-sent.
 //! - Unexpected bytes before the gate end the dialogue: answers could no longer be matched to commands.
@@ -130,23 +130,25 @@ impl Stream {
     }
 
     /// **The gate.** Waits until the transport takes more bytes, then asks `gate` once, and returns its answer. If the
-    /// email passes, the rest of the text (`text`) and the final dot go to the transport in the same poll. If the gate
-    /// is closed, none of these bytes is written, and the connection is closed. Replies that are out of step before the
-    /// gate close it too.
+    /// email passes, the rest of the text (`text`), the final dot and the commands that announce the next email
+    /// (`announced`) go to the transport in the same poll. If the gate is closed, none of these bytes is written, and
+    /// the connection is closed. Replies that are out of step before the gate close it too.
     ///
     /// After the gate has passed, every error leaves the stage at `FinalDot`. This includes a write that fails at its
     /// first byte: a transport that encrypts may have taken it before it failed.
     pub async fn end_text_through_gate(
         &mut self,
         text: Option<Piece<'_>>,
+        announced: Option<&str>,
         gate: &mut dyn Gate,
     ) -> Result<GateAnswer, Cause> {
         if self.stage != if text.is_some() { Stage::Data } else { Stage::Body } {
             return Err(Cause::OutOfStep("a final dot without a text".to_owned()));
         }
         self.stage = Stage::Body;
-        let whole = text.map(|text| [text.bytes(), FINAL_DOT].concat());
-        let mut rest = whole.as_deref().unwrap_or(FINAL_DOT);
+        let (text, announced) = (text.map_or(&[] as &[u8], Piece::bytes), announced.unwrap_or_default().as_bytes());
+        let whole = [text, FINAL_DOT, announced].concat();
+        let mut rest = whole.as_slice();
         // Unconstrained: tokio's budget for a task must not push the write into a later poll.
         unconstrained(poll_fn(|cx| {
             if self.stage == Stage::Body {
@@ -168,10 +170,11 @@ impl Stream {
     }
 
     /// Returns the whole answer to the final dot. If bytes other than a 421 follow it, it may be the answer
-    /// to something else. Then the call fails, and the email is in doubt.
-    pub async fn read_final_reply(&mut self) -> Result<Reply, Cause> {
+    /// to something else. Then the call fails, and the email is in doubt. If the next email was `announced`, answers to
+    /// its commands may follow.
+    pub async fn read_final_reply(&mut self, announced: bool) -> Result<Reply, Cause> {
         let reply = self.read_reply().await?;
-        if let Some(cause @ Cause::OutOfStep(_)) = self.read_unexpected().await {
+        if !announced && let Some(cause @ Cause::OutOfStep(_)) = self.read_unexpected().await {
             self.close();
             if !self.replies.surplus_is_421() {
                 return Err(cause);
@@ -283,7 +286,7 @@ mod tests {
         let ok = Reply { code: 250, text: String::new() };
         let text = Stuffed::new(b"x\r\n").expect("a good text");
         let piece = text.pieces(10).next().expect("a piece");
-        assert!(stream.end_text_through_gate(None, &mut Never).await.is_err(), "not before a text");
+        assert!(stream.end_text_through_gate(None, None, &mut Never).await.is_err(), "not before a text");
         assert!(stream.write_text(piece).await.is_err(), "and no text before 354");
         stream.set_stage(Stage::Data);
         assert!(stream.dot_without_recipients(&ok).await.is_err(), "not with a recipient");

@@ -149,13 +149,14 @@ mod tests {
 
         let (paused, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
         let mut gate = PausedLater { paused: paused.clone(), asked: asked.clone() };
-        let waits = timeout(Duration::from_millis(300), stream.end_text_through_gate(None, &mut gate)).await;
+        let waits = timeout(Duration::from_millis(300), stream.end_text_through_gate(None, None, &mut gate)).await;
         assert!(waits.is_err(), "it waits: {waits:?}");
         assert_eq!((asked.load(Ordering::SeqCst), stream.stage()), (0, Stage::Body), "the gate is not asked yet");
 
         paused.store(true, Ordering::SeqCst);
         let mut seen = Vec::new();
-        let (closed, _) = tokio::join!(stream.end_text_through_gate(None, &mut gate), theirs.read_to_end(&mut seen));
+        let (closed, _) =
+            tokio::join!(stream.end_text_through_gate(None, None, &mut gate), theirs.read_to_end(&mut seen));
         assert_eq!(closed, Ok(GateAnswer::Closed));
         assert!(!seen.ends_with(b"\n.\r\n"), "no final dot");
     }

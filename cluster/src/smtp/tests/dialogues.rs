@@ -19,7 +19,7 @@ async fn deliver_once(script: Script, timeouts: Timeouts) -> (DialogueResult, Ex
     let exchange = Exchange::new(script);
     let mut gate = Counting::open(&exchange);
     let result = match exchange.session_within(timeouts).await {
-        Ok(mut session) => session.run_transaction(&mail(b"hello\r\n"), &mut gate, &Deadlines::default()).await,
+        Ok(mut session) => session.run_transaction(&mail(b"hello\r\n"), &mut gate, &Deadlines::default(), None).await,
         Err(result) => *result,
     };
     let met = gate.times_met();
@@ -51,7 +51,8 @@ async fn ehlo_not_understood_falls_back_to_helo() {
         assert_eq!(session.extensions(), Extensions::default(), "nothing is offered");
         assert_eq!(exchange.commands(), ["EHLO node-1.example.org", "HELO node-1.example.org"]);
         let beyond = Email { to: "bj\u{f8}rn@example.com".to_owned(), ..mail(b"x") };
-        let result = session.run_transaction(&beyond, &mut Counting::open(&exchange), &Deadlines::default()).await;
+        let result =
+            session.run_transaction(&beyond, &mut Counting::open(&exchange), &Deadlines::default(), None).await;
         assert_eq!(result, DialogueResult::NoSmtpUtf8 { asked: false }, "it may have SMTPUTF8");
     }
     let exchange = Exchange::new(when(Moment::Ehlo, Act::Say("554 5.3.2 no service\r\n")));
@@ -171,10 +172,10 @@ async fn pipelined_email_with_short_text_takes_two_writes() {
     let mut session = exchange.session().await.expect("a session");
     let before = exchange.tape.lock().writes;
     let result =
-        session.run_transaction(&mail(b"hello\r\n"), &mut Counting::open(&exchange), &Deadlines::default()).await;
+        session.run_transaction(&mail(b"hello\r\n"), &mut Counting::open(&exchange), &Deadlines::default(), None).await;
     assert!(matches!(result, DialogueResult::Accepted { .. }));
     assert_eq!(exchange.tape.lock().writes - before, 2, "the offer; the text with its final dot");
-    session.run_transaction(&mail(b"hello\r\n"), &mut Counting::open(&exchange), &Deadlines::default()).await;
+    session.run_transaction(&mail(b"hello\r\n"), &mut Counting::open(&exchange), &Deadlines::default(), None).await;
     assert_eq!(exchange.tape.lock().writes - before, 4);
     assert!(!exchange.commands().contains(&"RSET".to_owned()), "there was nothing to reset");
 }
@@ -203,7 +204,7 @@ async fn refused_recipient_does_not_affect_next_email() {
         let mut session = exchange.session().await.expect("a session");
         let mut gate = Counting::open(&exchange);
         for _ in 0..2 {
-            let result = session.run_transaction(&mail(b"hello\r\n"), &mut gate, &Deadlines::default()).await;
+            let result = session.run_transaction(&mail(b"hello\r\n"), &mut gate, &Deadlines::default(), None).await;
             assert!(
                 matches!(result, DialogueResult::Refused { code: 550, class: ReplyClass::Recipient, .. }),
                 "{result:?}"
@@ -223,11 +224,11 @@ async fn our_own_refusals_do_not_touch_the_wire() {
     let mut gate = Counting::open(&exchange);
     let utf8 = Email { to: "bj\u{f8}rn@example.com".to_owned(), ..mail(b"x") };
     assert_eq!(
-        session.run_transaction(&utf8, &mut gate, &Deadlines::default()).await,
+        session.run_transaction(&utf8, &mut gate, &Deadlines::default(), None).await,
         DialogueResult::NoSmtpUtf8 { asked: true }
     );
     for bad in [Email { to: "no address".to_owned(), ..mail(b"x") }, mail(b"lone\nline feed")] {
-        let result = session.run_transaction(&bad, &mut gate, &Deadlines::default()).await;
+        let result = session.run_transaction(&bad, &mut gate, &Deadlines::default(), None).await;
         assert!(matches!(result, DialogueResult::Refused { .. }), "{result:?}");
     }
     assert_eq!(exchange.tape.lock().bytes.len(), written);
@@ -263,11 +264,11 @@ async fn relay_may_close_between_emails() {
     let mut session = exchange.session().await.expect("a session");
     let mut gate = Counting::open(&exchange);
     assert!(matches!(
-        session.run_transaction(&mail(b"a"), &mut gate, &Deadlines::default()).await,
+        session.run_transaction(&mail(b"a"), &mut gate, &Deadlines::default(), None).await,
         DialogueResult::Accepted { .. }
     ));
     until("the server has left", || exchange.seen.lock().open == 0).await;
-    let result = session.run_transaction(&mail(b"b"), &mut gate, &Deadlines::default()).await;
+    let result = session.run_transaction(&mail(b"b"), &mut gate, &Deadlines::default(), None).await;
     assert_eq!(result, DialogueResult::Broken { stage: Stage::Mail, cause: Cause::ClosedBetweenEmails });
     assert_eq!(gate.times_met(), 1);
 }
@@ -276,15 +277,15 @@ async fn relay_may_close_between_emails() {
 async fn farewell_between_emails_is_seen_before_the_next() {
     let exchange = Exchange::new(when(Moment::Dot, Act::Say("250 queued\r\n421 enough\r\n")));
     let mut session = exchange.session().await.expect("a session");
-    session.run_transaction(&mail(b"a"), &mut Counting::open(&exchange), &Deadlines::default()).await;
-    assert!(!session.is_still_idle().await);
+    session.run_transaction(&mail(b"a"), &mut Counting::open(&exchange), &Deadlines::default(), None).await;
+    assert!(!session.is_still_usable().await);
 }
 
 #[tokio::test]
 async fn quit_is_said_between_mails() {
     let exchange = Exchange::new(willing());
     let mut session = exchange.session().await.expect("a session");
-    session.run_transaction(&mail(b"a"), &mut Counting::open(&exchange), &Deadlines::default()).await;
+    session.run_transaction(&mail(b"a"), &mut Counting::open(&exchange), &Deadlines::default(), None).await;
     session.quit().await;
     until("the server has left", || exchange.seen.lock().open == 0).await;
     assert_eq!(exchange.commands().last().map(String::as_str), Some("QUIT"));
@@ -295,7 +296,7 @@ async fn deadline_of_caller_ends_dialogue_before_gate() {
     let exchange = Exchange::new(when(Moment::Mail, Act::Hang));
     let mut session = exchange.session().await.expect("a session");
     let deadlines = Deadlines { gate_by: Some(Instant::now() + SHORT), ..Deadlines::default() };
-    let result = session.run_transaction(&mail(b"a"), &mut Counting::open(&exchange), &deadlines).await;
+    let result = session.run_transaction(&mail(b"a"), &mut Counting::open(&exchange), &deadlines, None).await;
     assert_eq!(result, DialogueResult::Broken { stage: Stage::Mail, cause: Cause::NotBegunInTime });
     assert!(!session.is_open());
 }
@@ -312,8 +313,8 @@ async fn cancelled_dialogue_stops_before_gate_and_not_after_it() {
     let exchange = Exchange::new(willing());
     let mut session = exchange.session().await.expect("a session");
     let deadlines = Deadlines::default();
-    let result = session.run_transaction(&mail(b"a"), &mut Stopping(deadlines.clone()), &deadlines).await;
+    let result = session.run_transaction(&mail(b"a"), &mut Stopping(deadlines.clone()), &deadlines, None).await;
     assert!(matches!(result, DialogueResult::Accepted { .. }), "past the gate it waits: {result:?}");
-    let result = session.run_transaction(&mail(b"a"), &mut Counting::open(&exchange), &deadlines).await;
+    let result = session.run_transaction(&mail(b"a"), &mut Counting::open(&exchange), &deadlines, None).await;
     assert_eq!(result, DialogueResult::Broken { stage: Stage::Mail, cause: Cause::Stopped });
 }

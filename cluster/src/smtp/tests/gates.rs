@@ -28,7 +28,7 @@ async fn passes_the_gate_once(text: &[u8], buffer: usize, gulp: usize, step_by_s
     let mut session = exchange.session().await.expect("a session");
     for round in 1..=2 {
         let mut gate = Counting::open(&exchange);
-        let result = session.run_transaction(&mail(text), &mut gate, &Deadlines::default()).await;
+        let result = session.run_transaction(&mail(text), &mut gate, &Deadlines::default(), None).await;
         assert!(matches!(result, DialogueResult::Accepted { code: 250, .. }), "{result:?}");
         assert_eq!(gate.times_met(), 1, "once an email");
         let tape = exchange.tape.lock().bytes.clone();
@@ -98,7 +98,7 @@ async fn closed_gate_writes_no_byte_of_final_dot_and_closes() {
     let exchange = Exchange::new(willing());
     let mut session = exchange.session().await.expect("a session");
     let mut gate = Counting::closed(&exchange);
-    let result = session.run_transaction(&mail(b"hello\r\n"), &mut gate, &Deadlines::default()).await;
+    let result = session.run_transaction(&mail(b"hello\r\n"), &mut gate, &Deadlines::default(), None).await;
     assert_eq!(result, DialogueResult::GateClosed);
     assert_eq!(gate.times_met(), 1);
     assert_eq!(exchange.tape.lock().bytes.len(), gate.met.lock()[0], "nothing was written after the answer");
@@ -126,7 +126,7 @@ async fn never_meets_the_gate(exchange: Exchange) {
     let mut session = exchange.session().await.expect("a session");
     let mut gate = Counting::open(&exchange);
     let result =
-        session.run_transaction(&mail(&b"0123456789\r\n".repeat(1_000)), &mut gate, &Deadlines::default()).await;
+        session.run_transaction(&mail(&b"0123456789\r\n".repeat(1_000)), &mut gate, &Deadlines::default(), None).await;
     assert!(matches!(result, DialogueResult::Broken { stage: Stage::Body, cause: Cause::OutOfStep(_) }), "{result:?}");
     assert_eq!(gate.times_met(), 0);
     assert!(!session.is_open());
@@ -139,7 +139,7 @@ async fn relay_leaving_during_text_is_noticed_before_gate() {
     let mut session = exchange.session().await.expect("a session");
     let mut gate = Counting::open(&exchange);
     let result =
-        session.run_transaction(&mail(&b"0123456789\r\n".repeat(1_000)), &mut gate, &Deadlines::default()).await;
+        session.run_transaction(&mail(&b"0123456789\r\n".repeat(1_000)), &mut gate, &Deadlines::default(), None).await;
     assert!(matches!(result, DialogueResult::Broken { stage: Stage::Body, .. }), "{result:?}");
     assert_eq!(gate.times_met(), 0);
 }
@@ -151,12 +151,12 @@ async fn dot_without_recipient_does_not_meet_gate() {
     let exchange = Exchange::new(script(&ACTS));
     let mut session = exchange.session().await.expect("a session");
     let mut gate = Counting::open(&exchange);
-    let result = session.run_transaction(&mail(b"hello\r\n"), &mut gate, &Deadlines::default()).await;
+    let result = session.run_transaction(&mail(b"hello\r\n"), &mut gate, &Deadlines::default(), None).await;
     assert!(matches!(result, DialogueResult::Refused { stage: Stage::Rcpt, code: 550, .. }), "{result:?}");
     assert_eq!(gate.times_met(), 0);
     assert_eq!(exchange.seen.lock().texts, [b""], "the text that was asked for ended empty");
     assert!(session.is_open(), "and the session goes on");
-    assert_eq!(session.run_transaction(&mail(b"x"), &mut gate, &Deadlines::default()).await, result);
+    assert_eq!(session.run_transaction(&mail(b"x"), &mut gate, &Deadlines::default(), None).await, result);
 }
 
 #[tokio::test]
@@ -164,7 +164,7 @@ async fn no_dot_is_written_after_desynchronized_dialogue() {
     let exchange = Exchange::new(when(Moment::Mail, Act::Say("451 4.3.0 later\r\n")));
     let mut session = exchange.session().await.expect("a session");
     let mut gate = Counting::open(&exchange);
-    let result = session.run_transaction(&mail(b"hello\r\n"), &mut gate, &Deadlines::default()).await;
+    let result = session.run_transaction(&mail(b"hello\r\n"), &mut gate, &Deadlines::default(), None).await;
     assert!(matches!(result, DialogueResult::Refused { stage: Stage::Mail, code: 451, .. }), "{result:?}");
     assert!(!session.is_open(), "RCPT and DATA were taken without a MAIL");
     assert!(!exchange.tape.lock().bytes.ends_with(b".\r\n"));
@@ -176,7 +176,7 @@ async fn failed_write_of_final_dot_is_in_doubt() {
     let exchange = Exchange::new(willing());
     let mut session = exchange.session().await.expect("a session");
     let mut gate = FailingWire(Counting::open(&exchange));
-    let result = session.run_transaction(&mail(b"hello\r\n"), &mut gate, &Deadlines::default()).await;
+    let result = session.run_transaction(&mail(b"hello\r\n"), &mut gate, &Deadlines::default(), None).await;
     assert!(matches!(result, DialogueResult::InDoubt { cause: Cause::Io(_) }), "{result:?}");
 }
 
@@ -200,7 +200,7 @@ async fn panicking_gate_counts_as_closed() {
     }
     let exchange = Exchange::new(willing());
     let mut session = exchange.session().await.expect("a session");
-    let result = session.run_transaction(&mail(b"hello\r\n"), &mut Panicking, &Deadlines::default()).await;
+    let result = session.run_transaction(&mail(b"hello\r\n"), &mut Panicking, &Deadlines::default(), None).await;
     assert!(
         matches!(&result, DialogueResult::Broken { stage: Stage::Body, cause: Cause::Panicked(text) } if text.contains("upside")),
         "{result:?}"
@@ -218,8 +218,9 @@ async fn unaccepted_final_dot_is_in_doubt_after_timeout() {
     let mut session = hang.session_within(timeouts).await.expect("a session");
     let mut gate = Counting::open(&hang);
     // The server reads up to 4,096 bytes at once and then hangs. The remaining bytes exactly fill the buffer.
-    let result =
-        session.run_transaction(&mail(&b"0123456789abcd\r\n".repeat(768)), &mut gate, &Deadlines::default()).await;
+    let result = session
+        .run_transaction(&mail(&b"0123456789abcd\r\n".repeat(768)), &mut gate, &Deadlines::default(), None)
+        .await;
     assert!(matches!(result, DialogueResult::InDoubt { cause: Cause::TimedOut }), "{result:?}");
     assert_eq!(gate.times_met(), 1);
 }

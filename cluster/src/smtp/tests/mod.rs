@@ -1,5 +1,6 @@
 //! Tests of the relays against a scripted server that shares no code with them.
 
+mod announcements;
 mod certificates;
 mod circuits;
 mod dialogues;

@@ -21,11 +21,11 @@ use tokio::{
     time::Instant,
 };
 
-use super::server::{Act, Exchange, Moment, Script, mail, target, until, when, willing};
+use super::server::{Act, Exchange, Moment, Script, mail, stepwise, target, until, when, willing};
 use crate::smtp::cause::Cause;
 use crate::smtp::gate::{Gate, GateAnswer};
 use crate::smtp::relay::circuit::Backoff;
-use crate::smtp::relay::permit::SendPermit;
+use crate::smtp::relay::permit::{NextEmail, SendPermit};
 use crate::smtp::relay::status::CircuitStatus;
 use crate::smtp::relay::{RelayLimits, RelaySessions, Unavailable};
 use crate::smtp::replies::dialogue_result::DialogueResult;
@@ -33,6 +33,7 @@ use crate::smtp::session::deadlines::{Deadlines, Timeouts};
 use crate::smtp::session::dialer::{Connected, Dial};
 use crate::smtp::session::envelope::Email;
 
+mod next_emails;
 mod probes;
 
 /// A gate that lets every email pass.
@@ -58,11 +59,11 @@ fn quick() -> RelayLimits {
 
 async fn send(pool: &Arc<RelaySessions>, text: &str) -> DialogueResult {
     let permit = pool.acquire(soon()).await.expect("a permit");
-    permit.send(&mail(text.as_bytes()), &mut Open, &Deadlines::default()).await
+    permit.send(&mail(text.as_bytes()), &mut Open, &Deadlines::default(), None).await.0
 }
 
 fn deliver_in_background(permit: SendPermit, email: Email) -> JoinHandle<DialogueResult> {
-    tokio::spawn(async move { permit.send(&email, &mut Open, &Deadlines::default()).await })
+    tokio::spawn(async move { permit.send(&email, &mut Open, &Deadlines::default(), None).await.0 })
 }
 
 /// A dialer whose connection panics when it is read.
@@ -209,13 +210,13 @@ async fn used_session_is_no_evidence_against_smtputf8() {
     let beyond = || Email { to: "bj\u{f8}rn@example.com".to_owned(), ..mail(b"b") };
     let permit = pool.acquire(soon()).await.expect("a permit");
     assert_eq!(
-        permit.send(&beyond(), &mut Open, &Deadlines::default()).await,
+        permit.send(&beyond(), &mut Open, &Deadlines::default(), None).await.0,
         DialogueResult::NoSmtpUtf8 { asked: true }
     );
     assert!(matches!(send(&pool, "c").await, DialogueResult::Accepted { .. }));
     upgraded.store(true, Ordering::SeqCst);
     let permit = pool.acquire(soon()).await.expect("a permit");
-    let result = permit.send(&beyond(), &mut Open, &Deadlines::default()).await;
+    let result = permit.send(&beyond(), &mut Open, &Deadlines::default(), None).await.0;
     assert!(matches!(result, DialogueResult::Accepted { .. }), "{result:?}");
 }
 
@@ -227,7 +228,7 @@ async fn session_ends_after_email_that_it_cannot_carry() {
     let permit = pool.acquire(soon()).await.expect("a permit");
     let beyond = Email { to: "bj\u{f8}rn@example.com".to_owned(), ..mail(b"b") };
     assert_eq!(
-        permit.send(&beyond, &mut Open, &Deadlines::default()).await,
+        permit.send(&beyond, &mut Open, &Deadlines::default(), None).await.0,
         DialogueResult::NoSmtpUtf8 { asked: false }
     );
     until("it has quit", || pool.status().sessions_open == 0).await;
@@ -445,7 +446,7 @@ async fn persistent(pool: Arc<RelaySessions>, number: usize) -> DialogueResult {
         match pool.acquire(soon()).await {
             Ok(permit) => {
                 let text = format!("{number}\r\n").into_bytes();
-                return permit.send(&mail(&text), &mut Open, &Deadlines::default()).await;
+                return permit.send(&mail(&text), &mut Open, &Deadlines::default(), None).await.0;
             }
             Err(Unavailable::CircuitOpen { until, .. }) => {
                 tokio::time::sleep_until(until.min(Instant::now() + Duration::from_millis(3))).await;

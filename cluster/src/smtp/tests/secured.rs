@@ -114,7 +114,7 @@ async fn delivers_once(scene: Scene) {
     assert!(encryption.expires_at_s > 7_000_000_000, "{encryption:?}");
     for round in 1..=2 {
         let mut gate = Counting::open(&scene.exchange);
-        let result = session.run_transaction(&mail(b"hello\r\n.\r\n"), &mut gate, &Deadlines::default()).await;
+        let result = session.run_transaction(&mail(b"hello\r\n.\r\n"), &mut gate, &Deadlines::default(), None).await;
         assert!(matches!(result, DialogueResult::Accepted { .. }), "{result:?}");
         assert_eq!(gate.times_met(), 1, "once an email");
         let tape = scene.exchange.tape.lock().bytes.clone();
@@ -142,7 +142,7 @@ async fn closed_gate_writes_nothing_over_tls() {
     let scene = Scene::implicit(willing());
     let mut session = scene.open().await.0.expect("a session");
     let mut gate = Counting::closed(&scene.exchange);
-    let result = session.run_transaction(&mail(b"hello\r\n"), &mut gate, &Deadlines::default()).await;
+    let result = session.run_transaction(&mail(b"hello\r\n"), &mut gate, &Deadlines::default(), None).await;
     assert!(matches!(result, DialogueResult::GateClosed), "{result:?}");
     assert_eq!(scene.exchange.tape.lock().bytes.len(), gate.met.lock()[0], "not a byte behind the gate");
 }

@@ -59,7 +59,7 @@ fn mail(number: usize) -> Email {
 async fn send(pool: Arc<RelaySessions>, number: usize) -> DialogueResult {
     loop {
         match pool.acquire(Instant::now() + Duration::from_secs(60)).await {
-            Ok(permit) => return permit.send(&mail(number), &mut Open, &Deadlines::default()).await,
+            Ok(permit) => return permit.send(&mail(number), &mut Open, &Deadlines::default(), None).await.0,
             Err(Unavailable::CircuitOpen { until, .. }) => tokio::time::sleep_until(until).await,
             Err(other) => panic!("{other}"),
         }
@@ -132,7 +132,7 @@ async fn held_answer_is_a_waiting_dot() {
     let pool = pool(&handle);
     let mut hold = handle.hold_next_answer(HoldRequest { point: HoldPoint::AfterCommit, ..HoldRequest::default() });
     let permit = pool.acquire(Instant::now() + Duration::from_secs(60)).await.expect("a permit");
-    let delivery = tokio::spawn(async move { permit.send(&mail(1), &mut Open, &Deadlines::default()).await });
+    let delivery = tokio::spawn(async move { permit.send(&mail(1), &mut Open, &Deadlines::default(), None).await.0 });
     let held = hold.next(Duration::from_secs(30)).await.expect("a held mail");
     until("it waits", || pool.status().waiting_dots == 1).await;
     assert!(held.release());

@@ -21,7 +21,7 @@ fn queue_of(claims: impl IntoIterator<Item = (Tenant, u32, usize)>) -> Queue<Ten
 
 /// Returns the tenants of the next `count` turns.
 fn turns(queue: &mut Queue<Tenant>, count: usize) -> Vec<Tenant> {
-    (0..count).map(|_| queue.next().expect("a recipient waits").0).collect()
+    (0..count).map(|_| queue.next_if(|_, _| true).expect("a recipient waits").0).collect()
 }
 
 fn count_of(turns: &[Tenant], tenant: Tenant) -> usize {
@@ -49,7 +49,7 @@ async fn turns_follow_shares_whatever_the_number_of_claims() {
 #[tokio::test]
 async fn claims_of_one_tenant_take_turns() {
     let mut queue = queue_of([(0, 1, 3), (0, 1, 2)]);
-    let numbers: Vec<usize> = std::iter::from_fn(|| queue.next()).map(|(_, number, _)| number).collect();
+    let numbers: Vec<usize> = std::iter::from_fn(|| queue.next_if(|_, _| true)).map(|(_, number, _)| number).collect();
     assert_eq!(numbers, [0, 0, 1, 1, 2]);
     assert!(queue.deadlines.is_empty() && queue.claims.is_empty() && queue.next.is_empty());
 }
@@ -101,6 +101,15 @@ async fn tenant_that_returns_often_has_no_more_than_its_share_and_its_saved_turn
     assert!(of_bursty <= 5_000 + SAVED_TURNS as usize, "{of_bursty}");
 }
 
+#[tokio::test]
+async fn recipient_that_is_not_wanted_keeps_its_turn() {
+    let mut queue = queue_of([(0, 1, 1), (1, 1, 1)]);
+    assert!(queue.next_if(|_, _| false).is_none());
+    assert_eq!(turns(&mut queue, 1), [0]);
+    assert!(queue.next_if(|tenant, _| *tenant == 0).is_none(), "it is the turn of the other tenant");
+    assert_eq!(turns(&mut queue, 1), [1]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn claims_past_their_deadline_are_taken_out_and_hold_up_no_other() {
     let queues = PoolQueues::default();
@@ -109,11 +118,11 @@ async fn claims_past_their_deadline_are_taken_out_and_hold_up_no_other() {
     assert!(queues.push("default", waiting(1, 1, 2, in_seconds(5))).is_none(), "it has a feeder");
     assert!(queues.push("other", waiting(1, 1, 2, in_seconds(5))).is_some(), "another pool");
     assert_eq!(queue.earliest(), Some(in_seconds(1)));
-    assert_eq!(queue.next().map(|(tenant, number, _)| (tenant, number)), Some((0, 0)));
+    assert_eq!(queue.next_if(|_, _| true).map(|(tenant, number, _)| (tenant, number)), Some((0, 0)));
     let due = queue.take_up_to(in_seconds(1));
     let due: Vec<_> = due.iter().map(|claim| (claim.claim, claim.recipients.iter().copied().collect())).collect();
     assert_eq!(due, [(0, vec![1, 2])]);
-    assert_eq!(queue.next().map(|(tenant, number, _)| (tenant, number)), Some((1, 0)));
+    assert_eq!(queue.next_if(|_, _| true).map(|(tenant, number, _)| (tenant, number)), Some((1, 0)));
     assert_eq!(queue.take_all().len(), 1);
     assert_eq!(queue.earliest(), None, "the feeder ends");
     assert!(queues.push("default", waiting(0, 1, 1, in_seconds(1))).is_some(), "and the next claim needs another one");
@@ -127,7 +136,7 @@ async fn idle_pools_and_tenants_are_forgotten() {
         drop(queues.push(&number.to_string(), waiting(0, 1, 1, Instant::now())));
         let mut queue = kept.0.lock();
         queue.push(waiting(number, 1, 1, Instant::now()));
-        while queue.next().is_some() {}
+        while queue.next_if(|_, _| true).is_some() {}
         queue.last += SAVED_TURNS * STEP;
     }
     assert!(queues.0.lock().len() <= KNOWN_MAX);

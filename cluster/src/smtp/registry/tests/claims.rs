@@ -44,7 +44,7 @@ impl Node {
     async fn feed(self: Arc<Node>, queue: Arc<PoolQueue<usize>>) {
         while let Some(deadline) = queue.earliest() {
             let relay_permit = self.relays.acquire("default", deadline).await.expect("a session");
-            let (tenant, _, _) = queue.next().expect("a recipient");
+            let (tenant, _, _) = queue.next_if(|_, _| true).expect("a recipient");
             let node = Arc::clone(&self);
             tokio::spawn(async move {
                 tokio::time::sleep(node.dialogues[relay_permit.relay_name.as_str()]).await;

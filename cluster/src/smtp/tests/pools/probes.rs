@@ -47,7 +47,7 @@ async fn unreachable_relay_is_probed_by_one_dialogue() {
         assert!(Instant::now() < limit, "it never recovers");
         match pool.acquire(soon()).await {
             Ok(permit) => {
-                let result = permit.send(&mail(b"c"), &mut Open, &Deadlines::default()).await;
+                let result = permit.send(&mail(b"c"), &mut Open, &Deadlines::default(), None).await.0;
                 assert!(matches!(result, DialogueResult::Accepted { .. }), "{result:?}");
                 break;
             }
@@ -85,7 +85,7 @@ async fn probe_that_relay_cannot_take_for_want_of_smtputf8_closes_circuit() {
     let permit = probe_after_lost_session(&pool).await;
     let beyond = Email { to: "bj\u{f8}rn@example.com".to_owned(), ..mail(b"b") };
     assert_eq!(
-        permit.send(&beyond, &mut Open, &Deadlines::default()).await,
+        permit.send(&beyond, &mut Open, &Deadlines::default(), None).await.0,
         DialogueResult::NoSmtpUtf8 { asked: true }
     );
     assert_eq!(pool.status().circuit, CircuitStatus::Closed);
@@ -96,7 +96,7 @@ async fn probe_whose_message_is_refused_at_mail_closes_circuit() {
     let exchange = Exchange::new(when(Moment::Mail, Act::Say("552 5.3.4 message too big for system\r\n")));
     let pool = RelaySessions::new(target(), refuses_one_session(exchange), quick(), 7);
     let permit = probe_after_lost_session(&pool).await;
-    let result = permit.send(&mail(b"b"), &mut Open, &Deadlines::default()).await;
+    let result = permit.send(&mail(b"b"), &mut Open, &Deadlines::default(), None).await.0;
     assert!(
         matches!(&result, DialogueResult::Refused { stage: Stage::Mail, class, .. } if *class != ReplyClass::Relay),
         "{result:?}"
@@ -124,7 +124,7 @@ async fn silent_relay_holds_email_ten_seconds_and_is_probed_without_email() {
         Deadlines { open_by, gate_by, ..Deadlines::default() }
     };
     let permit = pool.acquire(soon()).await.expect("a permit");
-    let result = permit.send(&mail(b"a"), &mut Open, &deadlines()).await;
+    let result = permit.send(&mail(b"a"), &mut Open, &deadlines(), None).await.0;
     assert_eq!(result, DialogueResult::Broken { stage: Stage::Connect, cause: Cause::NotBegunInTime });
     assert!(begun.elapsed() < seconds(11), "{:?}", begun.elapsed());
     let CircuitStatus::HalfOpen { cause, .. } = pool.status().circuit else { panic!("it has not had its time yet") };
@@ -150,7 +150,7 @@ async fn silent_relay_holds_email_ten_seconds_and_is_probed_without_email() {
         assert!(begun.elapsed() < seconds(600), "it never comes back");
     };
     assert_eq!(pool.status().sessions_open, 1, "the email that probes has a session that greets");
-    assert!(matches!(permit.send(&mail(b"b"), &mut Open, &deadlines()).await, DialogueResult::Accepted { .. }));
+    assert!(matches!(permit.send(&mail(b"b"), &mut Open, &deadlines(), None).await.0, DialogueResult::Accepted { .. }));
     assert_eq!(pool.status().circuit, CircuitStatus::Closed);
 }
 
@@ -161,12 +161,12 @@ async fn greeting_after_six_seconds_does_not_open_circuit() {
     let pool = pool(&exchange, quick());
     let deadlines = || Deadlines { open_by: Some(Instant::now() + Duration::from_secs(4)), ..Deadlines::default() };
     let permit = pool.acquire(soon()).await.expect("a permit");
-    let result = permit.send(&mail(b"a"), &mut Open, &deadlines()).await;
+    let result = permit.send(&mail(b"a"), &mut Open, &deadlines(), None).await.0;
     assert_eq!(result, DialogueResult::Broken { stage: Stage::Connect, cause: Cause::NotBegunInTime });
     tokio::time::sleep(Duration::from_secs(3)).await;
     let status = pool.status();
     assert_eq!((status.circuit, status.sessions_idle), (CircuitStatus::Closed, 1), "it opened for the next email");
     let permit = pool.acquire(soon()).await.expect("a permit");
-    assert!(matches!(permit.send(&mail(b"b"), &mut Open, &deadlines()).await, DialogueResult::Accepted { .. }));
+    assert!(matches!(permit.send(&mail(b"b"), &mut Open, &deadlines(), None).await.0, DialogueResult::Accepted { .. }));
     assert_eq!(exchange.seen.lock().connections, 1);
 }
