@@ -61,10 +61,10 @@ pub struct Args {
 }
 
 impl Args {
-    /// Emails a second that the sessions of all nodes could send, with two round trips for each; `None` without
+    /// Emails a second that the sessions of all nodes could send, with one round trip for each; `None` without
     /// `--round-trip`.
     fn rate_max(&self) -> Option<f64> {
-        let emails_of_session = 1_000.0 / (2.0 * f64::from(self.round_trip));
+        let emails_of_session = 1_000.0 / f64::from(self.round_trip);
         (self.round_trip > 0).then(|| f64::from(NODES) * f64::from(self.sessions) * emails_of_session)
     }
 }
