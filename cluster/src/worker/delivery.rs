@@ -80,7 +80,7 @@ async fn send_before(
     let next_email = next.as_ref().zip(admitted).map(|(next, permit)| NextEmail { email: &next.email, permit });
     let (ended, next_waits) = {
         let mut dialogue = pin!(send_through_relays(context, &email, permit, next_email));
-        // Whatever becomes of the next recipient, the answer to this email is waited for.
+        // The answer to this email is awaited, also after the next recipient went back.
         tokio::select! {
             biased;
             ended = &mut dialogue => (ended, true),

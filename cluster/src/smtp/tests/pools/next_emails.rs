@@ -1,4 +1,4 @@
-//! Tests of the next email of a session (P5.3): when it is admitted, and what becomes of its session.
+//! Tests of the next email of a session (P5.3): when it is admitted, and when its session ends.
 
 use super::*;
 
@@ -72,9 +72,9 @@ async fn slow_relay_gets_no_next_email() {
 /// The second MAIL that the relay gets over all sessions fails, which opens the circuit.
 #[tokio::test]
 async fn open_circuit_admits_no_next_email_and_ends_session_of_announced_one() {
-    let mails = AtomicUsize::new(0);
+    let commands = AtomicUsize::new(0);
     let script: Script = Arc::new(move |moment, _| {
-        let fails = moment == Moment::Mail && mails.fetch_add(1, Ordering::SeqCst) == 1;
+        let fails = moment == Moment::Mail && commands.fetch_add(1, Ordering::SeqCst) == 1;
         fails.then_some(Act::Close)
     });
     let exchange = Exchange::new(script);
