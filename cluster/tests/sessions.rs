@@ -234,13 +234,19 @@ async fn paused_run_gives_claims_back_without_spending_pace() {
     sink.stop().await;
 }
 
-/// Starts a node with one session, whose relay becomes silent after the final dot while more recipients wait.
+/// Starts a node with one session. Returns it when its relay has become silent after a final dot, while more recipients
+/// wait.
 async fn node_that_waits_for_an_answer(folder: &Path, sink: &Sink, answer: &str) -> Node {
     let node = Node::start(folder).await;
     node.put_relay(("default", "one"), sink, 1).await;
     node.open(("default", 1), "default", 1_000).await;
     node.until_sent("default", 100).await;
     sink.set_faults(answer.parse().expect("a plan"));
+    let end = Instant::now() + STEP_TIMEOUT;
+    while sink.fault_tally().iter().all(|rule| rule.injected == 0) {
+        assert!(Instant::now() < end, "no answer is late");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     node
 }
 
@@ -272,7 +278,6 @@ async fn stop_gives_next_recipient_back_while_an_answer_is_awaited() {
     let Node { context, node_runtime } = node_that_waits_for_an_answer(folder.path(), &sink, "answer:stall=8s").await;
     let count =
         |state| context.replica.read(|ledger| ledger.runs().map(|(_, _, run)| run.counts.get(state)).sum::<u32>());
-    tokio::time::sleep(Duration::from_millis(500)).await;
     let begun = Instant::now();
     let only_one_is_claimed = async {
         while count(RecipientState::Claimed) != 1 {
