@@ -6,9 +6,9 @@
 //! cut, after which the nodes of a new quorum may first have to catch up. Of the time with lost or late messages the
 //! first ten seconds do not count, and then each second counts half: a lost append is sent again after two seconds, and
 //! may be lost again. While a clock is wrong, lease and margin may last a ninth longer: the leader measures them on
-//! CLOCK_BOOTTIME, which is right within one part in ten (P9).
+//! CLOCK_BOOTTIME, which is right within one part in ten (P9). A claim is not judged while no majority runs.
 
-use super::majority::{rest_of, with_majority};
+use super::majority::{Interval, rest_of, with_majority};
 use crate::events::{FaultKind, OpenClaim};
 use crate::history::History;
 use crate::time::{LEASE_MS, MS};
@@ -26,12 +26,13 @@ pub fn revoked(history: &History, findings: &mut Findings) {
         return;
     }
     let lease_ns = LEASE_MS * MS;
-    let majorities = majorities_began(history);
+    let majorities = majorities(history);
     for claim in history.open_claims.iter().filter(|claim| claim.claimed > 0) {
         let Some(owner_ended_ns) = owner_ended_ns(history, claim) else { continue };
-        let majority_ns = majorities.partition_point(|began_ns| *began_ns <= claim.at_ns).checked_sub(1);
-        let majority_ns = majority_ns.and_then(|last| majorities.get(last)).copied().unwrap_or(0);
-        let from_ns = owner_ended_ns.max(able_since(history, claim.at_ns)).max(majority_ns);
+        let majority = majorities.iter().rev().find(|(began_ns, _)| *began_ns <= claim.at_ns);
+        // Nobody can revoke it without a majority. Afterwards the claim is reported again.
+        let Some((majority_ns, _)) = majority.filter(|(_, until_ns)| *until_ns > claim.at_ns) else { continue };
+        let from_ns = owner_ended_ns.max(able_since(history, claim.at_ns)).max(*majority_ns);
         let disturbed = disturbed(history, from_ns, claim.at_ns);
         let excused = disturbed.min(RESENT_WITHIN_MS * MS) + disturbed.saturating_sub(RESENT_WITHIN_MS * MS) / 2;
         let stayed = claim.at_ns.saturating_sub(from_ns).saturating_sub(excused);
@@ -63,10 +64,10 @@ fn owner_ended_ns(history: &History, claim: &OpenClaim) -> Option<u64> {
     own.filter_map(|lifetime| lifetime.ended_ns).max().filter(|ended| *ended < claim.at_ns)
 }
 
-/// Returns the starts of processes that completed a majority of running nodes, in order.
-fn majorities_began(history: &History) -> Vec<u64> {
+/// Returns the intervals in which a majority of the processes ran, in order.
+fn majorities(history: &History) -> Vec<Interval> {
     let ran = history.lifetimes.iter().map(|lifetime| (lifetime.started_ns, lifetime.ended_ns.unwrap_or(u64::MAX)));
-    with_majority(history, ran.collect()).into_iter().map(|(from_ns, _)| from_ns).collect()
+    with_majority(history, ran.collect())
 }
 
 /// Returns the time since which one leader could act without interruption.

@@ -744,7 +744,7 @@ fn i15_open_claim_of_ended_process_is_rejected() {
         history.fault(FaultKind::Partition, &["n3"], 25.0);
     });
     assert!(verdict(&cut, 15).is_true(), "the quorum is another one");
-    let down = |nodes: &[&str]| {
+    let down = |nodes: &[&str], (from_s, until_s)| {
         let mut history = stays.clone();
         for lifetime in history.events.iter_mut().filter_map(|event| match event {
             Event::Lifetime(lifetime) if nodes.contains(&lifetime.node.as_str()) && lifetime.ended_ns.is_none() => {
@@ -752,20 +752,22 @@ fn i15_open_claim_of_ended_process_is_rejected() {
             }
             _ => None,
         }) {
-            (lifetime.ended_ns, lifetime.end) = (Some(ns(25.0)), Some(LifetimeEnd::Killed));
+            (lifetime.ended_ns, lifetime.end) = (Some(ns(from_s)), Some(LifetimeEnd::Killed));
         }
         let later = nodes.iter().map(|node| Lifetime {
             node: (*node).to_owned(),
             incarnation: None,
-            started_ns: ns(25.5),
+            started_ns: ns(until_s),
             ended_ns: None,
             end: None,
         });
         history.events.extend(later.map(Event::Lifetime));
         verdict(&history, 15).is_true()
     };
-    assert!(!down(&["n3"]), "two of three processes ran");
-    assert!(down(&["n2", "n3"]), "a majority ran again from 25.5 s on");
+    assert!(!down(&["n3"], (25.0, 25.5)), "two of three processes ran");
+    assert!(down(&["n2", "n3"], (25.0, 25.5)), "a majority ran again from 25.5 s on");
+    assert!(down(&["n2", "n3"], (28.5, 29.5)), "no majority ran when it was reported");
+    assert!(!down(&["n2", "n3"], (29.2, 29.5)), "a majority ran until then");
     let disturbed = |from_s, until_s, status| {
         let mut history = stays.clone();
         let mut fault = Fault::installed(FaultKind::Link, "loss".to_owned(), vec!["n1".to_owned()], ns(from_s));
