@@ -46,11 +46,15 @@ pub async fn run(context: Arc<NodeContext>, stop: CancellationToken) {
         let open = open_parts(&context);
         let (first, others): (Vec<Hash>, Vec<Hash>) = lacking.into_iter().partition(|part| open.contains(part));
         let parts = first.into_iter().chain(others).take(NAMED_MAX).map(PeerFile::AudiencePart);
+        let mut fetched = 0;
         for file in parts.chain(blocks.into_iter().take(NAMED_MAX).map(PeerFile::ArchiveBlock)) {
             if stop.is_cancelled() {
                 return;
             }
-            fetch(&context, file).await;
+            fetched += u32::from(fetch(&context, file).await);
+        }
+        if fetched > 0 {
+            tracing::info!(files = fetched, "files that this node lacked were fetched from other nodes");
         }
     }
 }
@@ -98,18 +102,22 @@ async fn check_parts(context: &Arc<NodeContext>, removes: bool, is_short: &mut b
     Some(lacking)
 }
 
-/// Fetches a file from the first peer that has it intact.
-pub async fn fetch(context: &Arc<NodeContext>, file: PeerFile) {
+/// Fetches a file from the first peer that has it intact. Returns false if none has.
+pub async fn fetch(context: &Arc<NodeContext>, file: PeerFile) -> bool {
     for node in context.voters().into_iter().filter(|node| *node != context.me.node) {
         match fetch_from(context, node, file).await {
-            Ok(true) => return tracing::info!(?file, %node, "a file was fetched"),
+            Ok(true) => {
+                tracing::debug!(?file, %node, "a file was fetched");
+                return true;
+            }
             Ok(false) => {}
             // The shortage is logged once for the volume, not for each file.
-            Err(error) if error.kind() == io::ErrorKind::StorageFull => return,
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => return false,
             Err(error) => tracing::warn!(?file, %node, %error, "a file cannot be fetched"),
         }
     }
     tracing::debug!(?file, "no peer has this file now");
+    false
 }
 
 /// Fetches a file from this peer. Returns false if the peer does not have it.

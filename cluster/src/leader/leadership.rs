@@ -78,6 +78,8 @@ pub(crate) struct NodeReport {
     pub behind: bool,
     /// Audience parts that the node lacks (P20).
     pub lacking: BTreeSet<Hash>,
+    /// True if the node lacks blocks of the archive (P24).
+    pub lacks_archive: bool,
     /// True if the node stops and wants no more claims. Once true, it stays true for this incarnation.
     pub stopping: bool,
 }
@@ -241,7 +243,7 @@ impl Leadership {
 
     /// Records the report in a lease request. A request of an earlier incarnation is ignored.
     fn record_report(&self, request: LeaseRequest, behind: bool) {
-        let LeaseRequest { owner, measured, stopping, lacking, .. } = request;
+        let LeaseRequest { owner, measured, stopping, lacking, lacks_archive, .. } = request;
         let mut reports = self.reports.lock();
         let before = reports.get(&owner.node);
         if before.is_some_and(|before| before.owner.incarnation > owner.incarnation) {
@@ -254,7 +256,7 @@ impl Leadership {
         }
         let stopping = stopping || before.is_some_and(|before| before.owner == owner && before.stopping);
         let lacking = lacking.into_iter().collect();
-        reports.insert(owner.node, NodeReport { owner, measured, behind, lacking, stopping });
+        reports.insert(owner.node, NodeReport { owner, measured, behind, lacking, lacks_archive, stopping });
     }
 
     /// Returns the audience parts that a node lacked at its last request (P20).

@@ -1,9 +1,9 @@
 //! Changes the membership, one node at a time (P22). No other code does, but the admission of learners.
 //!
 //! A node joins as a learner. It votes only after it could replace any other voter for a while: it has the log, applies
-//! it, and holds every audience part (P20). A node that the ledger has removed leaves the membership; `removal` checks
-//! and proposes that. A change that a former leader left half done is finished. A leader that drains or was removed
-//! hands over.
+//! it, and holds every audience part (P20) and the archive (P24). A node that the ledger has removed leaves the
+//! membership; `removal` checks and proposes that. A change that a former leader left half done is finished. A leader
+//! that drains or was removed hands over.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -96,10 +96,11 @@ async fn leave_out(context: &NodeContext, leadership: &Leadership, node: NodeId)
     }
 }
 
-/// Returns true if the member has the log and the parts that a voter needs.
+/// Returns true if the member has the log and the files that a voter needs.
 fn is_ready(member: &MemberStatus, report: Option<&NodeReport>) -> bool {
     let has_log = member.lag.is_some_and(|lag| lag <= LAG_MAX);
-    has_log && report.is_some_and(|report| !report.behind && !report.stopping && report.lacking.is_empty())
+    let has_files = |report: &NodeReport| report.lacking.is_empty() && !report.lacks_archive;
+    has_log && report.is_some_and(|report| !report.behind && !report.stopping && has_files(report))
 }
 
 /// Processes of learners that are ready, each with the time since when.

@@ -16,23 +16,25 @@ pub async fn archived(
     context: &Arc<NodeContext>,
     run: RunId,
 ) -> Result<Option<(ArchivePartKey, Arc<Ledger>)>, ArchiveError> {
-    let mut repaired = BTreeSet::new();
-    loop {
-        match context.replica.archived(run).await {
-            Err(ArchiveError::Damaged { part, .. }) if repaired.insert(part) => fetch_blocks(context, part).await,
-            read => return read,
-        }
-    }
+    repaired(context, || context.replica.archived(run)).await
 }
 
 /// Opens a part. `None`: its retention has ended since it was listed.
 pub async fn open_part(context: &Arc<NodeContext>, key: ArchivePartKey) -> Result<Option<Arc<Ledger>>, ArchiveError> {
-    match context.replica.open_part(key).await {
-        Err(ArchiveError::Damaged { part, .. }) => {
-            fetch_blocks(context, part).await;
-            context.replica.open_part(key).await
+    repaired(context, || context.replica.open_part(key)).await
+}
+
+/// Reads, and reads again after each part with damage was repaired once.
+async fn repaired<T, Reading: Future<Output = Result<T, ArchiveError>>>(
+    context: &Arc<NodeContext>,
+    read: impl Fn() -> Reading,
+) -> Result<T, ArchiveError> {
+    let mut repaired = BTreeSet::new();
+    loop {
+        match read().await {
+            Err(ArchiveError::Damaged { part, .. }) if repaired.insert(part) => fetch_blocks(context, part).await,
+            read => return read,
         }
-        read => read,
     }
 }
 

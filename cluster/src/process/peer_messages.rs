@@ -97,6 +97,8 @@ pub struct LeaseRequest {
     pub applied: u64,
     /// Audience parts that it needs but cannot read (P20).
     pub lacking: Vec<Hash>,
+    /// True if it lacks blocks of the archive (P24).
+    pub lacks_archive: bool,
     /// Measurements by which the leader decides how far ahead the node may claim (P12).
     pub measured: NodeMeasurements,
     /// True if the node stops: it passes no more gates and wants no claims. It asks so that its claims stay its own
@@ -408,6 +410,7 @@ mod tests {
             owner: ClaimOwner { node: NodeId(3), incarnation: Incarnation(2) },
             applied: 9,
             lacking: vec![Hash([7; 32])],
+            lacks_archive: true,
             measured: NodeMeasurements { relays: [("one".to_owned(), flow)].into(), settle: None },
             stopping: true,
         }

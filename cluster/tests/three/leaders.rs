@@ -67,6 +67,7 @@ async fn isolated_leader_grants_nothing_and_passes_no_gate_after_lease() {
         owner: me.context().me,
         applied,
         lacking: Vec::new(),
+        lacks_archive: false,
         measured: NodeMeasurements::default(),
         stopping: false,
     };

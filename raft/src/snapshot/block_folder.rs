@@ -42,11 +42,6 @@ impl BlockFolder {
         bytes.ok_or_else(|| SnapshotError::damaged(format!("block {hash} does not match its name")))
     }
 
-    /// True if the folder has a file of this name. Its bytes are not checked.
-    pub(super) fn exists(&self, hash: Hash) -> Result<bool, SnapshotError> {
-        self.path_of(hash).try_exists().map_err(doing("find a snapshot block"))
-    }
-
     /// Stores `bytes`, whose hash is `hash`. Returns false if the file existed with these bytes. The existing file is
     /// compared, so that a new snapshot uses no damaged block. Durable after `sync`.
     pub(super) fn put(&self, hash: Hash, bytes: &[u8]) -> Result<bool, SnapshotError> {

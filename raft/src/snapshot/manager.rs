@@ -68,6 +68,7 @@ impl StoredState {
         for manifest in folder.list().map_err(unreadable)? {
             match read_state(&folder, &manifest, highest_level) {
                 Ok((ledger, position)) => {
+                    folder.find_lacking(&archive_of(&ledger)).map_err(unreadable)?;
                     return Ok(StoredState { folder, manifest: Some(manifest), ledger, position });
                 }
                 Err(SnapshotError::Fatal(fatal_error)) => return Err(fatal_error),
@@ -77,6 +78,12 @@ impl StoredState {
         }
         Ok(StoredState { folder, manifest: None, ledger: Ledger::new(), position: AppliedPosition::default() })
     }
+}
+
+/// Returns the blocks of the archive that the state names.
+fn archive_of(ledger: &Ledger) -> BTreeSet<Hash> {
+    let blocks = ledger.parts().iter().flat_map(|(_, part)| part.all_blocks());
+    blocks.map(|block| block.hash).collect()
 }
 
 fn unreadable(error: SnapshotError) -> FatalError {
@@ -187,7 +194,7 @@ impl SnapshotManager {
             kept.insert(0, built.manifest.clone());
             kept.truncate(KEPT);
         }
-        self.collect();
+        self.collect(&state.archive().map(|frozen| frozen.block.hash).collect());
         self.forget_saved(&state);
         tracing::info!(
             index,
@@ -202,7 +209,7 @@ impl SnapshotManager {
     /// Drops the blocks of the archive from memory that a durable snapshot now has. `state` still holds them, so the
     /// lock is not held while they are freed.
     fn forget_saved(&self, state: &FrozenState) {
-        let unsaved = state.archive().iter().filter(|block| block.bytes.is_some());
+        let unsaved = state.archive().filter(|frozen| frozen.bytes.is_some());
         let saved: BTreeSet<Hash> = unsaved.map(|frozen| frozen.block.hash).collect();
         if !saved.is_empty() {
             let mut ledger = self.applied_state.ledger.write();
@@ -231,7 +238,7 @@ impl SnapshotManager {
         let state = read_state(&self.folder, manifest, self.applied_state.highest_level)?;
         // Older snapshots are useless: openraft purges the log up to the installed one.
         *self.kept.lock() = vec![manifest.clone()];
-        self.collect();
+        self.collect(&archive_of(&state.0));
         Ok(state)
     }
 
@@ -258,11 +265,12 @@ impl SnapshotManager {
         Ok(())
     }
 
-    /// Removes old snapshots and blocks. A failure is only logged: garbage costs nothing but disk space.
-    fn collect(&self) {
+    /// Removes old snapshots and blocks, except for these blocks of the archive. A failure is only logged: garbage costs
+    /// nothing but disk space.
+    fn collect(&self, archive: &BTreeSet<Hash>) {
         let in_transfer: Vec<Manifest> = self.in_transfer.lock().iter().map(|pinned| Manifest::clone(pinned)).collect();
         let kept = self.kept.lock().clone();
-        if let Err(error) = self.folder.collect_garbage(&kept, &in_transfer) {
+        if let Err(error) = self.folder.collect_garbage(&kept, &in_transfer, archive) {
             tracing::warn!(%error, "old snapshots were not removed");
         }
     }

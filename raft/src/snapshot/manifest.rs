@@ -1,5 +1,5 @@
-//! The manifest: the table of contents of a snapshot. About 40 bytes for each leaf of state and each block of the
-//! archive, so it fits one peer message.
+//! The manifest: the table of contents of a snapshot. About 40 bytes for each leaf of state, so it fits one peer
+//! message. The rows of the state name the blocks of the archive.
 
 use reveille_ledger::ids::Hash;
 use reveille_ledger::storage::{BlockEntry, hash_of_blocks};
@@ -12,8 +12,7 @@ const MAGIC: &[u8; 4] = b"RVSM";
 /// The format that this program reads and writes.
 const FORMAT: u8 = 1;
 
-/// A snapshot: its log index and metadata, the blocks that hold its rows, and the blocks of the archive that its rows
-/// name.
+/// A snapshot: its log index and metadata, and the blocks that hold its rows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     /// Log index of the last entry in the snapshot. Snapshots of a node are ordered by it.
@@ -26,29 +25,16 @@ pub struct Manifest {
     pub rows: u64,
     /// The blocks of the state, in the order of their rows.
     pub blocks: Vec<BlockEntry>,
-    /// The blocks of the archive, by ascending hash, each once. They are no part of the state hash: rows name them.
-    pub archive: Vec<BlockEntry>,
 }
 
 impl Manifest {
-    pub(super) fn new(index: u64, meta: Vec<u8>, blocks: Vec<BlockEntry>, archive: Vec<BlockEntry>) -> Manifest {
-        Manifest { index, meta, state_hash: hash_of_blocks(&blocks), rows: count(&blocks), blocks, archive }
-    }
-
-    /// Iterates over all blocks that must be on disk.
-    pub(super) fn all_blocks(&self) -> impl Iterator<Item = &BlockEntry> {
-        self.blocks.iter().chain(&self.archive)
+    pub(super) fn new(index: u64, meta: Vec<u8>, blocks: Vec<BlockEntry>) -> Manifest {
+        Manifest { index, meta, state_hash: hash_of_blocks(&blocks), rows: count(&blocks), blocks }
     }
 
     /// Returns the uncompressed size of all blocks in bytes: a follower without any block must fetch this much.
     pub fn total_bytes(&self) -> u64 {
-        self.all_blocks().fold(0, |sum, entry| sum.saturating_add(entry.bytes))
-    }
-
-    /// True if the block is one of the archive only.
-    pub fn is_of_archive(&self, hash: Hash) -> bool {
-        self.archive.binary_search_by_key(&hash, |entry| entry.hash).is_ok()
-            && !self.blocks.iter().any(|entry| entry.hash == hash)
+        self.blocks.iter().fold(0, |sum, entry| sum.saturating_add(entry.bytes))
     }
 
     /// Encodes the manifest for disk and wire: magic, format, body, crc32c of all bytes before it.
@@ -76,8 +62,7 @@ impl Manifest {
         }
         let (manifest, rest): (Manifest, _) = postcard::take_from_bytes(body).map_err(|_| damaged("cannot be read"))?;
         let is_consistent = manifest.rows == count(&manifest.blocks)
-            && manifest.state_hash == hash_of_blocks(&manifest.blocks)
-            && manifest.archive.is_sorted_by(|one, next| one.hash < next.hash);
+            && manifest.state_hash == hash_of_blocks(&manifest.blocks);
         if !rest.is_empty() || !is_consistent {
             return Err(damaged("contradicts itself"));
         }

@@ -20,7 +20,7 @@ pub(crate) mod transfer;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -63,7 +63,8 @@ pub struct Snapshots {
     /// Build, install and garbage collection exclude each other. Otherwise a block could be collected after a build
     /// found it and before the manifest names it. Reading and `put_block` need no lock.
     changing: Mutex<()>,
-    /// Blocks of the archive that are missing or damaged here, as far as a read or a snapshot found it.
+    /// Blocks of the archive that are missing or damaged here, as far as known: files are looked for at each start and
+    /// each snapshot, and their bytes are checked at each read.
     lacking: Mutex<BTreeSet<Hash>>,
 }
 
@@ -81,9 +82,6 @@ impl Snapshots {
     /// Writes the snapshot of the state after log index `index`, and replaces a snapshot of the same index. `meta` is
     /// stored unread. Checks every byte of the state on disk, and of the blocks of the archive that it writes. Holds
     /// one leaf in memory.
-    ///
-    /// # Errors
-    /// Fails with `Missing` if an earlier snapshot saved a block of the archive, and its file is gone.
     pub fn build(&self, index: u64, meta: Vec<u8>, state: &FrozenState) -> Result<Built, SnapshotError> {
         let _changing = self.changing.lock();
         let mut new = Vec::new();
@@ -119,9 +117,9 @@ impl Snapshots {
         new: &mut Vec<BlockEntry>,
     ) -> Result<Manifest, SnapshotError> {
         let blocks = self.write_blocks(state, new)?;
-        let archive = self.write_archive(state.archive(), new)?;
+        self.write_archive(state, new)?;
         self.check(new)?;
-        let manifest = Manifest::new(index, meta, blocks, archive);
+        let manifest = Manifest::new(index, meta, blocks);
         self.write_manifest(&manifest)?;
         Ok(manifest)
     }
@@ -150,41 +148,43 @@ impl Snapshots {
         Ok(entries)
     }
 
-    /// Writes the blocks of the archive that no snapshot has yet. Blocks of earlier snapshots are not read: the archive
-    /// grows with the history, and a snapshot must not take longer with it. A block that is gone is reported, and fails
-    /// no snapshot: without snapshots the log would grow until the disk is full.
-    fn write_archive(
-        &self,
-        archive: &[FrozenBlock],
-        new: &mut Vec<BlockEntry>,
-    ) -> Result<Vec<BlockEntry>, SnapshotError> {
-        let has_unsaved = archive.iter().any(|frozen| frozen.bytes.is_some());
-        if has_unsaved {
-            crash::point("archive.before-save");
-        }
-        let (mut entries, mut gone) = (BTreeMap::new(), BTreeSet::new());
-        for FrozenBlock { block, bytes } in archive {
-            match bytes {
-                Some(bytes) if self.blocks.put(block.hash, bytes)? => new.push(*block),
-                Some(_) => {}
-                None if self.blocks.exists(block.hash)? => {}
-                None => {
-                    gone.insert(block.hash);
-                }
+    /// Writes the blocks of the archive that are in memory. The others are not read: the archive grows with the history,
+    /// and a snapshot must not take longer with it.
+    fn write_archive(&self, state: &FrozenState, new: &mut Vec<BlockEntry>) -> Result<(), SnapshotError> {
+        let mut points = Some(());
+        for FrozenBlock { block, bytes } in state.archive() {
+            let Some(bytes) = bytes else { continue };
+            if points.take().is_some() {
+                crash::point("archive.before-save");
             }
-            entries.insert(block.hash, *block);
+            if self.blocks.put(block.hash, &bytes)? {
+                new.push(block);
+            }
         }
-        if let Some(first) = gone.first() {
-            tracing::error!(%first, count = gone.len(), "blocks of the archive are missing here; they are fetched from other nodes");
-        }
-        self.change_lacking(|lacking| {
-            lacking.retain(|hash| entries.contains_key(hash));
-            lacking.append(&mut gone);
-        });
-        if has_unsaved {
+        if points.is_none() {
             crash::point("archive.after-save");
         }
-        Ok(entries.into_values().collect())
+        Ok(())
+    }
+
+    /// Finds the blocks of the archive that have no file here: they are lacking from now on. `archive` are the blocks
+    /// that the newest state names.
+    pub fn find_lacking(&self, archive: &BTreeSet<Hash>) -> Result<(), SnapshotError> {
+        let present = self.blocks.hashes()?.into_iter().collect();
+        self.set_lacking(archive, &present);
+        Ok(())
+    }
+
+    fn set_lacking(&self, archive: &BTreeSet<Hash>, present: &BTreeSet<Hash>) {
+        let gone: BTreeSet<Hash> = archive.difference(present).copied().collect();
+        if let Some(first) = gone.first() {
+            tracing::warn!(%first, count = gone.len(), "blocks of the archive are not here; other nodes are asked for them");
+        }
+        self.change_lacking(|lacking| {
+            // A damaged block has a file, and stays lacking until another node has sent it.
+            lacking.retain(|hash| archive.contains(hash));
+            lacking.extend(gone);
+        });
     }
 
     /// Checks every byte of these blocks.
@@ -253,8 +253,8 @@ impl Snapshots {
         Ok(rows)
     }
 
-    /// Returns the blocks of `manifest` that this node must fetch, each once. Damaged blocks of the state are removed
-    /// and count as missing. Blocks of the archive are not read.
+    /// Returns the blocks of `manifest` that this node must fetch, each once. Damaged blocks are removed and count as
+    /// missing.
     pub fn missing(&self, manifest: &Manifest) -> Result<Vec<Hash>, SnapshotError> {
         let mut missing = BTreeSet::new();
         for BlockEntry { hash, .. } in &manifest.blocks {
@@ -269,11 +269,6 @@ impl Snapshots {
                     missing.insert(*hash);
                 }
                 Err(error) => return Err(error),
-            }
-        }
-        for BlockEntry { hash, .. } in &manifest.archive {
-            if !self.blocks.exists(*hash)? {
-                missing.insert(*hash);
             }
         }
         Ok(missing.into_iter().collect())
@@ -320,17 +315,24 @@ impl Snapshots {
         Ok(())
     }
 
-    /// Makes a fetched snapshot this node's own after checking every block of the state. After `Missing` or `Damaged`
-    /// the caller calls `missing` again. A block of the archive may be missing: the sender could not read it.
+    /// Makes a fetched snapshot this node's own after checking every block. After `Missing` or `Damaged` the caller calls
+    /// `missing` again.
     pub fn install(&self, manifest: &Manifest) -> Result<(), SnapshotError> {
         let _changing = self.changing.lock();
         self.verify(manifest)?;
         self.write_manifest(manifest)
     }
 
-    /// Removes all snapshots except `kept`, and all blocks that neither `kept` nor `in_transfer` use. `in_transfer` are
-    /// the snapshots that are being sent or fetched.
-    pub fn collect_garbage(&self, kept: &[Manifest], in_transfer: &[Manifest]) -> Result<Collected, SnapshotError> {
+    /// Removes all snapshots except `kept`, and all blocks that neither `kept`, `in_transfer` nor `archive` name. Finds
+    /// the blocks of the archive that have no file: it fails no snapshot, since without snapshots the log would grow
+    /// until the disk is full. `in_transfer` are the snapshots that are being sent or fetched; `archive` are the blocks of the archive that the
+    /// newest state names.
+    pub fn collect_garbage(
+        &self,
+        kept: &[Manifest],
+        in_transfer: &[Manifest],
+        archive: &BTreeSet<Hash>,
+    ) -> Result<Collected, SnapshotError> {
         let _changing = self.changing.lock();
         let kept_indices: BTreeSet<u64> = kept.iter().map(|manifest| manifest.index).collect();
         let mut collected = Collected::default();
@@ -341,7 +343,9 @@ impl Snapshots {
         // Manifests must be durably removed before their blocks.
         files::sync_folder(&self.folder)?;
         let named = named_by(kept.iter().chain(in_transfer));
-        for hash in self.blocks.hashes()?.into_iter().filter(|hash| !named.contains(hash)) {
+        let present = self.blocks.hashes()?.into_iter().collect();
+        self.set_lacking(archive, &present);
+        for hash in present.into_iter().filter(|hash| !named.contains(hash) && !archive.contains(hash)) {
             self.blocks.remove(hash)?;
             collected.blocks += 1;
         }
@@ -351,5 +355,5 @@ impl Snapshots {
 
 /// Returns the hashes of the blocks of these snapshots.
 fn named_by<'a>(manifests: impl IntoIterator<Item = &'a Manifest>) -> BTreeSet<Hash> {
-    manifests.into_iter().flat_map(Manifest::all_blocks).map(|entry| entry.hash).collect()
+    manifests.into_iter().flat_map(|manifest| &manifest.blocks).map(|entry| entry.hash).collect()
 }

@@ -2,7 +2,7 @@
 //! install.
 //!
 //! Nothing changes on the follower before the last step. An interrupted transfer leaves blocks, which the next transfer
-//! reuses.
+//! reuses. The archive is not sent: the follower fetches the blocks that it lacks after the installation.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -49,15 +49,7 @@ pub(crate) async fn send(
     tracing::info!(%to, index = pinned.manifest.index, blocks = answer.missing.len(), "sending a snapshot");
     for hash in &answer.missing {
         let name = wire::to_hash(hash)?;
-        let content = match snapshots.blocking(move |snapshots| snapshots.read_block(name)).await {
-            Ok(content) => content,
-            // Old history must not keep the follower out. Another leader may send it later.
-            Err(error) if pinned.manifest.is_of_archive(name) => {
-                tracing::error!(%to, %name, %error, "a block of the archive was not sent");
-                continue;
-            }
-            Err(error) => return Err(local_error(error)),
-        };
+        let content = snapshots.blocking(move |snapshots| snapshots.read_block(name)).await.map_err(local_error)?;
         let block = v1::SendBlockRequest { header: None, hash: hash.clone(), content: content.into() };
         client.ask(to, block, BLOCK_LIMIT).await?;
         crash::point("snapshot.send-block");
@@ -128,7 +120,6 @@ impl SnapshotReceiver {
         // Check every block first: a failed installation ends Raft.
         let whole = Arc::clone(&pinned.manifest);
         let missing = self.snapshots.blocking(move |snapshots| snapshots.missing(&whole)).await.map_err(unavailable)?;
-        let missing: Vec<Hash> = missing.into_iter().filter(|name| !pinned.manifest.is_of_archive(*name)).collect();
         if !missing.is_empty() {
             return Err(unavailable(format!("{} blocks are missing: offer the snapshot again", missing.len())));
         }

@@ -13,9 +13,9 @@ use crate::process::context::NodeContext;
 /// Maximum bytes of archive parts that no snapshot has yet, which are in memory. Above it no run is archived.
 const UNSAVED_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Maximum number of archive parts: the list of their chunks, 40 bytes each, must fit into one message to a follower
-/// that gets a snapshot. One part each seven minutes makes this number in 400 days. Above it no run is archived.
-const PARTS_MAX: usize = 80_000;
+/// Maximum number of archive parts. Each has a row of some 200 bytes in the state, for 400 days: a million runs a day
+/// make 390,000. Above it no run is archived.
+const PARTS_MAX: usize = 1_000_000;
 
 /// Maximum number of batches in one sweep. Each is an entry of its own, so the lock of the ledger is not held for long.
 const BATCHES_MAX: usize = 4;

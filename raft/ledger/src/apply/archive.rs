@@ -337,13 +337,14 @@ impl Ledger {
     /// Removes the details of a part after their retention, and the whole part when its summaries are old enough.
     fn shrink_part(&mut self, key: ArchivePartKey, now: Time) {
         let Some(part) = self.parts.get(&key) else { return };
-        if part.is_over(now) {
-            self.parts.remove(&key);
-        } else if part.has_old_details(now)
-            && let Some(part) = self.parts.edit(&key)
-        {
-            part.details.clear();
-        }
+        let removed = if part.is_over(now) {
+            self.parts.remove(&key).map(|part| part.all_blocks().copied().collect())
+        } else if part.has_old_details(now) {
+            self.parts.edit(&key).map(|part| std::mem::take(&mut part.details))
+        } else {
+            None
+        };
+        self.forget_removed(removed.unwrap_or_default());
     }
 
     fn remove_summary(&mut self, run: RunId, now: Time) {

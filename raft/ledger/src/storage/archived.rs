@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::BlockEntry;
-use super::frozen::{FrozenBlock, pack_rows};
+use super::block::{BlockEntry, pack_rows};
+use super::frozen::FrozenArchive;
 use crate::model::{Hash, Ledger};
 
 impl Ledger {
@@ -29,20 +29,20 @@ impl Ledger {
         self.derived.unsaved.values().map(|bytes| bytes.len()).sum()
     }
 
-    /// Forgets the bytes of these blocks: a durable snapshot names them. Also forgets those that no part names any
-    /// more.
+    /// Forgets the bytes of these blocks: a durable snapshot names them.
     pub fn forget_saved(&mut self, saved: &BTreeSet<Hash>) {
         self.derived.unsaved.retain(|hash, _| !saved.contains(hash));
-        if !self.derived.unsaved.is_empty() {
-            let named: BTreeSet<Hash> =
-                self.parts.iter().flat_map(|(_, part)| part.all_blocks()).map(|block| block.hash).collect();
-            self.derived.unsaved.retain(|hash, _| named.contains(hash));
+    }
+
+    /// Forgets the bytes of blocks that were removed from their part. No other part has them: a run is in one part.
+    pub(crate) fn forget_removed(&mut self, removed: Vec<BlockEntry>) {
+        for block in removed {
+            self.derived.unsaved.remove(&block.hash);
         }
     }
 
-    /// Returns the blocks of the archive.
-    pub(super) fn archive_blocks(&self) -> Vec<FrozenBlock> {
-        let blocks = self.parts.iter().flat_map(|(_, part)| part.all_blocks());
-        blocks.map(|block| FrozenBlock { block: *block, bytes: self.unsaved_block(&block.hash) }).collect()
+    /// Returns the archive as it is now. It shares the rows of its parts with the ledger.
+    pub(super) fn frozen_archive(&self) -> FrozenArchive {
+        FrozenArchive { parts: self.parts.clone(), unsaved: self.derived.unsaved.clone() }
     }
 }

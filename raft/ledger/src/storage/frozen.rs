@@ -4,45 +4,12 @@
 //! their names until the leaf changes. So the cost of a snapshot or a hash depends on the changed leaves.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
-use super::form::Unreadable;
+use super::block::{AnyLeaf, BlockEntry, LeafBlocks, LeafRows, Row, hash_of_blocks, pack_rows};
 use super::rows::TABLES;
-use crate::model::Hash;
-
-/// A row: key bytes and value bytes. Keys are unique.
-pub type Row = (Vec<u8>, Vec<u8>);
-
-/// Maximum size of a block in bytes: a row that would exceed it begins a new block. Only a single larger row makes a
-/// larger block, and the ledger limits its rows to 1 MiB (P24).
-pub const BLOCK_BYTES_MAX: usize = 1 << 20;
-
-/// First bytes of each block.
-const MAGIC: &[u8; 4] = b"RVC1";
-
-/// Name and size of a block: rows of one leaf as bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BlockEntry {
-    /// Name of the block: blake3 over all its bytes.
-    pub hash: Hash,
-    /// Size of the block in bytes.
-    pub bytes: u64,
-    /// Number of rows in the block.
-    pub rows: u32,
-}
-
-/// The blocks of a leaf; empty until they are computed.
-pub(crate) type LeafBlocks = OnceLock<Box<[BlockEntry]>>;
-pub(crate) type LeafRows<'a> = Box<dyn Iterator<Item = Row> + 'a>;
-
-/// A leaf of any table.
-pub(crate) trait AnyLeaf: Send + Sync {
-    /// Encodes the rows with the tag of their table, in the forms of this level.
-    fn rows(&self, tag: u8, level: u32) -> LeafRows<'_>;
-    fn blocks(&self) -> &LeafBlocks;
-}
+use super::table::Table;
+use crate::model::{ArchivePart, ArchivePartKey, Hash, RunId, Time};
 
 /// One leaf of a frozen state.
 #[derive(Clone)]
@@ -82,32 +49,6 @@ impl FrozenLeaf {
     }
 }
 
-/// Encodes rows into blocks, in their order.
-pub(crate) fn pack_rows(rows: impl Iterator<Item = Row>) -> Vec<(BlockEntry, Vec<u8>)> {
-    let (mut packed, mut open, mut count) = (Vec::new(), Vec::new(), 0);
-    let end = |open: &mut Vec<u8>, count: &mut u32, packed: &mut Vec<_>| {
-        let (bytes, rows) = (std::mem::take(open), std::mem::take(count));
-        packed.push((BlockEntry { hash: Hash::of(&bytes), bytes: bytes.len() as u64, rows }, bytes));
-    };
-    for (key, value) in rows {
-        if count > 0 && open.len() + 16 + key.len() + value.len() > BLOCK_BYTES_MAX {
-            end(&mut open, &mut count, &mut packed);
-        }
-        if count == 0 {
-            open.extend_from_slice(MAGIC);
-        }
-        for piece in [key, value] {
-            open.extend_from_slice(&(piece.len() as u64).to_le_bytes());
-            open.extend_from_slice(&piece);
-        }
-        count += 1;
-    }
-    if count > 0 {
-        end(&mut open, &mut count, &mut packed);
-    }
-    packed
-}
-
 /// A block of the archive.
 #[derive(Clone, Debug)]
 pub struct FrozenBlock {
@@ -130,19 +71,46 @@ pub struct TableSize {
 #[derive(Clone)]
 pub struct FrozenState {
     leaves: Vec<FrozenLeaf>,
-    archive: Vec<FrozenBlock>,
+    archive: FrozenArchive,
+}
+
+/// The parts of the archive, and the bytes of its blocks that no durable snapshot has yet.
+#[derive(Clone, Default)]
+pub(super) struct FrozenArchive {
+    pub parts: Table<ArchivePartKey, ArchivePart>,
+    pub unsaved: BTreeMap<Hash, Arc<[u8]>>,
 }
 
 impl FrozenState {
     /// Makes a state of these leaves.
     #[doc(hidden)]
     pub fn of_leaves(leaves: Vec<FrozenLeaf>) -> FrozenState {
-        FrozenState { leaves, archive: Vec::new() }
+        FrozenState { leaves, archive: FrozenArchive::default() }
     }
 
-    /// Adds the blocks of the archive.
+    /// Adds these blocks of the archive.
     #[doc(hidden)]
-    pub fn with_archive(self, archive: Vec<FrozenBlock>) -> FrozenState {
+    pub fn with_blocks(self, blocks: &[FrozenBlock]) -> FrozenState {
+        let mut archive = FrozenArchive::default();
+        for (place, FrozenBlock { block, bytes }) in (0..).zip(blocks) {
+            let key = ArchivePartKey { index: 1, place };
+            let run = RunId { index: key.index, place };
+            let part = ArchivePart {
+                details: vec![*block],
+                summaries: Vec::new(),
+                first: run,
+                last: run,
+                runs: 1,
+                details_until: Time(0),
+                summaries_until: Time(0),
+            };
+            archive.parts.put(key, part);
+            archive.unsaved.extend(bytes.clone().map(|bytes| (block.hash, bytes)));
+        }
+        self.with_archive(archive)
+    }
+
+    pub(super) fn with_archive(self, archive: FrozenArchive) -> FrozenState {
         FrozenState { archive, ..self }
     }
 
@@ -155,9 +123,11 @@ impl FrozenState {
         &self.leaves
     }
 
-    /// Returns the blocks of the archive. The hash of the state has their names by the rows of the table `parts`.
-    pub fn archive(&self) -> &[FrozenBlock] {
-        &self.archive
+    /// Returns the blocks of the archive, in no order; some may come twice. The hash of the state has their names by
+    /// the rows of the table `parts`.
+    pub fn archive(&self) -> impl Iterator<Item = FrozenBlock> {
+        let blocks = self.archive.parts.iter().flat_map(|(_, part)| part.all_blocks());
+        blocks.map(|block| FrozenBlock { block: *block, bytes: self.archive.unsaved.get(&block.hash).cloned() })
     }
 
     /// Returns the size of each table, by the table's name. It reads the blocks only, so it is cheap after
@@ -179,37 +149,6 @@ impl FrozenState {
     pub fn hash(&self) -> Hash {
         hash_of_blocks(self.leaves.iter().flat_map(FrozenLeaf::blocks))
     }
-}
-
-/// Returns the hash of a state with these blocks.
-pub fn hash_of_blocks<'a>(blocks: impl IntoIterator<Item = &'a BlockEntry>) -> Hash {
-    let mut hasher = blake3::Hasher::new();
-    for block in blocks {
-        hasher.update(&block.hash.0);
-    }
-    Hash(*hasher.finalize().as_bytes())
-}
-
-/// Returns the rows of a block, in order. Never panics, whatever the bytes are.
-///
-/// # Errors
-/// The bytes are not a sequence of rows.
-pub fn unpack_block(bytes: &[u8]) -> Result<Vec<Row>, Unreadable> {
-    let torn = || Unreadable("a block is not a sequence of rows".to_owned());
-    let mut rest = bytes.strip_prefix(MAGIC).ok_or_else(torn)?;
-    let mut rows = Vec::new();
-    while !rest.is_empty() {
-        let (key, after_key) = piece(rest).ok_or_else(torn)?;
-        let (value, after_value) = piece(after_key).ok_or_else(torn)?;
-        rows.push((key.to_vec(), value.to_vec()));
-        rest = after_value;
-    }
-    Ok(rows)
-}
-
-fn piece(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (length, rest) = bytes.split_first_chunk::<8>()?;
-    rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)
 }
 
 struct TestLeaf {

@@ -1,6 +1,7 @@
 //! Storage of the state: tables, rows as bytes, and the versions of their forms.
 
 mod archived;
+mod block;
 pub mod form;
 mod frozen;
 pub mod level;
@@ -9,9 +10,8 @@ pub(crate) mod next_level;
 mod rows;
 mod table;
 
+pub use block::{BLOCK_BYTES_MAX, BlockEntry, Row, hash_of_blocks, unpack_block};
 pub use form::Unreadable;
-pub use frozen::{
-    BLOCK_BYTES_MAX, BlockEntry, FrozenBlock, FrozenLeaf, FrozenState, Row, TableSize, hash_of_blocks, unpack_block,
-};
+pub use frozen::{FrozenBlock, FrozenLeaf, FrozenState, TableSize};
 pub use rows::ROW_BYTES_MAX;
 pub use table::Table;

@@ -51,7 +51,7 @@ macro_rules! tables {
                 head.put((), self.head.clone());
                 state.add(HEAD, level, head.frozen_leaves());
                 $(state.add($tag, level, self.$table.frozen_leaves());)*
-                state.with_archive(self.archive_blocks())
+                state.with_archive(self.frozen_archive())
             }
 
             /// Forgets how leaves were encoded: another level may have other forms.

@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::block::{AnyLeaf, LeafBlocks, LeafRows};
 use super::form::{RowForm, encode_as};
-use super::frozen::{AnyLeaf, LeafBlocks, LeafRows};
 
 /// Rows by key.
 #[derive(Clone, Debug)]

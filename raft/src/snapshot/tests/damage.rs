@@ -29,7 +29,7 @@ fn crash_before_manifest_leaves_former_snapshot_and_garbage() {
     fs::remove_file(snapshots.path_of(2)).unwrap();
     let snapshots = Snapshots::open(&folder.path().join("snapshots")).unwrap();
     assert_eq!(newest(&snapshots).as_ref(), Some(&former));
-    let collected = snapshots.collect_garbage(&[former], &[]).unwrap();
+    let collected = snapshots.collect_garbage(&[former], &[], &BTreeSet::new()).unwrap();
     assert_eq!(collected, Collected { manifests: 0, blocks: cut_short.new_blocks });
 }
 

@@ -112,7 +112,7 @@ fn block_named_by_no_snapshot_or_transfer_is_garbage() {
     for hash in snapshots.missing(&fetched).unwrap() {
         snapshots.put_block(hash, &other.read_block(hash).unwrap()).unwrap();
     }
-    let collected = snapshots.collect_garbage(&manifests[2..], std::slice::from_ref(&fetched)).unwrap();
+    let collected = snapshots.collect_garbage(&manifests[2..], std::slice::from_ref(&fetched), &BTreeSet::new()).unwrap();
     assert_eq!(collected.manifests, 2);
     assert!(collected.blocks > 0);
     for manifest in [&manifests[2], &manifests[3], &fetched] {
@@ -121,7 +121,7 @@ fn block_named_by_no_snapshot_or_transfer_is_garbage() {
     assert!(!snapshots.missing(&manifests[0]).unwrap().is_empty());
     assert_eq!(read(&snapshots, &manifests[3]).unwrap(), state);
     assert_eq!(
-        snapshots.collect_garbage(&manifests[2..], &[]).unwrap(),
+        snapshots.collect_garbage(&manifests[2..], &[], &BTreeSet::new()).unwrap(),
         Collected { manifests: 0, blocks: fetched.blocks.len() }
     );
 }
@@ -132,6 +132,6 @@ fn damaged_manifest_is_garbage() {
     let kept = [1, 2].map(|index| build(&snapshots, index, &state(100 * index)).manifest);
     build(&snapshots, 3, &state(300));
     flip(&snapshots.path_of(3), 20);
-    snapshots.collect_garbage(&kept, &[]).unwrap();
+    snapshots.collect_garbage(&kept, &[], &BTreeSet::new()).unwrap();
     assert_eq!(snapshots.indices().unwrap(), [2, 1]);
 }

@@ -230,7 +230,7 @@ fn report(owner: ClaimOwner, dialogue_ms: u64, rate_milli: u64) -> NodeReport {
     let flow = RelayFlow { dialogue: Some(Duration::from_millis(dialogue_ms)), rate_milli };
     let settle = Some(Duration::from_millis(10));
     let measured = NodeMeasurements { relays: [("mailbox".to_owned(), flow)].into(), settle };
-    NodeReport { owner, measured, behind: false, lacking: BTreeSet::new(), stopping: false }
+    NodeReport { owner, measured, behind: false, lacking: BTreeSet::new(), lacks_archive: false, stopping: false }
 }
 
 fn schedule(recipients: u32) -> ScheduleCreate {
