@@ -29,7 +29,7 @@ const NAME: &str = "relay.test";
 struct Open;
 
 impl Gate for Open {
-    fn pass(&mut self) -> GateAnswer {
+    fn decide(&mut self) -> GateAnswer {
         GateAnswer::Pass
     }
 }

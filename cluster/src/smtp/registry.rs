@@ -332,9 +332,9 @@ async fn ask(relay: &NamedRelay, deadline: Instant) -> (&NamedRelay, Result<Send
 /// Returns the time at which a relay that refuses now may be asked again. `None`: not known.
 fn until(why: &Unavailable) -> Option<Instant> {
     match why {
-        Unavailable::CircuitOpen { until, .. } | Unavailable::Parked { until, .. } | Unavailable::Paced { until } => {
-            Some(*until)
-        }
+        Unavailable::CircuitOpen { until, .. }
+        | Unavailable::Parked { until, .. }
+        | Unavailable::RateLimited { until } => Some(*until),
         Unavailable::Busy | Unavailable::Closed => None,
     }
 }
@@ -377,7 +377,7 @@ fn show(name: &str, sessions: usize, rate_per_second: f64, parked: bool, circuit
 fn wait_for(unavailable: &Unavailable, deadline: Instant) -> (bool, u8, Option<Instant>) {
     let kind = match unavailable {
         Unavailable::Busy => 0,
-        Unavailable::Paced { .. } => 1,
+        Unavailable::RateLimited { .. } => 1,
         Unavailable::CircuitOpen { .. } | Unavailable::Parked { .. } => 2,
         Unavailable::Closed => 3,
     };

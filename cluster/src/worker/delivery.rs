@@ -264,13 +264,13 @@ fn classify_and_journal(
 /// recipient waits its own back-off. After a refusal because of the rate it waits for the relay, whose rate is reduced.
 fn refusal_effect(stage: Stage, code: u16, class: ReplyClass) -> RefusalEffect {
     match class {
-        ReplyClass::Throttle | ReplyClass::Quota => RefusalEffect::Relay,
-        ReplyClass::Relay if stage < Stage::Rcpt => RefusalEffect::Relay,
-        ReplyClass::Relay => RefusalEffect::Deferred,
-        _ if code < 500 => RefusalEffect::Deferred,
-        ReplyClass::Recipient => RefusalEffect::Mailbox,
-        ReplyClass::Unnamed => RefusalEffect::Unnamed,
-        ReplyClass::Sender | ReplyClass::Content => RefusalEffect::SenderOrContent,
+        ReplyClass::Throttle | ReplyClass::Quota => RefusalEffect::NextWave,
+        ReplyClass::Relay if stage < Stage::Rcpt => RefusalEffect::NextWave,
+        ReplyClass::Relay => RefusalEffect::BackOff,
+        _ if code < 500 => RefusalEffect::BackOff,
+        ReplyClass::Recipient => RefusalEffect::Dead,
+        ReplyClass::Unnamed => RefusalEffect::CountAttempt,
+        ReplyClass::Sender | ReplyClass::Content => RefusalEffect::MayPauseRun,
     }
 }
 
@@ -328,18 +328,18 @@ mod tests {
     #[test]
     fn answers_from_rcpt_on_wait_back_off_of_their_recipient() {
         let table = [
-            (Stage::Mail, 451, ReplyClass::Relay, RefusalEffect::Relay),
-            (Stage::Rcpt, 451, ReplyClass::Relay, RefusalEffect::Deferred),
-            (Stage::Data, 554, ReplyClass::Relay, RefusalEffect::Deferred),
-            (Stage::Answered, 452, ReplyClass::Relay, RefusalEffect::Deferred),
-            (Stage::Mail, 450, ReplyClass::Sender, RefusalEffect::Deferred),
-            (Stage::Rcpt, 450, ReplyClass::Content, RefusalEffect::Deferred),
-            (Stage::Rcpt, 550, ReplyClass::Sender, RefusalEffect::SenderOrContent),
-            (Stage::Answered, 554, ReplyClass::Content, RefusalEffect::SenderOrContent),
-            (Stage::Rcpt, 421, ReplyClass::Throttle, RefusalEffect::Relay),
-            (Stage::Rcpt, 550, ReplyClass::Unnamed, RefusalEffect::Unnamed),
-            (Stage::Rcpt, 550, ReplyClass::Recipient, RefusalEffect::Mailbox),
-            (Stage::Rcpt, 450, ReplyClass::Recipient, RefusalEffect::Deferred),
+            (Stage::Mail, 451, ReplyClass::Relay, RefusalEffect::NextWave),
+            (Stage::Rcpt, 451, ReplyClass::Relay, RefusalEffect::BackOff),
+            (Stage::Data, 554, ReplyClass::Relay, RefusalEffect::BackOff),
+            (Stage::Answered, 452, ReplyClass::Relay, RefusalEffect::BackOff),
+            (Stage::Mail, 450, ReplyClass::Sender, RefusalEffect::BackOff),
+            (Stage::Rcpt, 450, ReplyClass::Content, RefusalEffect::BackOff),
+            (Stage::Rcpt, 550, ReplyClass::Sender, RefusalEffect::MayPauseRun),
+            (Stage::Answered, 554, ReplyClass::Content, RefusalEffect::MayPauseRun),
+            (Stage::Rcpt, 421, ReplyClass::Throttle, RefusalEffect::NextWave),
+            (Stage::Rcpt, 550, ReplyClass::Unnamed, RefusalEffect::CountAttempt),
+            (Stage::Rcpt, 550, ReplyClass::Recipient, RefusalEffect::Dead),
+            (Stage::Rcpt, 450, ReplyClass::Recipient, RefusalEffect::BackOff),
         ];
         for (stage, code, class, expected) in table {
             assert_eq!(refusal_effect(stage, code, class), expected, "{stage:?} {code} {class:?}");
@@ -352,7 +352,7 @@ mod tests {
         for class in [Recipient, Sender, Content, Quota, Throttle, Relay, Unnamed] {
             for stage in Stage::ALL {
                 let effect = refusal_effect(stage, 450, class);
-                assert!(matches!(effect, RefusalEffect::Deferred | RefusalEffect::Relay), "{stage:?} {class:?}");
+                assert!(matches!(effect, RefusalEffect::BackOff | RefusalEffect::NextWave), "{stage:?} {class:?}");
             }
         }
     }

@@ -91,7 +91,7 @@ async fn permit(context: &WorkerContext, pool: &str, deadline: Instant) -> Resul
             Unavailable::CircuitOpen { until, .. } | Unavailable::Parked { until, .. } => *until,
             // This node has too few sessions or too low a rate, but other nodes may have room.
             Unavailable::Busy => return Err(these(ReturnReason::Released(ReleaseReason::Busy))),
-            Unavailable::Paced { .. } => return Err(these(ReturnReason::Released(ReleaseReason::Paced))),
+            Unavailable::RateLimited { .. } => return Err(these(ReturnReason::Released(ReleaseReason::RateLimited))),
             Unavailable::Closed => return Err(GiveBack::stopping()),
         };
         context.drain.run_until_cancelled(tokio::time::sleep_until(until.min(deadline))).await;

@@ -35,7 +35,7 @@ impl WorkerGate {
     ///
     /// # Errors
     /// Returns the outcome of [`WorkerGate::closed`].
-    fn ask(&self) -> Result<(), Option<DeliveryOutcome>> {
+    fn check_and_journal_begin(&self) -> Result<(), Option<DeliveryOutcome>> {
         check(&self.context, &self.handoff)?;
         self.context.journal.append(self.handoff.claimed_slot, JournalStep::Begin).map_err(|fault| match fault {
             JournalFault::BegunTwice(_) => None,
@@ -45,10 +45,10 @@ impl WorkerGate {
 }
 
 impl Gate for WorkerGate {
-    fn pass(&mut self) -> GateAnswer {
+    fn decide(&mut self) -> GateAnswer {
         // The handoff is listed before the state is read (P15).
         self.context.node.handoffs.insert(&self.handoff);
-        let Err(closed) = self.ask() else {
+        let Err(closed) = self.check_and_journal_begin() else {
             metrics::counter!("reveille_gate_passes_total").increment(1);
             return GateAnswer::Pass;
         };
@@ -68,7 +68,7 @@ impl Gate for WorkerGate {
 /// # Errors
 /// Returns the outcome of a recipient that may not be sent.
 pub(crate) fn check(context: &WorkerContext, handoff: &Handoff) -> Result<(), DeliveryOutcome> {
-    state_then_lease(context, |ledger| {
+    check_state_then_lease(context, |ledger| {
         may_send(ledger, context.node.me, handoff.claimed_slot, handoff.run).map_err(DeliveryOutcome::Released)?;
         let opted_out = ledger.opted_out().contains(&(handoff.tenant.clone(), handoff.key.clone()));
         if opted_out { Err(DeliveryOutcome::Suppressed) } else { Ok(()) }
@@ -84,14 +84,14 @@ pub(crate) fn check_before_session(
     claimed_slot: ClaimedSlot,
     run: RunId,
 ) -> Result<(), DeliveryOutcome> {
-    state_then_lease(context, |ledger| {
+    check_state_then_lease(context, |ledger| {
         may_send(ledger, context.node.me, claimed_slot, run).map_err(DeliveryOutcome::Released)
     })
 }
 
 /// Checks the applied state by `allowed`, then the lease. The lease is checked last (P9), so that at the gate only the
 /// append to the journal comes between it and the write.
-fn state_then_lease(
+fn check_state_then_lease(
     context: &WorkerContext,
     allowed: impl FnOnce(&Ledger) -> Result<(), DeliveryOutcome>,
 ) -> Result<(), DeliveryOutcome> {

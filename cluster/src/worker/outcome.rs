@@ -62,11 +62,11 @@ impl DeliveryOutcome {
             DeliveryOutcome::InDoubt => ("in_doubt", ""),
             DeliveryOutcome::Unsendable(_) => ("unsendable", ""),
             DeliveryOutcome::Refused(refused) => match refused.effect {
-                RefusalEffect::Unnamed => ("refused", "unnamed"),
-                RefusalEffect::Mailbox => ("refused", "mailbox"),
-                RefusalEffect::Deferred => ("refused", "deferred"),
-                RefusalEffect::Relay => ("refused", "relay"),
-                RefusalEffect::SenderOrContent => ("refused", "sender_or_content"),
+                RefusalEffect::CountAttempt => ("refused", "unnamed"),
+                RefusalEffect::Dead => ("refused", "mailbox"),
+                RefusalEffect::BackOff => ("refused", "deferred"),
+                RefusalEffect::NextWave => ("refused", "relay"),
+                RefusalEffect::MayPauseRun => ("refused", "sender_or_content"),
             },
             DeliveryOutcome::NoRelay(_) => ("released", "no_relay"),
             DeliveryOutcome::BrokenFromRcpt(_) => ("refused", "unnamed"),
@@ -93,7 +93,7 @@ pub(crate) fn clip(text: &str) -> String {
 fn released(why: ReleaseReason) -> &'static str {
     match why {
         ReleaseReason::Busy => "busy",
-        ReleaseReason::Paced => "paced",
+        ReleaseReason::RateLimited => "rate_limited",
         ReleaseReason::SessionEnded => "session_ended",
         ReleaseReason::NotInClaim => "not_in_claim",
         ReleaseReason::RunPaused => "run_paused",

@@ -122,9 +122,9 @@ fn gather(batch: Vec<RecipientOutcome>) -> Vec<ClaimOutcome> {
                 settled.in_doubt.insert(slot);
             }
             DeliveryOutcome::Refused(refused) => settled.refused.push(refused),
-            DeliveryOutcome::NoRelay(cause) => settled.refused.push(no_answer(slot, cause, RefusalEffect::Relay)),
+            DeliveryOutcome::NoRelay(cause) => settled.refused.push(no_answer(slot, cause, RefusalEffect::NextWave)),
             DeliveryOutcome::BrokenFromRcpt(cause) => {
-                settled.refused.push(no_answer(slot, cause, RefusalEffect::Unnamed));
+                settled.refused.push(no_answer(slot, cause, RefusalEffect::CountAttempt));
             }
             DeliveryOutcome::Unsendable(cause) => settled.unsendable.push((slot, cause)),
         }

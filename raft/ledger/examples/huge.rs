@@ -109,7 +109,7 @@ impl World {
                 slot,
                 code: 450,
                 enhanced: EnhancedCode::parse("4.2.1"),
-                effect: RefusalEffect::Deferred,
+                effect: RefusalEffect::BackOff,
                 text: "busy".into(),
             });
             let fence = fences.into_iter().next().and_then(Result::ok).expect("granted");

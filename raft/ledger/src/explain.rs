@@ -91,7 +91,7 @@ fn last_refusal(claims: &[ClaimExplanation], since: u64, deferral: Option<Deferr
         }
         _ => None,
     });
-    let deferred = |Deferral { code, .. }| LastRefusal { code, enhanced: None, effect: RefusalEffect::Deferred };
+    let deferred = |Deferral { code, .. }| LastRefusal { code, enhanced: None, effect: RefusalEffect::BackOff };
     refusals.max_by_key(|(index, _)| *index).map(|(_, answer)| answer).or_else(|| deferral.map(deferred))
 }
 

@@ -119,7 +119,7 @@ fn settled((chunk, fence): (ChunkKey, Fence), slice: &Bitmap, portion: u16, refu
         slot,
         code: 550,
         enhanced: EnhancedCode::parse("5.1.1"),
-        effect: RefusalEffect::Mailbox,
+        effect: RefusalEffect::Dead,
         text: "no such user".into(),
     };
     ClaimOutcome {

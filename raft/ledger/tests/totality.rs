@@ -317,11 +317,11 @@ fn wild_send_test() -> impl Strategy<Value = Command> {
 
 fn wild_outcome(fence: Fence) -> impl Strategy<Value = ClaimOutcome> {
     let effect = prop::sample::select(vec![
-        RefusalEffect::Mailbox,
-        RefusalEffect::Deferred,
-        RefusalEffect::Relay,
-        RefusalEffect::SenderOrContent,
-        RefusalEffect::Unnamed,
+        RefusalEffect::Dead,
+        RefusalEffect::BackOff,
+        RefusalEffect::NextWave,
+        RefusalEffect::MayPauseRun,
+        RefusalEffect::CountAttempt,
     ]);
     let enhanced = (any::<u8>(), any::<u16>(), any::<u16>());
     let enhanced = enhanced.prop_map(|(class, subject, detail)| EnhancedCode { class, subject, detail });

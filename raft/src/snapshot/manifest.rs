@@ -61,8 +61,8 @@ impl Manifest {
             return Err(damaged(&format!("has format {found}; this program reads format {FORMAT}")));
         }
         let (manifest, rest): (Manifest, _) = postcard::take_from_bytes(body).map_err(|_| damaged("cannot be read"))?;
-        let is_consistent = manifest.rows == count(&manifest.blocks)
-            && manifest.state_hash == hash_of_blocks(&manifest.blocks);
+        let is_consistent =
+            manifest.rows == count(&manifest.blocks) && manifest.state_hash == hash_of_blocks(&manifest.blocks);
         if !rest.is_empty() || !is_consistent {
             return Err(damaged("contradicts itself"));
         }

@@ -28,7 +28,7 @@ impl Dial for Nowhere {
 struct Open;
 
 impl Gate for Open {
-    fn pass(&mut self) -> GateAnswer {
+    fn decide(&mut self) -> GateAnswer {
         GateAnswer::Pass
     }
 }

@@ -86,12 +86,12 @@ impl RelaySessions {
                 };
                 let until = Instant::now() + wait;
                 if until > deadline {
-                    return Err(Unavailable::Paced { until });
+                    return Err(Unavailable::RateLimited { until });
                 }
                 sleep(wait).await;
             }
         };
-        timeout_at(deadline, waiting).await.unwrap_or(Err(Unavailable::Paced { until: deadline }))
+        timeout_at(deadline, waiting).await.unwrap_or(Err(Unavailable::RateLimited { until: deadline }))
     }
 
     /// Asks the circuit for admission. If the circuit wants a session first, a task opens one, and no email waits for

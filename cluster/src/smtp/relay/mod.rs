@@ -91,7 +91,7 @@ pub enum Unavailable {
     Busy,
     /// The relay's rate allows the next email only after the deadline.
     #[error("the relay's rate allows no mail before the deadline")]
-    Paced {
+    RateLimited {
         /// Time at which to ask again.
         until: Instant,
     },

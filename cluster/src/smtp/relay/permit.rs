@@ -222,8 +222,8 @@ struct CountedGate<'a, G> {
 }
 
 impl<G: Gate> Gate for CountedGate<'_, G> {
-    fn pass(&mut self) -> GateAnswer {
-        let answer = self.gate.pass();
+    fn decide(&mut self) -> GateAnswer {
+        let answer = self.gate.decide();
         if answer == GateAnswer::Pass {
             self.core.gate_passes.fetch_add(1, Ordering::Relaxed);
             self.waiting = Some(self.core.waiting.one_more());

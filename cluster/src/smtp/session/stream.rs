@@ -157,7 +157,7 @@ impl Stream {
                     return Poll::Ready(Err(cause));
                 }
                 ready!(self.poll_flush(cx))?;
-                if gate.pass() == GateAnswer::Closed {
+                if gate.decide() == GateAnswer::Closed {
                     self.close();
                     return Poll::Ready(Ok(GateAnswer::Closed));
                 }
@@ -274,7 +274,7 @@ mod tests {
     struct Never;
 
     impl Gate for Never {
-        fn pass(&mut self) -> GateAnswer {
+        fn decide(&mut self) -> GateAnswer {
             panic!("the gate may not be asked")
         }
     }

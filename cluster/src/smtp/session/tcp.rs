@@ -118,7 +118,7 @@ mod tests {
     }
 
     impl Gate for PausedLater {
-        fn pass(&mut self) -> GateAnswer {
+        fn decide(&mut self) -> GateAnswer {
             self.asked.fetch_add(1, Ordering::SeqCst);
             match self.paused.load(Ordering::SeqCst) {
                 true => GateAnswer::Closed,

@@ -305,7 +305,7 @@ async fn deadline_of_caller_ends_dialogue_before_gate() {
 async fn cancelled_dialogue_stops_before_gate_and_not_after_it() {
     struct Stopping(Deadlines);
     impl Gate for Stopping {
-        fn pass(&mut self) -> GateAnswer {
+        fn decide(&mut self) -> GateAnswer {
             self.0.stop.cancel();
             GateAnswer::Pass
         }

@@ -175,18 +175,18 @@ async fn no_dot_is_written_after_desynchronized_dialogue() {
 async fn failed_write_of_final_dot_is_in_doubt() {
     let exchange = Exchange::new(willing());
     let mut session = exchange.session().await.expect("a session");
-    let mut gate = FailingWire(Counting::open(&exchange));
+    let mut gate = BreaksTransport(Counting::open(&exchange));
     let result = session.run_transaction(&mail(b"hello\r\n"), &mut gate, &Deadlines::default(), None).await;
     assert!(matches!(result, DialogueResult::InDoubt { cause: Cause::Io(_) }), "{result:?}");
 }
 
 /// A gate that passes. From then on every write to the transport fails.
-struct FailingWire(Counting);
+struct BreaksTransport(Counting);
 
-impl Gate for FailingWire {
-    fn pass(&mut self) -> GateAnswer {
+impl Gate for BreaksTransport {
+    fn decide(&mut self) -> GateAnswer {
         self.0.tape.lock().fails_after = Some(0);
-        self.0.pass()
+        self.0.decide()
     }
 }
 
@@ -194,7 +194,7 @@ impl Gate for FailingWire {
 async fn panicking_gate_counts_as_closed() {
     struct Panicking;
     impl Gate for Panicking {
-        fn pass(&mut self) -> GateAnswer {
+        fn decide(&mut self) -> GateAnswer {
             panic!("the journal is upside down")
         }
     }

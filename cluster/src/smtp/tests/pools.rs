@@ -40,7 +40,7 @@ mod probes;
 struct Open;
 
 impl Gate for Open {
-    fn pass(&mut self) -> GateAnswer {
+    fn decide(&mut self) -> GateAnswer {
         GateAnswer::Pass
     }
 }
@@ -287,7 +287,7 @@ async fn unreachable_pace_reports_when_it_is_possible() {
     let exchange = Exchange::new(willing());
     let pool = pool(&exchange, RelayLimits { rate_per_second: 0.001, burst: 1.0, ..quick() });
     let before = Instant::now();
-    let Err(Unavailable::Paced { until }) = pool.acquire(soon()).await.map(|_| ()) else {
+    let Err(Unavailable::RateLimited { until }) = pool.acquire(soon()).await.map(|_| ()) else {
         panic!("the first email is due in 1,000 s");
     };
     assert!(until > before + Duration::from_secs(900));

@@ -421,7 +421,7 @@ impl Counting {
 }
 
 impl Gate for Counting {
-    fn pass(&mut self) -> GateAnswer {
+    fn decide(&mut self) -> GateAnswer {
         let taped = self.tape.lock().bytes.len();
         self.met.lock().push(taped);
         self.answer

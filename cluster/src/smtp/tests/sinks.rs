@@ -21,7 +21,7 @@ use crate::smtp::session::target::Target;
 struct Open;
 
 impl Gate for Open {
-    fn pass(&mut self) -> GateAnswer {
+    fn decide(&mut self) -> GateAnswer {
         GateAnswer::Pass
     }
 }

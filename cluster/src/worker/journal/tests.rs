@@ -32,7 +32,7 @@ fn refused(slot: u16, code: u16) -> JournalStep {
         slot,
         code,
         enhanced: EnhancedCode::parse("5.1.1"),
-        effect: RefusalEffect::Mailbox,
+        effect: RefusalEffect::Dead,
         text: "no such user".to_owned(),
     })
 }

@@ -51,7 +51,7 @@ impl Ledger {
         }
         // Every effect except `Relay` proves that the email was composed, even if the dialogue broke: RCPT comes after
         // composing. So this recipient does not crash the node that prepares it (P12).
-        if is_held && answer.effect != RefusalEffect::Relay {
+        if is_held && answer.effect != RefusalEffect::NextWave {
             self.clear_crash_suspects(key, &[answer.slot].into_iter().collect());
         }
         let what = ClaimEventKind::Refused {
@@ -73,7 +73,7 @@ impl Ledger {
 
     /// Returns the recipient's deferral after an answer; `None` if the answer does not defer the recipient.
     fn deferral_after(&self, key: ChunkKey, answer: &RelayRefusal) -> Option<NextDeferral> {
-        if answer.effect != RefusalEffect::Deferred {
+        if answer.effect != RefusalEffect::BackOff {
             return None;
         }
         let recipient = self.recipient_at(key, answer.slot)?;
@@ -147,7 +147,7 @@ impl Ledger {
 /// attempts. Otherwise the last few recipients of a run could pause it. A refusal for sender or content counts each
 /// time.
 fn add_to_series(run: &mut Run, recipient: u32, answer: &RelayRefusal, limits: &LedgerLimits) -> RefusalSeries {
-    let is_repeated = answer.effect == RefusalEffect::Unnamed && run.unattributed_refusals.contains(&recipient);
+    let is_repeated = answer.effect == RefusalEffect::CountAttempt && run.unattributed_refusals.contains(&recipient);
     if is_repeated || series_is_full(run, limits) {
         return RefusalSeries::Incomplete;
     }
@@ -163,10 +163,10 @@ fn add_to_series(run: &mut Run, recipient: u32, answer: &RelayRefusal, limits: &
 /// password, a used-up daily limit) is never unattributed, whatever its code.
 fn is_unattributed(answer: &RelayRefusal) -> bool {
     match answer.effect {
-        RefusalEffect::Relay | RefusalEffect::Deferred => false,
+        RefusalEffect::NextWave | RefusalEffect::BackOff => false,
         // An answer about the sender may have a code of the subjects 1 and 2 (x.1.7, x.1.8).
-        RefusalEffect::SenderOrContent | RefusalEffect::Unnamed => answer.code >= 500,
-        RefusalEffect::Mailbox => is_unattributed_code(answer.code, answer.enhanced),
+        RefusalEffect::MayPauseRun | RefusalEffect::CountAttempt => answer.code >= 500,
+        RefusalEffect::Dead => is_unattributed_code(answer.code, answer.enhanced),
     }
 }
 
@@ -183,7 +183,7 @@ fn is_unattributed_code(code: u16, enhanced: Option<EnhancedCode>) -> bool {
 /// one recipient always need ten: a run of one recipient must not be paused because its mailbox is unknown. A test
 /// email shows its answer to the caller, who waits for it.
 fn series_length_that_pauses(run: &Run, effect: RefusalEffect, limits: &LedgerLimits) -> usize {
-    let is_for_all = effect == RefusalEffect::SenderOrContent && run.cause != OpeningCause::Test;
+    let is_for_all = effect == RefusalEffect::MayPauseRun && run.cause != OpeningCause::Test;
     let recipients = if is_for_all { run.count as usize } else { usize::MAX };
     limits.unattributed_series.min(recipients)
 }
@@ -224,10 +224,12 @@ fn next_state(
         _ if series_is_full(run, limits) && is_unattributed(answer) => {
             state_after_not_sent(run, attempts, now, Some(unattributed_wait))
         }
-        RefusalEffect::Relay => state_after_not_sent(run, attempts, now, Some(now)),
-        RefusalEffect::Deferred => state_after_not_sent(run, attempts, now, Some(now.plus_ms(wait_ms))),
-        RefusalEffect::SenderOrContent => state_after_not_sent(run, attempts, now, Some(unattributed_wait)),
-        RefusalEffect::Mailbox | RefusalEffect::Unnamed => count_attempt(run, attempts.saturating_add(1), now, answer),
+        RefusalEffect::NextWave => state_after_not_sent(run, attempts, now, Some(now)),
+        RefusalEffect::BackOff => state_after_not_sent(run, attempts, now, Some(now.plus_ms(wait_ms))),
+        RefusalEffect::MayPauseRun => state_after_not_sent(run, attempts, now, Some(unattributed_wait)),
+        RefusalEffect::Dead | RefusalEffect::CountAttempt => {
+            count_attempt(run, attempts.saturating_add(1), now, answer)
+        }
     }
 }
 
@@ -241,7 +243,7 @@ fn count_attempt(run: &Run, attempts: u8, now: Time, answer: &RelayRefusal) -> N
         since: now,
         discarded: false,
     };
-    if answer.effect == RefusalEffect::Mailbox || attempts >= run.policies.max_attempts {
+    if answer.effect == RefusalEffect::Dead || attempts >= run.policies.max_attempts {
         return NextState::dead(letter);
     }
     let until = now.plus_ms(run.policies.backoff_ms(attempts));

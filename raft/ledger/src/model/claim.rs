@@ -90,19 +90,20 @@ impl DeadLetter {
 /// relay's answer, the stage and the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RefusalEffect {
-    /// This mailbox, permanently: the recipient is dead. If the answer has no enhanced code that names the mailbox, it
-    /// counts as unattributed (see `apply/relay_refusals.rs`), and after such a series the recipient is pending.
-    Mailbox,
-    /// This recipient, temporarily: it waits its own back-off, and the attempt is not counted.
-    Deferred,
-    /// The relay: it is slowed or its circuit opens. The recipient is pending again; the attempt is not counted.
-    Relay,
-    /// The content, the sender or the tenant: the attempt is not counted. Ten in a row pause the run, or as many as the
-    /// run has recipients.
-    SenderOrContent,
+    /// Refused for good: the recipient is dead. If the answer has no enhanced code that names the mailbox, it counts as
+    /// unattributed (see `apply/relay_refusals.rs`), and after such a series the recipient is pending.
+    Dead,
+    /// Refused for now: the recipient waits its own back-off, and the attempt is not counted.
+    BackOff,
+    /// Not about the recipient: the relay is slowed or its circuit opens. The recipient is pending again; the attempt is
+    /// not counted.
+    NextWave,
+    /// About the content, the sender or the tenant: the attempt is not counted. Ten in a row pause the run, or as many
+    /// as the run has recipients.
+    MayPauseRun,
     /// A permanent answer that names no cause, or (code 0) a dialogue that broke from RCPT on. The attempt counts. The
     /// recipient waits its back-off, and is dead at `max_attempts`.
-    Unnamed,
+    CountAttempt,
 }
 
 /// Why an email cannot be given to any relay.
@@ -132,7 +133,7 @@ pub enum ReleaseReason {
     /// It was not begun within ten seconds (P12): all sessions of the relays or of the node were busy.
     Busy,
     /// It was not begun within ten seconds (P12): the rate of the relays did not allow it.
-    Paced,
+    RateLimited,
     /// The relay had closed an idle session in order.
     SessionEnded,
     /// The recipient was no longer in the claim: the claim had been revoked (P9).

@@ -95,7 +95,7 @@ impl ClaimEventKind {
             (ClaimEventKind::Refused { .. }, ClaimEventKind::Refused { .. }) => Some(ClaimEventKind::Refused {
                 code: 0,
                 enhanced: None,
-                effect: RefusalEffect::Relay,
+                effect: RefusalEffect::NextWave,
                 text: String::new(),
             }),
             (ClaimEventKind::Released(_), ClaimEventKind::Released(_)) => Some(ClaimEventKind::Released(None)),
@@ -235,7 +235,7 @@ mod tests {
     }
 
     fn refused(code: u16, text: &str) -> ClaimEventKind {
-        ClaimEventKind::Refused { code, enhanced: None, effect: RefusalEffect::Mailbox, text: text.to_owned() }
+        ClaimEventKind::Refused { code, enhanced: None, effect: RefusalEffect::Dead, text: text.to_owned() }
     }
 
     /// Returns the events of a slot: log index and number of entries.
@@ -368,7 +368,7 @@ mod tests {
         assert_eq!(bytes, [0, 1, 2, 3]);
         let whys = [
             ReleaseReason::Busy,
-            ReleaseReason::Paced,
+            ReleaseReason::RateLimited,
             ReleaseReason::SessionEnded,
             ReleaseReason::NotInClaim,
             ReleaseReason::RunPaused,

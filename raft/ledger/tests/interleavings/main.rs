@@ -534,11 +534,11 @@ impl World {
             4 => outcome.suppressed = set,
             _ => {
                 let codes = [
-                    (0, RefusalEffect::Unnamed),
-                    (550, RefusalEffect::Unnamed),
-                    (550, RefusalEffect::Mailbox),
-                    (421, RefusalEffect::Relay),
-                    (554, RefusalEffect::SenderOrContent),
+                    (0, RefusalEffect::CountAttempt),
+                    (550, RefusalEffect::CountAttempt),
+                    (550, RefusalEffect::Dead),
+                    (421, RefusalEffect::NextWave),
+                    (554, RefusalEffect::MayPauseRun),
                 ];
                 for slot in chosen {
                     let (code, effect) = codes[usize::from(kind / 6) % codes.len()];

@@ -307,7 +307,7 @@ fn suspicion(
         return Some(was);
     }
     // It was handed off, or a relay answered about it.
-    let answered = outcome.refused.iter().any(|answer| answer.slot == slot && answer.effect != RefusalEffect::Relay);
+    let answered = outcome.refused.iter().any(|answer| answer.slot == slot && answer.effect != RefusalEffect::NextWave);
     let cleared = answered || (former, state) == (RecipientState::Claimed, RecipientState::InDoubt);
     let caught = state == RecipientState::Pending && outcome.interrupted().contains(slot);
     Some(!cleared && (was || caught))
@@ -472,7 +472,7 @@ fn settled(
     let run = run_of(ledger, seat)?;
     // A series of unattributed refusals pauses the run: ten, or as many as the run has recipients if one of them is
     // about sender or content. Then others of the series may come back, which is not predicted here.
-    let is_for_all = |refused: &RelayRefusal| refused.code >= 500 && refused.effect == RefusalEffect::SenderOrContent;
+    let is_for_all = |refused: &RelayRefusal| refused.code >= 500 && refused.effect == RefusalEffect::MayPauseRun;
     let is_unattributed = |refused: &&RelayRefusal| {
         refused.code >= 500 && !matches!(refused.enhanced, Some(EnhancedCode { subject: 1 | 2, .. }))
     };
@@ -519,9 +519,9 @@ fn is_mine(row: &Claim, slot: u16, state: RecipientState) -> bool {
 fn not_sent(run: &Run, outcome: &ClaimOutcome, slot: u16, attempts: u8, now: Time) -> Option<RecipientState> {
     if let Some(answer) = outcome.refused.iter().find(|answer| answer.slot == slot) {
         return Some(match answer.effect {
-            RefusalEffect::Mailbox => RecipientState::Dead,
-            RefusalEffect::Unnamed if attempts + 1 >= run.policies.max_attempts => RecipientState::Dead,
-            RefusalEffect::Unnamed => state_after_not_sent(run, attempts + 1, now),
+            RefusalEffect::Dead => RecipientState::Dead,
+            RefusalEffect::CountAttempt if attempts + 1 >= run.policies.max_attempts => RecipientState::Dead,
+            RefusalEffect::CountAttempt => state_after_not_sent(run, attempts + 1, now),
             _ => state_after_not_sent(run, attempts, now),
         });
     }

@@ -330,11 +330,11 @@ fn sealed() -> Command {
 
 fn settle() -> ClaimOutcome {
     let scopes = [
-        RefusalEffect::Mailbox,
-        RefusalEffect::Deferred,
-        RefusalEffect::Relay,
-        RefusalEffect::SenderOrContent,
-        RefusalEffect::Unnamed,
+        RefusalEffect::Dead,
+        RefusalEffect::BackOff,
+        RefusalEffect::NextWave,
+        RefusalEffect::MayPauseRun,
+        RefusalEffect::CountAttempt,
     ];
     let refused = |(slot, effect)| RelayRefusal {
         slot: slot as u16,
@@ -641,9 +641,10 @@ pub fn ledger() -> Ledger {
         code,
         enhanced: EnhancedCode::parse("5.1.1"),
         text: "no".into(),
-        effect: RefusalEffect::Mailbox,
+        effect: RefusalEffect::Dead,
     };
-    let unnamed = |slot, code| RelayRefusal { enhanced: None, effect: RefusalEffect::Unnamed, ..refused(slot, code) };
+    let unnamed =
+        |slot, code| RelayRefusal { enhanced: None, effect: RefusalEffect::CountAttempt, ..refused(slot, code) };
     settle.refused = vec![refused(2, 550), unnamed(3, 0), unnamed(4, 554)];
     put(12_000, Command::Settle(vec![settle]));
     let mut settle = ClaimOutcome::empty(PageId(page).chunk(0), fourth);

@@ -718,7 +718,7 @@ impl World {
 
     /// `settle f accepted=0-1 refused="2 550 5.1.1 mailbox no such user" unsendable="3 no address"`. With a journal of
     /// an earlier incarnation: `settle f source=journal released=3,4 was_open=4 alone=yes`. With a reason of a release:
-    /// `why=Paced`.
+    /// `why=RateLimited`.
     fn settle(&mut self, words: &mut Words) -> Parsed<Command> {
         let mut outcomes = Vec::new();
         for name in words.rest() {
@@ -855,11 +855,11 @@ fn refused(text: &str) -> Parsed<Vec<RelayRefusal>> {
     };
     let enhanced = EnhancedCode::parse(enhanced);
     let effect = match effect {
-        "mailbox" => RefusalEffect::Mailbox,
-        "deferred" => RefusalEffect::Deferred,
-        "relay" => RefusalEffect::Relay,
-        "content" => RefusalEffect::SenderOrContent,
-        "unnamed" => RefusalEffect::Unnamed,
+        "mailbox" => RefusalEffect::Dead,
+        "deferred" => RefusalEffect::BackOff,
+        "relay" => RefusalEffect::NextWave,
+        "content" => RefusalEffect::MayPauseRun,
+        "unnamed" => RefusalEffect::CountAttempt,
         other => return Err(format!("effect {other}?").into()),
     };
     let one = |slot| Ok(RelayRefusal { slot, code: code.parse()?, enhanced, text: said.join(" "), effect });
@@ -888,7 +888,7 @@ fn source(name: Option<&str>, was_open: bool) -> Parsed<OutcomeSource> {
 fn why(name: Option<&str>, source: OutcomeSource) -> Parsed<ReleaseReason> {
     let all = [
         ReleaseReason::Busy,
-        ReleaseReason::Paced,
+        ReleaseReason::RateLimited,
         ReleaseReason::SessionEnded,
         ReleaseReason::NotInClaim,
         ReleaseReason::RunPaused,

@@ -211,7 +211,7 @@ impl World {
             let enhanced = enhanced.map(|enhanced| format!(" {enhanced}"));
             let enhanced = enhanced.unwrap_or_default();
             let _ = match (effect, explanation.state) {
-                (RefusalEffect::Deferred, _) => writeln!(text, "  deferred: {code}"),
+                (RefusalEffect::BackOff, _) => writeln!(text, "  deferred: {code}"),
                 (_, RecipientState::Expired) => writeln!(text, "  refused last: {code}{enhanced} ({effect:?})"),
                 _ => Ok(()),
             };

@@ -112,7 +112,8 @@ fn block_named_by_no_snapshot_or_transfer_is_garbage() {
     for hash in snapshots.missing(&fetched).unwrap() {
         snapshots.put_block(hash, &other.read_block(hash).unwrap()).unwrap();
     }
-    let collected = snapshots.collect_garbage(&manifests[2..], std::slice::from_ref(&fetched), &BTreeSet::new()).unwrap();
+    let collected =
+        snapshots.collect_garbage(&manifests[2..], std::slice::from_ref(&fetched), &BTreeSet::new()).unwrap();
     assert_eq!(collected.manifests, 2);
     assert!(collected.blocks > 0);
     for manifest in [&manifests[2], &manifests[3], &fetched] {

@@ -472,7 +472,7 @@ fn canary_waiting_for_its_wave_costs_no_further_search() {
     let asked: u32 = world.dispatch().iter().map(|claim| claim.slice.len()).sum();
     assert_eq!(asked, 3, "one in a hundred");
     let refused =
-        |slot| RelayRefusal { slot, code: 450, enhanced: None, text: "later".into(), effect: RefusalEffect::Deferred };
+        |slot| RelayRefusal { slot, code: 450, enhanced: None, text: "later".into(), effect: RefusalEffect::BackOff };
     let outcome = |(fence, claim): (&Fence, &reveille_ledger::Claim)| ClaimOutcome {
         refused: claim.claimed.iter().map(refused).collect(),
         ..ClaimOutcome::empty(claim.chunk, *fence)

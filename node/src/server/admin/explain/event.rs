@@ -18,7 +18,7 @@ pub fn describe(claim_event: &ClaimEvent) -> (&'static str, String) {
         ClaimEventKind::Contradiction => {
             ("sent after all", "the relay had taken it, though it was closed: counted as a contradiction".to_owned())
         }
-        ClaimEventKind::Refused { code: 0, effect: effect @ RefusalEffect::Unnamed, text, .. } => {
+        ClaimEventKind::Refused { code: 0, effect: effect @ RefusalEffect::CountAttempt, text, .. } => {
             ("refused", format!("{}; {}", without_answer(text), concerns(*effect)))
         }
         ClaimEventKind::Refused { code: 0, text, .. } if text.is_empty() => {
@@ -61,7 +61,7 @@ pub fn answer(code: u16, enhanced: Option<EnhancedCode>, text: &str) -> String {
 pub fn died_of(claim_event: &ClaimEvent) -> String {
     match &claim_event.what {
         ClaimEventKind::Refused { code, enhanced, text, .. } if *code > 0 => answer(*code, *enhanced, text),
-        ClaimEventKind::Refused { effect: RefusalEffect::Unnamed, text, .. } => without_answer(text).to_owned(),
+        ClaimEventKind::Refused { effect: RefusalEffect::CountAttempt, text, .. } => without_answer(text).to_owned(),
         ClaimEventKind::Released(Some(ReleaseReason::OwnerDiedComposing)) => {
             "its node died composing it, or its deadline passed".to_owned()
         }
@@ -86,11 +86,11 @@ fn without_answer(text: &str) -> &str {
 
 fn concerns(effect: RefusalEffect) -> &'static str {
     match effect {
-        RefusalEffect::Mailbox => "about this mailbox: final",
-        RefusalEffect::Unnamed => "no cause is named: the attempt counts",
-        RefusalEffect::Deferred => "deferred: no attempt is counted",
-        RefusalEffect::Relay => "about the relay: no attempt is counted",
-        RefusalEffect::SenderOrContent => "about content or sender: no attempt is counted",
+        RefusalEffect::Dead => "about this mailbox: final",
+        RefusalEffect::CountAttempt => "no cause is named: the attempt counts",
+        RefusalEffect::BackOff => "deferred: no attempt is counted",
+        RefusalEffect::NextWave => "about the relay: no attempt is counted",
+        RefusalEffect::MayPauseRun => "about content or sender: no attempt is counted",
     }
 }
 
@@ -98,7 +98,7 @@ fn released(why: Option<ReleaseReason>) -> &'static str {
     match why {
         None => "it was not handed off",
         Some(ReleaseReason::Busy) => "not begun within ten seconds: the sessions of its relays were busy",
-        Some(ReleaseReason::Paced) => "not begun within ten seconds: the rate of its relays allowed no more",
+        Some(ReleaseReason::RateLimited) => "not begun within ten seconds: the rate of its relays allowed no more",
         Some(ReleaseReason::SessionEnded) => "the relay had closed the idle session that was to carry it",
         Some(ReleaseReason::NotInClaim) => "its gate was closed: the recipient had been taken from this node",
         Some(ReleaseReason::RunPaused) => "its gate was closed: the run was paused",

@@ -134,11 +134,11 @@ fn enhanced_text(enhanced: Option<EnhancedCode>) -> String {
 fn last_answer(story: &RecipientExplanation) -> String {
     let Some(LastRefusal { code, enhanced, effect }) = story.last_refusal else { return String::new() };
     let subject = match effect {
-        RefusalEffect::Deferred => "it deferred the recipient",
-        RefusalEffect::Relay => "about the relay or its rate",
-        RefusalEffect::SenderOrContent => "about content or sender",
-        RefusalEffect::Mailbox => "about the mailbox",
-        RefusalEffect::Unnamed => "without a named cause",
+        RefusalEffect::BackOff => "it deferred the recipient",
+        RefusalEffect::NextWave => "about the relay or its rate",
+        RefusalEffect::MayPauseRun => "about content or sender",
+        RefusalEffect::Dead => "about the mailbox",
+        RefusalEffect::CountAttempt => "without a named cause",
     };
     format!("; the last answer of a relay was {}, {subject}", event::answer(code, enhanced, ""))
 }
