@@ -56,8 +56,8 @@ pub struct Args {
     pub free_ports: bool,
 }
 
-/// Runs the node and its mailbox.
-pub async fn run(args: Args) -> Result<()> {
+/// Runs the node and its mailbox. `has_context`: the user's commands address another cluster unless told otherwise.
+pub async fn run(args: Args, has_context: bool) -> Result<()> {
     crate::server::logging::start();
     std::fs::create_dir_all(&args.data_dir)
         .with_context(|| format!("cannot create {}; give another folder with --data-dir", args.data_dir.display()))?;
@@ -66,7 +66,7 @@ pub async fn run(args: Args) -> Result<()> {
     let pages = axum::Router::new().nest("/mailbox", crate::mailbox::pages(sink.handle()));
     let config = config(&args)?;
     found(&args)?;
-    let node = NodeServer::start(config, args.accept_clock, pages).await?;
+    let node = NodeServer::start(config, args.accept_clock, pages, &asked).await?;
     let relay = Relay {
         name: "mailbox".to_owned(),
         pool: DEFAULT_POOL.to_owned(),
@@ -98,8 +98,9 @@ pub async fn run(args: Args) -> Result<()> {
     if has_test_clock {
         eprintln!("clock     a test's: `reveille clock advance 20h` moves it");
     }
-    if node.admin_address.port() != Config::ADMIN_PORT {
-        eprintln!("\nfirst     export REVEILLE_ENDPOINT={}", node.admin_address);
+    // Without a context commands come here by themselves.
+    if node.admin_address.port() != Config::ADMIN_PORT || has_context {
+        eprintln!("\nfirst     export REVEILLE_ENDPOINT=http://{}", node.admin_address);
     }
     eprintln!("\ntry       reveille schedule create hello --every 1m --tz UTC --to you@example.com \\");
     eprintln!("            --sender me@example.com --subject 'Hello' --text FILE");
@@ -134,6 +135,7 @@ fn config(args: &Args) -> Result<Config> {
         listen: Some(port(Config::ADMIN_PORT)),
         peer_listen: Some(port(Config::PEER_PORT)),
         http: Some(port(Config::HTTP_PORT)),
+        insecure: Some(true),
         shutdown_seconds: Some(10),
         unsubscribe,
         ..Settings::default()

@@ -13,13 +13,13 @@
 
 use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
 use reveille_ledger::ids::NodeId;
 
 use crate::fatal_error::FatalError;
+use crate::files;
 
 /// Id of a cluster: a random number, drawn when the cluster is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -179,17 +179,9 @@ fn write(folder: &Path, node: NodeId, cluster: Option<ClusterId>) -> Result<(), 
     put(folder, IDENTITY, &text)
 }
 
-/// Replaces a file atomically: after a crash it has the former or the new content.
 fn put(folder: &Path, name: &str, text: &str) -> Result<(), FatalError> {
-    let draft = folder.join(format!("{name}.new"));
-    let replace = || {
-        let mut file = File::create(&draft)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        std::fs::rename(&draft, folder.join(name))?;
-        File::open(folder)?.sync_all()
-    };
-    replace().map_err(|error: std::io::Error| FatalError::folder("write", &folder.join(name), error))
+    let replaced = files::replace(folder, name, text.as_bytes(), files::PUBLIC);
+    replaced.map_err(|error| FatalError::folder("write", &folder.join(name), error))
 }
 
 fn refuse_noted(note: &Path, because: fn(String) -> FatalError) -> Result<(), FatalError> {

@@ -28,7 +28,7 @@ use tokio_util::sync::{CancellationToken, PollSemaphore};
 use tonic::transport::server::Connected;
 
 use crate::identity::ClusterId;
-use crate::tls::{PeerCertificate, PeerTls};
+use crate::tls::{PeerCertificate, PeerTls, ServerTls};
 
 /// Maximum number of open connections of one listener, about 30 KB each. Further connections wait in the system's
 /// queue.
@@ -63,6 +63,11 @@ impl Incoming {
     pub fn new(listener: TcpListener, name: &'static str, preface: usize) -> Incoming {
         let permits = PollSemaphore::new(Arc::new(Semaphore::new(CONNECTIONS_MAX)));
         Incoming { listener, name, preface, when_ended: None, permits, permit: None, pause: None }
+    }
+
+    /// Returns the name for log lines and metrics.
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
     }
 
     /// `when_ended` is called at the end of each connection whose [`Client`] was named.
@@ -157,6 +162,12 @@ impl Connection {
             self.end = Some(Box::pin(self.client.cut.clone().cancelled_owned()));
         }
         Ok(Connection { stream: Either::Right(encrypted), ..self })
+    }
+
+    /// Makes the handshake of TLS with a client, which has no certificate. The caller limits the time.
+    pub(crate) async fn encrypt_for_client(self, tls: &ServerTls) -> io::Result<Connection> {
+        let Either::Left(plain) = self.stream else { return Ok(self) };
+        Ok(Connection { stream: Either::Right(tls.accept(plain).await?), ..self })
     }
 }
 

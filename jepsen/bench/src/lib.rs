@@ -74,7 +74,7 @@ impl<T: Send + 'static> Counter<T> {
 async fn sum_of_nodes(cluster: &Cluster, counter: &str) -> Result<u64> {
     let mut sum = 0;
     for node in cluster.nodes().iter().filter(|node| node.process_id().is_some()) {
-        let value = http::counter(node.http, counter).await;
+        let value = http::counter(&node.http, counter).await;
         sum += value.with_context(|| format!("{} shows no metrics", node.name))?;
     }
     Ok(sum)

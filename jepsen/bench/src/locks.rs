@@ -1,12 +1,12 @@
 //! The longest times for which work on many rows held the ledger's lock.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use reveille_harness::Cluster;
+use reveille_harness::http::{self, HttpAddress};
 use reveille_harness::measure::rounded;
-use reveille_harness::{Cluster, http};
 use tokio::task::JoinHandle;
 
 /// The causes that a node distinguishes.
@@ -24,7 +24,7 @@ impl LockWatch {
     /// Starts to read.
     pub fn start(cluster: &Cluster) -> LockWatch {
         let longest_ms = Arc::new(Mutex::new(BTreeMap::new()));
-        let nodes: Vec<SocketAddr> = cluster.nodes().iter().map(|node| node.http).collect();
+        let nodes: Vec<HttpAddress> = cluster.nodes().iter().map(|node| node.http.clone()).collect();
         let reading = tokio::spawn(read(nodes, Arc::clone(&longest_ms)));
         LockWatch { longest_ms, reading }
     }
@@ -41,13 +41,13 @@ impl Drop for LockWatch {
     }
 }
 
-async fn read(nodes: Vec<SocketAddr>, longest_ms: Arc<Mutex<BTreeMap<&'static str, f64>>>) {
+async fn read(nodes: Vec<HttpAddress>, longest_ms: Arc<Mutex<BTreeMap<&'static str, f64>>>) {
     loop {
         tokio::time::sleep(READ_EVERY).await;
         for node in &nodes {
             for cause in CAUSES {
                 let name = format!("reveille_ledger_lock_seconds{{cause=\"{cause}\",quantile=\"1\"}}");
-                let Some(seconds) = http::metric(*node, &name).await else { continue };
+                let Some(seconds) = http::metric(node, &name).await else { continue };
                 let mut longest = longest_ms.lock().unwrap_or_else(PoisonError::into_inner);
                 let longest = longest.entry(cause).or_default();
                 *longest = rounded(seconds * 1e3).max(*longest);

@@ -22,8 +22,8 @@ pub async fn follower(cluster: &mut Cluster) -> Result<Value> {
     cluster.node_mut(&name)?.kill()?;
     let begun = Instant::now();
     cluster.node_mut(&name)?.start()?;
-    let page = cluster.node(&name)?.http;
-    while !http::is_ready(page).await {
+    let page = cluster.node(&name)?.http.clone();
+    while !http::is_ready(&page).await {
         ensure!(
             begun.elapsed() < RESTARTED_WITHIN,
             "{name} was not ready {} s after its start",

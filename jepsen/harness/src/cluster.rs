@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use reveille_node_client::{AdminClient, NodeProcess, form_cluster, http};
+use reveille_node_client::{AdminClient, ClientAccess, NodeProcess, form_cluster, http};
 
 use crate::environment::{Environment, Needs};
 use crate::measure::{cpu_seconds, rounded};
@@ -52,14 +52,15 @@ impl Cluster {
         let environment = Environment::new(needs, &workspace, &data, &names);
         let ports = environment.ports(&names)?;
         let named = names.into_iter().zip(ports);
+        let access = ClientAccess::by_context(data.join("client"));
         let mut nodes: Vec<NodeProcess> = named
             .map(|(name, ports)| {
-                let launch = environment.launch_options(&name);
+                let launch = environment.launch_options(&name, &access);
                 NodeProcess::new(name, ports, (&binary, &data, &journals), launch)
             })
             .collect();
         let endpoints = nodes.iter().map(|node| node.admin.to_string()).collect();
-        let admin = AdminClient::new(binary.clone(), endpoints)?;
+        let admin = AdminClient::new(binary.clone(), endpoints, access)?;
         form_cluster(&mut nodes, &admin, needs.test_clock).await.context("--keep FOLDER keeps the logs")?;
         eprintln!("{count} nodes of {} form a cluster", binary.display());
         Ok(Cluster { nodes, admin, environment, workspace })
@@ -108,7 +109,7 @@ impl Cluster {
     pub async fn leader(&self) -> Option<String> {
         let mut found: Option<(u64, &String)> = None;
         for node in &self.nodes {
-            found = found.max(http::epoch_led(node.http).await.map(|epoch| (epoch, &node.name)));
+            found = found.max(http::epoch_led(&node.http).await.map(|epoch| (epoch, &node.name)));
         }
         found.map(|(_, name)| name.clone())
     }

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use reveille_node_client::{LaunchOptions, Ports, free_ports};
+use reveille_node_client::{ClientAccess, LaunchOptions, Ports, free_ports};
 
 use crate::clocks::Clocks;
 use crate::host_network::HostNetwork;
@@ -100,11 +100,12 @@ impl Environment {
         }
     }
 
-    /// Returns how the process of a node is started.
-    pub fn launch_options(&self, name: &str) -> LaunchOptions {
+    /// Returns how the process of a node is started, and how clients reach it.
+    pub fn launch_options(&self, name: &str, access: &ClientAccess) -> LaunchOptions {
         // Ctrl-C is for the harness, which kills its nodes.
         let own_process_group = true;
-        LaunchOptions { prefix: self.command_prefix(name), variables: self.variables(name), own_process_group }
+        let (prefix, variables) = (self.command_prefix(name), self.variables(name));
+        LaunchOptions { prefix, variables, own_process_group, access: access.clone() }
     }
 
     /// Returns the words before the command line of a node.

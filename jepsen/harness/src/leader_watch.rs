@@ -2,14 +2,13 @@
 //! paused node does not delay the others.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
 
 use crate::cluster::Cluster;
-use crate::http;
+use crate::http::{self, HttpAddress};
 use crate::measure::monotonic_us;
 
 /// Interval of polls, far shorter than an election.
@@ -63,7 +62,7 @@ impl LeaderWatch {
         let seen = Arc::new(Mutex::new(Seen::default()));
         let mut task = JoinSet::new();
         for node in cluster.nodes() {
-            task.spawn(poll(node.name.clone(), node.http, Arc::clone(&seen)));
+            task.spawn(poll(node.name.clone(), node.http.clone(), Arc::clone(&seen)));
         }
         LeaderWatch { seen, _task: task }
     }
@@ -91,9 +90,9 @@ impl LeaderWatch {
     }
 }
 
-async fn poll(name: String, http: SocketAddr, seen: Arc<Mutex<Seen>>) {
+async fn poll(name: String, http: HttpAddress, seen: Arc<Mutex<Seen>>) {
     loop {
-        if let Some(epoch) = http::epoch_led(http).await {
+        if let Some(epoch) = http::epoch_led(&http).await {
             seen.lock().unwrap_or_else(PoisonError::into_inner).note(epoch, &name, monotonic_us());
         }
         tokio::time::sleep(POLL_EVERY).await;

@@ -19,7 +19,7 @@ pub async fn form_cluster(nodes: &mut [NodeProcess], admin: &AdminClient, test_c
     first.init(test_clock)?;
     first.start()?;
     until_healthy(std::slice::from_mut(first), "the first node is ready", async |nodes| {
-        http::is_ready(nodes[0].http).await
+        http::is_ready(&nodes[0].http).await
     })
     .await?;
     for node in others {
@@ -28,7 +28,7 @@ pub async fn form_cluster(nodes: &mut [NodeProcess], admin: &AdminClient, test_c
     }
     until_healthy(nodes, "every node votes and is ready", async |nodes| {
         for node in nodes {
-            if !http::is_ready(node.http).await {
+            if !http::is_ready(&node.http).await {
                 return false;
             }
         }

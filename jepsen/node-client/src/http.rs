@@ -1,40 +1,63 @@
 //! The HTTP pages of a node: health, leadership, metrics. Each needs only a plain GET.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+
+use crate::access::ClientAccess;
 
 /// Timeout of a request.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 /// Maximum bytes that are read of a page. No page of a node is nearly as long.
 const PAGE_BYTES_MAX: u64 = 16 << 20;
 
+/// Where a node answers plain requests. They are encrypted, unless the address is of loopback.
+#[derive(Clone, Debug)]
+pub struct HttpAddress {
+    address: SocketAddr,
+    access: ClientAccess,
+}
+
+impl HttpAddress {
+    /// Creates it. On loopback the listener needs no access.
+    pub fn new(address: SocketAddr, access: &ClientAccess) -> HttpAddress {
+        let access = if address.ip().is_loopback() { ClientAccess::default() } else { access.clone() };
+        HttpAddress { address, access }
+    }
+}
+
+impl fmt::Display for HttpAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.address)
+    }
+}
+
 /// Returns true if the process answers.
-pub async fn is_alive(http: SocketAddr) -> bool {
+pub async fn is_alive(http: &HttpAddress) -> bool {
     get(http, "/livez").await.is_some()
 }
 
 /// Returns true if the node is ready: it follows or leads.
-pub async fn is_ready(http: SocketAddr) -> bool {
+pub async fn is_ready(http: &HttpAddress) -> bool {
     get(http, "/readyz").await.is_some_and(|page| page.status == 200)
 }
 
 /// Returns the epoch in which this node reports to lead. `None`: it does not lead, or does not answer.
-pub async fn epoch_led(http: SocketAddr) -> Option<u64> {
+pub async fn epoch_led(http: &HttpAddress) -> Option<u64> {
     let page = get(http, "/leaderz").await.filter(|page| page.status == 200)?;
     page.body.trim().rsplit(' ').next()?.parse().ok()
 }
 
 /// Returns a counter of the node, summed over its labels, and zero if the node has no such counter. `None`: the node
 /// does not answer.
-pub async fn counter(http: SocketAddr, name: &str) -> Option<u64> {
+pub async fn counter(http: &HttpAddress, name: &str) -> Option<u64> {
     metric(http, name).await.map(|value| value as u64)
 }
 
 /// As [`counter`], for a metric of any kind. `name` may have all its labels.
-pub async fn metric(http: SocketAddr, name: &str) -> Option<f64> {
+pub async fn metric(http: &HttpAddress, name: &str) -> Option<f64> {
     let page = get(http, "/metrics").await.filter(|page| page.status == 200)?;
     Some(sum(&page.body, name))
 }
@@ -44,9 +67,9 @@ struct Page {
     body: String,
 }
 
-async fn get(http: SocketAddr, path: &str) -> Option<Page> {
+async fn get(http: &HttpAddress, path: &str) -> Option<Page> {
     let asked = async {
-        let mut stream = TcpStream::connect(http).await.ok()?;
+        let mut stream = http.access.connect(&http.to_string()).await.ok()?;
         let request = format!("GET {path} HTTP/1.1\r\nHost: {http}\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.ok()?;
         let mut answer = Vec::new();

@@ -10,6 +10,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
+use crate::access::ClientAccess;
+use crate::http::HttpAddress;
 use anyhow::{Context, Result, bail};
 use rand::Rng;
 use rustix::process::{Pid, Signal, kill_process};
@@ -43,6 +45,8 @@ pub struct LaunchOptions {
     pub variables: Vec<(&'static str, OsString)>,
     /// True if the process is to get no signals of this process's terminal, such as Ctrl-C.
     pub own_process_group: bool,
+    /// How clients reach the nodes.
+    pub access: ClientAccess,
 }
 
 /// One node. Its process may be running or not.
@@ -54,7 +58,7 @@ pub struct NodeProcess {
     /// Address of the peer listener.
     pub peers: SocketAddr,
     /// Address of the HTTP pages: health and metrics.
-    pub http: SocketAddr,
+    pub http: HttpAddress,
     /// Crash points of the next process, in the syntax of FAILPOINTS. The process dies at the first of them that it
     /// reaches.
     pub crash_points: Option<String>,
@@ -81,6 +85,7 @@ impl NodeProcess {
         launch: LaunchOptions,
     ) -> NodeProcess {
         let binary = binary.to_owned();
+        let http = HttpAddress::new(http, &launch.access);
         let (folder, journals, log) = (data.join(&name), journals.join(&name), data.join(format!("{name}.log")));
         NodeProcess {
             name,
@@ -106,14 +111,22 @@ impl NodeProcess {
         command
             .args(["cluster", "init", "--name", &self.name, "--data-dir"])
             .arg(&self.folder)
+            .args(["--listen", &self.admin.to_string()])
             .args(["--peer-listen", &self.peers.to_string()])
             .args(test_clock.then_some("--test-clock"))
+            .args(self.insecure())
+            .envs(self.launch.access.folder().map(|folder| ("XDG_CONFIG_HOME", folder)))
             .stdin(Stdio::null());
         let done = command.output().with_context(|| format!("{} cannot be started", self.binary.display()))?;
         if !done.status.success() {
             bail!("no cluster was made: {}", String::from_utf8_lossy(&done.stderr));
         }
         Ok(())
+    }
+
+    /// Returns the flag for nodes whose clients use plaintext.
+    fn insecure(&self) -> Option<&'static str> {
+        self.launch.access.folder().is_none().then_some("--insecure")
     }
 
     /// Starts the process. Its output goes to a log beside its folder.
@@ -148,15 +161,12 @@ impl NodeProcess {
             .args(["--peer-listen", &self.peers.to_string()])
             .args(["--advertise", &self.peers.to_string()])
             .args(["--http", &self.http.to_string()])
+            .args(self.insecure())
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log);
         if self.launch.own_process_group {
             command.process_group(0);
-        }
-        if !self.admin.ip().is_loopback() {
-            // Only this machine is connected to that network.
-            command.arg("--insecure");
         }
         let process = command.spawn().with_context(|| format!("{} cannot be started", self.binary.display()))?;
         self.process = Some(process);

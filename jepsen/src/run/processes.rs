@@ -316,7 +316,7 @@ impl Processes {
     /// Returns true if the process of the node answers.
     pub async fn is_alive(&self, name: &str) -> bool {
         match self.cluster.node(name) {
-            Ok(node) => http::is_alive(node.http).await,
+            Ok(node) => http::is_alive(&node.http).await,
             Err(_) => false,
         }
     }
@@ -324,7 +324,7 @@ impl Processes {
     /// Returns true if the node follows or leads.
     pub async fn is_ready(&self, name: &str) -> bool {
         match self.cluster.node(name) {
-            Ok(node) => http::is_ready(node.http).await,
+            Ok(node) => http::is_ready(&node.http).await,
             Err(_) => false,
         }
     }

@@ -7,21 +7,26 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use prost::Message as _;
 use prost::bytes::Bytes;
 use reveille_proto::{ListPage, Listing, Unary};
+use reveille_raft::tls::ClientTls;
 use tokio::time::{Instant, sleep, timeout_at};
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 use tonic_types::StatusExt;
 
 use super::bytes_codec::BytesCodec;
+use super::connection::{self, CONNECT_WITHIN, ConnectFailure};
+use super::endpoint::Endpoint;
 use super::failure::{Exit, Failure};
+use super::target::{Target, unknown_cluster};
 use crate::server::admin::LEADERLESS;
 use crate::server::config::Config;
 
@@ -29,11 +34,6 @@ use crate::server::config::Config;
 const RETRY_FOR: Duration = Duration::from_secs(5);
 /// First pause between two rounds over all addresses. It doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
-/// Time limit of a connection attempt; a node on a reachable network accepts within it.
-const CONNECT_WITHIN: Duration = Duration::from_secs(3);
-/// Interval of HTTP/2 pings on a silent connection, which is given up after [`ALIVE_WITHIN`].
-const ALIVE_EVERY: Duration = Duration::from_secs(5);
-const ALIVE_WITHIN: Duration = Duration::from_secs(10);
 /// Message of `tonic` for an answer in plain HTTP.
 const NO_GRPC: &str = "grpc-status header missing";
 
@@ -49,9 +49,9 @@ pub enum RetrySafety {
 }
 
 /// Client for the admin API, for one command.
-#[derive(Debug)]
 pub struct Client {
-    addresses: Vec<String>,
+    /// The nodes. An error is the failure of every request.
+    target: Arc<Result<Target, Failure>>,
     deadline: Mutex<Option<Instant>>,
     retry_for: Duration,
     request_id: String,
@@ -78,9 +78,9 @@ enum Missed {
 
 impl Client {
     /// `within` limits the whole command. `None` sets no limit.
-    pub fn new(addresses: Vec<String>, within: Option<Duration>, request_id: String) -> Client {
+    pub fn new(target: Arc<Result<Target, Failure>>, within: Option<Duration>, request_id: String) -> Client {
         Client {
-            addresses,
+            target,
             deadline: Mutex::new(within.map(|within| Instant::now() + within)),
             retry_for: RETRY_FOR,
             request_id,
@@ -107,7 +107,11 @@ impl Client {
 
     /// Returns the address that answered last.
     pub fn answered_by(&self) -> Option<String> {
-        self.addresses.get((*self.answered.lock())?).cloned()
+        Some(self.endpoints().get((*self.answered.lock())?)?.address.clone())
+    }
+
+    fn endpoints(&self) -> &[Endpoint] {
+        self.target.as_ref().as_ref().map_or(&[], |target| &target.endpoints)
     }
 
     fn deadline(&self) -> Option<Instant> {
@@ -115,9 +119,9 @@ impl Client {
     }
 
     /// Returns all addresses with their indices. The one that answered last comes first.
-    fn in_turn(&self) -> impl Iterator<Item = (usize, &String)> {
+    fn in_turn(&self) -> impl Iterator<Item = (usize, &Endpoint)> {
         let first = self.answered.lock().unwrap_or_default();
-        let all = self.addresses.iter().enumerate();
+        let all = self.endpoints().iter().enumerate();
         all.clone().skip(first).chain(all.take(first))
     }
 
@@ -166,6 +170,7 @@ impl Client {
         F: Fn(Channel, Request<Q>) -> Fut,
         Fut: Future<Output = Result<Response<A>, Status>>,
     {
+        let target = self.target.as_ref().as_ref().map_err(Clone::clone)?;
         let retry_until = Instant::now() + self.retry_for;
         let mut pause = FIRST_PAUSE;
         // If an answer was lost, the request may have been done, whatever other nodes answer later.
@@ -173,8 +178,8 @@ impl Client {
         loop {
             let mut refused = None;
             let mut worth_waiting = false;
-            for (place, address) in self.in_turn() {
-                match self.ask_at(address, safety, message.clone(), &call).await {
+            for (place, endpoint) in self.in_turn() {
+                match self.ask_at(target, endpoint, safety, message.clone(), &call).await {
                     Ok(answer) => {
                         *self.answered.lock() = Some(place);
                         return Ok(answer);
@@ -208,13 +213,24 @@ impl Client {
         Failure { exit: Exit::Interrupted, ..failure }
     }
 
-    async fn ask_at<Q, A, F, Fut>(&self, address: &str, safety: RetrySafety, message: Q, call: &F) -> Result<A, Missed>
+    async fn ask_at<Q, A, F, Fut>(
+        &self,
+        target: &Target,
+        endpoint: &Endpoint,
+        safety: RetrySafety,
+        message: Q,
+        call: &F,
+    ) -> Result<A, Missed>
     where
         F: Fn(Channel, Request<Q>) -> Fut,
         Fut: Future<Output = Result<Response<A>, Status>>,
     {
-        let channel = self.connect(address).await.map_err(Missed::Unreachable)?;
+        let link = target.link(endpoint).map_err(Missed::Unreachable)?;
+        let channel = self.connect(target, endpoint, link.map(|(tls, _)| tls)).await.map_err(Missed::Unreachable)?;
         let mut request = Request::new(message);
+        if let Some(token) = link.and_then(|(_, token)| token) {
+            request.metadata_mut().insert("authorization", token.header().map_err(Missed::Final)?);
+        }
         let answer = match self.deadline() {
             None => call(channel, request).await,
             Some(deadline) => {
@@ -224,7 +240,19 @@ impl Client {
                 timeout_at(deadline, call(channel, request)).await.unwrap_or(Err(late))
             }
         };
-        answer.map(Response::into_inner).map_err(|status| self.missed(address, safety, &status))
+        let status = match answer {
+            Ok(answer) => return Ok(answer.into_inner()),
+            Err(status) => status,
+        };
+        let missed = self.missed(&endpoint.address, safety, &status);
+        // A node that expects TLS breaks a connection in plaintext, and does nothing.
+        if link.is_none()
+            && matches!(missed, Missed::Lost(_) | Missed::Unreachable(_))
+            && connection::shown_authority(endpoint).await.is_ok()
+        {
+            return Err(Missed::Unreachable(unknown_cluster(endpoint)));
+        }
+        Err(missed)
     }
 
     /// Classifies a status: the node sent it, or `tonic` made it because the connection broke.
@@ -291,34 +319,30 @@ impl Client {
         Failure { exit: Exit::TimedOut, next: Some(next), request_id, ..failure }
     }
 
-    async fn connect(&self, address: &str) -> Result<Channel, Failure> {
-        if let Some(channel) = self.channels.lock().get(address) {
+    async fn connect(&self, target: &Target, endpoint: &Endpoint, tls: Option<&ClientTls>) -> Result<Channel, Failure> {
+        if let Some(channel) = self.channels.lock().get(&endpoint.address) {
             return Ok(channel.clone());
         }
+        let all = || target.endpoints.iter().map(|one| one.address.as_str()).collect::<Vec<_>>().join(", ");
         let unreachable = |why: String| Failure {
             exit: Exit::NoQuorum,
             reason: "UNREACHABLE".into(),
-            message: format!("no node answers at {}: {why}", self.addresses.join(", ")),
+            message: format!("no node answers at {}: {why}", all()),
             field: Some("--endpoint".to_owned()),
             next: Some("start a node, or name another with --endpoint HOST:PORT (or REVEILLE_ENDPOINT)".to_owned()),
             ..Failure::default()
         };
-        let endpoint = Endpoint::from_shared(format!("http://{address}"))
-            .map_err(|error| unreachable(error.to_string()))?
-            .connect_timeout(CONNECT_WITHIN)
-            .tcp_nodelay(true)
-            .http2_keep_alive_interval(ALIVE_EVERY)
-            .keep_alive_timeout(ALIVE_WITHIN)
-            .keep_alive_while_idle(true);
         let until = Instant::now() + CONNECT_WITHIN;
         let until = self.deadline().map_or(until, |deadline| deadline.min(until));
-        let connected = timeout_at(until, endpoint.connect()).await;
-        let channel = match connected {
+        let channel = match timeout_at(until, connection::connect(endpoint, tls)).await {
             Ok(Ok(channel)) => channel,
-            Ok(Err(error)) => return Err(unreachable(innermost(&error))),
+            Ok(Err(ConnectFailure::Unreachable(why))) => return Err(unreachable(why)),
+            Ok(Err(ConnectFailure::Handshake(error))) => {
+                return Err(Target::refused(target.context(), endpoint, &error));
+            }
             Err(_) => return Err(unreachable("no connection in time".to_owned())),
         };
-        self.channels.lock().insert(address.to_owned(), channel.clone());
+        self.channels.lock().insert(endpoint.address.clone(), channel.clone());
         Ok(channel)
     }
 }

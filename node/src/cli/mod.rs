@@ -16,8 +16,11 @@ mod bytes_codec;
 mod client;
 mod clocks;
 mod commands;
+mod connection;
+mod contexts;
 mod doctor;
 mod early;
+mod endpoint;
 mod failure;
 mod flags;
 #[cfg(test)]
@@ -29,6 +32,7 @@ mod instant;
 mod manifest;
 mod recipients;
 mod suppressions;
+mod target;
 mod terminal;
 mod view;
 mod word;
@@ -48,6 +52,11 @@ use args::{Cli, Command, Global, Question};
 use early::Early;
 use failure::{Exit, Failure, Stop};
 use terminal::Terminal;
+
+/// Returns true if this user's commands address the cluster of a context.
+fn has_context() -> bool {
+    contexts::Contexts::read().is_ok_and(|contexts| contexts.current.is_some())
+}
 
 /// Parses the command line, runs the command and returns the exit code.
 pub fn run() -> ExitCode {
@@ -85,7 +94,7 @@ fn parse(early: &Early) -> Result<Cli, clap::Error> {
 async fn obey(cli: Cli, terminal: &Terminal) -> Result<(), Stop> {
     match cli.command {
         Command::Demo(args) => demo(args).await,
-        Command::Dev(args) => process(Box::pin(crate::dev::run(args)).await),
+        Command::Dev(args) => process(Box::pin(crate::dev::run(args, has_context())).await),
         Command::Start(args) => process(Box::pin(crate::server::start::run(*args)).await),
         Command::Ask(question) => until_interrupted(&cli.global, question, terminal).await,
     }
@@ -173,6 +182,8 @@ async fn ask(context: &commands::CommandContext<'_>, question: Question) -> Resu
         Question::Tenant(args) => commands::tenant::run(context, args).await,
         Question::Pool(args) => commands::pool::run(context, args).await,
         Question::Doctor(args) => commands::doctor::run(context, args).await,
+        Question::Login(args) => commands::login::run(context, args).await,
+        Question::Context(args) => commands::context::run(context, args.command),
         Question::Config(args) => commands::config::run(context, args).await,
         Question::Completion(args) => commands::completion::run(context, &args),
         Question::Man(args) => commands::completion::man(context, &args),

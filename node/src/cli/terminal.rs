@@ -3,6 +3,7 @@
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::process::ExitCode;
 
+use rustix::termios::{self, LocalModes, OptionalActions};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -183,6 +184,25 @@ impl Terminal {
             (Ok(_), "y" | "Y" | "yes") => Ok(()),
             _ => Err(refused("not confirmed: nothing was changed".to_owned()).into()),
         }
+    }
+
+    /// Asks for a line that is not shown while it is typed.
+    pub fn ask_secret(&self, question: &str) -> Result<String, Stop> {
+        let failed = |error: io::Error| Failure::general(format!("the terminal cannot be read: {error}"), "--token");
+        let mut stderr = io::stderr().lock();
+        write!(stderr, "{question}").and_then(|()| stderr.flush()).map_err(failed)?;
+        let stdin = io::stdin();
+        let shown = termios::tcgetattr(&stdin).map_err(|error| failed(error.into()))?;
+        let mut hidden = shown.clone();
+        hidden.local_modes.remove(LocalModes::ECHO);
+        termios::tcsetattr(&stdin, OptionalActions::Flush, &hidden).map_err(|error| failed(error.into()))?;
+        let mut answer = String::new();
+        let read = stdin.lock().read_line(&mut answer);
+        termios::tcsetattr(&stdin, OptionalActions::Flush, &shown).map_err(|error| failed(error.into()))?;
+        // The line end was not shown either.
+        let _ = writeln!(stderr);
+        read.map_err(failed)?;
+        Ok(answer.trim().to_owned())
     }
 
     /// Prints the failure, if any, and returns the exit code.

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use reveille_node_client::AdminClient;
+use reveille_node_client::{AdminClient, ClientAccess};
 use reveille_sink::{Sink, SinkOptions};
 
 use judgement::Judgement;
@@ -87,7 +87,7 @@ pub async fn run(args: Args) -> Result<bool> {
 
 async fn show(args: &Args, folder: &Folder, sink: &Sink, nodes: &mut Nodes) -> Result<bool> {
     let binary = std::env::current_exe().context("where this program is")?;
-    let admin = AdminClient::new(binary, nodes.endpoints())?;
+    let admin = AdminClient::new(binary, nodes.endpoints(), ClientAccess::default())?;
     nodes.form_cluster(&admin).await.context("the cluster could not be made")?;
     let leader = client::leader(&admin).await?;
     eprintln!("cluster    {} nodes, {leader} leads", args.nodes);
@@ -147,7 +147,7 @@ fn mailbox() -> Result<Sink> {
 async fn stay_up(sink: &Sink, nodes: &Nodes, folder: &Folder) -> Result<()> {
     let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     eprintln!("\nmailbox    http://{}/mailbox", listener.local_addr()?);
-    eprintln!("admin      export REVEILLE_ENDPOINT={}", nodes.endpoints().join(","));
+    eprintln!("admin      export REVEILLE_ENDPOINT=http://{}", nodes.endpoints().join(",http://"));
     eprintln!("data       {}", folder.path.display());
     eprintln!("try        reveille run list; reveille explain RUN RECIPIENT; reveille cluster status");
     eprintln!("Ctrl-C ends it.");

@@ -7,12 +7,13 @@
 
 use std::fs::File;
 use std::io::ErrorKind;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use reveille_ledger::access::is_loopback;
 use reveille_raft::tls::{Admission, JoinError, JoinToken, NodeTls, TlsError, TokenError};
 use reveille_raft::{ClusterId, FatalError, assign_folder, cluster_of_folder};
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::config::{Config, JoinSource};
@@ -36,7 +37,7 @@ const REPEAT_EVERY: Duration = Duration::from_secs(2);
 pub enum AdmissionError {
     /// The folder is new, and there is no join token.
     #[error(
-        "{} belongs to no cluster; make one with `reveille cluster init`, or join one with `reveille start --join TOKEN`",
+        "{} belongs to no cluster; make one with `reveille cluster init`, or join one with `reveille start --join file:/PATH`",
         .0.display()
     )]
     NoCluster(PathBuf),
@@ -62,6 +63,9 @@ pub enum AdmissionError {
     /// `cluster init` was interrupted.
     #[error("{} was not prepared completely; repeat: reveille cluster init", .0.display())]
     Unfinished(PathBuf),
+    /// The node was asked to stop.
+    #[error("the node was asked to stop before it was admitted")]
+    Stopped,
     /// The join token cannot be read.
     #[error("the join token in {from} {why}")]
     NoToken {
@@ -98,18 +102,18 @@ impl AdmissionError {
     }
 }
 
-/// Makes a new cluster whose only node has this data folder. Repeated before the first start, it returns the same one.
+/// Makes a new cluster whose only node has this data folder. Repeated before the first start, it has the same result.
 /// With `test_clock` its time is moved by hand, for good (P19).
 ///
 /// # Errors
 /// [`AdmissionError`]; `Used` if the folder is not new.
-pub fn found(data_dir: &Path, test_clock: bool) -> Result<ClusterId, AdmissionError> {
+pub fn found(data_dir: &Path, test_clock: bool) -> Result<NodeTls, AdmissionError> {
     let used = || AdmissionError::Used(data_dir.to_owned());
-    let known = node_of(data_dir)?;
-    if data_dir.join(LOG).exists() || (known.is_some() && founder(data_dir)?.is_none()) {
+    let (known, prepared) = (node_of(data_dir)?, founder(data_dir)?);
+    if data_dir.join(LOG).exists() || (known.is_some() && prepared.is_none()) {
         return Err(used());
     }
-    if founder(data_dir)?.is_some_and(|founder| founder.test_clock != test_clock) {
+    if prepared.is_some_and(|founder| founder.test_clock != test_clock) {
         return Err(AdmissionError::OtherClock(data_dir.to_owned()));
     }
     std::fs::create_dir_all(data_dir)
@@ -119,10 +123,10 @@ pub fn found(data_dir: &Path, test_clock: bool) -> Result<ClusterId, AdmissionEr
     assign_node(data_dir, node)?;
     let cluster = cluster_of_folder(data_dir, node)?.unwrap_or_else(|| ClusterId(Uuid::new_v4().as_u128()));
     assign_folder(data_dir, node, cluster)?;
-    if NodeTls::read(data_dir, cluster)?.is_none() {
-        NodeTls::create(data_dir, cluster, node)?;
+    match NodeTls::read(data_dir, cluster)? {
+        Some(tls) => Ok(tls),
+        None => Ok(NodeTls::create(data_dir, cluster, node)?),
     }
-    Ok(cluster)
 }
 
 /// The first start of a folder writes the first membership.
@@ -155,12 +159,16 @@ pub fn remove_mark(data_dir: &Path) -> Result<(), AdmissionError> {
     removed.map_err(|error| NodeIdentityError::Folder { path, error }.into())
 }
 
-/// Returns keys and certificates of this node. A new folder joins the cluster of the join token first. The members will
-/// reach the node at `address`.
+/// Returns keys and certificates of this node. A new folder joins the cluster of the join token first, unless `asked`
+/// ends that. The members will reach the node at `address`.
 ///
 /// # Errors
 /// [`AdmissionError`].
-pub async fn certificates(config: &Config, address: &str) -> Result<NodeTls, AdmissionError> {
+pub async fn certificates(
+    config: &Config,
+    address: &str,
+    asked: &CancellationToken,
+) -> Result<NodeTls, AdmissionError> {
     let data_dir = &config.data_dir;
     let known = node_of(data_dir)?;
     let cluster = known.map(|node| cluster_of_folder(data_dir, node)).transpose()?.flatten();
@@ -177,13 +185,14 @@ pub async fn certificates(config: &Config, address: &str) -> Result<NodeTls, Adm
     }
     let source = config.join.as_ref().ok_or_else(|| AdmissionError::NoCluster(data_dir.clone()))?;
     let token: JoinToken = read_token(source)?.parse()?;
-    if is_loopback(address) && !is_loopback(&token.address) {
+    if is_loopback(host_of(address)) && !is_loopback(host_of(&token.address)) {
         return Err(AdmissionError::NotReachable(address.to_owned()));
     }
     if known.is_some_and(|node| node != token.node) {
         return Err(AdmissionError::OtherToken(data_dir.clone()));
     }
-    let admission = request(config, &token, address).await?;
+    let requested = asked.run_until_cancelled(request(config, &token, address)).await;
+    let admission = requested.ok_or(AdmissionError::Stopped)??;
     assign_node(data_dir, token.node)?;
     assign_folder(data_dir, token.node, token.cluster)?;
     let tls = admission.store()?;
@@ -191,10 +200,9 @@ pub async fn certificates(config: &Config, address: &str) -> Result<NodeTls, Adm
     Ok(tls)
 }
 
-/// Returns true for an address that only this machine reaches.
-fn is_loopback(address: &str) -> bool {
-    let host = address.rsplit_once(':').map_or(address, |(host, _)| host).trim_matches(['[', ']']);
-    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+/// Returns the host of an address `host:port`.
+fn host_of(address: &str) -> &str {
+    address.rsplit_once(':').map_or(address, |(host, _)| host).trim_matches(['[', ']'])
 }
 
 /// Asks to join until there is an answer, or [`REPEAT_FOR`] has passed.

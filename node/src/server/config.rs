@@ -69,8 +69,11 @@ pub struct Settings {
     /// A folder on a memory-backed file system, for the journal [default: /dev/shm]
     #[arg(long, value_name = "DIR")]
     pub journal_dir: Option<PathBuf>,
-    /// Let admin API and HTTP listen on addresses that others reach, although they do not authenticate callers
-    /// [default: false]
+    /// Further host names and addresses in the certificate for clients: it has those of the listeners, of advertise and
+    /// of this machine
+    #[arg(long, value_delimiter = ',', value_name = "HOST,…")]
+    pub tls_names: Option<Vec<String>>,
+    /// Serve admin API and HTTP in plaintext and without tokens, on loopback only; for trials [default: false]
     #[arg(long, num_args = 0, default_missing_value = "true")]
     pub insecure: Option<bool>,
     /// How long a stop waits for dialogues with relays, in seconds; 10 to 3600 [default: 30]
@@ -170,7 +173,9 @@ pub struct Config {
     pub join: Option<JoinSource>,
     /// The journal's folder.
     pub journal_dir: PathBuf,
-    /// True if listeners without authentication may be reached by others.
+    /// Further names in the certificate for clients.
+    pub tls_names: Vec<String>,
+    /// True if clients use plaintext, without tokens.
     pub insecure: bool,
     /// Maximum time that a stop waits for dialogues.
     pub shutdown: Duration,
@@ -323,6 +328,7 @@ impl From<Config> for Settings {
             advertise: Some(config.advertise),
             join: Some(config.join.map_or_else(String::new, |source| source.to_string())),
             journal_dir: Some(config.journal_dir),
+            tls_names: Some(config.tls_names),
             insecure: Some(config.insecure),
             shutdown_seconds: Some(config.shutdown.as_secs()),
             archive_after_seconds: Some(config.archive_after.as_secs()),
@@ -363,6 +369,7 @@ impl Settings {
             advertise: self.advertise.or(below.advertise),
             join: self.join.or(below.join),
             journal_dir: self.journal_dir.or(below.journal_dir),
+            tls_names: self.tls_names.or(below.tls_names),
             insecure: self.insecure.or(below.insecure),
             shutdown_seconds: self.shutdown_seconds.or(below.shutdown_seconds),
             archive_after_seconds: self.archive_after_seconds.or(below.archive_after_seconds),

@@ -1,9 +1,15 @@
-//! Finds the fully qualified name of this machine, for EHLO (RFC 5321 4.1.1.1).
+//! Finds the fully qualified name of this machine, for EHLO (RFC 5321 4.1.1.1) and for the certificate of the admin API.
 //!
 //! Called once when a node starts. It reads two local files and asks no resolver, because an unresponsive name server
 //! must not delay the start. If the files have no full name, EHLO uses the address of the connection.
 
 use std::fs;
+
+/// Returns the host name of this machine, and its full name if it has one.
+pub fn names_of_this_machine() -> impl Iterator<Item = String> {
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").ok().map(|host| host.trim().to_owned());
+    host.filter(|host| !host.is_empty()).into_iter().chain(of_this_machine())
+}
 
 /// Returns the host name if it has a dot, else its full name in `/etc/hosts`, else `None`.
 pub fn of_this_machine() -> Option<String> {

@@ -64,7 +64,8 @@ pub fn readiness(context: &NodeContext) -> (bool, String) {
         Role::Follower { leader: Some(leader) } => (true, format!("follows {leader}")),
         Role::Follower { leader: None } if context.replica.cluster().is_none() => (
             false,
-            "belongs to no cluster: stop it, and run `reveille cluster init`, or start it with --join TOKEN".to_owned(),
+            "belongs to no cluster: stop it, and run `reveille cluster init`, or start it with --join file:/PATH"
+                .to_owned(),
         ),
         Role::Follower { leader: None } | Role::Candidate => (false, "no leader is known".to_owned()),
         Role::Stopped => (false, "stopped".to_owned()),

@@ -6,7 +6,9 @@ use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use reveille_raft::connections;
 use reveille_raft::listen::{FIRST_BYTES_WITHIN, Incoming};
+use reveille_raft::tls::ServerTls;
 use tokio::net::TcpListener;
 use tokio_stream::StreamExt;
 use tokio_util::sync::CancellationToken;
@@ -18,9 +20,16 @@ pub const SAID_WITHIN: Duration = FIRST_BYTES_WITHIN;
 /// Maximum lifetime of a connection. Each connection carries one request.
 pub const CONNECTION_WITHIN: Duration = Duration::from_secs(45);
 
-/// Serves `router` on `listener` until `stop` is cancelled. `name` identifies the listener in the log.
-pub async fn serve(name: &'static str, router: Router, listener: TcpListener, stop: CancellationToken) {
-    let mut incoming = Incoming::new(listener, name, 0);
+/// Serves `router` on `listener` until `stop` is cancelled. `name` identifies the listener in the log. Without `tls`
+/// connections are in plaintext.
+pub async fn serve(
+    name: &'static str,
+    router: Router,
+    listener: TcpListener,
+    tls: Option<ServerTls>,
+    stop: CancellationToken,
+) {
+    let mut incoming = connections(Incoming::new(listener, name, 0), tls);
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(SAID_WITHIN).keep_alive(false).max_buf_size(HEAD_BYTES_MAX);
     loop {
@@ -46,7 +55,7 @@ mod tests {
         let address = listener.local_addr().expect("an address");
         let stop = CancellationToken::new();
         let router = Router::new().route("/livez", get(|| async { "alive" }));
-        let serving = tokio::spawn(serve("test", router, listener, stop.clone()));
+        let serving = tokio::spawn(serve("test", router, listener, None, stop.clone()));
         let mut bad = Vec::new();
         for at in 0..500 {
             let mut stream = TcpStream::connect(address).await.expect("a connection");

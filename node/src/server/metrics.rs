@@ -82,7 +82,7 @@ pub const MEASURES: &[Measure] = &[
     by("relay", Gauge, "reveille_relay_parked", "1: the day's allowance of a relay is used up"),
     by("relay", Gauge, "reveille_relay_circuit_open", "1: a relay is left alone"),
     by("rpc", Counter, "reveille_peer_errors_total", "Calls between nodes that failed"),
-    plain(Counter, "reveille_peer_handshakes_failed_total", "Connections to the peer port without a TLS handshake"),
+    by("listener", Counter, "reveille_handshakes_failed_total", "Connections to a listener without a TLS handshake"),
     plain(Distribution, "reveille_raft_loop_gap_seconds", "How late the runtime of Raft wakes"),
     plain(Gauge, "reveille_archive_blocks_missing", "Blocks of the archive that are damaged or missing on this node"),
     plain(Gauge, "reveille_parts_lacking", "Parts of sealed audiences that this node lacks and fetches"),

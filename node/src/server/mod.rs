@@ -7,6 +7,7 @@
 
 pub(crate) mod admin;
 pub(crate) mod admission;
+mod client_tls;
 pub(crate) mod config;
 mod fqdn;
 mod health;

@@ -21,7 +21,7 @@ use reveille_cluster::process::peer_handler::PeerHandler;
 use reveille_cluster::smtp::{RelayRules, TcpDialer};
 use reveille_ledger::command::Command;
 use reveille_ledger::reply::CommandOutcome;
-use reveille_raft::tls::NodeTls;
+use reveille_raft::tls::{NodeTls, fingerprint};
 use reveille_raft::{FatalError, GrpcTransport, Member, MembershipError, Replica};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -29,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 use crate::server::admin;
 use crate::server::admin::Admin;
 use crate::server::admission::AdmissionError;
+use crate::server::client_tls::ClientListenersTls;
 use crate::server::config::Config;
 use crate::server::{admission, fqdn, health, logging, node_identity, unsubscribe};
 
@@ -47,6 +48,8 @@ pub struct NodeServer {
     pub http_address: SocketAddr,
     /// Address of the unsubscribe page. `None` if unsubscribe is not configured.
     pub unsubscribe_address: Option<SocketAddr>,
+    /// SHA-256 of the authority's certificate, by which a new client knows the cluster.
+    pub fingerprint: String,
     options: Config,
     reply_rules: RelayRules,
     leadership_handle: LeadershipHandle,
@@ -67,8 +70,13 @@ pub enum NodeEnd {
 impl NodeServer {
     /// Starts the listeners, opens the data folder and becomes a candidate for leadership. `accept_clock` is the
     /// operator's statement that the clock of a one-node cluster is right (P18). `pages` are added to the HTTP
-    /// listener.
-    pub async fn start(options: Config, accept_clock: bool, pages: axum::Router) -> Result<NodeServer> {
+    /// listener. `asked` ends a request to join.
+    pub async fn start(
+        options: Config,
+        accept_clock: bool,
+        pages: axum::Router,
+        asked: &CancellationToken,
+    ) -> Result<NodeServer> {
         // The recorder comes first: values counted before it is installed are lost.
         health::recorder();
         let reply_rules = options.reply_rules()?;
@@ -85,8 +93,9 @@ impl NodeServer {
             0 => peer_address.to_string(),
             _ => options.advertise.clone(),
         };
-        let tls = admission::certificates(&options, &advertise).await.map_err(AdmissionError::into_cause)?;
+        let tls = admission::certificates(&options, &advertise, asked).await.map_err(AdmissionError::into_cause)?;
         let transport = transport.with_certificates(&tls)?;
+        let client_tls = ClientListenersTls::new(&options, &advertise, &tls)?;
         let me = node_identity::start_incarnation(&options.data_dir)?;
         let clock = Arc::new(SystemClock);
         let introduction = NodeIntroduction {
@@ -120,6 +129,7 @@ impl NodeServer {
             peer_address,
             http_address: http.local_addr()?,
             unsubscribe_address: leaving.as_ref().map(TcpListener::local_addr).transpose()?,
+            fingerprint: fingerprint(tls.authority().certificate_pem())?,
             leadership_handle: NodeRuntime::start_leadership_actor(&context),
             context,
             options,
@@ -128,7 +138,7 @@ impl NodeServer {
         };
         // Before any request: a test clock is chosen before everything else (P19).
         finish_founding(&node.context.replica, &node.options.data_dir).await?;
-        node.serve(admin, http, pages);
+        node.serve(admin, http, client_tls, pages);
         if let Some(listener) = leaving {
             let api = Arc::new(Admin::new(Arc::clone(&node.context)));
             tokio::spawn(unsubscribe::serve(api, Arc::clone(&node.context), listener, node.stop.clone()));
@@ -136,16 +146,16 @@ impl NodeServer {
         Ok(node)
     }
 
-    fn serve(&self, admin: TcpListener, http: TcpListener, pages: axum::Router) {
+    fn serve(&self, admin: TcpListener, http: TcpListener, tls: ClientListenersTls, pages: axum::Router) {
         let api = Admin::new(Arc::clone(&self.context));
         let stop = self.stop.clone();
         tokio::spawn(async move {
-            if let Err(error) = admin::serve(api, admin, stop).await {
+            if let Err(error) = admin::serve(api, admin, tls.admin, stop).await {
                 tracing::error!(%error, "the admin API ended");
             }
         });
         let (router, stop) = (health::router(Arc::clone(&self.context)).merge(pages), self.stop.clone());
-        tokio::spawn(crate::server::http::serve("http", router, http, stop));
+        tokio::spawn(crate::server::http::serve("http", router, http, tls.http, stop));
     }
 
     /// Runs until `asked` is cancelled, or the replica or an actor fails.

@@ -1,13 +1,13 @@
 //! The node id of a data folder, and the incarnation of this process (P10).
 //!
-//! The node id is drawn at random for a new folder: by the node itself, or by the member that made its join token. The incarnation is incremented durably at each start,
-//! before anything else happens. Both are in small text files.
+//! The node id is drawn at random for a new folder: by the node itself, or by the member that made its join token. The
+//! incarnation is incremented durably at each start, before anything else happens. Both are in small text files.
 
-use std::fs::File;
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use reveille_ledger::ids::{ClaimOwner, Incarnation, NodeId};
+use reveille_raft::files;
 
 /// Why the node id and the incarnation cannot be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -118,19 +118,10 @@ fn read(path: &Path, radix: u32) -> Result<Option<u64>, NodeIdentityError> {
     }
 }
 
-/// Writes a line to a file: writes a temporary file, syncs it, renames it and syncs the folder. After a crash the file has the old text or the
-/// new one.
+/// Replaces a file by a line.
 pub(super) fn write(folder: &Path, name: &str, text: &str) -> Result<(), NodeIdentityError> {
-    let beside = folder.join(format!("{name}.new"));
-    let put = || -> std::io::Result<()> {
-        let mut file = File::create(&beside)?;
-        file.write_all(text.as_bytes())?;
-        file.write_all(b"\n")?;
-        file.sync_all()?;
-        std::fs::rename(&beside, folder.join(name))?;
-        File::open(folder)?.sync_all()
-    };
-    put().map_err(|error| NodeIdentityError::Folder { path: folder.join(name), error })
+    let replaced = files::replace(folder, name, format!("{text}\n").as_bytes(), files::PUBLIC);
+    replaced.map_err(|error| NodeIdentityError::Folder { path: folder.join(name), error })
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use reveille_raft::FatalError;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use crate::server::admission::AdmissionError;
 use crate::server::config::{Config, Settings};
 use crate::server::node::{NodeEnd, NodeServer};
 use crate::server::service_manager;
@@ -46,9 +47,13 @@ pub async fn run(args: Args) -> Result<()> {
     }
     let config = Config::load(args.config.as_deref(), std::env::vars(), args.settings)?;
     let asked = stop_on_signal()?;
-    let node = match NodeServer::start(config, args.accept_clock, axum::Router::new()).await {
+    let node = match NodeServer::start(config, args.accept_clock, axum::Router::new(), &asked).await {
         Err(error) if matches!(error.downcast_ref(), Some(FatalError::Removed(_))) => {
             tracing::warn!("{error}; {REMOVED}");
+            return Ok(());
+        }
+        Err(error) if matches!(error.downcast_ref(), Some(AdmissionError::Stopped)) => {
+            tracing::info!(%error, "stopped");
             return Ok(());
         }
         started => started?,
@@ -59,6 +64,7 @@ pub async fn run(args: Args) -> Result<()> {
         peers = %node.peer_address,
         http = %node.http_address,
         unsubscribe = node.unsubscribe_address.map(tracing::field::display),
+        fingerprint = node.fingerprint,
         "listening"
     );
     service_manager::ready(&node.context);

@@ -46,7 +46,7 @@ async fn negative_duration_and_endpoint_with_a_scheme_are_explained() {
     let create =
         "schedule create x --every -5m --tz UTC --to a@example.com --sender b@example.com --subject s --inline-text t";
     for (line, why) in
-        [(create, "a duration is "), ("--endpoint https://127.0.0.1:7600 cluster status", "an endpoint is HOST:PORT")]
+        [(create, "a duration is "), ("--endpoint ftp://127.0.0.1:7600 cluster status", "an endpoint is HOST:PORT")]
     {
         let ended = reveille(line).await;
         assert_eq!(ended.code, Some(2), "{ended:?}");

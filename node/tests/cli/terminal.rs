@@ -29,6 +29,10 @@ pub fn command(arguments: &[&str]) -> Command {
     command
         .args(arguments)
         .env_remove("REVEILLE_ENDPOINT")
+        .env_remove("REVEILLE_CONTEXT")
+        .env_remove("REVEILLE_TOKEN")
+        // No contexts: the fake node speaks plaintext.
+        .env("XDG_CONFIG_HOME", "/nonexistent")
         .env_remove("NO_COLOR")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

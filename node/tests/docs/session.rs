@@ -236,6 +236,7 @@ impl Session {
         for name in ["RUST_LOG", "NO_COLOR", "COLUMNS"] {
             command.env_remove(name);
         }
+        command.env("XDG_CONFIG_HOME", self.beside.path().join("config"));
         command.env("PATH", format!("{binaries}:{path}")).env("TZ", "UTC").env("LC_ALL", "C.UTF-8");
         if let Some(admin) = self.ports.iter().find(|port| port.written == "7600") {
             command.env("REVEILLE_ENDPOINT", format!("127.0.0.1:{}", admin.real));

@@ -7,15 +7,14 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-use crate::process::{Ended, Process, until};
+use crate::process::{Ended, Process, client, until};
 
 /// Ten parts. The last one is short.
 const ROWS: u32 = 9 * 65_536 + 1_000;
 
-fn import(endpoint: &str, list: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_reveille"));
-    command.args(["--endpoint", endpoint, "audience", "import", "members", "-o", "json"]).arg(list);
-    command.stdin(Stdio::null());
+fn import(folder: &Path, endpoint: &str, list: &Path) -> Command {
+    let mut command = client(folder, endpoint);
+    command.args(["audience", "import", "members", "-o", "json"]).arg(list);
     command
 }
 
@@ -45,7 +44,7 @@ fn import_goes_on_after_its_client_and_a_node_are_killed() {
     let endpoint = nodes.each_ref().map(|node| node.admin.clone()).join(",");
 
     // The client is killed during the import, and so is the node that it used.
-    let mut client = began(import(&endpoint, &list));
+    let mut client = began(import(folder, &endpoint, &list));
     until("some parts are there", || parts(folder, "two") >= 2);
     client.kill().expect("killed");
     client.wait().expect("ended");
@@ -53,11 +52,12 @@ fn import_goes_on_after_its_client_and_a_node_are_killed() {
     assert_eq!(unsealed.code, Some(3), "{unsealed:?}");
     nodes[0].kill();
     let elsewhere = [&nodes[1].admin, &nodes[2].admin].map(String::as_str).join(",");
-    until("a leader", || Process::reveille_at(&elsewhere, "schedule list").code == Some(0));
+    until("a leader", || Process::reveille_at(folder, &elsewhere, "schedule list").code == Some(0));
     let there = parts(folder, "two").min(parts(folder, "three"));
 
     // During the second import, the killed node restarts and another one is killed.
-    let again = import(&endpoint, &list).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let again =
+        import(folder, &endpoint, &list).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
     let _one = nodes[0].again(folder, "one");
     until("more parts are there", || parts(folder, "three") > there);
     nodes[1].kill();
@@ -71,11 +71,11 @@ fn import_goes_on_after_its_client_and_a_node_are_killed() {
 
     // A repeated import has the same result. Another list with that name is refused before any upload.
     let two = nodes[1].again(folder, "two");
-    let ended: Ended = import(&endpoint, &list).output().expect("it runs").into();
+    let ended: Ended = import(folder, &endpoint, &list).output().expect("it runs").into();
     let known = json(&ended);
     assert_eq!((known["parts_sent"].as_u64(), &known["seal"]), (Some(0), &sealed["seal"]), "{known}");
     fs::write(&list, text + "new@example.com,0\n").expect("a file");
-    let other: Ended = import(&endpoint, &list).output().expect("it runs").into();
+    let other: Ended = import(folder, &endpoint, &list).output().expect("it runs").into();
     assert!(other.code == Some(4) && other.stderr.contains("NAME_TAKEN"), "{other:?}");
 
     // In the end every node has all parts, and the audience is the list.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use reveille_sink::{Sink, SinkOptions};
 
-use crate::process::{Ended, Process, STEP_TIMEOUT, until};
+use crate::process::{Ended, Process, STEP_TIMEOUT, client, until};
 use crate::small_disk::SmallDisk;
 
 /// Makes the file system larger while it is mounted.
@@ -152,8 +152,8 @@ fn import_without_disk_space_fails_at_once_and_can_continue() {
     until("it is measured", || node.get("/metrics").contains("reveille_parts_no_room 1"));
 
     // The import waits for space, and continues without another command.
-    let waiting = Command::new(env!("CARGO_BIN_EXE_reveille"))
-        .args(["--endpoint", &node.admin, "audience", "import", "members"])
+    let waiting = client(folder.path(), &node.admin)
+        .args(["audience", "import", "members"])
         .arg(&list)
         .stderr(Stdio::piped())
         .stdout(Stdio::piped())

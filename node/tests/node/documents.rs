@@ -245,7 +245,7 @@ fn campaign_goes_there_and_back() {
 
 /// Returns the flags of a command as keys.
 fn flags(command: &str) -> BTreeSet<String> {
-    let help = Process::reveille_at("127.0.0.1:1", &format!("{command} --help")).stdout;
+    let help = Process::reveille_at(Path::new("/nonexistent"), "127.0.0.1:1", &format!("{command} --help")).stdout;
     let own = help.split("Global options:").next().unwrap_or_default();
     let words = own.lines().filter_map(|line| line.trim_start().strip_prefix("--")?.split(' ').next());
     words.map(|flag| flag.replace('-', "_")).collect()

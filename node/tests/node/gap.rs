@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio::runtime::Runtime;
 use tonic::{Code, Status};
 
-use crate::process::{Ended, Process, until};
+use crate::process::{Ended, Process, STEP_TIMEOUT, until};
 
 /// Three nodes of a cluster with a test clock. One of them may be killed.
 struct Trio {
@@ -37,12 +37,12 @@ impl Trio {
 
     /// Triggers the schedule over the API of another node.
     fn trigger_by_api(&self, request_id: &str) -> Result<Run, Status> {
-        let endpoint = format!("http://{}", self.nodes[1].admin);
+        let node = &self.nodes[1];
         let (name, request_id) = ("morning".to_owned(), request_id.to_owned());
         let request = TriggerScheduleRequest { name, request_id, ..TriggerScheduleRequest::default() };
         let asked = async {
-            let mut client = ScheduleServiceClient::connect(endpoint).await.expect("a connection");
-            client.trigger_schedule(request).await
+            let channel = node.access().channel(&node.admin, STEP_TIMEOUT).expect("an address");
+            ScheduleServiceClient::new(channel).trigger_schedule(request).await
         };
         let answer = self.runtime.block_on(asked)?;
         Ok(answer.into_inner().run.expect("a run"))

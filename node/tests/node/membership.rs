@@ -85,7 +85,7 @@ fn token_admits_one_node_and_no_other() {
     let other = Process::listening_by(elsewhere.path(), "other", ["127.0.0.1:0", &address, "127.0.0.1:0"], &[]);
     let flags = ["--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--join", &fresh];
     let mut asking = start(folder.path(), "late", &flags).spawn().expect("it runs");
-    until("it is refused", || other.said().contains("a connection to the peer port was refused"));
+    until("it is refused", || other.said().contains("a connection was refused"));
     asking.kill().expect("killed");
     asking.wait().expect("ended");
     assert!(!folder.path().join("late/tls/ca.key").exists());
@@ -101,7 +101,7 @@ fn peer_port_refuses_whoever_has_no_certificate_of_the_cluster() {
     let mut answer = Vec::new();
     let _ = plain.read_to_end(&mut answer);
     assert!(!answer.starts_with(b"\0\0"), "no HTTP/2 frame: {answer:?}");
-    until("it is logged", || one.said().contains("a connection to the peer port was refused"));
+    until("it is logged", || one.said().contains("a connection was refused"));
 }
 
 #[test]

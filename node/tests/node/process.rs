@@ -3,14 +3,18 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use reveille_node_client::ClientAccess;
 use tempfile::NamedTempFile;
 
 /// Timeout far beyond what any step takes, so that no test fails on a loaded machine.
 pub const STEP_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Folder of a user's configuration.
+const CLIENT: &str = "client";
 
 /// A running node. It is killed when it is dropped.
 pub struct Process {
@@ -19,6 +23,8 @@ pub struct Process {
     pub http: String,
     /// Empty if unsubscribe is not configured.
     pub unsubscribe: String,
+    /// Folder of the cluster, and of its user's configuration.
+    folder: PathBuf,
     /// Outside of the node's folders, because their disk may be full.
     log: NamedTempFile,
     child: Child,
@@ -37,6 +43,23 @@ pub fn start(folder: &Path, name: &str, flags: &[&str]) -> Command {
     command
 }
 
+/// Returns a command of the user who has the contexts in `folder`.
+pub fn user(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_reveille"));
+    command.env("XDG_CONFIG_HOME", folder.join(CLIENT)).stdin(Stdio::null());
+    for name in ["REVEILLE_ENDPOINT", "REVEILLE_CONTEXT", "REVEILLE_TOKEN"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// Returns a command of this user against the node at `endpoint`.
+pub fn client(folder: &Path, endpoint: &str) -> Command {
+    let mut command = user(folder);
+    command.args(["--endpoint", endpoint]);
+    command
+}
+
 /// Returns three listen addresses with ports that were free a moment ago.
 pub fn ports() -> [String; 3] {
     let taken = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").expect("a port"));
@@ -48,7 +71,10 @@ impl Process {
     pub fn init(folder: &Path, name: &str, flags: &str) -> Ended {
         let data = folder.join(name);
         let line = format!("cluster init --name {name} --data-dir {} {flags}", data.display());
-        Process::reveille_at("127.0.0.1:1", &line)
+        // Another cluster in the same folder has another user.
+        let other = folder.join(format!("of-{name}"));
+        let user = if folder.join(CLIENT).exists() && !data.exists() { &other } else { folder };
+        Process::reveille_at(user, "127.0.0.1:1", &line)
     }
 
     /// Starts nodes that form a cluster, and waits until all vote.
@@ -117,8 +143,8 @@ impl Process {
             .spawn()
             .expect("it starts");
         let nowhere = String::new;
-        let mut process =
-            Process { admin: nowhere(), peers: nowhere(), http: nowhere(), unsubscribe: nowhere(), log, child };
+        let (admin, peers, http, unsubscribe) = (nowhere(), nowhere(), nowhere(), nowhere());
+        let mut process = Process { admin, peers, http, unsubscribe, folder: folder.to_owned(), log, child };
         until("it listens", || process.said().contains(" listening "));
         (process.admin, process.peers) = (process.named("admin="), process.named("peers="));
         process.http = process.named("http=");
@@ -170,16 +196,19 @@ impl Process {
         asked.map(|_| answer).unwrap_or_default()
     }
 
-    /// Runs a command against this node.
-    pub fn reveille(&self, line: &str) -> Ended {
-        Process::reveille_at(&self.admin, line)
+    /// Returns how other clients than the command line reach this node.
+    pub fn access(&self) -> ClientAccess {
+        ClientAccess::by_context(self.folder.join(CLIENT))
     }
 
-    /// Runs a command against the node at `endpoint`.
-    pub fn reveille_at(endpoint: &str, line: &str) -> Ended {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_reveille"));
-        command.args(["--endpoint", endpoint]).args(line.split_whitespace()).stdin(Stdio::null());
-        command.output().expect("it runs").into()
+    /// Runs a command against this node.
+    pub fn reveille(&self, line: &str) -> Ended {
+        Process::reveille_at(&self.folder, &self.admin, line)
+    }
+
+    /// Runs a command against the node at `endpoint`, as the user whose cluster is in `folder`.
+    pub fn reveille_at(folder: &Path, endpoint: &str, line: &str) -> Ended {
+        client(folder, endpoint).args(line.split_whitespace()).output().expect("it runs").into()
     }
 }
 

@@ -17,7 +17,7 @@ fn node_without_quorum_changes_nothing_and_dates_stale_reads() {
     let [mut one, mut two, three] = unsubscribe::cluster(folder.path(), ["one", "two", "three"]);
     let status = three.reveille("cluster status");
     assert!(!status.stderr.contains("no quorum"), "{status:?}");
-    let elsewhere = Process::reveille_at(&three.http, "schedule list");
+    let elsewhere = Process::reveille_at(folder.path(), &three.http, "schedule list");
     assert!(elsewhere.code == Some(5) && elsewhere.stderr.contains("admin port"), "{elsewhere:?}");
     one.kill();
     two.kill();

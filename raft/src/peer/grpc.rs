@@ -14,8 +14,6 @@ use async_trait::async_trait;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request as HttpRequest, State};
 use axum::middleware::from_fn_with_state;
-use futures::StreamExt;
-use futures::stream::BoxStream;
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use reveille_ledger::ids::NodeId;
@@ -31,19 +29,15 @@ use tonic::service::Routes;
 use tonic::transport::{Channel, Endpoint, Server};
 use tonic::{Code, Status};
 
-use super::log_interval::LogInterval;
 use super::rpc::for_each_request;
 use super::{Destination, Handler, MESSAGE_BYTES_MAX, PeerError, Rejection, Request, Response, Transport};
+use crate::handshakes::{HANDSHAKE_LIMIT, connections, with_handshakes};
 use crate::identity::ClusterId;
-use crate::listen::{
-    self, CONNECTIONS_MAX, CertifiedCaller, Client, Connection, HTTP2_PREFACE, Incoming, STRANGERS_MAX,
-};
+use crate::listen::{self, CertifiedCaller, Client, HTTP2_PREFACE, Incoming, STRANGERS_MAX};
 use crate::tls::{NodeTls, PeerTls, TlsError};
 
 /// Limit of opening a connection; the next call tries again.
 const CONNECT_LIMIT: Duration = Duration::from_millis(500);
-/// Limit of a caller's TLS handshake.
-const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
 /// Path and maximum size of the only request of a caller without a certificate.
 const JOIN_PATH: &str = "/reveille.peer.v1.PeerService/Join";
 const JOIN_BYTES_MAX: usize = 4 * 1024;
@@ -155,8 +149,19 @@ impl Transport for GrpcTransport {
         let incoming = Incoming::new(listener, "peers", HTTP2_PREFACE).reporting_ends(when_ended);
         let callers = Callers::default();
         let incoming = match &self.tls {
-            Some(tls) => with_handshakes(incoming, tls.clone(), Arc::clone(&callers)),
-            None => incoming.boxed(),
+            Some(tls) => {
+                let (tls, strangers) = (tls.clone(), Arc::new(Semaphore::new(STRANGERS_MAX)));
+                let callers = Arc::clone(&callers);
+                with_handshakes(incoming, move |connection| {
+                    let (tls, strangers, callers) = (tls.clone(), Arc::clone(&strangers), Arc::clone(&callers));
+                    async move {
+                        let connection = connection.encrypt(&tls, &strangers).await?;
+                        callers.lock().push(connection.caller());
+                        Ok(connection)
+                    }
+                })
+            }
+            None => connections(incoming, None),
         };
         tokio::spawn(end_removed(Arc::clone(&handler), callers, Arc::clone(&self.channels), stop.clone()));
         // This succeeds: a second call of `serve` has no listener and fails above.
@@ -245,35 +250,6 @@ async fn join_request(request: HttpRequest) -> Result<HttpRequest, Status> {
         Ok(Ok(body)) => Ok(HttpRequest::from_parts(head, Body::from(body))),
         _ => Err(Status::invalid_argument("the request to join is too long or incomplete")),
     }
-}
-
-/// Makes the handshakes of all callers at once, so that a silent caller delays no other one.
-fn with_handshakes(incoming: Incoming, tls: PeerTls, callers: Callers) -> BoxStream<'static, io::Result<Connection>> {
-    let logged = Arc::new(LogInterval::default());
-    let strangers = Arc::new(Semaphore::new(STRANGERS_MAX));
-    let handshake = move |accepted: io::Result<Connection>| {
-        let (tls, logged, strangers) = (tls.clone(), Arc::clone(&logged), Arc::clone(&strangers));
-        let callers = Arc::clone(&callers);
-        async move {
-            let from = accepted.as_ref().ok().and_then(Connection::peer_address);
-            let encrypted = timeout(HANDSHAKE_LIMIT, accepted.ok()?.encrypt(&tls, &strangers)).await;
-            match encrypted.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
-                Ok(connection) => {
-                    callers.lock().push(connection.caller());
-                    Some(Ok(connection))
-                }
-                Err(error) => {
-                    metrics::counter!("reveille_peer_handshakes_failed_total").increment(1);
-                    if logged.is_due() {
-                        let from = from.map(tracing::field::display);
-                        tracing::warn!(from, %error, "a connection to the peer port was refused");
-                    }
-                    None
-                }
-            }
-        }
-    };
-    incoming.map(handshake).buffer_unordered(CONNECTIONS_MAX).filter_map(std::future::ready).boxed()
 }
 
 /// Ends the connections from and to removed nodes, each second until `stop`.

@@ -1,15 +1,19 @@
 //! The cluster's certificate authority: one key, made with the cluster and held by every member.
 
 use std::fmt;
+use std::time::{Duration, SystemTime};
 
+use data_encoding::HEXLOWER;
 use rcgen::string::Ia5String;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PublicKeyData, SanType, SignatureAlgorithm, date_time_ymd,
 };
 use reveille_ledger::ids::{Hash, NodeId};
-use rustls::pki_types::CertificateDer;
+use rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
 use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::server::ParsedCertificate;
 
 use super::{ANY_NODE, TlsError, node_name};
 use crate::identity::ClusterId;
@@ -17,14 +21,22 @@ use crate::identity::ClusterId;
 /// Bytes of an uncompressed point of P-256: a 4, then both coordinates (SEC 1, 2.3.3).
 const POINT_BYTES: usize = 65;
 const UNCOMPRESSED: u8 = 4;
+/// A certificate for clients is valid for this time before and after its issue: clients may have another clock. Clients
+/// of Apple accept at most 825 days.
+pub(super) const VALID_FOR: Duration = Duration::from_secs(365 * 86_400);
 
 /// Hash of a node's public key, in the form that a certificate contains (SubjectPublicKeyInfo in DER).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub struct KeyPin(pub [u8; 32]);
 
 impl KeyPin {
-    pub(super) fn of(subject_public_key_info: &[u8]) -> KeyPin {
+    fn of(subject_public_key_info: &[u8]) -> KeyPin {
         KeyPin(*blake3::hash(subject_public_key_info).as_bytes())
+    }
+
+    /// Returns the hash of the key in a certificate; `None` if the certificate cannot be read.
+    pub(super) fn of_certificate(certificate: &CertificateDer<'_>) -> Option<KeyPin> {
+        Some(KeyPin::of(&ParsedCertificate::try_from(certificate).ok()?.subject_public_key_info()))
     }
 }
 
@@ -98,7 +110,8 @@ impl Authority {
         self.cluster
     }
 
-    pub(super) fn certificate_pem(&self) -> &str {
+    /// Returns the authority's own certificate. It is no secret.
+    pub fn certificate_pem(&self) -> &str {
         &self.certificate_pem
     }
 
@@ -131,6 +144,38 @@ impl Authority {
         leaf.use_authority_key_identifier_extension = true;
         Ok(leaf.signed_by(key, &self.issuer)?.pem())
     }
+
+    /// Issues a certificate for clients to a new key. Returns both in PEM. The names are host names and IP addresses.
+    ///
+    /// # Errors
+    /// [`TlsError::Library`] if a name is not valid, or the system has no randomness.
+    pub(super) fn issue_to_server(&self, names: &[String], at: SystemTime) -> Result<(String, String), TlsError> {
+        let mut leaf = CertificateParams::default();
+        leaf.subject_alt_names = names.iter().map(|name| alternative_name(name)).collect::<Result<_, TlsError>>()?;
+        leaf.distinguished_name = named("Reveille admin API");
+        (leaf.not_before, leaf.not_after) = ((at - VALID_FOR).into(), (at + VALID_FOR).into());
+        leaf.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        leaf.use_authority_key_identifier_extension = true;
+        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+        Ok((leaf.signed_by(&key, &self.issuer)?.pem(), key.serialize_pem()))
+    }
+}
+
+fn alternative_name(name: &str) -> Result<SanType, TlsError> {
+    let bad = || TlsError::Library(format!("'{name}' is neither a host name nor an address"));
+    match ServerName::try_from(name).map_err(|_| bad())? {
+        ServerName::IpAddress(address) => Ok(SanType::IpAddress(address.into())),
+        _ => Ok(SanType::DnsName(Ia5String::try_from(name)?)),
+    }
+}
+
+/// Returns the SHA-256 of a certificate, in hexadecimal digits.
+pub(super) fn fingerprint_of(certificate: &CertificateDer<'_>) -> String {
+    // The library has no other way to a hash. The suite is of TLS 1.3 by its name.
+    let suite = TLS13_AES_128_GCM_SHA256.tls13();
+    let hash = suite.map(|suite| suite.common.hash_provider.hash(certificate));
+    hash.map(|hash| HEXLOWER.encode(hash.as_ref())).unwrap_or_default()
 }
 
 /// Returns the hash of an authority's certificate.

@@ -1,12 +1,13 @@
-//! Settings of TLS between peers, and what a connection proves about its other side.
+//! Settings of TLS, and what a connection between peers proves about its other side.
 //!
-//! Only TLS 1.3, without tickets: a resumed session would not check the certificate again. A caller without a
-//! certificate gets a connection too, because a joining node has none yet; `peer/grpc.rs` lets it send nothing but
-//! `Join`.
+//! Only TLS 1.3, without tickets: a resumed session would not check the certificate again. At the peer port a caller
+//! without a certificate gets a connection too, because a joining node has none yet; `peer/grpc.rs` lets it send nothing
+//! but `Join`.
 
 use std::io;
 use std::sync::Arc;
 
+use data_encoding::BASE64;
 use reveille_ledger::ids::{Hash, NodeId};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, WebPkiServerVerifier, verify_server_name};
@@ -16,12 +17,13 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVerifier};
 use rustls::version::TLS13;
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, ServerConfig, SignatureScheme,
+    CertificateError, ClientConfig, ConfigBuilder, DigitallySignedStruct, Error, RootCertStore, ServerConfig,
+    SignatureScheme, WantsVerifier,
 };
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
-use super::authority::{KeyPin, pin_of};
+use super::authority::{Authority, KeyPin, pin_of};
 use super::{NodeTls, TlsError, node_name};
 use crate::identity::ClusterId;
 
@@ -46,19 +48,13 @@ impl PeerTls {
             .build()
             .map_err(|error| TlsError::Library(error.to_string()))?;
         // The chain has the authority too: a joining node knows it by its hash only.
-        let mut server = ServerConfig::builder_with_provider(provider())
+        let server = ServerConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&TLS13])?
             .with_client_cert_verifier(verifier)
             .with_single_cert(vec![own.clone(), authority], key.clone_key())?;
-        server.session_storage = Arc::new(NoServerSessionStorage {});
-        server.send_tls13_tickets = 0;
-        server.alpn_protocols = vec![b"h2".to_vec()];
-
-        let client = ClientConfig::builder_with_provider(provider())
-            .with_protocol_versions(&[&TLS13])?
-            .with_root_certificates(roots)
-            .with_client_auth_cert(vec![own], key)?;
-        Ok(PeerTls { cluster: tls.authority.cluster(), acceptor: Arc::new(server).into(), connector: calling(client) })
+        let client = builder()?.with_root_certificates(roots).with_client_auth_cert(vec![own], key)?;
+        let acceptor = answering(server, Some("h2"));
+        Ok(PeerTls { cluster: tls.authority.cluster(), acceptor, connector: calling(client) })
     }
 
     /// Makes the handshake with a caller. The caller limits the time.
@@ -74,18 +70,38 @@ impl PeerTls {
     /// Returns the hash of the public key of the called node.
     pub fn pin_of_called(stream: &client::TlsStream<TcpStream>) -> Option<KeyPin> {
         let (_, session) = stream.get_ref();
-        let certificate = session.peer_certificates()?.first()?;
-        Some(KeyPin::of(&ParsedCertificate::try_from(certificate).ok()?.subject_public_key_info()))
+        KeyPin::of_certificate(session.peer_certificates()?.first()?)
     }
+}
+
+/// Returns an acceptor for clients without certificates. `protocol` is the only one that they may choose (ALPN).
+pub(super) fn serving_clients(
+    authority: &Authority,
+    certificate_pem: &str,
+    key_pem: &str,
+    protocol: Option<&str>,
+) -> Result<TlsAcceptor, TlsError> {
+    // The chain has the authority too: a new client asks its user about the authority's hash.
+    let chain = vec![certificate(certificate_pem)?, certificate(authority.certificate_pem())?];
+    let server = ServerConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&TLS13])?
+        .with_no_client_auth()
+        .with_single_cert(chain, PrivateKeyDer::from_pem_slice(key_pem.as_bytes())?)?;
+    Ok(answering(server, protocol))
 }
 
 /// Returns a connector of a node that has no certificate yet. It trusts the authority with this hash.
 pub(super) fn joining_connector(authority: Hash) -> Result<TlsConnector, TlsError> {
-    let client = ClientConfig::builder_with_provider(provider())
-        .with_protocol_versions(&[&TLS13])?
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(PinnedAuthority { pin: authority, provider: provider() }))
-        .with_no_client_auth();
+    verified_by(VerifyAuthority { pin: Some(authority), provider: provider() })
+}
+
+/// Returns a connector that accepts any certificate, to see it.
+pub(super) fn curious_connector() -> Result<TlsConnector, TlsError> {
+    verified_by(VerifyAuthority { pin: None, provider: provider() })
+}
+
+fn verified_by(verifier: VerifyAuthority) -> Result<TlsConnector, TlsError> {
+    let client = builder()?.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth();
     Ok(calling(client))
 }
 
@@ -98,18 +114,39 @@ pub(super) async fn connect(
     connector.connect(name, stream).await
 }
 
-fn calling(mut client: ClientConfig) -> TlsConnector {
+pub(super) fn builder() -> Result<ConfigBuilder<ClientConfig, WantsVerifier>, TlsError> {
+    Ok(ClientConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13])?)
+}
+
+pub(super) fn calling(mut client: ClientConfig) -> TlsConnector {
     client.resumption = Resumption::disabled();
     client.alpn_protocols = vec![b"h2".to_vec()];
     Arc::new(client).into()
+}
+
+fn answering(mut server: ServerConfig, protocol: Option<&str>) -> TlsAcceptor {
+    server.session_storage = Arc::new(NoServerSessionStorage {});
+    server.send_tls13_tickets = 0;
+    server.alpn_protocols = protocol.map(|protocol| protocol.as_bytes().to_vec()).into_iter().collect();
+    Arc::new(server).into()
 }
 
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
-fn certificate(pem: &str) -> Result<CertificateDer<'static>, TlsError> {
+pub(super) fn certificate(pem: &str) -> Result<CertificateDer<'static>, TlsError> {
     Ok(CertificateDer::from_pem_slice(pem.as_bytes())?)
+}
+
+/// Returns a certificate as PEM (RFC 7468).
+pub(super) fn pem_of(certificate: &CertificateDer<'_>) -> String {
+    let mut pem = "-----BEGIN CERTIFICATE-----\n".to_owned();
+    for line in BASE64.encode(certificate).as_bytes().chunks(64) {
+        pem.push_str(&String::from_utf8_lossy(line));
+        pem.push('\n');
+    }
+    pem + "-----END CERTIFICATE-----\n"
 }
 
 /// The certificate of a caller, whose chain was checked at the handshake.
@@ -125,7 +162,7 @@ impl PeerCertificate {
     pub fn of(stream: &server::TlsStream<TcpStream>) -> Option<PeerCertificate> {
         let (_, session) = stream.get_ref();
         let certificate = session.peer_certificates()?.first()?.clone().into_owned();
-        let pin = KeyPin::of(&ParsedCertificate::try_from(&certificate).ok()?.subject_public_key_info());
+        let pin = KeyPin::of_certificate(&certificate)?;
         Some(PeerCertificate { certificate, pin })
     }
 
@@ -136,14 +173,15 @@ impl PeerCertificate {
     }
 }
 
-/// Accepts a server whose chain contains the authority with this hash and is valid by it.
+/// Accepts a server whose chain contains the authority with this hash and is valid by it. Without a hash it accepts any
+/// server.
 #[derive(Debug)]
-struct PinnedAuthority {
-    pin: Hash,
+struct VerifyAuthority {
+    pin: Option<Hash>,
     provider: Arc<CryptoProvider>,
 }
 
-impl ServerCertVerifier for PinnedAuthority {
+impl ServerCertVerifier for VerifyAuthority {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -153,7 +191,8 @@ impl ServerCertVerifier for PinnedAuthority {
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         let unknown = || Error::InvalidCertificate(CertificateError::UnknownIssuer);
-        let authority = intermediates.iter().find(|one| pin_of(one) == self.pin).ok_or_else(unknown)?;
+        let Some(pin) = self.pin else { return Ok(ServerCertVerified::assertion()) };
+        let authority = intermediates.iter().find(|one| pin_of(one) == pin).ok_or_else(unknown)?;
         let mut roots = RootCertStore::empty();
         roots.add(authority.clone().into_owned())?;
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&self.provider))

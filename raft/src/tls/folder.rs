@@ -4,9 +4,9 @@
 //! written last: a folder that has it is complete. All files are PEM, readable by their owner only. Neither the ledger
 //! nor a snapshot contains a key.
 
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::{DirBuilder, File};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -16,6 +16,7 @@ use reveille_proto::peer::v1::JoinResponse;
 
 use super::authority::{Authority, KeyPin, NodeKey};
 use super::join_token::{JoinToken, TokenError};
+use crate::files;
 use crate::identity::ClusterId;
 
 const FOLDER: &str = "tls";
@@ -206,17 +207,9 @@ impl TlsFolder {
         }
     }
 
-    /// Replaces a file: after a crash it has the former or the new content.
     fn write(&self, name: &str, text: &str) -> Result<(), TlsError> {
-        let draft = self.0.join(format!("{name}.new"));
-        let replace = || {
-            let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&draft)?;
-            file.write_all(text.as_bytes())?;
-            file.sync_all()?;
-            std::fs::rename(&draft, self.0.join(name))?;
-            File::open(&self.0)?.sync_all()
-        };
-        replace().map_err(|error| self.failed(name, error))
+        let replaced = files::replace(&self.0, name, text.as_bytes(), files::PRIVATE);
+        replaced.map_err(|error| self.failed(name, error))
     }
 
     fn failed(&self, name: &str, error: io::Error) -> TlsError {

@@ -1,4 +1,4 @@
-//! Identity of nodes on the network: certificates of the cluster's own authority, and TLS between peers.
+//! Identity of nodes on the network: certificates of the cluster's own authority, TLS between peers and for clients.
 //!
 //! Each node has a key and a certificate for its name, which is made of node id and cluster id ([`node_name`]). Its
 //! address is not in it. Both sides of a connection check chain and name of the other, and a request is accepted only
@@ -9,24 +9,28 @@
 //! do not expire: the trust ends with the membership, and a wrong clock or a long absence locks no member out.
 //!
 //! Files: `authority.rs` makes certificates, `folder.rs` stores them, `join_token.rs` admits nodes, `connection.rs` has
-//! the settings of TLS, `joining.rs` is the joining node's side.
+//! the settings of TLS, `joining.rs` is the joining node's side, `server.rs` and `client.rs` are the admin API's.
 
 mod authority;
+mod client;
 mod connection;
 mod folder;
 mod join_token;
 mod joining;
+mod server;
 #[cfg(test)]
 mod tests;
 
 use reveille_ledger::ids::NodeId;
 
 pub use authority::{Authority, KeyPin};
+pub use client::{ClientTls, HandshakeError, ShownAuthority, fingerprint};
 pub(crate) use connection::{PeerCertificate, PeerTls};
 pub(crate) use folder::AdmittedNode;
 pub use folder::{NodeTls, TlsError};
 pub use join_token::{JoinToken, TokenError};
 pub use joining::{Admission, JoinError};
+pub use server::ServerTls;
 
 use crate::identity::ClusterId;
 

@@ -16,12 +16,11 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Response, Status};
 
+use crate::access::{AdminChannel, ClientAccess};
 pub use doubts::{DecisionAnswer, RecipientOfRun};
 
-const CONNECT_WITHIN: Duration = Duration::from_secs(1);
 /// Timeout for the answer of one node.
 const ANSWER_WITHIN: Duration = Duration::from_secs(8);
 /// Maximum time for which `change` and `read` ask one node after the other.
@@ -35,7 +34,7 @@ const PAGE_SIZE: i32 = 1_000;
 /// Makes a function of channel and request from a client's method of the admin API.
 macro_rules! rpc {
     ($client:ident, $method:ident) => {
-        |channel: tonic::transport::Channel, request| async move { $client::new(channel).$method(request).await }
+        |channel: crate::access::AdminChannel, request| async move { $client::new(channel).$method(request).await }
     };
 }
 pub(crate) use rpc;
@@ -45,8 +44,9 @@ pub(crate) use rpc;
 pub struct AdminClient {
     /// Path of the product's binary, for actions that only its command line offers.
     binary: PathBuf,
+    access: ClientAccess,
     endpoints: Vec<String>,
-    channels: Vec<Channel>,
+    channels: Vec<AdminChannel>,
     tenant: String,
 }
 
@@ -88,13 +88,9 @@ struct Unanswered {
 
 impl AdminClient {
     /// Creates an administrator that connects at its first call.
-    pub fn new(binary: PathBuf, endpoints: Vec<String>) -> Result<AdminClient> {
-        let channel = |address: &String| -> Result<Channel> {
-            let endpoint = Endpoint::from_shared(format!("http://{address}"))?;
-            Ok(endpoint.connect_timeout(CONNECT_WITHIN).timeout(ANSWER_WITHIN).connect_lazy())
-        };
-        let channels = endpoints.iter().map(channel).collect::<Result<_>>()?;
-        Ok(AdminClient { binary, endpoints, channels, tenant: String::new() })
+    pub fn new(binary: PathBuf, endpoints: Vec<String>, access: ClientAccess) -> Result<AdminClient> {
+        let channels = endpoints.iter().map(|address| access.channel(address, ANSWER_WITHIN)).collect::<Result<_>>()?;
+        Ok(AdminClient { binary, access, endpoints, channels, tenant: String::new() })
     }
 
     /// Returns the admin addresses of the nodes.
@@ -107,7 +103,10 @@ impl AdminClient {
         let mut endpoints = self.endpoints.clone();
         let count = endpoints.len().max(1);
         endpoints.rotate_left(number % count);
-        Ok(AdminClient { tenant: self.tenant.clone(), ..AdminClient::new(self.binary.clone(), endpoints)? })
+        Ok(AdminClient {
+            tenant: self.tenant.clone(),
+            ..AdminClient::new(self.binary.clone(), endpoints, self.access.clone())?
+        })
     }
 
     /// Returns the same administrator for this tenant.
@@ -123,7 +122,7 @@ impl AdminClient {
     async fn read<Request: Clone, Answer, Call>(
         &self,
         what: &str,
-        call: impl Fn(Channel, Request) -> Call,
+        call: impl Fn(AdminChannel, Request) -> Call,
         request: Request,
     ) -> Result<Answer>
     where
@@ -140,7 +139,7 @@ impl AdminClient {
     async fn list<Request: Clone, Answer, Item, Call>(
         &self,
         what: &str,
-        call: impl Fn(Channel, Request) -> Call,
+        call: impl Fn(AdminChannel, Request) -> Call,
         request: impl Fn(String) -> Request,
         items: impl Fn(Answer) -> (Vec<Item>, String),
     ) -> Result<Vec<Item>>
@@ -161,7 +160,7 @@ impl AdminClient {
     /// Asks for a change, by one node after the other.
     async fn change<Request: Clone, Answer, Call>(
         &self,
-        call: impl Fn(Channel, Request) -> Call,
+        call: impl Fn(AdminChannel, Request) -> Call,
         request: Request,
     ) -> CallResult<Answer>
     where
@@ -178,7 +177,7 @@ impl AdminClient {
     async fn change_by<Request, Answer, Call>(
         &self,
         node: usize,
-        call: impl Fn(Channel, Request) -> Call,
+        call: impl Fn(AdminChannel, Request) -> Call,
         request: Request,
     ) -> CallResult<Answer>
     where
@@ -192,7 +191,7 @@ impl AdminClient {
         &self,
         node: usize,
         within: Duration,
-        call: impl Fn(Channel, Request) -> Call,
+        call: impl Fn(AdminChannel, Request) -> Call,
         request: Request,
     ) -> Option<Result<Answer, Status>>
     where
@@ -205,7 +204,7 @@ impl AdminClient {
     async fn ask_all<Request: Clone, Answer, Call>(
         &self,
         within: Duration,
-        call: impl Fn(Channel, Request) -> Call,
+        call: impl Fn(AdminChannel, Request) -> Call,
         request: Request,
     ) -> Result<Answer, Unanswered>
     where
@@ -231,7 +230,7 @@ impl AdminClient {
     }
 
     /// Returns the connection to the node of this number (modulo the number of nodes). `None`: there are no nodes.
-    fn channel(&self, node: usize) -> Option<Channel> {
+    fn channel(&self, node: usize) -> Option<AdminChannel> {
         self.channels.get(node % self.channels.len().max(1)).cloned()
     }
 }

@@ -16,8 +16,9 @@ use reveille_proto::admin::v1::{
     ListMembersResponse, Relay, RelayTls, RemovePoolRequest, SetPoolRequest, SetTenantRequest, TransferLeaderRequest,
 };
 use tokio::process::Command;
-use tonic::transport::Channel;
 use tonic::{Code, Status};
+
+use crate::access::AdminChannel;
 
 use super::{ASK_AGAIN_AFTER, AdminClient, CallResult, is_transient, refused, rpc, timestamp};
 
@@ -128,7 +129,10 @@ impl AdminClient {
         if !self.tenant.is_empty() {
             command.args(["--tenant", &self.tenant]);
         }
-        let ended = command.args(["--endpoint", &self.endpoints.join(",")]).kill_on_drop(true).output().await?;
+        command.envs(self.access.folder().map(|folder| ("XDG_CONFIG_HOME", folder)));
+        let scheme = if self.access.folder().is_some() { "https" } else { "http" };
+        let endpoints: Vec<String> = self.endpoints.iter().map(|address| format!("{scheme}://{address}")).collect();
+        let ended = command.args(["--endpoint", &endpoints.join(",")]).kill_on_drop(true).output().await?;
         let output = String::from_utf8_lossy(&ended.stderr);
         anyhow::ensure!(ended.status.success(), "audience generate: {}", output.trim());
         Ok(())
@@ -159,7 +163,7 @@ impl AdminClient {
     }
 }
 
-async fn advance(channel: Channel, to_unix_ms: i64) -> Result<(), Status> {
+async fn advance(channel: AdminChannel, to_unix_ms: i64) -> Result<(), Status> {
     let request = AdvanceClockRequest { target: Some(Target::To(timestamp(to_unix_ms))), jump: false };
     let mut progress = ClockServiceClient::new(channel).advance_clock(request).await?.into_inner();
     loop {

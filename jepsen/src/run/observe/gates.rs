@@ -1,7 +1,6 @@
 //! Reads each node's counter of handoffs that passed its gate (I14). It polls, because a killed process loses the
 //! counter.
 
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use tokio::task::JoinSet;
 use super::lifetimes::Lifetimes;
 use super::recorder::Recorder;
 use reveille_harness::Cluster;
-use reveille_harness::http;
+use reveille_harness::http::{self, HttpAddress};
 
 /// Name of the counter in docs/reference/monitoring.md.
 const COUNTER: &str = "reveille_gate_passes_total";
@@ -38,7 +37,7 @@ impl GateReader {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let mut tasks = JoinSet::new();
         for node in cluster.nodes() {
-            tasks.spawn(poll(node.name.clone(), node.http, recorder.clone(), Arc::clone(&seen)));
+            tasks.spawn(poll(node.name.clone(), node.http.clone(), recorder.clone(), Arc::clone(&seen)));
         }
         GateReader { seen, _tasks: tasks }
     }
@@ -59,7 +58,7 @@ impl GateReader {
             let lifetime =
                 lifetimes.all().iter().find(|lifetime| lifetime.node == node.name && lifetime.ended_ns.is_none());
             let incarnation = lifetime.and_then(|lifetime| lifetime.incarnation);
-            let (Some(incarnation), Some(passes)) = (incarnation, insist(node.http).await) else {
+            let (Some(incarnation), Some(passes)) = (incarnation, insist(&node.http).await) else {
                 whole = false;
                 continue;
             };
@@ -70,10 +69,10 @@ impl GateReader {
     }
 }
 
-async fn poll(node: String, http: SocketAddr, recorder: Recorder, seen: Arc<Mutex<Vec<CounterReading>>>) {
+async fn poll(node: String, http: HttpAddress, recorder: Recorder, seen: Arc<Mutex<Vec<CounterReading>>>) {
     loop {
         let asked_ns = recorder.now_ns();
-        if let Some(passes) = http::counter(http, COUNTER).await {
+        if let Some(passes) = http::counter(&http, COUNTER).await {
             let reading = CounterReading { node: node.clone(), asked_ns, answered_ns: recorder.now_ns(), passes };
             seen.lock().unwrap_or_else(PoisonError::into_inner).push(reading);
         }
@@ -81,7 +80,7 @@ async fn poll(node: String, http: SocketAddr, recorder: Recorder, seen: Arc<Mute
     }
 }
 
-async fn insist(http: SocketAddr) -> Option<u64> {
+async fn insist(http: &HttpAddress) -> Option<u64> {
     for _ in 0..TRIES_MAX {
         if let Some(passes) = http::counter(http, COUNTER).await {
             return Some(passes);

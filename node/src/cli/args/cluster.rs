@@ -73,7 +73,7 @@ pub enum MemberCommand {
     List(Watch),
     /// Admit a new node: print a join token for it
     ///
-    /// Give the token to the new node alone: `reveille start --join TOKEN`. It admits one node, once. The node
+    /// Give the token to the new node alone: `reveille start --join file:/PATH`. It admits one node, once. The node
     /// learns first, and votes when it has caught up. Any running member prints tokens.
     #[command(after_long_help = "\
 Examples:

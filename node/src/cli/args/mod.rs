@@ -7,12 +7,14 @@ mod clock;
 mod cluster;
 mod completion;
 mod config;
+mod context;
 mod dead_letter;
 mod doctor;
 mod doubt;
 mod given;
 mod import;
 mod labels;
+mod login;
 mod opt_out;
 mod policies;
 mod pool;
@@ -34,6 +36,7 @@ pub use clock::{AdvanceArgs, ClockArgs, ClockCommand};
 pub use cluster::{ClusterArgs, ClusterCommand, InitArgs, MemberCommand, UpgradeCommand};
 pub use completion::{CompletionArgs, ManArgs};
 pub use config::{ConfigArgs, ConfigCommand, ShowConfigArgs};
+pub use context::{ContextArgs, ContextCommand};
 pub use dead_letter::{
     DeadLetterArgs, DeadLetterCommand, DiscardArgs, ExportArgs, ExportFormat, LetterFilter, Letters, RequeueArgs,
 };
@@ -41,6 +44,7 @@ pub use doctor::DoctorArgs;
 pub use doubt::{DoubtArgs, DoubtCommand, ResolveArgs};
 pub use import::{CrontabArgs, ImportArgs, ImportCommand};
 pub use labels::SelectorArgs;
+pub use login::LoginArgs;
 pub use opt_out::{OptOutArgs, OptOutCommand};
 pub use policies::{CampaignPolicyArgs, DstArgs, PolicyArgs};
 pub use pool::{PoolArgs, PoolCommand, SetPoolArgs};
@@ -54,6 +58,7 @@ pub use template::{RenderArgs, SendTestArgs, TemplateArgs, TemplateCommand};
 pub use tenant::{SetTenantArgs, TenantArgs, TenantCommand};
 pub use when::WhenArgs;
 
+use super::endpoint::Endpoint;
 use super::instant::parse_duration;
 
 /// Emails that come once: a replicated scheduler and sender.
@@ -89,17 +94,19 @@ Exit codes:
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Global options")]
 pub struct Global {
-    /// Admin addresses of nodes; tried in turn, any will do
+    /// Admin addresses of nodes; tried in turn, any will do [default: the context's, else 127.0.0.1:7600]
     #[arg(
         long,
         global = true,
         env = "REVEILLE_ENDPOINT",
         value_delimiter = ',',
-        default_value = "127.0.0.1:7600",
         value_name = "HOST:PORT,…",
-        value_parser = parse_endpoint
+        value_parser = Endpoint::parse
     )]
-    pub endpoint: Vec<String>,
+    pub endpoint: Vec<Endpoint>,
+    /// The cluster, by the name that `cluster init` or `login` gave it [default: the one in use]
+    #[arg(long, global = true, env = "REVEILLE_CONTEXT", value_name = "NAME")]
+    pub context: Option<String>,
     /// How data is printed on stdout
     #[arg(short, long, global = true, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
     pub output: Format,
@@ -202,6 +209,10 @@ pub enum Question {
     Pool(PoolArgs),
     /// What is wrong, why it matters, and the next command; exit 1 when something is
     Doctor(DoctorArgs),
+    /// Get to know a cluster: its authority, and your token
+    Login(LoginArgs),
+    /// The clusters that you know: choose one
+    Context(ContextArgs),
     /// The configuration file of a node: a sample, a check, what counts
     Config(ConfigArgs),
     /// Completion for a shell, printed
@@ -244,16 +255,6 @@ pub struct Picked {
     pub all: bool,
 }
 
-fn parse_endpoint(text: &str) -> Result<String, String> {
-    let address = text.trim();
-    let address = address.strip_prefix("http://").unwrap_or(address).trim_end_matches('/');
-    let port = address.rsplit_once(':').and_then(|(host, port)| (!host.is_empty()).then_some(port));
-    match port.map(str::parse::<u16>) {
-        Some(Ok(1..)) if !address.contains('/') => Ok(address.to_owned()),
-        _ => Err("an endpoint is HOST:PORT, such as 127.0.0.1:7600, without https:// and without a path".to_owned()),
-    }
-}
-
 fn parse_timeout(text: &str) -> Result<Duration, String> {
     parse_duration(text).map(|duration| duration.unsigned_abs())
 }
@@ -261,19 +262,4 @@ fn parse_timeout(text: &str) -> Result<Duration, String> {
 fn parse_request_id(text: &str) -> Result<String, String> {
     let fits = (1..=128).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
     if fits { Ok(text.to_owned()) } else { Err("a request id has 1 to 128 visible ASCII characters".to_owned()) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn endpoints_are_host_and_port() {
-        for (text, read) in [("a:1", "a:1"), (" http://b:7600/ ", "b:7600"), ("[::1]:7600", "[::1]:7600")] {
-            assert_eq!(parse_endpoint(text).as_deref(), Ok(read));
-        }
-        for text in ["", "a", ":7600", "a:", "a:x", "a:0", "a:65536", "https://a:7600", "a/b:7600"] {
-            assert!(parse_endpoint(text).is_err(), "{text}");
-        }
-    }
 }

@@ -6,10 +6,12 @@ use reveille_proto::admin::v1::{
     AddMemberRequest, DrainMemberRequest, FinishUpgradeRequest, GetClusterStatusRequest, GetUpgradeRequest,
     ListMembersRequest, RemoveMemberRequest, TransferLeaderRequest,
 };
+use reveille_raft::tls::NodeTls;
 
 use super::{CommandContext, Seen, config};
 use crate::cli::args::{ClusterArgs, ClusterCommand, InitArgs, MemberCommand, Paging, UpgradeCommand};
 use crate::cli::client::RetrySafety;
+use crate::cli::contexts::{Context, Contexts};
 use crate::cli::failure::{Failure, Stop};
 use crate::cli::instant::duration_to_wire;
 use crate::cli::view::cluster::{FoundedView, InvitationView, LeaderView, MemberView, StatusView};
@@ -17,6 +19,9 @@ use crate::cli::view::upgrade::{FinishedView, UpgradeView};
 use crate::format;
 use crate::server::admission;
 use crate::server::config::Config;
+
+/// Digits of a cluster's id that name the context of a second cluster.
+const CLUSTER_DIGITS: usize = 8;
 
 /// Runs the subcommand.
 pub async fn run(context: &CommandContext<'_>, args: ClusterArgs) -> Result<(), Stop> {
@@ -41,13 +46,16 @@ pub async fn run(context: &CommandContext<'_>, args: ClusterArgs) -> Result<(), 
 /// Prepares the data folder of the first node of a new cluster.
 fn init(context: &CommandContext<'_>, args: InitArgs) -> Result<(), Stop> {
     let config = Config::load(args.config.as_deref(), std::env::vars(), args.settings).map_err(config::failure)?;
-    let cluster = admission::found(&config.data_dir, args.test_clock).map_err(|error| {
-        let next = "give a data folder in which no node has run, or join a cluster: reveille start --join TOKEN";
+    let mut contexts = Contexts::read()?;
+    let tls = admission::found(&config.data_dir, args.test_clock).map_err(|error| {
+        let next = "give a data folder in which no node has run, or join a cluster: reveille start --join file:/PATH";
         Failure { reason: "DATA_FOLDER".into(), ..Failure::general(error.to_string(), next) }
     })?;
+    let cluster = tls.authority().cluster().to_string();
+    let stored = if config.insecure { None } else { Some(store(&mut contexts, &config, &tls, &cluster)?) };
     let Config { name, advertise, data_dir, .. } = config;
     let folder = data_dir.display().to_string();
-    context.terminal.show(&FoundedView { cluster: cluster.to_string(), node: name, address: advertise, folder })?;
+    context.terminal.show(&FoundedView { cluster, node: name, address: advertise, folder, context: stored })?;
     if args.test_clock {
         context.terminal.say("its clock is a test's, for good: no mail of it ever leaves this machine");
     }
@@ -55,6 +63,20 @@ fn init(context: &CommandContext<'_>, args: InitArgs) -> Result<(), Stop> {
         .terminal
         .say("next: reveille start with the same settings; then, for each other node: reveille cluster member add");
     Ok(())
+}
+
+/// Stores how this user reaches the new cluster. Returns the name of the context.
+fn store(contexts: &mut Contexts, config: &Config, tls: &NodeTls, cluster: &str) -> Result<String, Failure> {
+    let ca = tls.authority().certificate_pem().to_owned();
+    let name = contexts.name_for(&ca, cluster.get(..CLUSTER_DIGITS).unwrap_or(cluster));
+    let (host, port) = (config.listen.ip(), config.listen.port());
+    let address = match config.advertise.rsplit_once(':') {
+        Some((advertised, _)) if host.is_unspecified() => format!("{advertised}:{port}"),
+        _ => config.listen.to_string(),
+    };
+    contexts.put(&name, Context { endpoints: vec![address], ca, token: None });
+    contexts.write()?;
+    Ok(name)
 }
 
 /// Prints a join token.
@@ -105,7 +127,7 @@ async fn status(context: &CommandContext<'_>) -> Result<Seen<StatusView>, Failur
     let unmade = status.cluster.is_empty();
     let unmade = unmade.then(|| {
         format!(
-            "{} belongs to no cluster yet; next: stop it, and run reveille cluster init, or start it with --join TOKEN",
+            "{} belongs to no cluster yet; next: stop it, and run reveille cluster init, or start it with --join file:/PATH",
             status.answered_by
         )
     });

@@ -7,6 +7,7 @@ pub mod clock;
 pub mod cluster;
 pub mod completion;
 pub mod config;
+pub mod context;
 pub mod dead_letter;
 pub mod doctor;
 pub mod doubt;
@@ -14,6 +15,7 @@ pub mod export;
 mod follow;
 pub mod import;
 mod imported;
+pub mod login;
 pub mod opt_out;
 pub mod pool;
 pub mod relay;
@@ -31,6 +33,7 @@ mod watch;
 
 use std::cell::Cell;
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use reveille_proto::admin::v1::Freshness;
@@ -42,6 +45,7 @@ use super::client::{Client, RetrySafety};
 use super::failure::{Exit, Failure, Stop};
 use super::format;
 use super::instant::duration_ms;
+use super::target::Target;
 use super::terminal::Terminal;
 use super::view::moved::MovedView;
 use super::view::relay::RemovedView;
@@ -63,6 +67,7 @@ pub struct CommandContext<'a> {
     pub terminal: &'a Terminal,
     /// True if reads may be answered from a node's local state.
     pub stale: bool,
+    target: Arc<Result<Target, Failure>>,
     /// True if the command watches an object and has shown it at least once.
     watching: Cell<bool>,
     global: &'a Global,
@@ -94,14 +99,15 @@ impl<'a> CommandContext<'a> {
     /// Creates the context from the global flags.
     pub fn new(global: &'a Global, terminal: &'a Terminal) -> CommandContext<'a> {
         let request_id = global.request_id.clone().unwrap_or_else(|| Uuid::now_v7().to_string());
-        let client = Client::new(global.endpoint.clone(), Some(global.timeout.unwrap_or(WITHIN)), request_id);
-        CommandContext { client, terminal, stale: global.stale, watching: Cell::new(false), global }
+        let target = Arc::new(Target::of(global));
+        let client = Client::new(Arc::clone(&target), Some(global.timeout.unwrap_or(WITHIN)), request_id);
+        CommandContext { client, terminal, stale: global.stale, target, watching: Cell::new(false), global }
     }
 
     /// Returns a client without a default timeout, for a command that runs until it is done or interrupted. `--timeout`
     /// still applies.
     fn retrying_client(&self) -> Client {
-        Client::new(self.global.endpoint.clone(), self.global.timeout, self.client.request_id().to_owned())
+        Client::new(Arc::clone(&self.target), self.global.timeout, self.client.request_id().to_owned())
     }
 
     /// Sends a change that may be repeated. Prints its request id with `-v`.

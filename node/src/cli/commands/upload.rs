@@ -55,9 +55,9 @@ struct Import<'a> {
 
 /// Imports the audience.
 pub async fn run(context: &CommandContext<'_>, tenant: String, args: ImportAudienceArgs) -> Result<(), Stop> {
-    let (addresses, request_id) = (context.global.endpoint.clone(), context.client.request_id().to_owned());
+    let (target, request_id) = (Arc::clone(&context.target), context.client.request_id().to_owned());
     // The client has no timeout. It is applied below, so that its failure can name what the import waited for.
-    let client = Client::new(addresses, None, request_id).of_one_round();
+    let client = Client::new(target, None, request_id).of_one_round();
     let import = Import { context, client, tenant, args, progress: Arc::default() };
     let Some(within) = context.global.timeout else { return import.go().await };
     let progress = &import.progress;

@@ -21,7 +21,12 @@ pub fn findings(status: &GetClusterStatusResponse, own_tzdb: &str) -> Vec<Findin
     if status.cluster.is_empty() {
         let what = format!("{} belongs to no cluster yet", status.answered_by);
         let why = "nothing can be kept or sent before there is one";
-        return vec![Finding::problem("cluster", what, why, "reveille cluster init, or reveille start --join TOKEN")];
+        return vec![Finding::problem(
+            "cluster",
+            what,
+            why,
+            "reveille cluster init, or reveille start --join file:/PATH",
+        )];
     }
     let mut findings = leadership(status);
     findings.extend(status.members.iter().filter_map(finding_about_member));

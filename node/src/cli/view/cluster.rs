@@ -26,6 +26,8 @@ pub struct FoundedView {
     pub address: String,
     /// Data folder of the node.
     pub folder: String,
+    /// Context of this user by which the cluster is reached; null if clients need none.
+    pub context: Option<String>,
 }
 
 impl View for FoundedView {
@@ -34,8 +36,9 @@ impl View for FoundedView {
     }
 
     fn text(&self, _paint: bool) -> String {
-        let FoundedView { cluster, node, address, folder } = self;
-        format!("cluster {cluster} of node {node} at {address}; keys and certificates are in {folder}/tls")
+        let FoundedView { cluster, node, address, folder, context } = self;
+        let context = context.as_ref().map(|name| format!("; context {name} reaches it")).unwrap_or_default();
+        format!("cluster {cluster} of node {node} at {address}; keys and certificates are in {folder}/tls{context}")
     }
 }
 

@@ -13,6 +13,7 @@ pub mod clock;
 pub mod cluster;
 pub mod completion;
 pub mod config;
+pub mod context;
 pub mod dead_letter;
 pub mod doctor;
 pub mod doubt;

@@ -21,7 +21,9 @@ use reveille_proto::admin::v1::relay_service_server::RelayServiceServer;
 use reveille_proto::admin::v1::run_service_server::RunServiceServer;
 use reveille_proto::admin::v1::schedule_service_server::ScheduleServiceServer;
 use reveille_proto::admin::v1::tenant_service_server::TenantServiceServer;
+use reveille_raft::connections;
 use reveille_raft::listen::{self, HTTP2_PREFACE, Incoming};
+use reveille_raft::tls::ServerTls;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tonic::server::NamedService;
@@ -54,13 +56,15 @@ const READS: [&str; 8] = ["List", "Get", "Watch", "Explain", "Count", "Check", "
 /// Time for running requests to finish after the node was asked to stop.
 const STOP_WITHIN: Duration = Duration::from_secs(2);
 
-/// Serves the API on `listener` until `stop` is cancelled. Running requests then get [`STOP_WITHIN`] to finish.
+/// Serves the API on `listener` until `stop` is cancelled. Running requests then get [`STOP_WITHIN`] to finish. Without
+/// `tls` connections are in plaintext.
 ///
 /// # Errors
 /// If the listener fails.
 pub async fn serve(
     admin: Admin,
     listener: TcpListener,
+    tls: Option<ServerTls>,
     stop: CancellationToken,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let (health, health_service) = tonic_health::server::health_reporter();
@@ -84,7 +88,10 @@ pub async fn serve(
         .http2_keepalive_interval(Some(PING_EVERY))
         .http2_keepalive_timeout(Some(PONG_WITHIN))
         .add_routes(routes)
-        .serve_with_incoming_shutdown(Incoming::new(listener, "admin", HTTP2_PREFACE), stop.clone().cancelled_owned());
+        .serve_with_incoming_shutdown(
+            connections(Incoming::new(listener, "admin", HTTP2_PREFACE), tls),
+            stop.clone().cancelled_owned(),
+        );
     let stopped = async {
         stop.cancelled().await;
         health.set_service_status("", tonic_health::ServingStatus::NotServing).await;

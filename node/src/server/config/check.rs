@@ -33,7 +33,9 @@ impl Settings {
         let http = self.http.unwrap_or(loopback(Config::HTTP_PORT));
         let listeners = [("listen", listen), ("peer_listen", peer_listen), ("http", http)];
         let insecure = self.insecure.unwrap_or_default();
-        closed(&[listeners[0], listeners[2]], insecure)?;
+        if insecure {
+            only_on_loopback(&[listeners[0], listeners[2]])?;
+        }
         let unsubscribe = self.unsubscribe.check()?;
         let [admin, peers, pages] = listeners;
         match unsubscribe.url.is_empty() {
@@ -56,6 +58,7 @@ impl Settings {
             peer_listen,
             http,
             join,
+            tls_names: self.tls_names.unwrap_or_default().into_iter().map(tls_name).collect::<Result<_, _>>()?,
             insecure,
             advertise,
             journal_dir: self.journal_dir.unwrap_or_else(|| JOURNAL_DIR.into()),
@@ -291,16 +294,24 @@ fn is_label(label: &str) -> bool {
     (1..=63).contains(&label.len()) && label.bytes().all(plain) && !label.starts_with('-') && !label.ends_with('-')
 }
 
-/// Refuses listeners on public addresses without `insecure`, because they do not authenticate their callers yet.
-fn closed(listeners: &[(&'static str, SocketAddr)], insecure: bool) -> Result<(), ConfigError> {
-    let open = listeners.iter().find(|(_, address)| !address.ip().is_loopback());
-    match open {
-        Some((key, address)) if !insecure => {
-            let message = format!("{address} can be reached by others, and there is no authentication yet");
-            Err(setting(*key, message, "listen on 127.0.0.1, or say --insecure if the network is yours alone"))
+/// Refuses plaintext on addresses that others reach.
+fn only_on_loopback(listeners: &[(&'static str, SocketAddr)]) -> Result<(), ConfigError> {
+    match listeners.iter().find(|(_, address)| !address.ip().is_loopback()) {
+        Some((key, address)) => {
+            let message = format!("{address} can be reached by others, and insecure is plaintext without tokens");
+            Err(setting(*key, message, "listen on 127.0.0.1, or leave insecure out: then clients use TLS"))
         }
-        _ => Ok(()),
+        None => Ok(()),
     }
+}
+
+/// Accepts a host name or an IP address.
+fn tls_name(name: String) -> Result<String, ConfigError> {
+    if name.parse::<IpAddr>().is_ok() || (name.len() <= 253 && name.split('.').all(is_label)) {
+        return Ok(name);
+    }
+    let next = "write names and addresses without ports, such as reveille.example.com";
+    Err(setting("tls_names", format!("'{name}' is neither a host name nor an address"), next))
 }
 
 /// Parses the setting `join`. The error does not repeat the text, because it may be a token.

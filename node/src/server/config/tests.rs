@@ -108,7 +108,9 @@ fn wrong_variable_is_named() {
 #[test]
 fn value_that_cannot_be_used_is_refused_with_a_way_out() {
     for (more, expected) in [
-        ("listen = \"0.0.0.0:7600\"", "listen: 0.0.0.0:7600 can be reached by others"),
+        ("insecure = true\nlisten = \"0.0.0.0:7600\"", "listen: 0.0.0.0:7600 can be reached by others"),
+        ("insecure = true\nhttp = \"10.0.0.1:7680\"", "http: 10.0.0.1:7680 can be reached by others"),
+        ("tls_names = [\"a.example.com\", \"b:7600\"]", "tls_names: 'b:7600' is neither a host name nor an address"),
         (
             "insecure = true\npeer_listen = \"0.0.0.0:7601\"",
             "advertise: it is not set, and no peer can connect to 0.0.0.0",
@@ -202,8 +204,8 @@ fn reply_rules_belong_to_one_relay_and_errors_name_their_place() {
 }
 
 #[test]
-fn others_may_reach_it_when_that_is_said() {
-    let config = load(&format!("{LEAST}insecure = true\nlisten = \"0.0.0.0:7600\"\n"), &[], Settings::default());
+fn others_may_reach_it_by_tls() {
+    let config = load(&format!("{LEAST}listen = \"0.0.0.0:7600\"\n"), &[], Settings::default());
     assert_eq!(config.map(|config| config.listen.to_string()), Ok("0.0.0.0:7600".into()));
 }
 

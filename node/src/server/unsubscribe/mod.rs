@@ -56,7 +56,7 @@ struct UnsubscribeHandler {
 
 /// Serves the page on `listener` until `stop` is cancelled.
 pub async fn serve(admin: Arc<Admin>, context: Arc<NodeContext>, listener: TcpListener, stop: CancellationToken) {
-    http::serve("unsubscribe", router(admin, context, AT_WORK_MAX), listener, stop).await;
+    http::serve("unsubscribe", router(admin, context, AT_WORK_MAX), listener, None, stop).await;
 }
 
 /// Only the last segment of the path is read, as the token. A proxy may use any prefix.

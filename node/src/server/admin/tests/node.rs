@@ -125,7 +125,7 @@ async fn founder_by(number: u64, incarnation: u64, clock: Arc<dyn Clock>) -> Fou
     let address = listener.local_addr().expect("an address");
     let stop = CancellationToken::new();
     let admin = Admin::new(Arc::clone(&context)).dial_by(Arc::new(TcpDialer::default()));
-    tokio::spawn(serve(admin, listener, stop.clone()));
+    tokio::spawn(serve(admin, listener, None, stop.clone()));
     let channel = Channel::from_shared(format!("http://{address}")).expect("an address").timeout(STEP_TIMEOUT);
     let channel = channel.connect().await.expect("a connection");
     Founder { context, channel, leadership_handle, stop, folder }

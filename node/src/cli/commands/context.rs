@@ -1,0 +1,63 @@
+//! Implements `reveille context …`. It makes no request.
+
+use super::CommandContext;
+use crate::cli::args::ContextCommand;
+use crate::cli::contexts::{Context, Contexts};
+use crate::cli::failure::{Exit, Failure, Stop};
+use crate::cli::view::context::{ContextView, ForgottenView};
+
+/// Runs the subcommand.
+pub fn run(context: &CommandContext<'_>, command: ContextCommand) -> Result<(), Stop> {
+    let contexts = Contexts::read()?;
+    match command {
+        ContextCommand::List => {
+            let views = contexts.all.iter().map(|(name, one)| view(&contexts, name, one));
+            context.terminal.list(&views.collect::<Result<Vec<_>, _>>()?)
+        }
+        ContextCommand::Show { name } => {
+            let name = name.as_deref().or(context.global.context.as_deref());
+            let Some((name, one)) = contexts.chosen(name)? else {
+                let next = "reveille login https://HOST:PORT, or reveille context use NAME";
+                let message = "no context is in use".to_owned();
+                return Err(Failure::new(Exit::NotFound, "CONTEXT_NOT_FOUND", message, next).into());
+            };
+            context.terminal.show(&view(&contexts, name, one)?)
+        }
+        ContextCommand::Use { name } => {
+            let mut contexts = contexts;
+            contexts.named(&name)?;
+            contexts.current = Some(name.clone());
+            contexts.write()?;
+            let (name, one) = contexts.named(&name)?;
+            context.terminal.show(&view(&contexts, name, one)?)
+        }
+        ContextCommand::Remove { name } => remove(context, contexts, name),
+    }
+}
+
+fn remove(context: &CommandContext<'_>, mut contexts: Contexts, name: String) -> Result<(), Stop> {
+    contexts.named(&name)?;
+    context.terminal.confirm(&format!("Forget context {name}, and the token in it?"))?;
+    contexts.remove(&name);
+    contexts.write()?;
+    context.terminal.show(&ForgottenView { name })?;
+    if contexts.current.is_none() && !contexts.all.is_empty() {
+        context.terminal.say("no context is in use; next: reveille context use NAME");
+    }
+    Ok(())
+}
+
+/// Returns what is shown of a context.
+pub fn view(contexts: &Contexts, name: &str, context: &Context) -> Result<ContextView, Failure> {
+    let fingerprint = context
+        .fingerprint()
+        .map_err(|why| Failure::general(format!("context '{name}': {why}"), "reveille login again"))?;
+    Ok(ContextView {
+        name: name.to_owned(),
+        current: contexts.current.as_deref() == Some(name),
+        endpoints: context.endpoints.clone(),
+        fingerprint,
+        has_token: context.token.is_some(),
+        ca: context.ca.clone(),
+    })
+}

@@ -1,0 +1,113 @@
+//! Implements `reveille login`.
+
+use std::io::IsTerminal;
+use std::path::Path;
+use std::sync::Arc;
+
+use reveille_cluster::process::secret::Secret;
+use reveille_proto::admin::v1::GetClusterStatusRequest;
+use reveille_raft::tls::{ClientTls, ShownAuthority};
+
+use super::{CommandContext, WITHIN, context};
+use crate::cli::args::LoginArgs;
+use crate::cli::client::{Client, RetrySafety};
+use crate::cli::connection::{self, ConnectFailure};
+use crate::cli::contexts::{BearerToken, Context, Contexts};
+use crate::cli::endpoint::Endpoint;
+use crate::cli::failure::{Exit, Failure, Stop};
+use crate::cli::input;
+use crate::cli::target::Target;
+
+/// Maximum bytes of a token on stdin, more than any has.
+const TOKEN_BYTES_MAX: u64 = 4_096;
+
+/// Stores the context of a cluster.
+pub async fn run(command: &CommandContext<'_>, args: LoginArgs) -> Result<(), Stop> {
+    let LoginArgs { addresses, name, fingerprint, token } = args;
+    let mut contexts = Contexts::read()?;
+    let (first, shown) = shown(&addresses).await?;
+    check(command, first, &shown, fingerprint.as_deref())?;
+    let name = name.unwrap_or_else(|| contexts.name_for(&shown.pem, first.host()));
+    if contexts.all.get(&name).is_some_and(|known| known.ca != shown.pem) {
+        command.terminal.confirm(&format!("Context {name} is of another cluster. Replace it?"))?;
+    }
+    let token = read_token(command, token.as_deref()).await?;
+    let tls = ClientTls::trusting(&shown.pem).map_err(|error| {
+        Failure::general(error.to_string(), "name the admin port of a node: 7600 unless --listen says otherwise")
+    })?;
+    // A wrong name or token shows now, and not at the next command.
+    let target = Arc::new(Ok(Target::secured(&name, addresses.clone(), tls, token.clone())));
+    let client =
+        Client::new(target, Some(command.global.timeout.unwrap_or(WITHIN)), command.client.request_id().to_owned());
+    client.ask(RetrySafety::Read, GetClusterStatusRequest {}).await?;
+    let endpoints = addresses.into_iter().map(|endpoint| endpoint.address).collect();
+    contexts.put(&name, Context { endpoints, ca: shown.pem, token });
+    contexts.write()?;
+    let (name, stored) = contexts.named(&name)?;
+    command.terminal.show(&context::view(&contexts, name, stored)?)
+}
+
+/// Returns the authority that the first address shows which answers.
+async fn shown(addresses: &[Endpoint]) -> Result<(&Endpoint, ShownAuthority), Failure> {
+    let mut failed = None;
+    for endpoint in addresses {
+        let failure = match connection::shown_authority(endpoint).await {
+            Ok(shown) => return Ok((endpoint, shown)),
+            Err(ConnectFailure::Unreachable(why)) => Failure {
+                field: Some("https://HOST:PORT".to_owned()),
+                ..Failure::new(
+                    Exit::NoQuorum,
+                    "UNREACHABLE",
+                    format!("no node answers at {endpoint}: {why}"),
+                    "name the admin address of a running node, as its --listen says",
+                )
+            },
+            Err(ConnectFailure::Handshake(error)) => Target::refused("", endpoint, &error),
+        };
+        failed = failed.or(Some(failure));
+    }
+    Err(failed.unwrap_or_default())
+}
+
+/// Checks that the user means this authority.
+fn check(
+    command: &CommandContext<'_>,
+    endpoint: &Endpoint,
+    shown: &ShownAuthority,
+    expected: Option<&str>,
+) -> Result<(), Stop> {
+    let Some(expected) = expected else {
+        return command.terminal.confirm(&format!(
+            "The cluster at {endpoint} has the authority with this fingerprint (SHA-256):\n{}\nIs it the right one?",
+            shown.fingerprint
+        ));
+    };
+    // `openssl` prints upper case, with colons.
+    if expected.replace(':', "").to_ascii_lowercase() == shown.fingerprint {
+        return Ok(());
+    }
+    let message = format!("the authority at {endpoint} has another fingerprint: {}", shown.fingerprint);
+    let next = "compare it with `reveille context show` on the machine of cluster init";
+    Err(Failure { field: Some("--fingerprint".to_owned()), ..Failure::new(Exit::Denied, "TLS", message, next) }.into())
+}
+
+/// Reads the token from its place. Without one, a terminal is asked, and an empty line is no token.
+async fn read_token(command: &CommandContext<'_>, place: Option<&str>) -> Result<Option<BearerToken>, Stop> {
+    let unusable = |why: String| Failure::usage("--token", why, "name its place: file:/path, env:NAME or -");
+    let text = match place {
+        Some("-") => {
+            let read = input::bytes(Path::new("-"), TOKEN_BYTES_MAX).await;
+            let bytes = read.map_err(|error| unusable(format!("stdin cannot be read: {error}")))?;
+            String::from_utf8(bytes).map_err(|_| unusable("stdin has no token".to_owned()))?
+        }
+        Some(place) => {
+            let secret: Secret = place.parse().map_err(|error| unusable(format!("it {error}")))?;
+            let bytes = secret.read().map_err(|why| unusable(format!("{secret} {why}")))?;
+            String::from_utf8(bytes).map_err(|_| unusable(format!("{secret} has no token")))?
+        }
+        None if std::io::stdin().is_terminal() => command.terminal.ask_secret("Token (nothing if you have none): ")?,
+        None => String::new(),
+    };
+    let text = text.trim();
+    Ok((!text.is_empty()).then(|| BearerToken(text.to_owned())))
+}

@@ -1,0 +1,172 @@
+//! TLS between clients and nodes: the context that `cluster init` writes, `login`, and who is refused.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::process::{Ended, Process, start, until, user};
+
+const LOOPBACK: [&str; 3] = ["127.0.0.1:0"; 3];
+
+/// Starts a node that makes a cluster, and waits for a leader.
+fn founder(folder: &Path, addresses: [&str; 3], environment: &[(&str, &str)]) -> Process {
+    let one = Process::listening_by(folder, "one", addresses, environment);
+    until("a leader", || one.reveille("schedule list").code == Some(0));
+    one
+}
+
+fn port(address: &str) -> &str {
+    address.rsplit(':').next().unwrap_or_default()
+}
+
+fn fingerprint(folder: &Path) -> String {
+    let shown = Process::reveille_at(folder, "127.0.0.1:1", "context show -o json");
+    let context: Value = serde_json::from_str(&shown.stdout).unwrap_or_else(|_| panic!("{shown:?}"));
+    context["fingerprint"].as_str().expect("a fingerprint").to_owned()
+}
+
+#[test]
+fn admin_port_refuses_plaintext_and_says_what_to_do() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let one = founder(folder.path(), LOOPBACK, &[]);
+    let stranger = tempfile::tempdir().expect("a folder");
+    for endpoint in [one.admin.clone(), format!("http://{}", one.admin)] {
+        let plain = Process::reveille_at(stranger.path(), &endpoint, "schedule list");
+        assert_eq!(plain.code, Some(5), "{plain:?}");
+        let next = format!("reveille login https://{}", one.admin);
+        assert!(plain.stderr.contains("needs TLS") && plain.stderr.contains(&next), "{plain:?}");
+    }
+    let far = Process::reveille_at(stranger.path(), "http://192.0.2.1:7600", "schedule list");
+    assert!(far.code == Some(2) && far.stderr.contains("in plaintext, over a network"), "{far:?}");
+
+    // Plaintext HTTP/2, as a client without TLS speaks it.
+    let mut plain = TcpStream::connect(&one.admin).expect("a connection");
+    plain.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").expect("written");
+    let mut answer = Vec::new();
+    let _ = plain.read_to_end(&mut answer);
+    assert!(!answer.starts_with(b"\0\0"), "no HTTP/2 frame: {answer:?}");
+    until("it is logged", || one.said().contains("a connection was refused listener=\"admin\""));
+    let failed = "reveille_handshakes_failed_total{listener=\"admin\"}";
+    assert!(one.get("/metrics").contains(failed), "health stays in plaintext on loopback");
+}
+
+#[test]
+fn client_refuses_another_authority_another_name_and_plaintext() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut one = Process::listening_by(folder.path(), "one", ["0.0.0.0:0", "127.0.0.1:0", "127.0.0.1:0"], &[]);
+    let elsewhere = tempfile::tempdir().expect("a folder");
+    assert_eq!(Process::init(elsewhere.path(), "other", "").code, Some(0));
+    let own = format!("127.0.0.1:{}", port(&one.admin));
+    let foreign = Process::reveille_at(elsewhere.path(), &own, "schedule list");
+    assert!(foreign.code == Some(5) && foreign.stderr.contains("of another authority"), "{foreign:?}");
+
+    let other_name = format!("127.0.0.2:{}", port(&one.admin));
+    let other = Process::reveille_at(folder.path(), &other_name, "schedule list");
+    assert!(other.code == Some(5) && other.stderr.contains("add 127.0.0.2 to tls_names"), "{other:?}");
+    one.kill();
+    let again = one.again_by(folder.path(), "one", &[("REVEILLE__TLS_NAMES", "127.0.0.2")]);
+    let other_name = format!("127.0.0.2:{}", port(&again.admin));
+    until("it has that name", || Process::reveille_at(folder.path(), &other_name, "schedule list").code == Some(0));
+
+    // A peer's certificate is of the same authority, and for no address.
+    let peer = format!("127.0.0.1:{}", port(&again.peers));
+    let peer = Process::reveille_at(folder.path(), &peer, "schedule list");
+    assert!(peer.code == Some(5) && peer.stderr.contains("certificate for other names"), "{peer:?}");
+    let http = Process::reveille_at(folder.path(), &again.http, "schedule list");
+    assert!(http.code == Some(5) && http.stderr.contains("does not speak TLS"), "{http:?}");
+}
+
+#[test]
+fn plaintext_is_for_loopback_and_needs_no_context() {
+    let folder = tempfile::tempdir().expect("a folder");
+    assert_eq!(Process::init(folder.path(), "one", "--insecure").code, Some(0));
+    assert!(!folder.path().join("client/reveille").exists(), "there is nothing to know");
+    let one = founder(folder.path(), LOOPBACK, &[("REVEILLE__INSECURE", "true")]);
+    let elsewhere = tempfile::tempdir().expect("a folder");
+    assert_eq!(Process::init(elsewhere.path(), "other", "").code, Some(0));
+    let secured = Process::reveille_at(elsewhere.path(), &one.admin, "schedule list");
+    let next = format!("--endpoint http://{}", one.admin);
+    assert!(secured.code == Some(5) && secured.stderr.contains(&next), "{secured:?}");
+    let plain = Process::reveille_at(elsewhere.path(), &format!("http://{}", one.admin), "schedule list");
+    assert_eq!(plain.code, Some(0), "{plain:?}");
+
+    let open =
+        Ended::from(start(folder.path(), "two", &["--listen", "0.0.0.0:0", "--insecure"]).output().expect("it runs"));
+    assert!(open.code == Some(2) && open.stderr.contains("insecure is plaintext"), "{open:?}");
+}
+
+#[test]
+fn login_stores_a_context_after_the_fingerprint_is_confirmed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let one = founder(folder.path(), LOOPBACK, &[]);
+    let fingerprint = fingerprint(folder.path());
+    assert!(one.said().contains(&fingerprint), "the log shows it, too");
+    let home = tempfile::tempdir().expect("a folder");
+    let login = |more: &str| {
+        let line = format!("login https://localhost:{} {more}", port(&one.admin));
+        user(home.path()).args(line.split_whitespace()).env("SECRET", "rvt_secret").output()
+    };
+    let login = |more: &str| Ended::from(login(more).expect("it runs"));
+    let asked = login("");
+    assert!(asked.code == Some(2) && asked.stderr.contains(&fingerprint), "{asked:?}");
+    let wrong = login(&format!("--fingerprint {}", "0".repeat(64)));
+    assert!(wrong.code == Some(6) && wrong.stderr.contains(&fingerprint), "{wrong:?}");
+    assert!(!home.path().join("client").exists(), "nothing is stored");
+
+    let stored = login(&format!("--fingerprint {} --token env:SECRET", fingerprint.to_uppercase()));
+    assert!(stored.code == Some(0) && !stored.stdout.contains("rvt_secret"), "{stored:?}");
+    let run = |line: &str| Ended::from(user(home.path()).args(line.split_whitespace()).output().expect("it runs"));
+    assert_eq!(run("schedule list").code, Some(0));
+    for line in ["context list -o json", "context show -o json", "context show", "context list"] {
+        let shown = run(line);
+        assert!(shown.code == Some(0) && shown.stdout.contains("default"), "{shown:?}");
+        assert!(!shown.stdout.contains("rvt_secret"), "a token is shown nowhere: {shown:?}");
+    }
+    let unknown = run("--context other schedule list -o json");
+    assert!(unknown.code == Some(3) && unknown.stderr.contains("CONTEXT_NOT_FOUND"), "{unknown:?}");
+    assert_eq!(run("context use default -o name").stdout, "default\n");
+    assert_eq!(run("context remove default --yes").code, Some(0));
+    assert_eq!(run("context show").code, Some(3));
+}
+
+#[test]
+fn silent_sockets_do_not_delay_a_call() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let one = founder(folder.path(), LOOPBACK, &[]);
+    let silent: Vec<TcpStream> = (0..500).map(|_| TcpStream::connect(&one.admin).expect("a connection")).collect();
+    let begun = std::time::Instant::now();
+    let called = one.reveille("schedule list");
+    let took = begun.elapsed();
+    assert_eq!(called.code, Some(0), "{called:?}");
+    let open = silent.iter().filter(|stream| {
+        stream.set_nonblocking(true).expect("a socket");
+        matches!((&**stream).read(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock)
+    });
+    assert_eq!(open.count(), silent.len(), "it was answered before the silent sockets were closed: {took:?}");
+    println!("answered in {took:?} beside {} silent sockets", silent.len());
+}
+
+#[test]
+fn pages_on_other_addresses_than_loopback_are_encrypted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let one = founder(folder.path(), ["127.0.0.1:0", "127.0.0.1:0", "0.0.0.0:0"], &[]);
+    let address = format!("127.0.0.1:{}", port(&one.http));
+    let plain = Process::said_by(&address, "GET /livez HTTP/1.1\r\nHost: node\r\n\r\n");
+    assert!(!plain.contains("alive"), "{plain}");
+    let ca = std::fs::read_to_string(folder.path().join("one/tls/ca.crt")).expect("a certificate");
+    let tls = reveille_raft::tls::ClientTls::trusting(&ca).expect("a certificate");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let page = runtime.block_on(async {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let stream = tokio::net::TcpStream::connect(&address).await.expect("a connection");
+        let mut stream = tls.connect("localhost", stream).await.expect("TLS");
+        stream.write_all(b"GET /livez HTTP/1.1\r\nHost: node\r\n\r\n").await.expect("written");
+        let mut page = String::new();
+        // The server ends the connection without a last word of TLS.
+        let _ = stream.read_to_string(&mut page).await;
+        page
+    });
+    assert!(page.contains("alive"), "{page}");
+}

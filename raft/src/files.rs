@@ -1,0 +1,24 @@
+//! Small files of a data folder, and of the command line.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// Permissions of a file that its owner alone may read.
+pub const PRIVATE: u32 = 0o600;
+/// Permissions of a file that everyone may read.
+pub const PUBLIC: u32 = 0o644;
+
+/// Replaces a file durably: after a crash it has the former or the new content. The process's umask limits `mode`.
+///
+/// # Errors
+/// The error of the system. The file then has its former content.
+pub fn replace(folder: &Path, name: &str, content: &[u8], mode: u32) -> io::Result<()> {
+    let draft = folder.join(format!("{name}.new"));
+    let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(mode).open(&draft)?;
+    file.write_all(content)?;
+    file.sync_all()?;
+    std::fs::rename(&draft, folder.join(name))?;
+    File::open(folder)?.sync_all()
+}
