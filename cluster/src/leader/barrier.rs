@@ -20,6 +20,7 @@ use crate::process::context::NodeContext;
 use crate::process::peer_messages::{
     self, BarrierAnswer, BarrierReport, BarrierRequest, BarrierSubject, CrossedHandoff, HoldBarrier,
 };
+use crate::smtp::relay_follower;
 use crate::worker::in_flight_handoffs::Handoff;
 
 /// Maximum time of one step: the answer to a request, or applying the entry.
@@ -131,7 +132,7 @@ pub async fn hold(
 }
 
 /// Asks one node until it answers. `None` if the leases granted to it before the entry ended first.
-async fn ask(
+pub(crate) async fn ask(
     context: &Arc<NodeContext>,
     leadership: &Leadership,
     owner: ClaimOwner,
@@ -168,6 +169,7 @@ fn outcome_unknown(ledger: &Ledger, about: &BarrierSubject, confirmed: &BTreeSet
             let Some(RecipientId { run, number: recipient }) = ledger.recipient_at(claim.chunk, slot) else { continue };
             let may_concern = match about {
                 BarrierSubject::Run(other) => *other == run,
+                BarrierSubject::RelayShares => false,
                 BarrierSubject::OptedOut { tenant, .. } => {
                     ledger.pages().get(&claim.chunk.page).is_some_and(|page| *page.tenant == **tenant)
                 }
@@ -245,7 +247,13 @@ pub async fn answer(context: &NodeContext, request: BarrierRequest) -> BarrierAn
     let concerns = |handoff: &Handoff| match &request.subject {
         BarrierSubject::OptedOut { tenant, keys } => handoff.tenant == *tenant && keys.contains(&handoff.key),
         BarrierSubject::Run(run) => handoff.run == *run,
+        BarrierSubject::RelayShares => false,
     };
+    if request.subject == BarrierSubject::RelayShares
+        && let Some(relays) = context.relays()
+    {
+        relay_follower::follow(context, &relays);
+    }
     let crossed = context.handoffs.about(concerns).into_iter();
     let crossed = crossed.map(|handoff| CrossedHandoff {
         run: handoff.run,

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::claims::dispatcher;
 use super::leadership::{Leadership, PROPOSAL_TIMEOUT, StartedEpoch};
-use super::{auditor, clock_steering, fitness, membership, timer};
+use super::{auditor, clock_steering, fitness, membership, relay_shares, timer};
 use crate::process::context::NodeContext;
 
 /// Interval of the `Tick` entries that a leader commits, so that ledger time advances while nothing else happens (P18).
@@ -76,6 +76,7 @@ async fn lead(context: &Arc<NodeContext>, raft_term: u64, ended: CancellationTok
     actors.spawn(dispatcher::run(Arc::clone(context), Arc::clone(&leadership)));
     actors.spawn(auditor::run(Arc::clone(context), Arc::clone(&leadership)));
     actors.spawn(fitness::run(Arc::clone(context), Arc::clone(&leadership)));
+    actors.spawn(relay_shares::run(Arc::clone(context), Arc::clone(&leadership)));
     actors.spawn(membership::run(Arc::clone(context), Arc::clone(&leadership)));
     actors.spawn(tick(Arc::clone(&leadership)));
     actors.spawn(listen(Arc::clone(context), Arc::clone(&leadership)));

@@ -138,7 +138,7 @@ async fn grants_until_next_check(leadership: &Leadership, hints: &mut Hints) -> 
 fn observe(context: &NodeContext, leadership: &Leadership, granted: bool) -> Observations {
     let status = context.replica.status();
     let (now, voters) = (leadership.now(), context.voters().len());
-    let nodes = LedNodes { leadership, reports: leadership.reports(), voters };
+    let nodes = LedNodes { leadership, reports: leadership.reports() };
     let could_grant = |ledger: &Ledger| could_grant(ledger, &nodes, voters > 1, now);
     Observations {
         committed: status.committed_index,
@@ -163,7 +163,6 @@ trait NodeView {
 struct LedNodes<'a> {
     leadership: &'a Leadership,
     reports: BTreeMap<NodeId, NodeReport>,
-    voters: usize,
 }
 
 impl NodeView for LedNodes<'_> {
@@ -176,7 +175,7 @@ impl NodeView for LedNodes<'_> {
     }
 
     fn sends(&self, ledger: &Ledger, owner: ClaimOwner, pool: &str) -> bool {
-        let relays = relay_capacities(ledger, pool, measured(&self.reports, owner), self.voters);
+        let relays = relay_capacities(ledger, pool, measured(&self.reports, owner), ledger.relay_shares());
         relays.iter().any(RelayCapacity::lets_through)
     }
 }
@@ -189,7 +188,7 @@ fn could_grant(ledger: &Ledger, nodes: &impl NodeView, several: bool, now: Time)
         return false;
     }
     let owner_of = |node: NodeId, known: &Node| ClaimOwner { node, incarnation: known.incarnation };
-    let takes = ledger.nodes().iter().filter(|(_, known)| !known.drains);
+    let takes = ledger.nodes().iter().filter(|(_, known)| known.takes_claims());
     let live = takes.filter(|(node, known)| nodes.may_claim(owner_of(**node, known)));
     let allowances = allowances(live.map(|(node, known)| (*node, known)), ledger.limits(), several, now);
     let pools: BTreeSet<&str> = ledger.relays().iter().map(|(_, relay)| relay.pool.as_str()).collect();

@@ -291,12 +291,9 @@ impl Leadership {
         self.grants.lock().is_over_below(owner, index, self.lease_clock.boot())
     }
 
-    /// Returns true if this owner may get claims (P12): its node votes, and it has a lease of this leadership, applies
-    /// the log, and does not stop. A learner has no share of a relay's rate (P25).
+    /// Returns true if this owner may get claims, as far as this leadership knows (P12): it has a lease of this
+    /// leadership, applies the log, and does not stop.
     pub(crate) fn may_claim(&self, owner: ClaimOwner) -> bool {
-        if !self.replica.votes(owner.node) {
-            return false;
-        }
         let reports = self.reports.lock();
         let wants = |report: &NodeReport| report.owner == owner && !report.behind && !report.stopping;
         reports.get(&owner.node).is_some_and(wants) && self.grants.lock().has_lease(owner, self.lease_clock.boot())

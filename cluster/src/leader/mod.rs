@@ -14,6 +14,7 @@ pub mod leadership;
 pub(crate) mod lease_grants;
 pub(crate) mod membership;
 mod panic_guard;
+pub(crate) mod relay_shares;
 pub mod removal;
 pub(crate) mod replication_lag;
 pub(crate) mod timer;

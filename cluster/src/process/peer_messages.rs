@@ -145,6 +145,8 @@ pub enum BarrierSubject {
     },
     /// No email of this run is handed off any more.
     Run(RunId),
+    /// Each node uses its present share of each relay's rate (P25).
+    RelayShares,
 }
 
 /// The leader asks whether a node's gates decide by a state that includes an entry (P15).

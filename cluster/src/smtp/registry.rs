@@ -1,6 +1,6 @@
 //! The relays of this node, which follow the ledger's table of relays.
 //!
-//! A relay's budget belongs to the cluster. Each voter always takes an equal share of it, so that it is never exceeded
+//! A relay's budget belongs to the cluster. Each node that has a share takes an equal one, so that it is never exceeded
 //! across a fail-over (P25). While a node is down its share is unused.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -69,7 +69,7 @@ struct NamedRelay {
 
 struct Entry {
     relay: Relay,
-    voters: usize,
+    shares: usize,
     sessions: Arc<RelaySessions>,
 }
 
@@ -97,7 +97,7 @@ impl RelayRegistry {
     /// Updates the relays to the ledger's table of relays. Must be called inside a runtime, which then runs the
     /// dialogues. A relay with the same host, port and access keeps its dialogues, its circuit and its learned values:
     /// another rate, limit or pool does not make it a new relay.
-    pub fn follow(&self, ledger: &Ledger, voters: usize) {
+    pub fn follow(&self, ledger: &Ledger, shares: usize) {
         for name in self.new_unmatched_rules(ledger) {
             tracing::warn!(
                 relay = name,
@@ -116,12 +116,12 @@ impl RelayRegistry {
         });
         for (name, relay) in ledger.relays().iter() {
             if let Some(entry) = relays.get_mut(name) {
-                entry.follow(relay, voters);
+                entry.follow(relay, shares);
                 continue;
             }
-            match self.open_relay(relay, voters) {
+            match self.open_relay(relay, shares) {
                 Ok(sessions) => {
-                    relays.insert(name.clone(), Entry { relay: relay.clone(), voters, sessions });
+                    relays.insert(name.clone(), Entry { relay: relay.clone(), shares, sessions });
                 }
                 Err(error) => tracing::error!(relay = name, %error, "a relay cannot be used"),
             }
@@ -135,9 +135,9 @@ impl RelayRegistry {
         self.unmatched_rules.lock().difference(&before).cloned().collect()
     }
 
-    fn open_relay(&self, relay: &Relay, voters: usize) -> Result<Arc<RelaySessions>, crate::smtp::BadTarget> {
+    fn open_relay(&self, relay: &Relay, shares: usize) -> Result<Arc<RelaySessions>, crate::smtp::BadTarget> {
         let target = self.target(relay)?;
-        let (rate_per_second, burst) = budget(relay, voters);
+        let (rate_per_second, burst) = budget(relay, shares);
         let limits =
             RelayLimits { max_sessions: relay.max_sessions as usize, rate_per_second, burst, ..RelayLimits::default() };
         let seed = reveille_ledger::ids::Hash::of(format!("{}/{}", self.name, relay.name).as_bytes());
@@ -270,15 +270,15 @@ impl RelayRegistry {
 }
 
 impl Entry {
-    fn follow(&mut self, relay: &Relay, voters: usize) {
-        let (rate_per_second, burst) = budget(relay, voters);
-        if budget(&self.relay, self.voters) != (rate_per_second, burst) {
+    fn follow(&mut self, relay: &Relay, shares: usize) {
+        let (rate_per_second, burst) = budget(relay, shares);
+        if budget(&self.relay, self.shares) != (rate_per_second, burst) {
             self.sessions.set_rate(rate_per_second, burst);
         }
         if self.relay.max_sessions != relay.max_sessions {
             self.sessions.set_sessions(relay.max_sessions as usize);
         }
-        (self.relay, self.voters) = (relay.clone(), voters);
+        (self.relay, self.shares) = (relay.clone(), shares);
     }
 }
 
@@ -357,9 +357,9 @@ fn is_reached_alike(one: &Relay, other: &Relay) -> bool {
     (&one.host, one.port, &one.access) == (&other.host, other.port, &other.access)
 }
 
-/// Returns one voter's share of a relay's rate, and its burst.
-fn budget(relay: &Relay, voters: usize) -> (f64, f64) {
-    let rate_per_second = share(relay, voters);
+/// Returns one node's share of a relay's rate, and its burst.
+fn budget(relay: &Relay, shares: usize) -> (f64, f64) {
+    let rate_per_second = share(relay, shares);
     (rate_per_second, (rate_per_second * BURST_SECONDS).max(1.0))
 }
 
@@ -385,12 +385,12 @@ fn wait_for(unavailable: &Unavailable, deadline: Instant) -> (bool, u8, Option<I
     (until.is_none_or(|until| until >= deadline), kind, until)
 }
 
-/// Returns one voter's share of a relay's rate, in emails per second.
-pub fn share(relay: &Relay, voters: usize) -> f64 {
-    let voters = if injected_bugs::is(Bug::WholeBudget) { 1 } else { voters };
+/// Returns one node's share of a relay's rate, in emails per second.
+pub fn share(relay: &Relay, shares: usize) -> f64 {
+    let shares = if injected_bugs::is(Bug::WholeBudget) { 1 } else { shares };
     match relay.rate_milli {
         0 => UNBOUNDED_PER_SECOND,
-        rate_milli => rate_milli as f64 / 1000.0 / voters.max(1) as f64,
+        rate_milli => rate_milli as f64 / 1000.0 / shares.max(1) as f64,
     }
 }
 

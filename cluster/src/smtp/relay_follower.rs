@@ -36,7 +36,6 @@ pub(crate) async fn run(context: Arc<NodeContext>, relays: Arc<RelayRegistry>, s
 
 /// Updates the relays to the applied state, and writes their gauges.
 pub(crate) fn follow(context: &NodeContext, relays: &RelayRegistry) {
-    let voters = context.voters().len();
-    context.replica.read(|ledger| relays.follow(ledger, voters));
+    context.replica.read(|ledger| relays.follow(ledger, ledger.relay_shares()));
     relays.measure();
 }

@@ -121,6 +121,14 @@ impl Node {
         context.lease.is_valid(context.clock.boot(), applied)
     }
 
+    /// Returns true if the node may be given claims, as far as it knows (P25).
+    fn takes_claims(&self) -> bool {
+        let takes = |ledger: &reveille_ledger::Ledger| {
+            ledger.nodes().get(&self.id).is_some_and(reveille_ledger::Node::takes_claims)
+        };
+        self.context().replica.read(takes)
+    }
+
     /// Returns the state of the node's relay pool for the mailbox.
     pub fn relay(&self) -> RelayStatus {
         let node_runtime = self.life.as_ref().and_then(|life| life.node_runtime.as_ref()).expect("this node works");
@@ -176,7 +184,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts three nodes and waits until all hold a lease.
+    /// Starts three nodes and waits until all hold a lease and take claims.
     pub async fn start() -> Cluster {
         Cluster::start_with(|_| {}).await
     }
@@ -200,7 +208,8 @@ impl Cluster {
         for (node, leadership_handle) in cluster.nodes.iter_mut().zip(started) {
             node.start_node_runtime(leadership_handle).await;
         }
-        until("every node may send", || cluster.nodes.iter().all(Node::may_send).then_some(())).await;
+        let is_ready = |node: &Node| node.may_send() && node.takes_claims();
+        until("every node may send", || cluster.nodes.iter().all(is_ready).then_some(())).await;
         cluster
     }
 

@@ -234,3 +234,25 @@ fn two_dead_nodes_of_five_are_removed_one_after_the_other() {
     let refused = one.reveille("cluster member remove three --yes");
     assert!(refused.code == Some(4) && refused.stderr.contains("1 of 2 voters run, and 2 are needed"), "{refused:?}");
 }
+
+/// Returns the node's share of the relay `main`, in emails a second.
+fn share(node: &Process) -> Option<f64> {
+    let page = node.get("/metrics");
+    let line = page.lines().find(|line| line.starts_with("reveille_relay_rate_per_second{relay=\"main\"}"))?;
+    line.rsplit(' ').next()?.parse().ok()
+}
+
+/// P25: the shares of all nodes together are the relay's rate.
+#[test]
+fn each_voter_has_an_equal_share_while_nodes_come_and_go() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [one, mut two, three] = Process::cluster(folder.path(), ["one", "two", "three"], &[]);
+    succeeds(&one, "relay add main --host 127.0.0.1 --port 9 --tls none --rate 60");
+    let each = |nodes: &[&Process], rate: f64| nodes.iter().all(|node| share(node) == Some(rate));
+    until("a third each", || each(&[&one, &two, &three], 20.0));
+    let four = joining(folder.path(), "four", &one.join_token());
+    until("a quarter each", || each(&[&one, &two, &three, &four], 15.0));
+    two.kill();
+    succeeds(&one, "cluster member remove two --dead --yes");
+    until("a third each again", || each(&[&one, &three, &four], 20.0));
+}

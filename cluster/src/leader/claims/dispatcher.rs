@@ -139,9 +139,9 @@ impl Dispatcher {
             return Wake::without_claims(NAP_FOR_CREDIT);
         };
         let (now, woke_at) = (leadership.now(), context.clock.monotonic());
-        let voters = context.voters().len();
+        let (voters, shares) = (context.voters().len(), context.replica.read(Ledger::relay_shares));
         let commit = self.commits.at(woke_at).unwrap_or_default() + NAP_FOR_CREDIT;
-        let measurements = RelayMeasurements { by_node: leadership.reports(), voters, commit };
+        let measurements = RelayMeasurements { by_node: leadership.reports(), shares, commit };
         let planned = context.replica.read(|ledger| {
             let owners = live_owners(ledger, leadership);
             let allowances = allowances_of(ledger, &owners, voters, now);
@@ -180,7 +180,8 @@ fn nap(offers: &[Offer], left: &ClaimLimits, rates: &ClaimRates) -> Duration {
 struct RelayMeasurements {
     /// Last report of each node.
     by_node: BTreeMap<NodeId, NodeReport>,
-    voters: usize,
+    /// Number of nodes that share each relay's rate.
+    shares: usize,
     /// Time from available credit to committed claims.
     commit: Duration,
 }
@@ -196,7 +197,7 @@ impl RelayMeasurements {
         let cap_of = |pool: &str, owner: &ClaimOwner| {
             let measurements = measured(&self.by_node, *owner);
             let settle = measurements.and_then(|measurements| measurements.settle).unwrap_or_default();
-            claim_cap(&relay_capacities(ledger, pool, measurements, self.voters), self.commit + settle)
+            claim_cap(&relay_capacities(ledger, pool, measurements, self.shares), self.commit + settle)
         };
         let each = pools.iter().flat_map(|pool| owners.values().map(move |owner| (*pool, owner)));
         each.map(|(pool, owner)| ((pool, owner.node), cap_of(pool, owner))).collect()
@@ -213,12 +214,12 @@ pub(crate) fn relay_capacities(
     ledger: &Ledger,
     pool: &str,
     measurements: Option<&NodeMeasurements>,
-    voters: usize,
+    shares: usize,
 ) -> Vec<RelayCapacity> {
     let of_pool = ledger.relays().iter().filter(|(_, relay)| relay.pool == pool);
     let flow = |(name, relay): (&String, &Relay)| {
         let measured = measurements.and_then(|measurements| measurements.relays.get(name));
-        let share = share(relay, voters);
+        let share = share(relay, shares);
         RelayCapacity {
             sessions: relay.max_sessions,
             // The node's rate falls after a "too fast" reply; the node's share of the relay's rate is its maximum
@@ -232,7 +233,7 @@ pub(crate) fn relay_capacities(
 
 /// Returns the processes to which this leadership may grant claims.
 pub(crate) fn live_owners(ledger: &Ledger, leadership: &Leadership) -> BTreeMap<NodeId, ClaimOwner> {
-    let takes = ledger.nodes().iter().filter(|(_, known)| !known.drains);
+    let takes = ledger.nodes().iter().filter(|(_, known)| known.takes_claims());
     let current = takes.map(|(node, known)| ClaimOwner { node: *node, incarnation: known.incarnation });
     current.filter(|owner| leadership.may_claim(*owner)).map(|owner| (owner.node, owner)).collect()
 }

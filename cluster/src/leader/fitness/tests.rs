@@ -4,8 +4,8 @@ use reveille_ledger::LEVEL;
 use reveille_ledger::access::Access;
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::command::{
-    AudienceSeal, ClaimRequest, Command, Entry, EpochStart, Fire, NodeUp, Opening, OpeningCause, Relay, RunPause,
-    ScheduleCreate, Trigger, VoterClock,
+    AudienceSeal, ClaimRequest, Command, Entry, EpochStart, Fire, NodeShare, NodeUp, Opening, OpeningCause, Relay,
+    RunPause, ScheduleCreate, Trigger, VoterClock,
 };
 use reveille_ledger::content::{Audience, AudienceChoice, NamedAudience, Seal};
 use reveille_ledger::ids::{Epoch, Incarnation, NodeId, Nominal, PageId, RunId, ScheduleId};
@@ -85,6 +85,7 @@ impl Stage {
         stage.play(Command::EpochStart(EpochStart::new(OWNER, 1, readings)));
         stage.epoch = Epoch(1);
         stage.play(Command::NodeUp(NodeUp { owner: OWNER, name: "n1".into(), level: LEVEL, process_nonce: 1 }));
+        stage.play(Command::NodeShare(NodeShare { node: OWNER.node, opens: false }));
         stage
     }
 

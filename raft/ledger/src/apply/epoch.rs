@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Context;
 use super::bounds::{bounded, refuse_if};
-use crate::command::{EpochStart, NodeDrain, NodeUp, RaiseLevel};
+use crate::command::{EpochStart, NodeDrain, NodeShare, NodeUp, RaiseLevel};
+use crate::effect::Effect;
 use crate::model::{
     Bounded, ClaimOwner, CommandOutcome, CommandRefusal, CrashHistory, Epoch, EpochState, Impossible, Ledger, Node,
-    NodeId, RemovedNode, SoleClock, Time, VoterClock,
+    NodeId, RelayShare, RemovedNode, SoleClock, Time, VoterClock,
 };
 
 /// Maximum difference between two clocks that agree, in milliseconds (P18).
@@ -106,7 +107,8 @@ impl Ledger {
             )?;
         }
         let known = self.nodes.get(&up.owner.node);
-        let (revoked_index, drains) = known.map_or((0, false), |node| (node.revoked_index, node.drains));
+        let revoked_index = known.map_or(0, |node| node.revoked_index);
+        let (drains, share) = known.map(|node| (node.drains, node.share)).unwrap_or_default();
         let crashes = self.crashes_before(context, up.owner.node);
         let node = Node {
             name: up.name.clone(),
@@ -118,6 +120,7 @@ impl Ledger {
             crashes,
             lost: false,
             drains,
+            share,
             #[cfg(feature = "next-level")]
             up_at: (ledger >= crate::storage::level::KNOWN).then_some(context.now),
         };
@@ -133,8 +136,31 @@ impl Ledger {
         Ok(CommandOutcome::Done)
     }
 
-    /// Removes a node (P22). Nothing may be claimed for it: then it can pass no gate, no barrier needs its answer (P15),
-    /// and no claim can be granted between the last check and this entry.
+    /// Reserves a share of each relay's rate for a node, or opens the reserved one (P25). No gate passes under a lease
+    /// that was granted later in a state without the reservation, so the leader knows when all others use less. A node
+    /// alone needs no reservation.
+    pub(super) fn node_share(
+        &mut self,
+        context: &mut Context,
+        share: &NodeShare,
+    ) -> Result<CommandOutcome, CommandRefusal> {
+        let is_alone = !self.nodes.iter().any(|(id, node)| *id != share.node && node.share != RelayShare::None);
+        let node = self.nodes.edit(&share.node).ok_or(Impossible::NodeUnknown(share.node))?;
+        node.share = match (node.share, share.opens) {
+            (RelayShare::None, false) if !is_alone => {
+                self.head.forbidden_index = context.index;
+                RelayShare::Reserved(context.index)
+            }
+            (RelayShare::None, false) | (RelayShare::Reserved(_), true) => RelayShare::Open,
+            (known, _) => known,
+        };
+        context.emit(Effect::RelaysChanged);
+        Ok(CommandOutcome::Done)
+    }
+
+    /// Removes a node (P22). Nothing may be claimed for it: then it passes no gate, no barrier needs its answer (P15),
+    /// and no claim can be granted between the last check and this entry. Its share of the relays' rates goes to the
+    /// others (P25).
     pub(super) fn node_remove(
         &mut self,
         context: &mut Context,
@@ -149,6 +175,7 @@ impl Ledger {
         bounded(Bounded::RemovedNodes, self.removed_nodes.len() + 1, self.limits().removed_nodes_max)?;
         let name = self.nodes.remove(&node).map(|node| node.name).unwrap_or_default();
         self.removed_nodes.put(node, RemovedNode { name, index: context.index, at: context.now });
+        context.emit(Effect::RelaysChanged);
         Ok(CommandOutcome::Done)
     }
 

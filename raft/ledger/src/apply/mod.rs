@@ -279,6 +279,7 @@ impl Ledger {
             Command::PoolReset(pool) => Ok(self.pool_reset(context, pool)),
             Command::RaiseLevel(raise) => Ok(self.raise_level(raise)),
             Command::NodeDrain(drain) => self.node_drain(drain),
+            Command::NodeShare(share) => self.node_share(context, share),
             Command::NodeRemove(node) => self.node_remove(context, *node),
             #[cfg(feature = "next-level")]
             Command::OfNextLevel => Ok(CommandOutcome::Done),

@@ -40,6 +40,16 @@ pub struct NodeUp {
     pub process_nonce: u64,
 }
 
+/// Arguments of [`Command::NodeShare`](super::Command::NodeShare).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeShare {
+    /// The node.
+    pub node: NodeId,
+    /// False: a share is reserved, and the shares of all other nodes become smaller. True: all their gates know that,
+    /// so the node may use its share.
+    pub opens: bool,
+}
+
 /// Arguments of [`Command::NodeDrain`](super::Command::NodeDrain).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeDrain {

@@ -147,6 +147,8 @@ pub enum Command {
     SchedulesCreate(Vec<ScheduleCreate>),
     /// Lets a node get no more claims, or get claims again (P22).
     NodeDrain(NodeDrain),
+    /// Gives a node a share of each relay's rate (P25).
+    NodeShare(NodeShare),
     /// Removes a node for good (P22). Refused while recipients are claimed for it.
     NodeRemove(NodeId),
     /// Changes nothing; stands for a command of the next level in tests.

@@ -146,6 +146,7 @@ mod tests {
             crashes: died_at(seconds),
             lost: false,
             drains: false,
+            share: crate::model::RelayShare::Open,
             #[cfg(feature = "next-level")]
             up_at: None,
         }

@@ -10,8 +10,8 @@ use crate::injected_bugs::{self, Bug};
 use crate::model::{
     ArchivePart, ArchivePartKey, CHUNK, Campaign, Chunk, ChunkKey, Claim, ClaimOwner, ClosedClaimBlock, ClosedClaimKey,
     Day, DeadLetter, Fence, Hash, Head, InstantOutcome, LeavingTimes, Node, NodeId, Nominal, OptedOut, Page, PageId,
-    PoolRow, RecipientId, RecipientState, Recipients, Relay, RemovedNode, Run, RunEvent, RunEventKey, RunId,
-    RunSummary, Schedule, ScheduleId, Seal, SealedAudience, StoredAnswer, StoredBlob, TakenBack, Tenant, Time,
+    PoolRow, RecipientId, RecipientState, Recipients, Relay, RelayShare, RemovedNode, Run, RunEvent, RunEventKey,
+    RunId, RunSummary, Schedule, ScheduleId, Seal, SealedAudience, StoredAnswer, StoredBlob, TakenBack, Tenant, Time,
 };
 use crate::storage::Table;
 
@@ -314,6 +314,11 @@ impl Ledger {
     pub fn floor(&self, node: NodeId) -> u64 {
         let revoked = self.nodes.get(&node).map_or(0, |node| node.revoked_index);
         self.head.forbidden_index.max(revoked)
+    }
+
+    /// Number of nodes that share each relay's rate; at least 1 (P25).
+    pub fn relay_shares(&self) -> usize {
+        self.nodes.iter().filter(|(_, node)| node.share != RelayShare::None).count().max(1)
     }
 
     /// True if this is the node's current incarnation (P4).

@@ -27,9 +27,30 @@ pub struct Node {
     pub lost: bool,
     /// True if it gets no more claims, until the operator takes that back or removes it (P22). A restart keeps it.
     pub drains: bool,
+    /// Its share of each relay's rate (P25). A restart keeps it.
+    pub share: RelayShare,
     /// Ledger time at which its current incarnation came up. `None`: at level 1.
     #[cfg(feature = "next-level")]
     pub up_at: Option<Time>,
+}
+
+/// A node's share of each relay's rate. All shares are equal (P25).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RelayShare {
+    /// It has none.
+    #[default]
+    None,
+    /// The entry at this log index reserved it: it counts, and is not used yet.
+    Reserved(u64),
+    /// The node uses it.
+    Open,
+}
+
+impl Node {
+    /// True if the node may be given claims, as far as the ledger knows (P22, P25).
+    pub fn takes_claims(&self) -> bool {
+        !self.drains && self.share == RelayShare::Open
+    }
 }
 
 /// A node that was removed (P22). Its row is kept for ever: no process ever uses its id again.
@@ -82,7 +103,7 @@ pub struct Head {
     pub cluster_incarnation: u64,
     /// Level of the ledger (P23).
     pub level: u32,
-    /// Log index of the last opt-out, cancel, quarantine of a run, or pause by an operator: see
+    /// Log index of the last opt-out, cancel, quarantine of a run, pause by an operator, or reserved share: see
     /// [`Ledger::floor`](crate::Ledger::floor).
     pub forbidden_index: u64,
     /// The test clock; `None` if the cluster keeps real time (P19).

@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{CrashHistory, Incarnation, LEVEL_1, LedgerLimits, Node};
+use crate::model::{CrashHistory, Incarnation, LEVEL_1, LedgerLimits, Node, RelayShare};
 use crate::storage::form::{FORM, RowForm, Unreadable, decode, decode_as, encode, encode_as};
 use crate::storage::level::KNOWN;
 
@@ -25,22 +25,56 @@ struct NodeOfForm1 {
     crashes: CrashHistory,
     lost: bool,
     drains: bool,
+    share: RelayShare,
 }
 
 impl From<NodeOfForm1> for Node {
     fn from(node: NodeOfForm1) -> Node {
-        let NodeOfForm1 { name, incarnation, up_index, level, process_nonce, revoked_index, crashes, lost, drains } =
-            node;
-        Node { name, incarnation, up_index, level, process_nonce, revoked_index, crashes, lost, drains, up_at: None }
+        let NodeOfForm1 {
+            name,
+            incarnation,
+            up_index,
+            level,
+            process_nonce,
+            revoked_index,
+            crashes,
+            lost,
+            drains,
+            share,
+        } = node;
+        Node {
+            name,
+            incarnation,
+            up_index,
+            level,
+            process_nonce,
+            revoked_index,
+            crashes,
+            lost,
+            drains,
+            share,
+            up_at: None,
+        }
     }
 }
 
 impl From<Node> for NodeOfForm1 {
     /// `apply` does not set `up_at` before the level is raised, so no value is lost.
     fn from(node: Node) -> NodeOfForm1 {
-        let Node { name, incarnation, up_index, level, process_nonce, revoked_index, crashes, lost, drains, up_at: _ } =
-            node;
-        NodeOfForm1 { name, incarnation, up_index, level, process_nonce, revoked_index, crashes, lost, drains }
+        let Node {
+            name,
+            incarnation,
+            up_index,
+            level,
+            process_nonce,
+            revoked_index,
+            crashes,
+            lost,
+            drains,
+            share,
+            up_at: _,
+        } = node;
+        NodeOfForm1 { name, incarnation, up_index, level, process_nonce, revoked_index, crashes, lost, drains, share }
     }
 }
 

@@ -21,7 +21,7 @@ use reveille_ledger::tenant::TenantSet;
 use reveille_ledger::{ActivityKind, Ledger, RunKind, RunState, ScheduleTiming};
 
 /// Number of commands; their ordinals are 0 to this minus one.
-pub const COMMANDS: u8 = 47;
+pub const COMMANDS: u8 = 48;
 
 const NODE: NodeId = NodeId(0xfeed);
 const OWNER: ClaimOwner = ClaimOwner { node: NODE, incarnation: Incarnation(3) };
@@ -77,6 +77,7 @@ pub fn name(command: &Command) -> &'static str {
         Command::RaiseLevel(_) => "RaiseLevel",
         Command::SchedulesCreate(_) => "SchedulesCreate",
         Command::NodeDrain(_) => "NodeDrain",
+        Command::NodeShare(_) => "NodeShare",
         Command::NodeRemove(_) => "NodeRemove",
         #[cfg(feature = "next-level")]
         Command::OfNextLevel => "OfNextLevel",
@@ -457,6 +458,7 @@ pub fn commands() -> Vec<(&'static str, Command)> {
             ),
         ),
         ("NodeDrain", Command::NodeDrain(NodeDrain { node: NodeId(300), drains: true })),
+        ("NodeShare", Command::NodeShare(NodeShare { node: NodeId(300), opens: true })),
         ("NodeRemove", Command::NodeRemove(NodeId(300))),
     ]
 }

@@ -40,6 +40,10 @@ impl World {
                 node: NodeId(words.number("node", 1)?),
                 drains: words.key("undo").is_none(),
             }),
+            "share" => Command::NodeShare(NodeShare {
+                node: NodeId(words.number("node", 1)?),
+                opens: words.key("opens") == Some("yes"),
+            }),
             "remove_node" => Command::NodeRemove(NodeId(words.number("node", 1)?)),
             "relay" => self.relay(words)?,
             "remove_relay" => Command::RelayRemove(words.need("name")?.into()),

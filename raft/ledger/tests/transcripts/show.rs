@@ -10,7 +10,7 @@ use reveille_ledger::crash_backoff::allowances;
 use reveille_ledger::explain::LastRefusal;
 use reveille_ledger::ids::{NodeId, RunId};
 use reveille_ledger::pool::{Day, PoolRow};
-use reveille_ledger::{InstantOutcome, RecipientState};
+use reveille_ledger::{InstantOutcome, RecipientState, RelayShare};
 
 use crate::archived::archived;
 use crate::tell::{instant, state, word};
@@ -111,7 +111,12 @@ impl World {
                 .map_or(String::new(), |at| format!(", rests until {}", self.time(at)));
             let lost = if node.lost { ", lost" } else { "" };
             let drains = if node.drains { ", drains" } else { "" };
-            format!("{id}/{}: died {crashes}{rests}{lost}{drains}\n", node.incarnation.0)
+            let share = match node.share {
+                RelayShare::None => String::new(),
+                RelayShare::Reserved(index) => format!(", share reserved by {index}"),
+                RelayShare::Open => format!(", has a share of {}", self.ledger.relay_shares()),
+            };
+            format!("{id}/{}: died {crashes}{rests}{lost}{drains}{share}\n", node.incarnation.0)
         };
         self.ledger.nodes().iter().map(one).collect()
     }

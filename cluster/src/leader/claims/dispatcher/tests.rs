@@ -181,7 +181,7 @@ impl World {
     fn measurements(&self) -> RelayMeasurements {
         let report = |owner| report(owner, 10, 1_000_000);
         let by_node = self.owners().into_iter().map(|(node, owner)| (node, report(owner))).collect();
-        RelayMeasurements { by_node, voters: 3, commit: Duration::from_millis(300) }
+        RelayMeasurements { by_node, shares: 3, commit: Duration::from_millis(300) }
     }
 
     fn owners(&self) -> BTreeMap<NodeId, ClaimOwner> {
