@@ -54,6 +54,8 @@ pub struct Header {
     pub began_unix_ms: i64,
     /// Names of the nodes, as they give them in EHLO.
     pub nodes: Vec<String>,
+    /// Number of voters, at most one more or less than at the beginning while a node is replaced. `None`: all nodes.
+    pub voters: Option<u32>,
     /// The workload's policy for recipients in doubt.
     pub in_doubt: InDoubt,
     /// Number of sessions of each node with the sink, over all relays.

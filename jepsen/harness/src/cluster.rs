@@ -31,6 +31,7 @@ impl StartArgs {
 /// A cluster. Its fields are dropped in order of declaration.
 pub struct Cluster {
     nodes: Vec<NodeProcess>,
+    founders: usize,
     admin: AdminClient,
     /// The environment of the nodes, which a fault run breaks.
     pub environment: Environment,
@@ -38,8 +39,8 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts `count` nodes and forms a cluster of them. Returns when all nodes are ready. The environment has those
-    /// parts of `needs` that this machine can have.
+    /// Starts `count` nodes and forms a cluster of them. Returns when all of them are ready; spare nodes do not run.
+    /// The environment has those parts of `needs` that this machine can have.
     pub async fn start(start: &StartArgs, count: u8, needs: Needs) -> Result<Cluster> {
         let binary = start.binary()?;
         let workspace = Workspace::new()?;
@@ -48,7 +49,7 @@ impl Cluster {
             None => workspace.data().to_owned(),
         };
         let journals = workspace.journals().map_or_else(|| data.join("journals"), Path::to_owned);
-        let names: Vec<String> = (1..=count).map(|number| format!("n{number}")).collect();
+        let names: Vec<String> = (1..=count + needs.spares).map(|number| format!("n{number}")).collect();
         let environment = Environment::new(needs, &workspace, &data, &names);
         let ports = environment.ports(&names)?;
         let named = names.into_iter().zip(ports);
@@ -61,9 +62,11 @@ impl Cluster {
             .collect();
         let endpoints = nodes.iter().map(|node| node.admin.to_string()).collect();
         let admin = AdminClient::new(binary.clone(), endpoints, access)?;
-        form_cluster(&mut nodes, &admin, needs.test_clock).await.context("--keep FOLDER keeps the logs")?;
+        let founders = usize::from(count);
+        let founding = nodes.get_mut(..founders).context("a cluster without nodes")?;
+        form_cluster(founding, &admin, needs.test_clock).await.context("--keep FOLDER keeps the logs")?;
         eprintln!("{count} nodes of {} form a cluster", binary.display());
-        Ok(Cluster { nodes, admin, environment, workspace })
+        Ok(Cluster { nodes, founders, admin, environment, workspace })
     }
 
     /// Returns a client of the admin API.
@@ -71,7 +74,12 @@ impl Cluster {
         &self.admin
     }
 
-    /// Returns all nodes.
+    /// Returns the nodes that formed the cluster.
+    pub fn founders(&self) -> &[NodeProcess] {
+        self.nodes.get(..self.founders).unwrap_or(&self.nodes)
+    }
+
+    /// Returns all nodes, spare ones included.
     pub fn nodes(&self) -> &[NodeProcess] {
         &self.nodes
     }

@@ -38,6 +38,8 @@ pub struct Needs {
     pub archive_after: Option<u64>,
     /// True if the cluster runs on one test clock, which the harness moves (P19).
     pub test_clock: bool,
+    /// Number of nodes that are prepared and join no cluster at first: they replace lost ones.
+    pub spares: u8,
 }
 
 /// The parts of the environment that exist. Its fields are dropped in order of declaration.

@@ -83,13 +83,17 @@ pub(super) fn header(
 /// Returns the kinds of faults whose effect must be observed: the drawn kinds with a certain effect, if all families
 /// act.
 fn must_be_seen(families: usize, plan: &[PlannedFault], kills: bool, seconds: u64) -> BTreeMap<FaultKind, u32> {
-    use FaultKind::{Kill, Link, Operator, Partition, Pause, PowerCut, Relay, Restart, Upgrade};
+    use FaultKind::{Join, Kill, Link, NodeLost, Operator, Partition, Pause, PowerCut, Relay, Restart, Upgrade};
     let have_turns = (families <= FEW_FAMILIES && seconds >= TURNS_SECONDS) || seconds >= ALL_HAVE_TURNS_SECONDS;
     let is_certain = |kind: &FaultKind| {
-        have_turns && matches!(kind, Pause | Partition | Link | PowerCut | Relay | Restart | Operator | Upgrade)
+        let is_seen =
+            matches!(kind, Pause | Partition | Link | PowerCut | Relay | Restart | Operator | Upgrade | NodeLost);
+        have_turns && is_seen
     };
     let drawn = plan.iter().map(|planned| planned.action.kind()).filter(is_certain);
-    kills.then_some(Kill).into_iter().chain(drawn).map(|kind| (kind, 1)).collect()
+    // A node that joins is planned as the loss of another one.
+    let joins = drawn.clone().any(|kind| kind == NodeLost).then_some(Join);
+    kills.then_some(Kill).into_iter().chain(joins).chain(drawn).map(|kind| (kind, 1)).collect()
 }
 
 /// Returns the common part of all headers.
@@ -101,6 +105,7 @@ pub(super) fn plain_header(seed: u64, command: String, in_doubt: InDoubt, cluste
         commit: report::commit(),
         began_unix_ms: unix_us(SystemTime::now()) / 1_000,
         nodes: cluster.nodes().iter().map(|node| node.name.clone()).collect(),
+        voters: Some(cluster.founders().len() as u32),
         in_doubt,
         sessions: SESSIONS,
         clock_error_ms: ONE_CLOCK_ERROR_MS,

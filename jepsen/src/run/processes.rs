@@ -57,6 +57,9 @@ pub struct Processes {
     began: BTreeMap<String, u64>,
     over: Lifetimes,
     states: BTreeMap<String, ProcessState>,
+    /// Nodes of the cluster: neither lost nor spare ones.
+    members: Vec<String>,
+    lost: BTreeSet<String>,
     /// Nodes that may end by themselves, with the time until which they may.
     excused: BTreeMap<String, Instant>,
     full_disks: BTreeSet<String>,
@@ -78,8 +81,10 @@ pub enum Stopped {
 impl Processes {
     /// Takes a cluster whose nodes all run.
     pub fn new(cluster: Cluster, sink: Sink, recorder: Recorder, watch: Arc<LeaderWatch>) -> Processes {
-        let names = || cluster.nodes().iter().map(|node| node.name.clone());
+        let names = || cluster.founders().iter().map(|node| node.name.clone());
         Processes {
+            members: names().collect(),
+            lost: BTreeSet::new(),
             began: names().map(|name| (name, 0)).collect(),
             states: names().map(|name| (name, ProcessState::Runs)).collect(),
             cluster,
@@ -95,14 +100,35 @@ impl Processes {
         }
     }
 
-    /// Returns the names of all nodes, in order.
+    /// Returns the names of the nodes of the cluster, in order.
     pub fn names(&self) -> Vec<String> {
-        self.cluster.nodes().iter().map(|node| node.name.clone()).collect()
+        self.members.clone()
+    }
+
+    /// Returns a node that has never run.
+    pub fn spare(&self) -> Option<String> {
+        let is_spare = |name: &&String| !self.members.contains(name) && !self.lost.contains(*name);
+        self.cluster.nodes().iter().map(|node| &node.name).find(is_spare).cloned()
+    }
+
+    /// Kills a node, which never starts again. Fails as [`Processes::kill`].
+    pub fn lose(&mut self, name: &str) -> Result<()> {
+        self.kill(name)?;
+        self.members.retain(|member| member != name);
+        self.lost.insert(name.to_owned());
+        Ok(())
+    }
+
+    /// Starts a spare node, which joins the cluster.
+    pub fn join(&mut self, name: &str) -> Result<()> {
+        self.members.push(name.to_owned());
+        self.members.sort();
+        self.start(name)
     }
 
     /// Returns the index of a node in [`Processes::names`].
     pub fn index(&self, name: &str) -> usize {
-        self.cluster.nodes().iter().position(|node| node.name == name).unwrap_or(0)
+        self.members.iter().position(|member| member == name).unwrap_or(0)
     }
 
     /// Returns the state of the node's process.
@@ -200,9 +226,9 @@ impl Processes {
         self.start_with_crash_points(name, None)
     }
 
-    /// Starts the node with crash points, in the syntax of FAILPOINTS, unless it runs.
+    /// Starts the node with crash points, in the syntax of FAILPOINTS, unless it runs or is lost.
     pub fn start_with_crash_points(&mut self, name: &str, points: Option<&str>) -> Result<()> {
-        if self.state(name) == ProcessState::Down {
+        if self.state(name) == ProcessState::Down && !self.lost.contains(name) {
             self.excused.remove(name);
             self.stopping.remove(name);
             let node = self.cluster.node_mut(name)?;

@@ -157,7 +157,7 @@ impl Scenario {
         let mut missing = errors.note(read).unwrap_or_else(|| vec!["the final state".to_owned()]);
         // Accepts are recorded before gate readings, because an email passes its gate before it is accepted.
         processes.sink.stop().await;
-        if !self.gates.record(&processes.cluster, &recorder, &lifetimes).await {
+        if !self.gates.record(&processes.cluster, &processes.names(), &recorder, &lifetimes).await {
             missing.push("the gate counter of a running process".to_owned());
         }
         outages::record(&self.watch, &recorder);

@@ -103,6 +103,8 @@ pub enum FaultKind {
     Damage,
     /// A node never comes back.
     NodeLost,
+    /// A new node joins. It does not vote before the fault ends.
+    Join,
     /// The relay refuses, throttles, stalls, is down, or drops connections.
     Relay,
     /// Leadership is handed over on request.

@@ -41,7 +41,8 @@ pub(super) fn with_majority(history: &History, up: Vec<Interval>) -> Vec<Interva
         up.into_iter().flat_map(|(from_ns, until_ns)| [(from_ns, 1), (until_ns, -1)]).collect();
     // At the same instant an end counts before a start.
     changes.sort_unstable();
-    let needed = history.header.nodes.len() as i32 / 2 + 1;
+    let voters = history.header.voters.map_or(history.header.nodes.len() as i32, |voters| voters as i32);
+    let needed = voters / 2 + 1;
     let (mut up, mut since, mut found) = (0, None, Vec::new());
     for (at_ns, change) in changes {
         up += change;

@@ -239,6 +239,7 @@ fn header() -> Header {
         commit: "0000000".to_owned(),
         began_unix_ms: BEGAN,
         nodes: ["n1", "n2", "n3"].map(str::to_owned).to_vec(),
+        voters: None,
         in_doubt: InDoubt::Hold,
         sessions: 8,
         clock_error_ms: 2_000,

@@ -13,7 +13,8 @@ use reveille_proto::admin::v1::tenant_service_client::TenantServiceClient;
 use reveille_proto::admin::v1::{
     AddMemberRequest, AddMemberResponse, AddRelayRequest, AdvanceClockRequest, FinishUpgradeRequest, GetClockRequest,
     GetClockResponse, GetClusterStatusRequest, GetClusterStatusResponse, GetUpgradeRequest, ListMembersRequest,
-    ListMembersResponse, Relay, RelayTls, RemovePoolRequest, SetPoolRequest, SetTenantRequest, TransferLeaderRequest,
+    ListMembersResponse, Member, Relay, RelayTls, RemoveMemberRequest, RemovePoolRequest, SetPoolRequest,
+    SetTenantRequest, TransferLeaderRequest,
 };
 use tokio::process::Command;
 use tonic::{Code, Status};
@@ -38,10 +39,25 @@ impl AdminClient {
 
     /// Returns the number of members that vote.
     pub async fn voters(&self) -> Result<usize> {
+        Ok(self.members().await?.iter().filter(|member| member.votes).count())
+    }
+
+    /// Returns true if a node of this name votes.
+    pub async fn votes(&self, name: &str) -> Result<bool> {
+        Ok(self.members().await?.iter().any(|member| member.votes && member.name == name))
+    }
+
+    async fn members(&self) -> Result<Vec<Member>> {
         let request = ListMembersRequest {};
         let answer: ListMembersResponse =
             self.read("members", rpc!(ClusterServiceClient, list_members), request).await?;
-        Ok(answer.members.iter().filter(|member| member.votes).count())
+        Ok(answer.members)
+    }
+
+    /// Removes a member that never comes back.
+    pub async fn remove_dead_member(&self, name: &str) -> CallResult<()> {
+        let request = RemoveMemberRequest { member: name.to_owned(), dead: true };
+        self.change(rpc!(ClusterServiceClient, remove_member), request).await.map(|_| ())
     }
 
     /// Adds the sink as the relay of the default pool, without a rate.

@@ -28,6 +28,8 @@ pub enum Family {
     Roll,
     /// Operators opt out, pause, cancel and trigger meanwhile
     Operator,
+    /// Nodes are lost with their folders, removed, and replaced by new ones, up to two in a run
+    Membership,
     /// A rolling upgrade: kill -9 and start as the next release, once back; the ledger's level is raised
     Upgrade,
 }
@@ -87,6 +89,8 @@ pub enum FaultAction {
     Transfer,
     /// An action of an operator.
     Operator(OperatorAction),
+    /// A node is lost, removed, and replaced by a new one.
+    Replace { target: FaultTarget },
     /// The next step of a rolling upgrade, on the node of this number among the nodes that are fit for it. `goes_back`:
     /// to the former release, if possible.
     Upgrade { number: usize, goes_back: bool },
@@ -111,6 +115,7 @@ impl FaultAction {
             FaultAction::Roll => FaultKind::Restart,
             FaultAction::Transfer => FaultKind::Transfer,
             FaultAction::Operator(_) => FaultKind::Operator,
+            FaultAction::Replace { .. } => FaultKind::NodeLost,
             FaultAction::Upgrade { .. } => FaultKind::Upgrade,
         }
     }

@@ -29,7 +29,7 @@ const DRIFT_MS: u64 = 150;
 const POLL_EVERY: Duration = Duration::from_millis(50);
 
 impl Nemesis {
-    /// Injects a fault. `None`: an operation, which records its own fault, or a step of an upgrade that is finished.
+    /// Injects a fault. `None`: an operation, which records its own fault, or a family that has nothing left to do.
     pub(super) async fn inject(&mut self, planned: &PlannedFault) -> Result<Option<Injected>, NotInjected> {
         let injected = match &planned.action {
             FaultAction::Kill { target, inside } => self.kill(planned, *target, *inside).await?,
@@ -43,6 +43,7 @@ impl Nemesis {
             FaultAction::Relay { name, faults } => self.break_relay(planned, name, faults)?,
             FaultAction::Roll => self.roll(planned).await?,
             FaultAction::Transfer => self.transfer(planned).await?,
+            FaultAction::Replace { target } => return self.replace(planned, *target).await,
             FaultAction::Upgrade { number, goes_back } => return self.upgrade(planned, *number, *goes_back).await,
             FaultAction::Operator(action) => {
                 let (operator, action, pause) = (self.operator.clone(), *action, planned.lasts);

@@ -1,6 +1,8 @@
 //! The result of injecting a fault.
 
+use anyhow::Result;
 use reveille_check::events::Fault;
+use tokio::task::JoinHandle;
 
 use super::syscall_trace::SyncTrace;
 
@@ -13,6 +15,14 @@ pub struct UpgradeProgress {
     pub(super) is_asked: bool,
     /// The ledger has the next level.
     pub(super) is_finished: bool,
+}
+
+/// The replacement of a lost node.
+pub(super) enum Replacement {
+    /// The lost node is being removed. The task returns a join token for the new one.
+    Removing { lost: String, new: String, task: JoinHandle<Result<String>> },
+    /// The new node joins. The task returns true when it votes.
+    Joining { fault: Fault, task: JoinHandle<bool> },
 }
 
 /// Repair of a fault.

@@ -1,7 +1,7 @@
 //! Fault injection. `plan` draws all faults from the seed before the run begins; `nemesis` injects and repairs them.
 //!
 //! Reading order: `actions` (what can be broken), `draw` and `plan` (when), `nemesis` (the loop), `inject` with
-//! `kills`, `upgrade`, `disk`, `links` and `syscall_trace` (how).
+//! `kills`, `membership`, `upgrade`, `disk`, `links` and `syscall_trace` (how).
 
 mod actions;
 mod disk;
@@ -10,6 +10,7 @@ mod inject;
 mod injection;
 mod kills;
 mod links;
+mod membership;
 mod nemesis;
 mod plan;
 mod syscall_trace;

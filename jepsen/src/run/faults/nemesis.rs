@@ -10,7 +10,7 @@ use reveille_check::events::{Event, Fault, FaultKind, FaultStatus};
 use tokio::task::JoinSet;
 
 use super::actions::{DiskFault, FaultAction, FaultTarget};
-use super::injection::{Injected, NotInjected, Repair, UpgradeProgress};
+use super::injection::{Injected, NotInjected, Repair, Replacement, UpgradeProgress};
 use super::plan::PlannedFault;
 use crate::run::clients::Operator;
 use crate::run::processes::{ProcessState, Processes, Stopped};
@@ -46,6 +46,7 @@ pub struct Nemesis {
     /// Number of times that answers of the sink were held.
     pub(super) holds: u32,
     pub(super) upgrade: UpgradeProgress,
+    pub(super) replacement: Option<Replacement>,
     pub(super) active: Vec<ActiveFault>,
     /// Time since which the next fault waits.
     waits_since: Option<Instant>,
@@ -70,6 +71,7 @@ impl Nemesis {
             seed,
             holds: 0,
             upgrade: UpgradeProgress::default(),
+            replacement: None,
             active: Vec::new(),
             waits_since: None,
             restarts: Vec::new(),
@@ -81,6 +83,7 @@ impl Nemesis {
         let mut due = plan.iter().peekable();
         while start.elapsed() < phase {
             self.restart_ended()?;
+            self.go_on_replacing().await?;
             while let Some(index) = self.active.iter().position(|active| active.until <= Instant::now()) {
                 self.end(index).await?;
             }
@@ -139,12 +142,16 @@ impl Nemesis {
         while let Some(ended) = self.operations.join_next().await {
             self.record(ended?);
         }
+        while self.go_on_replacing().await? {
+            self.restart_ended()?;
+            tokio::time::sleep(POLL_EVERY).await;
+        }
         self.all_ready().await
     }
 
     /// Returns true if every fault is recorded and every operation has ended.
     pub fn has_ended(&self) -> bool {
-        self.active.is_empty() && self.operations.is_empty()
+        self.active.is_empty() && self.operations.is_empty() && self.replacement.is_none()
     }
 
     /// Stops a node. If the node must be killed, the kill is recorded as a fault. Returns true if the node stopped.
@@ -190,7 +197,7 @@ impl Nemesis {
                 eprintln!("  {at:>5.1} s {} {}: {}", fault.name, fault.nodes.join(" "), fault.word);
                 self.active.push(ActiveFault { until: Instant::now() + planned.lasts, fault, repair });
             }
-            // An operation records its own fault, or the upgrade is finished.
+            // An operation records its own fault, or its family has nothing left to do.
             Ok(None) => {}
             Err(why) => self.skip(planned, why),
         }
@@ -209,7 +216,7 @@ impl Nemesis {
         Ok(())
     }
 
-    fn record(&mut self, fault: Fault) {
+    pub(super) fn record(&mut self, fault: Fault) {
         if fault.status != FaultStatus::Installed {
             eprintln!("  {:?}: {}: {}", fault.status, fault.name, fault.word);
         }
@@ -235,10 +242,12 @@ impl Nemesis {
         found.ok_or_else(NotInjected::no_node_runs)
     }
 
-    /// Returns true if all nodes run, and only faults of the relay or a clock are in force.
+    /// Returns true if all nodes run, none is being replaced, and only faults of the relay or a clock are in force.
     pub(super) fn is_quiet(&self) -> bool {
         let all_run = self.processes.names().iter().all(|name| self.processes.state(name) == ProcessState::Runs);
-        all_run && self.active.iter().all(|active| matches!(active.fault.kind, FaultKind::Relay | FaultKind::Clock))
+        all_run
+            && self.replacement.is_none()
+            && self.active.iter().all(|active| matches!(active.fault.kind, FaultKind::Relay | FaultKind::Clock))
     }
 
     /// Records nodes that ended by themselves, to start them again later.

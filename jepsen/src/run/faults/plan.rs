@@ -82,6 +82,8 @@ fn share(family: Family) -> f64 {
         Family::Operator => 0.8,
         Family::Relay | Family::Upgrade => 0.6,
         Family::Power => 0.3,
+        // While a node is replaced, two of three must run.
+        Family::Membership => 0.2,
         _ => 0.4,
     }
 }

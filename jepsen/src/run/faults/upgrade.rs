@@ -49,8 +49,8 @@ impl Nemesis {
         if self.upgrade.is_finished {
             return Ok(None);
         }
-        let running = self.processes.running();
-        let nodes = self.processes.cluster.nodes().iter();
+        let (running, names) = (self.processes.running(), self.processes.names());
+        let nodes = self.processes.cluster.nodes().iter().filter(|node| names.contains(&node.name));
         let nodes: Vec<Installed> =
             nodes.map(|node| (node.name.clone(), node.level, running.contains(&node.name))).collect();
         let step = next_step(&nodes, self.upgrade, number, goes_back);

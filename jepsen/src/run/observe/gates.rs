@@ -42,9 +42,15 @@ impl GateReader {
         GateReader { seen, _tasks: tasks }
     }
 
-    /// Records the readings of each process, and reads running processes once more. Returns false if a process did not
-    /// answer.
-    pub async fn record(self, cluster: &Cluster, recorder: &Recorder, lifetimes: &Lifetimes) -> bool {
+    /// Records the readings of each process, and reads the members' processes once more. Returns false if one of these
+    /// did not answer.
+    pub async fn record(
+        self,
+        cluster: &Cluster,
+        members: &[String],
+        recorder: &Recorder,
+        lifetimes: &Lifetimes,
+    ) -> bool {
         for CounterReading { node, asked_ns, answered_ns, passes } in
             std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner))
         {
@@ -54,7 +60,7 @@ impl GateReader {
             }
         }
         let mut whole = true;
-        for node in cluster.nodes() {
+        for node in cluster.nodes().iter().filter(|node| members.contains(&node.name)) {
             let lifetime =
                 lifetimes.all().iter().find(|lifetime| lifetime.node == node.name && lifetime.ended_ns.is_none());
             let incarnation = lifetime.and_then(|lifetime| lifetime.incarnation);
