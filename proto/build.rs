@@ -15,7 +15,8 @@ const ADMIN: &str = "reveille.admin.v1";
 const SHARED_BYTES: &[&str] = &[".reveille.peer.v1"];
 
 /// Messages whose debug text must not show their fields: they contain secrets. `lib.rs` implements it.
-const SECRET: &[&str] = &[".reveille.peer.v1.JoinRequest", ".reveille.peer.v1.JoinResponse"];
+const SECRET: &[&str] =
+    &[".reveille.peer.v1.JoinRequest", ".reveille.peer.v1.JoinResponse", ".reveille.admin.v1.CreateTokenResponse"];
 
 /// Maps are sorted: equal messages are equal bytes.
 const SORTED: &str = ".reveille";

@@ -6,6 +6,7 @@ mod dev;
 mod format;
 mod mailbox;
 mod server;
+mod token_text;
 
 use std::process::ExitCode;
 

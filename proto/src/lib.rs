@@ -63,3 +63,9 @@ impl std::fmt::Debug for peer::v1::JoinResponse {
         f.write_str("JoinResponse")
     }
 }
+
+impl std::fmt::Debug for admin::v1::CreateTokenResponse {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "CreateTokenResponse of {:?}", self.token)
+    }
+}

@@ -73,7 +73,7 @@ fn next_step(ledger: &Ledger, voters: &[NodeId]) -> Option<Step> {
 
 #[cfg(test)]
 mod tests {
-    use reveille_ledger::command::{Entry, EpochStart, NodeUp, VoterClock};
+    use reveille_ledger::command::{Actor, Entry, EpochStart, NodeUp, VoterClock};
     use reveille_ledger::ids::{Epoch, Incarnation, Time};
 
     use super::*;
@@ -83,7 +83,7 @@ mod tests {
         let mut ledger = Ledger::new();
         let put = |ledger: &mut Ledger, command| {
             let index = ledger.head().applied + 1;
-            ledger.apply(index, &Entry { epoch: Epoch(1), now: Time(0), command });
+            ledger.apply(index, &Entry { epoch: Epoch(1), now: Time(0), actor: Actor::System, command });
         };
         let owner = |node| ClaimOwner { node: NodeId(node), incarnation: Incarnation(1) };
         let readings = vec![VoterClock { node: NodeId(1), wall: Time(0) }];

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use reveille_cluster::process::context::NodeContext;
-use reveille_ledger::command::{Command, Entry};
+use reveille_ledger::command::{Actor, Command, Entry};
 use reveille_ledger::ids::Epoch;
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::CommandOutcome;
@@ -24,7 +24,7 @@ pub fn propose(context: Option<Arc<NodeContext>>, network: Network) {
     tokio::spawn(async move {
         let (current, now) = context.replica.read(|ledger| (ledger.head().epoch, ledger.head().now));
         let Some(epoch) = current.map(|current| Epoch(current.epoch.0.saturating_sub(1))) else { return };
-        let entry = Entry { epoch, now, command: Command::Tick };
+        let entry = Entry { epoch, now, actor: Actor::System, command: Command::Tick };
         let written = context.replica.propose_stamped(term, &entry, Instant::now() + WITHIN).await;
         if let Some(Ok(reply)) = written
             && !matches!(reply.outcome, CommandOutcome::Refused(CommandRefusal::WrongEpoch { .. }))

@@ -263,6 +263,11 @@ fn next_of(reason: &str, violations: &[FieldViolation]) -> Option<&'static str> 
         "AUDIENCE_NOT_FOUND" => "reveille audience list",
         "CAMPAIGN_NOT_FOUND" => "reveille campaign list",
         "POOL_NOT_FOUND" => "reveille pool list",
+        "TOKEN_NOT_FOUND" => "reveille token list",
+        "TOKEN_NOT_VALID" => "get a token from an operator of the cluster: reveille token create",
+        "NOT_PERMITTED" => {
+            "an operator of the cluster can create a token with more roles: reveille token create --help"
+        }
         "MEMBER_NOT_FOUND" => "reveille cluster member list",
         "NAME_TAKEN" => "choose another name, or remove what has it",
         "REQUEST_ID_REUSED" => "leave --request-id out: a new one is drawn",

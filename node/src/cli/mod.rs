@@ -12,7 +12,7 @@
 //! [`terminal`], [`failure`]; [`doctor`] has the checks of `commands::doctor`.
 
 mod args;
-mod bytes_codec;
+pub(crate) mod bytes_codec;
 mod client;
 mod clocks;
 mod commands;
@@ -180,6 +180,7 @@ async fn ask(context: &commands::CommandContext<'_>, question: Question) -> Resu
         Question::Campaign(args) => commands::campaign::run(context, args).await,
         Question::Optout(args) => commands::opt_out::run(context, args).await,
         Question::Tenant(args) => commands::tenant::run(context, args).await,
+        Question::Token(args) => commands::token::run(context, args).await,
         Question::Pool(args) => commands::pool::run(context, args).await,
         Question::Doctor(args) => commands::doctor::run(context, args).await,
         Question::Login(args) => commands::login::run(context, args).await,

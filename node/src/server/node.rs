@@ -147,7 +147,8 @@ impl NodeServer {
     }
 
     fn serve(&self, admin: TcpListener, http: TcpListener, tls: ClientListenersTls, pages: axum::Router) {
-        let api = Admin::new(Arc::clone(&self.context));
+        // Callers need no token until `cluster init` makes the first one.
+        let api = Admin::new(Arc::clone(&self.context)).with_insecure_callers();
         let stop = self.stop.clone();
         tokio::spawn(async move {
             if let Err(error) = admin::serve(api, admin, tls.admin, stop).await {

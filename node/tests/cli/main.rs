@@ -26,6 +26,7 @@ mod shapes;
 mod template;
 mod tenants;
 mod terminal;
+mod tokens;
 mod update;
 mod upgrade;
 mod watch;

@@ -14,8 +14,8 @@ use std::time::Instant;
 
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::command::{
-    Backfill, ClaimOutcome, ClaimRequest, Command, Entry, EpochStart, Fire, NextInstant, NodeUp, Opening, OpeningCause,
-    ScheduleCreate, ScheduleEdit, Trigger, VoterClock,
+    Actor, Backfill, ClaimOutcome, ClaimRequest, Command, Entry, EpochStart, Fire, NextInstant, NodeUp, Opening,
+    OpeningCause, ScheduleCreate, ScheduleEdit, Trigger, VoterClock,
 };
 use reveille_ledger::content::{Audience, AudienceChoice, Recipient};
 use reveille_ledger::ids::{ClaimOwner, Fence, Hash, Incarnation, NodeId, Nominal, PageId, RunId, ScheduleId, Time};
@@ -44,7 +44,7 @@ impl World {
     fn put(&mut self, command: Command) -> CommandOutcome {
         let head = self.ledger.head();
         let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
-        self.ledger.apply(head.applied + 1, &Entry { epoch, now: NOW, command }).reply.outcome
+        self.ledger.apply(head.applied + 1, &Entry { epoch, now: NOW, actor: Actor::System, command }).reply.outcome
     }
 
     fn timed(&mut self, what: &str, command: Command) -> CommandOutcome {

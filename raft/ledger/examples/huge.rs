@@ -16,7 +16,7 @@ use reveille_ledger::bitmap::{Bitmap, CHUNK};
 use reveille_ledger::calendar::When;
 use reveille_ledger::canary::Canary;
 use reveille_ledger::command::{
-    AudienceSeal, ClaimOutcome, ClaimRequest, Command, EnhancedCode, Entry, EpochStart, NodeUp, RefusalEffect,
+    Actor, AudienceSeal, ClaimOutcome, ClaimRequest, Command, EnhancedCode, Entry, EpochStart, NodeUp, RefusalEffect,
     RelayRefusal, RunPause, ScheduleCreate, Trigger, VoterClock,
 };
 use reveille_ledger::content::{AudienceChoice, NamedAudience, Seal};
@@ -56,7 +56,10 @@ impl World {
     fn put(&mut self, command: Command) -> CommandOutcome {
         let head = self.ledger.head();
         let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
-        self.ledger.apply(head.applied + 1, &Entry { epoch, now: self.now, command }).reply.outcome
+        self.ledger
+            .apply(head.applied + 1, &Entry { epoch, now: self.now, actor: Actor::System, command })
+            .reply
+            .outcome
     }
 
     /// Opens a run of all recipients by a trigger.

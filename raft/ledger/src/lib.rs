@@ -30,7 +30,7 @@ pub use model::stored::*;
 pub use model::{
     access, address, bitmap, bounce_breaker, campaign, canary, causes, claim_history, closed_claims, content,
     crash_backoff, deferral, ids, impossible, instant_range, labels, limits, policy, pool, refusal, reply, run_events,
-    tenant,
+    tenant, token,
 };
 pub use storage::level::{GENESIS_LEVEL, LEVEL};
 pub use storage::{Table, form, level};

@@ -19,8 +19,8 @@ use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::calendar::{Pattern, Step, When, steps_after};
 use reveille_ledger::check::check;
 use reveille_ledger::command::{
-    ClaimOutcome, ClaimRequest, Command, ENTRY_BYTES_MAX, Entry, EpochStart, NextInstant, NodeUp, OpeningCause, Replan,
-    ScheduleCreate, UnopenedReason, VoterClock,
+    Actor, ClaimOutcome, ClaimRequest, Command, ENTRY_BYTES_MAX, Entry, EpochStart, NextInstant, NodeUp, OpeningCause,
+    Replan, ScheduleCreate, UnopenedReason, VoterClock,
 };
 use reveille_ledger::content::{Audience, Recipient};
 use reveille_ledger::decide::catch_up::{STEPS_MAX, plan_fire, plan_last_fire_of_old_timing};
@@ -130,7 +130,7 @@ impl Drill {
     fn put(&mut self, command: Command) -> CommandOutcome {
         let head = self.ledger.head();
         let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or(Epoch(0));
-        let entry = Entry { epoch, now: self.now, command };
+        let entry = Entry { epoch, now: self.now, actor: Actor::System, command };
         self.ledger.apply(head.applied + 1, &entry).reply.outcome
     }
 
@@ -480,7 +480,8 @@ fn fires_after_long_outage_fit_into_an_entry() {
         // The timer limits the openings, ranges and distances of an entry to this number.
         let weight = fire.opened.len() + fire.explained.iter().map(|range| 1 + range.instants.len()).sum::<usize>();
         let fires = (limits(LEVEL).entry_openings_max / weight + 1).min(1_024);
-        let entry = Entry { epoch: Epoch(1), now: drill.now, command: Command::Fire(vec![fire; fires]) };
+        let entry =
+            Entry { epoch: Epoch(1), now: drill.now, actor: Actor::System, command: Command::Fire(vec![fire; fires]) };
         entry.to_bytes().len()
     };
     let size = size_of(CatchUp::One, Overlap::Allow);

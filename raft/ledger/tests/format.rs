@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use reveille_ledger::Ledger;
 use reveille_ledger::bitmap::Bitmap;
-use reveille_ledger::command::{ClaimRequest, Command, Entry};
+use reveille_ledger::command::{Actor, ClaimRequest, Command, Entry};
 use reveille_ledger::content::Content;
 use reveille_ledger::fingerprint::fingerprint;
 use reveille_ledger::form::FORM;
@@ -22,7 +22,7 @@ use crate::hex::{hex, unhex};
 const RECORD: &str = "tests/format.txt";
 
 fn entry(command: Command) -> Entry {
-    Entry { epoch: Epoch(300), now: Time(1_772_409_600_123), command }
+    Entry { epoch: Epoch(300), now: Time(1_772_409_600_123), actor: Actor::System, command }
 }
 
 /// Returns all recorded values, by name.
@@ -30,6 +30,10 @@ fn samples() -> BTreeMap<String, Vec<u8>> {
     let mut all = BTreeMap::new();
     for (name, command) in samples::commands() {
         all.insert(format!("command {name}"), entry(command).to_bytes());
+    }
+    for (name, actor) in samples::actors() {
+        let entry = Entry { actor, ..entry(Command::Tick) };
+        all.insert(format!("actor {name}"), entry.to_bytes());
     }
     for (name, reply) in samples::replies() {
         all.insert(format!("reply {name}"), postcard::to_stdvec(&reply).expect("plain data"));
@@ -75,7 +79,7 @@ fn recorded_bytes_decode_to_the_same() {
 fn every_table_has_a_row_among_the_samples() {
     let mut tables: Vec<u8> = samples::ledger().all_rows().filter_map(|(key, _)| key.first().copied()).collect();
     tables.dedup();
-    assert_eq!(tables, (0..=21).collect::<Vec<u8>>());
+    assert_eq!(tables, (0..=22).collect::<Vec<u8>>());
 }
 
 #[test]
@@ -91,18 +95,19 @@ fn every_command_has_ordinal_and_sample() {
     }
 }
 
-/// Returns the byte after form, epoch and time.
+/// Returns the byte after form, epoch, time and actor.
 fn ordinal(command: &Command) -> u8 {
-    Entry { epoch: Epoch(0), now: Time(0), command: command.clone() }.to_bytes()[3]
+    Entry { epoch: Epoch(0), now: Time(0), actor: Actor::System, command: command.clone() }.to_bytes()[4]
 }
 
 #[test]
 fn unknown_ordinal_is_refused() {
     for ordinal in [samples::COMMANDS + cfg!(feature = "next-level") as u8, 100, 127] {
-        assert!(Entry::from_bytes(&[FORM, 0, 0, ordinal]).is_err(), "{ordinal}");
-        assert!(Entry::from_bytes(&[FORM, 0, 0, ordinal, 0, 0, 0, 0, 0]).is_err(), "{ordinal}");
+        assert!(Entry::from_bytes(&[FORM, 0, 0, 0, ordinal]).is_err(), "{ordinal}");
+        assert!(Entry::from_bytes(&[FORM, 0, 0, 0, ordinal, 0, 0, 0, 0, 0]).is_err(), "{ordinal}");
     }
-    assert!(Entry::from_bytes(&[FORM, 0, 0, 0xc8, 0x01]).is_err());
+    assert!(Entry::from_bytes(&[FORM, 0, 0, 0, 0xc8, 0x01]).is_err());
+    assert!(Entry::from_bytes(&[FORM, 0, 0, 3, 1]).is_err(), "an unknown actor");
 }
 
 #[test]

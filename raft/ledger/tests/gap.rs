@@ -5,8 +5,8 @@ mod plain;
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::check::check;
 use reveille_ledger::command::{
-    Backfill, ClaimOutcome, ClaimRequest, Command, Entry, EpochStart, Fire, NextInstant, NodeUp, Opening, OpeningCause,
-    RunPause, RunResume, ScheduleCreate, ScheduleEdit, VoterClock,
+    Actor, Backfill, ClaimOutcome, ClaimRequest, Command, Entry, EpochStart, Fire, NextInstant, NodeUp, Opening,
+    OpeningCause, RunPause, RunResume, ScheduleCreate, ScheduleEdit, VoterClock,
 };
 use reveille_ledger::content::{Audience, AudienceChoice, Recipient};
 use reveille_ledger::ids::{ClaimOwner, Hash, Incarnation, NodeId, Nominal, PageId, RunId, ScheduleId, Time};
@@ -46,7 +46,7 @@ impl World {
     fn put(&mut self, command: Command) -> CommandOutcome {
         let head = self.ledger.head();
         let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
-        self.ledger.apply(head.applied + 1, &Entry { epoch, now: NOW, command }).reply.outcome
+        self.ledger.apply(head.applied + 1, &Entry { epoch, now: NOW, actor: Actor::System, command }).reply.outcome
     }
 
     fn edit(&mut self, people: std::ops::Range<u32>) {

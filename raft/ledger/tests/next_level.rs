@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use reveille_ledger::bitmap::Bitmap;
-use reveille_ledger::command::{ClaimRequest, Command, Entry, NodeUp, RaiseLevel};
+use reveille_ledger::command::{Actor, ClaimRequest, Command, Entry, NodeUp, RaiseLevel};
 use reveille_ledger::ids::{ClaimOwner, Incarnation, NodeId, PageId, RunId};
 use reveille_ledger::impossible::{Bounded, Impossible};
 use reveille_ledger::refusal::CommandRefusal;
@@ -44,7 +44,12 @@ impl World {
 
     fn entry(&self, command: Command) -> Entry {
         let head = self.ledger.head();
-        Entry { epoch: head.epoch.map(|epoch| epoch.epoch).unwrap_or_default(), now: head.now, command }
+        Entry {
+            epoch: head.epoch.map(|epoch| epoch.epoch).unwrap_or_default(),
+            now: head.now,
+            actor: Actor::System,
+            command,
+        }
     }
 
     fn put(&mut self, command: Command) -> CommandOutcome {

@@ -9,7 +9,7 @@ use reveille_ledger::bitmap::{Bitmap, CHUNK};
 use reveille_ledger::calendar::{Pattern, When};
 use reveille_ledger::check::check;
 use reveille_ledger::command::{
-    AudienceSeal, ClaimOutcome, ClaimRequest, Command, EnhancedCode, Entry, EpochStart, NextInstant, NodeUp,
+    Actor, AudienceSeal, ClaimOutcome, ClaimRequest, Command, EnhancedCode, Entry, EpochStart, NextInstant, NodeUp,
     RefusalEffect, RelayRefusal, RunPause, ScheduleCreate, Trigger, VoterClock,
 };
 use reveille_ledger::content::{Audience, AudienceChoice, NamedAudience, Recipient, Seal};
@@ -64,7 +64,10 @@ impl World {
     fn put(&mut self, command: Command) -> CommandOutcome {
         let head = self.ledger.head();
         let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
-        self.ledger.apply(head.applied + 1, &Entry { epoch, now: Time(self.now), command }).reply.outcome
+        self.ledger
+            .apply(head.applied + 1, &Entry { epoch, now: Time(self.now), actor: Actor::System, command })
+            .reply
+            .outcome
     }
 
     fn open(&mut self) -> RunId {

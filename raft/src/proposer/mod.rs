@@ -20,7 +20,7 @@ use openraft::errors::ClientWriteError;
 use openraft::raft::ClientWriteResult;
 use openraft::vote::RaftLeaderId;
 use prost::bytes::Bytes;
-use reveille_ledger::command::{Command, ENTRY_BYTES_MAX, Entry};
+use reveille_ledger::command::{Actor, Command, ENTRY_BYTES_MAX, Entry};
 use reveille_ledger::form;
 use reveille_ledger::ids::{Epoch, NodeId, Time};
 use reveille_ledger::refusal::CommandRefusal;
@@ -176,18 +176,19 @@ impl Proposer {
     }
 }
 
-/// Returns the bytes of a command. Fails if one entry cannot hold them.
-pub(crate) fn encode(command: &Command) -> Result<Bytes, ProposeError> {
+/// Returns the bytes of an actor and its command. Fails if one entry cannot hold them.
+pub(crate) fn encode(actor: &Actor, command: &Command) -> Result<Bytes, ProposeError> {
     // An entry without a command would stop every node. So a command that cannot be encoded, a defect, panics here.
-    let bytes = postcard::to_stdvec(command).expect("plain data in memory can be encoded");
+    let bytes = postcard::to_stdvec(&(actor, command)).expect("plain data in memory can be encoded");
     check_size(bytes.len())?;
     Ok(bytes.into())
 }
 
-/// Checks a command that a peer encoded: a command that this build cannot read must not enter the log.
+/// Checks an actor and a command that a peer encoded: what this build cannot read must not enter the log. Members may
+/// state any actor, because they authenticate the callers.
 pub(crate) fn check_forwarded(command: &[u8]) -> Result<(), String> {
     check_size(command.len()).map_err(|error| error.to_string())?;
-    match postcard::take_from_bytes::<Command>(command) {
+    match postcard::take_from_bytes::<(Actor, Command)>(command) {
         Ok((_, [])) => Ok(()),
         Ok((_, rest)) => Err(format!("{} bytes are left over", rest.len())),
         Err(error) => Err(error.to_string()),
@@ -199,7 +200,7 @@ fn check_size(bytes: usize) -> Result<(), ProposeError> {
     if bytes > bound { Err(ProposeError::TooLarge { bytes, bound }) } else { Ok(()) }
 }
 
-/// Returns the bytes of an entry. An [`Entry`] is encoded as form, epoch, time and command, in this order.
+/// Returns the bytes of an entry. An [`Entry`] is encoded as form, epoch, time, actor and command, in this order.
 fn stamped(epoch: Epoch, now: Time, command: &[u8]) -> Bytes {
     let mut entry = form::encode(&(epoch, now));
     entry.extend_from_slice(command);
@@ -297,8 +298,9 @@ mod tests {
         let backoff = RunPause { run: RunId { index: 1042, place: 3 }, reason: "by hand".to_owned() };
         for command in [Command::Tick, Command::RelayRemove("a".to_owned()), Command::RunPause(backoff)] {
             for (epoch, now) in [(0, 0), (u64::MAX, i64::MIN), (1042, 1_788_000_000_000)] {
-                let entry = Entry { epoch: Epoch(epoch), now: Time(now), command: command.clone() };
-                let bytes = encode(&command).expect("a small command");
+                let entry =
+                    Entry { epoch: Epoch(epoch), now: Time(now), actor: Actor::System, command: command.clone() };
+                let bytes = encode(&entry.actor, &command).expect("a small command");
                 assert_eq!(stamped(entry.epoch, entry.now, &bytes), entry.to_bytes());
                 assert_eq!(check_forwarded(&bytes), Ok(()));
             }
@@ -309,6 +311,6 @@ mod tests {
     #[test]
     fn command_above_entry_bound_is_refused() {
         let command = Command::RelayRemove("x".repeat(ENTRY_BYTES_MAX));
-        assert!(matches!(encode(&command), Err(ProposeError::TooLarge { .. })));
+        assert!(matches!(encode(&Actor::System, &command), Err(ProposeError::TooLarge { .. })));
     }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use openraft::async_runtime::WatchReceiver;
 use openraft::{ChangeMembers, Instant as _};
-use reveille_ledger::command::{Command, Entry};
+use reveille_ledger::command::{Actor, Command, Entry};
 use reveille_ledger::ids::{Epoch, Hash, NodeId, RunId, Time};
 use reveille_ledger::reply::CommandReply;
 use reveille_ledger::{ArchivePartKey, Ledger};
@@ -82,16 +82,21 @@ impl Replica {
         initialize(&self.inner.raft, members).await
     }
 
-    /// Proposes a command, from any node, and returns the ledger's reply, which may be a refusal. After an error other
+    /// Proposes a command of the cluster itself, from any node, and returns the ledger's reply, which may be a refusal. After an error other
     /// than [`ProposeError::Unknown`] the command did not happen.
     pub async fn propose(&self, command: &Command, deadline: Instant) -> Result<CommandReply, ProposeError> {
-        self.inner.router.propose(command, deadline, RetryPolicy::UntilDeadline).await
+        self.inner.router.propose(&Actor::System, command, deadline, RetryPolicy::UntilDeadline).await
     }
 
-    /// As [`Replica::propose`], for calls that an operator waits for. Fails with [`ProposeError::NoLeader`] as soon as
-    /// no leader was heard for longer than an election takes, unless the command may have happened already.
-    pub async fn propose_while_led(&self, command: &Command, deadline: Instant) -> Result<CommandReply, ProposeError> {
-        self.inner.router.propose(command, deadline, RetryPolicy::WhileLed).await
+    /// As [`Replica::propose`], for the caller of an API, who waits. Fails with [`ProposeError::NoLeader`] as soon as no
+    /// leader was heard for longer than an election takes, unless the command may have happened already.
+    pub async fn propose_while_led(
+        &self,
+        actor: &Actor,
+        command: &Command,
+        deadline: Instant,
+    ) -> Result<CommandReply, ProposeError> {
+        self.inner.router.propose(actor, command, deadline, RetryPolicy::WhileLed).await
     }
 
     /// Proposes a command of one leadership, under its epoch or not at all (P13). The command is neither forwarded to
@@ -113,7 +118,7 @@ impl Replica {
         command: Command,
         deadline: Instant,
     ) -> Result<CommandReply, ProposeError> {
-        let entry = Entry { epoch: Epoch(0), now: Time(0), command };
+        let entry = Entry { epoch: Epoch(0), now: Time(0), actor: Actor::System, command };
         self.inner.router.proposer.write_as_leader(term, &entry, deadline).await
     }
 

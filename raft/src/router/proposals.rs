@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use prost::bytes::Bytes;
 use reveille_ledger::GENESIS_LEVEL;
-use reveille_ledger::command::Command;
+use reveille_ledger::command::{Actor, Command};
 use reveille_ledger::ids::{Epoch, NodeId};
 use reveille_ledger::reply::CommandReply;
 use reveille_proto::peer::v1;
@@ -32,17 +32,18 @@ pub(crate) enum RetryPolicy {
 }
 
 impl Router {
-    /// Proposes a command at the leader, wherever it is, and retries according to `policy`.
+    /// Proposes a command of this actor at the leader, wherever it is, and retries according to `policy`.
     pub async fn propose(
         &self,
+        actor: &Actor,
         command: &Command,
         deadline: Instant,
         policy: RetryPolicy,
     ) -> Result<CommandReply, ProposeError> {
-        self.propose_bytes(self.encode(command)?, deadline, policy).await
+        self.propose_bytes(self.encode(actor, command)?, deadline, policy).await
     }
 
-    /// Brings an encoded command into the log of the leader.
+    /// Brings an encoded actor and its command into the log of the leader.
     pub async fn propose_bytes(
         &self,
         command: Bytes,
@@ -82,7 +83,7 @@ impl Router {
         command: &Command,
         deadline: Instant,
     ) -> Result<CommandReply, ProposeError> {
-        let command = self.encode(command)?;
+        let command = self.encode(&Actor::System, command)?;
         let permit = self.proposer.in_flight.acquire(command.len(), deadline).await?;
         match self.proposer.try_once(command, Some(epoch), permit, deadline).await {
             TryResult::Done(reply) => Ok(reply),
@@ -92,9 +93,9 @@ impl Router {
         }
     }
 
-    /// Encodes a command. Refuses a command that the applied level does not allow (P23). The level never falls, so a
+    /// Encodes an actor and its command. Refuses a command that the applied level does not allow (P23). The level never falls, so a
     /// command that passes here is also allowed when it is applied.
-    fn encode(&self, command: &Command) -> Result<Bytes, ProposeError> {
+    fn encode(&self, actor: &Actor, command: &Command) -> Result<Bytes, ProposeError> {
         let needs = command.level();
         if needs > GENESIS_LEVEL {
             let ledger = self.applied_state.ledger.read().head().level;
@@ -102,7 +103,7 @@ impl Router {
                 return Err(ProposeError::AboveLevel { needs, ledger });
             }
         }
-        encode(command)
+        encode(actor, command)
     }
 
     async fn forward(&self, leader: NodeId, command: Bytes, deadline: Instant) -> TryResult {

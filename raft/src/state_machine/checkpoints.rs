@@ -88,7 +88,7 @@ fn report_sizes(state: &FrozenState) {
 
 #[cfg(test)]
 mod tests {
-    use reveille_ledger::command::{Command, Entry, EpochStart, OptOut, VoterClock};
+    use reveille_ledger::command::{Actor, Command, Entry, EpochStart, OptOut, VoterClock};
     use reveille_ledger::ids::{ClaimOwner, Epoch, Incarnation, NodeId, Time};
 
     use super::*;
@@ -117,8 +117,9 @@ mod tests {
         assert!(!Checkpoints::is_due(&ledger));
         let (me, opt_outs) = (ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) }, SMALL_ROWS as u32);
         let start = EpochStart::new(me, 1, vec![VoterClock { node: me.node, wall: Time(0) }]);
-        let mut apply =
-            |index, epoch, command| ledger.apply(index, &Entry { epoch: Epoch(epoch), now: Time(0), command });
+        let mut apply = |index, epoch, command| {
+            ledger.apply(index, &Entry { epoch: Epoch(epoch), now: Time(0), actor: Actor::System, command })
+        };
         apply(EVERY + 2, 0, Command::EpochStart(start));
         let keys = (0..opt_outs).map(|number| format!("r{number}@example.com")).collect();
         apply(3 * EVERY, EVERY + 2, Command::OptOut(OptOut { tenant: "default".to_owned(), keys }));

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use reveille_ledger::command::Actor;
 use reveille_ledger::ids::NodeId;
 use reveille_raft::{ClusterId, LEADERLESS_AFTER, MembershipError, ProposeError, ReadError, Role};
 
@@ -101,7 +102,7 @@ async fn leaderless_node_reports_it_and_ends_waiting_requests() {
     for node in &nodes {
         let deadline = Instant::now() + Duration::from_secs(600);
         assert_eq!(node.replica().linearizable_while_led(deadline).await, Err(ReadError::NoLeader));
-        let write = node.replica().propose_while_led(&mark("never"), deadline).await;
+        let write = node.replica().propose_while_led(&Actor::System, &mark("never"), deadline).await;
         assert_eq!(write, Err(ProposeError::NoLeader), "it is known before anything enters a log");
         let status = node.replica().status();
         assert!(status.leaderless_for.is_some_and(|silence| silence >= LEADERLESS_AFTER), "{status:?}");

@@ -78,7 +78,7 @@ fn waits_for(ledger: &Ledger, page: PageId, run: &Run, missing: &BTreeSet<Hash>)
 mod tests {
     use reveille_ledger::bitmap::Bitmap;
     use reveille_ledger::command::{
-        AudienceSeal, ClaimRequest, Command, Entry, EpochStart, NodeUp, ScheduleCreate, Trigger, VoterClock,
+        Actor, AudienceSeal, ClaimRequest, Command, Entry, EpochStart, NodeUp, ScheduleCreate, Trigger, VoterClock,
     };
     use reveille_ledger::content::{AudienceChoice, NamedAudience, Seal};
     use reveille_ledger::ids::{ClaimOwner, Epoch, Incarnation, NodeId, Time};
@@ -92,7 +92,7 @@ mod tests {
     fn put(ledger: &mut Ledger, command: Command) -> CommandOutcome {
         let head = ledger.head();
         let epoch = head.epoch.map_or(Epoch(0), |epoch| epoch.epoch);
-        ledger.apply(head.applied + 1, &Entry { epoch, now: Time(0), command }).reply.outcome
+        ledger.apply(head.applied + 1, &Entry { epoch, now: Time(0), actor: Actor::System, command }).reply.outcome
     }
 
     fn part(number: u32) -> Hash {

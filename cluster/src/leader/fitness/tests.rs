@@ -4,8 +4,8 @@ use reveille_ledger::LEVEL;
 use reveille_ledger::access::Access;
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::command::{
-    AudienceSeal, ClaimRequest, Command, Entry, EpochStart, Fire, NodeShare, NodeUp, Opening, OpeningCause, Relay,
-    RunPause, ScheduleCreate, Trigger, VoterClock,
+    Actor, AudienceSeal, ClaimRequest, Command, Entry, EpochStart, Fire, NodeShare, NodeUp, Opening, OpeningCause,
+    Relay, RunPause, ScheduleCreate, Trigger, VoterClock,
 };
 use reveille_ledger::content::{Audience, AudienceChoice, NamedAudience, Seal};
 use reveille_ledger::ids::{Epoch, Incarnation, NodeId, Nominal, PageId, RunId, ScheduleId};
@@ -91,7 +91,11 @@ impl Stage {
 
     fn play(&mut self, command: Command) -> CommandOutcome {
         self.index += 1;
-        let outcome = self.ledger.apply(self.index, &Entry { epoch: self.epoch, now: self.now, command }).reply.outcome;
+        let outcome = self
+            .ledger
+            .apply(self.index, &Entry { epoch: self.epoch, now: self.now, actor: Actor::System, command })
+            .reply
+            .outcome;
         assert!(!matches!(outcome, CommandOutcome::Refused(_)), "{outcome:?}");
         outcome
     }

@@ -3,7 +3,7 @@
 use reveille_ledger::access::Access;
 use reveille_ledger::calendar::When;
 use reveille_ledger::command::{
-    Command, Entry, EpochStart, Fire, NextInstant, Opening, OpeningCause, Relay, RunPause, ScheduleCreate,
+    Actor, Command, Entry, EpochStart, Fire, NextInstant, Opening, OpeningCause, Relay, RunPause, ScheduleCreate,
     SchedulePause, VoterClock,
 };
 use reveille_ledger::content::Recipient;
@@ -26,7 +26,7 @@ fn put(ledger: &mut Ledger, command: Command) -> CommandOutcome {
 fn put_at(ledger: &mut Ledger, now: Time, command: Command) -> CommandOutcome {
     let index = ledger.head().applied + 1;
     let epoch = ledger.head().epoch.map_or(Epoch(0), |epoch| epoch.epoch);
-    ledger.apply(index, &Entry { epoch, now, command }).reply.outcome
+    ledger.apply(index, &Entry { epoch, now, actor: Actor::System, command }).reply.outcome
 }
 
 /// Returns a ledger with a run of `recipients` that was opened for this cause, and a relay with a rate.

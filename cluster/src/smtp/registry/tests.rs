@@ -8,7 +8,7 @@ use crate::smtp::{
     Connected, Deadlines, DialogueResult, Email, Gate, GateAnswer, RelayCounters, ReplyClass, ReplyRules, TcpDialer,
 };
 use reveille_ledger::access::Access;
-use reveille_ledger::command::{Command, Entry as LogEntry, EpochStart, VoterClock};
+use reveille_ledger::command::{Actor, Command, Entry as LogEntry, EpochStart, VoterClock};
 use reveille_ledger::ids::{ClaimOwner, Epoch, Incarnation, NodeId, Time};
 use reveille_sink::{Sink, SinkOptions};
 
@@ -38,7 +38,10 @@ fn led() -> Ledger {
     let mut ledger = Ledger::new();
     let me = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
     let start = EpochStart::new(me, 1, vec![VoterClock { node: me.node, wall: Time(0) }]);
-    ledger.apply(1, &LogEntry { epoch: Epoch(0), now: Time(0), command: Command::EpochStart(start) });
+    ledger.apply(
+        1,
+        &LogEntry { epoch: Epoch(0), now: Time(0), actor: Actor::System, command: Command::EpochStart(start) },
+    );
     ledger
 }
 
@@ -59,7 +62,7 @@ fn relay(name: &str, max_sessions: u32) -> Relay {
 
 fn put_relay(ledger: &mut Ledger, relay: Relay) {
     let (index, command) = (ledger.head().applied + 1, Command::RelayPut(relay.into()));
-    ledger.apply(index, &LogEntry { epoch: Epoch(1), now: Time(0), command });
+    ledger.apply(index, &LogEntry { epoch: Epoch(1), now: Time(0), actor: Actor::System, command });
 }
 
 /// P12: open dialogues with a relay on a node never exceed its sessions, even if settings change meanwhile.

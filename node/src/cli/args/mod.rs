@@ -23,6 +23,7 @@ mod run;
 mod schedule;
 mod template;
 mod tenant;
+mod token;
 mod when;
 
 use std::time::Duration;
@@ -56,6 +57,7 @@ pub use schedule::{
 };
 pub use template::{RenderArgs, SendTestArgs, TemplateArgs, TemplateCommand};
 pub use tenant::{SetTenantArgs, TenantArgs, TenantCommand};
+pub use token::{CreateTokenArgs, TokenArgs, TokenCommand};
 pub use when::WhenArgs;
 
 use super::endpoint::Endpoint;
@@ -205,6 +207,8 @@ pub enum Question {
     Optout(OptOutArgs),
     /// Tenants: rate, concurrency and share of each
     Tenant(TenantArgs),
+    /// Tokens of the admin API: what their owners may do
+    Token(TokenArgs),
     /// Pools of relays: how each is warmed up, day by day
     Pool(PoolArgs),
     /// What is wrong, why it matters, and the next command; exit 1 when something is

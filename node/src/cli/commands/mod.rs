@@ -27,6 +27,7 @@ mod speed;
 mod suppress;
 pub mod template;
 pub mod tenant;
+pub mod token;
 mod upload;
 pub mod version;
 mod watch;

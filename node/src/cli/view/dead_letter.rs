@@ -85,8 +85,8 @@ view! {
         count: u64,
         oldest: Option<String>,
         newest: Option<String>,
-        /// The newest dead letter of the group.
-        example: DeadLetterView,
+        /// The newest dead letter of the group; null for a token without the role pii.
+        example: Option<DeadLetterView>,
     }
 }
 
@@ -105,13 +105,13 @@ impl Row for GroupView {
     const COLUMNS: &'static [&'static str] = &["COUNT", "REASON", "OLDEST", "NEWEST", "EXAMPLE"];
 
     fn cells(&self) -> Vec<Cell> {
-        let example = &self.example;
+        let example = self.example.as_ref().map(|example| format!("{}: {}", example.mail.name(), example.text));
         vec![
             self.count.to_string().into(),
             Cell::toned(self.reason.as_str(), Tone::Bad),
             Cell::or_dash(self.oldest.as_deref()),
             Cell::or_dash(self.newest.as_deref()),
-            format!("{}: {}", example.mail.name(), example.text).into(),
+            Cell::or_dash(example.as_deref()),
         ]
     }
 }

@@ -35,6 +35,7 @@ pub mod several;
 pub mod sheet;
 pub mod template;
 pub mod tenant;
+pub mod token;
 pub mod update;
 pub mod upgrade;
 pub mod version;

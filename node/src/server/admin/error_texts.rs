@@ -11,6 +11,7 @@ use reveille_raft::{ArchiveError, Member, ProposeError, ReadError};
 use tonic::Code;
 
 use super::error::ApiError;
+use super::token_errors::{no_token, not_permitted, token_not_valid};
 
 const SHOW_MEMBERS: &str = "reveille cluster member list";
 const SHOW_CLUSTER_STATUS: &str = "reveille cluster status";
@@ -418,6 +419,10 @@ pub fn refused(refusal: &CommandRefusal) -> ApiError {
         CommandRefusal::WrongEpoch { .. } | CommandRefusal::TimeWentBack { .. } | CommandRefusal::TimeLeaps { .. } => {
             not_reachable(format!("leadership changes: {refusal}"), None).next(SHOW_CLUSTER_STATUS)
         }
+        CommandRefusal::TokenNotValid => token_not_valid(),
+        CommandRefusal::NotPermitted => not_permitted(),
+        CommandRefusal::NoSuchToken(id) => no_token(id),
+        CommandRefusal::TokenIdTaken(_) => ApiError::new(Code::Aborted, ErrorReason::NameTaken, message),
         CommandRefusal::OldIncarnation { .. }
         | CommandRefusal::NotDue(_)
         | CommandRefusal::FiredThrough

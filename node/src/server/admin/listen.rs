@@ -21,6 +21,7 @@ use reveille_proto::admin::v1::relay_service_server::RelayServiceServer;
 use reveille_proto::admin::v1::run_service_server::RunServiceServer;
 use reveille_proto::admin::v1::schedule_service_server::ScheduleServiceServer;
 use reveille_proto::admin::v1::tenant_service_server::TenantServiceServer;
+use reveille_proto::admin::v1::token_service_server::TokenServiceServer;
 use reveille_raft::connections;
 use reveille_raft::listen::{self, HTTP2_PREFACE, Incoming};
 use reveille_raft::tls::ServerTls;
@@ -31,6 +32,7 @@ use tonic::service::Routes;
 use tonic::transport::Server;
 use tonic::{Code, Status};
 
+use super::access::{Authenticator, authenticate};
 use super::error_texts::CallKind;
 use super::{Admin, deadline, error_texts};
 
@@ -81,7 +83,9 @@ pub async fn serve(
                     .unwrap_or_else(|| Status::from(error_texts::out_of_memory()).into_http()),
             }
         });
-    let routes = Routes::from(bounded(routes, deadline::LONGEST).layer(memory).layer(from_fn(is_grpc)));
+    let by = Authenticator { context: Arc::clone(&admin.context), insecure: admin.insecure };
+    let routes = bounded(routes, deadline::LONGEST).layer(memory);
+    let routes = Routes::from(routes.layer(from_fn_with_state(by, authenticate)).layer(from_fn(is_grpc)));
     let serving = Server::builder()
         .concurrency_limit_per_connection(REQUESTS_MAX)
         .max_concurrent_streams(STREAMS_MAX)
@@ -124,6 +128,7 @@ pub fn router(admin: &Arc<Admin>) -> Result<Routes, tonic_reflection::server::Er
         .with_service_name(CampaignServiceServer::<Admin>::NAME)
         .with_service_name(TenantServiceServer::<Admin>::NAME)
         .with_service_name(PoolServiceServer::<Admin>::NAME)
+        .with_service_name(TokenServiceServer::<Admin>::NAME)
         .with_service_name(tonic_health::pb::health_server::SERVICE_NAME)
         .build_v1()?;
     let mut routes = Routes::new(reflection);
@@ -148,7 +153,8 @@ pub fn router(admin: &Arc<Admin>) -> Result<Routes, tonic_reflection::server::Er
         AudienceServiceServer,
         CampaignServiceServer,
         TenantServiceServer,
-        PoolServiceServer
+        PoolServiceServer,
+        TokenServiceServer
     );
     Ok(Routes::from(routes.into_axum_router().layer(map_response(named))))
 }

@@ -5,15 +5,18 @@
 //!
 //! - **Validated.** Requests become checked types before anything reaches the log ([`validate`]).
 //! - **Clear errors.** An error says whether nothing happened or the outcome is unknown ([`error`]).
+//! - **Permitted.** A call needs a token whose rights and tenants fit ([`access`]).
 //! - **Bounded.** Every call has a deadline, every list has pages, and every message has a maximum size.
 //!
 //! The ledger decides, not this API. A check here that `apply` repeats only gives a better message.
 //!
-//! Reading order: this page, [`listen`], [`error`] with [`error_texts`], [`reads`], [`writes`], then one file per service.
+//! Reading order: this page, [`listen`], [`error`] with [`error_texts`], [`reads`], [`writes`], [`access`], then one file per
+//! service.
 //! [`validate`] turns requests into types, and [`views`] turns state into messages. [`lookup`] finds runs and
 //! recipients, and [`label_selector`] selects schedules. [`archive`] reads finished runs that left the replicated state.
 //! [`blobs`] reads contents and recipients, and [`explain`] returns the history of a recipient.
 
+mod access;
 mod archive;
 mod blobs;
 mod deadline;
@@ -31,12 +34,12 @@ mod recipient_list;
 mod services;
 #[cfg(test)]
 pub(crate) mod tests;
+mod token_errors;
 mod validate;
 mod views;
 mod writes;
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use reveille_cluster::leader::barrier;
 use reveille_cluster::process::context::NodeContext;
@@ -46,6 +49,7 @@ use reveille_proto::admin::v1;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+pub use access::Call;
 pub use error::LEADERLESS;
 use error::{ApiError, ApiResult};
 pub use listen::serve;
@@ -66,10 +70,12 @@ pub struct Admin {
     /// One permit: one audience at a time is checked before it is sealed.
     checks: Arc<Semaphore>,
     stop: CancellationToken,
+    /// True if its listener permits everything to calls without a token.
+    insecure: bool,
 }
 
 impl Admin {
-    /// Creates the API of this node.
+    /// Creates the API of this node. Every call needs a token.
     pub fn new(context: Arc<NodeContext>) -> Admin {
         Admin {
             context,
@@ -78,7 +84,13 @@ impl Admin {
             uploads: Arc::new(Semaphore::new(UPLOADS_MAX)),
             checks: Arc::new(Semaphore::new(1)),
             stop: CancellationToken::new(),
+            insecure: false,
         }
+    }
+
+    /// Permits everything to calls without a token.
+    pub fn with_insecure_callers(self) -> Admin {
+        Admin { insecure: true, ..self }
     }
 
     /// Returns the same API, for work that continues after its call has been answered.
@@ -90,6 +102,7 @@ impl Admin {
             uploads: Arc::clone(&self.uploads),
             checks: Arc::clone(&self.checks),
             stop: self.stop.clone(),
+            insecure: self.insecure,
         }
     }
 
@@ -101,8 +114,8 @@ impl Admin {
     }
 
     /// Waits until no gate on any node lets a handoff pass that the entry at `index` forbids (P15).
-    async fn barrier(&self, index: u64, about: BarrierSubject, deadline: Instant) -> ApiResult<v1::Barrier> {
-        let held = barrier::through_leader(&self.context, index, about, deadline).await;
+    async fn barrier(&self, index: u64, about: BarrierSubject, call: &Call) -> ApiResult<v1::Barrier> {
+        let held = barrier::through_leader(&self.context, index, about, call.deadline).await;
         let report = held.map_err(|error| error_texts::not_held(index, error))?;
         Ok(self.context.replica.read(|ledger| views::barrier(ledger, index, &report)))
     }

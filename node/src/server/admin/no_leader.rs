@@ -10,7 +10,7 @@ use reveille_raft::Member;
 use tonic::Code;
 
 use super::error_texts::CallKind;
-use super::{Admin, ApiError, ApiResult, error_texts};
+use super::{Admin, ApiError, ApiResult, Call, error_texts};
 
 /// The response is sent this long before the deadline.
 const MARGIN: Duration = Duration::from_millis(100);
@@ -24,12 +24,12 @@ struct Voters {
 impl Admin {
     /// Returns the error for a request without a leader; nothing happened. If no election can be running, it asks the
     /// voters which of them answer.
-    pub(crate) async fn no_leader(&self, asked: CallKind, deadline: Instant) -> ApiError {
+    pub(crate) async fn no_leader(&self, asked: CallKind, call: &Call) -> ApiError {
         let Some(silence) = self.context.replica.leaderless_for() else {
             return error_texts::no_leader(asked, self.leader().as_ref());
         };
         let voters: Vec<_> = self.context.replica.members().into_iter().filter(|(_, member)| member.votes).collect();
-        let left = deadline.saturating_duration_since(Instant::now()).saturating_sub(MARGIN);
+        let left = call.deadline.saturating_duration_since(Instant::now()).saturating_sub(MARGIN);
         let described = self.descriptions(voters.iter().map(|(node, _)| *node), left).await;
         let missing = voters.iter().filter(|(node, _)| !described.contains_key(node));
         let mut missing: Vec<String> = missing.map(|(_, Member { name, .. })| name.clone()).collect();
@@ -41,9 +41,9 @@ impl Admin {
     ///
     /// # Errors
     /// If no leader was heard for longer than an election takes.
-    pub(crate) async fn led(&self, deadline: Instant) -> ApiResult<()> {
+    pub(crate) async fn led(&self, call: &Call) -> ApiResult<()> {
         match self.context.replica.leaderless_for() {
-            Some(_) => Err(self.no_leader(CallKind::Write, deadline).await),
+            Some(_) => Err(self.no_leader(CallKind::Write, call).await),
             None => Ok(()),
         }
     }

@@ -1,7 +1,5 @@
 //! Reads: fresh on any node, or stale if the caller asks for it.
 
-use std::time::Instant;
-
 use reveille_ledger::Ledger;
 use reveille_ledger::ids::Time;
 use reveille_proto::admin::v1::Freshness;
@@ -9,12 +7,12 @@ use reveille_raft::{Member, ReadError};
 
 use super::error_texts::CallKind;
 use super::views::duration;
-use super::{Admin, ApiResult, error_texts};
+use super::{Admin, ApiResult, Call, error_texts};
 
 impl Admin {
     /// Reads a state that includes every write that was answered before this call.
-    pub(crate) async fn read_latest<T>(&self, deadline: Instant, query: impl FnOnce(&Ledger) -> T) -> ApiResult<T> {
-        Ok(self.read(false, deadline, query).await?.0)
+    pub(crate) async fn read_latest<T>(&self, call: &Call, query: impl FnOnce(&Ledger) -> T) -> ApiResult<T> {
+        Ok(self.read(false, call, query).await?.0)
     }
 
     /// Like [`Admin::read_latest`]. With `stale`, it reads what this node has applied, without a request to another node.
@@ -24,21 +22,23 @@ impl Admin {
     pub(crate) async fn read<T>(
         &self,
         stale: bool,
-        deadline: Instant,
+        call: &Call,
         query: impl FnOnce(&Ledger) -> T,
     ) -> ApiResult<(T, Option<Freshness>)> {
         self.member()?;
         if !stale {
-            match self.context.replica.linearizable_while_led(deadline).await {
+            match self.context.replica.linearizable_while_led(call.deadline).await {
                 Ok(_) => {}
-                Err(ReadError::NoLeader) => return Err(self.no_leader(CallKind::Read, deadline).await),
+                Err(ReadError::NoLeader) => return Err(self.no_leader(CallKind::Read, call).await),
                 Err(error) => return Err(error_texts::not_read(error, self.leader().as_ref())),
             }
         }
         let (value, index, stamped) = self.context.replica.read(|ledger| {
             let head = ledger.head();
-            (query(ledger), head.applied, head.now.plus_ms(-head.offset_ms()))
-        });
+            let stamped = head.now.plus_ms(-head.offset_ms());
+            // A token that was revoked before this state reads nothing of it.
+            call.check(ledger).map(|()| (query(ledger), head.applied, stamped))
+        })?;
         let age_ms = self.context.clock.wall().since_ms(stamped).max(0);
         let age = (stale && index > 0).then(|| duration(age_ms));
         Ok((value, Some(Freshness { index, stale, age })))

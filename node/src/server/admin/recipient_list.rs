@@ -3,8 +3,6 @@
 //! Both lists take the same parameters (a tenant, perhaps one run, a page) and share the code for a page. Each list has
 //! its own way to read the state.
 
-use std::time::Instant;
-
 use reveille_ledger::Ledger;
 use reveille_ledger::ids::RunId;
 use reveille_proto::admin::v1::Freshness;
@@ -14,7 +12,7 @@ use serde::de::DeserializeOwned;
 use super::blobs::Blobs;
 use super::lookup::check_schedule;
 use super::paging::Paging;
-use super::{Admin, ApiError, ApiResult, validate};
+use super::{Admin, ApiError, ApiResult, Call, validate};
 
 /// The parameters of the request, unchecked.
 pub struct RecipientQuery<'q> {
@@ -69,18 +67,18 @@ impl Admin {
     pub(crate) async fn list<R, K: Serialize + DeserializeOwned>(
         &self,
         question: RecipientQuery<'_>,
-        deadline: Instant,
+        call: &Call,
         collect: impl FnOnce(&mut RecipientPage<R, K>, &Ledger, &PageRequest<'_, K>),
     ) -> ApiResult<RecipientRows<R>> {
         let tenant = validate::tenant(question.tenant)?;
         let paging = Paging::new(question.list, question.page_size, question.page_token)?;
         let only = match question.run {
             "" => None,
-            run => Some(self.find_run((question.tenant, run), question.stale, deadline).await?.0),
+            run => Some(self.find_run((question.tenant, run), question.stale, call).await?.0),
         };
         let mut page = RecipientPage::default();
         let (found, freshness) = self
-            .read(question.stale, deadline, |ledger| {
+            .read(question.stale, call, |ledger| {
                 check_schedule(ledger, &tenant, question.schedule)?;
                 collect(&mut page, ledger, &PageRequest { tenant: &tenant, only, paging: &paging });
                 Ok::<_, ApiError>(())

@@ -1,14 +1,12 @@
 //! Writes: a command is proposed through the leader. When the call returns, this node has applied it.
 
-use std::time::Instant;
-
 use reveille_ledger::command::Command;
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::{CommandOutcome, CommandReply, MovedRecipients};
 use reveille_raft::{ProposeError, crash};
 
 use super::error_texts::CallKind;
-use super::{Admin, ApiError, ApiResult, error_texts};
+use super::{Admin, ApiError, ApiResult, Call, error_texts};
 
 /// Why a write returns no reply of the ledger.
 #[derive(Debug)]
@@ -38,8 +36,8 @@ impl From<ApiError> for WriteError {
 impl Admin {
     /// Proposes the command, waits until this node has applied it, and returns the ledger's reply. A refusal is an
     /// error.
-    pub(crate) async fn write(&self, command: Command, request_id: &str, deadline: Instant) -> ApiResult<CommandReply> {
-        let written = self.try_write(command, request_id, deadline).await;
+    pub(crate) async fn write(&self, command: Command, request_id: &str, call: &Call) -> ApiResult<CommandReply> {
+        let written = self.try_write(command, request_id, call).await;
         written.map_err(|error| error.worded(|refusal| error_texts::refused(refusal).request(request_id)))
     }
 
@@ -49,9 +47,9 @@ impl Admin {
         dry_run: bool,
         command: Command,
         request_id: &str,
-        deadline: Instant,
+        call: &Call,
     ) -> ApiResult<Option<CommandReply>> {
-        let written = self.try_write_unless(dry_run, command, request_id, deadline).await;
+        let written = self.try_write_unless(dry_run, command, request_id, call).await;
         written.map_err(|error| error.worded(|refusal| error_texts::refused(refusal).request(request_id)))
     }
 
@@ -61,13 +59,13 @@ impl Admin {
         dry_run: bool,
         command: Command,
         request_id: &str,
-        deadline: Instant,
+        call: &Call,
     ) -> Result<Option<CommandReply>, WriteError> {
         if dry_run {
-            let checked = self.read_latest(deadline, |ledger| ledger.check(&command)).await?;
+            let checked = self.read_latest(call, |ledger| ledger.check(&command)).await?;
             return checked.map(|()| None).map_err(WriteError::Refused);
         }
-        self.try_write(command, request_id, deadline).await.map(Some)
+        self.try_write(command, request_id, call).await.map(Some)
     }
 
     /// Like [`Admin::write`], but returns the ledger's refusal, so that the caller can read the state again.
@@ -75,20 +73,20 @@ impl Admin {
         &self,
         command: Command,
         request_id: &str,
-        deadline: Instant,
+        call: &Call,
     ) -> Result<CommandReply, WriteError> {
         self.member()?;
-        let reply = match self.context.replica.propose_while_led(&command, deadline).await {
+        let reply = match self.context.replica.propose_while_led(call.actor(), &command, call.deadline).await {
             Ok(reply) => reply,
             Err(ProposeError::NoLeader | ProposeError::NotReady) => {
-                return Err(self.no_leader(CallKind::Write, deadline).await.request(request_id).into());
+                return Err(self.no_leader(CallKind::Write, call).await.request(request_id).into());
             }
             Err(error) => return Err(error_texts::not_proposed(&error, self.leader().as_ref(), request_id).into()),
         };
         if let CommandOutcome::Refused(refusal) = reply.outcome {
             return Err(WriteError::Refused(refusal));
         }
-        let applied = self.context.replica.wait_applied(reply.index, deadline).await;
+        let applied = self.context.replica.wait_applied(reply.index, call.deadline).await;
         applied.ok_or_else(|| error_texts::not_seen(reply.index, request_id))?;
         crash::point("admin.after-commit-before-reply");
         Ok(reply)

@@ -30,7 +30,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::server::admin::Admin;
+use crate::server::admin::{Admin, Call};
 use crate::server::http;
 use crate::server::http::SAID_WITHIN;
 use form::Form;
@@ -146,7 +146,7 @@ impl UnsubscribeHandler {
         // The permit is taken only after the request is complete and has its turn, so idle and waiting clients use
         // none.
         let Ok(_seat) = self.at_work.try_acquire() else { return Outcome::Full };
-        match self.admin.opt_out(tenant, [key.to_owned()].into(), "", deadline).await {
+        match self.admin.opt_out(tenant, [key.to_owned()].into(), "", &Call::of_system(deadline)).await {
             Ok(_) => Outcome::OptedOut,
             Err(fault) => {
                 tracing::warn!(%fault, "an unsubscribe was answered with 503");

@@ -2,7 +2,7 @@
 //!
 //! `apply` is pure and total. It uses no clock, no random numbers, no time zone database and no network; it never fails
 //! but refuses. Each file has one family of commands. This file has the exhaustive match, and what applies to each
-//! entry: the epoch (P13), ledger time (P18) and stored answers.
+//! entry: the epoch (P13), ledger time (P18), the rights of its actor and stored answers.
 
 pub(crate) mod archive;
 mod audience;
@@ -30,6 +30,7 @@ mod send_test;
 mod settle;
 mod tenant;
 mod test_clock;
+mod token;
 mod transition;
 
 pub(crate) use archive::history_kept_until;
@@ -40,7 +41,7 @@ pub use send_test::TEST_NAME;
 
 use self::bounds::refuse_if;
 use crate::DEFAULT_TENANT;
-use crate::command::{AudienceSeal, Command, Decide, Entry};
+use crate::command::{Actor, AudienceSeal, Command, Decide, Entry};
 use crate::effect::Effect;
 use crate::fingerprint::fingerprint;
 use crate::injected_bugs::Bug;
@@ -57,10 +58,12 @@ pub struct ApplyResult {
     pub effects: Vec<Effect>,
 }
 
-/// Log index and time of the entry that is applied, and the effects that it collects.
+/// Log index, time and actor of the entry that is applied, and the effects that it collects.
 pub(crate) struct Context {
     pub index: u64,
     pub now: Time,
+    /// Who wants the command. Its rights were checked before.
+    pub actor: Actor,
     /// If this entry repeats an earlier one: the index of the earlier entry.
     pub repeats: Option<u64>,
     pub effects: Vec<Effect>,
@@ -94,9 +97,11 @@ impl Ledger {
     /// the others.
     pub fn apply(&mut self, index: u64, entry: &Entry) -> ApplyResult {
         self.skip(index);
-        let mut context = Context { index, now: self.time_of(entry), repeats: None, effects: Vec::new() };
+        let mut context =
+            Context { index, now: self.time_of(entry), actor: entry.actor.clone(), repeats: None, effects: Vec::new() };
         let outcome = self
             .admit(entry)
+            .and_then(|()| self.authorise(&entry.actor))
             .and_then(|()| self.dispatch(&mut context, &entry.command))
             .unwrap_or_else(CommandOutcome::Refused);
         ApplyResult {
@@ -146,7 +151,8 @@ impl Ledger {
     /// Returns the level to which this entry would raise the ledger; `None` if it would not (P23).
     pub fn raises_to(&self, entry: &Entry) -> Option<u32> {
         let Command::RaiseLevel(raise) = &entry.command else { return None };
-        let is_taken = self.check_stamp(entry).and_then(|_| self.check(&entry.command)).is_ok();
+        let permitted = self.check_stamp(entry).and_then(|now| self.authorise_at(&entry.actor, now));
+        let is_taken = permitted.and_then(|()| self.check(&entry.command)).is_ok();
         (is_taken && raise.level > self.head.level).then_some(raise.level)
     }
 
@@ -281,6 +287,8 @@ impl Ledger {
             Command::NodeDrain(drain) => self.node_drain(drain),
             Command::NodeShare(share) => self.node_share(context, share),
             Command::NodeRemove(node) => self.node_remove(context, *node),
+            Command::TokenCreate(create) => self.token_create(context, create),
+            Command::TokenRevoke(id) => self.token_revoke(context, *id),
             #[cfg(feature = "next-level")]
             Command::OfNextLevel => Ok(CommandOutcome::Done),
         }

@@ -6,10 +6,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Epoch, Fence, NodeId, PoolSet, RunId, ScheduleId, TenantSet, Time};
+use crate::model::{Epoch, Fence, NodeId, PoolSet, RunId, ScheduleId, TenantSet, Time, TokenCreate, TokenId};
 use crate::storage::form;
 use crate::storage::level::GENESIS_LEVEL;
 
+mod actor;
 mod audience;
 mod campaign;
 mod claim;
@@ -19,6 +20,7 @@ mod relay;
 mod run;
 mod schedule;
 
+pub use actor::*;
 pub use audience::*;
 pub use campaign::*;
 pub use claim::*;
@@ -48,6 +50,8 @@ pub struct Entry {
     /// Reading of the leader's clock when it was proposed (P18). `apply` adds the offset of a test clock (P19), so
     /// moving the test clock makes no entry stale. Ignored in `EpochStart`.
     pub now: Time,
+    /// Who wants the command. `apply` checks it against the state.
+    pub actor: Actor,
     /// The command.
     pub command: Command,
 }
@@ -151,6 +155,10 @@ pub enum Command {
     NodeShare(NodeShare),
     /// Removes a node for good (P22). Refused while recipients are claimed for it.
     NodeRemove(NodeId),
+    /// Creates a token of the admin API.
+    TokenCreate(Box<TokenCreate>),
+    /// Revokes a token of the admin API.
+    TokenRevoke(TokenId),
     /// Changes nothing; stands for a command of the next level in tests.
     #[cfg(feature = "next-level")]
     OfNextLevel,

@@ -135,6 +135,25 @@ impl FromStr for Fence {
     }
 }
 
+/// Id of a token: drawn at random. It is a part of the token's text, and no secret.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct TokenId(pub u64);
+
+impl fmt::Display for TokenId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl FromStr for TokenId {
+    type Err = NotAName;
+
+    fn from_str(text: &str) -> Result<TokenId, NotAName> {
+        let id = u64::from_str_radix(text, 16).ok().map(TokenId).filter(|id| id.to_string() == text);
+        id.ok_or_else(|| NotAName { kind: "token id", form: "16 hexadecimal digits", text: text.to_owned() })
+    }
+}
+
 /// Id of a run: the log index of the entry that opened it, and its position in that entry. Its text form is `r1042.3`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RunId {

@@ -181,6 +181,9 @@ pub enum Impossible {
         /// Number of the recipients.
         claimed: u32,
     },
+    /// A token would have expired before it exists.
+    #[error("the token would have expired already")]
+    TokenEnded,
 }
 
 /// A quantity with a limit.
@@ -219,4 +222,13 @@ pub enum Bounded {
     /// Number of nodes that were ever removed.
     #[error("removed nodes")]
     RemovedNodes,
+    /// Number of tokens that have not ended.
+    #[error("tokens; revoke those that are not used")]
+    Tokens,
+    /// Number of tenants of a token.
+    #[error("tenants of a token")]
+    TokenTenants,
+    /// Length of the name of a token or of one of its tenants, in bytes.
+    #[error("name of a token (bytes)")]
+    TokenNameBytes,
 }

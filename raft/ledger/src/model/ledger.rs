@@ -8,10 +8,11 @@ use std::ops::Bound;
 use crate::index::Derived;
 use crate::injected_bugs::{self, Bug};
 use crate::model::{
-    ArchivePart, ArchivePartKey, CHUNK, Campaign, Chunk, ChunkKey, Claim, ClaimOwner, ClosedClaimBlock, ClosedClaimKey,
-    Day, DeadLetter, Fence, Hash, Head, InstantOutcome, LeavingTimes, Node, NodeId, Nominal, OptedOut, Page, PageId,
-    PoolRow, RecipientId, RecipientState, Recipients, Relay, RelayShare, RemovedNode, Run, RunEvent, RunEventKey,
-    RunId, RunSummary, Schedule, ScheduleId, Seal, SealedAudience, StoredAnswer, StoredBlob, TakenBack, Tenant, Time,
+    AdminToken, ArchivePart, ArchivePartKey, CHUNK, Campaign, Chunk, ChunkKey, Claim, ClaimOwner, ClosedClaimBlock,
+    ClosedClaimKey, Day, DeadLetter, Fence, Hash, Head, InstantOutcome, LeavingTimes, Node, NodeId, Nominal, OptedOut,
+    Page, PageId, PoolRow, RecipientId, RecipientState, Recipients, Relay, RelayShare, RemovedNode, Run, RunEvent,
+    RunEventKey, RunId, RunSummary, Schedule, ScheduleId, Seal, SealedAudience, StoredAnswer, StoredBlob, TakenBack,
+    Tenant, Time, TokenId,
 };
 use crate::storage::Table;
 
@@ -85,6 +86,8 @@ tables! {
     parts: ArchivePartKey => ArchivePart,
     /// Nodes that were removed, by id (P22).
     removed_nodes: NodeId => RemovedNode,
+    /// Tokens of the admin API, by id.
+    tokens: TokenId => AdminToken,
 }
 
 impl Ledger {

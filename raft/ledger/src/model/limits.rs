@@ -89,6 +89,14 @@ level_1! {
     trigger_name_ms: i64 = 30 * DAY_MS,
     /// Maximum number of nodes that can ever be removed. Their ids are kept for ever.
     removed_nodes_max: usize = 10_000,
+    /// Maximum number of tokens of the admin API. Revoked and expired ones make room.
+    tokens_max: usize = 10_000,
+    /// How long a revoked or expired token is kept.
+    token_kept_ms: i64 = 30 * DAY_MS,
+    /// Maximum number of tenants of a token that does not reach all.
+    token_tenants_max: usize = 64,
+    /// Maximum length of the name of a token or of one of its tenants, in bytes.
+    token_name_bytes_max: usize = 64,
 }
 
 /// Limits of the bounce breaker; see the module `bounce_breaker`.
@@ -138,7 +146,8 @@ mod tests {
             unattributed_series: 10, unattributed_wait_ms: 300000, bounce_breaker: \
             BounceBreakerLimits { window: 10000, one_of: 10, half_from: 500, further: 10 }, \
             claim_block_bytes_max: 2048, archive_after_ms_min: 10000, trigger_name_ms: 2592000000, \
-            removed_nodes_max: 10000 }";
+            removed_nodes_max: 10000, tokens_max: 10000, token_kept_ms: 2592000000, token_tenants_max: 64, \
+            token_name_bytes_max: 64 }";
         assert_eq!(format!("{:?}", limits(1)), recorded);
     }
 

@@ -57,6 +57,7 @@ pub mod run_events;
 pub mod schedule;
 pub mod stored;
 pub mod tenant;
+pub mod token;
 
 pub use access::*;
 pub use address::*;
@@ -92,3 +93,4 @@ pub use run_events::*;
 pub use schedule::*;
 pub use stored::*;
 pub use tenant::*;
+pub use token::*;

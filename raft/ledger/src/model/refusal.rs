@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::{
-    ActivityKind, Bounded, CanaryState, Epoch, Impossible, Incarnation, RunId, ScheduleId, StageKind, Time,
+    ActivityKind, Bounded, CanaryState, Epoch, Impossible, Incarnation, RunId, ScheduleId, StageKind, Time, TokenId,
 };
 
 /// Why the ledger refuses a request.
@@ -183,6 +183,18 @@ pub enum CommandRefusal {
     /// The run's canary failed, and the resume does not overrule it (P6).
     #[error("its canary has held it, and it goes on only where that is overruled; {0}")]
     CanaryHeld(CanaryState),
+    /// The token of the caller is unknown, revoked or expired.
+    #[error("the token is not valid: it is unknown, revoked or expired")]
+    TokenNotValid,
+    /// The token of the caller has not the right that this needs, or not the tenant.
+    #[error("the token does not permit this")]
+    NotPermitted,
+    /// No token has this id.
+    #[error("no token {0}")]
+    NoSuchToken(TokenId),
+    /// Another token has this id.
+    #[error("another token has the id {0}; try again")]
+    TokenIdTaken(TokenId),
 }
 
 /// Maximum number of campaigns that a refusal names; further campaigns are only counted.

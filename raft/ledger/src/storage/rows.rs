@@ -10,9 +10,9 @@ use serde::de::DeserializeOwned;
 
 use crate::index::Derived;
 use crate::model::{
-    ArchivePart, Campaign, Chunk, Claim, ClosedClaimBlock, DeadLetter, Hash, Head, InstantOutcome, Ledger, OptedOut,
-    Page, PoolRow, RecipientState, Relay, RemovedNode, RunEvent, RunSummary, Schedule, ScheduleId, SealedAudience,
-    StoredAnswer, StoredBlob, TakenBack, Tenant,
+    AdminToken, ArchivePart, Campaign, Chunk, Claim, ClosedClaimBlock, DeadLetter, Hash, Head, InstantOutcome, Ledger,
+    OptedOut, Page, PoolRow, RecipientState, Relay, RemovedNode, RunEvent, RunSummary, Schedule, ScheduleId,
+    SealedAudience, StoredAnswer, StoredBlob, TakenBack, Tenant,
 };
 use crate::storage::form::{RowForm, Unreadable, decode_as, encode_as};
 use crate::storage::{FrozenState, Row, Table};
@@ -111,6 +111,7 @@ tables! {
     19 => pools,
     20 => parts,
     21 => removed_nodes,
+    22 => tokens,
 }
 
 /// Types whose rows have had only one form.
@@ -122,7 +123,7 @@ macro_rules! of_one_form {
 of_one_form! {
     Head, Relay, Schedule, InstantOutcome, StoredBlob: 128, Page: 8, Chunk: 8, Claim: 32, ClosedClaimBlock: 8, DeadLetter, OptedOut,
     StoredAnswer, RunSummary, Vec<RunEvent>: 8, SealedAudience, Campaign, Tenant, TakenBack, PoolRow, ArchivePart,
-    RemovedNode,
+    RemovedNode, AdminToken,
 }
 #[cfg(not(feature = "next-level"))]
 impl RowForm for crate::model::Node {}

@@ -194,7 +194,7 @@ impl World {
                 let head = self.ledger.head();
                 let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
                 let now = head.now.plus_ms(i64::from(milliseconds));
-                self.put_entry(Entry { epoch, now, command: Command::Tick });
+                self.put_entry(Entry { epoch, now, actor: Actor::System, command: Command::Tick });
             }
             Step::Create(name, size) => {
                 let create = schedule(name % NAMES, size, self.ledger.head().now);
@@ -314,7 +314,7 @@ impl World {
         let readings = vec![VoterClock { node, wall }, VoterClock { node: NodeId(9), wall: wall.plus_ms(900) }];
         let leader = ClaimOwner { node, incarnation: Incarnation(1) };
         let command = Command::EpochStart(EpochStart::new(leader, 3, readings));
-        self.put_entry(Entry { epoch: Epoch(0), now: Time(0), command });
+        self.put_entry(Entry { epoch: Epoch(0), now: Time(0), actor: Actor::System, command });
     }
 
     /// Proposes what a former leader had in flight, or an entry with a wrong clock. Nothing changes (P13, P18).
@@ -337,7 +337,7 @@ impl World {
             _ => Command::OptOut(OptOut { tenant: "default".into(), keys: vec!["stray@x.org".into()] }),
         };
         let before = (head.now, rows_without_head(&self.ledger));
-        let outcome = self.put_entry(Entry { epoch: Epoch(epoch), now, command });
+        let outcome = self.put_entry(Entry { epoch: Epoch(epoch), now, actor: Actor::System, command });
         assert!(matches!(outcome, CommandOutcome::Refused(_)), "{outcome:?}");
         assert_eq!(before, (self.ledger.head().now, rows_without_head(&self.ledger)));
     }
@@ -478,7 +478,7 @@ impl World {
     fn entry(&self, command: Command) -> Entry {
         let head = self.ledger.head();
         let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
-        Entry { epoch, now: head.now, command }
+        Entry { epoch, now: head.now, actor: Actor::System, command }
     }
 
     fn next_fire(&self, schedule: ScheduleId, which: u8) -> Option<Fire> {
@@ -668,13 +668,14 @@ fn full_page_keeps_its_counts() {
         let head = world.ledger.head();
         let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
         let create = ScheduleCreate { request: None, ..create };
-        let entry = Entry { epoch, now: head.now, command: Command::ScheduleCreate(Box::new(create)) };
+        let entry =
+            Entry { epoch, now: head.now, actor: Actor::System, command: Command::ScheduleCreate(Box::new(create)) };
         world.ledger.apply(head.applied + 1, &entry);
     }
     let at = |world: &World, command: Command| {
         let head = world.ledger.head();
         let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
-        (head.applied + 1, Entry { epoch, now: Time(10_000), command })
+        (head.applied + 1, Entry { epoch, now: Time(10_000), actor: Actor::System, command })
     };
     let mut fires: Vec<Fire> = world.schedules().iter().filter_map(|id| world.next_fire(*id, 0)).collect();
     for opening in fires.iter_mut().flat_map(|fire| &mut fire.opened) {

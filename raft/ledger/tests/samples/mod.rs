@@ -18,10 +18,11 @@ use reveille_ledger::reply::{
     CancelledRun, CancelledRuns, CommandOutcome, CommandReply, MovedRecipients, ScheduleCreation,
 };
 use reveille_ledger::tenant::TenantSet;
+use reveille_ledger::token::{Rights, TenantScope, TokenCreate, TokenGrant};
 use reveille_ledger::{ActivityKind, Ledger, RunKind, RunState, ScheduleTiming};
 
 /// Number of commands; their ordinals are 0 to this minus one.
-pub const COMMANDS: u8 = 48;
+pub const COMMANDS: u8 = 50;
 
 const NODE: NodeId = NodeId(0xfeed);
 const OWNER: ClaimOwner = ClaimOwner { node: NODE, incarnation: Incarnation(3) };
@@ -79,6 +80,8 @@ pub fn name(command: &Command) -> &'static str {
         Command::NodeDrain(_) => "NodeDrain",
         Command::NodeShare(_) => "NodeShare",
         Command::NodeRemove(_) => "NodeRemove",
+        Command::TokenCreate(_) => "TokenCreate",
+        Command::TokenRevoke(_) => "TokenRevoke",
         #[cfg(feature = "next-level")]
         Command::OfNextLevel => "OfNextLevel",
     }
@@ -460,7 +463,35 @@ pub fn commands() -> Vec<(&'static str, Command)> {
         ("NodeDrain", Command::NodeDrain(NodeDrain { node: NodeId(300), drains: true })),
         ("NodeShare", Command::NodeShare(NodeShare { node: NodeId(300), opens: true })),
         ("NodeRemove", Command::NodeRemove(NodeId(300))),
+        ("TokenCreate", token_of_two_tenants(7)),
+        ("TokenRevoke", Command::TokenRevoke(TokenId(7))),
     ]
+}
+
+/// Returns one of each actor.
+pub fn actors() -> Vec<(&'static str, Actor)> {
+    let operator = |tenant: Option<&str>| {
+        let (token, needs, tenant) = (TokenId(u64::MAX - 7), Rights(0x90), tenant.map(str::to_owned));
+        Actor::Operator { token, needs, tenant }
+    };
+    vec![
+        ("System", Actor::System),
+        ("Insecure", Actor::Insecure),
+        ("Operator", operator(Some("acme"))),
+        ("Operator of all tenants", operator(None)),
+    ]
+}
+
+/// Returns a token in which each field differs from its default.
+fn token(id: u64, name: &str, tenants: TenantScope) -> TokenCreate {
+    let (hash, expires_at) = (Hash::of(name.as_bytes()), Some(Time(1_900_000_000_000)));
+    let grant = TokenGrant { name: name.into(), hash, rights: Rights(0x91), tenants, expires_at };
+    TokenCreate { id: TokenId(id), grant, revokes: Rights(0x100) }
+}
+
+fn token_of_two_tenants(id: u64) -> Command {
+    let tenants = ["acme", "globex"].map(str::to_owned).into();
+    Command::TokenCreate(Box::new(token(id, "deploy", TenantScope::Only(tenants))))
 }
 
 fn campaign_arm(name: &str) -> Command {
@@ -578,7 +609,7 @@ pub fn ledger() -> Ledger {
     let mut put = |now: i64, command: Command| {
         let head = ledger.head();
         let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
-        let applied = ledger.apply(head.applied + 1, &Entry { epoch, now: Time(now), command });
+        let applied = ledger.apply(head.applied + 1, &Entry { epoch, now: Time(now), actor: Actor::System, command });
         assert!(!matches!(applied.reply.outcome, CommandOutcome::Refused(_)), "{applied:?}");
         applied.reply.outcome
     };
@@ -664,6 +695,9 @@ pub fn ledger() -> Ledger {
     assert_eq!(put(later, Command::Archive(archive(triggered))), CommandOutcome::Archived(1));
     put(later, other("late", "request-8"));
     put(later, Command::TenantSet(tenant_set()));
+    put(later, Command::TokenCreate(Box::new(token(1, "root", TenantScope::All))));
+    put(later, token_of_two_tenants(2));
+    put(later, Command::TokenRevoke(TokenId(2)));
     put(later, Command::PoolSet(pool_set()));
     put(later, Command::AudienceSeal(audience_seal()));
     let CommandOutcome::Schedule(news) = put(later, sealed()) else { panic!("a schedule") };
@@ -680,7 +714,7 @@ pub fn ledger() -> Ledger {
     let head = ledger.head();
     let command = Command::OptOutTakeBack(take_back("u9@example.org", head.applied));
     let (epoch, next) = (head.epoch.map_or(Epoch(0), |epoch| epoch.epoch), head.applied + 1);
-    let taken_back = ledger.apply(next, &Entry { epoch, now: Time(later), command }).reply;
+    let taken_back = ledger.apply(next, &Entry { epoch, now: Time(later), actor: Actor::System, command }).reply;
     assert_eq!(taken_back.outcome, CommandOutcome::Moved(1));
     // A run to a sealed audience leaves its summary in the state.
     let much_later = Time(later + 100 * 86_400_000);
@@ -694,7 +728,8 @@ pub fn ledger() -> Ledger {
         Command::NodeUp(NodeUp { owner: second, name: "n2".into(), level: 1, process_nonce: 79 }),
         Command::NodeRemove(second.node),
     ]) {
-        let outcome = ledger.apply(index, &Entry { epoch, now: much_later, command }).reply.outcome;
+        let outcome =
+            ledger.apply(index, &Entry { epoch, now: much_later, actor: Actor::System, command }).reply.outcome;
         assert!(!matches!(outcome, CommandOutcome::Refused(_)), "{outcome:?}");
     }
     assert!(ledger.summaries().contains(&sent));

@@ -243,7 +243,12 @@ impl World {
         let nodes = words.number("nodes", 2_u64)?;
         let readings = (1..=nodes.max(2)).map(|node| VoterClock { node: NodeId(node), wall: self.first }).collect();
         let start = EpochStart::new(owner(1, 1), 3, readings);
-        self.commit_entry(Entry { epoch: Epoch(0), now: Time(0), command: Command::EpochStart(start) })?;
+        self.commit_entry(Entry {
+            epoch: Epoch(0),
+            now: Time(0),
+            actor: Actor::System,
+            command: Command::EpochStart(start),
+        })?;
         for node in 1..=nodes {
             let up = NodeUp { owner: owner(node, 1), name: format!("n{node}"), level: 1, process_nonce: node };
             self.commit(Command::NodeUp(up), &mut Words::none())?;
@@ -267,7 +272,7 @@ impl World {
         let accept_clock = words.key("accept").is_some();
         let start = EpochStart { machine, accept_clock, ..EpochStart::new(leader, voters, readings) };
         let command = Command::EpochStart(start);
-        self.commit_entry(Entry { epoch: Epoch(0), now: Time(0), command })
+        self.commit_entry(Entry { epoch: Epoch(0), now: Time(0), actor: Actor::System, command })
     }
 
     /// `5s`, or `1/5s` with the node's number.
@@ -293,7 +298,7 @@ impl World {
             let head = self.ledger.head();
             let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
             let now = head.now.plus_ms(step - head.offset_ms());
-            self.commit_entry(Entry { epoch, now, command: Command::Tick })?;
+            self.commit_entry(Entry { epoch, now, actor: Actor::System, command: Command::Tick })?;
         }
         Ok(format!("it is {}", self.time(self.ledger.head().now)))
     }
@@ -698,7 +703,7 @@ impl World {
         let told = crate::tell::fire(self, &fire);
         let epoch = self.ledger.head().epoch.map(|epoch| epoch.epoch).unwrap_or_default();
         let now = now.plus_ms(-self.ledger.head().offset_ms());
-        Ok(told + &self.commit_entry(Entry { epoch, now, command: Command::Fire(vec![fire]) })?)
+        Ok(told + &self.commit_entry(Entry { epoch, now, actor: Actor::System, command: Command::Fire(vec![fire]) })?)
     }
 
     /// `f: claim daily 0-2 node=1`: the claim is called `f` from now on. Several sets are several claims of one entry:

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use goldenscript::{Command, Context, Runner};
 use reveille_ledger::check::check;
-use reveille_ledger::command::Entry;
+use reveille_ledger::command::{Actor, Entry};
 use reveille_ledger::content::{Audience, Content, Recipient};
 use reveille_ledger::ids::{Epoch, Fence, RunId, ScheduleId, Time};
 use reveille_ledger::{ApplyResult, Ledger};
@@ -44,7 +44,7 @@ impl World {
         let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
         let epoch = Epoch(words.number("epoch", epoch.0)?);
         let now = words.ms("at")?.map_or(head.now, |ms| self.first.plus_ms(ms)).plus_ms(-head.offset_ms());
-        self.commit_entry(Entry { epoch, now, command })
+        self.commit_entry(Entry { epoch, now, actor: Actor::System, command })
     }
 
     /// Commits one of many commands whose effects are printed together.
@@ -54,7 +54,7 @@ impl World {
         let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
         let now = head.now.plus_ms(-head.offset_ms());
         self.given.note(&command);
-        self.ledger.apply(self.index, &Entry { epoch, now, command });
+        self.ledger.apply(self.index, &Entry { epoch, now, actor: Actor::System, command });
     }
 
     pub fn commit_entry(&mut self, entry: Entry) -> Parsed<String> {

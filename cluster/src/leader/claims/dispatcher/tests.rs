@@ -3,9 +3,9 @@
 use reveille_ledger::bitmap::{Bitmap, CHUNK};
 use reveille_ledger::canary::Canary;
 use reveille_ledger::command::{
-    AudienceSeal, ClaimOutcome, ClaimRequest, Entry, EpochStart, Fire, NodeUp, Opening, OpeningCause, OutcomeSource,
-    PickedRecipients, RefusalEffect, Relay, RelayRefusal, ReleaseReason, Requeue, ScheduleCreate, Unsendable,
-    VoterClock,
+    Actor, AudienceSeal, ClaimOutcome, ClaimRequest, Entry, EpochStart, Fire, NodeUp, Opening, OpeningCause,
+    OutcomeSource, PickedRecipients, RefusalEffect, Relay, RelayRefusal, ReleaseReason, Requeue, ScheduleCreate,
+    Unsendable, VoterClock,
 };
 use reveille_ledger::content::{AudienceChoice, NamedAudience, Seal};
 use reveille_ledger::ids::{Fence, Hash, Incarnation, Nominal, PageId, RunId, ScheduleId};
@@ -131,7 +131,10 @@ impl World {
     fn put(&mut self, command: Command) -> CommandOutcome {
         let head = self.ledger.head();
         let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
-        self.ledger.apply(head.applied + 1, &Entry { epoch, now: self.now, command }).reply.outcome
+        self.ledger
+            .apply(head.applied + 1, &Entry { epoch, now: self.now, actor: Actor::System, command })
+            .reply
+            .outcome
     }
 
     fn up(&mut self, node: u64, incarnation: u64) {

@@ -7,7 +7,6 @@
 mod schedule;
 
 use std::collections::BTreeSet;
-use std::time::Instant;
 
 use jiff::civil::DateTime;
 use jiff::tz::Offset;
@@ -20,7 +19,7 @@ use reveille_proto::admin::v1::Freshness;
 
 use super::archive::{ArchiveChain, ArchivedRun};
 use super::blobs::Blobs;
-use super::{Admin, ApiError, ApiResult, error_texts, validate};
+use super::{Admin, ApiError, ApiResult, Call, error_texts, validate};
 pub use schedule::{absent_audience, absent_campaign, absent_relay, absent_schedule, check_schedule, near};
 
 /// Maximum number of archived runs of a schedule that are searched for a named one. Each may need a file.
@@ -65,8 +64,8 @@ impl RunArgument {
         match self {
             RunArgument::Number(run) => match tenant_of(ledger, *run) {
                 Some(owner) if owner == tenant => Ok(FoundRun::Known(*run)),
-                Some(_) => Err(self.unknown()),
-                None => Ok(FoundRun::Archived(ArchiveQuery::Run(*run))),
+                // A run of another tenant is searched like one that does not exist, and takes as long.
+                _ => Ok(FoundRun::Archived(ArchiveQuery::Run(*run))),
             },
             RunArgument::Occurrence { schedule, occurrence } => {
                 let named = ledger.schedule_named(tenant, schedule);
@@ -278,10 +277,10 @@ impl Admin {
         &self,
         (tenant, run): (&str, &str),
         stale: bool,
-        deadline: Instant,
+        call: &Call,
     ) -> ApiResult<(RunId, Option<Freshness>)> {
         let (tenant, argument) = (validate::tenant(tenant)?, RunArgument::parse(run)?);
-        let query = self.read(stale, deadline, |ledger| argument.find(ledger, &self.context.zones, &tenant));
+        let query = self.read(stale, call, |ledger| argument.find(ledger, &self.context.zones, &tenant));
         let (found, freshness) = query.await?;
         let run = match found? {
             FoundRun::Known(run) => run,
@@ -317,8 +316,8 @@ impl Admin {
     ///
     /// # Errors
     /// If the run is in the archive.
-    pub(crate) async fn find_run_to_change(&self, tenant: &str, run: &str, deadline: Instant) -> ApiResult<RunId> {
-        let (run, _) = self.find_run((tenant, run), false, deadline).await?;
+    pub(crate) async fn find_run_to_change(&self, tenant: &str, run: &str, call: &Call) -> ApiResult<RunId> {
+        let (run, _) = self.find_run((tenant, run), false, call).await?;
         let may_change = self.read_run(run, |at| {
             if at.state.run(run).is_some() {
                 return Ok(());
@@ -336,7 +335,7 @@ impl Admin {
         &self,
         (tenant, run): (&str, &str),
         (recipients, all): (&[String], bool),
-        deadline: Instant,
+        call: &Call,
     ) -> ApiResult<RunRecipients> {
         match (recipients.len(), all) {
             (0, false) => {
@@ -357,7 +356,7 @@ impl Admin {
             .zip(recipients)
             .map(|(place, text)| RecipientArgument::parse(&format!("recipients[{place}]"), text))
             .collect::<Result<_, _>>()?;
-        let run = self.find_run_to_change(tenant, run, deadline).await?;
+        let run = self.find_run_to_change(tenant, run, call).await?;
         if all {
             return Ok(RunRecipients { run, numbers: Vec::new() });
         }
@@ -387,10 +386,10 @@ impl Admin {
         place: (&str, &str),
         recipient: &str,
         stale: bool,
-        deadline: Instant,
+        call: &Call,
     ) -> ApiResult<RunRecipient> {
         let wanted = RecipientArgument::parse("recipient", recipient)?;
-        let (run, freshness) = self.find_run(place, stale, deadline).await?;
+        let (run, freshness) = self.find_run(place, stale, call).await?;
         let mut blobs = Blobs::default();
         let found = self.read_run(run, |at| {
             let known = at.own.run(run).ok_or_else(|| absent(at.own, run))?;

@@ -24,7 +24,7 @@ use tonic::{Code, Status, Streaming};
 use crate::server::admin::lookup::absent_audience;
 use crate::server::admin::paging::Paging;
 use crate::server::admin::validate::{Fields, SCHEDULE_NAME_MAX};
-use crate::server::admin::{Admin, ApiError, ApiResult, error_texts, validate, views};
+use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, validate, views};
 
 /// Maximum number of progress messages that wait for a caller. A slow caller misses some of them.
 pub(crate) const WAITING_MAX: usize = 2;
@@ -65,9 +65,9 @@ impl AudienceRequest {
 impl Admin {
     /// Checks that there is a quorum, and that the name is free or belongs to the same audience. It runs before a part
     /// is written. Returns the hash of the existing seal with that name.
-    pub(crate) async fn free(&self, order: &AudienceRequest, deadline: Instant) -> ApiResult<Option<Hash>> {
+    pub(crate) async fn free(&self, order: &AudienceRequest, call: &Call) -> ApiResult<Option<Hash>> {
         let place = (order.tenant.clone(), order.name.clone());
-        let query = self.read_latest(deadline, |ledger| {
+        let query = self.read_latest(call, |ledger| {
             let known = ledger.audiences().get(&place)?;
             ledger.seal(&known.seal).map(|seal| (known.seal, seal.rows, seal.columns))
         });
@@ -80,12 +80,17 @@ impl Admin {
     }
 
     /// Proposes the seal. The parts must be on a majority.
-    pub(crate) async fn seal(&self, order: AudienceRequest, parts: Vec<Hash>) -> ApiResult<v1::SealedAudience> {
+    pub(crate) async fn seal(
+        &self,
+        order: AudienceRequest,
+        parts: Vec<Hash>,
+        call: &Call,
+    ) -> ApiResult<v1::SealedAudience> {
         let seal = order.seal(parts);
         let AudienceRequest { tenant, name, request, .. } = order;
         let request_id = request.clone().unwrap_or_default();
         let command = Command::AudienceSeal(AudienceSeal { request, tenant: tenant.clone(), seal });
-        self.write(command, &request_id, Instant::now() + SEAL_WITHIN).await?;
+        self.write(command, &request_id, &call.until(Instant::now() + SEAL_WITHIN)).await?;
         let lacking = self.context.parts.lacking().into_iter().collect();
         let shown = self.context.replica.read(|ledger| {
             let known = ledger.audiences().get(&(tenant.clone(), name.clone()))?;
@@ -129,11 +134,7 @@ serve! {
 }
 
 impl Admin {
-    async fn list_audiences(
-        &self,
-        request: ListAudiencesRequest,
-        deadline: Instant,
-    ) -> ApiResult<ListAudiencesResponse> {
+    async fn list_audiences(&self, request: ListAudiencesRequest, call: &Call) -> ApiResult<ListAudiencesResponse> {
         let tenant = validate::tenant(&request.tenant)?;
         let paging: Paging<String> = Paging::new("audiences", request.page_size, &request.page_token)?;
         let lacking: BTreeSet<Hash> = self.context.parts.lacking().into_iter().collect();
@@ -141,7 +142,7 @@ impl Admin {
             Some(after) => Bound::Excluded((tenant.clone(), after.clone())),
             None => Bound::Included((tenant.clone(), String::new())),
         };
-        let query = self.read(request.stale, deadline, |ledger| {
+        let query = self.read(request.stale, call, |ledger| {
             let from = ledger.audiences().range((first, Bound::Unbounded));
             let mine = from.take_while(|((of, _), _)| *of == tenant).take(paging.size + 1);
             mine.map(|((_, name), known)| shown(ledger, (&tenant, name), known, &lacking)).collect::<Vec<_>>()
@@ -151,10 +152,10 @@ impl Admin {
         Ok(ListAudiencesResponse { audiences, next_page_token, freshness })
     }
 
-    async fn get_audience(&self, request: GetAudienceRequest, deadline: Instant) -> ApiResult<GetAudienceResponse> {
+    async fn get_audience(&self, request: GetAudienceRequest, call: &Call) -> ApiResult<GetAudienceResponse> {
         let place = (validate::tenant(&request.tenant)?, request.name);
         let lacking: BTreeSet<Hash> = self.context.parts.lacking().into_iter().collect();
-        let query = self.read(request.stale, deadline, |ledger| {
+        let query = self.read(request.stale, call, |ledger| {
             let known = ledger.audiences().get(&place).ok_or_else(|| absent_audience(ledger, &place.0, &place.1))?;
             Ok::<_, ApiError>(shown(ledger, (&place.0, &place.1), known, &lacking))
         });
@@ -163,14 +164,10 @@ impl Admin {
         Ok(GetAudienceResponse { audience, freshness })
     }
 
-    async fn delete_audience(
-        &self,
-        request: DeleteAudienceRequest,
-        deadline: Instant,
-    ) -> ApiResult<DeleteAudienceResponse> {
+    async fn delete_audience(&self, request: DeleteAudienceRequest, call: &Call) -> ApiResult<DeleteAudienceResponse> {
         let DeleteAudienceRequest { tenant, name, validate_only } = request;
         let (tenant, place) = (validate::tenant(&tenant)?, name.clone());
-        let absent = self.read_latest(deadline, |ledger| {
+        let absent = self.read_latest(call, |ledger| {
             let is_there = ledger.audiences().contains(&(tenant.clone(), place.clone()));
             (!is_there).then(|| absent_audience(ledger, &tenant, &place))
         });
@@ -178,7 +175,7 @@ impl Admin {
             return Err(absent);
         }
         let delete = AudienceDelete { tenant, name };
-        let reply = self.write_unless(validate_only, Command::AudienceDelete(delete), "", deadline).await?;
+        let reply = self.write_unless(validate_only, Command::AudienceDelete(delete), "", call).await?;
         Ok(DeleteAudienceResponse { index: reply.map_or(0, |reply| reply.index) })
     }
 }

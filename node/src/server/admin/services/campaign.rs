@@ -4,7 +4,6 @@ mod draft;
 mod launch;
 
 use std::ops::Bound;
-use std::time::Instant;
 
 use reveille_cluster::process::peer_messages::BarrierSubject;
 use reveille_ledger::campaign::{Campaign, CampaignStage};
@@ -25,7 +24,7 @@ use crate::server::admin::lookup::absent_campaign;
 use crate::server::admin::paging::Paging;
 use crate::server::admin::validate;
 use crate::server::admin::validate::Fields;
-use crate::server::admin::{Admin, ApiError, ApiResult, error_texts, views};
+use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, views};
 
 impl Admin {
     /// Returns the campaign from the state of this node.
@@ -51,10 +50,10 @@ impl Admin {
     async fn find_campaign(
         &self,
         (tenant, name): (&str, &str),
-        deadline: Instant,
+        call: &Call,
     ) -> ApiResult<(CampaignName, Campaign, Made)> {
         let named = CampaignName { tenant: validate::tenant(tenant)?, name: name.to_owned() };
-        let query = self.read_latest(deadline, |ledger| {
+        let query = self.read_latest(call, |ledger| {
             let known = ledger.campaigns().get(&named.key());
             let known = known.ok_or_else(|| absent_campaign(ledger, &named.tenant, name))?.clone();
             let schedule = known.stage.schedule();
@@ -72,8 +71,8 @@ impl Admin {
     }
 
     /// Proposes a change of a campaign. Errors of the ledger are worded for the campaign, not for its schedule.
-    async fn change(&self, named: &CampaignName, command: Command, deadline: Instant) -> ApiResult<CommandReply> {
-        let written = self.try_write(command, "", deadline).await;
+    async fn change(&self, named: &CampaignName, command: Command, call: &Call) -> ApiResult<CommandReply> {
+        let written = self.try_write(command, "", call).await;
         written.map_err(|error| error.worded(|refusal| error_texts::refused_of_campaign(&named.name, refusal)))
     }
 
@@ -83,9 +82,9 @@ impl Admin {
         dry_run: bool,
         named: &CampaignName,
         command: Command,
-        deadline: Instant,
+        call: &Call,
     ) -> ApiResult<Option<CommandReply>> {
-        let written = self.try_write_unless(dry_run, command, "", deadline).await;
+        let written = self.try_write_unless(dry_run, command, "", call).await;
         written.map_err(|error| error.worded(|refusal| error_texts::refused_of_campaign(&named.name, refusal)))
     }
 }
@@ -110,18 +109,14 @@ serve! {
 }
 
 impl Admin {
-    async fn list_campaigns(
-        &self,
-        request: ListCampaignsRequest,
-        deadline: Instant,
-    ) -> ApiResult<ListCampaignsResponse> {
+    async fn list_campaigns(&self, request: ListCampaignsRequest, call: &Call) -> ApiResult<ListCampaignsResponse> {
         let tenant = validate::tenant(&request.tenant)?;
         let paging: Paging<String> = Paging::new("campaigns", request.page_size, &request.page_token)?;
         let first = match &paging.after {
             Some(after) => Bound::Excluded((tenant.clone(), after.clone())),
             None => Bound::Included((tenant.clone(), String::new())),
         };
-        let query = self.read(request.stale, deadline, |ledger| {
+        let query = self.read(request.stale, call, |ledger| {
             let from = ledger.campaigns().range((first, Bound::Unbounded));
             let mine = from.take_while(|((of, _), _)| *of == tenant).take(paging.size + 1);
             let shown = mine.map(|((_, name), known)| {
@@ -135,29 +130,25 @@ impl Admin {
         Ok(ListCampaignsResponse { campaigns, next_page_token, freshness })
     }
 
-    async fn get_campaign(&self, request: GetCampaignRequest, deadline: Instant) -> ApiResult<GetCampaignResponse> {
+    async fn get_campaign(&self, request: GetCampaignRequest, call: &Call) -> ApiResult<GetCampaignResponse> {
         let named = CampaignName { tenant: validate::tenant(&request.tenant)?, name: request.name };
-        let ((), freshness) = self.read(request.stale, deadline, |_| ()).await?;
+        let ((), freshness) = self.read(request.stale, call, |_| ()).await?;
         let campaign = Some(self.campaign(&named)?);
         let body = if request.with_body { Some(self.body_of_campaign(&named)?) } else { None };
         Ok(GetCampaignResponse { campaign, freshness, body })
     }
 
-    async fn pause_campaign(
-        &self,
-        request: PauseCampaignRequest,
-        deadline: Instant,
-    ) -> ApiResult<PauseCampaignResponse> {
+    async fn pause_campaign(&self, request: PauseCampaignRequest, call: &Call) -> ApiResult<PauseCampaignResponse> {
         let mut fields = Fields::default();
         let reason = fields.reason("reason", &request.reason);
         let reason = fields.done(Some(reason))?;
         let place = (request.tenant.as_str(), request.name.as_str());
-        let (named, campaign, made) = self.find_campaign(place, deadline).await?;
+        let (named, campaign, made) = self.find_campaign(place, call).await?;
         let run = match made {
             Made { run: Some(run), .. } => Some(run),
             Made { schedule: Some(schedule), .. } => {
                 let pause = SchedulePause { schedule, reason: reason.clone() };
-                self.change(&named, Command::SchedulePause(pause), deadline).await?;
+                self.change(&named, Command::SchedulePause(pause), call).await?;
                 // The run may have opened just before the pause, so it is paused too.
                 self.context.replica.read(|ledger| ledger.run_of_campaign(schedule))
             }
@@ -165,21 +156,17 @@ impl Admin {
         };
         let barrier = match run {
             Some(run) => {
-                let reply = self.change(&named, Command::RunPause(RunPause { run, reason }), deadline).await?;
-                Some(self.barrier(reply.index, BarrierSubject::Run(run), deadline).await?)
+                let reply = self.change(&named, Command::RunPause(RunPause { run, reason }), call).await?;
+                Some(self.barrier(reply.index, BarrierSubject::Run(run), call).await?)
             }
             None => None,
         };
         Ok(PauseCampaignResponse { campaign: Some(self.campaign(&named)?), barrier })
     }
 
-    async fn resume_campaign(
-        &self,
-        request: ResumeCampaignRequest,
-        deadline: Instant,
-    ) -> ApiResult<ResumeCampaignResponse> {
+    async fn resume_campaign(&self, request: ResumeCampaignRequest, call: &Call) -> ApiResult<ResumeCampaignResponse> {
         let place = (request.tenant.as_str(), request.name.as_str());
-        let (named, campaign, made) = self.find_campaign(place, deadline).await?;
+        let (named, campaign, made) = self.find_campaign(place, call).await?;
         if made.run.is_none() && made.schedule.is_some() && request.without_canary {
             return Err(error_texts::not_possible(
                 "it has not opened: no canary has held it, so there is none to overrule",
@@ -197,38 +184,30 @@ impl Admin {
                 return Err(error_texts::not_possible(message).next(next));
             }
         };
-        self.change(&named, command, deadline).await?;
+        self.change(&named, command, call).await?;
         Ok(ResumeCampaignResponse { campaign: Some(self.campaign(&named)?) })
     }
 
-    async fn cancel_campaign(
-        &self,
-        request: CancelCampaignRequest,
-        deadline: Instant,
-    ) -> ApiResult<CancelCampaignResponse> {
-        let (named, ..) = self.find_campaign((&request.tenant, &request.name), deadline).await?;
+    async fn cancel_campaign(&self, request: CancelCampaignRequest, call: &Call) -> ApiResult<CancelCampaignResponse> {
+        let (named, ..) = self.find_campaign((&request.tenant, &request.name), call).await?;
         let cancel = Command::CampaignCancel(named.clone());
-        let Some(reply) = self.change_unless(request.validate_only, &named, cancel, deadline).await? else {
+        let Some(reply) = self.change_unless(request.validate_only, &named, cancel, call).await? else {
             return Ok(CancelCampaignResponse { campaign: Some(self.campaign(&named)?), barrier: None });
         };
         // The run may have opened before the cancellation.
-        let made = self.find_campaign((&request.tenant, &request.name), deadline).await?.2;
+        let made = self.find_campaign((&request.tenant, &request.name), call).await?.2;
         let barrier = match made.run {
-            Some(run) => Some(self.barrier(reply.index, BarrierSubject::Run(run), deadline).await?),
+            Some(run) => Some(self.barrier(reply.index, BarrierSubject::Run(run), call).await?),
             None => None,
         };
         Ok(CancelCampaignResponse { campaign: Some(self.campaign(&named)?), barrier })
     }
 
-    async fn delete_campaign(
-        &self,
-        request: DeleteCampaignRequest,
-        deadline: Instant,
-    ) -> ApiResult<DeleteCampaignResponse> {
+    async fn delete_campaign(&self, request: DeleteCampaignRequest, call: &Call) -> ApiResult<DeleteCampaignResponse> {
         let DeleteCampaignRequest { tenant, name, validate_only } = request;
-        let (named, ..) = self.find_campaign((&tenant, &name), deadline).await?;
+        let (named, ..) = self.find_campaign((&tenant, &name), call).await?;
         let delete = Command::CampaignDelete(named.clone());
-        let reply = self.change_unless(validate_only, &named, delete, deadline).await?;
+        let reply = self.change_unless(validate_only, &named, delete, call).await?;
         Ok(DeleteCampaignResponse { index: reply.map_or(0, |reply| reply.index) })
     }
 }

@@ -1,7 +1,6 @@
 //! Drains and removes members (P22).
 
 use std::collections::BTreeSet;
-use std::time::Instant;
 
 use reveille_cluster::leader::removal;
 use reveille_cluster::process::peer_messages::{ChangeMember, ChangedMember, MemberChange};
@@ -9,13 +8,13 @@ use reveille_ledger::ids::NodeId;
 use reveille_proto::admin::v1;
 use reveille_proto::admin::v1::{DrainMemberRequest, DrainMemberResponse, RemoveMemberRequest, RemoveMemberResponse};
 
-use crate::server::admin::{Admin, ApiResult, error_texts, views};
+use crate::server::admin::{Admin, ApiResult, Call, error_texts, views};
 
 /// Drains a member, or takes that back.
-pub async fn drain(admin: &Admin, request: DrainMemberRequest, deadline: Instant) -> ApiResult<DrainMemberResponse> {
+pub async fn drain(admin: &Admin, request: DrainMemberRequest, call: &Call) -> ApiResult<DrainMemberResponse> {
     let node = admin.member_named(&request.member)?;
     let change = if request.undo { MemberChange::Undrain } else { MemberChange::Drain };
-    admin.change_member(node, &request.member, change, deadline).await?;
+    admin.change_member(node, &request.member, change, call).await?;
     let member = admin.listed_members().into_iter().find(|member| member.id == node.to_string());
     // The leader has applied it, and this node may not have yet.
     let member = member.map(|member| v1::Member { drains: !request.undo, ..member });
@@ -23,11 +22,11 @@ pub async fn drain(admin: &Admin, request: DrainMemberRequest, deadline: Instant
 }
 
 /// Removes a member.
-pub async fn remove(admin: &Admin, request: RemoveMemberRequest, deadline: Instant) -> ApiResult<RemoveMemberResponse> {
+pub async fn remove(admin: &Admin, request: RemoveMemberRequest, call: &Call) -> ApiResult<RemoveMemberResponse> {
     let RemoveMemberRequest { member: name, dead } = request;
     let node = admin.member_named(&name).or_else(|unknown| admin.removed_named(&name).ok_or(unknown))?;
     let change = if dead { MemberChange::RemoveDead } else { MemberChange::Remove };
-    let ChangedMember { in_doubt, .. } = admin.change_member(node, &name, change, deadline).await?;
+    let ChangedMember { in_doubt, .. } = admin.change_member(node, &name, change, call).await?;
     let mut members = admin.listed_members();
     members.retain(|member| member.id != node.to_string());
     Ok(RemoveMemberResponse { members, in_doubt })
@@ -63,11 +62,12 @@ impl Admin {
         member: NodeId,
         name: &str,
         change: MemberChange,
-        deadline: Instant,
+        call: &Call,
     ) -> ApiResult<ChangedMember> {
-        self.member()?;
-        self.led(deadline).await?;
-        let changed = removal::through_leader(&self.context, ChangeMember { member, change }, deadline).await;
+        self.led(call).await?;
+        // The leader proposes the entries as the cluster's own, so a fresh read checks the token.
+        self.read_latest(call, |_| ()).await?;
+        let changed = removal::through_leader(&self.context, ChangeMember { member, change }, call.deadline).await;
         changed.map_err(|refusal| error_texts::member_not_changed(name, change, &refusal))
     }
 }

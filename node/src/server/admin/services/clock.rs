@@ -1,7 +1,6 @@
 //! The test clock (P19): show it and advance it.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use reveille_cluster::ops::test_clock::{AdvanceError, AdvanceProgress, advance};
 use reveille_ledger::ids::Time;
@@ -13,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Status};
 
-use crate::server::admin::{Admin, ApiError, ApiResult, error_texts, validate, views};
+use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, validate, views};
 
 /// Maximum number of progress messages that wait for a caller. A slow caller misses some of them.
 const WAITING_MAX: usize = 2;
@@ -23,8 +22,8 @@ impl Admin {
     ///
     /// # Errors
     /// If the cluster keeps real time.
-    async fn test_clock(&self, stale: bool, deadline: Instant) -> ApiResult<GetClockResponse> {
-        let query = self.read(stale, deadline, |ledger| {
+    async fn test_clock(&self, stale: bool, call: &Call) -> ApiResult<GetClockResponse> {
+        let query = self.read(stale, call, |ledger| {
             let due = ledger.due().next().map(|(due, _)| due);
             (ledger.head().now, ledger.head().test_clock, due)
         });
@@ -48,17 +47,17 @@ serve! {
 }
 
 impl Admin {
-    async fn get_clock(&self, request: GetClockRequest, deadline: Instant) -> ApiResult<GetClockResponse> {
-        self.test_clock(request.stale, deadline).await
+    async fn get_clock(&self, request: GetClockRequest, call: &Call) -> ApiResult<GetClockResponse> {
+        self.test_clock(request.stale, call).await
     }
 
     /// Advances the clock. The stream ends when the target is reached, the caller disconnects, or the node stops.
     async fn advance_clock(
         &self,
         request: AdvanceClockRequest,
-        deadline: Instant,
+        call: &Call,
     ) -> ApiResult<ReceiverStream<Result<AdvanceClockResponse, Status>>> {
-        self.test_clock(false, deadline).await?;
+        self.test_clock(false, call).await?;
         let AdvanceClockRequest { target, jump } = request;
         let now = self.now(self.context.replica.read(|ledger| ledger.head().now));
         let to = validate::clock_target(target, now)?;

@@ -1,7 +1,7 @@
 //! The cluster: status, members and leadership. Status and members need no quorum.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use reveille_cluster::leader::transfer;
 use reveille_cluster::ops::backlog::Backlog;
@@ -20,7 +20,7 @@ use reveille_proto::admin::v1::{
 use reveille_raft::{Member, Role, Status as RaftStatus};
 
 use super::{add_member, change_member, pool};
-use crate::server::admin::{Admin, ApiResult, error_texts, views};
+use crate::server::admin::{Admin, ApiResult, Call, error_texts, views};
 
 /// Maximum number of blocked runs in a status. Thousands of them would be too large for clients, just when they need
 /// it.
@@ -211,31 +211,29 @@ serve! {
 }
 
 impl Admin {
-    async fn get_cluster_status(&self, _: GetClusterStatusRequest, _: Instant) -> ApiResult<GetClusterStatusResponse> {
+    async fn get_cluster_status(&self, _: GetClusterStatusRequest, _: &Call) -> ApiResult<GetClusterStatusResponse> {
         Ok(self.status().await)
     }
 
-    async fn list_members(&self, _: ListMembersRequest, _: Instant) -> ApiResult<ListMembersResponse> {
+    async fn list_members(&self, _: ListMembersRequest, _: &Call) -> ApiResult<ListMembersResponse> {
         let members = self.listed_members();
         let index = self.context.replica.read(|ledger| ledger.head().applied);
         let freshness = Some(Freshness { index, stale: true, age: None });
         Ok(ListMembersResponse { members, freshness })
     }
 
-    async fn transfer_leader(
-        &self,
-        request: TransferLeaderRequest,
-        deadline: Instant,
-    ) -> ApiResult<TransferLeaderResponse> {
+    async fn transfer_leader(&self, request: TransferLeaderRequest, call: &Call) -> ApiResult<TransferLeaderResponse> {
         self.member()?;
-        self.led(deadline).await?;
+        self.led(call).await?;
+        // No entry is proposed, so a fresh read checks the token.
+        self.read_latest(call, |_| ()).await?;
         let to = self.successor(&request.to).await?;
-        transfer::to(&self.context, to, deadline).await.map_err(|error| error_texts::not_handed_over(&error))?;
+        transfer::to(&self.context, to, call.deadline).await.map_err(|error| error_texts::not_handed_over(&error))?;
         let leader = self.context.replica.members().get(&to).map(|member| member.name.clone()).unwrap_or_default();
         Ok(TransferLeaderResponse { leader })
     }
 
-    async fn get_upgrade(&self, _: GetUpgradeRequest, _: Instant) -> ApiResult<GetUpgradeResponse> {
+    async fn get_upgrade(&self, _: GetUpgradeRequest, _: &Call) -> ApiResult<GetUpgradeResponse> {
         Ok(self.upgrade().await)
     }
 }
@@ -243,7 +241,9 @@ impl Admin {
 #[cfg(test)]
 mod tests {
     use reveille_cluster::ops::zones::Zones;
-    use reveille_ledger::command::{ClaimRequest, Command, Entry, EpochStart, NodeUp, RunBlock, Trigger, VoterClock};
+    use reveille_ledger::command::{
+        Actor, ClaimRequest, Command, Entry, EpochStart, NodeUp, RunBlock, Trigger, VoterClock,
+    };
     use reveille_ledger::ids::{ClaimOwner, Epoch, Incarnation, PageId, ScheduleId, Time};
     use reveille_ledger::reply::CommandOutcome;
 
@@ -257,7 +257,7 @@ mod tests {
         let leader = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
         let mut play = |command| {
             let index = ledger.head().applied + 1;
-            ledger.apply(index, &Entry { epoch: Epoch(1), now, command }).reply.outcome
+            ledger.apply(index, &Entry { epoch: Epoch(1), now, actor: Actor::System, command }).reply.outcome
         };
         let readings = vec![VoterClock { node: leader.node, wall: now }];
         play(Command::EpochStart(EpochStart::new(leader, 1, readings)));
@@ -282,7 +282,7 @@ mod tests {
         let (mut ledger, mut now) = (Ledger::new(), Time(1_772_409_600_000));
         let mut play = |now: Time, command| {
             let index = ledger.head().applied + 1;
-            ledger.apply(index, &Entry { epoch: Epoch(1), now, command }).reply.outcome
+            ledger.apply(index, &Entry { epoch: Epoch(1), now, actor: Actor::System, command }).reply.outcome
         };
         let owner = |node, incarnation| ClaimOwner { node: NodeId(node), incarnation: Incarnation(incarnation) };
         let up = |owner: ClaimOwner| {

@@ -1,7 +1,6 @@
 //! Dead letters: list, count by reason, requeue, discard.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
 
 use reveille_ledger::DeadLetter;
 use reveille_ledger::command::{self, Command, Requeue};
@@ -17,8 +16,9 @@ use reveille_proto::admin::v1::{
 
 use super::dead_letter_pages::{Filter, reason};
 use super::doubt::states_in_words;
+use crate::server::admin::access::PII;
 use crate::server::admin::recipient_list::{RecipientPage, RecipientQuery};
-use crate::server::admin::{Admin, ApiError, ApiResult, error_texts, views};
+use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, views};
 
 /// Name of the list, for its page tokens.
 const LIST: &str = "dead-letters";
@@ -60,14 +60,14 @@ struct Batch {
 
 impl Admin {
     /// Returns the named recipients, or one page of all dead letters that the filter selects.
-    async fn letters(&self, meant: Meant, deadline: Instant) -> ApiResult<Batch> {
+    async fn letters(&self, meant: Meant, call: &Call) -> ApiResult<Batch> {
         let Meant { tenant, run, recipients, all, filter, page_token, cancelled } = meant;
         if !all || !recipients.is_empty() {
             if filter.is_some() {
                 let both = "goes with all, and recipients are named; choose one";
                 return Err(ApiError::of_field("filter", both));
             }
-            let picked = self.pick((&tenant, &run), (&recipients, all), deadline).await?;
+            let picked = self.pick((&tenant, &run), (&recipients, all), call).await?;
             let (run, numbers) = (picked.run, picked.numbers);
             let count = self.context.replica.read(|ledger| {
                 if !cancelled {
@@ -89,7 +89,7 @@ impl Admin {
         let question = RecipientQuery { list: LIST, tenant, run, schedule, stale: false, page_size, page_token };
         let mut left_out = 0;
         let listed = self
-            .list(question, deadline, |page: &mut RecipientPage<RecipientId, RecipientId>, ledger, wanted| {
+            .list(question, call, |page: &mut RecipientPage<RecipientId, RecipientId>, ledger, wanted| {
                 page.walk(ledger, wanted, &filter, |page, (key, run, _)| {
                     if cancelled || !run.state.is_cancelled() {
                         page.rows.push(key);
@@ -115,12 +115,12 @@ impl Admin {
         &self,
         batch: &Batch,
         command: Command,
-        deadline: Instant,
+        call: &Call,
     ) -> ApiResult<(MovedRecipients, u64, u64)> {
         if batch.picked.is_empty() {
             return Ok((MovedRecipients::default(), 0, 0));
         }
-        let reply = self.write(command, "", deadline).await?;
+        let reply = self.write(command, "", call).await?;
         let CommandOutcome::MovedOf(runs) = reply.outcome else {
             return Ok((MovedRecipients::default(), 0, reply.index));
         };
@@ -161,7 +161,7 @@ impl Admin {
     async fn list_dead_letters(
         &self,
         request: ListDeadLettersRequest,
-        deadline: Instant,
+        call: &Call,
     ) -> ApiResult<ListDeadLettersResponse> {
         let filter = Filter::read(request.filter)?;
         let question = RecipientQuery {
@@ -174,7 +174,7 @@ impl Admin {
             page_token: &request.page_token,
         };
         let listed = self
-            .list(question, deadline, |page: &mut RecipientPage<DeadLetterRow, RecipientId>, ledger, wanted| {
+            .list(question, call, |page: &mut RecipientPage<DeadLetterRow, RecipientId>, ledger, wanted| {
                 page.walk(ledger, wanted, &filter, |page, (key, run, letter)| {
                     page.blobs.take(ledger, run.audience);
                     page.rows.push((key, run.audience, letter.clone()));
@@ -198,7 +198,7 @@ impl Admin {
     async fn count_dead_letters(
         &self,
         request: CountDeadLettersRequest,
-        deadline: Instant,
+        call: &Call,
     ) -> ApiResult<CountDeadLettersResponse> {
         let CountDeadLettersRequest { tenant, run, filter, page_token, stale } = request;
         let filter = Filter::read(filter)?;
@@ -207,7 +207,7 @@ impl Admin {
         let question = RecipientQuery { list: LIST, tenant, run, schedule, stale, page_size, page_token };
         let mut groups: BTreeMap<String, Group> = BTreeMap::new();
         let listed = self
-            .list(question, deadline, |page: &mut RecipientPage<(), RecipientId>, ledger, wanted| {
+            .list(question, call, |page: &mut RecipientPage<(), RecipientId>, ledger, wanted| {
                 page.walk(ledger, wanted, &filter, |page, (key, run, letter)| {
                     let this = || (key, run.audience, letter.clone());
                     match groups.get_mut(&reason(letter)) {
@@ -234,6 +234,8 @@ impl Admin {
             .await?;
         let wanted: Vec<_> = groups.values().map(|group| (group.newest.1, group.newest.0.number)).collect();
         let addresses = self.addresses(&listed.blobs, &wanted).await;
+        // A relay's text often contains the address too, so the whole example is left out.
+        let sees_addresses = call.has(PII);
         let views_of_groups = groups.into_iter().zip(addresses).map(|((reason, group), address)| {
             let (recipient, _, letter) = &group.newest;
             DeadLetterGroup {
@@ -241,7 +243,7 @@ impl Admin {
                 count: group.count,
                 oldest: Some(views::timestamp(group.oldest.2.since)),
                 newest: Some(views::timestamp(letter.since)),
-                example: Some(views::dead_letter(*recipient, address, letter)),
+                example: sees_addresses.then(|| views::dead_letter(*recipient, address, letter)),
             }
         });
         let mut groups: Vec<DeadLetterGroup> = views_of_groups.collect();
@@ -253,24 +255,24 @@ impl Admin {
     async fn requeue_dead_letters(
         &self,
         request: RequeueDeadLettersRequest,
-        deadline: Instant,
+        call: &Call,
     ) -> ApiResult<RequeueDeadLettersResponse> {
         let RequeueDeadLettersRequest { tenant, run, recipients, all, filter, pool, validate_only, page_token } =
             request;
         let pool = Some(pool).filter(|pool| !pool.is_empty());
         if let Some(pool) = &pool {
-            let serves = self.read_latest(deadline, |ledger| ledger.serves(pool)).await?;
+            let serves = self.read_latest(call, |ledger| ledger.serves(pool)).await?;
             let wrong = || ApiError::of_field("pool", format!("no relay of pool '{pool}' takes mail"));
             serves.then_some(()).ok_or_else(wrong)?;
         }
         let meant = Meant { tenant, run, recipients, all, filter, page_token, cancelled: false };
-        let batch = self.letters(meant, deadline).await?;
+        let batch = self.letters(meant, call).await?;
         let (moved, left, index) = if validate_only {
-            let inside_gap = self.read_latest(deadline, |ledger| inside_gap(ledger, &batch.picked)).await?;
+            let inside_gap = self.read_latest(call, |ledger| inside_gap(ledger, &batch.picked)).await?;
             (MovedRecipients { recipients: batch.count.saturating_sub(inside_gap), inside_gap }, 0, 0)
         } else {
             let command = Command::Requeue(Requeue { picked: batch.picked.clone(), pool });
-            self.move_letters(&batch, command, deadline).await?
+            self.move_letters(&batch, command, call).await?
         };
         Ok(RequeueDeadLettersResponse {
             requeued: moved.recipients,
@@ -284,16 +286,16 @@ impl Admin {
     async fn discard_dead_letters(
         &self,
         request: DiscardDeadLettersRequest,
-        deadline: Instant,
+        call: &Call,
     ) -> ApiResult<DiscardDeadLettersResponse> {
         let DiscardDeadLettersRequest { tenant, run, recipients, all, filter, validate_only, page_token } = request;
         let meant = Meant { tenant, run, recipients, all, filter, page_token, cancelled: true };
-        let batch = self.letters(meant, deadline).await?;
+        let batch = self.letters(meant, call).await?;
         let (discarded, index) = if validate_only {
             (batch.count, 0)
         } else {
             let command = Command::Discard(batch.picked.clone());
-            let (moved, _, index) = self.move_letters(&batch, command, deadline).await?;
+            let (moved, _, index) = self.move_letters(&batch, command, call).await?;
             (moved.recipients, index)
         };
         Ok(DiscardDeadLettersResponse { discarded, index, next_page_token: batch.next_page_token })

@@ -3,7 +3,6 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::time::Instant;
 
 use reveille_cluster::compose::message_id;
 use reveille_ledger::address::Mailbox;
@@ -25,7 +24,7 @@ use crate::server::admin::recipient_list::{PageRequest, RecipientPage, Recipient
 use crate::server::admin::validate::Fields;
 use crate::server::admin::views::DoubtRow;
 use crate::server::admin::writes::moved;
-use crate::server::admin::{Admin, ApiError, ApiResult, error_texts, validate, views};
+use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, validate, views};
 
 /// Fence of the claim and slot of a recipient in doubt.
 type Key = (Fence, u16);
@@ -178,7 +177,7 @@ serve! {
 }
 
 impl Admin {
-    async fn list_doubts(&self, request: ListDoubtsRequest, deadline: Instant) -> ApiResult<ListDoubtsResponse> {
+    async fn list_doubts(&self, request: ListDoubtsRequest, call: &Call) -> ApiResult<ListDoubtsResponse> {
         let question = RecipientQuery {
             list: "doubts",
             tenant: &request.tenant,
@@ -188,7 +187,7 @@ impl Admin {
             page_size: request.page_size,
             page_token: &request.page_token,
         };
-        let listed = self.list(question, deadline, RecipientPage::collect_rows).await?;
+        let listed = self.list(question, call, RecipientPage::collect_rows).await?;
         Ok(ListDoubtsResponse {
             doubts: messages(self, &listed.rows, &listed.blobs).await,
             next_page_token: listed.next_page_token,
@@ -196,15 +195,15 @@ impl Admin {
         })
     }
 
-    async fn get_doubt(&self, request: GetDoubtRequest, deadline: Instant) -> ApiResult<GetDoubtResponse> {
+    async fn get_doubt(&self, request: GetDoubtRequest, call: &Call) -> ApiResult<GetDoubtResponse> {
         let place = (request.tenant.as_str(), request.run.as_str());
         let RunRecipient { run, number, address, .. } =
-            self.pick_one(place, &request.recipient, request.stale, deadline).await?;
+            self.pick_one(place, &request.recipient, request.stale, call).await?;
         let tenant = validate::tenant(&request.tenant)?;
         let mut page = RecipientPage::default();
         // `pick_one` has already waited for a fresh state, unless the caller wants a stale one.
         let (row, freshness) = self
-            .read(request.stale, deadline, |ledger| {
+            .read(request.stale, call, |ledger| {
                 let (chunk, slot) = ledger.slot_of(run, number)?;
                 let mut rows = ledger.claims().iter();
                 let (fence, _) = rows.find(|(_, row)| row.chunk == chunk && row.in_doubt.contains(slot))?;
@@ -217,11 +216,7 @@ impl Admin {
         Ok(GetDoubtResponse { doubt, freshness })
     }
 
-    async fn resolve_doubts(
-        &self,
-        request: ResolveDoubtsRequest,
-        deadline: Instant,
-    ) -> ApiResult<ResolveDoubtsResponse> {
+    async fn resolve_doubts(&self, request: ResolveDoubtsRequest, call: &Call) -> ApiResult<ResolveDoubtsResponse> {
         let ResolveDoubtsRequest { tenant, run, recipients, all, resolution, validate_only, fence, request_id } =
             request;
         let decision = match Resolution::try_from(resolution) {
@@ -240,10 +235,10 @@ impl Admin {
         }
         let up_to = up_to.and_then(|parsed| parsed.map_err(|error| fields.refuse("fence", error.to_string())).ok());
         fields.done(Some(()))?;
-        let picked = self.pick((&tenant, &run), (&recipients, all), deadline).await?;
+        let picked = self.pick((&tenant, &run), (&recipients, all), call).await?;
         let resends = decision == Decision::Resend;
         let rehearsal = self
-            .read_latest(deadline, |ledger| match is_known(ledger, &tenant, request.as_deref()) {
+            .read_latest(call, |ledger| match is_known(ledger, &tenant, request.as_deref()) {
                 // A repeated request finds nothing in doubt any more. The stored answer of the entry has its result.
                 true => Ok(Rehearsal::default()),
                 false => rehearse(ledger, &picked, &recipients, up_to, resends),
@@ -257,7 +252,7 @@ impl Admin {
         }
         let (run, recipients, by) = (picked.run, picked.numbers, Decider::Operator);
         let command = Command::Decide(Decide { run, recipients, decision, by, up_to, request });
-        let reply = self.write(command, &request_id, deadline).await?;
+        let reply = self.write(command, &request_id, call).await?;
         let MovedRecipients { recipients: resolved, inside_gap } = moved(&reply);
         let (index, groups, fence) = (reply.index, Vec::new(), String::new());
         Ok(ResolveDoubtsResponse { resolved, index, groups, inside_gap, fence })

@@ -1,7 +1,7 @@
 //! The services of the admin API, one per file. Large calls of a service have their own files.
 
 /// Implements a service of the API. A method is the function of [`Admin`](super::Admin) with its name, or the function
-/// behind `=`. It gets the request and the deadline.
+/// behind `=`. It gets the request and the call.
 macro_rules! serve {
     ($service:ident {
         $([type $stream:ident = $stream_type:ty])?
@@ -15,9 +15,9 @@ macro_rules! serve {
                 &self,
                 request: tonic::Request<$request>,
             ) -> Result<tonic::Response<$response>, tonic::Status> {
-                let deadline = $crate::server::admin::deadline::of(&request);
+                let (call, message) = $crate::server::admin::access::admit(request)?;
                 let method = method!($method $($function)?);
-                Ok(tonic::Response::new(method(self, request.into_inner(), deadline).await?))
+                Ok(tonic::Response::new(method(self, message, &call).await?))
             })*
         }
     };
@@ -49,6 +49,7 @@ mod relay_hints;
 pub(crate) mod run;
 pub(crate) mod schedule;
 mod tenant;
+mod token;
 mod upgrade;
 pub(crate) mod upload;
 pub(crate) mod watch;

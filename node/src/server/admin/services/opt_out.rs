@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
-use std::time::Instant;
 
 use reveille_cluster::process::peer_messages::BarrierSubject;
 use reveille_ledger::address::Address;
@@ -17,7 +16,7 @@ use reveille_proto::admin::v1::{
 
 use crate::server::admin::paging::Paging;
 use crate::server::admin::validate::Fields;
-use crate::server::admin::{Admin, ApiError, ApiResult, error_texts, validate, views};
+use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, validate, views};
 
 fn key_of(field: &str, recipient: &str) -> ApiResult<String> {
     let address = Address::parse(recipient).map_err(|error| ApiError::of_field(field, error.to_string()))?;
@@ -44,12 +43,12 @@ impl Admin {
         tenant: &str,
         keys: BTreeSet<String>,
         request_id: &str,
-        deadline: Instant,
+        call: &Call,
     ) -> ApiResult<OptOutResult> {
         let command = Command::OptOut(OptOut { tenant: tenant.to_owned(), keys: keys.iter().cloned().collect() });
-        let reply = self.write(command, request_id, deadline).await?;
+        let reply = self.write(command, request_id, call).await?;
         let about = BarrierSubject::OptedOut { tenant: tenant.to_owned(), keys };
-        let barrier = self.barrier(reply.index, about, deadline).await?;
+        let barrier = self.barrier(reply.index, about, call).await?;
         let added = if let CommandOutcome::Moved(added) = reply.outcome { added } else { 0 };
         Ok(OptOutResult { added, barrier })
     }
@@ -66,11 +65,11 @@ serve! {
 }
 
 impl Admin {
-    async fn add_opt_out(&self, request: AddOptOutRequest, deadline: Instant) -> ApiResult<AddOptOutResponse> {
+    async fn add_opt_out(&self, request: AddOptOutRequest, call: &Call) -> ApiResult<AddOptOutResponse> {
         let tenant = validate::tenant(&request.tenant)?;
         let key = key_of("recipient", &request.recipient)?;
         let keys = BTreeSet::from([key.clone()]);
-        let mut barrier = self.opt_out(&tenant, keys, &request.request_id, deadline).await?.barrier;
+        let mut barrier = self.opt_out(&tenant, keys, &request.request_id, call).await?.barrier;
         // A repeated opt-out writes another entry, but the first one forbids the handoffs.
         let place = (tenant, key);
         let first = self.context.replica.read(|ledger| ledger.opted_out().get(&place).map(|opted_out| opted_out.index));
@@ -78,9 +77,9 @@ impl Admin {
         Ok(AddOptOutResponse { recipient: place.1, barrier: Some(barrier) })
     }
 
-    async fn check_opt_out(&self, request: CheckOptOutRequest, deadline: Instant) -> ApiResult<CheckOptOutResponse> {
+    async fn check_opt_out(&self, request: CheckOptOutRequest, call: &Call) -> ApiResult<CheckOptOutResponse> {
         let place = (validate::tenant(&request.tenant)?, key_of("recipient", &request.recipient)?);
-        let query = self.read(request.stale, deadline, |ledger| {
+        let query = self.read(request.stale, call, |ledger| {
             (ledger.opted_out().get(&place).copied(), ledger.taken_back().get(&place).map(taken_back))
         });
         let ((known, taken_back), freshness) = query.await?;
@@ -97,7 +96,7 @@ impl Admin {
     async fn take_back_opt_out(
         &self,
         request: TakeBackOptOutRequest,
-        deadline: Instant,
+        call: &Call,
     ) -> ApiResult<TakeBackOptOutResponse> {
         let TakeBackOptOutRequest { tenant, recipient, reason, validate_only } = request;
         let mut fields = Fields::default();
@@ -110,7 +109,7 @@ impl Admin {
         let known = |ledger: &Ledger| {
             (ledger.opted_out().get(&place).map(|known| known.last), ledger.taken_back().get(&place).map(taken_back))
         };
-        let (last, before) = self.read_latest(deadline, known).await?;
+        let (last, before) = self.read_latest(call, known).await?;
         let Some(last) = last else {
             let never = || error_texts::not_opted_out(&place.1);
             let taken_back = before.ok_or_else(never)?;
@@ -121,16 +120,12 @@ impl Admin {
         }
         let (tenant, key) = place.clone();
         let back = OptOutTakeBack { tenant, key, last, reason };
-        self.write(Command::OptOutTakeBack(back), "", deadline).await?;
+        self.write(Command::OptOutTakeBack(back), "", call).await?;
         let (_, taken_back) = self.context.replica.read(known);
         Ok(TakeBackOptOutResponse { recipient: place.1.clone(), taken_back })
     }
 
-    async fn import_opt_outs(
-        &self,
-        request: ImportOptOutsRequest,
-        deadline: Instant,
-    ) -> ApiResult<ImportOptOutsResponse> {
+    async fn import_opt_outs(&self, request: ImportOptOutsRequest, call: &Call) -> ApiResult<ImportOptOutsResponse> {
         let tenant = validate::tenant(&request.tenant)?;
         if !(1..=OPT_OUTS_MAX).contains(&request.recipients.len()) {
             let message = format!("are {}; give 1 to {OPT_OUTS_MAX} at once", request.recipients.len());
@@ -143,21 +138,21 @@ impl Admin {
             let is_new = |known: &reveille_ledger::Ledger| {
                 keys.iter().filter(|key| !known.opted_out().contains(&(tenant.clone(), (*key).clone()))).count() as u64
             };
-            let added = self.read_latest(deadline, is_new).await?;
+            let added = self.read_latest(call, is_new).await?;
             return Ok(ImportOptOutsResponse { added, barrier: None });
         }
-        let OptOutResult { added, barrier } = self.opt_out(&tenant, keys, "", deadline).await?;
+        let OptOutResult { added, barrier } = self.opt_out(&tenant, keys, "", call).await?;
         Ok(ImportOptOutsResponse { added, barrier: Some(barrier) })
     }
 
-    async fn list_opt_outs(&self, request: ListOptOutsRequest, deadline: Instant) -> ApiResult<ListOptOutsResponse> {
+    async fn list_opt_outs(&self, request: ListOptOutsRequest, call: &Call) -> ApiResult<ListOptOutsResponse> {
         let tenant = validate::tenant(&request.tenant)?;
         let paging = Paging::<String>::new("opt-outs", request.page_size, &request.page_token)?;
         let from = match &paging.after {
             Some(key) => Bound::Excluded((tenant.clone(), key.clone())),
             None => Bound::Included((tenant.clone(), String::new())),
         };
-        let query = self.read(request.stale, deadline, |ledger| {
+        let query = self.read(request.stale, call, |ledger| {
             let found = ledger.opted_out().range((from, Bound::Unbounded)).take_while(|((of, _), _)| *of == tenant);
             // One row more than the page shows whether there is a next page.
             found.take(paging.size + 1).map(|((_, key), known)| (key.clone(), *known)).collect::<Vec<_>>()

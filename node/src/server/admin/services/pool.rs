@@ -1,7 +1,6 @@
 //! Pools: set, list, show, remove (P25).
 
 use std::collections::BTreeSet;
-use std::time::Instant;
 
 use reveille_ledger::command::Command;
 use reveille_ledger::pool::Day;
@@ -15,7 +14,7 @@ use reveille_proto::admin::v1::{
 use crate::server::admin::lookup::near;
 use crate::server::admin::paging::Paging;
 use crate::server::admin::validate::{Fields, NAME_MAX};
-use crate::server::admin::{Admin, ApiResult, error_texts, validate, views};
+use crate::server::admin::{Admin, ApiResult, Call, error_texts, validate, views};
 
 /// Returns the names of pools that have relays or settings.
 fn names(ledger: &Ledger) -> BTreeSet<String> {
@@ -75,11 +74,11 @@ serve! {
 }
 
 impl Admin {
-    async fn set_pool(&self, request: SetPoolRequest, deadline: Instant) -> ApiResult<SetPoolResponse> {
+    async fn set_pool(&self, request: SetPoolRequest, call: &Call) -> ApiResult<SetPoolResponse> {
         let (request_id, validate_only) = (request.request_id.clone(), request.validate_only);
         let set = validate::pool(request, self.limits())?;
         let name = set.pool.clone();
-        self.write_unless(validate_only, Command::PoolSet(set), &request_id, deadline).await?;
+        self.write_unless(validate_only, Command::PoolSet(set), &request_id, call).await?;
         let (pool, warnings) = self.context.replica.read(|ledger| {
             let has_relay = ledger.relays().iter().any(|(_, relay)| relay.pool == name);
             let unused = format!("no relay is in pool {name}: nothing goes by it, and no email is limited by this");
@@ -88,9 +87,9 @@ impl Admin {
         Ok(SetPoolResponse { pool: Some(pool), warnings })
     }
 
-    async fn list_pools(&self, request: ListPoolsRequest, deadline: Instant) -> ApiResult<ListPoolsResponse> {
+    async fn list_pools(&self, request: ListPoolsRequest, call: &Call) -> ApiResult<ListPoolsResponse> {
         let paging: Paging<String> = Paging::new("pools", request.page_size, &request.page_token)?;
-        let query = self.read(request.stale, deadline, |ledger| {
+        let query = self.read(request.stale, call, |ledger| {
             let behind = |name: &String| paging.after.as_ref().is_none_or(|after| name > after);
             let names = names(ledger).into_iter().filter(behind).take(paging.size + 1);
             names.map(|name| shown(ledger, name)).collect::<Vec<_>>()
@@ -100,9 +99,9 @@ impl Admin {
         Ok(ListPoolsResponse { pools, next_page_token, freshness })
     }
 
-    async fn get_pool(&self, request: GetPoolRequest, deadline: Instant) -> ApiResult<GetPoolResponse> {
+    async fn get_pool(&self, request: GetPoolRequest, call: &Call) -> ApiResult<GetPoolResponse> {
         let name = named(&request.name)?;
-        let query = self.read(request.stale, deadline, |ledger| match names(ledger) {
+        let query = self.read(request.stale, call, |ledger| match names(ledger) {
             names if names.contains(&name) => Ok(shown(ledger, name.clone())),
             names => Err(error_texts::no_pool(&name).near(&near(&name, names.into_iter()))),
         });
@@ -111,9 +110,9 @@ impl Admin {
         Ok(GetPoolResponse { pool, freshness })
     }
 
-    async fn remove_pool(&self, request: RemovePoolRequest, deadline: Instant) -> ApiResult<RemovePoolResponse> {
+    async fn remove_pool(&self, request: RemovePoolRequest, call: &Call) -> ApiResult<RemovePoolResponse> {
         let name = named(&request.name)?;
-        let reply = self.write(Command::PoolReset(name), "", deadline).await?;
+        let reply = self.write(Command::PoolReset(name), "", call).await?;
         Ok(RemovePoolResponse { index: reply.index })
     }
 }

@@ -21,11 +21,11 @@ use super::schedule::create;
 use crate::server::admin::lookup::absent_relay;
 use crate::server::admin::paging::Paging;
 use crate::server::admin::validate::Fields;
-use crate::server::admin::{Admin, ApiError, ApiResult, validate, views};
+use crate::server::admin::{Admin, ApiError, ApiResult, Call, validate, views};
 
 impl Admin {
-    async fn find_relay(&self, name: &str, stale: bool, deadline: Instant) -> ApiResult<(Relay, Option<Freshness>)> {
-        let query = self.read(stale, deadline, |ledger| {
+    async fn find_relay(&self, name: &str, stale: bool, call: &Call) -> ApiResult<(Relay, Option<Freshness>)> {
+        let query = self.read(stale, call, |ledger| {
             ledger.relays().get(&name.to_owned()).cloned().ok_or_else(|| absent_relay(ledger, name))
         });
         let (relay, freshness) = query.await?;
@@ -67,7 +67,7 @@ serve! {
 }
 
 impl Admin {
-    async fn add_relay(&self, request: AddRelayRequest, deadline: Instant) -> ApiResult<AddRelayResponse> {
+    async fn add_relay(&self, request: AddRelayRequest, call: &Call) -> ApiResult<AddRelayResponse> {
         let AddRelayRequest { relay, replace, request_id, validate_only } = request;
         let mut fields = Fields::default();
         let request = fields.request_id(&request_id);
@@ -76,14 +76,14 @@ impl Admin {
         self.may_log_in(&relay)?;
         let answer = views::relay(&relay);
         let put = Command::RelayPut(RelayPut { relay, replace, request });
-        let reply = self.write_unless(validate_only, put, &request_id, deadline).await?;
+        let reply = self.write_unless(validate_only, put, &request_id, call).await?;
         Ok(AddRelayResponse { relay: Some(answer), index: reply.map_or(0, |reply| reply.index) })
     }
 
-    async fn list_relays(&self, request: ListRelaysRequest, deadline: Instant) -> ApiResult<ListRelaysResponse> {
+    async fn list_relays(&self, request: ListRelaysRequest, call: &Call) -> ApiResult<ListRelaysResponse> {
         let paging: Paging<String> = Paging::new("relays", request.page_size, &request.page_token)?;
         let from = paging.after.clone().map_or(Bound::Unbounded, Bound::Excluded);
-        let query = self.read(request.stale, deadline, |ledger| {
+        let query = self.read(request.stale, call, |ledger| {
             let listed = ledger.relays().range((from, Bound::Unbounded)).map(|(_, relay)| relay);
             listed.take(paging.size + 1).cloned().collect::<Vec<_>>()
         });
@@ -93,14 +93,14 @@ impl Admin {
         Ok(ListRelaysResponse { relays, next_page_token, freshness })
     }
 
-    async fn get_relay(&self, request: GetRelayRequest, deadline: Instant) -> ApiResult<GetRelayResponse> {
-        let (relay, freshness) = self.find_relay(&request.name, request.stale, deadline).await?;
+    async fn get_relay(&self, request: GetRelayRequest, call: &Call) -> ApiResult<GetRelayResponse> {
+        let (relay, freshness) = self.find_relay(&request.name, request.stale, call).await?;
         Ok(GetRelayResponse { relay: Some(self.relay_view(&relay)), freshness })
     }
 
-    async fn test_relay(&self, request: TestRelayRequest, deadline: Instant) -> ApiResult<TestRelayResponse> {
+    async fn test_relay(&self, request: TestRelayRequest, call: &Call) -> ApiResult<TestRelayResponse> {
         let TestRelayRequest { name, stale, authenticate } = request;
-        let (relay, _) = self.find_relay(&name, stale, deadline).await?;
+        let (relay, _) = self.find_relay(&name, stale, call).await?;
         let node = self.context.introduction.name.clone();
         let credentials = relay.access.credentials.clone().filter(|_| authenticate);
         let asked = Relay { access: Access { credentials, ..relay.access.clone() }, ..relay.clone() };
@@ -132,10 +132,10 @@ impl Admin {
         })
     }
 
-    async fn remove_relay(&self, request: RemoveRelayRequest, deadline: Instant) -> ApiResult<RemoveRelayResponse> {
+    async fn remove_relay(&self, request: RemoveRelayRequest, call: &Call) -> ApiResult<RemoveRelayResponse> {
         let RemoveRelayRequest { name } = request;
-        let pool = self.find_relay(&name, false, deadline).await?.0.pool;
-        let reply = self.write(Command::RelayRemove(name), "", deadline).await?;
+        let pool = self.find_relay(&name, false, call).await?.0.pool;
+        let reply = self.write(Command::RelayRemove(name), "", call).await?;
         let warnings = self
             .context
             .replica

@@ -2,8 +2,6 @@
 
 mod list;
 
-use std::time::Instant;
-
 use list::RunFilter;
 use reveille_cluster::process::peer_messages::BarrierSubject;
 use reveille_ledger::address::Address;
@@ -21,7 +19,7 @@ use crate::server::admin::label_selector::Selector;
 use crate::server::admin::lookup::RunRecipient;
 use crate::server::admin::paging::Paging;
 use crate::server::admin::validate::Fields;
-use crate::server::admin::{Admin, ApiError, ApiResult, error_texts, explain, validate, views};
+use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, explain, validate, views};
 
 serve! {
     RunService {
@@ -37,7 +35,7 @@ serve! {
 }
 
 impl Admin {
-    async fn list_runs(&self, request: ListRunsRequest, deadline: Instant) -> ApiResult<ListRunsResponse> {
+    async fn list_runs(&self, request: ListRunsRequest, call: &Call) -> ApiResult<ListRunsResponse> {
         let states = request.states.iter().map(|state| RunState::try_from(*state)).collect::<Result<_, _>>();
         let states = states.map_err(|_| ApiError::of_field("states", "holds a state that this node does not know"))?;
         let selector = Selector::parse(&request.selector)?;
@@ -48,50 +46,50 @@ impl Admin {
         fields.done(Some(()))?;
         let filter = RunFilter { tenant, schedule: request.schedule, states, selector, since };
         let paging: Paging<RunId> = Paging::new("runs", request.page_size, &request.page_token)?;
-        let (runs, last, freshness) = self.list_page(&filter, &paging, request.stale, deadline).await?;
+        let (runs, last, freshness) = self.list_page(&filter, &paging, request.stale, call).await?;
         let next_page_token = paging.token(last.as_ref());
         Ok(ListRunsResponse { runs, next_page_token, freshness, selector: heeded })
     }
 
-    async fn get_run(&self, request: GetRunRequest, deadline: Instant) -> ApiResult<GetRunResponse> {
-        let (run, freshness) = self.find_run((&request.tenant, &request.run), request.stale, deadline).await?;
+    async fn get_run(&self, request: GetRunRequest, call: &Call) -> ApiResult<GetRunResponse> {
+        let (run, freshness) = self.find_run((&request.tenant, &request.run), request.stale, call).await?;
         Ok(GetRunResponse { run: Some(self.show_run(run).await?), freshness })
     }
 
-    async fn watch_run(&self, request: WatchRunRequest, deadline: Instant) -> ApiResult<Watched> {
-        let (run, _) = self.find_run((&request.tenant, &request.run), request.stale, deadline).await?;
-        self.watch(run)
+    async fn watch_run(&self, request: WatchRunRequest, call: &Call) -> ApiResult<Watched> {
+        let (run, _) = self.find_run((&request.tenant, &request.run), request.stale, call).await?;
+        self.watch(run, call)
     }
 
-    async fn pause_run(&self, request: PauseRunRequest, deadline: Instant) -> ApiResult<PauseRunResponse> {
+    async fn pause_run(&self, request: PauseRunRequest, call: &Call) -> ApiResult<PauseRunResponse> {
         let mut fields = Fields::default();
         let reason = fields.reason("reason", &request.reason);
         let reason = fields.done(Some(reason))?;
-        let run = self.find_run_to_change(&request.tenant, &request.run, deadline).await?;
-        let reply = self.write(Command::RunPause(RunPause { run, reason }), "", deadline).await?;
-        let barrier = self.barrier(reply.index, BarrierSubject::Run(run), deadline).await?;
+        let run = self.find_run_to_change(&request.tenant, &request.run, call).await?;
+        let reply = self.write(Command::RunPause(RunPause { run, reason }), "", call).await?;
+        let barrier = self.barrier(reply.index, BarrierSubject::Run(run), call).await?;
         Ok(PauseRunResponse { run: Some(self.show_run(run).await?), barrier: Some(barrier) })
     }
 
-    async fn resume_run(&self, request: ResumeRunRequest, deadline: Instant) -> ApiResult<ResumeRunResponse> {
-        let run = self.find_run_to_change(&request.tenant, &request.run, deadline).await?;
+    async fn resume_run(&self, request: ResumeRunRequest, call: &Call) -> ApiResult<ResumeRunResponse> {
+        let run = self.find_run_to_change(&request.tenant, &request.run, call).await?;
         let resume = RunResume { run, without_canary: request.without_canary };
-        let reply = self.write(Command::RunResume(resume), "", deadline).await?;
+        let reply = self.write(Command::RunResume(resume), "", call).await?;
         Ok(ResumeRunResponse { run: Some(self.show_run(run).await?), index: reply.index })
     }
 
-    async fn cancel_run(&self, request: CancelRunRequest, deadline: Instant) -> ApiResult<CancelRunResponse> {
-        let run = self.find_run_to_change(&request.tenant, &request.run, deadline).await?;
-        let barrier = match self.write_unless(request.validate_only, Command::RunCancel(run), "", deadline).await? {
-            Some(reply) => Some(self.barrier(reply.index, BarrierSubject::Run(run), deadline).await?),
+    async fn cancel_run(&self, request: CancelRunRequest, call: &Call) -> ApiResult<CancelRunResponse> {
+        let run = self.find_run_to_change(&request.tenant, &request.run, call).await?;
+        let barrier = match self.write_unless(request.validate_only, Command::RunCancel(run), "", call).await? {
+            Some(reply) => Some(self.barrier(reply.index, BarrierSubject::Run(run), call).await?),
             None => None,
         };
         Ok(CancelRunResponse { run: Some(self.show_run(run).await?), barrier })
     }
 
-    async fn explain(&self, request: ExplainRequest, deadline: Instant) -> ApiResult<ExplainResponse> {
+    async fn explain(&self, request: ExplainRequest, call: &Call) -> ApiResult<ExplainResponse> {
         let place = (request.tenant.as_str(), request.run.as_str());
-        let picked = self.pick_one(place, &request.recipient, request.stale, deadline).await?;
+        let picked = self.pick_one(place, &request.recipient, request.stale, call).await?;
         let RunRecipient { run, number, address: recipient, freshness } = picked;
         let relays = self.context.relays().map(|relays| relays.status()).unwrap_or_default();
         let around = explain::WaitContext {

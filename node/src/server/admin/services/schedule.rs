@@ -12,7 +12,6 @@ mod update;
 
 use std::ops::Bound;
 use std::sync::Arc;
-use std::time::Instant;
 
 use reveille_ledger::calendar::Pattern;
 use reveille_ledger::command::{Command, SchedulePause, ScheduleResume, Trigger};
@@ -35,7 +34,7 @@ use crate::server::admin::label_selector::Selector;
 use crate::server::admin::lookup::absent_schedule;
 use crate::server::admin::paging::{EXAMINED_MAX, Paging};
 use crate::server::admin::validate::{Fields, tenant};
-use crate::server::admin::{Admin, ApiError, ApiResult, error_texts, views};
+use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, views};
 use dry_run::{Rehearsal, rehearse};
 use history::HistoryPage;
 use notes::ScheduleNotes;
@@ -60,10 +59,10 @@ impl Admin {
         &self,
         (tenant_name, name): (&str, &str),
         stale: bool,
-        deadline: Instant,
+        call: &Call,
     ) -> ApiResult<Found> {
         let tenant = tenant(tenant_name)?;
-        let query = self.read(stale, deadline, |ledger| {
+        let query = self.read(stale, call, |ledger| {
             let found = ledger.schedule_named(&tenant, name);
             let (id, schedule) = found.ok_or_else(|| absent_schedule(ledger, &tenant, name))?;
             Ok::<_, ApiError>((id, schedule.clone(), ScheduleNotes::of(ledger, id), ledger.head().now))
@@ -163,11 +162,7 @@ serve! {
 }
 
 impl Admin {
-    async fn list_schedules(
-        &self,
-        request: ListSchedulesRequest,
-        deadline: Instant,
-    ) -> ApiResult<ListSchedulesResponse> {
+    async fn list_schedules(&self, request: ListSchedulesRequest, call: &Call) -> ApiResult<ListSchedulesResponse> {
         let states = request.states.iter().map(|state| ScheduleState::try_from(*state)).collect::<Result<_, _>>();
         let states = states.map_err(|_| ApiError::of_field("states", "holds a state that this node does not know"))?;
         let selector = Selector::parse(&request.selector)?;
@@ -175,7 +170,7 @@ impl Admin {
         let filter =
             Filter { tenant: tenant(&request.tenant)?, states, selector, with_campaigns: request.with_campaigns };
         let paging: Paging<ScheduleId> = Paging::new("schedules", request.page_size, &request.page_token)?;
-        let query = self.read(request.stale, deadline, |ledger| (list(ledger, &filter, &paging), ledger.head().now));
+        let query = self.read(request.stale, call, |ledger| (list(ledger, &filter, &paging), ledger.head().now));
         let (((listed, last), now), freshness) = query.await?;
         let now = self.now(now);
         let shown = self.calendar(move |zones| {
@@ -187,23 +182,19 @@ impl Admin {
         Ok(ListSchedulesResponse { schedules, next_page_token, freshness, selector: heeded })
     }
 
-    async fn get_schedule(&self, request: GetScheduleRequest, deadline: Instant) -> ApiResult<GetScheduleResponse> {
+    async fn get_schedule(&self, request: GetScheduleRequest, call: &Call) -> ApiResult<GetScheduleResponse> {
         let place = (request.tenant.as_str(), request.name.as_str());
-        let Found { id, beside, schedule, now, freshness } = self.find_schedule(place, request.stale, deadline).await?;
+        let Found { id, beside, schedule, now, freshness } = self.find_schedule(place, request.stale, call).await?;
         let body = if request.with_body { Some(self.body_of(&schedule)?) } else { None };
         let shown = self.calendar(move |zones| views::schedule(id, &schedule, zones, now, INSTANTS_SHOWN)).await?;
         Ok(GetScheduleResponse { schedule: Some(beside.apply_to(shown)), freshness, body })
     }
 
-    async fn pause_schedule(
-        &self,
-        request: PauseScheduleRequest,
-        deadline: Instant,
-    ) -> ApiResult<PauseScheduleResponse> {
+    async fn pause_schedule(&self, request: PauseScheduleRequest, call: &Call) -> ApiResult<PauseScheduleResponse> {
         let mut fields = Fields::default();
         let reason = fields.reason("reason", &request.reason);
         let reason = fields.done(Some(reason))?;
-        let found = self.find_schedule((&request.tenant, &request.name), false, deadline).await?;
+        let found = self.find_schedule((&request.tenant, &request.name), false, call).await?;
         let as_campaign = |fault: ApiError| fault.next(format!("reveille campaign pause {}", request.name));
         self.not_of_a_campaign(found.id).map_err(as_campaign)?;
         if found.schedule.activity == Activity::Done {
@@ -211,18 +202,14 @@ impl Admin {
         }
         if !request.validate_only {
             let pause = SchedulePause { schedule: found.id, reason };
-            self.write(Command::SchedulePause(pause), "", deadline).await?;
+            self.write(Command::SchedulePause(pause), "", call).await?;
         }
         let schedule = self.show_schedule(found.id, &request.name).await?;
         Ok(PauseScheduleResponse { schedule: Some(schedule) })
     }
 
-    async fn resume_schedule(
-        &self,
-        request: ResumeScheduleRequest,
-        deadline: Instant,
-    ) -> ApiResult<ResumeScheduleResponse> {
-        let found = self.find_schedule((&request.tenant, &request.name), false, deadline).await?;
+    async fn resume_schedule(&self, request: ResumeScheduleRequest, call: &Call) -> ApiResult<ResumeScheduleResponse> {
+        let found = self.find_schedule((&request.tenant, &request.name), false, call).await?;
         let (id, plan_version) = (found.id, found.schedule.plan.version);
         let as_campaign = |fault: ApiError| fault.next(format!("reveille campaign resume {}", request.name));
         self.not_of_a_campaign(id).map_err(as_campaign)?;
@@ -238,7 +225,7 @@ impl Admin {
         let (opens, rehearsal) = self.calendar(move |zones| resumed(&found, zones)).await??;
         if !request.validate_only {
             let resume = Command::ScheduleResume(ScheduleResume { schedule: id, plan_version });
-            let resumed = self.try_write(resume, "", deadline).await;
+            let resumed = self.try_write(resume, "", call).await;
             resumed.map_err(|error| error.worded(|refusal| error_texts::refused_of(&request.name, refusal)))?;
         }
         Ok(ResumeScheduleResponse {
@@ -252,7 +239,7 @@ impl Admin {
     async fn trigger_schedule(
         &self,
         request: TriggerScheduleRequest,
-        deadline: Instant,
+        call: &Call,
     ) -> ApiResult<TriggerScheduleResponse> {
         let TriggerScheduleRequest { tenant, name, request_id, validate_only } = request;
         let mut fields = Fields::default();
@@ -261,13 +248,13 @@ impl Admin {
             fields.refuse("request_id", "is missing; it names the run, so that asking again opens no second one");
         }
         let request = fields.done(request)?;
-        let found = self.find_schedule((&tenant, &name), false, deadline).await?;
+        let found = self.find_schedule((&tenant, &name), false, call).await?;
         if validate_only {
             self.not_of_a_campaign(found.id)?;
             return trigger::would_open(self, &found, &request);
         }
         let command = Command::Trigger(Trigger { schedule: found.id, request });
-        let reply = self.write(command, &request_id, deadline).await?;
+        let reply = self.write(command, &request_id, call).await?;
         let CommandOutcome::Run { run: opened, cancelled } = reply.outcome else {
             return Err(error_texts::broken(format!("a trigger was answered by {:?}", reply.outcome)));
         };
@@ -282,14 +269,10 @@ impl Admin {
         Ok(trigger::response(run, warnings, &cancelled))
     }
 
-    async fn delete_schedule(
-        &self,
-        request: DeleteScheduleRequest,
-        deadline: Instant,
-    ) -> ApiResult<DeleteScheduleResponse> {
-        let found = self.find_schedule((&request.tenant, &request.name), false, deadline).await?;
+    async fn delete_schedule(&self, request: DeleteScheduleRequest, call: &Call) -> ApiResult<DeleteScheduleResponse> {
+        let found = self.find_schedule((&request.tenant, &request.name), false, call).await?;
         let delete = Command::ScheduleDelete(found.id);
-        let reply = self.write_unless(request.validate_only, delete, "", deadline).await?;
+        let reply = self.write_unless(request.validate_only, delete, "", call).await?;
         let index = reply.map_or(0, |reply| reply.index);
         let open_runs = self.context.replica.read(|ledger| open_runs(ledger, found.id));
         Ok(DeleteScheduleResponse { index, open_runs })
@@ -298,11 +281,11 @@ impl Admin {
     async fn list_schedule_history(
         &self,
         request: ListScheduleHistoryRequest,
-        deadline: Instant,
+        call: &Call,
     ) -> ApiResult<ListScheduleHistoryResponse> {
         let tenant = tenant(&request.tenant)?;
         let paging: Paging<history::HistoryCursor> = Paging::new("history", request.page_size, &request.page_token)?;
-        let query = self.read(request.stale, deadline, |ledger| {
+        let query = self.read(request.stale, call, |ledger| {
             let found = ledger.schedule_named(&tenant, &request.name);
             let (id, schedule) = found.ok_or_else(|| absent_schedule(ledger, &tenant, &request.name))?;
             let waiting = views::waiting(ledger, id, schedule).filter(|_| paging.after.is_none());

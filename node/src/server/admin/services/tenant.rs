@@ -1,7 +1,5 @@
 //! Tenants: set limits, list, show, remove limits (P12, P25).
 
-use std::time::Instant;
-
 use reveille_ledger::Ledger;
 use reveille_ledger::command::Command;
 use reveille_ledger::tenant::TenantSet;
@@ -13,7 +11,7 @@ use reveille_proto::admin::v1::{
 
 use crate::server::admin::lookup::near;
 use crate::server::admin::paging::Paging;
-use crate::server::admin::{Admin, ApiResult, error_texts, validate};
+use crate::server::admin::{Admin, ApiResult, Call, error_texts, validate};
 
 fn shown(ledger: &Ledger, name: String) -> Tenant {
     let known = ledger.tenant(&name);
@@ -37,20 +35,20 @@ serve! {
 }
 
 impl Admin {
-    async fn set_tenant(&self, request: SetTenantRequest, deadline: Instant) -> ApiResult<SetTenantResponse> {
+    async fn set_tenant(&self, request: SetTenantRequest, call: &Call) -> ApiResult<SetTenantResponse> {
         let (request_id, validate_only) = (request.request_id.clone(), request.validate_only);
         let set: TenantSet = validate::tenant_bounds(request, self.limits())?;
         let name = set.name.clone();
-        self.write_unless(validate_only, Command::TenantSet(set), &request_id, deadline).await?;
+        self.write_unless(validate_only, Command::TenantSet(set), &request_id, call).await?;
         let tenant = Some(self.context.replica.read(|ledger| shown(ledger, name)));
         Ok(SetTenantResponse { tenant })
     }
 
-    async fn list_tenants(&self, request: ListTenantsRequest, deadline: Instant) -> ApiResult<ListTenantsResponse> {
+    async fn list_tenants(&self, request: ListTenantsRequest, call: &Call) -> ApiResult<ListTenantsResponse> {
         let paging: Paging<String> = Paging::new("tenants", request.page_size, &request.page_token)?;
         // The smallest name after the last one.
         let from = paging.after.as_ref().map_or_else(String::new, |last| format!("{last}\0"));
-        let query = self.read(request.stale, deadline, |ledger| {
+        let query = self.read(request.stale, call, |ledger| {
             let names = ledger.tenant_names_from(from).take(paging.size + 1);
             names.map(|name| shown(ledger, name)).collect::<Vec<_>>()
         });
@@ -59,9 +57,9 @@ impl Admin {
         Ok(ListTenantsResponse { tenants, next_page_token, freshness })
     }
 
-    async fn get_tenant(&self, request: GetTenantRequest, deadline: Instant) -> ApiResult<GetTenantResponse> {
+    async fn get_tenant(&self, request: GetTenantRequest, call: &Call) -> ApiResult<GetTenantResponse> {
         let name = validate::tenant(&request.name)?;
-        let query = self.read(request.stale, deadline, |ledger| {
+        let query = self.read(request.stale, call, |ledger| {
             match ledger.tenant_names_from(name.clone()).next().filter(|known| *known == name) {
                 Some(known) => Ok(shown(ledger, known)),
                 None => {
@@ -75,9 +73,9 @@ impl Admin {
         Ok(GetTenantResponse { tenant, freshness })
     }
 
-    async fn remove_tenant(&self, request: RemoveTenantRequest, deadline: Instant) -> ApiResult<RemoveTenantResponse> {
+    async fn remove_tenant(&self, request: RemoveTenantRequest, call: &Call) -> ApiResult<RemoveTenantResponse> {
         let name = validate::tenant(&request.name)?;
-        let reply = self.write(Command::TenantRemove(name), "", deadline).await?;
+        let reply = self.write(Command::TenantRemove(name), "", call).await?;
         Ok(RemoveTenantResponse { index: reply.index })
     }
 }

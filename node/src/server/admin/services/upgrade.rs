@@ -1,7 +1,6 @@
 //! Ends a rolling upgrade with the entry that raises the ledger's level, and reports what prevents it (P23).
 
 use std::collections::BTreeMap;
-use std::time::Instant;
 
 use reveille_ledger::Ledger;
 use reveille_ledger::command::{Command, RaiseLevel};
@@ -10,7 +9,7 @@ use reveille_proto::admin::v1::{FinishUpgradeRequest, FinishUpgradeResponse, Get
 use reveille_raft::Member;
 
 use super::cluster::DESCRIBED_WITHIN;
-use crate::server::admin::{Admin, ApiResult, error_texts};
+use crate::server::admin::{Admin, ApiResult, Call, error_texts};
 
 const STATUS: &str = "reveille cluster upgrade status";
 
@@ -97,11 +96,11 @@ impl Admin {
     pub(crate) async fn finish_upgrade(
         &self,
         request: FinishUpgradeRequest,
-        deadline: Instant,
+        call: &Call,
     ) -> ApiResult<FinishUpgradeResponse> {
         let FinishUpgradeRequest { level: asked, request_id } = request;
         // After this read, this node also knows nodes that have just started.
-        self.read_latest(deadline, |_| ()).await?;
+        self.read_latest(call, |_| ()).await?;
         let levels = self.levels();
         let level = if asked == 0 { levels.target() } else { asked };
         if level == levels.ledger {
@@ -117,7 +116,7 @@ impl Admin {
             return Err(error_texts::not_possible(obstacles.join("; ")).next(STATUS));
         }
         let voters = levels.nodes.iter().filter(|(_, node)| node.votes).map(|(id, _)| *id).collect();
-        self.write(Command::RaiseLevel(RaiseLevel { level, voters }), &request_id, deadline).await?;
+        self.write(Command::RaiseLevel(RaiseLevel { level, voters }), &request_id, call).await?;
         Ok(FinishUpgradeResponse { level, raised: true })
     }
 }

@@ -24,7 +24,7 @@ use tokio_stream::{Stream, StreamExt as _};
 use tonic::{Code, Status, Streaming};
 
 use super::audience::{AudienceRequest, WAITING_MAX, not_written, stopping};
-use crate::server::admin::{Admin, ApiError, ApiResult};
+use crate::server::admin::{Admin, ApiError, ApiResult, Call};
 
 /// Maximum size of a part in bytes: one KiB per recipient on average.
 pub const PART_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -42,7 +42,7 @@ impl Admin {
     pub(crate) async fn prepare_audience(
         &self,
         request: PrepareAudienceRequest,
-        deadline: Instant,
+        call: &Call,
     ) -> ApiResult<PrepareAudienceResponse> {
         let PrepareAudienceRequest { tenant, name, recipients, columns, parts } = request;
         let order = AudienceRequest::read(
@@ -50,7 +50,7 @@ impl Admin {
             self.limits(),
         )?;
         let parts = hashes(&parts)?;
-        self.free(&order, deadline).await?;
+        self.free(&order, call).await?;
         let missing = spread(&self.context, &parts).await.map_err(|error| not_written(&error))?;
         Ok(PrepareAudienceResponse { missing: missing.into_iter().map(|part| part.0.to_vec()).collect() })
     }
@@ -58,7 +58,7 @@ impl Admin {
     pub(crate) async fn put_part(
         &self,
         pieces: Streaming<PutPartRequest>,
-        _: Instant,
+        _: &Call,
     ) -> Result<PutPartResponse, Status> {
         let busy = || ApiError::new(Code::Unavailable, ErrorReason::Busy, "too many parts are received here now");
         let one = timeout(PIECE_WITHIN, Arc::clone(&self.uploads).acquire_owned()).await;
@@ -94,7 +94,7 @@ impl Admin {
     pub(crate) async fn seal_audience(
         &self,
         request: SealAudienceRequest,
-        deadline: Instant,
+        call: &Call,
     ) -> ApiResult<ReceiverStream<Result<SealAudienceResponse, Status>>> {
         let SealAudienceRequest { tenant, name, recipients, columns, parts, request_id } = request;
         let order = AudienceRequest::read(
@@ -107,9 +107,9 @@ impl Admin {
         }
         // A sealed audience was checked before. Its parts are spread again each time: it may be deleted just now, and
         // old parts without a seal are removed.
-        let is_new = self.free(&order, deadline).await? != Some(seal.blob().hash);
+        let is_new = self.free(&order, call).await? != Some(seal.blob().hash);
         let (words, heard) = mpsc::channel(WAITING_MAX);
-        let admin = self.share();
+        let (admin, call) = (self.share(), call.clone());
         tokio::spawn(async move {
             let count = seal.parts.len() as u32;
             let check = async {
@@ -123,7 +123,7 @@ impl Admin {
             };
             crash::point("admin.seal");
             let last = match checked {
-                Ok(()) => admin.seal(order, seal.parts).await,
+                Ok(()) => admin.seal(order, seal.parts, &call).await,
                 Err(fault) => Err(fault),
             };
             let last =

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Status};
 
-use crate::server::admin::{Admin, ApiError, ApiResult};
+use crate::server::admin::{Admin, ApiError, ApiResult, Call};
 
 /// The stream that a watcher receives.
 pub type Watched = ReceiverStream<Result<WatchRunResponse, Status>>;
@@ -22,19 +22,19 @@ const WAITING_MAX: usize = 1;
 const ASK_ANOTHER: &str = "ask another node: --endpoint a,b,c";
 
 impl Admin {
-    /// Streams a run until none of its recipients is pending or claimed, the watcher disconnects, or the node stops. An
-    /// archived run is streamed once.
-    pub(crate) fn watch(&self, run: RunId) -> ApiResult<Watched> {
+    /// Streams a run until none of its recipients is pending or claimed, the watcher disconnects, its token is no longer
+    /// valid, or the node stops. An archived run is streamed once.
+    pub(crate) fn watch(&self, run: RunId, call: &Call) -> ApiResult<Watched> {
         let permit = Arc::clone(&self.watchers).try_acquire_owned().map_err(|_| {
             let message = "too many runs are watched on this node; nothing happened";
             ApiError::new(Code::Unavailable, ErrorReason::Busy, message).next(ASK_ANOTHER)
         })?;
         let (sender, receiver) = mpsc::channel(WAITING_MAX);
-        let (admin, stop) = (self.share(), self.stop.clone());
+        let (admin, call, stop) = (self.share(), call.clone(), self.stop.clone());
         tokio::spawn(async move {
             let (_permit, gone) = (permit, sender.clone());
             tokio::select! {
-                () = follow(&admin, run, &sender) => {}
+                () = follow(&admin, run, &call, &sender) => {}
                 () = gone.closed() => {}
                 () = stop.cancelled() => {
                     let message = "this node is stopping";
@@ -48,13 +48,18 @@ impl Admin {
     }
 }
 
-async fn follow(admin: &Admin, run: RunId, watcher: &mpsc::Sender<Result<WatchRunResponse, Status>>) {
+async fn follow(admin: &Admin, run: RunId, call: &Call, watcher: &mpsc::Sender<Result<WatchRunResponse, Status>>) {
     let mut applied = admin.context.replica.applied();
     let mut known = None;
     loop {
         let poll_at = Instant::now() + POLL_EVERY;
         applied.mark_unchanged();
-        let state = match admin.show_run(run).await {
+        let permitted = admin.context.replica.read(|ledger| call.check(ledger));
+        let state = match permitted {
+            Ok(()) => admin.show_run(run).await,
+            Err(refused) => Err(refused),
+        };
+        let state = match state {
             Ok(state) => state,
             Err(gone) => {
                 // The watcher may have disconnected.

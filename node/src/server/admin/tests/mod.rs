@@ -1,5 +1,6 @@
 //! Tests of the whole API over real gRPC, on a one-node cluster that sends to a mailbox in the same process.
 
+mod access;
 mod archive;
 mod audiences;
 mod campaign_faults;

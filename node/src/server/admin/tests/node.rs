@@ -124,7 +124,7 @@ async fn founder_by(number: u64, incarnation: u64, clock: Arc<dyn Clock>) -> Fou
     let listener = TcpListener::bind(loopback).await.expect("a port");
     let address = listener.local_addr().expect("an address");
     let stop = CancellationToken::new();
-    let admin = Admin::new(Arc::clone(&context)).dial_by(Arc::new(TcpDialer::default()));
+    let admin = Admin::new(Arc::clone(&context)).with_insecure_callers().dial_by(Arc::new(TcpDialer::default()));
     tokio::spawn(serve(admin, listener, None, stop.clone()));
     let channel = Channel::from_shared(format!("http://{address}")).expect("an address").timeout(STEP_TIMEOUT);
     let channel = channel.connect().await.expect("a connection");

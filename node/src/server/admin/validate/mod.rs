@@ -17,6 +17,7 @@ mod schedule;
 mod tenant;
 #[cfg(test)]
 mod tests;
+mod token;
 mod when;
 
 use std::fmt::Display;
@@ -37,6 +38,7 @@ pub use pool::pool;
 pub use relay::relay;
 pub use schedule::{CheckContext, CheckedSchedule, content, schedule};
 pub use tenant::tenant_bounds;
+pub use token::token_grant;
 
 /// Maximum length of a schedule's name, in characters.
 pub const SCHEDULE_NAME_MAX: usize = 128;

@@ -1,7 +1,6 @@
 //! Creates the draft of a campaign: validates it like a schedule, compares it with an existing one, and proposes it.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use reveille_cluster::compose::columns_used;
 use reveille_ledger::Ledger;
@@ -17,7 +16,7 @@ use reveille_proto::admin::v1::{CreateCampaignRequest, CreateCampaignResponse, S
 use crate::server::admin::services::schedule::create;
 use crate::server::admin::validate;
 use crate::server::admin::validate::{CheckContext, CheckedSchedule, Fields};
-use crate::server::admin::{Admin, ApiError, ApiResult, error_texts, views};
+use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, views};
 
 /// Default of `start_within`: a campaign that is later than this does not open (P16).
 const START_WITHIN_MS: i64 = HOUR_MS;
@@ -26,7 +25,7 @@ impl Admin {
     pub(crate) async fn create_campaign(
         &self,
         request: CreateCampaignRequest,
-        deadline: Instant,
+        call: &Call,
     ) -> ApiResult<CreateCampaignResponse> {
         let CreateCampaignRequest { schedule, request_id, validate_only, canary } = request;
         let mut fields = Fields::default();
@@ -38,7 +37,7 @@ impl Admin {
             let known = ledger.campaigns().get(&place).cloned();
             (known, ledger.schedule_named(&place.0, &place.1).is_some(), ledger.head().now)
         };
-        let (known, is_schedule, now) = self.read_latest(deadline, query).await?;
+        let (known, is_schedule, now) = self.read_latest(call, query).await?;
         let exists = known.is_some();
         let mut create = self.asked(body, exists, self.now(now)).await.map_err(|fault| fault.request(&request_id))?;
         create.policies.canary = canary;
@@ -71,7 +70,7 @@ impl Admin {
             return Ok(CreateCampaignResponse { campaign: Some(campaign), created: false, warnings });
         }
         create.request = id;
-        self.write(Command::CampaignCreate(Box::new(create)), &request_id, deadline).await?;
+        self.write(Command::CampaignCreate(Box::new(create)), &request_id, call).await?;
         Ok(CreateCampaignResponse { campaign: Some(self.campaign(&named)?), created: !exists, warnings })
     }
 

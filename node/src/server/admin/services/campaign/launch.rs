@@ -1,7 +1,5 @@
 //! Launches a campaign: checks whether it can be sent, by which pool, and until when.
 
-use std::time::Instant;
-
 use reveille_cluster::compose::Compiled;
 use reveille_ledger::campaign::Campaign;
 use reveille_ledger::command::{CampaignLaunch, CampaignName, Command};
@@ -14,16 +12,16 @@ use reveille_proto::admin::v1::{LaunchCampaignRequest, LaunchCampaignResponse};
 use crate::server::admin::services::schedule::create;
 use crate::server::admin::validate::Fields;
 use crate::server::admin::views::forecast::{Prospect, outlook};
-use crate::server::admin::{Admin, ApiError, ApiResult, error_texts, views};
+use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, views};
 
 impl Admin {
     pub(crate) async fn launch_campaign(
         &self,
         request: LaunchCampaignRequest,
-        deadline: Instant,
+        call: &Call,
     ) -> ApiResult<LaunchCampaignResponse> {
         let LaunchCampaignRequest { tenant, name, at, again, validate_only } = request;
-        let (named, mut campaign, _) = self.find_campaign((&tenant, &name), deadline).await?;
+        let (named, mut campaign, _) = self.find_campaign((&tenant, &name), call).await?;
         let mut fields = Fields::default();
         if let Some(due) = at.and_then(|at| fields.instant("at", at)) {
             campaign.due = due;
@@ -65,7 +63,7 @@ impl Admin {
             let shown = self.context.replica.read(|ledger| views::campaign(ledger, &named, &campaign));
             return Ok(LaunchCampaignResponse { campaign: Some(shown), warnings });
         }
-        let written = self.try_write(Command::CampaignLaunch(launch), "", deadline).await;
+        let written = self.try_write(Command::CampaignLaunch(launch), "", call).await;
         written.map_err(|error| error.worded(refused))?;
         Ok(LaunchCampaignResponse { campaign: Some(self.campaign(&named)?), warnings })
     }

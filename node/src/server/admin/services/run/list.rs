@@ -7,7 +7,6 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
-use std::time::Instant;
 
 use reveille_ledger::ids::{PageId, RunId, ScheduleId, Time};
 use reveille_ledger::{ArchivePartKey, Ledger, RunState};
@@ -16,7 +15,7 @@ use reveille_proto::admin::v1::{self, Freshness};
 use crate::server::admin::label_selector::Selector;
 use crate::server::admin::lookup::check_schedule;
 use crate::server::admin::paging::{EXAMINED_MAX, Paging};
-use crate::server::admin::{Admin, ApiError, ApiResult, views};
+use crate::server::admin::{Admin, ApiError, ApiResult, Call, views};
 
 /// Maximum number of rows of one source, state or archive, that are read for one page.
 const EXAMINED_EACH_MAX: usize = EXAMINED_MAX / 2;
@@ -166,9 +165,9 @@ impl Admin {
         filter: &RunFilter,
         paging: &Paging<RunId>,
         stale: bool,
-        deadline: Instant,
+        call: &Call,
     ) -> ApiResult<(Vec<v1::Run>, Option<RunId>, Option<Freshness>)> {
-        let query = self.read(stale, deadline, |ledger| {
+        let query = self.read(stale, call, |ledger| {
             check_schedule(ledger, &filter.tenant, &filter.schedule)?;
             let parts = ledger.parts().iter().filter(|(_, part)| paging.after.is_none_or(|after| part.first < after));
             let parts = parts.map(|(key, part)| (part.last, *key)).collect();

@@ -2,7 +2,6 @@
 //! them, so a repeated request gets the same response.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use prost::Message;
 use reveille_ledger::calendar::Pattern;
@@ -18,7 +17,7 @@ use reveille_proto::admin::v1::{BackfillScheduleRequest, BackfillScheduleRespons
 use super::Found;
 use crate::server::admin::validate::Fields;
 use crate::server::admin::views::timestamp;
-use crate::server::admin::{Admin, ApiError, ApiResult, error_texts, views};
+use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, views};
 
 /// Maximum number of instants that are checked under one read lock of the ledger.
 const INSTANTS_AT_ONCE: usize = 64;
@@ -36,10 +35,10 @@ struct Asked {
 pub async fn backfill(
     admin: &Admin,
     request: BackfillScheduleRequest,
-    deadline: Instant,
+    call: &Call,
 ) -> ApiResult<BackfillScheduleResponse> {
     let asked = read(&request, admin.limits())?;
-    let found = admin.find_schedule((&request.tenant, &request.name), false, deadline).await?;
+    let found = admin.find_schedule((&request.tenant, &request.name), false, call).await?;
     admin.not_of_a_campaign(found.id)?;
     let (id, tenant, through) =
         (found.id, found.schedule.settings.tenant.to_string(), found.schedule.plan.fired_through);
@@ -64,7 +63,7 @@ pub async fn backfill(
     }
     let BackfillRange { openings, known, rest } = range;
     let backfill = Backfill { request: asked.request, body: asked.body, schedule: id, openings, known, rest };
-    let reply = admin.write(Command::Backfill(backfill), &request.request_id, deadline).await?;
+    let reply = admin.write(Command::Backfill(backfill), &request.request_id, call).await?;
     answered(admin, found, reply.outcome).await
 }
 

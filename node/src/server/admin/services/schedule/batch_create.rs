@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Instant;
 
 use reveille_ledger::command::{Command, ENTRY_BYTES_MAX, ScheduleCreate};
 use reveille_ledger::form;
@@ -14,7 +13,7 @@ use reveille_proto::admin::v1::{
 
 use super::create::{no_page, tenant_and_name, warnings};
 use crate::server::admin::validate::{self, CheckContext};
-use crate::server::admin::{Admin, ApiError, error_texts};
+use crate::server::admin::{Admin, ApiError, Call, error_texts};
 
 /// Schedules of one request at most.
 const SCHEDULES_MAX: usize = 1_000;
@@ -31,7 +30,7 @@ struct Item {
 pub async fn batch_create(
     admin: &Admin,
     request: BatchCreateSchedulesRequest,
-    deadline: Instant,
+    call: &Call,
 ) -> Result<BatchCreateSchedulesResponse, ApiError> {
     let bodies = request.schedules;
     if bodies.is_empty() || bodies.len() > SCHEDULES_MAX {
@@ -40,7 +39,7 @@ pub async fn batch_create(
     }
     let mut results = vec![BatchCreateResult::default(); bodies.len()];
     let mut items = Vec::with_capacity(bodies.len());
-    for (position, checked) in check(admin, bodies, deadline).await?.into_iter().enumerate() {
+    for (position, checked) in check(admin, bodies, call).await?.into_iter().enumerate() {
         match checked {
             Ok(create) => items.push(Item { position, create }),
             Err(error) => results[position] = refused(&error),
@@ -53,7 +52,7 @@ pub async fn batch_create(
     for entry in entries(items) {
         let (positions, creates): (Vec<usize>, Vec<ScheduleCreate>) =
             entry.into_iter().map(|item| (item.position, item.create)).unzip();
-        let reply = admin.write(Command::SchedulesCreate(creates), "", deadline).await?;
+        let reply = admin.write(Command::SchedulesCreate(creates), "", call).await?;
         let CommandOutcome::Schedules(created) = reply.outcome else {
             return Err(error_texts::broken(format!("a creation was answered by {:?}", reply.outcome)));
         };
@@ -68,9 +67,9 @@ pub async fn batch_create(
 async fn check(
     admin: &Admin,
     bodies: Vec<ScheduleBody>,
-    deadline: Instant,
+    call: &Call,
 ) -> Result<Vec<Result<ScheduleCreate, ApiError>>, ApiError> {
-    let query = admin.read_latest(deadline, |ledger| {
+    let query = admin.read_latest(call, |ledger| {
         let exists = |body: &ScheduleBody| {
             let (tenant, name) = tenant_and_name(body);
             ledger.schedule_named(tenant, name).is_some()

@@ -1,7 +1,6 @@
 //! Creates a schedule: validates it, compares it with an existing one, proposes it, and shows its instants.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use reveille_cluster::ops::zones::Zones;
 use reveille_ledger::command::{Command, ScheduleCreate};
@@ -18,22 +17,18 @@ use super::INSTANTS_SHOWN;
 use super::notes::ScheduleNotes;
 use crate::server::admin::validate;
 use crate::server::admin::validate::{CheckContext, CheckedSchedule, Fields};
-use crate::server::admin::{Admin, ApiResult, error_texts, views};
+use crate::server::admin::{Admin, ApiResult, Call, error_texts, views};
 
 /// Warning about bulk mail on a node that cannot send it.
 const NO_UNSUBSCRIBE: &str = "this node sends no bulk mail: its configuration has no unsubscribe.url, by which each one \
      would carry its way to opt out; what it is given waits for another node";
 
 /// Creates a schedule.
-pub async fn create(
-    admin: &Admin,
-    request: CreateScheduleRequest,
-    deadline: Instant,
-) -> ApiResult<CreateScheduleResponse> {
+pub async fn create(admin: &Admin, request: CreateScheduleRequest, call: &Call) -> ApiResult<CreateScheduleResponse> {
     let mut fields = Fields::default();
     let request_id = fields.request_id(&request.request_id);
     fields.done(Some(()))?;
-    let (known, of_campaign, now) = existing(admin, request.schedule.as_ref(), deadline).await?;
+    let (known, of_campaign, now) = existing(admin, request.schedule.as_ref(), call).await?;
     let (body, exists) = (request.schedule, known.is_some());
     let context = Arc::clone(&admin.context);
     let sealed = move |tenant: &str, name: &str| context.sealed(tenant, name);
@@ -67,7 +62,7 @@ pub async fn create(
     }
     create.request = request_id;
     let name = create.name.clone();
-    let reply = admin.write(Command::ScheduleCreate(Box::new(create)), &request.request_id, deadline).await?;
+    let reply = admin.write(Command::ScheduleCreate(Box::new(create)), &request.request_id, call).await?;
     let CommandOutcome::Schedule(id) = reply.outcome else {
         return Err(error_texts::broken(format!("a creation was answered by {:?}", reply.outcome)));
     };
@@ -109,9 +104,9 @@ pub fn tenant_and_name(body: &v1::ScheduleBody) -> (&str, &str) {
 type Known = Option<(ScheduleId, Hash)>;
 
 /// Returns the existing schedule with that name, whether a campaign has the name, and the ledger time.
-async fn existing(admin: &Admin, body: Option<&v1::ScheduleBody>, deadline: Instant) -> ApiResult<(Known, bool, Time)> {
+async fn existing(admin: &Admin, body: Option<&v1::ScheduleBody>, call: &Call) -> ApiResult<(Known, bool, Time)> {
     let (tenant, name) = body.map_or((DEFAULT_TENANT, ""), tenant_and_name);
-    let query = admin.read_latest(deadline, |ledger| {
+    let query = admin.read_latest(call, |ledger| {
         let known = ledger.schedule_named(tenant, name).map(|(id, schedule)| (id, schedule.definition()));
         (known, ledger.campaigns().contains(&(tenant.to_owned(), name.to_owned())), ledger.head().now)
     });

@@ -4,7 +4,7 @@
 //! and `apply`. It does not have the rest of the history, which only matters if the zone's rules changed meanwhile.
 
 use reveille_ledger::calendar::Pattern;
-use reveille_ledger::command::{Command, Entry, EpochStart, ExplainedRange, ScheduleCreate, VoterClock};
+use reveille_ledger::command::{Actor, Command, Entry, EpochStart, ExplainedRange, ScheduleCreate, VoterClock};
 use reveille_ledger::content::{Audience, Content, Recipient};
 use reveille_ledger::decide::catch_up::plan_fire;
 use reveille_ledger::decide::timing::Zone;
@@ -35,7 +35,7 @@ struct Stage {
 impl Stage {
     fn play(&mut self, epoch: Epoch, command: Command) -> CommandOutcome {
         self.index += 1;
-        self.ledger.apply(self.index, &Entry { epoch, now: self.now, command }).reply.outcome
+        self.ledger.apply(self.index, &Entry { epoch, now: self.now, actor: Actor::System, command }).reply.outcome
     }
 }
 

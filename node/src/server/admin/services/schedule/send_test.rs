@@ -1,7 +1,5 @@
 //! Sends a test email: validated like a schedule, and opened as a separate run.
 
-use std::time::Instant;
-
 use reveille_ledger::TEST_NAME;
 use reveille_ledger::command::{Command, SendTest};
 use reveille_ledger::content::AudienceChoice;
@@ -12,7 +10,7 @@ use reveille_proto::admin::v1::{self, ScheduleBody, SendTestRequest, SendTestRes
 use super::create;
 use crate::server::admin::validate;
 use crate::server::admin::validate::{CheckContext, CheckedSchedule, Fields};
-use crate::server::admin::{Admin, ApiError, ApiResult, error_texts, views};
+use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, views};
 
 /// Default of `finish_within`, in milliseconds. A test email that is not sent within it expires.
 const FINISH_WITHIN_MS: i64 = 60_000;
@@ -20,7 +18,7 @@ const FINISH_WITHIN_MS: i64 = 60_000;
 const FINISH_WITHIN_MS_MAX: i64 = 3_600_000;
 
 /// Opens the run. With `validate_only` it returns the run that would open.
-pub async fn send_test(admin: &Admin, request: SendTestRequest, deadline: Instant) -> ApiResult<SendTestResponse> {
+pub async fn send_test(admin: &Admin, request: SendTestRequest, call: &Call) -> ApiResult<SendTestResponse> {
     let SendTestRequest { schedule, finish_within, request_id, validate_only } = request;
     let ScheduleBody { tenant, pool, content, audience, .. } = schedule.unwrap_or_default();
     let mut fields = Fields::default();
@@ -43,7 +41,7 @@ pub async fn send_test(admin: &Admin, request: SendTestRequest, deadline: Instan
         fields.refuse("schedule.audience.recipients", format!("{count} are given; a test mail goes to one"));
     }
     let id = fields.done(id)?;
-    let now = admin.read_latest(deadline, |ledger| ledger.head().now).await?;
+    let now = admin.read_latest(call, |ledger| ledger.head().now).await?;
     let now = admin.now(now);
     // It is validated like a schedule. Fields that a test email does not have get placeholder values.
     let body = ScheduleBody {
@@ -81,7 +79,7 @@ pub async fn send_test(admin: &Admin, request: SendTestRequest, deadline: Instan
         audience,
         policies: Policies { finish_by_ms: finish_within_ms, ..create.policies },
     };
-    let reply = admin.write(Command::SendTest(Box::new(test)), &request_id, deadline).await?;
+    let reply = admin.write(Command::SendTest(Box::new(test)), &request_id, call).await?;
     let CommandOutcome::Run { run: opened, .. } = reply.outcome else {
         return Err(error_texts::broken(format!("a test email was answered by {:?}", reply.outcome)));
     };

@@ -5,7 +5,6 @@
 //! fails; one without is applied on top. A fire does not count as such a change.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use reveille_cluster::ops::zones::Zones;
 use reveille_cluster::process::context::NodeContext;
@@ -28,7 +27,7 @@ use crate::server::admin::lookup::absent_schedule;
 use crate::server::admin::validate;
 use crate::server::admin::validate::{CheckContext, Fields, tenant};
 use crate::server::admin::writes::WriteError;
-use crate::server::admin::{Admin, ApiError, ApiResult, error_texts, views};
+use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, views};
 
 /// Bound on the difference of the voters' clocks (P18), in milliseconds. This node's time minus it is hardly in the
 /// leader's future. Ledger time may be further behind for hours, because it follows a clock change at the rate of a
@@ -81,7 +80,7 @@ struct Planned {
 pub async fn update(
     admin: &Admin,
     mut request: UpdateScheduleRequest,
-    deadline: Instant,
+    call: &Call,
 ) -> ApiResult<UpdateScheduleResponse> {
     let mut fields = Fields::default();
     let request_id = fields.request_id(&request.request_id);
@@ -95,7 +94,7 @@ pub async fn update(
     let (mut until, mut tries) = (Until::Now, 0);
     loop {
         tries += 1;
-        match attempt(admin, &request, &edit, until, deadline).await {
+        match attempt(admin, &request, &edit, until, call).await {
             Err(WriteError::Refused(refusal)) if tries < TRIES && is_overtaken(&refusal) => match refusal {
                 CommandRefusal::NotDue(_) => until = Until::Applied,
                 refusal => tracing::debug!(%refusal, "an edit is planned anew"),
@@ -120,9 +119,9 @@ async fn attempt(
     request: &UpdateScheduleRequest,
     edit: &Arc<Edit>,
     until: Until,
-    deadline: Instant,
+    call: &Call,
 ) -> Result<UpdateScheduleResponse, WriteError> {
-    let present = present(admin, edit, deadline).await?;
+    let present = present(admin, edit, call).await?;
     let (id, now, notes, name) = (present.id, present.now, present.notes, &edit.asked.name);
     admin.not_of_a_campaign(id)?;
     if let Some(answer) = &present.answer {
@@ -163,7 +162,7 @@ async fn attempt(
         (true, true) => would_be,
         (true, false) => {
             let command = Command::ScheduleEdit(Box::new(edit));
-            let outcome = admin.try_write(command, &request.request_id, deadline).await?.outcome;
+            let outcome = admin.try_write(command, &request.request_id, call).await?.outcome;
             let CommandOutcome::Schedule(id) = outcome else {
                 return Err(error_texts::broken(format!("an edit was answered by {outcome:?}")).into());
             };
@@ -182,9 +181,9 @@ async fn attempt(
 }
 
 /// Returns a copy of the schedule, and the stored answer to the request id.
-async fn present(admin: &Admin, edit: &Edit, deadline: Instant) -> ApiResult<Present> {
+async fn present(admin: &Admin, edit: &Edit, call: &Call) -> ApiResult<Present> {
     let (tenant, name) = (tenant(&edit.asked.tenant)?, &edit.asked.name);
-    let query = admin.read_latest(deadline, |ledger| {
+    let query = admin.read_latest(call, |ledger| {
         let found = ledger.schedule_named(&tenant, name);
         let (id, schedule) = found.ok_or_else(|| absent_schedule(ledger, &tenant, name))?;
         let bytes = |hash| ledger.blob(hash).map(<[u8]>::to_vec).unwrap_or_default();

@@ -1,0 +1,86 @@
+//! A call that the access rules permit: its deadline, and the actor of its entries.
+
+use std::time::Instant;
+
+use reveille_ledger::command::Actor;
+use reveille_ledger::refusal::CommandRefusal;
+use reveille_ledger::token::Rights;
+use reveille_ledger::{DEFAULT_TENANT, Ledger};
+use tonic::Request;
+
+use super::layer::{ApiCaller, CallerIdentity};
+use super::subject::Subject;
+use super::table::Reach;
+use crate::server::admin::{ApiResult, deadline, token_errors};
+
+const EVERYTHING: Rights = Rights(u32::MAX);
+
+/// A permitted call. Handlers read and write with it.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// When its response is due.
+    pub deadline: Instant,
+    actor: Actor,
+    /// All rights of the caller.
+    rights: Rights,
+}
+
+impl Call {
+    /// A call of the node itself.
+    pub fn of_system(deadline: Instant) -> Call {
+        Call { deadline, actor: Actor::System, rights: EVERYTHING }
+    }
+
+    /// The same call with another deadline, for work that continues after its response has begun.
+    pub fn until(&self, deadline: Instant) -> Call {
+        Call { deadline, ..self.clone() }
+    }
+
+    /// The actor of the entries that this call proposes.
+    pub fn actor(&self) -> &Actor {
+        &self.actor
+    }
+
+    /// True if the caller has all of these rights.
+    pub fn has(&self, rights: Rights) -> bool {
+        self.rights.contains(rights)
+    }
+
+    /// Checks the call against this state: the token may have been revoked since the call began.
+    pub fn check(&self, ledger: &Ledger) -> ApiResult<()> {
+        ledger.authorise(&self.actor).map_err(|refusal| match refusal {
+            CommandRefusal::TokenNotValid => token_errors::token_not_valid(),
+            _ => token_errors::not_permitted(),
+        })
+    }
+}
+
+/// Checks the message of a request, and returns it with its call. Every handler gets its message from here. A message
+/// that names no tenant names the default tenant afterwards.
+pub fn admit<T: Subject>(request: Request<T>) -> ApiResult<(Call, T)> {
+    let deadline = deadline::of(&request);
+    // Only the layer adds it. So a service that is served without the layer permits nothing.
+    let caller = request.extensions().get::<ApiCaller>().cloned().ok_or_else(token_errors::not_permitted)?;
+    let mut message = request.into_inner();
+    let mut named: Vec<String> = Vec::new();
+    message.visit_tenants(&mut |tenant: &mut String| {
+        if tenant.is_empty() {
+            DEFAULT_TENANT.clone_into(tenant);
+        }
+        if !named.contains(tenant) {
+            named.push(tenant.clone());
+        }
+    });
+    let CallerIdentity::Token { id, rights, tenants } = caller.identity else {
+        return Ok((Call { deadline, actor: Actor::Insecure, rights: EVERYTHING }, message));
+    };
+    let needs = caller.row.needs.and(message.needs_more());
+    let tenant = match (caller.row.reach, named.as_mut_slice()) {
+        (Reach::Tenant, [tenant]) => Some(std::mem::take(tenant)),
+        // A message that names several tenants is one entry, so its caller must reach all of them.
+        _ => None,
+    };
+    let reaches = caller.row.reach == Reach::NoTenant || tenants.includes(tenant.as_deref());
+    (rights.contains(needs) && reaches).then_some(()).ok_or_else(token_errors::not_permitted)?;
+    Ok((Call { deadline, actor: Actor::Operator { token: id, needs, tenant }, rights }, message))
+}

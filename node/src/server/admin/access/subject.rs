@@ -1,0 +1,108 @@
+//! The tenant that each message of the API names.
+//!
+//! A request without an implementation here does not compile as the message of a method.
+
+use reveille_ledger::DEFAULT_TENANT;
+use reveille_ledger::token::Rights;
+use reveille_proto::admin::v1::{
+    AddMemberRequest, AddOptOutRequest, AddRelayRequest, AdvanceClockRequest, BackfillScheduleRequest,
+    BatchCreateSchedulesRequest, CancelCampaignRequest, CancelRunRequest, CheckOptOutRequest, CountDeadLettersRequest,
+    CreateCampaignRequest, CreateScheduleRequest, CreateTokenRequest, DeleteAudienceRequest, DeleteCampaignRequest,
+    DeleteScheduleRequest, DiscardDeadLettersRequest, DrainMemberRequest, ExplainRequest, FinishUpgradeRequest,
+    GetAudienceRequest, GetCampaignRequest, GetClockRequest, GetClusterStatusRequest, GetDoubtRequest, GetPoolRequest,
+    GetRelayRequest, GetRunRequest, GetScheduleRequest, GetTenantRequest, GetUpgradeRequest, ImportOptOutsRequest,
+    LaunchCampaignRequest, ListAudiencesRequest, ListCampaignsRequest, ListDeadLettersRequest, ListDoubtsRequest,
+    ListMembersRequest, ListOptOutsRequest, ListPoolsRequest, ListRelaysRequest, ListRunsRequest,
+    ListScheduleHistoryRequest, ListSchedulesRequest, ListTenantsRequest, ListTokensRequest, PauseCampaignRequest,
+    PauseRunRequest, PauseScheduleRequest, PrepareAudienceRequest, PutPartRequest, RemoveMemberRequest,
+    RemovePoolRequest, RemoveRelayRequest, RemoveTenantRequest, RequeueDeadLettersRequest, ResolveDoubtsRequest,
+    ResumeCampaignRequest, ResumeRunRequest, ResumeScheduleRequest, RevokeTokenRequest, ScheduleBody,
+    SealAudienceRequest, SendTestRequest, SetPoolRequest, SetTenantRequest, TakeBackOptOutRequest, TestRelayRequest,
+    TransferLeaderRequest, TriggerScheduleRequest, UpdateScheduleRequest, WatchRunRequest,
+};
+use tonic::Streaming;
+
+use super::rights::{NONE, PII};
+
+/// The message of a request, as the access rules read it.
+pub trait Subject {
+    /// Calls `visit` with each tenant that the message names. A message about the cluster names none.
+    fn visit_tenants(&mut self, _visit: &mut dyn FnMut(&mut String)) {}
+
+    /// Returns the rights that this message needs, beside those of its method.
+    fn needs_more(&self) -> Rights {
+        NONE
+    }
+}
+
+/// Messages with a field `tenant`.
+macro_rules! of_tenant {
+    ($($request:ty),* $(,)?) => {
+        $(impl Subject for $request {
+            fn visit_tenants(&mut self, visit: &mut dyn FnMut(&mut String)) {
+                visit(&mut self.tenant);
+            }
+        })*
+    };
+}
+of_tenant! {
+    AddOptOutRequest, BackfillScheduleRequest, CancelCampaignRequest, CancelRunRequest, CheckOptOutRequest, CountDeadLettersRequest, DeleteAudienceRequest, DeleteCampaignRequest, DeleteScheduleRequest, DiscardDeadLettersRequest, ExplainRequest, GetAudienceRequest, GetCampaignRequest, GetDoubtRequest, GetRunRequest, ImportOptOutsRequest, LaunchCampaignRequest, ListAudiencesRequest, ListCampaignsRequest, ListDeadLettersRequest, ListDoubtsRequest, ListOptOutsRequest, ListRunsRequest, ListScheduleHistoryRequest, ListSchedulesRequest, PauseCampaignRequest, PauseRunRequest, PauseScheduleRequest, PrepareAudienceRequest, RequeueDeadLettersRequest, ResolveDoubtsRequest, ResumeCampaignRequest, ResumeRunRequest, ResumeScheduleRequest, SealAudienceRequest, TakeBackOptOutRequest, TriggerScheduleRequest, WatchRunRequest,
+}
+
+/// Messages whose field `schedule` names the tenant.
+macro_rules! of_schedule {
+    ($($request:ty),* $(,)?) => {
+        $(impl Subject for $request {
+            fn visit_tenants(&mut self, visit: &mut dyn FnMut(&mut String)) {
+                visit_body(self.schedule.as_mut(), visit);
+            }
+        })*
+    };
+}
+of_schedule! {
+    CreateCampaignRequest, CreateScheduleRequest, SendTestRequest, UpdateScheduleRequest,
+}
+
+/// Messages about no tenant.
+macro_rules! of_cluster {
+    ($($request:ty),* $(,)?) => {
+        $(impl Subject for $request {})*
+    };
+}
+of_cluster! {
+    AddMemberRequest, DrainMemberRequest, RemoveMemberRequest, AddRelayRequest, AdvanceClockRequest, CreateTokenRequest, FinishUpgradeRequest, GetClockRequest, GetClusterStatusRequest, GetPoolRequest, GetRelayRequest, GetUpgradeRequest, ListMembersRequest, ListPoolsRequest, ListRelaysRequest, ListTenantsRequest, ListTokensRequest, RemovePoolRequest, RemoveRelayRequest, RemoveTenantRequest, RevokeTokenRequest, SetPoolRequest, SetTenantRequest, TestRelayRequest, TransferLeaderRequest, Streaming<PutPartRequest>,
+}
+
+impl Subject for BatchCreateSchedulesRequest {
+    fn visit_tenants(&mut self, visit: &mut dyn FnMut(&mut String)) {
+        match self.schedules.as_mut_slice() {
+            [] => visit_body(None, visit),
+            schedules => schedules.iter_mut().for_each(|schedule| visit(&mut schedule.tenant)),
+        }
+    }
+}
+
+impl Subject for GetTenantRequest {
+    fn visit_tenants(&mut self, visit: &mut dyn FnMut(&mut String)) {
+        visit(&mut self.name);
+    }
+}
+
+impl Subject for GetScheduleRequest {
+    fn visit_tenants(&mut self, visit: &mut dyn FnMut(&mut String)) {
+        visit(&mut self.tenant);
+    }
+
+    /// The body contains the recipients.
+    fn needs_more(&self) -> Rights {
+        if self.with_body { PII } else { NONE }
+    }
+}
+
+/// A missing body is refused later, like one of the default tenant.
+fn visit_body(body: Option<&mut ScheduleBody>, visit: &mut dyn FnMut(&mut String)) {
+    match body {
+        Some(body) => visit(&mut body.tenant),
+        None => visit(&mut DEFAULT_TENANT.to_owned()),
+    }
+}

@@ -1,0 +1,388 @@
+//! Tokens over the API: which calls they permit, what they see of other tenants, and how they end.
+
+use std::time::{Duration, Instant};
+
+use prost::Message as _;
+use prost::bytes::Bytes;
+use reveille_ledger::command::{Actor, Command};
+use reveille_ledger::ids::TokenId;
+use reveille_ledger::refusal::CommandRefusal;
+use reveille_ledger::reply::CommandOutcome;
+use reveille_ledger::token::{Rights, TenantScope, TokenCreate, TokenGrant};
+use reveille_proto::admin::v1::run_service_client::RunServiceClient;
+use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient;
+use reveille_proto::admin::v1::token_service_client::TokenServiceClient;
+use reveille_proto::admin::v1::{
+    CountDeadLettersRequest, CountDeadLettersResponse, CreateTokenRequest, GetScheduleRequest, ListSchedulesRequest,
+    ListTokensRequest, RevokeTokenRequest, ScheduleBody, TriggerScheduleRequest, WatchRunRequest,
+};
+use tokio::net::TcpListener;
+use tokio_stream::StreamExt as _;
+use tokio_util::sync::CancellationToken;
+use tonic::client::Grpc;
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::transport::Channel;
+use tonic::{Code, Request, Status};
+
+use super::node::{Node, STEP_TIMEOUT, creation, node, reason, yearly};
+use crate::cli::bytes_codec::BytesCodec;
+use crate::server::admin::access::tests::{Method, field, methods};
+use crate::server::admin::access::{ACCESS, ROLES, Reach};
+use crate::server::admin::{Admin, serve};
+use crate::token_text::TokenText;
+
+/// Every name and address of the other tenant contains it.
+const CANARY: &str = "zebra";
+
+/// A listener that needs tokens, beside the open one of the node.
+async fn locked(node: &Node) -> Channel {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(serve(Admin::new(node.shared_context()), listener, None, CancellationToken::new()));
+    let channel = Channel::from_shared(format!("http://{address}")).expect("an address").timeout(STEP_TIMEOUT);
+    channel.connect().await.expect("a connection")
+}
+
+fn role(name: &str) -> Rights {
+    ROLES.iter().find(|(known, _)| *known == name).expect("a role").1
+}
+
+fn only(tenant: &str) -> TenantScope {
+    TenantScope::Only([tenant.to_owned()].into())
+}
+
+async fn token(node: &Node, rights: Rights, tenants: TenantScope) -> TokenText {
+    let token = TokenText::generate();
+    let grant = TokenGrant { name: "test".to_owned(), hash: token.hash(), rights, tenants, expires_at: None };
+    let create = TokenCreate { id: token.id, grant, revokes: Rights::default() };
+    let command = Command::TokenCreate(Box::new(create));
+    let reply = node.context().replica.propose(&command, Instant::now() + STEP_TIMEOUT).await.expect("an answer");
+    assert_eq!(reply.outcome, CommandOutcome::Done);
+    token
+}
+
+fn with<T>(message: T, token: &TokenText) -> Request<T> {
+    let mut request = Request::new(message);
+    let header = format!("Bearer {token}").parse().expect("a header");
+    request.metadata_mut().insert("authorization", header);
+    request
+}
+
+/// Calls a method of any kind, and returns the first message of its response.
+async fn call(channel: &Channel, path: &str, message: Vec<u8>, token: Option<&TokenText>) -> Result<Bytes, Status> {
+    let mut grpc = Grpc::new(channel.clone());
+    grpc.ready().await.expect("a connection");
+    let path = PathAndQuery::try_from(path).expect("a path");
+    let mut request = Request::new(tokio_stream::once(Bytes::from(message)));
+    if let Some(token) = token {
+        request = with(request.into_inner(), token);
+    }
+    let mut response = grpc.streaming(request, path, BytesCodec).await?.into_inner();
+    Ok(response.message().await?.unwrap_or_default())
+}
+
+/// Encodes a field that is a text or a message.
+fn encoded(number: i32, content: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    prost::encoding::encode_varint(u64::from(number as u32) << 3 | 2, &mut bytes);
+    prost::encoding::encode_varint(content.len() as u64, &mut bytes);
+    bytes.extend(content);
+    bytes
+}
+
+/// Encodes a message that names this tenant, and nothing else.
+fn naming(method: &Method, tenant: &str) -> Vec<u8> {
+    if tenant.is_empty() {
+        return Vec::new();
+    }
+    let message = method.message.as_str();
+    if message == "GetTenantRequest" {
+        return encoded(field(message, "name").expect("a field"), tenant.as_bytes());
+    }
+    if let Some(number) = field(message, "tenant") {
+        return encoded(number, tenant.as_bytes());
+    }
+    let body = encoded(field("ScheduleBody", "tenant").expect("a field"), tenant.as_bytes());
+    let number = field(message, "schedule").or_else(|| field(message, "schedules"));
+    number.map(|number| encoded(number, &body)).unwrap_or_default()
+}
+
+fn refused(status: &Status) -> bool {
+    matches!(status.code(), Code::Unauthenticated | Code::PermissionDenied)
+}
+
+/// The table is the oracle: each role, for one tenant or all, calls each method about its own tenant, another one and
+/// none.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_role_may_call_what_the_table_says() {
+    let node = node("").await;
+    let channel = locked(&node).await;
+    for (name, rights) in ROLES {
+        for tenants in [only("acme"), TenantScope::All] {
+            let token = token(&node, *rights, tenants.clone()).await;
+            for method in methods() {
+                let row = ACCESS.iter().find(|row| row.path == method.path).expect("a row");
+                for tenant in ["acme", CANARY, ""] {
+                    let named = if tenant.is_empty() { "default" } else { tenant };
+                    let reaches = match row.reach {
+                        Reach::Open | Reach::NoTenant => true,
+                        Reach::Tenant => tenants.includes(Some(named)),
+                        Reach::Cluster => tenants == TenantScope::All,
+                    };
+                    let called = call(&channel, row.path, naming(&method, tenant), Some(&token)).await;
+                    let what = format!("{} by {name} of {tenants:?} about {named}: {called:?}", row.path);
+                    match called {
+                        Err(status) if refused(&status) => {
+                            assert!(!(rights.contains(row.needs) && reaches), "{what}");
+                            let expected = (Code::PermissionDenied, "NOT_PERMITTED".to_owned());
+                            assert_eq!(reason(&status), expected, "{what}");
+                            assert!(!status.message().contains(CANARY), "{what}");
+                        }
+                        _ => assert!(rights.contains(row.needs) && reaches, "{what}"),
+                    }
+                }
+            }
+        }
+    }
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn call_without_valid_token_learns_nothing() {
+    let node = node("").await;
+    let channel = locked(&node).await;
+    let none_yet = call(&channel, ACCESS[9].path, Vec::new(), None).await.expect_err("no tokens are known");
+    assert_eq!(none_yet.code(), Code::Unavailable, "{none_yet:?}");
+    let known = token(&node, role("admin"), TenantScope::All).await;
+    let unknown = TokenText::generate();
+    let mut other_secret = TokenText::generate();
+    other_secret.id = known.id;
+    let paths = methods().into_iter().map(|method| method.path);
+    for path in paths.chain(["/reveille.admin.v1.RunService/NoSuchMethod", "/nothing"].map(str::to_owned)) {
+        for token in [None, Some(&unknown), Some(&other_secret)] {
+            let status = call(&channel, &path, Vec::new(), token).await.expect_err("refused");
+            assert_eq!(reason(&status), (Code::Unauthenticated, "TOKEN_NOT_VALID".to_owned()), "{path}: {status:?}");
+        }
+    }
+    let denied = call(&channel, "/reveille.admin.v1.RunService/NoSuchMethod", Vec::new(), Some(&known)).await;
+    assert_eq!(denied.expect_err("not in the table").code(), Code::PermissionDenied);
+    call(&channel, "/grpc.health.v1.Health/Check", Vec::new(), None).await.expect("health is open");
+    let reflection = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
+    assert_eq!(call(&channel, reflection, Vec::new(), None).await.expect_err("closed").code(), Code::Unauthenticated);
+    let reflected = call(&channel, reflection, Vec::new(), Some(&known)).await.expect_err("it names nothing");
+    assert_eq!(reflected.code(), Code::InvalidArgument, "it was permitted");
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn token_is_created_listed_and_revoked() {
+    let node = node("").await;
+    let channel = locked(&node).await;
+    let admin = token(&node, role("admin"), TenantScope::All).await;
+    let mut tokens = TokenServiceClient::new(channel.clone());
+    let request = CreateTokenRequest {
+        name: "deploy".to_owned(),
+        roles: ["editor", "pii"].map(str::to_owned).into(),
+        tenants: vec!["acme".to_owned()],
+        valid_for: Some(prost_types::Duration { seconds: 3_600, nanos: 0 }),
+        ..CreateTokenRequest::default()
+    };
+    let created = tokens.create_token(with(request, &admin)).await.expect("created").into_inner();
+    let (secret, shown) = (created.secret.clone(), created.token.clone().expect("a token"));
+    assert_eq!(
+        (shown.roles.join(" "), shown.valid, shown.created_by),
+        ("pii editor".into(), true, admin.id.to_string())
+    );
+    assert!(!format!("{created:?}").contains(secret.rsplit('_').nth(1).expect("a secret")), "{created:?}");
+    let deploy: TokenText = secret.parse().expect("a token");
+    let list = |tenant: &str| ListSchedulesRequest { tenant: tenant.to_owned(), ..ListSchedulesRequest::default() };
+    let mut schedules = ScheduleServiceClient::new(channel.clone());
+    schedules.list_schedules(with(list("acme"), &deploy)).await.expect("permitted");
+    schedules.list_schedules(with(list(""), &deploy)).await.expect_err("the default tenant is another one");
+
+    let listed = tokens.list_tokens(with(ListTokensRequest::default(), &admin)).await.expect("a list").into_inner();
+    assert_eq!(listed.tokens.len(), 2);
+    let revoke = RevokeTokenRequest { id: shown.id };
+    tokens.revoke_token(with(revoke.clone(), &admin)).await.expect("revoked");
+    tokens.revoke_token(with(revoke, &admin)).await.expect("a repeat");
+    let ended = schedules.list_schedules(with(list("acme"), &deploy)).await.expect_err("revoked");
+    assert_eq!(ended.code(), Code::Unauthenticated);
+    let unknown = RevokeTokenRequest { id: "x".to_owned() };
+    let unknown = tokens.revoke_token(with(unknown, &admin)).await.expect_err("no such token");
+    assert_eq!(reason(&unknown), (Code::NotFound, "TOKEN_NOT_FOUND".to_owned()));
+    for (roles, tenants, all_tenants) in
+        [(vec![], vec![], true), (vec!["root"], vec![], true), (vec!["viewer"], vec![], false)]
+    {
+        let roles = roles.into_iter().map(str::to_owned).collect();
+        let request = CreateTokenRequest { name: "x".into(), roles, tenants, all_tenants, ..Default::default() };
+        let invalid = tokens.create_token(with(request, &admin)).await.expect_err("invalid");
+        assert_eq!(invalid.code(), Code::InvalidArgument, "{invalid:?}");
+    }
+    node.stop().await;
+}
+
+/// The node that proposes may not have applied the revocation. The entry is refused where it is applied.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn entry_of_a_token_that_was_revoked_meanwhile_is_refused_by_apply() {
+    let node = node("").await;
+    let deploy = token(&node, role("editor"), only("acme")).await;
+    let within = || Instant::now() + STEP_TIMEOUT;
+    let replica = &node.context().replica;
+    let (needs, tenant) = (role("editor"), Some("acme".to_owned()));
+    let actor = Actor::Operator { token: deploy.id, needs, tenant };
+    let write = Command::TenantRemove("acme".to_owned());
+    let taken = replica.propose_while_led(&actor, &write, within()).await.expect("an answer");
+    assert_eq!(taken.outcome, CommandOutcome::Done);
+    replica.propose(&Command::TokenRevoke(deploy.id), within()).await.expect("an answer");
+    let refused = replica.propose_while_led(&actor, &write, within()).await.expect("an answer");
+    assert_eq!(refused.outcome, CommandOutcome::Refused(CommandRefusal::TokenNotValid));
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stream_ends_when_its_token_is_revoked() {
+    let node = node("").await;
+    let channel = locked(&node).await;
+    let viewer = token(&node, role("viewer"), TenantScope::All).await;
+    // Its pool has no relay, so the run stays open.
+    let run = node.triggered("report", &["ann@example.org"], "nowhere").await.run;
+    let request = WatchRunRequest { run, ..WatchRunRequest::default() };
+    let stream = RunServiceClient::new(channel).watch_run(with(request, &viewer)).await.expect("a stream");
+    let mut stream = stream.into_inner();
+    stream.next().await.expect("a state").expect("a state");
+    let revoke = Command::TokenRevoke(viewer.id);
+    node.context().replica.propose(&revoke, Instant::now() + STEP_TIMEOUT).await.expect("an answer");
+    let end = tokio::time::timeout(Duration::from_secs(10), async {
+        loop {
+            match stream.next().await {
+                Some(Ok(_)) => {}
+                ended => return ended,
+            }
+        }
+    });
+    let end = end.await.expect("the stream ends soon").expect("with an error").expect_err("the token is revoked");
+    assert_eq!(end.code(), Code::Unauthenticated);
+    node.stop().await;
+}
+
+/// Gives the other tenant a schedule, a run, and a dead letter, all with the canary in their names and addresses.
+/// Returns the id of the run.
+async fn other_tenant(node: &Node) -> String {
+    let (name, address) = (format!("{CANARY}-report"), format!("{CANARY}@example.org"));
+    let body = ScheduleBody { tenant: CANARY.to_owned(), ..yearly(&name, &[&address]) };
+    node.schedules().create_schedule(creation(body)).await.expect("created");
+    let (tenant, request_id) = (CANARY.to_owned(), "once".to_owned());
+    let request = TriggerScheduleRequest { tenant, name, request_id, validate_only: false };
+    let triggered = node.schedules().trigger_schedule(request).await.expect("triggered").into_inner();
+    let run = triggered.run.expect("a run").run;
+    let end = Instant::now() + STEP_TIMEOUT;
+    while node.context().replica.read(|ledger| ledger.dead().is_empty()) {
+        assert!(Instant::now() < end, "no dead letter");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    run
+}
+
+/// A foreign object and one that does not exist are the same to a token: same code, message and details.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn token_of_a_tenant_sees_nothing_of_another_one() {
+    let node = node("rcpt:550=5.1.1 no such user").await;
+    let channel = locked(&node).await;
+    let foreign_run = other_tenant(&node).await;
+    let acme = token(&node, role("admin"), only("acme")).await;
+    // As long as the other one, so that lengths in the details are equal.
+    let absent_run = foreign_run.replace(|one: char| one.is_ascii_digit(), "9");
+    let shape = |called: &Result<Bytes, Status>, named: &str| match called {
+        Ok(bytes) => format!("answer of {} bytes", bytes.len()),
+        Err(status) => {
+            let details = String::from_utf8_lossy(status.details()).into_owned();
+            format!("{:?} {} {details}", status.code(), status.message()).replace(named, "NAMED")
+        }
+    };
+    let foreign = format!("{CANARY}-report");
+    // As long, and as similar to other names.
+    let absent = format!("{}-report", "xebra");
+    for method in methods() {
+        let message = method.message.as_str();
+        let row = ACCESS.iter().find(|row| row.path == method.path).expect("a row");
+        let mut answers = Vec::new();
+        for (name, run) in [(foreign.as_str(), foreign_run.as_str()), (absent.as_str(), &absent_run)] {
+            let mut bytes = naming(&method, "acme");
+            for (place, text) in [("name", name), ("run", run), ("schedule", name), ("recipient", "ann@example.org")] {
+                let is_tenant = message == "GetTenantRequest" && place == "name";
+                let is_body = place == "schedule" && field(message, "tenant").is_none();
+                if let Some(number) = field(message, place).filter(|_| !is_tenant && !is_body) {
+                    bytes.extend(encoded(number, text.as_bytes()));
+                }
+            }
+            let called = call(&channel, row.path, bytes, Some(&acme)).await;
+            let text = format!("{called:?}").replace(&foreign, "");
+            assert!(!text.contains(CANARY), "{}: {text}", row.path);
+            answers.push(shape(&shape_of(called, run), name));
+        }
+        assert_eq!(answers[0], answers[1], "{}", row.path);
+    }
+    node.stop().await;
+
+    fn shape_of(called: Result<Bytes, Status>, run: &str) -> Result<Bytes, Status> {
+        called.map_err(|status| {
+            let details = String::from_utf8_lossy(status.details()).replace(run, "RUN");
+            Status::with_details(status.code(), status.message().replace(run, "RUN"), details.into_bytes().into())
+        })
+    }
+}
+
+/// Without the right to addresses, no response contains one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn addresses_need_the_role_pii() {
+    let node = node("rcpt:550=5.1.1 no such user").await;
+    let channel = locked(&node).await;
+    let run = other_tenant(&node).await;
+    let (viewer, pii) = (
+        token(&node, role("viewer"), only(CANARY)).await,
+        token(&node, role("viewer").and(role("pii")), only(CANARY)).await,
+    );
+    let address = format!("{CANARY}@example.org");
+    let name = format!("{CANARY}-report");
+    let mut shown = Vec::new();
+    for (token, sees) in [(&viewer, false), (&pii, true)] {
+        for method in methods() {
+            let message = method.message.as_str();
+            let row = ACCESS.iter().find(|row| row.path == method.path).expect("a row");
+            let mut bytes = naming(&method, CANARY);
+            for (place, text) in [("run", run.as_str()), ("name", &name), ("recipient", "#0")] {
+                let is_tenant = message == "GetTenantRequest" && place == "name";
+                if let Some(number) = field(message, place).filter(|_| !is_tenant) {
+                    bytes.extend(encoded(number, text.as_bytes()));
+                }
+            }
+            if let Ok(answer) = call(&channel, row.path, bytes, Some(token)).await
+                && String::from_utf8_lossy(&answer).contains(&address)
+            {
+                assert!(sees, "{} shows an address", row.path);
+                shown.push(row.path.rsplit('/').next().expect("a method"));
+            }
+        }
+    }
+    shown.sort_unstable();
+    assert_eq!(shown, ["CountDeadLetters", "Explain", "ListDeadLetters"]);
+    let body = GetScheduleRequest { tenant: CANARY.to_owned(), name, with_body: true, stale: false };
+    let mut schedules = ScheduleServiceClient::new(channel.clone());
+    let denied = schedules.get_schedule(with(body.clone(), &viewer)).await.expect_err("a body has recipients");
+    assert_eq!(denied.code(), Code::PermissionDenied);
+    schedules.get_schedule(with(body, &pii)).await.expect("permitted");
+    let count = CountDeadLettersRequest { tenant: CANARY.to_owned(), ..CountDeadLettersRequest::default() };
+    let path = "/reveille.admin.v1.DeadLetterService/CountDeadLetters";
+    let counted = call(&channel, path, count.encode_to_vec(), Some(&viewer)).await.expect("counted");
+    let counted = CountDeadLettersResponse::decode(counted).expect("an answer");
+    assert_eq!(counted.groups.iter().map(|group| group.count).sum::<u64>(), 1, "it is counted all the same");
+    node.stop().await;
+}
+
+#[test]
+fn token_id_has_one_text() {
+    assert_eq!("00000000000000ff".parse(), Ok(TokenId(255)));
+    for text in ["ff", "00000000000000FF", "+0000000000000ff", ""] {
+        assert!(text.parse::<TokenId>().is_err(), "{text}");
+    }
+}
