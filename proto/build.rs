@@ -15,8 +15,12 @@ const ADMIN: &str = "reveille.admin.v1";
 const SHARED_BYTES: &[&str] = &[".reveille.peer.v1"];
 
 /// Messages whose debug text must not show their fields: they contain secrets. `lib.rs` implements it.
-const SECRET: &[&str] =
-    &[".reveille.peer.v1.JoinRequest", ".reveille.peer.v1.JoinResponse", ".reveille.admin.v1.CreateTokenResponse"];
+const SECRET: &[&str] = &[
+    ".reveille.peer.v1.JoinRequest",
+    ".reveille.peer.v1.JoinResponse",
+    ".reveille.admin.v1.CreateTokenResponse",
+    ".reveille.admin.v1.ResetTokensResponse",
+];
 
 /// Maps are sorted: equal messages are equal bytes.
 const SORTED: &str = ".reveille";

@@ -69,3 +69,9 @@ impl std::fmt::Debug for admin::v1::CreateTokenResponse {
         write!(f, "CreateTokenResponse of {:?}", self.token)
     }
 }
+
+impl std::fmt::Debug for admin::v1::ResetTokensResponse {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ResetTokensResponse of {:?}", self.token)
+    }
+}

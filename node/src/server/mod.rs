@@ -9,6 +9,7 @@ pub(crate) mod admin;
 pub(crate) mod admission;
 mod client_tls;
 pub(crate) mod config;
+pub mod first_token;
 mod fqdn;
 mod health;
 mod http;

@@ -31,7 +31,7 @@ use crate::server::admin::Admin;
 use crate::server::admission::AdmissionError;
 use crate::server::client_tls::ClientListenersTls;
 use crate::server::config::Config;
-use crate::server::{admission, fqdn, health, logging, node_identity, unsubscribe};
+use crate::server::{admission, first_token, fqdn, health, logging, node_identity, unsubscribe};
 
 /// Maximum time until a new cluster has its first leader.
 const FIRST_LEADER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -147,12 +147,21 @@ impl NodeServer {
     }
 
     fn serve(&self, admin: TcpListener, http: TcpListener, tls: ClientListenersTls, pages: axum::Router) {
-        // Callers need no token until `cluster init` makes the first one.
-        let api = Admin::new(Arc::clone(&self.context)).with_insecure_callers();
+        let mut api = Admin::new(Arc::clone(&self.context));
+        if tls.admin.is_none() {
+            api = api.with_insecure_callers();
+        }
         let stop = self.stop.clone();
         tokio::spawn(async move {
             if let Err(error) = admin::serve(api, admin, tls.admin, stop).await {
                 tracing::error!(%error, "the admin API ended");
+            }
+        });
+        let (local, data_dir, stop) =
+            (Admin::new(Arc::clone(&self.context)), self.options.data_dir.clone(), self.stop.clone());
+        tokio::spawn(async move {
+            if let Err(error) = admin::serve_local(local, &data_dir, stop).await {
+                tracing::warn!(%error, "admin.sock is not served: this node cannot reset tokens");
             }
         });
         let (router, stop) = (health::router(Arc::clone(&self.context)).merge(pages), self.stop.clone());
@@ -204,7 +213,7 @@ async fn found_cluster(
     }
 }
 
-/// Gives a new cluster its test clock, if `cluster init` said so, and removes the mark of the founder.
+/// Gives a new cluster its test clock, if `cluster init` said so, and its first token. Removes the mark of the founder.
 async fn finish_founding(replica: &Replica, data_dir: &Path) -> Result<()> {
     let Some(founder) = admission::founder(data_dir)? else { return Ok(()) };
     if founder.test_clock {
@@ -214,6 +223,7 @@ async fn finish_founding(replica: &Replica, data_dir: &Path) -> Result<()> {
             bail!("the cluster gets no test clock: {refusal}");
         }
     }
+    first_token::propose(replica, data_dir, Instant::now() + FIRST_LEADER_TIMEOUT).await?;
     Ok(admission::remove_mark(data_dir)?)
 }
 

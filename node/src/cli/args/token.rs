@@ -1,5 +1,7 @@
 //! `reveille token …`.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 use jiff::SignedDuration;
 
@@ -28,6 +30,18 @@ Examples:
     /// Tokens, without their secrets; revoked and expired ones for 30 days
     #[command(after_long_help = "Example:\n  reveille token list -o json")]
     List(Paging),
+    /// Replace lost admin tokens, on the machine of a running node: revoke them all, and print a new one
+    ///
+    /// It needs no token: it asks the node over a socket in its data folder, as the node's user or as root.
+    #[command(after_long_help = "Example:\n  reveille token reset --data-dir /var/lib/reveille")]
+    Reset {
+        /// The data folder of the node
+        #[arg(long, value_name = "DIR")]
+        data_dir: PathBuf,
+        /// Revoke no token
+        #[arg(long)]
+        keep: bool,
+    },
     /// Revoke a token: nothing is done by it any more
     #[command(after_long_help = "Example:\n  reveille token revoke 0123456789abcdef")]
     Revoke {

@@ -11,14 +11,14 @@ use reveille_raft::tls::NodeTls;
 use super::{CommandContext, Seen, config};
 use crate::cli::args::{ClusterArgs, ClusterCommand, InitArgs, MemberCommand, Paging, UpgradeCommand};
 use crate::cli::client::RetrySafety;
-use crate::cli::contexts::{Context, Contexts};
+use crate::cli::contexts::{BearerToken, Context, Contexts};
 use crate::cli::failure::{Failure, Stop};
 use crate::cli::instant::duration_to_wire;
 use crate::cli::view::cluster::{FoundedView, InvitationView, LeaderView, MemberView, StatusView};
 use crate::cli::view::upgrade::{FinishedView, UpgradeView};
 use crate::format;
-use crate::server::admission;
 use crate::server::config::Config;
+use crate::server::{admission, first_token};
 
 /// Digits of a cluster's id that name the context of a second cluster.
 const CLUSTER_DIGITS: usize = 8;
@@ -65,16 +65,18 @@ fn init(context: &CommandContext<'_>, args: InitArgs) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Stores how this user reaches the new cluster. Returns the name of the context.
+/// Stores how this user reaches the new cluster, with its first admin token. Returns the name of the context.
 fn store(contexts: &mut Contexts, config: &Config, tls: &NodeTls, cluster: &str) -> Result<String, Failure> {
     let ca = tls.authority().certificate_pem().to_owned();
+    let token = first_token::make(&config.data_dir);
+    let token = token.map_err(|error| Failure::general(error.to_string(), "make the data folder writable"))?;
     let name = contexts.name_for(&ca, cluster.get(..CLUSTER_DIGITS).unwrap_or(cluster));
     let (host, port) = (config.listen.ip(), config.listen.port());
     let address = match config.advertise.rsplit_once(':') {
         Some((advertised, _)) if host.is_unspecified() => format!("{advertised}:{port}"),
         _ => config.listen.to_string(),
     };
-    contexts.put(&name, Context { endpoints: vec![address], ca, token: None });
+    contexts.put(&name, Context { endpoints: vec![address], ca, token: Some(BearerToken(token.to_string())) });
     contexts.write()?;
     Ok(name)
 }

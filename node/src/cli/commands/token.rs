@@ -1,14 +1,29 @@
 //! Implements `reveille token …`.
 
-use reveille_proto::admin::v1::{CreateTokenRequest, ListTokensRequest, RevokeTokenRequest};
+use std::path::Path;
+use std::time::Duration;
+
+use hyper_util::rt::TokioIo;
+use reveille_proto::admin::v1::token_service_client::TokenServiceClient;
+use reveille_proto::admin::v1::{
+    CreateTokenRequest, CreateTokenResponse, ListTokensRequest, ResetTokensRequest, RevokeTokenRequest,
+};
+use tokio::net::UnixStream;
+use tonic::codegen::http::Uri;
+use tonic::transport::Endpoint;
 
 use super::CommandContext;
 use crate::cli::args::{CreateTokenArgs, TokenArgs, TokenCommand};
 use crate::cli::client::RetrySafety;
-use crate::cli::failure::Stop;
+use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::instant::duration_to_wire;
 use crate::cli::view::relay::RemovedView;
 use crate::cli::view::token::{NewTokenView, TokenView};
+use crate::server::admin::socket_path;
+
+/// Time for the answer to a reset: an election may be running.
+const RESET_WITHIN: Duration = Duration::from_secs(15);
+const KEEP_IT: &str = "keep it now: the cluster has only its hash, and shows it never again";
 
 /// Runs the subcommand.
 pub async fn run(context: &CommandContext<'_>, args: TokenArgs) -> Result<(), Stop> {
@@ -18,6 +33,7 @@ pub async fn run(context: &CommandContext<'_>, args: TokenArgs) -> Result<(), St
             let page = |size, token| context.page::<TokenView, _>(ListTokensRequest::default(), size, token);
             context.list(paging, page).await
         }
+        TokenCommand::Reset { data_dir, keep } => reset(context, &data_dir, keep).await,
         TokenCommand::Revoke { id } => revoke(context, id).await,
     }
 }
@@ -29,7 +45,32 @@ async fn create(context: &CommandContext<'_>, args: CreateTokenArgs) -> Result<(
     // A repetition would create a second token.
     let answer = context.client.ask(RetrySafety::Once, request).await?;
     context.terminal.show(&NewTokenView::from(answer))?;
-    context.terminal.say("keep it now: the cluster has only its hash, and shows it never again");
+    context.terminal.say(KEEP_IT);
+    Ok(())
+}
+
+async fn reset(context: &CommandContext<'_>, data_dir: &Path, keep: bool) -> Result<(), Stop> {
+    if !keep {
+        context.terminal.confirm("Revoke all admin tokens of the cluster?")?;
+    }
+    let path = socket_path(data_dir);
+    let unreachable = |error: String| {
+        let message = format!("no node answers at {}: {error}", path.display());
+        let next = "run it on the machine of a running node, with its data folder, as its user or as root";
+        Failure::new(Exit::NoQuorum, "UNREACHABLE", message, next)
+    };
+    let socket = path.clone();
+    let connect = tower::service_fn(move |_: Uri| {
+        let socket = socket.clone();
+        async move { UnixStream::connect(socket).await.map(TokioIo::new) }
+    });
+    // The address is not used: the connector knows the socket.
+    let endpoint = Endpoint::from_static("http://localhost").timeout(RESET_WITHIN);
+    let channel = endpoint.connect_with_connector(connect).await.map_err(|error| unreachable(format!("{error:?}")))?;
+    let answer = TokenServiceClient::new(channel).reset_tokens(ResetTokensRequest { keep }).await;
+    let answer = answer.map_err(|status| Failure::of_status(&status))?.into_inner();
+    context.terminal.show(&NewTokenView::from(CreateTokenResponse { token: answer.token, secret: answer.secret }))?;
+    context.terminal.say(KEEP_IT);
     Ok(())
 }
 

@@ -83,7 +83,7 @@ pub async fn serve(
                     .unwrap_or_else(|| Status::from(error_texts::out_of_memory()).into_http()),
             }
         });
-    let by = Authenticator { context: Arc::clone(&admin.context), insecure: admin.insecure };
+    let by = Authenticator { context: Arc::clone(&admin.context), listener: admin.listener };
     let routes = bounded(routes, deadline::LONGEST).layer(memory);
     let routes = Routes::from(routes.layer(from_fn_with_state(by, authenticate)).layer(from_fn(is_grpc)));
     let serving = Server::builder()

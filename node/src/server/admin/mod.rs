@@ -26,6 +26,7 @@ mod explain;
 mod field_mask;
 mod label_selector;
 mod listen;
+mod local;
 mod lookup;
 mod no_leader;
 mod paging;
@@ -49,10 +50,12 @@ use reveille_proto::admin::v1;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-pub use access::Call;
+use access::ListenerKind;
+pub use access::{Call, all_rights};
 pub use error::LEADERLESS;
 use error::{ApiError, ApiResult};
 pub use listen::serve;
+pub use local::{serve_local, socket_path};
 pub use services::schedule::create::unfit;
 pub use services::upload::PART_BYTES_MAX;
 
@@ -70,8 +73,8 @@ pub struct Admin {
     /// One permit: one audience at a time is checked before it is sealed.
     checks: Arc<Semaphore>,
     stop: CancellationToken,
-    /// True if its listener permits everything to calls without a token.
-    insecure: bool,
+    /// What its listener asks for.
+    listener: ListenerKind,
 }
 
 impl Admin {
@@ -84,13 +87,13 @@ impl Admin {
             uploads: Arc::new(Semaphore::new(UPLOADS_MAX)),
             checks: Arc::new(Semaphore::new(1)),
             stop: CancellationToken::new(),
-            insecure: false,
+            listener: ListenerKind::Tokens,
         }
     }
 
     /// Permits everything to calls without a token.
     pub fn with_insecure_callers(self) -> Admin {
-        Admin { insecure: true, ..self }
+        Admin { listener: ListenerKind::Insecure, ..self }
     }
 
     /// Returns the same API, for work that continues after its call has been answered.
@@ -102,7 +105,7 @@ impl Admin {
             uploads: Arc::clone(&self.uploads),
             checks: Arc::clone(&self.checks),
             stop: self.stop.clone(),
-            insecure: self.insecure,
+            listener: self.listener,
         }
     }
 

@@ -71,8 +71,12 @@ pub fn admit<T: Subject>(request: Request<T>) -> ApiResult<(Call, T)> {
             named.push(tenant.clone());
         }
     });
-    let CallerIdentity::Token { id, rights, tenants } = caller.identity else {
-        return Ok((Call { deadline, actor: Actor::Insecure, rights: EVERYTHING }, message));
+    let (id, rights, tenants) = match caller.identity {
+        CallerIdentity::Insecure => {
+            return Ok((Call { deadline, actor: Actor::Insecure, rights: EVERYTHING }, message));
+        }
+        CallerIdentity::Local => return Ok((Call::of_system(deadline), message)),
+        CallerIdentity::Token { id, rights, tenants } => (id, rights, tenants),
     };
     let needs = caller.row.needs.and(message.needs_more());
     let tenant = match (caller.row.reach, named.as_mut_slice()) {

@@ -25,8 +25,19 @@ const SCHEME: &str = "Bearer ";
 pub struct Authenticator {
     /// The node.
     pub context: Arc<NodeContext>,
-    /// True if calls without a token are permitted everything.
-    pub insecure: bool,
+    /// What the listener asks for.
+    pub listener: ListenerKind,
+}
+
+/// What a listener asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListenerKind {
+    /// A token in each call.
+    Tokens,
+    /// Nothing: calls without a token are permitted everything.
+    Insecure,
+    /// Nothing: the socket of this machine, whose users were checked. It serves [`Reach::Local`] only.
+    Local,
 }
 
 /// The caller of one request, and what its method needs.
@@ -41,6 +52,8 @@ pub struct ApiCaller {
 pub enum CallerIdentity {
     /// A caller without a token, at a listener that needs none.
     Insecure,
+    /// A user of this machine whom its system has named.
+    Local,
     /// The owner of a valid token.
     Token { id: TokenId, rights: Rights, tenants: TenantScope },
 }
@@ -65,11 +78,15 @@ impl Authenticator {
             return Ok(None);
         }
         let identity = match headers.get(header::AUTHORIZATION) {
-            None if self.insecure => CallerIdentity::Insecure,
+            _ if self.listener == ListenerKind::Local => CallerIdentity::Local,
+            None if self.listener == ListenerKind::Insecure => CallerIdentity::Insecure,
             value => self.owner(value.and_then(|value| value.to_str().ok()).unwrap_or_default())?,
         };
         // A caller without a valid token does not learn which methods exist.
         let row = row.ok_or_else(token_errors::not_permitted)?;
+        // The socket serves nothing else, and no other listener serves it.
+        let is_served = (row.reach == Reach::Local) == (self.listener == ListenerKind::Local);
+        is_served.then_some(()).ok_or_else(token_errors::not_permitted)?;
         if let CallerIdentity::Token { rights, tenants, .. } = &identity {
             let reaches = row.reach != Reach::Cluster || tenants.includes(None);
             (rights.contains(row.needs) && reaches).then_some(()).ok_or_else(token_errors::not_permitted)?;

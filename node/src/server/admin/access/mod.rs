@@ -13,7 +13,7 @@ mod table;
 pub(crate) mod tests;
 
 pub use call::{Call, admit};
-pub use layer::{Authenticator, authenticate};
-pub use rights::{PII, ROLES, role_names};
+pub use layer::{Authenticator, ListenerKind, authenticate};
+pub use rights::{ADMIN, PII, ROLES, all_rights, role_names};
 #[cfg(test)]
 pub use table::{ACCESS, Reach};

@@ -30,8 +30,13 @@ pub const ROLES: &[(&str, Rights)] = &[
     ("editor", VIEW.and(EDIT).and(PAUSE)),
     ("sender", VIEW.and(SEND).and(PAUSE).and(CANCEL)),
     ("operator", VIEW.and(PAUSE).and(CANCEL).and(OPERATE)),
-    ("admin", VIEW.and(PII).and(EDIT).and(SEND).and(PAUSE).and(CANCEL).and(OPERATE).and(ADMIN)),
+    ("admin", all_rights()),
 ];
+
+/// Returns the rights of an admin.
+pub const fn all_rights() -> Rights {
+    VIEW.and(PII).and(EDIT).and(SEND).and(PAUSE).and(CANCEL).and(OPERATE).and(ADMIN)
+}
 
 /// Returns the names of the roles whose rights are all in the set, without those that another one includes.
 pub fn role_names(rights: Rights) -> Vec<String> {

@@ -15,10 +15,10 @@ use reveille_proto::admin::v1::{
     ListMembersRequest, ListOptOutsRequest, ListPoolsRequest, ListRelaysRequest, ListRunsRequest,
     ListScheduleHistoryRequest, ListSchedulesRequest, ListTenantsRequest, ListTokensRequest, PauseCampaignRequest,
     PauseRunRequest, PauseScheduleRequest, PrepareAudienceRequest, PutPartRequest, RemoveMemberRequest,
-    RemovePoolRequest, RemoveRelayRequest, RemoveTenantRequest, RequeueDeadLettersRequest, ResolveDoubtsRequest,
-    ResumeCampaignRequest, ResumeRunRequest, ResumeScheduleRequest, RevokeTokenRequest, ScheduleBody,
-    SealAudienceRequest, SendTestRequest, SetPoolRequest, SetTenantRequest, TakeBackOptOutRequest, TestRelayRequest,
-    TransferLeaderRequest, TriggerScheduleRequest, UpdateScheduleRequest, WatchRunRequest,
+    RemovePoolRequest, RemoveRelayRequest, RemoveTenantRequest, RequeueDeadLettersRequest, ResetTokensRequest,
+    ResolveDoubtsRequest, ResumeCampaignRequest, ResumeRunRequest, ResumeScheduleRequest, RevokeTokenRequest,
+    ScheduleBody, SealAudienceRequest, SendTestRequest, SetPoolRequest, SetTenantRequest, TakeBackOptOutRequest,
+    TestRelayRequest, TransferLeaderRequest, TriggerScheduleRequest, UpdateScheduleRequest, WatchRunRequest,
 };
 use tonic::Streaming;
 
@@ -70,7 +70,7 @@ macro_rules! of_cluster {
     };
 }
 of_cluster! {
-    AddMemberRequest, DrainMemberRequest, RemoveMemberRequest, AddRelayRequest, AdvanceClockRequest, CreateTokenRequest, FinishUpgradeRequest, GetClockRequest, GetClusterStatusRequest, GetPoolRequest, GetRelayRequest, GetUpgradeRequest, ListMembersRequest, ListPoolsRequest, ListRelaysRequest, ListTenantsRequest, ListTokensRequest, RemovePoolRequest, RemoveRelayRequest, RemoveTenantRequest, RevokeTokenRequest, SetPoolRequest, SetTenantRequest, TestRelayRequest, TransferLeaderRequest, Streaming<PutPartRequest>,
+    AddMemberRequest, DrainMemberRequest, RemoveMemberRequest, AddRelayRequest, AdvanceClockRequest, CreateTokenRequest, FinishUpgradeRequest, GetClockRequest, GetClusterStatusRequest, GetPoolRequest, GetRelayRequest, GetUpgradeRequest, ListMembersRequest, ListPoolsRequest, ListRelaysRequest, ListTenantsRequest, ListTokensRequest, RemovePoolRequest, RemoveRelayRequest, RemoveTenantRequest, ResetTokensRequest, RevokeTokenRequest, SetPoolRequest, SetTenantRequest, TestRelayRequest, TransferLeaderRequest, Streaming<PutPartRequest>,
 }
 
 impl Subject for BatchCreateSchedulesRequest {

@@ -15,6 +15,8 @@ pub enum Reach {
     Tenant,
     /// The cluster as a whole: the token must reach all tenants.
     Cluster,
+    /// The cluster, from a user of this machine: served on its socket alone, without a token.
+    Local,
 }
 
 /// What one method needs.
@@ -109,6 +111,7 @@ pub const ACCESS: &[AccessRow] = &[
     row("/reveille.admin.v1.TokenService/CreateToken", ADMIN, Reach::Cluster),
     row("/reveille.admin.v1.TokenService/ListTokens", ADMIN, Reach::Cluster),
     row("/reveille.admin.v1.TokenService/RevokeToken", ADMIN, Reach::Cluster),
+    row("/reveille.admin.v1.TokenService/ResetTokens", ADMIN, Reach::Local),
 ];
 
 /// Returns the row of a path.

@@ -4,23 +4,27 @@ use std::ops::Bound;
 
 use reveille_ledger::command::Command;
 use reveille_ledger::ids::{Time, TokenId};
-use reveille_ledger::token::{AdminToken, Rights, TenantScope, TokenCreate};
+use reveille_ledger::token::{AdminToken, Rights, TenantScope, TokenCreate, TokenGrant};
 use reveille_proto::admin::v1::token_service_server::TokenService;
 use reveille_proto::admin::v1::{
-    CreateTokenRequest, CreateTokenResponse, ListTokensRequest, ListTokensResponse, RevokeTokenRequest,
-    RevokeTokenResponse, Token,
+    CreateTokenRequest, CreateTokenResponse, ListTokensRequest, ListTokensResponse, ResetTokensRequest,
+    ResetTokensResponse, RevokeTokenRequest, RevokeTokenResponse, Token,
 };
 
-use crate::server::admin::access::role_names;
+use crate::server::admin::access::{ADMIN, all_rights, role_names};
 use crate::server::admin::paging::Paging;
 use crate::server::admin::{Admin, ApiResult, Call, token_errors, validate, views};
 use crate::token_text::TokenText;
+
+/// Name of a token that `token reset` made.
+const RESET_NAME: &str = "reset";
 
 serve! {
     TokenService {
         create_token(CreateTokenRequest) -> CreateTokenResponse;
         list_tokens(ListTokensRequest) -> ListTokensResponse;
         revoke_token(RevokeTokenRequest) -> RevokeTokenResponse;
+        reset_tokens(ResetTokensRequest) -> ResetTokensResponse;
     }
 }
 
@@ -49,13 +53,26 @@ impl Admin {
         let secret = TokenText::generate();
         let now = self.read_latest(call, |ledger| ledger.head().now).await?;
         let (id, grant) = (secret.id, validate::token_grant(request, secret.hash(), self.now(now))?);
-        let create = TokenCreate { id, grant, revokes: Rights::default() };
+        let token = self.put_token(TokenCreate { id, grant, revokes: Rights::default() }, call).await?;
+        Ok(CreateTokenResponse { token, secret: secret.to_string() })
+    }
+
+    async fn reset_tokens(&self, request: ResetTokensRequest, call: &Call) -> ApiResult<ResetTokensResponse> {
+        let secret = TokenText::generate();
+        let (name, hash) = (RESET_NAME.to_owned(), secret.hash());
+        let grant = TokenGrant { name, hash, rights: all_rights(), tenants: TenantScope::All, expires_at: None };
+        let revokes = if request.keep { Rights::default() } else { ADMIN };
+        let token = self.put_token(TokenCreate { id: secret.id, grant, revokes }, call).await?;
+        Ok(ResetTokensResponse { token, secret: secret.to_string() })
+    }
+
+    async fn put_token(&self, create: TokenCreate, call: &Call) -> ApiResult<Option<Token>> {
+        let id = create.id;
         self.write(Command::TokenCreate(Box::new(create)), "", call).await?;
-        let token = self.context.replica.read(|ledger| {
+        Ok(self.context.replica.read(|ledger| {
             let known = ledger.tokens().get(&id);
             known.map(|known| shown(id, known, ledger.head().now))
-        });
-        Ok(CreateTokenResponse { token, secret: secret.to_string() })
+        }))
     }
 
     async fn list_tokens(&self, request: ListTokensRequest, call: &Call) -> ApiResult<ListTokensResponse> {

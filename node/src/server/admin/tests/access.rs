@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use hyper_util::rt::TokioIo;
 use prost::Message as _;
 use prost::bytes::Bytes;
 use reveille_ledger::command::{Actor, Command};
@@ -14,21 +15,22 @@ use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient;
 use reveille_proto::admin::v1::token_service_client::TokenServiceClient;
 use reveille_proto::admin::v1::{
     CountDeadLettersRequest, CountDeadLettersResponse, CreateTokenRequest, GetScheduleRequest, ListSchedulesRequest,
-    ListTokensRequest, RevokeTokenRequest, ScheduleBody, TriggerScheduleRequest, WatchRunRequest,
+    ListTokensRequest, ResetTokensRequest, RevokeTokenRequest, ScheduleBody, TriggerScheduleRequest, WatchRunRequest,
 };
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, UnixStream};
 use tokio_stream::StreamExt as _;
 use tokio_util::sync::CancellationToken;
 use tonic::client::Grpc;
+use tonic::codegen::http::Uri;
 use tonic::codegen::http::uri::PathAndQuery;
-use tonic::transport::Channel;
+use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status};
 
 use super::node::{Node, STEP_TIMEOUT, creation, node, reason, yearly};
 use crate::cli::bytes_codec::BytesCodec;
 use crate::server::admin::access::tests::{Method, field, methods};
 use crate::server::admin::access::{ACCESS, ROLES, Reach};
-use crate::server::admin::{Admin, serve};
+use crate::server::admin::{Admin, serve, serve_local, socket_path};
 use crate::token_text::TokenText;
 
 /// Every name and address of the other tenant contains it.
@@ -128,6 +130,7 @@ async fn each_role_may_call_what_the_table_says() {
                         Reach::Open | Reach::NoTenant => true,
                         Reach::Tenant => tenants.includes(Some(named)),
                         Reach::Cluster => tenants == TenantScope::All,
+                        Reach::Local => false,
                     };
                     let called = call(&channel, row.path, naming(&method, tenant), Some(&token)).await;
                     let what = format!("{} by {name} of {tenants:?} about {named}: {called:?}", row.path);
@@ -217,6 +220,58 @@ async fn token_is_created_listed_and_revoked() {
         let request = CreateTokenRequest { name: "x".into(), roles, tenants, all_tenants, ..Default::default() };
         let invalid = tokens.create_token(with(request, &admin)).await.expect_err("invalid");
         assert_eq!(invalid.code(), Code::InvalidArgument, "{invalid:?}");
+    }
+    node.stop().await;
+}
+
+/// Connects to the socket of this machine.
+async fn local(node: &Node) -> Channel {
+    let folder = node.folder.path().to_owned();
+    let (admin, stop) = (Admin::new(node.shared_context()), CancellationToken::new());
+    let path = socket_path(&folder);
+    tokio::spawn(async move { serve_local(admin, &folder, stop).await });
+    let end = Instant::now() + STEP_TIMEOUT;
+    while !path.exists() {
+        assert!(Instant::now() < end, "no socket");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let connect = tower::service_fn(move |_: Uri| {
+        let path = path.clone();
+        async move { UnixStream::connect(path).await.map(TokioIo::new) }
+    });
+    Endpoint::from_static("http://localhost").connect_with_connector(connect).await.expect("a connection")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lost_admin_tokens_are_replaced_over_the_socket() {
+    let node = node("").await;
+    let (channel, socket) = (locked(&node).await, local(&node).await);
+    let mut tokens = TokenServiceClient::new(socket.clone());
+    let first = tokens.reset_tokens(ResetTokensRequest { keep: true }).await.expect("reset").into_inner().secret;
+    let first: TokenText = first.parse().expect("a token");
+    let viewer = token(&node, role("viewer"), TenantScope::All).await;
+    let second = tokens.reset_tokens(ResetTokensRequest { keep: true }).await.expect("reset").into_inner().secret;
+    let second: TokenText = second.parse().expect("a token");
+    let list = async |by: &TokenText| {
+        let mut tokens = TokenServiceClient::new(channel.clone());
+        tokens.list_tokens(with(ListTokensRequest::default(), by)).await.map(|list| list.into_inner().tokens.len())
+    };
+    assert_eq!((list(&first).await.expect("kept"), list(&second).await.expect("valid")), (3, 3));
+    let third = tokens.reset_tokens(ResetTokensRequest { keep: false }).await.expect("reset").into_inner().secret;
+    let third: TokenText = third.parse().expect("a token");
+    assert_eq!(list(&first).await.expect_err("revoked").code(), Code::Unauthenticated);
+    assert_eq!(list(&second).await.expect_err("revoked").code(), Code::Unauthenticated);
+    assert_eq!(list(&third).await.expect("valid"), 4);
+    let schedules = ListSchedulesRequest::default();
+    ScheduleServiceClient::new(channel.clone()).list_schedules(with(schedules, &viewer)).await.expect("no admin token");
+    // The socket serves nothing else, and no other listener serves it.
+    for method in methods().into_iter().filter(|method| !method.path.ends_with("ResetTokens")) {
+        call(&socket, &method.path, Vec::new(), Some(&third)).await.expect_err("not served");
+    }
+    for channel in [&channel, &node.channel] {
+        let path = "/reveille.admin.v1.TokenService/ResetTokens";
+        let refused = call(channel, path, Vec::new(), Some(&third)).await.expect_err("not served");
+        assert_eq!(refused.code(), Code::PermissionDenied);
     }
     node.stop().await;
 }
