@@ -1,7 +1,7 @@
 //! Small files of a data folder, and of the command line.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -16,9 +16,31 @@ pub const PUBLIC: u32 = 0o644;
 /// The error of the system. The file then has its former content.
 pub fn replace(folder: &Path, name: &str, content: &[u8], mode: u32) -> io::Result<()> {
     let draft = folder.join(format!("{name}.new"));
-    let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(mode).open(&draft)?;
+    // A draft that a crash left could have other permissions.
+    match std::fs::remove_file(&draft) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().create_new(true).write(true).mode(mode).open(&draft)?;
     file.write_all(content)?;
     file.sync_all()?;
     std::fs::rename(&draft, folder.join(name))?;
     File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn private_file_stays_private_after_a_crash_left_a_public_draft() {
+        let folder = tempfile::tempdir().unwrap();
+        replace(folder.path(), "key.new", b"draft", PUBLIC).unwrap();
+        replace(folder.path(), "key", b"secret", PRIVATE).unwrap();
+        let path = folder.path().join("key");
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, PRIVATE);
+        assert_eq!(std::fs::read(&path).unwrap(), b"secret");
+    }
 }
