@@ -78,7 +78,7 @@ fn check(
 ) -> Result<(), Stop> {
     let Some(expected) = expected else {
         return command.terminal.confirm(&format!(
-            "The cluster at {endpoint} has the authority with this fingerprint (SHA-256):\n{}\nIs it the right one?",
+            "The authority of the cluster at {endpoint} has the fingerprint (SHA-256) {}. Is it the right one?",
             shown.fingerprint
         ));
     };

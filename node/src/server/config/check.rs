@@ -319,7 +319,7 @@ fn join_source(text: &str) -> Result<JoinSource, ConfigError> {
     if text.parse::<JoinToken>().is_ok() {
         return Ok(JoinSource::Token(text.to_owned()));
     }
-    let next = "give the whole token that `reveille cluster member add` prints, or its place as file:/path or env:NAME";
+    let next = "give the whole token that `reveille cluster member add` prints, or its place as file:/absolute/path or env:NAME";
     let bad = || setting("join", "it is no join token, or not a whole one".to_owned(), next);
     text.parse().map(JoinSource::Secret).map_err(|_| bad())
 }
