@@ -264,7 +264,10 @@ fn next_of(reason: &str, violations: &[FieldViolation]) -> Option<&'static str> 
         "CAMPAIGN_NOT_FOUND" => "reveille campaign list",
         "POOL_NOT_FOUND" => "reveille pool list",
         "TOKEN_NOT_FOUND" => "reveille token list",
-        "TOKEN_NOT_VALID" => "get a token from an operator of the cluster: reveille token create",
+        "TOKEN_NOT_VALID" => {
+            "reveille login https://HOST:PORT with a token of an admin (reveille token create); if all are lost, on a \
+             node: reveille token reset"
+        }
         "NOT_PERMITTED" => {
             "an operator of the cluster can create a token with more roles: reveille token create --help"
         }

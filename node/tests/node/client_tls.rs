@@ -27,6 +27,13 @@ fn fingerprint(folder: &Path) -> String {
     context["fingerprint"].as_str().expect("a fingerprint").to_owned()
 }
 
+/// Returns the token that `cluster init` stored in the context of its user.
+fn first_token(folder: &Path) -> String {
+    let contexts = std::fs::read_to_string(folder.join("client/reveille/contexts.toml")).expect("contexts");
+    let token = contexts.split('"').find(|text| text.starts_with("rvt_"));
+    token.expect("a token").to_owned()
+}
+
 #[test]
 fn admin_port_refuses_plaintext_and_says_what_to_do() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -103,26 +110,28 @@ fn login_stores_a_context_after_the_fingerprint_is_confirmed() {
     let one = founder(folder.path(), LOOPBACK, &[]);
     let fingerprint = fingerprint(folder.path());
     assert!(one.said().contains(&fingerprint), "the log shows it, too");
-    let home = tempfile::tempdir().expect("a folder");
+    let (home, token) = (tempfile::tempdir().expect("a folder"), first_token(folder.path()));
     let login = |more: &str| {
         let line = format!("login https://localhost:{} {more}", port(&one.admin));
-        user(home.path()).args(line.split_whitespace()).env("SECRET", "rvt_secret").output()
+        user(home.path()).args(line.split_whitespace()).env("SECRET", &token).output()
     };
     let login = |more: &str| Ended::from(login(more).expect("it runs"));
     let asked = login("");
     assert!(asked.code == Some(2) && asked.stderr.contains(&fingerprint), "{asked:?}");
     let wrong = login(&format!("--fingerprint {}", "0".repeat(64)));
     assert!(wrong.code == Some(6) && wrong.stderr.contains(&fingerprint), "{wrong:?}");
+    let without = login(&format!("--fingerprint {fingerprint}"));
+    assert!(without.code == Some(6) && without.stderr.contains("token"), "{without:?}");
     assert!(!home.path().join("client").exists(), "nothing is stored");
 
     let stored = login(&format!("--fingerprint {} --token env:SECRET", fingerprint.to_uppercase()));
-    assert!(stored.code == Some(0) && !stored.stdout.contains("rvt_secret"), "{stored:?}");
+    assert!(stored.code == Some(0) && !stored.stdout.contains(&token), "{stored:?}");
     let run = |line: &str| Ended::from(user(home.path()).args(line.split_whitespace()).output().expect("it runs"));
     assert_eq!(run("schedule list").code, Some(0));
     for line in ["context list -o json", "context show -o json", "context show", "context list"] {
         let shown = run(line);
         assert!(shown.code == Some(0) && shown.stdout.contains("default"), "{shown:?}");
-        assert!(!shown.stdout.contains("rvt_secret"), "a token is shown nowhere: {shown:?}");
+        assert!(!shown.stdout.contains(&token), "a token is shown nowhere: {shown:?}");
     }
     let unknown = run("--context other schedule list -o json");
     assert!(unknown.code == Some(3) && unknown.stderr.contains("CONTEXT_NOT_FOUND"), "{unknown:?}");

@@ -8,13 +8,13 @@ use super::error::ApiError;
 /// The call has no token, or one that is unknown, revoked or expired. The answer is the same in all these cases.
 pub fn token_not_valid() -> ApiError {
     let message = "the call needs a valid token: there is none, or it is unknown, revoked or expired; nothing happened";
-    ApiError::new(Code::Unauthenticated, ErrorReason::TokenNotValid, message).next("reveille token create --help")
+    ApiError::new(Code::Unauthenticated, ErrorReason::TokenNotValid, message)
 }
 
 /// The token does not permit the call. The answer is the same whatever exists.
 pub fn not_permitted() -> ApiError {
     let message = "the token does not permit this call; nothing happened";
-    ApiError::new(Code::PermissionDenied, ErrorReason::NotPermitted, message).next("reveille token create --help")
+    ApiError::new(Code::PermissionDenied, ErrorReason::NotPermitted, message)
 }
 
 /// The state of this node has no tokens: it is joining its cluster, or its cluster is being made.
