@@ -46,7 +46,19 @@ pub(crate) struct Identity {
     node: NodeId,
     cluster: Mutex<Option<ClusterId>>,
     /// Held until `release`. The operating system releases the lock when the process ends for any reason.
-    lock: Mutex<Option<File>>,
+    lock: Mutex<Option<FolderLock>>,
+}
+
+/// The lock of a folder. It is released explicitly: a child that another thread is about to start has a copy of the open
+/// file for a moment, which would hold the lock.
+struct FolderLock(File);
+
+impl Drop for FolderLock {
+    fn drop(&mut self) {
+        if let Err(error) = self.0.unlock() {
+            tracing::warn!(%error, "the lock of the data folder is released when the process ends");
+        }
+    }
 }
 
 impl Identity {
@@ -131,7 +143,7 @@ pub fn cluster_of_folder(folder: &Path, node: NodeId) -> Result<Option<ClusterId
     }
 }
 
-fn lock(path: &Path) -> Result<File, FatalError> {
+fn lock(path: &Path) -> Result<FolderLock, FatalError> {
     let file = OpenOptions::new()
         .create(true)
         .truncate(false)
@@ -139,7 +151,7 @@ fn lock(path: &Path) -> Result<File, FatalError> {
         .open(path)
         .map_err(|error| FatalError::folder("open", path, error))?;
     match file.try_lock() {
-        Ok(()) => Ok(file),
+        Ok(()) => Ok(FolderLock(file)),
         Err(TryLockError::WouldBlock) => Err(FatalError::InUse(path.display().to_string())),
         Err(TryLockError::Error(error)) => Err(FatalError::folder("lock", path, error)),
     }
