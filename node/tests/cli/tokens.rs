@@ -29,6 +29,7 @@ fn shown() -> serde_json::Value {
 async fn fake() -> Fake {
     Fake::start(|method, _| match method {
         "CreateToken" => one(v1::CreateTokenResponse { token: Some(deploy()), secret: SECRET.into() }),
+        "GetOwnToken" => one(v1::GetOwnTokenResponse { cluster: "c1".into(), token: Some(deploy()) }),
         "ListTokens" => one(v1::ListTokensResponse { tokens: vec![deploy()], ..Default::default() }),
         "RevokeToken" => one(v1::RevokeTokenResponse { index: 10 }),
         _ => Err(unknown(method)),
@@ -67,6 +68,10 @@ async fn list_shows_no_secret_and_revoke_asks_first() {
     assert_eq!(listed.json(), json!([shown()]));
     let table = fake.reveille("token list").await.stdout;
     assert!(table.contains("pii, editor") && table.contains("acme") && table.contains("valid"), "{table}");
+    let own = fake.reveille("token show -o json").await;
+    assert_eq!(own.json(), json!({"cluster": "c1", "token": shown()}));
+    let card = fake.reveille("token show").await.stdout;
+    assert!(card.contains("cluster") && card.contains("c1") && card.contains("deploy"), "{card}");
     let revoked = fake.reveille("token revoke 00000000000000ff --yes").await;
     assert_eq!(revoked.code, Some(0), "{revoked:?}");
     assert_eq!(fake.requests::<v1::RevokeTokenRequest>("RevokeToken")[0].id, "00000000000000ff");

@@ -27,6 +27,9 @@ Examples:
   reveille token create deploy --role editor --role pii --tenant acme
   reveille token create dashboard --role viewer --all-tenants --valid-for 365d -o name")]
     Create(CreateTokenArgs),
+    /// The token that this command uses: what it permits, and until when
+    #[command(after_long_help = "Example:\n  reveille token show -o json")]
+    Show,
     /// Tokens, without their secrets; revoked and expired ones for 30 days
     #[command(after_long_help = "Example:\n  reveille token list -o json")]
     List(Paging),

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use reveille_cluster::process::secret::Secret;
-use reveille_proto::admin::v1::GetClusterStatusRequest;
+use reveille_proto::admin::v1::GetOwnTokenRequest;
 use reveille_raft::tls::{ClientTls, ShownAuthority};
 
 use super::{CommandContext, WITHIN, context};
@@ -39,7 +39,7 @@ pub async fn run(command: &CommandContext<'_>, args: LoginArgs) -> Result<(), St
     let target = Arc::new(Ok(Target::secured(&name, addresses.clone(), tls, token.clone())));
     let client =
         Client::new(target, Some(command.global.timeout.unwrap_or(WITHIN)), command.client.request_id().to_owned());
-    client.ask(RetrySafety::Read, GetClusterStatusRequest {}).await?;
+    client.ask(RetrySafety::Read, GetOwnTokenRequest {}).await?;
     let endpoints = addresses.into_iter().map(|endpoint| endpoint.address).collect();
     contexts.put(&name, Context { endpoints, ca: shown.pem, token });
     contexts.write()?;

@@ -6,7 +6,8 @@ use std::time::Duration;
 use hyper_util::rt::TokioIo;
 use reveille_proto::admin::v1::token_service_client::TokenServiceClient;
 use reveille_proto::admin::v1::{
-    CreateTokenRequest, CreateTokenResponse, ListTokensRequest, ResetTokensRequest, RevokeTokenRequest,
+    CreateTokenRequest, CreateTokenResponse, GetOwnTokenRequest, ListTokensRequest, ResetTokensRequest,
+    RevokeTokenRequest,
 };
 use tokio::net::UnixStream;
 use tonic::codegen::http::Uri;
@@ -18,7 +19,7 @@ use crate::cli::client::RetrySafety;
 use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::instant::duration_to_wire;
 use crate::cli::view::relay::RemovedView;
-use crate::cli::view::token::{NewTokenView, TokenView};
+use crate::cli::view::token::{NewTokenView, OwnTokenView, TokenView};
 use crate::server::admin::socket_path;
 
 /// Time for the answer to a reset: an election may be running.
@@ -29,6 +30,10 @@ const KEEP_IT: &str = "keep it now: the cluster has only its hash, and shows it 
 pub async fn run(context: &CommandContext<'_>, args: TokenArgs) -> Result<(), Stop> {
     match args.command {
         TokenCommand::Create(args) => create(context, args).await,
+        TokenCommand::Show => {
+            let own = context.client.ask(RetrySafety::Read, GetOwnTokenRequest {}).await?;
+            context.terminal.show(&OwnTokenView::from(own))
+        }
         TokenCommand::List(paging) => {
             let page = |size, token| context.page::<TokenView, _>(ListTokensRequest::default(), size, token);
             context.list(paging, page).await

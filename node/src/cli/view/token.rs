@@ -35,14 +35,42 @@ view! {
     }
 }
 
+view! {
+    /// The token of the caller.
+    pub struct OwnTokenView of v1::GetOwnTokenResponse as own {
+        /// Id of the cluster.
+        cluster: String,
+        /// Null if the cluster asks for no token.
+        token: Option<TokenView>,
+    }
+}
+
 impl View for TokenView {
     fn name(&self) -> String {
         self.id.clone()
     }
 
     fn text(&self, paint: bool) -> String {
-        let names = TokenView::COLUMNS.iter().map(|column| column.to_lowercase()).collect::<Vec<_>>();
-        card(names.iter().map(String::as_str).zip(self.cells()).collect(), paint)
+        card(self.pairs().iter().map(|(name, cell)| (name.as_str(), cell.clone())).collect(), paint)
+    }
+}
+
+impl TokenView {
+    fn pairs(&self) -> Vec<(String, Cell)> {
+        TokenView::COLUMNS.iter().map(|column| column.to_lowercase()).zip(self.cells()).collect()
+    }
+}
+
+impl View for OwnTokenView {
+    fn name(&self) -> String {
+        self.token.as_ref().map(View::name).unwrap_or_default()
+    }
+
+    fn text(&self, paint: bool) -> String {
+        let none = || vec![("token".to_owned(), Cell::from("the node asks for none"))];
+        let mut pairs = self.token.as_ref().map_or_else(none, TokenView::pairs);
+        pairs.insert(0, ("cluster".to_owned(), self.cluster.as_str().into()));
+        card(pairs.iter().map(|(name, cell)| (name.as_str(), cell.clone())).collect(), paint)
     }
 }
 

@@ -9,16 +9,17 @@ use reveille_proto::admin::v1::{
     BatchCreateSchedulesRequest, CancelCampaignRequest, CancelRunRequest, CheckOptOutRequest, CountDeadLettersRequest,
     CreateCampaignRequest, CreateScheduleRequest, CreateTokenRequest, DeleteAudienceRequest, DeleteCampaignRequest,
     DeleteScheduleRequest, DiscardDeadLettersRequest, DrainMemberRequest, ExplainRequest, FinishUpgradeRequest,
-    GetAudienceRequest, GetCampaignRequest, GetClockRequest, GetClusterStatusRequest, GetDoubtRequest, GetPoolRequest,
-    GetRelayRequest, GetRunRequest, GetScheduleRequest, GetTenantRequest, GetUpgradeRequest, ImportOptOutsRequest,
-    LaunchCampaignRequest, ListAudiencesRequest, ListCampaignsRequest, ListDeadLettersRequest, ListDoubtsRequest,
-    ListMembersRequest, ListOptOutsRequest, ListPoolsRequest, ListRelaysRequest, ListRunsRequest,
-    ListScheduleHistoryRequest, ListSchedulesRequest, ListTenantsRequest, ListTokensRequest, PauseCampaignRequest,
-    PauseRunRequest, PauseScheduleRequest, PrepareAudienceRequest, PutPartRequest, RemoveMemberRequest,
-    RemovePoolRequest, RemoveRelayRequest, RemoveTenantRequest, RequeueDeadLettersRequest, ResetTokensRequest,
-    ResolveDoubtsRequest, ResumeCampaignRequest, ResumeRunRequest, ResumeScheduleRequest, RevokeTokenRequest,
-    ScheduleBody, SealAudienceRequest, SendTestRequest, SetPoolRequest, SetTenantRequest, TakeBackOptOutRequest,
-    TestRelayRequest, TransferLeaderRequest, TriggerScheduleRequest, UpdateScheduleRequest, WatchRunRequest,
+    GetAudienceRequest, GetCampaignRequest, GetClockRequest, GetClusterStatusRequest, GetDoubtRequest,
+    GetOwnTokenRequest, GetPoolRequest, GetRelayRequest, GetRunRequest, GetScheduleRequest, GetTenantRequest,
+    GetUpgradeRequest, ImportOptOutsRequest, LaunchCampaignRequest, ListAudiencesRequest, ListCampaignsRequest,
+    ListDeadLettersRequest, ListDoubtsRequest, ListMembersRequest, ListOptOutsRequest, ListPoolsRequest,
+    ListRelaysRequest, ListRunsRequest, ListScheduleHistoryRequest, ListSchedulesRequest, ListTenantsRequest,
+    ListTokensRequest, PauseCampaignRequest, PauseRunRequest, PauseScheduleRequest, PrepareAudienceRequest,
+    PutPartRequest, RemoveMemberRequest, RemovePoolRequest, RemoveRelayRequest, RemoveTenantRequest,
+    RequeueDeadLettersRequest, ResetTokensRequest, ResolveDoubtsRequest, ResumeCampaignRequest, ResumeRunRequest,
+    ResumeScheduleRequest, RevokeTokenRequest, ScheduleBody, SealAudienceRequest, SendTestRequest, SetPoolRequest,
+    SetTenantRequest, TakeBackOptOutRequest, TestRelayRequest, TransferLeaderRequest, TriggerScheduleRequest,
+    UpdateScheduleRequest, WatchRunRequest,
 };
 use tonic::Streaming;
 
@@ -70,7 +71,7 @@ macro_rules! of_cluster {
     };
 }
 of_cluster! {
-    AddMemberRequest, DrainMemberRequest, RemoveMemberRequest, AddRelayRequest, AdvanceClockRequest, CreateTokenRequest, FinishUpgradeRequest, GetClockRequest, GetClusterStatusRequest, GetPoolRequest, GetRelayRequest, GetUpgradeRequest, ListMembersRequest, ListPoolsRequest, ListRelaysRequest, ListTenantsRequest, ListTokensRequest, RemovePoolRequest, RemoveRelayRequest, RemoveTenantRequest, ResetTokensRequest, RevokeTokenRequest, SetPoolRequest, SetTenantRequest, TestRelayRequest, TransferLeaderRequest, Streaming<PutPartRequest>,
+    AddMemberRequest, DrainMemberRequest, RemoveMemberRequest, AddRelayRequest, AdvanceClockRequest, CreateTokenRequest, FinishUpgradeRequest, GetClockRequest, GetClusterStatusRequest, GetOwnTokenRequest, GetPoolRequest, GetRelayRequest, GetUpgradeRequest, ListMembersRequest, ListPoolsRequest, ListRelaysRequest, ListTenantsRequest, ListTokensRequest, RemovePoolRequest, RemoveRelayRequest, RemoveTenantRequest, ResetTokensRequest, RevokeTokenRequest, SetPoolRequest, SetTenantRequest, TestRelayRequest, TransferLeaderRequest, Streaming<PutPartRequest>,
 }
 
 impl Subject for BatchCreateSchedulesRequest {

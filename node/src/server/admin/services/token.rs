@@ -1,14 +1,14 @@
-//! Tokens of the API: create, list, revoke.
+//! Tokens of the API: create, show, list, revoke.
 
 use std::ops::Bound;
 
-use reveille_ledger::command::Command;
+use reveille_ledger::command::{Actor, Command};
 use reveille_ledger::ids::{Time, TokenId};
 use reveille_ledger::token::{AdminToken, Rights, TenantScope, TokenCreate, TokenGrant};
 use reveille_proto::admin::v1::token_service_server::TokenService;
 use reveille_proto::admin::v1::{
-    CreateTokenRequest, CreateTokenResponse, ListTokensRequest, ListTokensResponse, ResetTokensRequest,
-    ResetTokensResponse, RevokeTokenRequest, RevokeTokenResponse, Token,
+    CreateTokenRequest, CreateTokenResponse, GetOwnTokenRequest, GetOwnTokenResponse, ListTokensRequest,
+    ListTokensResponse, ResetTokensRequest, ResetTokensResponse, RevokeTokenRequest, RevokeTokenResponse, Token,
 };
 
 use crate::server::admin::access::{ADMIN, all_rights, role_names};
@@ -22,6 +22,7 @@ const RESET_NAME: &str = "reset";
 serve! {
     TokenService {
         create_token(CreateTokenRequest) -> CreateTokenResponse;
+        get_own_token(GetOwnTokenRequest) -> GetOwnTokenResponse;
         list_tokens(ListTokensRequest) -> ListTokensResponse;
         revoke_token(RevokeTokenRequest) -> RevokeTokenResponse;
         reset_tokens(ResetTokensRequest) -> ResetTokensResponse;
@@ -73,6 +74,18 @@ impl Admin {
             let known = ledger.tokens().get(&id);
             known.map(|known| shown(id, known, ledger.head().now))
         }))
+    }
+
+    async fn get_own_token(&self, _: GetOwnTokenRequest, call: &Call) -> ApiResult<GetOwnTokenResponse> {
+        // The state of this node permitted the call just now. A check for all tenants would refuse those of one.
+        let token = self.context.replica.read(|ledger| match call.actor() {
+            Actor::Operator { token: id, .. } => {
+                ledger.tokens().get(id).map(|token| shown(*id, token, ledger.head().now))
+            }
+            Actor::System | Actor::Insecure => None,
+        });
+        let cluster = self.context.replica.cluster().map(|cluster| cluster.to_string()).unwrap_or_default();
+        Ok(GetOwnTokenResponse { cluster, token })
     }
 
     async fn list_tokens(&self, request: ListTokensRequest, call: &Call) -> ApiResult<ListTokensResponse> {

@@ -14,8 +14,9 @@ use reveille_proto::admin::v1::run_service_client::RunServiceClient;
 use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient;
 use reveille_proto::admin::v1::token_service_client::TokenServiceClient;
 use reveille_proto::admin::v1::{
-    CountDeadLettersRequest, CountDeadLettersResponse, CreateTokenRequest, GetScheduleRequest, ListSchedulesRequest,
-    ListTokensRequest, ResetTokensRequest, RevokeTokenRequest, ScheduleBody, TriggerScheduleRequest, WatchRunRequest,
+    CountDeadLettersRequest, CountDeadLettersResponse, CreateTokenRequest, GetOwnTokenRequest, GetScheduleRequest,
+    ListSchedulesRequest, ListTokensRequest, ResetTokensRequest, RevokeTokenRequest, ScheduleBody,
+    TriggerScheduleRequest, WatchRunRequest,
 };
 use tokio::net::{TcpListener, UnixStream};
 use tokio_stream::StreamExt as _;
@@ -202,6 +203,12 @@ async fn token_is_created_listed_and_revoked() {
     let mut schedules = ScheduleServiceClient::new(channel.clone());
     schedules.list_schedules(with(list("acme"), &deploy)).await.expect("permitted");
     schedules.list_schedules(with(list(""), &deploy)).await.expect_err("the default tenant is another one");
+
+    let own = tokens.get_own_token(with(GetOwnTokenRequest {}, &deploy)).await.expect("a token").into_inner();
+    let cluster = node.context().replica.cluster().expect("a cluster").to_string();
+    assert_eq!((own.token.map(|token| token.id), own.cluster), (Some(shown.id.clone()), cluster));
+    let insecure = TokenServiceClient::new(node.channel.clone()).get_own_token(GetOwnTokenRequest {}).await;
+    assert_eq!(insecure.expect("no token is needed").into_inner().token, None);
 
     let listed = tokens.list_tokens(with(ListTokensRequest::default(), &admin)).await.expect("a list").into_inner();
     assert_eq!(listed.tokens.len(), 2);
