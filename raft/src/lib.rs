@@ -46,6 +46,7 @@ pub use handshakes::{AcceptedConnections, connections};
 pub use identity::{ClusterId, assign_folder, cluster_of_folder};
 pub use membership::{Member, MembershipError};
 pub use options::ReplicaOptions;
+pub use peer::log_interval::LogInterval;
 pub use peer::{Application, GrpcTransport, PeerError, Transport};
 pub use proposer::{EntryStamp, ProposeError};
 pub use replica::Replica;

@@ -1,29 +1,36 @@
 //! Health checks and metrics over HTTP for load balancers and monitoring.
 
+use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::middleware::from_fn_with_state;
 use axum::routing::get;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use reveille_cluster::process::context::NodeContext;
 use reveille_raft::Role;
 
+use crate::server::admin::authenticate_page;
 use crate::server::metrics;
 
 /// Interval at which recorded distribution samples are folded into summaries. Without folding they use more and more
 /// memory until the next request for `/metrics`.
 const FOLD_EVERY: Duration = Duration::from_secs(5);
 
-/// Serves `/livez`, `/readyz`, `/leaderz` and `/metrics`.
-pub fn router(context: Arc<NodeContext>) -> Router {
+/// Serves `/livez`, `/readyz`, `/leaderz` and `/metrics`. On other addresses than loopback the metrics need a token.
+pub fn router(context: Arc<NodeContext>, address: SocketAddr) -> Router {
+    let metrics = match address.ip().is_loopback() {
+        true => get(measures),
+        false => get(measures).layer(from_fn_with_state(Arc::clone(&context), authenticate_page)),
+    };
     Router::new()
         .route("/livez", get(live))
         .route("/readyz", get(ready))
         .route("/leaderz", get(leads))
-        .route("/metrics", get(measures))
+        .route("/metrics", metrics)
         .with_state(context)
 }
 

@@ -164,7 +164,8 @@ impl NodeServer {
                 tracing::warn!(%error, "admin.sock is not served: this node cannot reset tokens");
             }
         });
-        let (router, stop) = (health::router(Arc::clone(&self.context)).merge(pages), self.stop.clone());
+        let (router, stop) =
+            (health::router(Arc::clone(&self.context), self.http_address).merge(pages), self.stop.clone());
         tokio::spawn(crate::server::http::serve("http", router, http, tls.http, stop));
     }
 

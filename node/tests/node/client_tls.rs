@@ -133,6 +133,17 @@ fn login_stores_a_context_after_the_fingerprint_is_confirmed() {
         assert!(shown.code == Some(0) && shown.stdout.contains("default"), "{shown:?}");
         assert!(!shown.stdout.contains(&token), "a token is shown nowhere: {shown:?}");
     }
+    // A token of one tenant is enough.
+    let made = run("token create deploy --role editor --tenant acme -o name");
+    let deploy = user(home.path())
+        .args(["login", &format!("https://localhost:{}", port(&one.admin)), "--name", "acme", "--token", "env:DEPLOY"])
+        .args(["--fingerprint", &fingerprint])
+        .env("DEPLOY", &made.stdout)
+        .output();
+    let deploy = Ended::from(deploy.expect("it runs"));
+    assert_eq!(deploy.code, Some(0), "{deploy:?}");
+    let own: Value = serde_json::from_str(&run("--context acme token show -o json").stdout).expect("a token");
+    assert_eq!((&own["token"]["name"], &own["token"]["roles"][0]), (&"deploy".into(), &"editor".into()));
     let unknown = run("--context other schedule list -o json");
     assert!(unknown.code == Some(3) && unknown.stderr.contains("CONTEXT_NOT_FOUND"), "{unknown:?}");
     assert_eq!(run("context use default -o name").stdout, "default\n");
@@ -167,15 +178,33 @@ fn pages_on_other_addresses_than_loopback_are_encrypted() {
     let ca = std::fs::read_to_string(folder.path().join("one/tls/ca.crt")).expect("a certificate");
     let tls = reveille_raft::tls::ClientTls::trusting(&ca).expect("a certificate");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let page = runtime.block_on(async {
-        use tokio::io::{AsyncReadExt, AsyncWriteExt};
-        let stream = tokio::net::TcpStream::connect(&address).await.expect("a connection");
-        let mut stream = tls.connect("localhost", stream).await.expect("TLS");
-        stream.write_all(b"GET /livez HTTP/1.1\r\nHost: node\r\n\r\n").await.expect("written");
-        let mut page = String::new();
-        // The server ends the connection without a last word of TLS.
-        let _ = stream.read_to_string(&mut page).await;
-        page
-    });
-    assert!(page.contains("alive"), "{page}");
+    let page = |path: &str, headers: &str| {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: node\r\n{headers}\r\n");
+        runtime.block_on(async {
+            use tokio::io::{AsyncReadExt, AsyncWriteExt};
+            let stream = tokio::net::TcpStream::connect(&address).await.expect("a connection");
+            let mut stream = tls.connect("localhost", stream).await.expect("TLS");
+            stream.write_all(request.as_bytes()).await.expect("written");
+            let mut page = String::new();
+            // The server ends the connection without a last word of TLS.
+            let _ = stream.read_to_string(&mut page).await;
+            page
+        })
+    };
+    assert!(page("/livez", "").contains("alive"));
+    // Metrics tell what the cluster sends, so there they need a token.
+    let create = |scope: &str| one.reveille(&format!("token create metrics --role viewer {scope} -o name")).stdout;
+    let bearer = |token: &str| format!("Authorization: Bearer {}\r\n", token.trim());
+    let viewer = create("--all-tenants");
+    let metrics = page("/metrics", &bearer(&viewer));
+    assert!(metrics.starts_with("HTTP/1.1 200 ") && metrics.contains("reveille_recipients_pending"), "{metrics}");
+    for headers in [String::new(), bearer("rvt_1_2_3"), "Authorization: Basic YTpi\r\n".to_owned()] {
+        let refused = page("/metrics", &headers);
+        assert!(refused.starts_with("HTTP/1.1 401 ") && !refused.contains("reveille_"), "{refused}");
+    }
+    let refused = page("/metrics", &bearer(&create("--tenant acme")));
+    assert!(refused.starts_with("HTTP/1.1 403 "), "{refused}");
+    let denied = "reveille_calls_denied_total{reason=\"token_not_valid\"} 3";
+    assert!(page("/metrics", &bearer(&viewer)).contains(denied));
+    assert!(one.said().contains("a call was denied path=\"/metrics\""), "{}", one.said());
 }

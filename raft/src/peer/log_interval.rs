@@ -8,10 +8,15 @@ use parking_lot::Mutex;
 const EVERY: Duration = Duration::from_secs(10);
 
 /// Time of the last log line of one kind.
-#[derive(Default)]
-pub(crate) struct LogInterval(Mutex<Option<Instant>>);
+#[derive(Debug, Default)]
+pub struct LogInterval(Mutex<Option<Instant>>);
 
 impl LogInterval {
+    /// No event was logged yet.
+    pub const fn new() -> LogInterval {
+        LogInterval(Mutex::new(None))
+    }
+
     /// Returns true if the event may be logged now, and starts the interval anew.
     pub fn is_due(&self) -> bool {
         let now = Instant::now();

@@ -121,7 +121,6 @@ impl ApiError {
     }
 
     /// Returns the gRPC code.
-    #[cfg(test)]
     pub fn code(&self) -> Code {
         self.0.code
     }

@@ -51,7 +51,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use access::ListenerKind;
-pub use access::{Call, all_rights};
+pub use access::{Call, all_rights, authenticate_page};
 pub use error::LEADERLESS;
 use error::{ApiError, ApiResult};
 pub use listen::serve;

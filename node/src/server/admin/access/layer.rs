@@ -6,19 +6,24 @@
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use reveille_cluster::process::context::NodeContext;
 use reveille_ledger::ids::{Hash, TokenId};
 use reveille_ledger::token::{Rights, TenantScope};
-use tonic::Status;
+use tonic::{Code, Status};
 
+use super::denied;
+use super::rights::VIEW;
 use super::table::{AccessRow, Reach, row_of};
 use crate::server::admin::{ApiResult, token_errors};
 use crate::token_text::TokenText;
 
+/// Scheme of the header `authorization`.
 const SCHEME: &str = "Bearer ";
+/// Path of the only page that needs a token, for the count of denied calls.
+const PAGE: &str = "/metrics";
 
 /// Checks the callers of one listener.
 #[derive(Clone)]
@@ -60,27 +65,76 @@ pub enum CallerIdentity {
 
 /// Refuses the call, or adds its [`ApiCaller`] to the extensions of the request.
 pub async fn authenticate(State(by): State<Authenticator>, mut request: Request, next: Next) -> Response {
-    match by.caller(request.uri().path(), request.headers()) {
+    let (row, given) = (row_of(request.uri().path()), GivenToken::of(request.headers()));
+    let response = match by.caller(row, &given) {
         Ok(Some(caller)) => {
             request.extensions_mut().insert(caller);
             next.run(request).await
         }
         Ok(None) => next.run(request).await,
         Err(refused) => Status::from(refused).into_http(),
+    };
+    if let Some(code @ (Code::Unauthenticated | Code::PermissionDenied)) = code_of(&response) {
+        denied::count(code, row.map_or("no method", |row| row.path), given.id());
     }
+    response
+}
+
+/// Answers a request for a page about the whole cluster only if its token may view that.
+pub async fn authenticate_page(State(context): State<Arc<NodeContext>>, request: Request, next: Next) -> Response {
+    let by = Authenticator { context, listener: ListenerKind::Tokens };
+    let given = GivenToken::of(request.headers());
+    let Err(refused) = by.may_view_cluster(&given) else { return next.run(request).await };
+    let status = match refused.code() {
+        Code::Unauthenticated => StatusCode::UNAUTHORIZED,
+        Code::PermissionDenied => StatusCode::FORBIDDEN,
+        _ => return (StatusCode::SERVICE_UNAVAILABLE, format!("{refused}\n")).into_response(),
+    };
+    denied::count(refused.code(), PAGE, given.id());
+    (status, [(header::WWW_AUTHENTICATE, SCHEME.trim_end())], format!("{refused}\n")).into_response()
+}
+
+/// What a request has in its header `authorization`.
+enum GivenToken {
+    None,
+    /// Something that is no token.
+    Other,
+    Token(TokenText),
+}
+
+impl GivenToken {
+    fn of(headers: &HeaderMap) -> GivenToken {
+        let Some(value) = headers.get(header::AUTHORIZATION) else { return GivenToken::None };
+        let value = value.to_str().unwrap_or_default();
+        let is_bearer = value.get(..SCHEME.len()).is_some_and(|scheme| scheme.eq_ignore_ascii_case(SCHEME));
+        let token = is_bearer.then(|| value[SCHEME.len()..].parse().ok()).flatten();
+        token.map_or(GivenToken::Other, GivenToken::Token)
+    }
+
+    /// Returns the id of the token, which is no secret.
+    fn id(&self) -> Option<TokenId> {
+        match self {
+            GivenToken::Token(token) => Some(token.id),
+            GivenToken::None | GivenToken::Other => None,
+        }
+    }
+}
+
+/// Returns the status of a response that was refused before its first message.
+fn code_of(response: &Response) -> Option<Code> {
+    Status::from_header_map(response.headers()).map(|status| status.code())
 }
 
 impl Authenticator {
     /// Returns the caller; `None` if the method is open.
-    fn caller(&self, path: &str, headers: &HeaderMap) -> ApiResult<Option<ApiCaller>> {
-        let row = row_of(path);
+    fn caller(&self, row: Option<&'static AccessRow>, given: &GivenToken) -> ApiResult<Option<ApiCaller>> {
         if row.is_some_and(|row| row.reach == Reach::Open) {
             return Ok(None);
         }
-        let identity = match headers.get(header::AUTHORIZATION) {
-            _ if self.listener == ListenerKind::Local => CallerIdentity::Local,
-            None if self.listener == ListenerKind::Insecure => CallerIdentity::Insecure,
-            value => self.owner(value.and_then(|value| value.to_str().ok()).unwrap_or_default())?,
+        let identity = match self.listener {
+            ListenerKind::Local => CallerIdentity::Local,
+            ListenerKind::Insecure if matches!(given, GivenToken::None) => CallerIdentity::Insecure,
+            ListenerKind::Insecure | ListenerKind::Tokens => self.owner(given)?,
         };
         // A caller without a valid token does not learn which methods exist.
         let row = row.ok_or_else(token_errors::not_permitted)?;
@@ -94,18 +148,21 @@ impl Authenticator {
         Ok(Some(ApiCaller { identity, row }))
     }
 
-    /// Returns the owner of the token in this header.
-    fn owner(&self, header: &str) -> ApiResult<CallerIdentity> {
-        let is_bearer = header.get(..SCHEME.len()).is_some_and(|scheme| scheme.eq_ignore_ascii_case(SCHEME));
-        let token: Option<TokenText> = is_bearer.then(|| header[SCHEME.len()..].parse().ok()).flatten();
+    fn may_view_cluster(&self, given: &GivenToken) -> ApiResult<()> {
+        let CallerIdentity::Token { rights, tenants, .. } = self.owner(given)? else { return Ok(()) };
+        (rights.contains(VIEW) && tenants.includes(None)).then_some(()).ok_or_else(token_errors::not_permitted)
+    }
+
+    /// Returns the owner of a token.
+    fn owner(&self, given: &GivenToken) -> ApiResult<CallerIdentity> {
         let (known, is_ready) = self.context.replica.read(|ledger| {
-            let id = token.as_ref().map(|token| token.id);
-            let known = id.and_then(|id| ledger.tokens().get(&id)).filter(|known| known.is_valid(ledger.head().now));
+            let known = given.id().and_then(|id| ledger.tokens().get(&id));
+            let known = known.filter(|known| known.is_valid(ledger.head().now));
             (known.map(|known| known.grant.clone()), !ledger.tokens().is_empty())
         });
         // Without a token in its state, the node is joining or being founded.
         is_ready.then_some(()).ok_or_else(token_errors::no_tokens_yet)?;
-        let token = token.ok_or_else(token_errors::token_not_valid)?;
+        let GivenToken::Token(token) = given else { return Err(token_errors::token_not_valid()) };
         // An unknown id takes the same time as a wrong secret.
         let hash = known.as_ref().map_or(Hash([0; 32]), |grant| grant.hash);
         let is_right = token.has_hash(&hash);

@@ -5,6 +5,7 @@
 //! and write: reads check it again against the state that they read, and `apply` checks each entry.
 
 mod call;
+mod denied;
 mod layer;
 mod rights;
 mod subject;
@@ -13,7 +14,7 @@ mod table;
 pub(crate) mod tests;
 
 pub use call::{Call, admit};
-pub use layer::{Authenticator, ListenerKind, authenticate};
+pub use layer::{Authenticator, ListenerKind, authenticate, authenticate_page};
 pub use rights::{ADMIN, PII, ROLES, all_rights, role_names};
 #[cfg(test)]
 pub use table::{ACCESS, Reach};
