@@ -16,6 +16,7 @@ mod service;
 #[path = "../../../raft/src/snapshot/tests/small_disk.rs"]
 mod small_disk;
 mod start;
+mod tokens;
 mod unsubscribe;
 #[cfg(feature = "next-level")]
 mod upgrade;

@@ -16,6 +16,8 @@ struct State {
     handlers: BTreeMap<String, Arc<dyn Handler>>,
     /// Links on which requests and responses do not arrive.
     cut: BTreeSet<(NodeId, NodeId)>,
+    /// Links on which requests do not arrive.
+    deaf: BTreeSet<(NodeId, NodeId)>,
 }
 
 /// The network, shared by all nodes' transports.
@@ -41,8 +43,19 @@ impl MemoryNetwork {
         }
     }
 
+    /// Loses the requests from each first node to the second one. Responses still arrive.
+    pub fn lose_requests(&self, links: &[(NodeId, NodeId)]) {
+        self.state.lock().deaf.extend(links);
+    }
+
     pub fn heal(&self) {
-        self.state.lock().cut.clear();
+        let mut state = self.state.lock();
+        state.cut.clear();
+        state.deaf.clear();
+    }
+
+    fn is_deaf(&self, from: NodeId, to: NodeId) -> bool {
+        self.state.lock().deaf.contains(&(from, to))
     }
 
     fn is_cut(&self, from: NodeId, to: NodeId) -> bool {
@@ -72,7 +85,7 @@ impl Transport for MemoryTransport {
         let lost = || PeerError::Lost("the link is cut".to_owned());
         let handler = self.network.state.lock().handlers.get(&to.address).cloned();
         let Some(handler) = handler else { return Err(PeerError::Unreachable(format!("{to} does not run"))) };
-        if self.network.is_cut(self.node, to.node) {
+        if self.network.is_cut(self.node, to.node) || self.network.is_deaf(self.node, to.node) {
             tokio::time::sleep(limit).await;
             return Err(lost());
         }

@@ -2,8 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use reveille_ledger::command::Actor;
-use reveille_ledger::ids::NodeId;
+use reveille_ledger::command::{Actor, Command};
+use reveille_ledger::ids::{Hash, NodeId, TokenId};
+use reveille_ledger::refusal::CommandRefusal;
+use reveille_ledger::reply::CommandOutcome;
+use reveille_ledger::token::{Rights, TenantScope, TokenCreate, TokenGrant};
 use reveille_raft::{ClusterId, LEADERLESS_AFTER, MembershipError, ProposeError, ReadError, Role};
 
 use crate::memory::MemoryNetwork;
@@ -122,6 +125,37 @@ async fn leaderless_node_reports_it_and_ends_waiting_requests() {
         tokio::time::timeout_at(soon().into(), reached).await.expect("a leader is heard again, and all goes on");
     }
     assert!(nodes.iter().all(|node| !has_mark(node.replica(), "never")));
+    stop_all(&mut nodes).await;
+}
+
+/// The node that proposes has not applied the revocation. `apply` refuses by the state at the entry's index.
+#[tokio::test(flavor = "multi_thread")]
+async fn write_by_node_that_lacks_revocation_is_refused_by_apply() {
+    let network = MemoryNetwork::default();
+    let mut nodes = three(&network).await;
+    let leads = leader(&nodes).await;
+    let (leader, behind) = (nodes[leads].replica(), nodes[(leads + 1) % 3].replica());
+    let (token, rights) = (TokenId(7), Rights(1));
+    let hash = Hash([7; 32]);
+    let grant = TokenGrant { name: "deploy".to_owned(), hash, rights, tenants: TenantScope::All, expires_at: None };
+    let create = TokenCreate { id: token, grant, revokes: Rights::default() };
+    let created = leader.propose(&Command::TokenCreate(Box::new(create)), soon()).await.expect("it is applied");
+    behind.wait_applied(created.index, soon()).await.expect("it follows");
+    let actor = Actor::Operator { token, needs: rights, tenant: None };
+    let permitted = behind.propose_while_led(&actor, &mark("before"), soon()).await.expect("an answer");
+    assert!(!matches!(permitted.outcome, CommandOutcome::Refused(_)), "{permitted:?}");
+
+    // Requests of this node still reach the leader, and their answers return.
+    let behind_has = || behind.read(|ledger| ledger.tokens().get(&token).is_some_and(|known| known.is_valid(wall())));
+    let cut = [leads, (leads + 2) % 3].map(|other| (nodes[other].id, nodes[(leads + 1) % 3].id));
+    network.lose_requests(&cut);
+    let revoked = leader.propose(&Command::TokenRevoke(token), soon()).await.expect("a majority is left");
+    assert!(revoked.index > created.index && behind_has(), "the node knows nothing of it");
+    let refused = behind.propose_while_led(&actor, &mark("after"), soon()).await.expect("an answer");
+    assert_eq!(refused.outcome, CommandOutcome::Refused(CommandRefusal::TokenNotValid));
+    assert!(behind_has(), "the node still knows nothing of it");
+    network.heal();
+    assert!(!has_mark(leader, "after"));
     stop_all(&mut nodes).await;
 }
 
