@@ -21,7 +21,7 @@ const ALIVE_EVERY: Duration = Duration::from_secs(5);
 const ALIVE_WITHIN: Duration = Duration::from_secs(10);
 
 /// Reason why there is no connection.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum ConnectFailure {
     /// The machine or the port does not answer.
     Unreachable(String),
@@ -76,10 +76,7 @@ fn of_tonic(error: &(dyn Error + 'static)) -> ConnectFailure {
     let mut error = error;
     loop {
         if let Some(failure) = error.downcast_ref::<ConnectFailure>() {
-            return match failure {
-                ConnectFailure::Unreachable(why) => ConnectFailure::Unreachable(why.clone()),
-                ConnectFailure::Handshake(error) => ConnectFailure::Handshake(error.clone()),
-            };
+            return failure.clone();
         }
         match error.source() {
             Some(source) => error = source,

@@ -30,7 +30,7 @@ pub fn revoked(history: &History, findings: &mut Findings) {
     for claim in history.open_claims.iter().filter(|claim| claim.claimed > 0) {
         let Some(owner_ended_ns) = owner_ended_ns(history, claim) else { continue };
         let majority = majorities.iter().rev().find(|(began_ns, _)| *began_ns <= claim.at_ns);
-        // Nobody can revoke it without a majority. Afterwards the claim is reported again.
+        // Without a majority no node can revoke the claim. It is reported again when a majority runs.
         let Some((majority_ns, _)) = majority.filter(|(_, until_ns)| *until_ns > claim.at_ns) else { continue };
         let from_ns = owner_ended_ns.max(able_since(history, claim.at_ns)).max(*majority_ns);
         let disturbed = disturbed(history, from_ns, claim.at_ns);

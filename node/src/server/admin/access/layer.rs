@@ -57,7 +57,7 @@ pub struct ApiCaller {
 pub enum CallerIdentity {
     /// A caller without a token, at a listener that needs none.
     Insecure,
-    /// A user of this machine whom its system has named.
+    /// A process on this machine, under the user of this node or root.
     Local,
     /// The owner of a valid token.
     Token { id: TokenId, rights: Rights, tenants: TenantScope },
