@@ -1,5 +1,5 @@
-//! Crash suspects: recipients that were being prepared when their owner died (P12). A suspect is composed alone, and is
-//! dead after a second death in which nothing else was open. Crashes are simulated by writing the journal that a killed
+//! Crash suspects: recipients that were being prepared when their owner crashed (P12). A suspect is composed alone, and is
+//! dead after a second crash in which nothing else was open. Crashes are simulated by writing the journal that a killed
 //! process leaves. Each incarnation has its own runtime, which ends with it.
 
 mod support;
@@ -126,15 +126,15 @@ impl Life {
     }
 }
 
-/// Runs an incarnation that recovers from the former one, then does `work` and dies.
-fn die(folder: &Path, incarnation: u64, work: impl AsyncFnOnce(&Life)) {
+/// Runs an incarnation that recovers from the former one, then does `work` and crashes.
+fn crash(folder: &Path, incarnation: u64, work: impl AsyncFnOnce(&Life)) {
     die_before_recovery(folder, incarnation, async |life: &Life| {
         life.enlist().await;
         work(life).await;
     });
 }
 
-/// Runs an incarnation that does `work` and dies, without recovery.
+/// Runs an incarnation that does `work` and crashes, without recovery.
 fn die_before_recovery(folder: &Path, incarnation: u64, work: impl AsyncFnOnce(&Life)) {
     let runtime = runtime();
     runtime.block_on(async {
@@ -205,7 +205,7 @@ fn crash_suspect_is_sent_in_a_claim_of_its_own() {
     let folder = tempfile::tempdir().expect("a folder");
     let runtime = runtime();
     let sink = runtime.block_on(async { mailbox() });
-    die(folder.path(), 1, async |life: &Life| {
+    crash(folder.path(), 1, async |life: &Life| {
         life.put(relay(&sink)).await;
         life.put(schedule(6)).await;
         let page = life.page().await;
@@ -232,7 +232,7 @@ fn assumed_recipients_of_dead_incarnation_are_settled_when_journal_returns() {
     let folder = tempfile::tempdir().expect("a folder");
     let runtime = runtime();
     let sink = runtime.block_on(async { mailbox() });
-    die(folder.path(), 1, async |life: &Life| {
+    crash(folder.path(), 1, async |life: &Life| {
         life.put(relay(&sink)).await;
         life.put(schedule(4)).await;
         let page = life.page().await;
@@ -277,17 +277,17 @@ fn assumed_recipients_of_dead_incarnation_are_settled_when_journal_returns() {
 }
 
 #[test]
-fn recipient_alone_at_second_death_is_dead_until_requeued() {
+fn recipient_alone_at_second_crash_is_dead_until_requeued() {
     let folder = tempfile::tempdir().expect("a folder");
     let runtime = runtime();
     let sink = runtime.block_on(async { mailbox() });
-    die(folder.path(), 1, async |life: &Life| {
+    crash(folder.path(), 1, async |life: &Life| {
         life.put(relay(&sink)).await;
         life.put(schedule(3)).await;
         let page = life.page().await;
         life.claim_and_open(page, Bitmap::range(0, 3), &[1]).await;
     });
-    die(folder.path(), 2, async |life: &Life| {
+    crash(folder.path(), 2, async |life: &Life| {
         let page = life.page().await;
         life.claim_and_open(page, Bitmap::range(1, 1), &[1]).await;
     });
@@ -299,7 +299,7 @@ fn recipient_alone_at_second_death_is_dead_until_requeued() {
             letters.collect::<Vec<_>>()
         });
         let [(run, 1, text)] = &letters[..] else { panic!("{letters:?}") };
-        assert_eq!(text, "node died composing it");
+        assert_eq!(text, "node crashed composing it");
         life.put(Command::Requeue(Requeue {
             picked: vec![PickedRecipients { run: *run, recipients: vec![] }],
             pool: None,
@@ -340,7 +340,7 @@ fn suspects_behind_tarpit_relay_do_not_delay_other_tenant() {
     let folder = tempfile::tempdir().expect("a folder");
     let runtime = runtime();
     let (slow, healthy) = runtime.block_on(async { (tarpit(), mailbox()) });
-    die(folder.path(), 1, async |life: &Life| {
+    crash(folder.path(), 1, async |life: &Life| {
         life.put(relay_of(&healthy, "healthy", 4)).await;
         life.put(schedule(32)).await;
         let page = life.page().await;

@@ -58,7 +58,7 @@ enum Command {
     Check(check::Args),
     /// Breaks a cluster while emails are sent, by a seed, and judges by what arrived
     Run(Box<run::Args>),
-    /// Lets nodes of a build with crash points die at each of them, again and again
+    /// Lets nodes of a build with crash points crash at each of them, again and again
     CrashPoints(run::crash_points::Args),
     /// Whole clusters on one thread in virtual time, by seed: workload, faults and judgement
     Simulate(simulate::Args),

@@ -36,7 +36,7 @@ fn kept_history_is_judged_again_with_same_result() {
     assert_eq!(summary(&output)["figures"]["accepted"], summary(&judged)["accepted"]);
     let trace = std::fs::read_to_string(trace).expect("a trace");
     let last = trace.lines().last().expect("a line");
-    assert!(trace.ends_with('\n') && last.contains("dies"), "the end is written: {last}");
+    assert!(trace.ends_with('\n') && last.contains("crashes"), "the end is written: {last}");
 }
 
 #[test]

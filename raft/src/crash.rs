@@ -29,7 +29,7 @@ pub fn point(name: &'static str) {
     });
     debug_assert!(points().any(|point| point == name), "{name} is not in the list of crash points");
     fail_point!(Arc::clone(&ASKED), name, |_| {
-        eprintln!("died at the crash point {name}");
+        eprintln!("crashed at the crash point {name}");
         std::process::abort();
     });
 }

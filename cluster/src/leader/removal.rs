@@ -27,7 +27,7 @@ const CHECK_EVERY: Duration = Duration::from_millis(200);
 /// Time for which a majority must have the parts without interruption: a node knows which parts it lacks only a second
 /// after its start.
 const STEADY_FOR: Duration = Duration::from_secs(3);
-/// Time in which the voters of a new leader ask for their leases, and a node that just died counts as running.
+/// Time in which the voters of a new leader ask for their leases, and a node that just crashed counts as running.
 const LEASES_WITHIN: Duration = Duration::from_secs(3);
 /// The answer is sent this long before the caller stops waiting.
 const ANSWER_BEFORE: Duration = Duration::from_millis(300);

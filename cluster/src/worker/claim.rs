@@ -17,7 +17,7 @@ pub(crate) struct ClaimedRecipient {
     pub number: u32,
     pub content: Hash,
     pub audience: Hash,
-    /// True if the recipient was open when a process died. It is composed alone (P12).
+    /// True if the recipient was open when a process crashed. It is composed alone (P12).
     pub is_crash_suspect: bool,
     /// True for a test email, whose caller wants the relay's reply.
     pub is_test: bool,

@@ -102,7 +102,7 @@ fn released(why: ReleaseReason) -> &'static str {
         ReleaseReason::LeaseOver => "lease_over",
         ReleaseReason::JournalFailed => "journal_failed",
         ReleaseReason::Stopping => "stopping",
-        ReleaseReason::OwnerDied => "owner_died",
-        ReleaseReason::OwnerDiedComposing => "owner_died_composing",
+        ReleaseReason::OwnerCrashed => "owner_crashed",
+        ReleaseReason::OwnerCrashedComposing => "owner_crashed_composing",
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Outcomes come from the deliveries, and from what is settled without a delivery. Each is proposed until the ledger
 //! has accepted it. A settle that is applied twice changes nothing more (P4), so a proposal with an unknown outcome is
-//! repeated. If the process dies first, its journal has the same outcomes (P11).
+//! repeated. If the process crashes first, its journal has the same outcomes (P11).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

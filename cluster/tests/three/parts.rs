@@ -101,7 +101,7 @@ async fn audience_is_sealed_by_a_majority_without_waiting_for_the_last() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn uploaded_audience_reaches_a_majority_and_survives_a_death() {
+async fn uploaded_audience_reaches_a_majority_and_survives_a_crash() {
     let mut cluster = Cluster::start().await;
     let leads = cluster.leader().await;
     let (one, other) = ((leads + 1) % 3, (leads + 2) % 3);

@@ -80,8 +80,8 @@ pub fn revoked_claims(context: &NodeContext) -> usize {
     })
 }
 
-/// Returns how many deaths of this node the ledger knows.
-pub fn deaths_of(context: &NodeContext, node: NodeId) -> usize {
+/// Returns how many crashes of this node the ledger knows.
+pub fn crashes_of(context: &NodeContext, node: NodeId) -> usize {
     context.replica.read(|ledger| ledger.nodes().get(&node).map_or(0, |node| node.crashes.times().len()))
 }
 

@@ -32,7 +32,7 @@ async fn stopping_node_leaves_no_claims_and_leader_hands_over() {
     let leader_node = cluster.nodes[leads].id;
     // A quorum of three needs two nodes: the first one returns before the leader stops.
     cluster.restart(other).await;
-    assert_eq!(deaths_of(cluster.nodes[leads].context(), node), 0, "P12: a stop is no death");
+    assert_eq!(crashes_of(cluster.nodes[leads].context(), node), 0, "P12: a stop is no crash");
     assert!(cluster.stop_node(leads).await, "nor does the leader");
     cluster.leader().await;
 
@@ -75,7 +75,7 @@ async fn stop_waits_for_answer_longer_than_a_lease() {
     until("everything is sent", || is_all_sent(leader, 200).then_some(())).await;
     assert_eq!(revoked_claims(leader), 0, "P9: its recipients stay claimed while the node asks");
     cluster.restart(other).await;
-    assert_eq!(deaths_of(cluster.nodes[leads].context(), node), 0, "P12: a stop is no death");
+    assert_eq!(crashes_of(cluster.nodes[leads].context(), node), 0, "P12: a stop is no crash");
     assert_consistent(&cluster, 200).await;
     cluster.end().await;
 }

@@ -86,7 +86,7 @@ fn doubtful_claims(
 }
 
 /// Returns the handoffs that may still arrive and are not named. A handoff need not be named if a doubt about its
-/// recipient was decided in any claim, and its process has died or its dialogue has ended without an answer.
+/// recipient was decided in any claim, and its process has crashed or its dialogue has ended without an answer.
 fn missed(state: &ModelState, answer: &Answer) -> Vec<(Fence, Recipient)> {
     let is_left_out = |handoff: &Handoff| {
         let is_decided = |claim: &Claim| claim.resent.or(claim.assumed).has(handoff.recipient);

@@ -56,7 +56,7 @@ impl Process {
     }
 
     /// Ends the process, which loses its memory.
-    pub fn die(&mut self) {
+    pub fn crash(&mut self) {
         self.alive = false;
         self.applied = 0;
         self.leases.clear();

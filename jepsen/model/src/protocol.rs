@@ -54,14 +54,14 @@ impl Protocol {
             Action::Decide(leader, recipient) => auditor::decide(rules, state, leader, recipient),
             Action::Kill(node) => {
                 state.kills += 1;
-                state.process_mut(node).die();
+                state.process_mut(node).crash();
                 true
             }
             Action::PowerCut(node) => {
                 state.power_cuts += 1;
                 let process = state.process_mut(node);
                 process.journals_lost_through = process.name.incarnation;
-                process.die();
+                process.crash();
                 true
             }
             Action::Start(node) => {
@@ -80,8 +80,8 @@ impl Protocol {
         if !self.sizes.has_claims_left(state) {
             state.drop_useless_leases();
         }
-        let has_deaths = self.sizes.kills + self.sizes.power_cuts > 0;
-        if !has_deaths || self.sizes.replay == Replay::Nothing {
+        let has_crashes = self.sizes.kills + self.sizes.power_cuts > 0;
+        if !has_crashes || self.sizes.replay == Replay::Nothing {
             state.forget();
         }
     }

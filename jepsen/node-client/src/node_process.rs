@@ -59,7 +59,7 @@ pub struct NodeProcess {
     pub peers: SocketAddr,
     /// Address of the HTTP pages: health and metrics.
     pub http: HttpAddress,
-    /// Crash points of the next process, in the syntax of FAILPOINTS. The process dies at the first of them that it
+    /// Crash points of the next process, in the syntax of FAILPOINTS. The process crashes at the first of them that it
     /// reaches.
     pub crash_points: Option<String>,
     /// The level of the release on this node, from its next start on.
@@ -314,7 +314,7 @@ mod tests {
     fn log_end_is_of_last_process() {
         let folder = tempfile::tempdir().unwrap();
         let script = folder.path().join("speaks");
-        write_script(&script, "echo \"${FAILPOINTS:-nowhere} is where it dies\"");
+        write_script(&script, "echo \"${FAILPOINTS:-nowhere} is where it crashes\"");
         let mut node = node(&script, folder.path(), folder.path());
         for points in [Some("here"), None] {
             node.crash_points = points.map(str::to_owned);
@@ -322,7 +322,7 @@ mod tests {
             while node.ended().is_none() {
                 std::thread::sleep(std::time::Duration::from_millis(10));
             }
-            assert_eq!(node.log_end(), format!("{} is where it dies", points.unwrap_or("nowhere")));
+            assert_eq!(node.log_end(), format!("{} is where it crashes", points.unwrap_or("nowhere")));
             node.kill().unwrap();
         }
     }

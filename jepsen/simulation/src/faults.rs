@@ -19,7 +19,7 @@ pub enum Fault {
     /// A power cut of a node, or of the leader, in the middle of the n-th sync from now.
     PowerCut(Option<NodeIndex>, u64, Duration),
     /// The sender of the n-th email that the relay accepts from now is killed between its final dot and the answer.
-    KillBeforeAnswer(u64, SenderDeath),
+    KillBeforeAnswer(u64, SenderCrash),
     /// All nodes are killed at once, each with its own restart time. True: by a power cut.
     All([Duration; 3], bool),
     /// All nodes are killed at once and restart together, before any of them may become a candidate.
@@ -62,7 +62,7 @@ pub struct RelayBehavior {
 
 /// How a sender ends between its final dot and the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SenderDeath {
+pub struct SenderCrash {
     /// True: by a power cut, which loses the journal. False: by `kill -9`.
     pub power: bool,
     /// Time until the restart.
@@ -154,8 +154,8 @@ fn absence(random: &mut RandomStream) -> Duration {
 
 /// Returns how a sender that the relay kills ends: with or without its journal, and back within its lease or long after
 /// it.
-pub fn end(random: &mut RandomStream) -> SenderDeath {
-    SenderDeath { power: random.percent(40), absence: absence(random) }
+pub fn end(random: &mut RandomStream) -> SenderCrash {
+    SenderCrash { power: random.percent(40), absence: absence(random) }
 }
 
 fn behavior(random: &mut RandomStream) -> RelayBehavior {

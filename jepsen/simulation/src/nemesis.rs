@@ -7,7 +7,7 @@ use tokio::time::Duration;
 use crate::agenda::{AgendaStep, FaultScope};
 use crate::disk::LogDisk;
 use crate::faults::{self, AimedFault, Fault, FaultTiming, NodeIndex, RelayBehavior};
-use crate::node::{Death, SimulatedNode};
+use crate::node::{CrashKind, SimulatedNode};
 use crate::recorder::name;
 use crate::relay::SenderKill;
 use crate::world::World;
@@ -50,7 +50,7 @@ impl World {
         match fault {
             Fault::Kill(index, absence) => {
                 self.count("kill");
-                self.kill(target(index), Death::Kill, absence)?;
+                self.kill(target(index), CrashKind::Kill, absence)?;
             }
             Fault::PowerCut(index, syncs, absence) => {
                 self.count("power cut");
@@ -67,14 +67,14 @@ impl World {
             Fault::Bounce(absence) => {
                 self.count("bounce of all");
                 for index in 0..self.nodes.len() {
-                    self.kill(index, Death::Kill, absence)?;
+                    self.kill(index, CrashKind::Kill, absence)?;
                 }
             }
             Fault::All(absences, power) => {
                 self.count(if power { "power cut of all" } else { "kill of all" });
                 for (index, absence) in absences.into_iter().enumerate() {
-                    let death = if power { Death::PowerCut(self.randoms.disk.next()) } else { Death::Kill };
-                    self.kill(index, death, absence)?;
+                    let kind = if power { CrashKind::PowerCut(self.randoms.disk.next()) } else { CrashKind::Kill };
+                    self.kill(index, kind, absence)?;
                 }
             }
             Fault::Freeze(index, stay) => {
@@ -179,9 +179,9 @@ impl World {
         }
     }
 
-    pub(crate) fn kill(&mut self, index: NodeIndex, death: Death, absence: Duration) -> Result<()> {
-        self.ends(index, if death == Death::Kill { FaultKind::Kill } else { FaultKind::PowerCut });
-        self.nodes[index].die(death)?;
+    pub(crate) fn kill(&mut self, index: NodeIndex, kind: CrashKind, absence: Duration) -> Result<()> {
+        self.ends(index, if kind == CrashKind::Kill { FaultKind::Kill } else { FaultKind::PowerCut });
+        self.nodes[index].crash(kind)?;
         self.after(absence, AgendaStep::Start(index));
         Ok(())
     }
@@ -215,20 +215,20 @@ impl World {
         let victim = self.nodes.iter().position(|node| node.process() == Some(process));
         let Some(index) = victim else { return Ok(()) };
         let end = end.unwrap_or_else(|| faults::end(&mut self.randoms.faults));
-        let (word, death) = match end.power {
-            true => ("power cut between dot and answer", Death::PowerCut(self.randoms.disk.next())),
-            false => ("kill between dot and answer", Death::Kill),
+        let (word, kind) = match end.power {
+            true => ("power cut between dot and answer", CrashKind::PowerCut(self.randoms.disk.next())),
+            false => ("kill between dot and answer", CrashKind::Kill),
         };
         self.count(word);
-        self.kill(index, death, end.absence)
+        self.kill(index, kind, end.absence)
     }
 
     /// Called when an armed power cut has occurred.
     pub(crate) fn cut(&mut self, index: NodeIndex) -> Result<()> {
         self.count("torn sync");
-        let death = Death::PowerCut(self.randoms.disk.next());
+        let kind = CrashKind::PowerCut(self.randoms.disk.next());
         let absence = Duration::from_millis(self.randoms.faults.within(100..20_000));
-        self.kill(index, death, absence)
+        self.kill(index, kind, absence)
     }
 
     /// Ends all faults, except that one node may stay down, or unreachable in one direction, until the end.
@@ -261,7 +261,7 @@ impl World {
                 self.lost.push(index);
                 self.ends(index, FaultKind::NodeLost);
                 // The node never restarts, so an error in copying its folder does not matter.
-                let _ = self.nodes[index].die(Death::Kill);
+                let _ = self.nodes[index].crash(CrashKind::Kill);
             } else {
                 self.count("half cut off for good");
                 let (from, to) = (self.nodes[index].id, self.nodes[(index + 1) % 3].id);

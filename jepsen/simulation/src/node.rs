@@ -83,7 +83,7 @@ struct Running {
 
 /// How a process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Death {
+pub enum CrashKind {
     /// `kill -9`: the machine keeps running, with all written bytes and the memory-backed journal.
     Kill,
     /// A power cut: unsynced writes, as this seed decides, and the journal are lost.
@@ -158,22 +158,22 @@ impl SimulatedNode {
     }
 
     /// Ends the process now.
-    pub fn die(&mut self, death: Death) -> Result<()> {
+    pub fn crash(&mut self, kind: CrashKind) -> Result<()> {
         let Some(running) = self.running.take() else { return Ok(()) };
         self.env.network.process_ended(running.process);
         self.env.recorder.process_ended(running.process);
-        self.log = match death {
-            Death::Kill => running.disk.kill(),
-            Death::PowerCut(seed) => running.disk.lose_power(seed),
+        self.log = match kind {
+            CrashKind::Kill => running.disk.kill(),
+            CrashKind::PowerCut(seed) => running.disk.lose_power(seed),
         };
         let (from, to) = (self.folder(self.processes), self.folder(self.processes + 1));
         copy(&from.join("data"), &to.join("data")).context("the folder of a dead node")?;
-        if death == Death::Kill {
+        if kind == CrashKind::Kill {
             copy(&from.join("journal"), &to.join("journal")).context("the journal of a dead node")?;
         } else {
             self.clock.reboot();
         }
-        self.env.trace.say(format_args!("n{} dies: {death:?}", self.id.0));
+        self.env.trace.say(format_args!("n{} crashes: {kind:?}", self.id.0));
         running.stop.cancel();
         Ok(())
     }
@@ -201,7 +201,7 @@ async fn run_process(
     let parts = AudienceStore::open(options.data_dir.join("parts")).map_err(|error| anyhow!("parts: {error}"))?;
     let replica = Replica::start(options, peer_handler.clone()).await?;
     let mut context = NodeContext::new(replica, me, introduction, clock, Zones::bundled("simulation"), parts);
-    // This is long enough for the journals of most deaths, and short enough that runs are archived within a seed.
+    // This is long enough for the journals of most crashes, and short enough that runs are archived within a seed.
     context.archive_after = Duration::from_secs(10);
     let context = Arc::new(context);
     peer_handler.open(&context);

@@ -19,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use tokio::sync::mpsc;
 use tokio::time::{Duration, sleep};
 
-use crate::faults::{RelayBehavior, SenderDeath};
+use crate::faults::{RelayBehavior, SenderCrash};
 use crate::network::{Network, ProcessId};
 use crate::random::RandomStream;
 use crate::trace::Trace;
@@ -37,7 +37,7 @@ pub struct SenderKill {
     /// Process of the sender.
     pub process: ProcessId,
     /// How the process ends. `None`: at random.
-    pub end: Option<SenderDeath>,
+    pub end: Option<SenderCrash>,
 }
 
 struct RelayState {
@@ -48,7 +48,7 @@ struct RelayState {
     /// Addresses that are refused at RCPT with 550 5.1.1.
     unknown: BTreeSet<String>,
     /// Armed kills: number of accepted emails until the kill, and how the sender ends.
-    armed: Vec<(u64, SenderDeath)>,
+    armed: Vec<(u64, SenderCrash)>,
     /// Number of unanswered final dots by process.
     waiting: BTreeMap<ProcessId, u64>,
 }
@@ -83,7 +83,7 @@ impl SimulatedRelay {
     }
 
     /// Arms a kill: the sender of the n-th accepted email from now (1: the next email) is killed before its answer.
-    pub fn arm(&self, emails: u64, end: SenderDeath) {
+    pub fn arm(&self, emails: u64, end: SenderCrash) {
         self.state.lock().armed.push((emails, end));
     }
 

@@ -10,7 +10,7 @@ use tokio::time::Duration;
 
 use crate::agenda::{AgendaStep, upgrade_plan};
 use crate::faults::NodeIndex;
-use crate::node::{Death, SimulatedNode};
+use crate::node::{CrashKind, SimulatedNode};
 use crate::world::World;
 
 /// Time for which a node is down while it gets another release.
@@ -25,7 +25,7 @@ impl World {
         self.count("release installed");
         self.nodes[index].level = level;
         match self.nodes[index].process() {
-            Some(_) => self.kill(index, Death::Kill, ABSENCE),
+            Some(_) => self.kill(index, CrashKind::Kill, ABSENCE),
             None => Ok(()),
         }
     }

@@ -85,7 +85,7 @@ impl LedgerWatch {
             ("in_doubt", judgement.in_doubt),
             ("in_doubt_arrived", judgement.in_doubt_arrived),
             (
-                "deaths",
+                "crashes",
                 history.lifetimes.iter().filter(|lifetime| lifetime.end == Some(LifetimeEnd::Killed)).count() as u64,
             ),
         ]);

@@ -24,7 +24,7 @@ use crate::faults::{self, NodeIndex};
 use crate::final_records::WholeLedger;
 use crate::limits::Limited;
 use crate::network::Network;
-use crate::node::{Death, SimulatedEnvironment, SimulatedNode};
+use crate::node::{CrashKind, SimulatedEnvironment, SimulatedNode};
 use crate::observer::{self, Observer};
 use crate::options::{FAULTS_AFTER, Options};
 use crate::plan::SeedPlan;
@@ -353,7 +353,7 @@ impl World {
         let mut verdict = self.ledger_watch.judge(&history::index(history));
         verdict.faults = std::mem::take(&mut self.tally);
         for node in &mut self.nodes {
-            node.die(Death::Kill)?;
+            node.crash(CrashKind::Kill)?;
         }
         Ok(verdict)
     }

@@ -39,7 +39,7 @@ pub enum ProcessState {
 pub struct EndedProcess {
     /// Name of the node.
     pub node: String,
-    /// Crash point at which the process died. `None`: it died for another reason.
+    /// Crash point at which the process crashed. `None`: it ended for another reason.
     pub crash_point: Option<String>,
     /// Epoch that the process led. `None`: it did not lead.
     pub led_epoch: Option<u64>,
@@ -366,10 +366,10 @@ fn end_after_stop(status: ExitStatus) -> LifetimeEnd {
     }
 }
 
-/// Returns the crash point at which a process died, by its log. If two threads reach it at once, the second line may be
+/// Returns the crash point at which a process crashed, by its log. If two threads reach it at once, the second line may be
 /// incomplete.
 fn crash_point_of(log: &str) -> Option<&str> {
-    let names = log.lines().rev().filter_map(|line| line.split_once("died at the crash point "));
+    let names = log.lines().rev().filter_map(|line| line.split_once("crashed at the crash point "));
     names.filter_map(|(_, name)| name.split_whitespace().next()).next()
 }
 
@@ -379,9 +379,9 @@ mod tests {
 
     #[test]
     fn crash_point_is_read_from_log() {
-        assert_eq!(crash_point_of("INFO one\ndied at the crash point wal.purge\n"), Some("wal.purge"));
-        let cut = "died at the crash point wal.purge\ndied at the crash point ";
+        assert_eq!(crash_point_of("INFO one\ncrashed at the crash point wal.purge\n"), Some("wal.purge"));
+        let cut = "crashed at the crash point wal.purge\ncrashed at the crash point ";
         assert_eq!(crash_point_of(cut), Some("wal.purge"));
-        assert_eq!(crash_point_of("INFO died of old age\n"), None);
+        assert_eq!(crash_point_of("INFO ended\n"), None);
     }
 }

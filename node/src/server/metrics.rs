@@ -66,7 +66,7 @@ pub const MEASURES: &[Measure] = &[
     ),
     plain(LeaderGauge, "reveille_runs_blocked", "Runs that wait for a part of an audience that no live node has"),
     plain(LeaderGauge, "reveille_nodes_behind", "Nodes that are given no claims because they do not apply"),
-    plain(LeaderGauge, "reveille_nodes_in_crash_backoff", "Nodes that are given no claims after three deaths"),
+    plain(LeaderGauge, "reveille_nodes_in_crash_backoff", "Nodes that get no claims after three crashes"),
     by("pool", Gauge, "reveille_backlog_recipients", "Recipients that are late: caught up or backfilled, and not sent"),
     by("pool", Gauge, "reveille_backlog_age_seconds", "How long ago the oldest instant of what is late was due"),
     by(

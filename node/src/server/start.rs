@@ -40,7 +40,7 @@ const REMOVED: &str = "it ends, and does not start again; to use this machine ag
 pub async fn run(args: Args) -> Result<()> {
     crate::server::logging::start();
     if cfg!(feature = "crash-points") {
-        tracing::warn!("built with crash points: a variable can make this process die. For tests alone");
+        tracing::warn!("built with crash points: a variable can make this process crash. For tests alone");
     }
     if reveille_ledger::injected_bugs::COMPILED {
         tracing::warn!("built with injected bugs: a variable can make this process wrong. For tests alone");

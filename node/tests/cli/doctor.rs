@@ -165,7 +165,7 @@ async fn nodes_that_are_missing_late_or_different_are_named() {
     let ended = slow.examined("-o json").await;
     assert_eq!(told(&ended), ["problem crash_backoff"; 3]);
     let what = |place: usize| ended.json()[place]["what"].as_str().unwrap_or_default().to_owned();
-    assert!(what(0).contains("a died three times within ten minutes and sends nothing until"), "{}", what(0));
+    assert!(what(0).contains("a crashed three times within ten minutes and sends nothing until"), "{}", what(0));
     assert!(what(2).contains("sends an eighth of the usual until"), "{}", what(2));
     assert!(ended.json()[0]["why"].as_str().is_some_and(|why| why.contains("only c sends, and slowly")), "{ended:?}");
     patient.status.members[1].crash_backoff_until = None;

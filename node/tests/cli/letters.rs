@@ -96,7 +96,7 @@ async fn requeue_by_reason_is_counted_confirmed_and_done_by_pages() {
 
     let unasked = run(&mut command(&words)).await;
     assert_eq!(unasked.code, Some(2));
-    let question = "Send again by pool backup: 1,003 dead letters that died of '550 5.7.1'?";
+    let question = "Send again by pool backup: 1,003 dead letters with the reason '550 5.7.1'?";
     assert!(unasked.stderr.contains(question), "{unasked:?}");
     let asked: Vec<v1::RequeueDeadLettersRequest> = fake.requests("RequeueDeadLetters");
     assert!(asked.iter().all(|asked| asked.validate_only), "nothing was done");

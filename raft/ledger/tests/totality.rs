@@ -349,8 +349,8 @@ fn wild_outcome(fence: Fence) -> impl Strategy<Value = ClaimOutcome> {
             fence,
             accepted,
             released: vec![
-                (ReleaseReason::OwnerDied, released.and_not(&open.0)),
-                (ReleaseReason::OwnerDiedComposing, released.and(&open.0)),
+                (ReleaseReason::OwnerCrashed, released.and_not(&open.0)),
+                (ReleaseReason::OwnerCrashedComposing, released.and(&open.0)),
             ],
             suppressed,
             refused,

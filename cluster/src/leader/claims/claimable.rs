@@ -1,7 +1,7 @@
 //! Finds what could be claimed now, from the state alone. The dispatcher claims it. The fitness check of the leader
 //! uses the same rules, so that it never expects what a dispatcher would not do (P13).
 //!
-//! Crash suspects, which were open when an owner died, are granted in claims of their own (P12).
+//! Crash suspects, which were open when an owner crashed, are granted in claims of their own (P12).
 
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};

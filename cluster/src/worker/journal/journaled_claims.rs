@@ -84,8 +84,8 @@ impl JournaledClaims {
             match self.step(fence, slot) {
                 Some(JournalStep::Accepted) => drop(outcome.accepted.insert(slot)),
                 Some(JournalStep::Begin) => drop(outcome.in_doubt.insert(slot)),
-                Some(JournalStep::Open) => outcome.release(ReleaseReason::OwnerDiedComposing, slot),
-                Some(JournalStep::Composed) | None => outcome.release(ReleaseReason::OwnerDied, slot),
+                Some(JournalStep::Open) => outcome.release(ReleaseReason::OwnerCrashedComposing, slot),
+                Some(JournalStep::Composed) | None => outcome.release(ReleaseReason::OwnerCrashed, slot),
                 Some(JournalStep::Refused(refused)) => outcome.refused.push(refused.clone()),
             }
         }

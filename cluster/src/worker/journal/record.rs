@@ -46,7 +46,7 @@ pub enum JournalStep {
     Accepted,
     /// The relay refused the email.
     Refused(RelayRefusal),
-    /// Composing has ended, and nothing was handed off yet. If the process dies now, this recipient was not the cause
+    /// Composing has ended, and nothing was handed off yet. If the process crashes now, this recipient was not the cause
     /// (P12).
     Composed,
 }

@@ -102,7 +102,7 @@ fn claim_of_dead_incarnation_is_settled_from_its_journal() {
 
 /// The recipient that killed the process is one of those that were being composed (P12).
 #[test]
-fn open_recipient_at_death_is_named_and_whether_it_was_alone() {
+fn open_recipient_at_crash_is_named_and_whether_it_was_alone() {
     let folder = folder();
     let mut journal = written(&folder);
     let outcome = read(&folder).outcome(CHUNK, fence(50), &Bitmap::range(0, 5));
@@ -122,7 +122,7 @@ fn open_recipient_at_death_is_named_and_whether_it_was_alone() {
     append(record(51, 7, JournalStep::Composed));
     append(record(50, 1, JournalStep::Composed));
     let outcome = read(&folder).outcome(CHUNK, fence(50), &Bitmap::range(0, 5));
-    assert!(outcome.alone, "it was composed before the death");
+    assert!(outcome.alone, "it was composed before the crash");
     assert_eq!(outcome.in_doubt, Bitmap::range(1, 1), "`composed` never takes back a `begin`");
     let other = read(&folder).outcome(CHUNK, fence(51), &Bitmap::range(7, 1));
     assert_eq!((all_released(&other), other.interrupted(), other.alone), (Bitmap::range(7, 1), Bitmap::new(), false));

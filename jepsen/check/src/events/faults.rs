@@ -111,6 +111,6 @@ pub enum FaultKind {
     Transfer,
     /// An operator acts while emails are sent.
     Operator,
-    /// A process dies at a named place of its code.
+    /// A process crashes at a named place of its code.
     CrashPoint,
 }

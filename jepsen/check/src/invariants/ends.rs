@@ -77,23 +77,23 @@ fn was_refused(history: &History, item: Item) -> bool {
         || of_item(&history.outcomes, item).iter().any(|outcome| outcome.kind == OutcomeKind::Refused)
 }
 
-/// Returns true if at least two processes died while they owned a claim of this recipient, and each of these claims was
+/// Returns true if at least two processes crashed while they owned a claim of this recipient, and each of these claims was
 /// released. Composing the email may have killed the processes (P12).
 fn killed_its_owners(history: &History, item: Item) -> bool {
     let claims = of_item(&history.claims, item);
-    let mut deaths = 0_u32;
+    let mut crashes = 0_u32;
     for (position, claim) in claims.iter().enumerate() {
         let next_index = claims.get(position + 1).map_or(u64::MAX, |next| next.fence.index);
         let mut releases =
             of_item(&history.outcomes, item).iter().filter(|outcome| outcome.kind == OutcomeKind::Released);
         let is_released = releases.any(|outcome| (claim.fence.index..next_index).contains(&outcome.index));
-        deaths += u32::from(is_released && owner_died(history, claim));
+        crashes += u32::from(is_released && owner_crashed(history, claim));
     }
-    deaths > 1
+    crashes > 1
 }
 
-/// Returns true if the process that owned this claim died. A process that was stopped in order released its claims.
-fn owner_died(history: &History, claim: &Claim) -> bool {
+/// Returns true if the process that owned this claim crashed. A process that was stopped in order released its claims.
+fn owner_crashed(history: &History, claim: &Claim) -> bool {
     history.lifetimes.iter().filter(|lifetime| claim.node == lifetime.node).any(|lifetime| {
         lifetime.incarnation == Some(claim.incarnation)
             && lifetime.ended_ns.is_some()

@@ -79,7 +79,7 @@ fn i4_end_by_client_or_relay_is_explained() {
         history.outcome("r120.0", "m7", 124, OutcomeKind::Released);
     });
     rejected(&given_back, &[4]);
-    // The owner of both claims died.
+    // The owner of both claims crashed.
     let killed = without_a_mail(RecipientState::Dead, |history| {
         history.claim("r120.0", "m7", fence(10, 121), ("n2", 1), 12.4);
         history.outcome("r120.0", "m7", 122, OutcomeKind::Released);

@@ -37,7 +37,7 @@ const REPORT_EVERY: Duration = Duration::from_secs(15);
 /// How a crash point is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Route {
-    /// Emails that this node sends. A node that died three times with claims gets no claims for a while (P12), so this
+    /// Emails that this node sends. A node that crashed three times with claims gets no claims for a while (P12), so this
     /// may take long.
     Sending,
     /// A start of this node after the other nodes have dropped the entries that it lacks.
@@ -100,7 +100,7 @@ enum PointState {
 pub struct Driver<'a> {
     nemesis: &'a mut Nemesis,
     traffic: &'a Traffic,
-    /// Number of deaths at each point.
+    /// Number of crashes at each point.
     hits: BTreeMap<String, u32>,
     wanted: u32,
     random: StdRng,
@@ -128,7 +128,7 @@ impl<'a> Driver<'a> {
         Driver { nemesis, traffic, hits, wanted, random, states, transferred: now, isolated: now, reported: now }
     }
 
-    /// Returns the number of deaths at each point.
+    /// Returns the number of crashes at each point.
     pub fn into_hits(self) -> BTreeMap<String, u32> {
         self.hits
     }
@@ -149,7 +149,7 @@ impl<'a> Driver<'a> {
         self.restart_all().await
     }
 
-    /// Returns the points that still need deaths.
+    /// Returns the points that still need crashes.
     fn left(&self) -> impl Iterator<Item = &String> {
         self.hits.iter().filter(|(_, hits)| **hits < self.wanted).map(|(point, _)| point)
     }
@@ -173,7 +173,7 @@ impl<'a> Driver<'a> {
         Ok(())
     }
 
-    /// Chooses the next point of a node: a point with the fewest deaths that no other node has. Only
+    /// Chooses the next point of a node: a point with the fewest crashes that no other node has. Only
     /// [`Driver::isolate_leader`] chooses a point of a truncation.
     fn plan_start(&mut self, node: String, longer: Duration) {
         let used = |point: &String| {
@@ -303,8 +303,8 @@ impl<'a> Driver<'a> {
         if self.reported.elapsed() > REPORT_EVERY {
             self.reported = Instant::now();
             let left: Vec<&str> = self.left().map(String::as_str).collect();
-            let deaths: u32 = self.hits.values().sum();
-            eprintln!("  {deaths} deaths; {} points left: {}", left.len(), left.join(" "));
+            let crashes: u32 = self.hits.values().sum();
+            eprintln!("  {crashes} crashes; {} points left: {}", left.len(), left.join(" "));
         }
     }
 

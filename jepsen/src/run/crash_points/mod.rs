@@ -1,4 +1,4 @@
-//! `crash-points`: lets nodes die at named points of their code, repeatedly, while emails are sent. The run is judged
+//! `crash-points`: lets nodes crash at named points of their code, repeatedly, while emails are sent. The run is judged
 //! like any other run.
 //!
 //! It needs a binary with the feature `crash-points`, which no release has. Each process gets one crash point. It dies
@@ -40,7 +40,7 @@ pub struct Args {
     /// Only these points [default: all that the binary has]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     name: Vec<String>,
-    /// How often processes have to die at each
+    /// How often processes have to crash at each
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     hits: u32,
     /// Seconds after which it gives up; draining and judging come on top
@@ -92,11 +92,11 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
         "nemesis": "crash-points",
         "in_doubt_policy": "hold",
         "fault_seconds": fault_seconds,
-        "deaths": hits.values().sum::<u32>(),
-        // Number of deaths at each point.
+        "crashes": hits.values().sum::<u32>(),
+        // Number of crashes at each point.
         "points": hits,
         "wanted_hits": args.hits,
-        // Points with fewer deaths.
+        // Points with fewer crashes.
         "not_reached": not_reached,
         "seconds": began.elapsed().as_secs(),
         "at": report::now(),

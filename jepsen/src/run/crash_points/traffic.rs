@@ -1,4 +1,4 @@
-//! The workload while nodes die. Schedules are created all the time, each due a little later, and small lists are
+//! The workload while nodes crash. Schedules are created all the time, each due a little later, and small lists are
 //! imported as a user would import them. A call without an answer is repeated at the end of the run.
 
 use std::path::{Path, PathBuf};
@@ -92,7 +92,7 @@ async fn create(admin: AdminClient, recorder: Recorder, workload: Workload, clie
     }
 }
 
-/// Imports lists. An import may fail, because its client exits when its node dies. The nodes check what it left.
+/// Imports lists. An import may fail, because its client exits when its node crashes. The nodes check what it left.
 async fn import(binary: PathBuf, endpoints: String, list: PathBuf, on: Arc<AtomicBool>) {
     let mut number = 0_u32;
     while on.load(Ordering::Relaxed) {

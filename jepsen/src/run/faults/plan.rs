@@ -27,7 +27,7 @@ pub struct PlannedFault {
 }
 
 /// Returns the kills per minute of a run with this seed: 0.5 to 35, uniform on a logarithmic scale. With few kills,
-/// three nodes send most of the time. With many kills, nodes get no claims because they died too often (P12).
+/// three nodes send most of the time. With many kills, nodes get no claims because they crashed too often (P12).
 pub fn kills_per_minute(seed: u64) -> f64 {
     const LEAST: f64 = 0.5;
     const MOST: f64 = 35.0;

@@ -28,7 +28,7 @@ const GAPPED: &str = "gapped";
 const GAPPED_RECIPIENTS: u32 = 3;
 /// The campaign would take one part in this number of the fault phase at the relay's rate. It takes most of the phase,
 /// because in most cases one node works on it, with at most a third of the rate (P25), and its bucket is empty after
-/// each death.
+/// each crash.
 const CAMPAIGN_HASTE: u64 = 8;
 /// The campaign takes four fifths of the phase at the tenant's rate.
 const TENANT_HASTE: (u64, u64) = (5, 4);

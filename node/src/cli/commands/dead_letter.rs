@@ -162,7 +162,7 @@ fn selection(letters: &Letters) -> Result<String, Failure> {
     let parts = [
         part("of run", run.map(str::to_owned)),
         part("of schedule", filter.schedule.clone()),
-        part("that died of", filter.reason.as_ref().map(|reason| format!("'{reason}'"))),
+        part("with the reason", filter.reason.as_ref().map(|reason| format!("'{reason}'"))),
         part("since", filter.since.map(|since| since.to_string())),
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();

@@ -110,7 +110,7 @@ fn room(member: &MemberStatus) -> Option<Finding> {
     Some(Finding::problem("no_room", what, why, next))
 }
 
-/// Reports nodes that get no claims, or an eighth of them, because they died three times within ten minutes.
+/// Reports nodes that get no claims, or an eighth of them, because they crashed three times within ten minutes.
 fn crash_backoffs(members: &[MemberStatus]) -> Vec<Finding> {
     let sends = |member: &&MemberStatus| !is_lost(member) && member.crash_backoff_until.is_none();
     let others_send = members.iter().any(|member| sends(&member));
@@ -118,14 +118,14 @@ fn crash_backoffs(members: &[MemberStatus]) -> Vec<Finding> {
     let found = members.iter().filter_map(|member| {
         let until = instant::from_wire(member.crash_backoff_until.as_ref()?)?;
         let sent = sent_in_backoff(member.crash_backoff_eighths);
-        let what = format!("{} died three times within ten minutes and sends {sent} until {until}", name(member));
+        let what = format!("{} crashed three times within ten minutes and sends {sent} until {until}", name(member));
         let next = format!("look for the cause in the log of {}; it sends again by itself", name(member));
         Some(match slow {
             _ if others_send => {
                 Finding::warning("crash_backoff", what, "the other nodes send what it would have sent", next)
             }
             Some(slow) => {
-                let why = format!("all nodes died so: only {} sends, and slowly, so emails are late", name(slow));
+                let why = format!("all nodes crashed so: only {} sends, and slowly, so emails are late", name(slow));
                 Finding::problem("crash_backoff", what, why, next)
             }
             None => Finding::problem("crash_backoff", what, "no other node can send: emails wait until then", next),

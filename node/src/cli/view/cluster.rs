@@ -170,7 +170,7 @@ struct MemberStatusView {
     tzdb: Option<String>,
     /// Why the node accepts no parts of audiences; null if it does.
     no_room: Option<String>,
-    /// The node died several times within ten minutes, and gets few or no claims before this time. Null otherwise.
+    /// The node crashed several times within ten minutes, and gets few or no claims before this time. Null otherwise.
     crash_backoff_until: Option<String>,
     /// With `crash_backoff_until`: the part of its usual claims that it gets until then, in eighths. Null otherwise.
     crash_backoff_eighths: Option<u32>,
@@ -233,7 +233,7 @@ impl StatusView {
         problems.extend(self.members.iter().filter_map(|member| {
             let until = member.crash_backoff_until.as_ref()?;
             let sent = sent_in_backoff(member.crash_backoff_eighths.unwrap_or_default());
-            Some(format!("{} died three times within ten minutes and sends {sent} until {until}", member.name))
+            Some(format!("{} crashed three times within ten minutes and sends {sent} until {until}", member.name))
         }));
         problems
     }
@@ -452,7 +452,8 @@ mod tests {
         let rests = v1::MemberStatus { crash_backoff_until: until, ..member("b", follows, 0) };
         let slow = v1::MemberStatus { crash_backoff_eighths: 1, ..rests.clone() };
         for (node, sent) in [(rests, "nothing"), (slow, "an eighth of the usual")] {
-            let expected = format!("b died three times within ten minutes and sends {sent} until 1970-01-01T00:00:00Z");
+            let expected =
+                format!("b crashed three times within ten minutes and sends {sent} until 1970-01-01T00:00:00Z");
             assert_eq!(problems(vec![member("a", leads, 0), node]), [expected]);
         }
         let apart = problems(vec![member("a", leads, 0), member("b", follows, 5_000)]);

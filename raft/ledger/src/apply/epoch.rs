@@ -219,7 +219,7 @@ impl Ledger {
             crashes.record(context.now, kept);
             if let Some(until) = crashes.backoff_until(self.limits()) {
                 context.alarm(format!(
-                    "node {} died {kept} times within ten minutes while it held claims: it gets none before {until}",
+                    "node {} crashed {kept} times within ten minutes while it held claims: it gets none before {until}",
                     node.name
                 ));
             }

@@ -1,11 +1,11 @@
 //! Effects of a refusal on its recipient and on its run (P6).
 //!
-//! The worker classifies the answer; here the answer becomes a death, a counted attempt, a wait, or a pause.
+//! The worker classifies the answer; here the answer becomes a dead letter, a counted attempt, a wait, or a pause.
 //!
 //! A refusal is *unattributed* if it is permanent and may be about the content or the sender. That is an answer about
 //! sender or content, and an answer without a cause. It is also an answer about the mailbox without an enhanced code
 //! that says so, such as a plain `550 user unknown`. Ten in a row pause the run. Their recipients are then pending, and
-//! no recipient dies of an unattributed refusal until an acceptance or a resume ends the series. A run of fewer
+//! no recipient becomes dead by an unattributed refusal until an acceptance or a resume ends the series. A run of fewer
 //! recipients is paused by as many such refusals as the run has recipients, if the last one is about sender or content.
 
 use std::collections::BTreeMap;
@@ -14,8 +14,8 @@ use super::Context;
 use super::transition::NextState;
 use crate::command::{OpeningCause, RelayRefusal};
 use crate::model::{
-    ChunkKey, Claim, ClaimEventKind, DeadLetter, DeathCause, Deferral, EnhancedCode, Ledger, LedgerLimits, PauseReason,
-    RecipientId, RecipientState, RefusalEffect, Run, RunEventKind, RunId, RunState, Time,
+    ChunkKey, Claim, ClaimEventKind, DeadLetter, DeadLetterCause, Deferral, EnhancedCode, Ledger, LedgerLimits,
+    PauseReason, RecipientId, RecipientState, RefusalEffect, Run, RunEventKind, RunId, RunState, Time,
 };
 
 /// Whether one more unattributed refusal completes the series of its run.
@@ -121,12 +121,13 @@ impl Ledger {
         }
     }
 
-    /// Undoes a death by an unattributed refusal: the recipient is pending, and the attempt is not counted.
+    /// Undoes a dead letter of an unattributed refusal: the recipient is pending, and the attempt is not counted.
     fn undo_dead(&mut self, context: &mut Context, run: RunId, recipient: u32) {
         let Some((key, slot)) = self.slot_of(run, recipient) else { return };
         let goes_on = self.run(run).is_some_and(|run| !is_stale(run, context.now) && !run.state.is_cancelled());
-        let died_of_it = |letter: &DeadLetter| !letter.discarded && is_unattributed_code(letter.code, letter.enhanced);
-        if !goes_on || !self.dead.get(&run.recipient(recipient)).is_some_and(died_of_it) {
+        let is_unattributed =
+            |letter: &DeadLetter| !letter.discarded && is_unattributed_code(letter.code, letter.enhanced);
+        if !goes_on || !self.dead.get(&run.recipient(recipient)).is_some_and(is_unattributed) {
             return;
         }
         let Some(letter) = self.dead.remove(&run.recipient(recipient)) else { return };
@@ -138,7 +139,7 @@ impl Ledger {
         }
         let one = [slot].into_iter().collect();
         self.transition(context, key, &one, RecipientState::Dead, RecipientState::Pending);
-        self.record_recipients_event(context, run, RunEventKind::DeathUndone, &[recipient]);
+        self.record_recipients_event(context, run, RunEventKind::RefusalUndone, &[recipient]);
         self.wait(key, slot, context.now.plus_ms(self.limits().unattributed_wait_ms));
     }
 }
@@ -188,7 +189,7 @@ fn series_length_that_pauses(run: &Run, effect: RefusalEffect, limits: &LedgerLi
     limits.unattributed_series.min(recipients)
 }
 
-/// True if the series of unattributed refusals is so long that no such refusal counts as a death.
+/// True if the series of unattributed refusals is so long that no such refusal makes a dead letter.
 fn series_is_full(run: &Run, limits: &LedgerLimits) -> bool {
     run.unattributed_refusals.len() >= limits.unattributed_series
 }
@@ -203,7 +204,7 @@ pub(super) fn state_after_not_sent(run: &Run, attempts: u8, now: Time, wait_unti
     match run.state {
         RunState::Cancelled { .. } => NextState::to(RecipientState::Cancelled),
         _ if stale && attempts > 0 => {
-            NextState::dead(DeadLetter::without_answer(DeathCause::DeadlinePassed, attempts, now))
+            NextState::dead(DeadLetter::without_answer(DeadLetterCause::DeadlinePassed, attempts, now))
         }
         _ if stale => NextState::to(RecipientState::Expired),
         _ => NextState { to: RecipientState::Pending, wait_until, dead_letter: None },
@@ -238,7 +239,7 @@ fn count_attempt(run: &Run, attempts: u8, now: Time, answer: &RelayRefusal) -> N
     let letter = DeadLetter {
         code: answer.code,
         enhanced: answer.enhanced,
-        cause: DeathCause::Answer(answer.text.clone()),
+        cause: DeadLetterCause::Answer(answer.text.clone()),
         attempts,
         since: now,
         discarded: false,

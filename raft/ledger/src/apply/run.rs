@@ -6,7 +6,7 @@ use super::Context;
 use crate::command::{RunBlock, RunPause, RunResume};
 use crate::effect::Effect;
 use crate::model::{
-    Bitmap, CommandOutcome, CommandRefusal, DeadLetter, DeathCause, Impossible, Ledger, MissingPart, PageId,
+    Bitmap, CommandOutcome, CommandRefusal, DeadLetter, DeadLetterCause, Impossible, Ledger, MissingPart, PageId,
     PauseReason, RecipientState, Run, RunEvent, RunEventKind, RunId, RunState,
 };
 use crate::storage::form::RowForm;
@@ -217,8 +217,10 @@ impl Ledger {
             }
             for (slot, attempts) in attempts.into_iter().filter(|(slot, _)| tried.contains(*slot)) {
                 if let Some(recipient) = self.recipient_at(id.chunk(number), slot) {
-                    self.dead
-                        .put(recipient, DeadLetter::without_answer(DeathCause::DeadlinePassed, attempts, context.now));
+                    self.dead.put(
+                        recipient,
+                        DeadLetter::without_answer(DeadLetterCause::DeadlinePassed, attempts, context.now),
+                    );
                 }
             }
             moved += u64::from(pending.len());
@@ -226,7 +228,7 @@ impl Ledger {
         for (state, mut by_chunk) in closed {
             by_chunk.retain(|_, slots| !slots.is_empty());
             let what = match state {
-                RecipientState::Dead => RunEventKind::Died,
+                RecipientState::Dead => RunEventKind::DeadAtDeadline,
                 RecipientState::Cancelled => RunEventKind::Cancelled,
                 _ => RunEventKind::Expired,
             };

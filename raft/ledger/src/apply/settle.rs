@@ -9,8 +9,8 @@ use super::transition::NextState;
 use crate::command::ClaimOutcome;
 use crate::effect::Effect;
 use crate::model::{
-    Bitmap, CHUNK, ChunkKey, Claim, ClaimEventKind, CommandOutcome, DeadLetter, DeathCause, DoubtReason, Fence, Ledger,
-    OutcomeSource, RecipientId, RecipientState, ReleaseReason, Run, Time, Unsendable, wave_after,
+    Bitmap, CHUNK, ChunkKey, Claim, ClaimEventKind, CommandOutcome, DeadLetter, DeadLetterCause, DoubtReason, Fence,
+    Ledger, OutcomeSource, RecipientId, RecipientState, ReleaseReason, Run, Time, Unsendable, wave_after,
 };
 
 impl Ledger {
@@ -165,21 +165,21 @@ impl Ledger {
         self.put_claim(fence, claim, true);
     }
 
-    /// Applies releases: definitely not handed off. A recipient that was being prepared when the owner died becomes a
+    /// Applies releases: definitely not handed off. A recipient that was being prepared when the owner crashed becomes a
     /// crash suspect. A suspect that was prepared alone at a second crash is dead (P12).
     fn release(&mut self, context: &mut Context, claim: &mut Claim, outcome: &ClaimOutcome) -> u64 {
         let key = claim.chunk;
         let mut moved = 0;
         let released = outcome.released.iter().flat_map(|(why, slots)| slots.iter().map(move |slot| (*why, slot)));
         for (why, slot) in released {
-            let was_composing = why == ReleaseReason::OwnerDiedComposing;
+            let was_composing = why == ReleaseReason::OwnerCrashedComposing;
             let killed_again = was_composing && outcome.alone && self.is_crash_suspect(key, slot);
             let what = ClaimEventKind::Released(Some(why));
             let left = self.apply_not_sent(context, claim, (slot, what), |run, attempts, now| {
                 match state_after_not_sent(run, attempts, now, None) {
-                    // The owner died a second time while it prepared this recipient's email and no other (P12).
+                    // The owner crashed a second time while it prepared this recipient's email and no other (P12).
                     NextState { to: RecipientState::Pending, .. } if killed_again => {
-                        NextState::dead(DeadLetter::without_answer(DeathCause::OwnerDied, attempts, now))
+                        NextState::dead(DeadLetter::without_answer(DeadLetterCause::CrashedComposing, attempts, now))
                     }
                     next => next,
                 }
@@ -216,7 +216,7 @@ impl Ledger {
         for (slot, cause) in unsendable {
             let what = ClaimEventKind::Unsendable(cause.clone());
             moved += self.apply_not_sent(context, claim, (*slot, what), |_, attempts, now| {
-                NextState::dead(DeadLetter::without_answer(DeathCause::Unsendable(cause.clone()), attempts, now))
+                NextState::dead(DeadLetter::without_answer(DeadLetterCause::Unsendable(cause.clone()), attempts, now))
             });
         }
         moved

@@ -30,7 +30,7 @@ pub struct ClaimOutcome {
     /// A relay answered 250 to the final dot.
     pub accepted: Bitmap,
     /// Definitely not handed off, with the reason. The recipients become pending, or what the state of the run demands.
-    /// `OwnerDiedComposing` comes only from recovery, with a journal that proves it (P12).
+    /// `OwnerCrashedComposing` comes only from recovery, with a journal that proves it (P12).
     pub released: Vec<(ReleaseReason, Bitmap)>,
     /// Definitely not handed off, because the recipient opted out.
     pub suppressed: Bitmap,
@@ -40,7 +40,7 @@ pub struct ClaimOutcome {
     pub in_doubt: Bitmap,
     /// Definitely not handed off, and no relay can be given the email: dead at once, with the cause.
     pub unsendable: Vec<(u16, Unsendable)>,
-    /// True if, when the owner died, its node prepared the email of exactly one recipient: the released one (P12).
+    /// True if, when the owner crashed, its node prepared the email of exactly one recipient: the released one (P12).
     pub alone: bool,
     /// Only for a test email: the relay that was asked, and its reply.
     pub relay_reply: Option<RelayReply>,
@@ -72,9 +72,9 @@ impl ClaimOutcome {
         }
     }
 
-    /// Returns the recipients whose emails were being prepared when the owner died (P12).
+    /// Returns the recipients whose emails were being prepared when the owner crashed (P12).
     pub fn interrupted(&self) -> Bitmap {
-        let open = self.released.iter().filter(|(why, _)| *why == ReleaseReason::OwnerDiedComposing);
+        let open = self.released.iter().filter(|(why, _)| *why == ReleaseReason::OwnerCrashedComposing);
         open.flat_map(|(_, slots)| slots.iter()).collect()
     }
 }

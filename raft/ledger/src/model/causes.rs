@@ -117,25 +117,25 @@ pub enum MissedCause {
 
 /// Why a recipient is dead.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum DeathCause {
+pub enum DeadLetterCause {
     /// Refused by a relay, or no relay could be asked. The text comes from the entry.
     Answer(String),
     /// Its email cannot be given to any relay.
     Unsendable(Unsendable),
     /// The deadline passed after a counted attempt (P16).
     DeadlinePassed,
-    /// The owner died twice while it prepared this recipient's email (P12).
-    OwnerDied,
+    /// The owner crashed twice while it prepared this recipient's email (P12).
+    CrashedComposing,
 }
 
-impl DeathCause {
+impl DeadLetterCause {
     /// Text of the answer, or of the cause.
     pub fn text(&self) -> &str {
         match self {
-            DeathCause::Answer(text) => text,
-            DeathCause::Unsendable(cause) => cause.text(),
-            DeathCause::DeadlinePassed => "the deadline passed before another attempt",
-            DeathCause::OwnerDied => "node died composing it",
+            DeadLetterCause::Answer(text) => text,
+            DeadLetterCause::Unsendable(cause) => cause.text(),
+            DeadLetterCause::DeadlinePassed => "the deadline passed before another attempt",
+            DeadLetterCause::CrashedComposing => "node crashed composing it",
         }
     }
 }
@@ -175,10 +175,10 @@ mod tests {
         ];
         assert_eq!(ordinals(&missed), [0, 1, 2, 3]);
         let crashes = [
-            DeathCause::Answer(words()),
-            DeathCause::Unsendable(Unsendable::NoSmtpUtf8),
-            DeathCause::DeadlinePassed,
-            DeathCause::OwnerDied,
+            DeadLetterCause::Answer(words()),
+            DeadLetterCause::Unsendable(Unsendable::NoSmtpUtf8),
+            DeadLetterCause::DeadlinePassed,
+            DeadLetterCause::CrashedComposing,
         ];
         assert_eq!(ordinals(&crashes), [0, 1, 2, 3]);
     }

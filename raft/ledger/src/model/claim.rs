@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::{
-    Bitmap, ChunkKey, ClaimEventKind, ClaimHistory, ClaimOwner, DeathCause, DoubtReason, EnhancedCode, Time,
+    Bitmap, ChunkKey, ClaimEventKind, ClaimHistory, ClaimOwner, DeadLetterCause, DoubtReason, EnhancedCode, Time,
 };
 
 /// A claim: the right of one owner to send some slots of one chunk.
@@ -65,18 +65,18 @@ pub struct DeadLetter {
     /// Enhanced status code; `None` if the answer had none.
     pub enhanced: Option<EnhancedCode>,
     /// Text of the answer, or the cause.
-    pub cause: DeathCause,
+    pub cause: DeadLetterCause,
     /// Number of counted attempts.
     pub attempts: u8,
-    /// Ledger time at which the recipient died.
+    /// Ledger time at which the recipient became dead.
     pub since: Time,
     /// True if an operator took it off the list.
     pub discarded: bool,
 }
 
 impl DeadLetter {
-    /// A recipient that died without an answer of a relay.
-    pub(crate) fn without_answer(cause: DeathCause, attempts: u8, since: Time) -> DeadLetter {
+    /// A recipient that became dead without an answer of a relay.
+    pub(crate) fn without_answer(cause: DeadLetterCause, attempts: u8, since: Time) -> DeadLetter {
         DeadLetter { code: 0, enhanced: None, cause, attempts, since, discarded: false }
     }
 
@@ -150,10 +150,10 @@ pub enum ReleaseReason {
     JournalFailed,
     /// Its node was stopping.
     Stopping,
-    /// The owner died before the gate, and not while it composed the email. Its journal proves this (P10).
-    OwnerDied,
-    /// The owner died while it composed the email. Its journal proves this (P12).
-    OwnerDiedComposing,
+    /// The owner crashed before the gate, and not while it composed the email. Its journal proves this (P10).
+    OwnerCrashed,
+    /// The owner crashed while it composed the email. Its journal proves this (P12).
+    OwnerCrashedComposing,
 }
 
 /// Source of the reported outcomes of a claim (P10).

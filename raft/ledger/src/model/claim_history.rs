@@ -377,8 +377,8 @@ mod tests {
             ReleaseReason::LeaseOver,
             ReleaseReason::JournalFailed,
             ReleaseReason::Stopping,
-            ReleaseReason::OwnerDied,
-            ReleaseReason::OwnerDiedComposing,
+            ReleaseReason::OwnerCrashed,
+            ReleaseReason::OwnerCrashedComposing,
         ];
         assert_eq!(postcard::to_stdvec(&whys).expect("plain data"), (0..12).collect::<Vec<u8>>());
     }

@@ -125,7 +125,7 @@ mod tests {
 
     const LIMITS: LedgerLimits = *limits(1);
 
-    fn died_at(seconds: &[i64]) -> CrashHistory {
+    fn crashed_at(seconds: &[i64]) -> CrashHistory {
         let mut crashes = CrashHistory::default();
         seconds.iter().for_each(|second| crashes.record(Time(second * 1_000), LIMITS.crashes_kept));
         crashes
@@ -143,7 +143,7 @@ mod tests {
             level: 1,
             process_nonce: 1,
             revoked_index: 0,
-            crashes: died_at(seconds),
+            crashes: crashed_at(seconds),
             lost: false,
             drains: false,
             share: crate::model::RelayShare::Open,
@@ -153,43 +153,43 @@ mod tests {
     }
 
     #[test]
-    fn node_without_deaths_has_full_cap() {
+    fn node_without_crashes_has_full_cap() {
         assert_eq!(CrashHistory::default().allowance(&LIMITS, Time(0)), Allowance::WHOLE);
     }
 
     #[test]
-    fn death_leaves_an_eighth_that_doubles_every_ten_seconds() {
-        let crashes = died_at(&[100]);
+    fn crash_leaves_an_eighth_that_doubles_every_ten_seconds() {
+        let crashes = crashed_at(&[100]);
         let seconds = [100, 109, 110, 119, 120, 129, 130, 10_000];
         assert_eq!(seconds.map(|second| eighths_at(&crashes, second)), [1, 1, 2, 2, 4, 4, 8, 8]);
         assert_eq!(eighths_at(&crashes, 99), 1, "a leader's clock a little behind the entry");
     }
 
     #[test]
-    fn three_deaths_in_ten_minutes_leave_nothing_and_later_an_eighth() {
-        let crashes = died_at(&[0, 300, 600]);
+    fn three_crashes_in_ten_minutes_leave_nothing_and_later_an_eighth() {
+        let crashes = crashed_at(&[0, 300, 600]);
         assert_eq!(crashes.backoff_until(&LIMITS), Some(Time(1_200_000)));
         let seconds = [600, 1_199, 1_200, 1_210, 1_220, 1_230];
         assert_eq!(seconds.map(|second| eighths_at(&crashes, second)), [0, 0, 1, 2, 4, 8]);
     }
 
     #[test]
-    fn only_the_last_three_deaths_count_and_only_within_ten_minutes() {
-        assert_eq!(died_at(&[0, 300, 601]).backoff_until(&LIMITS), None);
-        let crashes = died_at(&[0, 300, 601, 602]);
+    fn only_the_last_three_crashes_count_and_only_within_ten_minutes() {
+        assert_eq!(crashed_at(&[0, 300, 601]).backoff_until(&LIMITS), None);
+        let crashes = crashed_at(&[0, 300, 601, 602]);
         assert_eq!(crashes.times(), [Time(300_000), Time(601_000), Time(602_000)]);
         assert_eq!(crashes.backoff_until(&LIMITS), Some(Time(1_202_000)));
-        assert_eq!(died_at(&[1, 2]).backoff_until(&LIMITS), None, "two are not three");
+        assert_eq!(crashed_at(&[1, 2]).backoff_until(&LIMITS), None, "two are not three");
     }
 
     #[test]
-    fn node_rests_after_as_many_deaths_as_its_level_keeps() {
+    fn node_backs_off_after_as_many_crashes_as_its_level_keeps() {
         let limits = LedgerLimits { crashes_kept: 2, ..LIMITS };
-        assert_eq!(died_at(&[1, 2]).backoff_until(&limits), Some(Time(602_000)));
-        assert_eq!(died_at(&[1, 2]).allowance(&limits, Time(3_000)), Allowance::NONE);
-        assert_eq!(died_at(&[0, 1, 602]).backoff_until(&limits), None, "kept by a level that kept three");
+        assert_eq!(crashed_at(&[1, 2]).backoff_until(&limits), Some(Time(602_000)));
+        assert_eq!(crashed_at(&[1, 2]).allowance(&limits, Time(3_000)), Allowance::NONE);
+        assert_eq!(crashed_at(&[0, 1, 602]).backoff_until(&limits), None, "kept by a level that kept three");
         let limits = LedgerLimits { crashes_kept: 4, ..LIMITS };
-        assert_eq!(died_at(&[0, 300, 600]).backoff_until(&limits), None);
+        assert_eq!(crashed_at(&[0, 300, 600]).backoff_until(&limits), None);
     }
 
     #[test]

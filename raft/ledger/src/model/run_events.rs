@@ -18,14 +18,14 @@ pub enum RunEventKind {
     Cancelled,
     /// Pending recipients without an attempt expired at the deadline.
     Expired,
-    /// Pending recipients with an attempt died at the deadline.
-    Died,
+    /// Pending recipients with an attempt became dead at the deadline.
+    DeadAtDeadline,
     /// Dead recipients are sent again; by this pool from then on, if the operator named one.
     Requeued(Option<String>),
     /// Dead recipients were taken off the dead-letter list.
     Discarded,
     /// Dead recipients are sent again, because the relay's refusal is no longer believed (P6).
-    DeathUndone,
+    RefusalUndone,
     /// Pending recipients were suppressed: an email of another run is too close (P17).
     SuppressedByGap,
     /// The run's canary passed, so the other recipients are sent (P6).

@@ -522,9 +522,9 @@ impl World {
                 let open: Bitmap = set.iter().filter(|slot| u8::try_from(slot % 3) != Ok(kind / 6 % 3)).collect();
                 outcome.alone = kind >= 128;
                 outcome.source = OutcomeSource::Journal;
-                let why = [ReleaseReason::OwnerDied, ReleaseReason::LeaseOver, ReleaseReason::RunPaused]
+                let why = [ReleaseReason::OwnerCrashed, ReleaseReason::LeaseOver, ReleaseReason::RunPaused]
                     [usize::from(kind / 6) % 3];
-                outcome.released = vec![(why, set.and_not(&open)), (ReleaseReason::OwnerDiedComposing, open)];
+                outcome.released = vec![(why, set.and_not(&open)), (ReleaseReason::OwnerCrashedComposing, open)];
             }
             3 => {
                 outcome.in_doubt = set;

@@ -353,8 +353,8 @@ fn settle() -> ClaimOutcome {
         accepted: Bitmap::range(0, 100),
         source: OutcomeSource::Journal,
         released: vec![
-            (ReleaseReason::OwnerDied, [3, 70].into_iter().collect()),
-            (ReleaseReason::OwnerDiedComposing, [9].into_iter().collect()),
+            (ReleaseReason::OwnerCrashed, [3, 70].into_iter().collect()),
+            (ReleaseReason::OwnerCrashedComposing, [9].into_iter().collect()),
         ],
         suppressed: [500].into_iter().collect(),
         refused: scopes.into_iter().enumerate().map(refused).collect(),
@@ -681,7 +681,7 @@ pub fn ledger() -> Ledger {
     settle.refused = vec![refused(2, 550), unnamed(3, 0), unnamed(4, 554)];
     put(12_000, Command::Settle(vec![settle]));
     let mut settle = ClaimOutcome::empty(PageId(page).chunk(0), fourth);
-    settle.release(ReleaseReason::OwnerDiedComposing, 5);
+    settle.release(ReleaseReason::OwnerCrashedComposing, 5);
     put(12_000, Command::Settle(vec![settle]));
     put(13_000, Command::Revoke(vec![second]));
     put(13_000, Command::OptOut(OptOut { tenant: "default".into(), keys: vec!["u1@example.org".into()] }));

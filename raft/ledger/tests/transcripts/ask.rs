@@ -740,7 +740,7 @@ impl World {
             let source = source(words.key("witness"), !was_open.is_empty())?;
             let open = released.and(&was_open);
             let released =
-                [(why(words.key("why"), source)?, released.and_not(&open)), (ReleaseReason::OwnerDiedComposing, open)];
+                [(why(words.key("why"), source)?, released.and_not(&open)), (ReleaseReason::OwnerCrashedComposing, open)];
             outcomes.push(ClaimOutcome {
                 source,
                 accepted: words.slots("accepted")?,
@@ -906,10 +906,10 @@ fn why(name: Option<&str>, source: OutcomeSource) -> Parsed<ReleaseReason> {
         ReleaseReason::LeaseOver,
         ReleaseReason::JournalFailed,
         ReleaseReason::Stopping,
-        ReleaseReason::OwnerDied,
+        ReleaseReason::OwnerCrashed,
     ];
     match name {
-        None if source == OutcomeSource::Journal => Ok(ReleaseReason::OwnerDied),
+        None if source == OutcomeSource::Journal => Ok(ReleaseReason::OwnerCrashed),
         None => Ok(ReleaseReason::Busy),
         Some(name) => {
             all.into_iter().find(|why| format!("{why:?}") == name).ok_or_else(|| format!("why {name}?").into())

@@ -49,7 +49,7 @@ scripts! {
     claim_p4
     create_several
     dead_letters
-    deaths_p12
+    crashes_p12
     decisions
     deferrals_p6
     edit_p8

@@ -105,10 +105,10 @@ impl World {
         let one = |(id, node): (&NodeId, &reveille_ledger::Node)| {
             let crashes: Vec<String> = node.crashes.times().iter().map(|at| self.time(*at)).collect();
             let crashes = if crashes.is_empty() { "never".to_owned() } else { crashes.join(", ") };
-            let rests = node
+            let backoff = node
                 .crashes
                 .backoff_until(self.ledger.limits())
-                .map_or(String::new(), |at| format!(", rests until {}", self.time(at)));
+                .map_or(String::new(), |at| format!(", in back-off until {}", self.time(at)));
             let lost = if node.lost { ", lost" } else { "" };
             let drains = if node.drains { ", drains" } else { "" };
             let share = match node.share {
@@ -116,7 +116,7 @@ impl World {
                 RelayShare::Reserved(index) => format!(", share reserved by {index}"),
                 RelayShare::Open => format!(", has a share of {}", self.ledger.relay_shares()),
             };
-            format!("{id}/{}: died {crashes}{rests}{lost}{drains}{share}\n", node.incarnation.0)
+            format!("{id}/{}: crashed {crashes}{backoff}{lost}{drains}{share}\n", node.incarnation.0)
         };
         self.ledger.nodes().iter().map(one).collect()
     }

@@ -201,12 +201,12 @@ impl World {
         held
     }
 
-    /// Lets a node die and restart at once; its journal releases its claimed recipients.
-    fn die(&mut self, node: u64) {
+    /// Lets a node crash and restart at once; its journal releases its claimed recipients.
+    fn crash(&mut self, node: u64) {
         self.die_with(node, &Bitmap::new());
     }
 
-    /// Like [`World::die`], but these slots were open when the node died.
+    /// Like [`World::crash`], but these slots were open when the node crashed.
     fn die_with(&mut self, node: u64, open: &Bitmap) {
         let incarnation = self.ledger.nodes().get(&NodeId(node)).expect("a node").incarnation.0;
         self.up(node, incarnation + 1);
@@ -214,8 +214,8 @@ impl World {
         let released = |(fence, claim): (&Fence, &reveille_ledger::Claim)| ClaimOutcome {
             source: OutcomeSource::Journal,
             released: vec![
-                (ReleaseReason::OwnerDied, claim.claimed.and_not(open)),
-                (ReleaseReason::OwnerDiedComposing, claim.claimed.and(open)),
+                (ReleaseReason::OwnerCrashed, claim.claimed.and_not(open)),
+                (ReleaseReason::OwnerCrashedComposing, claim.claimed.and(open)),
             ],
             ..ClaimOutcome::empty(claim.chunk, *fence)
         };
@@ -297,11 +297,11 @@ fn tenants_of_a_pool_share_the_cap() {
 }
 
 #[test]
-fn cap_after_death_is_an_eighth_and_doubles_every_ten_seconds() {
+fn cap_after_crash_is_an_eighth_and_doubles_every_ten_seconds() {
     let mut world = World::with(1_000);
     world.dispatch();
     assert_eq!(world.held(), [(1, CAP), (2, CAP)].into());
-    world.die(2);
+    world.crash(2);
     for part in [8, 4, 2, 1] {
         world.dispatch();
         assert_eq!(world.held(), [(1, CAP), (2, CAP / part)].into());
@@ -310,11 +310,11 @@ fn cap_after_death_is_an_eighth_and_doubles_every_ten_seconds() {
 }
 
 #[test]
-fn node_after_three_deaths_gets_no_claims_and_other_node_goes_on() {
+fn node_after_three_crashes_gets_no_claims_and_other_node_goes_on() {
     let mut world = World::with(1_000);
     for _ in 0..3 {
         world.dispatch();
-        world.die(2);
+        world.crash(2);
     }
     world.dispatch();
     assert_eq!(world.held(), [(1, CAP)].into());
@@ -324,15 +324,15 @@ fn node_after_three_deaths_gets_no_claims_and_other_node_goes_on() {
 }
 
 #[test]
-fn when_all_died_three_times_one_of_them_goes_on_slowly() {
+fn when_all_crashed_three_times_one_of_them_goes_on_slowly() {
     let mut world = World::with(1_000);
     for node in [2, 2, 2, 1, 1, 1] {
         world.dispatch();
-        world.die(node);
+        world.crash(node);
         world.now = world.now.plus_ms(1_000);
     }
     world.dispatch();
-    assert_eq!(world.held(), [(2, CAP / 8)].into(), "the one that died least recently");
+    assert_eq!(world.held(), [(2, CAP / 8)].into(), "the one that crashed least recently");
 }
 
 #[test]
@@ -345,7 +345,7 @@ fn suspects_are_granted_in_separate_claims_without_waiting() {
     let wakes: Vec<Vec<ClaimRequest>> = (0..3)
         .map(|_| {
             let claims = world.dispatch();
-            // The caps of nodes that died grow again, so each wake has credit.
+            // The caps of nodes that crashed grow again, so each wake has credit.
             world.now = world.now.plus_ms(10_000);
             claims
         })

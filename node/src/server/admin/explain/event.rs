@@ -57,13 +57,13 @@ pub fn answer(code: u16, enhanced: Option<EnhancedCode>, text: &str) -> String {
     format!("{code}{}{text}", enhanced.unwrap_or_default())
 }
 
-/// Returns why the recipient died at this event. Its dead letter has more detail as long as it exists.
-pub fn died_of(claim_event: &ClaimEvent) -> String {
+/// Returns why the recipient is dead after this event. Its dead letter has more detail as long as it exists.
+pub fn why_dead(claim_event: &ClaimEvent) -> String {
     match &claim_event.what {
         ClaimEventKind::Refused { code, enhanced, text, .. } if *code > 0 => answer(*code, *enhanced, text),
         ClaimEventKind::Refused { effect: RefusalEffect::CountAttempt, text, .. } => without_answer(text).to_owned(),
-        ClaimEventKind::Released(Some(ReleaseReason::OwnerDiedComposing)) => {
-            "its node died composing it, or its deadline passed".to_owned()
+        ClaimEventKind::Released(Some(ReleaseReason::OwnerCrashedComposing)) => {
+            "its node crashed composing it, or its deadline passed".to_owned()
         }
         ClaimEventKind::Unsendable(cause) => cause.text().to_owned(),
         _ => "the deadline passed before another attempt".to_owned(),
@@ -107,8 +107,10 @@ fn released(why: Option<ReleaseReason>) -> &'static str {
         Some(ReleaseReason::LeaseOver) => "the lease of this node was over, and its gates were closed",
         Some(ReleaseReason::JournalFailed) => "the journal of this node could not be written, so its gates were closed",
         Some(ReleaseReason::Stopping) => "this node was stopping",
-        Some(ReleaseReason::OwnerDied) => "this node died before the handoff began, as its journal proves",
-        Some(ReleaseReason::OwnerDiedComposing) => "this node died while it prepared the email, as its journal proves",
+        Some(ReleaseReason::OwnerCrashed) => "this node crashed before the handoff began, as its journal proves",
+        Some(ReleaseReason::OwnerCrashedComposing) => {
+            "this node crashed while it prepared the email, as its journal proves"
+        }
     }
 }
 

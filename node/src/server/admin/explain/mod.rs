@@ -7,7 +7,7 @@ mod event;
 mod waits;
 
 use reveille_ledger::canary::CanaryState;
-use reveille_ledger::causes::DeathCause;
+use reveille_ledger::causes::DeadLetterCause;
 use reveille_ledger::claim_history::ClaimEventKind;
 use reveille_ledger::command::{EnhancedCode, OpeningCause, RefusalEffect};
 use reveille_ledger::explain::{ClaimExplanation, LastRefusal, RecipientExplanation};
@@ -95,7 +95,7 @@ fn settled(ledger: &Ledger, chapter: &ClaimExplanation, run: &Run) -> Vec<Event>
         let (what, detail) = event::describe(claim_event);
         events.push(with_answer(at(what, detail), &claim_event.what));
         match event::led_to(claim_event) {
-            Some(RecipientState::Dead) => events.push(at("dead", event::died_of(claim_event))),
+            Some(RecipientState::Dead) => events.push(at("dead", event::why_dead(claim_event))),
             Some(RecipientState::Expired) => events.push(at("expired", format!("not sent by {}", run.finish_by))),
             Some(RecipientState::Cancelled) => events.push(at("cancelled", cancelled(run))),
             _ => {}
@@ -150,7 +150,7 @@ fn describe_run_event(index: u64, run_event: &RunEvent, run: &Run, story: &Recip
         RunEventKind::Resumed => ("run resumed", String::new()),
         RunEventKind::Cancelled => ("cancelled", cancelled(run)),
         RunEventKind::Expired => ("expired", format!("not sent by {}{}", run.finish_by, last_answer(story))),
-        RunEventKind::Died => ("dead", String::new()),
+        RunEventKind::DeadAtDeadline => ("dead", String::new()),
         RunEventKind::Requeued(pool) => {
             let pool = pool.as_ref().map(|pool| format!("; by pool '{pool}' from now on")).unwrap_or_default();
             ("requeued", format!("by an operator: attempts are counted anew{pool}"))
@@ -158,7 +158,7 @@ fn describe_run_event(index: u64, run_event: &RunEvent, run: &Run, story: &Recip
         RunEventKind::Discarded => {
             ("discarded", "by an operator: off the list of dead letters, and still dead".to_owned())
         }
-        RunEventKind::DeathUndone => {
+        RunEventKind::RefusalUndone => {
             ("revived", "so many refusals in a row do not name a mailbox that none of them is believed".to_owned())
         }
         RunEventKind::SuppressedByGap => ("suppressed", too_near(story, run)),
@@ -185,13 +185,13 @@ fn too_near(story: &RecipientExplanation, run: &Run) -> String {
 fn complete_with_letter(story: &RecipientExplanation, run: &Run, events: &mut [Event]) {
     let Some(letter) = &story.dead else { return };
     let answer = match letter.code {
-        0 if letter.cause == DeathCause::DeadlinePassed => format!("{}{}", letter.text(), last_answer(story)),
+        0 if letter.cause == DeadLetterCause::DeadlinePassed => format!("{}{}", letter.text(), last_answer(story)),
         0 => letter.text().to_owned(),
         code => event::answer(code, letter.enhanced, letter.text()),
     };
     let since = Some(timestamp(letter.since));
-    if let Some(death) = events.iter_mut().rev().find(|event| event.what == "dead" && event.instant == since) {
-        death.detail = format!("{answer} ({} of {} attempts)", letter.attempts, run.policies.max_attempts);
+    if let Some(dead) = events.iter_mut().rev().find(|event| event.what == "dead" && event.instant == since) {
+        dead.detail = format!("{answer} ({} of {} attempts)", letter.attempts, run.policies.max_attempts);
     }
 }
 

@@ -108,8 +108,11 @@ fn for_a_node(
     if let (Some(node), None) = (nodes.next(), nodes.next())
         && let Some(until) = node.crashes.backoff_until(ledger.limits()).filter(|until| *until > ledger.head().now)
     {
-        let deaths = ledger.limits().crashes_kept;
-        return format!("for {}, which died {deaths} times within ten minutes and rests until {until}", node.name);
+        let crashes = ledger.limits().crashes_kept;
+        return format!(
+            "for {}, which crashed {crashes} times within ten minutes and gets no claims until {until}",
+            node.name
+        );
     }
     let suspect = ledger.slot_of(id, number).is_some_and(|(chunk, slot)| {
         ledger.chunks().get(&chunk).is_some_and(|chunk| chunk.crash_suspects.contains(slot))
@@ -125,7 +128,7 @@ fn for_a_node(
     let paced = tenant.rate().map(|rate| format!("; tenant '{}' has {rate} a second at most", page.tenant));
     let paced = paced.unwrap_or_default();
     match (suspect, late_rate(ledger, pool).filter(|_| is_late(page))) {
-        (true, _) => "for a node to take it alone: it was being composed when its node died".to_owned(),
+        (true, _) => "for a node to take it alone: it was being composed when its node crashed".to_owned(),
         (false, Some(rate)) => {
             format!(
                 "for its turn: what is late goes after what is on time, in pool '{pool}' {rate} a second at most{paced}"

@@ -277,8 +277,8 @@ mod tests {
         assert_eq!(blocked_runs[0].run, runs[2].to_string());
     }
 
-    /// Each of these nodes dies once, in this order, a second apart and with a claim.
-    fn after_deaths(of: &[u64]) -> (Ledger, Time) {
+    /// Each of these nodes crashes once, in this order, a second apart and with a claim.
+    fn after_crashes(of: &[u64]) -> (Ledger, Time) {
         let (mut ledger, mut now) = (Ledger::new(), Time(1_772_409_600_000));
         let mut play = |now: Time, command| {
             let index = ledger.head().applied + 1;
@@ -312,21 +312,21 @@ mod tests {
         (ledger, now)
     }
 
-    /// The dispatcher lets the node that died least recently send an eighth while all are in back-off.
+    /// The dispatcher lets the node that crashed least recently send an eighth while all are in back-off.
     #[test]
-    fn least_recent_death_keeps_an_eighth_while_all_are_in_back_off() {
+    fn least_recent_crash_keeps_an_eighth_while_all_are_in_back_off() {
         let nodes = |ids: &[u64]| ids.iter().map(|id| NodeId(*id)).collect::<BTreeSet<_>>();
         let eighths = |ledger: &Ledger, answering: &[u64], several| {
             let backoffs = crash_backoffs(ledger, &nodes(answering), several);
             backoffs.into_iter().map(|(id, (_, part))| (id.0, part.eighths())).collect::<Vec<_>>()
         };
-        let (ledger, _) = after_deaths(&[2, 2, 2, 3, 3, 3]);
+        let (ledger, _) = after_crashes(&[2, 2, 2, 3, 3, 3]);
         assert_eq!(eighths(&ledger, &[1, 2, 3], true), [(2, 0), (3, 0)], "node 1 sends");
-        let (ledger, now) = after_deaths(&[2, 2, 2, 3, 3, 3, 1, 1, 1]);
+        let (ledger, now) = after_crashes(&[2, 2, 2, 3, 3, 3, 1, 1, 1]);
         assert_eq!(eighths(&ledger, &[1, 2, 3], true), [(1, 0), (2, 1), (3, 0)]);
         assert_eq!(eighths(&ledger, &[1, 3], true), [(1, 0), (2, 0), (3, 1)], "node 2 does not answer");
         assert_eq!(eighths(&ledger, &[1], false), [(1, 0), (2, 0), (3, 0)], "a node alone has no other one");
         let (until, _) = crash_backoffs(&ledger, &nodes(&[1, 2, 3]), true)[&NodeId(2)];
-        assert_eq!(until, now.plus_ms(600_000 - 6_000), "ten minutes after its last death");
+        assert_eq!(until, now.plus_ms(600_000 - 6_000), "ten minutes after its last crash");
     }
 }

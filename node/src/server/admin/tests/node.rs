@@ -188,17 +188,17 @@ pub async fn node_with_test_clock(faults: &str) -> Node {
     made(founder(1).await, faults, true).await
 }
 
-/// Starts a one-node cluster with a test clock, in its fourth incarnation. Each earlier incarnation died with a claim
+/// Starts a one-node cluster with a test clock, in its fourth incarnation. Each earlier incarnation crashed with a claim
 /// of one recipient of a run. So the node is in crash backoff (P12).
 pub async fn node_that_rests(recipients: &[&str]) -> (Node, String) {
-    const DEATHS: u64 = 3;
-    let founder = founder_by(1, DEATHS + 1, Arc::new(SystemClock)).await;
+    const CRASHES: u64 = 3;
+    let founder = founder_by(1, CRASHES + 1, Arc::new(SystemClock)).await;
     initialize(&[&founder]).await;
     give_test_clock(&founder).await;
     let (_, triggered) = opened(&founder.channel, yearly("report", recipients)).await;
     let run = triggered.run.expect("a run");
     let page = PageId(run.run.parse().expect("a run"));
-    for life in 1..=DEATHS {
+    for life in 1..=CRASHES {
         let holder = ClaimOwner { incarnation: Incarnation(life), ..founder.context.me };
         let up = NodeUp { owner: holder, name: "node-1".to_owned(), level: LEVEL, process_nonce: life };
         let slice = Bitmap::range(life as u32 - 1, 1);
