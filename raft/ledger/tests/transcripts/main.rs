@@ -7,12 +7,12 @@
 
 #[path = "../archived/mod.rs"]
 mod archived;
-mod ask;
+mod arguments;
+mod entries;
 #[path = "../given/mod.rs"]
 mod given;
+mod reaction;
 mod show;
-mod tell;
-mod words;
 mod world;
 
 use world::World;

@@ -13,8 +13,8 @@ use reveille_ledger::pool::{Day, PoolRow};
 use reveille_ledger::{InstantOutcome, RecipientState, RelayShare};
 
 use crate::archived::archived;
-use crate::tell::{instant, state, word};
-use crate::words::{Parsed, Words};
+use crate::arguments::{Parsed, Words};
+use crate::reaction::{instant, state, word};
 use crate::world::World;
 
 impl World {

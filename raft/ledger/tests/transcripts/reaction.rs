@@ -13,7 +13,7 @@ use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::{CancelledRun, CommandOutcome, CommandReply, MovedRecipients, ScheduleCreation};
 use reveille_ledger::{ApplyResult, Ledger, Page, RecipientState, Run, RunState, wave_start};
 
-use crate::words::ranges;
+use crate::arguments::ranges;
 use crate::world::World;
 
 /// Lines of one kind that are printed at most; of more lines only the first ones.

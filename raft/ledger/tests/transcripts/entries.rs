@@ -21,7 +21,7 @@ use reveille_ledger::pool::{Day, PoolSet};
 use reveille_ledger::tenant::TenantSet;
 use reveille_ledger::{Activity, ScheduleTiming};
 
-use crate::words::{Parsed, Words, milliseconds, slots};
+use crate::arguments::{Parsed, Words, milliseconds, slots};
 use crate::world::{World, audience, audience_from, content};
 
 /// Version of the zone rules with which scripts fire.
@@ -700,7 +700,7 @@ impl World {
         let Some(fire) = catch_up::plan_fire(&self.ledger, id, &pattern, &zone, now) else {
             return Ok("nothing is due".into());
         };
-        let told = crate::tell::fire(self, &fire);
+        let told = crate::reaction::fire(self, &fire);
         let epoch = self.ledger.head().epoch.map(|epoch| epoch.epoch).unwrap_or_default();
         let now = now.plus_ms(-self.ledger.head().offset_ms());
         Ok(told + &self.commit_entry(Entry { epoch, now, actor: Actor::System, command: Command::Fire(vec![fire]) })?)
@@ -739,8 +739,10 @@ impl World {
             let (released, was_open) = (words.slots("released")?, words.slots("was_open")?);
             let source = source(words.key("witness"), !was_open.is_empty())?;
             let open = released.and(&was_open);
-            let released =
-                [(why(words.key("why"), source)?, released.and_not(&open)), (ReleaseReason::OwnerCrashedComposing, open)];
+            let released = [
+                (why(words.key("why"), source)?, released.and_not(&open)),
+                (ReleaseReason::OwnerCrashedComposing, open),
+            ];
             outcomes.push(ClaimOutcome {
                 source,
                 accepted: words.slots("accepted")?,
