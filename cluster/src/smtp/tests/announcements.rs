@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::server::{Act, Counting, Exchange, Moment, Script, mail, stepwise, until, when, willing};
+use super::server::{Counting, Exchange, Script, ServerAction, ServerStep, mail, stepwise, until, when, willing};
 use crate::smtp::cause::Cause;
 use crate::smtp::replies::dialogue_result::DialogueResult;
 use crate::smtp::session::deadlines::{Deadlines, Timeouts};
@@ -42,9 +42,9 @@ async fn send_two(script: Script) -> (Exchange, Session, [(DialogueResult, usize
     (exchange, session, [first, second])
 }
 
-/// As the given act, at one moment of the email with this number.
-fn at(number: usize, moment: Moment, act: Act) -> Script {
-    Arc::new(move |now, email| ((now, email) == (moment, number)).then(|| act.clone()))
+/// As the given action, at one step of the email with this number.
+fn at(number: usize, step: ServerStep, action: ServerAction) -> Script {
+    Arc::new(move |now, email| ((now, email) == (step, number)).then(|| action.clone()))
 }
 
 fn is_accepted(result: &DialogueResult) -> bool {
@@ -77,7 +77,7 @@ async fn announcement_goes_out_with_the_final_dot_and_each_email_meets_its_own_g
 #[tokio::test]
 async fn gate_of_announced_email_waits_for_its_354() {
     let timeouts = Timeouts { data: Duration::from_millis(40), ..Timeouts::default() };
-    let exchange = Exchange::new(at(1, Moment::Data, Act::Hang));
+    let exchange = Exchange::new(at(1, ServerStep::Data, ServerAction::Hang));
     let mut session = exchange.session_within(timeouts).await.expect("a session");
     assert!(is_accepted(&send(&exchange, &mut session, &anna(), Some(&bert())).await.0));
     let result = send(&exchange, &mut session, &bert(), None).await;
@@ -99,14 +99,16 @@ async fn closed_gate_announces_nothing() {
 /// What the relay answers to the announced email changes nothing about the first one.
 #[tokio::test]
 async fn refused_announcement_concerns_the_announced_email_only() {
-    for (moment, stage) in [(Moment::Mail, Stage::Mail), (Moment::Rcpt, Stage::Rcpt), (Moment::Data, Stage::Data)] {
-        let script = at(1, moment, Act::Say("550 5.1.1 no\r\n"));
+    for (step, stage) in
+        [(ServerStep::Mail, Stage::Mail), (ServerStep::Rcpt, Stage::Rcpt), (ServerStep::Data, Stage::Data)]
+    {
+        let script = at(1, step, ServerAction::Reply("550 5.1.1 no\r\n"));
         let (exchange, mut session, [first, (second, gates)]) = send_two(script).await;
-        assert!(is_accepted(&first.0), "{moment:?}: {first:?}");
+        assert!(is_accepted(&first.0), "{step:?}: {first:?}");
         assert!(matches!(&second, DialogueResult::Refused { stage: at, code: 550, .. } if *at == stage), "{second:?}");
-        assert_eq!((gates, exchange.seen.lock().accepted.len()), (0, 1), "{moment:?}");
+        assert_eq!((gates, exchange.seen.lock().accepted.len()), (0, 1), "{step:?}");
         assert!(!session.has_announced());
-        if moment == Moment::Rcpt {
+        if step == ServerStep::Rcpt {
             // Its transaction is reset before the next email.
             let (third, _) = send(&exchange, &mut session, &anna(), None).await;
             assert!(is_accepted(&third) || !session.is_open(), "{third:?}");
@@ -117,33 +119,42 @@ async fn refused_announcement_concerns_the_announced_email_only() {
 /// A refusal after the dot ends no session, so the announced email goes on.
 #[tokio::test]
 async fn announced_email_is_sent_after_refusal_of_the_one_before() {
-    let (_, _, [first, second]) = send_two(at(0, Moment::Dot, Act::Say("550 5.1.1 no\r\n"))).await;
+    let (_, _, [first, second]) = send_two(at(0, ServerStep::Dot, ServerAction::Reply("550 5.1.1 no\r\n"))).await;
     assert!(matches!(first.0, DialogueResult::Refused { stage: Stage::Answered, .. }), "{first:?}");
     assert!(is_accepted(&second.0), "{second:?}");
 }
 
 #[tokio::test]
 async fn end_of_session_after_answer_releases_announced_email() {
-    for act in [Act::SayAndClose("250 queued\r\n"), Act::SayAndClose("250 queued\r\n421 enough\r\n")] {
-        let (exchange, session, [first, second]) = send_two(at(0, Moment::Dot, act.clone())).await;
-        assert!(is_accepted(&first.0), "{act:?}: {first:?}");
-        assert_eq!(second, (closed_between_emails(), 0), "{act:?}");
+    for action in
+        [ServerAction::ReplyAndClose("250 queued\r\n"), ServerAction::ReplyAndClose("250 queued\r\n421 enough\r\n")]
+    {
+        let (exchange, session, [first, second]) = send_two(at(0, ServerStep::Dot, action.clone())).await;
+        assert!(is_accepted(&first.0), "{action:?}: {first:?}");
+        assert_eq!(second, (closed_between_emails(), 0), "{action:?}");
         assert!(!session.is_open() && exchange.seen.lock().texts.len() == 1);
-        assert_eq!(session.ended_after(), matches!(act, Act::SayAndClose(words) if words.contains("421")).then_some(1));
+        assert_eq!(
+            session.ended_after(),
+            matches!(action, ServerAction::ReplyAndClose(words) if words.contains("421")).then_some(1)
+        );
     }
 }
 
 #[tokio::test]
 async fn lost_answer_ends_session_of_announced_email() {
-    for act in [Act::Close, Act::SayAndClose("25"), Act::SayAndClose("421 4.3.2 going down\r\n")] {
-        let exchange = Exchange::new(when(Moment::Dot, act.clone()));
+    for action in [
+        ServerAction::Close,
+        ServerAction::ReplyAndClose("25"),
+        ServerAction::ReplyAndClose("421 4.3.2 going down\r\n"),
+    ] {
+        let exchange = Exchange::new(when(ServerStep::Dot, action.clone()));
         let mut session = exchange.session().await.expect("a session");
         let (result, _) = send(&exchange, &mut session, &anna(), Some(&bert())).await;
         match &result {
             DialogueResult::Refused { code: 421, .. } | DialogueResult::InDoubt { .. } => {}
-            other => panic!("{act:?}: {other:?}"),
+            other => panic!("{action:?}: {other:?}"),
         }
-        assert!(!session.is_open(), "{act:?}");
+        assert!(!session.is_open(), "{action:?}");
         assert_eq!(exchange.seen.lock().texts.len(), 1);
     }
 }
@@ -175,9 +186,11 @@ async fn nothing_is_announced_that_the_relay_cannot_take() {
     let beyond = Email { to: "bj\u{f8}rn@example.com".to_owned(), ..bert() };
     let lone_line_feed = Email { data: b"a\nb".to_vec(), ..bert() };
     let long = Email { data: b"more than nine bytes\r\n".to_vec(), ..bert() };
-    let scripts = [stepwise(willing()), when(Moment::Ehlo, Act::Say(small)), willing()];
-    for (script, next) in
-        scripts.into_iter().zip([bert(), beyond, lone_line_feed]).chain([(when(Moment::Ehlo, Act::Say(small)), long)])
+    let scripts = [stepwise(willing()), when(ServerStep::Ehlo, ServerAction::Reply(small)), willing()];
+    for (script, next) in scripts
+        .into_iter()
+        .zip([bert(), beyond, lone_line_feed])
+        .chain([(when(ServerStep::Ehlo, ServerAction::Reply(small)), long)])
     {
         let exchange = Exchange::new(script);
         let mut session = exchange.session().await.expect("a session");

@@ -4,7 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use super::server::{Act, Counting, Exchange, Moment, Script, mail, script, stepwise, until, when, willing};
+use super::server::{
+    Counting, Exchange, Script, ServerAction, ServerStep, mail, script, stepwise, until, when, willing,
+};
 use crate::smtp::cause::Cause;
 use crate::smtp::gate::{Gate, GateAnswer};
 use crate::smtp::replies::classification::ReplyClass;
@@ -30,23 +32,24 @@ fn all_short() -> Timeouts {
     Timeouts { opening: SHORT, envelope: SHORT, data: SHORT, dot: SHORT, ..Timeouts::default() }
 }
 
-fn stage_of(moment: Moment) -> Stage {
-    match moment {
-        Moment::Banner => Stage::Banner,
-        Moment::Ehlo => Stage::Ehlo,
-        Moment::Mail => Stage::Mail,
-        Moment::Rcpt => Stage::Rcpt,
-        Moment::Data => Stage::Data,
+fn stage_of(step: ServerStep) -> Stage {
+    match step {
+        ServerStep::Banner => Stage::Banner,
+        ServerStep::Ehlo => Stage::Ehlo,
+        ServerStep::Mail => Stage::Mail,
+        ServerStep::Rcpt => Stage::Rcpt,
+        ServerStep::Data => Stage::Data,
         _ => Stage::Answered,
     }
 }
 
-const QUESTIONS: [Moment; 6] = [Moment::Banner, Moment::Ehlo, Moment::Mail, Moment::Rcpt, Moment::Data, Moment::Dot];
+const QUESTIONS: [ServerStep; 6] =
+    [ServerStep::Banner, ServerStep::Ehlo, ServerStep::Mail, ServerStep::Rcpt, ServerStep::Data, ServerStep::Dot];
 
 #[tokio::test]
 async fn ehlo_not_understood_falls_back_to_helo() {
     for refusal in ["500 what\r\n", "502 5.5.1 not implemented\r\n", "504 5.5.2 no\r\n"] {
-        let exchange = Exchange::new(when(Moment::Ehlo, Act::Say(refusal)));
+        let exchange = Exchange::new(when(ServerStep::Ehlo, ServerAction::Reply(refusal)));
         let mut session = exchange.session().await.expect("a session");
         assert_eq!(session.extensions(), Extensions::default(), "nothing is offered");
         assert_eq!(exchange.commands(), ["EHLO node-1.example.org", "HELO node-1.example.org"]);
@@ -55,23 +58,23 @@ async fn ehlo_not_understood_falls_back_to_helo() {
             session.run_transaction(&beyond, &mut Counting::open(&exchange), &Deadlines::default(), None).await;
         assert_eq!(result, DialogueResult::NoSmtpUtf8 { asked: false }, "it may have SMTPUTF8");
     }
-    let exchange = Exchange::new(when(Moment::Ehlo, Act::Say("554 5.3.2 no service\r\n")));
+    let exchange = Exchange::new(when(ServerStep::Ehlo, ServerAction::Reply("554 5.3.2 no service\r\n")));
     assert!(exchange.session().await.is_err(), "a refusal of the service is none of the command");
 }
 
 #[tokio::test]
 async fn refusal_is_definite_at_every_stage() {
-    for moment in QUESTIONS {
+    for step in QUESTIONS {
         for words in ["451 4.3.0 later\r\n", "554 5.3.0 never\r\n", "421 4.3.2 going down\r\n", "571 no\r\n", "450\r\n"]
         {
-            for act in [Act::Say(words), Act::SayAndClose(words)] {
-                for script in [when(moment, act.clone()), stepwise(when(moment, act.clone()))] {
+            for action in [ServerAction::Reply(words), ServerAction::ReplyAndClose(words)] {
+                for script in [when(step, action.clone()), stepwise(when(step, action.clone()))] {
                     let (result, _, met) = deliver_once(script, Timeouts::default()).await;
                     let DialogueResult::Refused { stage, code, .. } = &result else {
-                        panic!("{moment:?} {words}: {result:?}")
+                        panic!("{step:?} {words}: {result:?}")
                     };
-                    assert_eq!((*stage, code.to_string().as_str()), (stage_of(moment), &words[..3]));
-                    assert_eq!(met, usize::from(moment == Moment::Dot));
+                    assert_eq!((*stage, code.to_string().as_str()), (stage_of(step), &words[..3]));
+                    assert_eq!(met, usize::from(step == ServerStep::Dot));
                 }
             }
         }
@@ -80,29 +83,29 @@ async fn refusal_is_definite_at_every_stage() {
 
 #[tokio::test]
 async fn loss_is_in_doubt_only_after_the_dot() {
-    let acts = [
-        (Act::Close, Timeouts::default()),
-        (Act::Hang, all_short()),
-        (Act::SayAndClose("25"), Timeouts::default()),
-        (Act::SayAndClose("250-half an answer\r\n"), Timeouts::default()),
-        (Act::Say("hello?\r\n"), Timeouts::default()),
-        (Act::Say("250-one\r\n550 another\r\n"), Timeouts::default()),
-        (Act::Flood(100_000), Timeouts::default()),
+    let actions = [
+        (ServerAction::Close, Timeouts::default()),
+        (ServerAction::Hang, all_short()),
+        (ServerAction::ReplyAndClose("25"), Timeouts::default()),
+        (ServerAction::ReplyAndClose("250-half an answer\r\n"), Timeouts::default()),
+        (ServerAction::Reply("hello?\r\n"), Timeouts::default()),
+        (ServerAction::Reply("250-one\r\n550 another\r\n"), Timeouts::default()),
+        (ServerAction::Flood(100_000), Timeouts::default()),
     ];
-    for moment in QUESTIONS {
-        for (act, timeouts) in &acts {
-            for script in [when(moment, act.clone()), stepwise(when(moment, act.clone()))] {
+    for step in QUESTIONS {
+        for (action, timeouts) in &actions {
+            for script in [when(step, action.clone()), stepwise(when(step, action.clone()))] {
                 let (result, _, met) = deliver_once(script, *timeouts).await;
                 match &result {
                     DialogueResult::InDoubt { .. } => {
-                        assert_eq!(moment, Moment::Dot, "{act:?}: {result:?}")
+                        assert_eq!(step, ServerStep::Dot, "{action:?}: {result:?}")
                     }
                     DialogueResult::Broken { stage, .. } => {
-                        assert_eq!(*stage, stage_of(moment), "{act:?}: {result:?}")
+                        assert_eq!(*stage, stage_of(step), "{action:?}: {result:?}")
                     }
-                    other => panic!("{moment:?} {act:?}: {other:?}"),
+                    other => panic!("{step:?} {action:?}: {other:?}"),
                 }
-                assert_eq!(met, usize::from(moment == Moment::Dot));
+                assert_eq!(met, usize::from(step == ServerStep::Dot));
             }
         }
     }
@@ -111,35 +114,35 @@ async fn loss_is_in_doubt_only_after_the_dot() {
 #[tokio::test]
 async fn wrong_kind_of_answer_is_out_of_step() {
     let wrong = [
-        (Moment::Banner, "354 go on\r\n"),
-        (Moment::Mail, "354 go on\r\n"),
-        (Moment::Rcpt, "354 go on\r\n"),
-        (Moment::Data, "250 fine\r\n"),
-        (Moment::Dot, "354 go on\r\n"),
+        (ServerStep::Banner, "354 go on\r\n"),
+        (ServerStep::Mail, "354 go on\r\n"),
+        (ServerStep::Rcpt, "354 go on\r\n"),
+        (ServerStep::Data, "250 fine\r\n"),
+        (ServerStep::Dot, "354 go on\r\n"),
     ];
-    for (moment, words) in wrong {
-        for script in [when(moment, Act::Say(words)), stepwise(when(moment, Act::Say(words)))] {
+    for (step, words) in wrong {
+        for script in [when(step, ServerAction::Reply(words)), stepwise(when(step, ServerAction::Reply(words)))] {
             let (result, _, _) = deliver_once(script, Timeouts::default()).await;
             let cause = match &result {
-                DialogueResult::Broken { stage, cause } if *stage == stage_of(moment) => cause,
-                DialogueResult::Broken { stage: Stage::Ehlo, cause } if moment == Moment::Banner => cause,
-                DialogueResult::InDoubt { cause } if moment == Moment::Dot => cause,
-                other => panic!("{moment:?}: {other:?}"),
+                DialogueResult::Broken { stage, cause } if *stage == stage_of(step) => cause,
+                DialogueResult::Broken { stage: Stage::Ehlo, cause } if step == ServerStep::Banner => cause,
+                DialogueResult::InDoubt { cause } if step == ServerStep::Dot => cause,
+                other => panic!("{step:?}: {other:?}"),
             };
-            assert!(matches!(cause, Cause::OutOfStep(_)), "{moment:?}: {cause:?}");
+            assert!(matches!(cause, Cause::OutOfStep(_)), "{step:?}: {cause:?}");
         }
     }
 }
 
 #[tokio::test]
 async fn bare_codes_are_enough_everywhere() {
-    static BARE: [(Moment, Act); 6] = [
-        (Moment::Banner, Act::Say("220\r\n")),
-        (Moment::Ehlo, Act::Say("250\r\n")),
-        (Moment::Mail, Act::Say("250\r\n")),
-        (Moment::Rcpt, Act::Say("250\r\n")),
-        (Moment::Data, Act::Say("354\r\n")),
-        (Moment::Dot, Act::Say("250\r\n")),
+    static BARE: [(ServerStep, ServerAction); 6] = [
+        (ServerStep::Banner, ServerAction::Reply("220\r\n")),
+        (ServerStep::Ehlo, ServerAction::Reply("250\r\n")),
+        (ServerStep::Mail, ServerAction::Reply("250\r\n")),
+        (ServerStep::Rcpt, ServerAction::Reply("250\r\n")),
+        (ServerStep::Data, ServerAction::Reply("354\r\n")),
+        (ServerStep::Dot, ServerAction::Reply("250\r\n")),
     ];
     let (result, exchange, met) = deliver_once(script(&BARE), Timeouts::default()).await;
     assert_eq!(result, DialogueResult::Accepted { code: 250, text: String::new() });
@@ -148,9 +151,12 @@ async fn bare_codes_are_enough_everywhere() {
 
 #[tokio::test]
 async fn unusual_greeting_and_ehlo_are_understood() {
-    static STRANGE: [(Moment, Act); 2] = [
-        (Moment::Banner, Act::Say("220-\u{fc}\r\n220-\r\n220 hi\r\n")),
-        (Moment::Ehlo, Act::Say("250-relay\r\n250-pipelining\r\n250-SIZE 1\r\n250-X-UNKNOWN a b\r\n250 8bitmime\r\n")),
+    static STRANGE: [(ServerStep, ServerAction); 2] = [
+        (ServerStep::Banner, ServerAction::Reply("220-\u{fc}\r\n220-\r\n220 hi\r\n")),
+        (
+            ServerStep::Ehlo,
+            ServerAction::Reply("250-relay\r\n250-pipelining\r\n250-SIZE 1\r\n250-X-UNKNOWN a b\r\n250 8bitmime\r\n"),
+        ),
     ];
     let exchange = Exchange::new(script(&STRANGE));
     let session = exchange.session().await.expect("a session");
@@ -161,7 +167,8 @@ async fn unusual_greeting_and_ehlo_are_understood() {
 
 #[tokio::test]
 async fn banner_of_ten_megabytes_is_refused_early() {
-    let (result, exchange, _) = deliver_once(when(Moment::Banner, Act::Flood(10_000_000)), Timeouts::default()).await;
+    let (result, exchange, _) =
+        deliver_once(when(ServerStep::Banner, ServerAction::Flood(10_000_000)), Timeouts::default()).await;
     assert_eq!(result, DialogueResult::Broken { stage: Stage::Banner, cause: Cause::ReplyTooLong });
     until("the connection is closed", || exchange.seen.lock().open == 0).await;
 }
@@ -183,7 +190,8 @@ async fn pipelined_email_with_short_text_takes_two_writes() {
 #[tokio::test]
 async fn without_pipelining_each_command_waits_for_its_answer() {
     let (result, exchange, _) =
-        deliver_once(stepwise(when(Moment::Rcpt, Act::Say("550 5.1.1 no\r\n"))), Timeouts::default()).await;
+        deliver_once(stepwise(when(ServerStep::Rcpt, ServerAction::Reply("550 5.1.1 no\r\n"))), Timeouts::default())
+            .await;
     assert!(matches!(result, DialogueResult::Refused { stage: Stage::Rcpt, class: ReplyClass::Recipient, .. }));
     assert_eq!(
         exchange.commands(),
@@ -195,9 +203,9 @@ async fn without_pipelining_each_command_waits_for_its_answer() {
 #[tokio::test]
 async fn refused_recipient_does_not_affect_next_email() {
     for step_by_step in [false, true] {
-        let refuse_first: Script = Arc::new(|moment, _| match moment {
-            Moment::Data => Some(Act::Say("554 5.5.1 no valid recipients\r\n")),
-            Moment::Rcpt => Some(Act::Say("550 5.1.1 no such user\r\n")),
+        let refuse_first: Script = Arc::new(|step, _| match step {
+            ServerStep::Data => Some(ServerAction::Reply("554 5.5.1 no valid recipients\r\n")),
+            ServerStep::Rcpt => Some(ServerAction::Reply("550 5.1.1 no such user\r\n")),
             _ => None,
         });
         let mut exchange = Exchange::new(if step_by_step { stepwise(refuse_first) } else { refuse_first });
@@ -237,8 +245,8 @@ async fn our_own_refusals_do_not_touch_the_wire() {
 
 #[tokio::test]
 async fn late_answer_counts() {
-    let late: Script = Arc::new(|moment, _| {
-        if moment == Moment::Dot {
+    let late: Script = Arc::new(|step, _| {
+        if step == ServerStep::Dot {
             std::thread::sleep(Duration::from_millis(100));
         }
         None
@@ -251,16 +259,17 @@ async fn late_answer_counts() {
 #[tokio::test]
 async fn farewell_after_answer_is_fine_and_other_bytes_are_doubtful() {
     for words in ["250 queued\r\n421 4.3.2 that was enough\r\n", "250 queued\r\n42"] {
-        let (result, _, _) = deliver_once(when(Moment::Dot, Act::Say(words)), Timeouts::default()).await;
+        let (result, _, _) = deliver_once(when(ServerStep::Dot, ServerAction::Reply(words)), Timeouts::default()).await;
         assert!(matches!(result, DialogueResult::Accepted { .. }), "{result:?}");
     }
-    let (result, _, _) = deliver_once(when(Moment::Dot, Act::Say("250 a\r\n550 b\r\n")), Timeouts::default()).await;
+    let (result, _, _) =
+        deliver_once(when(ServerStep::Dot, ServerAction::Reply("250 a\r\n550 b\r\n")), Timeouts::default()).await;
     assert!(matches!(result, DialogueResult::InDoubt { cause: Cause::OutOfStep(_) }), "{result:?}");
 }
 
 #[tokio::test]
 async fn relay_may_close_between_emails() {
-    let exchange = Exchange::new(when(Moment::Dot, Act::SayAndClose("250 queued\r\n")));
+    let exchange = Exchange::new(when(ServerStep::Dot, ServerAction::ReplyAndClose("250 queued\r\n")));
     let mut session = exchange.session().await.expect("a session");
     let mut gate = Counting::open(&exchange);
     assert!(matches!(
@@ -275,7 +284,7 @@ async fn relay_may_close_between_emails() {
 
 #[tokio::test]
 async fn farewell_between_emails_is_seen_before_the_next() {
-    let exchange = Exchange::new(when(Moment::Dot, Act::Say("250 queued\r\n421 enough\r\n")));
+    let exchange = Exchange::new(when(ServerStep::Dot, ServerAction::Reply("250 queued\r\n421 enough\r\n")));
     let mut session = exchange.session().await.expect("a session");
     session.run_transaction(&mail(b"a"), &mut Counting::open(&exchange), &Deadlines::default(), None).await;
     assert!(!session.is_still_usable().await);
@@ -293,7 +302,7 @@ async fn quit_is_said_between_mails() {
 
 #[tokio::test]
 async fn deadline_of_caller_ends_dialogue_before_gate() {
-    let exchange = Exchange::new(when(Moment::Mail, Act::Hang));
+    let exchange = Exchange::new(when(ServerStep::Mail, ServerAction::Hang));
     let mut session = exchange.session().await.expect("a session");
     let deadlines = Deadlines { gate_by: Some(Instant::now() + SHORT), ..Deadlines::default() };
     let result = session.run_transaction(&mail(b"a"), &mut Counting::open(&exchange), &deadlines, None).await;

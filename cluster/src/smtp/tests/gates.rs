@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::server::{Act, Counting, Exchange, Moment, mail, script, stepwise, until, when, willing};
+use super::server::{Counting, Exchange, ServerAction, ServerStep, mail, script, stepwise, until, when, willing};
 use crate::smtp::cause::Cause;
 use crate::smtp::gate::{Gate, GateAnswer};
 use crate::smtp::replies::dialogue_result::DialogueResult;
@@ -110,16 +110,20 @@ async fn closed_gate_writes_no_byte_of_final_dot_and_closes() {
 #[tokio::test]
 async fn unsolicited_bytes_before_gate_end_the_session() {
     let unasked = [
-        when(Moment::Data, Act::Say("354 go on\r\n250 what was that\r\n")),
-        when(Moment::InText, Act::Say("452 4.3.1 disk full\r\n")),
-        when(Moment::InText, Act::Say("4")),
+        when(ServerStep::Data, ServerAction::Reply("354 go on\r\n250 what was that\r\n")),
+        when(ServerStep::InText, ServerAction::Reply("452 4.3.1 disk full\r\n")),
+        when(ServerStep::InText, ServerAction::Reply("4")),
     ];
     for script in unasked {
         // The text is larger than the buffer, so the server has answered before the client has written all of it.
         never_meets_the_gate(Exchange { buffer: 64, ..Exchange::new(script) }).await;
     }
     // The server sends the second reply together with the 354, so the client has it before it asks the gate.
-    never_meets_the_gate(Exchange::new(when(Moment::Data, Act::Say("354 go on\r\n250 what was that\r\n")))).await;
+    never_meets_the_gate(Exchange::new(when(
+        ServerStep::Data,
+        ServerAction::Reply("354 go on\r\n250 what was that\r\n"),
+    )))
+    .await;
 }
 
 async fn never_meets_the_gate(exchange: Exchange) {
@@ -135,7 +139,7 @@ async fn never_meets_the_gate(exchange: Exchange) {
 
 #[tokio::test]
 async fn relay_leaving_during_text_is_noticed_before_gate() {
-    let exchange = Exchange { buffer: 64, ..Exchange::new(when(Moment::InText, Act::SayAndClose(""))) };
+    let exchange = Exchange { buffer: 64, ..Exchange::new(when(ServerStep::InText, ServerAction::ReplyAndClose(""))) };
     let mut session = exchange.session().await.expect("a session");
     let mut gate = Counting::open(&exchange);
     let result =
@@ -146,8 +150,10 @@ async fn relay_leaving_during_text_is_noticed_before_gate() {
 
 #[tokio::test]
 async fn dot_without_recipient_does_not_meet_gate() {
-    static ACTS: [(Moment, Act); 2] =
-        [(Moment::Rcpt, Act::Say("550 5.1.1 no such user\r\n")), (Moment::Dot, Act::Say("554 5.5.1 no recipient\r\n"))];
+    static ACTS: [(ServerStep, ServerAction); 2] = [
+        (ServerStep::Rcpt, ServerAction::Reply("550 5.1.1 no such user\r\n")),
+        (ServerStep::Dot, ServerAction::Reply("554 5.5.1 no recipient\r\n")),
+    ];
     let exchange = Exchange::new(script(&ACTS));
     let mut session = exchange.session().await.expect("a session");
     let mut gate = Counting::open(&exchange);
@@ -161,7 +167,7 @@ async fn dot_without_recipient_does_not_meet_gate() {
 
 #[tokio::test]
 async fn no_dot_is_written_after_desynchronized_dialogue() {
-    let exchange = Exchange::new(when(Moment::Mail, Act::Say("451 4.3.0 later\r\n")));
+    let exchange = Exchange::new(when(ServerStep::Mail, ServerAction::Reply("451 4.3.0 later\r\n")));
     let mut session = exchange.session().await.expect("a session");
     let mut gate = Counting::open(&exchange);
     let result = session.run_transaction(&mail(b"hello\r\n"), &mut gate, &Deadlines::default(), None).await;
@@ -212,9 +218,10 @@ async fn panicking_gate_counts_as_closed() {
 #[tokio::test]
 async fn unaccepted_final_dot_is_in_doubt_after_timeout() {
     // The buffer is exactly full when the gate has passed, and the peer does not read.
-    let exchange = Exchange { buffer: 8_192, ..Exchange::new(when(Moment::Data, Act::Say("354 go on\r\n"))) };
+    let exchange =
+        Exchange { buffer: 8_192, ..Exchange::new(when(ServerStep::Data, ServerAction::Reply("354 go on\r\n"))) };
     let timeouts = Timeouts { dot: Duration::from_millis(50), ..Timeouts::default() };
-    let hang = Exchange { script: when(Moment::InText, Act::Hang), ..exchange };
+    let hang = Exchange { script: when(ServerStep::InText, ServerAction::Hang), ..exchange };
     let mut session = hang.session_within(timeouts).await.expect("a session");
     let mut gate = Counting::open(&hang);
     // The server reads up to 4,096 bytes at once and then hangs. The remaining bytes exactly fill the buffer.

@@ -21,7 +21,7 @@ use tokio::{
     time::Instant,
 };
 
-use super::server::{Act, Exchange, Moment, Script, mail, stepwise, target, until, when, willing};
+use super::server::{Exchange, Script, ServerAction, ServerStep, mail, stepwise, target, until, when, willing};
 use crate::smtp::cause::Cause;
 use crate::smtp::gate::{Gate, GateAnswer};
 use crate::smtp::relay::circuit::Backoff;
@@ -108,7 +108,7 @@ async fn one_session_serves_many_mails_and_then_quits() {
 #[tokio::test]
 async fn session_ends_after_emails_that_relay_allows() {
     let ehlo = "250-relay\r\n250-PIPELINING\r\n250 LIMITS MAILMAX=2\r\n";
-    let exchange = Exchange::new(when(Moment::Ehlo, Act::Say(ehlo)));
+    let exchange = Exchange::new(when(ServerStep::Ehlo, ServerAction::Reply(ehlo)));
     let pool = pool(&exchange, quick());
     for text in ["a", "b", "c", "d"] {
         assert!(matches!(send(&pool, text).await, DialogueResult::Accepted { .. }));
@@ -118,9 +118,9 @@ async fn session_ends_after_emails_that_relay_allows() {
 
 #[tokio::test]
 async fn closing_reply_teaches_emails_per_session() {
-    let exchange = Exchange::new(Arc::new(|moment, email| {
-        let is_fourth = moment == Moment::Mail && email == 3;
-        is_fourth.then_some(Act::SayAndClose("421 4.4.2 too old a session\r\n"))
+    let exchange = Exchange::new(Arc::new(|step, email| {
+        let is_fourth = step == ServerStep::Mail && email == 3;
+        is_fourth.then_some(ServerAction::ReplyAndClose("421 4.4.2 too old a session\r\n"))
     }));
     let pool = pool(&exchange, quick());
     for _ in 0..2 {
@@ -150,7 +150,7 @@ async fn open_connections_never_exceed_the_limit() {
 
 #[tokio::test]
 async fn waiting_dot_keeps_its_session() {
-    let exchange = Exchange::new(when(Moment::Dot, Act::Hang));
+    let exchange = Exchange::new(when(ServerStep::Dot, ServerAction::Hang));
     let pool = pool(&exchange, RelayLimits { max_sessions: 2, ..quick() });
     let mut deliveries = Vec::new();
     for text in ["a", "b"] {
@@ -165,7 +165,7 @@ async fn waiting_dot_keeps_its_session() {
 
 #[tokio::test]
 async fn farewell_keeps_its_session() {
-    let exchange = Exchange::new(when(Moment::Quit, Act::Hang));
+    let exchange = Exchange::new(when(ServerStep::Quit, ServerAction::Hang));
     let timeouts = Timeouts { quit: Duration::from_secs(60), ..Timeouts::default() };
     let pool = pool(&exchange, RelayLimits { max_sessions: 1, emails_per_session: 1, timeouts, ..quick() });
     assert!(matches!(send(&pool, "a").await, DialogueResult::Accepted { .. }), "the result does not wait for it");
@@ -185,7 +185,7 @@ async fn idle_sessions_quit_after_a_while() {
 
 #[tokio::test]
 async fn relay_closing_after_each_email_is_no_fault() {
-    let exchange = Exchange::new(when(Moment::Dot, Act::SayAndClose("250 queued\r\n")));
+    let exchange = Exchange::new(when(ServerStep::Dot, ServerAction::ReplyAndClose("250 queued\r\n")));
     let pool = pool(&exchange, quick());
     for number in 0..5 {
         assert!(matches!(send(&pool, &number.to_string()).await, DialogueResult::Accepted { .. }));
@@ -200,9 +200,9 @@ async fn relay_closing_after_each_email_is_no_fault() {
 async fn used_session_is_no_evidence_against_smtputf8() {
     let upgraded = Arc::new(AtomicBool::new(false));
     let offers = upgraded.clone();
-    let exchange = Exchange::new(Arc::new(move |moment, _| match moment {
-        Moment::Ehlo if offers.load(Ordering::SeqCst) => None,
-        Moment::Ehlo => Some(Act::Say("250-relay\r\n250 8BITMIME\r\n")),
+    let exchange = Exchange::new(Arc::new(move |step, _| match step {
+        ServerStep::Ehlo if offers.load(Ordering::SeqCst) => None,
+        ServerStep::Ehlo => Some(ServerAction::Reply("250-relay\r\n250 8BITMIME\r\n")),
         _ => None,
     }));
     let pool = pool(&exchange, quick());
@@ -222,7 +222,7 @@ async fn used_session_is_no_evidence_against_smtputf8() {
 
 #[tokio::test]
 async fn session_ends_after_email_that_it_cannot_carry() {
-    let exchange = Exchange::new(when(Moment::Ehlo, Act::Say("502 5.5.1 not now\r\n")));
+    let exchange = Exchange::new(when(ServerStep::Ehlo, ServerAction::Reply("502 5.5.1 not now\r\n")));
     let pool = pool(&exchange, quick());
     assert!(matches!(send(&pool, "a").await, DialogueResult::Accepted { .. }));
     let permit = pool.acquire(soon()).await.expect("a permit");
@@ -236,7 +236,7 @@ async fn session_ends_after_email_that_it_cannot_carry() {
 
 #[tokio::test]
 async fn three_losses_after_the_dot_open_the_circuit() {
-    let exchange = Exchange::new(when(Moment::Dot, Act::Close));
+    let exchange = Exchange::new(when(ServerStep::Dot, ServerAction::Close));
     let pool = pool(&exchange, quick());
     for text in ["a", "b", "c"] {
         assert!(matches!(send(&pool, text).await, DialogueResult::InDoubt { .. }));
@@ -247,8 +247,10 @@ async fn three_losses_after_the_dot_open_the_circuit() {
 
 #[tokio::test]
 async fn throttle_answer_halves_rate() {
-    let exchange =
-        Exchange::new(when(Moment::Dot, Act::Say("454 Throttling failure: Maximum sending rate exceeded\r\n")));
+    let exchange = Exchange::new(when(
+        ServerStep::Dot,
+        ServerAction::Reply("454 Throttling failure: Maximum sending rate exceeded\r\n"),
+    ));
     let pool = pool(&exchange, RelayLimits { rate_per_second: 500.0, ..quick() });
     send(&pool, "a").await;
     let status = pool.status();
@@ -259,8 +261,10 @@ async fn throttle_answer_halves_rate() {
 
 #[tokio::test]
 async fn exhausted_quota_parks_relay() {
-    let exchange =
-        Exchange::new(when(Moment::Mail, Act::Say("454 Throttling failure: Daily message quota exceeded\r\n")));
+    let exchange = Exchange::new(when(
+        ServerStep::Mail,
+        ServerAction::Reply("454 Throttling failure: Daily message quota exceeded\r\n"),
+    ));
     let backoff = Backoff { parked: Duration::from_millis(50), ..Backoff::default() };
     let pool = pool(&exchange, RelayLimits { backoff, ..quick() });
     let words = "454 Throttling failure: Daily message quota exceeded";
@@ -320,7 +324,7 @@ async fn closed_pool_quits_sessions_and_gives_no_permits() {
 
 #[tokio::test]
 async fn closing_waits_no_longer_than_asked_for_a_dot_without_an_answer() {
-    let exchange = Exchange::new(when(Moment::Dot, Act::Hang));
+    let exchange = Exchange::new(when(ServerStep::Dot, ServerAction::Hang));
     let pool = pool(&exchange, quick());
     let permit = pool.acquire(soon()).await.expect("a permit");
     let _delivery = deliver_in_background(permit, mail(b"a"));
@@ -338,7 +342,7 @@ async fn relay_refusal_of_one_recipient_keeps_rate() {
         "450 4.7.1 <a@x.example>: Recipient address rejected: daily quota exceeded for this recipient\r\n",
         "450 4.7.1 <a@x.example>: Recipient address rejected: Too many messages\r\n",
     ] {
-        let exchange = Exchange::new(when(Moment::Rcpt, Act::Say(words)));
+        let exchange = Exchange::new(when(ServerStep::Rcpt, ServerAction::Reply(words)));
         let pool = pool(&exchange, quick());
         let before = pool.status().rate_per_second;
         assert!(matches!(send(&pool, "a").await, DialogueResult::Refused { .. }), "{words}");
@@ -351,9 +355,9 @@ async fn relay_refusal_of_one_recipient_keeps_rate() {
 async fn closing_reply_in_used_session_is_no_throttle() {
     let offered = Arc::new(AtomicUsize::new(0));
     let counted = offered.clone();
-    let exchange = Exchange::new(Arc::new(move |moment, _| match moment {
-        Moment::Mail if counted.fetch_add(1, Ordering::SeqCst) == 1 => {
-            Some(Act::SayAndClose("421 4.4.2 closing connection\r\n"))
+    let exchange = Exchange::new(Arc::new(move |step, _| match step {
+        ServerStep::Mail if counted.fetch_add(1, Ordering::SeqCst) == 1 => {
+            Some(ServerAction::ReplyAndClose("421 4.4.2 closing connection\r\n"))
         }
         _ => None,
     }));
@@ -371,11 +375,11 @@ async fn closing_reply_in_used_session_is_no_throttle() {
 async fn one_session_too_many_only_slows_the_relay() {
     let connections = Arc::new(AtomicUsize::new(0));
     let counted = connections.clone();
-    let picky: Script = Arc::new(move |moment, _| match moment {
-        Moment::Banner if counted.fetch_add(1, Ordering::SeqCst) > 0 => {
-            Some(Act::SayAndClose("421 too many connections\r\n"))
+    let picky: Script = Arc::new(move |step, _| match step {
+        ServerStep::Banner if counted.fetch_add(1, Ordering::SeqCst) > 0 => {
+            Some(ServerAction::ReplyAndClose("421 too many connections\r\n"))
         }
-        Moment::Dot => Some(Act::Hang),
+        ServerStep::Dot => Some(ServerAction::Hang),
         _ => None,
     });
     let exchange = Exchange::new(picky);
@@ -391,23 +395,23 @@ async fn one_session_too_many_only_slows_the_relay() {
 /// Misbehaves at random, by seed.
 fn chaos(seed: u64) -> Script {
     let random = parking_lot::Mutex::new(StdRng::seed_from_u64(seed));
-    Arc::new(move |moment, _| {
+    Arc::new(move |step, _| {
         let (dice, which) = {
             let mut random = random.lock();
             (random.random_range(0..100u32), random.random_range(0..6usize))
         };
-        if dice >= 8 || moment == Moment::InText {
+        if dice >= 8 || step == ServerStep::InText {
             return None;
         }
-        let acts = [
-            Act::Close,
-            Act::Say("421 4.3.2 no\r\n"),
-            Act::Say("550 5.1.1 no\r\n"),
-            Act::SayAndClose("25"),
-            Act::Say("nonsense\r\n"),
-            Act::SayAndClose("451 4.7.1 later\r\n"),
+        let actions = [
+            ServerAction::Close,
+            ServerAction::Reply("421 4.3.2 no\r\n"),
+            ServerAction::Reply("550 5.1.1 no\r\n"),
+            ServerAction::ReplyAndClose("25"),
+            ServerAction::Reply("nonsense\r\n"),
+            ServerAction::ReplyAndClose("451 4.7.1 later\r\n"),
         ];
-        acts.get(which).cloned()
+        actions.get(which).cloned()
     })
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use reveille_ledger::access::{Access, Tls, Trust};
 
 use super::certificates::Authority;
-use super::server::{Act, Counting, Exchange, Moment, Script, ServerTls, mail, script, when, willing};
+use super::server::{Counting, Exchange, Script, ServerAction, ServerStep, ServerTls, mail, script, when, willing};
 use crate::process::secret::Secret;
 use crate::smtp::cause::{Cause, Fix};
 use crate::smtp::replies::dialogue_result::DialogueResult;
@@ -149,7 +149,10 @@ async fn closed_gate_writes_nothing_over_tls() {
 
 #[tokio::test]
 async fn after_starttls_everything_is_said_anew() {
-    let scene = Scene::start_tls(when(Moment::Ehlo, Act::Say("250-relay\r\n250-PIPELINING\r\n250 STARTTLS\r\n")));
+    let scene = Scene::start_tls(when(
+        ServerStep::Ehlo,
+        ServerAction::Reply("250-relay\r\n250-PIPELINING\r\n250 STARTTLS\r\n"),
+    ));
     let (opened, findings) = scene.open().await;
     assert_eq!(scene.exchange.commands(), [EHLO, "STARTTLS", EHLO]);
     assert_eq!(findings.extensions, ["PIPELINING", "8BITMIME", "AUTH PLAIN LOGIN", "SMTPUTF8"]);
@@ -159,11 +162,12 @@ async fn after_starttls_everything_is_said_anew() {
 
 #[tokio::test]
 async fn starttls_that_is_asked_for_is_never_done_without() {
-    let not_offered = Scene::start_tls(when(Moment::Ehlo, Act::Say("250 relay\r\n"))).logging_in();
+    let not_offered = Scene::start_tls(when(ServerStep::Ehlo, ServerAction::Reply("250 relay\r\n"))).logging_in();
     let (fix, stage, words) = not_offered.fix().await;
     assert_eq!((fix, stage), (Fix::ImplicitTls, Stage::Tls));
     assert!(words.contains("offers no STARTTLS"), "{words}");
-    let refused = Scene::start_tls(when(Moment::StartTls, Act::Say("454 4.7.0 TLS not available\r\n"))).logging_in();
+    let refused = Scene::start_tls(when(ServerStep::StartTls, ServerAction::Reply("454 4.7.0 TLS not available\r\n")))
+        .logging_in();
     assert_eq!(refused.fails().await, (Stage::Tls, "454 4.7.0 TLS not available".to_owned()));
     for scene in [not_offered, refused] {
         assert!(!scene.exchange.commands().iter().any(|line| line.starts_with("AUTH") || line.starts_with("MAIL")));
@@ -173,7 +177,7 @@ async fn starttls_that_is_asked_for_is_never_done_without() {
 #[tokio::test]
 async fn bytes_injected_after_starttls_close_the_session() {
     let words = "220 2.0.0 go ahead\r\n250-relay\r\n250 AUTH PLAIN\r\n";
-    let scene = Scene::start_tls(when(Moment::StartTls, Act::Say(words))).logging_in();
+    let scene = Scene::start_tls(when(ServerStep::StartTls, ServerAction::Reply(words))).logging_in();
     let result = scene.open().await.0.err().map(|result| *result);
     assert!(
         matches!(&result, Some(DialogueResult::Broken { stage: Stage::Tls, cause: Cause::OutOfStep(_) })),
@@ -235,7 +239,7 @@ async fn auth_plain_is_used_where_offered_and_login_otherwise() {
     let scene = Scene::start_tls(willing()).logging_in();
     assert_eq!(scene.open().await.1.mechanism, Some(Mechanism::Plain));
     assert_eq!(scene.exchange.commands(), [EHLO, "STARTTLS", EHLO, "AUTH PLAIN AGFubmEAaHVudGVyMg=="]);
-    let login = when(Moment::SecureEhlo, Act::Say("250-relay\r\n250 AUTH CRAM-MD5 LOGIN\r\n"));
+    let login = when(ServerStep::SecureEhlo, ServerAction::Reply("250-relay\r\n250 AUTH CRAM-MD5 LOGIN\r\n"));
     let scene = Scene::implicit(login).logging_in();
     assert_eq!(scene.open().await.1.mechanism, Some(Mechanism::Login));
     assert_eq!(scene.exchange.commands(), [EHLO, "AUTH LOGIN", "YW5uYQ==", "aHVudGVyMg=="]);
@@ -243,7 +247,7 @@ async fn auth_plain_is_used_where_offered_and_login_otherwise() {
 
 #[tokio::test]
 async fn token_is_sent_by_xoauth2_and_its_refusal_is_reported() {
-    let offers = (Moment::SecureEhlo, Act::Say("250-relay\r\n250 AUTH LOGIN XOAUTH2\r\n"));
+    let offers = (ServerStep::SecureEhlo, ServerAction::Reply("250-relay\r\n250 AUTH LOGIN XOAUTH2\r\n"));
     let by_token = |script| {
         let mut scene = Scene::implicit(script).logging_in();
         scene.login = Login::Xoauth2;
@@ -260,21 +264,24 @@ async fn token_is_sent_by_xoauth2_and_its_refusal_is_reported() {
 
 #[tokio::test]
 async fn failed_auth_is_the_relays_problem_and_reveals_no_secret() {
-    static LOGIN_ONLY: [(Moment, Act); 2] = [
-        (Moment::SecureEhlo, Act::Say("250-relay\r\n250 AUTH LOGIN\r\n")),
-        (Moment::Auth, Act::Say("535 5.7.8 no: aHVudGVyMg==\r\n")),
+    static LOGIN_ONLY: [(ServerStep, ServerAction); 2] = [
+        (ServerStep::SecureEhlo, ServerAction::Reply("250-relay\r\n250 AUTH LOGIN\r\n")),
+        (ServerStep::Auth, ServerAction::Reply("535 5.7.8 no: aHVudGVyMg==\r\n")),
     ];
     let table = [
-        (when(Moment::Auth, Act::Say("535 5.7.8 bad credentials\r\n")), "535 5.7.8 bad credentials"),
+        (when(ServerStep::Auth, ServerAction::Reply("535 5.7.8 bad credentials\r\n")), "535 5.7.8 bad credentials"),
         (
-            when(Moment::Auth, Act::Say("535 no: AGFubmEAaHVudGVyMg==\r\n")),
+            when(ServerStep::Auth, ServerAction::Reply("535 no: AGFubmEAaHVudGVyMg==\r\n")),
             "535 (not shown: it repeats the credentials)",
         ),
-        (when(Moment::Auth, Act::Say("454 4.7.0 temporary failure\r\n")), "454 4.7.0 temporary failure"),
-        (when(Moment::Auth, Act::Say("334 more\r\n")), "334 more"),
-        (when(Moment::Auth, Act::Say("?AGFubmEAaHVudGVyMg==\r\n")), "not shown"),
+        (when(ServerStep::Auth, ServerAction::Reply("454 4.7.0 temporary failure\r\n")), "454 4.7.0 temporary failure"),
+        (when(ServerStep::Auth, ServerAction::Reply("334 more\r\n")), "334 more"),
+        (when(ServerStep::Auth, ServerAction::Reply("?AGFubmEAaHVudGVyMg==\r\n")), "not shown"),
         (script(&LOGIN_ONLY), "535 (not shown: it repeats the credentials)"),
-        (when(Moment::SecureEhlo, Act::Say("250-relay\r\n250 AUTH XOAUTH2\r\n")), "neither AUTH PLAIN nor AUTH LOGIN"),
+        (
+            when(ServerStep::SecureEhlo, ServerAction::Reply("250-relay\r\n250 AUTH XOAUTH2\r\n")),
+            "neither AUTH PLAIN nor AUTH LOGIN",
+        ),
     ];
     for (script, expected) in table {
         let scene = Scene::implicit(script).logging_in();
@@ -288,7 +295,7 @@ async fn failed_auth_is_the_relays_problem_and_reveals_no_secret() {
 #[tokio::test]
 async fn where_auth_is_offered_after_starttls_only_that_is_said() {
     let clear = |words: &'static str| {
-        let mut scene = Scene::start_tls(when(Moment::Ehlo, Act::Say(words))).logging_in();
+        let mut scene = Scene::start_tls(when(ServerStep::Ehlo, ServerAction::Reply(words))).logging_in();
         // A password may be sent in the clear to this machine only.
         (scene.access.tls, scene.host) = (Tls::None, "127.0.0.1");
         scene

@@ -29,9 +29,9 @@ use crate::smtp::session::envelope::Email;
 use crate::smtp::session::stream::ByteStream;
 use crate::smtp::session::target::Target;
 
-/// Moments at which the script is asked.
+/// Steps at which the script is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Moment {
+pub enum ServerStep {
     Banner,
     /// EHLO before any TLS.
     Ehlo,
@@ -53,10 +53,10 @@ pub enum Moment {
 
 /// Actions of the server.
 #[derive(Debug, Clone)]
-pub enum Act {
-    Say(&'static str),
-    SayAndClose(&'static str),
-    SayAfter(Duration, &'static str),
+pub enum ServerAction {
+    Reply(&'static str),
+    ReplyAndClose(&'static str),
+    ReplyAfter(Duration, &'static str),
     Close,
     /// Sends and reads nothing, and keeps the connection open.
     Hang,
@@ -64,29 +64,29 @@ pub enum Act {
     Flood(usize),
 }
 
-/// Returns the action for a moment and the number of the email on its connection, from 0. `None`: the usual one.
-pub type Script = Arc<dyn Fn(Moment, usize) -> Option<Act> + Send + Sync>;
+/// Returns the action for a step and the number of the email on its connection, from 0. `None`: the usual one.
+pub type Script = Arc<dyn Fn(ServerStep, usize) -> Option<ServerAction> + Send + Sync>;
 
 /// Returns the script of a server that offers everything and accepts everything.
 pub fn willing() -> Script {
     Arc::new(|_, _| None)
 }
 
-/// As [`willing`], except at one moment of every email.
-pub fn when(moment: Moment, act: Act) -> Script {
-    Arc::new(move |at, _| (at == moment).then(|| act.clone()))
+/// As [`willing`], except at one step of every email.
+pub fn when(step: ServerStep, action: ServerAction) -> Script {
+    Arc::new(move |at, _| (at == step).then(|| action.clone()))
 }
 
-/// As [`willing`], except at several moments of every email.
-pub fn script(acts: &'static [(Moment, Act)]) -> Script {
-    Arc::new(move |at, _| acts.iter().find(|(moment, _)| *moment == at).map(|(_, act)| act.clone()))
+/// As [`willing`], except at several steps of every email.
+pub fn script(actions: &'static [(ServerStep, ServerAction)]) -> Script {
+    Arc::new(move |at, _| actions.iter().find(|(step, _)| *step == at).map(|(_, action)| action.clone()))
 }
 
 /// As the given script, without PIPELINING.
 pub fn stepwise(script: Script) -> Script {
-    Arc::new(move |moment, mail| match script(moment, mail) {
-        None if moment == Moment::Ehlo => Some(Act::Say("250-relay\r\n250 8BITMIME\r\n")),
-        act => act,
+    Arc::new(move |step, mail| match script(step, mail) {
+        None if step == ServerStep::Ehlo => Some(ServerAction::Reply("250-relay\r\n250 8BITMIME\r\n")),
+        action => action,
     })
 }
 
@@ -219,7 +219,7 @@ impl Server {
             self.stream = Box::new(acceptor.accept(self.stream).await?);
             self.is_secure = true;
         }
-        self.act(Moment::Banner, "220 relay ESMTP\r\n").await?;
+        self.action(ServerStep::Banner, "220 relay ESMTP\r\n").await?;
         loop {
             let line = String::from_utf8_lossy(&self.line().await?).into_owned();
             let verb = line.split([' ', '\r']).next().unwrap_or_default().to_ascii_uppercase();
@@ -227,13 +227,13 @@ impl Server {
             match verb.as_str() {
                 "EHLO" if self.is_secure => {
                     let all = "250-relay\r\n250-PIPELINING\r\n250-8BITMIME\r\n250-AUTH PLAIN LOGIN\r\n250 SMTPUTF8\r\n";
-                    self.act(Moment::SecureEhlo, all).await?;
+                    self.action(ServerStep::SecureEhlo, all).await?;
                 }
                 "EHLO" if matches!(self.tls, ServerTls::WhenAsked(_)) => {
-                    self.act(Moment::Ehlo, "250-relay\r\n250 STARTTLS\r\n").await?;
+                    self.action(ServerStep::Ehlo, "250-relay\r\n250 STARTTLS\r\n").await?;
                 }
                 "STARTTLS" => {
-                    let said = self.act(Moment::StartTls, "220 2.0.0 go ahead\r\n").await?;
+                    let said = self.action(ServerStep::StartTls, "220 2.0.0 go ahead\r\n").await?;
                     if let (ServerTls::WhenAsked(acceptor), true) = (&self.tls, said.starts_with('2')) {
                         self.stream = Box::new(acceptor.accept(self.stream).await?);
                         self.is_secure = true;
@@ -248,26 +248,29 @@ impl Server {
                             self.seen.lock().commands.push(answer.trim_end().to_owned());
                         }
                     }
-                    self.act(Moment::Auth, "235 2.7.0 welcome\r\n").await?;
+                    self.action(ServerStep::Auth, "235 2.7.0 welcome\r\n").await?;
                 }
-                "HELO" => _ = self.act(Moment::Helo, "250 relay\r\n").await?,
+                "HELO" => _ = self.action(ServerStep::Helo, "250 relay\r\n").await?,
                 "EHLO" => {
-                    self.act(Moment::Ehlo, "250-relay\r\n250-PIPELINING\r\n250-8BITMIME\r\n250 SMTPUTF8\r\n").await?;
+                    self.action(ServerStep::Ehlo, "250-relay\r\n250-PIPELINING\r\n250-8BITMIME\r\n250 SMTPUTF8\r\n")
+                        .await?;
                 }
-                "MAIL" => _ = self.act(Moment::Mail, "250 2.1.0 ok\r\n").await?,
-                "RCPT" => self.has_recipient |= self.act(Moment::Rcpt, "250 2.1.5 ok\r\n").await?.starts_with('2'),
+                "MAIL" => _ = self.action(ServerStep::Mail, "250 2.1.0 ok\r\n").await?,
+                "RCPT" => {
+                    self.has_recipient |= self.action(ServerStep::Rcpt, "250 2.1.5 ok\r\n").await?.starts_with('2')
+                }
                 "RSET" => {
                     self.has_recipient = false;
-                    self.act(Moment::Reset, "250 2.0.0 ok\r\n").await?;
+                    self.action(ServerStep::Reset, "250 2.0.0 ok\r\n").await?;
                 }
                 "DATA" => {
-                    if self.act(Moment::Data, "354 go on\r\n").await?.starts_with('3') {
+                    if self.action(ServerStep::Data, "354 go on\r\n").await?.starts_with('3') {
                         self.text().await?;
                         self.mail += 1;
                     }
                 }
                 "QUIT" => {
-                    self.act(Moment::Quit, "221 bye\r\n").await?;
+                    self.action(ServerStep::Quit, "221 bye\r\n").await?;
                     return Err(Over);
                 }
                 _ => {
@@ -288,13 +291,13 @@ impl Server {
             let first = text.is_empty();
             text.extend_from_slice(line.strip_prefix(b".").unwrap_or(&line));
             if first {
-                self.act(Moment::InText, "").await?;
+                self.action(ServerStep::InText, "").await?;
             }
         }
         self.seen.lock().texts.push(text.clone());
         let has_recipient = std::mem::take(&mut self.has_recipient);
         let usual = if has_recipient { "250 2.0.0 queued\r\n" } else { "554 5.5.1 no valid recipients\r\n" };
-        let said = self.act(Moment::Dot, usual).await?;
+        let said = self.action(ServerStep::Dot, usual).await?;
         if has_recipient && said.starts_with('2') {
             self.seen.lock().accepted.push(text);
         }
@@ -302,30 +305,30 @@ impl Server {
     }
 
     /// Performs the action of the script, or else sends the usual reply. Returns the reply that it sent.
-    async fn act(&mut self, moment: Moment, usual: &'static str) -> Result<&'static str, Over> {
-        match (self.script)(moment, self.mail).unwrap_or(Act::Say(usual)) {
-            Act::Say(words) => {
+    async fn action(&mut self, step: ServerStep, usual: &'static str) -> Result<&'static str, Over> {
+        match (self.script)(step, self.mail).unwrap_or(ServerAction::Reply(usual)) {
+            ServerAction::Reply(words) => {
                 self.stream.write_all(words.as_bytes()).await?;
                 self.stream.flush().await?;
                 Ok(words)
             }
-            Act::SayAndClose(words) => {
+            ServerAction::ReplyAndClose(words) => {
                 self.stream.write_all(words.as_bytes()).await?;
                 self.stream.flush().await?;
                 Err(Over)
             }
-            Act::SayAfter(delay, words) => {
+            ServerAction::ReplyAfter(delay, words) => {
                 tokio::time::sleep(delay).await;
                 self.stream.write_all(words.as_bytes()).await?;
                 self.stream.flush().await?;
                 Ok(words)
             }
-            Act::Close => Err(Over),
-            Act::Hang => {
+            ServerAction::Close => Err(Over),
+            ServerAction::Hang => {
                 std::future::pending::<()>().await;
                 Err(Over)
             }
-            Act::Flood(bytes) => {
+            ServerAction::Flood(bytes) => {
                 for _ in 0..bytes / 1000 {
                     self.stream.write_all(&[b'2'; 1000]).await?;
                 }

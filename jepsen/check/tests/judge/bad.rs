@@ -361,8 +361,8 @@ fn i7_read_of_unwritten_value_is_rejected() {
 #[test]
 fn i7_read_that_goes_back_is_rejected() {
     // A write without an answer is undecided until a read returns it.
-    rejected(&and_read("perhaps", 32.0, Some("v1")), &[7]);
-    accepted(&and_read("perhaps", 28.95, Some("v1"))); // It was seen by a read that was not over yet.
+    rejected(&and_read("unanswered", 32.0, Some("v1")), &[7]);
+    accepted(&and_read("unanswered", 28.95, Some("v1"))); // It was seen by a read that was not over yet.
     // Two writes were under way together. A read of v3 after v2 proves that v3 replaced v2.
     rejected(&and_read("both", 31.0, Some("v2")), &[7]);
     rejected(&and_read("both", 31.0, Some("v1")), &[7]);
@@ -372,7 +372,7 @@ fn i7_read_that_goes_back_is_rejected() {
             history.found(ObjectKind::Schedule, name, value);
         })
     };
-    rejected(&at_the_end("perhaps", "v1"), &[7]);
+    rejected(&at_the_end("unanswered", "v1"), &[7]);
     rejected(&at_the_end("both", "v2"), &[7]);
     // The same value by two requests: either may be the one that was read.
     let again = with(|history| {
@@ -979,19 +979,19 @@ fn i17_recipients_that_wait_for_longer_than_twenty_seconds_are_rejected() {
 
 #[test]
 fn i17_each_fault_restarts_bound_once() {
-    let struck = |kind, node: &'static str, until_s: Option<f64>, seconds| {
+    let disturbed = |kind, node: &'static str, until_s: Option<f64>, seconds| {
         waiting_until(seconds, |history| history.fault(kind, &[node], 80.0).until_ns = until_s.map(ns))
     };
     for (kind, until_s, over_s) in
         [(FaultKind::Kill, None, 80.0), (FaultKind::Pause, Some(84.0), 84.0), (FaultKind::Clock, Some(86.0), 86.0)]
     {
-        let within = struck(kind, "n3", until_s, over_s - 70.0 + 19.9);
+        let within = disturbed(kind, "n3", until_s, over_s - 70.0 + 19.9);
         assert!(within.judge().valid, "{kind:?}\n{}", within.judge().table());
-        rejected(&struck(kind, "n3", until_s, over_s - 70.0 + 20.1), &[17]);
+        rejected(&disturbed(kind, "n3", until_s, over_s - 70.0 + 20.1), &[17]);
     }
     // For I17 the loss of a node restarts the time limit once. A command of an operator never restarts it.
-    rejected(&struck(FaultKind::NodeLost, "n3", None, 30.1), &[17]);
-    rejected(&struck(FaultKind::Operator, "n3", None, 22.2), &[17]);
+    rejected(&disturbed(FaultKind::NodeLost, "n3", None, 30.1), &[17]);
+    rejected(&disturbed(FaultKind::Operator, "n3", None, 22.2), &[17]);
 }
 
 #[test]
@@ -1123,11 +1123,11 @@ fn i17_claim_is_timed_by_ledger_where_its_commit_was_not_seen() {
 
 #[test]
 fn i17_disturbance_restarts_time_of_claim() {
-    let struck = |seconds: f64| {
+    let disturbed = |seconds: f64| {
         held_for(seconds, |history| history.fault(FaultKind::Pause, &["n3"], 110.0).until_ns = Some(ns(114.0)))
     };
-    accepted(&struck(45.9));
-    rejected(&struck(46.1), &[17]);
+    accepted(&disturbed(45.9));
+    rejected(&disturbed(46.1), &[17]);
     // A dialogue that a broken relay holds up may go on for a minute.
     let broken = |until_s: f64| {
         held_for(55.0, |history| history.fault(FaultKind::Relay, &[], 60.0).until_ns = Some(ns(until_s)))

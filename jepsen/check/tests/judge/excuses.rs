@@ -48,8 +48,9 @@ fn i4_end_by_client_or_relay_is_explained() {
         history.found(ObjectKind::OptOut, "m7", "opted_out");
     });
     accepted(&left);
-    let perhaps = without_a_mail(RecipientState::Suppressed, |history| asks(history, 11.0, opt_out(), Answer::Unknown));
-    accepted(&perhaps);
+    let unanswered =
+        without_a_mail(RecipientState::Suppressed, |history| asks(history, 11.0, opt_out(), Answer::Unknown));
+    accepted(&unanswered);
     let refused = Answer::Failed { reason: "NOT_FOUND".to_owned() };
     rejected(
         &without_a_mail(RecipientState::Suppressed, |history| asks(history, 11.0, opt_out(), refused.clone())),
@@ -193,14 +194,14 @@ fn i1_decision_excuses_only_handoffs_on_both_sides() {
     rejected(&third, &[1, 3]);
     assert_eq!((third.judge().duplicates, third.judge().duplicates_decided), (1, 1), "one of the two was decided");
     // The answer to the resend was lost, so its log index is unknown and the checker compares times.
-    let perhaps = |at_s: f64| {
+    let unanswered = |at_s: f64| {
         with(|history| {
             again(history, "r120.0", "m7", 160, 16.0);
             resend(history, at_s, ("r120.0", Some("m7")), Answer::Unknown);
         })
     };
-    accepted(&perhaps(14.0));
-    rejected(&perhaps(17.0), &[1, 3]);
+    accepted(&unanswered(14.0));
+    rejected(&unanswered(17.0), &[1, 3]);
 }
 
 #[test]

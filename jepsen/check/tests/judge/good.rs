@@ -469,17 +469,17 @@ fn reads(history: &mut TestHistory) {
     saw(ObjectKind::OptOut, "a", 26.0, None);
     saw(ObjectKind::OptOut, "a", 28.0, Some("opted_out"));
     for (at_s, value) in [(21.0, "v1"), (24.0, "v1"), (29.0, "v2"), (31.0, "v2")] {
-        saw(schedule, "perhaps", at_s, Some(value));
+        saw(schedule, "unanswered", at_s, Some(value));
     }
     for (at_s, value) in [(28.0, "v2"), (29.0, "v3"), (30.0, "v3")] {
         saw(schedule, "both", at_s, Some(value));
     }
-    for name in ["perhaps", "both"] {
+    for name in ["unanswered", "both"] {
         history.call(1.0, 1.1, write(schedule, name, Some("v1")), ok(24));
         history.call(22.0, 27.0, write(schedule, name, Some("v2")), Answer::Unknown);
     }
     history.call(22.0, 27.0, write(schedule, "both", Some("v3")), Answer::Unknown);
-    history.found(schedule, "perhaps", "v2");
+    history.found(schedule, "unanswered", "v2");
     history.found(schedule, "both", "v3");
     history.call(5.0, 5.2, read(schedule, "daily"), Answer::Unknown);
 }

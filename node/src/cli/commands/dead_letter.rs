@@ -196,8 +196,8 @@ async fn requeue(context: &CommandContext<'_>, tenant: String, args: RequeueArgs
         }
     };
     let by = pool.map(|pool| format!(" by pool {pool}")).unwrap_or_default();
-    let act = Act { verb: "requeued", prompt: format!("Send again{by}"), words, asks: !is_named };
-    carry_out(context, &letters, act, asked).await
+    let operation = LetterOperation { verb: "requeued", prompt: format!("Send again{by}"), words, asks: !is_named };
+    carry_out(context, &letters, operation, asked).await
 }
 
 async fn discard(context: &CommandContext<'_>, tenant: String, args: DiscardArgs) -> Result<(), Stop> {
@@ -224,12 +224,13 @@ async fn discard(context: &CommandContext<'_>, tenant: String, args: DiscardArgs
             Ok::<_, Failure>(Batch { moved, index, cancelled: 0, inside_gap: 0, next: answer.next_page_token })
         }
     };
-    let act = Act { verb: "discarded", prompt: "Take off the list for good".to_owned(), words, asks: true };
-    carry_out(context, &letters, act, asked).await
+    let operation =
+        LetterOperation { verb: "discarded", prompt: "Take off the list for good".to_owned(), words, asks: true };
+    carry_out(context, &letters, operation, asked).await
 }
 
 /// The action of a subcommand, and its texts.
-struct Act {
+struct LetterOperation {
     verb: &'static str,
     prompt: String,
     words: String,
@@ -241,13 +242,13 @@ struct Act {
 async fn carry_out<Fut>(
     context: &CommandContext<'_>,
     letters: &Letters,
-    act: Act,
+    operation: LetterOperation,
     asked: impl Fn(bool, String) -> Fut,
 ) -> Result<(), Stop>
 where
     Fut: Future<Output = Result<Batch, Failure>>,
 {
-    let Act { verb, prompt, words, asks } = act;
+    let LetterOperation { verb, prompt, words, asks } = operation;
     let run = letters.run.clone();
     if letters.dry_run || asks {
         let preview = total(verb, |token| asked(true, token)).await?;

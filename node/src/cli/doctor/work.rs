@@ -188,7 +188,7 @@ fn waiting(doubts: &[Doubt], dead_letters: &[DeadLetter]) -> Vec<Finding> {
         runs.first().map(|_| (count, named(&runs)))
     };
     let doubt = count_by_run(doubts.iter().map(|doubt| doubt.run.as_str()).collect()).map(|(count, of)| {
-        let what = format!("{count} in doubt, in {of}: perhaps accepted, perhaps not");
+        let what = format!("{count} in doubt, in {of}: each may have been accepted or not");
         let why = "SMTP cannot be asked: a node's journal resolves it, or you decide";
         let next = "start the nodes that are down first; then reveille in-doubt list";
         Finding::problem("in_doubt", what, why, next)

@@ -16,7 +16,7 @@ use reveille_ledger::{Chunk, Claim, Ledger, RecipientState, Run, RunState, WAVE_
 
 use crate::archived::archived;
 
-type Seat = (ChunkKey, u16);
+type SlotKey = (ChunkKey, u16);
 
 /// In a chunk with more slots, only recipients at its borders and those that changed are judged one by one.
 const SLOTS_MAX: u32 = 16_384;
@@ -24,7 +24,7 @@ const SLOTS_MAX: u32 = 16_384;
 const MOVED_MAX: usize = 24;
 
 /// Returns the recipients of both states, each with its state.
-fn all_recipients(before: &Ledger, after: &Ledger) -> [BTreeMap<Seat, RecipientState>; 2] {
+fn all_recipients(before: &Ledger, after: &Ledger) -> [BTreeMap<SlotKey, RecipientState>; 2] {
     let mut all = [BTreeMap::new(), BTreeMap::new()];
     let keys: BTreeSet<ChunkKey> =
         [before, after].iter().flat_map(|of| of.chunks().iter().map(|(key, _)| *key)).collect();
@@ -64,28 +64,28 @@ fn looked_at(chunks: [Option<&Chunk>; 2]) -> Bitmap {
 pub fn judge(before: &Ledger, entry: &Entry, after: &Ledger, refused: bool) {
     judge_places(before, entry, after);
     let [was, is] = all_recipients(before, after);
-    for (seat, state) in &is {
-        if *state == RecipientState::Claimed && was.get(seat) != Some(state) {
-            let near = beside(after, *seat);
+    for (slot_key, state) in &is {
+        if *state == RecipientState::Claimed && was.get(slot_key) != Some(state) {
+            let near = beside(after, *slot_key);
             assert!(
                 !near.iter().any(|of| counts(*of) || *of == RecipientState::Claimed),
-                "P17: {seat:?} beside {near:?}"
+                "P17: {slot_key:?} beside {near:?}"
             );
         }
-        let Some(former) = was.get(seat) else {
-            let near = beside(after, *seat).iter().any(|of| counts(*of));
+        let Some(former) = was.get(slot_key) else {
+            let near = beside(after, *slot_key).iter().any(|of| counts(*of));
             let expected = if near { RecipientState::Suppressed } else { RecipientState::Pending };
-            assert_eq!(*state, expected, "{seat:?} is new");
+            assert_eq!(*state, expected, "{slot_key:?} is new");
             continue;
         };
-        let told = || format!("{seat:?} was {former:?} and is {state:?} after {entry:?}");
+        let told = || format!("{slot_key:?} was {former:?} and is {state:?} after {entry:?}");
         assert!(!refused || former == state, "a refusal changes nothing: {}", told());
-        if let Some(expected) = may_be(before, entry, *seat, *former, refused) {
+        if let Some(expected) = may_be(before, entry, *slot_key, *former, refused) {
             assert!(expected.contains(state), "not of {expected:?}: {}", told());
         }
         assert!(former == state || may_move(&entry.command, *former, *state), "{}", told());
-        if let Some(expected) = suspicion(before, entry, *seat, *former, *state, refused) {
-            assert_eq!(is_crash_suspect(after, *seat), expected, "P12: {}", told());
+        if let Some(expected) = suspicion(before, entry, *slot_key, *former, *state, refused) {
+            assert_eq!(is_crash_suspect(after, *slot_key), expected, "P12: {}", told());
         }
     }
     let left: Vec<RunId> = before.runs().map(|(id, ..)| id).filter(|id| after.run(*id).is_none()).collect();
@@ -93,9 +93,10 @@ pub fn judge(before: &Ledger, entry: &Entry, after: &Ledger, refused: bool) {
     for (id, _, run) in before.runs().filter(|(id, ..)| left.contains(id)) {
         judge_archived(before, run, after, id, entry.now);
     }
-    let has_left =
-        |seat: &Seat| before.recipient_at(seat.0, seat.1).is_some_and(|recipient| left.contains(&recipient.run));
-    let is_left = |seat: &Seat| is.contains_key(seat) || has_left(seat);
+    let has_left = |slot_key: &SlotKey| {
+        before.recipient_at(slot_key.0, slot_key.1).is_some_and(|recipient| left.contains(&recipient.run))
+    };
+    let is_left = |slot_key: &SlotKey| is.contains_key(slot_key) || has_left(slot_key);
     assert!(was.keys().all(is_left), "a recipient is gone after {entry:?}");
     for (id, _, run) in before.runs().filter(|(id, ..)| !left.contains(id)) {
         let now = after.run(id).expect("a run stays");
@@ -260,7 +261,7 @@ fn counts(state: RecipientState) -> bool {
 }
 
 /// States of the same address in other runs of the schedule within the gap (P17).
-fn beside(ledger: &Ledger, (chunk, slot): Seat) -> Vec<RecipientState> {
+fn beside(ledger: &Ledger, (chunk, slot): SlotKey) -> Vec<RecipientState> {
     let Some(RecipientId { run: id, number }) = ledger.recipient_at(chunk, slot) else { return vec![] };
     let run = ledger.run(id).expect("a run");
     // Without `min_gap` no run is compared. Runs to sealed audiences never have one (`GapOfSealed`).
@@ -283,7 +284,7 @@ fn beside(ledger: &Ledger, (chunk, slot): Seat) -> Vec<RecipientState> {
     found
 }
 
-fn is_crash_suspect(ledger: &Ledger, (chunk, slot): Seat) -> bool {
+fn is_crash_suspect(ledger: &Ledger, (chunk, slot): SlotKey) -> bool {
     ledger.chunks().get(&chunk).is_some_and(|chunk| chunk.crash_suspects.contains(slot))
 }
 
@@ -291,18 +292,18 @@ fn is_crash_suspect(ledger: &Ledger, (chunk, slot): Seat) -> bool {
 fn suspicion(
     before: &Ledger,
     entry: &Entry,
-    seat: Seat,
+    slot_key: SlotKey,
     former: RecipientState,
     state: RecipientState,
     refused: bool,
 ) -> Option<bool> {
-    let (was, slot) = (is_crash_suspect(before, seat), seat.1);
+    let (was, slot) = (is_crash_suspect(before, slot_key), slot_key.1);
     if state.is_terminal() {
         return Some(false);
     }
     let Command::Settle(outcomes) = &entry.command else { return Some(was) };
     let [outcome] = &outcomes[..] else { return None };
-    let row = row_of(before, outcome, seat).filter(|row| !refused && is_mine(row, slot, former));
+    let row = row_of(before, outcome, slot_key).filter(|row| !refused && is_mine(row, slot, former));
     if row.is_none() {
         return Some(was);
     }
@@ -390,43 +391,43 @@ fn may_move(command: &Command, from: RecipientState, to: RecipientState) -> bool
 fn may_be(
     before: &Ledger,
     entry: &Entry,
-    seat: Seat,
+    slot_key: SlotKey,
     former: RecipientState,
     refused: bool,
 ) -> Option<Vec<RecipientState>> {
     if refused {
         return Some(vec![former]);
     }
-    let (chunk, slot) = seat;
+    let (chunk, slot) = slot_key;
     match &entry.command {
         Command::Claim(claims) => {
             let [claim] = &claims[..] else { return None };
             let asked = claim.chunk == chunk && claim.slice.contains(slot);
             let fits = claim.slice.len() <= before.limits().slice_recipients_max && before.is_current(claim.owner);
-            let alone = claim.slice.len() == 1 || !is_crash_suspect(before, seat);
+            let alone = claim.slice.len() == 1 || !is_crash_suspect(before, slot_key);
             let granted =
-                asked && fits && alone && former == RecipientState::Pending && is_sendable(before, seat, entry.now);
+                asked && fits && alone && former == RecipientState::Pending && is_sendable(before, slot_key, entry.now);
             let granted = granted && goes_by_the_pool_of(before, claim, slot, entry.now);
-            let near = if granted { beside(before, seat) } else { vec![] };
+            let near = if granted { beside(before, slot_key) } else { vec![] };
             Some(match granted {
                 false => vec![former],
                 true if near.iter().any(|of| counts(*of)) => vec![RecipientState::Suppressed],
                 true if near.contains(&RecipientState::Claimed) => vec![former],
                 // The number of grants is judged separately (P12, P25).
-                true if is_bounded(before, seat, entry.now) => vec![former, RecipientState::Claimed],
+                true if is_bounded(before, slot_key, entry.now) => vec![former, RecipientState::Claimed],
                 true => vec![RecipientState::Claimed],
             })
         }
         Command::Settle(outcomes) => {
             let [outcome] = &outcomes[..] else { return None };
-            settled(before, outcome, seat, former, entry.now).map(|state| vec![state])
+            settled(before, outcome, slot_key, former, entry.now).map(|state| vec![state])
         }
         _ => None,
     }
 }
 
 /// True if the tenant of the page has a limit of claimed recipients, or its pool has a cap today (P12, P25).
-fn is_bounded(ledger: &Ledger, (chunk, slot): Seat, now: Time) -> bool {
+fn is_bounded(ledger: &Ledger, (chunk, slot): SlotKey, now: Time) -> bool {
     let pool = ledger.pages().get(&chunk.page).map(|page| ledger.pool_of(page, chunk, slot).to_owned());
     let warm_up = pool.and_then(|pool| ledger.pools().get(&pool));
     at_once(ledger, chunk.page).is_some() || warm_up.is_some_and(|warm_up| warm_up.cap(Day::of(now)).is_some())
@@ -445,7 +446,7 @@ fn goes_by_the_pool_of(ledger: &Ledger, claim: &ClaimRequest, slot: u16, now: Ti
 }
 
 /// True if its wave is reached, its run is open, and the deadline has not passed (P4, P6, P16).
-fn is_sendable(ledger: &Ledger, (chunk, slot): Seat, now: Time) -> bool {
+fn is_sendable(ledger: &Ledger, (chunk, slot): SlotKey, now: Time) -> bool {
     let waves = ledger.chunks().get(&chunk).map(|chunk| chunk.waves.clone()).unwrap_or_default();
     let waits = waves.iter().any(|(wave, slots)| wave * WAVE_MS > now.0 && slots.contains(slot));
     let run = run_of(ledger, (chunk, slot));
@@ -455,7 +456,7 @@ fn is_sendable(ledger: &Ledger, (chunk, slot): Seat, now: Time) -> bool {
     !waits && run.is_some_and(|run| run.state == RunState::Open && run.finish_by > now && !is_behind(run))
 }
 
-fn run_of(ledger: &Ledger, (chunk, slot): Seat) -> Option<&Run> {
+fn run_of(ledger: &Ledger, (chunk, slot): SlotKey) -> Option<&Run> {
     ledger.run(ledger.recipient_at(chunk, slot)?.run)
 }
 
@@ -463,13 +464,13 @@ fn run_of(ledger: &Ledger, (chunk, slot): Seat) -> Option<&Run> {
 fn settled(
     ledger: &Ledger,
     outcome: &ClaimOutcome,
-    seat: Seat,
+    slot_key: SlotKey,
     former: RecipientState,
     now: Time,
 ) -> Option<RecipientState> {
-    let (chunk, slot) = seat;
-    let row = row_of(ledger, outcome, seat);
-    let run = run_of(ledger, seat)?;
+    let (chunk, slot) = slot_key;
+    let row = row_of(ledger, outcome, slot_key);
+    let run = run_of(ledger, slot_key)?;
     // A series of unattributed refusals pauses the run: ten, or as many as the run has recipients if one of them is
     // about sender or content. Then others of the series may come back, which is not predicted here.
     let is_for_all = |refused: &RelayRefusal| refused.code >= 500 && refused.effect == RefusalEffect::MayPauseRun;
@@ -491,7 +492,7 @@ fn settled(
         && let Some(to) = not_sent(run, outcome, slot, attempts, now)
     {
         let killed = outcome.interrupted().contains(slot) && outcome.alone;
-        let killed_again = killed && is_crash_suspect(ledger, seat) && to == RecipientState::Pending;
+        let killed_again = killed && is_crash_suspect(ledger, slot_key) && to == RecipientState::Pending;
         return Some(if killed_again { RecipientState::Dead } else { to });
     }
     let doubt = former == RecipientState::Claimed && row.claimed.contains(slot) && outcome.in_doubt.contains(slot);
@@ -499,7 +500,7 @@ fn settled(
 }
 
 /// Returns the claim that an outcome names, if it was granted the recipient.
-fn row_of(ledger: &Ledger, outcome: &ClaimOutcome, (chunk, slot): Seat) -> Option<Claim> {
+fn row_of(ledger: &Ledger, outcome: &ClaimOutcome, (chunk, slot): SlotKey) -> Option<Claim> {
     let closed = || ledger.closed_claims().find(|(fence, _)| *fence == outcome.fence).map(|(_, row)| row);
     let row = ledger.claims().get(&outcome.fence).cloned().or_else(closed)?;
     let named = row.chunk == outcome.chunk && chunk == row.chunk;

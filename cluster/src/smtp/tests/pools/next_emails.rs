@@ -55,7 +55,7 @@ async fn session_takes_no_next_email_beyond_what_it_may_carry() {
         ("250-relay\r\n250 PIPELINING\r\n", 2, false),
         ("250-relay\r\n250 PIPELINING\r\n", 3, true),
     ] {
-        let exchange = Exchange::new(when(Moment::Ehlo, Act::Say(ehlo)));
+        let exchange = Exchange::new(when(ServerStep::Ehlo, ServerAction::Reply(ehlo)));
         let pool = pool(&exchange, RelayLimits { emails_per_session, ..quick() });
         assert_eq!(permit_with_session(&pool).await.admit_next().is_some(), fits, "{ehlo} {emails_per_session}");
     }
@@ -64,8 +64,8 @@ async fn session_takes_no_next_email_beyond_what_it_may_carry() {
 /// An email that waits for a slow relay's answer to another one could be sent elsewhere meanwhile (I12).
 #[tokio::test]
 async fn slow_relay_gets_no_next_email() {
-    let slow = Act::SayAfter(Duration::from_millis(300), "250 queued\r\n");
-    let pool = pool(&Exchange::new(when(Moment::Dot, slow)), quick());
+    let slow = ServerAction::ReplyAfter(Duration::from_millis(300), "250 queued\r\n");
+    let pool = pool(&Exchange::new(when(ServerStep::Dot, slow)), quick());
     assert!(permit_with_session(&pool).await.admit_next().is_none());
 }
 
@@ -73,9 +73,9 @@ async fn slow_relay_gets_no_next_email() {
 #[tokio::test]
 async fn open_circuit_admits_no_next_email_and_ends_session_of_announced_one() {
     let commands = AtomicUsize::new(0);
-    let script: Script = Arc::new(move |moment, _| {
-        let fails = moment == Moment::Mail && commands.fetch_add(1, Ordering::SeqCst) == 1;
-        fails.then_some(Act::Close)
+    let script: Script = Arc::new(move |step, _| {
+        let fails = step == ServerStep::Mail && commands.fetch_add(1, Ordering::SeqCst) == 1;
+        fails.then_some(ServerAction::Close)
     });
     let exchange = Exchange::new(script);
     let pool = pool(&exchange, quick());

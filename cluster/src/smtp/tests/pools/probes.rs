@@ -80,7 +80,7 @@ fn refuses_one_session(exchange: Exchange) -> Arc<Unreachable> {
 /// A relay that lacks what an email needs has not failed: it answers.
 #[tokio::test(start_paused = true)]
 async fn probe_that_relay_cannot_take_for_want_of_smtputf8_closes_circuit() {
-    let exchange = Exchange::new(when(Moment::Ehlo, Act::Say("250-relay\r\n250 8BITMIME\r\n")));
+    let exchange = Exchange::new(when(ServerStep::Ehlo, ServerAction::Reply("250-relay\r\n250 8BITMIME\r\n")));
     let pool = RelaySessions::new(target(), refuses_one_session(exchange), quick(), 7);
     let permit = probe_after_lost_session(&pool).await;
     let beyond = Email { to: "bj\u{f8}rn@example.com".to_owned(), ..mail(b"b") };
@@ -93,7 +93,8 @@ async fn probe_that_relay_cannot_take_for_want_of_smtputf8_closes_circuit() {
 
 #[tokio::test(start_paused = true)]
 async fn probe_whose_message_is_refused_at_mail_closes_circuit() {
-    let exchange = Exchange::new(when(Moment::Mail, Act::Say("552 5.3.4 message too big for system\r\n")));
+    let exchange =
+        Exchange::new(when(ServerStep::Mail, ServerAction::Reply("552 5.3.4 message too big for system\r\n")));
     let pool = RelaySessions::new(target(), refuses_one_session(exchange), quick(), 7);
     let permit = probe_after_lost_session(&pool).await;
     let result = permit.send(&mail(b"b"), &mut Open, &Deadlines::default(), None).await.0;
@@ -113,8 +114,8 @@ async fn until_dialed(dialer: &Unreachable, times: usize) {
 async fn silent_relay_holds_email_ten_seconds_and_is_probed_without_email() {
     let silent = Arc::new(AtomicBool::new(true));
     let is_silent = silent.clone();
-    let exchange = Exchange::new(Arc::new(move |moment, _| {
-        (moment == Moment::Banner && is_silent.load(Ordering::SeqCst)).then_some(Act::Hang)
+    let exchange = Exchange::new(Arc::new(move |step, _| {
+        (step == ServerStep::Banner && is_silent.load(Ordering::SeqCst)).then_some(ServerAction::Hang)
     }));
     let pool = pool(&exchange, quick());
     let begun = Instant::now();
@@ -157,7 +158,10 @@ async fn silent_relay_holds_email_ten_seconds_and_is_probed_without_email() {
 /// postscreen does this to every client that it does not know: the greeting comes after six seconds.
 #[tokio::test(start_paused = true)]
 async fn greeting_after_six_seconds_does_not_open_circuit() {
-    let exchange = Exchange::new(when(Moment::Banner, Act::SayAfter(Duration::from_secs(6), "220 relay ESMTP\r\n")));
+    let exchange = Exchange::new(when(
+        ServerStep::Banner,
+        ServerAction::ReplyAfter(Duration::from_secs(6), "220 relay ESMTP\r\n"),
+    ));
     let pool = pool(&exchange, quick());
     let deadlines = || Deadlines { open_by: Some(Instant::now() + Duration::from_secs(4)), ..Deadlines::default() };
     let permit = pool.acquire(soon()).await.expect("a permit");

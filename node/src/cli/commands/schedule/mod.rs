@@ -29,13 +29,13 @@ pub async fn run(context: &CommandContext<'_>, args: ScheduleArgs) -> Result<(),
         ScheduleCommand::Update(args) => Box::pin(update::run(context, tenant, *args)).await,
         ScheduleCommand::Pause { name, labels, reason, dry_run } => match (name, labels.selector) {
             (_, Some(selector)) => {
-                Box::pin(several::run(context, tenant, selector, several::Act::Pause(reason), dry_run)).await
+                Box::pin(several::run(context, tenant, selector, several::BulkChange::Pause(reason), dry_run)).await
             }
             (name, None) => change::pause(context, tenant, name.unwrap_or_default(), reason, dry_run).await,
         },
         ScheduleCommand::Resume { name, labels, dry_run } => match (name, labels.selector) {
             (_, Some(selector)) => {
-                Box::pin(several::run(context, tenant, selector, several::Act::Resume, dry_run)).await
+                Box::pin(several::run(context, tenant, selector, several::BulkChange::Resume, dry_run)).await
             }
             (name, None) => change::resume(context, tenant, name.unwrap_or_default(), dry_run).await,
         },

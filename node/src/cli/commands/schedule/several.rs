@@ -22,32 +22,32 @@ use crate::format;
 const SEVERAL_MAX: u32 = 1_000;
 
 /// The change that is made to each schedule.
-pub enum Act {
+pub enum BulkChange {
     /// Pause, with the reason.
     Pause(String),
     Resume,
 }
 
-impl Act {
+impl BulkChange {
     fn verb(&self) -> &'static str {
         match self {
-            Act::Pause(_) => "pause",
-            Act::Resume => "resume",
+            BulkChange::Pause(_) => "pause",
+            BulkChange::Resume => "resume",
         }
     }
 
     /// Returns the state that a schedule must be in for this change.
     fn acts_on(&self) -> &'static str {
         match self {
-            Act::Pause(_) => "active",
-            Act::Resume => "paused",
+            BulkChange::Pause(_) => "active",
+            BulkChange::Resume => "paused",
         }
     }
 
     fn done(&self) -> Outcome {
         match self {
-            Act::Pause(_) => Outcome::Paused,
-            Act::Resume => Outcome::Resumed,
+            BulkChange::Pause(_) => Outcome::Paused,
+            BulkChange::Resume => Outcome::Resumed,
         }
     }
 }
@@ -57,55 +57,55 @@ pub async fn run(
     context: &CommandContext<'_>,
     tenant: String,
     selector: String,
-    act: Act,
+    change: BulkChange,
     dry_run: bool,
 ) -> Result<(), Stop> {
-    let chosen = choose(context, &tenant, &selector, &act).await?;
+    let chosen = choose(context, &tenant, &selector, &change).await?;
     let all = chosen.len() as u64;
-    let (meant, left): (Vec<_>, Vec<_>) = chosen.into_iter().partition(|one| one.state() == act.acts_on());
+    let (meant, left): (Vec<_>, Vec<_>) = chosen.into_iter().partition(|one| one.state() == change.acts_on());
     let mut rows = Vec::with_capacity(meant.len());
     for schedule in meant {
-        rows.push(preview(context, &tenant, &act, schedule.own_name()).await?);
+        rows.push(preview(context, &tenant, &change, schedule.own_name()).await?);
     }
     if !left.is_empty() {
         let few = format::counted(left.len() as u64, "schedule");
-        context.terminal.say(&format!("{few} of {all} left as they are: not {}", act.acts_on()));
+        context.terminal.say(&format!("{few} of {all} left as they are: not {}", change.acts_on()));
     }
     if dry_run {
-        list(context, &act, &rows)?;
+        list(context, &change, &rows)?;
         context.terminal.say(CHECKED);
         return Ok(());
     }
     if rows.is_empty() {
         // A message has already said that all are left unchanged. Programs get an empty list.
-        return if context.terminal.format() == Format::Table { Ok(()) } else { list(context, &act, &rows) };
+        return if context.terminal.format() == Format::Table { Ok(()) } else { list(context, &change, &rows) };
     }
     let names: Vec<String> = rows.iter().map(SeveralView::in_words).collect();
     let count = format::counted(rows.len() as u64, "schedule");
-    context.terminal.confirm(&format!("{} {count}: {}?", capital(act.verb()), names.join(", ")))?;
+    context.terminal.confirm(&format!("{} {count}: {}?", capital(change.verb()), names.join(", ")))?;
     let mut stopped = None;
     for row in &mut rows {
         if stopped.is_some() {
             row.outcome = Outcome::NotAsked;
             continue;
         }
-        match change(context, &tenant, &act, row).await {
-            Ok(()) => row.outcome = act.done(),
+        match change_one(context, &tenant, &change, row).await {
+            Ok(()) => row.outcome = change.done(),
             Err(failure) => {
                 (row.outcome, row.reason) = (Outcome::Failed, Some(failure.message.clone()));
                 stopped = failure.concerns_all().then_some(failure);
             }
         }
     }
-    list(context, &act, &rows)?;
-    let undone = rows.iter().filter(|row| row.outcome != act.done()).count();
+    list(context, &change, &rows)?;
+    let undone = rows.iter().filter(|row| row.outcome != change.done()).count();
     match (undone, stopped) {
         (0, _) => Ok(()),
         (_, Some(failure)) if undone == rows.len() => Err(failure.into()),
         _ => Err(Failure::new(
             Exit::Partly,
             "PARTLY_DONE",
-            format!("{undone} of {count} could not be {}d: the lines say why", act.verb()),
+            format!("{undone} of {count} could not be {}d: the lines say why", change.verb()),
             "the same command again: what is done stays done",
         )
         .into()),
@@ -113,10 +113,10 @@ pub async fn run(
 }
 
 /// Prints the outcome of each schedule.
-fn list(context: &CommandContext<'_>, act: &Act, rows: &[SeveralView]) -> Result<(), Stop> {
-    match act {
-        Act::Pause(_) => context.terminal.list(&rows.iter().cloned().map(PausedView).collect::<Vec<_>>()),
-        Act::Resume => context.terminal.list(rows),
+fn list(context: &CommandContext<'_>, change: &BulkChange, rows: &[SeveralView]) -> Result<(), Stop> {
+    match change {
+        BulkChange::Pause(_) => context.terminal.list(&rows.iter().cloned().map(PausedView).collect::<Vec<_>>()),
+        BulkChange::Resume => context.terminal.list(rows),
     }
 }
 
@@ -129,7 +129,7 @@ async fn choose(
     context: &CommandContext<'_>,
     tenant: &str,
     selector: &str,
-    act: &Act,
+    change: &BulkChange,
 ) -> Result<Vec<ScheduleView>, Failure> {
     let request = ListSchedulesRequest {
         tenant: tenant.to_owned(),
@@ -150,7 +150,7 @@ async fn choose(
             field: Some("--selector".to_owned()),
             next: Some(format!(
                 "reveille schedule list -o json shows the labels that there are; a campaign: reveille campaign {} NAME",
-                act.verb()
+                change.verb()
             )),
             ..Failure::default()
         });
@@ -159,10 +159,15 @@ async fn choose(
 }
 
 /// Returns what the change would do to one schedule.
-async fn preview(context: &CommandContext<'_>, tenant: &str, act: &Act, name: &str) -> Result<SeveralView, Failure> {
-    match act {
-        Act::Pause(_) => Ok(SeveralView::new(name, Outcome::WouldPause)),
-        Act::Resume => {
+async fn preview(
+    context: &CommandContext<'_>,
+    tenant: &str,
+    change: &BulkChange,
+    name: &str,
+) -> Result<SeveralView, Failure> {
+    match change {
+        BulkChange::Pause(_) => Ok(SeveralView::new(name, Outcome::WouldPause)),
+        BulkChange::Resume => {
             let request = ResumeScheduleRequest {
                 tenant: tenant.to_owned(),
                 name: name.to_owned(),
@@ -179,14 +184,19 @@ async fn preview(context: &CommandContext<'_>, tenant: &str, act: &Act, name: &s
     }
 }
 
-async fn change(context: &CommandContext<'_>, tenant: &str, act: &Act, row: &SeveralView) -> Result<(), Failure> {
+async fn change_one(
+    context: &CommandContext<'_>,
+    tenant: &str,
+    change: &BulkChange,
+    row: &SeveralView,
+) -> Result<(), Failure> {
     let (tenant, name) = (tenant.to_owned(), row.name.clone());
-    match act {
-        Act::Pause(reason) => {
+    match change {
+        BulkChange::Pause(reason) => {
             let request = PauseScheduleRequest { tenant, name, reason: reason.clone(), validate_only: false };
             context.client.ask(RetrySafety::Repeatable, request).await.map(|_| ())
         }
-        Act::Resume => {
+        BulkChange::Resume => {
             // The etag is of the state that was shown: if more was missed since then, the request fails with a
             // conflict.
             let request = ResumeScheduleRequest { tenant, name, etag: row.etag.clone(), validate_only: false };

@@ -61,22 +61,24 @@ impl Admin {
         let AdvanceClockRequest { target, jump } = request;
         let now = self.now(self.context.replica.read(|ledger| ledger.head().now));
         let to = validate::clock_target(target, now)?;
-        let (words, heard) = mpsc::channel(WAITING_MAX);
+        let (sender, receiver) = mpsc::channel(WAITING_MAX);
         let (context, stop) = (Arc::clone(&self.context), self.stop.clone());
         tokio::spawn(async move {
-            let report = |walked: AdvanceProgress| {
+            let report = |progress: AdvanceProgress| {
                 // A message that cannot be sent is dropped: a newer one follows.
-                let _ = words.try_send(Ok(response(to, &walked, false)));
+                let _ = sender.try_send(Ok(response(to, &progress, false)));
             };
             let last = tokio::select! {
-                walked = advance(&context, to, jump, report) => walked.map(|walked| response(to, &walked, true)).map_err(fault),
-                () = words.closed() => return,
+                advanced = advance(&context, to, jump, report) => {
+                    advanced.map(|progress| response(to, &progress, true)).map_err(fault)
+                }
+                () = sender.closed() => return,
                 () = stop.cancelled() => Err(stopping()),
             };
             // The caller may have disconnected.
-            let _ = words.send(last.map_err(Status::from)).await;
+            let _ = sender.send(last.map_err(Status::from)).await;
         });
-        Ok(ReceiverStream::new(heard))
+        Ok(ReceiverStream::new(receiver))
     }
 }
 

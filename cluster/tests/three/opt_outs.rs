@@ -41,7 +41,7 @@ struct Answered {
 }
 
 /// Opts out one recipient. Repeats the entry and its barrier until both are answered, each time at a random node.
-async fn leave(contexts: &[Arc<NodeContext>], dice: &mut StdRng, number: u32) -> Answered {
+async fn opt_out(contexts: &[Arc<NodeContext>], dice: &mut StdRng, number: u32) -> Answered {
     let key = generated().recipient(number).key;
     let about = BarrierSubject::OptedOut { tenant: "default".into(), keys: [key.clone()].into() };
     let end = soon();
@@ -57,7 +57,7 @@ async fn leave(contexts: &[Arc<NodeContext>], dice: &mut StdRng, number: u32) ->
 }
 
 /// Opts out one recipient after another until the run is over.
-async fn leavers(
+async fn opt_out_all(
     contexts: Vec<Arc<NodeContext>>,
     numbers: Vec<u32>,
     seed: u64,
@@ -69,7 +69,7 @@ async fn leavers(
         if over.load(Ordering::Relaxed) {
             break;
         }
-        answered.push(leave(&contexts, &mut dice, number).await);
+        answered.push(opt_out(&contexts, &mut dice, number).await);
         tokio::time::sleep(Duration::from_millis(dice.random_range(0..40))).await;
     }
     answered
@@ -93,7 +93,7 @@ async fn no_handoff_starts_after_opt_out_is_answered() {
     let over = Arc::new(AtomicBool::new(false));
     let clients: Vec<_> = numbers
         .chunks(numbers.len().div_ceil(CLIENTS))
-        .map(|chunk| tokio::spawn(leavers(contexts.clone(), chunk.to_vec(), dice.random(), Arc::clone(&over))))
+        .map(|chunk| tokio::spawn(opt_out_all(contexts.clone(), chunk.to_vec(), dice.random(), Arc::clone(&over))))
         .collect();
 
     // One leader hands over, the next one is cut off for longer than its lease, and the one after hands over as well.
