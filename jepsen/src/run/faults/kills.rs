@@ -22,6 +22,16 @@ const HELD_AT_ONCE: usize = 8;
 /// Wait for each further answer.
 const NEXT_HELD_WITHIN: Duration = Duration::from_millis(20);
 
+/// A chosen victim, and the record of its fault.
+struct Caught {
+    victim: String,
+    /// Answers that the sink holds.
+    held: Vec<Held>,
+    fault: Fault,
+    /// Number of emails of the victim that are past their gates.
+    past_gate: u64,
+}
+
 impl Nemesis {
     pub(super) async fn kill(
         &mut self,
@@ -29,10 +39,7 @@ impl Nemesis {
         target: FaultTarget,
         inside: bool,
     ) -> Result<Injected, NotInjected> {
-        let (victim, held) = self.catch(target, inside).await?;
-        let mut fault = self.fault(planned, &format!("kill -9 of {target}"), std::slice::from_ref(&victim));
-        // The count comes after the instant of the fault, because a dot that is read from then on was in transit.
-        let past_gate = self.count_past_gate(&victim, &held, &mut fault);
+        let Caught { victim, held, mut fault, past_gate } = self.catch(planned, "kill -9", target, inside).await?;
         self.processes.kill(&victim)?;
         // From now on the sink answers a dead process.
         drop(held);
@@ -47,9 +54,7 @@ impl Nemesis {
         target: FaultTarget,
         inside: bool,
     ) -> Result<Injected, NotInjected> {
-        let (victim, held) = self.catch(target, inside).await?;
-        let mut fault = self.fault(planned, &format!("SIGSTOP of {target}"), std::slice::from_ref(&victim));
-        let past_gate = self.count_past_gate(&victim, &held, &mut fault);
+        let Caught { victim, held, mut fault, past_gate } = self.catch(planned, "SIGSTOP", target, inside).await?;
         self.processes.pause(&victim)?;
         // The answer arrives while the process is stopped. The process reads it when it resumes, possibly long after
         // its lease.
@@ -58,9 +63,15 @@ impl Nemesis {
         Ok(Injected { fault, repair: Repair::Resume(victim) })
     }
 
-    /// Returns the victim. With `inside` the sink holds answers, and the victim of a sender's fault is the sender of a
-    /// held email.
-    async fn catch(&mut self, target: FaultTarget, inside: bool) -> Result<(String, Vec<Held>), NotInjected> {
+    /// Chooses the victim and begins the record of the fault. With `inside` the sink holds answers, and the victim of a
+    /// sender's fault is the sender of a held email.
+    async fn catch(
+        &mut self,
+        planned: &PlannedFault,
+        what: &str,
+        target: FaultTarget,
+        inside: bool,
+    ) -> Result<Caught, NotInjected> {
         // If no node runs, no email will arrive.
         self.target(target)?;
         let held = if inside { self.hold_answers(target).await } else { Vec::new() };
@@ -71,7 +82,10 @@ impl Nemesis {
             (FaultTarget::Sender, Some(sender)) if self.processes.running().contains(&sender) => sender,
             _ => self.target(target)?,
         };
-        Ok((victim, held))
+        let mut fault = self.fault(planned, &format!("{what} of {target}"), std::slice::from_ref(&victim));
+        // The count comes after the instant of the fault, because a dot that is read from then on was in transit.
+        let past_gate = self.count_past_gate(&victim, &held, &mut fault);
+        Ok(Caught { victim, held, fault, past_gate })
     }
 
     /// Counts the emails of the victim between dot and 250.

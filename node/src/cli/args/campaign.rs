@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use jiff::Timestamp;
 
 use super::labels::parse_label;
-use super::{CampaignPolicyArgs, ContentArgs, Paging, Watch};
+use super::{CampaignPolicyArgs, ContentArgs, Paging, ShowArgs};
 use crate::cli::instant::parse_instant;
 
 #[derive(Debug, Args)]
@@ -103,15 +103,7 @@ Examples:
 Examples:
   reveille campaign status spring -o json
   reveille campaign status spring --manifest > spring.yaml")]
-    Status {
-        /// Its name
-        name: String,
-        /// As a document for `apply -f`, with all that it is made of
-        #[arg(long, conflicts_with = "watch")]
-        manifest: bool,
-        #[command(flatten)]
-        watch: Watch,
-    },
+    Status(ShowArgs),
     /// Follow it from now until nothing of it is pending
     #[command(after_long_help = "Example:\n  reveille campaign watch spring")]
     Watch {

@@ -53,7 +53,7 @@ pub use relay::{AddRelayArgs, RelayArgs, RelayCommand, TLS_VALUES, Tls};
 pub use run::{ExplainArgs, RunArgs, RunCommand};
 pub use schedule::{
     BackfillArgs, ContentArgs, ContentChange, CreateArgs, PreviewArgs, RecipientArgs, ScheduleArgs, ScheduleCommand,
-    UpdateArgs,
+    TextArgs, UpdateArgs,
 };
 pub use template::{RenderArgs, SendTestArgs, TemplateArgs, TemplateCommand};
 pub use tenant::{SetTenantArgs, TenantArgs, TenantCommand};
@@ -244,6 +244,18 @@ pub struct Watch {
     /// Go on, and show it again whenever it changed; Ctrl-C or --timeout ends it. With -o json one object a line
     #[arg(long)]
     pub watch: bool,
+}
+
+/// Which object is shown, and how.
+#[derive(Debug, Args)]
+pub struct ShowArgs {
+    /// Its name
+    pub name: String,
+    /// As a document for `apply -f`, with all that it is made of
+    #[arg(long, conflicts_with = "watch")]
+    pub manifest: bool,
+    #[command(flatten)]
+    pub watch: Watch,
 }
 
 /// Which recipients of a run are meant.

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::{Paging, Watch};
+use super::{Paging, ShowArgs};
 
 #[derive(Debug, Args)]
 pub struct PoolArgs {
@@ -29,15 +29,7 @@ Examples:
     #[command(
         after_long_help = "Examples:\n  reveille pool show bulk --watch\n  reveille pool show bulk --manifest > bulk.yaml"
     )]
-    Show {
-        /// Its name
-        name: String,
-        /// Print the document that sets the same, for apply
-        #[arg(long, conflicts_with = "watch")]
-        manifest: bool,
-        #[command(flatten)]
-        watch: Watch,
-    },
+    Show(ShowArgs),
     /// Take away what is set of it: it sends what its relays take, with the headers X-Reveille-Run and -Fence
     ///
     /// What it sends today is counted all the same: another warm-up that is set today begins with that.

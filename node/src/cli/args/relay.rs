@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand, ValueEnum};
 use reveille_ledger::access::is_loopback;
 
-use super::{Paging, Watch};
+use super::{Paging, ShowArgs};
 
 #[derive(Debug, Args)]
 pub struct RelayArgs {
@@ -28,15 +28,7 @@ Examples:
     #[command(
         after_long_help = "Examples:\n  reveille relay show main\n  reveille relay show main --manifest > main.yaml"
     )]
-    Show {
-        /// Its name
-        name: String,
-        /// As a document for `apply -f`
-        #[arg(long, conflicts_with = "watch")]
-        manifest: bool,
-        #[command(flatten)]
-        watch: Watch,
-    },
+    Show(ShowArgs),
     /// Let a node connect, encrypt, greet and leave; no email is handed over
     ///
     /// The node that answers does it: --endpoint names another. What failed is named with the step and what to do.

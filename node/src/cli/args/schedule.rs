@@ -10,7 +10,7 @@ use super::given::Given;
 use super::labels::{LabelChange, SelectorArgs, parse_label, parse_label_change};
 use super::policies::parse_gap;
 use super::when;
-use super::{ApplyFiles, DstArgs, ManifestFiles, Paging, PolicyArgs, Watch, WhenArgs};
+use super::{ApplyFiles, DstArgs, ManifestFiles, Paging, PolicyArgs, ShowArgs, WhenArgs};
 use crate::cli::instant::parse_instant;
 use crate::cli::recipients::Recipients;
 
@@ -64,15 +64,7 @@ Examples:
 Examples:
   reveille schedule show morning
   reveille schedule show morning --manifest > morning.yaml")]
-    Show {
-        /// Its name
-        name: String,
-        /// As a document for `apply -f`, with all that it is made of
-        #[arg(long, conflicts_with = "watch")]
-        manifest: bool,
-        #[command(flatten)]
-        watch: Watch,
-    },
+    Show(ShowArgs),
     /// The same as `reveille apply`: schedules and what they need, as documents say
     #[command(
         after_long_help = "Example:\n  reveille schedule apply -f news.yaml --dry-run\n\nA document: reveille apply --help"
@@ -267,6 +259,23 @@ pub struct ContentArgs {
     /// Subject, a template
     #[arg(long)]
     pub subject: String,
+    #[command(flatten)]
+    pub texts: TextArgs,
+    /// A variable with the same value for all recipients; may be repeated
+    #[arg(long = "var", value_name = "NAME=VALUE", value_parser = parse_pair)]
+    pub variables: Vec<(String, String)>,
+    /// A header field; may be repeated
+    #[arg(long = "header", value_name = "NAME=VALUE", value_parser = parse_pair)]
+    pub headers: Vec<(String, String)>,
+    /// Bulk mail: each carries the header by which mail programs opt out at a click (List-Unsubscribe)
+    #[arg(long)]
+    pub bulk: bool,
+}
+
+/// The texts of an email, each as a file or inline.
+#[derive(Clone, Debug, Args)]
+#[group(skip)]
+pub struct TextArgs {
     /// Plain text, a template
     #[arg(long, value_name = "FILE")]
     pub text: Option<PathBuf>,
@@ -279,15 +288,6 @@ pub struct ContentArgs {
     /// The HTML itself, instead of a file
     #[arg(long, value_name = "HTML", conflicts_with = "html")]
     pub inline_html: Option<String>,
-    /// A variable with the same value for all recipients; may be repeated
-    #[arg(long = "var", value_name = "NAME=VALUE", value_parser = parse_pair)]
-    pub variables: Vec<(String, String)>,
-    /// A header field; may be repeated
-    #[arg(long = "header", value_name = "NAME=VALUE", value_parser = parse_pair)]
-    pub headers: Vec<(String, String)>,
-    /// Bulk mail: each carries the header by which mail programs opt out at a click (List-Unsubscribe)
-    #[arg(long)]
-    pub bulk: bool,
 }
 
 /// `schedule update`: what is given changes.
@@ -351,18 +351,8 @@ pub struct ContentChange {
     /// Subject, a template
     #[arg(long)]
     pub subject: Option<String>,
-    /// Plain text, a template
-    #[arg(long, value_name = "FILE")]
-    pub text: Option<PathBuf>,
-    /// HTML, a template; its variables are escaped
-    #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
-    /// The text itself, instead of a file
-    #[arg(long, value_name = "TEXT", conflicts_with = "text")]
-    pub inline_text: Option<String>,
-    /// The HTML itself, instead of a file
-    #[arg(long, value_name = "HTML", conflicts_with = "html")]
-    pub inline_html: Option<String>,
+    #[command(flatten)]
+    pub texts: TextArgs,
     /// A variable with the same value for all recipients; may be repeated, and replaces all of them
     #[arg(long = "var", value_name = "NAME=VALUE", value_parser = parse_pair)]
     pub variables: Vec<(String, String)>,

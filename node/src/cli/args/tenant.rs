@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::{Paging, Watch};
+use super::{Paging, ShowArgs};
 
 #[derive(Debug, Args)]
 pub struct TenantArgs {
@@ -28,15 +28,7 @@ Examples:
     #[command(
         after_long_help = "Examples:\n  reveille tenant show acme --watch\n  reveille tenant show acme --manifest > acme.yaml"
     )]
-    Show {
-        /// Its name
-        name: String,
-        /// Print the document that sets the same bounds, for apply
-        #[arg(long, conflicts_with = "watch")]
-        manifest: bool,
-        #[command(flatten)]
-        watch: Watch,
-    },
+    Show(ShowArgs),
     /// Take its bounds away; its schedules stay
     #[command(after_long_help = "Example:\n  reveille tenant remove acme")]
     Remove {

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 use super::schedule::body::{content, labels};
 use super::schedule::read::{NO_BODY, older};
 use super::{CommandContext, Seen};
-use crate::cli::args::{CampaignArgs, CampaignCommand, CampaignCreateArgs};
+use crate::cli::args::{CampaignArgs, CampaignCommand, CampaignCreateArgs, ShowArgs};
 use crate::cli::client::RetrySafety;
 use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::instant::to_wire;
@@ -44,8 +44,8 @@ pub async fn run(context: &CommandContext<'_>, args: CampaignArgs) -> Result<(),
         CampaignCommand::Cancel { name, dry_run } => {
             cancel(context, CancelCampaignRequest { tenant, name, validate_only: dry_run }).await
         }
-        CampaignCommand::Status { name, manifest: true, .. } => manifest(context, tenant, name).await,
-        CampaignCommand::Status { name, watch, .. } => {
+        CampaignCommand::Status(ShowArgs { name, manifest: true, .. }) => manifest(context, tenant, name).await,
+        CampaignCommand::Status(ShowArgs { name, watch, .. }) => {
             let fetch = async || {
                 let answer = get(context, &tenant, &name, false).await?;
                 Ok(Seen::of(CampaignView::from(answer.campaign.unwrap_or_default()), answer.freshness))

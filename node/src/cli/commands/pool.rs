@@ -3,7 +3,7 @@
 use reveille_proto::admin::v1::{Freshness, GetPoolRequest, ListPoolsRequest, Pool, RemovePoolRequest, SetPoolRequest};
 
 use super::{CommandContext, Seen};
-use crate::cli::args::{PoolArgs, PoolCommand, SetPoolArgs, Watch};
+use crate::cli::args::{PoolArgs, PoolCommand, SetPoolArgs, ShowArgs, Watch};
 use crate::cli::client::RetrySafety;
 use crate::cli::failure::{Failure, Stop};
 use crate::cli::manifest::export;
@@ -18,7 +18,7 @@ pub async fn run(context: &CommandContext<'_>, args: PoolArgs) -> Result<(), Sto
             let page = |size, token| context.page::<PoolView, _>(ListPoolsRequest::default(), size, token);
             context.list(paging, page).await
         }
-        PoolCommand::Show { name, manifest: true, .. } => {
+        PoolCommand::Show(ShowArgs { name, manifest: true, .. }) => {
             let pool = get(context, name).await?.0;
             if pool.index == 0 {
                 let message = format!("nothing is set of pool {}: there is nothing to print", pool.name);
@@ -26,7 +26,7 @@ pub async fn run(context: &CommandContext<'_>, args: PoolArgs) -> Result<(), Sto
             }
             context.terminal.manifest(&pool.name, &export::pool(&pool))
         }
-        PoolCommand::Show { name, watch, .. } => show(context, name, watch).await,
+        PoolCommand::Show(ShowArgs { name, watch, .. }) => show(context, name, watch).await,
         PoolCommand::Remove { name } => remove(context, name).await,
     }
 }

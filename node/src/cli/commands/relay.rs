@@ -6,7 +6,7 @@ use reveille_proto::admin::v1::{
 };
 
 use super::{CommandContext, Seen};
-use crate::cli::args::{AddRelayArgs, RelayArgs, RelayCommand, TLS_VALUES, Tls, Watch};
+use crate::cli::args::{AddRelayArgs, RelayArgs, RelayCommand, ShowArgs, TLS_VALUES, Tls, Watch};
 use crate::cli::client::RetrySafety;
 use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::manifest::export;
@@ -17,8 +17,8 @@ pub async fn run(context: &CommandContext<'_>, args: RelayArgs) -> Result<(), St
     match args.command {
         RelayCommand::Add(args) => add(context, args).await,
         RelayCommand::List(paging) => context.list(paging, |size, token| page(context, size, token)).await,
-        RelayCommand::Show { name, manifest: true, .. } => manifest(context, name).await,
-        RelayCommand::Show { name, watch, .. } => show(context, name, watch).await,
+        RelayCommand::Show(ShowArgs { name, manifest: true, .. }) => manifest(context, name).await,
+        RelayCommand::Show(ShowArgs { name, watch, .. }) => show(context, name, watch).await,
         RelayCommand::Test { name, auth } => test(context, name, auth).await,
         RelayCommand::Remove { name, dry_run: false } => remove(context, name).await,
         RelayCommand::Remove { name, dry_run: true } => would_remove(context, name).await,

@@ -97,12 +97,13 @@ fn recipient(args: &RecipientArgs, row: u32) -> Result<(Vec<String>, Recipient),
 }
 
 fn content(args: ContentChange) -> Result<Content, Failure> {
+    let (text, html) = body::templates(args.texts)?;
     Ok(Content {
         sender: args.sender.unwrap_or_else(|| SENDER.to_owned()),
         reply_to: args.reply_to,
         subject: args.subject.unwrap_or_default(),
-        text: body::template_or_inline(args.text, args.inline_text)?,
-        html: body::template_or_inline(args.html, args.inline_html)?,
+        text,
+        html,
         headers: args.headers,
         variables: args.variables,
         bulk: args.bulk,
@@ -118,9 +119,9 @@ struct Places {
 
 impl Places {
     fn of(args: &RenderArgs) -> Places {
-        let content = &args.content;
+        let texts = &args.content.texts;
         let recipients = args.recipients.recipients.clone();
-        Places { text: content.text.clone(), html: content.html.clone(), recipients }
+        Places { text: texts.text.clone(), html: texts.html.clone(), recipients }
     }
 
     fn at(&self, field: &str, line: Option<u32>, message: &str) -> Failure {

@@ -5,7 +5,7 @@ use reveille_proto::admin::v1::{
 };
 
 use super::{CommandContext, Seen};
-use crate::cli::args::{SetTenantArgs, TenantArgs, TenantCommand, Watch};
+use crate::cli::args::{SetTenantArgs, ShowArgs, TenantArgs, TenantCommand, Watch};
 use crate::cli::client::RetrySafety;
 use crate::cli::failure::{Failure, Stop};
 use crate::cli::manifest::export;
@@ -20,11 +20,11 @@ pub async fn run(context: &CommandContext<'_>, args: TenantArgs) -> Result<(), S
             let page = |size, token| context.page::<TenantView, _>(ListTenantsRequest::default(), size, token);
             context.list(paging, page).await
         }
-        TenantCommand::Show { name, manifest: true, .. } => {
+        TenantCommand::Show(ShowArgs { name, manifest: true, .. }) => {
             let tenant = get(context, name).await?.0;
             context.terminal.manifest(&tenant.name, &export::tenant(&tenant))
         }
-        TenantCommand::Show { name, watch, .. } => show(context, name, watch).await,
+        TenantCommand::Show(ShowArgs { name, watch, .. }) => show(context, name, watch).await,
         TenantCommand::Remove { name } => remove(context, name).await,
     }
 }

@@ -283,15 +283,15 @@ fn parse(
         "pool" => return Ok(DesiredObject::Pool(SetPoolArgs::from_arg_matches(&matches)?)),
         "campaign" => {
             let mut args = CampaignCreateArgs::from_arg_matches(&matches)?;
-            beside(&mut args.content.text);
-            beside(&mut args.content.html);
+            beside(&mut args.content.texts.text);
+            beside(&mut args.content.texts.html);
             return Ok(DesiredObject::Campaign(Box::new(args)));
         }
         _ => {}
     }
     let mut args = CreateArgs::from_arg_matches(&matches)?;
-    beside(&mut args.content.text);
-    beside(&mut args.content.html);
+    beside(&mut args.content.texts.text);
+    beside(&mut args.content.texts.html);
     beside(&mut args.recipients.recipients);
     if listed.is_some() {
         args.recipients.recipients = Some(PathBuf::from(&source.file));

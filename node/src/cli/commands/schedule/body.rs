@@ -7,7 +7,7 @@ use reveille_ledger::LEVEL;
 use reveille_ledger::limits::limits;
 use reveille_proto::admin::v1::{Audience, Content, Field, Recipient, ScheduleBody};
 
-use crate::cli::args::{ContentArgs, ContentChange, CreateArgs, RecipientArgs};
+use crate::cli::args::{ContentArgs, ContentChange, CreateArgs, RecipientArgs, TextArgs};
 use crate::cli::failure::{BAD_ROWS_SHOWN, BadRows, Failure};
 use crate::cli::instant::to_wire;
 use crate::cli::recipients::{self, Recipients};
@@ -78,37 +78,31 @@ fn bad_rows(path: &Path, read: &Recipients) -> Failure {
 }
 
 pub fn content(args: ContentArgs) -> Result<Content, Failure> {
-    let fields = |pairs: Vec<(String, String)>| pairs.into_iter().map(|(name, value)| Field { name, value }).collect();
-    Ok(Content {
-        sender: args.sender,
-        reply_to: args.reply_to.unwrap_or_default(),
-        subject: args.subject,
-        text: template_or_inline(args.text, args.inline_text)?,
-        html: template_or_inline(args.html, args.inline_html)?,
-        headers: fields(args.headers),
-        variables: fields(args.variables),
-        bulk: args.bulk,
-    })
+    let ContentArgs { sender, reply_to, subject, texts, variables, headers, bulk } = args;
+    let (sender, subject) = (Some(sender), Some(subject));
+    changed_content(ContentChange { sender, reply_to, subject, texts, variables, headers, bulk })
 }
 
 /// Returns the content fields that the flags set.
 pub fn changed_content(args: ContentChange) -> Result<Content, Failure> {
     let fields = |pairs: Vec<(String, String)>| pairs.into_iter().map(|(name, value)| Field { name, value }).collect();
+    let (text, html) = templates(args.texts)?;
     Ok(Content {
         sender: args.sender.unwrap_or_default(),
         reply_to: args.reply_to.unwrap_or_default(),
         subject: args.subject.unwrap_or_default(),
-        text: template_or_inline(args.text, args.inline_text)?,
-        html: template_or_inline(args.html, args.inline_html)?,
+        text,
+        html,
         headers: fields(args.headers),
         variables: fields(args.variables),
         bulk: args.bulk,
     })
 }
 
-/// Returns a template: the file's text, or the inline text.
-pub fn template_or_inline(file: Option<PathBuf>, inline: Option<String>) -> Result<Option<String>, Failure> {
-    file.map_or(Ok(inline), |path| template(&path).map(Some))
+/// Returns the templates of text and HTML, each from its file or inline.
+pub fn templates(args: TextArgs) -> Result<(Option<String>, Option<String>), Failure> {
+    let read = |file: Option<PathBuf>, inline| file.map_or(Ok(inline), |path| template(&path).map(Some));
+    Ok((read(args.text, args.inline_text)?, read(args.html, args.inline_html)?))
 }
 
 /// Reads a template file: UTF-8, with or without a byte order mark.

@@ -10,7 +10,7 @@ mod several;
 pub(super) mod update;
 
 use super::{CommandContext, apply};
-use crate::cli::args::{ScheduleArgs, ScheduleCommand};
+use crate::cli::args::{ScheduleArgs, ScheduleCommand, ShowArgs};
 use crate::cli::failure::Stop;
 
 /// Runs the subcommand.
@@ -22,8 +22,8 @@ pub async fn run(context: &CommandContext<'_>, args: ScheduleArgs) -> Result<(),
         ScheduleCommand::List { paging, labels, state } => {
             read::list(context, tenant, paging, labels.selector.unwrap_or_default(), &state).await
         }
-        ScheduleCommand::Show { name, manifest: true, .. } => read::manifest(context, tenant, name).await,
-        ScheduleCommand::Show { name, watch, .. } => read::show(context, tenant, name, watch).await,
+        ScheduleCommand::Show(ShowArgs { name, manifest: true, .. }) => read::manifest(context, tenant, name).await,
+        ScheduleCommand::Show(ShowArgs { name, watch, .. }) => read::show(context, tenant, name, watch).await,
         ScheduleCommand::Apply(what) => Box::pin(apply::run(context, &tenant, &what)).await,
         ScheduleCommand::Diff(what) => Box::pin(apply::diff(context, &tenant, &what)).await,
         ScheduleCommand::Update(args) => Box::pin(update::run(context, tenant, *args)).await,

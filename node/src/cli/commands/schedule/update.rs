@@ -103,7 +103,7 @@ fn path_of(flag: &str) -> String {
 
 /// Returns the field paths that the flags change.
 fn paths(args: &UpdateArgs) -> Vec<String> {
-    let content = &args.content;
+    let (content, texts) = (&args.content, &args.content.texts);
     let given = [
         ("zone", args.tz.is_some()),
         ("start", args.start.is_some()),
@@ -115,8 +115,8 @@ fn paths(args: &UpdateArgs) -> Vec<String> {
         ("content.sender", content.sender.is_some()),
         ("content.reply_to", content.reply_to.is_some()),
         ("content.subject", content.subject.is_some()),
-        ("content.text", content.text.is_some() || content.inline_text.is_some()),
-        ("content.html", content.html.is_some() || content.inline_html.is_some()),
+        ("content.text", texts.text.is_some() || texts.inline_text.is_some()),
+        ("content.html", texts.html.is_some() || texts.inline_html.is_some()),
         ("content.headers", !content.headers.is_empty()),
         ("content.variables", !content.variables.is_empty()),
         ("content.bulk", content.bulk),
