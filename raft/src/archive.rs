@@ -112,6 +112,10 @@ impl ArchiveReader {
         self.snapshots.lacking()
     }
 
+    pub fn is_lacking(&self) -> bool {
+        self.snapshots.is_lacking()
+    }
+
     /// Returns a block for a peer. `None`: it is not readable here either. Blocks on the disk.
     pub fn block(&self, hash: Hash) -> Option<Vec<u8>> {
         let unsaved = self.applied_state.read(|ledger| ledger.unsaved_block(&hash));

@@ -17,15 +17,23 @@ pub const PUBLIC: u32 = 0o644;
 pub fn replace(folder: &Path, name: &str, content: &[u8], mode: u32) -> io::Result<()> {
     let draft = folder.join(format!("{name}.new"));
     // A draft that a crash left could have other permissions.
-    match std::fs::remove_file(&draft) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
+    remove_if_exists(&draft)?;
     let mut file = OpenOptions::new().create_new(true).write(true).mode(mode).open(&draft)?;
     file.write_all(content)?;
     file.sync_all()?;
     std::fs::rename(&draft, folder.join(name))?;
     File::open(folder)?.sync_all()
+}
+
+/// Removes a file if it exists.
+///
+/// # Errors
+/// The error of the system, if the file could not be removed.
+pub fn remove_if_exists(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]

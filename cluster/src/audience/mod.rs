@@ -30,6 +30,7 @@ use std::time::{Duration, SystemTime};
 use parking_lot::Mutex;
 use reveille_ledger::content::Recipient;
 use reveille_ledger::ids::Hash;
+use reveille_raft::files::remove_if_exists;
 use tokio::sync::Semaphore;
 
 use crate::process::cache::Cache;
@@ -357,10 +358,8 @@ impl AudienceStore {
         let unneeded = |part: &Hash| !needed.contains(part);
         let gone: Vec<Hash> = self.lacking.lock().iter().copied().filter(unneeded).collect();
         for part in gone {
-            match fs::remove_file(self.path(part)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => self.lacking.lock().remove(&part),
-            };
+            remove_if_exists(&self.path(part))?;
+            self.lacking.lock().remove(&part);
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use reveille_ledger::Ledger;
 use reveille_ledger::content::{Recipients, Seal};
-use reveille_ledger::ids::{ClaimOwner, Fence, Hash, NodeId, RecipientId, RunId};
+use reveille_ledger::ids::{ClaimOwner, Fence, Hash, RecipientId, RunId};
 use reveille_ledger::injected_bugs::{self, Bug};
 use tokio::task::JoinSet;
 
@@ -87,13 +87,8 @@ pub async fn hold(
     if injected_bugs::is(Bug::AnswerBeforeBarrier) {
         return Ok(BarrierReport::default());
     }
-    let nodes: Vec<ClaimOwner> = context.replica.read(|ledger| {
-        let current = |(node, known): (&NodeId, &reveille_ledger::Node)| ClaimOwner {
-            node: *node,
-            incarnation: known.incarnation,
-        };
-        ledger.nodes().iter().map(current).collect()
-    });
+    let nodes: Vec<ClaimOwner> =
+        context.replica.read(|ledger| ledger.nodes().iter().map(|(node, known)| known.owner(*node)).collect());
     let mut asked = JoinSet::new();
     for owner in nodes {
         let (context, leadership, about) = (Arc::clone(context), Arc::clone(leadership), about.clone());

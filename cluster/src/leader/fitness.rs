@@ -12,10 +12,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use reveille_ledger::Ledger;
 use reveille_ledger::crash_backoff::{Allowance, allowances};
 use reveille_ledger::effect::Effect;
 use reveille_ledger::ids::{ClaimOwner, Hash, NodeId, Time};
-use reveille_ledger::{Ledger, Node};
 use reveille_raft::{Hint, Hints};
 
 use super::claims::cap::RelayCapacity;
@@ -187,15 +187,14 @@ fn could_grant(ledger: &Ledger, nodes: &impl NodeView, several: bool, now: Time)
     if ledger.claims().iter().any(|(_, claim)| !claim.claimed.is_empty()) {
         return false;
     }
-    let owner_of = |node: NodeId, known: &Node| ClaimOwner { node, incarnation: known.incarnation };
     let takes = ledger.nodes().iter().filter(|(_, known)| known.takes_claims());
-    let live = takes.filter(|(node, known)| nodes.may_claim(owner_of(**node, known)));
+    let live = takes.filter(|(node, known)| nodes.may_claim(known.owner(**node)));
     let allowances = allowances(live.map(|(node, known)| (*node, known)), ledger.limits(), several, now);
     let pools: BTreeSet<&str> = ledger.relays().iter().map(|(_, relay)| relay.pool.as_str()).collect();
     // Computed once for each pool and node, because a run may have a thousand parts.
     let (mut lacking, mut sending) = (Lacking::new(), BTreeSet::new());
     for (node, _) in allowances.into_iter().filter(|(_, allowance)| *allowance != Allowance::NONE) {
-        let Some(owner) = ledger.nodes().get(&node).map(|known| owner_of(node, known)) else { continue };
+        let Some(owner) = ledger.nodes().get(&node).map(|known| known.owner(node)) else { continue };
         lacking.insert(node, nodes.lacking(node));
         sending.extend(pools.iter().filter(|pool| nodes.sends(ledger, owner, pool)).map(|pool| (*pool, node)));
     }

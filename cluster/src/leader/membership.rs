@@ -71,9 +71,12 @@ async fn hands_over(context: &NodeContext, members: &BTreeMap<NodeId, MemberStat
     let leaves = |ledger: &Ledger, node: &NodeId| {
         ledger.removed_nodes().contains(node) || ledger.nodes().get(node).is_some_and(|known| known.drains)
     };
+    if !context.replica.read(|ledger| leaves(ledger, &me)) {
+        return false;
+    }
     let others = members.iter().filter(|(node, member)| **node != me && member.member.votes).map(|(node, _)| *node);
     let mut heirs: BTreeSet<NodeId> = others.filter(|node| context.replica.answers(*node)).collect();
-    context.replica.read(|ledger| heirs.retain(|node| leaves(ledger, &me) && !leaves(ledger, node)));
+    context.replica.read(|ledger| heirs.retain(|node| !leaves(ledger, node)));
     !heirs.is_empty() && transfer::step_down(context, Unfit::DRAINS, |node| heirs.contains(&node)).await
 }
 

@@ -63,9 +63,7 @@ fn next_step(ledger: &Ledger, voters: &[NodeId]) -> Option<Step> {
     });
     if let Some((node, index)) = reserved {
         let others = ledger.nodes().iter().filter(|(id, known)| **id != node && known.share != RelayShare::None);
-        let owner =
-            |(id, known): (&NodeId, &reveille_ledger::Node)| ClaimOwner { node: *id, incarnation: known.incarnation };
-        return Some(Step::Open(node, index, others.map(owner).collect()));
+        return Some(Step::Open(node, index, others.map(|(id, known)| known.owner(*id)).collect()));
     }
     let mut without = ledger.nodes().iter().filter(|(id, node)| node.share == RelayShare::None && voters.contains(id));
     without.next().map(|(node, _)| Step::Reserve(*node))

@@ -181,7 +181,7 @@ fn next_step(
             check_majorities(&voters, member)?;
         }
         if known.is_up && !known.drains {
-            return if known.any_takes(&others) { Ok(Step::Drain(true)) } else { Err(MemberRefusal::NoOtherSends) };
+            return if known.any_stays(&others) { Ok(Step::Drain(true)) } else { Err(MemberRefusal::NoOtherSends) };
         }
         if is_me {
             return wait(MemberWait::Leadership);
@@ -222,7 +222,7 @@ struct Known {
     another_leaves: bool,
     has_seals: bool,
     /// Nodes that came up and do not drain.
-    takers: BTreeSet<NodeId>,
+    undrained: BTreeSet<NodeId>,
 }
 
 impl Known {
@@ -232,16 +232,16 @@ impl Known {
             is_removed: ledger.removed_nodes().contains(&member),
             is_up: node.is_some(),
             drains: node.is_some_and(|node| node.drains),
-            owner: node.map(|node| ClaimOwner { node: member, incarnation: node.incarnation }),
+            owner: node.map(|node| node.owner(member)),
             claimed: ledger.claimed_by(member),
             another_leaves: members.any(|node| ledger.removed_nodes().contains(node)),
             has_seals: ledger.seals().next().is_some(),
-            takers: ledger.nodes().iter().filter(|(_, node)| !node.drains).map(|(node, _)| *node).collect(),
+            undrained: ledger.nodes().iter().filter(|(_, node)| !node.drains).map(|(node, _)| *node).collect(),
         }
     }
 
-    fn any_takes(&self, nodes: &BTreeSet<NodeId>) -> bool {
-        nodes.iter().any(|node| self.takers.contains(node))
+    fn any_stays(&self, nodes: &BTreeSet<NodeId>) -> bool {
+        nodes.iter().any(|node| self.undrained.contains(node))
     }
 }
 

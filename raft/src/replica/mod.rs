@@ -167,6 +167,11 @@ impl Replica {
         self.inner.archive.lacking()
     }
 
+    /// Returns true if blocks of the archive are missing or damaged on this node, as far as known.
+    pub fn lacks_blocks(&self) -> bool {
+        self.inner.archive.is_lacking()
+    }
+
     /// Returns a block of the archive for a peer. `None`: it is not readable here either. Blocks on the disk.
     pub fn block(&self, hash: Hash) -> Option<Vec<u8>> {
         self.inner.archive.block(hash)

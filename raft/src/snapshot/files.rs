@@ -1,11 +1,12 @@
 //! Atomic file writes: temporary file, sync, rename, sync of the folder.
 
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::SnapshotError;
+use crate::files::remove_if_exists;
 
 const UNFINISHED: &str = ".tmp";
 
@@ -52,10 +53,7 @@ pub(super) fn remove_leftovers(folder: &Path) -> Result<(), SnapshotError> {
 
 /// Removes a file if it exists.
 pub(super) fn remove(path: &Path) -> Result<(), SnapshotError> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(doing("remove a snapshot file")(error)),
-        _ => Ok(()),
-    }
+    remove_if_exists(path).map_err(doing("remove a snapshot file"))
 }
 
 /// Returns the names in `folder` that are UTF-8. This crate writes only such names.

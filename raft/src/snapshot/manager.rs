@@ -259,6 +259,10 @@ impl SnapshotManager {
         self.folder.lacking()
     }
 
+    pub fn is_lacking(&self) -> bool {
+        self.folder.is_lacking()
+    }
+
     pub fn put_block(&self, hash: Hash, bytes: &[u8]) -> Result<(), SnapshotError> {
         self.folder.put_block(hash, bytes)?;
         crash::point("snapshot.take-block");

@@ -234,7 +234,7 @@ pub(crate) fn relay_capacities(
 /// Returns the processes to which this leadership may grant claims.
 pub(crate) fn live_owners(ledger: &Ledger, leadership: &Leadership) -> BTreeMap<NodeId, ClaimOwner> {
     let takes = ledger.nodes().iter().filter(|(_, known)| known.takes_claims());
-    let current = takes.map(|(node, known)| ClaimOwner { node: *node, incarnation: known.incarnation });
+    let current = takes.map(|(node, known)| known.owner(*node));
     current.filter(|owner| leadership.may_claim(*owner)).map(|owner| (owner.node, owner)).collect()
 }
 

@@ -6,6 +6,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use reveille_ledger::ids::{ClaimOwner, Incarnation, NodeId};
+use reveille_raft::files::remove_if_exists;
 
 /// File systems in memory: `TMPFS_MAGIC`, `RAMFS_MAGIC` (linux/magic.h).
 const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58F6];
@@ -43,10 +44,7 @@ pub fn leftovers(folder: &Path, node: NodeId) -> io::Result<Vec<Incarnation>> {
 pub fn delete(folder: &Path, process: ClaimOwner) -> io::Result<()> {
     let path = path(folder, process);
     for file in [unfinished(&path), path] {
-        match std::fs::remove_file(file) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        remove_if_exists(&file)?;
     }
     Ok(())
 }

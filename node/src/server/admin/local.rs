@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use axum::middleware::from_fn_with_state;
 use reveille_proto::admin::v1::token_service_server::TokenServiceServer;
+use reveille_raft::files::remove_if_exists;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -45,10 +46,7 @@ pub async fn serve_local(
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let path = socket_path(data_dir);
     // The folder belongs to this process alone, so the socket is one that a former process left.
-    match std::fs::remove_file(&path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
-        _ => {}
-    }
+    remove_if_exists(&path)?;
     let listener = UnixListener::bind(&path)?;
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
     let by = Authenticator { context: Arc::clone(&admin.context), listener: ListenerKind::Local };

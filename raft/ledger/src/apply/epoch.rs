@@ -7,8 +7,8 @@ use super::bounds::{bounded, refuse_if};
 use crate::command::{EpochStart, NodeDrain, NodeShare, NodeUp, RaiseLevel};
 use crate::effect::Effect;
 use crate::model::{
-    Bounded, ClaimOwner, CommandOutcome, CommandRefusal, CrashHistory, Epoch, EpochState, Impossible, Ledger, Node,
-    NodeId, RelayShare, RemovedNode, SoleClock, Time, VoterClock,
+    Bounded, CommandOutcome, CommandRefusal, CrashHistory, Epoch, EpochState, Impossible, Ledger, Node, NodeId,
+    RelayShare, RemovedNode, SoleClock, Time, VoterClock,
 };
 
 /// Maximum difference between two clocks that agree, in milliseconds (P18).
@@ -212,7 +212,7 @@ impl Ledger {
     /// recipients claimed, or if its claims were revoked and it never claimed again.
     fn crashes_before(&self, context: &mut Context, id: NodeId) -> CrashHistory {
         let Some(node) = self.nodes.get(&id) else { return CrashHistory::default() };
-        let former = ClaimOwner { node: id, incarnation: node.incarnation };
+        let former = node.owner(id);
         let mut crashes = node.crashes.clone();
         if node.lost || self.claims.iter().any(|(_, claim)| claim.owner == former && !claim.claimed.is_empty()) {
             let kept = self.limits().crashes_kept;

@@ -47,6 +47,11 @@ pub enum RelayShare {
 }
 
 impl Node {
+    /// Returns the owner of new claims of this node, whose id is `id`: its current incarnation.
+    pub fn owner(&self, id: NodeId) -> ClaimOwner {
+        ClaimOwner { node: id, incarnation: self.incarnation }
+    }
+
     /// True if the node may be given claims, as far as the ledger knows (P22, P25).
     pub fn takes_claims(&self) -> bool {
         !self.drains && self.share == RelayShare::Open
