@@ -275,7 +275,7 @@ fn next_of(reason: &str, violations: &[FieldViolation]) -> Option<&'static str> 
         "NAME_TAKEN" => "choose another name, or remove what has it",
         "REQUEST_ID_REUSED" => "leave --request-id out: a new one is drawn",
         "ETAG_MISMATCH" => "read it again, and decide again",
-        "NOT_INITIALIZED" => "reveille cluster init, or reveille start --join file:/PATH",
+        "NOT_INITIALIZED" => "the same in a few seconds",
         "NO_LEADER" | "NO_QUORUM" => "reveille cluster status",
         "UNIMPLEMENTED" => {
             "reveille version: the node may be older than this command; or --endpoint names its peer port"

@@ -60,20 +60,13 @@ pub fn readiness(context: &NodeContext) -> (bool, String) {
         return (false, "stopping".to_owned());
     }
     let role = *context.replica.role().borrow();
-    if let (Role::Follower { .. } | Role::Candidate, Some(silence), true) =
-        (role, context.replica.leaderless_for(), context.replica.cluster().is_some())
-    {
+    if let (Role::Follower { .. } | Role::Candidate, Some(silence)) = (role, context.replica.leaderless_for()) {
         return (false, format!("no leader was heard for {} s", silence.as_secs()));
     }
     match role {
         Role::Leader { .. } if context.leads_a_quorum() => (true, "leads".to_owned()),
         Role::Leader { .. } => (false, "leads, and no quorum answers it".to_owned()),
         Role::Follower { leader: Some(leader) } => (true, format!("follows {leader}")),
-        Role::Follower { leader: None } if context.replica.cluster().is_none() => (
-            false,
-            "belongs to no cluster: stop it, and run `reveille cluster init`, or start it with --join file:/PATH"
-                .to_owned(),
-        ),
         Role::Follower { leader: None } | Role::Candidate => (false, "no leader is known".to_owned()),
         Role::Stopped => (false, "stopped".to_owned()),
     }

@@ -126,15 +126,8 @@ async fn remove_member(context: &CommandContext<'_>, member: String, dead: bool)
 
 async fn status(context: &CommandContext<'_>) -> Result<Seen<StatusView>, Failure> {
     let status = context.client.ask(RetrySafety::Read, GetClusterStatusRequest {}).await?;
-    let unmade = status.cluster.is_empty();
-    let unmade = unmade.then(|| {
-        format!(
-            "{} belongs to no cluster yet; next: stop it, and run reveille cluster init, or start it with --join file:/PATH",
-            status.answered_by
-        )
-    });
     let view = StatusView::from(status);
-    let remarks = unmade.into_iter().chain(view.problems()).collect();
+    let remarks = view.problems();
     Ok(Seen { view, freshness: None, remarks })
 }
 

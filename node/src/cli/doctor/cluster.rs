@@ -18,16 +18,6 @@ const STATUS: &str = "reveille cluster status";
 
 /// Checks all that a status reports. `own_tzdb` is the time zone release in this binary.
 pub fn findings(status: &GetClusterStatusResponse, own_tzdb: &str) -> Vec<Finding> {
-    if status.cluster.is_empty() {
-        let what = format!("{} belongs to no cluster yet", status.answered_by);
-        let why = "nothing can be kept or sent before there is one";
-        return vec![Finding::problem(
-            "cluster",
-            what,
-            why,
-            "reveille cluster init, or reveille start --join file:/PATH",
-        )];
-    }
     let mut findings = leadership(status);
     findings.extend(status.members.iter().filter_map(finding_about_member));
     findings.extend(status.members.iter().filter_map(room));

@@ -16,20 +16,11 @@ use super::token_errors::{no_token, not_permitted, token_not_valid};
 const SHOW_MEMBERS: &str = "reveille cluster member list";
 const SHOW_CLUSTER_STATUS: &str = "reveille cluster status";
 
-/// Both hints apply: the node may be without a cluster, or may have lost its data folder.
-const INIT: &str = "ask another node, with --endpoint; or, where there is no cluster yet, reveille cluster init";
-
 /// Kind of a call. A read without a leader can be repeated with `--stale`; a write cannot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallKind {
     Read,
     Write,
-}
-
-/// This node belongs to no cluster.
-pub fn not_initialized() -> ApiError {
-    let message = "this node belongs to no cluster yet";
-    ApiError::new(Code::FailedPrecondition, ErrorReason::NotInitialized, message).next(INIT)
 }
 
 /// This node knew no leader by the deadline. An election may be running.

@@ -25,7 +25,6 @@ impl Admin {
         call: &Call,
         query: impl FnOnce(&Ledger) -> T,
     ) -> ApiResult<(T, Option<Freshness>)> {
-        self.member()?;
         if !stale {
             match self.context.replica.linearizable_while_led(call.deadline).await {
                 Ok(_) => {}
@@ -47,14 +46,6 @@ impl Admin {
     /// Returns the current ledger time. `applied` is the time of the last applied entry.
     pub(crate) fn now(&self, applied: Time) -> Time {
         self.context.ledger_time(applied)
-    }
-
-    /// Checks that this node belongs to a cluster.
-    ///
-    /// # Errors
-    /// If it belongs to none.
-    pub(crate) fn member(&self) -> ApiResult<()> {
-        self.context.replica.cluster().map(|_| ()).ok_or_else(error_texts::not_initialized)
     }
 
     /// Returns the leader, or `None` if this node knows none.

@@ -75,7 +75,6 @@ impl Admin {
         request_id: &str,
         call: &Call,
     ) -> Result<CommandReply, WriteError> {
-        self.member()?;
         let reply = match self.context.replica.propose_while_led(call.actor(), &command, call.deadline).await {
             Ok(reply) => reply,
             Err(ProposeError::NoLeader | ProposeError::NotReady) => {
