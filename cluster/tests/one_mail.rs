@@ -119,7 +119,7 @@ fn assert_sound(context: &NodeContext) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_schedule_is_one_mail() {
+async fn schedule_of_one_recipient_sends_one_email() {
     let folder = tempfile::tempdir().expect("a folder");
     let sink = mailbox();
     let node = node(folder.path(), 1).await;

@@ -223,7 +223,7 @@ fn admitted(parts: &AudienceStore, recipients: &[Recipient]) -> Result<Hash, Str
 }
 
 #[test]
-fn each_recipient_that_is_sent_is_looked_at() {
+fn each_recipient_of_part_is_checked() {
     let (_folder, parts) = parts();
     let good = sent(&["Ann@x.org", "bob@x.org"]);
     assert!(admitted(&parts, &good).is_ok_and(|part| parts.has(part)));
@@ -267,7 +267,7 @@ fn audience_matches_its_seal_without_duplicates() {
 }
 
 #[test]
-fn recipients_of_two_parts_are_told_apart_too() {
+fn repeated_address_in_two_parts_is_refused() {
     let (_folder, parts) = parts();
     let mut first = GeneratedAudience { seed: 1, recipients: 65_536, columns: vec!["name".to_owned()] }.list();
     let second = sent(&["last@x.org", "first@x.org"]);

@@ -346,7 +346,7 @@ fn column_precedes_variable_and_empty_header_is_left_out() {
 
 proptest! {
     #[test]
-    fn whatever_the_data_the_mail_is_one_message_of_short_lines(
+    fn any_data_makes_one_message_of_short_lines(
         name in "(?s).{0,60}",
         display in "[ -;=?-~äß漢\u{85}\t]{0,80}",
         text in "(?s).{0,300}",

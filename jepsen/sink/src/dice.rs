@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn close_after_waits_for_its_mails() {
+    fn close_after_waits_for_its_number_of_emails() {
         let dice = Dice::new("between:close-after=20".parse().unwrap());
         assert_eq!(dice.roll(FaultStage::Between, 19), None);
         assert_eq!(dice.roll(FaultStage::Between, 20), Some(FaultKind::CloseAfter { emails: 20 }));

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn odd_one_is_blamed_also_where_it_is_the_one_that_answered() {
+    fn clock_that_differs_is_named_even_if_its_node_answered() {
         assert_eq!(compare([("a", 0), ("b", 2_000), ("c", 500)].into_iter()), ClockComparison::Agree);
         assert_eq!(
             compare([("a", 0), ("b", 60_000), ("c", 60_100)].into_iter()),

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_repaints_or_turns_a_line_is_spelled_out() {
+    fn control_and_direction_characters_are_escaped() {
         for harmful in ["\u{1b}", "\u{7}", "\u{9b}", "\u{202e}", "\u{2066}", "\u{200f}", "\u{2028}"] {
             let code = format!("\\u{{{:x}}}", harmful.chars().next().map_or(0, u32::from));
             assert_eq!(spelled(harmful, &[]), code);

@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_counted() {
+    fn lines_beyond_terminal_height_are_counted() {
         let text = (0..30).map(|line| line.to_string()).collect::<Vec<_>>().join("\n");
         let (frame, drawn) = frame(0, &text, 10);
         assert_eq!(drawn, 9);

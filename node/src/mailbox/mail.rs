@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn way_back_fits_the_place_where_the_pages_are_mounted() {
+    fn link_to_list_is_relative_to_mount_path() {
         assert_eq!(above("/mailbox/emails/7"), "../../mailbox");
         assert_eq!(above("/a/b/emails/7"), "../../b");
         assert_eq!(above("/emails/7"), "../");

@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_of_a_nested_mail_are_found_and_decoded() {
+    fn parts_of_nested_message_are_found_and_decoded() {
         let message = b"Content-Type: multipart/mixed; boundary=\"outer;1\"\r\n\r\npreamble\r\n--outer;1\r\n\
             Content-Type: multipart/alternative;\r\n boundary=inner\r\n\r\n--inner\r\n\
             Content-Type: text/plain; charset=utf-8\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n\
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_mail_is_its_text_and_broken_mime_shows_something() {
+    fn plain_message_is_its_text_and_broken_mime_shows_something() {
         assert_eq!(view(b"Subject: x\r\n\r\nhello").text.as_deref(), Some("hello"));
         let broken = view(b"Content-Type: multipart/mixed\r\n\r\nno boundary");
         assert_eq!(broken.parts.first().map(|part| part.bytes), Some(11));

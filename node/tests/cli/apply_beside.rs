@@ -166,7 +166,7 @@ async fn they_are_made_once_and_a_campaign_is_not_launched() {
 }
 
 #[tokio::test]
-async fn what_is_not_said_has_no_bound_and_a_draft_is_frozen() {
+async fn omitted_bound_is_none_and_draft_is_frozen() {
     let (fake, folder) = (remembering().await, Folder::with(ALL));
     folder.reveille(&fake, "apply").await;
     folder.write(&ALL.replace("rate: 50", "share: 3").replace("[50, 100]", "[50]").replace("Spring,", "Summer,"));

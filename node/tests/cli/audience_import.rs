@@ -115,7 +115,7 @@ parts sent    1, and 0 were there
 }
 
 #[tokio::test]
-async fn what_is_there_is_not_sent_again() {
+async fn present_part_is_not_sent_again() {
     let (_folder, path) = file("email\nann@example.com\n");
     let fake = Fake::start(|method, bytes| match method {
         "PrepareAudience" => one(v1::PrepareAudienceResponse::default()),
@@ -232,7 +232,7 @@ async fn file_that_cannot_be_used_says_where() {
 }
 
 #[tokio::test]
-async fn what_the_cluster_refuses_is_said_before_anything_is_sent() {
+async fn refused_name_is_reported_before_any_part_is_sent() {
     let (_folder, path) = file("email\nann@example.com\n");
     let fake = Fake::refusing(Code::AlreadyExists, "NAME_TAKEN", "audience 'members' exists").await;
     let ended = import(&fake, &path, "-o json").await;

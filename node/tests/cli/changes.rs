@@ -354,7 +354,7 @@ async fn backfill_of_more_than_a_thousand_is_partly_done() {
 }
 
 #[tokio::test]
-async fn what_no_relay_is_left_for_is_said_where_the_last_one_goes() {
+async fn removal_of_last_relay_warns_of_empty_pool() {
     let warnings = vec!["no relay is in pool bulk".to_owned()];
     let fake = Fake::answering("RemoveRelay", v1::RemoveRelayResponse { index: 7, warnings }).await;
     let ended = fake.reveille("relay remove main --yes").await;

@@ -48,7 +48,7 @@ async fn how_far_an_instant_is_counts_from_the_clock_of_the_cluster() {
 }
 
 #[tokio::test]
-async fn walk_ends_with_one_object() {
+async fn advance_prints_one_object() {
     let fake = Fake::start(|_, _| Ok(vec![word(3_600, false), word(86_400, true)])).await;
     let ended = fake.reveille("clock advance 24h --jump -o json").await;
     let json = ended.json();
@@ -64,7 +64,7 @@ async fn walk_ends_with_one_object() {
 }
 
 #[tokio::test]
-async fn walk_that_is_cut_short_may_have_moved_the_clock() {
+async fn interrupted_advance_may_have_moved_the_clock() {
     let fake = Fake::start(|_, _| Ok(vec![word(3_600, false)])).await;
     let ended = fake.reveille("clock advance --to 1970-01-02T00:00:00Z -o json").await;
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(8), ""), "{ended:?}");

@@ -105,7 +105,7 @@ async fn rules_that_cannot_be_used_are_refused_by_check_and_by_start() {
 }
 
 #[tokio::test]
-async fn what_counts_is_shown_with_its_origin() {
+async fn effective_setting_is_shown_with_its_origin() {
     let folder = tempfile::tempdir().expect("a folder");
     let file =
         written(folder.path(), "name = \"a\"\ndata_dir = \"/d\"\n[raft]\nsnapshot_every = 700\n").display().to_string();

@@ -148,7 +148,7 @@ async fn file_of_recipients_is_sent_and_duplicates_are_named_by_line() {
 }
 
 #[tokio::test]
-async fn one_bad_row_and_nothing_is_created_unless_it_may_be_left_out() {
+async fn bad_row_creates_nothing_unless_it_may_be_left_out() {
     let folder = Folder::new();
     let text = folder.file("t.txt", "Hi");
     let people = folder.file("people.csv", "email,name\nann@example.com,Ann\npostmaster,No\n");

@@ -328,7 +328,7 @@ async fn expired_recipients_have_last_answer_or_unknown_cause() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_asked_is_a_finding_too() {
+async fn unanswered_request_is_a_finding() {
     let ended = reveille("--endpoint 127.0.0.1:1 doctor -o json").await;
     assert_eq!((ended.code, told(&ended)), (Some(1), vec!["problem endpoint".to_owned()]), "{ended:?}");
 

@@ -194,7 +194,7 @@ async fn import_of_opt_outs_ends_while_stdin_is_silent() {
 }
 
 #[tokio::test]
-async fn what_may_have_happened_stays_so_whatever_other_nodes_say() {
+async fn unknown_outcome_stays_unknown_after_answers_of_other_nodes() {
     let follower = Fake::refusing(Code::Unavailable, "NO_LEADER", "no leader is known").await;
     let endpoints = format!("{},{}", takes_and_goes().await, follower.address());
     let line = format!("--endpoint {endpoints} --request-id mine -o json schedule trigger morning");

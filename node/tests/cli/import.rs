@@ -232,7 +232,7 @@ async fn line_that_was_edited_spoils_no_other() {
 }
 
 #[tokio::test]
-async fn what_no_cluster_would_create_is_refused_before_one_is_asked() {
+async fn invalid_flag_of_import_is_refused_without_cluster() {
     let file = File::holding("MAILTO=a@example.com\n0 9 * * * one\n");
     let (fake, _) = remembering().await;
     for (flag, value) in [("--jitter", "2d"), ("--retention", "1h"), ("--tenant", "bad tenant!"), ("--pool", "no pool")]
@@ -317,7 +317,7 @@ async fn zone_that_does_not_exist_is_the_lines_own_fault() {
 }
 
 #[tokio::test]
-async fn what_turns_a_line_around_reaches_no_terminal() {
+async fn direction_characters_of_crontab_reach_no_terminal() {
     let file = File::holding("MAILTO=a@example.com\n# \u{202e}evil\u{7}\n0 9 * * * echo '\u{202e}bell'\n");
     let ended = import(None, &[&file.path(), "--sender", "c@example.com", "--tz", "UTC", "--dry-run"]).await;
     assert_eq!(ended.code, Some(0), "{ended:?}");

@@ -230,7 +230,7 @@ async fn list_that_was_chosen_by_labels_shows_them() {
 }
 
 #[tokio::test]
-async fn where_none_is_as_it_has_to_be_only_that_is_said() {
+async fn pause_of_no_active_schedule_prints_only_the_count() {
     let paused = v1::Schedule { name: "a".into(), state: v1::ScheduleState::Paused.into(), ..Default::default() };
     let answer =
         v1::ListSchedulesResponse { schedules: vec![paused], selector: "team=ops".into(), ..Default::default() };

@@ -133,7 +133,7 @@ async fn dry_run_ends_as_the_deed_would_and_prints_an_object() {
 }
 
 #[tokio::test]
-async fn who_refused_it_or_gave_no_answer_is_named() {
+async fn relay_that_refused_or_did_not_answer_is_named() {
     let refused = v1::Event { enhanced: "5.1.1".into(), ..event("refused", 550, "no such user") };
     for (state, event, words) in [
         (RecipientState::Dead, refused, "refused by main: 550 5.1.1 no such user"),
@@ -147,7 +147,7 @@ async fn who_refused_it_or_gave_no_answer_is_named() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_said_of_the_flag() {
+async fn invalid_field_of_test_email_is_reported_as_flag() {
     let fake = Fake::start(|_, _| Err(refusal_of("INVALID_FIELD", "schedule.content.sender", "is missing"))).await;
     let ended = send(&fake, &[&WHAT[..], &["-o", "json"]].concat()).await;
     assert_eq!((ended.code, ended.error()["field"].as_str()), (Some(2), Some("--sender")), "{ended:?}");

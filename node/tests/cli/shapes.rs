@@ -208,7 +208,7 @@ async fn shape_of_explanation() {
 }
 
 #[tokio::test]
-async fn opt_out_names_what_crossed_and_who_was_silent() {
+async fn opt_out_names_crossed_handoffs_and_silent_nodes() {
     let crossed = v1::Crossing { run: "r5.0".into(), number: 3, fence: "1.2.7.0".into() };
     let barrier = v1::Barrier { index: 11, crossed: vec![crossed], unconfirmed: vec!["c".into()] };
     let fake = Fake::answering(

@@ -20,7 +20,7 @@ fn folder() -> tempfile::TempDir {
 }
 
 #[tokio::test]
-async fn mail_is_read_as_its_recipient_would() {
+async fn rendered_email_is_shown_decoded() {
     let folder = folder();
     let flags =
         ["--subject", "Hi {{ name }}", "--text", "body.txt", "--recipients", "people.csv", "--var", "city=Rome"];
@@ -46,7 +46,7 @@ async fn without_recipients_the_variables_are_those_that_are_said() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_rendered_is_named_with_file_and_line() {
+async fn rendering_error_names_file_and_line() {
     for (arguments, place) in [
         (vec!["--text", "wrong.txt", "--recipients", "people.csv"], "wrong.txt:2"),
         (vec!["--text", "broken.txt"], "broken.txt:3"),

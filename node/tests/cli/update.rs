@@ -110,7 +110,7 @@ async fn each_flag_names_its_own_field_and_defaults_name_none() {
 }
 
 #[tokio::test]
-async fn what_changes_nothing_or_cannot_be_meant_is_not_asked_for() {
+async fn update_without_change_or_with_conflicting_flags_sends_no_request() {
     let fake = schedule().await;
     for line in ["", "--dry-run", "--etag v1", "--daily 09:00 --cron @daily", "--to a@x.org --recipients f.csv"] {
         let ended = fake.reveille(&format!("schedule update morning {line}")).await;

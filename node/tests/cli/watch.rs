@@ -17,7 +17,7 @@ fn message(sent: u32) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn one_object_a_change_until_nothing_is_pending() {
+async fn watch_prints_one_object_a_change_until_nothing_is_pending() {
     let asked = AtomicUsize::new(0);
     let fake = Fake::start(move |method, _| {
         if method != "WatchRun" {
@@ -71,7 +71,7 @@ async fn run_that_goes_on_is_left_when_the_time_is_over() {
 }
 
 #[tokio::test]
-async fn who_is_left_in_doubt_is_said_at_the_end() {
+async fn recipients_in_doubt_are_counted_at_the_end_of_watch() {
     let counts = v1::RunCounts { sent: 1_998, in_doubt: 2, ..v1::RunCounts::default() };
     let mut run = v1::Run { run: "r5.0".into(), audience: 2_000, counts: Some(counts), ..v1::Run::default() };
     run.set_state(v1::RunState::Finished);

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_from_day_to_day_is_compared_by_its_kind() {
+    fn varying_values_are_compared_by_kind() {
         for (shown, printed, expected) in [
             ("sent  1", "sent 1", true),
             ("sent 1", "sent 2", false),

@@ -97,7 +97,7 @@ fn updated(page: &str, news: &[(Step, Vec<String>)]) -> String {
 }
 
 #[test]
-fn what_is_shown_is_replaced_where_it_stands() {
+fn shown_output_is_replaced_in_place() {
     let page = "```console\n$ one\n1\n\n$ two \\\n    more\n$ three\n3\n```\nend\n";
     let steps = blocks(page).remove(0).steps();
     let [one, two, _] = steps.as_slice() else { panic!("{steps:?}") };

@@ -166,7 +166,7 @@ fn all_of_it_is_printed(asked: &str, printed: &str) {
 }
 
 #[test]
-fn what_is_printed_as_a_document_makes_the_same_again() {
+fn printed_document_makes_an_equal_object() {
     let (folder, node) = started();
     let write = |name: &str, documents: &[String]| {
         let file = folder.path().join(name);

@@ -26,7 +26,7 @@ impl Trio {
         serde_json::from_str(&ended.stdout).expect("JSON")
     }
 
-    fn walk_to(&self, to: Timestamp) {
+    fn advance_to(&self, to: Timestamp) {
         self.json(&format!("clock advance --to {to}"));
     }
 
@@ -85,7 +85,7 @@ fn daily_email_goes_to_all_once_a_day_whatever_is_invoked() {
     let now: Timestamp = trio.json("clock show")["now"].as_str().and_then(|now| now.parse().ok()).expect("an instant");
     let midnight = Timestamp::from_second((now.as_second() / 86_400 + 1) * 86_400).expect("an instant");
     let at = |hours: i64, minutes: i64| midnight + hours.hours() + minutes.minutes();
-    trio.walk_to(midnight);
+    trio.advance_to(midnight);
     let to = "--to ann@example.net --to ben@example.net --sender news@example.org --subject Morning";
     let made = trio.json(&format!("schedule create morning --daily 09:00 --tz UTC {to} --text {}", text.display()));
     assert_eq!(made["policies"]["min_gap_ms"], 72_000_000, "the default of a daily one");
@@ -102,26 +102,26 @@ fn daily_email_goes_to_all_once_a_day_whatever_is_invoked() {
     }
 
     // The email goes to all recipients.
-    trio.walk_to(at(9, 1));
+    trio.advance_to(at(9, 1));
     assert_eq!(sink.accepted_count(), 2);
 
     // It is sent at most once a day, however it is triggered.
     trio.is_refused(at(29, 0));
     let backfilled = trio.json(&format!("schedule backfill morning --from {} --to {} --yes", at(0, 0), at(9, 0)));
     assert_eq!((&backfilled["opened"], &backfilled["opened_before"]), (&0.into(), &1.into()));
-    trio.walk_to(at(28, 59));
+    trio.advance_to(at(28, 59));
     trio.is_refused(at(29, 0));
     trio.fail_over();
     trio.is_refused(at(29, 0));
     assert_eq!(sink.accepted_count(), 2);
 
     // It can be sent again after twenty hours. A repeated request returns the same run.
-    trio.walk_to(at(29, 0));
+    trio.advance_to(at(29, 0));
     let triggered = trio.trigger("by-command");
     assert_eq!(triggered.code, Some(0), "{triggered:?}");
     let run = trio.trigger_by_api("by-command").expect("the same").run;
     assert!(triggered.stdout.contains(&format!("\"{run}\"")), "{triggered:?}");
-    trio.walk_to(at(29, 1));
+    trio.advance_to(at(29, 1));
     assert_eq!(sink.accepted_count(), 4);
     let due = trio.json(&format!("run show {run}"))["nominal"].clone();
     assert!(!due.is_null());
@@ -131,7 +131,7 @@ fn daily_email_goes_to_all_once_a_day_whatever_is_invoked() {
     let remark = next[0]["remark"].as_str().unwrap_or_default();
     assert!(remark.contains(&format!("inside the min gap of {run}")), "{next}");
     assert_eq!(next[1]["remark"], "", "a day later it is outside: {next}");
-    trio.walk_to(at(33, 1));
+    trio.advance_to(at(33, 1));
     assert_eq!(sink.accepted_count(), 4);
     let history = trio.json("schedule history morning");
     let (latest, reason) = (&history[0], history[0]["reason"].as_str().unwrap_or_default());
@@ -139,6 +139,6 @@ fn daily_email_goes_to_all_once_a_day_whatever_is_invoked() {
     let story = trio.json(&format!("explain {} ann@example.net", latest["run"].as_str().unwrap_or_default()));
     assert_eq!(story["state"], "suppressed");
     assert!(story["events"].to_string().contains(&format!("min_gap: it got an email of {run}")), "{story}");
-    trio.walk_to(at(57, 1));
+    trio.advance_to(at(57, 1));
     assert_eq!(sink.accepted_count(), 6);
 }

@@ -36,7 +36,7 @@ impl Drop for Node {
 }
 
 #[test]
-fn service_manager_hears_of_readiness_of_life_and_of_the_stop() {
+fn service_manager_is_notified_of_readiness_watchdog_and_stop() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("notify");
     let socket = UnixDatagram::bind(&path).expect("a socket");

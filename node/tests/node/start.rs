@@ -34,7 +34,7 @@ fn folder_belongs_to_one_process_at_a_time() {
 }
 
 #[test]
-fn what_the_system_said_is_said_once() {
+fn system_error_is_printed_once() {
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("a"), "a file, no folder").expect("written");
     let flags = ["--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0", "--http", "127.0.0.1:0"];

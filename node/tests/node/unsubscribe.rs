@@ -56,7 +56,7 @@ fn field(mail: &str, name: &str) -> Option<String> {
 }
 
 #[test]
-fn one_click_in_a_mail_stops_the_next_one() {
+fn one_click_in_an_email_stops_the_next_one() {
     let folder = tempfile::tempdir().expect("a folder");
     let node = listening(folder.path(), "one");
     until("a leader", || node.reveille("schedule list").code == Some(0));

@@ -274,7 +274,7 @@ fn one_opens_the_latest_missed_instant_and_explains_the_others() {
 }
 
 #[test]
-fn one_is_one_however_many_entries_the_explanations_take() {
+fn catch_up_one_opens_one_run_over_many_explanation_entries() {
     let mut drill = {
         let policies = Policies { start_within_ms: 30 * DAY_MS, ..side_by_side() };
         let when = When::Every { period_ms: 7 * 60_000, anchor_ms: at("2026-03-02T00:00:00Z").0 };

@@ -164,7 +164,7 @@ fn backfill_counts_its_own_batch() {
 }
 
 #[test]
-fn backfill_beside_open_run_waits_until_that_mails_no_recipient() {
+fn backfill_beside_open_run_waits_until_that_run_sends_nothing() {
     let mut world = World::with_gap(2, 3 * HOUR_MS, NOW);
     let (_, _, first) = world.backfill([600]);
     let first = first.expect("a run");

@@ -39,7 +39,7 @@ async fn forged_vote_with_highest_term_is_refused_and_cluster_elects_afterwards(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn caller_that_is_no_member_is_told_nothing() {
+async fn caller_that_is_no_member_gets_no_answer() {
     let mut nodes = three_over_tcp().await;
     propose(nodes[0].replica(), "before").await.expect("it is applied");
     let outsider = loopback();

@@ -166,7 +166,7 @@ fn value_with_line_ends_changes_the_lines_as_rendering_does() {
 }
 
 #[test]
-fn where_a_whole_mail_fails_a_filled_one_fails() {
+fn prepared_email_fails_where_whole_rendering_fails() {
     let long = "x".repeat(60_000);
     for (text, values) in [
         ("{{ a }}".repeat(20), vec![long.as_str()]),

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_relay_lets_anything_through_there_is_one_at_least() {
+    fn relay_with_any_rate_has_cap_of_at_least_one() {
         assert_eq!(of_a_tenant(relay(1, 0.001, 5)), 1);
         assert_eq!(of_a_tenant(relay(1, 0.0, 5)), 0, "it is left alone");
         assert_eq!(of_a_tenant(relay(0, UNBOUNDED, 5)), 0);

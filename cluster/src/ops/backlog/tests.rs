@@ -188,7 +188,7 @@ fn waiting_instants_count_as_backlog_from_the_start() {
 }
 
 #[test]
-fn where_more_waits_than_is_counted_no_end_is_told() {
+fn backlog_above_counting_limit_has_no_expected_end() {
     let when = When::Cron { expression: "* * * * *".into() };
     let (ledger, _) = one_after_the_other(when, 11 * 3_600_000);
     let (BacklogReading { late: mut found, missed, now, .. }, mut watch) =

@@ -48,7 +48,7 @@ fn failed_session_opens_circuit_at_once() {
 }
 
 #[test]
-fn after_the_back_off_a_session_is_opened_and_then_one_mail_decides() {
+fn circuit_after_back_off_opens_session_then_probes_with_one_email() {
     let mut circuit = circuit();
     circuit.note(not_opened(), Normally, at(0), 0.0);
     assert_eq!(circuit.admit(at(1)), Ok(ToOpenSession));

@@ -291,7 +291,7 @@ async fn farewell_between_emails_is_seen_before_the_next() {
 }
 
 #[tokio::test]
-async fn quit_is_said_between_mails() {
+async fn quit_is_sent_between_emails() {
     let exchange = Exchange::new(willing());
     let mut session = exchange.session().await.expect("a session");
     session.run_transaction(&mail(b"a"), &mut Counting::open(&exchange), &Deadlines::default(), None).await;

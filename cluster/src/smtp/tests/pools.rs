@@ -92,7 +92,7 @@ async fn panic_before_gate_is_not_in_doubt() {
 }
 
 #[tokio::test]
-async fn one_session_serves_many_mails_and_then_quits() {
+async fn session_carries_many_emails_and_then_quits() {
     let exchange = Exchange::new(willing());
     let pool = pool(&exchange, RelayLimits { emails_per_session: 5, ..quick() });
     for number in 0..10 {
@@ -372,7 +372,7 @@ async fn closing_reply_in_used_session_is_no_throttle() {
 }
 
 #[tokio::test]
-async fn one_session_too_many_only_slows_the_relay() {
+async fn session_above_relay_limit_only_slows_the_relay() {
     let connections = Arc::new(AtomicUsize::new(0));
     let counted = connections.clone();
     let picky: Script = Arc::new(move |step, _| match step {

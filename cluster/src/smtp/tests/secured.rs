@@ -128,12 +128,12 @@ async fn delivers_once(scene: Scene) {
 }
 
 #[tokio::test]
-async fn over_implicit_tls_the_gate_is_met_exactly_once_a_mail() {
+async fn implicit_tls_meets_gate_exactly_once_an_email() {
     delivers_once(Scene::implicit(willing())).await;
 }
 
 #[tokio::test]
-async fn over_starttls_the_gate_is_met_exactly_once_a_mail() {
+async fn starttls_meets_gate_exactly_once_an_email() {
     delivers_once(Scene::start_tls(willing())).await;
 }
 
@@ -293,7 +293,7 @@ async fn failed_auth_is_the_relays_problem_and_reveals_no_secret() {
 }
 
 #[tokio::test]
-async fn where_auth_is_offered_after_starttls_only_that_is_said() {
+async fn auth_that_is_offered_only_after_starttls_is_reported() {
     let clear = |words: &'static str| {
         let mut scene = Scene::start_tls(when(ServerStep::Ehlo, ServerAction::Reply(words))).logging_in();
         // A password may be sent in the clear to this machine only.

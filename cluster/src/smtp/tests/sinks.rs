@@ -102,7 +102,7 @@ async fn without_faults_gate_passes_accepts_and_records_are_equal() {
 }
 
 #[tokio::test]
-async fn whatever_the_sink_does_at_one_stage_the_books_agree() {
+async fn counters_match_sink_record_for_any_fault_at_one_stage() {
     for stage in
         ["connect", "banner", "ehlo", "mail", "rcpt", "data", "body", "before-commit", "after-commit", "answer"]
     {

@@ -78,7 +78,7 @@ fn fault_without_target_makes_run_invalid() {
 }
 
 #[test]
-fn no_kill_inside_data_and_too_little_mail_do_not_count() {
+fn run_without_kill_inside_data_or_with_few_emails_does_not_count() {
     let outside = with(|history| fault(history, FaultKind::Kill, |fault| fault.inside_data = Some(false)));
     assert!(does_not_count(&outside).is_false());
     let mut slow = good();

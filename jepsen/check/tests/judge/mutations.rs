@@ -69,7 +69,7 @@ fn none_passes(what: &str, picks: impl Fn(&Event) -> bool, changes: &[(Change, B
 }
 
 #[test]
-fn doubled_or_changed_mail_is_rejected() {
+fn doubled_or_changed_email_is_rejected() {
     none_passes("a final dot", |event| matches!(event, Event::Handoff(_)), &[(twice, By::False(3))]);
     let accepted = |event: &Event| matches!(event, Event::Handoff(handoff) if handoff.answer.is_accepted());
     let changes: [Change; 6] = [
@@ -84,7 +84,7 @@ fn doubled_or_changed_mail_is_rejected() {
 }
 
 #[test]
-fn lost_mail_is_rejected() {
+fn lost_email_is_rejected() {
     let history = good();
     let doubted = |handoff: &Handoff| {
         history.events.iter().any(|event| {

@@ -105,7 +105,7 @@ async fn bare_replies_have_code_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn half_answer_is_half_answer_and_mail_is_accepted() {
+async fn close_in_answer_sends_half_answer_and_email_is_accepted() {
     let sink = sink("answer:close");
     let mut client = Client::greeted(sink.address()).await;
     client.send_mail("a@x.test").await;
@@ -148,7 +148,7 @@ async fn stalled_dialogue_is_silent_until_its_client_leaves() {
 }
 
 #[tokio::test]
-async fn mail_is_committed_although_its_client_is_lost_after_dot() {
+async fn email_is_committed_although_client_is_lost_after_dot() {
     let sink = sink("before-commit:stall=500ms");
     let mut client = Client::greeted(sink.address()).await;
     client.send_mail("a@x.test").await;
@@ -168,7 +168,7 @@ async fn huge_banner_is_huge_and_then_dialogue_goes_on() {
 }
 
 #[tokio::test]
-async fn relay_closes_politely_after_its_number_of_mails() {
+async fn relay_closes_session_after_its_number_of_emails() {
     let sink = sink("between:close-after=3");
     let mut client = Client::greeted(sink.address()).await;
     for _ in 0..3 {

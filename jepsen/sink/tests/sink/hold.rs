@@ -11,7 +11,7 @@ fn sink() -> Sink {
 }
 
 #[tokio::test]
-async fn held_mail_is_named_and_answered_only_when_released() {
+async fn held_email_is_named_and_answered_only_when_released() {
     let sink = sink();
     let request = HoldRequest { limit: PATIENCE, ..HoldRequest::default() };
     let mut other = Client::greeted(sink.address()).await;
@@ -39,7 +39,7 @@ async fn held_mail_is_named_and_answered_only_when_released() {
 }
 
 #[tokio::test]
-async fn mail_held_before_commit_is_recorded_after_release() {
+async fn email_held_before_commit_is_recorded_after_release() {
     let sink = sink();
     let request = HoldRequest { point: HoldPoint::BeforeCommit, limit: PATIENCE, ..HoldRequest::default() };
     let mut hold = sink.hold_next_answer(request);
@@ -54,7 +54,7 @@ async fn mail_held_before_commit_is_recorded_after_release() {
 }
 
 #[tokio::test]
-async fn held_mail_lets_go_by_its_limit_by_drop_and_by_loss_of_its_client() {
+async fn held_email_is_released_by_limit_by_drop_and_by_loss_of_client() {
     let sink = sink();
     let mut client = Client::greeted(sink.address()).await;
 

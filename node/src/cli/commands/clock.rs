@@ -34,8 +34,8 @@ async fn get(context: &CommandContext<'_>) -> Result<Seen<ClockView>, Failure> {
 }
 
 async fn advance(context: &CommandContext<'_>, args: AdvanceArgs) -> Result<(), Stop> {
-    let Some(within) = context.global.timeout else { return walk(context, args).await };
-    let Ok(result) = timeout(within, walk(context, args)).await else {
+    let Some(within) = context.global.timeout else { return advance_to_end(context, args).await };
+    let Ok(result) = timeout(within, advance_to_end(context, args)).await else {
         return Err(Failure::new(
             Exit::TimedOut,
             "TIMED_OUT",
@@ -49,7 +49,7 @@ async fn advance(context: &CommandContext<'_>, args: AdvanceArgs) -> Result<(), 
 
 /// Asks one node to advance the clock, also across fail-overs. A lost connection ends the call. The user then reads the
 /// clock with `show`, and continues with `--to`.
-async fn walk(context: &CommandContext<'_>, args: AdvanceArgs) -> Result<(), Stop> {
+async fn advance_to_end(context: &CommandContext<'_>, args: AdvanceArgs) -> Result<(), Stop> {
     let call = |channel, request| async move { Service::new(channel).advance_clock(request).await };
     let by = args.by.map(|by| Target::By(duration_to_wire(by)));
     let target = args.to.map(|to| Target::To(to_wire(to))).or(by);

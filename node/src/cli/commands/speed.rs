@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_long_ago_counts_no_more() {
+    fn old_samples_do_not_count() {
         let mut speed = Speed::default();
         speed.sample((0, 1_000), seconds(0));
         speed.sample((900, 1_000), seconds(10));

@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn other_programs_send_no_mail() {
+    fn other_programs_send_no_email() {
         for line in ["/usr/local/bin/backup.sh mail", "mailq", "echo mail -s x a@x.org", "grep mail /var/log/x", ""] {
             assert_eq!(find(&shell::read(line).expect("a command"), None), None, "{line}");
         }

@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn command_that_mails_becomes_its_mail() {
+    fn command_that_sends_email_gives_subject_text_and_recipients() {
         let planned = of("MAILTO=root\n0 9 * * 1 mail -r me@x.org -s 'Hi all' a@x.org%Dear all,%Bye\n", &choices());
         assert_eq!(
             (planned.name.as_str(), planned.subject.as_str(), planned.text.as_str()),
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn zone_is_that_of_the_nearest_who_says() {
+    fn zone_comes_from_nearest_source() {
         let with = |tz: Option<&str>| Choices { tz: tz.map(str::to_owned), ..choices() };
         for (above, tz, zone, source, warned) in [
             ("CRON_TZ=Asia/Tokyo\nTZ=UTC\n", Some("Europe/Rome"), "Asia/Tokyo", Source::CronTz, 0),
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_said_with_who_may_give_it() {
+    fn missing_recipients_are_named_with_the_flag_that_gives_them() {
         let lacks = |above: &str, choices: &Choices| of(&format!("{above}0 9 * * * x\n"), choices).lacks;
         let to = Choices { to: vec!["z@x.org".to_owned()], ..choices() };
         assert!(lacks("", &choices()).is_some_and(|lacks| lacks.contains("MAILTO above the line, or give --to")));

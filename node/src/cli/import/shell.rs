@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_shell_would_expand_is_kept_and_marked() {
+    fn shell_expansion_is_kept_and_marked() {
         let expands = |line: &str| {
             let word = read(line).and_then(|all| all.into_iter().next()).and_then(|one| one.words.into_iter().next());
             word.map(|word| (word.text, word.expands))

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cron_and_we_read_alike_is_taken_as_it_is() {
+    fn pattern_with_equal_meaning_is_taken_unchanged() {
         for (line, cron, rest) in [
             ("30 2 * * 1-5 /bin/a  b", "30 2 * * 1-5", "/bin/a  b"),
             ("\t*/15\t8-18/2  1,15 jan-mar Mon,FRI\tx", "*/15 8-18/2 1,15 jan-mar Mon,FRI", "x"),
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_meant_is_refused_with_a_way_out() {
+    fn invalid_time_is_refused_with_next_step() {
         for (line, words) in [
             ("@reboot x", "--at INSTANT"),
             ("0~30 9 * * * x", "choose a value yourself, such as 17"),

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_have_to_be_guessed_is_refused_with_its_line() {
+    fn ambiguous_yaml_is_refused_with_its_line() {
         assert_eq!(refused("a: 1\nb: 2\na: 3\n"), (3, "the key `a` is there twice: see line 1".to_owned()));
         assert_eq!(refused("a: 1\nb: &x 2\n").0, 2);
         assert_eq!(refused("a: &x 1\nb: *x\n").0, 1);

@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn what_is_written_is_read_back_whatever_the_text() {
+    fn any_text_is_read_back_as_written() {
         let texts = [
             "", " ", "a", "no", "null", "~", "1", "09:00", "- a", "# a", "a: b", "a #b", "'", "\"", "\\", "{{ name }}", "[x]",
             "a\nb", "a\nb\n", "a\nb\n\n", "a\n\n\nb\n", "\na\nb", " a\nb", "a\n b\n", "a\n   \nb", "a \nb ", "a\tb\n\tc\n", "a\r\nb",

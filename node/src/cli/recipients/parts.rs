@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_twice_is_refused_before_it_is_read() {
+    fn file_that_cannot_be_read_twice_is_refused_unread() {
         let folder = tempfile::tempdir().expect("a folder");
         for path in [folder.path(), Path::new("-"), Path::new("/dev/null")] {
             let read = AtomicU64::new(0);

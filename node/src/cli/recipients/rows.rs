@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_csv_is_named() {
+    fn other_file_type_is_named() {
         let problem_of =
             |bytes: &[u8]| all(bytes, 4096).map(|rows| panic!("{rows:?}")).unwrap_or_else(|bad| bad.problem);
         for (bytes, words) in [

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_becomes_two_hundred_times_its_size_is_refused() {
+    fn file_that_unpacks_to_two_hundred_times_its_size_is_refused() {
         let bomb = b"a@example.com\n".repeat(UNQUESTIONED as usize / 14 + 100_000);
         for pack in [gzip, zstd] {
             let packed = pack(&bomb);

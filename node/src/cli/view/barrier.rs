@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mails_that_may_still_arrive_are_counted_and_the_first_named() {
+    fn emails_that_may_still_arrive_are_counted_and_the_first_named() {
         let crossed =
             |count| (0..count).map(|number| CrossingView { run: "r5.0".into(), number, fence: "1.2.7.0".into() });
         let sentence = |count| {

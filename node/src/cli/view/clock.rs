@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn walk_says_where_it_stands_and_what_it_waits_for() {
+    fn advance_shows_its_position_and_what_it_waits_for() {
         let word = v1::AdvanceClockResponse {
             now: Some(prost_types::Timestamp { seconds: 0, nanos: 0 }),
             steps: 1,

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn control_characters_of_strangers_reach_no_terminal() {
+    fn control_characters_in_values_reach_no_terminal() {
         assert_eq!(card(vec![("text", "a\u{1b}[31mb".into())], false), "text  a\\u{1b}[31mb");
         assert_eq!(card(vec![("text", "\u{202e}lleb".into())], false), "text  \\u{202e}lleb");
     }

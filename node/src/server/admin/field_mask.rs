@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn one_label_changes_and_the_others_stay() {
+    fn masked_labels_change_and_others_stay() {
         let labelled = |labels: &[(&str, &str)]| ScheduleBody {
             labels: labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
             ..ScheduleBody::default()

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_meant_is_refused_with_its_place() {
+    fn invalid_selector_is_refused_with_example() {
         for text in [",", "team=ops,", "=ops", "!", "!=a", "a b", "team=o p", "team in (a)", "!a=b", "a=b=c", "!!a"] {
             let fault = Selector::parse(text).expect_err(text).to_string();
             assert!(fault.starts_with("selector: ") && fault.contains("write KEY=VALUE"), "{text}: {fault}");

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_missing_is_named_and_only_a_read_hears_of_stale() {
+    fn missing_voters_are_named_and_only_a_read_suggests_stale() {
         let (message, next) = message_and_next(CallKind::Write, 3, &["b", "c"]);
         let expected =
             "no leader was heard for 12 s: 1 of 3 voters can be reached, 2 are needed; not b, c; nothing happened";

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn all_who_wait_share_one_that_began_after_they_came() {
+    async fn waiting_callers_share_one_action_that_began_after_them() {
         let turns = Arc::new(SingleFlight::new());
         let (acts, gate) = (Arc::new(AtomicU32::new(0)), Arc::new(Semaphore::new(0)));
         let mut clicks = JoinSet::new();
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_comes_again_waits_for_a_second_and_others_do_not() {
+    async fn repeated_key_waits_a_second_and_others_do_not() {
         let turns = SingleFlight::new();
         let begun = Instant::now();
         let mut began = Vec::new();

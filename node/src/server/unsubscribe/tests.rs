@@ -130,7 +130,7 @@ async fn full_page_answers_with_retry_after() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_says_nothing_more_is_not_waited_for() {
+async fn silent_client_is_disconnected() {
     let server = TestServer::open().await;
     let path = &server.path;
     let half =

@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn ordinary_and_odd_addresses_are_taken() {
+    fn ordinary_and_unusual_addresses_are_valid() {
         for text in ["a@localhost", "o'brien@example.com", "!#$%&'*+-/=?^_`{|}~@a.b", "用户@例子.广告", "x@a-b.c1"]
         {
             address(text);

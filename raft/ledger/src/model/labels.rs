@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_at_most_sixteen() {
+    fn labels_are_limited_to_sixteen() {
         let some = |count: usize| (0..count).map(|number| (format!("k{number}"), String::new())).collect();
         assert!(Labels::new(some(LABELS_MAX)).is_ok());
         assert_eq!(Labels::new(some(LABELS_MAX + 1)), Err(WrongLabel::TooMany(17)));

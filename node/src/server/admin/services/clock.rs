@@ -82,18 +82,18 @@ impl Admin {
     }
 }
 
-fn response(to: Time, walked: &AdvanceProgress, done: bool) -> AdvanceClockResponse {
+fn response(to: Time, progress: &AdvanceProgress, done: bool) -> AdvanceClockResponse {
     AdvanceClockResponse {
-        from: Some(views::timestamp(walked.from)),
-        now: Some(views::timestamp(walked.now)),
+        from: Some(views::timestamp(progress.from)),
+        now: Some(views::timestamp(progress.now)),
         to: Some(views::timestamp(to)),
-        steps: walked.steps,
-        fired: walked.fired,
+        steps: progress.steps,
+        fired: progress.fired,
         done,
-        due: walked.work.due,
-        pending: walked.work.pending,
-        claimed: walked.work.claimed,
-        late: walked.work.late,
+        due: progress.work.due,
+        pending: progress.work.pending,
+        claimed: progress.work.claimed,
+        late: progress.work.late,
     }
 }
 

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_heard_before_a_failure_is_known_after_it() {
+    async fn probe_keeps_what_relay_sent_before_failure() {
         let sink = Sink::start(SinkOptions::default()).expect("a mailbox");
         let access = Access { tls: Tls::StartTls(Trust::default()), credentials: None };
         let found = probe_port(sink.address().port(), &access).await;

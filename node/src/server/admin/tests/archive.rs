@@ -10,7 +10,7 @@ use reveille_proto::admin::v1::{
     RequeueDeadLettersRequest, Run, RunState, ScheduleBody, TriggerScheduleRequest, WatchRunRequest, When, when,
 };
 
-use super::clock::{DAY, HOUR, at, by, coming_day, walk};
+use super::clock::{DAY, HOUR, advance_clock, at, by, coming_day};
 use super::node::{Node, STEP_TIMEOUT, creation, node_with_test_clock, reason, yearly};
 
 const RECIPIENTS: [&str; 2] = ["ada@example.net", "bob@example.net"];
@@ -72,7 +72,7 @@ async fn until_archived(node: &Node, runs: &[Run]) {
 async fn archived_runs_are_answered_as_before() {
     let node = node_with_test_clock("").await;
     let day = coming_day(&node).await;
-    walk(&node, at(day)).await;
+    advance_clock(&node, at(day)).await;
     let no_gap = Some(prost_types::Duration::default());
     let body = ScheduleBody {
         when: Some(When { pattern: Some(when::Pattern::Cron("0 9 * * *".to_owned())) }),
@@ -85,9 +85,9 @@ async fn archived_runs_are_answered_as_before() {
         request_id: "by-hand".to_owned(),
         ..TriggerScheduleRequest::default()
     };
-    walk(&node, at(day + DAY + 12 * HOUR)).await;
+    advance_clock(&node, at(day + DAY + 12 * HOUR)).await;
     node.schedules().trigger_schedule(trigger.clone()).await.expect("triggered");
-    walk(&node, at(day + 2 * DAY + 12 * HOUR)).await;
+    advance_clock(&node, at(day + 2 * DAY + 12 * HOUR)).await;
 
     let runs = list(&node, 0, ListRunsRequest::default()).await;
     assert_eq!(runs.len(), 4, "three days and a trigger");
@@ -99,7 +99,7 @@ async fn archived_runs_are_answered_as_before() {
         stories.push(explain(&node, &run.run, RECIPIENTS[0]).await);
     }
 
-    walk(&node, by(4 * DAY)).await;
+    advance_clock(&node, by(4 * DAY)).await;
     until_archived(&node, &runs).await;
     for size in [0, 1, 2, 3] {
         let all = list(&node, size, ListRunsRequest::default()).await;

@@ -96,7 +96,7 @@ async fn repeated_create_is_the_same_and_other_body_needs_other_name() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_wrong_is_said_before_anything_is_written() {
+async fn invalid_audience_is_refused_before_any_part_is_written() {
     let node = node("").await;
     let asked = |name: &str, recipients: u32, column: &str| PrepareAudienceRequest {
         name: name.to_owned(),
@@ -158,7 +158,7 @@ async fn daily_schedule_to_it_has_no_gap_and_is_refused_one() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_of_it_gets_one_mail_is_found_and_what_is_used_is_kept() {
+async fn sealed_audience_gets_one_email_each_and_stays_while_in_use() {
     let node = node("").await;
     made(&node, "all").await;
     let mut content = yearly("report", &[]).content.expect("content");
@@ -204,7 +204,7 @@ async fn each_of_it_gets_one_mail_is_found_and_what_is_used_is_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_has_the_parts_is_asked_before_every_seal() {
+async fn owners_of_parts_are_asked_before_every_seal() {
     let node = node("").await;
     let bytes = encode(&generated(9).list());
     let part = part_name(&bytes).expect("a part");

@@ -122,7 +122,7 @@ async fn resume_of_active_and_backfill_of_campaign_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_is_blocked_says_so_and_goes_on_when_it_is_resumed() {
+async fn blocked_campaign_says_so_and_continues_after_resume() {
     let node = node("").await;
     seal(&node, "all").await;
     node.campaigns().create_campaign(body("spring", "all", at(SignedDuration::from_hours(1)))).await.expect("a draft");

@@ -151,7 +151,7 @@ async fn audience_is_sealed_at_its_instant_or_it_does_not_fire() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_a_campaign_is_refused_by_its_field() {
+async fn invalid_campaign_is_refused_with_its_field() {
     let node = node("").await;
     seal(&node, "all").await;
     let hour = at(SignedDuration::from_hours(1));

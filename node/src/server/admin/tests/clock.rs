@@ -13,7 +13,7 @@ use reveille_proto::admin::v1::{
 };
 use tonic::{Code, Status};
 
-use super::node::{Node, STEP_TIMEOUT, creation, node, node_that_rests, node_with_test_clock, reason, yearly};
+use super::node::{Node, STEP_TIMEOUT, creation, node, node_in_crash_back_off, node_with_test_clock, reason, yearly};
 
 pub const MINUTE: i64 = 60;
 pub const HOUR: i64 = 60 * MINUTE;
@@ -38,7 +38,7 @@ async fn advance(node: &Node, target: Target, jump: bool) -> Result<AdvanceClock
     Ok(last.filter(|word| word.done).expect("a last word"))
 }
 
-pub async fn walk(node: &Node, target: Target) -> AdvanceClockResponse {
+pub async fn advance_clock(node: &Node, target: Target) -> AdvanceClockResponse {
     advance(node, target, false).await.expect("it goes forward")
 }
 
@@ -122,7 +122,7 @@ async fn cluster_in_use_keeps_real_time() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn test_clock_goes_forward_only_and_no_mail_leaves_the_machine() {
+async fn test_clock_goes_forward_only_and_no_email_leaves_the_machine() {
     let node = node_with_test_clock("").await;
     let far = Relay { name: "far".to_owned(), host: "192.0.2.1".to_owned(), port: 25, ..node.relay() };
     let far = AddRelayRequest { relay: Some(far), ..AddRelayRequest::default() };
@@ -130,8 +130,8 @@ async fn test_clock_goes_forward_only_and_no_mail_leaves_the_machine() {
     assert!(far.message().contains("no mail leaves this machine"), "{far:?}");
 
     let before = now(&node).await;
-    let walked = walk(&node, by(20 * HOUR)).await;
-    assert_eq!((walked.steps, walked.fired), (1, 0), "nothing is due");
+    let advanced = advance_clock(&node, by(20 * HOUR)).await;
+    assert_eq!((advanced.steps, advanced.fired), (1, 0), "nothing is due");
     assert!((20 * HOUR..21 * HOUR).contains(&(now(&node).await - before)));
     for back in [by(0), by(-HOUR), at(before)] {
         let back = advance(&node, back, true).await.expect_err("no way back");
@@ -141,11 +141,11 @@ async fn test_clock_goes_forward_only_and_no_mail_leaves_the_machine() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn year_brings_one_mail_a_local_date_in_odd_zones() {
+async fn year_sends_one_email_a_local_date_in_unusual_zones() {
     let node = node_with_test_clock("").await;
     let year = Timestamp::from_second(now(&node).await).expect("an instant").to_zoned(TimeZone::UTC).year() + 1;
     let noon = |year| date(year, 1, 1).at(12, 0, 0, 0).to_zoned(TimeZone::UTC).expect("an instant").timestamp();
-    walk(&node, at(noon(year).as_second())).await;
+    advance_clock(&node, at(noon(year).as_second())).await;
     // Each fires at a local time that a change of its clocks skips or repeats.
     let zones = [
         ("lord-howe", "Australia/Lord_Howe", "15 2 * * *", "02:15", Some("02:30")),
@@ -155,11 +155,11 @@ async fn year_brings_one_mail_a_local_date_in_odd_zones() {
     for (name, zone, cron, _, _) in zones {
         create(&node, name, when::Pattern::Cron(cron.to_owned()), zone, Policies::default()).await;
     }
-    let walked = walk(&node, at(noon(year + 1).as_second())).await;
+    let advanced = advance_clock(&node, at(noon(year + 1).as_second())).await;
     let last = date(year + 1, 1, 1);
     let dates_of_year: Vec<Date> = date(year, 1, 2).series(1.day()).take_while(|date| *date <= last).collect();
     let emails = 3 * dates_of_year.len() as u64;
-    assert_eq!((walked.fired, node.sink.accepted_count()), (emails, emails), "{walked:?}");
+    assert_eq!((advanced.fired, node.sink.accepted_count()), (emails, emails), "{advanced:?}");
     for (name, zone, _, usual, moved) in zones {
         let rules = TimeZoneDatabase::bundled().get(zone).expect("a zone");
         let local: Vec<Zoned> = dates(&node, name).into_iter().map(|at| at.to_zoned(rules.clone())).collect();
@@ -177,19 +177,19 @@ async fn year_brings_one_mail_a_local_date_in_odd_zones() {
 async fn day_is_sent_once_whatever_is_repeated_and_next_day_again() {
     let node = node_with_test_clock("").await;
     let day = coming_day(&node).await;
-    walk(&node, at(day + 8 * HOUR)).await;
+    advance_clock(&node, at(day + 8 * HOUR)).await;
     let recipients = ["ada@example.net", "bob@example.net", "cyd@example.net"];
     let nine = when::Pattern::Cron("0 9 * * *".to_owned());
     let body = ScheduleBody { when: Some(When { pattern: Some(nine) }), ..yearly("morning", &recipients) };
     node.schedules().create_schedule(creation(body.clone())).await.expect("created");
     let emails = |count: u64| assert_eq!(node.sink.accepted_count(), count);
-    walk(&node, at(day + 10 * HOUR)).await;
+    advance_clock(&node, at(day + 10 * HOUR)).await;
     emails(3);
     // The same body is created again, and time passes: no more emails on that day.
     for _ in 0..3 {
         let again = node.schedules().create_schedule(creation(body.clone())).await.expect("the same").into_inner();
         assert!(!again.created);
-        walk(&node, by(HOUR)).await;
+        advance_clock(&node, by(HOUR)).await;
     }
     emails(3);
     // A trigger is one occurrence, however often its request is repeated.
@@ -197,10 +197,10 @@ async fn day_is_sent_once_whatever_is_repeated_and_next_day_again() {
     let trigger = TriggerScheduleRequest { name, request_id, ..TriggerScheduleRequest::default() };
     for _ in 0..3 {
         node.schedules().trigger_schedule(trigger.clone()).await.expect("triggered");
-        walk(&node, by(MINUTE)).await;
+        advance_clock(&node, by(MINUTE)).await;
     }
     emails(6);
-    walk(&node, by(20 * HOUR)).await;
+    advance_clock(&node, by(20 * HOUR)).await;
     emails(9);
     node.stop().await;
 }
@@ -210,7 +210,7 @@ async fn outage_of_any_length_leaves_each_instant_fired_or_explained() {
     const EVERY: i64 = 10 * MINUTE;
     let node = node_with_test_clock("").await;
     let day = coming_day(&node).await;
-    walk(&node, at(day + 5 * MINUTE)).await;
+    advance_clock(&node, at(day + 5 * MINUTE)).await;
     let policies = [("one", CatchUp::One), ("all", CatchUp::All), ("none", CatchUp::None)];
     for (name, catch_up) in policies {
         let every = reveille_proto::admin::v1::Every {
@@ -226,7 +226,7 @@ async fn outage_of_any_length_leaves_each_instant_fired_or_explained() {
         let end = (now(&node).await + outage).div_euclid(EVERY) * EVERY + EVERY + 5 * MINUTE;
         // The outage of a minute is moved so that it contains an instant.
         let begin = if outage == MINUTE { end - 5 * MINUTE - MINUTE / 2 } else { end - outage };
-        walk(&node, at(begin)).await;
+        advance_clock(&node, at(begin)).await;
         let mut before = BTreeMap::new();
         for (name, _) in policies {
             before.insert(name, accounts(&node, name).await.0);
@@ -252,12 +252,12 @@ async fn outage_of_any_length_leaves_each_instant_fired_or_explained() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn walk_stops_at_retries_and_deadlines_too() {
+async fn advance_stops_at_retries_and_deadlines() {
     let node = node_with_test_clock("rcpt:450=4.2.1 mailbox busy#2").await;
     let busy = node.triggered("busy", &["ada@example.net"], "").await.run;
     let stuck = node.triggered("stuck", &["bob@example.net"], "no-relay-here").await.run;
-    let walked = walk(&node, by(2 * DAY)).await;
-    assert!(walked.steps >= 4, "two retries, a deadline, the end: {walked:?}");
+    let advanced = advance_clock(&node, by(2 * DAY)).await;
+    assert!(advanced.steps >= 4, "two retries, a deadline, the end: {advanced:?}");
     for (run, state) in [(busy, RunState::Finished), (stuck, RunState::Expired)] {
         let request = GetRunRequest { run, ..GetRunRequest::default() };
         let run = node.runs().get_run(request).await.expect("a run").into_inner().run.expect("a run");
@@ -271,22 +271,22 @@ async fn walk_stops_at_retries_and_deadlines_too() {
 async fn run_older_than_retention_keeps_its_summary() {
     let node = node_with_test_clock("").await;
     let day = coming_day(&node).await;
-    walk(&node, at(day)).await;
+    advance_clock(&node, at(day)).await;
     let policies =
         Policies { retention: Some(prost_types::Duration { seconds: DAY, nanos: 0 }), ..Policies::default() };
     create(&node, "daily", when::Pattern::Cron("0 9 * * *".to_owned()), "UTC", policies).await;
-    walk(&node, at(day + 8 * HOUR)).await;
+    advance_clock(&node, at(day + 8 * HOUR)).await;
     let (name, request_id) = ("daily".to_owned(), "by-hand".to_owned());
     let trigger = TriggerScheduleRequest { name, request_id, ..TriggerScheduleRequest::default() };
     let by_hand = node.schedules().trigger_schedule(trigger.clone()).await.expect("triggered").into_inner();
     let by_hand = by_hand.run.expect("a run").run;
-    walk(&node, at(day + 10 * HOUR)).await;
+    advance_clock(&node, at(day + 10 * HOUR)).await;
     assert_eq!(accounts(&node, "daily").await, (2, 0));
     let explain = || ExplainRequest { run: by_hand.clone(), recipient: "#0".to_owned(), ..ExplainRequest::default() };
     node.runs().explain(explain()).await.expect("a story");
 
     // The clock advances day by day, until the first day's runs are older than their retention of a day.
-    walk(&node, at(day + 3 * DAY)).await;
+    advance_clock(&node, at(day + 3 * DAY)).await;
     let run = node.until(&by_hand, |run| run.archived_index.is_some()).await;
     assert_eq!((run.state(), run.counts.map(|counts| counts.sent)), (RunState::Finished, Some(1)), "{run:?}");
     let gone = node.runs().explain(explain()).await.expect_err("its details are removed");
@@ -307,20 +307,21 @@ async fn run_older_than_retention_keeps_its_summary() {
     let backfilled = node.schedules().backfill_schedule(backfill).await.expect("nothing").into_inner();
     assert_eq!((backfilled.opened, backfilled.opened_before), (0, 1));
     assert_eq!(accounts(&node, "daily").await, (4, 0), "the history names archived runs");
-    walk(&node, by(HOUR)).await;
+    advance_clock(&node, by(HOUR)).await;
     assert_eq!(node.sink.accepted_count(), emails);
     node.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn walk_goes_to_the_end_of_a_rest_and_does_not_sit_it_out() {
+async fn advance_passes_crash_back_off_in_ledger_time() {
     let recipients = ["ada@example.net", "bob@example.net", "cyd@example.net", "dan@example.net"];
-    let (node, run) = node_that_rests(&recipients).await;
+    let (node, run) = node_in_crash_back_off(&recipients).await;
     let before = now(&node).await;
     // The backoff is ten minutes of ledger time; in real time that would exceed the test's time limit.
-    let walked =
-        tokio::time::timeout(STEP_TIMEOUT, walk(&node, by(HOUR))).await.expect("the backoff passes in ledger time");
-    assert!((HOUR..HOUR + 2 * MINUTE).contains(&(now(&node).await - before)), "{walked:?}");
+    let advanced = tokio::time::timeout(STEP_TIMEOUT, advance_clock(&node, by(HOUR)))
+        .await
+        .expect("the backoff passes in ledger time");
+    assert!((HOUR..HOUR + 2 * MINUTE).contains(&(now(&node).await - before)), "{advanced:?}");
     let request = GetRunRequest { run, ..GetRunRequest::default() };
     let run = node.runs().get_run(request).await.expect("a run").into_inner().run.expect("a run");
     let counts = run.counts.expect("counts");

@@ -11,7 +11,7 @@ use tonic::Code;
 use super::node::{creation, node, reason, yearly};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_falls_due_is_sent_once_and_every_step_is_explained() {
+async fn due_run_is_sent_once_and_every_step_is_explained() {
     let node = node("").await;
     let due = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(2);
     let at = Timestamp { seconds: due.as_second(), nanos: 0 };

@@ -9,7 +9,7 @@ use reveille_proto::admin::v1::{
 use tokio::task::JoinSet;
 use tonic::Status;
 
-use super::clock::{DAY, HOUR, MINUTE, at, by, now, walk};
+use super::clock::{DAY, HOUR, MINUTE, advance_clock, at, by, now};
 use super::node::{Node, creation, node_with_test_clock, reason, yearly};
 
 const TRIGGERS: usize = 1_000;
@@ -39,10 +39,10 @@ async fn gap_of_twenty_hours_refuses_at_19_59_and_allows_at_20() {
     let node = node_with_test_clock("").await;
     with_gap(&node, "report", 20, Overlap::BufferOne).await;
     let first = trigger(&node, "report", "first").await.expect("triggered");
-    walk(&node, by(MINUTE)).await;
+    advance_clock(&node, by(MINUTE)).await;
     assert_eq!(node.sink.accepted_count(), 1);
     let due = first.due.expect("an instant");
-    walk(&node, at(due.seconds + 19 * HOUR + 59 * MINUTE)).await;
+    advance_clock(&node, at(due.seconds + 19 * HOUR + 59 * MINUTE)).await;
     for request_id in ["early", "earlier"] {
         let refused = trigger(&node, "report", request_id).await.expect_err("a minute too early");
         assert_eq!(reason(&refused).1, "NOT_POSSIBLE");
@@ -56,11 +56,11 @@ async fn gap_of_twenty_hours_refuses_at_19_59_and_allows_at_20() {
     assert_eq!(would_trigger(&node, "report").await.expect_err("too early").message(), said);
     // A repeated request returns the first run.
     assert_eq!(trigger(&node, "report", "first").await.expect("the same").run, first.run);
-    walk(&node, at(due.seconds + 20 * HOUR + i64::from(due.nanos > 0))).await;
+    advance_clock(&node, at(due.seconds + 20 * HOUR + i64::from(due.nanos > 0))).await;
     would_trigger(&node, "report").await.expect("it would open");
     // A refused trigger is not an occurrence, so its request id can be used again.
     trigger(&node, "report", "early").await.expect("twenty hours later");
-    walk(&node, by(MINUTE)).await;
+    advance_clock(&node, by(MINUTE)).await;
     assert_eq!(node.sink.accepted_count(), 2);
     node.stop().await;
 }
@@ -87,7 +87,7 @@ async fn thousand_triggers_at_once_are_one_email() {
         runs.dedup();
         assert!(!runs.is_empty() && (ids > 1 || runs.len() == 1), "{name}: {runs:?}");
         // A recipient that waited for another run's claim is tried again with the next wave.
-        walk(&node, by(2 * MINUTE)).await;
+        advance_clock(&node, by(2 * MINUTE)).await;
         assert_eq!(node.sink.accepted_count() - before, 1, "{name}");
         for refused in answers.iter().filter_map(|answer| answer.as_ref().err()) {
             assert_eq!(reason(refused).1, "NOT_POSSIBLE", "{name}: {refused:?}");
@@ -97,10 +97,10 @@ async fn thousand_triggers_at_once_are_one_email() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn daily_schedule_mails_once_a_day_whatever_is_invoked() {
+async fn daily_schedule_sends_once_a_day_whatever_is_invoked() {
     let node = node_with_test_clock("").await;
     let day = (now(&node).await / DAY + 2) * DAY;
-    walk(&node, at(day + 8 * HOUR)).await;
+    advance_clock(&node, at(day + 8 * HOUR)).await;
     let nine = when::Pattern::Daily(Daily { hour: 9, minute: 0, days: String::new() });
     let body = ScheduleBody { when: Some(When { pattern: Some(nine) }), ..yearly("morning", &["ada@example.net"]) };
     let made = node.schedules().create_schedule(creation(body)).await.expect("created").into_inner();
@@ -108,13 +108,13 @@ async fn daily_schedule_mails_once_a_day_whatever_is_invoked() {
         schedule.policies.as_ref().and_then(|policies| policies.min_gap).map(|gap| gap.seconds)
     };
     assert_eq!(gap(&made.schedule.expect("a schedule")), Some(20 * HOUR), "the default of a daily one");
-    walk(&node, at(day + 10 * HOUR)).await;
+    advance_clock(&node, at(day + 10 * HOUR)).await;
     for hour in 10..20 {
-        walk(&node, at(day + hour * HOUR + MINUTE)).await;
+        advance_clock(&node, at(day + hour * HOUR + MINUTE)).await;
         trigger(&node, "morning", &format!("at {hour}").replace(' ', "-")).await.expect_err("it had its mail today");
     }
     assert_eq!(node.sink.accepted_count(), 1);
-    walk(&node, at(day + DAY + 10 * HOUR)).await;
+    advance_clock(&node, at(day + DAY + 10 * HOUR)).await;
     assert_eq!(node.sink.accepted_count(), 2, "and the next day again");
 
     // A change of the pattern does not change the gap. Its effect is shown with the next instants.

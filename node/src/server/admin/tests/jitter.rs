@@ -5,7 +5,7 @@ use reveille_proto::admin::v1::{
     Daily, GetScheduleRequest, Instant, ListRunsRequest, Policies, Run, ScheduleBody, When, when,
 };
 
-use super::clock::{DAY, HOUR, at, now, walk};
+use super::clock::{DAY, HOUR, advance_clock, at, now};
 use super::node::{Node, creation, node_with_test_clock, yearly};
 
 async fn next(node: &Node) -> Vec<Instant> {
@@ -22,7 +22,7 @@ async fn runs(node: &Node) -> Vec<Run> {
 async fn jittered_occurrence_opens_as_shown_and_is_named_by_instant() {
     let node = node_with_test_clock("").await;
     let day = (now(&node).await / DAY + 2) * DAY;
-    walk(&node, at(day)).await;
+    advance_clock(&node, at(day)).await;
     let nine = when::Pattern::Daily(Daily { hour: 9, minute: 0, days: String::new() });
     let policies = Policies { jitter: Some(Duration { seconds: 2 * HOUR, nanos: 0 }), ..Policies::default() };
     let body = ScheduleBody {
@@ -37,9 +37,9 @@ async fn jittered_occurrence_opens_as_shown_and_is_named_by_instant() {
         let due = instant.instant.expect("an instant");
         let opens = instant.opens.expect("a place");
         assert!((due.seconds..due.seconds + 2 * HOUR).contains(&opens.seconds), "{instant:?}");
-        walk(&node, at(opens.seconds - 1)).await;
+        advance_clock(&node, at(opens.seconds - 1)).await;
         assert_eq!((runs(&node).await.len(), node.sink.accepted_count()), (number, number as u64), "not before");
-        walk(&node, at(opens.seconds + 1)).await;
+        advance_clock(&node, at(opens.seconds + 1)).await;
         assert_eq!(node.sink.accepted_count(), number as u64 + 1);
         assert!(runs(&node).await.iter().any(|run| run.due == Some(due)), "by its instant: {due:?}");
     }

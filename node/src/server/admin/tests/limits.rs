@@ -7,7 +7,7 @@ use reveille_proto::admin::v1::{
     RunCounts, RunState, ScheduleBody, TriggerScheduleRequest,
 };
 
-use super::clock::{HOUR, by, jump, walk};
+use super::clock::{HOUR, advance_clock, by, jump};
 use super::node::{Node, STEP_TIMEOUT, creation, node_with_test_clock, yearly};
 
 /// Opens a run whose recipients have one attempt.
@@ -48,7 +48,7 @@ async fn relay(node: &Node) -> Relay {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn relay_that_is_asked_too_fast_slows_us_and_everybody_is_sent() {
+async fn throttling_relay_lowers_rate_and_all_recipients_are_sent() {
     for stage in ["mail", "before-commit"] {
         let faults = format!("{stage}:454=Throttling failure: Maximum sending rate exceeded.#3");
         let node = node_with_test_clock(&faults).await;
@@ -56,7 +56,7 @@ async fn relay_that_is_asked_too_fast_slows_us_and_everybody_is_sent() {
         let request = AddRelayRequest { relay: Some(paced), replace: true, ..AddRelayRequest::default() };
         node.relays().add_relay(request).await.expect("replaced");
         let run = opened(&node, "burst", &["ada@x.example", "bob@x.example", "eve@x.example"]).await;
-        walk(&node, by(HOUR)).await;
+        advance_clock(&node, by(HOUR)).await;
         let (known, counts) = shown(&node, &run).await;
         assert_eq!((counts.sent, counts.dead), (3, 0), "{stage}: {known:?}");
         assert_eq!(node.sink.accepted_count(), 3);
@@ -103,7 +103,7 @@ async fn relay_with_used_up_quota_is_parked_and_explain_says_so() {
 async fn transient_reply_without_enhanced_code_uses_up_no_attempt() {
     let node = node_with_test_clock("rcpt:451=Temporary local problem - please try later#2").await;
     let run = opened(&node, "deferred", &["ada@x.example", "bob@x.example"]).await;
-    walk(&node, by(HOUR)).await;
+    advance_clock(&node, by(HOUR)).await;
     let (known, counts) = shown(&node, &run).await;
     assert_eq!((counts.sent, counts.dead), (2, 0), "of one attempt each: {known:?}");
     node.stop().await;
@@ -127,7 +127,7 @@ async fn attempt_without_named_cause_counts_and_is_repeated() {
         });
         let refused = refused.await.expect("a refusal");
         assert!(refused.starts_with(words) && refused.ends_with("no cause is named: the attempt counts"), "{refused}");
-        walk(&node, by(HOUR)).await;
+        advance_clock(&node, by(HOUR)).await;
         let (known, counts) = shown(&node, &run).await;
         assert_eq!((counts.sent, counts.dead), (1, 0), "{fault}: {known:?}");
         node.stop().await;
@@ -174,7 +174,7 @@ async fn run_is_paused_when_half_of_decided_recipients_are_dead() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_is_greylisted_comes_again_later_and_has_used_up_nothing() {
+async fn greylisted_recipient_is_sent_later_without_counted_attempt() {
     let node = node_with_test_clock("rcpt:450=4.7.1 Come back later#4").await;
     let run = opened(&node, "grey", &["ada@x.example", "bob@x.example"]).await;
     let waits = tokio::time::timeout(STEP_TIMEOUT, async {
@@ -187,7 +187,7 @@ async fn who_is_greylisted_comes_again_later_and_has_used_up_nothing() {
     });
     waits.await.expect("both wait");
     assert_eq!(node.sink.accepted_count(), 0);
-    walk(&node, by(HOUR)).await;
+    advance_clock(&node, by(HOUR)).await;
     let (known, counts) = shown(&node, &run).await;
     assert_eq!((counts.sent, counts.dead), (2, 0), "of one attempt each: {known:?}");
     let mut refused = 0;

@@ -6,7 +6,7 @@ use reveille_proto::admin::v1::{
     RunState, ScheduleBody, TriggerScheduleRequest, When, when,
 };
 
-use super::clock::{HOUR, MINUTE, by, jump, walk};
+use super::clock::{HOUR, MINUTE, advance_clock, by, jump};
 use super::node::{Node, creation, node, node_with_test_clock, reason, yearly};
 
 fn every(seconds: i64) -> Option<When> {
@@ -74,7 +74,7 @@ async fn each_overlap_policy_treats_next_instant_as_documented() {
         stuck(&node, name, overlap).await;
     }
     // Three or four instants are due. Each schedule opens the first one.
-    walk(&node, by(3 * MINUTE + 30)).await;
+    advance_clock(&node, by(3 * MINUTE + 30)).await;
     use HistoryOutcome::{Coalesced, Fired, Skipped, Waiting};
 
     let first = runs(&node, "buffering").await.remove(0);
@@ -112,7 +112,7 @@ async fn each_overlap_policy_treats_next_instant_as_documented() {
     // When the run is over, the latest waiting instant opens at once, and the others are recorded as skipped.
     let cancel = CancelRunRequest { run: first.run.clone(), ..CancelRunRequest::default() };
     node.runs().cancel_run(cancel).await.expect("cancelled");
-    walk(&node, by(1)).await;
+    advance_clock(&node, by(1)).await;
     let outcomes = outcomes(&node, "buffering").await;
     assert_eq!(outcomes.last_chunk(), Some(&[Coalesced, Fired]), "{outcomes:?}");
     let opened = runs(&node, "buffering").await;
@@ -130,7 +130,7 @@ async fn each_overlap_policy_treats_next_instant_as_documented() {
 
 /// Instants that an outage missed are late, also when they wait for a run: each has both reasons.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_missed_is_late_though_it_waits_its_turn() {
+async fn missed_instant_stays_late_while_it_waits_for_a_run() {
     let node = node_with_test_clock("").await;
     let policies = Policies { catch_up: CatchUp::All.into(), ..Policies::default() };
     let body = ScheduleBody { when: every(HOUR), policies: Some(policies), ..yearly("hourly", &["ada@example.net"]) };
@@ -140,7 +140,7 @@ async fn what_was_missed_is_late_though_it_waits_its_turn() {
     let shown = node.schedules().get_schedule(request).await.expect("a schedule").into_inner();
     let first = next(shown.schedule.expect("a schedule"));
     jump(&node, super::clock::at(first + 2 * HOUR + 10 * MINUTE)).await;
-    walk(&node, by(1)).await;
+    advance_clock(&node, by(1)).await;
     let runs = runs(&node, "hourly").await;
     let causes: Vec<(RunCause, RunState)> = runs.iter().map(|run| (run.cause(), run.state())).collect();
     assert_eq!(causes, [(RunCause::CatchUp, RunState::Finished); 3], "{runs:?}");

@@ -9,7 +9,7 @@ use reveille_proto::admin::v1::{
 };
 
 use super::campaigns::{RECIPIENTS, body, launched, seal, status};
-use super::clock::{HOUR, MINUTE, at, coming_day, jump, walk};
+use super::clock::{HOUR, MINUTE, advance_clock, at, coming_day, jump};
 use super::node::{Node, STEP_TIMEOUT, node_with_test_clock};
 
 const NINE: i64 = 9 * HOUR;
@@ -25,13 +25,13 @@ fn lasting(seconds: i64) -> Option<prost_types::Duration> {
 /// Launches a campaign for 09:00 at 08:55, and returns the first second of that day.
 async fn launched_for_nine(node: &Node, policies: Policies) -> i64 {
     let day = coming_day(node).await;
-    walk(node, at(day + 8 * HOUR)).await;
+    advance_clock(node, at(day + 8 * HOUR)).await;
     seal(node, "all").await;
     let mut request = body("spring", "all", instant(day + NINE));
     request.schedule.as_mut().expect("a body").policies = Some(policies);
     node.campaigns().create_campaign(request).await.expect("a draft");
     launched(node, "spring", None).await.expect("launched");
-    walk(node, at(day + NINE - 5 * MINUTE)).await;
+    advance_clock(node, at(day + NINE - 5 * MINUTE)).await;
     day
 }
 
@@ -79,7 +79,7 @@ async fn campaign_after_short_outage_is_sent_late_at_its_rate_once() {
     assert!(took >= Duration::from_secs(u64::from(RECIPIENTS / LATE_RATE - 2) - 1), "paced: {took:?}");
 
     // Hours later no more emails are sent, and a second launch has no warnings about the past.
-    walk(&node, at(day + NINE + 3 * HOUR)).await;
+    advance_clock(&node, at(day + NINE + 3 * HOUR)).await;
     let request = LaunchCampaignRequest { name: "spring".into(), ..LaunchCampaignRequest::default() };
     let again = node.campaigns().launch_campaign(request).await.expect("the same launch").into_inner();
     assert_eq!(again.warnings, Vec::<String>::new());
@@ -106,7 +106,7 @@ async fn campaign_after_long_outage_expires_with_a_reason_for_each() {
 
     // The campaign can be launched for a future instant, and is sent then.
     launched(&node, "spring", Some(instant(day + NINE + 5 * HOUR))).await.expect("launched anew");
-    walk(&node, at(day + NINE + 6 * HOUR)).await;
+    advance_clock(&node, at(day + NINE + 6 * HOUR)).await;
     assert_eq!(status(&node, "spring").await.state(), CampaignState::Finished);
     all_arrived_once(&node);
     node.stop().await;
@@ -126,7 +126,7 @@ async fn deadline_in_the_middle_expires_the_rest_and_counts_it() {
         }
     };
     tokio::select! {
-        walked = walk(&node, at(day + NINE + MINUTE)) => panic!("it waits for all of it: {walked:?}"),
+        advanced = advance_clock(&node, at(day + NINE + MINUTE)) => panic!("it waits for all of it: {advanced:?}"),
         () = under_way => {}
     }
     jump(&node, at(day + NINE + HOUR + MINUTE)).await;

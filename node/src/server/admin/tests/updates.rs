@@ -129,7 +129,7 @@ async fn stale_etag_is_a_conflict_that_names_the_present_one() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_could_not_be_created_can_not_be_made_of_it_either() {
+async fn update_to_invalid_schedule_is_refused() {
     let node = node("").await;
     node.schedules().create_schedule(creation(yearly("report", &["ada@example.net"]))).await.expect("created");
     let refused = |request| {

@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn written_day_reads_back() {
         for (number, written) in [(0, "1970-01-01"), (20_779, "2026-11-22"), (-1, "1969-12-31")] {
             assert_eq!((text(Day(number)).as_str(), read(written)), (written, Some(Day(number))));
         }

@@ -84,7 +84,7 @@ fn policies(policies: Policies) -> ScheduleBody {
 }
 
 #[test]
-fn what_passes_is_complete_and_carries_its_first_instant() -> Result<(), Box<dyn Error>> {
+fn valid_schedule_has_all_fields_and_first_instant() -> Result<(), Box<dyn Error>> {
     let asked = asked(body()).map_err(|fault| fault.to_string())?;
     let create = asked.create;
     assert_eq!((create.tenant.as_str(), create.pool.as_str(), create.after), ("default", "default", NOW));
