@@ -21,11 +21,11 @@ mod contexts;
 mod doctor;
 mod early;
 mod endpoint;
+mod escape;
 mod failure;
 mod flags;
 #[cfg(test)]
 mod handbook_tests;
-mod harmless;
 mod import;
 mod input;
 mod instant;

@@ -8,11 +8,11 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::args::{ColorWhen, Format, Global};
+use super::escape;
 use super::failure::{Exit, Failure, Stop};
-use super::harmless;
 use super::manifest::tree::Node;
 use super::manifest::write;
-use super::view::{Row, View, sheet};
+use super::view::{Row, View, layout};
 
 /// Stdout, stderr and stdin with the settings of the global flags.
 #[derive(Debug)]
@@ -85,7 +85,7 @@ impl Terminal {
                 self.say(&format!("no {}", R::NOUN));
                 Ok(())
             }
-            Format::Table => self.data(&sheet::table(R::COLUMNS, rows.iter().map(Row::cells).collect(), self.paint)),
+            Format::Table => self.data(&layout::table(R::COLUMNS, rows.iter().map(Row::cells).collect(), self.paint)),
             Format::Name => self.data(&rows.iter().map(View::name).collect::<Vec<_>>().join("\n")),
         }
     }
@@ -106,7 +106,7 @@ impl Terminal {
 
     /// Prints lines for the user.
     pub fn lines(&self, lines: &[String]) -> Result<(), Stop> {
-        if lines.is_empty() { Ok(()) } else { self.data(&harmless(&lines.join("\n"))) }
+        if lines.is_empty() { Ok(()) } else { self.data(&escaped_text(&lines.join("\n"))) }
     }
 
     /// Prints text for the user unchanged.
@@ -118,7 +118,7 @@ impl Terminal {
     pub fn object(&self, name: &str, value: &Value) -> Result<(), Stop> {
         match self.format {
             Format::Table | Format::Name => self.data(name),
-            Format::Json => self.data(&harmless::json(&value.to_string())),
+            Format::Json => self.data(&escape::json(&value.to_string())),
             Format::Yaml => self.data(&format!("---\n{}", super::yaml::document(value))),
         }
     }
@@ -149,14 +149,14 @@ impl Terminal {
     /// Prints a message on stderr, unless `-q` is set.
     pub fn say(&self, text: &str) {
         if !self.quiet {
-            print_note(&harmless(text));
+            print_note(&escaped_text(text));
         }
     }
 
     /// Prints a detail on stderr, only with `-v`.
     pub fn detail(&self, text: &str) {
         if self.verbose {
-            print_note(&harmless(text));
+            print_note(&escaped_text(text));
         }
     }
 
@@ -226,10 +226,10 @@ impl Terminal {
 
     fn print_failure(&self, failure: &Failure) {
         if self.format == Format::Json {
-            return print_note(&harmless::json(&failure.to_json()));
+            return print_note(&escape::json(&failure.to_json()));
         }
         let (on, dim, off) = if self.paint_talk { ("\x1b[1;31m", "\x1b[2m", "\x1b[0m") } else { ("", "", "") };
-        print_note(&format!("{on}error:{off} {}", harmless(&failure.text())));
+        print_note(&format!("{on}error:{off} {}", escaped_text(&failure.text())));
         let aside = |word: &str, value: Option<&str>| {
             if let Some(value) = value {
                 print_note(&format!("  {dim}{word:<11}{off}{}", on_one_line(value)));
@@ -245,13 +245,13 @@ impl Terminal {
 }
 
 /// Names and replies come from outside and are escaped; line ends and tabs are the command's own.
-fn harmless(text: &str) -> String {
-    harmless::spelled(text, &['\n', '\t'])
+fn escaped_text(text: &str) -> String {
+    escape::escaped(text, &['\n', '\t'])
 }
 
 /// Returns a text with a foreign name on one line: a line end becomes `\n`.
 fn on_one_line(text: &str) -> String {
-    harmless::spelled(text, &[])
+    escape::escaped(text, &[])
 }
 
 /// Prints a line on stderr. A closed stderr is no error.
@@ -261,7 +261,7 @@ fn print_note(text: &str) {
 
 fn pretty<T: Serialize>(value: &T) -> String {
     // Cannot fail: views are plain data with string keys.
-    harmless::json(&serde_json::to_string_pretty(value).unwrap_or_default())
+    escape::json(&serde_json::to_string_pretty(value).unwrap_or_default())
 }
 
 fn yaml<T: Serialize>(value: &T) -> String {

@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use super::harmless;
+use super::escape;
 
 /// Returns a value as one document, without a final line end.
 pub fn document(value: &Value) -> String {
@@ -58,7 +58,7 @@ pub fn text(string: &str) -> String {
         && string.bytes().all(word)
         && string.len() > 1
         && !MEAN_SOMETHING.contains(&string.to_ascii_lowercase().as_str());
-    if is_plain { string.to_owned() } else { harmless::json(&Value::from(string).to_string()) }
+    if is_plain { string.to_owned() } else { escape::json(&Value::from(string).to_string()) }
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@ use reveille_proto::{ListPage, Listing};
 
 use super::{CommandContext, PAGE_SIZE};
 use crate::cli::args::ExportFormat;
+use crate::cli::escape;
 use crate::cli::failure::{Failure, Stop};
-use crate::cli::harmless;
 use crate::cli::view::Row;
 use crate::format;
 
@@ -69,8 +69,8 @@ fn written<R: Record>(rows: &[R], format: ExportFormat, is_first: bool) -> Vec<u
             let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(Vec::new());
             let headings = is_first.then(|| R::FIELDS.iter().map(|field| (*field).to_owned()).collect());
             // A relay's reply can contain control characters that repaint a terminal; no other field can.
-            let spelled = |row: &R| row.values().iter().map(|value| harmless::spelled(value, &[])).collect();
-            for record in headings.into_iter().chain(rows.iter().map(spelled)) {
+            let escaped = |row: &R| row.values().iter().map(|value| escape::escaped(value, &[])).collect();
+            for record in headings.into_iter().chain(rows.iter().map(escaped)) {
                 let record: Vec<String> = record;
                 // Cannot fail: it writes to memory, and each row has one value per field.
                 let _ = writer.write_record(&record);
@@ -78,7 +78,7 @@ fn written<R: Record>(rows: &[R], format: ExportFormat, is_first: bool) -> Vec<u
             writer.into_inner().unwrap_or_default()
         }
         ExportFormat::Jsonl => {
-            let line = |row: &R| harmless::json(&serde_json::to_string(row).unwrap_or_default()) + "\n";
+            let line = |row: &R| escape::json(&serde_json::to_string(row).unwrap_or_default()) + "\n";
             rows.iter().map(line).collect::<String>().into_bytes()
         }
     }

@@ -14,7 +14,7 @@ use crate::cli::doctor;
 use crate::cli::failure::{Failure, Stop};
 use crate::cli::instant::to_wire;
 use crate::cli::view::barrier::BarrierView;
-use crate::cli::view::explain::StoryView;
+use crate::cli::view::explain::ExplanationView;
 use crate::cli::view::run::RunView;
 use crate::cli::word::name as name_of;
 
@@ -59,7 +59,7 @@ pub async fn explain(context: &CommandContext<'_>, args: ExplainArgs) -> Result<
     let fetch = async || {
         let mut answer = context.client.ask(RetrySafety::Read, request.clone()).await?;
         let freshness = answer.freshness.take();
-        Ok(Seen::of(StoryView::from(answer), freshness))
+        Ok(Seen::of(ExplanationView::from(answer), freshness))
     };
     context.one(watch, fetch).await
 }

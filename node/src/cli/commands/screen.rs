@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::cli::args::Format;
 use crate::cli::failure::Stop;
 use crate::cli::terminal::Terminal;
-use crate::cli::view::{Row, View, sheet};
+use crate::cli::view::{Row, View, layout};
 
 /// Result of one read of the watched object.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,7 +47,7 @@ impl Scene {
     pub fn of_list<R: Row>(terminal: &Terminal, rows: &[R], remarks: &[String]) -> Scene {
         let text = match rows {
             [] => format!("no {}", R::NOUN),
-            rows => sheet::table(R::COLUMNS, rows.iter().map(Row::cells).collect(), terminal.paints()),
+            rows => layout::table(R::COLUMNS, rows.iter().map(Row::cells).collect(), terminal.paints()),
         };
         let objects = rows.iter().map(object).collect();
         Scene { text: below(text, remarks), objects, beside: Vec::new(), kind: Kind::List }

@@ -10,7 +10,7 @@ use super::crontab::{Crontab, Job, Line};
 use super::mailer::{self, Mail};
 use super::name::{Names, words_of};
 use super::shell;
-use crate::cli::harmless;
+use crate::cli::escape;
 
 /// Limit of characters of a subject made from a command or a comment.
 const SUBJECT_CHARACTERS_MAX: usize = 120;
@@ -225,13 +225,13 @@ fn placeholder(command: &str) -> String {
 
 /// Returns the text on one line, cut to a subject's length.
 fn title(text: &str) -> String {
-    let line: String = text.chars().map(|one| if harmless::is_harmful(one) { ' ' } else { one }).collect();
+    let line: String = text.chars().map(|one| if escape::is_harmful(one) { ' ' } else { one }).collect();
     cut(line.trim(), SUBJECT_CHARACTERS_MAX)
 }
 
 /// Shortens a long path at its beginning, because its end is more informative.
 fn shortened(file: &str) -> String {
-    let file = harmless::spelled(file, &[]);
+    let file = escape::escaped(file, &[]);
     match file.chars().count().checked_sub(FILE_CHARACTERS_MAX) {
         Some(more @ 1..) => format!("…{}", file.chars().skip(more).collect::<String>()),
         _ => file,

@@ -17,16 +17,16 @@ pub struct Change {
     /// The key, such as `var.name` for a key within a map.
     pub field: String,
     /// Present value; null if the key is missing.
-    pub from: Said,
+    pub from: FieldValue,
     /// Value after the change; null if the key is missing.
-    pub to: Said,
+    pub to: FieldValue,
 }
 
 /// A value, or `None` for a missing key.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Said(Option<Node>);
+pub struct FieldValue(Option<Node>);
 
-impl Serialize for Said {
+impl Serialize for FieldValue {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.0.as_ref().map_or(Value::Null, value).serialize(serializer)
     }
@@ -61,7 +61,7 @@ fn compare(changes: &mut Vec<Change>, within: &str, from: Option<&Node>, to: Opt
         }
         return;
     }
-    changes.push(Change { field: within.to_owned(), from: Said(from.cloned()), to: Said(to.cloned()) });
+    changes.push(Change { field: within.to_owned(), from: FieldValue(from.cloned()), to: FieldValue(to.cloned()) });
 }
 
 fn of<'n>(pairs: &'n [(String, Node)], key: &str) -> Option<&'n Node> {
@@ -76,8 +76,8 @@ fn shown(key: &str) -> &str {
 impl Change {
     /// Returns one line for the user, or several lines if a value is long.
     pub fn lines(&self) -> Vec<String> {
-        if ![&self.from, &self.to].iter().any(|said| said.is_long()) {
-            let one = |said: &Said| said.0.as_ref().map_or_else(|| "none".to_owned(), inline);
+        if ![&self.from, &self.to].iter().any(|value| value.is_long()) {
+            let one = |value: &FieldValue| value.0.as_ref().map_or_else(|| "none".to_owned(), inline);
             return vec![format!("{}: {} → {}", self.field, one(&self.from), one(&self.to))];
         }
         let (from, to) = (self.from.parts(), self.to.parts());
@@ -96,7 +96,7 @@ impl Change {
     }
 }
 
-impl Said {
+impl FieldValue {
     fn is_long(&self) -> bool {
         match self.0.as_ref().map(|node| &node.shape) {
             Some(Shape::Text(text)) => text.contains('\n'),

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::Value;
 
 use super::tree::{Node, Shape};
-use crate::cli::{harmless, yaml};
+use crate::cli::{escape, yaml};
 
 /// Returns a YAML document without a final line end.
 pub fn yaml(node: &Node) -> String {
@@ -25,7 +25,7 @@ fn nested(node: &Node, depth: usize) -> String {
         let parts: Vec<String> = parts.into_iter().map(|part| format!("  {space}{part}")).collect();
         format!("{open}\n{}\n{space}{close}", parts.join(",\n"))
     };
-    let string = |text: &str| harmless::json(&Value::from(text).to_string());
+    let string = |text: &str| escape::json(&Value::from(text).to_string());
     match &node.shape {
         Shape::Nothing => "null".to_owned(),
         Shape::Text(text) => string(text),

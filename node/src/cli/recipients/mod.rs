@@ -20,8 +20,8 @@ use reveille_ledger::content::Recipient;
 use reveille_ledger::limits::limits;
 use reveille_proto::admin::v1;
 
+use super::escape;
 use super::failure::{BadRow, Failure};
-use super::harmless;
 use rows::{Next, Row, Rows};
 use text::Text;
 
@@ -264,7 +264,7 @@ pub(super) fn shown(text: &str, most: usize) -> String {
         Some((place, _)) => (text.get(..place).unwrap_or_default(), "…"),
         None => (text, ""),
     };
-    harmless::spelled(kept, &[]) + end
+    escape::escaped(kept, &[]) + end
 }
 
 /// Returns a warning about columns that a template cannot use, because of their names. `None` if there are none.

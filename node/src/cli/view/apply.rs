@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::sheet::{Cell, Tone, card};
+use super::layout::{Cell, Tone, card};
 use super::{Row, View};
 use crate::cli::manifest::difference::Change;
 

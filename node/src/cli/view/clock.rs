@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::View;
 use super::fields::view;
-use super::sheet::{Cell, card};
+use super::layout::{Cell, card};
 use crate::cli::instant::{duration_ms, text};
 use crate::format;
 

@@ -4,8 +4,8 @@ use reveille_proto::admin::v1;
 use serde::Serialize;
 
 use super::fields::{Shown, view};
+use super::layout::{Cell, Tone, card, table};
 use super::pool::PoolView;
-use super::sheet::{Cell, Tone, card, table};
 use super::{Row, View, some};
 use crate::cli::clocks::{self, ClockComparison};
 use crate::cli::instant::text;

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::sheet::{Cell, card};
+use super::layout::{Cell, card};
 use super::{Row, View};
 
 /// Number of digits of a fingerprint in a table.

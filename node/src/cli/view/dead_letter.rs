@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use reveille_proto::admin::v1;
 
 use super::fields::view;
+use super::layout::{Cell, Tone, card};
 use super::mail::MailView;
-use super::sheet::{Cell, Tone, card};
 use super::{Row, View};
 use crate::cli::commands::export::Record;
 

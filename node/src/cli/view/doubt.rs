@@ -3,8 +3,8 @@
 use reveille_proto::admin::v1;
 
 use super::fields::view;
+use super::layout::{Cell, Tone, card};
 use super::mail::MailView;
-use super::sheet::{Cell, Tone, card};
 use super::{Row, View};
 
 view! {

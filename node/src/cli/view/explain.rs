@@ -4,12 +4,12 @@ use reveille_proto::admin::v1;
 
 use super::View;
 use super::fields::view;
-use super::sheet::{Cell, Tone, table};
+use super::layout::{Cell, Tone, table};
 use crate::cli::word::word;
 
 view! {
     /// The history of one recipient in one run.
-    pub struct StoryView of v1::ExplainResponse as story {
+    pub struct ExplanationView of v1::ExplainResponse as story {
         run: String,
         recipient: String,
         number: u32,
@@ -29,7 +29,7 @@ view! {
     }
 }
 
-impl View for StoryView {
+impl View for ExplanationView {
     fn name(&self) -> String {
         self.recipient.clone()
     }

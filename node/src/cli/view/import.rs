@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::instant::InstantView;
-use super::sheet::{Cell, Tone, card};
+use super::layout::{Cell, Tone, card};
 use super::{Row, View};
 use crate::cli::import::plan::{Source, cut};
 

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use reveille_proto::admin::v1;
 
 use super::fields::view;
-use super::sheet::{Cell, Tone, table};
+use super::layout::{Cell, Tone, table};
 use super::{Row, View};
 use crate::cli::instant::text;
 use crate::format;

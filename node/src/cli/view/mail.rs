@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::sheet::Cell;
+use super::layout::Cell;
 
 /// One recipient of one run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

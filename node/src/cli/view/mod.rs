@@ -23,6 +23,7 @@ pub mod forecast;
 pub mod history;
 pub mod import;
 pub mod instant;
+pub mod layout;
 pub mod mail;
 pub mod moved;
 pub mod opt_out;
@@ -32,7 +33,6 @@ pub mod run;
 pub mod schedule;
 pub mod send_test;
 pub mod several;
-pub mod sheet;
 pub mod template;
 pub mod tenant;
 pub mod token;
@@ -42,7 +42,7 @@ pub mod version;
 
 use serde::Serialize;
 
-use sheet::Cell;
+use layout::Cell;
 
 /// An object that can be printed.
 pub trait View: Serialize {

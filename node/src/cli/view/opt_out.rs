@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::barrier::{BarrierView, CrossingView};
 use super::fields::view;
-use super::sheet::{Cell, Tone, card};
+use super::layout::{Cell, Tone, card};
 use super::{Row, View};
 use crate::cli::commands::export::Record;
 use crate::cli::failure::BadRow;

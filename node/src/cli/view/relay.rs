@@ -4,7 +4,7 @@ use reveille_proto::admin::v1;
 use serde::Serialize;
 
 use super::fields::view;
-use super::sheet::{Cell, Tone, card};
+use super::layout::{Cell, Tone, card};
 use super::{Row, View, some};
 use crate::cli::instant::{self, duration_ms};
 use crate::cli::word::word;

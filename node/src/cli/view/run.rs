@@ -5,7 +5,7 @@ use serde::{Serialize, Serializer};
 
 use super::barrier::BarrierView;
 use super::fields::{Shown, view};
-use super::sheet::{Cell, Tone, card};
+use super::layout::{Cell, Tone, card};
 use super::{Row, View};
 use crate::cli::word::word;
 use crate::format;

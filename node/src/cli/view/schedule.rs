@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::fields::{Shown, view};
 use super::instant::{InstantView, instants};
-use super::sheet::{Cell, Tone, card};
+use super::layout::{Cell, Tone, card};
 use super::{Row, View};
 use crate::cli::failure::BadRow;
 use crate::cli::instant::{duration_ms, from_wire, text};

@@ -3,7 +3,7 @@
 use reveille_proto::admin::v1::{self, RecipientState};
 use serde::Serialize;
 
-use super::sheet::{Cell, Tone, card};
+use super::layout::{Cell, Tone, card};
 use super::{View, some};
 
 /// Outcome of the email.

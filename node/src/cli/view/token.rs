@@ -3,7 +3,7 @@
 use reveille_proto::admin::v1;
 
 use super::fields::view;
-use super::sheet::{Cell, Tone, card};
+use super::layout::{Cell, Tone, card};
 use super::{Row, View, some};
 use crate::cli::instant::text;
 

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::View;
 use super::instant::InstantView;
+use super::layout::{Cell, Tone, table};
 use super::schedule::ScheduleView;
-use super::sheet::{Cell, Tone, table};
 use crate::format;
 
 /// Fields that follow from other fields or change with every update; they are not listed as changes.

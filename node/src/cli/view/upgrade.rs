@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::View;
 use super::fields::view;
-use super::sheet::{Cell, Tone, card, table};
+use super::layout::{Cell, Tone, card, table};
 
 view! {
     /// Progress of a rolling upgrade.

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::View;
-use super::sheet::card;
+use super::layout::card;
 
 /// Versions of this binary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

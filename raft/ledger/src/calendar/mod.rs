@@ -7,10 +7,11 @@
 //! - **No memory.** A caller may stop after any firing and continue from its instant, with the same result.
 //! - **Stable names (P7).** A fixed-time occurrence is named by civil date-time and fold, any other by its instant.
 //!
-//! A zone is a series of segments of constant offset (`segment.rs`); at the edges the policies decide (`walk.rs`). For
-//! errors about unknown zones: [`nearest_names`]. Reading order: [`when`], [`pattern`], [`policy`], [`firing`],
-//! [`resolver`], [`range`], [`mod@spread`].
+//! A zone is a series of segments of constant offset (`segment.rs`); at the edges the policies decide
+//! (`civil_iterator.rs`). For errors about unknown zones: [`nearest_names`]. Reading order: [`when`], [`pattern`],
+//! [`policy`], [`firing`], [`resolver`], [`range`], [`mod@spread`].
 
+mod civil_iterator;
 pub mod firing;
 mod grammar;
 mod hashed;
@@ -21,7 +22,6 @@ pub mod resolver;
 mod search;
 mod segment;
 pub mod spread;
-mod walk;
 pub mod when;
 pub mod zone;
 

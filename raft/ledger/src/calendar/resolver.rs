@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
+use super::civil_iterator::CivilIterator;
 use super::firing::{CalendarName, Firing, Step};
 use super::pattern::{Pattern, Rule};
 use super::policy::DstPolicies;
-use super::walk::Walk;
 
 /// Returns the first firing strictly after `after`. `None` if there is none: a single instant has passed, or the year
 /// 5000 is reached.
@@ -34,7 +34,9 @@ pub fn steps_after<'a>(
         Rule::Interval { period, anchor } => {
             Source::Interval { next: interval_instant_after(*anchor, *period, after), period: *period }
         }
-        Rule::Civil { cron, fixed } => Source::Civil(Box::new(Walk::new(cron, *fixed, zone, *policies, after))),
+        Rule::Civil { cron, fixed } => {
+            Source::Civil(Box::new(CivilIterator::new(cron, *fixed, zone, *policies, after)))
+        }
     };
     Steps { zone, source, ready: VecDeque::new() }
 }
@@ -51,7 +53,7 @@ pub struct Steps<'a> {
 enum Source<'a> {
     Once { next: Option<Timestamp> },
     Interval { next: Option<Timestamp>, period: SignedDuration },
-    Civil(Box<Walk<'a>>),
+    Civil(Box<CivilIterator<'a>>),
 }
 
 impl Iterator for Steps<'_> {
@@ -68,8 +70,8 @@ impl Iterator for Steps<'_> {
                 *next = instant.checked_add(*period).ok();
                 instant
             }
-            Source::Civil(walk) => {
-                self.ready = walk.next_instant()?.into();
+            Source::Civil(iterator) => {
+                self.ready = iterator.next_instant()?.into();
                 return self.ready.pop_front();
             }
         };

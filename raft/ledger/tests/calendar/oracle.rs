@@ -61,22 +61,22 @@ const SAMPLES: [Sample; 10] = [
 
 /// Facts on which both sides must agree: the instant, the name, and whether it fires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Said {
+struct Expected {
     instant: Timestamp,
     civil_ms: Option<i64>,
     fold: Fold,
     fires: bool,
 }
 
-impl From<&Step> for Said {
-    fn from(step: &Step) -> Said {
+impl From<&Step> for Expected {
+    fn from(step: &Step) -> Expected {
         let nominal = step.nominal();
         let civil_ms = nominal.civil_ms();
         if let CalendarName::Instant(instant) = nominal {
             assert_eq!(instant, step.instant());
         }
         let fires = matches!(step, Step::Fires(_));
-        Said { instant: step.instant(), civil_ms, fold: nominal.fold(), fires }
+        Expected { instant: step.instant(), civil_ms, fold: nominal.fold(), fires }
     }
 }
 
@@ -118,10 +118,10 @@ impl Diary {
     }
 
     /// Returns what a fixed-time pattern must do by the definitions of the policies.
-    fn fixed(&self, matched: &[DateTime], policies: &DstPolicies) -> Vec<Said> {
+    fn fixed(&self, matched: &[DateTime], policies: &DstPolicies) -> Vec<Expected> {
         let mut own: BTreeMap<Timestamp, (DateTime, Fold)> = BTreeMap::new();
         let mut moved: BTreeMap<Timestamp, Vec<DateTime>> = BTreeMap::new();
-        let mut said = Vec::new();
+        let mut expected = Vec::new();
         for &local in matched {
             match self.shown.get(&local).map(Vec::as_slice) {
                 Some([only]) => {
@@ -139,7 +139,7 @@ impl Diary {
                 None => {
                     let ((last, shown), (first, _)) = self.around_gap(local);
                     if policies.gap == DstGap::Skip || !self.dates.contains(&local.date()) {
-                        said.push(name(first, local, Fold::First, false));
+                        expected.push(name(first, local, Fold::First, false));
                     } else if policies.gap == DstGap::After {
                         moved.entry(first).or_default().push(local);
                     } else {
@@ -152,24 +152,25 @@ impl Diary {
         for (instant, locals) in &moved {
             for (place, local) in locals.iter().enumerate() {
                 let fires = place == 0 && !own.contains_key(instant);
-                said.push(name(*instant, *local, Fold::First, fires));
+                expected.push(name(*instant, *local, Fold::First, fires));
             }
         }
-        said.extend(own.iter().map(|(instant, (local, fold))| name(*instant, *local, *fold, true)));
-        said
+        expected.extend(own.iter().map(|(instant, (local, fold))| name(*instant, *local, *fold, true)));
+        expected
     }
 
     /// Returns what an interval pattern must do: it fires whenever the clocks show one of its times.
-    fn interval(&self, matched: &[DateTime]) -> Vec<Said> {
+    fn interval(&self, matched: &[DateTime]) -> Vec<Expected> {
         let instants = matched.iter().filter_map(|local| self.shown.get(local)).flatten();
-        let said = |instant: &Timestamp| Said { instant: *instant, civil_ms: None, fold: Fold::First, fires: true };
-        instants.map(said).collect()
+        let expected =
+            |instant: &Timestamp| Expected { instant: *instant, civil_ms: None, fold: Fold::First, fires: true };
+        instants.map(expected).collect()
     }
 }
 
-fn name(instant: Timestamp, local: DateTime, fold: Fold, fires: bool) -> Said {
+fn name(instant: Timestamp, local: DateTime, fold: Fold, fires: bool) -> Expected {
     let civil_ms = Offset::UTC.to_timestamp(local).unwrap().as_millisecond();
-    Said { instant, civil_ms: Some(civil_ms), fold, fires }
+    Expected { instant, civil_ms: Some(civil_ms), fold, fires }
 }
 
 /// Compares both for each sample and policy around `middle`. Returns the number of equal steps.
@@ -187,10 +188,10 @@ fn compare(zone: &TimeZone, middle: Timestamp, patterns: &[Pattern], about: &str
                 true => diary.fixed(&matched, &policies),
                 false => interval.clone(),
             };
-            expected.retain(|said| from <= said.instant && said.instant < to);
+            expected.retain(|expected| from <= expected.instant && expected.instant < to);
             expected.sort();
             let steps = steps_between(pattern, zone, &policies, from, to);
-            let found: Vec<Said> = steps.iter().map(Said::from).collect();
+            let found: Vec<Expected> = steps.iter().map(Expected::from).collect();
             assert_eq!(found, expected, "{} with {policies:?}, {about}", sample.text);
             agreed += found.len();
         }

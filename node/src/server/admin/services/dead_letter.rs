@@ -36,7 +36,7 @@ struct Group {
 }
 
 /// The dead letters to requeue or discard, as the request names them.
-struct Meant {
+struct LetterSelection {
     tenant: String,
     run: String,
     recipients: Vec<String>,
@@ -60,8 +60,8 @@ struct Batch {
 
 impl Admin {
     /// Returns the named recipients, or one page of all dead letters that the filter selects.
-    async fn letters(&self, meant: Meant, call: &Call) -> ApiResult<Batch> {
-        let Meant { tenant, run, recipients, all, filter, page_token, cancelled } = meant;
+    async fn letters(&self, selection: LetterSelection, call: &Call) -> ApiResult<Batch> {
+        let LetterSelection { tenant, run, recipients, all, filter, page_token, cancelled } = selection;
         if !all || !recipients.is_empty() {
             if filter.is_some() {
                 let both = "goes with all, and recipients are named; choose one";
@@ -265,8 +265,8 @@ impl Admin {
             let wrong = || ApiError::of_field("pool", format!("no relay of pool '{pool}' takes mail"));
             serves.then_some(()).ok_or_else(wrong)?;
         }
-        let meant = Meant { tenant, run, recipients, all, filter, page_token, cancelled: false };
-        let batch = self.letters(meant, call).await?;
+        let selection = LetterSelection { tenant, run, recipients, all, filter, page_token, cancelled: false };
+        let batch = self.letters(selection, call).await?;
         let (moved, left, index) = if validate_only {
             let inside_gap = self.read_latest(call, |ledger| inside_gap(ledger, &batch.picked)).await?;
             (MovedRecipients { recipients: batch.count.saturating_sub(inside_gap), inside_gap }, 0, 0)
@@ -289,8 +289,8 @@ impl Admin {
         call: &Call,
     ) -> ApiResult<DiscardDeadLettersResponse> {
         let DiscardDeadLettersRequest { tenant, run, recipients, all, filter, validate_only, page_token } = request;
-        let meant = Meant { tenant, run, recipients, all, filter, page_token, cancelled: true };
-        let batch = self.letters(meant, call).await?;
+        let selection = LetterSelection { tenant, run, recipients, all, filter, page_token, cancelled: true };
+        let batch = self.letters(selection, call).await?;
         let (discarded, index) = if validate_only {
             (batch.count, 0)
         } else {

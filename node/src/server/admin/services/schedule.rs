@@ -35,7 +35,7 @@ use crate::server::admin::lookup::absent_schedule;
 use crate::server::admin::paging::{EXAMINED_MAX, Paging};
 use crate::server::admin::validate::{Fields, tenant};
 use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, views};
-use dry_run::{Rehearsal, rehearse};
+use dry_run::{DryRun, simulate};
 use history::HistoryPage;
 use notes::ScheduleNotes;
 
@@ -222,7 +222,7 @@ impl Admin {
             let state = found.schedule.activity.word();
             return Err(error_texts::not_possible(format!("the schedule is {state}, not paused")));
         }
-        let (opens, rehearsal) = self.calendar(move |zones| resumed(&found, zones)).await??;
+        let (opens, simulated) = self.calendar(move |zones| resumed(&found, zones)).await??;
         if !request.validate_only {
             let resume = Command::ScheduleResume(ScheduleResume { schedule: id, plan_version });
             let resumed = self.try_write(resume, "", call).await;
@@ -231,8 +231,8 @@ impl Admin {
         Ok(ResumeScheduleResponse {
             schedule: Some(self.show_schedule(id, &request.name).await?),
             opens,
-            opens_count: u32::try_from(rehearsal.opens.len()).unwrap_or(u32::MAX),
-            explained_count: rehearsal.explained,
+            opens_count: u32::try_from(simulated.opens.len()).unwrap_or(u32::MAX),
+            explained_count: simulated.explained,
         })
     }
 
@@ -300,16 +300,16 @@ impl Admin {
 }
 
 /// Returns which of the instants within a pause open, and the whole dry run of the resume.
-fn resumed(found: &Found, zones: &reveille_cluster::ops::zones::Zones) -> ApiResult<(Vec<v1::Instant>, Rehearsal)> {
+fn resumed(found: &Found, zones: &reveille_cluster::ops::zones::Zones) -> ApiResult<(Vec<v1::Instant>, DryRun)> {
     let zone =
         zones.get(&found.schedule.timing.zone).map_err(|unknown| error_texts::not_possible(unknown.to_string()))?;
     let pattern =
         Pattern::compile(&found.schedule.timing.when).map_err(|error| error_texts::not_possible(error.to_string()))?;
-    let rehearsal = rehearse(&found.schedule, &pattern, &zone, found.now);
-    let named = rehearsal.opens.iter().take(INSTANTS_SHOWN);
+    let simulated = simulate(&found.schedule, &pattern, &zone, found.now);
+    let named = simulated.opens.iter().take(INSTANTS_SHOWN);
     let opens =
         named.map(|due| views::instant_of(&pattern, &zone.rules, &found.schedule.settings.policies, *due)).collect();
-    Ok((opens, rehearsal))
+    Ok((opens, simulated))
 }
 
 fn open_runs(ledger: &Ledger, schedule: ScheduleId) -> Vec<String> {

@@ -7,7 +7,7 @@ use reveille_ledger::ids::{RunId, Time};
 use reveille_ledger::{Activity, Ledger};
 use reveille_proto::admin::v1::{self, CampaignState, RunState};
 
-use super::forecast::{Prospect, outlook};
+use super::forecast::{ForecastSubject, deadline_forecast};
 use super::history::why_it_opened;
 use super::schedule::{mail, policies};
 use super::{run_of, timestamp};
@@ -21,8 +21,8 @@ pub fn campaign(ledger: &Ledger, named: &CampaignName, known: &Campaign) -> v1::
     let opened = opened.map(|(_, run)| run);
     let now = ledger.head().now;
     let finish_by_ms = finish_by_ms(ledger, &named.tenant, known, now);
-    let prospect =
-        Prospect { pool: &known.pool, audience: (&named.tenant, &known.audience), due: known.due, finish_by_ms };
+    let subject =
+        ForecastSubject { pool: &known.pool, audience: (&named.tenant, &known.audience), due: known.due, finish_by_ms };
     let finish_by = opened.as_ref().and_then(|run| run.finish_by);
     v1::Campaign {
         tenant: named.tenant.clone(),
@@ -40,9 +40,9 @@ pub fn campaign(ledger: &Ledger, named: &CampaignName, known: &Campaign) -> v1::
         policies: Some(policies(&known.policies)),
         launched_at: known.stage.launch().map(|launch| timestamp(launch.at)),
         finish_by: finish_by.or(Some(timestamp(known.due.plus_ms(finish_by_ms)))),
-        forecast: outlook(ledger, &prospect, now)
+        forecast: deadline_forecast(ledger, &subject, now)
             .filter(|_| opened.is_none() && may_open(state))
-            .map(|outlook| outlook.view()),
+            .map(|deadline_forecast| deadline_forecast.view()),
         progress: opened.as_ref().filter(|_| state == CampaignState::Open).and_then(|run| {
             let paused_ms = made.map_or(0, |id| ledger.paused_ms(id));
             progress(run, paused_ms, now, |left, rate_milli| {

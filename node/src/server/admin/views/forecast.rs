@@ -13,7 +13,7 @@ use crate::format;
 
 /// What a campaign sends, and when.
 #[derive(Clone, Copy, Debug)]
-pub struct Prospect<'a> {
+pub struct ForecastSubject<'a> {
     /// Pool of relays.
     pub pool: &'a str,
     /// Tenant and name of the audience.
@@ -26,7 +26,7 @@ pub struct Prospect<'a> {
 
 /// The forecast within the limits.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Outlook<'a> {
+pub struct DeadlineForecast<'a> {
     tenant: &'a str,
     pool: &'a str,
     rows: u32,
@@ -37,16 +37,20 @@ pub struct Outlook<'a> {
 }
 
 /// Returns the forecast as of `now`. Returns `None` if the audience is not sealed.
-pub fn outlook<'a>(ledger: &Ledger, prospect: &Prospect<'a>, now: Time) -> Option<Outlook<'a>> {
-    let Prospect { pool, audience: (tenant, name), due, finish_by_ms } = *prospect;
+pub fn deadline_forecast<'a>(
+    ledger: &Ledger,
+    subject: &ForecastSubject<'a>,
+    now: Time,
+) -> Option<DeadlineForecast<'a>> {
+    let ForecastSubject { pool, audience: (tenant, name), due, finish_by_ms } = *subject;
     let rows = ledger.audiences().get(&(tenant.to_owned(), name.to_owned()))?.rows;
     let forecast = ledger.forecast(&ForecastRequest { tenant, pool, rows, due }, now);
     // A run that opens late has at least ten minutes, or `finish_by` if that is shorter (P16).
     let least = forecast.begins.plus_ms(FINISH_MS_MIN.min(finish_by_ms));
-    Some(Outlook { tenant, pool, rows, due, finish_by: due.plus_ms(finish_by_ms).max(least), forecast })
+    Some(DeadlineForecast { tenant, pool, rows, due, finish_by: due.plus_ms(finish_by_ms).max(least), forecast })
 }
 
-impl Outlook<'_> {
+impl DeadlineForecast<'_> {
     fn needed(&self) -> f64 {
         let seconds = self.finish_by.since_ms(self.forecast.begins).max(1) as f64 / 1_000.0;
         f64::from(self.rows) / seconds

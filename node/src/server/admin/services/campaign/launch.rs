@@ -11,7 +11,7 @@ use reveille_proto::admin::v1::{LaunchCampaignRequest, LaunchCampaignResponse};
 
 use crate::server::admin::services::schedule::create;
 use crate::server::admin::validate::Fields;
-use crate::server::admin::views::forecast::{Prospect, outlook};
+use crate::server::admin::views::forecast::{ForecastSubject, deadline_forecast};
 use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, views};
 
 impl Admin {
@@ -73,13 +73,13 @@ impl Admin {
         let Campaign { due, pool, audience, zone, .. } = campaign;
         let now = self.now(ledger.head().now);
         let finish_by_ms = views::finish_by_ms(ledger, &named.tenant, campaign, now);
-        let prospect = Prospect { pool, audience: (&named.tenant, audience), due: *due, finish_by_ms };
+        let subject = ForecastSubject { pool, audience: (&named.tenant, audience), due: *due, finish_by_ms };
         let mut warnings = create::warnings(ledger, pool);
-        match outlook(ledger, &prospect, now) {
+        match deadline_forecast(ledger, &subject, now) {
             None => warnings.push(format!(
                 "audience '{audience}' is not sealed: unless it is at {due}, the campaign does not fire"
             )),
-            Some(outlook) => warnings.extend(outlook.warnings(zone, &self.context.zones)),
+            Some(deadline_forecast) => warnings.extend(deadline_forecast.warnings(zone, &self.context.zones)),
         }
         warnings
     }

@@ -19,51 +19,57 @@ const FIRES_MAX: u32 = 256;
 
 /// The result of a dry run.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Rehearsal {
+pub struct DryRun {
     /// Instants that would open, oldest first.
     pub opens: Vec<Time>,
     /// Number of missed instants that would not open, but be explained.
     pub explained: u32,
 }
 
-struct Stage {
+struct ScratchLedger {
     ledger: Ledger,
     index: u64,
     now: Time,
 }
 
-impl Stage {
-    fn play(&mut self, epoch: Epoch, command: Command) -> CommandOutcome {
+impl ScratchLedger {
+    fn apply(&mut self, epoch: Epoch, command: Command) -> CommandOutcome {
         self.index += 1;
         self.ledger.apply(self.index, &Entry { epoch, now: self.now, actor: Actor::System, command }).reply.outcome
     }
 }
 
 /// Fires the schedule for all instants up to `now`, and returns what would happen.
-pub fn rehearse(schedule: &Schedule, pattern: &Pattern, zone: &Zone, now: Time) -> Rehearsal {
-    let mut stage = Stage { ledger: Ledger::new(), index: 0, now };
-    let mut rehearsal = Rehearsal::default();
+pub fn simulate(schedule: &Schedule, pattern: &Pattern, zone: &Zone, now: Time) -> DryRun {
+    let mut scratch = ScratchLedger { ledger: Ledger::new(), index: 0, now };
+    let mut dry_run = DryRun::default();
     let leader = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
     let readings = vec![VoterClock { node: leader.node, wall: now }];
-    let begun = stage.play(Epoch(0), Command::EpochStart(EpochStart::new(leader, 1, readings)));
-    let CommandOutcome::EpochStarted { epoch, .. } = begun else { return rehearsal };
-    let created = stage.play(epoch, Command::ScheduleCreate(Box::new(stand_in(schedule))));
-    let CommandOutcome::Schedule(id) = created else { return rehearsal };
+    let begun = scratch.apply(Epoch(0), Command::EpochStart(EpochStart::new(leader, 1, readings)));
+    let CommandOutcome::EpochStarted { epoch, .. } = begun else { return dry_run };
+    let created = scratch.apply(epoch, Command::ScheduleCreate(Box::new(stand_in(schedule))));
+    let CommandOutcome::Schedule(id) = created else { return dry_run };
     for _ in 0..FIRES_MAX {
-        if !rehearsal.go_on(&mut stage, (epoch, id), pattern, zone) {
+        if !dry_run.fire_once(&mut scratch, (epoch, id), pattern, zone) {
             break;
         }
     }
-    rehearsal
+    dry_run
 }
 
-impl Rehearsal {
+impl DryRun {
     /// Runs one fire. Returns false if nothing is due any more.
-    fn go_on(&mut self, stage: &mut Stage, (epoch, id): (Epoch, ScheduleId), pattern: &Pattern, zone: &Zone) -> bool {
-        let Some(fire) = plan_fire(&stage.ledger, id, pattern, zone, stage.now) else { return false };
+    fn fire_once(
+        &mut self,
+        scratch: &mut ScratchLedger,
+        (epoch, id): (Epoch, ScheduleId),
+        pattern: &Pattern,
+        zone: &Zone,
+    ) -> bool {
+        let Some(fire) = plan_fire(&scratch.ledger, id, pattern, zone, scratch.now) else { return false };
         let opens: Vec<Time> = fire.opened.iter().map(|opening| opening.due).collect();
         let explained: u32 = fire.explained.iter().map(ExplainedRange::count).sum();
-        match stage.play(epoch, Command::Fire(vec![fire])) {
+        match scratch.apply(epoch, Command::Fire(vec![fire])) {
             CommandOutcome::Fired(answers) if answers.iter().all(Result::is_ok) => {
                 self.opens.extend(opens);
                 self.explained += explained;
@@ -131,7 +137,7 @@ mod tests {
     const HOURS_PAUSED: i64 = 30;
 
     /// Returns the dry run of an hourly schedule after a pause of thirty hours.
-    fn rehearsed(catch_up: CatchUp, max_runs: Option<u32>) -> Rehearsal {
+    fn dry_run_of(catch_up: CatchUp, max_runs: Option<u32>) -> DryRun {
         let when = When::Every { period_ms: HOUR_MS as u64, anchor_ms: 0 };
         let paused_at = Time(20_000 * DAY_MS);
         let due = paused_at.plus_ms(HOUR_MS);
@@ -171,23 +177,23 @@ mod tests {
         };
         let zone = Zones::bundled("x").get("UTC").expect("a zone");
         let pattern = Pattern::compile(&when).expect("a pattern");
-        rehearse(&schedule, &pattern, &zone, paused_at.plus_ms(HOURS_PAUSED * HOUR_MS + HOUR_MS / 2))
+        simulate(&schedule, &pattern, &zone, paused_at.plus_ms(HOURS_PAUSED * HOUR_MS + HOUR_MS / 2))
     }
 
     #[test]
     fn policies_decide_what_a_resume_opens() {
-        let one = rehearsed(CatchUp::One, None);
+        let one = dry_run_of(CatchUp::One, None);
         assert_eq!((one.opens.len(), one.explained), (1, 29));
         assert_eq!(one.opens.first().map(|due| due.0 % DAY_MS), Some(6 * HOUR_MS), "the latest");
         // `start_within` is twelve hours: older instants are too late.
-        let all = rehearsed(CatchUp::All, None);
+        let all = dry_run_of(CatchUp::All, None);
         assert_eq!((all.opens.len(), all.explained), (12, 18));
-        let none = rehearsed(CatchUp::None, None);
+        let none = dry_run_of(CatchUp::None, None);
         assert_eq!((none.opens.len(), none.explained), (0, 30));
     }
 
     #[test]
     fn no_more_opens_than_max_runs_leaves() {
-        assert_eq!(rehearsed(CatchUp::All, Some(10)).opens.len(), 3);
+        assert_eq!(dry_run_of(CatchUp::All, Some(10)).opens.len(), 3);
     }
 }

@@ -26,7 +26,7 @@ const SECOND: SignedDuration = SignedDuration::from_secs(1);
 
 /// See the module documentation.
 #[derive(Clone, Debug)]
-pub(super) struct Walk<'a> {
+pub(super) struct CivilIterator<'a> {
     search: Search<'a>,
     fixed: bool,
     zone: &'a TimeZone,
@@ -55,30 +55,30 @@ struct Moved {
     absent: Option<AbsenceReason>,
 }
 
-impl<'a> Walk<'a> {
-    /// Returns a walk whose steps are all after `after`.
+impl<'a> CivilIterator<'a> {
+    /// Returns a iterator whose steps are all after `after`.
     pub(super) fn new(
         cron: &'a Cron,
         fixed: bool,
         zone: &'a TimeZone,
         policies: DstPolicies,
         after: Timestamp,
-    ) -> Walk<'a> {
+    ) -> CivilIterator<'a> {
         let segment = Segment::containing(zone, after);
         let low = segment.local(after);
         let search = Search::new(cron);
         let moved = VecDeque::new();
-        let mut walk = Walk { search, fixed, zone, policies, segment, low, own: None, moved };
+        let mut iterator = CivilIterator { search, fixed, zone, policies, segment, low, own: None, moved };
         // Only shifted times are after the edge, by at most the length of the gap.
-        let edge = walk
+        let edge = iterator
             .segment
             .opening
-            .filter(|edge| policies.gap == DstGap::Shift && walk.low < edge.to.saturating_add(width(edge)));
+            .filter(|edge| policies.gap == DstGap::Shift && iterator.low < edge.to.saturating_add(width(edge)));
         if let Some(edge) = edge {
-            walk.moved = walk.out_of_gap(&edge);
-            walk.moved.retain(|moved| moved.at > after);
+            iterator.moved = iterator.out_of_gap(&edge);
+            iterator.moved.retain(|moved| moved.at > after);
         }
-        walk
+        iterator
     }
 
     /// Returns all steps of the next instant that has any; `None` if there is none.

@@ -10,12 +10,12 @@ pub fn is_harmful(one: char) -> bool {
 }
 
 /// Returns the text with each harmful character as an escape, such as `\u{202e}` or `\n`. Characters in `but` are kept.
-pub fn spelled(text: &str, but: &[char]) -> String {
-    let is_spelled = |one: char| is_harmful(one) && !but.contains(&one);
+pub fn escaped(text: &str, but: &[char]) -> String {
+    let is_escaped = |one: char| is_harmful(one) && !but.contains(&one);
     text.chars().fold(String::with_capacity(text.len()), |mut out, one| {
         match one {
-            '\n' | '\r' | '\t' if is_spelled(one) => out.extend(one.escape_default()),
-            one if is_spelled(one) => out.extend(one.escape_unicode()),
+            '\n' | '\r' | '\t' if is_escaped(one) => out.extend(one.escape_default()),
+            one if is_escaped(one) => out.extend(one.escape_unicode()),
             one => out.push(one),
         }
         out
@@ -44,10 +44,10 @@ mod tests {
     fn control_and_direction_characters_are_escaped() {
         for harmful in ["\u{1b}", "\u{7}", "\u{9b}", "\u{202e}", "\u{2066}", "\u{200f}", "\u{2028}"] {
             let code = format!("\\u{{{:x}}}", harmful.chars().next().map_or(0, u32::from));
-            assert_eq!(spelled(harmful, &[]), code);
+            assert_eq!(escaped(harmful, &[]), code);
         }
-        assert_eq!(spelled("a\nb\tc", &['\n']), "a\nb\\tc");
-        assert_eq!(spelled("a\n\tb ümläut שלום", &['\n', '\t']), "a\n\tb ümläut שלום");
+        assert_eq!(escaped("a\nb\tc", &['\n']), "a\nb\\tc");
+        assert_eq!(escaped("a\n\tb ümläut שלום", &['\n', '\t']), "a\n\tb ümläut שלום");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Formats tables and cards: no lines, headings in capitals, one colour per meaning.
 
-use crate::cli::harmless;
+use crate::cli::escape;
 use comfy_table::presets::NOTHING;
 use comfy_table::{Attribute, Cell as TableCell, Color, ContentArrangement, Table};
 
@@ -43,7 +43,7 @@ impl Cell {
     }
 
     fn painted(&self, paint: bool) -> TableCell {
-        let cell = TableCell::new(harmless::spelled(&self.text, &['\n']));
+        let cell = TableCell::new(escape::escaped(&self.text, &['\n']));
         match self.tone {
             _ if !paint => cell,
             Tone::Plain => cell,
