@@ -8,8 +8,8 @@
 //! cluster 6b1f0000000000000000000000000042
 //! ```
 //!
-//! A node without a cluster has no third line. [`assign_folder`] adds the line before the first start, or `initialize`, or
-//! the first peer that calls the node by its id.
+//! A node without a cluster has no third line. [`assign_folder`] adds the line before the first start, or `initialize`,
+//! or the first peer that calls the node by its id.
 
 use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -49,8 +49,8 @@ pub(crate) struct Identity {
     lock: Mutex<Option<FolderLock>>,
 }
 
-/// The lock of a folder. It is released explicitly: a child that another thread is about to start has a copy of the open
-/// file for a moment, which would hold the lock.
+/// The lock of a folder. It is released explicitly: a child that another thread is about to start has a copy of the
+/// open file for a moment, which would hold the lock.
 struct FolderLock(File);
 
 impl Drop for FolderLock {

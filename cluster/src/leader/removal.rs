@@ -283,8 +283,8 @@ pub(crate) fn check_majorities(voters: &RunningVoters, leaves: NodeId) -> Result
     Ok(())
 }
 
-/// Number of the audience parts that fewer than a majority of the voters without `leaves` hold and run (P20). Parts that
-/// only a dead node may have never come, so they do not hinder its removal.
+/// Number of the audience parts that fewer than a majority of the voters without `leaves` hold and run (P20). Parts
+/// that only a dead node may have never come, so they do not hinder its removal.
 fn missing_parts(
     voters: &RunningVoters,
     leaves: NodeId,

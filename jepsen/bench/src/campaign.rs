@@ -134,8 +134,8 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
         // With `--kill-leader`: the number of emails that are missing in the ten seconds after the kill, divided by the
         // rate before the kill.
         "lost_seconds": ended.killed_us.and_then(|killed_us| accepts::lost_seconds(&instants_us, killed_us)),
-        // With `--late-follower`: the seconds from its start until it lacked fewer than 1,000 entries, and the rates before
-        // and meanwhile.
+        // With `--late-follower`: the seconds from its start until it lacked fewer than 1,000 entries, and the rates
+        // before and meanwhile.
         "late_follower": late_follower,
         // Processor time from just before the due instant to the last email.
         "cpu_seconds": cpu_seconds,

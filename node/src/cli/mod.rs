@@ -130,8 +130,8 @@ fn is_of_no_use(error: &anyhow::Error) -> bool {
         || matches!(error.downcast_ref(), Some(NodeIdentityError::Damaged { .. }))
 }
 
-/// True if the data folder is not the one with which the node ran last: an older copy (P10), the folder of another node,
-/// or a folder that lacks a file.
+/// True if the data folder is not the one with which the node ran last: an older copy (P10), the folder of another
+/// node, or a folder that lacks a file.
 fn is_other_folder(error: &anyhow::Error) -> bool {
     use FatalError::{BadIdentity, Foreign, Outdated};
     matches!(error.downcast_ref(), Some(Outdated(_) | Foreign(_) | BadIdentity { .. }))

@@ -1,7 +1,7 @@
 //! Kills a node between the final dot and the relay's answer.
 //!
-//! The mailbox holds its answer to the victim's next email, and then the victim gets `kill -9`. So the relay has accepted
-//! an email whose sender never got the answer.
+//! The mailbox holds its answer to the victim's next email, and then the victim gets `kill -9`. So the relay has
+//! accepted an email whose sender never got the answer.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant, SystemTime};
@@ -52,7 +52,8 @@ struct Planned {
 pub struct Kills {
     planned: Vec<Planned>,
     failovers: Vec<Duration>,
-    /// Nodes that sent nothing when they were chosen. A node that crashed three times in ten minutes gets less work (P12).
+    /// Nodes that sent nothing when they were chosen. A node that crashed three times in ten minutes gets less work
+    /// (P12).
     silent: BTreeSet<String>,
 }
 
@@ -168,8 +169,8 @@ fn epoch_of(fence: Option<&str>) -> u64 {
     fence.and_then(|fence| fence.split('.').nth(1)).and_then(|epoch| epoch.parse().ok()).unwrap_or(0)
 }
 
-/// Returns the time from the kill to the first claim of a later epoch whose email arrived. Emails that were claimed before
-/// the kill may arrive meanwhile.
+/// Returns the time from the kill to the first claim of a later epoch whose email arrived. Emails that were claimed
+/// before the kill may arrive meanwhile.
 async fn first_claim_after(
     sink: &Sink,
     admin: &AdminClient,

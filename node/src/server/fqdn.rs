@@ -1,4 +1,5 @@
-//! Finds the fully qualified name of this machine, for EHLO (RFC 5321 4.1.1.1) and for the certificate of the admin API.
+//! Finds the fully qualified name of this machine, for EHLO (RFC 5321 4.1.1.1) and for the certificate of the admin
+//! API.
 //!
 //! Called once when a node starts. It reads two local files and asks no resolver, because an unresponsive name server
 //! must not delay the start. If the files have no full name, EHLO uses the address of the connection.

@@ -93,8 +93,8 @@ impl Router {
         }
     }
 
-    /// Encodes an actor and its command. Refuses a command that the applied level does not allow (P23). The level never falls, so a
-    /// command that passes here is also allowed when it is applied.
+    /// Encodes an actor and its command. Refuses a command that the applied level does not allow (P23). The level never
+    /// falls, so a command that passes here is also allowed when it is applied.
     fn encode(&self, actor: &Actor, command: &Command) -> Result<Bytes, ProposeError> {
         let needs = command.level();
         if needs > GENESIS_LEVEL {

@@ -31,10 +31,10 @@ pub enum CampaignCommand {
     Create(Box<CampaignCreateArgs>),
     /// Let it open at its instant; launched again, by anyone, it sends nothing more
     ///
-    /// Says first whether the bounds that are set are wide enough: the rates of the pool's relays and of the tenant, and
-    /// the caps of a warm-up. Refused where no relay is in its pool. An instant that is over by less than --start-within
-    /// of `create` opens at once, late. What is not sent within --finish-by of `create` expires; where that was left out,
-    /// within four hours or twice the forecast, whichever is longer.
+    /// Says first whether the bounds that are set are wide enough: the rates of the pool's relays and of the tenant,
+    /// and the caps of a warm-up. Refused where no relay is in its pool. An instant that is over by less than
+    /// --start-within of `create` opens at once, late. What is not sent within --finish-by of `create` expires; where
+    /// that was left out, within four hours or twice the forecast, whichever is longer.
     #[command(
         after_long_help = "Examples:\n  reveille campaign launch spring --dry-run\n  reveille campaign launch spring --at 2026-12-01T10:00:00Z"
     )]
@@ -53,8 +53,8 @@ pub enum CampaignCommand {
     },
     /// Say whether a draft can be launched, and be sent in time; changes nothing
     ///
-    /// Its content against the columns of its audience, the relays of its pool, its instant, and whether the bounds that
-    /// are set are wide enough: what `launch --dry-run` says. Ends as the launch would.
+    /// Its content against the columns of its audience, the relays of its pool, its instant, and whether the bounds
+    /// that are set are wide enough: what `launch --dry-run` says. Ends as the launch would.
     #[command(
         after_long_help = "Examples:\n  reveille campaign validate spring\n  reveille campaign validate spring --at 2026-12-01T10:00:00Z"
     )]

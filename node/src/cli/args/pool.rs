@@ -14,8 +14,8 @@ pub struct PoolArgs {
 pub enum PoolCommand {
     /// Warm a pool up by a cap for each of its first days, or turn the headers X-Reveille-Run and -Fence off
     ///
-    /// A pool need not be made: it is the name behind `relay add --pool`. Days are UTC. What is beyond a day's cap waits
-    /// for the next day, or for its deadline. What is not given stays as it is.
+    /// A pool need not be made: it is the name behind `relay add --pool`. Days are UTC. What is beyond a day's cap
+    /// waits for the next day, or for its deadline. What is not given stays as it is.
     #[command(after_long_help = "\
 Examples:
   reveille pool set bulk --warm-up 50,100,500,1000,5000

@@ -102,8 +102,8 @@ pub const TLS_VALUES: &str = "starttls encrypts by STARTTLS and never falls back
                               encrypts from the first byte (usual on port 465), none sends emails and addresses unencrypted";
 
 impl AddRelayArgs {
-    /// Returns the encryption. Without `--tls` it is none for a relay on loopback, and `None` for any other: a forgotten
-    /// flag must not send emails unencrypted through a network.
+    /// Returns the encryption. Without `--tls` it is none for a relay on loopback, and `None` for any other: a
+    /// forgotten flag must not send emails unencrypted through a network.
     pub fn encryption(&self) -> Option<Tls> {
         self.tls.or_else(|| is_loopback(&self.host).then_some(Tls::None))
     }

@@ -81,8 +81,8 @@ impl WhenArgs {
         }
     }
 
-    /// For the calendar; a period is counted from `anchor` where --anchor does not say another. None when nothing was given, which the parser
-    /// does not let through.
+    /// For the calendar; a period is counted from `anchor` where --anchor does not say another. None when nothing was
+    /// given, which the parser does not let through.
     pub fn to_calendar(&self, anchor: Timestamp) -> Option<calendar::When> {
         let anchor_ms = self.anchor.unwrap_or(anchor).as_millisecond();
         if let Some(expression) = &self.cron {

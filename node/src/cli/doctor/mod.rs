@@ -1,7 +1,7 @@
 //! The checks of `reveille doctor`: pure functions from the cluster's answers to findings.
 //!
-//! `commands::doctor` makes the requests and calls them. Scripts may rely on the checks' names, which the handbook's table
-//! lists. Nothing here waits or repairs, and only [`folder`] reads anything itself.
+//! `commands::doctor` makes the requests and calls them. Scripts may rely on the checks' names, which the handbook's
+//! table lists. Nothing here waits or repairs, and only [`folder`] reads anything itself.
 
 pub mod cluster;
 pub mod folder;

@@ -49,8 +49,8 @@ pub struct LastAnswer {
 }
 
 impl LastAnswer {
-    /// Reads it from the history of a recipient. A relay's answer takes precedence over a later return by a node. `None`
-    /// if the recipient has not expired, or its history has neither.
+    /// Reads it from the history of a recipient. A relay's answer takes precedence over a later return by a node.
+    /// `None` if the recipient has not expired, or its history has neither.
     pub fn of(explained: &ExplainResponse) -> Option<LastAnswer> {
         if explained.state() != RecipientState::Expired {
             return None;

@@ -1,7 +1,7 @@
 //! The socket of this machine: `admin.sock` in the data folder.
 //!
-//! It replaces lost admin tokens (`ResetTokens`), and does nothing else. The system says which user is at the other end:
-//! only the user of this node and root are heard. Such a user could read the data folder anyway.
+//! It replaces lost admin tokens (`ResetTokens`), and does nothing else. The system says which user is at the other
+//! end: only the user of this node and root are heard. Such a user could read the data folder anyway.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

@@ -15,7 +15,8 @@ impl Admin {
         Ok(self.read(false, call, query).await?.0)
     }
 
-    /// Like [`Admin::read_latest`]. With `stale`, it reads what this node has applied, without a request to another node.
+    /// Like [`Admin::read_latest`]. With `stale`, it reads what this node has applied, without a request to another
+    /// node.
     ///
     /// The age of a stale answer is the time since the ledger time of the last applied entry. An idle leader commits an
     /// entry every ten seconds (P18).

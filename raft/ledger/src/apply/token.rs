@@ -1,7 +1,7 @@
 //! Tokens of the admin API: which entries they permit, and how they are created and revoked.
 //!
-//! An entry is authorised by the state at its own index. So a token that was revoked before it permits nothing, whatever
-//! the node had applied that proposed the entry.
+//! An entry is authorised by the state at its own index. So a token that was revoked before it permits nothing,
+//! whatever the node had applied that proposed the entry.
 
 use super::Context;
 use super::bounds::{bounded, refuse_if};

@@ -1,8 +1,8 @@
 //! Values that many rows have in common, each of them once in memory.
 //!
 //! A million schedules have few tenants, zones, pools, cron expressions and policies. Rows refer to such a value by
-//! `Arc`, and an interner gives equal values the same `Arc`. It changes no byte of a row, because an `Arc` is encoded as
-//! its value.
+//! `Arc`, and an interner gives equal values the same `Arc`. It changes no byte of a row, because an `Arc` is encoded
+//! as its value.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

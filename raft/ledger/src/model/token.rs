@@ -1,7 +1,7 @@
 //! Tokens of the admin API: what their owners may do.
 //!
-//! A token's text contains a secret; the state has only its hash. Rights are bits, and the node that proposes says which
-//! of them a command needs: `apply` compares bits and has no table of rights (P2).
+//! A token's text contains a secret; the state has only its hash. Rights are bits, and the node that proposes says
+//! which of them a command needs: `apply` compares bits and has no table of rights (P2).
 
 use std::collections::BTreeSet;
 

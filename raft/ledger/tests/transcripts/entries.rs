@@ -508,8 +508,8 @@ impl World {
         Ok(told + &self.commit(Command::Backfill(backfill), words)?)
     }
 
-    /// `archive`: what the auditor finds a day after a run finished, or `after=TIME`. Or only these rows: `archive r5.0`,
-    /// `archive summary=r5.0`.
+    /// `archive`: what the auditor finds a day after a run finished, or `after=TIME`. Or only these rows: `archive
+    /// r5.0`, `archive summary=r5.0`.
     fn archive(&mut self, words: &mut Words) -> Parsed<Command> {
         let after_ms = words.ms("after")?.unwrap_or(DAY_MS);
         let summaries = words.all("summary").into_iter().map(|run| self.run(run)).collect::<Parsed<Vec<_>>>()?;

@@ -22,8 +22,8 @@ const WAITING_MAX: usize = 1;
 const ASK_ANOTHER: &str = "ask another node: --endpoint a,b,c";
 
 impl Admin {
-    /// Streams a run until none of its recipients is pending or claimed, the watcher disconnects, its token is no longer
-    /// valid, or the node stops. An archived run is streamed once.
+    /// Streams a run until none of its recipients is pending or claimed, the watcher disconnects, its token is no
+    /// longer valid, or the node stops. An archived run is streamed once.
     pub(crate) fn watch(&self, run: RunId, call: &Call) -> ApiResult<Watched> {
         let permit = Arc::clone(&self.watchers).try_acquire_owned().map_err(|_| {
             let message = "too many runs are watched on this node; nothing happened";

@@ -1,7 +1,7 @@
 //! The list of runs, latest first: those in the replicated state and those in the archive.
 //!
-//! The runs of the state and the list of the archive's parts are read at once, so a run that is archived meanwhile is in
-//! one of them. Then parts are opened as far as the page needs their runs.
+//! The runs of the state and the list of the archive's parts are read at once, so a run that is archived meanwhile is
+//! in one of them. Then parts are opened as far as the page needs their runs.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
