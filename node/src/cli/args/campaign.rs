@@ -31,7 +31,7 @@ pub enum CampaignCommand {
     Create(Box<CampaignCreateArgs>),
     /// Let it open at its instant; launched again, by anyone, it sends nothing more
     ///
-    /// Says first whether the bounds that are set are wide enough: the rates of the pool's relays and of the tenant,
+    /// Says first whether the limits suffice: the rates of the pool's relays and of the tenant,
     /// and the caps of a warm-up. Refused where no relay is in its pool. An instant that is over by less than
     /// --start-within of `create` opens at once, late. What is not sent within --finish-by of `create` expires; where
     /// that was left out, within four hours or twice the forecast, whichever is longer.
@@ -44,7 +44,7 @@ pub enum CampaignCommand {
         /// Another instant than the one it was created with
         #[arg(long, value_name = "INSTANT", value_parser = parse_instant)]
         at: Option<Timestamp>,
-        /// Also where the same content went to the same audience within 30 days
+        /// Launch although the same content went to the same audience within 30 days
         #[arg(long)]
         again: bool,
         /// Check it, say whether it can be sent in time, and change nothing
@@ -64,7 +64,7 @@ pub enum CampaignCommand {
         /// Another instant than the one it was created with
         #[arg(long, value_name = "INSTANT", value_parser = parse_instant)]
         at: Option<Timestamp>,
-        /// Also where the same content went to the same audience within 30 days
+        /// Launch although the same content went to the same audience within 30 days
         #[arg(long)]
         again: bool,
     },
@@ -104,7 +104,7 @@ Examples:
   reveille campaign status spring -o json
   reveille campaign status spring --manifest > spring.yaml")]
     Status(ShowArgs),
-    /// Follow it from now until nothing of it is pending
+    /// Follow it until no recipient is pending
     #[command(after_long_help = "Example:\n  reveille campaign watch spring")]
     Watch {
         /// Its name
@@ -113,7 +113,7 @@ Examples:
     /// All campaigns, by name
     #[command(after_long_help = "Example:\n  reveille campaign list")]
     List(Paging),
-    /// Forget one that is over, or never began; its run stays
+    /// Delete one that has ended or never began; its run stays
     #[command(after_long_help = "Example:\n  reveille campaign delete spring --yes")]
     Delete {
         /// Its name
@@ -147,7 +147,7 @@ pub struct CampaignCreateArgs {
     /// A label, by which campaigns are grouped; may be repeated
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = parse_label)]
     pub labels: Vec<(String, String)>,
-    /// Send to so many of the recipients first, spread evenly over the list, and to the rest once that went well
+    /// Send to this part of the recipients first, spread over the list, and to the others if it succeeds
     #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
     pub canary: Option<f64>,
     /// Pause it when more than so many of those are dead or in doubt [default: 5%]

@@ -17,11 +17,11 @@ pub struct ClusterArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum ClusterCommand {
-    /// Make a cluster: prepare the data folder of its first node, before the first start
+    /// Create a cluster: prepare the data folder of its first node, before the first start
     ///
     /// It makes the certificate authority of the cluster and the certificate of this node, without the network.
     /// Then start the node, and admit each other one with `cluster member add`. A node that lost its data folder
-    /// does not come back into its cluster like this: it would make another cluster.
+    /// cannot rejoin like this: it would make another cluster.
     #[command(after_long_help = "\
 Examples:
   reveille cluster init --config /etc/reveille/reveille.toml
@@ -29,7 +29,7 @@ Examples:
 
 Next: reveille start with the same settings, then reveille cluster member add")]
     Init(Box<InitArgs>),
-    /// How every member stands; answers without a quorum too
+    /// State of every member; answers also without a quorum
     #[command(after_long_help = "\
 Examples:
   reveille cluster status
@@ -45,7 +45,7 @@ What is wrong with it, and what to do: reveille doctor")]
     /// Use it before you stop the leader for maintenance: the cluster then needs no election.
     #[command(after_long_help = "Examples:\n  reveille cluster transfer-leader\n  reveille cluster transfer-leader b")]
     TransferLeader {
-        /// Name or id of the new leader [default: the follower that is closest]
+        /// Name or id of the new leader [default: the most caught-up follower]
         to: Option<String>,
     },
     #[command(subcommand)]
@@ -84,7 +84,7 @@ Examples:
         #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "1h")]
         valid_for: SignedDuration,
     },
-    /// Let a node get no more emails, and wait until it has none left
+    /// Give a node no more emails, and wait until it has none
     ///
     /// What it has begun is finished, and the rest goes to other nodes. It stays a member, and votes. If it leads, it
     /// hands over. Use it before work on a machine.
@@ -122,7 +122,7 @@ What it left in doubt: reveille in-doubt list. A new node in its place: reveille
 /// What may be done about an upgrade.
 #[derive(Debug, Subcommand)]
 pub enum UpgradeCommand {
-    /// The ledger's level, the release of every node, and what stands in the way
+    /// The ledger's level, the release of every node, and obstacles
     #[command(after_long_help = "\
 Examples:
   reveille cluster upgrade status

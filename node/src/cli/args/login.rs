@@ -7,7 +7,7 @@ use crate::cli::endpoint::{Endpoint, Scheme};
 /// `login`.
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Get to know a cluster: its authority, and your token\n\n\
+    long_about = "Store a cluster's certificate authority and your token\n\n\
     It shows the fingerprint of the cluster's certificate authority, and asks whether it is the right one: `reveille \
     context show` on the machine of `cluster init` shows it too, and so does each node in the log line of its start. \
     The addresses, the authority and the token are stored as a context for this user alone.",

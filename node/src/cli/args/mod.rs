@@ -63,9 +63,9 @@ pub use when::WhenArgs;
 use super::endpoint::Endpoint;
 use super::instant::parse_duration;
 
-/// Emails that come once: a replicated scheduler and sender.
+/// Schedules and sends emails from a replicated cluster, each email once.
 ///
-/// Every command below speaks to a cluster through any of its nodes. Data goes to stdout, talk to stderr.
+/// Every command below speaks to a cluster through any of its nodes. Data goes to stdout, messages to stderr.
 #[derive(Debug, Parser)]
 #[command(name = "reveille", version, max_term_width = 100, after_long_help = AFTER)]
 pub struct Cli {
@@ -96,7 +96,7 @@ Exit codes:
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Global options")]
 pub struct Global {
-    /// Admin addresses of nodes; tried in turn, any will do [default: the context's, else 127.0.0.1:7600]
+    /// Admin addresses of nodes, tried in order; any node answers [default: the context's, else 127.0.0.1:7600]
     #[arg(
         long,
         global = true,
@@ -109,16 +109,16 @@ pub struct Global {
     /// The cluster, by the name that `cluster init` or `login` gave it [default: the one in use]
     #[arg(long, global = true, env = "REVEILLE_CONTEXT", value_name = "NAME")]
     pub context: Option<String>,
-    /// How data is printed on stdout
+    /// Format of the data on stdout
     #[arg(short, long, global = true, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
     pub output: Format,
-    /// Give up after this long [default: 30s; with --watch, never]
+    /// Time limit of the command [default: 30s; with --watch, never]
     #[arg(long, global = true, value_name = "DURATION", value_parser = parse_timeout)]
     pub timeout: Option<Duration>,
-    /// Do not ask before what cannot be taken back
+    /// Do not ask for confirmation before a change that cannot be undone
     #[arg(short, long, global = true)]
     pub yes: bool,
-    /// The name of this request: the same id never does the same thing twice [default: drawn]
+    /// Id of the request: a repetition with the same id changes nothing more [default: random]
     #[arg(long, global = true, value_name = "ID", value_parser = parse_request_id)]
     pub request_id: Option<String>,
     /// Read from the asked node's own state, even without a quorum; its index and age go to stderr
@@ -127,15 +127,15 @@ pub struct Global {
     /// Say more on stderr
     #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "quiet")]
     pub verbose: u8,
-    /// Say nothing on stderr but errors
+    /// Print only errors on stderr
     #[arg(short, long, global = true)]
     pub quiet: bool,
-    /// When to use colours; NO_COLOR is honoured
+    /// When to use colours; NO_COLOR is respected
     #[arg(long, global = true, value_enum, default_value_t = ColorWhen::Auto, value_name = "WHEN")]
     pub color: ColorWhen,
 }
 
-/// How data is printed.
+/// Format of the data on stdout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// For people
@@ -162,9 +162,9 @@ pub enum ColorWhen {
 /// What may be typed first.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Three nodes and a mailbox, two of them killed mid-send; judged by what arrived
+    /// Run three nodes and a mailbox, kill two senders, and compare what arrived with what was due
     Demo(crate::demo::Args),
-    /// One node with a mailbox that catches all mail, for trying things out
+    /// Run one node with a mailbox that catches all email, for trials
     Dev(crate::dev::Args),
     /// A node of a real cluster
     Start(Box<crate::server::start::Args>),
@@ -185,15 +185,15 @@ pub enum Question {
     Schedule(ScheduleArgs),
     /// Make schedules, relays, campaigns, tenants and pools as documents say: created, updated or unchanged
     Apply(ApplyArgs),
-    /// What `apply` would change, field by field; exit 1 when it is something
+    /// What `apply` would change, field by field; exits with 1 if there is a change
     Diff(DiffArgs),
-    /// What an email will say, rendered here
+    /// Render an email without a cluster, or send a test email
     Template(TemplateArgs),
-    /// Schedules from what ran elsewhere: a crontab
+    /// Create schedules from a crontab
     Import(ImportArgs),
     /// Runs: occurrences that opened
     Run(RunArgs),
-    /// The whole story of one recipient in one run, by log index
+    /// The history of one recipient in one run, by log index
     Explain(ExplainArgs),
     /// Emails whose handoff may or may not have happened
     InDoubt(DoubtArgs),
@@ -201,7 +201,7 @@ pub enum Question {
     DeadLetter(DeadLetterArgs),
     /// Sealed audiences: large lists, kept in files on the nodes
     Audience(AudienceArgs),
-    /// Campaigns: one content to one audience at one instant, once for ever
+    /// Campaigns: one content to one audience at one instant, sent once
     Campaign(CampaignArgs),
     /// Recipients that get no more email
     Optout(OptOutArgs),
@@ -211,17 +211,17 @@ pub enum Question {
     Token(TokenArgs),
     /// Pools of relays: how each is warmed up, day by day
     Pool(PoolArgs),
-    /// What is wrong, why it matters, and the next command; exit 1 when something is
+    /// Find problems, with their effect and the next command; exits with 1 if there is a problem
     Doctor(DoctorArgs),
-    /// Get to know a cluster: its authority, and your token
+    /// Store a cluster's certificate authority and your token
     Login(LoginArgs),
-    /// The clusters that you know: choose one
+    /// The clusters that are stored on this machine: list them, choose one
     Context(ContextArgs),
-    /// The configuration file of a node: a sample, a check, what counts
+    /// The configuration file of a node: a sample, a check, the effective values
     Config(ConfigArgs),
-    /// Completion for a shell, printed
+    /// Print the completion script for a shell
     Completion(CompletionArgs),
-    /// Manual pages, printed or written
+    /// Print or write the manual pages
     Man(ManArgs),
     /// Versions of this binary, its time zones and its ledger
     #[command(after_long_help = "Example:\n  reveille version -o json")]
@@ -241,7 +241,7 @@ pub struct Paging {
 /// Once, or whenever it changes.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Watch {
-    /// Go on, and show it again whenever it changed; Ctrl-C or --timeout ends it. With -o json one object a line
+    /// Show it again whenever it changes, until Ctrl-C or --timeout. With -o json one object a line
     #[arg(long)]
     pub watch: bool,
 }

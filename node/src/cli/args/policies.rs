@@ -58,7 +58,7 @@ pub struct PolicyArgs {
     /// A recipient gets at most one email of it within this time; or none [default: 20h if daily, else none]
     #[arg(long, value_name = "DURATION", value_parser = parse_gap, allow_hyphen_values = true)]
     pub min_gap: Option<SignedDuration>,
-    /// Open within this after each instant, at a place that hangs on the schedule's name; never past the next one
+    /// Open within this after each instant, at a place that depends on the schedule's name; before the next one
     /// [default: none]
     #[arg(long, value_name = "DURATION", value_parser = parse_gap, allow_hyphen_values = true)]
     pub jitter: Option<SignedDuration>,

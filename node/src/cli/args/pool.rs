@@ -14,7 +14,7 @@ pub struct PoolArgs {
 pub enum PoolCommand {
     /// Warm a pool up by a cap for each of its first days, or turn the headers X-Reveille-Run and -Fence off
     ///
-    /// A pool need not be made: it is the name behind `relay add --pool`. Days are UTC. What is beyond a day's cap
+    /// A pool need not be created: it is the name in `relay add --pool`. Days are UTC. What is beyond a day's cap
     /// waits for the next day, or for its deadline. What is not given stays as it is.
     #[command(after_long_help = "\
 Examples:
@@ -22,7 +22,7 @@ Examples:
   reveille pool set bulk --warm-up 50,100,500,1000,5000,10000 --first-day 2026-11-22
   reveille pool set bulk --reveille-headers false")]
     Set(SetPoolArgs),
-    /// Pools that have relays, or of which something is set
+    /// Pools with relays or settings
     #[command(after_long_help = "Example:\n  reveille pool list -o json")]
     List(Paging),
     /// One pool: today's cap, what of it is used, and how much waits
@@ -30,7 +30,7 @@ Examples:
         after_long_help = "Examples:\n  reveille pool show bulk --watch\n  reveille pool show bulk --manifest > bulk.yaml"
     )]
     Show(ShowArgs),
-    /// Take away what is set of it: it sends what its relays take, with the headers X-Reveille-Run and -Fence
+    /// Remove its settings: no cap, and the headers X-Reveille-Run and -Fence
     ///
     /// What it sends today is counted all the same: another warm-up that is set today begins with that.
     #[command(after_long_help = "Example:\n  reveille pool remove bulk")]

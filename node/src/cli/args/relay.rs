@@ -24,28 +24,28 @@ Examples:
     /// All relays
     #[command(after_long_help = "Example:\n  reveille relay list -o json")]
     List(Paging),
-    /// One relay, with how the asked node finds it
+    /// One relay, with its state at the asked node
     #[command(
         after_long_help = "Examples:\n  reveille relay show main\n  reveille relay show main --manifest > main.yaml"
     )]
     Show(ShowArgs),
-    /// Let a node connect, encrypt, greet and leave; no email is handed over
+    /// Let a node open a session with the relay and close it; no email is sent
     ///
     /// The node that answers does it: --endpoint names another. What failed is named with the step and what to do.
     #[command(after_long_help = "Examples:\n  reveille relay test main\n  reveille relay test main --auth")]
     Test {
         /// Its name
         name: String,
-        /// Log in too, with the credentials of the node's configuration
+        /// Also log in, with the credentials of the node's configuration
         #[arg(long)]
         auth: bool,
     },
-    /// Remove a relay; mail of its pool waits for another one
+    /// Remove a relay; emails of its pool wait for another one
     #[command(after_long_help = "Example:\n  reveille relay remove main")]
     Remove {
         /// Its name
         name: String,
-        /// Show what would be left of its pool, and change nothing
+        /// Show which relays the pool would keep, and change nothing
         #[arg(long)]
         dry_run: bool,
     },
@@ -65,10 +65,10 @@ pub struct AddRelayArgs {
     /// Encryption towards the relay; required unless the host is a loopback address or localhost [default there: none]
     #[arg(long, value_enum)]
     pub tls: Option<Tls>,
-    /// PEM file whose certificates alone are believed; each node reads its own [default: the system's roots]
+    /// PEM file of the only trusted certificates; each node reads its own [default: the system's roots]
     #[arg(long, value_name = "FILE")]
     pub ca: Option<String>,
-    /// Name that the relay's certificate has to be for [default: the host]
+    /// Name in the relay's certificate [default: the host]
     #[arg(long, value_name = "NAME")]
     pub tls_name: Option<String>,
     /// Credentials that each node's configuration defines for this host and port [default: no AUTH]
@@ -86,7 +86,7 @@ pub struct AddRelayArgs {
     /// Open dialogues on one node, at most [default: 10]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub sessions: Option<u32>,
-    /// Its share of what its pool sends, beside other relays that have room [default: 1]
+    /// Weight beside other relays of the pool that have room [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub weight: Option<u32>,
     /// Replace the relay of that name

@@ -94,7 +94,7 @@ Examples:
     /// Stop it from firing; open runs go on
     ///
     /// With -l all active schedules with these labels, at most 1,000: the cluster chooses, their names are shown, and
-    /// each is paused after a yes.
+    /// each is paused after your confirmation.
     #[command(after_long_help = "\
 Examples:
   reveille schedule pause morning --reason 'wrong price in it'
@@ -114,9 +114,9 @@ What goes out already: reveille run pause RUN")]
         #[arg(long)]
         dry_run: bool,
     },
-    /// Let it fire again; what was missed is shown first, and opens by --catch-up
+    /// Let it fire again; missed instants are shown first, and open by --catch-up
     ///
-    /// With -l all paused schedules with these labels, at most 1,000; one that is blocked wants a look of its own.
+    /// With -l all paused schedules with these labels, at most 1,000; resume a blocked one alone, by its name.
     #[command(after_long_help = "\
 Examples:
   reveille schedule resume morning --dry-run
@@ -145,7 +145,7 @@ Examples:
     },
     /// Open occurrences of the past that never opened
     ///
-    /// What has opened, by whatever, never opens again. They go out after what is on time. What would open is
+    /// An occurrence that has opened never opens again. Email on time goes first. What would open is
     /// counted first.
     #[command(after_long_help = "\
 Examples:
@@ -164,7 +164,7 @@ Examples:
         #[arg(long)]
         dry_run: bool,
     },
-    /// What became of each of its instants, latest first
+    /// The outcome of each of its instants, latest first
     #[command(
         after_long_help = "Examples:\n  reveille schedule history morning\n  reveille schedule history morning --limit 20 -o json"
     )]
@@ -295,13 +295,13 @@ pub struct TextArgs {
 pub struct UpdateArgs {
     /// Its name
     pub name: String,
-    /// Only if it is still as it was shown: the `etag` of `schedule show -o json`
+    /// Only if it was not changed since: the `etag` of `schedule show -o json`
     #[arg(long, value_name = "ETAG", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub etag: Option<String>,
     /// Print the old and the new instants, and change nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Take back what was given: end, reply-to, labels …; may be repeated
+    /// Remove an optional setting: end, reply-to, labels …; may be repeated
     #[arg(long, value_name = "FLAG", value_delimiter = ',', value_parser = [
         "days", "anchor", "start", "end", "max-runs", "reply-to", "text", "html", "var", "header", "bulk", "labels",
     ])]
@@ -312,7 +312,7 @@ pub struct UpdateArgs {
     /// Higher goes first within the tenant
     #[arg(long, value_name = "0-255")]
     pub priority: Option<u8>,
-    /// A label from now on, or KEY- to take it away; may be repeated, and leaves the others
+    /// Set a label, or remove it with KEY-; may be repeated, and keeps the others
     #[arg(long = "label", value_name = "KEY=VALUE|KEY-", value_parser = parse_label_change)]
     pub labels: Vec<LabelChange>,
     #[command(flatten)]
@@ -326,7 +326,7 @@ pub struct UpdateArgs {
     /// No instant after this one
     #[arg(long, value_name = "INSTANT", help_heading = "When", value_parser = parse_instant)]
     pub end: Option<Timestamp>,
-    /// Occurrences at most, those that have opened among them
+    /// Maximum number of occurrences, including those that have opened
     #[arg(long, value_name = "N", help_heading = "When", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_runs: Option<u32>,
     #[command(flatten)]
@@ -398,7 +398,7 @@ pub struct PreviewArgs {
     /// Time zone, such as Europe/Berlin
     #[arg(long, value_name = "ZONE", help_heading = "When")]
     pub tz: String,
-    /// Of the schedule that it would be: `H` in --cron and places in --jitter are drawn from tenant and name
+    /// Name of the schedule: `H` in --cron and the delay of --jitter depend on tenant and name
     #[arg(long, help_heading = "When")]
     pub name: Option<String>,
     /// Open within this after each instant

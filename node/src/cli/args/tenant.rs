@@ -12,9 +12,9 @@ pub struct TenantArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum TenantCommand {
-    /// Set what a tenant may take of what all of them share; what is not named stays
+    /// Set the limits of a tenant; what is not named stays
     ///
-    /// A tenant need not be made: it is the name behind --tenant. Without bounds it has a share of 1, and no others.
+    /// A tenant need not be created: it is the name in --tenant. Without bounds it has a share of 1, and no others.
     #[command(after_long_help = "\
 Examples:
   reveille tenant set acme --rate 50 --concurrency 200
@@ -29,7 +29,7 @@ Examples:
         after_long_help = "Examples:\n  reveille tenant show acme --watch\n  reveille tenant show acme --manifest > acme.yaml"
     )]
     Show(ShowArgs),
-    /// Take its bounds away; its schedules stay
+    /// Remove its limits; its schedules stay
     #[command(after_long_help = "Example:\n  reveille tenant remove acme")]
     Remove {
         /// Its name

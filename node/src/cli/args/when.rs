@@ -23,7 +23,7 @@ pub struct WhenArgs {
     /// With --daily: on these days only, such as mon-fri or sat,sun
     #[arg(long, value_name = "DAYS", conflicts_with_all = ["cron", "every", "at"])]
     pub days: Option<Weekdays>,
-    /// Again and again after this long, such as 90m or 36h; clock changes do not matter
+    /// Interval, such as 90m or 36h; clock changes do not matter
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true)]
     pub every: Option<SignedDuration>,
     /// With --every: one of its instants; the others are counted from it [default: --start, or 1970-01-01T00:00:00Z]
