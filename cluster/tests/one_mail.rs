@@ -13,7 +13,7 @@ use reveille_cluster::audience::{GeneratedAudience, encode};
 use reveille_cluster::process::clock::{Clock, SystemClock};
 use reveille_cluster::process::context::NodeContext;
 use reveille_cluster::process::lifecycle::{NodeRuntime, RuntimeOptions};
-use reveille_cluster::smtp::{CredentialStore, RelayRules, TcpDialer};
+use reveille_cluster::smtp::{RelayRules, TcpDialer};
 use reveille_ledger::access::Access;
 use reveille_ledger::check::check;
 use reveille_ledger::command::{AudienceSeal, Command, Relay};
@@ -55,7 +55,7 @@ async fn node_with(folder: &Path, incarnation: u64, clock: Arc<dyn Clock>) -> No
     let options = RuntimeOptions {
         name: "n1".into(),
         hello_name: None,
-        credentials: CredentialStore::default(),
+        credentials: Arc::default(),
         reply_rules: RelayRules::default(),
         journal_dir: folder.join("journal"),
         dialer: Arc::new(TcpDialer::default()),

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use reveille_cluster::process::clock::SystemClock;
 use reveille_cluster::process::context::NodeContext;
 use reveille_cluster::process::lifecycle::{NodeRuntime, RuntimeOptions};
-use reveille_cluster::smtp::{CredentialStore, RelayRules, TcpDialer};
+use reveille_cluster::smtp::{RelayRules, TcpDialer};
 use reveille_ledger::access::Access;
 use reveille_ledger::check::check;
 use reveille_ledger::command::{Command, Relay, RunPause};
@@ -47,7 +47,7 @@ impl Node {
         let options = RuntimeOptions {
             name: "n1".into(),
             hello_name: None,
-            credentials: CredentialStore::default(),
+            credentials: Arc::default(),
             reply_rules: RelayRules::default(),
             journal_dir: folder.join("journal"),
             dialer,

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use reveille_cluster::process::clock::SystemClock;
 use reveille_cluster::process::context::NodeContext;
 use reveille_cluster::process::lifecycle::{NodeRuntime, RuntimeOptions};
-use reveille_cluster::smtp::{CredentialStore, RelayRules, TcpDialer};
+use reveille_cluster::smtp::{RelayRules, TcpDialer};
 use reveille_cluster::worker::journal::{ClaimedSlot, Journal, JournalOwner, JournalStep, Reading, Record, boot_id};
 use reveille_ledger::access::Access;
 use reveille_ledger::bitmap::Bitmap;
@@ -153,7 +153,7 @@ async fn live(folder: &Path, incarnation: u64, work: impl AsyncFnOnce(&Life)) {
     let options = RuntimeOptions {
         name: "n1".into(),
         hello_name: None,
-        credentials: CredentialStore::default(),
+        credentials: Arc::default(),
         reply_rules: RelayRules::default(),
         journal_dir: life.journal_dir.clone(),
         dialer: Arc::new(TcpDialer::default()),

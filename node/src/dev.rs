@@ -18,6 +18,7 @@ use uuid::Uuid;
 
 use crate::server::admission::{self, AdmissionError};
 use crate::server::config::{Config, Settings, UnsubscribeSettings};
+use crate::server::logging::{self, LogFormat};
 use crate::server::node::NodeServer;
 use crate::server::start::stop_on_signal;
 
@@ -58,7 +59,7 @@ pub struct Args {
 
 /// Runs the node and its mailbox. `has_context`: the user's commands address another cluster unless told otherwise.
 pub async fn run(args: Args, has_context: bool) -> Result<()> {
-    crate::server::logging::start();
+    logging::start(LogFormat::Text, logging::DEFAULT_FILTER).map_err(|why| anyhow::anyhow!(why))?;
     std::fs::create_dir_all(&args.data_dir)
         .with_context(|| format!("cannot create {}; give another folder with --data-dir", args.data_dir.display()))?;
     let sink = mailbox(&args)?;

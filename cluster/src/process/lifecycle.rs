@@ -50,7 +50,7 @@ pub struct RuntimeOptions {
     /// Name in EHLO. `None`: the address literal of each connection.
     pub hello_name: Option<String>,
     /// Credentials that this node has for relays.
-    pub credentials: CredentialStore,
+    pub credentials: Arc<CredentialStore>,
     /// The operator's rules for the answers of relays.
     pub reply_rules: RelayRules,
     /// Folder of the journals, on a memory-backed file system (P11).

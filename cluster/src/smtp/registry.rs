@@ -80,12 +80,11 @@ impl RelayRegistry {
         dialer: Arc<dyn Dial>,
         name: String,
         hello_name: Option<String>,
-        credentials: CredentialStore,
+        credentials: Arc<CredentialStore>,
         reply_rules: RelayRules,
     ) -> RelayRegistry {
         let (relays, turn) = (RwLock::new(BTreeMap::new()), AtomicU32::new(0));
-        let (credentials, unmatched_rules) = (Arc::new(credentials), Mutex::default());
-        let parked = Mutex::default();
+        let (unmatched_rules, parked) = (Mutex::default(), Mutex::default());
         RelayRegistry { dialer, name, hello_name, credentials, reply_rules, unmatched_rules, relays, turn, parked }
     }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use reveille_cluster::process::clock::SystemClock;
 use reveille_cluster::process::context::NodeContext;
 use reveille_cluster::process::lifecycle::{LeadershipHandle, NodeRuntime, RuntimeOptions};
-use reveille_cluster::smtp::{CredentialStore, RelayRules, TcpDialer};
+use reveille_cluster::smtp::{RelayRules, TcpDialer};
 use reveille_ledger::ids::{Epoch, NodeId};
 use reveille_raft::{ClusterId, GrpcTransport, Member};
 use tokio_util::sync::CancellationToken;
@@ -67,7 +67,7 @@ async fn start_node_runtime(
     let options = RuntimeOptions {
         name,
         hello_name: None,
-        credentials: CredentialStore::default(),
+        credentials: Arc::default(),
         reply_rules: RelayRules::default(),
         journal_dir,
         dialer: Arc::new(TcpDialer::default()),

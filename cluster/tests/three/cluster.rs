@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use reveille_cluster::process::clock::SystemClock;
 use reveille_cluster::process::context::NodeContext;
 use reveille_cluster::process::lifecycle::{self, LeadershipHandle, NodeRuntime};
-use reveille_cluster::smtp::{CredentialStore, RelayRules, RelayStatus};
+use reveille_cluster::smtp::{RelayRules, RelayStatus};
 use reveille_ledger::command::Command;
 use reveille_ledger::ids::NodeId;
 use reveille_ledger::reply::CommandReply;
@@ -162,7 +162,7 @@ impl Node {
         let options = lifecycle::RuntimeOptions {
             name: self.name.clone(),
             hello_name: Some(self.name.clone()),
-            credentials: CredentialStore::default(),
+            credentials: Arc::default(),
             reply_rules: RelayRules::default(),
             journal_dir: self.folder.path().join("journal"),
             dialer: Arc::new(self.valve.clone()),

@@ -109,7 +109,7 @@ impl NodeProcess {
     pub fn init(&self, test_clock: bool) -> Result<()> {
         let mut command = Command::new(&self.binary);
         command
-            .args(["cluster", "init", "--name", &self.name, "--data-dir"])
+            .args(["cluster", "init", "--config", "/dev/null", "--name", &self.name, "--data-dir"])
             .arg(&self.folder)
             .args(["--listen", &self.admin.to_string()])
             .args(["--peer-listen", &self.peers.to_string()])
@@ -138,19 +138,18 @@ impl NodeProcess {
         line.push(self.binary.clone().into_os_string());
         let (program, rest) = line.split_first().context("a command without a program")?;
         let mut command = Command::new(program);
-        // The node must not read the configuration in this process's own environment.
+        // The node must read neither this machine's file nor the configuration in this process's own environment.
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("REVEILLE__")) {
             command.env_remove(name);
         }
         command
-            .env_remove("RUST_LOG")
             .env_remove(CRASH_POINTS)
             .env(LEVEL_VARIABLE, self.level.to_string())
             .envs(self.crash_points.as_ref().map(|points| (CRASH_POINTS, points)))
             .envs(self.join_token.as_ref().map(|token| ("REVEILLE__JOIN", token)))
             .envs(self.launch.variables.iter().map(|(name, value)| (*name, value.as_os_str())))
             .args(rest)
-            .arg("start")
+            .args(["start", "--config", "/dev/null"])
             .args(["--name", &self.name])
             .args(["--hello-name", &self.name])
             .arg("--data-dir")

@@ -145,7 +145,7 @@ impl SimulatedNode {
         let runtime_options = lifecycle::RuntimeOptions {
             name: format!("n{}", self.id.0),
             hello_name: None,
-            credentials: reveille_cluster::smtp::CredentialStore::default(),
+            credentials: Arc::default(),
             reply_rules: reveille_cluster::smtp::RelayRules::default(),
             journal_dir: self.folder(self.processes).join("journal"),
             dialer: self.env.relay.dialer(process),

@@ -97,6 +97,7 @@ pub const MEASURES: &[Measure] = &[
     by("table", Gauge, "reveille_ledger_bytes", "Encoded bytes of a table of the state"),
     by("cause", Distribution, "reveille_ledger_lock_seconds", "How long work on many rows held the lock of the ledger"),
     plain(Counter, "reveille_snapshot_failures_total", "Snapshots that failed"),
+    plain(Gauge, "reveille_config_reload_failed", "1: the last reload of the configuration failed"),
 ];
 
 /// Registers all metrics with the recorder of this process.

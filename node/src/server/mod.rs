@@ -2,7 +2,7 @@
 //!
 //! `reveille start`, `dev` and `demo` call it. [`node`] starts the replica, the actors, the admin API and HTTP.
 //!
-//! Reading order: [`start`], [`config`], [`node_identity`], [`node`]; the listeners [`admin`] (gRPC), [`health`] with
+//! Reading order: [`start`], [`config`], [`reload`], [`node_identity`], [`node`]; the listeners [`admin`] (gRPC), [`health`] with
 //! [`metrics`], and [`unsubscribe`], over [`http`].
 
 pub(crate) mod admin;
@@ -17,6 +17,7 @@ pub(crate) mod logging;
 mod metrics;
 pub(crate) mod node;
 pub(crate) mod node_identity;
+mod reload;
 mod service_manager;
 pub(crate) mod start;
 mod unsubscribe;

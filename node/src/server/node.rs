@@ -18,7 +18,7 @@ use reveille_cluster::process::context::NodeContext;
 use reveille_cluster::process::context::NodeIntroduction;
 use reveille_cluster::process::lifecycle::{self, LeadershipHandle, NodeRuntime, StartError};
 use reveille_cluster::process::peer_handler::PeerHandler;
-use reveille_cluster::smtp::{RelayRules, TcpDialer};
+use reveille_cluster::smtp::{CredentialStore, RelayRules, TcpDialer};
 use reveille_ledger::command::Command;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_raft::tls::{NodeTls, fingerprint};
@@ -50,6 +50,8 @@ pub struct NodeServer {
     pub unsubscribe_address: Option<SocketAddr>,
     /// SHA-256 of the authority's certificate, by which a new client knows the cluster.
     pub fingerprint: String,
+    /// Logins for relays.
+    pub credentials: Arc<CredentialStore>,
     options: Config,
     reply_rules: RelayRules,
     leadership_handle: LeadershipHandle,
@@ -132,6 +134,7 @@ impl NodeServer {
             fingerprint: fingerprint(tls.authority().certificate_pem())?,
             leadership_handle: NodeRuntime::start_leadership_actor(&context),
             context,
+            credentials: Arc::new(options.credentials.clone().into_iter().collect()),
             options,
             reply_rules,
             stop,
@@ -178,9 +181,9 @@ impl NodeServer {
                 Err(_) => None,
             }
         };
-        let NodeServer { context, options, reply_rules, leadership_handle, stop, .. } = self;
+        let NodeServer { context, credentials, options, reply_rules, leadership_handle, stop, .. } = self;
         let worked = tokio::select! {
-            worked = work(Arc::clone(&context), &options, reply_rules, leadership_handle, &asked) => worked,
+            worked = work(Arc::clone(&context), &options, (credentials, reply_rules), leadership_handle, &asked) => worked,
             fault = fault => match fault {
                 Some(FatalError::Removed(_)) => Ok(NodeEnd::Removed),
                 Some(fault) => Err(anyhow::Error::new(fault)),
@@ -247,14 +250,14 @@ impl Leaving {
 async fn work(
     context: Arc<NodeContext>,
     options: &Config,
-    reply_rules: RelayRules,
+    (credentials, reply_rules): (Arc<CredentialStore>, RelayRules),
     leadership_handle: LeadershipHandle,
     asked: &CancellationToken,
 ) -> Result<NodeEnd> {
     let runtime_options = lifecycle::RuntimeOptions {
         name: options.name.clone(),
         hello_name: hello_name(options),
-        credentials: options.credentials.clone(),
+        credentials,
         reply_rules,
         journal_dir: options.journal_dir.join(format!("reveille-{}", context.me.node)),
         dialer: Arc::new(TcpDialer::default()),

@@ -1,17 +1,20 @@
 //! `reveille start`: a node of a real cluster, until it is asked to stop.
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use reveille_raft::FatalError;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::server::admission::AdmissionError;
-use crate::server::config::{Config, Settings};
+use crate::server::config::{Config, Settings, file_or_default};
 use crate::server::node::{NodeEnd, NodeServer};
-use crate::server::service_manager;
+use crate::server::reload::ConfigReload;
+use crate::server::{logging, service_manager};
 
 /// Options of `reveille start`.
 #[derive(Clone, Debug, clap::Args)]
@@ -22,7 +25,8 @@ Examples:
 
 A file with every key: reveille config init. Before the first start: reveille cluster init, or a join token")]
 pub struct Args {
-    /// Configuration file (TOML); flags and `REVEILLE__…` variables override it
+    /// Configuration file (TOML); flags and `REVEILLE__…` variables override it [default:
+    /// /etc/reveille/reveille.toml, if it exists]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// The clock of this one-node cluster is right, although it was moved by more than an hour
@@ -38,15 +42,21 @@ const REMOVED: &str = "it ends, and does not start again; to use this machine ag
 
 /// Runs a node.
 pub async fn run(args: Args) -> Result<()> {
-    crate::server::logging::start();
+    let file = file_or_default(args.config);
+    let config = Config::load(file.as_deref(), std::env::vars(), args.settings.clone())?;
+    let filter = logging::start(config.log.format, &config.log.filter).map_err(|why| anyhow!(why))?;
+    if let Some(file) = &file {
+        tracing::info!(file = %file.display(), "configuration");
+    }
     if cfg!(feature = "crash-points") {
         tracing::warn!("built with crash points: a variable can make this process crash. For tests alone");
     }
     if reveille_ledger::injected_bugs::COMPILED {
         tracing::warn!("built with injected bugs: a variable can make this process wrong. For tests alone");
     }
-    let config = Config::load(args.config.as_deref(), std::env::vars(), args.settings)?;
     let asked = stop_on_signal()?;
+    let hangups = hangups()?;
+    let running = config.clone();
     let node = match NodeServer::start(config, args.accept_clock, axum::Router::new(), &asked).await {
         Err(error) if matches!(error.downcast_ref(), Some(FatalError::Removed(_))) => {
             tracing::warn!("{error}; {REMOVED}");
@@ -67,6 +77,10 @@ pub async fn run(args: Args) -> Result<()> {
         fingerprint = node.fingerprint,
         "listening"
     );
+    if let Some(hangups) = hangups {
+        let credentials = Arc::clone(&node.credentials);
+        tokio::spawn(ConfigReload { file, flags: args.settings, running, filter, credentials }.run(hangups));
+    }
     service_manager::ready(&node.context);
     match node.run(asked).await? {
         NodeEnd::Clean => tracing::info!("stopped"),
@@ -74,6 +88,14 @@ pub async fn run(args: Args) -> Result<()> {
         NodeEnd::LeftOpen => tracing::warn!("stopped with something left for the next start"),
     }
     Ok(())
+}
+
+/// SIGHUP asks for a reload. `None`: the node runs in a terminal, whose end sends the same signal and ends the node.
+fn hangups() -> Result<Option<Signal>> {
+    if std::io::stderr().is_terminal() {
+        return Ok(None);
+    }
+    signal(SignalKind::hangup()).map(Some).context("SIGHUP")
 }
 
 /// A second signal within this is the same one: `timeout` and service managers signal a process and its group.

@@ -233,7 +233,7 @@ impl Session {
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("REVEILLE_")) {
             command.env_remove(name);
         }
-        for name in ["RUST_LOG", "NO_COLOR", "COLUMNS"] {
+        for name in ["NO_COLOR", "COLUMNS"] {
             command.env_remove(name);
         }
         command.env("XDG_CONFIG_HOME", self.beside.path().join("config"));

@@ -7,10 +7,12 @@ mod date;
 mod disk;
 mod documents;
 mod gap;
+mod log;
 mod membership;
 mod metrics;
 mod process;
 mod quorum;
+mod reload;
 mod return_path;
 mod service;
 #[path = "../../../raft/src/snapshot/tests/small_disk.rs"]

@@ -39,7 +39,6 @@ pub fn start(folder: &Path, name: &str, flags: &[&str]) -> Command {
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("REVEILLE__")) {
         command.env_remove(name);
     }
-    command.env_remove("RUST_LOG");
     command
 }
 

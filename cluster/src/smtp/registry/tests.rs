@@ -96,7 +96,7 @@ async fn changed_rate_or_bound_keeps_running_dialogues() {
 }
 
 fn relays_by(dialer: Arc<dyn Dial>, reply_rules: RelayRules) -> RelayRegistry {
-    RelayRegistry::new(dialer, "n1".to_owned(), None, CredentialStore::default(), reply_rules)
+    RelayRegistry::new(dialer, "n1".to_owned(), None, Arc::default(), reply_rules)
 }
 
 fn two_relays(weights: [u32; 2], sessions: [u32; 2]) -> RelayRegistry {

@@ -10,6 +10,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use parking_lot::RwLock;
 use tokio::io::AsyncReadExt;
 
 use crate::process::secret::Secret;
@@ -19,9 +20,9 @@ use crate::smtp::cause::{Cause, Fix};
 /// (section 4) allows 12 KiB for a line of AUTH.
 const SECRET_BYTES_MAX: u64 = 8192;
 
-/// The credentials that a node's configuration defines, by name.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CredentialStore(BTreeMap<String, Binding>);
+/// The credentials that a node's configuration defines, by name. A reload of the configuration replaces them.
+#[derive(Debug, Default)]
+pub struct CredentialStore(RwLock<BTreeMap<String, Binding>>);
 
 /// Credentials: where this node finds them, and the only relay that gets them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +49,7 @@ pub enum Login {
 
 impl FromIterator<(String, Binding)> for CredentialStore {
     fn from_iter<I: IntoIterator<Item = (String, Binding)>>(bindings: I) -> CredentialStore {
-        CredentialStore(bindings.into_iter().collect())
+        CredentialStore(RwLock::new(bindings.into_iter().collect()))
     }
 }
 
@@ -58,17 +59,17 @@ impl CredentialStore {
         byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte)
     }
 
-    /// Iterates over all credentials, by name.
-    pub fn iter(&self) -> impl Iterator<Item = (&String, &Binding)> {
-        self.0.iter()
+    /// Replaces all credentials. The next login uses them; open sessions stay.
+    pub fn replace(&self, bindings: BTreeMap<String, Binding>) {
+        *self.0.write() = bindings;
     }
 
     /// Returns the credentials of this name, for this relay.
     ///
     /// # Errors
     /// Returns a text that names what this node's configuration lacks: the name, or this host and port.
-    pub fn find(&self, name: &str, host: &str, port: u16) -> Result<&Binding, String> {
-        let binding = self.0.get(name).ok_or_else(|| {
+    pub fn find(&self, name: &str, host: &str, port: u16) -> Result<Binding, String> {
+        let binding = self.0.read().get(name).cloned().ok_or_else(|| {
             format!(
                 "this node's configuration defines no credentials '{name}': it needs a section [credentials.{name}]"
             )
@@ -176,7 +177,7 @@ mod tests {
             login: Login::Password,
         };
         let store: CredentialStore = [("ses".to_owned(), binding.clone())].into_iter().collect();
-        assert_eq!(store.find("ses", "SMTP.example.com", 587), Ok(&binding));
+        assert_eq!(store.find("ses", "SMTP.example.com", 587), Ok(binding.clone()));
         for (name, host, port, why) in [
             ("ses", "smtp.example.com.evil.example", 587, "are for smtp.example.com port 587 alone"),
             ("ses", "smtp.example.com", 25, "are for smtp.example.com port 587 alone"),
@@ -186,6 +187,9 @@ mod tests {
             assert!(refused.contains(why), "{refused}");
             assert!(store.resolve(name, host, port).await.is_err(), "and nothing is read");
         }
+        store.replace([("new".to_owned(), binding)].into());
+        assert!(store.find("ses", "smtp.example.com", 587).is_err());
+        assert!(store.find("new", "smtp.example.com", 587).is_ok());
     }
 
     #[tokio::test]

@@ -58,7 +58,8 @@ pub struct InitArgs {
     /// Give the cluster a clock that `clock advance` moves: for good, for tests, and only with relays on this machine
     #[arg(long)]
     pub test_clock: bool,
-    /// Configuration file (TOML); flags and `REVEILLE__…` variables override it
+    /// Configuration file (TOML); flags and `REVEILLE__…` variables override it [default:
+    /// /etc/reveille/reveille.toml, if it exists]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     #[command(flatten)]

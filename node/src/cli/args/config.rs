@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use crate::server::config::Settings;
+use crate::server::config::{DEFAULT_FILE, Settings};
 
 #[derive(Debug, Args)]
 pub struct ConfigArgs {
@@ -22,20 +22,21 @@ pub enum ConfigCommand {
         file: PathBuf,
     },
     /// Would `reveille start --config FILE` take this file, in this environment?
-    #[command(after_long_help = "Example:\n  reveille config check /etc/reveille/reveille.toml")]
+    #[command(after_long_help = "Example:\n  reveille config check reveille.toml")]
     Check {
         /// The file
+        #[arg(default_value = DEFAULT_FILE)]
         file: PathBuf,
     },
     /// What counts: defaults, then the file, then REVEILLE__… variables, then flags
-    #[command(after_long_help = "Example:\n  reveille config show --config /etc/reveille/reveille.toml --origin")]
+    #[command(after_long_help = "Example:\n  reveille config show --origin")]
     Show(Box<ShowConfigArgs>),
 }
 
 /// The places that `reveille start` reads.
 #[derive(Debug, Args)]
 pub struct ShowConfigArgs {
-    /// Configuration file (TOML)
+    /// Configuration file (TOML) [default: /etc/reveille/reveille.toml, if it exists]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Say beside each value where it was said

@@ -17,7 +17,7 @@ use crate::cli::instant::duration_to_wire;
 use crate::cli::view::cluster::{FoundedView, InvitationView, LeaderView, MemberView, StatusView};
 use crate::cli::view::upgrade::{FinishedView, UpgradeView};
 use crate::format;
-use crate::server::config::Config;
+use crate::server::config::{Config, file_or_default};
 use crate::server::{admission, first_token};
 
 /// Digits of a cluster's id that name the context of a second cluster.
@@ -45,7 +45,8 @@ pub async fn run(context: &CommandContext<'_>, args: ClusterArgs) -> Result<(), 
 
 /// Prepares the data folder of the first node of a new cluster.
 fn init(context: &CommandContext<'_>, args: InitArgs) -> Result<(), Stop> {
-    let config = Config::load(args.config.as_deref(), std::env::vars(), args.settings).map_err(config::failure)?;
+    let file = file_or_default(args.config);
+    let config = Config::load(file.as_deref(), std::env::vars(), args.settings).map_err(config::failure)?;
     let mut contexts = Contexts::read()?;
     let tls = admission::found(&config.data_dir, args.test_clock).map_err(|error| {
         let next = "give a data folder in which no node has run, or join a cluster: reveille start --join file:/PATH";

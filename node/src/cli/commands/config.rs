@@ -9,7 +9,7 @@ use crate::cli::args::{ConfigArgs, ConfigCommand, ShowConfigArgs};
 use crate::cli::doctor::folder;
 use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::view::config::{CheckedView, EffectiveView, SampleView, WrittenView};
-use crate::server::config::{ConfigError, ConfigLayer, Settings, keys, sample};
+use crate::server::config::{ConfigError, ConfigLayer, Settings, file_or_default, keys, sample};
 
 /// Runs the subcommand.
 pub async fn run(context: &CommandContext<'_>, args: ConfigArgs) -> Result<(), Stop> {
@@ -92,7 +92,7 @@ fn unwritable(data_dir: &Path) -> Option<String> {
 }
 
 fn show(context: &CommandContext<'_>, args: ShowConfigArgs) -> Result<(), Stop> {
-    let said = ConfigLayer::read(args.config.as_deref(), std::env::vars(), args.settings);
+    let said = ConfigLayer::read(file_or_default(args.config).as_deref(), std::env::vars(), args.settings);
     let effective = said.and_then(|said| said.effective()).map_err(failure)?;
     context.terminal.show(&EffectiveView::new(effective, args.origin))
 }

@@ -15,9 +15,10 @@ use reveille_cluster::smtp::{Binding, CredentialStore, Login, RelayRules, ReplyR
 use reveille_raft::tls::JoinToken;
 
 use super::{
-    Config, ConfigError, CredentialSettings, JoinSource, Origin, RaftConfig, RaftSettings, ReplySettings,
-    ReturnPathConfig, Settings, UnsubscribeConfig, UnsubscribeSettings, source,
+    Config, ConfigError, CredentialSettings, JoinSource, LogConfig, LogSettings, Origin, RaftConfig, RaftSettings,
+    ReplySettings, ReturnPathConfig, Settings, UnsubscribeConfig, UnsubscribeSettings, source,
 };
+use crate::server::logging;
 
 /// Default folder for the journal: a memory-backed file system (P11).
 const JOURNAL_DIR: &str = "/dev/shm";
@@ -70,6 +71,7 @@ impl Settings {
             )?),
             raft: self.raft.check()?,
             unsubscribe,
+            log: self.log.check()?,
             credentials: credentials.collect::<Result<_, ConfigError>>()?,
             replies: replies.collect::<Result<_, ConfigError>>()?,
         })
@@ -160,6 +162,14 @@ impl RaftSettings {
             election_ms: min..within("raft.election_max_ms", max, 1..=60_000)?,
             snapshot_every: within("raft.snapshot_every", self.snapshot_every.unwrap_or(20_000), 100..=10_000_000)?,
         })
+    }
+}
+
+impl LogSettings {
+    fn check(self) -> Result<LogConfig, ConfigError> {
+        let filter = self.filter.unwrap_or_else(|| logging::DEFAULT_FILTER.to_owned());
+        logging::filter(&filter).map_err(|why| setting("log.filter", why, "write a level, such as debug"))?;
+        Ok(LogConfig { format: self.format.unwrap_or_default(), filter })
     }
 }
 

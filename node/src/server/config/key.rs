@@ -9,15 +9,16 @@ use std::fmt::Write;
 use clap::{Args, Command};
 use toml::{Table, Value};
 
-use super::{CredentialSettings, RaftSettings, ReplySettings, Settings, UnsubscribeSettings};
+use super::{CredentialSettings, LogSettings, RaftSettings, ReplySettings, Settings, UnsubscribeSettings};
 
 /// Adds the keys of a section to a command.
 type Augment = fn(Command) -> Command;
 /// The sections of the file, each with the function that adds its keys.
-const SECTIONS: [(&str, Augment); 5] = [
+const SECTIONS: [(&str, Augment); 6] = [
     ("", Settings::augment_args),
     ("raft", RaftSettings::augment_args),
     ("unsubscribe", UnsubscribeSettings::augment_args),
+    ("log", LogSettings::augment_args),
     ("credentials.ses", CredentialSettings::augment_args),
     ("replies.ses", ReplySettings::augment_args),
 ];

@@ -139,7 +139,7 @@ fn credentials_are_bound_to_host_and_port() {
     );
     let environment = [("REVEILLE__CREDENTIALS__SES__PORT", "465"), ("REVEILLE__CREDENTIALS__MX__HOST", "mx")];
     let config = load(&file, &environment[..1], Settings::default()).expect("good");
-    let found = config.credentials.find("ses", "smtp.example.com", 465).expect("it is defined");
+    let found = &config.credentials["ses"];
     assert_eq!(found.secret.to_string(), "file:/etc/reveille/ses");
     let error = load(&file, &environment, Settings::default()).expect_err("one is not whole");
     assert!(error.starts_with("credentials.mx.port: it is not set; name the relay's port"), "{error}");

@@ -14,7 +14,7 @@ use reveille_cluster::process::context::NodeIntroduction;
 use reveille_cluster::process::lifecycle::{self, LeadershipHandle, NodeRuntime};
 use reveille_cluster::process::peer_handler::PeerHandler;
 use reveille_cluster::process::secret::Secret;
-use reveille_cluster::smtp::{CredentialStore, RelayRules, TcpDialer};
+use reveille_cluster::smtp::{RelayRules, TcpDialer};
 use reveille_ledger::LEVEL;
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::command::{ClaimRequest, Command, NodeUp};
@@ -146,7 +146,7 @@ impl Founder {
         let options = lifecycle::RuntimeOptions {
             name: "node-1".to_owned(),
             hello_name: Some("node-1".to_owned()),
-            credentials: CredentialStore::default(),
+            credentials: Arc::default(),
             reply_rules: RelayRules::default(),
             journal_dir: self.folder.path().join("journal"),
             dialer: Arc::new(TcpDialer::default()),
