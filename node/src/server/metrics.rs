@@ -209,7 +209,14 @@ mod tests {
     #[test]
     fn every_name_on_any_page_is_counted() {
         let known: BTreeSet<&str> = MEASURES.iter().map(|measure| measure.name).collect();
-        for page in ["docs/how-to/monitor.md", "docs/reference/monitoring.md", "docs/performance.md"] {
+        for page in [
+            "docs/how-to/monitor.md",
+            "docs/reference/monitoring.md",
+            "docs/performance.md",
+            "packaging/prometheus/reveille.rules.yml",
+            "packaging/prometheus/reveille.test.yml",
+            "packaging/grafana/reveille.json",
+        ] {
             let text = std::fs::read_to_string(root().join(page)).expect("a page");
             let words = text.split(|one: char| !(one.is_ascii_alphanumeric() || one == '_'));
             let is_named = |word: &&str| word.starts_with("reveille_");
