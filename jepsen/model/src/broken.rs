@@ -87,6 +87,16 @@ pub enum BrokenRule {
     TimeLeaps,
     /// P18: an epoch begins with the time on which the clocks agree, even if that is below ledger time.
     EpochLowersTime,
+    /// P21: what is pending in a backup is pending after its restore.
+    PendingAfterRestore,
+    /// P21: a policy decides a doubt that a restore made, or that is older.
+    PolicyDecidesOlder,
+    /// P21: the calendar opens instants of the time before the acceptance.
+    InstantFiresAgain,
+    /// P21: the calendar opens instants of the time before the backup that had not opened by then.
+    OlderInstantFires,
+    /// P21: a restored cluster sends before its acceptance.
+    RestoreWithoutHold,
 }
 
 /// The rules in force: all rules, or all rules except one.

@@ -33,6 +33,8 @@
 //! arrives late. An answer about the mailbox is a refusal, and every other answer (P6) is a release. There is one run,
 //! without gap, overlap or canary. No property is about progress: each property says what must never happen.
 //!
+//! [`restored`] is a search of its own: a backup is restored beside the cluster that made it (P21).
+//!
 //! # Where to start reading
 //!
 //! [`ledger`], [`entry`] and [`apply`] (what every node computes; its files have the names of the product's),
@@ -56,6 +58,7 @@ pub mod observations;
 pub mod process;
 pub mod properties;
 pub mod protocol;
+pub mod restored;
 pub mod run;
 mod search;
 pub mod sizes;
