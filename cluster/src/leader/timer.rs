@@ -63,7 +63,8 @@ enum Planned {
 impl Timer {
     /// Proposes the due fires; returns how long to sleep.
     async fn wake(&mut self) -> Duration {
-        if !self.leadership.clocks_agree() {
+        let is_held = self.context.replica.read(|ledger| ledger.unaccepted_restore().is_some());
+        if is_held || !self.leadership.clocks_agree() {
             return NAP_MAX;
         }
         let now = self.leadership.now();

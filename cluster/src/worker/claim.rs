@@ -33,6 +33,8 @@ pub(crate) struct ClaimWork {
     pub reveille_headers: bool,
     pub date: Time,
     pub cluster_incarnation: u64,
+    /// Id of the cluster of that incarnation, if it is a former one.
+    pub former_cluster: Option<u128>,
     pub recipients: Vec<ClaimedRecipient>,
     /// Recipients of sealed audiences by slot, read once for the whole claim. An error says why a recipient could not
     /// be read.
@@ -65,6 +67,7 @@ impl ClaimWork {
             reveille_headers: ledger.has_reveille_headers(pool),
             date: claim.claimed_at,
             cluster_incarnation: page.cluster_incarnation,
+            former_cluster: ledger.former_cluster(page.cluster_incarnation),
             recipients: recipients.collect(),
             sealed_recipients: BTreeMap::new(),
         })

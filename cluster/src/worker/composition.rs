@@ -107,7 +107,8 @@ fn prepare(
         // Another node may have this setting.
         (true, None) => return Err(no_relay(NO_UNSUBSCRIBE)),
     };
-    let (cluster, incarnation) = (node.cluster(), claim.cluster_incarnation);
+    let cluster = claim.former_cluster.unwrap_or_else(|| node.cluster());
+    let incarnation = claim.cluster_incarnation;
     let stamp = Stamp {
         message_id: message_id(cluster, incarnation, claimed.run, claimed.number, sender.domain()),
         run: claimed.run,

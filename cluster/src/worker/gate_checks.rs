@@ -106,7 +106,8 @@ fn check_state_then_lease(
 /// Checks claim, run state and deadline in the applied state. These checks need no address.
 fn may_send(ledger: &Ledger, me: ClaimOwner, claimed_slot: ClaimedSlot, run: RunId) -> Result<(), ReleaseReason> {
     let claim = ledger.claims().get(&claimed_slot.fence).ok_or(ReleaseReason::NotInClaim)?;
-    if claim.owner != me || !claim.claimed.contains(claimed_slot.slot) {
+    let is_held = ledger.unaccepted_restore().is_some();
+    if is_held || claim.owner != me || !claim.claimed.contains(claimed_slot.slot) {
         return Err(ReleaseReason::NotInClaim);
     }
     let run = ledger.run(run).ok_or(ReleaseReason::NotInClaim)?;

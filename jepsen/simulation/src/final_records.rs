@@ -118,7 +118,7 @@ fn passed_over(reason: UnopenedReason) -> Option<PassedOver> {
         UnopenedReason::NoCatchUp | UnopenedReason::TooLate => PassedOver::Expired,
         UnopenedReason::Overlap | UnopenedReason::Superseded => PassedOver::Skipped,
         UnopenedReason::OpenedBefore => PassedOver::Refused,
-        UnopenedReason::DoesNotExist | UnopenedReason::Edited => return None,
+        UnopenedReason::DoesNotExist | UnopenedReason::Edited | UnopenedReason::Restored => return None,
     })
 }
 
@@ -212,7 +212,10 @@ pub fn recipients(ledger: &Ledger, lists: &AddressLists, audience: &Hash) -> Vec
 
 fn outcome_kind(what: &ClaimEventKind) -> Option<OutcomeKind> {
     Some(match what {
-        ClaimEventKind::Accepted | ClaimEventKind::KnownDuplicate | ClaimEventKind::Contradiction => OutcomeKind::Sent,
+        ClaimEventKind::Accepted
+        | ClaimEventKind::AcceptedByLog
+        | ClaimEventKind::KnownDuplicate
+        | ClaimEventKind::Contradiction => OutcomeKind::Sent,
         ClaimEventKind::Refused { .. } => OutcomeKind::Refused,
         ClaimEventKind::Released(_) | ClaimEventKind::Unsendable(_) | ClaimEventKind::Suppressed => {
             OutcomeKind::Released

@@ -20,7 +20,8 @@ impl FromStr for Bugs {
 
     fn from_str(text: &str) -> Result<Bugs, String> {
         if text == "all" {
-            return Ok(Bugs(Bug::ALL.to_vec()));
+            // The simulation restores no backup; the interleavings of the ledger find that bug.
+            return Ok(Bugs(Bug::ALL.into_iter().filter(|bug| *bug != Bug::PendingAfterRestore).collect()));
         }
         let names = || Bug::ALL.map(Bug::name).join(", ");
         text.parse::<Bug>().map(|bug| Bugs(vec![bug])).map_err(|error| format!("{error}; there are all, {}", names()))
@@ -75,7 +76,7 @@ mod tests {
     #[test]
     fn bugs_are_named_or_all() {
         assert_eq!("send-again".parse(), Ok(Bugs(vec![Bug::SendAgain])));
-        assert_eq!("all".parse::<Bugs>().map(|bugs| bugs.0.len()), Ok(Bug::ALL.len()));
+        assert_eq!("all".parse::<Bugs>().map(|bugs| bugs.0.len()), Ok(Bug::ALL.len() - 1));
         assert!("none".parse::<Bugs>().is_err());
     }
 }

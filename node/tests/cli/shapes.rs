@@ -247,11 +247,12 @@ async fn doubts_and_dead_letters() {
         evidence: "none yet".into(),
         next: "start a again".into(),
         claimed_at: at("2026-03-08T13:04:00Z"),
+        message_id: "m@example.com".into(),
     };
     let fake =
         Fake::answering("ListDoubts", v1::ListDoubtsResponse { doubts: vec![doubt], ..Default::default() }).await;
     let json = fake.reveille("in-doubt list -o json").await.json();
-    assert_eq!(keys(&json[0]), "cause claimed_at evidence fence next node number recipient run since");
+    assert_eq!(keys(&json[0]), "cause claimed_at evidence fence message_id next node number recipient run since");
     let letter = v1::DeadLetter {
         run: "r5.0".into(),
         recipient: "bob@example.com".into(),

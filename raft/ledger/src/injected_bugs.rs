@@ -82,6 +82,8 @@ bugs! {
     IdleClaim = "idle-claim",
     /// Runs are archived while recipients are in doubt, so evidence about them comes too late (P24).
     EarlyArchive = "early-archive",
+    /// What is pending in a backup stays pending after the restore (P21).
+    PendingAfterRestore = "pending-after-restore",
 }
 
 impl fmt::Display for Bug {

@@ -29,8 +29,8 @@ pub use model::schedule::{
 pub use model::stored::*;
 pub use model::{
     access, address, bitmap, bounce_breaker, campaign, canary, causes, claim_history, closed_claims, content,
-    crash_backoff, deferral, ids, impossible, instant_range, labels, limits, policy, pool, refusal, reply, run_events,
-    tenant, token,
+    crash_backoff, deferral, ids, impossible, instant_range, labels, limits, policy, pool, refusal, reply, restore,
+    run_events, tenant, token,
 };
 pub use storage::level::{GENESIS_LEVEL, LEVEL};
 pub use storage::{Table, form, level};

@@ -371,7 +371,7 @@ fn wild_outcome(fence: Fence) -> impl Strategy<Value = ClaimOutcome> {
 fn wild_command(fence: Fence) -> impl Strategy<Value = Command> {
     let reading = (long(), time()).prop_map(|(node, wall)| VoterClock { node: NodeId(node), wall });
     let numbers = || prop::collection::vec(number(), 0..5);
-    let decision = prop::sample::select(vec![Decision::Assume, Decision::Resend]);
+    let decision = prop::sample::select(vec![Decision::Assume, Decision::Resend, Decision::Sent]);
     let held = prop_oneof![Just(NODE), owner(),];
     let claim = (run(), prop_oneof![3 => Just(0), 1 => number()], set(), held)
         .prop_map(|(page, chunk, slice, owner)| ClaimRequest { chunk: PageId(page).chunk(chunk), slice, owner });
@@ -453,6 +453,8 @@ fn wild_command(fence: Fence) -> impl Strategy<Value = Command> {
         wild_advance(),
         wild_token().prop_map(|create| Command::TokenCreate(Box::new(create))),
         token_id().prop_map(Command::TokenRevoke),
+        Just(Command::Restore(Box::new(samples::restore()))),
+        Just(Command::RestoreAccept),
     ]
 }
 
@@ -666,7 +668,12 @@ fn damaged(bytes: &[u8], damage: &[Damage]) -> Vec<u8> {
 fn entry_with_changed_bytes_is_refused_or_keeps_the_invariants() {
     const CASES: u32 = 3_000;
     let (start, fence) = ledger_at_work();
-    let starts = [start, samples::ledger()];
+    let mut restored = start.clone();
+    let command = Command::Restore(Box::new(samples::restore()));
+    let (epoch, now, actor) = (Epoch(0), Time(5_000_000), Actor::System);
+    let index = restored.head().applied + restored.limits().restore_ahead;
+    restored.apply(index, &Entry { epoch, now, actor, command });
+    let starts = [start, samples::ledger(), restored];
     let samples: Vec<Command> = samples::commands().into_iter().map(|(_, command)| command).collect();
     let command = prop_oneof![wild_command(fence), prop::sample::select(samples)];
     let strategy = (command, prop::collection::vec(damage(), 1..3), 0..starts.len());

@@ -21,7 +21,7 @@ use reveille_ledger::crash_backoff::Allowance;
 use reveille_ledger::ids::{ClaimOwner, Fence, Hash, RecipientId, RunId, Time};
 use reveille_ledger::policy::{DAY_MS, InDoubt};
 use reveille_ledger::reply::CommandOutcome;
-use reveille_ledger::{GapLookups, Ledger, RecipientState, Run, RunState};
+use reveille_ledger::{Claim, GapLookups, Ledger, RecipientState, Run, RunState};
 
 use super::claims::dispatcher;
 use super::leadership::Leadership;
@@ -158,7 +158,8 @@ fn campaigns_that_wait(ledger: &Ledger, now: Time) -> Vec<WaitingCampaign> {
         let (checked, columns) = sealed.unzip();
         WaitingCampaign { campaign, checked, fitting: content.zip(columns) }
     };
-    ledger.campaigns_to_arm(now).take(CAMPAIGNS_MAX).map(found).collect()
+    let most = if ledger.unaccepted_restore().is_some() { 0 } else { CAMPAIGNS_MAX };
+    ledger.campaigns_to_arm(now).take(most).map(found).collect()
 }
 
 /// Returns claims with claimed recipients whose owner's lease is over. No other claim may be revoked (P9).
@@ -191,7 +192,8 @@ fn runs_past_deadline(ledger: &Ledger, now: Time, panic_guard: &mut PanicGuard<R
 fn doubts_to_decide(ledger: &Ledger, now: Time, panic_guard: &mut PanicGuard<RunId>) -> Vec<Decide> {
     let mut found: Vec<Decide> = Vec::new();
     let mut lookups = GapLookups::default();
-    for (fence, claim) in ledger.claims().iter().filter(|(_, claim)| !claim.in_doubt.is_empty()) {
+    let may_decide = |fence: &Fence, claim: &Claim| !claim.in_doubt.is_empty() && !ledger.only_operator_decides(*fence);
+    for (fence, claim) in ledger.claims().iter().filter(|(fence, claim)| may_decide(fence, claim)) {
         // The last run seen in this claim, and its recipients that `min_gap` would suppress if they were sent again
         // (P17).
         let mut near: Option<(RunId, Bitmap)> = None;
@@ -273,7 +275,7 @@ impl Drop for Gauges {
 /// Sets the leader's gauges. Logs overdue schedules, and runs whose counts do not add up (P1).
 fn watch(ledger: &Ledger, leadership: &Leadership, voters: usize, now: Time) {
     let overdue = ledger.due().take_while(|(due, _)| now.since_ms(*due) > OVERDUE_MS).count();
-    if overdue > 0 && leadership.clocks_agree() {
+    if overdue > 0 && leadership.clocks_agree() && ledger.unaccepted_restore().is_none() {
         tracing::warn!(overdue, "schedules are behind their instants");
     }
     let (mut counts, mut blocked) = ([0_u64; 9], 0);

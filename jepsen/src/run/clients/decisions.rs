@@ -45,7 +45,7 @@ impl Operator {
         let result = self.admin.of_tenant(tenant).resolve_by(node, &run, named.clone(), resolution).await;
         let operation = |recipient: Option<String>| match resolution {
             Resolution::Resend => Operation::Resend { run: run.clone(), recipient },
-            Resolution::Sent | Resolution::Unspecified => Operation::Assume { run: run.clone(), recipient },
+            _ => Operation::Assume { run: run.clone(), recipient },
         };
         self.record_decision(invoked, &named, &result, operation);
         changed_any(&result)

@@ -19,6 +19,7 @@ view! {
         claimed_at: Option<String>,
         evidence: String,
         next: Option<String>,
+        message_id: Option<String>,
     }
 }
 

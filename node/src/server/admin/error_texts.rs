@@ -414,7 +414,9 @@ pub fn refused(refusal: &CommandRefusal) -> ApiError {
         CommandRefusal::NotPermitted => not_permitted(),
         CommandRefusal::NoSuchToken(id) => no_token(id),
         CommandRefusal::TokenIdTaken(_) => ApiError::new(Code::Aborted, ErrorReason::NameTaken, message),
+        CommandRefusal::RestoreNotAccepted => not_possible(message).next("reveille restore status"),
         CommandRefusal::OldIncarnation { .. }
+        | CommandRefusal::MaybeSent(_)
         | CommandRefusal::NotDue(_)
         | CommandRefusal::FiredThrough
         | CommandRefusal::NotActive(_)

@@ -202,8 +202,14 @@ impl Ledger {
     /// Why a campaign's schedule has opened nothing and never will (P16); `None` if it has opened or may still open.
     pub fn missed_because(&self, campaign: &Campaign, armed: &Armed) -> Option<MissedCause> {
         let plan = &self.schedules.get(&armed.schedule)?.plan;
-        (plan.next.is_none() && plan.opened == 0)
-            .then_some(MissedCause::TooLate { due: campaign.due, now: plan.fired_through })
+        (plan.next.is_none() && plan.opened == 0).then(|| self.missed_cause(campaign.due, plan.fired_through))
+    }
+
+    fn missed_cause(&self, due: Time, now: Time) -> MissedCause {
+        match self.maybe_sent_through() {
+            Some(through) if due <= through => MissedCause::Restored(due),
+            _ => MissedCause::TooLate { due, now },
+        }
     }
 
     /// A campaign whose run has ended cannot be cancelled.
@@ -287,7 +293,7 @@ impl Ledger {
     /// Raises an alarm if the schedule of a campaign fires without opening a run (P16).
     pub(super) fn alarm_missed_campaign(&self, context: &mut Context, id: ScheduleId) {
         if let Some((name, campaign)) = self.campaign_of(id) {
-            let cause = MissedCause::TooLate { due: campaign.due, now: context.now };
+            let cause = self.missed_cause(campaign.due, context.now);
             context.alarm(format!("campaign {name} does not fire: {cause}"));
         }
     }

@@ -19,11 +19,13 @@ impl Ledger {
     /// A recipient that was sent to again since may be in doubt for another handoff, of which the decision knows
     /// nothing. So claims after `up_to` keep their doubts.
     pub(super) fn decide(&mut self, context: &mut Context, decide: &Decide) -> Result<CommandOutcome, CommandRefusal> {
-        let (to, resends) = match decide.decision {
-            Decision::Assume => (RecipientState::Assumed, false),
-            Decision::Resend => (RecipientState::Pending, true),
+        let (to, what) = match decide.decision {
+            Decision::Assume => (RecipientState::Assumed, ClaimEventKind::Assumed(decide.by)),
+            Decision::Resend => (RecipientState::Pending, ClaimEventKind::Resent(decide.by)),
+            Decision::Sent => (RecipientState::Sent, ClaimEventKind::AcceptedByLog),
         };
-        let what = if resends { ClaimEventKind::Resent(decide.by) } else { ClaimEventKind::Assumed(decide.by) };
+        let resends = decide.decision == Decision::Resend;
+        refuse_if(to == RecipientState::Sent && decide.by == Decider::Policy, Impossible::EvidenceOfPolicy)?;
         if resends {
             self.may_send_again(decide.run)?;
         }
@@ -42,8 +44,10 @@ impl Ledger {
         for (fence, slots) in chosen {
             let Some(mut claim) = self.claims.get(&fence).cloned() else { continue };
             claim.in_doubt.remove(&slots);
-            if !resends {
-                claim.assumed.add(&slots);
+            match decide.decision {
+                Decision::Assume => claim.assumed.add(&slots),
+                Decision::Sent => claim.sent.add(&slots),
+                Decision::Resend => {}
             }
             claim.record(context, (what.clone(), to), &slots);
             let key = claim.chunk;
@@ -96,7 +100,10 @@ impl Ledger {
         let (page, _, _) = self.page_of(decide.run).ok_or(CommandRefusal::NoSuchRun(decide.run))?;
         let mut picked: BTreeMap<u32, Bitmap> = BTreeMap::new();
         let mut found = Vec::new();
-        let is_meant = |fence: &Fence| decide.up_to.is_none_or(|up_to| *fence <= up_to);
+        let is_meant = |fence: &Fence| {
+            let is_covered = decide.up_to.is_none_or(|up_to| *fence <= up_to);
+            is_covered && (decide.by == Decider::Operator || !self.only_operator_decides(*fence))
+        };
         let claims = self.claims.iter().filter(|(fence, claim)| claim.chunk.page == page && is_meant(fence));
         for (fence, claim) in claims.filter(|(_, claim)| !claim.in_doubt.is_empty()) {
             let chunk = claim.chunk.number;

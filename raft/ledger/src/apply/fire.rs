@@ -138,6 +138,10 @@ impl Ledger {
         if compares {
             check_instants(schedule, next.due, fire, now)?;
         }
+        if let Some(through) = self.maybe_sent_through() {
+            let is_maybe_sent = fire.opened.iter().any(|opening| opening.due <= through);
+            refuse_if(is_maybe_sent, CommandRefusal::MaybeSent(through))?;
+        }
         bounded(Bounded::Openings, opened_names.len() + fire.opened.len(), self.limits().entry_openings_max)?;
         let fresh: Names = fire.opened.iter().map(|opening| (id, opening.nominal.clone())).collect();
         let is_new = |name: &(ScheduleId, Nominal)| !opened_names.contains(name) && !self.has_opened(name);

@@ -24,6 +24,7 @@ mod registry;
 mod relay_refusals;
 mod replan;
 mod requeue;
+mod restore;
 mod run;
 mod schedule;
 mod send_test;
@@ -41,7 +42,7 @@ pub use send_test::TEST_NAME;
 
 use self::bounds::refuse_if;
 use crate::DEFAULT_TENANT;
-use crate::command::{Actor, AudienceSeal, Command, Decide, Entry};
+use crate::command::{Actor, AudienceSeal, Command, Decide, Decision, Entry};
 use crate::effect::Effect;
 use crate::fingerprint::fingerprint;
 use crate::injected_bugs::Bug;
@@ -62,6 +63,8 @@ pub struct ApplyResult {
 pub(crate) struct Context {
     pub index: u64,
     pub now: Time,
+    /// Distance of the index from that of the former entry.
+    pub ahead: u64,
     /// Who wants the command. Its rights were checked before.
     pub actor: Actor,
     /// If this entry repeats an earlier one: the index of the earlier entry.
@@ -96,9 +99,10 @@ impl Ledger {
     /// Panics if `index` is not above the last one: the replica has lost its position, and its state would differ from
     /// the others.
     pub fn apply(&mut self, index: u64, entry: &Entry) -> ApplyResult {
+        let ahead = index.saturating_sub(self.head.applied);
         self.skip(index);
-        let mut context =
-            Context { index, now: self.time_of(entry), actor: entry.actor.clone(), repeats: None, effects: Vec::new() };
+        let (now, actor) = (self.time_of(entry), entry.actor.clone());
+        let mut context = Context { index, now, ahead, actor, repeats: None, effects: Vec::new() };
         let outcome = self
             .admit(entry)
             .and_then(|()| self.authorise(&entry.actor))
@@ -124,9 +128,9 @@ impl Ledger {
         self.head.applied = index;
     }
 
-    /// Checks each entry except `EpochStart`, and advances ledger time (P13, P18).
+    /// Checks each entry, and advances ledger time (P13, P18). Those that begin an epoch do it themselves.
     fn admit(&mut self, entry: &Entry) -> Result<(), CommandRefusal> {
-        if matches!(entry.command, Command::EpochStart(_)) {
+        if matches!(entry.command, Command::EpochStart(_) | Command::Restore(_)) {
             return Ok(());
         }
         self.head.now = self.check_stamp(entry)?;
@@ -171,7 +175,16 @@ impl Ledger {
             }
             Command::Trigger(trigger) => self.check_not_of_campaign(trigger.schedule),
             Command::ScheduleEdit(edit) => self.check_not_of_campaign(edit.schedule),
-            Command::Backfill(backfill) => self.check_not_of_campaign(backfill.schedule),
+            Command::Backfill(backfill) => {
+                self.check_not_held()?;
+                self.check_not_of_campaign(backfill.schedule)
+            }
+            Command::Fire(_)
+            | Command::Claim(_)
+            | Command::SendTest(_)
+            | Command::Requeue(_)
+            | Command::CampaignArm(_)
+            | Command::Decide(Decide { decision: Decision::Resend, .. }) => self.check_not_held(),
             Command::RunCancel(run) => self.check_run_cancel(*run),
             Command::AudienceDelete(delete) => self.check_audience_delete(delete),
             Command::CampaignCancel(campaign) => self.check_campaign_cancel(campaign),
@@ -289,6 +302,8 @@ impl Ledger {
             Command::NodeRemove(node) => self.node_remove(context, *node),
             Command::TokenCreate(create) => self.token_create(context, create),
             Command::TokenRevoke(id) => self.token_revoke(context, *id),
+            Command::Restore(restore) => self.restore(context, restore),
+            Command::RestoreAccept => self.restore_accept(context),
             #[cfg(feature = "next-level")]
             Command::OfNextLevel => Ok(CommandOutcome::Done),
         }

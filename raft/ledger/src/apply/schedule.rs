@@ -164,6 +164,7 @@ impl Ledger {
         if let Some(outcome) = self.answered_again(context, &tenant, request, body)? {
             return Ok(outcome);
         }
+        self.check_not_held()?;
         refuse_if(
             matches!(schedule.activity, Activity::Blocked { .. }),
             CommandRefusal::NotActive(schedule.activity.kind()),

@@ -30,12 +30,15 @@ impl Ledger {
         };
         let before = claim.clone();
         let mut moved = self.accept(context, &mut claim, outcome);
-        record_relay(context, &mut claim, outcome);
-        moved += self.refuse(context, &mut claim, &outcome.refused);
-        moved += self.release(context, &mut claim, outcome);
-        moved += self.suppress(context, &mut claim, &outcome.suppressed);
-        moved += self.mark_unsendable_dead(context, &mut claim, &outcome.unsendable);
-        moved += self.doubt(context, &mut claim, outcome);
+        // A former cluster may have claimed again what its claim did not send (P21).
+        if !self.only_operator_decides(outcome.fence) {
+            record_relay(context, &mut claim, outcome);
+            moved += self.refuse(context, &mut claim, &outcome.refused);
+            moved += self.release(context, &mut claim, outcome);
+            moved += self.suppress(context, &mut claim, &outcome.suppressed);
+            moved += self.mark_unsendable_dead(context, &mut claim, &outcome.unsendable);
+            moved += self.doubt(context, &mut claim, outcome);
+        }
         if claim != before {
             if !before.claimed.is_empty() && claim.claimed.is_empty() {
                 context.emit(Effect::ClaimClosed { fence: outcome.fence, owner: claim.owner });

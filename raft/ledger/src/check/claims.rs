@@ -144,7 +144,7 @@ fn check_history(fence: Fence, claim: &Claim, found: &mut Vec<InvariantViolation
     let bounded = claim.history.iter().len() <= CLAIM_EVENTS_MAX;
     report(found, "P4", bounded, || format!("claim {fence} keeps {} events", claim.history.iter().len()));
     let ordered = claim.history.iter().is_sorted_by_key(|event| (event.index, event.at));
-    let after = claim.history.iter().all(|event| event.index > fence.index && event.at >= claim.claimed_at);
+    let after = claim.history.iter().all(|event| event.index >= fence.index && event.at >= claim.claimed_at);
     report(found, "P4", ordered && after, || format!("claim {fence}: events out of order: {:?}", claim.history));
     let (mut covered, mut sent, mut in_doubt, mut assumed) = <(Bitmap, Bitmap, Bitmap, Bitmap)>::default();
     for event in claim.history.iter() {
@@ -152,6 +152,7 @@ fn check_history(fence: Fence, claim: &Claim, found: &mut Vec<InvariantViolation
         covered.add(slots);
         match event.what {
             ClaimEventKind::Accepted
+            | ClaimEventKind::AcceptedByLog
             | ClaimEventKind::Taken(_)
             | ClaimEventKind::KnownDuplicate
             | ClaimEventKind::Contradiction => sent.add(slots),

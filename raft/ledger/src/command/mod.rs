@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Epoch, Fence, NodeId, PoolSet, RunId, ScheduleId, TenantSet, Time, TokenCreate, TokenId};
+use crate::model::{Epoch, Fence, NodeId, PoolSet, Restore, RunId, ScheduleId, TenantSet, Time, TokenCreate, TokenId};
 use crate::storage::form;
 use crate::storage::level::GENESIS_LEVEL;
 
@@ -159,6 +159,10 @@ pub enum Command {
     TokenCreate(Box<TokenCreate>),
     /// Revokes a token of the admin API.
     TokenRevoke(TokenId),
+    /// Begins another cluster with the state of a backup (P21). It is applied offline, and never in a log.
+    Restore(Box<Restore>),
+    /// Lets a restored cluster send: its former cluster sends nothing any more (P21).
+    RestoreAccept,
     /// Changes nothing; stands for a command of the next level in tests.
     #[cfg(feature = "next-level")]
     OfNextLevel,

@@ -57,6 +57,8 @@ pub enum Decision {
     Assume,
     /// It is pending again. The recipient may get the email twice.
     Resend,
+    /// It was sent: the operator has the evidence of a relay's log.
+    Sent,
 }
 
 /// Arguments of [`Command::Decide`](super::Command::Decide).

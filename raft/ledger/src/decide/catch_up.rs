@@ -204,6 +204,7 @@ impl<'a> FirePlanner<'a> {
         let verdict = match step {
             _ if self.ledger.has_opened(&(self.id, nominal.clone())) => Err(UnopenedReason::OpenedBefore),
             Step::Absent(_) => Err(UnopenedReason::DoesNotExist),
+            Step::Fires(_) if Some(due) <= self.ledger.maybe_sent_through() => Err(UnopenedReason::Restored),
             Step::Fires(_) => self.verdict(opens, timeliness, is_latest),
         };
         JudgedInstant { nominal, due, opens, verdict }

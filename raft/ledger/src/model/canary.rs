@@ -244,6 +244,17 @@ impl Run {
         Some(judged)
     }
 
+    /// Holds the run as if its canary had failed, if it waits for the canary: after a restore there will be no verdict.
+    /// Returns the reason of the pause.
+    pub(crate) fn hold_canary(&mut self) -> Option<PauseReason> {
+        let goes_on = matches!(self.state, RunState::Open | RunState::Paused { .. });
+        let canary = self.canary.as_mut().filter(|canary| goes_on && canary.verdict == CanaryVerdict::Undecided)?;
+        canary.verdict = CanaryVerdict::Held;
+        let reason = PauseReason::Canary(*canary);
+        self.state = RunState::Paused { reason: reason.clone() };
+        Some(reason)
+    }
+
     /// Overrules a failed canary when the operator resumes a paused run. The canary may have failed after the operator
     /// read the run, under another pause. So the request must say whether a canary is overruled, and this is compared
     /// with the state.

@@ -113,6 +113,9 @@ pub enum MissedCause {
     /// The ledger refused to open it.
     #[error("{0}")]
     Refused(Box<CommandRefusal>),
+    /// Its instant is before the acceptance of a restore (P21).
+    #[error("the former cluster may have sent it at {0}: launch it again if it did not")]
+    Restored(Time),
 }
 
 /// Why a recipient is dead.

@@ -28,6 +28,8 @@ pub enum DoubtReason {
     Begun,
     /// A later incarnation of the node found no journal that proves anything.
     NoJournal,
+    /// The cluster was restored from a backup, and the former cluster may have sent the email since (P21).
+    Restored,
 }
 
 /// Kinds of events of a claim's recipients.
@@ -68,6 +70,8 @@ pub enum ClaimEventKind {
     Taken(RelayReply),
     /// This relay was asked and did not accept the email; the outcome is the next event. Only for test emails.
     Asked(String),
+    /// A relay accepted the email, as its log shows, which an operator read.
+    AcceptedByLog,
 }
 
 impl ClaimEventKind {
@@ -361,11 +365,18 @@ mod tests {
                 text: "ok".to_owned(),
             }),
             ClaimEventKind::Asked("main".to_owned()),
+            ClaimEventKind::AcceptedByLog,
         ];
-        assert_eq!(kinds.iter().map(ordinal).collect::<Vec<u8>>(), (0..13).collect::<Vec<u8>>());
-        let doubts = [DoubtReason::NoAnswer, DoubtReason::OwnerLost, DoubtReason::Begun, DoubtReason::NoJournal];
+        assert_eq!(kinds.iter().map(ordinal).collect::<Vec<u8>>(), (0..14).collect::<Vec<u8>>());
+        let doubts = [
+            DoubtReason::NoAnswer,
+            DoubtReason::OwnerLost,
+            DoubtReason::Begun,
+            DoubtReason::NoJournal,
+            DoubtReason::Restored,
+        ];
         let bytes = postcard::to_stdvec(&doubts).expect("plain data");
-        assert_eq!(bytes, [0, 1, 2, 3]);
+        assert_eq!(bytes, [0, 1, 2, 3, 4]);
         let whys = [
             ReleaseReason::Busy,
             ReleaseReason::RateLimited,

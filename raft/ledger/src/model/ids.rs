@@ -74,6 +74,12 @@ pub struct ClaimOwner {
     pub incarnation: Incarnation,
 }
 
+impl ClaimOwner {
+    /// Owner of the claims that a restore makes (P21): no node ever had them. Ids of nodes are drawn at random, and are
+    /// never 0.
+    pub const NONE: ClaimOwner = ClaimOwner { node: NodeId(0), incarnation: Incarnation(0) };
+}
+
 impl fmt::Display for ClaimOwner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.node, self.incarnation.0)

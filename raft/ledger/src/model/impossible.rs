@@ -184,6 +184,15 @@ pub enum Impossible {
     /// A token would have expired before it exists.
     #[error("the token would have expired already")]
     TokenEnded,
+    /// A restore makes the first state of another cluster (P21).
+    #[error("a backup is restored offline, into an empty data folder")]
+    RestoreOfRunningCluster,
+    /// There is no restore to accept.
+    #[error("this cluster was not restored from a backup")]
+    NotRestored,
+    /// A policy has no evidence.
+    #[error("only an operator has evidence that an email was accepted")]
+    EvidenceOfPolicy,
 }
 
 /// A quantity with a limit.

@@ -97,6 +97,8 @@ level_1! {
     token_tenants_max: usize = 64,
     /// Maximum length of the name of a token or of one of its tenants, in bytes.
     token_name_bytes_max: usize = 64,
+    /// Minimum distance of a restore's log index from the former ones, as in etcd (`--bump-revision`).
+    restore_ahead: u64 = 10_000_000_000,
 }
 
 /// Limits of the bounce breaker; see the module `bounce_breaker`.
@@ -147,7 +149,7 @@ mod tests {
             BounceBreakerLimits { window: 10000, one_of: 10, half_from: 500, further: 10 }, \
             claim_block_bytes_max: 2048, archive_after_ms_min: 10000, trigger_name_ms: 2592000000, \
             removed_nodes_max: 10000, tokens_max: 10000, token_kept_ms: 2592000000, token_tenants_max: 64, \
-            token_name_bytes_max: 64 }";
+            token_name_bytes_max: 64, restore_ahead: 10000000000 }";
         assert_eq!(format!("{:?}", limits(1)), recorded);
     }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{ClaimOwner, CrashHistory, Epoch, GROUP, Incarnation, NodeId, Time};
+use crate::model::{ClaimOwner, CrashHistory, Epoch, GROUP, Incarnation, NodeId, Restored, Time};
 use crate::storage::level::GENESIS_LEVEL;
 
 /// A node in the ledger.
@@ -113,6 +113,10 @@ pub struct Head {
     pub forbidden_index: u64,
     /// The test clock; `None` if the cluster keeps real time (P19).
     pub test_clock: Option<TestClock>,
+    /// Ids of the clusters of which a backup was restored, oldest first: the first one is that of incarnation 1.
+    pub former_clusters: Vec<u128>,
+    /// The last restore; `None` if the cluster was never restored (P21).
+    pub restored: Option<Restored>,
 }
 
 /// A clock that the operator moves (P19).
@@ -136,6 +140,8 @@ impl Default for Head {
             level: GENESIS_LEVEL,
             forbidden_index: 0,
             test_clock: None,
+            former_clusters: Vec::new(),
+            restored: None,
         }
     }
 }

@@ -195,6 +195,15 @@ pub enum CommandRefusal {
     /// Another token has this id.
     #[error("another token has the id {0}; try again")]
     TokenIdTaken(TokenId),
+    /// The cluster was restored from a backup, and no operator has accepted it (P21).
+    #[error(
+        "this cluster was restored from a backup and sends nothing yet: stop the former cluster for good, read \
+         `reveille restore status`, then run `reveille restore accept`"
+    )]
+    RestoreNotAccepted,
+    /// A former cluster may have sent the instant (P21).
+    #[error("the former cluster may have sent any instant up to {0}: only a backfill opens it")]
+    MaybeSent(Time),
 }
 
 /// Maximum number of campaigns that a refusal names; further campaigns are only counted.

@@ -333,6 +333,8 @@ pub enum UnopenedReason {
     /// It waited for an earlier run (`buffer_one`), or would have been cancelled at once (`cancel_other`). A later
     /// instant opened instead.
     Superseded,
+    /// The cluster was restored from a backup later, and the former cluster may have sent it (P21).
+    Restored,
 }
 
 word_enum! {
@@ -357,7 +359,8 @@ impl UnopenedReason {
             UnopenedReason::NoCatchUp
             | UnopenedReason::DoesNotExist
             | UnopenedReason::Edited
-            | UnopenedReason::Overlap => Unopened::Skipped,
+            | UnopenedReason::Overlap
+            | UnopenedReason::Restored => Unopened::Skipped,
             UnopenedReason::TooLate => Unopened::Expired,
             UnopenedReason::OpenedBefore => Unopened::Refused,
         }
@@ -372,6 +375,7 @@ impl UnopenedReason {
             UnopenedReason::Edited => "edited",
             UnopenedReason::Overlap | UnopenedReason::Superseded => "overlap",
             UnopenedReason::OpenedBefore => "opened_before",
+            UnopenedReason::Restored => "restored",
         }
     }
 }

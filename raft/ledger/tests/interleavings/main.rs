@@ -30,8 +30,10 @@ use reveille_ledger::instant_range::InstantRange;
 use reveille_ledger::policy::{Overlap, Policies};
 use reveille_ledger::pool::PoolSet;
 use reveille_ledger::reply::{CommandOutcome, CommandReply};
+use reveille_ledger::restore::Restore;
 use reveille_ledger::tenant::TenantSet;
-use reveille_ledger::{Ledger, RecipientState, ScheduleTiming};
+use reveille_ledger::token::{Rights, TenantScope, TokenGrant};
+use reveille_ledger::{Ledger, RecipientState, Run, ScheduleTiming};
 
 /// One step of a test. Its numbers select among what exists when it is executed.
 #[derive(Clone, Debug)]
@@ -61,6 +63,8 @@ enum Step {
     Leap(u32),
     Tenant(u8),
     WarmUp(u8),
+    Restore(u32),
+    Accept,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -91,13 +95,15 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0u32..900_000).prop_map(Step::Leap),
         1 => small().prop_map(Step::Tenant),
         1 => small().prop_map(Step::WarmUp),
+        1 => (0u32..4_000_000).prop_map(Step::Restore),
+        2 => Just(Step::Accept),
     ]
 }
 
 /// The log so far, and the resulting state.
 struct World {
     ledger: Ledger,
-    log: Vec<Entry>,
+    log: Vec<(u64, Entry)>,
     replies: Vec<CommandReply>,
     settles: Vec<Command>,
     fences: Vec<(ChunkKey, Fence, Bitmap)>,
@@ -139,7 +145,7 @@ impl World {
     }
 
     fn put_entry(&mut self, entry: Entry) -> CommandOutcome {
-        let index = self.log.len() as u64 + 1;
+        let index = self.index_of(&entry.command);
         let entry = Entry::from_bytes(&entry.to_bytes()).expect("an entry reads back");
         let before = self.ledger.clone();
         let applied = self.ledger.apply(index, &entry);
@@ -156,9 +162,32 @@ impl World {
         oracle::judge(&before, &entry, &self.ledger, matches!(applied.reply.outcome, CommandOutcome::Refused(_)));
         let violations = check(&self.ledger);
         assert!(violations.is_empty(), "after entry {index} {entry:?}: {violations:?}");
-        self.log.push(entry);
+        self.log.push((index, entry));
         self.replies.push(applied.reply.clone());
         applied.reply.outcome
+    }
+
+    /// Index of the next entry. A restore is applied offline, at an index far above the others.
+    fn index_of(&self, command: &Command) -> u64 {
+        let is_restore = matches!(command, Command::Restore(_));
+        self.ledger.head().applied + if is_restore { self.ledger.limits().restore_ahead } else { 1 }
+    }
+
+    /// A node of the present cluster: the ids of the former ones are never used again.
+    fn node(&self, number: u8) -> NodeId {
+        NodeId(u64::from(number % 3) + 10 * (self.ledger.head().cluster_incarnation - 1))
+    }
+
+    fn restore(&mut self, later_ms: u32) {
+        let (rights, tenants) = (Rights(1), TenantScope::All);
+        let grant = TokenGrant { name: "admin".into(), hash: Hash([7; 32]), rights, tenants, expires_at: None };
+        let restore = Restore { former_cluster: self.log.len() as u128, token: TokenId(1), grant };
+        let now = self.ledger.head().now.plus_ms(i64::from(later_ms));
+        let command = Command::Restore(Box::new(restore));
+        self.put_entry(Entry { epoch: Epoch(0), now, actor: Actor::System, command });
+        let open = |run: &Run| run.counts.get(RecipientState::Pending) + run.counts.get(RecipientState::Claimed);
+        assert_eq!(self.ledger.runs().map(|(_, _, run)| open(run)).sum::<u32>(), 0, "P21: what may have been sent");
+        assert!(self.ledger.nodes().is_empty() && self.ledger.tokens().len() == 1, "P21: nodes and tokens");
     }
 
     fn runs(&self) -> Vec<RunId> {
@@ -179,11 +208,11 @@ impl World {
     fn take(&mut self, step: Step) {
         match step {
             Step::Epoch(node) => {
-                let node = u64::from(node % 3);
-                self.epoch(node, self.ledger.head().now.plus_ms(node as i64 * 700));
+                let wall = self.ledger.head().now.plus_ms(i64::from(node % 3) * 700);
+                self.epoch(self.node(node), wall);
             }
             Step::Up(node) => {
-                let id = NodeId(u64::from(node % 3));
+                let id = self.node(node);
                 let known = self.ledger.nodes().get(&id).map_or(0, |node| node.incarnation.0);
                 let incarnation = Incarnation((known + 1).saturating_sub(u64::from(node > 200)));
                 let owner = ClaimOwner { node: id, incarnation };
@@ -226,7 +255,7 @@ impl World {
                 let pages: Vec<(PageId, u32)> =
                     self.ledger.pages().iter().map(|(id, page)| (*id, page.slots)).collect();
                 let Some((page, slots)) = pick(&pages, page) else { return };
-                let node = NodeId(u64::from(owner % 3));
+                let node = self.node(owner);
                 let incarnation = self.ledger.nodes().get(&node).map_or(Incarnation(7), |node| node.incarnation);
                 let chunk = u32::from(owner / 3) % slots.div_ceil(CHUNK);
                 let slice = slice(CHUNK.min(slots - chunk * CHUNK), take);
@@ -260,7 +289,11 @@ impl World {
             }
             Step::Decide(which, resend) => {
                 let Some(run) = pick(&self.runs(), which) else { return };
-                let decision = if resend { Decision::Resend } else { Decision::Assume };
+                let decision = match resend {
+                    true => Decision::Resend,
+                    false if which % 5 == 0 => Decision::Sent,
+                    false => Decision::Assume,
+                };
                 let recipients = if which % 2 == 0 { vec![] } else { self.known(run, &[0, 2, 5]) };
                 let by = if which % 3 == 0 { Decider::Policy } else { Decider::Operator };
                 self.put(Command::Decide(Decide { run, recipients, decision, by, up_to: None, request: None }));
@@ -304,14 +337,25 @@ impl World {
                 let set = PoolSet { request: None, pool, caps, first: None, reveille_headers };
                 assert_eq!(self.put(Command::PoolSet(set)), CommandOutcome::Done);
             }
-            Step::Leap(milliseconds) => self.epoch(1, self.ledger.head().now.plus_ms(i64::from(milliseconds))),
+            Step::Leap(milliseconds) => {
+                self.epoch(self.node(1), self.ledger.head().now.plus_ms(i64::from(milliseconds)));
+            }
+            // Most tests are of one cluster: a restore ends all that is under way.
+            Step::Restore(later_ms) if later_ms > 900_000 => {}
+            Step::Restore(later_ms) => {
+                self.restore(later_ms);
+                if later_ms.is_multiple_of(2) {
+                    [Step::Epoch(0), Step::Up(0), Step::Accept].into_iter().for_each(|step| self.take(step));
+                }
+            }
+            Step::Accept => drop(self.put(Command::RestoreAccept)),
         }
     }
 
     /// Begins an epoch with a new leader, whose clock agrees with another voter's.
-    fn epoch(&mut self, node: u64, wall: Time) {
-        let node = NodeId(node);
-        let readings = vec![VoterClock { node, wall }, VoterClock { node: NodeId(9), wall: wall.plus_ms(900) }];
+    fn epoch(&mut self, node: NodeId, wall: Time) {
+        let other = NodeId(node.0 + 6);
+        let readings = vec![VoterClock { node, wall }, VoterClock { node: other, wall: wall.plus_ms(900) }];
         let leader = ClaimOwner { node, incarnation: Incarnation(1) };
         let command = Command::EpochStart(EpochStart::new(leader, 3, readings));
         self.put_entry(Entry { epoch: Epoch(0), now: Time(0), actor: Actor::System, command });
@@ -352,6 +396,7 @@ impl World {
         // Two different fires of one schedule in one entry.
         let now = self.ledger.head().now;
         if let Some(first) = fires.first().cloned().filter(|first| which.is_multiple_of(5) && first.through < now)
+            && !first.opened.is_empty()
             && let Some(policies) =
                 self.ledger.schedules().get(&first.schedule).map(|schedule| schedule.settings.policies.clone())
         {
@@ -470,7 +515,7 @@ impl World {
             blobs: self.ledger.blobs().iter().map(|(hash, _)| *hash).collect(),
         };
         let entry = self.entry(Command::Archive(found.clone()));
-        let of_found = self.ledger.clone().apply(self.log.len() as u64 + 1, &entry);
+        let of_found = self.ledger.clone().apply(self.index_of(&entry.command), &entry);
         let outcome = self.put(Command::Archive(if which.is_multiple_of(2) { all } else { found }));
         assert_eq!(outcome, of_found.reply.outcome, "P24: what is found is what may go");
     }
@@ -486,22 +531,28 @@ impl World {
         let plan = &known.plan;
         let next = plan.next.clone()?;
         let following = next.due.plus_ms(60_000);
+        // Sometimes a leader does not know that the former cluster may have sent the instant (P21).
+        let is_explained = Some(next.due) <= self.ledger.maybe_sent_through() && !which.is_multiple_of(7);
+        let opening = Opening {
+            nominal: next.nominal.clone(),
+            due: next.due,
+            // Late occurrences share no page with others.
+            cause: if (schedule.0 + u64::from(which)).is_multiple_of(3) {
+                OpeningCause::CatchUp
+            } else {
+                OpeningCause::Due
+            },
+            finish_by: next.due.plus_ms(120_000),
+        };
+        let instants = InstantRange::default();
+        let explained = ExplainedRange { first: next.nominal.clone(), instants, reason: UnopenedReason::Restored };
+        let (opened, explained) = if is_explained { (vec![], vec![explained]) } else { (vec![opening], vec![]) };
         Some(Fire {
             schedule,
             plan_version: plan.version + u64::from(which > 240),
-            from: next.nominal.clone(),
-            opened: vec![Opening {
-                nominal: next.nominal,
-                due: next.due,
-                // Late occurrences share no page with others.
-                cause: if (schedule.0 + u64::from(which)).is_multiple_of(3) {
-                    OpeningCause::CatchUp
-                } else {
-                    OpeningCause::Due
-                },
-                finish_by: next.due.plus_ms(120_000),
-            }],
-            explained: vec![],
+            from: next.nominal,
+            opened,
+            explained,
             through: next.due,
             next: Some(next_at(following, &known.settings.policies)),
             tzdb: "test".into(),
@@ -640,8 +691,8 @@ proptest! {
         let cut = cut.index(world.log.len());
         let mut restored = None;
         let mut given = GivenTexts::default();
-        for (place, entry) in world.log.iter().enumerate() {
-            let index = place as u64 + 1;
+        for (place, (index, entry)) in world.log.iter().enumerate() {
+            let index = *index;
             let reply = replayed.apply(index, entry).reply;
             prop_assert_eq!(&reply, &world.replies[place], "replay = live");
             given.note(&entry.command);

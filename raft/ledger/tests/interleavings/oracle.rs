@@ -104,6 +104,7 @@ pub fn judge(before: &Ledger, entry: &Entry, after: &Ledger, refused: bool) {
         assert!(run.state.word() == now.state.word() || may_become(&entry.command, id, run, now), "{}", told());
     }
     judge_reopened(before, entry, after);
+    judge_restored(before, entry, after, [&was, &is]);
     grows(before, after);
     judge_concurrency(before, entry, after);
     judge_warm_up(before, entry, after);
@@ -196,6 +197,28 @@ fn judge_reopened(before: &Ledger, entry: &Entry, after: &Ledger) {
         let Some(is) = after.run(id).filter(|is| is.counts.get(RecipientState::Pending) > 0) else { continue };
         let is_back = is.finish_by > was.finish_by || open(was) == 0;
         assert!(!is_back || is.reopened, "{id} was {was:?} and is {is:?}");
+    }
+}
+
+/// What a former cluster may have sent is sent again only by an operator: a doubt of before the restore, and an instant
+/// up to the acceptance. Before that nothing opens and nothing is claimed (P21).
+fn judge_restored(before: &Ledger, entry: &Entry, after: &Ledger, [was, is]: [&BTreeMap<Seat, RecipientState>; 2]) {
+    let Some(through) = before.maybe_sent_through() else { return };
+    let is_held = before.unaccepted_restore().is_some();
+    for (id, _, run) in after.runs().filter(|(id, ..)| before.run(*id).is_none()) {
+        let is_due = matches!(run.cause, OpeningCause::Due | OpeningCause::CatchUp);
+        assert!(!is_held && (!is_due || run.due > through), "P21: {id} opened, up to {through:?} is unknown: {run:?}");
+    }
+    let is_operators = matches!(&entry.command, Command::Decide(decide) if decide.by == Decider::Operator);
+    for (seat, former) in was {
+        let Some(state) = is.get(seat).filter(|state| *state != former) else { continue };
+        let told = || format!("P21: {seat:?} was {former:?} and is {state:?} after {entry:?}");
+        assert!(!is_held || *state != RecipientState::Claimed, "{}", told());
+        let mut claims = before.claims().iter().filter(|(_, claim)| claim.chunk == seat.0);
+        let holds = |claim: &Claim| claim.in_doubt.contains(seat.1);
+        if claims.any(|(fence, claim)| holds(claim) && before.only_operator_decides(*fence)) {
+            assert!(is_operators || *state == RecipientState::Sent, "{}", told());
+        }
     }
 }
 
@@ -303,7 +326,8 @@ fn suspicion(
     }
     let Command::Settle(outcomes) = &entry.command else { return Some(was) };
     let [outcome] = &outcomes[..] else { return None };
-    let row = row_of(before, outcome, slot_key).filter(|row| !refused && is_mine(row, slot, former));
+    let is_older = before.only_operator_decides(outcome.fence);
+    let row = row_of(before, outcome, seat).filter(|row| !refused && !is_older && is_mine(row, slot, former));
     if row.is_none() {
         return Some(was);
     }
@@ -373,11 +397,13 @@ fn may_move(command: &Command, from: RecipientState, to: RecipientState) -> bool
         Command::Revoke(_) => (from, to) == (Claimed, InDoubt),
         Command::Expire(_) => from == Pending && matches!(to, Expired | Dead),
         Command::RunCancel(_) => (from, to) == (Pending, Cancelled),
+        Command::Restore(_) => matches!(from, Pending | Claimed) && to == InDoubt,
         _ if opens_runs(command) => from == Pending && matches!(to, Cancelled | Expired | Dead),
         // Pending recipients past the deadline expire before their run is reopened (P15).
         Command::Requeue(_) => (from, to) == (Dead, Pending) || from == Pending && matches!(to, Expired | Dead),
         Command::Decide(decide) => match decide.decision {
             Decision::Assume => (from, to) == (InDoubt, Assumed),
+            Decision::Sent => (from, to) == (InDoubt, Sent),
             Decision::Resend => (from, to) == (InDoubt, Pending) || from == Pending && matches!(to, Expired | Dead),
         },
         // The tenth unattributed refusal makes the recipients of the nine before it pending again (P6).
@@ -486,6 +512,10 @@ fn settled(
     if outcome.accepted.contains(slot) && !row.sent.contains(slot) {
         let moves = !former.is_terminal() || former == RecipientState::Assumed;
         return Some(if moves { RecipientState::Sent } else { former });
+    }
+    // A former cluster may have claimed again what this claim did not send (P21).
+    if ledger.only_operator_decides(outcome.fence) {
+        return Some(former);
     }
     let attempts = ledger.chunks().get(&chunk)?.attempts.get(&slot).copied().unwrap_or(0);
     if is_mine(&row, slot, former)

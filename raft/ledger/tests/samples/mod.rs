@@ -17,12 +17,13 @@ use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::{
     CancelledRun, CancelledRuns, CommandOutcome, CommandReply, MovedRecipients, ScheduleCreation,
 };
+use reveille_ledger::restore::Restore;
 use reveille_ledger::tenant::TenantSet;
 use reveille_ledger::token::{Rights, TenantScope, TokenCreate, TokenGrant};
 use reveille_ledger::{ActivityKind, Ledger, RunKind, RunState, ScheduleTiming};
 
 /// Number of commands; their ordinals are 0 to this minus one.
-pub const COMMANDS: u8 = 50;
+pub const COMMANDS: u8 = 52;
 
 const NODE: NodeId = NodeId(0xfeed);
 const OWNER: ClaimOwner = ClaimOwner { node: NODE, incarnation: Incarnation(3) };
@@ -82,6 +83,8 @@ pub fn name(command: &Command) -> &'static str {
         Command::NodeRemove(_) => "NodeRemove",
         Command::TokenCreate(_) => "TokenCreate",
         Command::TokenRevoke(_) => "TokenRevoke",
+        Command::Restore(_) => "Restore",
+        Command::RestoreAccept => "RestoreAccept",
         #[cfg(feature = "next-level")]
         Command::OfNextLevel => "OfNextLevel",
     }
@@ -190,6 +193,7 @@ fn fire() -> Fire {
             UnopenedReason::DoesNotExist,
             UnopenedReason::OpenedBefore,
             UnopenedReason::Edited,
+            UnopenedReason::Restored,
         ]
         .map(|reason| ExplainedRange { first: civil.clone(), instants: InstantRange::every(60_000, 299), reason })
         .into(),
@@ -427,6 +431,7 @@ pub fn commands() -> Vec<(&'static str, Command)> {
         ("RunCancel", Command::RunCancel(RUN)),
         ("Decide assume", decide(Decision::Assume)),
         ("Decide resend", decide(Decision::Resend)),
+        ("Decide sent", decide(Decision::Sent)),
         ("Requeue", Command::Requeue(Requeue { picked: vec![picked()], pool: Some("bulk".to_owned()) })),
         ("Discard", Command::Discard(vec![picked()])),
         ("OptOut", Command::OptOut(OptOut { tenant: "default".into(), keys: vec!["u1@example.org".into()] })),
@@ -465,7 +470,15 @@ pub fn commands() -> Vec<(&'static str, Command)> {
         ("NodeRemove", Command::NodeRemove(NodeId(300))),
         ("TokenCreate", token_of_two_tenants(7)),
         ("TokenRevoke", Command::TokenRevoke(TokenId(7))),
+        ("Restore", Command::Restore(Box::new(restore()))),
+        ("RestoreAccept", Command::RestoreAccept),
     ]
+}
+
+/// Returns a restore that keeps one token.
+pub fn restore() -> Restore {
+    let TokenCreate { id, grant, .. } = token(9, "admin", TenantScope::All);
+    Restore { former_cluster: u128::MAX - 7, token: id, grant }
 }
 
 /// Returns one of each actor.

@@ -18,7 +18,9 @@ use reveille_ledger::instant_range::{InstantRange, distance_ms};
 use reveille_ledger::labels::Labels;
 use reveille_ledger::policy::{CatchUp, DAY_MS, InDoubt, Overlap, Policies};
 use reveille_ledger::pool::{Day, PoolSet};
+use reveille_ledger::restore::Restore;
 use reveille_ledger::tenant::TenantSet;
+use reveille_ledger::token::{Rights, TenantScope, TokenGrant};
 use reveille_ledger::{Activity, ScheduleTiming};
 
 use crate::arguments::{Parsed, Words, milliseconds, slots};
@@ -44,6 +46,13 @@ impl World {
                 node: NodeId(words.number("node", 1)?),
                 opens: words.key("opens") == Some("yes"),
             }),
+            "restore" => {
+                let hash = Hash::of(b"the first token");
+                let (rights, tenants) = (Rights(u32::MAX), TenantScope::All);
+                let grant = TokenGrant { name: "admin".into(), hash, rights, tenants, expires_at: None };
+                Command::Restore(Box::new(Restore { former_cluster: 7, token: TokenId(9), grant }))
+            }
+            "accept_restore" => Command::RestoreAccept,
             "remove_node" => Command::NodeRemove(NodeId(words.number("node", 1)?)),
             "relay" => self.relay(words)?,
             "remove_relay" => Command::RelayRemove(words.need("name")?.into()),
@@ -677,6 +686,7 @@ impl World {
                 "edited" => UnopenedReason::Edited,
                 "overlap" => UnopenedReason::Overlap,
                 "superseded" => UnopenedReason::Superseded,
+                "restored" => UnopenedReason::Restored,
                 other => return Err(format!("reason {other}?").into()),
             };
             let (first, last) = (self.instant(first)?.nominal, self.instant(last)?.nominal);
@@ -761,9 +771,10 @@ impl World {
 
     fn decide(&mut self, words: &mut Words) -> Parsed<Command> {
         let run = self.run(words.need("run")?)?;
-        let decision = match words.need("assume or resend")? {
+        let decision = match words.need("assume, resend or sent")? {
             "assume" => Decision::Assume,
             "resend" => Decision::Resend,
+            "sent" => Decision::Sent,
             other => return Err(format!("decide {other}?").into()),
         };
         let by = if words.key("by") == Some("policy") { Decider::Policy } else { Decider::Operator };

@@ -65,6 +65,7 @@ scripts! {
     ledger_time_p18
     level_p23
     remove_p22
+    restore_p21
     shares_p25
     min_gap_p17
     names_p7

@@ -42,6 +42,7 @@ pub fn describe(claim_event: &ClaimEvent) -> (&'static str, String) {
         ClaimEventKind::Resent(by) => {
             ("to be resent", format!("while in doubt, by {}: it may come twice", decider(*by)))
         }
+        ClaimEventKind::AcceptedByLog => ("accepted", "by the log of the relay, which an operator gave".to_owned()),
         ClaimEventKind::AcceptedElsewhere => ("taken out", "the relay had taken it under another fence".to_owned()),
     };
     if claim_event.entries > 1 {
@@ -120,6 +121,7 @@ fn in_doubt(doubt: DoubtReason) -> &'static str {
         DoubtReason::OwnerLost => "owner lost: the lease of this node was over while it held the claim",
         DoubtReason::Begun => "this node came back: its journal says that the handoff began, and holds no answer",
         DoubtReason::NoJournal => "this node came back, and no journal proves what became of it",
+        DoubtReason::Restored => "restored from a backup: the former cluster may have sent it since",
     }
 }
 

@@ -11,7 +11,7 @@ use reveille_ledger::causes::DeadLetterCause;
 use reveille_ledger::claim_history::ClaimEventKind;
 use reveille_ledger::command::{EnhancedCode, OpeningCause, RefusalEffect};
 use reveille_ledger::explain::{ClaimExplanation, LastRefusal, RecipientExplanation};
-use reveille_ledger::ids::RunId;
+use reveille_ledger::ids::{ClaimOwner, RunId};
 use reveille_ledger::run_events::{RunEvent, RunEventKind};
 use reveille_ledger::{Ledger, Page, RecipientState, Run, RunState};
 use reveille_proto::admin::v1::Event;
@@ -32,7 +32,9 @@ pub fn collect_events(
     let (run, story) = (page.runs.get(place)?, own.explain_recipient(id, number)?);
     let mut events = vec![opened((id, number), page, run)];
     for chapter in &story.claims {
-        events.push(claimed(ledger, chapter));
+        if chapter.owner != ClaimOwner::NONE {
+            events.push(claimed(ledger, chapter));
+        }
         events.extend(settled(ledger, chapter, run));
     }
     let own = story.run_events.iter().filter(|(_, run_event)| run_event.slots.is_some());

@@ -80,6 +80,7 @@ async fn messages(admin: &Admin, held: &[DoubtRow], blobs: &Blobs) -> Vec<Doubt>
     let doubts = held.iter().zip(addresses).map(|(held, address)| {
         let sender = blobs.sender(&held.content).and_then(|sender| Mailbox::parse(&sender).ok());
         let id = sender.map(|sender| {
+            let cluster = held.former_cluster.unwrap_or(cluster);
             message_id(cluster, held.cluster_incarnation, held.run, held.number, sender.address.domain())
         });
         views::doubt(held, address, id.as_deref())
@@ -222,6 +223,7 @@ impl Admin {
         let decision = match Resolution::try_from(resolution) {
             Ok(Resolution::Sent) => Decision::Assume,
             Ok(Resolution::Resend) => Decision::Resend,
+            Ok(Resolution::Accepted) => Decision::Sent,
             Ok(Resolution::Unspecified) | Err(_) => {
                 return Err(ApiError::of_field("resolution", "is missing; give --sent or --resend"));
             }

@@ -19,6 +19,8 @@ pub struct DoubtRow {
     pub content: Hash,
     /// Cluster incarnation in which the run opened.
     pub cluster_incarnation: u64,
+    /// Id of the cluster of that incarnation, if it is a former one.
+    pub former_cluster: Option<u128>,
     fence: Fence,
     node: String,
     incarnation: u64,
@@ -45,6 +47,7 @@ impl DoubtRow {
             audience: run.audience,
             content: run.content,
             cluster_incarnation,
+            former_cluster: ledger.former_cluster(cluster_incarnation),
             fence,
             node: node_name(ledger, row.owner.node),
             incarnation: row.owner.incarnation.0,
@@ -63,6 +66,7 @@ pub fn cause(doubt: DoubtReason) -> &'static str {
         DoubtReason::OwnerLost => "owner lost",
         DoubtReason::Begun => "handed off, no answer in the journal",
         DoubtReason::NoJournal => "owner came back without its journal",
+        DoubtReason::Restored => "restored from a backup",
     }
 }
 
@@ -107,6 +111,9 @@ fn evidence(held: &DoubtRow) -> (String, Option<String>) {
             ),
             None,
         ),
+        (DoubtReason::Restored, _) => {
+            ("the former cluster may have sent it after the backup, so only the relay can tell".to_owned(), None)
+        }
     }
 }
 
@@ -130,6 +137,7 @@ pub fn doubt(held: &DoubtRow, recipient: String, message_id: Option<&str>) -> v1
         evidence: format!("{evidence}; look for {search_term} in the relay's log"),
         next: next.unwrap_or_else(|| resolve(held)),
         claimed_at: Some(timestamp(held.claimed_at)),
+        message_id: message_id.unwrap_or_default().to_owned(),
     }
 }
 
@@ -158,8 +166,14 @@ mod tests {
         let table = page.split("| cause in `in-doubt list` |").nth(1).expect("a table");
         let rows = table.lines().skip(2).take_while(|line| line.starts_with("| "));
         let documented: Vec<&str> = rows.filter_map(|row| row.split(" | ").next()?.strip_prefix("| ")).collect();
-        let causes =
-            [DoubtReason::NoAnswer, DoubtReason::OwnerLost, DoubtReason::Begun, DoubtReason::NoJournal].map(cause);
+        let causes = [
+            DoubtReason::NoAnswer,
+            DoubtReason::OwnerLost,
+            DoubtReason::Begun,
+            DoubtReason::NoJournal,
+            DoubtReason::Restored,
+        ]
+        .map(cause);
         assert_eq!(documented, causes);
     }
 }

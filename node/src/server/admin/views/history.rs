@@ -121,6 +121,7 @@ fn why(reason: UnopenedReason, policies: &Policies) -> String {
         UnopenedReason::Overlap => "overlap: the former run was not finished, and overlap is skip",
         UnopenedReason::Superseded => "overlap: a former run was not finished, and a later instant stands for it",
         UnopenedReason::OpenedBefore => "an instant of that name has opened already",
+        UnopenedReason::Restored => "restored from a backup, and the former cluster may have sent it",
     };
     words.to_owned()
 }
@@ -150,6 +151,7 @@ mod tests {
             UnopenedReason::Overlap,
             UnopenedReason::Superseded,
             UnopenedReason::OpenedBefore,
+            UnopenedReason::Restored,
         ] {
             let (outcome, words) = (outcome(reason), why(reason, &Policies::default()));
             let outcome = outcome.as_str_name().trim_start_matches("HISTORY_OUTCOME_").to_lowercase();

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use prost_types::{Duration, Timestamp};
 use reveille_cluster::process::peer_messages::BarrierReport;
 use reveille_ledger::Ledger;
-use reveille_ledger::ids::{NodeId, Time};
+use reveille_ledger::ids::{ClaimOwner, NodeId, Time};
 use reveille_proto::admin::v1;
 use reveille_raft::Member;
 
@@ -38,6 +38,9 @@ pub fn duration(ms: i64) -> Duration {
 
 /// Returns the name of a node, also of a removed one, or its id if the ledger does not know it.
 pub fn node_name(ledger: &Ledger, node: NodeId) -> String {
+    if node == ClaimOwner::NONE.node {
+        return "none".to_owned();
+    }
     let removed = || ledger.removed_nodes().get(&node).map(|removed| removed.name.clone());
     let known = ledger.nodes().get(&node).map(|node| node.name.clone()).or_else(removed);
     known.filter(|name| !name.is_empty()).unwrap_or_else(|| node.to_string())
