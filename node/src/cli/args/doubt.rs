@@ -1,5 +1,7 @@
 //! `reveille in-doubt …`.
 
+use std::path::PathBuf;
+
 use clap::{ArgGroup, Args, Subcommand};
 
 use super::{Paging, Picked, Watch};
@@ -52,6 +54,29 @@ Examples:
 
 --sent closes it as `assumed`, which is never counted as sent. --resend may make an email come twice.")]
     Resolve(ResolveArgs),
+    /// Settle as sent what a relay's log shows as accepted
+    ///
+    /// Reads the log of a Postfix relay, and compares the Message-IDs. What the log does not show stays in doubt: that
+    /// proves nothing.
+    #[command(after_long_help = "\
+Examples:
+  reveille in-doubt settle /var/log/mail.log
+  reveille in-doubt settle mail.log --run r1042.0 --dry-run")]
+    Settle(SettleArgs),
+}
+
+/// `in-doubt settle`.
+#[derive(Debug, Args)]
+pub struct SettleArgs {
+    /// The log; '-' is stdin
+    #[arg(value_name = "FILE")]
+    pub log: PathBuf,
+    /// Only of this run: rINDEX.PLACE, or NAME@INSTANT
+    #[arg(long)]
+    pub run: Option<String>,
+    /// Count them, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
 /// `in-doubt resolve`.

@@ -42,7 +42,7 @@ pub use dead_letter::{
     DeadLetterArgs, DeadLetterCommand, DiscardArgs, ExportArgs, ExportFormat, LetterFilter, Letters, RequeueArgs,
 };
 pub use doctor::DoctorArgs;
-pub use doubt::{DoubtArgs, DoubtCommand, ResolveArgs};
+pub use doubt::{DoubtArgs, DoubtCommand, ResolveArgs, SettleArgs};
 pub use import::{CrontabArgs, ImportArgs, ImportCommand};
 pub use labels::SelectorArgs;
 pub use login::LoginArgs;

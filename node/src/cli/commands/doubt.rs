@@ -1,14 +1,29 @@
 //! Implements `reveille in-doubt …`.
 
-use reveille_proto::admin::v1::{DoubtGroup, GetDoubtRequest, ListDoubtsRequest, Resolution, ResolveDoubtsRequest};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::Path;
 
-use super::{CommandContext, Seen, selection};
-use crate::cli::args::{DoubtArgs, DoubtCommand, Format, ResolveArgs};
+use reveille_ledger::ids::Fence;
+use reveille_proto::ListPage;
+use reveille_proto::admin::v1::{
+    Doubt, DoubtGroup, GetDoubtRequest, ListDoubtsRequest, Resolution, ResolveDoubtsRequest,
+};
+
+use tokio::sync::oneshot;
+
+use super::{CommandContext, Seen, relay_log, selection};
+use crate::cli::args::{DoubtArgs, DoubtCommand, Format, ResolveArgs, SettleArgs};
 use crate::cli::client::RetrySafety;
 use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::view::doubt::{DoubtView, GroupView};
 use crate::cli::view::moved::MovedView;
 use crate::format;
+
+/// Rows requested per page.
+const PAGE_SIZE: i32 = 1_000;
+/// Maximum number of recipients that one request settles.
+const SETTLED_MAX: usize = 1_000;
 
 /// Runs the subcommand.
 pub async fn run(context: &CommandContext<'_>, args: DoubtArgs) -> Result<(), Stop> {
@@ -24,6 +39,7 @@ pub async fn run(context: &CommandContext<'_>, args: DoubtArgs) -> Result<(), St
             context.one(watch, async || get(context, request.clone()).await).await
         }
         DoubtCommand::Resolve(args) => resolve(context, tenant, args).await,
+        DoubtCommand::Settle(args) => settle(context, tenant, args).await,
     }
 }
 
@@ -75,6 +91,95 @@ async fn resolve(context: &CommandContext<'_>, tenant: String, args: ResolveArgs
     let (moved, inside_gap) = (answer.resolved, answer.inside_gap);
     let view = MovedView { run, verb, moved, inside_gap, index: Some(answer.index), dry_run, groups: None };
     if inside_gap > 0 { show(context, &view) } else { context.moved(&picked.recipients, &view) }
+}
+
+/// Settles as sent what the log of a relay shows as accepted: reads all doubts, and resolves those that it names.
+async fn settle(context: &CommandContext<'_>, tenant: String, args: SettleArgs) -> Result<(), Stop> {
+    let SettleArgs { log, run, dry_run } = args;
+    let accepted = read_log(&log).await?;
+    let mut found: BTreeMap<String, Found> = BTreeMap::new();
+    let (mut left, mut page_token) = (0_u64, String::new());
+    loop {
+        let run = run.clone().unwrap_or_default();
+        let request = ListDoubtsRequest { tenant: tenant.clone(), run, ..ListDoubtsRequest::default() };
+        let page: ListPage<Doubt> = context.client.page(request, context.stale, PAGE_SIZE, page_token).await?;
+        for doubt in page.rows {
+            match accepted.contains(&doubt.message_id) {
+                true => found.entry(doubt.run.clone()).or_default().add(&doubt),
+                false => left += 1,
+            }
+        }
+        page_token = page.next;
+        if page_token.is_empty() {
+            break;
+        }
+    }
+    let mut moved: u64 = found.values().map(|of_run| of_run.recipients.len() as u64).sum();
+    let mut index = None;
+    if !dry_run && moved > 0 {
+        context
+            .terminal
+            .confirm(&format!("Settle as sent what the log shows: {}?", format::counted(moved, "email")))?;
+        moved = 0;
+        let mut numbers = 1..;
+        for (run, of_run) in found {
+            for (recipients, number) in of_run.recipients.chunks(SETTLED_MAX).zip(&mut numbers) {
+                let request = ResolveDoubtsRequest {
+                    tenant: tenant.clone(),
+                    run: run.clone(),
+                    recipients: recipients.to_vec(),
+                    all: false,
+                    resolution: Resolution::Accepted.into(),
+                    validate_only: false,
+                    fence: of_run.newest.map(|fence| fence.to_string()).unwrap_or_default(),
+                    request_id: format!("{}-{number}", context.client.request_id()),
+                };
+                let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
+                moved += answer.resolved;
+                index = Some(answer.index);
+            }
+        }
+    }
+    let view = MovedView { run, verb: "settled as sent", moved, inside_gap: 0, index, dry_run, groups: None };
+    context.terminal.show(&view)?;
+    if left > 0 {
+        let left = format::counted(left, "email");
+        context.terminal.say(&format!("the log shows nothing of {left}, which proves nothing: they stay in doubt"));
+    }
+    Ok(())
+}
+
+/// Recipients of a run that a relay's log shows as accepted.
+#[derive(Default)]
+struct Found {
+    recipients: Vec<String>,
+    newest: Option<Fence>,
+}
+
+impl Found {
+    fn add(&mut self, doubt: &Doubt) {
+        self.recipients.push(format!("#{}", doubt.number));
+        self.newest = self.newest.max(doubt.fence.parse().ok());
+    }
+}
+
+/// Reads the log on a separate thread, so that Ctrl-C can end a wait for stdin.
+async fn read_log(path: &Path) -> Result<BTreeSet<String>, Failure> {
+    let (give, get) = oneshot::channel();
+    let owned = path.to_owned();
+    std::thread::spawn(move || {
+        let read = || match owned.as_path() == Path::new("-") {
+            true => relay_log::accepted(io::stdin().lock()),
+            false => relay_log::accepted(io::BufReader::new(std::fs::File::open(&owned)?)),
+        };
+        // The receiver is gone if the command was interrupted.
+        let _ = give.send(read());
+    });
+    let read = get.await.unwrap_or_else(|_| Err(io::Error::other("its reader ended")));
+    read.map_err(|error| {
+        let message = format!("the log {} cannot be read: {error}", path.display());
+        Failure::usage("FILE", message, "give the log of the relay, or - for stdin")
+    })
 }
 
 /// Prints the answer. Fails with "partly done" if another email within the min gap kept recipients in doubt.

@@ -19,6 +19,7 @@ pub mod login;
 pub mod opt_out;
 pub mod pool;
 pub mod relay;
+mod relay_log;
 pub mod run;
 pub mod schedule;
 mod screen;
