@@ -166,6 +166,7 @@ async fn ask(context: &commands::CommandContext<'_>, question: Question) -> Resu
     match question {
         Question::Cluster(args) => commands::cluster::run(context, args).await,
         Question::Clock(args) => commands::clock::run(context, args).await,
+        Question::Restore(args) => commands::restore::run(context, args).await,
         Question::Relay(args) => commands::relay::run(context, args).await,
         Question::Schedule(args) => commands::schedule::run(context, args).await,
         Question::Apply(args) => Box::pin(commands::apply::run(context, &args.tenant, &args.what)).await,

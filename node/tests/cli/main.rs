@@ -21,6 +21,7 @@ mod lists;
 mod nodes;
 mod pools;
 mod preview;
+mod restore;
 mod send_test;
 mod shapes;
 mod template;

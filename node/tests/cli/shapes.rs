@@ -320,6 +320,7 @@ async fn shape_of_cluster() {
             why: "no live node has part 0 of its audience".into(),
         }],
         pools_used_up: Vec::new(),
+        restore: None,
         blocked_count: 20_000,
     };
     let fake = Fake::answering("GetClusterStatus", answer).await;

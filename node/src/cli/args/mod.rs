@@ -19,6 +19,7 @@ mod opt_out;
 mod policies;
 mod pool;
 mod relay;
+mod restore;
 mod run;
 mod schedule;
 mod template;
@@ -50,6 +51,7 @@ pub use opt_out::{OptOutArgs, OptOutCommand};
 pub use policies::{CampaignPolicyArgs, DstArgs, PolicyArgs};
 pub use pool::{PoolArgs, PoolCommand, SetPoolArgs};
 pub use relay::{AddRelayArgs, RelayArgs, RelayCommand, TLS_VALUES, Tls};
+pub use restore::{AcceptArgs, RestoreArgs, RestoreCommand};
 pub use run::{ExplainArgs, RunArgs, RunCommand};
 pub use schedule::{
     BackfillArgs, ContentArgs, ContentChange, CreateArgs, PreviewArgs, RecipientArgs, ScheduleArgs, ScheduleCommand,
@@ -179,6 +181,8 @@ pub enum Question {
     Cluster(ClusterArgs),
     /// The test clock: show it, move it forward
     Clock(ClockArgs),
+    /// A cluster that was restored from a backup: how it stands, and let it send
+    Restore(RestoreArgs),
     /// SMTP relays that deliver the emails
     Relay(RelayArgs),
     /// Schedules: what is sent, to which recipients, and when

@@ -20,6 +20,7 @@ pub mod opt_out;
 pub mod pool;
 pub mod relay;
 mod relay_log;
+pub mod restore;
 pub mod run;
 pub mod schedule;
 mod screen;

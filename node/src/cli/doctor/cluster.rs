@@ -19,6 +19,11 @@ const STATUS: &str = "reveille cluster status";
 /// Checks all that a status reports. `own_tzdb` is the time zone release in this binary.
 pub fn findings(status: &GetClusterStatusResponse, own_tzdb: &str) -> Vec<Finding> {
     let mut findings = leadership(status);
+    if status.restore.as_ref().is_some_and(|restore| restore.accept_time.is_none()) {
+        let why = "nothing fires and nothing is sent until you accept it, since the former cluster may still send";
+        let what = "restored from a backup, and not accepted".to_owned();
+        findings.push(Finding::problem("restore", what, why, "reveille restore status"));
+    }
     findings.extend(status.members.iter().filter_map(finding_about_member));
     findings.extend(status.members.iter().filter_map(room));
     findings.extend(crash_backoffs(&status.members));

@@ -6,6 +6,8 @@ use serde::Serialize;
 use super::fields::{Shown, view};
 use super::layout::{Cell, Tone, card, table};
 use super::pool::PoolView;
+use super::restore::RestoredView;
+use super::sheet::{Cell, Tone, card, table};
 use super::{Row, View, some};
 use crate::cli::clocks::{self, ClockComparison};
 use crate::cli::instant::text;
@@ -104,6 +106,8 @@ view! {
         blocked_count: u32,
         /// Pools whose cap for today is used up while emails wait.
         pools_used_up: Vec<PoolView>,
+        /// The last restore from a backup; null if there was none.
+        restore: Option<RestoredView>,
     }
 }
 

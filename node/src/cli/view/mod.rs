@@ -29,6 +29,7 @@ pub mod moved;
 pub mod opt_out;
 pub mod pool;
 pub mod relay;
+pub mod restore;
 pub mod run;
 pub mod schedule;
 pub mod send_test;

@@ -106,6 +106,8 @@ pub const ACCESS: &[AccessRow] = &[
     row("/reveille.admin.v1.ClusterService/TransferLeader", OPERATE, Reach::Cluster),
     row("/reveille.admin.v1.ClusterService/GetUpgrade", VIEW, Reach::Cluster),
     row("/reveille.admin.v1.ClusterService/FinishUpgrade", ADMIN, Reach::Cluster),
+    row("/reveille.admin.v1.ClusterService/GetRestore", VIEW, Reach::Cluster),
+    row("/reveille.admin.v1.ClusterService/AcceptRestore", ADMIN, Reach::Cluster),
     row("/reveille.admin.v1.ClockService/GetClock", VIEW, Reach::Cluster),
     row("/reveille.admin.v1.ClockService/AdvanceClock", OPERATE, Reach::Cluster),
     row("/reveille.admin.v1.TokenService/CreateToken", ADMIN, Reach::Cluster),

@@ -12,14 +12,15 @@ use reveille_ledger::{Ledger, Node, Run};
 use reveille_proto::admin::v1;
 use reveille_proto::admin::v1::cluster_service_server::ClusterService;
 use reveille_proto::admin::v1::{
-    AddMemberRequest, AddMemberResponse, Checkpoint, DrainMemberRequest, DrainMemberResponse, FinishUpgradeRequest,
-    FinishUpgradeResponse, Freshness, GetClusterStatusRequest, GetClusterStatusResponse, GetUpgradeRequest,
-    GetUpgradeResponse, ListMembersRequest, ListMembersResponse, MemberRole, MemberStatus, RemoveMemberRequest,
-    RemoveMemberResponse, TransferLeaderRequest, TransferLeaderResponse,
+    AcceptRestoreRequest, AcceptRestoreResponse, AddMemberRequest, AddMemberResponse, Checkpoint, DrainMemberRequest,
+    DrainMemberResponse, FinishUpgradeRequest, FinishUpgradeResponse, Freshness, GetClusterStatusRequest,
+    GetClusterStatusResponse, GetRestoreRequest, GetRestoreResponse, GetUpgradeRequest, GetUpgradeResponse,
+    ListMembersRequest, ListMembersResponse, MemberRole, MemberStatus, RemoveMemberRequest, RemoveMemberResponse,
+    TransferLeaderRequest, TransferLeaderResponse,
 };
 use reveille_raft::{Member, Role, Status as RaftStatus};
 
-use super::{add_member, change_member, pool};
+use super::{add_member, change_member, pool, restore};
 use crate::server::admin::{Admin, ApiResult, Call, error_texts, views};
 
 /// Maximum number of blocked runs in a status. Thousands of them would be too large for clients, just when they need
@@ -87,6 +88,7 @@ impl Admin {
             blocked_count,
             pools_used_up: self.context.replica.read(pool::used_up),
             test_clock_offset: head.test_clock.map(|clock| views::duration(clock.offset_ms)),
+            restore: head.restored.map(restore::message),
         }
     }
 
@@ -207,6 +209,8 @@ serve! {
         transfer_leader(TransferLeaderRequest) -> TransferLeaderResponse;
         get_upgrade(GetUpgradeRequest) -> GetUpgradeResponse;
         finish_upgrade(FinishUpgradeRequest) -> FinishUpgradeResponse;
+        get_restore(GetRestoreRequest) -> GetRestoreResponse = restore::get;
+        accept_restore(AcceptRestoreRequest) -> AcceptRestoreResponse = restore::accept;
     }
 }
 

@@ -46,6 +46,7 @@ mod pool;
 mod probe;
 mod relay;
 mod relay_hints;
+mod restore;
 pub(crate) mod run;
 pub(crate) mod schedule;
 mod tenant;

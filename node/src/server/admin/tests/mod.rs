@@ -18,6 +18,7 @@ mod limits;
 pub(crate) mod node;
 mod overlap;
 mod pools;
+mod restore;
 mod schedules;
 mod send_test;
 mod sizes;

@@ -1,0 +1,46 @@
+//! Implements `reveille restore …`.
+
+use reveille_proto::admin::v1::{AcceptRestoreRequest, GetRestoreRequest};
+
+use super::{CommandContext, Seen};
+use crate::cli::args::{AcceptArgs, RestoreArgs, RestoreCommand};
+use crate::cli::client::RetrySafety;
+use crate::cli::failure::{Failure, Stop};
+use crate::cli::view::restore::{RestoreStatusView, RestoredView};
+use crate::format;
+
+/// Runs the subcommand.
+pub async fn run(context: &CommandContext<'_>, args: RestoreArgs) -> Result<(), Stop> {
+    match args.command {
+        RestoreCommand::Status(watch) => context.one(watch, async || status(context).await).await,
+        RestoreCommand::Accept(args) => accept(context, args).await,
+    }
+}
+
+async fn status(context: &CommandContext<'_>) -> Result<Seen<RestoreStatusView>, Failure> {
+    let answer = context.client.ask(RetrySafety::Read, GetRestoreRequest { stale: context.stale }).await?;
+    let freshness = answer.freshness;
+    let view = RestoreStatusView::from(answer);
+    let held = view.restore.as_ref().is_some_and(|restore| restore.accept_time.is_none());
+    let doubts = (view.in_doubt > 0)
+        .then(|| "next: reveille in-doubt settle FILE reads the relay's log; reveille in-doubt list".to_owned());
+    let accept = held.then(|| {
+        "pause what must not fire; then, with the former cluster stopped for good: reveille restore accept \
+         --former-cluster-is-dead"
+            .to_owned()
+    });
+    Ok(Seen { view, freshness, remarks: doubts.into_iter().chain(accept).collect() })
+}
+
+async fn accept(context: &CommandContext<'_>, args: AcceptArgs) -> Result<(), Stop> {
+    let seen = status(context).await?.view;
+    let doubts = format::counted(seen.in_doubt, "email");
+    context.terminal.confirm(&format!(
+        "Let this cluster send? What the former cluster did after the backup is unknown: {doubts} in doubt stay so until \
+         you decide, and schedules fire as they stand here."
+    ))?;
+    let request = AcceptRestoreRequest { former_cluster_is_dead: args.former_cluster_is_dead };
+    let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
+    context.terminal.show(&RestoredView::from(answer.restore.unwrap_or_default()))?;
+    Ok(())
+}

@@ -1,0 +1,121 @@
+//! A cluster that was restored from a backup (P21): how it stands, and its acceptance.
+
+use reveille_cluster::ops::zones::Zones;
+use reveille_ledger::calendar::Pattern;
+use reveille_ledger::command::Command;
+use reveille_ledger::decide::timing::{Jitter, first_instant_after};
+use reveille_ledger::ids::Time;
+use reveille_ledger::restore::Restored;
+use reveille_ledger::{Ledger, Schedule};
+use reveille_proto::admin::v1::{
+    AcceptRestoreRequest, AcceptRestoreResponse, GetRestoreRequest, GetRestoreResponse, Restore, UpcomingInstant,
+};
+
+use crate::server::admin::{Admin, ApiError, ApiResult, Call, views};
+
+/// Maximum number of schedules whose next instant is computed. It holds the state's read lock for some milliseconds.
+const SCHEDULES_MAX: usize = 1_000;
+/// Maximum number of instants in an answer.
+const INSTANTS_MAX: usize = 20;
+
+/// Returns how the restored cluster stands.
+pub async fn get(admin: &Admin, request: GetRestoreRequest, call: &Call) -> ApiResult<GetRestoreResponse> {
+    let zones = &admin.context.zones;
+    let (answer, freshness) = admin.read(request.stale, call, |ledger| state_of(ledger, zones)).await?;
+    Ok(GetRestoreResponse { freshness, ..answer })
+}
+
+/// Accepts the restore.
+pub async fn accept(admin: &Admin, request: AcceptRestoreRequest, call: &Call) -> ApiResult<AcceptRestoreResponse> {
+    if !request.former_cluster_is_dead {
+        let wrong = "must be true: stop the former cluster for good first, or both clusters send";
+        return Err(ApiError::of_field("former_cluster_is_dead", wrong));
+    }
+    let index = admin.write(Command::RestoreAccept, "", call).await?.index;
+    let restore = admin.context.replica.read(|ledger| ledger.head().restored).map(message);
+    Ok(AcceptRestoreResponse { restore, index })
+}
+
+/// Builds the message.
+pub fn message(restored: Restored) -> Restore {
+    Restore {
+        backup_time: Some(views::timestamp(restored.backup_at)),
+        restore_time: Some(views::timestamp(restored.at)),
+        accept_time: restored.accepted_at.map(views::timestamp),
+    }
+}
+
+fn state_of(ledger: &Ledger, zones: &Zones) -> GetRestoreResponse {
+    let older = ledger.claims().iter().filter(|(fence, _)| ledger.only_operator_decides(**fence));
+    GetRestoreResponse {
+        restore: ledger.head().restored.map(message),
+        in_doubt: older.map(|(_, claim)| u64::from(claim.in_doubt.len())).sum(),
+        active_schedules: ledger.due().count() as u64,
+        upcoming: upcoming(ledger, zones),
+        freshness: None,
+    }
+}
+
+/// Returns the next instants after now. Instants up to now are explained when the restore is accepted.
+fn upcoming(ledger: &Ledger, zones: &Zones) -> Vec<UpcomingInstant> {
+    let first = ledger.due().take(SCHEDULES_MAX);
+    let schedules = first.filter_map(|(_, id)| ledger.schedules().get(&id));
+    let mut found: Vec<(Time, &Schedule)> =
+        schedules.filter_map(|schedule| Some((next(schedule, zones, ledger.head().now)?, schedule))).collect();
+    found.sort_by(|one, other| (one.0, &one.1.name).cmp(&(other.0, &other.1.name)));
+    let instant = |(due, schedule): (Time, &Schedule)| UpcomingInstant {
+        tenant: schedule.settings.tenant.to_string(),
+        schedule: schedule.name.to_string(),
+        due: Some(views::timestamp(due)),
+    };
+    found.into_iter().take(INSTANTS_MAX).map(instant).collect()
+}
+
+fn next(schedule: &Schedule, zones: &Zones, now: Time) -> Option<Time> {
+    let timing = &schedule.timing;
+    let (pattern, zone) = (Pattern::compile(&timing.when).ok()?, zones.get(&timing.zone).ok()?);
+    let (dst, after) = (&schedule.settings.policies.dst, now.max(schedule.plan.fired_through));
+    let bounds = (timing.start, timing.end);
+    first_instant_after(&pattern, &zone, dst, after, bounds, Jitter::NONE).map(|next| next.due)
+}
+
+#[cfg(test)]
+mod tests {
+    use reveille_ledger::command::{Actor, Entry, EpochStart, Trigger, VoterClock};
+    use reveille_ledger::ids::{ClaimOwner, Epoch, Hash, Incarnation, NodeId, TokenId};
+    use reveille_ledger::token::{Rights, TenantScope, TokenGrant};
+
+    use super::*;
+    use crate::server::admin::lookup::tests::create;
+
+    #[test]
+    fn restored_ledger_shows_its_doubts_and_what_fires_next() {
+        let (zones, mut ledger) = (Zones::bundled("x"), Ledger::new());
+        let at = |text: &str| Time::from(text.parse::<jiff::Timestamp>().expect("an instant"));
+        let (backup, restored) = (at("2026-03-02T12:00:00Z"), at("2026-03-04T12:00:00Z"));
+        let mut play = |now: Time, ahead: u64, command: Command| {
+            let head = ledger.head();
+            let epoch = head.epoch.map_or(Epoch(0), |epoch| epoch.epoch);
+            let index = head.applied + ahead;
+            ledger.apply(index, &Entry { epoch, now, actor: Actor::System, command });
+        };
+        let leader = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
+        let readings = vec![VoterClock { node: leader.node, wall: backup }];
+        play(backup, 1, Command::EpochStart(EpochStart::new(leader, 1, readings)));
+        let body = create("0 9 * * *", &zones, backup);
+        play(backup, 1, Command::ScheduleCreate(Box::new(body)));
+        let schedule = reveille_ledger::ids::ScheduleId::new(2, 0);
+        play(backup, 1, Command::Trigger(Trigger { schedule, request: "now".to_owned() }));
+        let (rights, tenants) = (Rights(1), TenantScope::All);
+        let grant = TokenGrant { name: "admin".to_owned(), hash: Hash::of(b"x"), rights, tenants, expires_at: None };
+        let restore = reveille_ledger::restore::Restore { former_cluster: 7, token: TokenId(1), grant };
+        play(restored, 10_000_000_000, Command::Restore(Box::new(restore)));
+        let seen = state_of(&ledger, &zones);
+        let times = seen.restore.expect("restored");
+        assert_eq!(times.backup_time, Some(views::timestamp(backup)));
+        assert_eq!((times.restore_time, times.accept_time), (Some(views::timestamp(restored)), None));
+        assert_eq!((seen.in_doubt, seen.active_schedules), (1, 1));
+        let next = Some(views::timestamp(at("2026-03-04T14:00:00Z")));
+        assert_eq!(seen.upcoming.iter().map(|one| one.due).collect::<Vec<_>>(), [next], "nine in New York");
+    }
+}

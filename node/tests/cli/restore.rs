@@ -1,0 +1,115 @@
+//! `restore …`, and `in-doubt settle`: requests and output.
+
+use std::io::Write as _;
+
+use reveille_proto::admin::v1;
+use serde_json::json;
+
+use crate::fake::{Fake, one, unknown};
+
+fn at(seconds: i64) -> Option<prost_types::Timestamp> {
+    Some(prost_types::Timestamp { seconds, nanos: 0 })
+}
+
+fn restore(accepted: bool) -> v1::Restore {
+    let accept_time = accepted.then(|| at(172_800)).flatten();
+    v1::Restore { backup_time: at(0), restore_time: at(86_400), accept_time }
+}
+
+/// Starts a fake of a cluster that was restored and not accepted.
+async fn fake() -> Fake {
+    let upcoming = v1::UpcomingInstant { tenant: "default".into(), schedule: "daily".into(), due: at(259_200) };
+    let status = v1::GetRestoreResponse {
+        restore: Some(restore(false)),
+        in_doubt: 3,
+        active_schedules: 1,
+        upcoming: vec![upcoming],
+        freshness: None,
+    };
+    Fake::start(move |method, _| match method {
+        "GetRestore" => one(status.clone()),
+        "AcceptRestore" => one(v1::AcceptRestoreResponse { restore: Some(restore(true)), index: 9 }),
+        other => Err(unknown(other)),
+    })
+    .await
+}
+
+#[tokio::test]
+async fn status_shows_doubts_and_what_fires_next() {
+    let fake = fake().await;
+    let json = fake.reveille("restore status -o json").await.json();
+    let times = json!({
+        "backup_time": "1970-01-01T00:00:00Z", "restore_time": "1970-01-02T00:00:00Z", "accept_time": null,
+    });
+    let next = json!([{"tenant": "default", "schedule": "daily", "due": "1970-01-04T00:00:00Z"}]);
+    assert_eq!(json, json!({"restore": times, "in_doubt": 3, "active_schedules": 1, "upcoming": next}));
+    let ended = fake.reveille("restore status").await;
+    assert!(ended.stdout.contains("3 emails") && ended.stdout.contains("daily"), "{ended:?}");
+    assert!(ended.stderr.contains("reveille restore accept --former-cluster-is-dead"), "{ended:?}");
+}
+
+#[tokio::test]
+async fn accept_needs_the_statement_and_a_confirmation() {
+    let fake = fake().await;
+    let unstated = fake.reveille("restore accept --yes").await;
+    assert_eq!(unstated.code, Some(2), "{unstated:?}");
+    let unconfirmed = fake.reveille("restore accept --former-cluster-is-dead").await;
+    assert_eq!(unconfirmed.code, Some(2), "{unconfirmed:?}");
+    assert!(unconfirmed.stderr.contains("3 emails in doubt"), "{unconfirmed:?}");
+    assert!(fake.requests::<v1::AcceptRestoreRequest>("AcceptRestore").is_empty());
+    let json = fake.reveille("restore accept --former-cluster-is-dead --yes -o json").await.json();
+    assert_eq!(json["accept_time"], json!("1970-01-03T00:00:00Z"));
+    let asked: Vec<v1::AcceptRestoreRequest> = fake.requests("AcceptRestore");
+    assert_eq!(asked, [v1::AcceptRestoreRequest { former_cluster_is_dead: true }]);
+}
+
+#[tokio::test]
+async fn settle_names_only_emails_that_the_log_shows_as_accepted() {
+    let id = |digit: &str| format!("{}@example.com", digit.repeat(40));
+    let doubt = |run: &str, number, place, message_id| v1::Doubt {
+        run: run.into(),
+        number,
+        fence: format!("1.8.14.{place}"),
+        message_id,
+        ..v1::Doubt::default()
+    };
+    let doubts = vec![
+        doubt("r13.0", 0, 0, id("a")),
+        doubt("r13.0", 1, 0, id("b")),
+        doubt("r13.0", 2, 3, id("c")),
+        doubt("r15.0", 0, 1, id("d")),
+        doubt("r15.0", 1, 1, String::new()),
+    ];
+    let fake = Fake::start(move |method, _| match method {
+        "ListDoubts" => one(v1::ListDoubtsResponse { doubts: doubts.clone(), ..Default::default() }),
+        "ResolveDoubts" => one(v1::ResolveDoubtsResponse { resolved: 1, index: 20, ..Default::default() }),
+        other => Err(unknown(other)),
+    })
+    .await;
+    let mut log = tempfile::NamedTempFile::new().expect("a file");
+    for (queue_id, digit) in [("A1", "a"), ("A2", "c"), ("A3", "d")] {
+        writeln!(log, "mx postfix/cleanup[1]: {queue_id}: message-id=<{}>", id(digit)).expect("written");
+        writeln!(log, "mx postfix/qmgr[2]: {queue_id}: from=<n@example.com>, size=1, nrcpt=1 (queue active)")
+            .expect("written");
+    }
+    writeln!(log, "mx postfix/cleanup[1]: A4: message-id=<{}>", id("b")).expect("written");
+    let path = log.path().display();
+    let counted = fake.reveille(&format!("in-doubt settle {path} --dry-run -o json")).await.json();
+    assert_eq!(counted["moved"], json!(3));
+    assert!(fake.requests::<v1::ResolveDoubtsRequest>("ResolveDoubts").is_empty());
+    let ended = fake.reveille(&format!("in-doubt settle {path} --yes")).await;
+    assert!(ended.stderr.contains("nothing of 2 emails"), "{ended:?}");
+    let asked: Vec<v1::ResolveDoubtsRequest> = fake.requests("ResolveDoubts");
+    let asked: Vec<_> = asked
+        .iter()
+        .map(|one| (one.run.as_str(), one.recipients.clone(), one.fence.as_str(), one.resolution()))
+        .collect();
+    let accepted = v1::Resolution::Accepted;
+    assert_eq!(
+        asked,
+        [
+            ("r13.0", vec!["#0".to_owned(), "#2".to_owned()], "1.8.14.3", accepted),
+            ("r15.0", vec!["#0".to_owned()], "1.8.14.1", accepted),
+        ]
+    );
+}
