@@ -19,7 +19,10 @@ pub use apply::{ApplyResult, BackfillBatch, GapLookups, TEST_NAME, agreed_time, 
 pub use model::archive::{ArchivePart, ArchivePartKey};
 pub use model::claim::{Claim, DeadLetter};
 pub use model::ledger::{DEFAULT_POOL, DEFAULT_TENANT, Ledger};
-pub use model::node::{EpochState, Head, Node, RelayShare, RemovedNode, SoleClock, TestClock};
+pub use model::node::{
+    AuthorityRotation, AuthorityState, EpochState, Head, Node, RelayShare, RemovedNode, RotationPhase, SoleClock,
+    TestClock,
+};
 pub use model::page::*;
 pub use model::recipient::{RecipientCounts, RecipientState};
 pub use model::run::*;

@@ -455,6 +455,17 @@ fn wild_command(fence: Fence) -> impl Strategy<Value = Command> {
         token_id().prop_map(Command::TokenRevoke),
         Just(Command::Restore(Box::new(samples::restore()))),
         Just(Command::RestoreAccept),
+        authority_step().prop_map(Command::Authority),
+    ]
+}
+
+fn authority_step() -> impl Strategy<Value = AuthorityStep> {
+    let id = || (0_u8..4).prop_map(|number| AuthorityId([number; 32]));
+    prop_oneof![
+        (id(), id()).prop_map(|(present, next)| AuthorityStep::Add { present, next }),
+        id().prop_map(AuthorityStep::Use),
+        id().prop_map(AuthorityStep::DropFormer),
+        id().prop_map(AuthorityStep::Abort),
     ]
 }
 

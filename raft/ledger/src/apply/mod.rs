@@ -6,6 +6,7 @@
 
 pub(crate) mod archive;
 mod audience;
+mod authority;
 mod backfill;
 mod bounds;
 mod campaign;
@@ -304,6 +305,7 @@ impl Ledger {
             Command::TokenRevoke(id) => self.token_revoke(context, *id),
             Command::Restore(restore) => self.restore(context, restore),
             Command::RestoreAccept => self.restore_accept(context),
+            Command::Authority(step) => self.authority_step(step),
             #[cfg(feature = "next-level")]
             Command::OfNextLevel => Ok(CommandOutcome::Done),
         }

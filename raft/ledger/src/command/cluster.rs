@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{ClaimOwner, MachineClock, NodeId, RunId, ScheduleId, Time, VoterClock};
+use crate::model::{AuthorityId, ClaimOwner, MachineClock, NodeId, RunId, ScheduleId, Time, VoterClock};
 
 /// Arguments of [`Command::EpochStart`](super::Command::EpochStart).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -93,4 +93,22 @@ pub struct RaiseLevel {
     pub level: u32,
     /// The voters, as the proposer knows them. Each of them must have announced the level.
     pub voters: Vec<NodeId>,
+}
+
+/// A step of the rotation of the certificate authority (P22). A repeat of a step changes nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AuthorityStep {
+    /// Begins a rotation: the members fetch `next`.
+    Add {
+        /// The present authority.
+        present: AuthorityId,
+        /// The new one.
+        next: AuthorityId,
+    },
+    /// The members use this authority, which all trust.
+    Use(AuthorityId),
+    /// The members trust only this authority, which all use.
+    DropFormer(AuthorityId),
+    /// Ends a rotation to this authority, which no member uses yet.
+    Abort(AuthorityId),
 }

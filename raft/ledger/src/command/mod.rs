@@ -163,6 +163,8 @@ pub enum Command {
     Restore(Box<Restore>),
     /// Lets a restored cluster send: its former cluster sends nothing any more (P21).
     RestoreAccept,
+    /// A step of the rotation of the certificate authority (P22).
+    Authority(AuthorityStep),
     /// Changes nothing; stands for a command of the next level in tests.
     #[cfg(feature = "next-level")]
     OfNextLevel,

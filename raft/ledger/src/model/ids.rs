@@ -304,6 +304,22 @@ impl fmt::Debug for Hash {
     }
 }
 
+/// SHA-256 of the certificate of a cluster's certificate authority, as `openssl x509 -fingerprint` computes it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct AuthorityId(pub [u8; 32]);
+
+impl fmt::Display for AuthorityId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self::Hash(self.0), f)
+    }
+}
+
+impl fmt::Debug for AuthorityId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self::Hash(self.0), f)
+    }
+}
+
 /// Name of an occurrence; it never depends on the current time (P7). Within one schedule the names of one pattern are
 /// in the order of their instants.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

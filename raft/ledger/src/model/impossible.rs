@@ -193,6 +193,15 @@ pub enum Impossible {
     /// A policy has no evidence.
     #[error("only an operator has evidence that an email was accepted")]
     EvidenceOfPolicy,
+    /// The authority that a rotation would replace is not the present one (P22).
+    #[error("the certificate authority was rotated meanwhile")]
+    AuthorityChanged,
+    /// Another rotation of the authority is under way, or this one is not so far (P22).
+    #[error("the rotation of the certificate authority is at another step")]
+    OtherRotation,
+    /// Members use the new authority, so the rotation can only be finished (P22).
+    #[error("members use the new certificate authority already: finish the rotation")]
+    AuthorityUsed,
 }
 
 /// A quantity with a limit.

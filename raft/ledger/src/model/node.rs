@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{ClaimOwner, CrashHistory, Epoch, GROUP, Incarnation, NodeId, Restored, Time};
+use crate::model::{AuthorityId, ClaimOwner, CrashHistory, Epoch, GROUP, Incarnation, NodeId, Restored, Time};
 use crate::storage::level::GENESIS_LEVEL;
 
 /// A node in the ledger.
@@ -117,6 +117,35 @@ pub struct Head {
     pub former_clusters: Vec<u128>,
     /// The last restore; `None` if the cluster was never restored (P21).
     pub restored: Option<Restored>,
+    /// The certificate authority, since its first rotation began (P22). `None` before: it is the one of `cluster init`.
+    pub authority: Option<AuthorityState>,
+}
+
+/// The cluster's certificate authority (P22). Keys and certificates are in no state: only their names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuthorityState {
+    /// The authority that every member trusts.
+    pub present: AuthorityId,
+    /// The rotation under way.
+    pub rotation: Option<AuthorityRotation>,
+}
+
+/// A rotation of the certificate authority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuthorityRotation {
+    /// The new authority.
+    pub next: AuthorityId,
+    /// How far it is.
+    pub phase: RotationPhase,
+}
+
+/// How far a rotation of the certificate authority is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RotationPhase {
+    /// Each member fetches the new authority, and trusts it too.
+    Adding,
+    /// Each member has a certificate of the new authority, and still trusts the old one.
+    Using,
 }
 
 /// A clock that the operator moves (P19).
@@ -142,6 +171,7 @@ impl Default for Head {
             test_clock: None,
             former_clusters: Vec::new(),
             restored: None,
+            authority: None,
         }
     }
 }

@@ -23,7 +23,7 @@ use reveille_ledger::token::{Rights, TenantScope, TokenCreate, TokenGrant};
 use reveille_ledger::{ActivityKind, Ledger, RunKind, RunState, ScheduleTiming};
 
 /// Number of commands; their ordinals are 0 to this minus one.
-pub const COMMANDS: u8 = 52;
+pub const COMMANDS: u8 = 53;
 
 const NODE: NodeId = NodeId(0xfeed);
 const OWNER: ClaimOwner = ClaimOwner { node: NODE, incarnation: Incarnation(3) };
@@ -85,6 +85,7 @@ pub fn name(command: &Command) -> &'static str {
         Command::TokenRevoke(_) => "TokenRevoke",
         Command::Restore(_) => "Restore",
         Command::RestoreAccept => "RestoreAccept",
+        Command::Authority(_) => "Authority",
         #[cfg(feature = "next-level")]
         Command::OfNextLevel => "OfNextLevel",
     }
@@ -472,6 +473,7 @@ pub fn commands() -> Vec<(&'static str, Command)> {
         ("TokenRevoke", Command::TokenRevoke(TokenId(7))),
         ("Restore", Command::Restore(Box::new(restore()))),
         ("RestoreAccept", Command::RestoreAccept),
+        ("Authority", Command::Authority(AuthorityStep::Use(AuthorityId([7; 32])))),
     ]
 }
 
@@ -740,6 +742,7 @@ pub fn ledger() -> Ledger {
         Command::TenantSet(tenant_set()),
         Command::NodeUp(NodeUp { owner: second, name: "n2".into(), level: 1, process_nonce: 79 }),
         Command::NodeRemove(second.node),
+        Command::Authority(AuthorityStep::Add { present: AuthorityId([8; 32]), next: AuthorityId([9; 32]) }),
     ]) {
         let outcome =
             ledger.apply(index, &Entry { epoch, now: much_later, actor: Actor::System, command }).reply.outcome;

@@ -54,6 +54,7 @@ impl World {
             }
             "accept_restore" => Command::RestoreAccept,
             "remove_node" => Command::NodeRemove(NodeId(words.number("node", 1)?)),
+            "authority" => Command::Authority(authority_step(words)?),
             "relay" => self.relay(words)?,
             "remove_relay" => Command::RelayRemove(words.need("name")?.into()),
             "create" => return self.create(words).map(Some),
@@ -933,4 +934,16 @@ fn why(name: Option<&str>, source: OutcomeSource) -> Parsed<ReleaseReason> {
 fn campaign_name(words: &mut Words) -> Parsed<CampaignName> {
     let name = words.need("campaign")?.to_owned();
     Ok(CampaignName { tenant: words.key("tenant").unwrap_or("default").into(), name })
+}
+
+fn authority_step(words: &mut Words) -> Parsed<AuthorityStep> {
+    let step = words.need("step")?;
+    let mut id = |key| words.number(key, 0).map(|number: u8| AuthorityId([number; 32]));
+    match step {
+        "add" => Ok(AuthorityStep::Add { present: id("present")?, next: id("next")? }),
+        "use" => Ok(AuthorityStep::Use(id("next")?)),
+        "drop" => Ok(AuthorityStep::DropFormer(id("next")?)),
+        "abort" => Ok(AuthorityStep::Abort(id("next")?)),
+        other => Err(format!("no step of a rotation: {other}").into()),
+    }
 }

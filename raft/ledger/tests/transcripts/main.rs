@@ -66,6 +66,7 @@ scripts! {
     level_p23
     remove_p22
     restore_p21
+    authority_p22
     shares_p25
     min_gap_p17
     names_p7

@@ -24,6 +24,7 @@ impl World {
             "run" => self.show_run(words),
             "rows" => Ok(self.show_rows()),
             "nodes" => Ok(self.show_nodes()),
+            "authorities" => Ok(format!("{:?}\n", self.ledger.head().authority)),
             "allowances" => self.show_allowances(words),
             "schedule" => self.show_schedule(words),
             "history" => self.show_history(words),
